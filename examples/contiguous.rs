@@ -10,7 +10,7 @@ use framewright::reserve::{
 };
 use framewright::{CpuId, Frame, Order, PageRange, Run};
 use framewright_linux::platform::{Linux, Slots};
-use framewright_linux::{Anon, Host, Options, Pages, Ram, Stored};
+use framewright_linux::{Anon, Host, Options, Ram, RamPages, Stored};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // 4 MiB beside it, full of pages that a guest can do without.
     let run = Run::new(Frame(0), 1024).ok_or("a run ends inside the numbers")?;
-    let ram = Arc::new(Ram::new(run, Pages::Base)?);
+    let ram = Arc::new(Ram::new(run, RamPages::Base)?);
     let platform = Stored::new(Linux::fenced(Slots::new(1)), ram);
     let layout = ReserveLayout::new(run);
     let mut memory = vec![0; layout.words_needed()?];

@@ -7,7 +7,7 @@ use framewright::reclaim::{Ask, Shrink};
 use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
 use framewright::{Context, Frame, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions};
-use framewright_linux::{Guests, Host, Linux, Options, Pages, Ram, Stored};
+use framewright_linux::{Guests, Host, Linux, Options, Ram, RamPages, Stored};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Beside the zone 4 MiB that a device will need in one piece.
     let run = Run::new(Frame(1 << 20), 1024).ok_or("a run ends inside the numbers")?;
-    let ram = Arc::new(Ram::new(run, Pages::Base)?);
+    let ram = Arc::new(Ram::new(run, RamPages::Base)?);
     let layout = ReserveLayout::new(run);
     let mut metadata = vec![0; layout.words_needed()?];
     let platform = Stored::new(Linux::fenced(slots.clone()), ram);

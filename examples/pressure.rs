@@ -15,9 +15,9 @@ use std::error::Error;
 
 /// A cache: frames that can be filled again, the oldest in front.
 #[derive(Default)]
-struct Cache(RefCell<VecDeque<Frame>>);
+struct FileCacheClient(RefCell<VecDeque<Frame>>);
 
-impl Shrink<Seat<'_, '_, SingleThread>> for Cache {
+impl Shrink<Seat<'_, '_, SingleThread>> for FileCacheClient {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.0.borrow().len() as u64,
@@ -41,9 +41,9 @@ impl Shrink<Seat<'_, '_, SingleThread>> for Cache {
 /// A client that knows where its pages are, so that they can be moved. Here a page is only its
 /// frame.
 #[derive(Default)]
-struct Pages(RefCell<BTreeSet<Frame>>);
+struct MovablePages(RefCell<BTreeSet<Frame>>);
 
-impl Migrate for Pages {
+impl Migrate for MovablePages {
     fn migrate(&self, moves: &mut [Move]) {
         let mut pages = self.0.borrow_mut();
         for one in moves {
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut metadata)?;
     let mut seat = reclaim.seat(zone.seat(CpuId(0))?);
 
-    let (cache, pages) = (Cache::default(), Pages::default());
+    let (cache, pages) = (FileCacheClient::default(), MovablePages::default());
     let clients = Clients {
         shrink: &[&cache],
         migrate: &[&pages],

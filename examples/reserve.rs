@@ -5,7 +5,7 @@
 use framewright::reserve::{Key, PoolConfig, Reserve, ReserveLayout};
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::platform::Slots;
-use framewright_linux::{Linux, Pages, Ram, Stored};
+use framewright_linux::{Linux, Ram, RamPages, Stored};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run = Run::new(Frame(0), 2048).ok_or("a run ends inside the numbers")?;
     let platform = Stored::new(
         Linux::fenced(Slots::new(1)),
-        Arc::new(Ram::new(run, Pages::Base)?),
+        Arc::new(Ram::new(run, RamPages::Base)?),
     );
     let layout = ReserveLayout::new(run);
     let mut metadata = vec![0; layout.words_needed()?];

@@ -2,7 +2,7 @@
 
 pub use libfuzzer_sys::fuzz_target;
 
-use framewright_lab::fuzzing::{Format, by_name};
+use framewright_lab::fuzzing::{FuzzedFormat, by_name};
 use peak_alloc::PeakAlloc;
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ framewright_lab::metered_heap!(PeakAlloc);
 
 /// One input, through the body of the format of that name.
 pub fn run(name: &str, bytes: &[u8]) {
-    static FORMAT: OnceLock<&Format> = OnceLock::new();
+    static FORMAT: OnceLock<&FuzzedFormat> = OnceLock::new();
     let format = FORMAT.get_or_init(|| by_name(name).expect("a format of that name"));
     framewright_lab::fuzzing::check(format, bytes, &METER);
 }

@@ -7,12 +7,12 @@
 use std::ops::Range;
 
 /// A text with white space and comments left out, and where each byte of it stands.
-struct Bare {
+struct BareText {
     bytes: Vec<u8>,
     places: Vec<usize>,
 }
 
-impl Bare {
+impl BareText {
     fn of(text: &str) -> Self {
         let (mut bytes, mut places) = (Vec::new(), Vec::new());
         let mut line_start = 0;
@@ -77,10 +77,10 @@ impl Bare {
 /// # Errors
 /// What is wrong with the names, with the text that was looked for.
 pub(crate) fn find(text: &str, at: &str, inside: Option<&str>) -> Result<Range<usize>, String> {
-    let bare = Bare::of(text);
+    let bare = BareText::of(text);
     let part = match inside {
         Some(inside) => {
-            let wanted = Bare::of(inside).bytes;
+            let wanted = BareText::of(inside).bytes;
             let found = bare.only(&wanted, 0..bare.bytes.len());
             let found = found.map_err(|error| format!("`{inside}` {error}"))?;
             // Braces in it are a pattern's, but for one that it ends with.
@@ -91,7 +91,7 @@ pub(crate) fn find(text: &str, at: &str, inside: Option<&str>) -> Result<Range<u
     };
     let (before, rest) = at.split_once('«').unwrap_or(("", at));
     let (meant, after) = rest.split_once('»').unwrap_or((rest, ""));
-    let [before, meant, after] = [before, meant, after].map(|text| Bare::of(text).bytes);
+    let [before, meant, after] = [before, meant, after].map(|text| BareText::of(text).bytes);
     if meant.is_empty() {
         return Err("the place has no text".into());
     }

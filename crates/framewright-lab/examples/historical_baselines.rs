@@ -5,7 +5,7 @@
 //! a trace, the repository's sample.
 
 use framewright_lab::before::buddy::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
-use framewright_lab::replay::{Memory, Options, Outcome, Start, replay};
+use framewright_lab::replay::{ReplayOptions, ReplayOutcome, Start, TraceMemory, replay};
 use framewright_lab::trace::{Input, read_pft1};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for path in paths {
         println!("{}", path.file_name().unwrap_or_default().display());
         let trace = read_pft1(Input::open(&path)?)?;
-        let memory = Memory::new(&trace)?;
+        let memory = TraceMemory::new(&trace)?;
         for start in [Start::Imposed, Start::Fresh] {
             for per_cpu_lists in [true, false] {
                 for policy in LinuxPolicy::ALL {
@@ -47,7 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                         ..LinuxBuddyConfig::new(policy, trace.nframes)
                     };
                     let mut buddy = LinuxBuddy::new(&config)?;
-                    let outcome = replay(&mut buddy, &memory, Options::new(start), &0.into())?;
+                    let outcome =
+                        replay(&mut buddy, &memory, ReplayOptions::new(start), &0.into())?;
                     buddy.verify()?;
                     print_row(start, per_cpu_lists, policy, &outcome);
                 }
@@ -57,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn print_row(start: Start, per_cpu_lists: bool, policy: LinuxPolicy, outcome: &Outcome) {
+fn print_row(start: Start, per_cpu_lists: bool, policy: LinuxPolicy, outcome: &ReplayOutcome) {
     let (means, failures) = (&outcome.means, &outcome.failures);
     println!(
         "{:<8} {:<6} {:<22} {:>7.1} {:>5.3} {:>5.3} {:>7.1} {:>7.1} {:>6} {:>6} {:>5} {:>5} {:>5} {:>9}",

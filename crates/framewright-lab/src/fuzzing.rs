@@ -1,17 +1,17 @@
 //! What a fuzzer gives to each reader, with a bound on what that may cost.
 //!
-//! One [`Format`] a format. Its body is a plain function: `fuzz/fuzz_targets` gives it whatever
+//! One [`FuzzedFormat`] a format. Its body is a plain function: `fuzz/fuzz_targets` gives it whatever
 //! libFuzzer thinks of, and `tests/fuzzing.rs` the seeds of `fuzz/seeds` with random changes, where
 //! there is no fuzzer. The bound is that of `trace`'s invariant P4, so a body ends in a panic where a
 //! reader has one (P6), or holds more than in proportion to its input. Time is libFuzzer's to bound
 //! (`-timeout`), and unit tests count steps (P5).
 
-use crate::replay::{Memory, Options, Policy, Start, read_reference, replay};
+use crate::replay::{ReplayOptions, ReplayPolicy, Start, TraceMemory, read_reference, replay};
 use crate::report::Assertion;
 use crate::trace::reduce::{Reducer, Reduction};
 use crate::trace::state::{read_buddyinfo, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
-    Input, MemoryLimit, Op, Recording, Snapshot, TextReader, Trace, read_frames, read_pft1,
+    Input, MemoryLimit, Recording, Snapshot, TextReader, Trace, TraceOp, read_frames, read_pft1,
     write_frames, write_pft1,
 };
 use framewright::{Mobility, Order};
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 
 /// A format, and what reading it may cost.
 #[derive(Debug, Clone, Copy)]
-pub struct Format {
+pub struct FuzzedFormat {
     /// Its name: that of the target, and of the seeds' folder.
     pub name: &'static str,
     /// Reads the bytes and looks at what was read.
@@ -51,8 +51,8 @@ const TEXT_PER_BYTE: u64 = 2 * 1024;
 /// A line of two words becomes an entry of a map and two strings.
 const WORDS_PER_BYTE: u64 = 128;
 
-const fn format(name: &'static str, body: fn(&[u8]), bytes_per_byte: u64) -> Format {
-    Format {
+const fn format(name: &'static str, body: fn(&[u8]), bytes_per_byte: u64) -> FuzzedFormat {
+    FuzzedFormat {
         name,
         body,
         base_bytes: BASE_BYTES,
@@ -61,13 +61,13 @@ const fn format(name: &'static str, body: fn(&[u8]), bytes_per_byte: u64) -> For
 }
 
 /// What is packed can be any number of bytes: the limit bounds it.
-const PACKED: Format = Format {
+const PACKED: FuzzedFormat = FuzzedFormat {
     base_bytes: 2 * (64 << 20),
     ..format("recording", recording, TEXT_PER_BYTE)
 };
 
 /// Every format that the laboratory reads.
-pub const FORMATS: &[Format] = &[
+pub const FORMATS: &[FuzzedFormat] = &[
     format("pft", pft, COLUMNS_PER_BYTE),
     format("pfn", pfn, COLUMNS_PER_BYTE),
     format("ftrace", ftrace, TEXT_PER_BYTE),
@@ -86,7 +86,7 @@ pub const FORMATS: &[Format] = &[
 
 /// The format of this name.
 #[must_use]
-pub fn by_name(name: &str) -> Option<&'static Format> {
+pub fn by_name(name: &str) -> Option<&'static FuzzedFormat> {
     FORMATS.iter().find(|format| format.name == name)
 }
 
@@ -120,7 +120,7 @@ macro_rules! metered_heap {
 ///
 /// # Panics
 /// If the body does, or if it held more than its bound.
-pub fn check(format: &Format, bytes: &[u8], meter: &Meter) {
+pub fn check(format: &FuzzedFormat, bytes: &[u8], meter: &Meter) {
     let before = (meter.reset)();
     (format.body)(bytes);
     let held = (meter.peak)().saturating_sub(before);
@@ -152,14 +152,14 @@ fn look(trace: &Trace) {
         assert_eq!(again.and_then(Result::ok).as_ref(), Some(trace), "P3");
     }
     let is_small = trace.nframes <= NFRAMES_MAX && trace.ops.len() <= 4096;
-    if !is_small || Memory::check_size(trace, false, LIMIT).is_err() {
+    if !is_small || TraceMemory::check_size(trace, false, LIMIT).is_err() {
         return;
     }
-    let Ok(memory) = Memory::new(trace) else {
+    let Ok(memory) = TraceMemory::new(trace) else {
         return;
     };
-    for policy in [Policy::OURS, Policy::RECORDING_KERNEL] {
-        let options = Options::new(Start::Imposed);
+    for policy in [ReplayPolicy::OURS, ReplayPolicy::RECORDING_KERNEL] {
+        let options = ReplayOptions::new(Start::Imposed);
         let done = AtomicU64::new(0);
         let _ = policy.with(&memory, |subject| {
             replay(subject, &memory, options, &done).map(drop)
@@ -171,7 +171,7 @@ fn look(trace: &Trace) {
 fn pfn(bytes: &[u8]) {
     let alloc = |order| {
         let order = Order::new(order).unwrap_or(Order::ZERO);
-        Op::alloc(false, order, Mobility::Movable, 0, 255, 0)
+        TraceOp::alloc(false, order, Mobility::Movable, 0, 255, 0)
     };
     let trace = Trace {
         nframes: 4096,
@@ -184,7 +184,7 @@ fn pfn(bytes: &[u8]) {
     assert_eq!(frames.len(), 5);
     let mut written = Vec::new();
     assert!(write_frames(&frames, &mut written).is_ok());
-    if let Ok(memory) = Memory::new(&trace) {
+    if let Ok(memory) = TraceMemory::new(&trace) {
         let _ = crate::replay::placement(&memory, &frames);
     }
 }

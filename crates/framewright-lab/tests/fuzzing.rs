@@ -3,7 +3,7 @@
 //!
 //! `FRAMEWRIGHT_FUZZ_CHANGES` says how many changes a seed gets, `FRAMEWRIGHT_FUZZ_SEED` which.
 
-use framewright_lab::fuzzing::{FORMATS, Format, by_name, check, mutate};
+use framewright_lab::fuzzing::{FORMATS, FuzzedFormat, by_name, check, mutate};
 use peak_alloc::PeakAlloc;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ fn from_env(name: &str, usual: u64) -> u64 {
 }
 
 /// A format's seeds by name.
-fn seeds(format: &Format) -> Vec<(PathBuf, Vec<u8>)> {
+fn seeds(format: &FuzzedFormat) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/seeds")
         .join(format.name);
@@ -60,7 +60,7 @@ fn no_seed_and_no_change_of_one_panics_or_costs_more_than_in_proportion() {
 }
 
 fn costs_beyond_the_bound_are_seen() {
-    let greedy = Format {
+    let greedy = FuzzedFormat {
         name: "greedy",
         body: |_| drop(std::hint::black_box(vec![1u8; 8 << 20])),
         base_bytes: 4 << 20,

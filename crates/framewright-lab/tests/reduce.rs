@@ -2,7 +2,7 @@
 
 use framewright_lab::trace::reduce::{Reducer, Reduction, ReferenceRow, follow_chosen};
 use framewright_lab::trace::{
-    Counts, Input, Liveness, OpKind, Recording, Trace, read_frames, read_pft1,
+    Input, Liveness, OpKind, Recording, TextCounts, Trace, read_frames, read_pft1,
 };
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ fn recorded(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-fn reduced(path: &Path) -> (Reduction, Counts) {
+fn reduced(path: &Path) -> (Reduction, TextCounts) {
     let Recording::Text(mut reader) = Recording::open(path).unwrap() else {
         panic!("text was expected");
     };
@@ -38,7 +38,7 @@ fn reduced(path: &Path) -> (Reduction, Counts) {
 }
 
 /// Every event is in the trace or among the anomalies, and frees refer to live objects.
-fn assert_accounted_for(got: &Reduction, text: &Counts) {
+fn assert_accounted_for(got: &Reduction, text: &TextCounts) {
     let (counts, anomalies, ops) = (&got.counts, &got.anomalies, &got.trace.ops);
     let lost = text.lost_lines;
     assert_eq!(

@@ -16,12 +16,12 @@ const LONG: Duration = Duration::from_secs(10);
 /// with that number: if the event happened in between, it goes on at once. A thread that cannot keep
 /// the number [sleeps](Self::sleep) for a bounded time.
 #[derive(Debug, Default)]
-pub(crate) struct Event {
+pub(crate) struct WaitEvent {
     times: AtomicU32,
     waiting: AtomicU32,
 }
 
-impl Event {
+impl WaitEvent {
     /// How often it happened, modulo 2^32. A thread that sleeps between this and
     /// [`wait`](Self::wait) for exactly that many events waits until it wakes by itself.
     pub(crate) fn now(&self) -> u32 {

@@ -50,7 +50,7 @@ pub(crate) trait Touched: Sync {
 }
 
 /// A region as the handler finds it, behind a thin pointer, and the process that it belongs to.
-struct Known(*const dyn Touched, Process);
+struct KnownRegion(*const dyn Touched, Process);
 
 /// A region that the handler knows.
 ///
@@ -58,7 +58,7 @@ struct Known(*const dyn Touched, Process);
 /// - `region` points to one that lives, with its region, as long as `users` is not 0 or `region` is not null.
 /// - `start` and `end` are those of the region, while `region` is not null.
 struct Listing {
-    region: AtomicPtr<Known>,
+    region: AtomicPtr<KnownRegion>,
     start: AtomicUsize,
     end: AtomicUsize,
     /// Handlers that may be using it.
@@ -89,18 +89,18 @@ pub(crate) enum Touch {
 }
 
 /// A region that the handler knows until this is dropped.
-pub(crate) struct Listed {
+pub(crate) struct ListedRegion {
     listing: &'static Listing,
     /// From `Box::into_raw`; freed when the handler has forgotten it.
-    known: *mut Known,
+    known: *mut KnownRegion,
 }
 
 // SAFETY: only the handler uses what `known` points to, in any thread: a region is `Sync`.
-unsafe impl Send for Listed {}
-// SAFETY: a shared `Listed` has no methods.
-unsafe impl Sync for Listed {}
+unsafe impl Send for ListedRegion {}
+// SAFETY: a shared `ListedRegion` has no methods.
+unsafe impl Sync for ListedRegion {}
 
-impl std::fmt::Debug for Listed {
+impl std::fmt::Debug for ListedRegion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Listed").field(&self.listing).finish()
     }
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Listing {
     }
 }
 
-impl Listed {
+impl ListedRegion {
     /// Makes a region known to the handler, which is installed if it is not yet.
     ///
     /// # Safety
@@ -132,14 +132,14 @@ impl Listed {
         let bytes = unsafe { &*region }.bytes();
         listing.start.store(bytes.start, Relaxed);
         listing.end.store(bytes.end, Relaxed);
-        let known = Box::into_raw(Box::new(Known(region, Process::this())));
+        let known = Box::into_raw(Box::new(KnownRegion(region, Process::this())));
         // INVARIANT: both live until `drop` has waited for all users.
         listing.region.store(known, SeqCst);
         Ok(Self { listing, known })
     }
 }
 
-impl Drop for Listed {
+impl Drop for ListedRegion {
     fn drop(&mut self) {
         // SeqCst here and in the handler: either it sees null, or its use is seen here.
         self.listing.region.store(std::ptr::null_mut(), SeqCst);

@@ -50,12 +50,12 @@ pub(crate) struct Process(u64);
 
 /// A process, for values that often ask whether it is the calling one.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedProcess {
     word: &'static AtomicU64,
     process: Process,
 }
 
-impl Watched {
+impl WatchedProcess {
     pub(crate) fn this() -> Self {
         Self {
             process: Process::this(),
@@ -124,18 +124,18 @@ const HIDDEN: u32 = 2;
 const READABLE: u32 = 3;
 
 /// A range as a child finds it. A node is never freed, but used again.
-struct Node {
+struct ForkedRange {
     state: AtomicU32,
     start: AtomicUsize,
     len_bytes: AtomicUsize,
-    next: AtomicPtr<Node>,
+    next: AtomicPtr<ForkedRange>,
 }
 
-static FIRST: AtomicPtr<Node> = AtomicPtr::new(std::ptr::null_mut());
+static FIRST: AtomicPtr<ForkedRange> = AtomicPtr::new(std::ptr::null_mut());
 static HANDLER: OnceLock<()> = OnceLock::new();
 
-fn nodes() -> impl Iterator<Item = &'static Node> {
-    let node = |at: &AtomicPtr<Node>| {
+fn nodes() -> impl Iterator<Item = &'static ForkedRange> {
+    let node = |at: &AtomicPtr<ForkedRange>| {
         // Acquire pairs with the Release of the thread that put it there.
         // SAFETY: null, or from `Box::leak`.
         unsafe { at.load(Acquire).as_ref() }
@@ -144,7 +144,7 @@ fn nodes() -> impl Iterator<Item = &'static Node> {
 }
 
 /// A range of addresses that a child cannot use, until this is dropped.
-pub(crate) struct Unforked(&'static Node);
+pub(crate) struct Unforked(&'static ForkedRange);
 
 impl std::fmt::Debug for Unforked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -161,20 +161,20 @@ impl Unforked {
             // calls. It fails if there is no memory: then a child has what clone(2) leaves it.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(hide)) };
         });
-        let take = |node: &&Node| {
+        let take = |node: &&ForkedRange| {
             let taken = node
                 .state
                 .compare_exchange(FREE, CHANGING, Acquire, Relaxed);
             taken.is_ok()
         };
         let node = nodes().find(take).unwrap_or_else(|| {
-            let node = Box::leak(Box::new(Node {
+            let node = Box::leak(Box::new(ForkedRange {
                 state: AtomicU32::new(CHANGING),
                 start: AtomicUsize::new(0),
                 len_bytes: AtomicUsize::new(0),
                 next: AtomicPtr::new(FIRST.load(Relaxed)),
             }));
-            let at: *mut Node = node;
+            let at: *mut ForkedRange = node;
             while let Err(first) =
                 FIRST.compare_exchange(node.next.load(Relaxed), at, Release, Relaxed)
             {

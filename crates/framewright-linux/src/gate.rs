@@ -14,15 +14,15 @@ const AWAITED: u32 = 2;
 /// A thread that changes what a region shows holds it; a thread that has touched a page meanwhile
 /// waits until it is open.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct SignalGate {
     word: AtomicU32,
     /// How often a thread waited because of a touch.
     waits: AtomicU64,
 }
 
-impl Gate {
+impl SignalGate {
     /// Shuts the gate, after its holder has opened it.
-    pub(crate) fn shut(&self) -> Shut<'_> {
+    pub(crate) fn shut(&self) -> GateShut<'_> {
         // Acquire pairs with the Release of the last thread to open it, so its changes are seen.
         let mut taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
         while taken.is_err() {
@@ -33,14 +33,14 @@ impl Gate {
                 self.sleep();
             }
         }
-        Shut(self)
+        GateShut(self)
     }
 
     /// Shuts the gate if it is open.
-    pub(crate) fn try_shut(&self) -> Option<Shut<'_>> {
+    pub(crate) fn try_shut(&self) -> Option<GateShut<'_>> {
         let taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
         // Not made unless the gate was taken: dropping it would open the gate.
-        taken.is_ok().then(|| Shut(self))
+        taken.is_ok().then(|| GateShut(self))
     }
 
     /// Waits while it is shut. Returns whether it was.
@@ -76,9 +76,9 @@ impl Gate {
 
 /// Keeps the gate shut while it lives.
 #[derive(Debug)]
-pub(crate) struct Shut<'g>(&'g Gate);
+pub(crate) struct GateShut<'g>(&'g SignalGate);
 
-impl Drop for Shut<'_> {
+impl Drop for GateShut<'_> {
     fn drop(&mut self) {
         // Release: see `shut`.
         if self.0.word.swap(OPEN, Release) == AWAITED {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn who_waits_goes_on_when_it_is_opened() {
-        let gate = Gate::default();
+        let gate = SignalGate::default();
         assert!(!gate.wait());
         let opened = AtomicBool::new(false);
         let shut = gate.shut();
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_has_it() {
-        let gate = Gate::default();
+        let gate = SignalGate::default();
         let count = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..3 {

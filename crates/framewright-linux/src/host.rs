@@ -3,7 +3,7 @@
 
 use crate::mapping::Mapping;
 use crate::platform::{Linux, Membarrier, NoMembarrier, NoSlot, Slots};
-use crate::ram::{Pages, Ram, RamError};
+use crate::ram::{Ram, RamError, RamPages};
 use crate::window::WindowError;
 use framewright::frame::{Seat, SeatError, Zone, ZoneLayout, ZoneSetupError};
 use framewright::platform::{Barrier, Fenced};
@@ -20,7 +20,7 @@ pub struct Options {
     /// The zone's policies.
     pub config: Config,
     /// Which pages the frames lie in.
-    pub pages: Pages,
+    pub pages: RamPages,
     /// Whether locks are accounted, for the statistics: those of the zone, of a space over it, and
     /// of objects in them. Each lock that is taken then costs two readings of the clock.
     pub accounts_locks: bool,
@@ -33,7 +33,7 @@ impl Options {
         Self {
             layout,
             config: Config::default(),
-            pages: Pages::Base,
+            pages: RamPages::Base,
             accounts_locks: false,
         }
     }

@@ -173,7 +173,7 @@ impl<P: Relax + Contents + Send + Sync> Tenancy for Guests<'_, '_, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Host, Linux, Options, Ram, Stored, ram::Pages};
+    use crate::{Host, Linux, Options, Ram, Stored, ram::RamPages};
     use framewright::Run;
     use framewright::frame::ZoneLayout;
     use framewright::policy::ReclaimConfig;
@@ -188,7 +188,7 @@ mod tests {
         let run = Run::new(Frame(64), 512).unwrap();
         let layout = ReserveLayout::new(run).with_cpus(slots.count());
         words.resize(layout.words_needed().unwrap(), 0);
-        let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+        let ram = Arc::new(Ram::new(run, RamPages::Base).unwrap());
         let platform = Stored::new(Linux::fenced(slots.clone()), ram);
         Reserve::new(&layout, words, platform).unwrap()
     }

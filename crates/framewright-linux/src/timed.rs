@@ -11,13 +11,13 @@ use std::time::Instant;
 ///
 /// The engine reads no clock; this adds two readings to a call, some 20 to 50 ns each.
 #[derive(Clone, Debug)]
-pub struct Timed<A> {
+pub struct TimedArea<A> {
     area: A,
     taken: LatencyHistogram,
     failed: LatencyHistogram,
 }
 
-impl<A> Timed<A> {
+impl<A> TimedArea<A> {
     /// The same area, timed.
     #[must_use]
     pub const fn new(area: A) -> Self {
@@ -58,7 +58,7 @@ impl<A> Timed<A> {
     }
 }
 
-impl<A: Contiguous> Contiguous for Timed<A> {
+impl<A: Contiguous> Contiguous for TimedArea<A> {
     fn kind(&self) -> ContiguousKind {
         self.area.kind()
     }
@@ -97,7 +97,7 @@ impl<A: Contiguous> Contiguous for Timed<A> {
 mod tests {
     use super::*;
     use crate::platform::Slots;
-    use crate::{Linux, Pages, Ram, Stored};
+    use crate::{Linux, Ram, RamPages, Stored};
     use framewright::Frame;
     use framewright::reserve::{Guaranteed, Reserve, ReserveLayout};
     use std::sync::Arc;
@@ -106,12 +106,12 @@ mod tests {
     #[test]
     fn every_call_for_a_run_is_timed_and_no_other() {
         let run = Run::new(Frame(0), 1024).unwrap();
-        let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+        let ram = Arc::new(Ram::new(run, RamPages::Base).unwrap());
         let layout = ReserveLayout::new(run);
         let mut words = vec![0; layout.words_needed().unwrap()];
         let platform = Stored::new(Linux::fenced(Slots::new(1)), ram);
         let reserve = Reserve::new(&layout, &mut words, platform).unwrap();
-        let mut area = Timed::new(Guaranteed::new(&reserve));
+        let mut area = TimedArea::new(Guaranteed::new(&reserve));
         assert_eq!(area.kind(), ContiguousKind::Guaranteed);
         let start = Instant::now();
         let kept = area.reserve("kept", 512, 1).unwrap();

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const BYTES: usize = size_of::<u64>();
 
 /// A word's number and some of its bytes.
-type Part = (usize, Range<usize>);
+type WordPart = (usize, Range<usize>);
 
 /// Splits `bytes` into those of the first word if it is not covered as a whole, whole words, and
 /// those of the last word; each word by its number.
-fn parts(bytes: Range<usize>) -> (Part, Range<usize>, Part) {
+fn parts(bytes: Range<usize>) -> (WordPart, Range<usize>, WordPart) {
     let (first, last) = (bytes.start / BYTES, bytes.end / BYTES);
     let (head, tail) = (bytes.start % BYTES, bytes.end % BYTES);
     if first == last {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-type TheSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
+type AnonSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
 
 const WORDS: usize = 512;
 
@@ -39,12 +39,12 @@ fn order(order: u8) -> Order {
 
 /// A page's words, by plain loads and stores.
 #[derive(Clone, Copy)]
-struct Words(*mut u64);
+struct PageWordsRead(*mut u64);
 
 // SAFETY: an address; each test says which thread uses which word.
-unsafe impl Send for Words {}
+unsafe impl Send for PageWordsRead {}
 
-impl Words {
+impl PageWordsRead {
     fn of(anon: &Anon, page: u64) -> Self {
         let page = Page(anon.range().start().0 + page);
         Self(anon.address(page).unwrap().cast())
@@ -65,22 +65,22 @@ impl Words {
 }
 
 fn stamp(anon: &Anon, page: u64) {
-    let words = Words::of(anon, page);
+    let words = PageWordsRead::of(anon, page);
     (0..WORDS).for_each(|nth| words.set(nth, page << 32 | nth as u64));
 }
 
 fn is_stamped(anon: &Anon, page: u64) -> bool {
-    let words = Words::of(anon, page);
+    let words = PageWordsRead::of(anon, page);
     (0..WORDS).all(|nth| words.get(nth) == page << 32 | nth as u64)
 }
 
 fn is_zero(anon: &Anon, page: u64) -> bool {
-    let words = Words::of(anon, page);
+    let words = PageWordsRead::of(anon, page);
     (0..WORDS).all(|nth| words.get(nth) == 0)
 }
 
 /// Moves from where the pages are to frames of the seat.
-fn moves_of(anon: &Anon, seat: &mut TheSeat<'_>, some: impl Iterator<Item = u64>) -> Vec<Move> {
+fn moves_of(anon: &Anon, seat: &mut AnonSeat<'_>, some: impl Iterator<Item = u64>) -> Vec<Move> {
     let a_move = |page| Move {
         from: anon.frame_of(Page(anon.range().start().0 + page)).unwrap(),
         to: seat.alloc(Order::ZERO, Mobility::Movable).unwrap(),
@@ -91,7 +91,7 @@ fn moves_of(anon: &Anon, seat: &mut TheSeat<'_>, some: impl Iterator<Item = u64>
 }
 
 /// What the caller of `migrate` does with its frames afterwards.
-fn settle(seat: &mut TheSeat<'_>, moves: &[Move]) -> u64 {
+fn settle(seat: &mut AnonSeat<'_>, moves: &[Move]) -> u64 {
     let mut moved = 0;
     for one in moves {
         let is_moved = one.state == MoveState::Moved;
@@ -110,7 +110,7 @@ fn all_is_back(host: &Host<Fenced>) {
 }
 
 /// A thread that counts in its word of each page, and looks whether it finds what it left.
-fn count_until(end: &AtomicBool, wrote: &AtomicU64, pages: &[Words], nth: usize) {
+fn count_until(end: &AtomicBool, wrote: &AtomicU64, pages: &[PageWordsRead], nth: usize) {
     let mut mine = vec![0u64; pages.len()];
     let mut random = nth as u64 * 77 + 1;
     while !end.load(Relaxed) {
@@ -135,22 +135,25 @@ fn count_until(end: &AtomicBool, wrote: &AtomicU64, pages: &[Words], nth: usize)
 fn with_two_writers(anon: &Anon, live: &[u64], work: impl FnOnce(&AtomicU64)) -> u64 {
     let (end, wrote) = (AtomicBool::new(false), AtomicU64::new(0));
     // What panics must not leave the writers running.
-    struct Ends<'e>(&'e AtomicBool);
-    impl Drop for Ends<'_> {
+    struct AnonEnds<'e>(&'e AtomicBool);
+    impl Drop for AnonEnds<'_> {
         fn drop(&mut self) {
             self.0.store(true, Relaxed);
         }
     }
     std::thread::scope(|scope| {
         for nth in 0..2 {
-            let words: Vec<Words> = live.iter().map(|&page| Words::of(anon, page)).collect();
+            let words: Vec<PageWordsRead> = live
+                .iter()
+                .map(|&page| PageWordsRead::of(anon, page))
+                .collect();
             let (end, wrote) = (&end, &wrote);
             scope.spawn(move || {
                 let words = words;
                 count_until(end, wrote, &words, nth);
             });
         }
-        let _ends = Ends(&end);
+        let _ends = AnonEnds(&end);
         work(&wrote);
     });
     wrote.into_inner()
@@ -435,7 +438,7 @@ fn blocks_move_as_a_whole_and_their_parts_when_they_were_parted() {
         anon.frame_of(Page(anon.range().start().0 + align + page))
             .unwrap()
     };
-    let to = |seat: &mut TheSeat<'_>, of| seat.alloc(order(of), Mobility::Movable).unwrap();
+    let to = |seat: &mut AnonSeat<'_>, of| seat.alloc(order(of), Mobility::Movable).unwrap();
     let a_move = |from, to, of| Move {
         from,
         to,
@@ -574,9 +577,9 @@ fn a_touch_of_what_is_not_populated_ends_the_process_as_elsewhere() {
         let anon = region(&host, 64);
         let elsewhere = what == "elsewhere";
         let words = if elsewhere {
-            Words(8192 as *mut u64)
+            PageWordsRead(8192 as *mut u64)
         } else {
-            Words::of(&anon, 3)
+            PageWordsRead::of(&anon, 3)
         };
         words.set(0, 1);
         std::process::exit(0);

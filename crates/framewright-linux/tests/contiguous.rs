@@ -11,8 +11,8 @@ use framewright_linux::{Host, Linux, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-type TheSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
-type TheArea<'h> = MigrateArea<'h, 'h, 'h, Linux<Fenced>>;
+type ContiguousSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
+type ContiguousArea<'h> = MigrateArea<'h, 'h, 'h, Linux<Fenced>>;
 
 /// 96 MiB, of which the upper 64 are the area.
 const FRAMES: u64 = 24_576;
@@ -35,12 +35,12 @@ fn area_run() -> Run {
 
 /// The first and the last word of a page, and which page it is.
 #[derive(Clone, Copy)]
-struct Words(*mut u64, u64);
+struct StampedPage(*mut u64, u64);
 
 // SAFETY: an address; below it is said which thread writes which page.
-unsafe impl Send for Words {}
+unsafe impl Send for StampedPage {}
 
-impl Words {
+impl StampedPage {
     fn of(anon: &Anon, nth: u64) -> Self {
         let page = Page(anon.range().start().0 + nth);
         Self(anon.address(page).unwrap().cast(), nth)
@@ -66,17 +66,17 @@ impl Words {
 fn beside_two_writers(anon: &Anon, work: impl FnOnce()) -> u64 {
     let (end, wrote) = (AtomicBool::new(false), AtomicU64::new(0));
     /// What panics must not leave the writers running.
-    struct Ends<'e>(&'e AtomicBool);
-    impl Drop for Ends<'_> {
+    struct WritersEnd<'e>(&'e AtomicBool);
+    impl Drop for WritersEnd<'_> {
         fn drop(&mut self) {
             self.0.store(true, Relaxed);
         }
     }
     std::thread::scope(|scope| {
         for thread in 0..2 {
-            let mine: Vec<Words> = (thread..PAGES)
+            let mine: Vec<StampedPage> = (thread..PAGES)
                 .step_by(2)
-                .map(|page| Words::of(anon, page))
+                .map(|page| StampedPage::of(anon, page))
                 .collect();
             let (end, wrote) = (&end, &wrote);
             scope.spawn(move || {
@@ -92,7 +92,7 @@ fn beside_two_writers(anon: &Anon, work: impl FnOnce()) -> u64 {
                 }
             });
         }
-        let _ends = Ends(&end);
+        let _ends = WritersEnd(&end);
         while wrote.load(Relaxed) < 100 {
             std::thread::yield_now();
         }
@@ -119,21 +119,21 @@ fn fill(host: &Host<Fenced>, run: Run) {
     }
 }
 
-fn with_area(config: &ContigConfig, work: impl FnOnce(&Host<Fenced>, &TheArea<'_>, &Anon)) {
+fn with_area(config: &ContigConfig, work: impl FnOnce(&Host<Fenced>, &ContiguousArea<'_>, &Anon)) {
     let host = host();
     let mut memory = vec![0; Reclaim::words_needed(host.zone())];
     let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut memory).unwrap();
     let mut memory = vec![0; MigrateArea::<Linux<Fenced>>::words_needed(area_run())];
     let area = MigrateArea::new(&reclaim, area_run(), config, &mut memory).unwrap();
     let anon = Anon::new(Arc::clone(host.ram_shared()), PAGES).unwrap();
-    let mut seat: TheSeat<'_> = host.seat().unwrap();
+    let mut seat: ContiguousSeat<'_> = host.seat().unwrap();
     assert_eq!(
         anon.populate(&mut seat, anon.range(), Order::ZERO),
         Ok(PAGES)
     );
     drop(seat);
     for page in 0..PAGES {
-        Words::of(&anon, page).set(0);
+        StampedPage::of(&anon, page).set(0);
     }
     work(&host, &area, &anon);
     let mut seat = host.seat().unwrap();
@@ -171,7 +171,9 @@ fn runs_of_all_lengths_are_had_beside_two_threads_that_write_and_nothing_is_lost
                     }
                 });
             }
-            let counted: u64 = (0..PAGES).map(|page| Words::of(anon, page).count()).sum();
+            let counted: u64 = (0..PAGES)
+                .map(|page| StampedPage::of(anon, page).count())
+                .sum();
             assert_eq!(counted, wrote.iter().sum::<u64>(), "no write is lost");
             let stats = area.stats();
             println!("{stats}{:?}", anon.stats());
@@ -219,7 +221,7 @@ fn with_pages_pinned_it_fails_and_says_so_and_beside_a_reservation_too() {
             area.unreserve(camera).unwrap();
             let taken = area.alloc_contig(&mut seat, 8192, 512, &clients).unwrap();
             fill(host, taken);
-            (0..PAGES).for_each(|page| assert_eq!(Words::of(anon, page).count(), 0));
+            (0..PAGES).for_each(|page| assert_eq!(StampedPage::of(anon, page).count(), 0));
             area.release(&mut seat, taken).unwrap();
         });
     }

@@ -7,7 +7,7 @@ use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
 use framewright::{Context, Frame, Mobility, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions};
 use framewright_linux::tenancy::{Guests, Reclaiming};
-use framewright_linux::{Host, Linux, Options, Pages, Ram, Stored};
+use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
@@ -60,7 +60,7 @@ fn readers_of_more_than_there_is_memory_and_large_blocks_are_all_served() {
     let host = Host::fenced(&Options::new(layout)).unwrap();
     let slots = host.platform().slots().clone();
     let run = Run::new(Frame(1 << 20), 1024).unwrap();
-    let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+    let ram = Arc::new(Ram::new(run, RamPages::Base).unwrap());
     let layout = ReserveLayout::new(run).with_cpus(3);
     let mut words = vec![0; layout.words_needed().unwrap()];
     let platform = Stored::new(Linux::fenced(slots.clone()), ram);

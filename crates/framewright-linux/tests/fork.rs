@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 /// How a child ended.
 #[derive(PartialEq, Eq, Debug)]
-enum End {
+enum ChildEnd {
     Said(i32),
     Signal(i32),
 }
 
 /// Runs `work` in a child: it says a number, or ends by a signal. A panic is 99.
-fn in_child(work: impl FnOnce() -> i32) -> End {
+fn in_child(work: impl FnOnce() -> i32) -> ChildEnd {
     // SAFETY: the child does what each test says, and ends without returning.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
@@ -50,13 +50,13 @@ fn in_child(work: impl FnOnce() -> i32) -> End {
     let waited = unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!(waited, child);
     if libc::WIFSIGNALED(status) {
-        End::Signal(libc::WTERMSIG(status))
+        ChildEnd::Signal(libc::WTERMSIG(status))
     } else {
-        End::Said(libc::WEXITSTATUS(status))
+        ChildEnd::Said(libc::WEXITSTATUS(status))
     }
 }
 
-const FAULT: End = End::Signal(libc::SIGSEGV);
+const FAULT: ChildEnd = ChildEnd::Signal(libc::SIGSEGV);
 
 fn options() -> Options {
     Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(4))
@@ -78,12 +78,15 @@ fn a_child_gets_no_seat_of_its_parents_host_and_makes_one_of_its_own() {
         let object = seat.kmalloc(&KvRequest::new(64)).unwrap();
         seat.kfree(object).unwrap();
         // A child of the child's.
-        assert_eq!(in_child(|| i32::from(own.seat().is_err())), End::Said(1));
+        assert_eq!(
+            in_child(|| i32::from(own.seat().is_err())),
+            ChildEnd::Said(1)
+        );
         drop(seat);
         drop(own);
         7
     });
-    assert_eq!(said, End::Said(7));
+    assert_eq!(said, ChildEnd::Said(7));
     assert_eq!(
         SlotError::Forked.to_string(),
         "the host is the parent's: this process was forked off from it"
@@ -147,7 +150,7 @@ fn a_child_that_uses_a_seat_or_touches_memory_of_its_parents_ends_and_the_parent
         assert_eq!(window.map(area, run, Context::ANY), refused);
         3
     });
-    assert_eq!(said, End::Said(3));
+    assert_eq!(said, ChildEnd::Said(3));
     let mut now = vec![0; bytes.len()];
     host.window().read(area, 0, &mut now).unwrap();
     assert_eq!(now, bytes, "all 65,536 bytes are the parent's");
@@ -195,7 +198,7 @@ fn a_child_writes_nothing_to_its_parents_swap_file() {
         let what = "page 1: the swap file is the parent's: this process was forked off from it";
         i32::from(error.to_string() == what)
     });
-    assert_eq!(said, End::Said(1));
+    assert_eq!(said, ChildEnd::Said(1));
     let mut page = [0; 512];
     device.read(0, &mut page).unwrap();
     assert_eq!(page, [1; 512]);
@@ -241,7 +244,7 @@ fn a_child_reads_its_parents_heap_and_changes_nothing_there() {
         assert_eq!(unsafe { moved.cast::<u64>().read() }, 0x5a5a);
         4
     });
-    assert_eq!(said, End::Said(4));
+    assert_eq!(said, ChildEnd::Said(4));
     for nth in 0..2 {
         let touched = in_child(|| {
             // SAFETY: not to be written to, as is to be seen.

@@ -51,13 +51,13 @@ impl Draw {
 
 /// A live object.
 #[derive(Debug)]
-struct Object {
+struct LiveObject {
     addr: Addr,
     bytes: u64,
     key: u64,
 }
 
-impl Object {
+impl LiveObject {
     /// The word at that place in the object of that key.
     fn word(key: u64, place: usize) -> u64 {
         (key ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -81,7 +81,7 @@ impl Object {
         };
         assert_eq!(at.addr() as u64, self.addr.0);
         // SAFETY: the object is live, at least so long, aligned to 16, and the holder of the
-        // `Object` alone has its bytes: that it is so is what is tested here.
+        // `LiveObject` alone has its bytes: that it is so is what is tested here.
         work(unsafe { std::slice::from_raw_parts_mut(at.cast(), bytes as usize / 8) });
     }
 
@@ -105,7 +105,7 @@ impl Object {
 
 /// What all threads count.
 #[derive(Default)]
-struct Counts {
+struct ThreadCounts {
     full: AtomicU64,
     objects: AtomicU64,
     moved: AtomicU64,
@@ -133,17 +133,17 @@ fn is_full(error: KvError) -> bool {
     }
 }
 
-struct Worker<'h, B> {
+struct ObjectWorker<'h, B> {
     host: &'h HostKv<B>,
     seat: HostKvSeat<'h, B>,
     random: Draw,
-    counts: &'h Counts,
-    kept: Vec<Object>,
+    counts: &'h ThreadCounts,
+    kept: Vec<LiveObject>,
 }
 
-impl<B: Barrier + Clone> Worker<'_, B> {
+impl<B: Barrier + Clone> ObjectWorker<'_, B> {
     /// Makes an object in one of the possible ways; `None` if memory is full.
-    fn alloc(&mut self) -> Option<Object> {
+    fn alloc(&mut self) -> Option<LiveObject> {
         let bytes = self.random.bytes();
         let key = self.random.below(u64::MAX);
         let request = KvRequest::new(bytes);
@@ -161,7 +161,7 @@ impl<B: Barrier + Clone> Worker<'_, B> {
                 return None;
             }
         };
-        let object = Object { addr, bytes, key };
+        let object = LiveObject { addr, bytes, key };
         if way == 1 {
             object.with_words(self.host, bytes, |words| {
                 assert!(words.iter().all(|word| *word == 0), "{object:?}");
@@ -173,7 +173,7 @@ impl<B: Barrier + Clone> Worker<'_, B> {
         Some(object)
     }
 
-    fn free(&mut self, object: &Object) {
+    fn free(&mut self, object: &LiveObject) {
         object.check(self.host, object.bytes);
         let is_mapped = self.host.kv().kind(object.addr) == ObjectKind::Mapped;
         let freed = if is_mapped || self.random.below(2) == 0 {
@@ -186,7 +186,7 @@ impl<B: Barrier + Clone> Worker<'_, B> {
     }
 
     /// Gives an object another length; its bytes stay, whether there was memory or not.
-    fn resize(&mut self, mut object: Object) -> Object {
+    fn resize(&mut self, mut object: LiveObject) -> LiveObject {
         let bytes = self.random.bytes();
         let moved = self.seat.kvrealloc(object.addr, &KvRequest::new(bytes));
         match moved {
@@ -206,7 +206,7 @@ impl<B: Barrier + Clone> Worker<'_, B> {
     }
 
     /// One thread's part: allocates until it has had its share, hands on, frees what comes.
-    fn work(mut self, share: u64, next: Sender<Object>, from_before: &Receiver<Object>) {
+    fn work(mut self, share: u64, next: Sender<LiveObject>, from_before: &Receiver<LiveObject>) {
         let mut had = 0;
         while had < share {
             match self.alloc() {
@@ -273,7 +273,7 @@ fn all_is_back<B: Barrier + Clone>(host: &HostKv<B>) {
 
 fn hand_round<B: Barrier + Clone + Send + Sync>(host: &HostKv<B>, threads: usize, share: u64) {
     assert!(threads as u64 * share > BYTES, "memory becomes full");
-    let counts = Counts::default();
+    let counts = ThreadCounts::default();
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| channel()).unzip();
     thread::scope(|scope| {
         let mut workers = Vec::new();
@@ -281,7 +281,7 @@ fn hand_round<B: Barrier + Clone + Send + Sync>(host: &HostKv<B>, threads: usize
             let next = senders[(thread + 1) % threads].clone();
             let counts = &counts;
             workers.push(scope.spawn(move || {
-                let worker = Worker {
+                let worker = ObjectWorker {
                     host,
                     seat: host.seat().unwrap(),
                     random: Draw(Random::new(thread as u64)),

@@ -9,7 +9,7 @@ use framewright::platform::{Barrier, Fenced};
 use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_linux::platform::NoSlot;
 use framewright_linux::ram::FRAME_BYTES;
-use framewright_linux::{Host, HostError, Linux, Options, Pages, Ram, SlotError};
+use framewright_linux::{Host, HostError, Linux, Options, Ram, RamPages, SlotError};
 use framewright_sim::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -39,21 +39,21 @@ fn order(order: u64) -> Order {
 }
 
 /// A block on its way to the thread that frees it.
-struct Parcel {
+struct SentBlock {
     frame: Frame,
     order: Order,
     key: u64,
 }
 
 /// What all threads know.
-struct Oracle<'h> {
+struct OwnershipOracle<'h> {
     ram: &'h Ram,
     owned: Vec<AtomicBool>,
     checked: AtomicU64,
     failed: AtomicU64,
 }
 
-impl<'h> Oracle<'h> {
+impl<'h> OwnershipOracle<'h> {
     fn new(ram: &'h Ram) -> Self {
         Self {
             ram,
@@ -63,7 +63,7 @@ impl<'h> Oracle<'h> {
         }
     }
 
-    fn frames(parcel: &Parcel) -> impl Iterator<Item = Frame> + use<> {
+    fn frames(parcel: &SentBlock) -> impl Iterator<Item = Frame> + use<> {
         let first = parcel.frame.0;
         (first..first + parcel.order.frames()).map(Frame)
     }
@@ -83,7 +83,7 @@ impl<'h> Oracle<'h> {
         bytes
     }
 
-    fn fill(&self, parcel: &Parcel) {
+    fn fill(&self, parcel: &SentBlock) {
         for frame in Self::frames(parcel) {
             let twice = self.is_owned(frame).swap(true, Relaxed);
             assert!(!twice, "frame {frame} was handed out twice");
@@ -92,7 +92,7 @@ impl<'h> Oracle<'h> {
         }
     }
 
-    fn check_and_free<B: Barrier>(&self, seat: &mut Seat<'_, '_, Linux<B>>, parcel: &Parcel) {
+    fn check_and_free<B: Barrier>(&self, seat: &mut Seat<'_, '_, Linux<B>>, parcel: &SentBlock) {
         let mut found = [0; FRAME_BYTES];
         for frame in Self::frames(parcel) {
             self.ram.read(frame, &mut found).unwrap();
@@ -108,10 +108,10 @@ impl<'h> Oracle<'h> {
 /// One thread's part: allocates until it has had its share, hands on, frees what comes.
 fn work<B: Barrier + Clone>(
     host: &Host<B>,
-    oracle: &Oracle<'_>,
+    oracle: &OwnershipOracle<'_>,
     (seed, share): (u64, u64),
-    next: Sender<Parcel>,
-    from_before: &Receiver<Parcel>,
+    next: Sender<SentBlock>,
+    from_before: &Receiver<SentBlock>,
 ) {
     let mut seat = host.seat().unwrap();
     let mut random = Random::new(seed);
@@ -126,7 +126,7 @@ fn work<B: Barrier + Clone>(
         match seat.alloc(order, mobility) {
             Ok(frame) => {
                 let key = random.remainder(u64::MAX);
-                let parcel = Parcel { frame, order, key };
+                let parcel = SentBlock { frame, order, key };
                 oracle.fill(&parcel);
                 had += order.frames();
                 next.send(parcel).unwrap();
@@ -162,7 +162,7 @@ fn work<B: Barrier + Clone>(
 
 fn hand_round<B: Barrier + Clone + Send + Sync>(host: &Host<B>, threads: usize, share: u64) {
     assert!(threads as u64 * share > FRAMES, "memory becomes full");
-    let oracle = Oracle::new(host.ram());
+    let oracle = OwnershipOracle::new(host.ram());
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| channel()).unzip();
     thread::scope(|scope| {
         for (thread, receiver) in receivers.into_iter().enumerate() {
@@ -283,7 +283,7 @@ fn a_host_that_cannot_be_had_says_why() {
 #[test]
 fn huge_pages_are_had_or_their_lack_is_reported() {
     let mut options = options(1);
-    options.pages = Pages::Huge;
+    options.pages = RamPages::Huge;
     let host = Host::fenced(&options).unwrap();
     let report = host.ram().report();
     eprintln!("{report}");

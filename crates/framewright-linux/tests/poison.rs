@@ -9,8 +9,8 @@ use framewright::reserve::{
 };
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::platform::Slots;
-use framewright_linux::{Host, Linux, Options, Pages, Ram, Stored};
-use framewright_sim::contract::poison::{self, Owner, Plan, PoolPlan, Site};
+use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
+use framewright_sim::contract::poison::{self, PoisonOwner, PoisonPlan, PoisonSite, PoolPlan};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -102,22 +102,22 @@ impl Contents for Interrupted {
     }
 }
 
-type Platform = Interrupted;
+type PoisonPlatform = Interrupted;
 
-struct Machine<'r, 'm> {
-    reserve: &'r Reserve<'m, Platform>,
+struct PoisonMachine<'r, 'm> {
+    reserve: &'r Reserve<'m, PoisonPlatform>,
     host: &'r Host<Fenced>,
     reservations: Vec<[Reservation; 2]>,
-    cleaner: Mutex<Guest<'r, 'm, Platform>>,
+    cleaner: Mutex<Guest<'r, 'm, PoisonPlatform>>,
 }
 
-impl Machine<'_, '_> {
+impl PoisonMachine<'_, '_> {
     fn ram(&self) -> &Ram {
         self.reserve.platform().0.ram()
     }
 }
 
-impl Site for Machine<'_, '_> {
+impl PoisonSite for PoisonMachine<'_, '_> {
     fn frames(&self) -> Run {
         self.reserve.run()
     }
@@ -139,8 +139,8 @@ impl Site for Machine<'_, '_> {
         Box::new(self.reserve.guest(CpuId(nth)).expect("a guest's own seat"))
     }
 
-    fn owner(&self, nth: u16) -> Box<dyn Owner + '_> {
-        Box::new(Takes {
+    fn owner(&self, nth: u16) -> Box<dyn PoisonOwner + '_> {
+        Box::new(PutBackOwner {
             machine: self,
             ordinary: self.host.seat().expect("an owner's own seat"),
             reservations: self.reservations[usize::from(nth)],
@@ -168,13 +168,13 @@ impl Site for Machine<'_, '_> {
 }
 
 /// An owner with frames that pages may be put back into.
-struct Takes<'t, 'r, 'm> {
-    machine: &'t Machine<'r, 'm>,
+struct PutBackOwner<'t, 'r, 'm> {
+    machine: &'t PoisonMachine<'r, 'm>,
     ordinary: Seat<'t, 't, Linux<Fenced>>,
     reservations: [Reservation; 2],
 }
 
-impl Owner for Takes<'_, '_, '_> {
+impl PoisonOwner for PutBackOwner<'_, '_, '_> {
     fn take(&mut self, frames: u64, align: u64) -> Option<Run> {
         let reserve = self.machine.reserve;
         // With ordinary frames, and without.
@@ -210,7 +210,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn c2_to_c7_no_page_is_wrong_beside_owners_who_poison_what_they_take() {
-    let plan = Plan {
+    let plan = PoisonPlan {
         seed: number("FRAMEWRIGHT_POISON_SEED", 1),
         ops: number("FRAMEWRIGHT_POISON_OPS", 40_000),
         guests: GUESTS,
@@ -227,12 +227,12 @@ fn c2_to_c7_no_page_is_wrong_beside_owners_who_poison_what_they_take() {
         .with_cpus(slots.count())
         .with_ordinary(400);
     let mut words = vec![0; layout.words_needed().unwrap()];
-    let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+    let ram = Arc::new(Ram::new(run, RamPages::Base).unwrap());
     let platform =
         Stored::new(Linux::fenced(slots), ram).with_ordinary(Arc::clone(host.ram_shared()));
     let reserve = Reserve::new(&layout, &mut words, Interrupted(platform)).unwrap();
     let reservations = (0..OWNERS).map(|_| RESERVED.map(|n| reserve.reserve("owner", n, 1)));
-    let machine = Machine {
+    let machine = PoisonMachine {
         reserve: &reserve,
         host: &host,
         reservations: reservations.map(|pair| pair.map(Result::unwrap)).collect(),

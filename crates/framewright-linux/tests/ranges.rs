@@ -23,16 +23,16 @@ fn host(frames: u64, ranges: &RangeOptions) -> HostSpace<Fenced> {
 
 /// A live area, and what tells its bytes from all others'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Area {
+struct LiveArea {
     at: Page,
     pages: u64,
     number: u64,
 }
 
-impl Area {
+impl LiveArea {
     fn with_words<B: Barrier + Clone>(&self, host: &HostSpace<B>, work: impl FnOnce(&mut [u64])) {
         let range = PageRange::new(self.at, self.pages).unwrap();
-        // SAFETY: the area is live, and only the holder of the `Area` touches its pages; its frames
+        // SAFETY: the area is live, and only the holder of the `LiveArea` touches its pages; its frames
         // are the space's own, and so behind no other page.
         let bytes = unsafe { host.window().bytes_mut(range) }.unwrap();
         assert_eq!(bytes.len(), self.pages as usize * BYTES);
@@ -87,9 +87,9 @@ fn vmalloc<B: Barrier + Clone>(
     seat: &mut HostRangeSeat<'_, B>,
     request: &AreaRequest,
     number: u64,
-) -> Result<Area, RangeError> {
+) -> Result<LiveArea, RangeError> {
     let at = seat.vmalloc(request)?;
-    let area = Area {
+    let area = LiveArea {
         at,
         pages: request.pages,
         number,
@@ -116,7 +116,7 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
     ranges.config = Some(config);
     let host = host(2048, &ranges);
     // Areas go from thread to thread: half the frees are of another's.
-    let shared = Mutex::new(Vec::<Area>::new());
+    let shared = Mutex::new(Vec::<LiveArea>::new());
     let (served, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -305,7 +305,7 @@ fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
     let host = host(4096, &RangeOptions::new(16 << 10));
     let mut seat = host.range_seat().unwrap();
     let mut random = Random::new(9);
-    let mut live: Vec<Option<Area>> = vec![None; 8];
+    let mut live: Vec<Option<LiveArea>> = vec![None; 8];
     let mut round = |seat: &mut HostRangeSeat<'_, Fenced>, number: u64| {
         let slot = random.remainder(8) as usize;
         if let Some(area) = live[slot].take() {
@@ -342,7 +342,7 @@ fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
 #[test]
 fn one_thread_allocates_and_another_frees_and_what_is_kept_goes_round() {
     let host = host(8192, &RangeOptions::new(16 << 10));
-    let (give, take) = std::sync::mpsc::sync_channel::<Area>(16);
+    let (give, take) = std::sync::mpsc::sync_channel::<LiveArea>(16);
     let areas = 2000;
     std::thread::scope(|scope| {
         let host = &host;

@@ -12,7 +12,7 @@ use framewright::reserve::{
     Cleaned, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout, Store, TakeError,
 };
 use framewright::{CpuId, Frame, Run};
-use framewright_linux::swap::{Frontswap, Loaded, SwapDevice, SwapError, SwapPolicy};
+use framewright_linux::swap::{Frontswap, LoadedPage, SwapDevice, SwapError, SwapPolicy};
 use framewright_linux::tenancy::Tenancy;
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,9 +21,9 @@ use std::io;
 
 /// Two ends of each page, in frames or in slots.
 #[derive(Clone, Copy)]
-struct Ends(&'static [[AtomicU64; 2]]);
+struct SlotEnds(&'static [[AtomicU64; 2]]);
 
-impl Ends {
+impl SlotEnds {
     fn new(pages: u64) -> Self {
         let ends = (0..pages).map(|_| [0, 0].map(AtomicU64::new));
         Self(Vec::leak(ends.collect()))
@@ -43,13 +43,13 @@ impl Ends {
     }
 }
 
-impl Relax for Ends {
+impl Relax for SlotEnds {
     fn relax(&self, _attempt: u32) {
         thread::yield_now();
     }
 }
 
-impl Contents for Ends {
+impl Contents for SlotEnds {
     fn store(&self, frame: Frame, page: &PageWords) {
         self.set(frame.0, page);
     }
@@ -59,7 +59,7 @@ impl Contents for Ends {
     }
 }
 
-impl SwapDevice for Ends {
+impl SwapDevice for SlotEnds {
     fn slots(&self) -> u64 {
         self.0.len() as u64
     }
@@ -88,22 +88,22 @@ impl SwapDevice for Ends {
     }
 }
 
-type Whole = Reserve<'static, Ends>;
+type SwapReserve = Reserve<'static, SlotEnds>;
 
 /// As many seats as threads.
-struct Seats {
-    reserve: &'static Whole,
-    seats: Vec<Mutex<Guest<'static, 'static, Ends>>>,
+struct ThreadSeats {
+    reserve: &'static SwapReserve,
+    seats: Vec<Mutex<Guest<'static, 'static, SlotEnds>>>,
 }
 
-impl Seats {
-    fn lend<T>(&self, work: impl FnOnce(&mut Guest<'static, 'static, Ends>) -> T) -> T {
+impl ThreadSeats {
+    fn lend<T>(&self, work: impl FnOnce(&mut Guest<'static, 'static, SlotEnds>) -> T) -> T {
         let mut free = self.seats.iter().filter_map(|seat| seat.try_lock().ok());
         work(&mut free.next().expect("as many seats as threads"))
     }
 }
 
-impl Tenancy for Seats {
+impl Tenancy for ThreadSeats {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         self.lend(|guest| work(guest));
     }
@@ -122,23 +122,27 @@ impl Tenancy for Seats {
 type Swap = Frontswap<'static>;
 
 /// Frontswap of two pages over a reserve of `frames` frames and a device of so many slots.
-fn swap(frames: u64, slots: u64, policy: SwapPolicy) -> (&'static Swap, &'static Whole, PoolId) {
+fn swap(
+    frames: u64,
+    slots: u64,
+    policy: SwapPolicy,
+) -> (&'static Swap, &'static SwapReserve, PoolId) {
     let layout = ReserveLayout {
         pools: 1,
         values: 0,
         ..ReserveLayout::new(Run::new(Frame(0), frames).unwrap()).with_cpus(4)
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let reserve: &Whole = Box::leak(Box::new(
-        Reserve::new(&layout, memory, Ends::new(frames)).unwrap(),
+    let reserve: &SwapReserve = Box::leak(Box::new(
+        Reserve::new(&layout, memory, SlotEnds::new(frames)).unwrap(),
     ));
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let seats = (0..4).map(|cpu| Mutex::new(reserve.guest(CpuId(cpu)).unwrap()));
-    let seats = Box::leak(Box::new(Seats {
+    let seats = Box::leak(Box::new(ThreadSeats {
         reserve,
         seats: seats.collect(),
     }));
-    let device = Box::leak(Box::new(Ends::new(slots)));
+    let device = Box::leak(Box::new(SlotEnds::new(slots)));
     let swap = Frontswap::new(device, 2).with_store(seats, pool, 0, policy);
     (Box::leak(Box::new(swap)), reserve, pool)
 }
@@ -170,7 +174,7 @@ fn user(swap: &Swap, at: u64) -> u64 {
         for _ in 0..2 {
             let loaded = swap.load(at, &mut out).unwrap();
             assert_eq!(stamp(&out), version, "FS1: page {at}, {loaded:?}");
-            if loaded == Loaded::Dirty || !swap.keep(at, &out) {
+            if loaded == LoadedPage::Dirty || !swap.keep(at, &out) {
                 break;
             }
         }
@@ -222,9 +226,9 @@ fn load_all(swap: &Swap, at: u64, version: u64) {
     let mut out = [0; 512];
     let loaded = swap.load(at, &mut out).unwrap();
     assert_eq!(stamp(&out), version, "FS1: page {at}, {loaded:?}");
-    if loaded == Loaded::Clean {
+    if loaded == LoadedPage::Clean {
         // The store has it no longer.
-        assert_eq!(swap.load(at, &mut out), Ok(Loaded::Clean));
+        assert_eq!(swap.load(at, &mut out), Ok(LoadedPage::Clean));
         assert_eq!(stamp(&out), version, "FS2: page {at}");
     }
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const FRAMES: u64 = 1024;
 
 /// A host's waiting, with counts.
-struct Seen {
+struct SeenWaits {
     linux: Linux<Fenced>,
     /// Waits, and the most attempts of one.
     waits: AtomicU64,
@@ -32,7 +32,7 @@ struct Seen {
     ended: std::sync::Mutex<Instant>,
 }
 
-impl Seen {
+impl SeenWaits {
     fn new(tells: bool, lasts: Duration) -> Self {
         Self {
             linux: Linux::fenced(Slots::new(2)),
@@ -46,7 +46,7 @@ impl Seen {
     }
 }
 
-impl Relax for &Seen {
+impl Relax for &SeenWaits {
     fn relax(&self, attempt: u32) {
         if attempt == 0 {
             self.waits.fetch_add(1, Relaxed);
@@ -62,7 +62,7 @@ impl Relax for &Seen {
     }
 }
 
-impl Barrier for &Seen {
+impl Barrier for &SeenWaits {
     const ASYMMETRIC: bool = false;
 
     /// All seats are claimed by now.
@@ -77,7 +77,7 @@ impl Barrier for &Seen {
 }
 
 /// A zone for two CPUs with that platform.
-fn with_zone<T>(seen: &Seen, work: impl FnOnce(&Zone<'_, &Seen>) -> T) -> T {
+fn with_zone<T>(seen: &SeenWaits, work: impl FnOnce(&Zone<'_, &SeenWaits>) -> T) -> T {
     let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(2);
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let zone = Zone::new(&layout, &Config::default(), &mut memory, seen).unwrap();
@@ -111,7 +111,7 @@ fn under_strict_priorities_a_stopper_lets_the_other_thread_leave_its_seat() {
             .rfind(|&cpu| allowed.is_set(cpu))
             .unwrap(),
     );
-    let seen = Seen::new(true, Duration::ZERO);
+    let seen = SeenWaits::new(true, Duration::ZERO);
     let is_over = AtomicBool::new(false);
     let (said, says) = mpsc::channel();
     let (over, ends) = mpsc::channel::<()>();
@@ -163,7 +163,7 @@ fn under_strict_priorities_a_stopper_lets_the_other_thread_leave_its_seat() {
 /// How long after the end of a stop a stopped CPU goes on: median and longest.
 fn delays(tells: bool) -> [Duration; 2] {
     const ROUNDS: usize = 41;
-    let seen = Seen::new(tells, Duration::from_millis(3));
+    let seen = SeenWaits::new(tells, Duration::from_millis(3));
     let mut delays = with_zone(&seen, |zone| {
         let mut seat = zone.seat(CpuId(0)).unwrap();
         let mut one = || {

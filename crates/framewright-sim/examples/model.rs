@@ -6,8 +6,8 @@
 //! Each case gets its share, in segments with a new zone or space each. `--case NAME` runs that one alone, so that the command that a failure prints
 //! repeats it.
 
-use framewright_sim::drive::{Subject, check};
-use framewright_sim::{Summary, frame, object, range, reclaim, reserve};
+use framewright_sim::drive::{DrivenCase, check};
+use framewright_sim::{RunSummary, frame, object, range, reclaim, reserve};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -15,45 +15,45 @@ use std::time::Instant;
 const SEGMENT: usize = 1_000_000;
 
 /// A case of any kind, by its name and its run.
-struct Case {
+struct NamedCase {
     name: &'static str,
-    check: Check,
+    check: CaseRun,
 }
 
 /// Runs so many operations of a seed.
-type Check = Box<dyn Fn(u64, usize) -> Result<Summary, String>>;
+type CaseRun = Box<dyn Fn(u64, usize) -> Result<RunSummary, String>>;
 
 /// The cases of one kind, and the option that chooses it.
-type Kind = (Option<&'static str>, fn() -> Vec<Case>);
+type CaseKind = (Option<&'static str>, fn() -> Vec<NamedCase>);
 
 /// The first is run where no option says otherwise.
-const KINDS: [Kind; 5] = [
-    kind::<frame::Case>(),
-    kind::<range::Case>(),
-    kind::<object::Case>(),
-    kind::<reclaim::Case>(),
-    kind::<reserve::Case>(),
+const KINDS: [CaseKind; 5] = [
+    kind::<frame::FrameCase>(),
+    kind::<range::RangeCase>(),
+    kind::<object::ObjectCase>(),
+    kind::<reclaim::ReclaimCase>(),
+    kind::<reserve::ReserveCase>(),
 ];
 
-const fn kind<S: Subject + 'static>() -> Kind {
+const fn kind<S: DrivenCase + 'static>() -> CaseKind {
     (S::OPTION, cases::<S>)
 }
 
-fn cases<S: Subject + 'static>() -> Vec<Case> {
-    let case = |case: S| Case {
+fn cases<S: DrivenCase + 'static>() -> Vec<NamedCase> {
+    let case = |case: S| NamedCase {
         name: case.name(),
         check: Box::new(move |seed, ops| check(&case.sparse(), seed, ops)),
     };
     S::all().into_iter().map(case).collect()
 }
 
-struct Options {
+struct RunOptions {
     ops: usize,
     seed: u64,
-    cases: Vec<Case>,
+    cases: Vec<NamedCase>,
 }
 
-fn options() -> Result<Options, String> {
+fn options() -> Result<RunOptions, String> {
     let (mut ops, mut seed, mut cases, mut only) = (1_000_000, 1, KINDS[0].1, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -89,7 +89,7 @@ fn options() -> Result<Options, String> {
             return Err(unknown);
         }
     }
-    Ok(Options { ops, seed, cases })
+    Ok(RunOptions { ops, seed, cases })
 }
 
 /// The segments of one case: seeds and lengths.

@@ -29,7 +29,7 @@ pub struct Finding {
 
 /// What a run without a difference did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Summary {
+pub struct RunSummary {
     /// Operations.
     pub ops: u64,
     /// Requests served.

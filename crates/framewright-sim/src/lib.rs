@@ -17,8 +17,8 @@
 //! - [`ObjectModel`](object::ObjectModel): that of objects, with their bytes.
 //! - [reclaim's](reclaim): that, and the owner and contents of each block, under simulated clients.
 //! - [reserve's](reserve): what each key was put as last, which may be missed, and what owners have.
-//! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
-//!   sequence. One `u64` repeats a run. A space has [its own](range::Case), and so have [objects](object::Case).
+//! - [`FrameCase`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
+//!   sequence. One `u64` repeats a run. A space has [its own](range::RangeCase), and so have [objects](object::ObjectCase).
 //! - [`frame::run`], [`range::run`], [`object::run`] and [`reclaim::run`] run a sequence on both. The loops are all
 //!   [`drive`]'s: a run in step, every sequence, each call that fails; [`shrink`] makes a failing
 //!   sequence short.
@@ -40,9 +40,9 @@ pub mod reclaim;
 pub mod reserve;
 mod shrink;
 
-pub use difference::{Difference, Finding, Summary};
-pub use frame::{Case, FrameModel, Op};
-pub use machine::{Call, Injected, Machine, MetadataError};
-pub use paging::{Lie, Paging, PoolFrames, SharedFrames, SharedPaging};
+pub use difference::{Difference, Finding, RunSummary};
+pub use frame::{FrameCase, FrameModel, FrameOp};
+pub use machine::{Injected, Machine, MachineCall, MetadataError};
+pub use paging::{Paging, PagingLie, PoolFrames, SharedFrames, SharedPaging};
 pub use random::Random;
 pub use shrink::{shrink, simplify};

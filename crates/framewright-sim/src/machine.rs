@@ -7,7 +7,7 @@ use std::fmt;
 
 /// What the engine can ask of the machine; each is counted by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Call {
+pub enum MachineCall {
     /// Memory for metadata: [`Machine::metadata`].
     Metadata,
     /// Waiting for another CPU.
@@ -32,7 +32,7 @@ pub enum Call {
     Migrate,
 }
 
-impl Call {
+impl MachineCall {
     /// How many kinds there are.
     const KINDS: usize = Self::Migrate as usize + 1;
 }
@@ -47,9 +47,9 @@ pub struct Machine {
     cpus: u16,
     current: Cell<u16>,
     now_ns: Cell<u64>,
-    calls: [Cell<u64>; Call::KINDS],
+    calls: [Cell<u64>; MachineCall::KINDS],
     /// Which call fails, and how many of its kind are still to succeed.
-    fault: Cell<Option<(Call, u64)>>,
+    fault: Cell<Option<(MachineCall, u64)>>,
     armed: Cell<bool>,
 }
 
@@ -61,7 +61,7 @@ const BARRIER_NS: u64 = 2_000;
 
 /// The payload of the panic by which a platform call fails that cannot return an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Injected(pub Call);
+pub struct Injected(pub MachineCall);
 
 /// Memory for metadata was made to fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,7 @@ impl Machine {
             cpus,
             current: Cell::new(0),
             now_ns: Cell::new(0),
-            calls: [const { Cell::new(0) }; Call::KINDS],
+            calls: [const { Cell::new(0) }; MachineCall::KINDS],
             fault: Cell::new(None),
             armed: Cell::new(false),
         }
@@ -108,14 +108,14 @@ impl Machine {
 
     /// How often that was called since the machine was made, failures included.
     #[must_use]
-    pub fn calls(&self, call: Call) -> u64 {
+    pub fn calls(&self, call: MachineCall) -> u64 {
         self.calls[call as usize].get()
     }
 
     /// Makes a call fail, once: the first that comes after `after` others of its kind, counted
     /// while the machine is [armed](Self::arm). A call with an error returns it; a wait and a
     /// barrier panic with [`Injected`], and a flush takes a thousand times as long.
-    pub fn fail(&self, call: Call, after: u64) {
+    pub fn fail(&self, call: MachineCall, after: u64) {
         self.fault.set(Some((call, after)));
     }
 
@@ -136,7 +136,7 @@ impl Machine {
     /// # Errors
     /// If this call was made to fail.
     pub fn metadata(&self, words: usize) -> Result<Vec<u64>, MetadataError> {
-        if self.is_hit(Call::Metadata) {
+        if self.is_hit(MachineCall::Metadata) {
             Err(MetadataError { words })
         } else {
             Ok(vec![0xa5a5_a5a5_a5a5_a5a5; words])
@@ -144,7 +144,7 @@ impl Machine {
     }
 
     /// Counts a call. Returns whether it is the one that fails.
-    pub(crate) fn is_hit(&self, call: Call) -> bool {
+    pub(crate) fn is_hit(&self, call: MachineCall) -> bool {
         let calls = &self.calls[call as usize];
         calls.set(calls.get() + 1);
         match self.fault.get() {
@@ -157,7 +157,7 @@ impl Machine {
         }
     }
 
-    fn fail_by_panic(&self, call: Call) {
+    fn fail_by_panic(&self, call: MachineCall) {
         if self.is_hit(call) {
             // Not `panic_any`: this is no bug, so nothing is to be printed.
             std::panic::resume_unwind(Box::new(Injected(call)));
@@ -170,7 +170,7 @@ impl Relax for Machine {
     /// After ten thousand attempts: no other CPU runs while this one waits. And if made to fail.
     fn relax(&self, attempt: u32) {
         self.advance(RELAX_NS);
-        self.fail_by_panic(Call::Relax);
+        self.fail_by_panic(MachineCall::Relax);
         assert!(
             attempt < RELAX_MAX,
             "deadlock: waited {attempt} times for CPUs that do not run"
@@ -186,7 +186,7 @@ impl Barrier for Machine {
     /// If made to fail.
     fn barrier_all(&self) {
         self.advance(BARRIER_NS);
-        self.fail_by_panic(Call::Barrier);
+        self.fail_by_panic(MachineCall::Barrier);
     }
 }
 
@@ -213,26 +213,29 @@ mod tests {
     #[test]
     fn the_nth_call_fails_once_and_only_while_armed() {
         let machine = Machine::new(2);
-        machine.fail(Call::Metadata, 1);
+        machine.fail(MachineCall::Metadata, 1);
         assert!(machine.metadata(3).is_ok() && machine.metadata(3).is_ok());
         machine.arm(true);
         machine.barrier_all();
         assert!(machine.metadata(3).is_ok() && machine.has_fault());
         assert_eq!(machine.metadata(3), Err(MetadataError { words: 3 }));
         assert!(!machine.has_fault() && machine.metadata(3).is_ok());
-        assert_eq!(machine.calls(Call::Metadata), 5);
+        assert_eq!(machine.calls(MachineCall::Metadata), 5);
     }
 
     #[test]
     fn a_call_without_errors_fails_by_a_panic_that_says_so() {
         let machine = Machine::new(1);
         machine.arm(true);
-        machine.fail(Call::Barrier, 0);
+        machine.fail(MachineCall::Barrier, 0);
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             machine.barrier_all();
         }));
         let payload = failed.unwrap_err();
-        assert_eq!(payload.downcast_ref(), Some(&Injected(Call::Barrier)));
+        assert_eq!(
+            payload.downcast_ref(),
+            Some(&Injected(MachineCall::Barrier))
+        );
     }
 
     #[test]

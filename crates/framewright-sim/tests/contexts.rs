@@ -4,7 +4,7 @@ use framewright::frame::AllocError;
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, FrameSource, Origin, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Page, Run};
-use framewright_sim::{Call, Paging, PoolFrames};
+use framewright_sim::{MachineCall, Paging, PoolFrames};
 use std::cell::Cell;
 
 const START: Page = Page(1 << 20);
@@ -54,7 +54,7 @@ fn contexts() -> impl Iterator<Item = Context> {
 
 /// Runs `test` on a fresh space of one CPU, of which a call fails at the n-th time, if one is named.
 fn with_seat(
-    fault: Option<(Call, u64)>,
+    fault: Option<(MachineCall, u64)>,
     test: impl FnOnce(
         &Paging,
         &mut framewright::vrange::RangeSeat<'_, '_, &Paging, Short<'_>>,
@@ -85,7 +85,7 @@ fn with_seat(
 
 #[test]
 fn each_inner_call_of_a_request_has_its_callers_context_also_where_one_fails() {
-    let faults = [Call::Frames, Call::Map]
+    let faults = [MachineCall::Frames, MachineCall::Map]
         .into_iter()
         .flat_map(|call| (0..8).map(move |nth| Some((call, nth))));
     for fault in [None].into_iter().chain(faults) {

@@ -3,27 +3,27 @@
 
 use framewright::policy::Label;
 use framewright::{Mobility, Order};
-use framewright_sim::frame::{Subject, every_sequence};
-use framewright_sim::{Case, Op};
+use framewright_sim::frame::{DrivenCase, every_sequence};
+use framewright_sim::{FrameCase, FrameOp};
 use std::collections::BTreeSet;
 
-const fn alloc(order: u8, mobility: Mobility) -> Op {
+const fn alloc(order: u8, mobility: Mobility) -> FrameOp {
     let cpu = 0;
-    Op::Alloc {
+    FrameOp::Alloc {
         cpu,
         order,
         mobility,
     }
 }
 
-fn eight(pageblock: u8) -> Case {
-    let mut case = Case::named("eight").unwrap();
+fn eight(pageblock: u8) -> FrameCase {
+    let mut case = FrameCase::named("eight").unwrap();
     let order = |order| Order::new(order).unwrap();
     case.layout = case.layout.with_orders(order(pageblock), order(3));
     case
 }
 
-fn run_all(pageblock: u8, alphabet: &[Op; 10]) {
+fn run_all(pageblock: u8, alphabet: &[FrameOp; 10]) {
     let alphabet = if cfg!(debug_assertions) {
         &alphabet[..6]
     } else {
@@ -46,22 +46,22 @@ fn every_sequence_of_six_ops_on_eight_frames() {
         alloc(0, Mobility::Unmovable),
         alloc(1, Mobility::Movable),
         alloc(2, Mobility::Reclaimable),
-        Op::Free { cpu: 1, pick: 0 },
-        Op::FreePart {
+        FrameOp::Free { cpu: 1, pick: 0 },
+        FrameOp::FreePart {
             cpu: 0,
             pick: 1,
             order: 0,
             part: 1,
         },
-        Op::FreeAny {
+        FrameOp::FreeAny {
             cpu: 0,
             at: 4,
             order: 2,
         },
         alloc(3, Mobility::Movable),
         alloc(0, Mobility::Movable),
-        Op::FreeTwice { cpu: 0, pick: 1 },
-        Op::AllocAt {
+        FrameOp::FreeTwice { cpu: 0, pick: 1 },
+        FrameOp::AllocAt {
             at: 6,
             order: 1,
             mobility: Mobility::Unmovable,
@@ -73,7 +73,7 @@ fn every_sequence_of_six_ops_on_eight_frames() {
 #[test]
 fn every_sequence_of_six_ops_on_four_pageblocks_of_two_frames() {
     // Blocks above the pageblocks, labels, isolation, holes.
-    let contiguous = Op::SetLabel {
+    let contiguous = FrameOp::SetLabel {
         block: 1,
         blocks: 1,
         label: Label::Contiguous,
@@ -81,22 +81,22 @@ fn every_sequence_of_six_ops_on_four_pageblocks_of_two_frames() {
     let alphabet = [
         alloc(1, Mobility::Unmovable),
         alloc(2, Mobility::Movable),
-        Op::Free { cpu: 1, pick: 0 },
-        Op::Remove { at: 6, frames: 1 },
-        Op::Isolate {
+        FrameOp::Free { cpu: 1, pick: 0 },
+        FrameOp::Remove { at: 6, frames: 1 },
+        FrameOp::Isolate {
             block: 2,
             blocks: 1,
         },
         contiguous,
         alloc(3, Mobility::Reclaimable),
-        Op::FreePart {
+        FrameOp::FreePart {
             cpu: 0,
             pick: 0,
             order: 0,
             part: 2,
         },
-        Op::Add { at: 6, frames: 1 },
-        Op::AllocContiguous {
+        FrameOp::Add { at: 6, frames: 1 },
+        FrameOp::AllocContiguous {
             frames: 3,
             align: 0,
             mobility: Mobility::Movable,
@@ -112,7 +112,7 @@ fn the_sequences_reach_what_they_are_for() {
     let ops = [
         alloc(0, Mobility::Unmovable),
         alloc(1, Mobility::Movable),
-        Op::Free { cpu: 0, pick: 0 },
+        FrameOp::Free { cpu: 0, pick: 0 },
     ];
     for number in 0..729u32 {
         let sequence = (0..6).map(|nth| ops[(number / 3u32.pow(nth) % 3) as usize]);

@@ -4,16 +4,16 @@ use framewright::frame::{Zone, ZoneSetupError};
 use framewright::platform::SingleThread;
 use framewright::raw::TooShort;
 use framewright::{CpuId, Mobility, Order};
-use framewright_sim::drive::{Failures, Subject, each_failure};
-use framewright_sim::{Call, Case, Machine, MetadataError};
+use framewright_sim::drive::{DrivenCase, Failures, each_failure};
+use framewright_sim::{FrameCase, Machine, MachineCall, MetadataError};
 
 #[test]
 fn a_barrier_that_fails_leaves_the_zone_as_it_was() {
     for name in ["eight", "odd", "holes"] {
-        let mut case = Case::named(name).unwrap();
+        let mut case = FrameCase::named(name).unwrap();
         // The next operation must find everything as it was, without a `verify` in between.
         case.cadence.verify_every = 50;
-        let Failures { runs, met, .. } = each_failure(&case, Call::Barrier, 3, 400, 20)
+        let Failures { runs, met, .. } = each_failure(&case, MachineCall::Barrier, 3, 400, 20)
             .unwrap_or_else(|message| panic!("{message}"));
         assert_eq!(runs, 20, "{name}");
         assert!(met >= 15, "{name}: only {met} of 20 barriers were met");
@@ -22,7 +22,7 @@ fn a_barrier_that_fails_leaves_the_zone_as_it_was() {
 
 #[test]
 fn each_number_of_words_below_the_needed_one_is_refused() {
-    let case = Case::named("odd").unwrap();
+    let case = FrameCase::named("odd").unwrap();
     let needed = case.layout.words_needed().unwrap();
     let mut memory = vec![!0; needed];
     for found in (0..needed).step_by(7).chain([needed - 1]) {
@@ -41,11 +41,11 @@ fn each_number_of_words_below_the_needed_one_is_refused() {
 
 #[test]
 fn a_zone_that_gets_no_metadata_leaves_the_others_alone() {
-    let case = Case::named("usual").unwrap();
+    let case = FrameCase::named("usual").unwrap();
     let words = case.layout.words_needed().unwrap();
     for nth in 0..4 {
         let machine = Machine::new(2);
-        machine.fail(Call::Metadata, nth);
+        machine.fail(MachineCall::Metadata, nth);
         machine.arm(true);
         let memories: Vec<_> = (0..4).map(|_| machine.metadata(words)).collect();
         assert_eq!(memories[nth as usize], Err(MetadataError { words }));

@@ -18,21 +18,21 @@ use std::collections::BTreeMap;
 
 /// One thread plays all CPUs; but the engine does what it does for several.
 #[derive(Clone, Copy, Debug)]
-struct Simple;
+struct LinesPlatform;
 
-impl Relax for Simple {
+impl Relax for LinesPlatform {
     fn relax(&self, _attempt: u32) {
         panic!("no other CPU runs: it would wait for ever");
     }
 }
 
-impl Barrier for Simple {
+impl Barrier for LinesPlatform {
     const ASYMMETRIC: bool = true;
 
     fn barrier_all(&self) {}
 }
 
-impl Map for Simple {
+impl Map for LinesPlatform {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -44,11 +44,11 @@ impl Map for Simple {
     fn flush_all(&self) {}
 }
 
-impl Zero for Simple {
+impl Zero for LinesPlatform {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for Simple {
+impl Direct for LinesPlatform {
     fn direct_base(&self) -> Addr {
         Addr(0x1_0000_0000)
     }
@@ -58,11 +58,12 @@ impl Direct for Simple {
     fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
 }
 
-type OwnSeat = KvSeat<'static, 'static, 'static, Simple, Seat<'static, 'static, Simple>>;
+type LinesSeat =
+    KvSeat<'static, 'static, 'static, LinesPlatform, Seat<'static, 'static, LinesPlatform>>;
 
-struct Machine {
-    zone: &'static Zone<'static, Simple>,
-    seats: Vec<OwnSeat>,
+struct LinesMachine {
+    zone: &'static Zone<'static, LinesPlatform>,
+    seats: Vec<LinesSeat>,
     /// The metadata of each part: its first byte and the byte behind its last.
     parts: [(&'static str, usize, usize); 3],
 }
@@ -79,24 +80,24 @@ fn leak<T>(value: T) -> &'static T {
 }
 
 /// 65536 frames, which are 256 MiB, and a window of 32768 pages for each CPU.
-fn machine(cpus: u16) -> Machine {
+fn machine(cpus: u16) -> LinesMachine {
     let frames = u64::from(cpus) * 65_536;
     let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
     let (memory, of_zone) = metadata(layout.words_needed().unwrap());
-    let zone = leak(Zone::new(&layout, &Config::default(), memory, Simple).unwrap());
+    let zone = leak(Zone::new(&layout, &Config::default(), memory, LinesPlatform).unwrap());
     zone.add(Run::new(Frame(0), frames).unwrap()).unwrap();
     let layout = SpaceLayout::new(Page(1 << 30), u64::from(cpus) << 15).with_cpus(cpus);
     let (memory, of_space) = metadata(layout.words_needed().unwrap());
     let config = RangeConfig::for_cpus(cpus);
-    let space = leak(Space::new(&layout, &config, memory, Simple).unwrap());
+    let space = leak(Space::new(&layout, &config, memory, LinesPlatform).unwrap());
     let layout = KvLayout::new(Frame(0), frames).with_cpus(cpus);
     let (memory, of_kv) = metadata(layout.words_needed().unwrap());
-    let kv = leak(Kv::new(&layout, memory, Simple).unwrap());
+    let kv = leak(Kv::new(&layout, memory, LinesPlatform).unwrap());
     let seat = |cpu| {
         let frames = zone.seat(CpuId(cpu)).unwrap();
         kv.seat(space.seat(CpuId(cpu), frames).unwrap()).unwrap()
     };
-    Machine {
+    LinesMachine {
         zone,
         seats: (0..cpus).map(seat).collect(),
         parts: [
@@ -110,7 +111,7 @@ fn machine(cpus: u16) -> Machine {
 
 /// What was found in a window.
 #[derive(Clone, Debug)]
-struct Count {
+struct CacheLines {
     /// Pairs of an allocation and a free.
     operations: u64,
     /// Lines that one wrote, and another read or wrote.
@@ -122,7 +123,7 @@ struct Count {
 }
 
 /// The lines that CPUs share in a window of accesses, in the order in which they were made.
-fn count(machine: &Machine, operations: u64, accesses: &[(u16, Access)]) -> Count {
+fn count(machine: &LinesMachine, operations: u64, accesses: &[(u16, Access)]) -> CacheLines {
     // For each line its writers, and the CPUs that have it, as bits.
     let mut lines: BTreeMap<usize, (u64, u64, u64)> = BTreeMap::new();
     for &(cpu, access) in accesses {
@@ -150,7 +151,7 @@ fn count(machine: &Machine, operations: u64, accesses: &[(u16, Access)]) -> Coun
             (*name, at.saturating_sub(*start))
         })
     };
-    Count {
+    CacheLines {
         operations,
         shared_lines: lines.len(),
         transfers: lines.values().map(|(_, _, transfers)| transfers).sum(),
@@ -161,11 +162,11 @@ fn count(machine: &Machine, operations: u64, accesses: &[(u16, Access)]) -> Coun
 /// All CPUs take turns, each with a batch of allocations and then their frees; after some rounds
 /// that warm up, a window of rounds is counted.
 fn steady(
-    machine: &mut Machine,
+    machine: &mut LinesMachine,
     batch: usize,
-    mut alloc: impl FnMut(&mut OwnSeat) -> Addr,
-    mut free: impl FnMut(&mut OwnSeat, Addr),
-) -> Count {
+    mut alloc: impl FnMut(&mut LinesSeat) -> Addr,
+    mut free: impl FnMut(&mut LinesSeat, Addr),
+) -> CacheLines {
     let (warm, rounds) = (40, 50);
     let mut window = Vec::new();
     let mut operations = 0;
@@ -195,7 +196,7 @@ fn steady(
     count(machine, operations, &window)
 }
 
-fn say(what: &str, cpus: u16, count: Count) -> Count {
+fn say(what: &str, cpus: u16, count: CacheLines) -> CacheLines {
     let each = count.transfers as f64 / count.operations as f64;
     println!(
         "{what:>28}, {cpus:>2} CPUs: {each:.3} shared lines per operation ({} lines, {} transfers, \
@@ -211,11 +212,11 @@ fn say(what: &str, cpus: u16, count: Count) -> Count {
     count
 }
 
-fn kmalloc(bytes: u64) -> impl FnMut(&mut OwnSeat) -> Addr {
+fn kmalloc(bytes: u64) -> impl FnMut(&mut LinesSeat) -> Addr {
     move |seat| seat.kmalloc(&KvRequest::new(bytes)).unwrap()
 }
 
-fn kvmalloc(bytes: u64, kind: ObjectKind) -> impl FnMut(&mut OwnSeat) -> Addr {
+fn kvmalloc(bytes: u64, kind: ObjectKind) -> impl FnMut(&mut LinesSeat) -> Addr {
     move |seat| {
         let addr = seat.kvmalloc(&KvRequest::new(bytes)).unwrap();
         assert_eq!(seat.kv().kind(addr), kind);
@@ -223,11 +224,11 @@ fn kvmalloc(bytes: u64, kind: ObjectKind) -> impl FnMut(&mut OwnSeat) -> Addr {
     }
 }
 
-fn kfree(seat: &mut OwnSeat, addr: Addr) {
+fn kfree(seat: &mut LinesSeat, addr: Addr) {
     seat.kfree(addr).unwrap();
 }
 
-fn kvfree(seat: &mut OwnSeat, addr: Addr) {
+fn kvfree(seat: &mut LinesSeat, addr: Addr) {
     seat.kvfree(addr).unwrap();
 }
 
@@ -259,7 +260,7 @@ fn lengths_in_turn_share_no_line_in_the_steady_state() {
     for cpus in [2, 16] {
         let mut machine = machine(cpus);
         let mut turn = 0;
-        let alloc = |seat: &mut OwnSeat| {
+        let alloc = |seat: &mut LinesSeat| {
             turn = (turn + 1) % 4;
             let bytes = [64, 1000, 4096, 40_000][turn];
             seat.kvmalloc(&KvRequest::new(bytes)).unwrap()
@@ -306,7 +307,7 @@ fn a_spill_shares_no_line_in_the_steady_state() {
 fn a_counter_that_all_share_is_found() {
     let shared = AtomicU64::new(0);
     let mut alloc = kmalloc(64);
-    let counted = |seat: &mut OwnSeat| {
+    let counted = |seat: &mut LinesSeat| {
         shared.fetch_add(1, Relaxed);
         alloc(seat)
     };

@@ -1,9 +1,9 @@
 //! Engine and model in step, compared after every operation.
 
-use framewright_sim::frame::Subject;
-use framewright_sim::{Case, frame};
+use framewright_sim::frame::DrivenCase;
+use framewright_sim::{FrameCase, frame};
 
-fn check(case: &Case, seed: u64, ops: usize) -> frame::Summary {
+fn check(case: &FrameCase, seed: u64, ops: usize) -> frame::RunSummary {
     match frame::check(case, seed, ops) {
         Ok(summary) => summary,
         Err(message) => panic!("{message}"),
@@ -12,7 +12,7 @@ fn check(case: &Case, seed: u64, ops: usize) -> frame::Summary {
 
 #[test]
 fn small_zones_agree_with_the_model_after_every_operation() {
-    for case in Case::all() {
+    for case in FrameCase::all() {
         if case.layout.frames <= 120 {
             let (mut served, mut refused) = (0, 0);
             for seed in 1..=10 {
@@ -28,7 +28,7 @@ fn small_zones_agree_with_the_model_after_every_operation() {
 
 #[test]
 fn larger_zones_agree_with_the_model() {
-    for mut case in Case::all() {
+    for mut case in FrameCase::all() {
         if case.layout.frames > 120 {
             case.cadence.verify_every = case.layout.frames as u32 / 2;
             let summary = check(&case, 1, 30_000);
@@ -39,7 +39,7 @@ fn larger_zones_agree_with_the_model() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let case = Case::named("odd").unwrap();
+    let case = FrameCase::named("odd").unwrap();
     assert_eq!(check(&case, 7, 500), check(&case, 7, 500));
     assert_ne!(check(&case, 7, 500), check(&case, 8, 500));
 }

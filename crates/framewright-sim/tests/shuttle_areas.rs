@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex as Plain};
 const START: Page = Page(0x4000);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum PageState {
     Free,
     /// A user has it.
     Owned,
@@ -33,15 +33,15 @@ enum State {
 
 /// The pages, as the page table and their users see them. Not known to shuttle: it must not change
 /// the interleavings, except by the yields in it.
-struct Pages(Plain<Vec<State>>, AtomicU64);
+struct ShuttlePages(Plain<Vec<PageState>>, AtomicU64);
 
-impl Relax for Pages {
+impl Relax for ShuttlePages {
     fn relax(&self, attempt: u32) {
         Fenced.relax(attempt);
     }
 }
 
-impl Barrier for Pages {
+impl Barrier for ShuttlePages {
     const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
@@ -54,7 +54,7 @@ fn part(range: PageRange) -> std::ops::Range<usize> {
     start..start + range.pages() as usize
 }
 
-impl Map for Pages {
+impl Map for ShuttlePages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -63,9 +63,9 @@ impl Map for Pages {
         thread::yield_now();
         let call = self.1.fetch_add(1, Relaxed);
         for page in &mut self.0.lock().unwrap()[part(range)] {
-            assert_ne!(*page, State::Owned, "V5: unmapped under its user");
-            if *page == State::Lazy {
-                *page = State::Stale(call);
+            assert_ne!(*page, PageState::Owned, "V5: unmapped under its user");
+            if *page == PageState::Lazy {
+                *page = PageState::Stale(call);
             }
         }
         Ok(())
@@ -76,15 +76,15 @@ impl Map for Pages {
         let before = self.0.lock().unwrap().clone();
         thread::yield_now();
         for (page, before) in self.0.lock().unwrap().iter_mut().zip(before) {
-            if matches!(before, State::Stale(_)) && *page == before {
-                *page = State::Free;
+            if matches!(before, PageState::Stale(_)) && *page == before {
+                *page = PageState::Free;
             }
         }
     }
 }
 
-type TestSpace = &'static Space<'static, Pages>;
-type Seat = RangeSeat<'static, 'static, Pages, NoFrames>;
+type SharedAreas = &'static Space<'static, ShuttlePages>;
+type AreaSeat = RangeSeat<'static, 'static, ShuttlePages, NoFrames>;
 
 fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut config = ShuttleConfig::new();
@@ -95,7 +95,7 @@ fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
 }
 
-fn space(cpus: u16, pages: u64, span_pages: u32, lazy: u64) -> TestSpace {
+fn space(cpus: u16, pages: u64, span_pages: u32, lazy: u64) -> SharedAreas {
     let layout = SpaceLayout::new(START, pages)
         .with_span_pages(span_pages)
         .with_cpus(cpus);
@@ -104,35 +104,35 @@ fn space(cpus: u16, pages: u64, span_pages: u32, lazy: u64) -> TestSpace {
         ..RangeConfig::for_cpus(cpus)
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let all = Pages(
-        Plain::new(vec![State::Free; pages as usize]),
+    let all = ShuttlePages(
+        Plain::new(vec![PageState::Free; pages as usize]),
         AtomicU64::new(0),
     );
     Box::leak(Box::new(Space::new(&layout, &config, memory, all).unwrap()))
 }
 
-fn alloc(seat: &mut Seat, pages: u64, align: u64) -> Option<(Page, u64)> {
+fn alloc(seat: &mut AreaSeat, pages: u64, align: u64) -> Option<(Page, u64)> {
     let request = AreaRequest::new(pages).aligned_to(align * Page::BYTES);
     let at = seat.alloc_area(&request).ok()?;
     assert!(at.0.is_multiple_of(align));
     let range = PageRange::new(at, pages + 1).unwrap();
     for page in &mut seat.space().platform().0.lock().unwrap()[part(range)] {
-        assert_eq!(*page, State::Free, "V1, V5: {at}");
-        *page = State::Owned;
+        assert_eq!(*page, PageState::Free, "V1, V5: {at}");
+        *page = PageState::Owned;
     }
     Some((at, pages))
 }
 
-fn free(seat: &mut Seat, (at, pages): (Page, u64)) {
+fn free(seat: &mut AreaSeat, (at, pages): (Page, u64)) {
     let range = PageRange::new(at, pages + 1).unwrap();
     for page in &mut seat.space().platform().0.lock().unwrap()[part(range)] {
-        assert_eq!(*page, State::Owned, "{at}");
-        *page = State::Lazy;
+        assert_eq!(*page, PageState::Owned, "{at}");
+        *page = PageState::Lazy;
     }
     assert_eq!(seat.free_area(at), Ok(pages));
 }
 
-fn on_cpus(space: TestSpace, work: impl Fn(&mut Seat, u16) + Send + Sync + 'static) {
+fn on_cpus(space: SharedAreas, work: impl Fn(&mut AreaSeat, u16) + Send + Sync + 'static) {
     let work = Arc::new(work);
     let threads: Vec<_> = (0..space.cpus())
         .map(|cpu| {
@@ -151,7 +151,10 @@ fn on_cpus(space: TestSpace, work: impl Fn(&mut Seat, u16) + Send + Sync + 'stat
     space.seat(CpuId(0), NoFrames).unwrap().drain();
     space.verify().unwrap();
     let pages = space.platform().0.lock().unwrap();
-    assert!(pages.iter().all(|&page| page == State::Free), "all is back");
+    assert!(
+        pages.iter().all(|&page| page == PageState::Free),
+        "all is back"
+    );
     // One request can have all of it.
     drop(pages);
     let whole = space.pages() - 1;

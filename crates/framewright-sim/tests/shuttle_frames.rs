@@ -16,8 +16,8 @@ use shuttle::sync::Mutex;
 use shuttle::{Config as ShuttleConfig, Runner, thread};
 use std::sync::{Arc, Mutex as Plain};
 
-type SharedZone = &'static Zone<'static, Fenced>;
-type OwnSeat = Seat<'static, 'static, Fenced>;
+type FencedZone = &'static Zone<'static, Fenced>;
+type FencedSeat = Seat<'static, 'static, Fenced>;
 
 const MOVABLE: Mobility = Mobility::Movable;
 const UNMOVABLE: Mobility = Mobility::Unmovable;
@@ -37,11 +37,11 @@ fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
 }
 
 /// A zone of `frames` frames with three seats, and caches that hold up to a tenth.
-fn zone(frames: u64, pageblock: u8, max: u8, fallback: Fallback) -> SharedZone {
+fn zone(frames: u64, pageblock: u8, max: u8, fallback: Fallback) -> FencedZone {
     zone_for(3, frames, pageblock, max, fallback)
 }
 
-fn zone_for(cpus: u16, frames: u64, pageblock: u8, max: u8, fallback: Fallback) -> SharedZone {
+fn zone_for(cpus: u16, frames: u64, pageblock: u8, max: u8, fallback: Fallback) -> FencedZone {
     let layout = ZoneLayout::new(Frame(0), frames)
         .with_orders(order(pageblock), order(max))
         .with_cpus(cpus);
@@ -58,9 +58,9 @@ fn zone_for(cpus: u16, frames: u64, pageblock: u8, max: u8, fallback: Fallback) 
 
 /// The owner of each frame. Not known to shuttle: it must not change the interleavings.
 #[derive(Clone)]
-struct Oracle(Arc<Plain<Vec<bool>>>);
+struct FrameOwners(Arc<Plain<Vec<bool>>>);
 
-impl Oracle {
+impl FrameOwners {
     fn new(frames: u64) -> Self {
         Self(Arc::new(Plain::new(vec![false; frames as usize])))
     }
@@ -79,7 +79,7 @@ impl Oracle {
 
     fn alloc(
         &self,
-        seat: &mut OwnSeat,
+        seat: &mut FencedSeat,
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
@@ -88,7 +88,7 @@ impl Oracle {
 
     fn alloc_hard(
         &self,
-        seat: &mut OwnSeat,
+        seat: &mut FencedSeat,
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
@@ -102,13 +102,13 @@ impl Oracle {
         Ok(frame)
     }
 
-    fn free(&self, seat: &mut OwnSeat, frame: Frame, order: Order) {
+    fn free(&self, seat: &mut FencedSeat, frame: Frame, order: Order) {
         self.mark(frame, order, false);
         seat.free(frame, order).unwrap();
     }
 
     /// Everything is back: no frame is lost or there twice.
-    fn end(&self, zone: SharedZone) {
+    fn end(&self, zone: FencedZone) {
         let owned = self.0.lock().unwrap();
         let owned = owned.iter().filter(|&&owned| owned).count() as u64;
         zone.verify().unwrap();
@@ -119,7 +119,11 @@ impl Oracle {
     }
 }
 
-fn on_cpus(zone: SharedZone, cpus: u16, work: impl Fn(&mut OwnSeat, u16) + Send + Sync + 'static) {
+fn on_cpus(
+    zone: FencedZone,
+    cpus: u16,
+    work: impl Fn(&mut FencedSeat, u16) + Send + Sync + 'static,
+) {
     let work = Arc::new(work);
     let threads: Vec<_> = (0..cpus)
         .map(|cpu| {
@@ -140,7 +144,7 @@ fn runs_over_several_words_are_handed_out_once() {
     // Orders 7 and 8 in pageblocks of 256 frames: two and four words each; and what is in between.
     explore(300, || {
         let zone = zone(512, 8, 8, Fallback::Concentrated);
-        let oracle = Oracle::new(512);
+        let oracle = FrameOwners::new(512);
         let end = oracle.clone();
         on_cpus(zone, 3, move |seat, cpu| {
             let mut random = Random::new(u64::from(cpu));
@@ -161,7 +165,7 @@ fn runs_over_several_words_are_handed_out_once() {
 fn blocks_above_the_pageblocks_are_handed_out_once() {
     explore(200, || {
         let zone = zone(64, 4, 6, Fallback::LargestFirst);
-        let oracle = Oracle::new(64);
+        let oracle = FrameOwners::new(64);
         let end = oracle.clone();
         on_cpus(zone, 3, move |seat, cpu| {
             for round in 0..3 {
@@ -181,7 +185,7 @@ fn f8_no_request_fails_while_others_hold_fewer_frames_than_there_are() {
     // rest is cached, remote, or in a pageblock that another CPU works in.
     explore(300, || {
         let zone = zone(32, 3, 3, Fallback::Concentrated);
-        let oracle = Oracle::new(32);
+        let oracle = FrameOwners::new(32);
         let end = oracle.clone();
         on_cpus(zone, 2, move |seat, cpu| {
             let mut random = Random::new(u64::from(cpu) + 7);
@@ -209,7 +213,7 @@ fn f8_large_requests_find_what_other_caches_hold() {
     // another quarter only if those are not spread: so only the order-0 request is certain.
     explore(300, || {
         let zone = zone(64, 4, 4, Fallback::SmallestWhenCostly);
-        let oracle = Oracle::new(64);
+        let oracle = FrameOwners::new(64);
         let end = oracle.clone();
         on_cpus(zone, 2, move |seat, _| {
             for _ in 0..3 {
@@ -231,7 +235,7 @@ fn f9_who_waits_for_a_stop_is_answered_by_it_and_never_wrongly() {
     // memo or another's stop said.
     explore(400, || {
         let zone = zone(32, 3, 3, Fallback::Concentrated);
-        let oracle = Oracle::new(32);
+        let oracle = FrameOwners::new(32);
         let end = oracle.clone();
         let mut keeper = zone.seat(CpuId(2)).unwrap();
         let kept: Vec<_> = (0..3)
@@ -275,7 +279,7 @@ fn f9_who_waits_for_a_stop_is_answered_by_it_and_never_wrongly() {
 fn what_one_cpu_allocates_another_frees() {
     explore(300, || {
         let zone = zone(256, 6, 7, Fallback::Concentrated);
-        let oracle = Oracle::new(256);
+        let oracle = FrameOwners::new(256);
         let end = oracle.clone();
         let shared: Arc<Mutex<Vec<(Frame, Order)>>> = Arc::default();
         let rest = shared.clone();
@@ -309,7 +313,7 @@ fn a_block_freed_by_two_cpus_at_once_is_handed_out_once() {
     explore(300, || {
         for order in [order(0), order(5), order(7)] {
             let zone = zone(128, 7, 7, Fallback::Concentrated);
-            let oracle = Oracle::new(128);
+            let oracle = FrameOwners::new(128);
             let mut first = zone.seat(CpuId(2)).unwrap();
             let frame = first.alloc(order, UNMOVABLE).unwrap();
             drop(first);
@@ -344,7 +348,7 @@ fn a_block_freed_by_two_cpus_at_once_is_handed_out_once() {
 fn parts_of_one_allocation_are_freed_by_several_cpus() {
     explore(200, || {
         let zone = zone(64, 4, 6, Fallback::Concentrated);
-        let oracle = Oracle::new(64);
+        let oracle = FrameOwners::new(64);
         let end = oracle.clone();
         let mut first = zone.seat(CpuId(2)).unwrap();
         let whole = oracle.alloc(&mut first, order(5), MOVABLE).unwrap();
@@ -364,7 +368,7 @@ fn parts_of_one_allocation_are_freed_by_several_cpus() {
 fn a_zone_is_stopped_and_isolated_under_work() {
     explore(200, || {
         let zone = zone(64, 4, 5, Fallback::Concentrated);
-        let oracle = Oracle::new(64);
+        let oracle = FrameOwners::new(64);
         let end = oracle.clone();
         let keeper = thread::spawn(move || {
             let pageblock = Run::new(Frame(16), 16).unwrap();
@@ -397,7 +401,7 @@ fn a_zone_of_one_cpu_is_stopped_under_its_work() {
     // from another thread all the same.
     explore(300, || {
         let zone = zone_for(1, 64, 4, 5, Fallback::Concentrated);
-        let oracle = Oracle::new(64);
+        let oracle = FrameOwners::new(64);
         let (end, others) = (oracle.clone(), oracle.clone());
         let keeper = thread::spawn(move || {
             let run = Run::new(Frame(3), 9).unwrap();

@@ -26,15 +26,15 @@ const WINDOW: Page = Page(0x8_0000);
 
 /// Mapping succeeds at once; what TLBs keep is the ranges' tests' business.
 #[derive(Clone, Copy, Debug)]
-struct Simple;
+struct MapsAtOnce;
 
-impl Relax for Simple {
+impl Relax for MapsAtOnce {
     fn relax(&self, attempt: u32) {
         Fenced.relax(attempt);
     }
 }
 
-impl Barrier for Simple {
+impl Barrier for MapsAtOnce {
     const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
@@ -42,7 +42,7 @@ impl Barrier for Simple {
     }
 }
 
-impl Map for Simple {
+impl Map for MapsAtOnce {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         thread::yield_now();
         Ok(())
@@ -58,11 +58,11 @@ impl Map for Simple {
     }
 }
 
-impl Zero for Simple {
+impl Zero for MapsAtOnce {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for Simple {
+impl Direct for MapsAtOnce {
     fn direct_base(&self) -> Addr {
         DIRECT
     }
@@ -72,20 +72,21 @@ impl Direct for Simple {
     fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
 }
 
-type OwnSeat = KvSeat<'static, 'static, 'static, Simple, Seat<'static, 'static, Simple>>;
+type ShuttleKvSeat =
+    KvSeat<'static, 'static, 'static, MapsAtOnce, Seat<'static, 'static, MapsAtOnce>>;
 
-type Ranges = RangeSeat<'static, 'static, Simple, Seat<'static, 'static, Simple>>;
+type Ranges = RangeSeat<'static, 'static, MapsAtOnce, Seat<'static, 'static, MapsAtOnce>>;
 
 /// The live objects: first byte and the one behind the last. Not known to shuttle: it must not
 /// change the interleavings.
-type Live = Plain<BTreeMap<u64, u64>>;
+type LiveObjects = Plain<BTreeMap<u64, u64>>;
 
 #[derive(Clone, Copy)]
-struct Shared {
-    zone: &'static Zone<'static, Simple>,
-    space: &'static Space<'static, Simple>,
-    kv: &'static Kv<'static, Simple>,
-    live: &'static Live,
+struct SharedObjects {
+    zone: &'static Zone<'static, MapsAtOnce>,
+    space: &'static Space<'static, MapsAtOnce>,
+    kv: &'static Kv<'static, MapsAtOnce>,
+    live: &'static LiveObjects,
     frames: u64,
     cpus: u16,
 }
@@ -94,7 +95,7 @@ fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-impl Shared {
+impl SharedObjects {
     fn new(cpus: u16, frames: u64) -> Self {
         Self::with(cpus, frames, &RangeConfig::for_cpus(cpus))
     }
@@ -109,18 +110,18 @@ impl Shared {
             ..Config::default()
         };
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let zone = Zone::new(&layout, &config, memory, Simple).unwrap();
+        let zone = Zone::new(&layout, &config, memory, MapsAtOnce).unwrap();
         zone.add(Run::new(Frame(0), frames).unwrap()).unwrap();
         let layout = SpaceLayout::new(WINDOW, 64)
             .with_span_pages(8)
             .with_cpus(cpus);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let space = Space::new(&layout, ranges, memory, Simple).unwrap();
+        let space = Space::new(&layout, ranges, memory, MapsAtOnce).unwrap();
         let layout = KvLayout::new(Frame(0), frames)
             .with_cpus(cpus)
             .with_slabs_max(frames);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let kv = Kv::new(&layout, memory, Simple).unwrap();
+        let kv = Kv::new(&layout, memory, MapsAtOnce).unwrap();
         Self {
             zone: leak(zone),
             space: leak(space),
@@ -131,7 +132,7 @@ impl Shared {
         }
     }
 
-    fn seat(&self, cpu: u16) -> OwnSeat {
+    fn seat(&self, cpu: u16) -> ShuttleKvSeat {
         let frames = self.zone.seat(CpuId(cpu)).unwrap();
         let ranges = self.space.seat(CpuId(cpu), frames).unwrap();
         self.kv.seat(ranges).unwrap()
@@ -142,7 +143,7 @@ impl Shared {
         self.space.seat(CpuId(cpu), frames).unwrap()
     }
 
-    fn note(&self, seat: &OwnSeat, addr: Addr) -> Addr {
+    fn note(&self, seat: &ShuttleKvSeat, addr: Addr) -> Addr {
         let bytes = seat.kvsize(addr).expect("K5: it was just handed out");
         let mut live = self.live.lock().unwrap();
         let end = addr.0 + bytes;
@@ -153,23 +154,23 @@ impl Shared {
         addr
     }
 
-    fn alloc(&self, seat: &mut OwnSeat, request: &KvRequest) -> Option<Addr> {
+    fn alloc(&self, seat: &mut ShuttleKvSeat, request: &KvRequest) -> Option<Addr> {
         let addr = seat.kmalloc(request).ok()?;
         Some(self.note(seat, addr))
     }
 
-    fn kvmalloc(&self, seat: &mut OwnSeat, request: &KvRequest) -> Option<Addr> {
+    fn kvmalloc(&self, seat: &mut ShuttleKvSeat, request: &KvRequest) -> Option<Addr> {
         let addr = seat.kvmalloc(request).ok()?;
         Some(self.note(seat, addr))
     }
 
-    fn free(&self, seat: &mut OwnSeat, addr: Addr) {
+    fn free(&self, seat: &mut ShuttleKvSeat, addr: Addr) {
         let end = self.live.lock().unwrap().remove(&addr.0).expect("live");
         assert_eq!(seat.kvfree(addr), Ok(end - addr.0));
     }
 
     /// Runs `work` on all CPUs; then everything must have been freed, and all frames be back.
-    fn on_cpus(self, work: impl Fn(&Self, &mut OwnSeat, u16) + Send + Sync + 'static) {
+    fn on_cpus(self, work: impl Fn(&Self, &mut ShuttleKvSeat, u16) + Send + Sync + 'static) {
         let work = Arc::new(work);
         let threads: Vec<_> = (0..self.cpus)
             .map(|cpu| {
@@ -212,7 +213,7 @@ fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn objects_are_passed_on_and_freed_anywhere() {
     explore(800, || {
-        let shared = Shared::new(3, 64);
+        let shared = SharedObjects::new(3, 64);
         let passed: Arc<Mutex<Vec<Addr>>> = Arc::default();
         shared.on_cpus(move |shared, seat, cpu| {
             let mut random = Random::new(u64::from(cpu) + 1);
@@ -259,7 +260,7 @@ fn slots_that_others_free_come_back_to_their_owner() {
     // One allocates, two free: what is on its way is collected when the magazine is empty, and
     // memory for half of it is enough for all.
     explore(600, || {
-        let shared = Shared::new(3, 32);
+        let shared = SharedObjects::new(3, 32);
         let passed: Arc<Mutex<Vec<Addr>>> = Arc::default();
         shared.on_cpus(move |shared, seat, cpu| {
             let request = KvRequest::new(2048);
@@ -287,7 +288,7 @@ fn slots_that_others_free_come_back_to_their_owner() {
 fn drains_and_what_is_taken_over_lose_nothing() {
     // Memory is so short that requests drain all CPUs and take over what others have free.
     explore(600, || {
-        let shared = Shared::new(3, 16);
+        let shared = SharedObjects::new(3, 16);
         shared.on_cpus(|shared, seat, cpu| {
             let mut random = Random::new(u64::from(cpu) + 3);
             let mut own = Vec::new();
@@ -319,7 +320,7 @@ fn k9_frames_that_came_back_before_another_request_failed_are_found() {
     // All that is left lies in an empty slab. Its CPU gives it back, and a request for all 16 frames fails
     // after that: the third CPU, whose first search came before both, must see the frames.
     explore(2000, || {
-        let shared = Shared::new(3, 16);
+        let shared = SharedObjects::new(3, 16);
         let mut filler = shared.seat(0);
         let slot = filler.kmalloc(&KvRequest::new(2048)).unwrap();
         let mut pages = Vec::new();
@@ -353,7 +354,7 @@ fn k9_a_frame_that_lies_empty_in_anothers_slab_is_found() {
     // 16 frames; each of two holds at most two objects of four frames, or slots of two: there is
     // always room, unless empty slabs are held back.
     explore(600, || {
-        let shared = Shared::new(2, 16);
+        let shared = SharedObjects::new(2, 16);
         shared.on_cpus(|shared, seat, cpu| {
             let mut random = Random::new(u64::from(cpu) + 5);
             for _ in 0..6 {
@@ -377,7 +378,7 @@ fn k9_a_slot_is_found_while_others_keep_and_return_slabs_of_other_classes() {
     // 24 frames; what two others have live lies in two slabs of at most eight frames each: there is
     // always room for a third, unless a request fails while slabs are on their way.
     explore(300, || {
-        let shared = Shared::new(3, 24);
+        let shared = SharedObjects::new(3, 24);
         shared.on_cpus(|shared, seat, cpu| {
             let mut random = Random::new(u64::from(cpu) + 7);
             for _ in 0..8 {
@@ -395,7 +396,7 @@ fn k9_frames_that_a_drain_gives_back_are_found_on_their_way() {
     // 8 frames, one slab's; one CPU takes a slot and frees it, and the other gives back what lies
     // empty: somewhere there is always room.
     explore(600, || {
-        let shared = Shared::new(2, 8);
+        let shared = SharedObjects::new(2, 8);
         shared.on_cpus(|shared, seat, cpu| {
             let mut random = Random::new(9);
             for _ in 0..8 {
@@ -418,7 +419,7 @@ fn k9_frames_that_a_drain_gives_back_are_found_on_their_way() {
 #[test]
 fn of_two_who_free_one_object_at_the_same_moment_nobody_corrupts_anything() {
     explore(800, || {
-        let shared = Shared::new(2, 32);
+        let shared = SharedObjects::new(2, 32);
         let addr: [Addr; 2] = {
             let mut seat = shared.seat(0);
             [2048, 8192].map(|bytes| shared.alloc(&mut seat, &KvRequest::new(bytes)).unwrap())
@@ -458,7 +459,7 @@ fn of_two_who_free_one_object_at_the_same_moment_nobody_corrupts_anything() {
 fn v8_frames_that_another_cpus_drain_gives_back_are_found() {
     // While the drain holds them they are neither in the space nor in the zone.
     explore(1500, || {
-        let shared = Shared::new(2, 16);
+        let shared = SharedObjects::new(2, 16);
         let mut giver = shared.ranges(0);
         let most = AreaRequest::new(12);
         let area = giver.vmalloc(&most).unwrap();
@@ -475,7 +476,7 @@ fn v8_a_kept_area_that_makes_room_for_another_is_found() {
     explore(600, || {
         let mut config = RangeConfig::for_cpus(2);
         config.kept_pages_max = 12;
-        let shared = Shared::with(2, 32, &config);
+        let shared = SharedObjects::with(2, 32, &config);
         let mut giver = shared.ranges(0);
         let areas = [12, 12, 4].map(|pages| giver.vmalloc(&AreaRequest::new(pages)).unwrap());
         let [first, second, third] = areas;

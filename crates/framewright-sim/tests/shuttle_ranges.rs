@@ -9,7 +9,7 @@ use framewright::policy::RangeConfig;
 use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::vrange::{AreaRequest, NoFrames, RangeError, RangeFreeError, Space, SpaceLayout};
 use framewright::{CpuId, Page};
-use framewright_sim::range::{Hammer, Work};
+use framewright_sim::range::{Hammer, HammerWork};
 use framewright_sim::{Paging, SharedFrames, SharedPaging};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
@@ -26,7 +26,7 @@ fn explore(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
 }
 
-type TestSpace = Space<'static, &'static SharedPaging>;
+type ShuttleSpace = Space<'static, &'static SharedPaging>;
 
 fn space(
     pages: u64,
@@ -34,7 +34,7 @@ fn space(
     cpus: u16,
     config: &RangeConfig,
     pause: fn(),
-) -> (&'static TestSpace, &'static SharedPaging) {
+) -> (&'static ShuttleSpace, &'static SharedPaging) {
     let layout = SpaceLayout::new(Page(1024), pages)
         .with_span_pages(span_pages)
         .with_cpus(cpus);
@@ -51,7 +51,7 @@ fn hammer(
     cpus: u16,
     config: RangeConfig,
     ops: u32,
-    work: &'static Work,
+    work: &'static HammerWork,
 ) {
     let layout = SpaceLayout::new(Page(1024), pages);
     let (space, paging) = space(pages, span_pages, cpus, &config, thread::yield_now);
@@ -76,7 +76,7 @@ const EVERYTHING: &[AreaKind] = &[Plain, Vmalloc, Ram];
 
 #[test]
 fn v3_what_one_cpu_allocates_another_frees() {
-    static WORK: Work = Work {
+    static WORK: HammerWork = HammerWork {
         kinds: EVERYTHING,
         pages_max: 2,
         held_max: 2,
@@ -89,7 +89,7 @@ fn v3_what_one_cpu_allocates_another_frees() {
 
 #[test]
 fn v5_nothing_is_used_again_before_a_flush_that_began_after_its_unmap_has_ended() {
-    static WORK: Work = Work {
+    static WORK: HammerWork = HammerWork {
         kinds: &[Vmalloc, Ram],
         pages_max: 2,
         held_max: 3,
@@ -103,7 +103,7 @@ fn v5_nothing_is_used_again_before_a_flush_that_began_after_its_unmap_has_ended(
 #[test]
 fn v8_spans_change_hands_before_a_request_fails() {
     // Two users that hold at most three areas of one page and a guard page.
-    static WORK: Work = Work {
+    static WORK: HammerWork = HammerWork {
         kinds: &[Plain],
         pages_max: 1,
         held_max: 3,
@@ -116,7 +116,7 @@ fn v8_spans_change_hands_before_a_request_fails() {
 
 /// One CPU's failure drains all CPUs. A request of another CPU that has searched before that must see the
 /// pages that the drain gave to the arena.
-fn v8_beside_a_failure(ask: fn(u16, &'static TestSpace)) {
+fn v8_beside_a_failure(ask: fn(u16, &'static ShuttleSpace)) {
     explore(2000, move || {
         let (space, _) = space(32, 8, 2, &config(4, 0), thread::yield_now);
         let mut first = space.seat(CpuId(0), NoFrames).unwrap();
@@ -141,7 +141,7 @@ fn v8_a_request_that_searched_before_another_failed_sees_what_that_drained() {
 
 #[test]
 fn areas_are_kept_and_drained_under_work() {
-    static WORK: Work = Work {
+    static WORK: HammerWork = HammerWork {
         kinds: &[Vmalloc],
         pages_max: 3,
         held_max: 2,
@@ -155,7 +155,7 @@ fn areas_are_kept_and_drained_under_work() {
 #[test]
 fn kept_areas_go_through_the_depot_from_those_who_free_to_those_who_allocate() {
     // Two areas of a length fill a CPU's lists: so each third one moves.
-    static WORK: Work = Work {
+    static WORK: HammerWork = HammerWork {
         kinds: &[Vmalloc],
         pages_max: 2,
         held_max: 3,
@@ -197,7 +197,7 @@ fn v9_a_purge_beside_frees_of_areas_across_words_takes_them_as_a_whole() {
 
 #[test]
 fn v9_long_areas_in_long_spans_are_freed_anywhere_and_purged() {
-    static WORK: Work = Work {
+    static WORK: HammerWork = HammerWork {
         kinds: EVERYTHING,
         pages_max: 60,
         held_max: 3,
@@ -210,7 +210,7 @@ fn v9_long_areas_in_long_spans_are_freed_anywhere_and_purged() {
 
 #[test]
 fn v9_many_areas_are_freed_and_then_it_is_quiet() {
-    static WORK: Work = Work {
+    static WORK: HammerWork = HammerWork {
         kinds: &[Vmalloc],
         pages_max: 30,
         held_max: 16,

@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-type SharedZone = &'static Zone<'static, Fenced>;
-type OwnSeat = Seat<'static, 'static, Fenced>;
+type ReclaimZone = &'static Zone<'static, Fenced>;
+type ReclaimFrames = Seat<'static, 'static, Fenced>;
 type SharedReclaim = &'static Reclaim<'static, 'static, Fenced>;
 
 const MOVABLE: Mobility = Mobility::Movable;
@@ -45,7 +45,7 @@ fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
 }
 
-fn machine(cache_permille: u16) -> (SharedZone, SharedReclaim) {
+fn machine(cache_permille: u16) -> (ReclaimZone, SharedReclaim) {
     let layout = ZoneLayout::new(Frame(0), FRAMES)
         .with_orders(order(WHOLE), order(WHOLE + 1))
         .with_cpus(3);
@@ -56,7 +56,7 @@ fn machine(cache_permille: u16) -> (SharedZone, SharedReclaim) {
     let memory = vec![0; layout.words_needed().unwrap()].leak();
     let zone = Zone::new(&layout, &config, memory, Fenced).unwrap();
     zone.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
-    let zone: SharedZone = Box::leak(Box::new(zone));
+    let zone: ReclaimZone = Box::leak(Box::new(zone));
     let memory = vec![0; Reclaim::words_needed(zone)].leak();
     let reclaim = Reclaim::new(zone, &ReclaimConfig::default(), memory).unwrap();
     (zone, Box::leak(Box::new(reclaim)))
@@ -64,7 +64,7 @@ fn machine(cache_permille: u16) -> (SharedZone, SharedReclaim) {
 
 /// The owner of each frame. Not known to shuttle: it must not change the interleavings.
 #[derive(Default)]
-struct State {
+struct BlockOwners {
     /// Movable single frames and what they hold.
     contents: BTreeMap<Frame, u64>,
     /// Blocks that do not move.
@@ -73,9 +73,9 @@ struct State {
 }
 
 #[derive(Clone, Default)]
-struct Owner(Arc<Mutex<State>>);
+struct ShuttleOwner(Arc<Mutex<BlockOwners>>);
 
-impl State {
+impl BlockOwners {
     fn is_free(&self, at: Frame, order: Order) -> bool {
         let end = at.0 + order.frames();
         let moving = self.contents.range(at..Frame(end)).next().is_none();
@@ -84,10 +84,10 @@ impl State {
     }
 }
 
-impl Owner {
+impl ShuttleOwner {
     /// A movable frame; taken and known in one step, as far as shuttle is concerned, or it could be
     /// offered to a client that does not know it yet.
-    fn put(&self, seat: &mut OwnSeat) {
+    fn put(&self, seat: &mut ReclaimFrames) {
         if let Ok(frame) = seat.alloc(Order::ZERO, MOVABLE) {
             self.keep(frame);
         }
@@ -108,13 +108,13 @@ impl Owner {
         state.fixed.insert(frame, order);
     }
 
-    fn unfix(&self, seat: &mut OwnSeat, frame: Frame) {
+    fn unfix(&self, seat: &mut ReclaimFrames, frame: Frame) {
         let order = self.0.lock().unwrap().fixed.remove(&frame).unwrap();
         seat.free(frame, order).unwrap();
     }
 
     /// Gives one movable frame back, if there is one.
-    fn drop_one(&self, seat: &mut OwnSeat, random: &mut Random) -> bool {
+    fn drop_one(&self, seat: &mut ReclaimFrames, random: &mut Random) -> bool {
         let taken = {
             let mut state = self.0.lock().unwrap();
             let nth = random.below(state.contents.len().max(1) as u64) as usize;
@@ -127,7 +127,7 @@ impl Owner {
     }
 
     /// Everything is known, nothing is apart, and all is given back.
-    fn end(&self, zone: SharedZone) {
+    fn end(&self, zone: ReclaimZone) {
         for id in 0..zone.pageblocks() {
             assert!(!zone.is_isolated(id), "R1: {id}");
         }
@@ -152,7 +152,7 @@ impl Owner {
     }
 }
 
-impl Migrate for Owner {
+impl Migrate for ShuttleOwner {
     fn migrate(&self, moves: &mut [Move]) {
         thread::yield_now();
         let mut state = self.0.lock().unwrap();
@@ -169,7 +169,7 @@ impl Migrate for Owner {
     }
 }
 
-impl Shrink<OwnSeat> for Owner {
+impl Shrink<ReclaimFrames> for ShuttleOwner {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.0.lock().unwrap().contents.len() as u64,
@@ -177,7 +177,7 @@ impl Shrink<OwnSeat> for Owner {
         }
     }
 
-    fn shrink(&self, frames: &mut OwnSeat, ask: &Ask) -> Shrunk {
+    fn shrink(&self, frames: &mut ReclaimFrames, ask: &Ask) -> Shrunk {
         let mut random = Random::new(ask.scan);
         let mut freed = 0;
         while freed < ask.wanted.min(ask.scan) && self.drop_one(frames, &mut random) {
@@ -191,7 +191,7 @@ impl Shrink<OwnSeat> for Owner {
 }
 
 /// Fills memory a little, so that each pageblock has some contents.
-fn fill(zone: SharedZone, owner: &Owner, frames: &[u64]) {
+fn fill(zone: ReclaimZone, owner: &ShuttleOwner, frames: &[u64]) {
     for &frame in frames {
         zone.alloc_at(Frame(frame), Order::ZERO, MOVABLE).unwrap();
         owner.keep(Frame(frame));
@@ -199,7 +199,7 @@ fn fill(zone: SharedZone, owner: &Owner, frames: &[u64]) {
 }
 
 /// Allocates and frees for a while.
-fn churn(seat: &mut OwnSeat, owner: &Owner, seed: u64) {
+fn churn(seat: &mut ReclaimFrames, owner: &ShuttleOwner, seed: u64) {
     let mut random = Random::new(seed);
     for _ in 0..5 {
         if random.chance(50) {
@@ -211,9 +211,9 @@ fn churn(seat: &mut OwnSeat, owner: &Owner, seed: u64) {
 }
 
 fn on_cpu(
-    zone: SharedZone,
+    zone: ReclaimZone,
     cpu: u16,
-    work: impl FnOnce(&mut OwnSeat) + Send + 'static,
+    work: impl FnOnce(&mut ReclaimFrames) + Send + 'static,
 ) -> thread::JoinHandle<()> {
     thread::spawn(move || work(&mut zone.seat(CpuId(cpu)).unwrap()))
 }
@@ -227,7 +227,7 @@ fn a_captured_block_is_nobody_elses() {
         let count = captured.clone();
         explore(150, move || {
             let (zone, reclaim) = machine(cache_permille);
-            let owner = Owner::default();
+            let owner = ShuttleOwner::default();
             fill(zone, &owner, &SPREAD);
             let compacting = |cpu: u16, size: u8| {
                 let (owner, count) = (owner.clone(), count.clone());
@@ -265,7 +265,7 @@ fn ap1_of_two_who_evacuate_one_run_at_most_one_has_it() {
     let count = winners.clone();
     explore(150, move || {
         let (zone, reclaim) = machine(100);
-        let owner = Owner::default();
+        let owner = ShuttleOwner::default();
         fill(zone, &owner, &SPREAD);
         let run = Run::new(Frame(8), 8).unwrap();
         let won = Arc::new(Mutex::new(0));
@@ -310,7 +310,7 @@ fn m1_of_two_owners_of_one_area_each_has_its_own_frames() {
             let memory = vec![0; MigrateArea::<Fenced>::words_needed(run)].leak();
             let area = MigrateArea::new(reclaim, run, &config, memory).unwrap();
             let area: &'static MigrateArea<'_, '_, '_, Fenced> = Box::leak(Box::new(area));
-            let owner = Owner::default();
+            let owner = ShuttleOwner::default();
             fill(zone, &owner, &SPREAD);
             let owning = |cpu: u16, frames: u64| {
                 let (owner, count) = (owner.clone(), count.clone());
@@ -358,7 +358,7 @@ fn the_background_works_beside_requests() {
     let count = worked.clone();
     explore(150, move || {
         let (zone, reclaim) = machine(0);
-        let owner = Owner::default();
+        let owner = ShuttleOwner::default();
         // Of 64 frames 44 are taken: below low.
         let most: Vec<u64> = (0..FRAMES).filter(|frame| frame % 13 < 9).collect();
         fill(zone, &owner, &most);

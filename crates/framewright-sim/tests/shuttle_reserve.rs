@@ -18,15 +18,15 @@ use std::sync::Arc;
 
 /// Pages of which only the two ends are kept: that is enough to see a torn one.
 #[derive(Clone, Copy)]
-struct Ends(&'static [[AtomicU64; 2]]);
+struct TwoEnds(&'static [[AtomicU64; 2]]);
 
-impl Relax for Ends {
+impl Relax for TwoEnds {
     fn relax(&self, _attempt: u32) {
         thread::yield_now();
     }
 }
 
-impl Contents for Ends {
+impl Contents for TwoEnds {
     fn store(&self, frame: Frame, page: &PageWords) {
         let [first, last] = &self.0[frame.0 as usize];
         first.store(page[0], Relaxed);
@@ -40,7 +40,7 @@ impl Contents for Ends {
     }
 }
 
-impl Ends {
+impl TwoEnds {
     fn poison(&self, run: Run) {
         for frame in run.start().0..run.end().0 {
             self.0[frame as usize]
@@ -56,17 +56,17 @@ impl Ends {
     }
 }
 
-type Whole = Reserve<'static, Ends>;
-type Seat = Guest<'static, 'static, Ends>;
+type ShuttleReserve = Reserve<'static, TwoEnds>;
+type ShuttleGuest = Guest<'static, 'static, TwoEnds>;
 
-fn whole(frames: u64, cpus: u16) -> (&'static Whole, Ends) {
+fn whole(frames: u64, cpus: u16) -> (&'static ShuttleReserve, TwoEnds) {
     beside(frames, cpus, 0)
 }
 
 /// A reserve, and behind it so many ordinary frames that pages may be put back into.
-fn beside(frames: u64, cpus: u16, ordinary: u32) -> (&'static Whole, Ends) {
+fn beside(frames: u64, cpus: u16, ordinary: u32) -> (&'static ShuttleReserve, TwoEnds) {
     let ends = (0..frames + u64::from(ordinary)).map(|_| [0, 0].map(AtomicU64::new));
-    let ends = Ends(Vec::leak(ends.collect()));
+    let ends = TwoEnds(Vec::leak(ends.collect()));
     let layout = ReserveLayout {
         pools: 2,
         values: 0,
@@ -101,7 +101,7 @@ const fn key(pool: PoolId, index: u64) -> Key {
 }
 
 /// Puts, gets and invalidates keys of its own, and knows what may be there.
-fn guest_at_work(seat: &mut Seat, pool: PoolId, first: u64, exclusive: bool) {
+fn guest_at_work(seat: &mut ShuttleGuest, pool: PoolId, first: u64, exclusive: bool) {
     let mut there = [None; 2];
     let mut out = [0; 512];
     for n in 0..5u64 {
@@ -354,12 +354,12 @@ const PUT_BACK: PoolConfig = PoolConfig {
 };
 
 /// Ordinary frames; what is given back is poisoned at once.
-struct Ordinary {
-    ends: Ends,
+struct PoisonedFrames {
+    ends: TwoEnds,
     free: Vec<Frame>,
 }
 
-impl Supply for Ordinary {
+impl Supply for PoisonedFrames {
     fn frame(&mut self) -> Result<Frame, AllocError> {
         thread::yield_now();
         self.free.pop().ok_or(AllocError::Exhausted)
@@ -372,13 +372,18 @@ impl Supply for Ordinary {
     }
 }
 
-fn ordinary(ends: Ends, from: u64, frames: u64) -> Ordinary {
+fn ordinary(ends: TwoEnds, from: u64, frames: u64) -> PoisonedFrames {
     let free = (from..from + frames).map(Frame).collect();
-    Ordinary { ends, free }
+    PoisonedFrames { ends, free }
 }
 
 /// Takes some runs with whatever is in them, and poisons them.
-fn owner_who_puts_back(reserve: &Whole, ends: Ends, supply: &mut Ordinary, sizes: &[u64]) -> usize {
+fn owner_who_puts_back(
+    reserve: &ShuttleReserve,
+    ends: TwoEnds,
+    supply: &mut PoisonedFrames,
+    sizes: &[u64],
+) -> usize {
     let takes =
         sizes.iter().filter(
             |frames| match reserve.alloc_contig_with(**frames, 1, supply) {

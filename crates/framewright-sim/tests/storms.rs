@@ -18,17 +18,17 @@ const FRAMES: u64 = 4096;
 
 /// A host without page tables; it counts barriers, of which each stop executes one.
 #[derive(Default)]
-struct Host {
+struct CountingHost {
     barriers: AtomicU64,
 }
 
-impl Relax for &Host {
+impl Relax for &CountingHost {
     fn relax(&self, _attempt: u32) {
         thread::yield_now();
     }
 }
 
-impl Barrier for &Host {
+impl Barrier for &CountingHost {
     // Each side executes full barriers; the count is all that `barrier_all` adds.
     const ASYMMETRIC: bool = false;
 
@@ -38,7 +38,7 @@ impl Barrier for &Host {
     }
 }
 
-impl Map for &Host {
+impl Map for &CountingHost {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -50,11 +50,11 @@ impl Map for &Host {
     fn flush_all(&self) {}
 }
 
-impl Zero for &Host {
+impl Zero for &CountingHost {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for &Host {
+impl Direct for &CountingHost {
     fn direct_base(&self) -> Addr {
         Addr(1 << 30)
     }
@@ -67,7 +67,7 @@ impl Direct for &Host {
 /// The stops that `rounds` failing requests of each kind cost on all CPUs together. Meanwhile `disturbs`
 /// says that one more CPU frees and allocates an object in each round, so that no memo holds for long.
 fn stops_of_a_storm(rounds: u64, disturbs: bool) -> (u64, u64) {
-    let host = Host::default();
+    let host = CountingHost::default();
     let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(CPUS + 1);
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let zone = Zone::new(&layout, &Config::default(), &mut memory, &host).unwrap();

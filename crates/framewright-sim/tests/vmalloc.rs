@@ -8,21 +8,21 @@ use framewright::vrange::{
     SpaceLayout,
 };
 use framewright::{Context, CpuId, Page};
-use framewright_sim::{Call, Paging, PoolFrames, Random};
+use framewright_sim::{MachineCall, Paging, PoolFrames, Random};
 use std::collections::BTreeMap;
 
 const START: Page = Page(1 << 20);
 
-type Seat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Paging, PoolFrames<'p>>;
+type PagingSeat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Paging, PoolFrames<'p>>;
 
 /// A machine, and what a space over it is made of.
-struct Bench {
+struct SpaceBench {
     paging: Paging,
     layout: SpaceLayout,
     config: RangeConfig,
 }
 
-impl Bench {
+impl SpaceBench {
     fn new(cpus: u16, pages: u64, frames: u32) -> Self {
         Self {
             paging: Paging::new(cpus, START, pages, frames, 0),
@@ -37,7 +37,7 @@ impl Bench {
         }
     }
 
-    fn run(&self, test: impl FnOnce(&Space<'_, &Paging>, &mut [Seat<'_, '_, '_>])) {
+    fn run(&self, test: impl FnOnce(&Space<'_, &Paging>, &mut [PagingSeat<'_, '_, '_>])) {
         let mut memory = vec![0; self.layout.words_needed().unwrap()];
         let space = Space::new(&self.layout, &self.config, &mut memory, &self.paging).unwrap();
         let seat = |cpu| space.seat(CpuId(cpu), PoolFrames(&self.paging)).unwrap();
@@ -47,7 +47,7 @@ impl Bench {
     }
 
     /// No memory is lost: with everything freed, all frames and all of the window are there.
-    fn all_is_back(&self, space: &Space<'_, &Paging>, seats: &mut [Seat<'_, '_, '_>]) {
+    fn all_is_back(&self, space: &Space<'_, &Paging>, seats: &mut [PagingSeat<'_, '_, '_>]) {
         seats[0].drain();
         space.verify().unwrap();
         assert_eq!(self.paging.broken(), None);
@@ -95,7 +95,7 @@ fn areas_have_frames_of_their_own_and_all_come_back() {
     for seed in 0..12 {
         let mut random = Random::new(seed);
         let cpus = 1 + seed as u16 % 3;
-        let mut bench = Bench::new(cpus, 640, 256);
+        let mut bench = SpaceBench::new(cpus, 640, 256);
         bench.config.kept_pages_max = [0, 16, 64][seed as usize / 3 % 3];
         bench.config.spans = seed % 4 != 3;
         bench.run(|space, seats| {
@@ -184,7 +184,7 @@ fn areas_have_frames_of_their_own_and_all_come_back() {
 
 /// A piece of life that meets every call: an area of several runs, kept, taken again, evicted, a
 /// long one, a purge. Returns what it did not give back.
-fn life(seat: &mut Seat<'_, '_, '_>, context: Context) -> Vec<Page> {
+fn life(seat: &mut PagingSeat<'_, '_, '_>, context: Context) -> Vec<Page> {
     let request = |pages| AreaRequest::new(pages).within(context);
     let mut live = Vec::new();
     for pages in [20, 3, 70, 20] {
@@ -207,9 +207,14 @@ fn life(seat: &mut Seat<'_, '_, '_>, context: Context) -> Vec<Page> {
 fn each_call_that_fails_leaves_everything_as_it_was() {
     let mut hits = 0;
     for context in [Context::ANY, Context::NOWAIT] {
-        for call in [Call::Frames, Call::Map, Call::Unmap, Call::Flush] {
+        for call in [
+            MachineCall::Frames,
+            MachineCall::Map,
+            MachineCall::Unmap,
+            MachineCall::Flush,
+        ] {
             for nth in 0.. {
-                let bench = Bench::new(1, 512, 256);
+                let bench = SpaceBench::new(1, 512, 256);
                 let machine = bench.paging.machine();
                 machine.fail(call, nth);
                 machine.arm(true);
@@ -241,9 +246,13 @@ fn each_call_that_fails_leaves_everything_as_it_was() {
 
 #[test]
 fn a_refused_request_changes_nothing() {
-    for (call, kept) in [(Call::Frames, 0), (Call::Map, 0), (Call::Map, 32)] {
+    for (call, kept) in [
+        (MachineCall::Frames, 0),
+        (MachineCall::Map, 0),
+        (MachineCall::Map, 32),
+    ] {
         for nth in 0..6 {
-            let mut bench = Bench::new(1, 512, 256);
+            let mut bench = SpaceBench::new(1, 512, 256);
             bench.config.kept_pages_max = kept;
             bench.run(|space, seats| {
                 let paging = &bench.paging;
@@ -261,7 +270,7 @@ fn a_refused_request_changes_nothing() {
                     return;
                 };
                 match call {
-                    Call::Frames => assert!(matches!(error, RangeError::Frames(_))),
+                    MachineCall::Frames => assert!(matches!(error, RangeError::Frames(_))),
                     _ => assert_eq!(error, RangeError::Map(MapError::NoMemory)),
                 }
                 let after = (space.stats().live_pages, paging.free_frames());
@@ -278,13 +287,13 @@ fn a_refused_request_changes_nothing() {
 
 #[test]
 fn a_kept_area_is_taken_as_it_stands_and_never_dirty_by_whoever_asks_for_zeroes() {
-    let bench = Bench::new(2, 512, 256);
+    let bench = SpaceBench::new(2, 512, 256);
     bench.run(|space, seats| {
         let paging = &bench.paging;
         let request = AreaRequest::new(5).tagged(AreaTag(1));
         let at = seats[0].vmalloc(&request).unwrap();
         fill(paging, 0, at, 5, 7);
-        let maps = paging.machine().calls(Call::Map);
+        let maps = paging.machine().calls(MachineCall::Map);
         seats[0].vfree(at).unwrap();
         let area = space.find(at).unwrap();
         assert_eq!((area.state, area.pages), (AreaState::Kept, 5));
@@ -301,13 +310,13 @@ fn a_kept_area_is_taken_as_it_stands_and_never_dirty_by_whoever_asks_for_zeroes(
         }
         check(paging, 1, at, 5, 7);
         seats[0].vfree(at).unwrap();
-        let calls = paging.machine().calls(Call::Map);
+        let calls = paging.machine().calls(MachineCall::Map);
         assert_eq!(
             seats[0].vmalloc(&request.zeroed().tagged(AreaTag(3))),
             Ok(at)
         );
         (0..5).for_each(|nth| assert_eq!(paging.read(CpuId(1), Page(at.0 + nth)), Some(0)));
-        assert_eq!(paging.machine().calls(Call::Map), calls);
+        assert_eq!(paging.machine().calls(MachineCall::Map), calls);
         assert!(calls > maps);
         assert_eq!(space.find(at).unwrap().tag, AreaTag(3));
         assert!(space.stats().kept_takes >= 1);
@@ -321,7 +330,7 @@ fn a_kept_area_is_taken_as_it_stands_and_never_dirty_by_whoever_asks_for_zeroes(
 
 #[test]
 fn what_is_kept_is_bounded_and_what_nobody_asks_for_goes() {
-    let bench = Bench::new(1, 1024, 512);
+    let bench = SpaceBench::new(1, 1024, 512);
     bench.run(|space, seats| {
         let seat = &mut seats[0];
         for pages in 1..=16 {
@@ -349,13 +358,13 @@ fn what_is_kept_is_bounded_and_what_nobody_asks_for_goes() {
 
 #[test]
 fn one_cpu_allocates_and_another_frees_and_nothing_is_built_anew() {
-    let bench = Bench::new(3, 1024, 512);
+    let bench = SpaceBench::new(3, 1024, 512);
     bench.run(|space, seats| {
         let paging = &bench.paging;
         let mut calls = 0;
         for round in 0..2000 {
             if round == 30 {
-                calls = paging.machine().calls(Call::Map);
+                calls = paging.machine().calls(MachineCall::Map);
             }
             for pages in [1, 3, 7] {
                 let at = seats[0].vmalloc(&AreaRequest::new(pages)).unwrap();
@@ -366,8 +375,8 @@ fn one_cpu_allocates_and_another_frees_and_nothing_is_built_anew() {
             assert!(space.stats().kept_pages <= 3 * 32 + 32);
             space.verify().unwrap();
         }
-        assert_eq!(paging.machine().calls(Call::Map), calls);
-        assert_eq!(paging.machine().calls(Call::Unmap), 0);
+        assert_eq!(paging.machine().calls(MachineCall::Map), calls);
+        assert_eq!(paging.machine().calls(MachineCall::Unmap), 0);
         // What lies in the depot goes too, before a request fails.
         assert!(space.stats().kept_pages > 16);
         let at = seats[1].vmalloc(&AreaRequest::new(512)).unwrap();
@@ -379,7 +388,7 @@ fn one_cpu_allocates_and_another_frees_and_nothing_is_built_anew() {
 
 #[test]
 fn what_is_kept_is_bounded_also_where_none_of_it_is_aligned_as_asked() {
-    let bench = Bench::new(2, 4096, 2048);
+    let bench = SpaceBench::new(2, 4096, 2048);
     bench.run(|space, seats| {
         // There is one such page.
         let aligned = AreaRequest::new(1)
@@ -408,7 +417,7 @@ fn what_is_kept_is_bounded_also_where_none_of_it_is_aligned_as_asked() {
 #[test]
 fn what_is_built_half_without_waiting_is_bounded() {
     for kept in [0, 32] {
-        let mut bench = Bench::new(1, 2048, 512);
+        let mut bench = SpaceBench::new(1, 2048, 512);
         bench.config.kept_pages_max = kept;
         bench.run(|space, seats| {
             let (paging, seat) = (&bench.paging, &mut seats[0]);
@@ -425,10 +434,13 @@ fn what_is_built_half_without_waiting_is_bounded() {
             });
             seat.drain();
             let nowait = AreaRequest::new(10).within(Context::NOWAIT);
-            let (unmaps, flushes) = (machine.calls(Call::Unmap), machine.calls(Call::Flush));
+            let (unmaps, flushes) = (
+                machine.calls(MachineCall::Unmap),
+                machine.calls(MachineCall::Flush),
+            );
             let mut no_room = 0;
             for _ in 0..20 {
-                machine.fail(Call::Map, 1);
+                machine.fail(MachineCall::Map, 1);
                 machine.arm(true);
                 let refused = seat.vmalloc(&nowait);
                 machine.arm(false);
@@ -436,7 +448,10 @@ fn what_is_built_half_without_waiting_is_bounded() {
                 refused.unwrap_err();
                 space.verify().unwrap();
             }
-            let after = (machine.calls(Call::Unmap), machine.calls(Call::Flush));
+            let after = (
+                machine.calls(MachineCall::Unmap),
+                machine.calls(MachineCall::Flush),
+            );
             assert_eq!(after, (unmaps, flushes), "without waiting");
             let lazy = space.stats().vmap_lazy_nr;
             assert!(lazy <= 64 + space.lazy_batch_pages(), "V6: {lazy}");
@@ -454,7 +469,7 @@ fn what_is_built_half_without_waiting_is_bounded() {
 
 #[test]
 fn everything_kept_is_drained_before_a_request_fails() {
-    let mut bench = Bench::new(2, 512, 128);
+    let mut bench = SpaceBench::new(2, 512, 128);
     bench.config.kept_pages_max = 1000;
     bench.run(|space, seats| {
         // All frames in kept areas of both CPUs.
@@ -467,10 +482,10 @@ fn everything_kept_is_drained_before_a_request_fails() {
         assert_eq!(bench.paging.free_frames(), 0);
         assert_eq!(space.stats().kept_pages, 128);
         let nowait = AreaRequest::new(128).within(Context::NOWAIT);
-        let unmaps = bench.paging.machine().calls(Call::Unmap);
+        let unmaps = bench.paging.machine().calls(MachineCall::Unmap);
         let refused = seats[0].vmalloc(&nowait);
         assert!(matches!(refused, Err(RangeError::Frames(_))));
-        assert_eq!(bench.paging.machine().calls(Call::Unmap), unmaps);
+        assert_eq!(bench.paging.machine().calls(MachineCall::Unmap), unmaps);
         let at = seats[0].vmalloc(&AreaRequest::new(128)).unwrap();
         assert_eq!(bench.paging.free_frames(), 0);
         let refused = seats[1].vmalloc(&AreaRequest::new(1));
@@ -479,7 +494,7 @@ fn everything_kept_is_drained_before_a_request_fails() {
         bench.all_is_back(space, seats);
     });
     // And for want of space, by areas without frames too.
-    let bench = Bench::new(2, 256, 512);
+    let bench = SpaceBench::new(2, 256, 512);
     bench.run(|space, seats| {
         let mut areas = Vec::new();
         while let Ok(at) = seats[1].vmalloc(&AreaRequest::new(15)) {
@@ -497,7 +512,7 @@ fn everything_kept_is_drained_before_a_request_fails() {
 
 #[test]
 fn wrong_frees_between_kinds_are_refused_and_change_nothing() {
-    let bench = Bench::new(2, 512, 128);
+    let bench = SpaceBench::new(2, 512, 128);
     bench.run(|space, seats| {
         let area = seats[0].alloc_area(&AreaRequest::new(4)).unwrap();
         assert_eq!(space.frame_behind(area), None);
@@ -547,7 +562,7 @@ fn wrong_frees_between_kinds_are_refused_and_change_nothing() {
 
 #[test]
 fn requests_that_nobody_can_serve_say_why() {
-    let bench = Bench::new(1, 512, 128);
+    let bench = SpaceBench::new(1, 512, 128);
     bench.run(|space, seats| {
         let seat = &mut seats[0];
         let mut refused = |request: AreaRequest| seat.vmalloc(&request).unwrap_err();
@@ -585,7 +600,7 @@ fn requests_that_nobody_can_serve_say_why() {
 
 #[test]
 fn areas_are_listed_by_address() {
-    let bench = Bench::new(1, 512, 256);
+    let bench = SpaceBench::new(1, 512, 256);
     bench.run(|space, seats| {
         let seat = &mut seats[0];
         let long = seat

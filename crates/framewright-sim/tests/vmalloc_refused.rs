@@ -9,7 +9,7 @@ use framewright::vrange::{
     AreaRequest, FrameSource, NoFrames, RangeError, RangeSetupError, Space, SpaceLayout,
 };
 use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
-use framewright_sim::{Call, Paging, PoolFrames};
+use framewright_sim::{MachineCall, Paging, PoolFrames};
 
 const START: Page = Page(1 << 20);
 const PAGES: u64 = 1024;
@@ -43,8 +43,13 @@ fn refuses_at_once(request: impl Fn(&AreaRequest) -> AreaRequest, expected: Rang
     with_something_of_each(|space, paging, any| {
         let mut seat = space.seat(CpuId(0), PoolFrames(paging)).unwrap();
         let calls = || {
-            [Call::Frames, Call::Map, Call::Unmap, Call::Flush]
-                .map(|call| paging.machine().calls(call))
+            [
+                MachineCall::Frames,
+                MachineCall::Map,
+                MachineCall::Unmap,
+                MachineCall::Flush,
+            ]
+            .map(|call| paging.machine().calls(call))
         };
         let mut before = space.stats();
         let (made, free) = (calls(), paging.free_frames());

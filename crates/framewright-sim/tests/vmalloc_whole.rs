@@ -5,21 +5,21 @@
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, RangeFreeError, RangeSeat, Space, SpaceLayout};
 use framewright::{CpuId, Page};
-use framewright_sim::{Call, Paging, PoolFrames, Random, SharedFrames, SharedPaging};
+use framewright_sim::{MachineCall, Paging, PoolFrames, Random, SharedFrames, SharedPaging};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
 const START: Page = Page(1 << 20);
 
-type Seat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Paging, PoolFrames<'p>>;
+type WholeSeat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Paging, PoolFrames<'p>>;
 
 /// A space with spans of 1024 pages, and TLBs that load new mappings at once.
 fn run(
     cpus: u16,
     pages: u64,
     config: &RangeConfig,
-    test: impl FnOnce(&Space<'_, &Paging>, &Paging, &mut [Seat<'_, '_, '_>]),
+    test: impl FnOnce(&Space<'_, &Paging>, &Paging, &mut [WholeSeat<'_, '_, '_>]),
 ) {
     let paging = Paging::new(cpus, START, pages, pages as u32, 0).eager(true);
     let layout = SpaceLayout::new(START, pages).with_cpus(cpus);
@@ -110,7 +110,7 @@ fn v9_an_area_whose_unmap_fails_keeps_all_its_frames_until_all_of_it_is_unmapped
             let areas: Vec<_> = (0..120)
                 .map(|_| seat.vmalloc(&AreaRequest::new(40)).unwrap())
                 .collect();
-            paging.machine().fail(Call::Unmap, after);
+            paging.machine().fail(MachineCall::Unmap, after);
             for (nth, pair) in areas.chunks(2).enumerate() {
                 seat.vfree(pair[0]).unwrap();
                 if nth % 8 == 7 {

@@ -15,18 +15,18 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 /// A page table of eight pages: which are mapped, and which the TLBs may still know.
-struct Pages {
+struct LoomPages {
     mapped: AtomicU64,
     cached: AtomicU64,
 }
 
-impl Relax for Pages {
+impl Relax for LoomPages {
     fn relax(&self, attempt: u32) {
         Fenced.relax(attempt);
     }
 }
 
-impl Barrier for Pages {
+impl Barrier for LoomPages {
     const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
@@ -38,7 +38,7 @@ fn mask(range: PageRange) -> u64 {
     (!0 >> (64 - range.pages())) << (range.start().0 - START.0)
 }
 
-impl Map for Pages {
+impl Map for LoomPages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -57,15 +57,15 @@ impl Map for Pages {
 
 const START: Page = Page(0x400);
 
-type TestSpace = &'static Space<'static, Pages>;
-type Seat = RangeSeat<'static, 'static, Pages, NoFrames>;
+type LoomSpace = &'static Space<'static, LoomPages>;
+type LoomSeat = RangeSeat<'static, 'static, LoomPages, NoFrames>;
 
 /// Spans of four pages; an eighth of the window, and a batch of one for each CPU, may be lazy.
-fn space(pages: u64, lazy: u64) -> TestSpace {
+fn space(pages: u64, lazy: u64) -> LoomSpace {
     space_for(2, pages, lazy)
 }
 
-fn space_for(cpus: u16, pages: u64, lazy: u64) -> TestSpace {
+fn space_for(cpus: u16, pages: u64, lazy: u64) -> LoomSpace {
     let layout = SpaceLayout::new(START, pages)
         .with_span_pages(4)
         .with_cpus(cpus);
@@ -74,7 +74,7 @@ fn space_for(cpus: u16, pages: u64, lazy: u64) -> TestSpace {
         ..RangeConfig::for_cpus(cpus)
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let pages = Pages {
+    let pages = LoomPages {
         mapped: AtomicU64::new(0),
         cached: AtomicU64::new(0),
     };
@@ -83,12 +83,12 @@ fn space_for(cpus: u16, pages: u64, lazy: u64) -> TestSpace {
     ))
 }
 
-fn seat(space: TestSpace, cpu: u16) -> Seat {
+fn seat(space: LoomSpace, cpu: u16) -> LoomSeat {
     space.seat(CpuId(cpu), NoFrames).unwrap()
 }
 
 /// An area of one page and its guard page: no other owner has them, and they are nowhere cached.
-fn alloc(seat: &mut Seat) -> Option<Page> {
+fn alloc(seat: &mut LoomSeat) -> Option<Page> {
     let at = seat.alloc_area(&AreaRequest::new(1)).ok()?;
     let both = mask(PageRange::new(at, 2).unwrap());
     let one = mask(PageRange::new(at, 1).unwrap());
@@ -194,7 +194,7 @@ fn nothing_is_handed_out_between_its_unmap_and_a_flush() {
 
 /// A page table of two words of pages and the frames behind them, the n-th frame behind one page
 /// only. TLBs load what is mapped at once.
-struct Words {
+struct LoomWords {
     mapped: [AtomicU64; 2],
     cached: [AtomicU64; 2],
     /// Where each frame was mapped last, plus one.
@@ -202,13 +202,13 @@ struct Words {
     taken: AtomicU64,
 }
 
-impl Relax for Words {
+impl Relax for LoomWords {
     fn relax(&self, attempt: u32) {
         Fenced.relax(attempt);
     }
 }
 
-impl Barrier for Words {
+impl Barrier for LoomWords {
     const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
@@ -216,7 +216,7 @@ impl Barrier for Words {
     }
 }
 
-impl Map for Words {
+impl Map for LoomWords {
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         for (nth, frame) in (frames.start().0..frames.end().0).enumerate() {
             let place = at.0 - START.0 + nth as u64;
@@ -247,12 +247,12 @@ impl Map for Words {
     }
 }
 
-impl Zero for Words {
+impl Zero for LoomWords {
     fn zero(&self, _frames: Run) {}
 }
 
-/// Frames of a [`Words`], one after another: none is taken twice.
-struct Behind(&'static Space<'static, Words>);
+/// Frames of a [`LoomWords`], one after another: none is taken twice.
+struct Behind(&'static Space<'static, LoomWords>);
 
 impl FrameSource for Behind {
     fn origin(&self) -> Origin {
@@ -293,7 +293,7 @@ fn v9_an_area_across_words_that_another_cpu_frees_comes_back_as_a_whole() {
         };
         let memory = vec![0; layout.words_needed().unwrap()].leak();
         let zero = || AtomicU64::new(0);
-        let words = Words {
+        let words = LoomWords {
             mapped: [zero(), zero()],
             cached: [zero(), zero()],
             places: core::array::from_fn(|_| zero()),

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Line, column, line and column behind, counts, and numbers that say what it is.
-type Numbers = Vec<i64>;
+type CoverageNumbers = Vec<i64>;
 
 #[derive(Deserialize)]
 struct Export {
-    data: Vec<Data>,
+    data: Vec<ExportData>,
 }
 
 #[derive(Deserialize)]
-struct Data {
+struct ExportData {
     functions: Vec<Function>,
 }
 
 #[derive(Deserialize)]
 struct Function {
     filenames: Vec<String>,
-    regions: Vec<Numbers>,
+    regions: Vec<CoverageNumbers>,
     #[serde(default)]
-    branches: Vec<Numbers>,
+    branches: Vec<CoverageNumbers>,
 }
 
 /// What a place is.
@@ -45,7 +45,7 @@ impl std::fmt::Display for What {
 
 /// A place in a file, and how often it was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Site {
+pub(crate) struct CountedPlace {
     pub(crate) line: usize,
     pub(crate) column: usize,
     pub(crate) what: What,
@@ -53,12 +53,12 @@ pub(crate) struct Site {
 }
 
 /// Of all files, how often each place was reached, in all copies of a generic function together.
-pub(crate) struct Counts(BTreeMap<(String, Numbers, What), u64>);
+pub(crate) struct PlaceCounts(BTreeMap<(String, CoverageNumbers, What), u64>);
 
 /// The kind of a region that is code.
 const CODE: i64 = 0;
 
-impl Counts {
+impl PlaceCounts {
     /// Reads what was exported of files below `root`.
     ///
     /// # Errors
@@ -67,24 +67,25 @@ impl Counts {
         let export: Export =
             serde_json::from_slice(json).map_err(|error| format!("llvm-cov export: {error}"))?;
         let mut counts = BTreeMap::new();
-        let mut add = |function: &Function, numbers: &Numbers, file: usize, what, count: i64| {
-            let Some(path) = numbers
-                .get(file)
-                .and_then(|file| function.filenames.get(*file as usize))
-            else {
-                return;
+        let mut add =
+            |function: &Function, numbers: &CoverageNumbers, file: usize, what, count: i64| {
+                let Some(path) = numbers
+                    .get(file)
+                    .and_then(|file| function.filenames.get(*file as usize))
+                else {
+                    return;
+                };
+                let path = Path::new(path);
+                let Ok(path) = path.strip_prefix(root) else {
+                    return;
+                };
+                let key = (
+                    path.to_string_lossy().into_owned(),
+                    numbers[..4].to_vec(),
+                    what,
+                );
+                *counts.entry(key).or_insert(0) += count as u64;
             };
-            let path = Path::new(path);
-            let Ok(path) = path.strip_prefix(root) else {
-                return;
-            };
-            let key = (
-                path.to_string_lossy().into_owned(),
-                numbers[..4].to_vec(),
-                what,
-            );
-            *counts.entry(key).or_insert(0) += count as u64;
-        };
         for function in export.data.iter().flat_map(|data| &data.functions) {
             for region in &function.regions {
                 if region.len() == 8 && region[7] == CODE {
@@ -105,9 +106,9 @@ impl Counts {
     }
 
     /// The places of a file.
-    pub(crate) fn of(&self, file: &str) -> Vec<Site> {
+    pub(crate) fn of(&self, file: &str) -> Vec<CountedPlace> {
         let all = self.0.iter().filter(|((path, ..), _)| path == file);
-        all.map(|((_, numbers, what), &count)| Site {
+        all.map(|((_, numbers, what), &count)| CountedPlace {
             line: numbers[0] as usize,
             column: numbers[1] as usize,
             what: *what,
@@ -136,7 +137,7 @@ mod tests {
         let function = r#"{"filenames":["/r/a.rs"],"regions":[[1,2,3,4,7,0,0,0],[9,9,9,9,1,0,0,3]],
             "branches":[[5,6,5,8,2,3,0,0,4]]}"#;
         let json = format!(r#"{{"data":[{{"functions":[{function},{function}]}}]}}"#);
-        let counts = Counts::read(json.as_bytes(), Path::new("/r")).unwrap();
+        let counts = PlaceCounts::read(json.as_bytes(), Path::new("/r")).unwrap();
         let sites = counts.of("a.rs");
         let seen: Vec<_> = sites.iter().map(|s| (s.line, s.what, s.count)).collect();
         let expected = [

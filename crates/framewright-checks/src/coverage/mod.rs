@@ -7,8 +7,8 @@
 mod counts;
 mod spec;
 
-use counts::{Counts, Site, What};
-use spec::{Name, Spec};
+use counts::{CountedPlace, PlaceCounts, What};
+use spec::{CoverageSpec, ExcuseName};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,7 +44,7 @@ pub(crate) fn command(mut arguments: impl Iterator<Item = String>) -> Result<boo
         }
     }
     let root = crate::root();
-    let spec = Spec::read(&root)?;
+    let spec = CoverageSpec::read(&root)?;
     let tools = tools()?;
     let folder = root.join("target/coverage");
     let start = Instant::now();
@@ -65,7 +65,12 @@ pub(crate) fn command(mut arguments: impl Iterator<Item = String>) -> Result<boo
 }
 
 /// What the last run counted.
-fn counted(root: &Path, spec: &Spec, tools: &Path, folder: &Path) -> Result<Counts, String> {
+fn counted(
+    root: &Path,
+    spec: &CoverageSpec,
+    tools: &Path,
+    folder: &Path,
+) -> Result<PlaceCounts, String> {
     let program = std::fs::read_to_string(folder.join(PROGRAM));
     let program = program.map_err(|error| format!("there is no run to look at: {error}"))?;
     let mut export = Command::new(tools.join("llvm-cov"));
@@ -73,7 +78,7 @@ fn counted(root: &Path, spec: &Spec, tools: &Path, folder: &Path) -> Result<Coun
     export.arg(format!("-instr-profile={}", folder.join(MERGED).display()));
     export.arg(program);
     export.args(spec.files.iter().map(|file| root.join(file.path())));
-    Counts::read(&output(&mut export)?, root)
+    PlaceCounts::read(&output(&mut export)?, root)
 }
 
 /// Where LLVM's tools of the compiler's version are.
@@ -130,7 +135,12 @@ fn build(root: &Path, folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// Runs all, two at a time, and returns the files with their counts, as `llvm-profdata merge` takes them.
-fn run_all(program: &Path, folder: &Path, spec: &Spec, seed: u64) -> Result<Vec<String>, String> {
+fn run_all(
+    program: &Path,
+    folder: &Path,
+    spec: &CoverageSpec,
+    seed: u64,
+) -> Result<Vec<String>, String> {
     let mut commands = Vec::new();
     for (nth, run) in spec.runs.iter().enumerate() {
         let profile = folder.join(format!("run-{nth}.profraw"));
@@ -170,9 +180,9 @@ fn run_all(program: &Path, folder: &Path, spec: &Spec, seed: u64) -> Result<Vec<
 }
 
 /// Says what is reached too rarely, and what is excused without need; whether there is neither.
-fn report(root: &Path, spec: &Spec, counts: &Counts) -> Result<bool, String> {
+fn report(root: &Path, spec: &CoverageSpec, counts: &PlaceCounts) -> Result<bool, String> {
     let (mut all, mut wrong, mut gaps, mut excused) = (0, 0, 0, 0);
-    let mut used: BTreeSet<Name> = BTreeSet::new();
+    let mut used: BTreeSet<ExcuseName> = BTreeSet::new();
     for file in &spec.files {
         let path = file.path();
         let text = std::fs::read_to_string(root.join(&path));
@@ -185,7 +195,7 @@ fn report(root: &Path, spec: &Spec, counts: &Counts) -> Result<bool, String> {
         }
         // What follows one another without a place between that is reached often enough is one gap.
         let mut is_open = false;
-        for Site {
+        for CountedPlace {
             line,
             column,
             what,

@@ -12,7 +12,7 @@ const ENGINE: &str = "crates/framewright/src";
 /// A run of the models as CI has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Run {
+pub(crate) struct ModelRun {
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
     /// How many operations CI runs.
@@ -22,7 +22,7 @@ pub(crate) struct Run {
 /// A file of the engine's that is looked at, all of it or some of its functions.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Looked {
+pub(crate) struct LookedAt {
     file: String,
     #[serde(default)]
     only: Vec<String>,
@@ -52,11 +52,11 @@ struct Excuse {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct CoverageFile {
     /// The reasons, by the names under which excuses give them.
     reasons: BTreeMap<String, String>,
-    looked: Vec<Looked>,
-    run: Vec<Run>,
+    looked: Vec<LookedAt>,
+    run: Vec<ModelRun>,
     #[serde(default)]
     everywhere: Vec<Everywhere>,
     #[serde(default)]
@@ -65,20 +65,20 @@ struct File {
 
 /// Which excuse: of those that hold everywhere, or of the others and there which place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Name {
+pub(crate) enum ExcuseName {
     Everywhere(usize),
     At(usize, usize),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Spec {
-    pub(crate) files: Vec<Looked>,
-    pub(crate) runs: Vec<Run>,
+pub(crate) struct CoverageSpec {
+    pub(crate) files: Vec<LookedAt>,
+    pub(crate) runs: Vec<ModelRun>,
     everywhere: Vec<Everywhere>,
     excuses: Vec<Excuse>,
 }
 
-impl Looked {
+impl LookedAt {
     /// From the root.
     pub(crate) fn path(&self) -> String {
         format!("{ENGINE}/{}", self.file)
@@ -101,7 +101,7 @@ impl Looked {
     }
 }
 
-impl Spec {
+impl CoverageSpec {
     /// Reads it.
     ///
     /// # Errors
@@ -109,7 +109,8 @@ impl Spec {
     pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(root.join(PATH));
         let text = text.map_err(|error| format!("{PATH}: {error}"))?;
-        let file: File = toml::from_str(&text).map_err(|error| format!("{PATH}: {error}"))?;
+        let file: CoverageFile =
+            toml::from_str(&text).map_err(|error| format!("{PATH}: {error}"))?;
         let given = file.excuse.iter().map(|excuse| &excuse.because);
         let given = given.chain(file.everywhere.iter().map(|excuse| &excuse.because));
         let given: BTreeSet<_> = given.collect();
@@ -137,14 +138,14 @@ impl Spec {
     /// The excuse whose place is not there.
     pub(crate) fn excuses_of(
         &self,
-        file: &Looked,
+        file: &LookedAt,
         text: &str,
-    ) -> Result<Vec<(Range<usize>, Name)>, String> {
+    ) -> Result<Vec<(Range<usize>, ExcuseName)>, String> {
         let mut ranges = Vec::new();
         for (nth, everywhere) in self.everywhere.iter().enumerate() {
             let places = text.match_indices(&everywhere.text);
             let places = places.map(|(at, found)| with_body(text, at..at + found.len()));
-            ranges.extend(places.map(|range| (range, Name::Everywhere(nth))));
+            ranges.extend(places.map(|range| (range, ExcuseName::Everywhere(nth))));
         }
         for (nth, excuse) in self.excuses.iter().enumerate() {
             if excuse.file != file.file {
@@ -153,21 +154,25 @@ impl Spec {
             let failed = |error: String| file.failed(&error);
             if excuse.at.is_empty() {
                 let all = function(text, &excuse.inside).map_err(failed)?;
-                ranges.push((all, Name::At(nth, 0)));
+                ranges.push((all, ExcuseName::At(nth, 0)));
             }
             for (place, at) in excuse.at.iter().enumerate() {
                 let range = anchor::find(text, at, Some(&excuse.inside)).map_err(failed)?;
-                ranges.push((with_body(text, range), Name::At(nth, place)));
+                ranges.push((with_body(text, range), ExcuseName::At(nth, place)));
             }
         }
         Ok(ranges)
     }
 
     /// All excuses, with what they excuse in words.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (Name, String)> + '_ {
+    pub(crate) fn names(&self) -> impl Iterator<Item = (ExcuseName, String)> + '_ {
         let everywhere = self.everywhere.iter().enumerate();
-        let everywhere =
-            everywhere.map(|(nth, e)| (Name::Everywhere(nth), format!("everywhere: `{}`", e.text)));
+        let everywhere = everywhere.map(|(nth, e)| {
+            (
+                ExcuseName::Everywhere(nth),
+                format!("everywhere: `{}`", e.text),
+            )
+        });
         let excuses = self.excuses.iter().enumerate();
         everywhere.chain(excuses.flat_map(|(nth, excuse)| {
             let (file, inside) = (&excuse.file, &excuse.inside);
@@ -175,7 +180,7 @@ impl Spec {
             let places = excuse.at.iter();
             let places = places.map(move |at| format!("{file}: `{inside}`: `{}`", at.trim()));
             let names = all.into_iter().chain(places).enumerate();
-            names.map(move |(place, what)| (Name::At(nth, place), what))
+            names.map(move |(place, what)| (ExcuseName::At(nth, place), what))
         }))
     }
 }
@@ -212,7 +217,7 @@ mod tests {
     #[test]
     fn every_excused_place_still_fits_its_source() {
         let root = crate::root();
-        let spec = Spec::read(&root).unwrap();
+        let spec = CoverageSpec::read(&root).unwrap();
         let mut named = BTreeSet::new();
         for file in &spec.files {
             let text = std::fs::read_to_string(root.join(file.path())).unwrap();
@@ -240,7 +245,7 @@ mod tests {
     fn the_operations_are_those_of_ci() {
         let root = crate::root();
         let ci = std::fs::read_to_string(root.join(".ci/run")).unwrap();
-        for run in Spec::read(&root).unwrap().runs {
+        for run in CoverageSpec::read(&root).unwrap().runs {
             let ops = format!("_OPS:-{}}}", run.ops);
             assert!(ci.contains(&ops), "{:?} {ops}", run.arguments);
         }

@@ -10,21 +10,21 @@ mod spec;
 mod table;
 mod tree;
 
-use run::{Ended, LIMIT, PLAIN_LIMIT, Programs};
-use spec::{Check, Mutant, Spec};
+use run::{BuiltChecks, CheckEnded, LIMIT, PLAIN_LIMIT};
+use spec::{Check, Mutant, MutantSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
-use table::Row;
+use table::MutantRow;
 
 /// Where the mutants are.
 fn folder(root: &Path) -> PathBuf {
     root.join("crates/framewright-checks/mutants")
 }
 
-struct Options {
+struct MutantOptions {
     /// Names, or beginnings of names; all mutants if there is none.
     only: Vec<String>,
     /// Only checks whose names have one of these in them; all if there is none.
@@ -37,8 +37,8 @@ struct Options {
     trust: bool,
 }
 
-fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options {
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<MutantOptions, String> {
+    let mut options = MutantOptions {
         only: Vec::new(),
         by: Vec::new(),
         explore: false,
@@ -76,7 +76,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
 pub(crate) fn command(arguments: impl Iterator<Item = String>) -> Result<bool, String> {
     let options = options(arguments)?;
     let root = crate::root();
-    let mut spec = Spec::read(&folder(&root))?;
+    let mut spec = MutantSpec::read(&folder(&root))?;
     let base = root.join("target/mutants");
     let (tree, logs) = (base.join("tree"), base.join("logs"));
     std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
@@ -102,7 +102,7 @@ pub(crate) fn command(arguments: impl Iterator<Item = String>) -> Result<bool, S
         .collect();
     let checks: Vec<&Check> = names.iter().filter_map(|name| spec.check(name)).collect();
     let programs = run::build(&tree, &base, &checks)?;
-    let bench = Bench {
+    let bench = MutantBench {
         spec: &spec,
         tree: &tree,
         logs: &logs,
@@ -127,7 +127,7 @@ pub(crate) fn command(arguments: impl Iterator<Item = String>) -> Result<bool, S
         if by.is_empty() {
             before.retain(|name, _| !rows.iter().any(|row| row.name() == name));
         }
-        let all = Spec::read(&folder(&root))?.mutants;
+        let all = MutantSpec::read(&folder(&root))?.mutants;
         let text = table::text(&all, &rows, &before, by.is_empty());
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
@@ -164,14 +164,14 @@ fn side_by_side<T: Sync, R: Send>(
 }
 
 /// What a run of the checks needs.
-struct Bench<'b> {
-    spec: &'b Spec,
+struct MutantBench<'b> {
+    spec: &'b MutantSpec,
     tree: &'b Path,
     logs: &'b Path,
-    programs: &'b Programs,
+    programs: &'b BuiltChecks,
 }
 
-impl Bench<'_> {
+impl MutantBench<'_> {
     /// How long each check takes, if it passes.
     fn without_mutants(
         &self,
@@ -183,12 +183,12 @@ impl Bench<'_> {
             let (name, log) = (&check.name, self.log(check, None));
             println!("{name:>44}: {:.1} s without mutants", took.as_secs_f64());
             match ended {
-                Ended::Passed => Ok((name.clone(), took)),
-                Ended::Failed => Err(format!(
+                CheckEnded::Passed => Ok((name.clone(), took)),
+                CheckEnded::Failed => Err(format!(
                     "{name} fails without any mutant: {}",
                     log.display()
                 )),
-                Ended::Late => Err(format!("{name} takes longer than {PLAIN_LIMIT:?}")),
+                CheckEnded::Late => Err(format!("{name} takes longer than {PLAIN_LIMIT:?}")),
             }
         })?;
         Ok(times.into_iter().collect())
@@ -200,7 +200,11 @@ impl Bench<'_> {
         self.logs.join(name.replace([' ', ',', ':'], "_"))
     }
 
-    fn run(&self, check: &Check, mutant: Option<&Mutant>) -> Result<(Ended, Duration), String> {
+    fn run(
+        &self,
+        check: &Check,
+        mutant: Option<&Mutant>,
+    ) -> Result<(CheckEnded, Duration), String> {
         let number = mutant.map(Mutant::number);
         let limit = mutant.map_or(PLAIN_LIMIT, |_| LIMIT);
         run::run(
@@ -218,7 +222,7 @@ impl Bench<'_> {
         mutant: &Mutant,
         explore: bool,
         plain: &BTreeMap<String, Duration>,
-    ) -> Result<Row, String> {
+    ) -> Result<MutantRow, String> {
         let mut caught = None;
         // The quickest first: what a test sees in a second needs no minute of interleavings.
         let mut checks: Vec<&String> = mutant.checks.iter().collect();
@@ -235,15 +239,15 @@ impl Bench<'_> {
             }
             // A check that ends for itself and does not end with the mutant has noticed, in its way.
             let is_short = plain.get(name).is_some_and(|took| *took < LIMIT / 4);
-            let hangs = ended == Ended::Late && is_short;
-            if caught.is_none() && (ended == Ended::Failed || hangs) {
+            let hangs = ended == CheckEnded::Late && is_short;
+            if caught.is_none() && (ended == CheckEnded::Failed || hangs) {
                 caught = Some((name.clone(), (!hangs).then_some(took)));
                 if !explore {
                     break;
                 }
             }
         }
-        Ok(Row::new(mutant, caught))
+        Ok(MutantRow::new(mutant, caught))
     }
 }
 
@@ -251,8 +255,8 @@ impl Bench<'_> {
 mod tests {
     use super::*;
 
-    fn spec() -> Spec {
-        Spec::read(&folder(&crate::root())).unwrap()
+    fn spec() -> MutantSpec {
+        MutantSpec::read(&folder(&crate::root())).unwrap()
     }
 
     #[test]

@@ -19,7 +19,7 @@ const CLOCK_LIMIT: Duration = Duration::from_secs(600);
 const DATA_KIB: u64 = 6 << 20;
 
 /// The programs of the checks, by build, package and target.
-pub(crate) type Programs = BTreeMap<(Build, String, String), PathBuf>;
+pub(crate) type BuiltChecks = BTreeMap<(Build, String, String), PathBuf>;
 
 impl Build {
     fn flags(self) -> &'static str {
@@ -43,8 +43,8 @@ impl Build {
 ///
 /// # Errors
 /// Cargo's message.
-pub(crate) fn build(tree: &Path, targets: &Path, checks: &[&Check]) -> Result<Programs, String> {
-    let mut programs = Programs::new();
+pub(crate) fn build(tree: &Path, targets: &Path, checks: &[&Check]) -> Result<BuiltChecks, String> {
+    let mut programs = BuiltChecks::new();
     // One call of cargo for each build and package; examples are built by another one.
     let mut calls: BTreeMap<(Build, &str, bool), Vec<&str>> = BTreeMap::new();
     for check in checks {
@@ -111,7 +111,7 @@ pub(crate) fn build(tree: &Path, targets: &Path, checks: &[&Check]) -> Result<Pr
 
 /// How a run of a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum CheckEnded {
     Passed,
     Failed,
     /// It did not end in time.
@@ -121,12 +121,12 @@ pub(crate) enum Ended {
 /// Runs a check with a mutant, or with none. What it says goes into `log`.
 pub(crate) fn run(
     tree: &Path,
-    programs: &Programs,
+    programs: &BuiltChecks,
     check: &Check,
     mutant: Option<u32>,
     limit: Duration,
     log: &Path,
-) -> Result<(Ended, Duration), String> {
+) -> Result<(CheckEnded, Duration), String> {
     let key = (check.build, check.package.clone(), check.target.clone());
     let program = programs.get(&key);
     let program = program.ok_or_else(|| format!("{}: cargo made no program of it", check.name))?;
@@ -156,9 +156,9 @@ pub(crate) fn run(
         let status = child.try_wait().map_err(|error| error.to_string())?;
         if let Some(status) = status {
             let ended = if status.success() {
-                Ended::Passed
+                CheckEnded::Passed
             } else {
-                Ended::Failed
+                CheckEnded::Failed
             };
             return Ok((ended, took));
         }
@@ -166,7 +166,7 @@ pub(crate) fn run(
             // The process may have ended just now; then `kill` has no effect.
             _ = child.kill();
             _ = child.wait();
-            return Ok((Ended::Late, took));
+            return Ok((CheckEnded::Late, took));
         }
         thread::sleep(Duration::from_millis(5));
     }

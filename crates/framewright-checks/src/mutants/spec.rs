@@ -63,7 +63,7 @@ pub(crate) struct Check {
 /// A subsystem's mutants.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct MutantFile {
     #[serde(default)]
     mutant: Vec<Mutant>,
     #[serde(default)]
@@ -72,12 +72,12 @@ struct File {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spec {
+pub(crate) struct MutantSpec {
     pub(crate) mutants: Vec<Mutant>,
     pub(crate) checks: Vec<Check>,
 }
 
-impl Spec {
+impl MutantSpec {
     /// Reads all files of the folder, in the order of their names.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Spec {
         for path in paths {
             let wrong = |error: String| format!("{}: {error}", path.display());
             let text = std::fs::read_to_string(&path).map_err(|e| wrong(e.to_string()))?;
-            let file: File = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+            let file: MutantFile = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
             spec.mutants.extend(file.mutant);
             spec.checks.extend(file.check);
         }

@@ -11,7 +11,7 @@ pub(crate) const COMMAND: &str = "cargo run --release -p framewright-checks -- m
 
 /// What came of a mutant.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct MutantRow {
     mutant: Mutant,
     /// The check that noticed it, and when; without a time, the check did not end.
     caught: Option<(String, Option<Duration>)>,
@@ -37,7 +37,7 @@ pub(crate) fn said(text: &str) -> BTreeMap<String, Said> {
     rows.collect()
 }
 
-impl Row {
+impl MutantRow {
     pub(crate) fn new(mutant: &Mutant, caught: Option<(String, Option<Duration>)>) -> Self {
         Self {
             mutant: mutant.clone(),
@@ -64,7 +64,7 @@ impl Row {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for MutantRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Mutant { name, rule, .. } = &self.mutant;
         match &self.caught {
@@ -85,7 +85,7 @@ impl fmt::Display for Row {
 /// escaped only where the run had all of its checks.
 pub(crate) fn text(
     mutants: &[Mutant],
-    rows: &[Row],
+    rows: &[MutantRow],
     before: &BTreeMap<String, Said>,
     is_whole: bool,
 ) -> String {

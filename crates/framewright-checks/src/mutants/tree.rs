@@ -17,7 +17,7 @@ const LIB_END: &str = "\n#[allow(unsafe_code)]\n#[doc(hidden)]\npub mod mutants_
 
 /// A mutant's place in its file.
 #[derive(Debug)]
-struct Site<'s> {
+struct MutantSite<'s> {
     range: Range<usize>,
     mutant: &'s Mutant,
 }
@@ -30,7 +30,7 @@ pub(crate) fn mutate(path: &str, text: &str, mutants: &[&Mutant]) -> Result<Stri
     let (mut sites, mut wrong) = (Vec::new(), Vec::new());
     for mutant in mutants {
         match anchor::find(text, &mutant.at, mutant.inside.as_deref()) {
-            Ok(range) => sites.push(Site { range, mutant }),
+            Ok(range) => sites.push(MutantSite { range, mutant }),
             Err(error) => wrong.push(format!("{}: {path}: {error}", mutant.name)),
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn mutate(path: &str, text: &str, mutants: &[&Mutant]) -> Result<Stri
 fn render(
     text: &str,
     range: Range<usize>,
-    mut sites: &[Site<'_>],
+    mut sites: &[MutantSite<'_>],
     hook: &str,
 ) -> Result<String, String> {
     let mut out = String::new();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A trace with all that lies beside it.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedTrace {
     /// What messages call it.
     pub(super) path: String,
     /// The file's name without folder and extensions, as cases have it.
@@ -34,11 +34,11 @@ const SAMPLE: &[u8] = include_bytes!("../../../../traces/sample.pft.zst");
 const SAMPLE_REFERENCE: &str = include_str!("../../../../traces/sample.linux_ref.csv");
 
 /// The sample trace that the program carries.
-pub(super) fn sample() -> Result<Loaded, CommandError> {
+pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
     let name = "sample";
     let input = Input::from_reader(name, SAMPLE).map_err(CommandError::input)?;
     let reference = read_reference(SAMPLE_REFERENCE).map_err(CommandError::input)?;
-    Ok(Loaded {
+    Ok(LoadedTrace {
         path: name.to_owned(),
         name: name.to_owned(),
         trace: read_pft1(input).map_err(CommandError::input)?,
@@ -56,10 +56,10 @@ pub(super) fn load(
     path: &Path,
     state: Option<&Path>,
     limit: MemoryLimit,
-) -> Result<Loaded, CommandError> {
+) -> Result<LoadedTrace, CommandError> {
     let listed = state.map(read_state).transpose()?;
     let stem = case_name(path);
-    let mut loaded = Loaded {
+    let mut loaded = LoadedTrace {
         path: printable::path(path),
         name: printable::text(&stem),
         trace: Trace::default(),
@@ -131,7 +131,7 @@ fn reference(path: &Path) -> Result<Vec<ReferenceRow>, CommandError> {
 /// Reads text to its end and reduces it to objects.
 fn read_text(
     mut reader: TextReader,
-    loaded: &mut Loaded,
+    loaded: &mut LoadedTrace,
     limit: MemoryLimit,
 ) -> Result<(), CommandError> {
     let mut reducer = Reducer::new(None).with_memory_limit(limit);

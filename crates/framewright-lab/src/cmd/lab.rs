@@ -1,40 +1,40 @@
 //! `framewright lab`: the published experiments, repeated.
 
 use super::error::CommandError;
-use super::main_job::{self, Outputs};
+use super::main_job::{self, JobOutputs};
 use super::{replay, runner};
-use crate::experiment::fallback::{self, Policy};
+use crate::experiment::fallback::{self, PhoneKernel};
 use crate::experiment::{Experiment, Size, all_experiments};
 use clap::Subcommand;
 use std::path::Path;
 
 /// Repeat a published experiment, and show its own figures beside what this machine does
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct LabArgs {
     #[command(subcommand)]
-    command: Command,
+    command: LabCommand,
 }
 
 /// Everything that `framewright` alone does: the sample trace and all experiments, and one HTML page
 #[derive(Debug, clap::Args)]
-pub struct All {
+pub struct AllExperiments {
     /// At the documents' own sizes, which takes many minutes, instead of less than two
     #[arg(long)]
     full: bool,
 
     #[command(flatten)]
-    outputs: Outputs,
+    outputs: JobOutputs,
 }
 
 macro_rules! commands {
     ($($name:ident: $experiment:ty,)*) => {
         #[derive(Debug, Subcommand)]
-        enum Command {
+        enum LabCommand {
             $($name(<$experiment as Experiment>::Args),)*
-            All(All),
+            All(AllExperiments),
         }
 
-        impl Command {
+        impl LabCommand {
             fn run(&self) -> Result<(), CommandError> {
                 match self {
                     $(Self::$name(args) => runner::command::<$experiment>(args),)*
@@ -54,11 +54,11 @@ all_experiments!(commands);
 /// # Errors
 /// If the machine does not give what is needed, a request fails that must not, an output cannot
 /// be written, or an assertion does not hold.
-pub fn run(args: &Args) -> Result<(), CommandError> {
+pub fn run(args: &LabArgs) -> Result<(), CommandError> {
     match &args.command {
-        Command::Fallback(args) => match &args.trace {
+        LabCommand::Fallback(args) => match &args.trace {
             Some(trace) => replay::run(&replay_of(args, trace)),
-            None => runner::command::<fallback::Fallback>(args),
+            None => runner::command::<fallback::FallbackExperiment>(args),
         },
         command => command.run(),
     }
@@ -68,13 +68,13 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
 const HUGE_PROBES: u64 = 350;
 
 /// What `framewright replay` is asked for a trace in the phone's place.
-fn replay_of(args: &fallback::Args, trace: &Path) -> replay::Args {
-    let named = |policy: Policy| match policy {
-        Policy::Before => replay::RECLAIMING[0],
-        Policy::Proposed => replay::RECLAIMING[1],
-        Policy::Framewright => replay::RECLAIMING[2],
+fn replay_of(args: &fallback::FallbackArgs, trace: &Path) -> replay::ReplayArgs {
+    let named = |policy: PhoneKernel| match policy {
+        PhoneKernel::Before => replay::RECLAIMING[0],
+        PhoneKernel::Proposed => replay::RECLAIMING[1],
+        PhoneKernel::Framewright => replay::RECLAIMING[2],
     };
-    replay::Args {
+    replay::ReplayArgs {
         traces: vec![trace.to_owned()],
         policy: args.policies().into_iter().map(named).collect(),
         start: replay::StartArg::Imposed,
@@ -87,7 +87,7 @@ fn replay_of(args: &fallback::Args, trace: &Path) -> replay::Args {
         csv: args.csv.clone(),
         every: args.every as f64,
         html: None,
-        format: replay::Format::Table,
+        format: replay::PrintFormat::Table,
         assertions: Vec::new(),
         memory_limit: None,
         jobs: args.jobs,

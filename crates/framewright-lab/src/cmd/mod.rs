@@ -29,7 +29,7 @@ use std::process::ExitCode;
 #[command(name = "framewright", version, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(flatten)]
-    outputs: main_job::Outputs,
+    outputs: main_job::JobOutputs,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -37,10 +37,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Replay(replay::Args),
-    Record(record::Args),
+    Replay(replay::ReplayArgs),
+    Record(record::RecordArgs),
     #[cfg(target_os = "linux")]
-    Lab(lab::Args),
+    Lab(lab::LabArgs),
 }
 
 /// Reads the command line, runs the command and says how it ended.

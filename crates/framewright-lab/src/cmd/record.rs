@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// The whole machine is recorded, COMMAND and everything beside it, the recorder included: it
 /// looks at its buffers four times a second.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct RecordArgs {
     /// The trace to write, packed if the name ends in .zst, as run.pft.zst
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -39,8 +39,8 @@ pub struct Args {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) fn run(args: &Args) -> Result<(), CommandError> {
-    use crate::record::{Options, record};
+pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
+    use crate::record::{RecordOptions, record};
     use std::io::{self, Write};
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> Result<(), CommandError> {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
             .map_err(|e| CommandError::Input(format!("signal {signal} cannot be taken: {e}")))?;
     }
-    let options = Options {
+    let options = RecordOptions {
         output: args.output.clone(),
         command: args.command.clone(),
         duration: args.seconds.map(Duration::from_secs_f64),
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<(), CommandError> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn run(_: &Args) -> Result<(), CommandError> {
+pub(super) fn run(_: &RecordArgs) -> Result<(), CommandError> {
     Err(CommandError::Input(
         "cannot record: this is not Linux; record on a Linux machine and replay here".into(),
     ))

@@ -1,19 +1,19 @@
 //! `framewright replay`: what memory would have looked like under another policy.
 
 use super::error::CommandError;
-use super::input::{Loaded, load};
+use super::input::{LoadedTrace, load};
 use super::progress::with_progress;
 use crate::measure::{Film, Picture, Sample, replay as m};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
-    Job, Memory, Options, Outcome, Policy, Reclaim, SAMPLE_MS, Start, labels_by_state, placement,
-    replay_all,
+    ReclaimOptions, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, SAMPLE_MS, Start,
+    TraceMemory, labels_by_state, placement, replay_all,
 };
-use crate::report::html::Page;
+use crate::report::html::HtmlPage;
 use crate::report::{
-    self, Accent, Assertion, Case, Column, Item, Line, Machine, Map, Note, OverTime, RunInfo,
-    Scale, Section, Tabled, accent, calibrate, case_grid, has_place, json_lines, linux_column,
-    placement_column, series_csv, verdict, write_whole,
+    self, Accent, Assertion, BlockMaps, Item, MachineRecord, Note, OverTime, PlotLine, ReportCase,
+    ReportColumn, RunInfo, Scale, Section, Tabled, accent, calibrate, case_grid, has_place,
+    json_lines, linux_column, placement_column, series_csv, verdict, write_whole,
 };
 use crate::trace::MemoryLimit;
 use clap::ValueEnum;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 /// react to what becomes of memory. Compare policies with each other, not a policy with a running
 /// system.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ReplayArgs {
     /// The traces
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Args {
     /// Policies to compare, the first is the one others are marked against [default: all but
     /// no-grouping]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub policy: Vec<Policy>,
+    pub policy: Vec<ReplayPolicy>,
 
     /// Where the initial objects come to lie
     #[arg(long, value_enum, default_value_t = StartArg::Imposed)]
@@ -88,8 +88,8 @@ pub struct Args {
     pub html: Option<PathBuf>,
 
     /// What to print
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = PrintFormat::Table)]
+    pub format: PrintFormat,
 
     /// Demand a relation between figures, as `framewright.failures_order3==0`; may be repeated.
     /// Exit code 1 if one does not hold in every case
@@ -107,8 +107,11 @@ pub struct Args {
 }
 
 /// The three columns of every experiment: there is a kernel for each that reclaims.
-pub(super) const RECLAIMING: [Policy; 3] =
-    [Policy::HISTORICAL[0], Policy::HISTORICAL[1], Policy::OURS];
+pub(super) const RECLAIMING: [ReplayPolicy; 3] = [
+    ReplayPolicy::HISTORICAL[0],
+    ReplayPolicy::HISTORICAL[1],
+    ReplayPolicy::OURS,
+];
 
 /// Fewer samples than these are worth a word to the reader.
 const FEW_SAMPLES: u64 = 10;
@@ -142,7 +145,7 @@ const HUGE_NOTE: &str = "the huge pages are requested one after another when the
 
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum PrintFormat {
     /// A table with a column a policy
     Table,
     /// The final state of each policy as /proc/pagetypeinfo has it
@@ -158,7 +161,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-impl Args {
+impl ReplayArgs {
     fn start(&self) -> Start {
         match self.start {
             StartArg::Imposed => Start::Imposed,
@@ -166,12 +169,12 @@ impl Args {
         }
     }
 
-    fn policies(&self) -> Vec<Policy> {
+    fn policies(&self) -> Vec<ReplayPolicy> {
         if self.policy.is_empty() {
             let all = if self.reclaim {
                 &RECLAIMING[..]
             } else {
-                Policy::COMPARED
+                ReplayPolicy::COMPARED
             };
             return all.to_vec();
         }
@@ -225,26 +228,26 @@ impl Args {
 /// One trace replayed under all policies.
 pub(super) struct Replayed {
     /// The figures.
-    pub(super) case: Case,
+    pub(super) case: ReportCase,
     /// The outcomes, in the order of the policies.
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<ReplayOutcome>,
 }
 
 /// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did.
 pub(super) fn replay_case(
-    loaded: &Loaded,
-    policies: &[Policy],
-    options: Options,
+    loaded: &LoadedTrace,
+    policies: &[ReplayPolicy],
+    options: ReplayOptions,
     threads: usize,
     limit: MemoryLimit,
 ) -> Result<Replayed, CommandError> {
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
     let reclaims = options.reclaim.is_some();
-    Memory::check_size(&loaded.trace, reclaims, limit).map_err(|e| at(&e))?;
-    let mut memory = Memory::new(&loaded.trace).map_err(|e| at(&e))?;
+    TraceMemory::check_size(&loaded.trace, reclaims, limit).map_err(|e| at(&e))?;
+    let mut memory = TraceMemory::new(&loaded.trace).map_err(|e| at(&e))?;
     // As many at once as the limit has room for; one fits, as was just checked.
-    let at_once = limit.len_bytes() / Memory::replay_bytes(&loaded.trace, reclaims).max(1);
+    let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, reclaims).max(1);
     let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let free = memory.free_frames_at_start();
     // With reclaim the balloon takes what others give back, and the figures say what it did not get.
@@ -258,9 +261,9 @@ pub(super) fn replay_case(
     if let Some(listed) = loaded.listed {
         memory.labels = labels_by_state(&loaded.trace, listed);
     }
-    let mut jobs: Vec<Job<'_>> = policies
+    let mut jobs: Vec<ReplayJob<'_>> = policies
         .iter()
-        .map(|&policy| Job {
+        .map(|&policy| ReplayJob {
             policy,
             memory: &memory,
             options,
@@ -269,12 +272,12 @@ pub(super) fn replay_case(
     let calibrates = loaded.reference.is_some() && options.reclaim.is_none();
     if calibrates {
         // Always from the recorded layout and without squeeze: only that is what Linux did.
-        jobs.push(Job {
-            policy: Policy::RECORDING_KERNEL,
+        jobs.push(ReplayJob {
+            policy: ReplayPolicy::RECORDING_KERNEL,
             memory: &memory,
-            options: Options {
+            options: ReplayOptions {
                 every_ms: Some(SAMPLE_MS),
-                ..Options::new(Start::Imposed)
+                ..ReplayOptions::new(Start::Imposed)
             },
         });
     }
@@ -321,8 +324,8 @@ pub(super) fn replay_case(
             notes.push(HUGE_NOTE.to_owned());
         }
     }
-    columns.extend(outcomes.iter().map(Column::of));
-    let case = Case {
+    columns.extend(outcomes.iter().map(ReportColumn::of));
+    let case = ReportCase {
         name: format!(
             "{}/{}/b{}",
             loaded.name,
@@ -343,7 +346,7 @@ pub(super) fn replay_case(
 /// # Errors
 /// If a trace cannot be read or replayed, an output cannot be written, or an assertion does not
 /// hold.
-pub fn run(args: &Args) -> Result<(), CommandError> {
+pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
     if is_stdout(&args.json) && is_stdout(&args.csv) {
         return Err(CommandError::Input(
@@ -358,7 +361,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
     for path in args.json.iter().chain(&args.csv).chain(&args.html) {
         has_place(path).map_err(CommandError::input)?;
     }
-    let options = Options {
+    let options = ReplayOptions {
         start: args.start(),
         squeeze: args.squeeze,
         probe: args.probe.and_then(Order::new),
@@ -366,7 +369,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             .csv
             .as_ref()
             .map(|_| (args.every * 1000.0).round() as u64),
-        reclaim: args.reclaim.then_some(Reclaim {
+        reclaim: args.reclaim.then_some(ReclaimOptions {
             huge_probes: args.probe_huge,
         }),
         pictures: if args.html.is_some() { PICTURES } else { 0 },
@@ -377,7 +380,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
     {
         return Err(CommandError::Input(format!(
             "--reclaim: there is no kernel that reclaims with the policy {policy}, expected some of {}",
-            RECLAIMING.map(Policy::name).join(", ")
+            RECLAIMING.map(ReplayPolicy::name).join(", ")
         )));
     }
     let mut replayed = Vec::new();
@@ -386,14 +389,14 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         let (threads, limit) = (args.threads(), args.limit());
         replayed.push(replay_case(&loaded, &policies, options, threads, limit)?);
     }
-    let cases: Vec<Case> = replayed.iter().map(|r| r.case.clone()).collect();
+    let cases: Vec<ReportCase> = replayed.iter().map(|r| r.case.clone()).collect();
     let info = RunInfo {
         experiment: "replay",
         version: env!("CARGO_PKG_VERSION"),
         commit: env!("FRAMEWRIGHT_COMMIT"),
         seed: 0,
         options: args.described(),
-        machine: Machine::this(),
+        machine: MachineRecord::this(),
     };
     let mut failed = Vec::new();
     for assertion in &args.assertions {
@@ -405,7 +408,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         }
     }
     if let Some(path) = &args.csv {
-        let runs: Vec<(&str, &Outcome)> = replayed
+        let runs: Vec<(&str, &ReplayOutcome)> = replayed
             .iter()
             .flat_map(|r| {
                 r.outcomes
@@ -436,8 +439,8 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
 }
 
 /// A case as a reader sees it: table, calibration, verdict, anomalies.
-pub(super) fn case_table(case: &Case) -> Tabled {
-    let has_stalls = |column: &Column| column.values.contains_key(&m::STALL.of(0));
+pub(super) fn case_table(case: &ReportCase) -> Tabled {
+    let has_stalls = |column: &ReportColumn| column.values.contains_key(&m::STALL.of(0));
     let reclaims = case.columns.iter().any(has_stalls);
     let calibrated = match &case.calibration {
         Some(calibration) => format!(
@@ -453,8 +456,8 @@ pub(super) fn case_table(case: &Case) -> Tabled {
             .into(),
     };
     let mut notes = vec![Note::Text(calibrated)];
-    let rivals = Policy::HISTORICAL.map(Policy::name);
-    notes.extend(verdict(case, Policy::OURS.name(), &rivals).map(Note::Listing));
+    let rivals = ReplayPolicy::HISTORICAL.map(ReplayPolicy::name);
+    notes.extend(verdict(case, ReplayPolicy::OURS.name(), &rivals).map(Note::Listing));
     notes.extend(case.notes.iter().cloned().map(Note::Text));
     let anomaly = |(kind, count): &(String, u64)| Note::Text(format!("anomaly: {kind} {count}"));
     notes.extend(case.anomalies.iter().map(anomaly));
@@ -486,7 +489,7 @@ pub(super) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bool) -> V
                     value(sample) as f64 / FRAMES_PER_MIB,
                 )
             };
-            Line {
+            PlotLine {
                 name: named(policy),
                 accent: accent(policy),
                 is_published: false,
@@ -513,7 +516,7 @@ pub(super) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bool) -> V
         "What a huge page could be made of without moving anything.",
         |sample| sample.free_2m_blocks() << 9,
     ));
-    items.push(Item::Map(Map {
+    items.push(Item::Map(BlockMaps {
         title: format!("{}: what each block of memory holds", case.name),
         films: films
             .into_iter()
@@ -545,7 +548,7 @@ the absolute differences over the samples. A figure marked ~ differs from the fi
 
 docs/metrics.md in the repository has each formula.";
 
-fn page(info: RunInfo, replayed: &[Replayed]) -> Page {
+fn page(info: RunInfo, replayed: &[Replayed]) -> HtmlPage {
     let section = |(nth, one): (usize, &Replayed)| Section {
         id: format!("case-{}", nth + 1),
         title: one.case.name.clone(),
@@ -554,7 +557,7 @@ fn page(info: RunInfo, replayed: &[Replayed]) -> Page {
         method: METHOD,
         summary: Vec::new(),
     };
-    Page {
+    HtmlPage {
         title: "What memory would have looked like".into(),
         lead: "A recording of what a kernel's page allocator was asked for, replayed under several \
                policies. The programs go on as recorded whatever becomes of memory: compare policies \
@@ -565,16 +568,16 @@ fn page(info: RunInfo, replayed: &[Replayed]) -> Page {
     }
 }
 
-fn printed(format: Format, replayed: &[Replayed]) -> String {
+fn printed(format: PrintFormat, replayed: &[Replayed]) -> String {
     let mut text = String::new();
     for Replayed { case, outcomes } in replayed {
         match format {
-            Format::Table => text += &case_table(case).text(),
-            Format::Pagetypeinfo | Format::Buddyinfo => {
+            PrintFormat::Table => text += &case_table(case).text(),
+            PrintFormat::Pagetypeinfo | PrintFormat::Buddyinfo => {
                 for outcome in outcomes {
                     text += &format!("# {} {}\n", case.name, outcome.policy);
                     text += &match format {
-                        Format::Buddyinfo => report::buddyinfo(outcome),
+                        PrintFormat::Buddyinfo => report::buddyinfo(outcome),
                         _ => report::pagetypeinfo(outcome),
                     };
                 }

@@ -4,7 +4,7 @@ use super::error::CommandError;
 use super::progress::with_progress;
 use crate::experiment::{Detail, Experiment, Findings, Progress, Size, all_experiments};
 use crate::report::{
-    Figure, Item, Machine, RunInfo, Section, Tabled, figure_lines, has_place, measured_cases,
+    Figure, Item, MachineRecord, RunInfo, Section, Tabled, figure_lines, has_place, measured_cases,
     write_whole,
 };
 use std::path::Path;
@@ -137,7 +137,7 @@ fn lines<E: Experiment>(plan: &E, figures: &[Figure]) -> Result<Vec<u8>, Command
         commit: env!("FRAMEWRIGHT_COMMIT"),
         seed: plan.seed(),
         options: plan.described(),
-        machine: Machine::this(),
+        machine: MachineRecord::this(),
     };
     figure_lines(&info, figures).map_err(CommandError::input)
 }

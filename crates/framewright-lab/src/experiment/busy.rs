@@ -1,4 +1,4 @@
-use super::{Allocator, Counters, Failure, Subject};
+use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use crate::before::busy_list::BusyList;
 use framewright::Page;
 use framewright::platform::Map;
@@ -15,21 +15,21 @@ impl<M: Map + Send + Sync> Allocator for BusyList<M> {
         Ok(self)
     }
 
-    fn counters(&self) -> Counters {
+    fn counters(&self) -> SubjectCounters {
         let counters = self.counters();
-        Counters {
+        SubjectCounters {
             area_allocs: counters.area_allocs,
             tlb_flushes: counters.flushes,
             lazy_pages_peak: counters.lazy_pages_peak,
             lazy_pages_bound: self.lazy_pages_max(),
             fits: Some(counters.fits),
             areas_walked: Some(counters.areas_walked),
-            ..Counters::default()
+            ..SubjectCounters::default()
         }
     }
 }
 
-impl<M: Map> Subject for &BusyList<M> {
+impl<M: Map> SpaceSubject for &BusyList<M> {
     #[inline]
     fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
         BusyList::alloc(self, pages, align_bytes)

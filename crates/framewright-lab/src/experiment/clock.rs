@@ -7,12 +7,12 @@ const CALIBRATIONS: usize = 20_001;
 
 /// The clock, and what it costs to read.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
+pub struct CalibratedClock {
     /// The middle one of many intervals with nothing in them: what is subtracted from each latency.
     pub own_ns: u64,
 }
 
-impl Clock {
+impl CalibratedClock {
     /// Measures the clock, some milliseconds long.
     #[must_use]
     pub fn calibrated() -> Self {
@@ -146,7 +146,7 @@ mod tests {
     fn the_least_and_the_middle() {
         assert_eq!(least_and_middle(&[3.0, 1.0, 2.0]), (1.0, 2.0));
         assert_eq!(least_and_middle(&[]), (0.0, 0.0));
-        let clock = Clock::calibrated();
+        let clock = CalibratedClock::calibrated();
         let (result, ns) = clock.time(|| std::thread::sleep(std::time::Duration::from_millis(2)));
         assert_eq!(result, ());
         assert!(ns > 1_900_000);

@@ -1,4 +1,4 @@
-use super::{Allocator, Counters, Failure, Subject};
+use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use framewright::platform::{Barrier, Map, Relax, Zero};
 use framewright::policy::RangeConfig;
 use framewright::vrange::{
@@ -10,7 +10,7 @@ use framewright::{Context, CpuId, Frame, Page};
 pub(super) const RAM_PAGES_MAX: usize = 64;
 
 /// What a seat of the engine takes its frames from.
-pub(super) trait Frames: Sync {
+pub(super) trait SeatFrames: Sync {
     /// One CPU's source.
     type Source<'a>: FrameSource + Send
     where
@@ -26,7 +26,7 @@ pub(super) trait Frames: Sync {
 /// The engine as a subject. `REAL`: areas have frames and are mapped (`vmalloc`); otherwise they are
 /// address space only.
 #[derive(Debug)]
-pub(super) struct Engine<'e, 'm, P, F, const REAL: bool> {
+pub(super) struct RangeEngine<'e, 'm, P, F, const REAL: bool> {
     pub(super) space: &'e Space<'m, P>,
     pub(super) frames: &'e F,
 }
@@ -44,31 +44,31 @@ pub(super) fn with_space<P: Relax + Barrier + Map, R>(
     work(&space)
 }
 
-impl<P, F, const REAL: bool> Allocator for Engine<'_, '_, P, F, REAL>
+impl<P, F, const REAL: bool> Allocator for RangeEngine<'_, '_, P, F, REAL>
 where
     P: Relax + Barrier + Map + Zero + Sync,
-    F: Frames,
+    F: SeatFrames,
 {
     type Seat<'a>
-        = EngineSeat<'a, P, F::Source<'a>, REAL>
+        = RangeEngineSeat<'a, P, F::Source<'a>, REAL>
     where
         Self: 'a;
 
     fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure> {
         let cpu = CpuId(cpu);
         let source = self.frames.source(cpu)?;
-        Ok(EngineSeat {
+        Ok(RangeEngineSeat {
             seat: self.space.seat(cpu, source)?,
             shown: self.frames.shown(cpu)?,
         })
     }
 
-    fn counters(&self) -> Counters {
+    fn counters(&self) -> SubjectCounters {
         let stats = self.space.stats();
         let fits = stats.fits;
         let bound = self.space.lazy_bound_pages();
         let batches = u64::from(self.space.cpus()) * self.space.lazy_batch_pages();
-        Counters {
+        SubjectCounters {
             area_allocs: stats.alloc_vmap_area,
             block_frees: stats.free_vmap_block,
             tlb_flushes: stats.tlb_flushes,
@@ -89,12 +89,12 @@ where
 }
 
 /// One CPU's seat in the engine.
-pub(super) struct EngineSeat<'a, P, S, const REAL: bool> {
+pub(super) struct RangeEngineSeat<'a, P, S, const REAL: bool> {
     seat: RangeSeat<'a, 'a, P, S>,
     shown: [Frame; RAM_PAGES_MAX],
 }
 
-impl<P, S, const REAL: bool> Subject for EngineSeat<'_, P, S, REAL>
+impl<P, S, const REAL: bool> SpaceSubject for RangeEngineSeat<'_, P, S, REAL>
 where
     P: Relax + Barrier + Map + Zero,
     S: FrameSource,

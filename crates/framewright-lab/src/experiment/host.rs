@@ -1,12 +1,12 @@
-use super::engine::{Frames, RAM_PAGES_MAX};
-use super::{Allocator, Counters, Failure, Subject, WINDOW_PAGES, null};
+use super::engine::{RAM_PAGES_MAX, SeatFrames};
+use super::{Allocator, Failure, SpaceSubject, SubjectCounters, WINDOW_PAGES, null};
 use crate::before::busy_list::BusyList;
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Map, MapError, Relax, Zero};
 use framewright::policy::Config;
 use framewright::vrange::{RangeError, RangeFreeError, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
-use framewright_linux::{Membarrier, Pages, Ram, Window};
+use framewright_linux::{Membarrier, Ram, RamPages, Window};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,20 +19,20 @@ const SHOWN: Order = Order::new(RAM_PAGES_MAX.ilog2() as u8).expect("64 pages ar
 /// Real memory: a memfd's frames, an allocator for them, and a window in which they are mapped.
 #[derive(Debug)]
 pub(super) struct Hosted<'z, 'm> {
-    pub(super) platform: &'z Mapped,
-    zone: &'z Zone<'m, &'z Mapped>,
+    pub(super) platform: &'z MappedHost,
+    zone: &'z Zone<'m, &'z MappedHost>,
     /// What each CPU shows with `map_ram`.
     shown: Vec<[Frame; RAM_PAGES_MAX]>,
 }
 
 /// The platform: a window with waiting and barrier.
 #[derive(Debug)]
-pub(super) struct Mapped {
+pub(super) struct MappedHost {
     window: Window,
     barrier: Membarrier,
 }
 
-impl Mapped {
+impl MappedHost {
     /// The whole window, for `cpus` CPUs.
     pub(super) const fn layout(&self, cpus: u16) -> SpaceLayout {
         let range = self.window.range();
@@ -52,9 +52,9 @@ pub(super) fn with_host<R>(
     let barrier = Membarrier::register().map_err(Failure::new)?;
     let run = Run::new(Frame(0), RAM_FRAMES)
         .ok_or_else(|| Failure::new("the frames' numbers end past the number range"))?;
-    let ram = Arc::new(Ram::new(run, Pages::Base).map_err(Failure::new)?);
+    let ram = Arc::new(Ram::new(run, RamPages::Base).map_err(Failure::new)?);
     let window = Window::new(ram, WINDOW_PAGES).map_err(Failure::new)?;
-    let platform = Mapped { window, barrier };
+    let platform = MappedHost { window, barrier };
     let layout = ZoneLayout::new(Frame(0), RAM_FRAMES).with_cpus(cpus);
     let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
     let zone = Zone::new(&layout, &Config::default(), &mut words, &platform);
@@ -75,13 +75,13 @@ pub(super) fn with_host<R>(
     })
 }
 
-impl Relax for Mapped {
+impl Relax for MappedHost {
     fn relax(&self, attempt: u32) {
         null::relax(attempt);
     }
 }
 
-impl Barrier for Mapped {
+impl Barrier for MappedHost {
     const ASYMMETRIC: bool = <Membarrier as Barrier>::ASYMMETRIC;
 
     fn barrier_all(&self) {
@@ -89,7 +89,7 @@ impl Barrier for Mapped {
     }
 }
 
-impl Map for Mapped {
+impl Map for MappedHost {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         self.window.map(at, frames, context)
     }
@@ -103,15 +103,15 @@ impl Map for Mapped {
     }
 }
 
-impl Zero for Mapped {
+impl Zero for MappedHost {
     fn zero(&self, frames: Run) {
         self.window.zero(frames);
     }
 }
 
-impl<'z, 'm> Frames for Hosted<'z, 'm> {
+impl<'z, 'm> SeatFrames for Hosted<'z, 'm> {
     type Source<'a>
-        = Seat<'a, 'm, &'z Mapped>
+        = Seat<'a, 'm, &'z MappedHost>
     where
         Self: 'a;
 
@@ -131,7 +131,7 @@ impl<'z, 'm> Frames for Hosted<'z, 'm> {
 /// unmaps them at once, as vfree did; only the address space is lazy.
 #[derive(Debug)]
 pub(super) struct HostedBusy<'h, 'z, 'm> {
-    pub(super) list: BusyList<&'h Mapped>,
+    pub(super) list: BusyList<&'h MappedHost>,
     pub(super) host: &'h Hosted<'z, 'm>,
     /// The frames of each live area. Linux has them in the area's descriptor.
     areas: Mutex<BTreeMap<u64, Vec<Run>>>,
@@ -158,7 +158,7 @@ impl<'h, 'z, 'm> Allocator for HostedBusy<'h, 'z, 'm> {
         Ok(HostedBusySeat { all: self, frames })
     }
 
-    fn counters(&self) -> Counters {
+    fn counters(&self) -> SubjectCounters {
         Allocator::counters(&self.list)
     }
 }
@@ -166,7 +166,7 @@ impl<'h, 'z, 'm> Allocator for HostedBusy<'h, 'z, 'm> {
 /// One CPU's way into [`HostedBusy`].
 pub(super) struct HostedBusySeat<'a, 'h, 'z, 'm> {
     all: &'a HostedBusy<'h, 'z, 'm>,
-    frames: Seat<'a, 'm, &'z Mapped>,
+    frames: Seat<'a, 'm, &'z MappedHost>,
 }
 
 impl HostedBusySeat<'_, '_, '_, '_> {
@@ -204,7 +204,7 @@ impl HostedBusySeat<'_, '_, '_, '_> {
     }
 }
 
-impl Subject for HostedBusySeat<'_, '_, '_, '_> {
+impl SpaceSubject for HostedBusySeat<'_, '_, '_, '_> {
     fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
         let start = self.all.list.alloc(pages, align_bytes)?;
         let runs = match self.take(pages) {

@@ -66,12 +66,12 @@ pub mod va_fit;
 pub mod vmap_blocks;
 
 pub use crate::report::Size;
-pub use clock::Clock;
-pub use ranges::Options;
-pub use subject::{Allocator, Counters, Subject};
+pub use clock::CalibratedClock;
+pub use ranges::SpaceOptions;
+pub use subject::{Allocator, SpaceSubject, SubjectCounters};
 
 use crate::measure::MetricTable;
-use crate::report::{Distribution, Figure, FigureAssertion, Item, OverTime, Source, Tabled};
+use crate::report::{Distribution, Figure, FigureAssertion, FigureSource, Item, OverTime, Tabled};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError, RangeSetupError};
 use std::collections::BTreeMap;
@@ -86,8 +86,8 @@ macro_rules! all_experiments {
             VmapBlocks: $crate::experiment::vmap_blocks::VmapBlocks,
             VaFit: $crate::experiment::va_fit::VaFit,
             Kvmalloc: $crate::experiment::kvmalloc::Kvmalloc,
-            Fallback: $crate::experiment::fallback::Fallback,
-            Gcma: $crate::experiment::gcma::Gcma,
+            Fallback: $crate::experiment::fallback::FallbackExperiment,
+            Gcma: $crate::experiment::gcma::GcmaExperiment,
         }
     };
 }
@@ -233,10 +233,10 @@ impl Mapper {
     }
 
     /// Where counts come from: of real mappings, or of none.
-    const fn counted(self) -> Source {
+    const fn counted(self) -> FigureSource {
         match self {
-            Self::Null => Source::Simulated,
-            Self::Host => Source::Measured,
+            Self::Null => FigureSource::Simulated,
+            Self::Host => FigureSource::Measured,
         }
     }
 }

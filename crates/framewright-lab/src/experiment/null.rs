@@ -1,4 +1,4 @@
-use super::engine::{Frames, RAM_PAGES_MAX};
+use super::engine::{RAM_PAGES_MAX, SeatFrames};
 use super::{Failure, WINDOW_PAGES, WINDOW_START};
 use framewright::platform::{Barrier, Map, MapError, Relax, Zero};
 use framewright::vrange::{NoFrames, SpaceLayout};
@@ -78,9 +78,9 @@ impl Barrier for Null {
 
 /// No frames; `map_ram` is given numbers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbers;
+pub(super) struct NumberFrames;
 
-impl Frames for Numbers {
+impl SeatFrames for NumberFrames {
     type Source<'a> = NoFrames;
 
     fn source(&self, _cpu: CpuId) -> Result<NoFrames, Failure> {

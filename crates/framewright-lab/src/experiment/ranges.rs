@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// What such an experiment is run with.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct SpaceOptions {
     /// What stands behind the pages.
     pub mapper: Mapper,
     /// Threads, each on a CPU of its own as far as there are so many.
@@ -18,7 +18,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Options {
+impl SpaceOptions {
     /// As a record has them.
     pub(super) fn described(&self, cases: &[&str]) -> BTreeMap<&'static str, String> {
         let loops = self.loops.map_or("default".into(), |n| n.to_string());
@@ -57,8 +57,8 @@ pub(super) struct RangeArgs {
 }
 
 impl RangeArgs {
-    pub(super) fn options(&self, threads: u16, repeat: u32) -> Options {
-        Options {
+    pub(super) fn options(&self, threads: u16, repeat: u32) -> SpaceOptions {
+        SpaceOptions {
             mapper: self.mapper,
             threads,
             loops: self.loops,

@@ -3,7 +3,7 @@ use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError};
 
 /// One CPU's way into an address-space allocator. With the host mapper what it returns is mapped.
-pub trait Subject {
+pub trait SpaceSubject {
     /// An area of `pages` pages.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ pub trait Subject {
 /// An address-space allocator that threads share.
 pub trait Allocator: Sync {
     /// One CPU's way into it.
-    type Seat<'a>: Subject + Send
+    type Seat<'a>: SpaceSubject + Send
     where
         Self: 'a;
 
@@ -49,12 +49,12 @@ pub trait Allocator: Sync {
     fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure>;
 
     /// What it counted so far.
-    fn counters(&self) -> Counters;
+    fn counters(&self) -> SubjectCounters;
 }
 
 /// What an allocator says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct SubjectCounters {
     /// Areas, spans and vmap blocks cut from the address space (`alloc_vmap_area`).
     pub area_allocs: u64,
     /// vmap blocks given back (`free_vmap_block`).

@@ -13,5 +13,5 @@ mod sample;
 pub use film::{Film, Holds, MapCell, Picture};
 pub(crate) use metric::grouped;
 pub use metric::{Better, Form, Metric, MetricRow, MetricTable};
-pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer, REGION_BLOCKS};
+pub use observer::{AllocatorFault, BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER, Observer, REGION_BLOCKS};
 pub use sample::{ListMeans, Means, Sample};

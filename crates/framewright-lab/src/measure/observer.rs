@@ -16,7 +16,7 @@ const WORD_ORDER: u8 = 6;
 
 /// What an allocator did that no allocator may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum AllocatorFault {
     /// It handed out a block of which at least one frame was handed out already.
     TakenTwice(Frame, Order),
     /// A block was freed of which at least one frame was not handed out.
@@ -25,7 +25,7 @@ pub enum Fault {
     OutOfPlace(Frame, Order),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for AllocatorFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TakenTwice(frame, order) => {
@@ -50,7 +50,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for AllocatorFault {}
 
 /// Frames in use in one 2 MiB block: those that cannot be moved, and those that can.
 #[derive(Debug, Clone, Copy, Default)]
@@ -93,7 +93,7 @@ pub struct Observer {
     nonmovable: u64,
     none_from: u8,
     /// By group of [`GROUP`] words, and by region of [`REGION_BLOCKS`] blocks.
-    sums: Vec<Sums>,
+    sums: Vec<GroupSums>,
     contaminated: Vec<u32>,
     is_changed: Vec<bool>,
     changed: Vec<u32>,
@@ -102,7 +102,7 @@ pub struct Observer {
 
 /// What a sample adds up, of one group of 1,024 frames.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+struct GroupSums {
     aligned_free: [u16; MAX_ORDER + 1],
     movable_frames_in_mixed: u16,
     contaminated_blocks: u8,
@@ -130,7 +130,7 @@ impl Observer {
             nframes,
             nonmovable: 0,
             none_from: MAX_ORDER as u8 + 1,
-            sums: vec![Sums::default(); groups],
+            sums: vec![GroupSums::default(); groups],
             contaminated: vec![0; groups.div_ceil(REGION_GROUPS)],
             is_changed: vec![true; groups],
             changed: (0..groups as u32).collect(),
@@ -155,9 +155,14 @@ impl Observer {
     /// # Errors
     /// If the allocator may not hand out this block; nothing has changed then.
     #[inline]
-    pub fn take(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
+    pub fn take(
+        &mut self,
+        frame: Frame,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), AllocatorFault> {
         if !self.is_in_place(frame, order) {
-            return Err(Fault::OutOfPlace(frame, order));
+            return Err(AllocatorFault::OutOfPlace(frame, order));
         }
         let len = order.frames();
         let word = (frame.0 / 64) as usize;
@@ -166,7 +171,7 @@ impl Observer {
             let mask = ((1u64 << len) - 1) << (frame.0 % 64);
             let word = &mut self.taken[word];
             if *word & mask != 0 {
-                return Err(Fault::TakenTwice(frame, order));
+                return Err(AllocatorFault::TakenTwice(frame, order));
             }
             *word |= mask;
             *self.blocks[(frame.0 / BLOCK_FRAMES) as usize].of(mobility) += len as u16;
@@ -200,9 +205,14 @@ impl Observer {
     /// If a frame of the block is not handed out, or if its 2 MiB block holds fewer frames of this
     /// mobility than are freed; nothing has changed then.
     #[inline]
-    pub fn give(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
+    pub fn give(
+        &mut self,
+        frame: Frame,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), AllocatorFault> {
         if !self.is_in_place(frame, order) {
-            return Err(Fault::NotTaken(frame, order));
+            return Err(AllocatorFault::NotTaken(frame, order));
         }
         // Not only the bits: they do not tell frames of another mobility, or frames that do not
         // exist, from those that may be freed, and a count must not pass zero.
@@ -213,7 +223,7 @@ impl Observer {
             let word = &mut self.taken[word];
             let count = self.blocks[(frame.0 / BLOCK_FRAMES) as usize].of(mobility);
             if *word & mask != mask || *count < len as u16 {
-                return Err(Fault::NotTaken(frame, order));
+                return Err(AllocatorFault::NotTaken(frame, order));
             }
             *word &= !mask;
             *count -= len as u16;
@@ -235,12 +245,17 @@ impl Observer {
 
     /// Takes a block of whole words. Not inlined: it would cost the others their registers.
     #[inline(never)]
-    fn take_words(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
+    fn take_words(
+        &mut self,
+        frame: Frame,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), AllocatorFault> {
         let len = order.frames();
         let word = (frame.0 / 64) as usize;
         let words = &mut self.taken[word..word + (len / 64) as usize];
         if words.iter().any(|&w| w != 0) {
-            return Err(Fault::TakenTwice(frame, order));
+            return Err(AllocatorFault::TakenTwice(frame, order));
         }
         words.fill(!0);
         let by = len.min(BLOCK_FRAMES) as u16;
@@ -251,17 +266,22 @@ impl Observer {
 
     /// Gives one back.
     #[inline(never)]
-    fn give_words(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
+    fn give_words(
+        &mut self,
+        frame: Frame,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), AllocatorFault> {
         let len = order.frames();
         let by = len.min(BLOCK_FRAMES) as u16;
         let has_fewer = |count: &mut u16| *count < by;
         if self.uses(frame, len, mobility).any(has_fewer) {
-            return Err(Fault::NotTaken(frame, order));
+            return Err(AllocatorFault::NotTaken(frame, order));
         }
         let word = (frame.0 / 64) as usize;
         let words = &mut self.taken[word..word + (len / 64) as usize];
         if words.iter().any(|&w| w != !0) {
-            return Err(Fault::NotTaken(frame, order));
+            return Err(AllocatorFault::NotTaken(frame, order));
         }
         words.fill(0);
         self.uses(frame, len, mobility)
@@ -384,7 +404,7 @@ impl Observer {
             for (k, total) in total.aligned_free.iter_mut().enumerate() {
                 by(total, before.aligned_free[k], now.aligned_free[k]);
             }
-            let blocks = |sums: Sums| {
+            let blocks = |sums: GroupSums| {
                 (
                     u16::from(sums.contaminated_blocks),
                     u16::from(sums.mixed_blocks),
@@ -403,13 +423,13 @@ impl Observer {
         }
     }
 
-    fn sums_of(&self, group: usize) -> Sums {
+    fn sums_of(&self, group: usize) -> GroupSums {
         let mut aligned_free = [0u64; MAX_ORDER + 1];
         let (groups, _) = self.taken.as_chunks::<GROUP>();
         count_aligned_free(&groups[group], &mut aligned_free);
-        let mut sums = Sums {
+        let mut sums = GroupSums {
             aligned_free: aligned_free.map(|n| n as u16),
-            ..Sums::default()
+            ..GroupSums::default()
         };
         let blocks = self.blocks[group * GROUP_BLOCKS..]
             .iter()
@@ -576,27 +596,27 @@ mod tests {
         let (inside, around) = (Frame(12), Frame(0));
         assert_eq!(
             observer.take(inside, order(0), unmovable),
-            Err(Fault::TakenTwice(inside, order(0)))
+            Err(AllocatorFault::TakenTwice(inside, order(0)))
         );
         assert_eq!(
             observer.take(around, order(7), unmovable),
-            Err(Fault::TakenTwice(around, order(7)))
+            Err(AllocatorFault::TakenTwice(around, order(7)))
         );
         assert_eq!(
             observer.take(Frame(17), order(1), unmovable),
-            Err(Fault::OutOfPlace(Frame(17), order(1)))
+            Err(AllocatorFault::OutOfPlace(Frame(17), order(1)))
         );
         assert_eq!(
             observer.take(Frame(2048), order(0), unmovable),
-            Err(Fault::OutOfPlace(Frame(2048), order(0)))
+            Err(AllocatorFault::OutOfPlace(Frame(2048), order(0)))
         );
         assert_eq!(
             observer.give(around, order(4), unmovable),
-            Err(Fault::NotTaken(around, order(4)))
+            Err(AllocatorFault::NotTaken(around, order(4)))
         );
         assert_eq!(
             observer.give(Frame(1024), order(9), unmovable),
-            Err(Fault::NotTaken(Frame(1024), order(9)))
+            Err(AllocatorFault::NotTaken(Frame(1024), order(9)))
         );
         assert_eq!(observer.sample(0), before);
     }
@@ -610,7 +630,7 @@ mod tests {
         let before = observer.sample(0);
         for (frame, k, mobility) in [(0, 6, Mobility::Movable), (64, 0, Mobility::Unmovable)] {
             let frame = Frame(frame);
-            let refused = Err(Fault::NotTaken(frame, order(k)));
+            let refused = Err(AllocatorFault::NotTaken(frame, order(k)));
             assert_eq!(observer.give(frame, order(k), mobility), refused);
         }
         assert_eq!(observer.sample(0), before);

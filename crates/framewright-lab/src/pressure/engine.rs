@@ -1,7 +1,7 @@
 //! The engine as a kernel: its page frames, and its reclaim around them.
 
-use super::{Frees, Gives, Impose, Kernel, LISTS, Request, Tenants};
-use crate::before::kernel310::Layout;
+use super::{Frees, Gives, Impose, Kernel, LISTS, PressureRequest, Tenants};
+use crate::before::kernel310::Layout310;
 use framewright::frame::{Seat as FrameSeat, Zone, ZoneLayout};
 use framewright::platform::SingleThread;
 use framewright::policy::{Config, Fallback, Label, ReclaimConfig};
@@ -12,7 +12,7 @@ use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 
 /// The engine's zone in one thread.
-type Frames<'z, 'm> = FrameSeat<'z, 'm, SingleThread>;
+type OneThreadSeat<'z, 'm> = FrameSeat<'z, 'm, SingleThread>;
 
 /// Those who give, at most: what a simulated machine has, and room for as many again.
 const GIVERS_MAX: usize = 8;
@@ -46,7 +46,7 @@ impl EngineConfig {
 /// # Errors
 /// If the engine cannot manage such a memory; what it says of that.
 pub fn with_engine<R>(
-    layout: &Layout<'_>,
+    layout: &Layout310<'_>,
     config: &EngineConfig,
     work: impl FnOnce(&mut EngineKernel<'_, '_, '_>) -> R,
 ) -> Result<R, String> {
@@ -90,7 +90,7 @@ pub fn with_engine<R>(
         reclaim: &reclaim,
         seats: seats?,
         background: seat(background)?,
-        clock: Clock {
+        clock: LooksClock {
             credit: 0,
             nap: layout.short_sleep,
             left: None,
@@ -100,7 +100,7 @@ pub fn with_engine<R>(
 }
 
 /// The runs of frames that exist, ascending.
-fn present(layout: &Layout<'_>) -> Vec<Run> {
+fn present(layout: &Layout310<'_>) -> Vec<Run> {
     let end = layout.frames;
     let mut absent: Vec<(u64, u64)> = layout
         .absent
@@ -120,7 +120,7 @@ fn present(layout: &Layout<'_>) -> Vec<Run> {
 
 /// The background's time, in looks.
 #[derive(Debug)]
-struct Clock {
+struct LooksClock {
     /// What it has; below zero what it took in advance, as a step is not cut.
     credit: i64,
     /// How long a nap is.
@@ -135,8 +135,8 @@ pub struct EngineKernel<'r, 'z, 'm> {
     name: &'static str,
     reclaim: &'r Reclaim<'z, 'm, SingleThread>,
     seats: Vec<ReclaimSeat<'r, 'z, 'm, SingleThread>>,
-    background: Frames<'z, 'm>,
-    clock: Clock,
+    background: OneThreadSeat<'z, 'm>,
+    clock: LooksClock,
 }
 
 impl<'z, 'm> EngineKernel<'_, 'z, 'm> {
@@ -160,7 +160,7 @@ impl<'z, 'm> EngineKernel<'_, 'z, 'm> {
 }
 
 /// A CPU's seat, as those see it who give frames back.
-struct Into<'s, 'z, 'm>(&'s mut Frames<'z, 'm>);
+struct Into<'s, 'z, 'm>(&'s mut OneThreadSeat<'z, 'm>);
 
 impl Frees for Into<'_, '_, '_> {
     fn give(&mut self, _cpu: CpuId, frame: Frame, order: Order) {
@@ -180,12 +180,12 @@ fn freed<E: std::fmt::Display>(result: Result<(), E>, frame: Frame, order: Order
 #[derive(Clone, Copy)]
 struct Giver<'t>(Option<&'t dyn Gives>);
 
-impl<'z, 'm> Shrink<Frames<'z, 'm>> for Giver<'_> {
+impl<'z, 'm> Shrink<OneThreadSeat<'z, 'm>> for Giver<'_> {
     fn holding(&self) -> Holding {
         self.0.map_or(Holding::default(), Shrink::holding)
     }
 
-    fn shrink(&self, frames: &mut Frames<'z, 'm>, ask: &Ask) -> Shrunk {
+    fn shrink(&self, frames: &mut OneThreadSeat<'z, 'm>, ask: &Ask) -> Shrunk {
         let mut into = Into(frames);
         self.0.map_or(Shrunk::default(), |giver| {
             giver.shrink(&mut into as &mut dyn Frees, ask)
@@ -199,7 +199,7 @@ impl<'z, 'm> Shrink<Frames<'z, 'm>> for Giver<'_> {
 /// If there are more than [`GIVERS_MAX`] who give.
 fn with_clients<'z, 'm, R>(
     tenants: &dyn Tenants,
-    work: impl FnOnce(&Clients<'_, Frames<'z, 'm>>) -> R,
+    work: impl FnOnce(&Clients<'_, OneThreadSeat<'z, 'm>>) -> R,
 ) -> R
 where
     'm: 'z,
@@ -211,8 +211,8 @@ where
         gives.len()
     );
     let givers: [Giver<'_>; GIVERS_MAX] = std::array::from_fn(|nth| Giver(gives.get(nth).copied()));
-    let shrink: [&dyn Shrink<Frames<'z, 'm>>; GIVERS_MAX] =
-        std::array::from_fn(|nth| &givers[nth] as &dyn Shrink<Frames<'z, 'm>>);
+    let shrink: [&dyn Shrink<OneThreadSeat<'z, 'm>>; GIVERS_MAX] =
+        std::array::from_fn(|nth| &givers[nth] as &dyn Shrink<OneThreadSeat<'z, 'm>>);
     let movers = Movers(tenants);
     let migrate: [&dyn Migrate; 1] = [&movers];
     work(&Clients {
@@ -235,7 +235,7 @@ impl Kernel for EngineKernel<'_, '_, '_> {
     }
 
     #[inline]
-    fn alloc(&mut self, tenants: &dyn Tenants, request: Request) -> Option<Frame> {
+    fn alloc(&mut self, tenants: &dyn Tenants, request: PressureRequest) -> Option<Frame> {
         let slot = self.slot(request.cpu);
         let seat = &mut self.seats[slot];
         with_clients(tenants, |clients| {
@@ -336,7 +336,7 @@ impl Impose for EngineKernel<'_, '_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::before::kernel310::{Kernel310, Variant};
+    use crate::before::kernel310::{Kernel310, Variant310};
     use framewright::Context;
     use framewright::reclaim::{Move, MoveState};
     use std::cell::RefCell;
@@ -347,8 +347,8 @@ mod tests {
         Order::new(n).unwrap()
     }
 
-    fn request(n: u8, mobility: Mobility, context: Context) -> Request {
-        Request {
+    fn request(n: u8, mobility: Mobility, context: Context) -> PressureRequest {
+        PressureRequest {
             cpu: CPU,
             order: order(n),
             mobility,
@@ -358,9 +358,9 @@ mod tests {
 
     /// A cache of single frames, the oldest first.
     #[derive(Default)]
-    struct Cache(RefCell<Vec<Frame>>);
+    struct PressureCache(RefCell<Vec<Frame>>);
 
-    impl<'f> Shrink<dyn Frees + 'f> for Cache {
+    impl<'f> Shrink<dyn Frees + 'f> for PressureCache {
         fn holding(&self) -> Holding {
             Holding {
                 frames: self.0.borrow().len() as u64,
@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    impl Migrate for Cache {
+    impl Migrate for PressureCache {
         fn migrate(&self, moves: &mut [Move]) {
             let mut held = self.0.borrow_mut();
             for step in moves {
@@ -393,7 +393,7 @@ mod tests {
         }
     }
 
-    struct Only<'c>(&'c Cache, [&'c dyn Gives; 1]);
+    struct Only<'c>(&'c PressureCache, [&'c dyn Gives; 1]);
 
     impl Migrate for Only<'_> {
         fn migrate(&self, moves: &mut [Move]) {
@@ -411,10 +411,10 @@ mod tests {
     fn both_kernels_have_the_same_memory_of_the_same_layout() {
         let absent = [Run::new(Frame(100), 60).unwrap()];
         let cma = [Run::new(Frame(4096), 2048).unwrap()];
-        let layout = Layout {
+        let layout = Layout310 {
             absent: &absent,
             cma: &cma,
-            ..Layout::new(8 * 1024 + 40)
+            ..Layout310::new(8 * 1024 + 40)
         };
         let of = |kernel: &dyn Kernel| {
             let blocks = kernel.free_blocks();
@@ -422,7 +422,7 @@ mod tests {
             let all: u64 = blocks.iter().map(frames).sum();
             (all, frames(&blocks[4]), kernel.labels()[4])
         };
-        let theirs = of(&Kernel310::new(&layout, Variant::Before).unwrap());
+        let theirs = of(&Kernel310::new(&layout, Variant310::Before).unwrap());
         let ours = with_engine(&layout, &EngineConfig::default(), |kernel| of(kernel)).unwrap();
         assert_eq!(ours, theirs);
         assert_eq!(ours, (8 * 1024 + 40 - 60, 2048, 2));
@@ -430,8 +430,8 @@ mod tests {
 
     #[test]
     fn the_background_works_with_the_time_it_has_naps_and_sleeps() {
-        let layout = Layout::new(16 * 1024);
-        let cache = Cache::default();
+        let layout = Layout310::new(16 * 1024);
+        let cache = PressureCache::default();
         let tenants = Only(&cache, [&cache]);
         let run = |kernel: &mut EngineKernel<'_, '_, '_>| {
             let single = request(0, Mobility::Movable, Context::NOWAIT);
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_request_that_may_wait_is_served_by_what_clients_give_and_that_is_a_stall() {
-        let cache = Cache::default();
+        let cache = PressureCache::default();
         let tenants = Only(&cache, [&cache]);
         let run = |kernel: &mut EngineKernel<'_, '_, '_>| {
             let single = request(0, Mobility::Movable, Context::NOWAIT);
@@ -477,13 +477,13 @@ mod tests {
             kernel.free(CPU, frame, order(4));
             kernel.zone().verify().unwrap();
         };
-        with_engine(&Layout::new(8 * 1024), &EngineConfig::default(), run).unwrap();
+        with_engine(&Layout310::new(8 * 1024), &EngineConfig::default(), run).unwrap();
     }
 
     #[test]
     #[should_panic(expected = "was refused")]
     fn a_client_that_frees_what_it_does_not_hold_is_not_survived() {
         let run = |kernel: &mut EngineKernel<'_, '_, '_>| kernel.free(CPU, Frame(7), order(0));
-        with_engine(&Layout::new(4096), &EngineConfig::default(), run).unwrap();
+        with_engine(&Layout310::new(4096), &EngineConfig::default(), run).unwrap();
     }
 }

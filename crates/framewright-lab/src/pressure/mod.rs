@@ -38,7 +38,7 @@ pub trait Tenants: Migrate {
 
 /// A request for memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct PressureRequest {
     /// Who asks.
     pub cpu: CpuId,
     /// How much.
@@ -56,7 +56,7 @@ pub trait Kernel {
 
     /// Serves a request, with reclaim and compaction if it must and may. `None`: out of memory, and
     /// everything is as before but for what was reclaimed.
-    fn alloc(&mut self, tenants: &dyn Tenants, request: Request) -> Option<Frame>;
+    fn alloc(&mut self, tenants: &dyn Tenants, request: PressureRequest) -> Option<Frame>;
 
     /// Frees a block.
     fn free(&mut self, cpu: CpuId, frame: Frame, order: Order);

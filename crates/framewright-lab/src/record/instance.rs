@@ -20,7 +20,7 @@ const WANTED: [&str; 7] = [
 
 /// What the ring buffers hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fill {
+pub struct BufferFill {
     /// Events that can be read.
     pub events: u64,
     /// Events that were overwritten or not written for want of room, or of an undisturbed moment.
@@ -139,8 +139,8 @@ impl<'t> Instance<'t> {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn fill(&self) -> Result<Fill, RecordError> {
-        let mut fill = Fill::default();
+    pub fn fill(&self) -> Result<BufferFill, RecordError> {
+        let mut fill = BufferFill::default();
         for path in &self.cpus {
             let text = fs::read_to_string(path).map_err(|e| RecordError::file(path, &e))?;
             let value = |wanted: &str| {

@@ -35,12 +35,14 @@ mod stage;
 mod tracefs;
 
 pub use error::RecordError;
-pub use instance::{Fill, Instance};
-pub use report::Report;
+pub use instance::{BufferFill, Instance};
+pub use report::RecordReport;
 pub use tracefs::Tracefs;
 
 use crate::trace::reduce::{Reducer, Reduction, ReferenceRow};
-use crate::trace::{Counts, Input, MemoryLimit, Snapshot, TextReader, write_frames, write_pft1};
+use crate::trace::{
+    Input, MemoryLimit, Snapshot, TextCounts, TextReader, write_frames, write_pft1,
+};
 use command::Running;
 use stage::Stage;
 use std::ffi::OsString;
@@ -55,7 +57,7 @@ use std::time::{Duration, Instant};
 const STATE: [&str; 5] = ["pagetypeinfo", "buddyinfo", "zoneinfo", "vmstat", "meminfo"];
 
 /// Files of `/proc` at one moment, by name.
-type State = Vec<(&'static str, Vec<u8>)>;
+type ProcFiles = Vec<(&'static str, Vec<u8>)>;
 
 /// How often the recorder looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -69,7 +71,7 @@ const ZSTD_LEVEL: i32 = 12;
 
 /// What to record, and where to.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct RecordOptions {
     /// The trace's file. Its siblings take its name without extensions.
     pub output: PathBuf,
     /// The command to record, with its arguments; without one, the machine as it is.
@@ -84,7 +86,7 @@ pub struct Options {
 
 /// Why a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum RecordingEnded {
     /// The command did.
     Command(ExitStatus),
     /// The time was up.
@@ -103,10 +105,10 @@ pub enum Ended {
 /// # Errors
 /// [`RecordError`]; nothing is left behind then.
 pub fn record(
-    options: &Options,
+    options: &RecordOptions,
     interrupted: &AtomicBool,
     mut say: impl FnMut(&str),
-) -> Result<Report, RecordError> {
+) -> Result<RecordReport, RecordError> {
     let names = Names::of(options)?;
     let tracefs = Tracefs::open()?;
     if tracefs.is_detached() {
@@ -141,14 +143,14 @@ pub fn record(
     let ended = ended?;
     let last = snapshot()?;
     let after = state()?;
-    if ended == Ended::Full {
+    if ended == RecordingEnded::Full {
         say(&format!(
             "the buffers are full after {:.1} s: the recording ends here; --buffer takes more",
             elapsed.as_secs_f64()
         ));
     }
     if let Some(child) = &mut child {
-        if ended == Ended::Full {
+        if ended == RecordingEnded::Full {
             say("waiting for the command to end; it is not recorded any more");
         }
         child.finish(interrupted, &mut say)?;
@@ -160,7 +162,7 @@ pub fn record(
         "reducing {events} events; interrupt again to give up"
     ));
     let (reduction, text) = reduce_text(&instance, first, &last, interrupted)?;
-    let report = Report {
+    let report = RecordReport {
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
         command: options.command.clone(),
         ended,
@@ -198,7 +200,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(options: &Options) -> Result<Self, RecordError> {
+    fn of(options: &RecordOptions) -> Result<Self, RecordError> {
         let path = &options.output;
         let bad = |what: &str| Err(RecordError::Options(format!("{}: {what}", path.display())));
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
@@ -247,8 +249,8 @@ impl Names {
     fn write(
         &self,
         reduction: &Reduction,
-        report: &Report,
-        states: [(&str, &State); 2],
+        report: &RecordReport,
+        states: [(&str, &ProcFiles); 2],
         interrupted: &AtomicBool,
     ) -> Result<(), RecordError> {
         let failed = |path: &Path| {
@@ -301,7 +303,7 @@ fn proc_text(name: &str) -> Result<String, RecordError> {
 }
 
 /// The files of [`STATE`] that this kernel has.
-fn state() -> Result<State, RecordError> {
+fn state() -> Result<ProcFiles, RecordError> {
     let mut files = Vec::new();
     for name in STATE {
         let path = Path::new("/proc").join(name);
@@ -339,30 +341,30 @@ fn watch(
     child: &mut Option<Running>,
     duration: Option<Duration>,
     interrupted: &AtomicBool,
-) -> Result<Ended, RecordError> {
+) -> Result<RecordingEnded, RecordError> {
     let start = Instant::now();
     for look in 1_u32.. {
         let left = duration.map(|duration| duration.saturating_sub(start.elapsed()));
         if left == Some(Duration::ZERO) {
-            return Ok(Ended::Time);
+            return Ok(RecordingEnded::Time);
         }
         std::thread::sleep(left.unwrap_or(LOOK).min(LOOK));
         if interrupted.load(Ordering::Relaxed) {
-            return Ok(Ended::Interrupted);
+            return Ok(RecordingEnded::Interrupted);
         }
         if let Some(child) = child
             && let Some(status) = child.try_wait()?
         {
-            return Ok(Ended::Command(status));
+            return Ok(RecordingEnded::Command(status));
         }
         if look.is_multiple_of(LOOKS_PER_FILL) {
             let fill = instance.fill()?;
             if fill.percent >= FULL_PERCENT || fill.lost > 0 {
-                return Ok(Ended::Full);
+                return Ok(RecordingEnded::Full);
             }
         }
     }
-    Ok(Ended::Full)
+    Ok(RecordingEnded::Full)
 }
 
 fn check(interrupted: &AtomicBool) -> Result<(), RecordError> {
@@ -377,7 +379,7 @@ fn reduce_text(
     first: Snapshot,
     last: &Snapshot,
     interrupted: &AtomicBool,
-) -> Result<(Reduction, Counts), RecordError> {
+) -> Result<(Reduction, TextCounts), RecordError> {
     let trace = |error: &dyn std::fmt::Display| RecordError::Trace(error.to_string());
     let input = Input::from_reader("the kernel's trace", instance.text()?);
     let mut reader = TextReader::new(input.map_err(|e| trace(&e))?);

@@ -1,5 +1,5 @@
-use super::{Ended, Fill};
-use crate::trace::Counts;
+use super::{BufferFill, RecordingEnded};
+use crate::trace::TextCounts;
 use crate::trace::reduce::{Agreement, Anomalies, EventCounts};
 use std::ffi::OsString;
 use std::fmt;
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 /// What a recording is, and how far it is true: the text of its `*.summary.txt`.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct RecordReport {
     /// The kernel's release.
     pub kernel: String,
     /// The command that was recorded, if one was.
     pub command: Vec<OsString>,
     /// Why it ended.
-    pub ended: Ended,
+    pub ended: RecordingEnded,
     /// How long tracing was on.
     pub elapsed: Duration,
     /// The buffers of all CPUs together, in MiB.
     pub buffer_mib: u64,
     /// What they held in the end.
-    pub fill: Fill,
+    pub fill: BufferFill,
     /// Events that this kernel does not trace.
     pub missing: Vec<&'static str>,
     /// The lines of the kernel's text, by kind.
-    pub text: Counts,
+    pub text: TextCounts,
     /// The events, by kind.
     pub counts: EventCounts,
     /// What they could not mean as they stand, by kind.
@@ -38,7 +38,7 @@ pub struct Report {
     pub nops: u64,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RecordReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "kernel {}", self.kernel.trim_end())?;
         if !self.command.is_empty() {
@@ -51,15 +51,19 @@ impl fmt::Display for Report {
         }
         let seconds = self.elapsed.as_secs_f64();
         match self.ended {
-            Ended::Command(status) => {
+            RecordingEnded::Command(status) => {
                 writeln!(
                     f,
                     "recorded {seconds:.3} s until the command ended: {status}"
                 )?;
             }
-            Ended::Time => writeln!(f, "recorded {seconds:.3} s as asked")?,
-            Ended::Interrupted => writeln!(f, "recorded {seconds:.3} s until interrupted")?,
-            Ended::Full => writeln!(f, "recorded {seconds:.3} s until the buffers were full")?,
+            RecordingEnded::Time => writeln!(f, "recorded {seconds:.3} s as asked")?,
+            RecordingEnded::Interrupted => {
+                writeln!(f, "recorded {seconds:.3} s until interrupted")?
+            }
+            RecordingEnded::Full => {
+                writeln!(f, "recorded {seconds:.3} s until the buffers were full")?
+            }
         }
         writeln!(
             f,

@@ -11,22 +11,22 @@ use std::path::{Path, PathBuf};
 /// was not kept.
 #[derive(Debug)]
 pub(super) struct Stage {
-    files: Vec<File>,
+    files: Vec<StagedFile>,
     /// Folders that were made for the files.
     folders: Vec<PathBuf>,
 }
 
 /// A file and how far it has come.
 #[derive(Debug)]
-struct File {
+struct StagedFile {
     /// Where it was written. Once it has its name, the old file of that name is here, if there was one.
     staged: PathBuf,
     path: PathBuf,
-    state: State,
+    state: StageState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StageState {
     /// Under the staged name; the final one is as it was.
     Staged,
     /// Under its own name, which was free.
@@ -65,10 +65,10 @@ impl Stage {
             return Err(error(&cause));
         }
         let (mut file, staged) = create_beside(path).map_err(|e| error(&e))?;
-        self.files.push(File {
+        self.files.push(StagedFile {
             staged,
             path: path.to_owned(),
-            state: State::Staged,
+            state: StageState::Staged,
         });
         file.write_all(bytes).map_err(|e| error(&e))
     }
@@ -80,7 +80,7 @@ impl Stage {
             file.name().map_err(|e| RecordError::file(&file.path, &e))?;
         }
         for file in self.files.drain(..) {
-            if file.state == State::Swapped {
+            if file.state == StageState::Swapped {
                 let _ = fs::remove_file(&file.staged);
             }
         }
@@ -89,7 +89,7 @@ impl Stage {
     }
 }
 
-impl File {
+impl StagedFile {
     fn name(&mut self) -> io::Result<()> {
         if fs::symlink_metadata(&self.path).is_ok_and(|there| there.is_dir()) {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -97,9 +97,9 @@ impl File {
         let (staged, path) = (&self.staged, &self.path);
         let rename = |flags| renameat_with(CWD, staged, CWD, path, flags);
         self.state = match rename(RenameFlags::EXCHANGE) {
-            Ok(()) => State::Swapped,
+            Ok(()) => StageState::Swapped,
             Err(Errno::NOENT) => match rename(RenameFlags::NOREPLACE) {
-                Ok(()) => State::Named,
+                Ok(()) => StageState::Named,
                 Err(errno) => return Err(errno.into()),
             },
             // A file system that cannot: the old one is set aside, and stays until all are new.
@@ -109,10 +109,10 @@ impl File {
         Ok(())
     }
 
-    fn name_in_steps(&mut self) -> io::Result<State> {
+    fn name_in_steps(&mut self) -> io::Result<StageState> {
         if fs::symlink_metadata(&self.path).is_err() {
             fs::rename(&self.staged, &self.path)?;
-            return Ok(State::Named);
+            return Ok(StageState::Named);
         }
         let (file, aside) = create_beside(&self.path)?;
         drop(file);
@@ -122,15 +122,15 @@ impl File {
             return Err(error);
         }
         self.staged = aside;
-        Ok(State::Swapped)
+        Ok(StageState::Swapped)
     }
 
     /// The old file has its name again, and the new one is gone.
     fn undo(&self) {
         let _ = match self.state {
-            State::Staged => fs::remove_file(&self.staged),
-            State::Named => fs::remove_file(&self.path),
-            State::Swapped => fs::rename(&self.staged, &self.path),
+            StageState::Staged => fs::remove_file(&self.staged),
+            StageState::Named => fs::remove_file(&self.path),
+            StageState::Swapped => fs::rename(&self.staged, &self.path),
         };
     }
 }
@@ -224,8 +224,8 @@ mod tests {
         for file in &mut stage.files {
             file.state = file.name_in_steps().unwrap();
         }
-        let states: Vec<State> = stage.files.iter().map(|file| file.state).collect();
-        assert_eq!(states, [State::Swapped, State::Named]);
+        let states: Vec<StageState> = stage.files.iter().map(|file| file.state).collect();
+        assert_eq!(states, [StageState::Swapped, StageState::Named]);
         assert_eq!(fs::read(dir.join("a")).unwrap(), b"new");
         drop(stage);
         assert_eq!(fs::read(dir.join("a")).unwrap(), b"old");

@@ -1,4 +1,4 @@
-use super::Memory;
+use super::TraceMemory;
 use crate::measure::{BLOCK_FRAMES, Film, Observer, Picture};
 
 /// The pictures of a replay under way.
@@ -11,7 +11,7 @@ pub(super) struct Camera {
 
 impl Camera {
     /// For at most so many pictures of a trace, if there are to be any.
-    pub(super) fn new(pictures: u32, memory: &Memory<'_>) -> Option<Self> {
+    pub(super) fn new(pictures: u32, memory: &TraceMemory<'_>) -> Option<Self> {
         // One at the start and one at the end, whatever the time between two of them.
         let between = u64::from(pictures).checked_sub(1)?.saturating_sub(1).max(1);
         let blocks = memory.trace.nframes.div_ceil(BLOCK_FRAMES);
@@ -56,15 +56,15 @@ impl Camera {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Op, Trace};
+    use crate::trace::{Trace, TraceOp};
 
     fn taken(pictures: u32, ticks: &[u32]) -> Option<Vec<u64>> {
         let trace = Trace {
             nframes: 1024,
-            ops: ticks.iter().map(|&ms| Op::tick(ms)).collect(),
+            ops: ticks.iter().map(|&ms| TraceOp::tick(ms)).collect(),
             ..Trace::default()
         };
-        let memory = Memory::new(&trace).unwrap();
+        let memory = TraceMemory::new(&trace).unwrap();
         let mut observer = Observer::new(1024, &[]);
         let mut camera = Camera::new(pictures, &memory)?;
         let mut now = 0;

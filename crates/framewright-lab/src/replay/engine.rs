@@ -1,4 +1,4 @@
-use super::{FreeRefused, Memory, Subject};
+use super::{FreeRefused, ReplaySubject, TraceMemory};
 use crate::measure::BLOCK_FRAMES;
 use crate::steps;
 use framewright::frame::{Seat, Zone, ZoneLayout};
@@ -15,8 +15,8 @@ use framewright::{CpuId, Frame, Mobility, Order, Run};
 /// If the engine cannot manage such a memory; what it says of that.
 pub(super) fn with_engine<R>(
     fallback: Fallback,
-    memory: &Memory<'_>,
-    work: impl FnOnce(&mut dyn Subject) -> R,
+    memory: &TraceMemory<'_>,
+    work: impl FnOnce(&mut dyn ReplaySubject) -> R,
 ) -> Result<R, String> {
     // Whole pageblocks, so that the last one can be labelled too; its frames past the end are
     // never added.
@@ -35,7 +35,7 @@ pub(super) fn with_engine<R>(
     }
     let seats: Result<Vec<_>, _> = (0..memory.cpus).map(|cpu| zone.seat(CpuId(cpu))).collect();
     let seats = seats.map_err(|e| e.to_string())?;
-    Ok(work(&mut Engine {
+    Ok(work(&mut ReplayEngine {
         name: fallback.name(),
         zone: &zone,
         seats,
@@ -43,7 +43,7 @@ pub(super) fn with_engine<R>(
 }
 
 /// The runs of frames that exist, ascending.
-fn present(memory: &Memory<'_>) -> Vec<Run> {
+fn present(memory: &TraceMemory<'_>) -> Vec<Run> {
     let end = memory.trace.nframes;
     let mut absent: Vec<Run> = memory.trace.absent.clone();
     absent.sort_by_key(|run| run.start());
@@ -58,13 +58,13 @@ fn present(memory: &Memory<'_>) -> Vec<Run> {
     runs
 }
 
-struct Engine<'z, 'm> {
+struct ReplayEngine<'z, 'm> {
     name: &'static str,
     zone: &'z Zone<'m, SingleThread>,
     seats: Vec<Seat<'z, 'm, SingleThread>>,
 }
 
-impl Engine<'_, '_> {
+impl ReplayEngine<'_, '_> {
     #[inline(always)]
     fn seat(&self, cpu: CpuId) -> usize {
         // Nearly always it is one of them; a division takes as long as an allocation.
@@ -76,7 +76,7 @@ impl Engine<'_, '_> {
     }
 }
 
-impl Subject for Engine<'_, '_> {
+impl ReplaySubject for ReplayEngine<'_, '_> {
     fn name(&self) -> &'static str {
         self.name
     }

@@ -1,5 +1,5 @@
 use super::FreeRefused;
-use crate::measure::Fault;
+use crate::measure::AllocatorFault;
 use framewright::{Frame, Order};
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum ReplayError {
         /// The operation, `None` while the initial objects were placed.
         op: Option<usize>,
         /// What it was.
-        fault: Fault,
+        fault: AllocatorFault,
     },
     /// The allocator did not accept a free of a block it had handed out.
     Refused {

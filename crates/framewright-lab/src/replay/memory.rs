@@ -1,4 +1,4 @@
-use super::{Objects, labels_by_content};
+use super::{TraceObjects, labels_by_content};
 use crate::measure::MAX_ORDER;
 use crate::trace::{MemoryLimit, OpKind, TooMuchMemory, Trace};
 use framewright::Mobility;
@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A trace, checked, and the machine it happened on: what every policy's replay shares.
 #[derive(Debug)]
-pub struct Memory<'a> {
+pub struct TraceMemory<'a> {
     /// The trace.
     pub trace: &'a Trace,
     /// The label of each pageblock under which the recorded layout is imposed.
@@ -46,7 +46,7 @@ impl fmt::Display for MemoryError {
             Self::Frames(n) => write!(
                 f,
                 "the trace's memory has {n} frames, expected 1 to {}",
-                Objects::MAX_FRAMES
+                TraceObjects::MAX_FRAMES
             ),
             Self::TooLarge { nframes, over } => write!(
                 f,
@@ -75,7 +75,7 @@ const OBJECT_BYTES: u64 = 4;
 /// Where it reclaims: what the programs know of it, and its content.
 const RECLAIM_OBJECT_BYTES: u64 = 44;
 
-impl<'a> Memory<'a> {
+impl<'a> TraceMemory<'a> {
     /// What one replay of the trace holds at most.
     #[must_use]
     pub fn replay_bytes(trace: &Trace, reclaims: bool) -> u64 {
@@ -126,7 +126,7 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// If the trace cannot be replayed; the message says why.
     pub fn new(trace: &'a Trace) -> Result<Self, MemoryError> {
-        if trace.nframes == 0 || trace.nframes > Objects::MAX_FRAMES {
+        if trace.nframes == 0 || trace.nframes > TraceObjects::MAX_FRAMES {
             return Err(MemoryError::Frames(trace.nframes));
         }
         let (mut cpus, mut allocs, mut ms) = (1, 0, 0);

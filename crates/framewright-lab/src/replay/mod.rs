@@ -32,14 +32,16 @@ mod test_subject;
 mod tests;
 
 pub use error::ReplayError;
-pub use many::{Job, replay_all};
-pub use memory::{Memory, MemoryError};
-use objects::Objects;
+pub use many::{ReplayJob, replay_all};
+pub use memory::{MemoryError, TraceMemory};
+use objects::TraceObjects;
 pub use placement::{Placement, placement};
-pub use policy::{Policy, UnknownPolicy};
+pub use policy::{ReplayPolicy, UnknownPolicy};
 pub use reclaim::{HugeProbes, Stalls};
 pub use reference::read_reference;
-pub use run::{Options, Outcome, Point, Reclaim, SAMPLE_MS, Tries, replay};
+pub use run::{
+    ReclaimOptions, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, Tries, replay,
+};
 pub use start::{Start, count_labels, labels_by_content};
 pub use state::{ListedFree, fit_free_memory, labels_by_state};
-pub use subject::{FreeRefused, Subject};
+pub use subject::{FreeRefused, ReplaySubject};

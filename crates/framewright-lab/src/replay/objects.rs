@@ -6,13 +6,13 @@ use framewright::{Frame, Mobility};
 /// - **RO1** An entry is a frame with its object's mobility in the top two bits, or [`ABSENT`]
 ///   for an object not yet allocated, whose allocation failed, or that is gone.
 #[derive(Debug)]
-pub(super) struct Objects(Vec<u32>);
+pub(super) struct TraceObjects(Vec<u32>);
 
 /// The top two bits name no mobility.
 const ABSENT: u32 = u32::MAX;
 const FRAME_BITS: u32 = 30;
 
-impl Objects {
+impl TraceObjects {
     /// Frames that an entry can name: 2^30 frames of 4 KiB are 4 TiB.
     pub(super) const MAX_FRAMES: u64 = 1 << FRAME_BITS;
 
@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn an_object_is_where_it_was_put_until_it_is_forgotten() {
-        let mut objects = Objects::new(2);
+        let mut objects = TraceObjects::new(2);
         assert_eq!(objects.get(0), None);
-        let last = Frame(Objects::MAX_FRAMES - 1);
+        let last = Frame(TraceObjects::MAX_FRAMES - 1);
         for mobility in Mobility::ALL {
             objects.place(1, last, mobility);
             assert_eq!(objects.get(1), Some((last, mobility)));

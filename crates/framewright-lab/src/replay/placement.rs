@@ -1,5 +1,5 @@
 use super::run::SAMPLE_MS;
-use super::{Memory, Objects, ReplayError};
+use super::{ReplayError, TraceMemory, TraceObjects};
 use crate::measure::{Means, Observer};
 use crate::trace::OpKind;
 use framewright::{Frame, Order};
@@ -25,10 +25,10 @@ pub struct Placement {
 ///
 /// # Errors
 /// If the initial objects overlap, or a chosen block is not aligned or not within memory.
-pub fn placement(memory: &Memory<'_>, chosen: &[u32]) -> Result<Placement, ReplayError> {
+pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, ReplayError> {
     let trace = memory.trace;
     let mut observer = Observer::new(trace.nframes, &trace.absent);
-    let mut objects = Objects::new(trace.init.len() + memory.allocs);
+    let mut objects = TraceObjects::new(trace.init.len() + memory.allocs);
     let mut holder = vec![NOBODY; trace.nframes as usize];
     let fault = |op| {
         move |fault| ReplayError::Fault {
@@ -105,13 +105,13 @@ fn range(frame: Frame, order: Order) -> std::ops::Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Fault;
-    use crate::trace::{InitClass, InitObject, Op, Trace};
+    use crate::measure::AllocatorFault;
+    use crate::trace::{InitClass, InitObject, Trace, TraceOp};
     use framewright::Mobility;
 
     fn trace() -> Trace {
         let order = |n| Order::new(n).unwrap();
-        let alloc = |n, mobility| Op::alloc(false, order(n), mobility, 0, 0, 0);
+        let alloc = |n, mobility| TraceOp::alloc(false, order(n), mobility, 0, 0, 0);
         Trace {
             nframes: 1024,
             init: vec![InitObject {
@@ -121,10 +121,10 @@ mod tests {
             ops: vec![
                 alloc(2, Mobility::Unmovable), // object 1 at 0..4: object 0 has moved away
                 alloc(0, Mobility::Movable),   // object 2 at 600
-                Op::tick(1),
-                Op::free(0, order(0), 0), // nothing of it is known to be anywhere
-                Op::free_part(1, 2, order(1), 0),
-                Op::tick(1000),
+                TraceOp::tick(1),
+                TraceOp::free(0, order(0), 0), // nothing of it is known to be anywhere
+                TraceOp::free_part(1, 2, order(1), 0),
+                TraceOp::tick(1000),
             ],
             ..Trace::default()
         }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn what_lies_where_another_is_put_has_moved_away() {
         let trace = trace();
-        let memory = Memory::new(&trace).unwrap();
+        let memory = TraceMemory::new(&trace).unwrap();
         let placement = placement(&memory, &[0, 600]).unwrap();
         assert_eq!((placement.moved_frames, placement.means.samples()), (1, 2));
         // 5 frames in use, then 3.
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn a_frame_outside_memory_is_a_fault() {
         let trace = trace();
-        let memory = Memory::new(&trace).unwrap();
+        let memory = TraceMemory::new(&trace).unwrap();
         let error = placement(&memory, &[0, 1024]).unwrap_err();
-        let fault = Fault::OutOfPlace(Frame(1024), Order::ZERO);
+        let fault = AllocatorFault::OutOfPlace(Frame(1024), Order::ZERO);
         assert_eq!(
             error,
             ReplayError::Fault {

@@ -1,5 +1,5 @@
 use super::engine::with_engine;
-use super::{Memory, Subject};
+use super::{ReplaySubject, TraceMemory};
 use crate::before::buddy::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
 use framewright::policy::Fallback;
 use std::fmt;
@@ -10,14 +10,14 @@ use LinuxPolicy::{Linux44, Linux413, Linux612, Linux612NoFragment, NoGrouping, P
 
 /// An allocator with a fallback policy, by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum ReplayPolicy {
     /// The lab's Linux buddy system under the rules of a year, with its per-CPU lists.
     Linux(LinuxPolicy),
     /// The engine with one of its fallbacks.
     Engine(Fallback),
 }
 
-impl Policy {
+impl ReplayPolicy {
     /// The policies of history.
     pub const HISTORICAL: [Self; 5] = [
         Self::Linux(Linux44),
@@ -72,8 +72,8 @@ impl Policy {
     /// If the allocator cannot manage such a memory; what it says of that.
     pub fn with<R>(
         self,
-        memory: &Memory<'_>,
-        work: impl FnOnce(&mut dyn Subject) -> R,
+        memory: &TraceMemory<'_>,
+        work: impl FnOnce(&mut dyn ReplaySubject) -> R,
     ) -> Result<R, String> {
         match self {
             Self::Linux(policy) => {
@@ -90,7 +90,7 @@ impl Policy {
     }
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for ReplayPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -103,11 +103,11 @@ pub struct UnknownPolicy(String);
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "there is no policy '{}', expected one of", self.0)?;
-        for policy in Policy::ALL {
+        for policy in ReplayPolicy::ALL {
             write!(f, " {policy},")?;
         }
         write!(f, " or")?;
-        for (alias, name) in Policy::ALIASES {
+        for (alias, name) in ReplayPolicy::ALIASES {
             write!(f, " {alias} (= {name})")?;
         }
         Ok(())
@@ -116,7 +116,7 @@ impl fmt::Display for UnknownPolicy {
 
 impl std::error::Error for UnknownPolicy {}
 
-impl FromStr for Policy {
+impl FromStr for ReplayPolicy {
     type Err = UnknownPolicy;
 
     fn from_str(name: &str) -> Result<Self, UnknownPolicy> {

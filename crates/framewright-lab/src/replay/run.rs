@@ -1,5 +1,5 @@
 use super::camera::Camera;
-use super::{Memory, Objects, ReplayError, Stalls, Start, Subject, start};
+use super::{ReplayError, ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, start};
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
 use crate::trace::OpKind;
@@ -14,7 +14,7 @@ pub const SAMPLE_MS: u64 = 1000;
 
 /// What a replay is asked to do besides following the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct ReplayOptions {
     /// Where the initial objects come to lie.
     pub start: Start,
     /// Movable frames taken one by one after the initial objects and held to the end.
@@ -24,19 +24,19 @@ pub struct Options {
     /// Keep a point of the series whenever this many milliseconds of trace time have passed.
     pub every_ms: Option<u64>,
     /// Requests that cannot be served at once reclaim and compact.
-    pub reclaim: Option<Reclaim>,
+    pub reclaim: Option<ReclaimOptions>,
     /// Take at most so many pictures of the pageblocks, evenly over trace time; none with 0.
     pub pictures: u32,
 }
 
 /// What a replay that reclaims does besides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reclaim {
+pub struct ReclaimOptions {
     /// After the trace, request this many huge pages and hold them.
     pub huge_probes: u64,
 }
 
-impl Options {
+impl ReplayOptions {
     /// Start mode and nothing else.
     #[must_use]
     pub const fn new(start: Start) -> Self {
@@ -53,7 +53,7 @@ impl Options {
 
 /// One point of a series over trace time: counts are of what happened so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point {
+pub struct SeriesPoint {
     /// Memory at that moment.
     pub sample: Sample,
     /// Failed allocations so far, by order.
@@ -87,7 +87,7 @@ impl Tries {
 
 /// What became of memory under one policy.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// The policy's name.
     pub policy: &'static str,
     /// Means over the samples, one a trace second.
@@ -95,7 +95,7 @@ pub struct Outcome {
     /// Means of what the policy says of its own lists, at the same samples.
     pub lists: ListMeans,
     /// The series, where one was asked for.
-    pub series: Vec<Point>,
+    pub series: Vec<SeriesPoint>,
     /// The state after the last operation.
     pub end: Sample,
     /// Pictures of the pageblocks, where some were asked for.
@@ -106,7 +106,7 @@ pub struct Outcome {
     pub false_failures: u64,
     /// The requests that failed on the recording machine, by order: tried, and freed at once.
     pub retries: [Tries; MAX_ORDER + 1],
-    /// The probes of [`Options::probe`].
+    /// The probes of [`ReplayOptions::probe`].
     pub probes: Tries,
     /// Initial objects and squeezed frames that found no place.
     pub unplaced: u64,
@@ -126,7 +126,7 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// Nothing yet, under `policy`, of a trace of `ops` operations.
     pub(super) fn new(policy: &'static str, ops: u64) -> Self {
         Self {
@@ -206,18 +206,18 @@ impl Outcome {
 /// Replays the trace on one subject.
 ///
 /// `done` counts operations finished, for whoever shows progress. Deterministic: the same memory,
-/// options and policy give the same outcome except [`Outcome::elapsed`].
+/// options and policy give the same outcome except [`ReplayOutcome::elapsed`].
 ///
 /// # Errors
 /// If the subject hands a frame out twice or refuses a free, or the initial layout cannot be
 /// imposed; a replay does not go on with a state that has lost its meaning.
 pub fn replay(
-    subject: &mut dyn Subject,
-    memory: &Memory<'_>,
-    options: Options,
+    subject: &mut dyn ReplaySubject,
+    memory: &TraceMemory<'_>,
+    options: ReplayOptions,
     done: &AtomicU64,
-) -> Result<Outcome, ReplayError> {
-    let mut run = Run::start(subject, memory, options)?;
+) -> Result<ReplayOutcome, ReplayError> {
+    let mut run = ReplayRun::start(subject, memory, options)?;
     run.fallbacks_at_start = run.subject.fallbacks();
     let begun = Instant::now();
     let mut reported = 0;
@@ -268,11 +268,11 @@ pub fn replay(
 }
 
 /// A replay under way.
-struct Run<'a> {
-    subject: &'a mut dyn Subject,
-    options: Options,
+struct ReplayRun<'a> {
+    subject: &'a mut dyn ReplaySubject,
+    options: ReplayOptions,
     observer: Observer,
-    objects: Objects,
+    objects: TraceObjects,
     next_id: usize,
     now_ms: u64,
     next_sample_ms: u64,
@@ -280,17 +280,17 @@ struct Run<'a> {
     fallbacks_at_start: [[u64; 3]; 3],
     listing: Duration,
     camera: Option<Camera>,
-    outcome: Outcome,
+    outcome: ReplayOutcome,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ReplayRun<'a> {
     fn start(
-        subject: &'a mut dyn Subject,
-        memory: &Memory<'_>,
-        options: Options,
+        subject: &'a mut dyn ReplaySubject,
+        memory: &TraceMemory<'_>,
+        options: ReplayOptions,
     ) -> Result<Self, ReplayError> {
         let mut observer = Observer::new(memory.trace.nframes, &memory.trace.absent);
-        let mut objects = Objects::new(memory.trace.init.len() + memory.allocs);
+        let mut objects = TraceObjects::new(memory.trace.init.len() + memory.allocs);
         let unplaced = start::begin(
             subject,
             &mut observer,
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
             options.start,
             options.squeeze,
         )?;
-        let mut outcome = Outcome::new(subject.name(), memory.trace.ops.len() as u64);
+        let mut outcome = ReplayOutcome::new(subject.name(), memory.trace.ops.len() as u64);
         outcome.unplaced = unplaced;
         let mut camera = Camera::new(options.pictures, memory);
         if let Some(camera) = &mut camera {
@@ -393,7 +393,7 @@ impl<'a> Run<'a> {
         let sample = self.observer.sample(self.now_ms);
         if let (true, Some(every)) = (point_due, self.options.every_ms) {
             self.next_point_ms = self.now_ms + every;
-            self.outcome.series.push(Point {
+            self.outcome.series.push(SeriesPoint {
                 sample,
                 failures: self.outcome.failures,
                 fallbacks: self.fallbacks(),
@@ -432,7 +432,7 @@ impl<'a> Run<'a> {
         fallbacks
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> ReplayOutcome {
         self.outcome.end = self.observer.sample(self.now_ms);
         let camera = self.camera.take();
         self.outcome.film = camera.map(|camera| camera.developed(self.now_ms, &mut self.observer));
@@ -443,7 +443,7 @@ impl<'a> Run<'a> {
     }
 
     #[cold]
-    fn fault(&self, op: usize, fault: crate::measure::Fault) -> ReplayError {
+    fn fault(&self, op: usize, fault: crate::measure::AllocatorFault) -> ReplayError {
         ReplayError::Fault {
             policy: self.outcome.policy,
             op: Some(op),

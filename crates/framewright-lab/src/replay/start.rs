@@ -1,4 +1,4 @@
-use super::{Memory, Objects, ReplayError, Subject};
+use super::{ReplayError, ReplaySubject, TraceMemory, TraceObjects};
 use crate::measure::{BLOCK_FRAMES, Observer};
 use crate::trace::Trace;
 use framewright::{CpuId, Mobility, Order};
@@ -52,10 +52,10 @@ pub fn labels_by_content(trace: &Trace) -> Vec<Mobility> {
 /// Puts the initial objects in place and holds `squeeze` frames back; returns how many of them
 /// found no frame.
 pub(super) fn begin(
-    subject: &mut dyn Subject,
+    subject: &mut dyn ReplaySubject,
     observer: &mut Observer,
-    objects: &mut Objects,
-    memory: &Memory<'_>,
+    objects: &mut TraceObjects,
+    memory: &TraceMemory<'_>,
     start: Start,
     squeeze: u64,
 ) -> Result<u64, ReplayError> {

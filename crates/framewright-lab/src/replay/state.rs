@@ -124,7 +124,7 @@ pub fn fit_free_memory(trace: &mut Trace, chosen: &[u32], listed: ListedFree) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{InitClass, InitObject, Op};
+    use crate::trace::{InitClass, InitObject, TraceOp};
 
     fn object(frame: u64, class: InitClass) -> InitObject {
         InitObject {
@@ -170,7 +170,7 @@ mod tests {
         let mut trace = Trace {
             nframes: 1024,
             init: vec![object(0, InitClass::Movable)],
-            ops: vec![Op::alloc(false, order(3), Mobility::Movable, 0, 0, 0)],
+            ops: vec![TraceOp::alloc(false, order(3), Mobility::Movable, 0, 0, 0)],
             ..Trace::default()
         };
         fit_free_memory(&mut trace, &[8], [free, 0, 0]);

@@ -10,7 +10,7 @@ pub struct FreeRefused;
 /// Frames are numbered from 0 to the length of the trace's universe. Every metric that two
 /// policies are compared by is computed outside, by the observer, from the calls and their
 /// results alone; what a subject reports of itself is shown, but never compared.
-pub trait Subject {
+pub trait ReplaySubject {
     /// The policy's name, as the command line knows it.
     fn name(&self) -> &'static str;
 

@@ -1,4 +1,4 @@
-use super::{FreeRefused, Memory, Subject};
+use super::{FreeRefused, ReplaySubject, TraceMemory};
 use crate::measure::{BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER};
 use framewright::{CpuId, Frame, Mobility, Order};
 
@@ -28,7 +28,7 @@ pub(super) struct NoGrouping {
 impl NoGrouping {
     /// A buddy system over the whole of `memory`, all of it free.
     #[must_use]
-    pub(super) fn new(memory: &Memory<'_>) -> Self {
+    pub(super) fn new(memory: &TraceMemory<'_>) -> Self {
         let nframes = memory.trace.nframes;
         let n = nframes as usize;
         let mut this = Self {
@@ -111,7 +111,7 @@ impl NoGrouping {
     }
 }
 
-impl Subject for NoGrouping {
+impl ReplaySubject for NoGrouping {
     fn name(&self) -> &'static str {
         "no-grouping"
     }

@@ -1,7 +1,7 @@
 use super::engine::with_engine;
 use super::test_subject::NoGrouping;
 use super::*;
-use crate::trace::{InitClass, InitObject, Op, Trace};
+use crate::trace::{InitClass, InitObject, Trace, TraceOp};
 use framewright::policy::Fallback;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ fn order(n: u8) -> Order {
     Order::new(n).unwrap()
 }
 
-fn alloc(n: u8, mobility: Mobility) -> Op {
-    Op::alloc(false, order(n), mobility, 0, 0, 0)
+fn alloc(n: u8, mobility: Mobility) -> TraceOp {
+    TraceOp::alloc(false, order(n), mobility, 0, 0, 0)
 }
 
-fn run(trace: &Trace, options: Options) -> Result<Outcome, ReplayError> {
-    let memory = Memory::new(trace).unwrap();
+fn run(trace: &Trace, options: ReplayOptions) -> Result<ReplayOutcome, ReplayError> {
+    let memory = TraceMemory::new(trace).unwrap();
     replay(
         &mut NoGrouping::new(&memory),
         &memory,
@@ -25,7 +25,7 @@ fn run(trace: &Trace, options: Options) -> Result<Outcome, ReplayError> {
 }
 
 /// 1024 frames, the first four in use.
-fn small(ops: Vec<Op>) -> Trace {
+fn small(ops: Vec<TraceOp>) -> Trace {
     let init = (0..4)
         .map(|f| InitObject {
             frame: Frame(f),
@@ -46,15 +46,15 @@ const MOVABLE: Mobility = Mobility::Movable;
 #[test]
 fn a_failed_allocation_is_counted_by_order_and_its_frees_are_passed_over() {
     let trace = small(vec![
-        alloc(9, MOVABLE),        // object 4: frames 512..1024
-        alloc(9, UNMOVABLE),      // object 5: fails, no free block of order 9
-        Op::free(5, order(9), 0), // passed over
-        Op::free_part(5, 0, order(0), 0),
-        Op::free(4, order(9), 0),
+        alloc(9, MOVABLE),             // object 4: frames 512..1024
+        alloc(9, UNMOVABLE),           // object 5: fails, no free block of order 9
+        TraceOp::free(5, order(9), 0), // passed over
+        TraceOp::free_part(5, 0, order(0), 0),
+        TraceOp::free(4, order(9), 0),
         alloc(9, UNMOVABLE), // object 6: served
-        Op::tick(1),
+        TraceOp::tick(1),
     ]);
-    let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+    let outcome = run(&trace, ReplayOptions::new(Start::Imposed)).unwrap();
     assert_eq!(outcome.failures, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
     assert_eq!((outcome.false_failures, outcome.frees_of_failed), (0, 2));
     assert_eq!(outcome.end.free_frames(), 1024 - 512 - 4);
@@ -66,24 +66,24 @@ fn a_failed_allocation_is_counted_by_order_and_its_frees_are_passed_over() {
 fn a_part_of_an_object_is_freed_at_its_offset() {
     let trace = small(vec![
         alloc(3, UNMOVABLE), // object 4
-        Op::free_part(4, 4, order(2), 0),
-        Op::free_part(4, 1, order(0), 0),
+        TraceOp::free_part(4, 4, order(2), 0),
+        TraceOp::free_part(4, 1, order(0), 0),
     ]);
-    let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+    let outcome = run(&trace, ReplayOptions::new(Start::Imposed)).unwrap();
     assert_eq!(outcome.end.nonmovable_frames, 3);
     assert_eq!(outcome.end.free_frames(), 1024 - 4 - 3);
 }
 
 #[test]
 fn a_request_that_failed_when_recorded_is_tried_and_holds_nothing() {
-    let failed = Op::alloc(true, order(9), UNMOVABLE, 0, 0, 0);
+    let failed = TraceOp::alloc(true, order(9), UNMOVABLE, 0, 0, 0);
     let trace = small(vec![
         failed,
         alloc(9, MOVABLE),
         failed,
-        Op::free(4, order(9), 0),
+        TraceOp::free(4, order(9), 0),
     ]);
-    let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+    let outcome = run(&trace, ReplayOptions::new(Start::Imposed)).unwrap();
     assert_eq!(
         outcome.retries[9],
         Tries {
@@ -98,15 +98,15 @@ fn a_request_that_failed_when_recorded_is_tried_and_holds_nothing() {
 #[test]
 fn a_probe_is_tried_once_a_trace_second_and_holds_nothing() {
     let trace = small(vec![
-        Op::tick(0),
-        Op::tick(999), // not yet a second
+        TraceOp::tick(0),
+        TraceOp::tick(999), // not yet a second
         alloc(9, MOVABLE),
-        Op::tick(1),
-        Op::tick(5000), // one sample, though five seconds passed
+        TraceOp::tick(1),
+        TraceOp::tick(5000), // one sample, though five seconds passed
     ]);
-    let options = Options {
+    let options = ReplayOptions {
         probe: Some(order(9)),
-        ..Options::new(Start::Imposed)
+        ..ReplayOptions::new(Start::Imposed)
     };
     let outcome = run(&trace, options).unwrap();
     assert_eq!(
@@ -122,19 +122,19 @@ fn a_probe_is_tried_once_a_trace_second_and_holds_nothing() {
 
 #[test]
 fn squeezed_frames_are_movable_and_held_to_the_end() {
-    let mut trace = small(vec![Op::free(0, order(0), 0), Op::tick(0)]);
+    let mut trace = small(vec![TraceOp::free(0, order(0), 0), TraceOp::tick(0)]);
     trace.init[1].class = InitClass::Unmovable;
-    let options = Options {
+    let options = ReplayOptions {
         squeeze: 100,
-        ..Options::new(Start::Fresh)
+        ..ReplayOptions::new(Start::Fresh)
     };
     let outcome = run(&trace, options).unwrap();
     assert_eq!(outcome.end.free_frames(), 1024 - 3 - 100);
     // All in one block: two movable objects, the hundred, and one unmovable object.
     assert_eq!(outcome.end.movable_frames_in_mixed, 2 + 100);
-    let options = Options {
+    let options = ReplayOptions {
         squeeze: 2000,
-        ..Options::new(Start::Fresh)
+        ..ReplayOptions::new(Start::Fresh)
     };
     let outcome = run(&trace, options).unwrap();
     assert_eq!(
@@ -146,12 +146,12 @@ fn squeezed_frames_are_movable_and_held_to_the_end() {
 #[test]
 fn the_series_has_a_point_each_time_its_interval_has_passed() {
     let ops = (0..10)
-        .map(|_| Op::tick(250))
+        .map(|_| TraceOp::tick(250))
         .chain([alloc(0, MOVABLE)])
         .collect();
-    let options = Options {
+    let options = ReplayOptions {
         every_ms: Some(500),
-        ..Options::new(Start::Imposed)
+        ..ReplayOptions::new(Start::Imposed)
     };
     let outcome = run(&small(ops), options).unwrap();
     let times: Vec<u64> = outcome.series.iter().map(|p| p.sample.ms).collect();
@@ -164,7 +164,7 @@ fn frames_that_do_not_exist_are_neither_free_nor_handed_out() {
     let mut trace = small(vec![]);
     trace.absent = vec![Run::new(Frame(512), 500).unwrap()];
     trace.ops = (0..1024 - 500).map(|_| alloc(0, MOVABLE)).collect();
-    let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+    let outcome = run(&trace, ReplayOptions::new(Start::Imposed)).unwrap();
     assert_eq!(outcome.failures[0], 4);
     assert_eq!((outcome.end.free_frames(), outcome.false_failures), (0, 0));
 }
@@ -173,20 +173,23 @@ fn frames_that_do_not_exist_are_neither_free_nor_handed_out() {
 fn an_initial_object_on_a_taken_frame_stops_the_replay() {
     let mut trace = small(vec![]);
     trace.init[3].frame = Frame(2);
-    let error = run(&trace, Options::new(Start::Imposed)).unwrap_err();
+    let error = run(&trace, ReplayOptions::new(Start::Imposed)).unwrap_err();
     assert!(
         matches!(error, ReplayError::Fault { op: None, .. }),
         "{error}"
     );
-    assert!(run(&trace, Options::new(Start::Fresh)).is_ok());
+    assert!(run(&trace, ReplayOptions::new(Start::Fresh)).is_ok());
 }
 
 #[test]
 fn a_trace_out_of_bounds_is_refused_with_the_number() {
     let empty = Trace::default();
-    assert_eq!(Memory::new(&empty).unwrap_err(), MemoryError::Frames(0));
+    assert_eq!(
+        TraceMemory::new(&empty).unwrap_err(),
+        MemoryError::Frames(0)
+    );
     let trace = small(vec![alloc(11, MOVABLE)]);
-    let error = Memory::new(&trace).unwrap_err();
+    let error = TraceMemory::new(&trace).unwrap_err();
     assert_eq!(
         error.to_string(),
         "operation 0: order 11 is above the maximum 10"
@@ -194,15 +197,15 @@ fn a_trace_out_of_bounds_is_refused_with_the_number() {
 }
 
 /// What an allocator must not do, each once.
-enum Wrong {
+enum WrongAllocator {
     HandsOutTwice,
     FailsFalsely,
     RefusesFrees,
 }
 
-struct Broken(Wrong, NoGrouping);
+struct BrokenSubject(WrongAllocator, NoGrouping);
 
-impl Subject for Broken {
+impl ReplaySubject for BrokenSubject {
     fn name(&self) -> &'static str {
         "broken"
     }
@@ -212,9 +215,9 @@ impl Subject for Broken {
     }
     fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame> {
         match self.0 {
-            Wrong::HandsOutTwice => Some(Frame(64)),
-            Wrong::FailsFalsely => None,
-            Wrong::RefusesFrees => self.1.alloc(cpu, order, mobility),
+            WrongAllocator::HandsOutTwice => Some(Frame(64)),
+            WrongAllocator::FailsFalsely => None,
+            WrongAllocator::RefusesFrees => self.1.alloc(cpu, order, mobility),
         }
     }
     fn free(&mut self, _: CpuId, _: Frame, _: Order) -> Result<(), FreeRefused> {
@@ -237,43 +240,43 @@ fn the_oracle_sees_what_an_allocator_must_not_do() {
     let trace = small(vec![
         alloc(0, MOVABLE),
         alloc(0, MOVABLE),
-        Op::free(4, order(0), 0),
+        TraceOp::free(4, order(0), 0),
     ]);
-    let memory = Memory::new(&trace).unwrap();
+    let memory = TraceMemory::new(&trace).unwrap();
     let broken = |wrong| {
-        let mut subject = Broken(wrong, NoGrouping::new(&memory));
+        let mut subject = BrokenSubject(wrong, NoGrouping::new(&memory));
         replay(
             &mut subject,
             &memory,
-            Options::new(Start::Imposed),
+            ReplayOptions::new(Start::Imposed),
             &AtomicU64::new(0),
         )
     };
-    let error = broken(Wrong::HandsOutTwice).unwrap_err();
+    let error = broken(WrongAllocator::HandsOutTwice).unwrap_err();
     assert!(
         matches!(error, ReplayError::Fault { op: Some(1), .. }),
         "{error}"
     );
-    let error = broken(Wrong::RefusesFrees).unwrap_err();
+    let error = broken(WrongAllocator::RefusesFrees).unwrap_err();
     assert!(
         matches!(error, ReplayError::Refused { op: 2, .. }),
         "{error}"
     );
-    let outcome = broken(Wrong::FailsFalsely).unwrap();
+    let outcome = broken(WrongAllocator::FailsFalsely).unwrap();
     assert_eq!((outcome.failures[0], outcome.false_failures), (2, 2));
 }
 
 #[test]
 fn outcomes_come_in_the_order_of_the_jobs_whatever_the_threads_do() {
     let trace = small((0..300u16).map(|i| alloc((i % 4) as u8, MOVABLE)).collect());
-    let memory = Memory::new(&trace).unwrap();
-    let jobs: Vec<Job<'_>> = (0..20)
-        .map(|squeeze| Job {
-            policy: Policy::COMPARED[0],
+    let memory = TraceMemory::new(&trace).unwrap();
+    let jobs: Vec<ReplayJob<'_>> = (0..20)
+        .map(|squeeze| ReplayJob {
+            policy: ReplayPolicy::COMPARED[0],
             memory: &memory,
-            options: Options {
+            options: ReplayOptions {
                 squeeze,
-                ..Options::new(Start::Fresh)
+                ..ReplayOptions::new(Start::Fresh)
             },
         })
         .collect();
@@ -294,7 +297,7 @@ fn the_pole_merges_and_splits_like_a_buddy_system() {
         nframes: 1024 + 8,
         ..Trace::default()
     };
-    let memory = Memory::new(&trace).unwrap();
+    let memory = TraceMemory::new(&trace).unwrap();
     let mut pole = NoGrouping::new(&memory);
     let whole = pole.free_blocks();
     assert_eq!(whole[MOVABLE.index()], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]);
@@ -313,14 +316,14 @@ fn the_pole_merges_and_splits_like_a_buddy_system() {
 
 #[test]
 fn an_unknown_policy_is_answered_with_the_names_there_are() {
-    let error = "linux-9".parse::<Policy>().unwrap_err().to_string();
+    let error = "linux-9".parse::<ReplayPolicy>().unwrap_err().to_string();
     assert!(
         error.starts_with("there is no policy 'linux-9', expected one of linux-4.4,"),
         "{error}"
     );
-    for policy in Policy::ALL {
+    for policy in ReplayPolicy::ALL {
         assert!(error.contains(policy.name()));
-        assert_eq!(policy.name().parse::<Policy>(), Ok(policy));
+        assert_eq!(policy.name().parse::<ReplayPolicy>(), Ok(policy));
     }
 }
 
@@ -330,7 +333,12 @@ fn a_row_a_free(rows: u64) -> Trace {
         frame: Frame(row << 10),
         class: InitClass::Movable,
     });
-    let row = |row| [Op::free(row as u32, Order::ZERO, 0), Op::tick(2_000)];
+    let row = |row| {
+        [
+            TraceOp::free(row as u32, Order::ZERO, 0),
+            TraceOp::tick(2_000),
+        ]
+    };
     Trace {
         nframes: rows << 10,
         init: init.collect(),
@@ -344,7 +352,7 @@ fn p5_twice_the_rows_are_at_most_twice_the_steps() {
     let steps = |rows| {
         let trace = a_row_a_free(rows);
         crate::steps::of(|| {
-            let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+            let outcome = run(&trace, ReplayOptions::new(Start::Imposed)).unwrap();
             assert_eq!(outcome.means.samples(), rows);
         })
     };
@@ -361,9 +369,9 @@ fn p5_a_row_of_the_engines_looks_at_each_pageblock_twice_and_at_what_changed() {
     let steps = |rows: usize| {
         let mut trace = all.clone();
         trace.ops.truncate(2 * rows);
-        let memory = Memory::new(&trace).unwrap();
-        let options = Options::new(Start::Imposed);
-        let replayed = |subject: &mut dyn Subject| {
+        let memory = TraceMemory::new(&trace).unwrap();
+        let options = ReplayOptions::new(Start::Imposed);
+        let replayed = |subject: &mut dyn ReplaySubject| {
             let outcome = replay(subject, &memory, options, &AtomicU64::new(0)).unwrap();
             assert_eq!(outcome.means.samples(), rows as u64);
         };
@@ -381,11 +389,11 @@ fn p5_a_request_that_fails_looks_at_what_changed() {
     let tries = 100;
     let steps = |tries: u32| {
         let mut ops = vec![alloc(10, UNMOVABLE); groups as usize];
-        ops.push(Op::free_part(groups as u32 - 1, 1022, order(1), 0));
+        ops.push(TraceOp::free_part(groups as u32 - 1, 1022, order(1), 0));
         for k in 0..tries {
             let object = groups as u32 + 2 * k;
             ops.extend([alloc(1, MOVABLE), alloc(1, MOVABLE)]);
-            ops.push(Op::free(object, order(1), 0));
+            ops.push(TraceOp::free(object, order(1), 0));
         }
         let trace = Trace {
             nframes: groups << 10,
@@ -393,7 +401,7 @@ fn p5_a_request_that_fails_looks_at_what_changed() {
             ..Trace::default()
         };
         crate::steps::of(|| {
-            let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+            let outcome = run(&trace, ReplayOptions::new(Start::Imposed)).unwrap();
             assert_eq!(outcome.failures[1], u64::from(tries));
         })
     };

@@ -1,20 +1,20 @@
-use super::Case;
-use super::statement::{AssertionError, Held, Statement};
+use super::ReportCase;
+use super::statement::{AssertionError, AssertionHeld, Statement};
 use crate::measure::Metric;
 use crate::measure::metric::metric_named;
 use crate::measure::replay::TABLE;
-use crate::replay::Policy;
+use crate::replay::ReplayPolicy;
 use std::fmt;
 use std::str::FromStr;
 
 /// A policy's metric.
 #[derive(Debug, Clone, PartialEq)]
-struct Named {
+struct PolicyMetric {
     variant: String,
     metric: Metric,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for PolicyMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.variant, self.metric.name())
     }
@@ -25,7 +25,7 @@ impl fmt::Display for Named {
 ///
 /// The variant is a policy's name or alias, or `linux` for what the recording kernel did.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Assertion(Statement<Named>);
+pub struct Assertion(Statement<PolicyMetric>);
 
 impl FromStr for Assertion {
     type Err = AssertionError;
@@ -38,12 +38,12 @@ impl FromStr for Assertion {
                      contaminated_blocks or failures_order3"
                 )));
             };
-            let variant = match variant.parse::<Policy>() {
+            let variant = match variant.parse::<ReplayPolicy>() {
                 Ok(policy) => policy.name().to_owned(),
                 Err(_) if variant == "linux" => variant.to_owned(),
                 Err(error) => return Err(AssertionError::new(error.to_string())),
             };
-            Ok(Named { variant, metric })
+            Ok(PolicyMetric { variant, metric })
         };
         Statement::read(text, figure).map(Self)
     }
@@ -54,7 +54,7 @@ impl Assertion {
     ///
     /// # Errors
     /// If the case has no such figure: the policy was not replayed, or the metric has no value.
-    pub fn check(&self, case: &Case) -> Result<Held, AssertionError> {
+    pub fn check(&self, case: &ReportCase) -> Result<AssertionHeld, AssertionError> {
         self.0.check(&case.name, |figure| {
             let column = case.column(&figure.variant)?;
             column.values.get(&figure.metric).copied()
@@ -66,16 +66,16 @@ impl Assertion {
 mod tests {
     use super::*;
     use crate::measure::replay as m;
-    use crate::report::{Column, Source};
+    use crate::report::{FigureSource, ReportColumn};
 
-    fn case() -> Case {
+    fn case() -> ReportCase {
         let values = [(m::FAILURES.of(3), 2.0), (m::UNUSABLE_INDEX.of(3), 0.25)];
-        let column = Column {
-            variant: Policy::ALL[0].name().into(),
-            source: Source::Simulated,
+        let column = ReportColumn {
+            variant: ReplayPolicy::ALL[0].name().into(),
+            source: FigureSource::Simulated,
             values: values.into(),
         };
-        Case {
+        ReportCase {
             name: "t/imposed/b0".into(),
             ops: 1,
             columns: vec![column],
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn each_relation_is_read_and_checked() {
-        let name = Policy::ALL[0].name();
+        let name = ReplayPolicy::ALL[0].name();
         for (relation, held) in [
             ("<=", true),
             (">=", true),

@@ -1,7 +1,7 @@
-use super::{Calibration, Column, Deviation, Source};
+use super::{Calibration, Deviation, FigureSource, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric, Sample};
-use crate::replay::{Outcome, Placement};
+use crate::replay::{Placement, ReplayOutcome};
 use crate::trace::reduce::ReferenceRow;
 use crate::trace::{OpKind, Trace};
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 pub const LINUX: &str = "linux";
 
 /// A metric that a row of the reference and a sample both have, and its value in each.
-type Shared = (Metric, fn(&ReferenceRow) -> f64, fn(&Sample) -> f64);
+type SharedMetric = (Metric, fn(&ReferenceRow) -> f64, fn(&Sample) -> f64);
 
 #[rustfmt::skip]
-const SHARED: [Shared; 7] = [
+const SHARED: [SharedMetric; 7] = [
     (m::FREE_FRAMES, |r| r.free_frames as f64, |s| s.free_frames() as f64),
     (m::FREE_2M_BLOCKS, |r| r.free_2m as f64, |s| s.free_2m_blocks() as f64),
     (m::UNUSABLE_INDEX.of(3), |r| r.unusable_o3, |s| s.unusable_index(3)),
@@ -26,7 +26,7 @@ const SHARED: [Shared; 7] = [
 /// What the recording kernel itself did, as a column: means over its rows, and the allocations
 /// that failed on the recording machine, after all reclaim and compaction it tried.
 #[must_use]
-pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> Column {
+pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> ReportColumn {
     let mut values = BTreeMap::new();
     if !reference.is_empty() {
         for (metric, linux, _) in SHARED {
@@ -38,23 +38,23 @@ pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> Column {
     for (order, &count) in failed(trace).iter().enumerate() {
         values.insert(m::FAILURES.of(order), count as f64);
     }
-    Column {
+    ReportColumn {
         variant: LINUX.to_owned(),
-        source: Source::Measured,
+        source: FigureSource::Measured,
         values,
     }
 }
 
 /// What memory looked like where the recording kernel put each allocation, as a column.
 #[must_use]
-pub fn placement_column(trace: &Trace, placement: &Placement) -> Column {
+pub fn placement_column(trace: &Trace, placement: &Placement) -> ReportColumn {
     let mut values: BTreeMap<_, _> = placement.means.values().into_iter().collect();
     for (order, &count) in failed(trace).iter().enumerate() {
         values.insert(m::FAILURES.of(order), count as f64);
     }
-    Column {
+    ReportColumn {
         variant: LINUX.to_owned(),
-        source: Source::Measured,
+        source: FigureSource::Measured,
         values,
     }
 }
@@ -78,7 +78,7 @@ fn failed(trace: &Trace) -> [u64; MAX_ORDER + 1] {
 pub fn calibrate(
     trace: &Trace,
     reference: &[ReferenceRow],
-    model: &Outcome,
+    model: &ReplayOutcome,
 ) -> Option<Calibration> {
     let pairs: Vec<(&ReferenceRow, &Sample)> = reference
         .iter()
@@ -129,8 +129,8 @@ pub fn calibrate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{Memory, Options, Policy, SAMPLE_MS, Start, replay};
-    use crate::trace::Op;
+    use crate::replay::{ReplayOptions, ReplayPolicy, SAMPLE_MS, Start, TraceMemory, replay};
+    use crate::trace::TraceOp;
     use framewright::{Mobility, Order};
     use std::sync::atomic::AtomicU64;
 
@@ -141,16 +141,16 @@ mod tests {
     /// 1024 free frames; a second passes, and 512 of them are taken; then two requests of
     /// order 10 fail, one of which failed on the machine too.
     fn trace() -> Trace {
-        let request = |n, failed| Op::alloc(failed, order(n), Mobility::Unmovable, 0, 0, 0);
+        let request = |n, failed| TraceOp::alloc(failed, order(n), Mobility::Unmovable, 0, 0, 0);
         Trace {
             nframes: 1024,
             ops: vec![
-                Op::tick(1),
+                TraceOp::tick(1),
                 request(9, false),
                 request(10, false),
                 request(10, true),
                 request(0, true),
-                Op::tick(1000),
+                TraceOp::tick(1000),
             ],
             ..Trace::default()
         }
@@ -164,15 +164,15 @@ mod tests {
         }
     }
 
-    fn model(trace: &Trace) -> Outcome {
-        let memory = Memory::new(trace).unwrap();
-        let options = Options {
+    fn model(trace: &Trace) -> ReplayOutcome {
+        let memory = TraceMemory::new(trace).unwrap();
+        let options = ReplayOptions {
             every_ms: Some(SAMPLE_MS),
-            ..Options::new(Start::Imposed)
+            ..ReplayOptions::new(Start::Imposed)
         };
         let done = AtomicU64::new(0);
         let outcome =
-            Policy::RECORDING_KERNEL.with(&memory, |s| replay(s, &memory, options, &done));
+            ReplayPolicy::RECORDING_KERNEL.with(&memory, |s| replay(s, &memory, options, &done));
         outcome.unwrap().unwrap()
     }
 

@@ -1,12 +1,12 @@
 use crate::measure::Metric;
-use crate::replay::Outcome;
+use crate::replay::ReplayOutcome;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Where a figure comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum FigureSource {
     /// Observed on a real machine: a recording, or this machine's clock.
     Measured,
     /// The outcome of a replay or a model.
@@ -17,22 +17,22 @@ pub enum Source {
 
 /// The figures of one variant: a policy, or what Linux itself did.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Column {
+pub struct ReportColumn {
     /// The policy's name, or `linux`.
     pub variant: String,
     /// Where its figures come from.
-    pub source: Source,
+    pub source: FigureSource,
     /// The figures; a metric that the variant has no value for is absent.
     pub values: BTreeMap<Metric, f64>,
 }
 
-impl Column {
+impl ReportColumn {
     /// The figures of a replay.
     #[must_use]
-    pub fn of(outcome: &Outcome) -> Self {
+    pub fn of(outcome: &ReplayOutcome) -> Self {
         Self {
             variant: outcome.policy.to_owned(),
-            source: Source::Simulated,
+            source: FigureSource::Simulated,
             values: outcome.values(),
         }
     }
@@ -74,13 +74,13 @@ impl Calibration {
 
 /// One input under one start.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Case {
+pub struct ReportCase {
     /// Input, start mode and squeeze: `fileA/imposed/b0`.
     pub name: String,
     /// Operations replayed.
     pub ops: u64,
     /// A column a variant, in the order asked for.
-    pub columns: Vec<Column>,
+    pub columns: Vec<ReportColumn>,
     /// What the input could not mean as it stands, by kind.
     pub anomalies: Vec<(String, u64)>,
     /// The model's error, where the recording comes with what Linux itself did.
@@ -89,10 +89,10 @@ pub struct Case {
     pub notes: Vec<String>,
 }
 
-impl Case {
+impl ReportCase {
     /// The column of that variant.
     #[must_use]
-    pub fn column(&self, variant: &str) -> Option<&Column> {
+    pub fn column(&self, variant: &str) -> Option<&ReportColumn> {
         self.columns.iter().find(|column| column.variant == variant)
     }
 }

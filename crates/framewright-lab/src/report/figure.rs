@@ -1,4 +1,4 @@
-use super::{Accent, Grid, Heading, Row, RunInfo, Source, json};
+use super::{Accent, FigureSource, Grid, GridRow, Heading, RunInfo, json};
 use crate::measure::Metric;
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub struct Figure {
     /// The value, finite.
     pub value: f64,
     /// Where it comes from.
-    pub source: Source,
+    pub source: FigureSource,
 }
 
 /// A table's column: the variant, whether the document's figures or ours, and the title.
@@ -84,7 +84,7 @@ pub fn figure_grid_of(
                     figure.case == case
                         && figure.metric == metric
                         && figure.variant == variant
-                        && (figure.source == Source::Published) == published
+                        && (figure.source == FigureSource::Published) == published
                 })
             };
             let values = columns
@@ -97,7 +97,7 @@ pub fn figure_grid_of(
             let shown = |figure: Option<&Figure>| {
                 figure.map_or_else(|| "-".into(), |f| metric.shown(f.value))
             };
-            rows.push(Row {
+            rows.push(GridRow {
                 labels: vec![title.to_owned(), metric.name()],
                 unit: metric.unit().to_owned(),
                 cells: values.into_iter().map(shown).collect(),
@@ -125,7 +125,7 @@ pub fn figure_value(
         figure.case == case
             && figure.variant == variant
             && figure.metric == metric
-            && (figure.source == Source::Published) == is_published
+            && (figure.source == FigureSource::Published) == is_published
     });
     found.map(|figure| figure.value)
 }
@@ -139,7 +139,11 @@ pub fn figure_cases(figures: &[Figure]) -> Vec<&str> {
 /// The cases that were measured, in their order.
 #[must_use]
 pub fn measured_cases(figures: &[Figure]) -> Vec<&str> {
-    cases_of(figures.iter().filter(|f| f.source != Source::Published))
+    cases_of(
+        figures
+            .iter()
+            .filter(|f| f.source != FigureSource::Published),
+    )
 }
 
 fn cases_of<'f>(figures: impl Iterator<Item = &'f Figure>) -> Vec<&'f str> {
@@ -157,7 +161,7 @@ mod tests {
     use super::*;
     use crate::measure::replay::SAMPLES;
 
-    fn figure(case: &str, variant: &'static str, value: f64, source: Source) -> Figure {
+    fn figure(case: &str, variant: &'static str, value: f64, source: FigureSource) -> Figure {
         Figure {
             case: case.to_owned(),
             variant,
@@ -170,10 +174,10 @@ mod tests {
     #[test]
     fn a_documents_figures_stand_beside_ours() {
         let figures = [
-            figure("exhaust", "before", 1000.0, Source::Published),
-            figure("exhaust", "proposed", 993.0, Source::Published),
-            figure("exhaust", "before", 1001.0, Source::Simulated),
-            figure("exhaust", "framewright", 17.0, Source::Simulated),
+            figure("exhaust", "before", 1000.0, FigureSource::Published),
+            figure("exhaust", "proposed", 993.0, FigureSource::Published),
+            figure("exhaust", "before", 1001.0, FigureSource::Simulated),
+            figure("exhaust", "framewright", 17.0, FigureSource::Simulated),
         ];
         let text = figure_grid(&figures, |_| true).text();
         let row = text.lines().last().unwrap();

@@ -1,16 +1,16 @@
-use super::statement::{AssertionError, Held, Statement};
-use super::{Figure, Source};
+use super::statement::{AssertionError, AssertionHeld, Statement};
+use super::{Figure, FigureSource};
 use std::fmt;
 use std::str::FromStr;
 
 /// A variant's metric, by their names.
 #[derive(Debug, Clone, PartialEq)]
-struct Named {
+struct VariantMetric {
     variant: String,
     metric: String,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for VariantMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.variant, self.metric)
     }
@@ -18,14 +18,14 @@ impl fmt::Display for Named {
 
 /// What must hold of an experiment's own figures, in every case: `framewright.allocstall<=proposed.allocstall`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FigureAssertion(Statement<Named>);
+pub struct FigureAssertion(Statement<VariantMetric>);
 
 impl FromStr for FigureAssertion {
     type Err = AssertionError;
 
     fn from_str(text: &str) -> Result<Self, AssertionError> {
         let figure = |variant: &str, metric: &str| {
-            Ok(Named {
+            Ok(VariantMetric {
                 variant: variant.to_owned(),
                 metric: metric.to_owned(),
             })
@@ -39,11 +39,11 @@ impl FigureAssertion {
     ///
     /// # Errors
     /// If the case has no such figure: the variant was not run, or there is no metric of that name.
-    pub fn check(&self, case: &str, figures: &[Figure]) -> Result<Held, AssertionError> {
+    pub fn check(&self, case: &str, figures: &[Figure]) -> Result<AssertionHeld, AssertionError> {
         self.0.check(case, |named| {
             let found = figures.iter().find(|figure| {
                 figure.case == case
-                    && figure.source != Source::Published
+                    && figure.source != FigureSource::Published
                     && figure.variant == named.variant
                     && figure.metric.name() == named.metric
             });
@@ -67,9 +67,9 @@ mod tests {
             source,
         };
         let figures = [
-            figure("proposed", 1.0, Source::Published),
-            figure("proposed", 20.0, Source::Simulated),
-            figure("framewright", 3.0, Source::Simulated),
+            figure("proposed", 1.0, FigureSource::Published),
+            figure("proposed", 20.0, FigureSource::Simulated),
+            figure("framewright", 3.0, FigureSource::Simulated),
         ];
         let check = |text: &str| {
             text.parse::<FigureAssertion>()

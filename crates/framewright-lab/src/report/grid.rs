@@ -52,7 +52,7 @@ pub struct Heading {
 
 /// A row of figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct GridRow {
     /// What names it; of several cells an empty one stands for the one above.
     pub labels: Vec<String>,
     /// The unit of its figures; empty for counts that name themselves.
@@ -69,7 +69,7 @@ pub struct Grid {
     /// The columns behind the labels.
     pub headings: Vec<Heading>,
     /// The rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<GridRow>,
 }
 
 impl Grid {

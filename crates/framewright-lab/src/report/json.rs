@@ -1,11 +1,11 @@
-use super::{Case, Source};
+use super::{FigureSource, ReportCase};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The machine a command ran on, without its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Machine {
+pub struct MachineRecord {
     /// Architecture, as the compiler calls it.
     pub arch: &'static str,
     /// Operating system and its release.
@@ -18,7 +18,7 @@ pub struct Machine {
     pub memory_kib: u64,
 }
 
-impl Machine {
+impl MachineRecord {
     /// This machine, as far as `/proc` tells.
     #[must_use]
     pub fn this() -> Self {
@@ -58,7 +58,7 @@ pub struct RunInfo {
     /// The command line's options, by name.
     pub options: BTreeMap<&'static str, String>,
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineRecord,
 }
 
 /// A figure, flat.
@@ -70,7 +70,7 @@ pub(super) struct Record<'a> {
     pub(super) metric: String,
     pub(super) value: serde_json::Number,
     pub(super) unit: &'a str,
-    pub(super) source: Source,
+    pub(super) source: FigureSource,
 }
 
 /// The run and its figures as JSON Lines: one record that describes the run, then a record a
@@ -78,7 +78,7 @@ pub(super) struct Record<'a> {
 ///
 /// # Errors
 /// What serialisation reports; values are finite numbers, so none is expected.
-pub fn json_lines(info: &RunInfo, cases: &[Case]) -> serde_json::Result<Vec<u8>> {
+pub fn json_lines(info: &RunInfo, cases: &[ReportCase]) -> serde_json::Result<Vec<u8>> {
     let mut out = Vec::new();
     line(&mut out, info)?;
     for case in cases {
@@ -104,7 +104,7 @@ pub fn json_lines(info: &RunInfo, cases: &[Case]) -> serde_json::Result<Vec<u8>>
                 metric: format!("anomalies_{kind}"),
                 value: (*count).into(),
                 unit: "events",
-                source: Source::Measured,
+                source: FigureSource::Measured,
             };
             line(&mut out, &record)?;
         }
@@ -116,7 +116,7 @@ pub fn json_lines(info: &RunInfo, cases: &[Case]) -> serde_json::Result<Vec<u8>>
                 metric: format!("error_{}", metric.name()),
                 value: serde_json::Number::from_f64(deviation.error).unwrap_or_else(|| 0.into()),
                 unit: metric.unit(),
-                source: Source::Simulated,
+                source: FigureSource::Simulated,
             };
             line(&mut out, &record)?;
         }

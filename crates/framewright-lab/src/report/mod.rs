@@ -1,7 +1,7 @@
 //! Reports: what an experiment found, as a table, as JSON Lines, as a series over time and in
 //! Linux's own layouts.
 //!
-//! A [`Case`] is one input under one start, with a [`Column`] a variant; every form of output is
+//! A [`ReportCase`] is one input under one start, with a [`ReportColumn`] a variant; every form of output is
 //! made from it, so that all of them say the same. A [`Figure`] is one figure of an experiment on
 //! virtual ranges.
 
@@ -30,7 +30,7 @@ pub use assertion::Assertion;
 #[cfg(target_os = "linux")]
 pub(crate) use bytes::read_bytes;
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
-pub use case::{Calibration, Case, Column, Deviation, Source};
+pub use case::{Calibration, Deviation, FigureSource, ReportCase, ReportColumn};
 pub use distribution::Distribution;
 pub use figure::{
     Figure, FigureColumn, figure_cases, figure_grid, figure_grid_of, figure_lines, figure_value,
@@ -40,12 +40,14 @@ pub use figure::{
 pub use figure_assertion::FigureAssertion;
 pub(crate) use file::create_beside;
 pub use file::{WriteError, has_place, write_whole};
-pub use grid::{Accent, Grid, Heading, Row};
-pub use json::{Machine, RunInfo, json_lines};
+pub use grid::{Accent, Grid, GridRow, Heading};
+pub use json::{MachineRecord, RunInfo, json_lines};
 pub use metrics_page::{metric_tables, metrics_page};
 pub use proc::{buddyinfo, pagetypeinfo};
-pub use section::{Item, Latency, Line, Map, Note, OverTime, Scale, Section, Size, Tabled};
+pub use section::{
+    BlockMaps, Item, Latency, Note, OverTime, PlotLine, Scale, Section, Size, Tabled,
+};
 pub use series::series_csv;
-pub use statement::{AssertionError, Held};
+pub use statement::{AssertionError, AssertionHeld};
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};

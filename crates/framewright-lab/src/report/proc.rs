@@ -1,5 +1,5 @@
 use crate::measure::{BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER};
-use crate::replay::Outcome;
+use crate::replay::ReplayOutcome;
 use framewright::Mobility;
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ const ZONE: &str = "Replay";
 /// A policy's final state in the layout of `/proc/pagetypeinfo`, as the policy's own lists have
 /// it: frames in per-CPU lists are not among them, as on Linux.
 #[must_use]
-pub fn pagetypeinfo(outcome: &Outcome) -> String {
+pub fn pagetypeinfo(outcome: &ReplayOutcome) -> String {
     let mut text = format!("Page block order: {BLOCK_ORDER}\n");
     let _ = writeln!(text, "Pages per block:  {BLOCK_FRAMES}\n");
     let _ = write!(
@@ -46,7 +46,7 @@ pub fn pagetypeinfo(outcome: &Outcome) -> String {
 
 /// A policy's final state in the layout of `/proc/buddyinfo`, as its own lists have it.
 #[must_use]
-pub fn buddyinfo(outcome: &Outcome) -> String {
+pub fn buddyinfo(outcome: &ReplayOutcome) -> String {
     let mut text = format!("Node 0, zone {ZONE:>8} ");
     for order in 0..=MAX_ORDER {
         let count: u64 = outcome.free_blocks.iter().map(|orders| orders[order]).sum();
@@ -59,7 +59,7 @@ pub fn buddyinfo(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{Memory, Options, Policy, Start, replay};
+    use crate::replay::{ReplayOptions, ReplayPolicy, Start, TraceMemory, replay};
     use crate::trace::Trace;
     use std::sync::atomic::AtomicU64;
 
@@ -73,10 +73,10 @@ mod tests {
             nframes: 1 << 20,
             ..Trace::default()
         };
-        let memory = Memory::new(&trace).unwrap();
-        let policy = Policy::RECORDING_KERNEL;
+        let memory = TraceMemory::new(&trace).unwrap();
+        let policy = ReplayPolicy::RECORDING_KERNEL;
         let done = AtomicU64::new(0);
-        let options = Options::new(Start::Fresh);
+        let options = ReplayOptions::new(Start::Fresh);
         let outcome = policy.with(&memory, |s| replay(s, &memory, options, &done));
         let outcome = outcome.unwrap().unwrap();
         // Where words end.

@@ -41,7 +41,7 @@ impl Tabled {
 
 /// A line of a plot.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct PlotLine {
     /// What it is of.
     pub name: String,
     /// Its column, if it has one; lines without are drawn behind the others.
@@ -73,7 +73,7 @@ pub struct OverTime {
     /// The vertical axis, with its unit.
     pub value: &'static str,
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
     /// What a reader must know.
     pub note: String,
 }
@@ -91,7 +91,7 @@ pub struct Latency {
 
 /// Pageblocks over time, a map a policy.
 #[derive(Debug, Clone)]
-pub struct Map {
+pub struct BlockMaps {
     /// What it shows.
     pub title: String,
     /// The policies and what became of memory under each, at the same moments.
@@ -110,7 +110,7 @@ pub enum Item {
     /// On a page only.
     Latency(Latency),
     /// On a page only.
-    Map(Map),
+    Map(BlockMaps),
 }
 
 impl Item {

@@ -1,6 +1,6 @@
 use crate::measure::MAX_ORDER;
 use crate::printable::csv_field;
-use crate::replay::Outcome;
+use crate::replay::ReplayOutcome;
 use framewright::Mobility;
 use framewright::stats::ReclaimStats;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// Failures and fallbacks are those so far; so are the counters of reclaim and compaction, which are
 /// there if one of the outcomes has them.
 #[must_use]
-pub fn series_csv(runs: &[(&str, &Outcome)]) -> String {
+pub fn series_csv(runs: &[(&str, &ReplayOutcome)]) -> String {
     let mut text = String::from("case,variant,ms,free_frames,free_2m_blocks");
     for k in 1..=MAX_ORDER {
         let _ = write!(text, ",unusable_index_order{k}");

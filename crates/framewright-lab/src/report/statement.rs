@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One side: a number, or a figure by its names.
 #[derive(Debug, Clone, PartialEq)]
-enum Side<F> {
+enum AssertionSide<F> {
     Number(f64),
     Figure(F),
 }
@@ -59,7 +59,7 @@ impl Relation {
 
 /// Whether an assertion held in one case, with its figures.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
+pub struct AssertionHeld {
     /// Whether it held.
     pub held: bool,
     /// `CASE: ASSERTION: LEFT RELATION RIGHT`.
@@ -88,9 +88,9 @@ impl std::error::Error for AssertionError {}
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Statement<F> {
     text: String,
-    left: Side<F>,
+    left: AssertionSide<F>,
     relation: Relation,
-    right: Side<F>,
+    right: AssertionSide<F>,
 }
 
 impl<F: fmt::Display> Statement<F> {
@@ -102,11 +102,11 @@ impl<F: fmt::Display> Statement<F> {
         let side = |text: &str| {
             let text = text.trim();
             if let Ok(number) = text.parse::<f64>() {
-                return Ok(Side::Number(number));
+                return Ok(AssertionSide::Number(number));
             }
             // At the last point: the names of variants contain some, the names of metrics none.
             match text.rsplit_once('.') {
-                Some((variant, metric)) => figure(variant, metric).map(Side::Figure),
+                Some((variant, metric)) => figure(variant, metric).map(AssertionSide::Figure),
                 None => Err(AssertionError(format!(
                     "'{text}' is neither VARIANT.METRIC nor a number"
                 ))),
@@ -126,16 +126,16 @@ impl<F: fmt::Display> Statement<F> {
         &self,
         case: &str,
         value: impl Fn(&F) -> Option<f64>,
-    ) -> Result<Held, AssertionError> {
-        let value = |side: &Side<F>| match side {
-            Side::Number(number) => Ok(*number),
-            Side::Figure(figure) => value(figure)
+    ) -> Result<AssertionHeld, AssertionError> {
+        let value = |side: &AssertionSide<F>| match side {
+            AssertionSide::Number(number) => Ok(*number),
+            AssertionSide::Figure(figure) => value(figure)
                 .ok_or_else(|| AssertionError(format!("{case}: there is no figure {figure}"))),
         };
         let (left, right) = (value(&self.left)?, value(&self.right)?);
         let held = self.relation.holds(left, right);
         let word = if held { "holds" } else { "does not hold" };
-        Ok(Held {
+        Ok(AssertionHeld {
             held,
             figures: format!("{case}: {} {word}: {left} and {right}", self.text),
         })

@@ -1,19 +1,19 @@
-use super::{Accent, Calibration, Case, Column, Grid, Heading, LINUX, Row};
+use super::{Accent, Calibration, Grid, GridRow, Heading, LINUX, ReportCase, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric};
-use crate::replay::Policy;
+use crate::replay::ReplayPolicy;
 
 /// When the table shows a metric; JSON has everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum ShownMetrics {
     Always,
     /// Where something happened: a table of zeroes hides the rest.
     NotZero,
 }
-use Shown::{Always, NotZero};
+use ShownMetrics::{Always, NotZero};
 
 /// What the table shows, in this order.
-const ROWS: &[(Metric, Shown)] = &[
+const ROWS: &[(Metric, ShownMetrics)] = &[
     (m::FREE_FRAMES, Always),
     (m::FREE_2M_BLOCKS, Always),
     (m::UNUSABLE_INDEX.of(3), Always),
@@ -65,12 +65,12 @@ const ROWS: &[(Metric, Shown)] = &[
     (m::REPLAY_NS_PER_OP, Always),
 ];
 
-fn rows(case: &Case) -> Vec<Metric> {
+fn rows(case: &ReportCase) -> Vec<Metric> {
     let occurs = |metric: &Metric| {
         let values = case.columns.iter().map(|column| column.values.get(metric));
         values.flatten().any(|&value| value != 0.0)
     };
-    let of = |&(metric, shown): &(Metric, Shown)| {
+    let of = |&(metric, shown): &(Metric, ShownMetrics)| {
         let is_shown = move |metric: &Metric| shown == Always || occurs(metric);
         metric.members().into_iter().filter(is_shown)
     };
@@ -82,7 +82,7 @@ fn rows(case: &Case) -> Vec<Metric> {
 /// `~` behind a figure says that it differs from that of the first policy by no more than the
 /// calibration error, which the last column holds.
 #[must_use]
-pub fn case_grid(case: &Case) -> Grid {
+pub fn case_grid(case: &ReportCase) -> Grid {
     let mut headings: Vec<Heading> = case
         .columns
         .iter()
@@ -107,7 +107,7 @@ pub fn case_grid(case: &Case) -> Grid {
             let error = calibration.deviations.get(&metric);
             cells.push(error.map_or(String::new(), |d| metric.shown(d.error)));
         }
-        Row {
+        GridRow {
             labels: vec![metric.name()],
             unit: metric.unit().to_owned(),
             cells,
@@ -123,19 +123,21 @@ pub fn case_grid(case: &Case) -> Grid {
 /// Which of the three columns of every experiment a policy is.
 #[must_use]
 pub fn accent(policy: &str) -> Option<Accent> {
-    let alias = Policy::ALIASES.iter().find(|(_, name)| *name == policy);
+    let alias = ReplayPolicy::ALIASES
+        .iter()
+        .find(|(_, name)| *name == policy);
     alias.and_then(|(alias, _)| Accent::of(alias))
 }
 
 /// The column that the others are marked against: the first policy.
-fn base(case: &Case) -> Option<&Column> {
+fn base(case: &ReportCase) -> Option<&ReportColumn> {
     case.columns.iter().find(|column| column.variant != LINUX)
 }
 
 fn figure(
     metric: Metric,
-    column: &Column,
-    base: Option<&Column>,
+    column: &ReportColumn,
+    base: Option<&ReportColumn>,
     calibration: Option<&Calibration>,
 ) -> String {
     let Some(&value) = column.values.get(&metric) else {

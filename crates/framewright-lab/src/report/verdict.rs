@@ -1,4 +1,4 @@
-use super::{Case, Column};
+use super::{ReportCase, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{Better, Metric};
 use std::fmt::Write;
@@ -41,9 +41,9 @@ impl Judged<'_> {
     }
 }
 
-fn judged<'a>(case: &'a Case, candidate: &str, rivals: &[&str]) -> Option<Vec<Judged<'a>>> {
+fn judged<'a>(case: &'a ReportCase, candidate: &str, rivals: &[&str]) -> Option<Vec<Judged<'a>>> {
     let ours = case.column(candidate)?;
-    let rivals: Vec<&Column> = rivals.iter().filter_map(|name| case.column(name)).collect();
+    let rivals: Vec<&ReportColumn> = rivals.iter().filter_map(|name| case.column(name)).collect();
     if rivals.is_empty() {
         return None;
     }
@@ -64,7 +64,7 @@ fn judged<'a>(case: &'a Case, candidate: &str, rivals: &[&str]) -> Option<Vec<Ju
 ///
 /// `None` if the case lacks the candidate or every rival.
 #[must_use]
-pub fn standing(case: &Case, candidate: &str, rivals: &[&str]) -> Option<[usize; 3]> {
+pub fn standing(case: &ReportCase, candidate: &str, rivals: &[&str]) -> Option<[usize; 3]> {
     let all = judged(case, candidate, rivals)?;
     let count = |is: fn(f64) -> bool| all.iter().filter(|one| is(one.gain())).count();
     Some([
@@ -79,7 +79,7 @@ pub fn standing(case: &Case, candidate: &str, rivals: &[&str]) -> Option<[usize;
 ///
 /// `None` if the case lacks the candidate or every rival.
 #[must_use]
-pub fn verdict(case: &Case, candidate: &str, rivals: &[&str]) -> Option<String> {
+pub fn verdict(case: &ReportCase, candidate: &str, rivals: &[&str]) -> Option<String> {
     let all = judged(case, candidate, rivals)?;
     let present = rivals.iter().filter(|name| case.column(name).is_some());
     let mut text = format!(
@@ -119,7 +119,7 @@ pub fn verdict(case: &Case, candidate: &str, rivals: &[&str]) -> Option<String> 
     Some(text)
 }
 
-fn best<'a>(metric: Metric, rivals: &[&'a Column]) -> Option<(&'a str, f64)> {
+fn best<'a>(metric: Metric, rivals: &[&'a ReportColumn]) -> Option<(&'a str, f64)> {
     let mut best: Option<(&str, f64)> = None;
     for rival in rivals {
         let Some(&value) = rival.values.get(&metric) else {
@@ -139,22 +139,22 @@ fn best<'a>(metric: Metric, rivals: &[&'a Column]) -> Option<(&'a str, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Calibration, Deviation, LINUX, Source, case_grid};
+    use crate::report::{Calibration, Deviation, FigureSource, LINUX, case_grid};
 
-    fn column(variant: &str, contaminated: f64, free_2m: f64, failures: f64) -> Column {
+    fn column(variant: &str, contaminated: f64, free_2m: f64, failures: f64) -> ReportColumn {
         let values = [
             (m::CONTAMINATED_BLOCKS, contaminated),
             (m::FREE_2M_BLOCKS, free_2m),
             (m::FAILURES.of(3), failures),
         ];
-        Column {
+        ReportColumn {
             variant: variant.into(),
-            source: Source::Simulated,
+            source: FigureSource::Simulated,
             values: values.into(),
         }
     }
 
-    fn case() -> Case {
+    fn case() -> ReportCase {
         let error = |error| Deviation {
             linux: 0.0,
             model: 0.0,
@@ -164,7 +164,7 @@ mod tests {
             (m::CONTAMINATED_BLOCKS, error(10.0)),
             (m::FREE_2M_BLOCKS, error(2.0)),
         ];
-        Case {
+        ReportCase {
             name: "t/imposed/b0".into(),
             ops: 1,
             columns: vec![

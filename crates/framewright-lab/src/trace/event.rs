@@ -5,7 +5,7 @@ use framewright::{Frame, Mobility, Order};
 /// The readers produce events; the reduction (`trace::reduce`) turns events into a [`super::Trace`]
 /// of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct TraceEvent {
     /// Nanoseconds on the trace's own clock; a clock without a unit (`counter`, `x86-tsc`,
     /// `uptime`) counts one a tick. A marker of lost events without a time has that of the event
     /// before it.
@@ -18,7 +18,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What an [`Event`] says.
+/// What an [`TraceEvent`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// `mm_page_alloc`; no frame where the allocation failed.

@@ -72,7 +72,7 @@ impl Encoding {
 }
 
 /// The packed side: a buffered reader that knows how far it has come.
-struct Source {
+struct PackedSource {
     inner: Box<dyn Read + Send>,
     buffer: Box<[u8]>,
     start: usize,
@@ -81,7 +81,7 @@ struct Source {
     taken: u64,
 }
 
-impl Source {
+impl PackedSource {
     fn new(inner: Box<dyn Read + Send>) -> Self {
         Self {
             inner,
@@ -110,7 +110,7 @@ impl Source {
     }
 }
 
-impl Read for Source {
+impl Read for PackedSource {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let have = self.fill_buf()?;
         let n = have.len().min(out.len());
@@ -120,7 +120,7 @@ impl Read for Source {
     }
 }
 
-impl BufRead for Source {
+impl BufRead for PackedSource {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.start == self.end {
             self.start = 0;
@@ -145,14 +145,14 @@ impl BufRead for Source {
     }
 }
 
-enum Body {
-    Plain(Source),
-    Gzip(Box<MultiGzDecoder<Source>>),
-    Zstd(zstd::stream::read::Decoder<'static, Source>),
+enum InputBody {
+    Plain(PackedSource),
+    Gzip(Box<MultiGzDecoder<PackedSource>>),
+    Zstd(zstd::stream::read::Decoder<'static, PackedSource>),
 }
 
-impl Body {
-    fn source(&self) -> &Source {
+impl InputBody {
+    fn source(&self) -> &PackedSource {
         match self {
             Self::Plain(source) => source,
             Self::Gzip(decoder) => decoder.get_ref(),
@@ -165,7 +165,7 @@ impl Body {
 pub struct Input {
     name: String,
     encoding: Encoding,
-    body: Body,
+    body: InputBody,
     /// Unpacked bytes that were looked at and not yet read.
     ahead: Vec<u8>,
     ahead_start: usize,
@@ -208,7 +208,7 @@ impl Input {
     /// # Errors
     /// If the first bytes cannot be read, or show a packing that is not read here.
     pub fn from_reader(name: &str, inner: impl Read + Send + 'static) -> Result<Self, TraceError> {
-        let mut source = Source::new(Box::new(inner));
+        let mut source = PackedSource::new(Box::new(inner));
         // Six bytes tell every format that `Encoding::of` knows.
         let first = source
             .peek(6)
@@ -220,13 +220,13 @@ impl Input {
             )
         })?;
         let body = match encoding {
-            Encoding::Plain => Body::Plain(source),
-            Encoding::Gzip => Body::Gzip(Box::new(MultiGzDecoder::new(source))),
+            Encoding::Plain => InputBody::Plain(source),
+            Encoding::Gzip => InputBody::Gzip(Box::new(MultiGzDecoder::new(source))),
             Encoding::Zstd => {
                 let decoder = zstd::stream::read::Decoder::with_buffer(source)
                     .and_then(|mut d| d.window_log_max(ZSTD_WINDOW_LOG_MAX).map(|()| d))
                     .map_err(|e| TraceError::new(name, format!("cannot decode zstd: {e}")))?;
-                Body::Zstd(decoder)
+                InputBody::Zstd(decoder)
             }
         };
         Ok(Self {
@@ -357,9 +357,9 @@ impl Input {
 
     fn read_body(&mut self, out: &mut [u8]) -> Result<usize, TraceError> {
         let result = match &mut self.body {
-            Body::Plain(source) => source.read(out),
-            Body::Gzip(decoder) => decoder.read(out),
-            Body::Zstd(decoder) => decoder.read(out),
+            InputBody::Plain(source) => source.read(out),
+            InputBody::Gzip(decoder) => decoder.read(out),
+            InputBody::Zstd(decoder) => decoder.read(out),
         };
         result.map_err(|e| self.explain(&e))
     }

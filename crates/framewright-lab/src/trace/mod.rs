@@ -31,12 +31,12 @@ mod text;
 
 pub use detect::Recording;
 pub use error::TraceError;
-pub use event::{Event, EventKind};
+pub use event::{EventKind, TraceEvent};
 pub(crate) use input::text_of;
 pub use input::{Encoding, Input};
 pub use limit::{MemoryLimit, TooMuchMemory};
 pub use liveness::{BadFree, Liveness};
-pub use ops::{InitClass, InitObject, Op, OpKind, Trace};
+pub use ops::{InitClass, InitObject, OpKind, Trace, TraceOp};
 pub use pft1::{read_frames, read_pft1, write_frames, write_pft1};
-pub use state::{FrameState, Snapshot};
-pub use text::{Counts, Dialect, TextReader};
+pub use state::{ReadFrameState, Snapshot};
+pub use text::{Dialect, TextCounts, TextReader};

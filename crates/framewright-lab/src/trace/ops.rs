@@ -32,7 +32,7 @@ pub struct InitObject {
     pub class: InitClass,
 }
 
-/// What an [`Op`] does.
+/// What an [`TraceOp`] does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OpKind {
@@ -50,7 +50,7 @@ pub enum OpKind {
 
 /// One operation of a trace, 16 bytes, so that tens of millions stay in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Op {
+pub struct TraceOp {
     /// The object freed, or the milliseconds of a tick; 0 otherwise.
     pub value: u32,
     /// The frame offset of a [`OpKind::FreePart`]; 0 otherwise.
@@ -65,7 +65,7 @@ pub struct Op {
     cpu: u8,
 }
 
-impl Op {
+impl TraceOp {
     /// The bit in the recorded CPU number that marks a synthetic operation: one that the
     /// recording did not see but that must have happened.
     pub const SYNTHETIC: u8 = 0x80;
@@ -185,8 +185,8 @@ pub struct Trace {
     /// What was allocated before the first operation.
     pub init: Vec<InitObject>,
     /// What then happened, in order.
-    pub ops: Vec<Op>,
-    /// The flag words that [`Op::gfp`] indexes.
+    pub ops: Vec<TraceOp>,
+    /// The flag words that [`TraceOp::gfp`] indexes.
     pub gfp: Vec<u32>,
 }
 
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn an_op_is_sixteen_bytes_and_keeps_what_it_was_given() {
-        assert_eq!(size_of::<Op>(), 16);
-        let op = Op::alloc(
+        assert_eq!(size_of::<TraceOp>(), 16);
+        let op = TraceOp::alloc(
             false,
             Order::new(9).unwrap(),
             Mobility::Reclaimable,
@@ -214,13 +214,13 @@ mod tests {
             (op.cpu(), op.is_synthetic(), op.gfp, op.pid),
             (1, true, 7, 300)
         );
-        let part = Op::free_part(5, 16, Order::new(2).unwrap(), 0);
+        let part = TraceOp::free_part(5, 16, Order::new(2).unwrap(), 0);
         assert_eq!(
             (part.kind(), part.value, part.offset),
             (OpKind::FreePart, 5, 16)
         );
         assert_eq!(
-            (Op::tick(12).kind(), Op::tick(12).value),
+            (TraceOp::tick(12).kind(), TraceOp::tick(12).value),
             (OpKind::Tick, 12)
         );
     }

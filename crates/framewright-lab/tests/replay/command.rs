@@ -5,12 +5,12 @@ use framewright_lab::trace::Trace;
 use std::fs;
 use std::path::PathBuf;
 
-struct Folder {
+struct ReplayFolder {
     folder: tempfile::TempDir,
     trace: PathBuf,
 }
 
-impl Folder {
+impl ReplayFolder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let trace = write(&tight(3_000, 3), folder.path(), "tight");
@@ -28,7 +28,7 @@ impl Folder {
 
 #[test]
 fn the_table_has_a_column_a_policy_and_a_verdict() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let (code, out, _) = run(&["replay", folder.trace(), "--policy", "before,framewright"]);
     assert_eq!(code, Some(0));
     assert!(out.starts_with("tight/imposed/b0: "), "{out}");
@@ -53,7 +53,7 @@ fn the_table_has_a_column_a_policy_and_a_verdict() {
 
 #[test]
 fn a_page_has_a_map_of_each_policy_and_each_row_of_the_table() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let page = folder.path("page.html");
     fs::write(&page, "an earlier one").unwrap();
     let args = [
@@ -101,7 +101,7 @@ fn a_page_has_a_map_of_each_policy_and_each_row_of_the_table() {
 
 #[test]
 fn a_page_that_has_no_place_is_told_before_the_replay() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let page = folder.path("none/page.html");
     let (code, out, error) = run(&["replay", "no-such-trace", "--html", as_str(&page)]);
     assert_eq!((code, out.as_str()), (Some(2), ""));
@@ -113,7 +113,7 @@ fn a_page_that_has_no_place_is_told_before_the_replay() {
 
 #[test]
 fn linux_s_own_layouts_are_printed_of_the_final_state() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let args = [
         "replay",
         folder.trace(),
@@ -154,7 +154,7 @@ fn linux_s_own_layouts_are_printed_of_the_final_state() {
 
 #[test]
 fn the_series_has_a_row_each_interval_and_policy() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let csv = folder.path("a.csv");
     let args = [
         "replay",
@@ -181,7 +181,7 @@ fn the_series_has_a_row_each_interval_and_policy() {
 
 #[test]
 fn figures_are_flat_records_behind_one_that_describes_the_run() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let json = folder.path("a.jsonl");
     let args = [
         "replay",
@@ -235,7 +235,7 @@ fn figures_are_flat_records_behind_one_that_describes_the_run() {
 
 #[test]
 fn an_assertion_that_does_not_hold_is_exit_code_1_with_the_figures() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let check = |assertion: &str| {
         run(&[
             "replay",
@@ -267,7 +267,7 @@ fn an_assertion_that_does_not_hold_is_exit_code_1_with_the_figures() {
 
 #[test]
 fn bad_input_is_exit_code_2_and_leaves_no_file() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let json = folder.path("out.jsonl");
     fs::write(folder.path("bad.txt"), "no trace at all\n").unwrap();
     let whole = fs::read(&folder.trace).unwrap();
@@ -324,7 +324,7 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
 
 #[test]
 fn a_bad_reference_beside_the_trace_is_named_by_line() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let header = framewright_lab::trace::reduce::ReferenceRow::HEADER;
     fs::write(
         folder.path("tight.linux_ref.csv"),
@@ -341,7 +341,7 @@ fn a_bad_reference_beside_the_trace_is_named_by_line() {
 
 #[test]
 fn a_reference_beside_the_trace_calibrates_and_marks() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let header = framewright_lab::trace::reduce::ReferenceRow::HEADER;
     let rows = "0,200,2000,0,0,0.5,1.0,4,4,100,0\n9,1200,2000,0,0,0.5,1.0,4,4,100,0\n";
     fs::write(
@@ -367,7 +367,7 @@ fn a_reference_beside_the_trace_calibrates_and_marks() {
 
 #[test]
 fn a_trace_comes_through_standard_input_too() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let output = crate::support::framewright(&["replay", "-", "--policy", "linux-4.4"])
         .write_stdin(fs::read(&folder.trace).unwrap())
         .output()
@@ -391,7 +391,7 @@ fn text_anomalies_are_said() {
 
 #[test]
 fn p4_a_machine_far_larger_than_its_trace_is_refused_with_the_option_that_allows_it() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let trace = Trace {
         nframes: 1 << 30,
         ..Trace::default()
@@ -433,7 +433,7 @@ fn frees_in_chunks(chunks: u64, apart_us: u64) -> String {
 
 #[test]
 fn p4_text_that_names_a_chunk_a_line_is_refused_as_a_machine_and_small_to_reduce() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let path = folder.path("chunks.txt");
     // 80 bytes a line, each with a chunk of its own: some 2 KiB to reduce, and 16 to replay.
     fs::write(&path, frees_in_chunks(3_000, 1)).unwrap();
@@ -460,7 +460,7 @@ fn p4_text_that_names_a_chunk_a_line_is_refused_as_a_machine_and_small_to_reduce
 
 #[test]
 fn a_text_of_a_row_an_event_is_replayed() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let path = folder.path("rows.txt");
     fs::write(&path, frees_in_chunks(200, 2_000_000)).unwrap();
     let (code, _, err) = run(&["replay", as_str(&path), "--policy", "framewright"]);
@@ -469,7 +469,7 @@ fn a_text_of_a_row_an_event_is_replayed() {
 
 #[test]
 fn p7_a_name_that_would_be_obeyed_or_reordered_is_shown_by_its_numbers() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let path = folder.path("a\u{202e}\u{1b}[2J,b.txt");
     fs::write(&path, "x\u{2066}y\n").unwrap();
     let (code, _, err) = run(&["replay", as_str(&path)]);
@@ -495,7 +495,7 @@ fn p7_a_name_that_would_be_obeyed_or_reordered_is_shown_by_its_numbers() {
 
 #[test]
 fn p6_a_state_of_the_largest_numbers_is_no_panic() {
-    let folder = Folder::new();
+    let folder = ReplayFolder::new();
     let state = folder.path("pagetypeinfo");
     let most = u64::MAX;
     let row = |kind| {

@@ -5,7 +5,8 @@
 
 use crate::support::recorded;
 use framewright_lab::replay::{
-    Job, Memory, Options, Policy, SAMPLE_MS, Start, read_reference, replay_all,
+    ReplayJob, ReplayOptions, ReplayPolicy, SAMPLE_MS, Start, TraceMemory, read_reference,
+    replay_all,
 };
 use framewright_lab::report::calibrate;
 use framewright_lab::trace::{Recording, Trace};
@@ -28,22 +29,22 @@ fn every_policy_from_every_start(name: &str) {
         return;
     }
     let trace = load(&path);
-    let memory = Memory::new(&trace).unwrap();
+    let memory = TraceMemory::new(&trace).unwrap();
     let mut jobs = Vec::new();
     for start in [Start::Imposed, Start::Fresh] {
         for squeeze in [0, 40_000] {
             let every_ms = Some(SAMPLE_MS);
-            let options = Options {
+            let options = ReplayOptions {
                 squeeze,
                 every_ms,
-                ..Options::new(start)
+                ..ReplayOptions::new(start)
             };
-            let job = |policy| Job {
+            let job = |policy| ReplayJob {
                 policy,
                 memory: &memory,
                 options,
             };
-            jobs.extend(Policy::ALL.map(job));
+            jobs.extend(ReplayPolicy::ALL.map(job));
         }
     }
     let outcomes = replay_all(&jobs, 2, &AtomicU64::new(0)).unwrap();
@@ -61,7 +62,7 @@ fn every_policy_from_every_start(name: &str) {
     let reference = read_reference(&std::fs::read_to_string(csv).unwrap()).unwrap();
     let model = jobs
         .iter()
-        .position(|job| job.policy == Policy::RECORDING_KERNEL)
+        .position(|job| job.policy == ReplayPolicy::RECORDING_KERNEL)
         .unwrap();
     let calibration = calibrate(&trace, &reference, &outcomes[model]).unwrap();
     assert_eq!(calibration.samples, outcomes[model].means.samples());

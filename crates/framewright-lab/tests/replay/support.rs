@@ -2,7 +2,7 @@
 
 use assert_cmd::Command;
 use framewright::{Frame, Mobility, Order};
-use framewright_lab::trace::{InitClass, InitObject, Op, Trace, write_pft1};
+use framewright_lab::trace::{InitClass, InitObject, Trace, TraceOp, write_pft1};
 use std::path::{Path, PathBuf};
 
 /// The command `framewright`, as built for the tests.
@@ -87,7 +87,7 @@ pub(crate) fn tight(ops: usize, seed: u64) -> Trace {
             };
             let mobility = Mobility::from_index([0, 1, 1, 2][below(4) as usize]).unwrap();
             let failed = below(200) == 0;
-            let op = Op::alloc(failed, Order::new(order).unwrap(), mobility, cpu, 0, 1);
+            let op = TraceOp::alloc(failed, Order::new(order).unwrap(), mobility, cpu, 0, 1);
             trace.ops.push(op);
             if !failed {
                 live.push((next, order));
@@ -100,14 +100,14 @@ pub(crate) fn tight(ops: usize, seed: u64) -> Trace {
                 Some(half) if order.get() == 3 => {
                     trace
                         .ops
-                        .push(Op::free_part(id, half.frames() as u32, half, cpu));
-                    trace.ops.push(Op::free_part(id, 0, half, cpu));
+                        .push(TraceOp::free_part(id, half.frames() as u32, half, cpu));
+                    trace.ops.push(TraceOp::free_part(id, 0, half, cpu));
                 }
-                _ => trace.ops.push(Op::free(id, order, cpu)),
+                _ => trace.ops.push(TraceOp::free(id, order, cpu)),
             }
         }
         if trace.ops.len().is_multiple_of(97) {
-            trace.ops.push(Op::tick(200));
+            trace.ops.push(TraceOp::tick(200));
         }
     }
     trace

@@ -15,7 +15,7 @@ use framewright::frame::{AllocError, Seat, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Fenced, Relax};
 use framewright::policy::{Config, Fallback};
 use framewright::{CpuId, Frame, Mobility, Order};
-use framewright_lab::trace::{Op, OpKind, Recording, Trace};
+use framewright_lab::trace::{OpKind, Recording, Trace, TraceOp};
 use std::path::Path;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
@@ -81,7 +81,7 @@ impl Split {
 
 /// One thread's operation, with the object that it is about.
 #[derive(Clone, Copy)]
-struct Step {
+struct ThreadStep {
     /// Its place in the trace.
     at: u64,
     object: u32,
@@ -92,7 +92,7 @@ struct Step {
 }
 
 /// The trace's operations by thread; ticks are nobody's.
-fn split(trace: &Trace, split: Split) -> Vec<Vec<Step>> {
+fn split(trace: &Trace, split: Split) -> Vec<Vec<ThreadStep>> {
     let mut steps = vec![Vec::new(); split.threads(trace).into()];
     let mut next = trace.init.len() as u32;
     for (at, op) in trace.ops.iter().enumerate() {
@@ -107,7 +107,7 @@ fn split(trace: &Trace, split: Split) -> Vec<Vec<Step>> {
             OpKind::Failed => u32::MAX - 1,
             OpKind::Free | OpKind::FreePart => op.value,
         };
-        steps[usize::from(split.thread(op.cpu(), object, kind))].push(Step {
+        steps[usize::from(split.thread(op.cpu(), object, kind))].push(ThreadStep {
             at: at as u64,
             object,
             offset: op.offset,
@@ -126,7 +126,7 @@ const FAILED: u32 = u32::MAX - 1;
 const NOBODY: u32 = 0;
 
 /// What all threads know.
-struct Table {
+struct KnownObjects {
     /// By object: its first frame, or what became of it.
     objects: Vec<AtomicU32>,
     /// By object: the thread that allocated it.
@@ -145,7 +145,7 @@ struct Table {
     given_up: AtomicBool,
 }
 
-impl Table {
+impl KnownObjects {
     fn new(trace: &Trace, threads: usize) -> Self {
         let objects = trace.init.len() + trace.ops.len();
         let words = |n: usize, value: u32| (0..n).map(|_| AtomicU32::new(value)).collect();
@@ -199,13 +199,13 @@ impl Table {
 }
 
 /// One thread at its seat.
-struct Worker<'t, 'z, 'm> {
-    table: &'t Table,
+struct SeatWorker<'t, 'z, 'm> {
+    table: &'t KnownObjects,
     seat: Seat<'z, 'm, Yielding>,
     thread: u16,
 }
 
-impl Drop for Worker<'_, '_, '_> {
+impl Drop for SeatWorker<'_, '_, '_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.table.given_up.store(true, Relaxed);
@@ -213,7 +213,7 @@ impl Drop for Worker<'_, '_, '_> {
     }
 }
 
-impl Worker<'_, '_, '_> {
+impl SeatWorker<'_, '_, '_> {
     fn alloc(&mut self, object: u32, order: Order, mobility: Mobility) -> Option<Frame> {
         let allocated = self.seat.alloc(order, mobility);
         let entry = match allocated {
@@ -254,7 +254,7 @@ impl Worker<'_, '_, '_> {
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &ThreadStep) {
         match step.kind {
             OpKind::Alloc => {
                 self.alloc(step.object, step.order, step.mobility);
@@ -276,7 +276,7 @@ impl Worker<'_, '_, '_> {
     }
 
     /// The thread's share of the initial objects, then its operations.
-    fn run(&mut self, trace: &Trace, steps: &[Step]) {
+    fn run(&mut self, trace: &Trace, steps: &[ThreadStep]) {
         let table = self.table;
         let mine = table.progress.len();
         for object in (usize::from(self.thread)..trace.init.len()).step_by(mine) {
@@ -323,14 +323,14 @@ fn every_frame_has_one_owner(trace: &Trace, fallback: Fallback, by: Split) -> u6
     assert!(trace.absent.is_empty(), "the recordings have no holes");
     let free_at_start = zone.recount().free;
 
-    let table = Table::new(trace, threads);
+    let table = KnownObjects::new(trace, threads);
     thread::scope(|scope| {
         for (thread, steps) in steps.iter().enumerate() {
             let (table, zone) = (&table, &zone);
             scope.spawn(move || {
                 let thread = thread as u16;
                 let seat = zone.seat(CpuId(thread)).unwrap();
-                let mut worker = Worker {
+                let mut worker = SeatWorker {
                     table,
                     seat,
                     thread,
@@ -401,8 +401,8 @@ fn eighth(trace: &Trace, ops: usize) -> Trace {
                 };
                 let (order, cpu) = (op.order(), op.recorded_cpu());
                 cut.ops.push(match op.kind() {
-                    OpKind::FreePart => Op::free_part(object, op.offset, order, cpu),
-                    _ => Op::free(object, order, cpu),
+                    OpKind::FreePart => TraceOp::free_part(object, op.offset, order, cpu),
+                    _ => TraceOp::free(object, order, cpu),
                 });
             }
             OpKind::Tick | OpKind::Failed => cut.ops.push(*op),

@@ -1,7 +1,7 @@
 use crate::support::{input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
-    InitClass, InitObject, Input, MemoryLimit, Op, Recording, Trace, read_frames, read_pft1,
+    InitClass, InitObject, Input, MemoryLimit, Recording, Trace, TraceOp, read_frames, read_pft1,
     write_frames, write_pft1,
 };
 
@@ -23,14 +23,14 @@ fn small() -> Trace {
             init(2000, InitClass::Movable),
         ],
         ops: vec![
-            Op::alloc(false, order(3), Mobility::Movable, 1, 0, 300),
-            Op::tick(1000),
-            Op::alloc(false, order(0), Mobility::Reclaimable, 0x80, 255, 0),
-            Op::free(1, order(0), 2),
-            Op::free_part(3, 4, order(2), 1),
-            Op::alloc(true, order(9), Mobility::Unmovable, 1, 1, 65535),
-            Op::free_part(3, 0, order(1), 1),
-            Op::free(4, order(0), 0x81),
+            TraceOp::alloc(false, order(3), Mobility::Movable, 1, 0, 300),
+            TraceOp::tick(1000),
+            TraceOp::alloc(false, order(0), Mobility::Reclaimable, 0x80, 255, 0),
+            TraceOp::free(1, order(0), 2),
+            TraceOp::free_part(3, 4, order(2), 1),
+            TraceOp::alloc(true, order(9), Mobility::Unmovable, 1, 1, 65535),
+            TraceOp::free_part(3, 0, order(1), 1),
+            TraceOp::free(4, order(0), 0x81),
         ],
         gfp: vec![0x14_0cca, 0x52c40],
     }
@@ -360,19 +360,19 @@ fn what_the_form_cannot_hold_is_refused_before_a_byte_is_written() {
             "256 flag words, PFT1 holds at most 255",
         ),
         (
-            with(|t| t.ops[0] = Op::alloc(false, order(15), Mobility::Movable, 1, 0, 300)),
+            with(|t| t.ops[0] = TraceOp::alloc(false, order(15), Mobility::Movable, 1, 0, 300)),
             "operation 0: order 15 is above the maximum 14",
         ),
         (
-            with(|t| t.ops[0] = Op::alloc(false, order(3), Mobility::Movable, 1, 2, 300)),
+            with(|t| t.ops[0] = TraceOp::alloc(false, order(3), Mobility::Movable, 1, 2, 300)),
             "operation 0: gfp index 2 of a table of 2",
         ),
         (
-            with(|t| t.ops.push(Op::free(4, order(0), 0))),
+            with(|t| t.ops.push(TraceOp::free(4, order(0), 0))),
             "operation 8: free of object 4, which was freed before",
         ),
         (
-            with(|t| t.ops.push(Op::free(9, order(0), 0))),
+            with(|t| t.ops.push(TraceOp::free(9, order(0), 0))),
             "operation 8: free of object 9, which is not allocated yet",
         ),
         (

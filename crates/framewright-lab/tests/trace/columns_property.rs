@@ -1,7 +1,7 @@
 use crate::support::{cases, input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
-    InitClass, InitObject, Liveness, Op, OpKind, Trace, read_frames, read_pft1, write_frames,
+    InitClass, InitObject, Liveness, OpKind, Trace, TraceOp, read_frames, read_pft1, write_frames,
     write_pft1,
 };
 use proptest::prelude::*;
@@ -44,10 +44,10 @@ fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]
         match kind % 8 {
             0..=2 => {
                 live.alloc(size);
-                ops.push(Op::alloc(false, size, mobility, cpu, index, pid));
+                ops.push(TraceOp::alloc(false, size, mobility, cpu, index, pid));
             }
-            3 => ops.push(Op::alloc(true, size, mobility, cpu, index, pid)),
-            4 => ops.push(Op::tick(value)),
+            3 => ops.push(TraceOp::alloc(true, size, mobility, cpu, index, pid)),
+            4 => ops.push(TraceOp::tick(value)),
             _ if live.objects() == 0 => {}
             kind => {
                 let object = value % live.objects() as u32;
@@ -56,7 +56,7 @@ fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]
                 };
                 if kind == 5 {
                     if live.free(object, allocated).is_ok() {
-                        ops.push(Op::free(object, allocated, cpu));
+                        ops.push(TraceOp::free(object, allocated, cpu));
                     }
                 } else {
                     let part = order(n % (allocated.get() + 1));
@@ -64,7 +64,7 @@ fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]
                         .align_down(part)
                         .0;
                     if live.free_part(object, offset, part).is_ok() {
-                        ops.push(Op::free_part(object, offset as u32, part, cpu));
+                        ops.push(TraceOp::free_part(object, offset as u32, part, cpu));
                     }
                 }
             }

@@ -17,7 +17,7 @@ fn line(event: &str) -> String {
     format!("            bash-21807   [001] .....  1781.547355: {event}\n")
 }
 
-fn one(text: impl Into<Vec<u8>>) -> framewright_lab::trace::Event {
+fn one(text: impl Into<Vec<u8>>) -> framewright_lab::trace::TraceEvent {
     let (events, _) = events(text);
     assert_eq!(events.len(), 1);
     events[0]

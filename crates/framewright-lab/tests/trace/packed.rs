@@ -1,6 +1,6 @@
 use crate::support::{Drip, events, input};
 use flate2::write::GzEncoder;
-use framewright_lab::trace::{Encoding, Event, Input, Recording, TextReader, TraceError};
+use framewright_lab::trace::{Encoding, Input, Recording, TextReader, TraceError, TraceEvent};
 use std::io::{Cursor, Write};
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The events of a packed text, and the error that stopped them.
-fn read(bytes: Vec<u8>, piece_bytes: usize) -> (Vec<Event>, Option<TraceError>) {
+fn read(bytes: Vec<u8>, piece_bytes: usize) -> (Vec<TraceEvent>, Option<TraceError>) {
     let bytes = Cursor::new(bytes);
     let input = match Input::from_reader("t", Drip { bytes, piece_bytes }) {
         Ok(input) => input,
@@ -182,8 +182,8 @@ fn a_file_that_cannot_be_opened_or_read_is_named() {
 
 #[test]
 fn a_reader_that_fails_half_way_says_where() {
-    struct Broken(Cursor<Vec<u8>>);
-    impl std::io::Read for Broken {
+    struct BrokenReader(Cursor<Vec<u8>>);
+    impl std::io::Read for BrokenReader {
         fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
             match self.0.read(out) {
                 Ok(0) => Err(std::io::Error::other("the device is gone")),
@@ -192,7 +192,7 @@ fn a_reader_that_fails_half_way_says_where() {
         }
     }
     let line = b"x-1 [000] 1.5: mm_page_free: pfn=1 order=0\n";
-    let input = Input::from_reader("t", Broken(Cursor::new(line.to_vec()))).unwrap();
+    let input = Input::from_reader("t", BrokenReader(Cursor::new(line.to_vec()))).unwrap();
     let mut reader = TextReader::new(input);
     assert!(reader.next_event().unwrap().is_some());
     assert_eq!(

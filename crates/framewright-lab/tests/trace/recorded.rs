@@ -1,7 +1,7 @@
 use crate::support::{assert_every_line_is_counted, carried, recorded};
 use framewright_lab::trace::{
-    Counts, Dialect, Encoding, InitClass, Input, OpKind, Recording, TextReader, Trace, read_frames,
-    read_pft1, write_frames, write_pft1,
+    Dialect, Encoding, InitClass, Input, OpKind, Recording, TextCounts, TextReader, Trace,
+    read_frames, read_pft1, write_frames, write_pft1,
 };
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn columns(path: &Path) -> Trace {
     }
 }
 
-fn text(path: &Path) -> (Counts, Option<Dialect>) {
+fn text(path: &Path) -> (TextCounts, Option<Dialect>) {
     let Recording::Text(mut reader) = Recording::open(path).unwrap() else {
         panic!("{} was taken for columns", path.display());
     };
@@ -76,7 +76,7 @@ fn the_carried_sample_has_what_its_description_says() {
         .fold([0; 6], |sum, row| std::array::from_fn(|i| sum[i] + row[i]));
     assert_eq!(sums[..3].iter().sum::<u64>(), 464_359);
     assert_eq!(sums[3..], [383_778, 0, 534]);
-    let is_synthetic = |op: &&framewright_lab::trace::Op| op.is_synthetic();
+    let is_synthetic = |op: &&framewright_lab::trace::TraceOp| op.is_synthetic();
     assert_eq!(trace.ops.iter().filter(is_synthetic).count(), 685);
     assert_written_as_it_was(&path, &trace);
 }

@@ -1,5 +1,5 @@
 use framewright::{Frame, Mobility, Order};
-use framewright_lab::trace::{Counts, Event, EventKind, Input, TextReader, TraceError};
+use framewright_lab::trace::{EventKind, Input, TextCounts, TextReader, TraceError, TraceEvent};
 use proptest::test_runner::{Config, RngSeed};
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub(crate) fn reader(text: impl Into<Vec<u8>>) -> TextReader {
 }
 
 /// Every event of a text that is right, and what was counted.
-pub(crate) fn events(text: impl Into<Vec<u8>>) -> (Vec<Event>, Counts) {
+pub(crate) fn events(text: impl Into<Vec<u8>>) -> (Vec<TraceEvent>, TextCounts) {
     let mut reader = reader(text);
     let mut events = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {
@@ -79,8 +79,8 @@ pub(crate) fn free(frame: u64, n: u8) -> EventKind {
     }
 }
 
-pub(crate) fn at(time_ns: u64, cpu: u16, pid: u32, kind: EventKind) -> Event {
-    Event {
+pub(crate) fn at(time_ns: u64, cpu: u16, pid: u32, kind: EventKind) -> TraceEvent {
+    TraceEvent {
         time_ns,
         cpu,
         pid,
@@ -89,7 +89,7 @@ pub(crate) fn at(time_ns: u64, cpu: u16, pid: u32, kind: EventKind) -> Event {
 }
 
 /// Every line was counted once, as one thing.
-pub(crate) fn assert_every_line_is_counted(counts: &Counts) {
+pub(crate) fn assert_every_line_is_counted(counts: &TextCounts) {
     let sum = counts.blank
         + counts.comments
         + counts.continuations

@@ -1,6 +1,6 @@
 use crate::support::{Drip, assert_every_line_is_counted, cases, order};
 use framewright::{Frame, Mobility};
-use framewright_lab::trace::{Counts, Event, EventKind, Input, TextReader};
+use framewright_lab::trace::{EventKind, Input, TextCounts, TextReader, TraceEvent};
 use proptest::prelude::*;
 use std::io::{Cursor, Write as _};
 
@@ -73,14 +73,14 @@ fn texts() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Reads to the end, past every refused line; each error must name a line that is there.
-fn read_all(text: &[u8], piece_bytes: usize) -> (Vec<Event>, Vec<String>, Counts) {
+fn read_all(text: &[u8], piece_bytes: usize) -> (Vec<TraceEvent>, Vec<String>, TextCounts) {
     let newlines = text.iter().filter(|&&b| b == b'\n').count() as u64;
     let bytes = Cursor::new(text.to_vec());
     let mut events = Vec::new();
     let mut errors = Vec::new();
     // What looks packed is refused as a whole.
     let Ok(input) = Input::from_reader("t", Drip { bytes, piece_bytes }) else {
-        return (events, errors, Counts::default());
+        return (events, errors, TextCounts::default());
     };
     let mut reader = TextReader::new(input);
     loop {
@@ -138,7 +138,7 @@ fn styles() -> impl Strategy<Value = Style> {
     })
 }
 
-fn print(event: &Event, style: &Style) -> Vec<u8> {
+fn print(event: &TraceEvent, style: &Style) -> Vec<u8> {
     let mut out = Vec::new();
     let number = |n: u64| match style.is_hex {
         true => format!("{n:#x}"),
@@ -199,7 +199,7 @@ fn print(event: &Event, style: &Style) -> Vec<u8> {
     out
 }
 
-fn made_events() -> impl Strategy<Value = Event> {
+fn made_events() -> impl Strategy<Value = TraceEvent> {
     let kind = (any::<u64>(), 0u8..=20, 0usize..3, any::<u32>(), 0u8..4);
     (0u64..1 << 60, any::<u16>(), any::<u32>(), kind).prop_map(
         |(time_us, cpu, pid, (frame, n, mobility, gfp, which))| {
@@ -221,7 +221,7 @@ fn made_events() -> impl Strategy<Value = Event> {
                     gfp,
                 },
             };
-            Event {
+            TraceEvent {
                 time_ns: time_us / 1000 * 1000,
                 cpu,
                 pid,

@@ -25,8 +25,8 @@ use framewright::platform::Fenced;
 use framewright::policy::ReclaimConfig;
 use framewright::reclaim::{CompactEffort, Compaction, Migrate, Reclaim};
 use framewright::{Frame, Mobility, Order, Run};
-use framewright_linux::{Linux, Pages, Ram};
-use memory::{LAYOUTS, Layout, Memory};
+use framewright_linux::{Linux, Ram, RamPages};
+use memory::{BenchMemory, HalfFull, LAYOUTS};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -44,13 +44,13 @@ fn main() {
     let mut arguments = std::env::args().skip_while(|argument| argument != "--only");
     let only = arguments.nth(1).unwrap_or_default();
     println!("{}", machine::description());
-    for pages in [Pages::Huge, Pages::Base] {
+    for pages in [RamPages::Huge, RamPages::Base] {
         table(pages, quick, &only);
     }
 }
 
 /// All layouts in memory of such pages, with 0, 1 and 2 writers.
-fn table(pages: Pages, quick: bool, only: &str) {
+fn table(pages: RamPages, quick: bool, only: &str) {
     println!();
     let one = Run::new(Frame(0), memory::FRAMES).expect("frames have numbers");
     match Ram::new(one, pages) {
@@ -102,7 +102,7 @@ impl Figures {
         self.missing += other.missing;
     }
 
-    fn print(mut self, layout: &Layout, writers: usize) {
+    fn print(mut self, layout: &HalfFull, writers: usize) {
         let each = |ns: u64| ns as f64 / self.moved.max(1) as f64;
         let beyond = each(self.all_ns) - each(self.copy_ns);
         self.clock.sort_by(f64::total_cmp);
@@ -126,8 +126,8 @@ impl Figures {
 }
 
 /// One repetition: memory in that layout, as many writers, and blocks made.
-fn run(layout: &Layout, pages: Pages, writers: usize, seed: u64) -> Figures {
-    let memory = Memory::new(layout, pages, seed);
+fn run(layout: &HalfFull, pages: RamPages, writers: usize, seed: u64) -> Figures {
+    let memory = BenchMemory::new(layout, pages, seed);
     let zone = memory.host.zone();
     let mut words = vec![0; Reclaim::words_needed(zone)];
     let reclaim = Reclaim::new(zone, &ReclaimConfig::default(), &mut words);
@@ -151,7 +151,7 @@ fn run(layout: &Layout, pages: Pages, writers: usize, seed: u64) -> Figures {
 }
 
 /// Makes blocks, and copies as many pages into each as were moved for it.
-fn make_blocks<'m>(memory: &'m Memory, reclaim: &Reclaim<'_, 'm, Linux<Fenced>>) -> Figures {
+fn make_blocks<'m>(memory: &'m BenchMemory, reclaim: &Reclaim<'_, 'm, Linux<Fenced>>) -> Figures {
     let mut figures = Figures::default();
     let mut seat = memory.host.seat().expect("there are seats for all");
     let movers: Vec<&dyn Migrate> = memory.regions.iter().map(|anon| anon as _).collect();

@@ -2,7 +2,7 @@ use framewright::frame::ZoneLayout;
 use framewright::platform::Fenced;
 use framewright::{Frame, Order, Page, PageRange};
 use framewright_linux::anon::{Anon, AnonStats};
-use framewright_linux::{Host, Options, Pages};
+use framewright_linux::{Host, Options, RamPages};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -14,7 +14,7 @@ const WORDS: usize = 512;
 const WRITERS: usize = 2;
 
 /// How memory comes to be half full.
-pub(crate) struct Layout {
+pub(crate) struct HalfFull {
     pub(crate) name: &'static str,
     /// Regions that take frames in turn.
     regions: usize,
@@ -22,10 +22,10 @@ pub(crate) struct Layout {
     order: u8,
     /// Whether pages are populated in any sequence instead of one after another.
     in_any_order: bool,
-    freed: Freed,
+    freed: FreedFirst,
 }
 
-enum Freed {
+enum FreedFirst {
     EverySecond,
     /// Blocks of the order, each with even chances.
     AnyBlocks,
@@ -33,8 +33,8 @@ enum Freed {
     AnyPages,
 }
 
-const fn layout(name: &'static str, regions: usize, order: u8, freed: Freed) -> Layout {
-    Layout {
+const fn layout(name: &'static str, regions: usize, order: u8, freed: FreedFirst) -> HalfFull {
+    HalfFull {
         name,
         regions,
         order,
@@ -43,36 +43,41 @@ const fn layout(name: &'static str, regions: usize, order: u8, freed: Freed) -> 
     }
 }
 
-pub(crate) const LAYOUTS: [Layout; 7] = [
-    layout("every second page freed", 1, 0, Freed::EverySecond),
-    layout("any pages freed", 1, 0, Freed::AnyPages),
+pub(crate) const LAYOUTS: [HalfFull; 7] = [
+    layout("every second page freed", 1, 0, FreedFirst::EverySecond),
+    layout("any pages freed", 1, 0, FreedFirst::AnyPages),
     layout(
         "64 KiB blocks, every second freed",
         1,
         4,
-        Freed::EverySecond,
+        FreedFirst::EverySecond,
     ),
-    layout("64 KiB blocks, any freed", 1, 4, Freed::AnyBlocks),
-    layout("64 KiB blocks, any pages freed", 1, 4, Freed::AnyPages),
-    layout("two owners in turn, every second", 2, 0, Freed::EverySecond),
-    Layout {
+    layout("64 KiB blocks, any freed", 1, 4, FreedFirst::AnyBlocks),
+    layout("64 KiB blocks, any pages freed", 1, 4, FreedFirst::AnyPages),
+    layout(
+        "two owners in turn, every second",
+        2,
+        0,
+        FreedFirst::EverySecond,
+    ),
+    HalfFull {
         name: "populated at random, any freed",
         regions: 1,
         order: 0,
         in_any_order: true,
-        freed: Freed::AnyPages,
+        freed: FreedFirst::AnyPages,
     },
 ];
 
-pub(crate) struct Memory {
+pub(crate) struct BenchMemory {
     pub(crate) host: Host<Fenced>,
     pub(crate) regions: Vec<Anon>,
     live: Vec<(usize, Page)>,
 }
 
-struct Random(u64);
+struct FillNumbers(u64);
 
-impl Random {
+impl FillNumbers {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self
             .0
@@ -82,8 +87,8 @@ impl Random {
     }
 }
 
-impl Memory {
-    pub(crate) fn new(layout: &Layout, pages: Pages, seed: u64) -> Self {
+impl BenchMemory {
+    pub(crate) fn new(layout: &HalfFull, pages: RamPages, seed: u64) -> Self {
         let zone = ZoneLayout::new(Frame(0), FRAMES).with_cpus(2);
         let mut options = Options::new(zone);
         options.pages = pages;
@@ -93,7 +98,7 @@ impl Memory {
             .map(|_| Anon::new(Arc::clone(host.ram_shared()), each).expect("address space"))
             .collect();
         let mut seat = host.seat().expect("the first seat");
-        let mut random = Random(seed * 7 + 3);
+        let mut random = FillNumbers(seed * 7 + 3);
         let order = Order::new(layout.order).expect("a small order");
         let step = order.frames();
         let range = |anon: &Anon, page: u64, pages| {
@@ -114,15 +119,15 @@ impl Memory {
         }
         let mut live = Vec::new();
         for (nth, anon) in regions.iter().enumerate() {
-            let unit = if matches!(layout.freed, Freed::AnyPages) {
+            let unit = if matches!(layout.freed, FreedFirst::AnyPages) {
                 1
             } else {
                 step
             };
             for page in (0..each).step_by(unit as usize) {
                 let stays = match layout.freed {
-                    Freed::EverySecond => (page / unit).is_multiple_of(2),
-                    Freed::AnyBlocks | Freed::AnyPages => random.below(2) == 0,
+                    FreedFirst::EverySecond => (page / unit).is_multiple_of(2),
+                    FreedFirst::AnyBlocks | FreedFirst::AnyPages => random.below(2) == 0,
                 };
                 let some = range(anon, page, unit);
                 if stays {
@@ -174,7 +179,7 @@ impl Memory {
     /// Counts in the `nth` word of random pages, and looks whether it finds what it left.
     pub(crate) fn write_until(&self, end: &AtomicBool, writes: &AtomicU64, nth: usize) {
         let mut mine = vec![0u64; self.live.len()];
-        let mut random = Random(nth as u64 + 99);
+        let mut random = FillNumbers(nth as u64 + 99);
         while !end.load(Relaxed) {
             let at = random.below(mine.len());
             assert_eq!(self.get(at, nth), mine[at], "page {at} was lost");

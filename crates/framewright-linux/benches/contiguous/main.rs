@@ -32,8 +32,8 @@ const AREA: u64 = FRAMES / 2;
 /// Frames beside the area that are free when it is full: room for the longest run.
 const ROOM: usize = 40_000;
 
-type Platform = Linux<Fenced>;
-type TheSeat<'h> = Seat<'h, 'h, Platform>;
+type FencedLinux = Linux<Fenced>;
+type BenchSeat<'h> = Seat<'h, 'h, FencedLinux>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let has = |flag: &str| std::env::args().any(|arg| arg == flag);
@@ -80,9 +80,9 @@ fn measure(
     let mut memory = vec![0; Reclaim::words_needed(host.zone())];
     let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut memory)?;
     let run = Run::new(Frame(FRAMES - AREA), AREA).ok_or("a run ends inside the numbers")?;
-    let mut memory = vec![0; MigrateArea::<Platform>::words_needed(run)];
+    let mut memory = vec![0; MigrateArea::<FencedLinux>::words_needed(run)];
     let area = MigrateArea::new(&reclaim, run, config, &mut memory)?;
-    let mut seat: TheSeat<'_> = host.seat()?;
+    let mut seat: BenchSeat<'_> = host.seat()?;
     let mut times = Vec::new();
     let mut refused = 0;
     for _ in 0..trials {

@@ -1,13 +1,13 @@
 //! A run of a guaranteed area with pages that are on no device yet: they are copied into ordinary
 //! frames.
 
-use crate::{AREA, FRAMES, TheSeat, host, row};
+use crate::{AREA, BenchSeat, FRAMES, host, row};
 use framewright::reserve::{
     Contiguous, Guaranteed, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout,
 };
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::platform::Slots;
-use framewright_linux::{Linux, Pages, Ram, Stored};
+use framewright_linux::{Linux, Ram, RamPages, Stored};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,7 +36,7 @@ fn fill(guest: &mut Guest<'_, '_, Stored>, pool: PoolId, period: u64) {
 pub(crate) fn measure(period: u64, frames: u64, trials: usize) -> Result<String, Box<dyn Error>> {
     let host = host()?;
     let run = Run::new(Frame(FRAMES), AREA).ok_or("a run ends inside the numbers")?;
-    let ram = Arc::new(Ram::new(run, Pages::Base)?);
+    let ram = Arc::new(Ram::new(run, RamPages::Base)?);
     let platform =
         Stored::new(Linux::new(Slots::new(1))?, ram).with_ordinary(Arc::clone(host.ram_shared()));
     let layout = ReserveLayout::new(run).with_ordinary(AREA as u32);
@@ -48,7 +48,7 @@ pub(crate) fn measure(period: u64, frames: u64, trials: usize) -> Result<String,
     };
     let pool = reserve.open_pool(&config).ok_or("there are pools")?;
     let mut guest = reserve.guest(CpuId(0)).ok_or("a seat")?;
-    let mut supply: TheSeat<'_> = host.seat()?;
+    let mut supply: BenchSeat<'_> = host.seat()?;
     let mut times = Vec::new();
     let mut refused = 0;
     for _ in 0..trials {

@@ -20,7 +20,7 @@ use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
 use framewright::{Context, Frame, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions, OpenFile};
 use framewright_linux::tenancy::{Guests, Supply};
-use framewright_linux::{Host, Linux, Options, Pages, Ram, Stored};
+use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::hint::black_box;
@@ -53,9 +53,9 @@ fn each(calls: u64, work: impl FnOnce()) -> f64 {
 
 /// The best of the rounds of each line, and the best ratio to the first line of the same round.
 #[derive(Default)]
-struct Lines(Vec<(&'static str, Vec<f64>)>);
+struct BestLines(Vec<(&'static str, Vec<f64>)>);
 
-impl Lines {
+impl BestLines {
     fn add(&mut self, name: &'static str, ns: f64) {
         match self.0.iter_mut().find(|(known, _)| *known == name) {
             Some((_, all)) => all.push(ns),
@@ -108,12 +108,12 @@ fn main() {
         let page: Vec<u8> = (0..PAGE).map(|at| (nth * 7 + at / 9) as u8).collect();
         out.write_all(&page).expect("room for 128 MiB");
     }
-    let mut lines = Lines::default();
+    let mut lines = BestLines::default();
     let layout = ZoneLayout::new(Frame(0), PAGES + 8192).with_cpus(3);
     let host = Host::new(&Options::new(layout)).expect("membarrier");
     let slots = host.platform().slots().clone();
     let run = Run::new(Frame(1 << 30), PAGES).expect("a run");
-    let ram = Arc::new(Ram::new(run, Pages::Base).expect("128 MiB"));
+    let ram = Arc::new(Ram::new(run, RamPages::Base).expect("128 MiB"));
     let layout = ReserveLayout::new(run).with_cpus(3);
     let mut words = vec![0; layout.words_needed().expect("a layout")];
     let platform = Stored::new(Linux::new(slots.clone()).expect("membarrier"), ram);
@@ -130,7 +130,7 @@ fn main() {
 }
 
 fn round(
-    lines: &mut Lines,
+    lines: &mut BestLines,
     host: &Host,
     plain: &File,
     path: &std::path::Path,

@@ -22,15 +22,15 @@ mod threads;
 
 use framewright::Order;
 use hdrhistogram::Histogram;
-use pattern::{FreeOrder, Load, Low, Timing, bulk, low_on_memory, pair};
+use pattern::{FrameLoad, FrameTiming, FreeOrder, Low, bulk, low_on_memory, pair};
 use std::fmt::Write;
-use subject::{Engine, Rival, Subject};
+use subject::{FrameEngine, FrameSubject, RivalBuddy};
 
 /// How much of each other's time threads may miss before a round says nothing about contention.
 const OVERLAP_MIN: f64 = 0.8;
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum FrameKind {
     Bulk(FreeOrder),
     ByCall,
     Pair,
@@ -39,9 +39,9 @@ enum Kind {
 }
 
 /// One line of the table.
-struct Case {
+struct FrameLine {
     name: &'static str,
-    kind: Kind,
+    kind: FrameKind,
     order: u8,
     threads: usize,
     /// Nanoseconds for an allocation (or what the pattern has in its place) and a free.
@@ -50,12 +50,12 @@ struct Case {
 
 const fn case(
     name: &'static str,
-    kind: Kind,
+    kind: FrameKind,
     order: u8,
     threads: usize,
     target: (Option<f64>, Option<f64>),
-) -> Case {
-    Case {
+) -> FrameLine {
+    FrameLine {
         name,
         kind,
         order,
@@ -64,12 +64,12 @@ const fn case(
     }
 }
 
-const SAME: Kind = Kind::Bulk(FreeOrder::Same);
-const OWN: Kind = Kind::Bulk(FreeOrder::RandomOwn);
-const ALL: Kind = Kind::Bulk(FreeOrder::RandomOfAll);
+const SAME: FrameKind = FrameKind::Bulk(FreeOrder::Same);
+const OWN: FrameKind = FrameKind::Bulk(FreeOrder::RandomOwn);
+const ALL: FrameKind = FrameKind::Bulk(FreeOrder::RandomOfAll);
 const NONE: (Option<f64>, Option<f64>) = (None, None);
 
-const CASES: [Case; 29] = [
+const CASES: [FrameLine; 29] = [
     case("bulk", SAME, 0, 1, (Some(16.0), Some(16.0))),
     case("bulk", SAME, 3, 1, NONE),
     case("bulk", SAME, 4, 1, NONE),
@@ -78,8 +78,8 @@ const CASES: [Case; 29] = [
     case("bulk", SAME, 3, 2, NONE),
     case("bulk", SAME, 4, 2, NONE),
     case("bulk", SAME, 9, 2, (Some(60.0), Some(30.0))),
-    case("bulk, 64 a call", Kind::ByCall, 0, 1, NONE),
-    case("bulk, 64 a call", Kind::ByCall, 0, 2, NONE),
+    case("bulk, 64 a call", FrameKind::ByCall, 0, 1, NONE),
+    case("bulk, 64 a call", FrameKind::ByCall, 0, 2, NONE),
     case("random frees", OWN, 0, 1, NONE),
     case("random frees", OWN, 9, 1, NONE),
     case("random frees", OWN, 0, 2, (None, Some(40.0))),
@@ -87,27 +87,39 @@ const CASES: [Case; 29] = [
     case("random, of others", ALL, 0, 2, (None, Some(40.0))),
     case("random, of others", ALL, 3, 2, NONE),
     case("random, of others", ALL, 9, 2, NONE),
-    case("hot pair", Kind::Pair, 0, 1, (Some(6.0), None)),
-    case("hot pair", Kind::Pair, 3, 1, NONE),
-    case("hot pair", Kind::Pair, 4, 1, NONE),
-    case("hot pair", Kind::Pair, 9, 1, NONE),
-    case("hot pair", Kind::Pair, 0, 2, (Some(8.0), None)),
-    case("hot pair", Kind::Pair, 3, 2, NONE),
-    case("hot pair", Kind::Pair, 4, 2, NONE),
-    case("hot pair", Kind::Pair, 9, 2, NONE),
-    case("1 % free", Kind::Low(1), 0, 1, (Some(50.0), None)),
-    case("1 % free", Kind::Low(1), 0, 2, (Some(50.0), None)),
-    case("1 % free, by 64", Kind::Low(64), 0, 1, (Some(50.0), None)),
-    case("1 % free, by 64", Kind::Low(64), 0, 2, (Some(50.0), None)),
+    case("hot pair", FrameKind::Pair, 0, 1, (Some(6.0), None)),
+    case("hot pair", FrameKind::Pair, 3, 1, NONE),
+    case("hot pair", FrameKind::Pair, 4, 1, NONE),
+    case("hot pair", FrameKind::Pair, 9, 1, NONE),
+    case("hot pair", FrameKind::Pair, 0, 2, (Some(8.0), None)),
+    case("hot pair", FrameKind::Pair, 3, 2, NONE),
+    case("hot pair", FrameKind::Pair, 4, 2, NONE),
+    case("hot pair", FrameKind::Pair, 9, 2, NONE),
+    case("1 % free", FrameKind::Low(1), 0, 1, (Some(50.0), None)),
+    case("1 % free", FrameKind::Low(1), 0, 2, (Some(50.0), None)),
+    case(
+        "1 % free, by 64",
+        FrameKind::Low(64),
+        0,
+        1,
+        (Some(50.0), None),
+    ),
+    case(
+        "1 % free, by 64",
+        FrameKind::Low(64),
+        0,
+        2,
+        (Some(50.0), None),
+    ),
 ];
 
 /// What was measured of one case and one subject.
-struct Column {
-    rounds: Vec<Timing>,
+struct FrameColumn {
+    rounds: Vec<FrameTiming>,
     single: Histogram<u64>,
 }
 
-impl Column {
+impl FrameColumn {
     fn new() -> Self {
         Self {
             rounds: Vec::new(),
@@ -116,8 +128,8 @@ impl Column {
     }
 
     /// The best round and the median one, of those in which the threads met; and whether any did.
-    fn best_and_median(&self, part: impl Fn(&Timing) -> f64) -> (f64, f64, bool) {
-        let met = |timing: &&Timing| timing.overlap >= OVERLAP_MIN;
+    fn best_and_median(&self, part: impl Fn(&FrameTiming) -> f64) -> (f64, f64, bool) {
+        let met = |timing: &&FrameTiming| timing.overlap >= OVERLAP_MIN;
         let is_met = self.rounds.iter().any(|timing| met(&timing));
         let rounds = self.rounds.iter().filter(|timing| !is_met || met(timing));
         let mut ns: Vec<f64> = rounds.map(part).collect();
@@ -126,17 +138,22 @@ impl Column {
     }
 }
 
-fn measure<S: Subject>(subject: &S, case: &Case, load: Load, column: &mut Column) {
-    let load = Load {
+fn measure<S: FrameSubject>(
+    subject: &S,
+    case: &FrameLine,
+    load: FrameLoad,
+    column: &mut FrameColumn,
+) {
+    let load = FrameLoad {
         threads: case.threads,
         ..load
     };
     let order = Order::new(case.order).expect("a case's order");
     let timing = match case.kind {
-        Kind::Bulk(free_order) => bulk(subject, load, order, free_order, false),
-        Kind::ByCall => bulk(subject, load, order, FreeOrder::Same, true),
-        Kind::Pair => pair(subject, load, order),
-        Kind::Low(at_once) => {
+        FrameKind::Bulk(free_order) => bulk(subject, load, order, free_order, false),
+        FrameKind::ByCall => bulk(subject, load, order, FreeOrder::Same, true),
+        FrameKind::Pair => pair(subject, load, order),
+        FrameKind::Low(at_once) => {
             let Low { mean, single } = low_on_memory(subject, load, at_once);
             column.single.add(single).expect("the same kind");
             mean
@@ -152,7 +169,7 @@ fn main() {
     let is = |wanted: &str| std::env::args().any(|arg| arg == wanted);
     let value = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
     let (only, order, threads) = (value("--only"), value("--order"), value("--threads"));
-    let is_chosen = |case: &Case| {
+    let is_chosen = |case: &FrameLine| {
         only.as_ref().is_none_or(|only| case.name.starts_with(only))
             && order
                 .as_ref()
@@ -172,11 +189,11 @@ fn main() {
         "{} MiB of 4 KiB frames, {rounds} rounds, ns for each operation",
         frames >> 8
     );
-    let engine = Engine::new(frames, 2);
-    let rival = Rival::new(frames);
-    let mut columns: Vec<[Column; 2]> = CASES
+    let engine = FrameEngine::new(frames, 2);
+    let rival = RivalBuddy::new(frames);
+    let mut columns: Vec<[FrameColumn; 2]> = CASES
         .iter()
-        .map(|_| [Column::new(), Column::new()])
+        .map(|_| [FrameColumn::new(), FrameColumn::new()])
         .collect();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
@@ -184,7 +201,7 @@ fn main() {
             if !is_chosen(case) {
                 continue;
             }
-            let load = Load {
+            let load = FrameLoad {
                 frames,
                 threads: 1,
                 // The rival's slowest pattern takes a microsecond for each operation.
@@ -192,21 +209,21 @@ fn main() {
                 check: round == 0,
             };
             match &engine {
-                Engine::Asymmetric(host) => measure(host, case, load, ours),
-                Engine::Symmetric(host) => measure(host, case, load, ours),
+                FrameEngine::Asymmetric(host) => measure(host, case, load, ours),
+                FrameEngine::Symmetric(host) => measure(host, case, load, ours),
             }
             if !ours_only {
                 measure(&rival, case, load, theirs);
             }
         }
     }
-    if let Engine::Symmetric(_) = &engine {
+    if let FrameEngine::Symmetric(_) = &engine {
         println!("without membarrier: each operation of ours has a full barrier");
     }
     print!("{}", table(&columns));
 }
 
-fn table(columns: &[[Column; 2]]) -> String {
+fn table(columns: &[[FrameColumn; 2]]) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -246,10 +263,10 @@ fn table(columns: &[[Column; 2]]) -> String {
     text
 }
 
-fn line(text: &mut String, case: &Case, ours: &Column, theirs: &Column) {
+fn line(text: &mut String, case: &FrameLine, ours: &FrameColumn, theirs: &FrameColumn) {
     let alloc = ours.best_and_median(|timing| timing.alloc_ns);
     let free = ours.best_and_median(|timing| timing.free_ns);
-    let has_free = !matches!(case.kind, Kind::Pair | Kind::Low(_));
+    let has_free = !matches!(case.kind, FrameKind::Pair | FrameKind::Low(_));
     let free_text = |ns: f64| {
         if has_free {
             format!("{ns:.1}")

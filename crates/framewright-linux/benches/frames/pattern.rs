@@ -1,7 +1,7 @@
 //! The patterns: what the threads do, and how long it took them.
 
-use crate::subject::{Subject, Worker};
-use crate::threads::{Gate, Span, in_threads, summary, timed};
+use crate::subject::{FrameSubject, FrameWorker};
+use crate::threads::{PhaseSpan, SpinGate, in_threads, summary, timed};
 use framewright::Order;
 use framewright_sim::Random;
 use hdrhistogram::Histogram;
@@ -14,7 +14,7 @@ pub(crate) const BATCH: usize = 64;
 
 /// Nanoseconds for each operation, mean over the threads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
+pub(crate) struct FrameTiming {
     pub(crate) alloc_ns: f64,
     pub(crate) free_ns: f64,
     /// The part of the time in which all threads were at work, 0 to 1.
@@ -34,7 +34,7 @@ pub(crate) enum FreeOrder {
 
 /// What the benchmark runs on.
 #[derive(Clone, Copy)]
-pub(crate) struct Load {
+pub(crate) struct FrameLoad {
     pub(crate) frames: u64,
     pub(crate) threads: usize,
     /// Operations of a pair pattern, and of a cycle's phase at least.
@@ -43,10 +43,10 @@ pub(crate) struct Load {
     pub(crate) check: bool,
 }
 
-fn timing(allocs: &[Vec<Span>], frees: &[Vec<Span>]) -> Timing {
+fn timing(allocs: &[Vec<PhaseSpan>], frees: &[Vec<PhaseSpan>]) -> FrameTiming {
     let (alloc_ns, overlap) = summary(allocs);
     let (free_ns, other) = summary(frees);
-    Timing {
+    FrameTiming {
         alloc_ns,
         free_ns,
         overlap: overlap.min(other),
@@ -66,13 +66,13 @@ fn assert_distinct(blocks: &[u64], order: Order, frames: u64) {
 
 /// Allocates all memory in blocks of `order`, and frees it; as often as it takes to have the
 /// load's operations.
-pub(crate) fn bulk<S: Subject>(
+pub(crate) fn bulk<S: FrameSubject>(
     subject: &S,
-    load: Load,
+    load: FrameLoad,
     order: Order,
     free_order: FreeOrder,
     by_call: bool,
-) -> Timing {
+) -> FrameTiming {
     let count = (load.frames / order.frames()) as usize / load.threads;
     let cycles = (load.ops / load.threads).div_ceil(count);
     // Where blocks change hands between the phases.
@@ -141,11 +141,11 @@ pub(crate) fn bulk<S: Subject>(
 /// Brings all threads' blocks together and checks them.
 fn check(
     exchange: &Mutex<Vec<u64>>,
-    gate: &Gate,
+    gate: &SpinGate,
     nth: usize,
     blocks: &[u64],
     order: Order,
-    load: Load,
+    load: FrameLoad,
 ) {
     gate.wait();
     if nth == 0 {
@@ -162,7 +162,7 @@ fn check(
 }
 
 /// Allocates a block and frees it, again and again: `alloc_ns` is the sum of both.
-pub(crate) fn pair<S: Subject>(subject: &S, load: Load, order: Order) -> Timing {
+pub(crate) fn pair<S: FrameSubject>(subject: &S, load: FrameLoad, order: Order) -> FrameTiming {
     let spans = in_threads(load.threads, |_, gate| {
         let mut worker = subject.worker();
         let warm = worker.alloc(order);
@@ -176,7 +176,7 @@ pub(crate) fn pair<S: Subject>(subject: &S, load: Load, order: Order) -> Timing 
         })]
     });
     let (alloc_ns, overlap) = summary(&spans);
-    Timing {
+    FrameTiming {
         alloc_ns,
         free_ns: 0.0,
         overlap,
@@ -186,14 +186,14 @@ pub(crate) fn pair<S: Subject>(subject: &S, load: Load, order: Order) -> Timing 
 /// What comes of almost full memory.
 pub(crate) struct Low {
     /// The mean of all operations, in `alloc_ns`.
-    pub(crate) mean: Timing,
+    pub(crate) mean: FrameTiming,
     /// Single operations, the clock's own time included.
     pub(crate) single: Histogram<u64>,
 }
 
 /// Fills the memory, frees every hundredth frame at random, and then frees `at_once` random frames
 /// and allocates as many, again and again.
-pub(crate) fn low_on_memory<S: Subject>(subject: &S, load: Load, at_once: usize) -> Low {
+pub(crate) fn low_on_memory<S: FrameSubject>(subject: &S, load: FrameLoad, at_once: usize) -> Low {
     let order = Order::ZERO;
     let count = load.frames as usize / load.threads;
     let results = in_threads(load.threads, |nth, gate| {
@@ -273,7 +273,7 @@ pub(crate) fn low_on_memory<S: Subject>(subject: &S, load: Load, at_once: usize)
         .iter()
         .map(|spans| summary(std::slice::from_ref(spans)).0)
         .sum::<f64>();
-    let mean = Timing {
+    let mean = FrameTiming {
         alloc_ns: mean / spans.len() as f64,
         free_ns: 0.0,
         overlap: 1.0,

@@ -7,8 +7,8 @@ use framewright::{Frame, Mobility, Order};
 use framewright_linux::{Host, HostError, Linux, Membarrier, Options};
 
 /// An allocator that threads share.
-pub(crate) trait Subject: Sync {
-    type Worker<'s>: Worker
+pub(crate) trait FrameSubject: Sync {
+    type Worker<'s>: FrameWorker
     where
         Self: 's;
 
@@ -20,7 +20,7 @@ pub(crate) trait Subject: Sync {
 }
 
 /// What a thread measures. Every request is one that can be served; a refusal ends the benchmark.
-pub(crate) trait Worker {
+pub(crate) trait FrameWorker {
     fn alloc(&mut self, order: Order) -> u64;
     fn free(&mut self, frame: u64, order: Order);
 
@@ -39,12 +39,12 @@ pub(crate) trait Worker {
 }
 
 /// The engine on this host.
-pub(crate) enum Engine {
+pub(crate) enum FrameEngine {
     Asymmetric(Host<Membarrier>),
     Symmetric(Host<Fenced>),
 }
 
-impl Engine {
+impl FrameEngine {
     pub(crate) fn new(frames: u64, cpus: u16) -> Self {
         let options = Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(cpus));
         match Host::new(&options) {
@@ -55,7 +55,7 @@ impl Engine {
     }
 }
 
-impl<B: Barrier + Clone + Sync> Subject for Host<B> {
+impl<B: Barrier + Clone + Sync> FrameSubject for Host<B> {
     type Worker<'s>
         = EngineWorker<'s, B>
     where
@@ -74,7 +74,7 @@ impl<B: Barrier + Clone + Sync> Subject for Host<B> {
 
 pub(crate) struct EngineWorker<'s, B>(Seat<'s, 's, Linux<B>>);
 
-impl<B: Barrier> Worker for EngineWorker<'_, B> {
+impl<B: Barrier> FrameWorker for EngineWorker<'_, B> {
     /// Gets even the last block, in whichever CPU's cache it is, as each of the others is asked for
     /// it.
     #[inline]
@@ -111,12 +111,12 @@ impl<B: Barrier> Worker for EngineWorker<'_, B> {
 }
 
 /// `buddy_system_allocator` behind its spin lock.
-pub(crate) struct Rival {
+pub(crate) struct RivalBuddy {
     allocator: LockedFrameAllocator<33>,
     frames: u64,
 }
 
-impl Rival {
+impl RivalBuddy {
     pub(crate) fn new(frames: u64) -> Self {
         let allocator = LockedFrameAllocator::new();
         allocator.lock().add_frame(0, frames as usize);
@@ -124,7 +124,7 @@ impl Rival {
     }
 }
 
-impl Subject for Rival {
+impl FrameSubject for RivalBuddy {
     type Worker<'s> = &'s Self;
 
     fn worker(&self) -> &Self {
@@ -139,7 +139,7 @@ impl Subject for Rival {
     }
 }
 
-impl Worker for &Rival {
+impl FrameWorker for &RivalBuddy {
     #[inline]
     fn alloc(&mut self, order: Order) -> u64 {
         let frame = self.allocator.lock().alloc(order.frames() as usize);

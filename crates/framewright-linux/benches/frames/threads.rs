@@ -5,12 +5,12 @@ use std::thread;
 use std::time::Instant;
 
 /// Where threads wait for each other: all spin, so that they leave within a moment.
-pub(crate) struct Gate {
+pub(crate) struct SpinGate {
     threads: usize,
     arrived: AtomicUsize,
 }
 
-impl Gate {
+impl SpinGate {
     pub(crate) fn wait(&self) {
         let nth = self.arrived.fetch_add(1, AcqRel);
         let all = (nth / self.threads + 1) * self.threads;
@@ -28,17 +28,17 @@ impl Gate {
 
 /// When one thread was at work on one phase.
 #[derive(Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct PhaseSpan {
     pub(crate) start: Instant,
     pub(crate) end: Instant,
     pub(crate) ops: usize,
 }
 
-pub(crate) fn timed(ops: usize, work: impl FnOnce()) -> Span {
+pub(crate) fn timed(ops: usize, work: impl FnOnce()) -> PhaseSpan {
     let start = Instant::now();
     work();
     let end = Instant::now();
-    Span { start, end, ops }
+    PhaseSpan { start, end, ops }
 }
 
 /// A thread that panics ends the process: the others would wait for it for ever.
@@ -55,9 +55,9 @@ impl Drop for EndsTheProcess {
 /// Runs `work` in as many threads as the load has, each on a CPU of its own where there is one.
 pub(crate) fn in_threads<T: Send>(
     threads: usize,
-    work: impl Fn(usize, &Gate) -> T + Sync,
+    work: impl Fn(usize, &SpinGate) -> T + Sync,
 ) -> Vec<T> {
-    let gate = Gate {
+    let gate = SpinGate {
         threads,
         arrived: AtomicUsize::new(0),
     };
@@ -80,8 +80,8 @@ pub(crate) fn in_threads<T: Send>(
 }
 
 /// The mean over the threads, and how much of the time they shared.
-pub(crate) fn summary(threads: &[Vec<Span>]) -> (f64, f64) {
-    let of_thread = |spans: &Vec<Span>| {
+pub(crate) fn summary(threads: &[Vec<PhaseSpan>]) -> (f64, f64) {
+    let of_thread = |spans: &Vec<PhaseSpan>| {
         let ns: u128 = spans.iter().map(|s| (s.end - s.start).as_nanos()).sum();
         let ops: usize = spans.iter().map(|span| span.ops).sum();
         ns as f64 / ops as f64

@@ -28,10 +28,10 @@ mod subject;
 mod threads;
 
 use framewright::stats::KvStats;
-use pattern::{Kind, Load, Timing, fill, run};
+use pattern::{KvLoad, KvPattern, KvTiming, fill, run};
 use std::alloc::System;
 use std::fmt::Write;
-use subject::{Engine, Global, Subject};
+use subject::{Global, KvEngine, KvSubject};
 
 /// How much of each other's time threads may miss before a round says nothing about contention.
 const OVERLAP_MIN: f64 = 0.8;
@@ -42,9 +42,9 @@ const SLOWER_MAX: f64 = 1.1;
 const SUBJECTS: [&str; 5] = ["seat", "Heap", "talc", "buddy", "malloc"];
 
 /// One line of the table.
-struct Case {
+struct KvLine {
     name: &'static str,
-    kind: Kind,
+    kind: KvPattern,
     bytes: usize,
     any: bool,
     fragmented: bool,
@@ -53,8 +53,8 @@ struct Case {
     target: Option<f64>,
 }
 
-const fn case(name: &'static str, kind: Kind, bytes: usize, threads: usize) -> Case {
-    Case {
+const fn case(name: &'static str, kind: KvPattern, bytes: usize, threads: usize) -> KvLine {
+    KvLine {
         name,
         kind,
         bytes,
@@ -65,7 +65,7 @@ const fn case(name: &'static str, kind: Kind, bytes: usize, threads: usize) -> C
     }
 }
 
-impl Case {
+impl KvLine {
     const fn any(mut self) -> Self {
         self.any = true;
         self
@@ -82,11 +82,11 @@ impl Case {
     }
 }
 
-const PAIR: Kind = Kind::Pair;
-const BATCH: Kind = Kind::Batch(1000);
+const PAIR: KvPattern = KvPattern::Pair;
+const BATCH: KvPattern = KvPattern::Batch(1000);
 const LONG: usize = 64 << 10;
 
-const CASES: [Case; 16] = [
+const CASES: [KvLine; 16] = [
     case("kmalloc, pair", PAIR, 64, 1).within(20.0),
     case("kmalloc, pair", PAIR, 64, 2).within(0.0),
     case("kmalloc, pair", PAIR, 4096, 1).within(30.0),
@@ -95,21 +95,21 @@ const CASES: [Case; 16] = [
     case("kmalloc, 1000", BATCH, 64, 2),
     case("kmalloc, 1000", BATCH, 4096, 1),
     case("kmalloc, 1000", BATCH, 4096, 2),
-    case("16 to, 1000 live", Kind::Mixed(1000), 2048, 1),
-    case("16 to, 1000 live", Kind::Mixed(1000), 2048, 2),
-    case("one frees other's", Kind::HandOver, 64, 2),
-    case("one frees other's", Kind::HandOver, 4096, 2),
-    case("kvmalloc, 8 live", Kind::Churn(8), LONG, 1).any(),
-    case("kvmalloc, 8 live", Kind::Churn(8), LONG, 2).any(),
-    case("spilled, 8 live", Kind::Churn(8), LONG, 1).fragmented(),
-    case("spilled, 8 live", Kind::Churn(8), LONG, 2).fragmented(),
+    case("16 to, 1000 live", KvPattern::Mixed(1000), 2048, 1),
+    case("16 to, 1000 live", KvPattern::Mixed(1000), 2048, 2),
+    case("one frees other's", KvPattern::HandOver, 64, 2),
+    case("one frees other's", KvPattern::HandOver, 4096, 2),
+    case("kvmalloc, 8 live", KvPattern::Churn(8), LONG, 1).any(),
+    case("kvmalloc, 8 live", KvPattern::Churn(8), LONG, 2).any(),
+    case("spilled, 8 live", KvPattern::Churn(8), LONG, 1).fragmented(),
+    case("spilled, 8 live", KvPattern::Churn(8), LONG, 2).fragmented(),
 ];
 
-type Column = Vec<Timing>;
+type KvColumn = Vec<KvTiming>;
 
 /// The best round and the median one, of those in which the threads met; and whether any did.
-fn best_and_median(column: &Column) -> (f64, f64, bool) {
-    let met = |timing: &&Timing| timing.overlap >= OVERLAP_MIN;
+fn best_and_median(column: &KvColumn) -> (f64, f64, bool) {
+    let met = |timing: &&KvTiming| timing.overlap >= OVERLAP_MIN;
     let is_met = column.iter().any(|timing| met(&timing));
     let rounds = column.iter().filter(|timing| !is_met || met(timing));
     let mut ns: Vec<f64> = rounds.map(|timing| timing.ns).collect();
@@ -119,19 +119,19 @@ fn best_and_median(column: &Column) -> (f64, f64, bool) {
 
 /// An engine, and the same as a global allocator.
 struct Ours {
-    engine: Engine,
+    engine: KvEngine,
     heap: Option<Global<framewright_linux::Heap>>,
 }
 
 impl Ours {
     fn new(frames: u64, fragmented: bool) -> Self {
         let ours = Self {
-            engine: Engine::new(frames, 2),
+            engine: KvEngine::new(frames, 2),
             heap: subject::heap(frames),
         };
         match &ours.engine {
-            Engine::Asymmetric(host) => fill(host, |_| true, fragmented),
-            Engine::Symmetric(host) => fill(host, |_| true, fragmented),
+            KvEngine::Asymmetric(host) => fill(host, |_| true, fragmented),
+            KvEngine::Symmetric(host) => fill(host, |_| true, fragmented),
         }
         if let Some(heap) = &ours.heap {
             let is_own = |at| heap.0.contains(std::ptr::without_provenance(at));
@@ -140,10 +140,10 @@ impl Ours {
         ours
     }
 
-    fn run(&self, load: Load, columns: &mut [Column; 5]) {
+    fn run(&self, load: KvLoad, columns: &mut [KvColumn; 5]) {
         columns[0].push(match &self.engine {
-            Engine::Asymmetric(host) => run(host, load),
-            Engine::Symmetric(host) => run(host, load),
+            KvEngine::Asymmetric(host) => run(host, load),
+            KvEngine::Symmetric(host) => run(host, load),
         });
         if let Some(heap) = &self.heap {
             columns[1].push(run(heap, load));
@@ -152,15 +152,15 @@ impl Ours {
 
     fn stats(&self) -> KvStats {
         match &self.engine {
-            Engine::Asymmetric(host) => host.kv().stats(),
-            Engine::Symmetric(host) => host.kv().stats(),
+            KvEngine::Asymmetric(host) => host.kv().stats(),
+            KvEngine::Symmetric(host) => host.kv().stats(),
         }
     }
 
     fn verify(&self) {
         match &self.engine {
-            Engine::Asymmetric(host) => host.verify(),
-            Engine::Symmetric(host) => host.verify(),
+            KvEngine::Asymmetric(host) => host.verify(),
+            KvEngine::Symmetric(host) => host.verify(),
         }
     }
 }
@@ -170,7 +170,7 @@ fn main() {
     let is = |wanted: &str| std::env::args().any(|arg| arg == wanted);
     let value = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
     let (only, threads) = (value("--only"), value("--threads"));
-    let is_chosen = |case: &Case| {
+    let is_chosen = |case: &KvLine| {
         only.as_ref().is_none_or(|only| case.name.starts_with(only))
             && threads
                 .as_ref()
@@ -190,14 +190,14 @@ fn main() {
     let before = scarce.stats();
     let bytes = frames as usize * 4096;
     let (talc, buddy, system) = (subject::talc(bytes), subject::buddy(bytes), Global(System));
-    let mut columns: Vec<[Column; 5]> = CASES.iter().map(|_| Default::default()).collect();
+    let mut columns: Vec<[KvColumn; 5]> = CASES.iter().map(|_| Default::default()).collect();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for (case, columns) in CASES.iter().zip(&mut columns) {
             if !is_chosen(case) {
                 continue;
             }
-            let load = Load {
+            let load = KvLoad {
                 kind: case.kind,
                 bytes: case.bytes,
                 any: case.any,
@@ -222,7 +222,7 @@ fn main() {
     }
     ours.verify();
     scarce.verify();
-    if let Engine::Symmetric(_) = &ours.engine {
+    if let KvEngine::Symmetric(_) = &ours.engine {
         println!("without membarrier: each operation of ours has a full barrier, and no Heap");
     }
     print!("{}", table(&columns));
@@ -235,7 +235,7 @@ fn main() {
     );
 }
 
-fn table(columns: &[[Column; 5]]) -> String {
+fn table(columns: &[[KvColumn; 5]]) -> String {
     let mut text = String::new();
     let _ = write!(text, "\n{:<18}{:>6} {:>7} |", "pattern", "bytes", "threads");
     for name in SUBJECTS {

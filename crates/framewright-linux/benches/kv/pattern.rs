@@ -1,6 +1,6 @@
 //! The patterns: what the threads do, and how long it took them.
 
-use crate::subject::{Subject, Worker};
+use crate::subject::{KvSubject, KvWorker};
 use crate::threads::{in_threads, summary, timed};
 use framewright_sim::Random;
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use std::sync::atomic::{
 
 /// Nanoseconds for an allocation and a free together, the mean over the threads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
+pub(crate) struct KvTiming {
     pub(crate) ns: f64,
     /// The part of the time in which all threads were at work, 0 to 1.
     pub(crate) overlap: f64,
@@ -19,7 +19,7 @@ pub(crate) struct Timing {
 
 /// What the threads do.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum KvPattern {
     /// An object is allocated and freed.
     Pair,
     /// So many are allocated, then freed in a random order.
@@ -34,8 +34,8 @@ pub(crate) enum Kind {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Load {
-    pub(crate) kind: Kind,
+pub(crate) struct KvLoad {
+    pub(crate) kind: KvPattern,
     pub(crate) bytes: usize,
     pub(crate) any: bool,
     pub(crate) threads: usize,
@@ -55,18 +55,18 @@ fn is_written(at: usize) -> bool {
     unsafe { std::ptr::with_exposed_provenance::<usize>(at).read() == at }
 }
 
-pub(crate) fn run<S: Subject>(subject: &S, load: Load) -> Timing {
+pub(crate) fn run<S: KvSubject>(subject: &S, load: KvLoad) -> KvTiming {
     match load.kind {
-        Kind::Pair => pair(subject, load),
-        Kind::Batch(len) => batch(subject, load, len),
-        Kind::Mixed(live) => churn(subject, load, live, true),
-        Kind::Churn(live) => churn(subject, load, live, false),
-        Kind::HandOver => hand_over(subject, load),
+        KvPattern::Pair => pair(subject, load),
+        KvPattern::Batch(len) => batch(subject, load, len),
+        KvPattern::Mixed(live) => churn(subject, load, live, true),
+        KvPattern::Churn(live) => churn(subject, load, live, false),
+        KvPattern::HandOver => hand_over(subject, load),
     }
 }
 
-fn pair<S: Subject>(subject: &S, load: Load) -> Timing {
-    let Load { bytes, any, .. } = load;
+fn pair<S: KvSubject>(subject: &S, load: KvLoad) -> KvTiming {
+    let KvLoad { bytes, any, .. } = load;
     let spans = in_threads(load.threads, |_, gate| {
         let mut worker = subject.worker();
         let mut pairs = |count| {
@@ -81,11 +81,11 @@ fn pair<S: Subject>(subject: &S, load: Load) -> Timing {
         vec![timed(load.pairs, || pairs(load.pairs))]
     });
     let (ns, overlap) = summary(&spans);
-    Timing { ns, overlap }
+    KvTiming { ns, overlap }
 }
 
-fn batch<S: Subject>(subject: &S, load: Load, len: usize) -> Timing {
-    let Load { bytes, any, .. } = load;
+fn batch<S: KvSubject>(subject: &S, load: KvLoad, len: usize) -> KvTiming {
+    let KvLoad { bytes, any, .. } = load;
     let spans = in_threads(load.threads, |nth, gate| {
         let mut worker = subject.worker();
         let mut order: Vec<u64> = (0..len as u64).collect();
@@ -108,10 +108,10 @@ fn batch<S: Subject>(subject: &S, load: Load, len: usize) -> Timing {
         vec![timed(count * len, || batches(count))]
     });
     let (ns, overlap) = summary(&spans);
-    Timing { ns, overlap }
+    KvTiming { ns, overlap }
 }
 
-fn churn<S: Subject>(subject: &S, load: Load, live: usize, mixed: bool) -> Timing {
+fn churn<S: KvSubject>(subject: &S, load: KvLoad, live: usize, mixed: bool) -> KvTiming {
     let any = load.any;
     let spans = in_threads(load.threads, |nth, gate| {
         let mut worker = subject.worker();
@@ -156,13 +156,13 @@ fn churn<S: Subject>(subject: &S, load: Load, live: usize, mixed: bool) -> Timin
         vec![span]
     });
     let (ns, overlap) = summary(&spans);
-    Timing { ns, overlap }
+    KvTiming { ns, overlap }
 }
 
 /// Objects that one thread has allocated and another one has not yet freed.
-struct Ring([AtomicUsize; 256]);
+struct ObjectRing([AtomicUsize; 256]);
 
-impl Ring {
+impl ObjectRing {
     /// Waits until `take` of what is in the slot returns something.
     fn wait<T>(&self, nth: usize, take: impl Fn(&AtomicUsize) -> Option<T>) -> T {
         let slot = &self.0[nth % self.0.len()];
@@ -180,9 +180,9 @@ impl Ring {
     }
 }
 
-fn hand_over<S: Subject>(subject: &S, load: Load) -> Timing {
-    let Load { bytes, any, .. } = load;
-    let ring = Ring([const { AtomicUsize::new(0) }; 256]);
+fn hand_over<S: KvSubject>(subject: &S, load: KvLoad) -> KvTiming {
+    let KvLoad { bytes, any, .. } = load;
+    let ring = ObjectRing([const { AtomicUsize::new(0) }; 256]);
     let spans = in_threads(2, |nth, gate| {
         let mut worker = subject.worker();
         gate.wait();
@@ -210,12 +210,12 @@ fn hand_over<S: Subject>(subject: &S, load: Load) -> Timing {
         })]
     });
     let (ns, overlap) = summary(&spans);
-    Timing { ns, overlap }
+    KvTiming { ns, overlap }
 }
 
 /// Fills the memory with objects of a frame each, as far as they are the subject's own, and frees
 /// them; or every second by address, and the others stay. All memory has been touched then.
-pub(crate) fn fill<S: Subject>(
+pub(crate) fn fill<S: KvSubject>(
     subject: &S,
     is_own: impl Fn(usize) -> bool + Sync,
     fragmented: bool,

@@ -14,8 +14,8 @@ use talc::TalcLock;
 use talc::source::Manual;
 
 /// An allocator that threads share.
-pub(crate) trait Subject: Sync {
-    type Worker<'s>: Worker
+pub(crate) trait KvSubject: Sync {
+    type Worker<'s>: KvWorker
     where
         Self: 's;
 
@@ -27,7 +27,7 @@ pub(crate) trait Subject: Sync {
 }
 
 /// What a thread measures. Every request is one that can be served; a refusal ends the benchmark.
-pub(crate) trait Worker {
+pub(crate) trait KvWorker {
     /// An object; `any` if it need not be contiguous in memory.
     fn try_alloc(&mut self, bytes: usize, any: bool) -> Option<usize>;
 
@@ -40,12 +40,12 @@ pub(crate) trait Worker {
 }
 
 /// The engine on this host, by a thread's seat.
-pub(crate) enum Engine {
+pub(crate) enum KvEngine {
     Asymmetric(HostKv<Membarrier>),
     Symmetric(HostKv<Fenced>),
 }
 
-impl Engine {
+impl KvEngine {
     pub(crate) fn new(frames: u64, cpus: u16) -> Self {
         let options = Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(cpus));
         let ranges = RangeOptions::new(1 << 18);
@@ -59,7 +59,7 @@ impl Engine {
     }
 }
 
-impl<B: Barrier + Clone + Sync> Subject for HostKv<B> {
+impl<B: Barrier + Clone + Sync> KvSubject for HostKv<B> {
     type Worker<'s>
         = HostKvSeat<'s, B>
     where
@@ -79,7 +79,7 @@ impl<B: Barrier + Clone + Sync> Subject for HostKv<B> {
     }
 }
 
-impl<B: Barrier + Clone> Worker for HostKvSeat<'_, B> {
+impl<B: Barrier + Clone> KvWorker for HostKvSeat<'_, B> {
     #[inline]
     fn try_alloc(&mut self, bytes: usize, any: bool) -> Option<usize> {
         let request = KvRequest::new(bytes as u64);
@@ -104,7 +104,7 @@ impl<B: Barrier + Clone> Worker for HostKvSeat<'_, B> {
 /// A global allocator.
 pub(crate) struct Global<A>(pub(crate) A);
 
-impl<A: GlobalAlloc + Sync> Subject for Global<A> {
+impl<A: GlobalAlloc + Sync> KvSubject for Global<A> {
     type Worker<'s>
         = &'s Self
     where
@@ -115,7 +115,7 @@ impl<A: GlobalAlloc + Sync> Subject for Global<A> {
     }
 }
 
-impl<A: GlobalAlloc> Worker for &Global<A> {
+impl<A: GlobalAlloc> KvWorker for &Global<A> {
     #[inline]
     fn try_alloc(&mut self, bytes: usize, _any: bool) -> Option<usize> {
         // SAFETY: no request is for 0 bytes.

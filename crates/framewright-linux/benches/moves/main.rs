@@ -33,7 +33,7 @@ impl Migrate for Nobody {
 }
 
 /// One line of the table.
-struct Case {
+struct MoveLine {
     name: &'static str,
     order: u8,
     /// Of a thousand frames so many are freed.
@@ -41,7 +41,7 @@ struct Case {
     at_random: bool,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [MoveLine; 5] = [
     case("every other free", 9, 500, false),
     case("half free, at random", 9, 500, true),
     case("a fifth free, at random", 9, 200, true),
@@ -49,8 +49,8 @@ const CASES: [Case; 5] = [
     case("half free, at random", 10, 500, true),
 ];
 
-const fn case(name: &'static str, order: u8, freed_permille: usize, at_random: bool) -> Case {
-    Case {
+const fn case(name: &'static str, order: u8, freed_permille: usize, at_random: bool) -> MoveLine {
+    MoveLine {
         name,
         order,
         freed_permille,
@@ -63,7 +63,7 @@ const BLOCKS_MAX: u64 = 64;
 
 /// What one round came to.
 #[derive(Clone, Copy)]
-struct Outcome {
+struct RoundOutcome {
     ns: f64,
     blocks: u64,
     moved: u64,
@@ -80,7 +80,7 @@ fn main() {
     );
     let options = Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(2));
     let only = std::env::args().skip_while(|arg| arg != "--order").nth(1);
-    let is_chosen = |case: &&Case| {
+    let is_chosen = |case: &&MoveLine| {
         only.as_ref()
             .is_none_or(|only| *only == case.order.to_string())
     };
@@ -98,8 +98,8 @@ fn main() {
     }
 }
 
-fn print_line(case: &Case, mut outcomes: Vec<Outcome>) {
-    let each = |of: &Outcome| of.ns / of.moved.max(1) as f64;
+fn print_line(case: &MoveLine, mut outcomes: Vec<RoundOutcome>) {
+    let each = |of: &RoundOutcome| of.ns / of.moved.max(1) as f64;
     outcomes.sort_by(|a, b| each(a).total_cmp(&each(b)));
     let (best, median) = (outcomes[0], outcomes[outcomes.len() / 2]);
     println!(
@@ -115,7 +115,7 @@ fn print_line(case: &Case, mut outcomes: Vec<Outcome>) {
     );
 }
 
-fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &Case, round: u64) -> Outcome {
+fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &MoveLine, round: u64) -> RoundOutcome {
     let zone = host.zone();
     let mut words = vec![0; Reclaim::words_needed(zone)];
     let reclaim = Reclaim::new(zone, &ReclaimConfig::default(), &mut words).expect("memory");
@@ -141,7 +141,7 @@ fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &Case, round: u64) -
     if round == 0 {
         zone.verify().expect("every invariant holds");
     }
-    Outcome {
+    RoundOutcome {
         ns,
         blocks,
         moved: stats.pgmigrate_success,
@@ -150,7 +150,7 @@ fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &Case, round: u64) -
 }
 
 /// Fills the zone and frees the case's part of it.
-fn fill<B: Barrier>(seat: &mut Seat<'_, '_, Linux<B>>, case: &Case, round: u64) {
+fn fill<B: Barrier>(seat: &mut Seat<'_, '_, Linux<B>>, case: &MoveLine, round: u64) {
     assert_eq!(seat.cpu(), CpuId(0));
     let mut random = Random::new(round);
     let mut held = Vec::new();

@@ -14,7 +14,7 @@ use framewright_linux::paged::Paged;
 use framewright_linux::platform::Slots;
 use framewright_linux::swap::{DirectIo, SwapDevice, SwapPolicy};
 use framewright_linux::tenancy::Guests;
-use framewright_linux::{Frontswap, Host, Linux, Options, Pages, Ram, Stored, SwapFile, Zram};
+use framewright_linux::{Frontswap, Host, Linux, Options, Ram, RamPages, Stored, SwapFile, Zram};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,7 +44,7 @@ fn fill(words: &mut [u64], page: u64) {
     }
 }
 
-struct Row {
+struct PagedRow {
     name: &'static str,
     touch: Vec<f64>,
     evict: Vec<f64>,
@@ -59,7 +59,7 @@ fn measure(
     name: &'static str,
     host: &Host<Fenced>,
     swap: Frontswap<'_>,
-) -> Result<Row, Box<dyn Error>> {
+) -> Result<PagedRow, Box<dyn Error>> {
     let pages = swap.pages();
     let paged = Paged::new(Arc::clone(host.ram_shared()), swap, pages / 4)?;
     let mut touch = Vec::new();
@@ -129,7 +129,7 @@ fn measure(
     for values in [&mut touch, &mut evict, &mut shown] {
         values.sort_by(f64::total_cmp);
     }
-    Ok(Row {
+    Ok(PagedRow {
         name,
         touch,
         evict,
@@ -149,7 +149,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let slots = Slots::new(4);
     let layout = ReserveLayout::new(run).with_cpus(4);
     let mut metadata = vec![0; layout.words_needed()?];
-    let ram = Arc::new(Ram::new(run, Pages::Base)?);
+    let ram = Arc::new(Ram::new(run, RamPages::Base)?);
     let platform = Stored::new(Linux::fenced(slots.clone()), ram);
     let reserve = Reserve::new(&layout, &mut metadata, platform)?;
     let guests = Guests::new(&reserve, slots)?;

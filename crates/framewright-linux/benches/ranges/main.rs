@@ -22,7 +22,7 @@ use std::time::Instant;
 const REPEATS: usize = 15;
 
 /// One line: a churn of areas of 1 to `pages_max` pages, of which `live` are live at any time.
-struct Churn {
+struct AreaChurn {
     name: &'static str,
     pages_max: u64,
     live: usize,
@@ -31,7 +31,7 @@ struct Churn {
     pairs: u64,
 }
 
-const CHURNS: [Churn; 7] = [
+const CHURNS: [AreaChurn; 7] = [
     churn("1..=16 pages", 16, 8, 1024, false, 200_000),
     churn("1..=16 pages, one live", 16, 1, 1024, false, 200_000),
     churn("1 page", 1, 8, 1024, false, 200_000),
@@ -41,12 +41,12 @@ const CHURNS: [Churn; 7] = [
     churn("1..=16 pages, nothing kept", 16, 8, 0, false, 10_000),
 ];
 
-const PAIRS: [Churn; 2] = [
+const PAIRS: [AreaChurn; 2] = [
     churn("1 page", 1, 8, 1024, false, 200_000),
     churn("1..=16 pages", 16, 8, 1024, false, 200_000),
 ];
 
-const HAND_OVERS: [Churn; 3] = [
+const HAND_OVERS: [AreaChurn; 3] = [
     churn("1 page", 1, 0, 1024, false, 100_000),
     churn("1..=16 pages", 16, 0, 4096, false, 100_000),
     churn("1..=16 pages, nothing kept", 16, 0, 0, false, 10_000),
@@ -59,8 +59,8 @@ const fn churn(
     kept_pages_max: u64,
     zero: bool,
     pairs: u64,
-) -> Churn {
-    Churn {
+) -> AreaChurn {
+    AreaChurn {
         name,
         pages_max,
         live,
@@ -76,38 +76,38 @@ fn main() -> Result<(), Box<dyn Error>> {
     let quick = has("--quick") || !has("--bench");
     let mut arguments = std::env::args().skip_while(|argument| argument != "--only");
     let only = arguments.nth(1).unwrap_or_default();
-    let chosen = |churn: &&Churn| churn.name.starts_with(&only);
+    let chosen = |churn: &&AreaChurn| churn.name.starts_with(&only);
     println!("ns for a pair of vmalloc and vfree        min  median  built/1000  unmaps/1000");
     for churn in CHURNS.iter().filter(chosen) {
         match &host(churn)? {
-            Either::Plain(host) => run(churn, host, quick)?,
-            Either::Fenced(host) => run(churn, host, quick)?,
+            EitherHost::Plain(host) => run(churn, host, quick)?,
+            EitherHost::Fenced(host) => run(churn, host, quick)?,
         }
     }
     println!("two threads, each on its own");
     for churn in PAIRS.iter().filter(chosen) {
         match &host(churn)? {
-            Either::Plain(host) => side_by_side(churn, host, quick)?,
-            Either::Fenced(host) => side_by_side(churn, host, quick)?,
+            EitherHost::Plain(host) => side_by_side(churn, host, quick)?,
+            EitherHost::Fenced(host) => side_by_side(churn, host, quick)?,
         }
     }
     println!("one thread allocates, another frees");
     for churn in HAND_OVERS.iter().filter(chosen) {
         match &host(churn)? {
-            Either::Plain(host) => hand_over(churn, host, quick)?,
-            Either::Fenced(host) => hand_over(churn, host, quick)?,
+            EitherHost::Plain(host) => hand_over(churn, host, quick)?,
+            EitherHost::Fenced(host) => hand_over(churn, host, quick)?,
         }
     }
     Ok(())
 }
 
 /// A host with membarrier, or without if the kernel does not have it.
-enum Either {
+enum EitherHost {
     Plain(HostSpace<Membarrier>),
     Fenced(HostSpace<Fenced>),
 }
 
-fn host(churn: &Churn) -> Result<Either, HostError> {
+fn host(churn: &AreaChurn) -> Result<EitherHost, HostError> {
     let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
     let mut ranges = RangeOptions::new(1 << 16);
     let mut config = RangeConfig::for_cpus(2);
@@ -115,13 +115,15 @@ fn host(churn: &Churn) -> Result<Either, HostError> {
     ranges.config = Some(config);
     let options = Options::new(layout);
     match HostSpace::new(&options, &ranges) {
-        Err(HostError::NoMembarrier) => HostSpace::fenced(&options, &ranges).map(Either::Fenced),
-        host => host.map(Either::Plain),
+        Err(HostError::NoMembarrier) => {
+            HostSpace::fenced(&options, &ranges).map(EitherHost::Fenced)
+        }
+        host => host.map(EitherHost::Plain),
     }
 }
 
 /// Lengths and slots beforehand: the generator is not what is measured.
-fn steps_of(churn: &Churn, pairs: u64) -> Vec<(usize, u64)> {
+fn steps_of(churn: &AreaChurn, pairs: u64) -> Vec<(usize, u64)> {
     let mut random = Random::new(1);
     (0..pairs)
         .map(|_| {
@@ -133,7 +135,7 @@ fn steps_of(churn: &Churn, pairs: u64) -> Vec<(usize, u64)> {
 
 /// The same churn on two threads at a time: the mean of what a pair costs each of them.
 fn side_by_side<B: Barrier + Clone + Sync>(
-    churn: &Churn,
+    churn: &AreaChurn,
     host: &HostSpace<B>,
     quick: bool,
 ) -> Result<(), Box<dyn Error>> {
@@ -176,11 +178,11 @@ fn side_by_side<B: Barrier + Clone + Sync>(
 }
 
 /// The pages that one thread has allocated and another one has not yet freed.
-struct Ring {
+struct PageRing {
     slots: [AtomicU64; 64],
 }
 
-impl Ring {
+impl PageRing {
     fn put(&self, nth: usize, at: Page) {
         let slot = &self.slots[nth % 64];
         while slot.load(Relaxed) != 0 {
@@ -203,7 +205,7 @@ impl Ring {
 }
 
 fn hand_over<B: Barrier + Clone + Sync>(
-    churn: &Churn,
+    churn: &AreaChurn,
     host: &HostSpace<B>,
     quick: bool,
 ) -> Result<(), Box<dyn Error>> {
@@ -215,7 +217,7 @@ fn hand_over<B: Barrier + Clone + Sync>(
     let mut times = Vec::with_capacity(REPEATS);
     let mut before = host.space().stats();
     for repeat in 0..=if quick { 1 } else { REPEATS } {
-        let ring = Ring {
+        let ring = PageRing {
             slots: [const { AtomicU64::new(0) }; 64],
         };
         let start = Instant::now();
@@ -248,7 +250,7 @@ fn hand_over<B: Barrier + Clone + Sync>(
 }
 
 fn run<B: Barrier + Clone>(
-    churn: &Churn,
+    churn: &AreaChurn,
     host: &HostSpace<B>,
     quick: bool,
 ) -> Result<(), Box<dyn Error>> {

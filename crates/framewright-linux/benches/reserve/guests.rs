@@ -5,7 +5,7 @@ use framewright::platform::{Contents, PageWords};
 use framewright::reserve::{Guest, PoolId};
 use framewright::{Frame, Run};
 use framewright_linux::platform::Slots;
-use framewright_linux::{Linux, Pages, Ram, Stored};
+use framewright_linux::{Linux, Ram, RamPages, Stored};
 use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,9 +16,9 @@ const OWN: usize = 16_384;
 const ROUNDS: u64 = 10;
 
 /// Random numbers, always the same (Knuth's MMIX).
-struct Random(u64);
+struct KnuthNumbers(u64);
 
-impl Random {
+impl KnuthNumbers {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
         self.0 = self.0.wrapping_add(1);
@@ -28,7 +28,7 @@ impl Random {
 
 /// Where the guest's own pages lie.
 #[derive(Clone, Copy)]
-enum Place {
+enum GuestPlace {
     /// At page boundaries, as the frames of a file cache or of a process do.
     Pages,
     /// 16 bytes behind, as an allocator of objects hands out large memory.
@@ -36,18 +36,18 @@ enum Place {
 }
 
 /// The guest's own pages.
-struct Own {
+struct OwnPages {
     words: Vec<u64>,
     first: usize,
 }
 
-impl Own {
-    fn new(place: Place) -> Self {
+impl OwnPages {
+    fn new(place: GuestPlace) -> Self {
         let mut words = vec![0; (OWN + 2) * 512];
         let to_page = words.as_ptr().align_offset(4096);
         let first = match place {
-            Place::Pages => to_page,
-            Place::Objects => to_page + 2,
+            GuestPlace::Pages => to_page,
+            GuestPlace::Objects => to_page + 2,
         };
         for (nth, chunk) in words[first..].chunks_exact_mut(512).enumerate() {
             chunk.copy_from_slice(&page(nth as u64));
@@ -61,7 +61,7 @@ impl Own {
     }
 }
 
-struct Times {
+struct GuestTimes {
     gets: Histogram<u64>,
     puts: Histogram<u64>,
     out: Histogram<u64>,
@@ -71,7 +71,7 @@ struct Times {
 /// Prints what `calls` gets and puts cost.
 pub(super) fn measure(guest: &mut Guest<'_, '_, Stored>, pools: [PoolId; 2], calls: u64) {
     let run = Run::new(Frame(0), FRAMES).expect("a run");
-    let ram = Arc::new(Ram::new(run, Pages::Huge).expect("256 MiB"));
+    let ram = Arc::new(Ram::new(run, RamPages::Huge).expect("256 MiB"));
     let linux = Linux::new(Slots::new(1)).expect("membarrier");
     let other = Stored::new(linux, ram);
     for frame in 0..FRAMES {
@@ -82,19 +82,22 @@ pub(super) fn measure(guest: &mut Guest<'_, '_, Stored>, pools: [PoolId; 2], cal
         machine::clock_ns()
     );
     for (place, name) in [
-        (Place::Pages, "page-aligned buffers"),
-        (Place::Objects, "buffers 16 bytes behind a page boundary"),
+        (GuestPlace::Pages, "page-aligned buffers"),
+        (
+            GuestPlace::Objects,
+            "buffers 16 bytes behind a page boundary",
+        ),
     ] {
         for (pool, gone) in pools.into_iter().zip([false, true]) {
             fill(guest, pool);
-            let mut times = Times {
+            let mut times = GuestTimes {
                 gets: histogram(),
                 puts: histogram(),
                 out: histogram(),
                 into: histogram(),
             };
-            let mut own = Own::new(place);
-            let mut random = Random(1);
+            let mut own = OwnPages::new(place);
+            let mut random = KnuthNumbers(1);
             for _ in 0..ROUNDS {
                 calls_of(
                     guest,
@@ -126,9 +129,9 @@ fn calls_of(
     guest: &mut Guest<'_, '_, Stored>,
     (pool, gone): (PoolId, bool),
     calls: u64,
-    own: &mut Own,
-    random: &mut Random,
-    times: &mut Times,
+    own: &mut OwnPages,
+    random: &mut KnuthNumbers,
+    times: &mut GuestTimes,
 ) {
     for _ in 0..calls {
         let n = random.next();
@@ -150,7 +153,13 @@ fn calls_of(
     }
 }
 
-fn copies(other: &Stored, calls: u64, own: &mut Own, random: &mut Random, times: &mut Times) {
+fn copies(
+    other: &Stored,
+    calls: u64,
+    own: &mut OwnPages,
+    random: &mut KnuthNumbers,
+    times: &mut GuestTimes,
+) {
     for _ in 0..calls {
         let n = random.next();
         let mine = own.get((n >> 13) as usize % OWN);

@@ -27,7 +27,7 @@ mod machine;
 use framewright::reserve::{Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout};
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::platform::Slots;
-use framewright_linux::{Linux, Pages, Ram, Stored};
+use framewright_linux::{Linux, Ram, RamPages, Stored};
 use hdrhistogram::Histogram;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ const FRAMES: u64 = 65_536;
 const SIZES: [u64; 8] = [1, 512, 1024, 2048, 4096, 8192, 16_384, 32_000];
 const QUICK_SIZES: [u64; 3] = [1, 4096, 32_000];
 
-type Whole<'m> = Reserve<'m, Stored>;
+type BenchReserve<'m> = Reserve<'m, Stored>;
 
 fn page(index: u64) -> [u64; 512] {
     std::array::from_fn(|n| index << 16 | n as u64)
@@ -81,7 +81,7 @@ fn histogram() -> Histogram<u64> {
 
 /// Takes and releases `frames` frames so many times; before each, all frames hold a page, or none.
 fn takes(
-    reserve: &Whole<'_>,
+    reserve: &BenchReserve<'_>,
     frames: u64,
     rounds: usize,
     full: Option<(&mut Guest<'_, '_, Stored>, PoolId)>,
@@ -112,7 +112,7 @@ fn main() {
     let quick = has("--quick") || !has("--bench");
     println!("{}", machine::description());
     let run = Run::new(Frame(0), FRAMES).expect("a run");
-    let ram = Arc::new(Ram::new(run, Pages::Huge).expect("256 MiB"));
+    let ram = Arc::new(Ram::new(run, RamPages::Huge).expect("256 MiB"));
     let linux = Linux::new(Slots::new(2)).expect("membarrier");
     let layout = ReserveLayout::new(run).with_cpus(2);
     let mut words = vec![0; layout.words_needed().expect("a layout")];

@@ -7,12 +7,12 @@ use std::ops::Range;
 const PIDFD_SELF: c_int = -10_000;
 
 /// Address ranges with page tables that are to be filled.
-pub(super) struct Fill<const N: usize> {
+pub(super) struct TableFill<const N: usize> {
     ranges: [iovec; N],
     len: usize,
 }
 
-impl<const N: usize> Fill<N> {
+impl<const N: usize> TableFill<N> {
     pub(super) const fn new() -> Self {
         let none = iovec {
             iov_base: std::ptr::null_mut(),

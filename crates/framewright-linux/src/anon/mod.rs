@@ -71,8 +71,8 @@ mod tests;
 
 pub use error::{AnonError, PageError};
 
-use crate::fault::{Listed, Touched};
-use crate::gate::Gate;
+use crate::fault::{ListedRegion, Touched};
+use crate::gate::SignalGate;
 use crate::ram::Ram;
 use crate::window::Window;
 use framewright::frame::{AllocError, Seat};
@@ -80,10 +80,10 @@ use framewright::platform::{Barrier, Map, MapError, Relax};
 use framewright::reclaim::{Migrate, Move};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
 pub(crate) use region::pause;
-use region::{Counts, Region};
+use region::{AnonCounts, AnonRegion};
 use std::ops::Range;
 use std::sync::Arc;
-use table::Table;
+use table::AnonTable;
 
 /// A discard of this many pages takes the access away; of fewer pages it would cost a mapping each.
 const UNMAP_PAGES: usize = 16;
@@ -142,8 +142,8 @@ pub struct AnonStats {
 #[derive(Debug)]
 pub struct Anon {
     // Before the region, so that the handler forgets it before it goes.
-    _listed: Listed,
-    region: Arc<Region>,
+    _listed: ListedRegion,
+    region: Arc<AnonRegion>,
 }
 
 impl Anon {
@@ -173,19 +173,19 @@ impl Anon {
 
     fn over(window: Window) -> Result<Self, AnonError> {
         let pages = window.range().pages() as usize;
-        let table = Table::new(pages, window.ram().frames());
+        let table = AnonTable::new(pages, window.ram().frames());
         let refused = |errno: rustix::io::Errno| {
             AnonError::Window(crate::window::WindowError::Host(errno.raw_os_error()))
         };
-        let region = Arc::new(Region {
+        let region = Arc::new(AnonRegion {
             table: table.map_err(refused)?,
             window,
-            gate: Gate::default(),
-            counts: Counts::default(),
+            gate: SignalGate::default(),
+            counts: AnonCounts::default(),
         });
         // SAFETY: it lives at its place until the handler has forgotten it: it is dropped after
         // that.
-        let listed = unsafe { Listed::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
+        let listed = unsafe { ListedRegion::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
         Ok(Self {
             _listed: listed,
             region,
@@ -266,7 +266,7 @@ impl Anon {
         seat: &mut Seat<'_, '_, P>,
         pages: Range<usize>,
         largest: Order,
-        blocks: &mut Vec<Block>,
+        blocks: &mut Vec<BehindPages>,
     ) -> Result<(), PageError> {
         let region = &self.region;
         let largest = largest.min(seat.zone().max_order());
@@ -282,7 +282,7 @@ impl Anon {
             let order = largest.get().min(fits.min(aligned) as u8);
             let block = take_block(seat, order).map_err(PageError::Frames)?;
             let (frame, order) = block;
-            blocks.push(Block { page, frame, order });
+            blocks.push(BehindPages { page, frame, order });
             let run = Run::new(frame, order.frames());
             let zeroed = run.map(|run| region.window.ram().zero(run));
             if zeroed != Some(Ok(())) {
@@ -295,10 +295,14 @@ impl Anon {
 
     /// Shows the blocks, except those with pages that another thread has populated meanwhile, which
     /// become `unused`. Returns how many pages it shows; on an error it shows none.
-    fn show_blocks(&self, blocks: &mut [Block], unused: &mut Vec<Block>) -> Result<u64, PageError> {
+    fn show_blocks(
+        &self,
+        blocks: &mut [BehindPages],
+        unused: &mut Vec<BehindPages>,
+    ) -> Result<u64, PageError> {
         let region = &self.region;
         let _shut = region.gate.shut();
-        let is_empty = |block: &&Block| {
+        let is_empty = |block: &&BehindPages| {
             let mut pages = block.pages();
             pages.all(|page| region.table.frame(page).is_none())
         };
@@ -343,7 +347,7 @@ impl Anon {
         Ok(shown)
     }
 
-    fn hide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) {
+    fn hide<'b>(&self, blocks: impl Iterator<Item = &'b BehindPages>) {
         for block in blocks {
             // If the kernel refuses, it shows free frames, but is not populated.
             let _ = self.region.window.unmap(self.region.range(&block.pages()));
@@ -483,13 +487,13 @@ impl Drop for Pin<'_> {
 
 /// A block behind as many pages, which may not be shown there yet.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct BehindPages {
     page: usize,
     frame: Frame,
     order: Order,
 }
 
-impl Block {
+impl BehindPages {
     fn pages(&self) -> Range<usize> {
         self.page..self.page + self.order.frames() as usize
     }

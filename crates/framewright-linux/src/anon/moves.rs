@@ -1,10 +1,10 @@
 //! Moves contents, and shows the pages with their new frames.
 
-use super::fill::Fill;
-use super::plan::{BATCH, Piece, exchange_targets};
-use super::region::Region;
+use super::fill::TableFill;
+use super::plan::{BATCH, MovingBlock, exchange_targets};
+use super::region::AnonRegion;
 use crate::ram::FRAME_BYTES;
-use crate::window::Access;
+use crate::window::MappingAccess;
 use framewright::platform::Map;
 use framewright::reclaim::{Move, MoveState};
 use framewright::{Frame, Run};
@@ -17,7 +17,7 @@ const BATCH_PAGES: u64 = 512;
 /// At most this many unpopulated pages are shown with their neighbours by one mapping.
 const GAP_PAGES: usize = 64;
 
-impl Region {
+impl AnonRegion {
     pub(super) fn migrate_all(&self, mut moves: &mut [Move]) {
         while !moves.is_empty() {
             let (mut len, mut pages) = (0, 0);
@@ -40,8 +40,8 @@ impl Region {
         if !moves.iter().any(is_mine) {
             return;
         }
-        let mut pieces = [Piece::default(); BATCH];
-        let mut fill = Fill::<BATCH>::new();
+        let mut pieces = [MovingBlock::default(); BATCH];
+        let mut fill = TableFill::<BATCH>::new();
         let shut = self.gate.shut();
         let mut len = 0;
         for (nth, one) in moves.iter_mut().enumerate() {
@@ -91,7 +91,7 @@ impl Region {
     }
 
     /// The piece for a move of the region's, or why it stays.
-    fn piece(&self, nth: usize, one: &Move) -> Result<Piece, MoveState> {
+    fn piece(&self, nth: usize, one: &Move) -> Result<MovingBlock, MoveState> {
         let page = self.table.page_of(one.from).ok_or(MoveState::Unknown)?;
         let pages = one.order.frames();
         let ram = self.window.ram().frames();
@@ -109,7 +109,7 @@ impl Region {
         if (page..page + pages).any(|page| self.table.is_pinned(page)) {
             return Err(MoveState::Pinned);
         }
-        Ok(Piece {
+        Ok(MovingBlock {
             page,
             pages,
             from: one.from.0 - ram.start().0,
@@ -121,7 +121,7 @@ impl Region {
     }
 
     /// Decides which pieces can be shown together, and gives them their targets.
-    fn plan(&self, pieces: &mut [Piece]) {
+    fn plan(&self, pieces: &mut [MovingBlock]) {
         let mut end = None;
         for piece in pieces.iter_mut() {
             piece.is_first = end.is_none_or(|end: usize| {
@@ -135,7 +135,7 @@ impl Region {
 
     /// Moves pieces with no populated page between them. Returns `Moved`, or `Busy` if it moved
     /// nothing.
-    fn move_together(&self, pieces: &mut [Piece]) -> MoveState {
+    fn move_together(&self, pieces: &mut [MovingBlock]) -> MoveState {
         let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
         let pages = self.gap_before(first.page)..self.gap_after(last.page + last.pages);
         // From here on no thread can access the pages: the translations are gone when this returns.
@@ -171,7 +171,7 @@ impl Region {
     }
 
     /// Shows `pages` with the shift of `piece`, which is among them, as far as there are frames.
-    fn show(&self, pages: Range<usize>, piece: &Piece) {
+    fn show(&self, pages: Range<usize>, piece: &MovingBlock) {
         let frames = self.window.ram().frames().frames();
         // Frames that exist in front of the piece's first, and behind it.
         let before = (piece.page - pages.start).min(piece.to as usize);
@@ -182,7 +182,12 @@ impl Region {
         // If the kernel refuses, they stay hidden until a thread touches them and shows them.
         if self
             .window
-            .remap(self.page(piece.page - before), run, Access::Write, false)
+            .remap(
+                self.page(piece.page - before),
+                run,
+                MappingAccess::Write,
+                false,
+            )
             .is_err()
         {
             self.counts.refused.fetch_add(1, Relaxed);
@@ -216,7 +221,7 @@ impl Region {
 
 /// Sorts the pieces by page, and leaves out pieces that overlap with one before, which were asked
 /// for twice. Returns how many remain.
-fn sort_and_part(pieces: &mut [Piece], moves: &mut [Move]) -> usize {
+fn sort_and_part(pieces: &mut [MovingBlock], moves: &mut [Move]) -> usize {
     pieces.sort_unstable_by_key(|piece| (piece.page, piece.nth));
     let (mut len, mut end) = (0, 0);
     for at in 0..pieces.len() {

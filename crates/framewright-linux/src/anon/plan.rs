@@ -11,7 +11,7 @@ pub(super) const BATCH: usize = 64;
 
 /// A block that moves.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Piece {
+pub(super) struct MovingBlock {
     /// Its first page.
     pub(super) page: usize,
     /// Its pages, a power of two.
@@ -41,7 +41,7 @@ struct Target {
 ///
 /// Greedy: of all free targets for a block, it takes the one with the shift that fits most of its
 /// successors, the lowest of several. At most `BATCH`² steps for each mapping that results.
-pub(super) fn exchange_targets(pieces: &mut [Piece]) {
+pub(super) fn exchange_targets(pieces: &mut [MovingBlock]) {
     assert!(pieces.len() <= BATCH, "a batch has at most {BATCH} pieces");
     let mut targets = [Target::default(); BATCH];
     let targets = &mut targets[..pieces.len()];
@@ -79,7 +79,7 @@ pub(super) fn exchange_targets(pieces: &mut [Piece]) {
 /// How many of `pieces` fit targets with the shift that target `first` gives the first of them.
 /// Each comes with its target.
 fn fitting(
-    pieces: &[Piece],
+    pieces: &[MovingBlock],
     targets: &[Target],
     first: usize,
     mut tell: impl FnMut(usize, usize),
@@ -108,19 +108,19 @@ fn fitting(
 mod tests {
     use super::*;
 
-    fn pieces(of: &[(usize, usize, u64)]) -> Vec<Piece> {
-        let piece = |(nth, &(page, pages, to))| Piece {
+    fn pieces(of: &[(usize, usize, u64)]) -> Vec<MovingBlock> {
+        let piece = |(nth, &(page, pages, to))| MovingBlock {
             page,
             pages,
             to,
             nth,
             is_first: nth == 0,
-            ..Piece::default()
+            ..MovingBlock::default()
         };
         of.iter().enumerate().map(piece).collect()
     }
 
-    fn cuts(pieces: &[Piece]) -> usize {
+    fn cuts(pieces: &[MovingBlock]) -> usize {
         pieces.iter().filter(|piece| piece.is_cut).count()
     }
 

@@ -1,9 +1,9 @@
-use super::table::Table;
+use super::table::AnonTable;
 use super::{AnonStats, PageError};
 use crate::fault::{Touch, Touched};
-use crate::gate::Gate;
+use crate::gate::SignalGate;
 use crate::ram::FRAME_BYTES;
-use crate::window::{Access, Window};
+use crate::window::{MappingAccess, Window};
 use framewright::{Frame, Page, PageRange, Run};
 use rustix::thread::{NanosleepRelativeResult, nanosleep};
 use std::ops::Range;
@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The parts of a region, which the handler of faults sees, too.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(super) struct AnonRegion {
     pub(super) window: Window,
-    pub(super) table: Table,
-    pub(super) gate: Gate,
-    pub(super) counts: Counts,
+    pub(super) table: AnonTable,
+    pub(super) gate: SignalGate,
+    pub(super) counts: AnonCounts,
 }
 
 /// See [`AnonStats`].
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct AnonCounts {
     pub(super) batches: AtomicU64,
     pub(super) moved_pages: AtomicU64,
     pub(super) closed: AtomicU64,
@@ -28,7 +28,7 @@ pub(super) struct Counts {
     pub(super) refused: AtomicU64,
 }
 
-impl Region {
+impl AnonRegion {
     /// The pages of `range`, counted from the first.
     pub(super) fn pages_of(&self, range: PageRange) -> Result<Range<usize>, PageError> {
         let all = self.window.range();
@@ -66,7 +66,7 @@ impl Region {
             Some(frame) if !self.is_shown(nth, frame) => {
                 let run = Run::new(frame, 1).expect("the frame is in RAM");
                 self.window
-                    .remap(self.page(nth), run, Access::Write, false)
+                    .remap(self.page(nth), run, MappingAccess::Write, false)
                     .is_ok()
             }
             _ => true,
@@ -90,7 +90,7 @@ impl Region {
     }
 }
 
-impl Touched for Region {
+impl Touched for AnonRegion {
     fn bytes(&self) -> Range<usize> {
         let range = self.window.range();
         range.start().0 as usize * FRAME_BYTES..range.end().0 as usize * FRAME_BYTES

@@ -25,12 +25,12 @@ const _: () = assert!((FRAME as u128) * FRAME_BYTES as u128 > 1 << 54);
 ///   so.
 /// - Only the thread that has shut the gate writes; every thread may read.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct AnonTable {
     pages: Mapping,
     frames: Reverse,
 }
 
-impl Table {
+impl AnonTable {
     /// For `pages` pages over `frames`, none of them populated. Parts that are not touched cost no
     /// memory.
     pub(super) fn new(pages: usize, frames: Run) -> Result<Self, Errno> {
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn pages_and_frames_know_each_other() {
         let frames = Run::new(Frame(1000), 16).unwrap();
-        let table = Table::new(32, frames).unwrap();
+        let table = AnonTable::new(32, frames).unwrap();
         assert_eq!((table.frame(31), table.page_of(Frame(1015))), (None, None));
         table.set(31, Frame(1015));
         table.set(0, Frame(1000));

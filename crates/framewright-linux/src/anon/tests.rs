@@ -1,5 +1,5 @@
 use super::*;
-use crate::window::Access;
+use crate::window::MappingAccess;
 use crate::{Host, Options};
 use framewright::frame::ZoneLayout;
 use framewright::platform::Fenced;
@@ -59,7 +59,7 @@ fn who_touches_what_moves_waits_until_the_gate_is_open() {
         let run = Run::new(anon.region.table.frame(7).unwrap(), 1).unwrap();
         anon.region
             .window
-            .remap(page.start(), run, Access::Write, true)
+            .remap(page.start(), run, MappingAccess::Write, true)
             .unwrap();
         drop(shut);
         assert_eq!(reader.join().unwrap(), 7);

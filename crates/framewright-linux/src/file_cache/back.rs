@@ -3,7 +3,7 @@
 use super::files::{Inode, Io};
 use super::medium::{TRANSFER_PAGES, with_buffer, write_fully};
 use super::stats::count;
-use super::table::{PageKey, State};
+use super::table::{PageKey, SlotState};
 use super::{FileCache, FileError, OpenFile, PAGE};
 use crate::ram::FRAME_BYTES;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl FileCache<'_> {
         loop {
             let id = locked.find()?;
             let slot = self.table.slot(id);
-            if slot.state() == State::Ready {
+            if slot.state() == SlotState::Ready {
                 if !slot.is_dirty() {
                     return None;
                 }

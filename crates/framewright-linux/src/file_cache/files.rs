@@ -133,7 +133,7 @@ pub struct OpenFile {
     pub(super) ahead: Mutex<Ahead>,
     /// The page that was used last, plus one.
     last: AtomicU64,
-    files: Arc<Files>,
+    files: Arc<CacheFiles>,
 }
 
 impl OpenFile {
@@ -156,7 +156,7 @@ impl OpenFile {
     }
 
     /// Whether it is one of those files.
-    pub(super) fn is_of(&self, files: &Arc<Files>) -> bool {
+    pub(super) fn is_of(&self, files: &Arc<CacheFiles>) -> bool {
         Arc::ptr_eq(&self.files, files)
     }
 
@@ -183,7 +183,7 @@ impl Drop for OpenFile {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     inode: Arc<Inode>,
     file: Option<(u64, u64)>,
     // As many as there are handles, including those that are never dropped: no loop reaches 2^64.
@@ -196,8 +196,8 @@ struct Known {
 }
 
 #[derive(Debug, Default)]
-struct All {
-    by_id: BTreeMap<u64, Known>,
+struct AllFiles {
+    by_id: BTreeMap<u64, KnownFile>,
     by_file: BTreeMap<(u64, u64), u64>,
     /// Closed files, the first one first, each once; some are open again.
     closed: VecDeque<u64>,
@@ -205,14 +205,14 @@ struct All {
 
 /// All files that a cache knows.
 #[derive(Debug, Default)]
-pub(super) struct Files {
-    all: Mutex<All>,
+pub(super) struct CacheFiles {
+    all: Mutex<AllFiles>,
     /// Files with dirty pages, in the order in which they had their first one.
     dirty: Mutex<VecDeque<Arc<Inode>>>,
 }
 
-impl Files {
-    fn all(&self) -> MutexGuard<'_, All> {
+impl CacheFiles {
+    fn all(&self) -> MutexGuard<'_, AllFiles> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -300,7 +300,7 @@ impl Files {
         if let Some(file) = file {
             all.by_file.insert(file, inode.id);
         }
-        let known = Known {
+        let known = KnownFile {
             inode: Arc::clone(&inode),
             file,
             handles: 1,

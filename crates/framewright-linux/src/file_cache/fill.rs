@@ -3,7 +3,7 @@
 use super::files::{Inode, Io, OpenFile};
 use super::medium::{TRANSFER_PAGES, read_fully, with_buffer};
 use super::stats::count;
-use super::table::{Held, PageKey, State};
+use super::table::{HeldPage, PageKey, SlotState};
 use super::{FileCache, FileError, PAGE};
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
 use crate::tenancy::Supply;
@@ -31,7 +31,7 @@ impl Drop for Filling<'_, '_> {
                 page,
             });
             locked.remove(id);
-            self.cache.table.slot(id).reset(State::Held);
+            self.cache.table.slot(id).reset(SlotState::Held);
             locked.changed();
             self.cache.keep_frame(id);
         }
@@ -60,7 +60,7 @@ impl<'c, 's> Filling<'c, 's> {
         if locked.find().is_some() {
             return false;
         }
-        table.slot(id).reset(State::Filling);
+        table.slot(id).reset(SlotState::Filling);
         locked.insert(id);
         self.pages[self.len] = (page, id);
         self.len += 1;
@@ -188,7 +188,7 @@ impl<'c, 's> Filling<'c, 's> {
 
     /// Makes the loaded pages visible to all threads. Returns the first page, held, if it is
     /// loaded.
-    pub(super) fn publish(mut self) -> Option<Held<'c>> {
+    pub(super) fn publish(mut self) -> Option<HeldPage<'c>> {
         let cache = self.cache;
         let mut first = None;
         let mut left = 0;
@@ -209,7 +209,7 @@ impl<'c, 's> Filling<'c, 's> {
             } else {
                 slot.set_ahead(true);
             }
-            slot.set_state(State::Ready);
+            slot.set_state(SlotState::Ready);
             locked.changed();
         }
         self.len = left;
@@ -220,7 +220,7 @@ impl<'c, 's> Filling<'c, 's> {
 /// The outcome of a search for a missing page.
 pub(super) enum Filled<'c> {
     /// The page.
-    Held(Held<'c>),
+    Held(HeldPage<'c>),
     /// Another thread is bringing it.
     Again,
     /// It is no longer in the file.
@@ -244,7 +244,7 @@ impl FileCache<'_> {
                         supply.free(frame);
                         return Err(FileError::Foreign(crate::ram::NotInRam(frame)));
                     };
-                    self.table.slot(id).reset(State::Held);
+                    self.table.slot(id).reset(SlotState::Held);
                     return Ok(id);
                 }
                 // The supply has no clients to ask, or this cache is not among them.
@@ -265,7 +265,7 @@ impl FileCache<'_> {
         file: &OpenFile,
         page: u64,
         wanted: u64,
-    ) -> Result<Option<Held<'_>>, FileError> {
+    ) -> Result<Option<HeldPage<'_>>, FileError> {
         let key = PageKey {
             file: file.inode.id,
             page,

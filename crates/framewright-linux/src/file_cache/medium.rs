@@ -154,7 +154,7 @@ impl Medium for DirectFile {
             // Whole pages again: the next write must start at one.
             return Ok(written - written % PAGE);
         }
-        let mut page = Page([0; PAGE]);
+        let mut page = AlignedPage([0; PAGE]);
         page.0[..from.len()].copy_from_slice(from);
         let written = FileExt::write_at(&self.file, &page.0, offset)?;
         if written < PAGE {
@@ -183,7 +183,7 @@ impl Medium for DirectFile {
 
 /// A page, aligned as direct I/O requires it.
 #[repr(align(4096))]
-struct Page([u8; PAGE]);
+struct AlignedPage([u8; PAGE]);
 
 /// Pages in one transfer.
 pub(super) const TRANSFER_PAGES: usize = 32;
@@ -191,11 +191,11 @@ const PAGE: usize = FRAME_BYTES;
 
 /// The bytes of a transfer, aligned as direct I/O requires.
 #[repr(align(4096))]
-struct Buffer([u8; TRANSFER_PAGES * PAGE]);
+struct AlignedBuffer([u8; TRANSFER_PAGES * PAGE]);
 
 thread_local! {
     /// A buffer that this thread has used before.
-    static KEPT: Cell<Option<Box<Buffer>>> = const { Cell::new(None) };
+    static KEPT: Cell<Option<Box<AlignedBuffer>>> = const { Cell::new(None) };
 }
 
 /// Runs `work` with a buffer of undefined contents. Each thread keeps one, because making one fills
@@ -203,7 +203,7 @@ thread_local! {
 pub(super) fn with_buffer<R>(work: impl FnOnce(&mut [u8; TRANSFER_PAGES * PAGE]) -> R) -> R {
     // Taken, not borrowed: a read may itself come from a cache of files.
     let kept = KEPT.try_with(Cell::take).ok().flatten();
-    let mut buffer = kept.unwrap_or_else(|| Box::new(Buffer([0; TRANSFER_PAGES * PAGE])));
+    let mut buffer = kept.unwrap_or_else(|| Box::new(AlignedBuffer([0; TRANSFER_PAGES * PAGE])));
     let result = work(&mut buffer.0);
     // A thread that is ending keeps no buffer.
     let _ = KEPT.try_with(|kept| kept.set(Some(buffer)));

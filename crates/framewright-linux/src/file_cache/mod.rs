@@ -96,24 +96,24 @@ pub use error::FileError;
 pub use files::OpenFile;
 pub use medium::{DirectFile, Medium, Stamp};
 pub use stats::FileStats;
-pub use verify::Broken;
+pub use verify::BrokenFiles;
 
 use crate::ram::{FRAME_BYTES, Ram};
 use crate::tenancy::{Supply, Tenancy};
 use crate::words;
-use files::Files;
+use files::CacheFiles;
 use framewright::Frame;
 #[cfg(doc)]
 use framewright::reclaim::Shrink;
 use framewright::reserve::PoolId;
-use order::Order;
-use stats::Counters;
+use order::SlotOrder;
+use stats::CacheCounters;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use table::{NONE, State, Table};
+use table::{CacheTable, NONE, SlotState};
 
 /// Bytes in a page of a file.
 const PAGE: u64 = FRAME_BYTES as u64;
@@ -181,10 +181,10 @@ pub struct FileCache<'s> {
     ram: Arc<Ram>,
     cleancache: Option<(&'s dyn Tenancy, PoolId)>,
     options: FileOptions,
-    table: Table,
-    order: Order,
-    files: Arc<Files>,
-    counters: Counters,
+    table: CacheTable,
+    order: SlotOrder,
+    files: Arc<CacheFiles>,
+    counters: CacheCounters,
     /// The first of the slots with frames that the cache keeps empty.
     stock: Mutex<u32>,
 }
@@ -214,13 +214,13 @@ impl<'s> FileCache<'s> {
         options: FileOptions,
     ) -> Self {
         Self {
-            table: Table::new(&ram),
+            table: CacheTable::new(&ram),
             ram,
             cleancache,
             options,
-            order: Order::new(),
+            order: SlotOrder::new(),
             files: Arc::default(),
-            counters: Counters::default(),
+            counters: CacheCounters::default(),
             stock: Mutex::new(NONE),
         }
     }
@@ -413,9 +413,9 @@ impl Drop for FilePin<'_, '_> {
         let locked = self.cache.table.lock(slot.key());
         let pins = slot.pins() - 1;
         slot.set_pins(pins);
-        let is_nobodys = pins == 0 && slot.state() == State::Orphan;
+        let is_nobodys = pins == 0 && slot.state() == SlotState::Orphan;
         if is_nobodys {
-            slot.reset(State::Held);
+            slot.reset(SlotState::Held);
         }
         drop(locked);
         if is_nobodys {

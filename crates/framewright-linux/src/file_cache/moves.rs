@@ -2,7 +2,7 @@
 
 use super::FileCache;
 use super::stats::count;
-use super::table::{NONE, State};
+use super::table::{NONE, SlotState};
 use framewright::reclaim::{Discard, Migrate, Move, MoveState};
 use framewright::{Frame, Order, Run};
 use std::sync::PoisonError;
@@ -29,9 +29,9 @@ impl Migrate for FileCache<'_> {
             };
             let slot = self.table.slot(id);
             match slot.state() {
-                State::Held => is_any_empty = true,
-                State::Ready if self.leave(slot.key(), id) => {
-                    slot.reset(State::Free);
+                SlotState::Held => is_any_empty = true,
+                SlotState::Ready if self.leave(slot.key(), id) => {
+                    slot.reset(SlotState::Free);
                     block.is_dropped = true;
                 }
                 _ => {}
@@ -55,7 +55,7 @@ impl FileCache<'_> {
         let mut locked = self.table.lock(slot.key());
         let mut has_waited = false;
         loop {
-            let is_on_its_way = matches!(slot.state(), State::Filling | State::Leaving);
+            let is_on_its_way = matches!(slot.state(), SlotState::Filling | SlotState::Leaving);
             if locked.find() != Some(id) || !is_on_its_way && !slot.is_writing() {
                 return has_waited;
             }
@@ -78,7 +78,7 @@ impl FileCache<'_> {
                     } else {
                         self.table.slot(before).set_next(next);
                     }
-                    slot.reset(State::Free);
+                    slot.reset(SlotState::Free);
                     block.is_dropped = true;
                 }
                 None => before = at,
@@ -93,10 +93,10 @@ impl FileCache<'_> {
         };
         let slot = self.table.slot(id);
         match slot.state() {
-            State::Free => return MoveState::Unknown,
-            State::Ready => {}
-            State::Orphan => return MoveState::Pinned,
-            State::Held | State::Filling | State::Leaving | State::Moving => {
+            SlotState::Free => return MoveState::Unknown,
+            SlotState::Ready => {}
+            SlotState::Orphan => return MoveState::Pinned,
+            SlotState::Held | SlotState::Filling | SlotState::Leaving | SlotState::Moving => {
                 return MoveState::Busy;
             }
         }
@@ -105,7 +105,7 @@ impl FileCache<'_> {
         };
         let key = slot.key();
         let locked = self.table.lock(key);
-        if !locked.is(id, State::Ready) {
+        if !locked.is(id, SlotState::Ready) {
             return MoveState::Busy;
         }
         if slot.pins() > 0 {
@@ -115,20 +115,20 @@ impl FileCache<'_> {
         if !slot.is_idle() {
             return MoveState::Busy;
         }
-        slot.set_state(State::Moving);
+        slot.set_state(SlotState::Moving);
         drop(locked);
         let run = |frame| Run::new(frame, 1).expect("frames of the RAM have numbers");
         let copied = self.ram.copy(run(from), run(to));
         debug_assert!(copied.is_ok(), "both have slots, so both are in RAM");
         let target = self.table.slot(to_id);
-        target.reset(State::Moving);
+        target.reset(SlotState::Moving);
         self.order.replace(&self.table.slots, id, to_id);
         let locked = self.table.lock(key);
         locked.remove(id);
         locked.insert(to_id);
         target.take_marks(slot);
-        target.set_state(State::Ready);
-        slot.reset(State::Free);
+        target.set_state(SlotState::Ready);
+        slot.reset(SlotState::Free);
         locked.changed();
         count(&self.counters.moved, 1);
         MoveState::Moved

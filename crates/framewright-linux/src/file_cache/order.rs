@@ -1,6 +1,6 @@
 //! The order of eviction: SIEVE.
 
-use super::table::{NONE, Slots};
+use super::table::{CacheSlots, NONE};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// So a new page is looked at soon, and one that is not used again goes soon (Zhang et al., NSDI
 /// 2024).
 #[derive(Debug)]
-pub(super) struct Order(Mutex<Ends>);
+pub(super) struct SlotOrder(Mutex<OrderEnds>);
 
 #[derive(Debug)]
-struct Ends {
+struct OrderEnds {
     newest: u32,
     oldest: u32,
     hand: u32,
@@ -22,16 +22,16 @@ struct Ends {
 
 /// What the hand found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum HandStep {
     /// Used since: it stays.
     Visited,
     /// May go.
     Victim(u32),
 }
 
-impl Order {
+impl SlotOrder {
     pub(super) const fn new() -> Self {
-        Self(Mutex::new(Ends {
+        Self(Mutex::new(OrderEnds {
             newest: NONE,
             oldest: NONE,
             hand: NONE,
@@ -44,7 +44,7 @@ impl Order {
     }
 
     /// Adds a slot that is in no order, as the newest.
-    pub(super) fn push(&self, slots: &Slots, id: u32) {
+    pub(super) fn push(&self, slots: &CacheSlots, id: u32) {
         let mut ends = self.ends();
         let slot = slots.get(id);
         slot.newer.store(NONE, Relaxed);
@@ -58,7 +58,7 @@ impl Order {
     }
 
     /// Takes out a slot that is in the order.
-    pub(super) fn remove(&self, slots: &Slots, id: u32) {
+    pub(super) fn remove(&self, slots: &CacheSlots, id: u32) {
         let mut ends = self.ends();
         let (newer, older) = slots.get(id).neighbours();
         if ends.hand == id {
@@ -69,7 +69,7 @@ impl Order {
     }
 
     /// Puts `to`, which is in no order, in the place of `from`.
-    pub(super) fn replace(&self, slots: &Slots, from: u32, to: u32) {
+    pub(super) fn replace(&self, slots: &CacheSlots, from: u32, to: u32) {
         let mut ends = self.ends();
         let (newer, older) = slots.get(from).neighbours();
         let slot = slots.get(to);
@@ -89,7 +89,7 @@ impl Order {
     }
 
     /// Moves the hand by one; `None` if the order is empty.
-    pub(super) fn step(&self, slots: &Slots) -> Option<Step> {
+    pub(super) fn step(&self, slots: &CacheSlots) -> Option<HandStep> {
         let mut ends = self.ends();
         let at = match ends.hand {
             NONE => ends.oldest,
@@ -102,14 +102,14 @@ impl Order {
         ends.hand = slot.newer.load(Relaxed);
         let visited = slot.visited.swap(false, Relaxed);
         Some(if visited {
-            Step::Visited
+            HandStep::Visited
         } else {
-            Step::Victim(at)
+            HandStep::Victim(at)
         })
     }
 
     /// The slots in it; or a slot where it is no list in both directions with the hand in it.
-    pub(super) fn verify(&self, slots: &Slots) -> Result<BTreeSet<u32>, u32> {
+    pub(super) fn verify(&self, slots: &CacheSlots) -> Result<BTreeSet<u32>, u32> {
         let ends = self.ends();
         let (mut found, mut before, mut at) = (BTreeSet::new(), NONE, ends.oldest);
         while at != NONE {
@@ -126,14 +126,14 @@ impl Order {
         Ok(found)
     }
 
-    fn ends(&self) -> MutexGuard<'_, Ends> {
+    fn ends(&self) -> MutexGuard<'_, OrderEnds> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ends {
+impl OrderEnds {
     /// Makes the two neighbours.
-    fn tie(&mut self, slots: &Slots, newer: u32, older: u32) {
+    fn tie(&mut self, slots: &CacheSlots, newer: u32, older: u32) {
         match newer {
             NONE => self.newest = older,
             newer => slots.get(newer).older.store(older, Relaxed),

@@ -1,9 +1,9 @@
 //! Pages leave: to the cleancache, if it takes them.
 
 use super::FileCache;
-use super::order::Step;
+use super::order::HandStep;
 use super::stats::count;
-use super::table::{PageKey, State};
+use super::table::{PageKey, SlotState};
 use crate::ram::FRAME_WORDS;
 use crate::tenancy::Supply;
 use framewright::reclaim::{Ask, Holding, Shrink, Shrunk};
@@ -28,7 +28,7 @@ impl FileCache<'_> {
                 break;
             };
             shrunk.scanned += 1;
-            let Step::Victim(id) = step else { continue };
+            let HandStep::Victim(id) = step else { continue };
             let key = self.table.slot(id).key();
             let left = self.leave(key, id) || may_write && self.write_and_leave(key, id);
             if left {
@@ -43,7 +43,7 @@ impl FileCache<'_> {
         let is_dirty = {
             let locked = self.table.lock(key);
             let slot = self.table.slot(id);
-            locked.is(id, State::Ready) && slot.is_dirty() && slot.pins() == 0
+            locked.is(id, SlotState::Ready) && slot.is_dirty() && slot.pins() == 0
         };
         if !is_dirty {
             return false;
@@ -58,14 +58,16 @@ impl FileCache<'_> {
         let slot = self.table.slot(id);
         let locked = self.table.lock(key);
         // A thread that writes it back holds it, so it is not idle.
-        let may_go =
-            locked.is(id, State::Ready) && slot.is_idle() && slot.pins() == 0 && !slot.is_dirty();
+        let may_go = locked.is(id, SlotState::Ready)
+            && slot.is_idle()
+            && slot.pins() == 0
+            && !slot.is_dirty();
         if !may_go {
             return false;
         }
         // A thread that wants it now waits until it is in the cleancache: it must find this page,
         // and not an older one on disk.
-        slot.set_state(State::Leaving);
+        slot.set_state(SlotState::Leaving);
         drop(locked);
         if let Some((tenancy, pool)) = self.cleancache {
             let mut words = [0; FRAME_WORDS];
@@ -82,14 +84,14 @@ impl FileCache<'_> {
         self.order.remove(&self.table.slots, id);
         let locked = self.table.lock(key);
         locked.remove(id);
-        slot.reset(State::Held);
+        slot.reset(SlotState::Held);
         locked.changed();
         count(&self.counters.evicted, 1);
         true
     }
 
     pub(super) fn free_frame(&self, supply: &mut dyn Supply, id: u32) {
-        self.table.slot(id).reset(State::Free);
+        self.table.slot(id).reset(SlotState::Free);
         supply.free(self.table.frame(id));
     }
 

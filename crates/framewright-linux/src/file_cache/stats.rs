@@ -45,7 +45,7 @@ impl FileStats {
 
 /// The counters that are not the table's.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct CacheCounters {
     pub(super) misses: AtomicU64,
     pub(super) ahead_pages: AtomicU64,
     pub(super) from_cleancache: AtomicU64,

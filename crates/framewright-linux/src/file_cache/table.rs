@@ -21,7 +21,7 @@ pub(super) struct PageKey {
 /// The state of a slot's frame. See the [module's description](super).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(super) enum State {
+pub(super) enum SlotState {
     /// Not the cache's.
     Free,
     /// The cache's, with no page in it.
@@ -45,7 +45,7 @@ const AHEAD: u32 = 32;
 
 /// What is known of one frame.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct CacheSlot {
     file: AtomicU64,
     page: AtomicU64,
     flags: AtomicU32,
@@ -59,7 +59,7 @@ pub(super) struct Slot {
     pub(super) visited: AtomicBool,
 }
 
-impl Slot {
+impl CacheSlot {
     // Relaxed everywhere: under the shard's lock, or checked again under it.
     pub(super) fn key(&self) -> PageKey {
         PageKey {
@@ -68,19 +68,19 @@ impl Slot {
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> SlotState {
         match self.flags.load(Relaxed) & STATES {
-            0 => State::Free,
-            1 => State::Held,
-            2 => State::Filling,
-            3 => State::Ready,
-            4 => State::Leaving,
-            5 => State::Moving,
-            _ => State::Orphan,
+            0 => SlotState::Free,
+            1 => SlotState::Held,
+            2 => SlotState::Filling,
+            3 => SlotState::Ready,
+            4 => SlotState::Leaving,
+            5 => SlotState::Moving,
+            _ => SlotState::Orphan,
         }
     }
 
-    pub(super) fn set_state(&self, state: State) {
+    pub(super) fn set_state(&self, state: SlotState) {
         let others = self.flags.load(Relaxed) & !STATES;
         self.flags.store(others | state as u32, Relaxed);
     }
@@ -120,7 +120,7 @@ impl Slot {
     }
 
     /// Whether no thread copies from or to it. Acquire pairs with the Release in
-    /// [`Table::release`].
+    /// [`CacheTable::release`].
     pub(super) fn is_idle(&self) -> bool {
         self.users.load(Acquire) == 0
     }
@@ -159,7 +159,7 @@ impl Slot {
     }
 
     /// Makes it an empty slot of that state.
-    pub(super) fn reset(&self, state: State) {
+    pub(super) fn reset(&self, state: SlotState) {
         self.flags.store(state as u32, Relaxed);
         self.visited.store(false, Relaxed);
     }
@@ -167,11 +167,11 @@ impl Slot {
 
 /// A slot for each frame of the RAM.
 #[derive(Debug)]
-pub(super) struct Slots(Box<[Slot]>);
+pub(super) struct CacheSlots(Box<[CacheSlot]>);
 
-impl Slots {
+impl CacheSlots {
     #[inline]
-    pub(super) fn get(&self, id: u32) -> &Slot {
+    pub(super) fn get(&self, id: u32) -> &CacheSlot {
         &self.0[id as usize]
     }
 }
@@ -184,7 +184,7 @@ struct Waiting {
 
 #[repr(align(128))]
 #[derive(Debug, Default)]
-struct Shard {
+struct CacheShard {
     lock: Mutex<Waiting>,
     changed: Condvar,
     /// Counted under the lock.
@@ -194,45 +194,45 @@ struct Shard {
 
 /// The table.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) slots: Slots,
+pub(super) struct CacheTable {
+    pub(super) slots: CacheSlots,
     heads: Box<[AtomicU32]>,
-    shards: Box<[Shard]>,
+    shards: Box<[CacheShard]>,
     first: u64,
 }
 
 /// A page that a thread copies from or to: it keeps its contents and its place.
 #[derive(Debug)]
-pub(super) struct Held<'t> {
-    table: &'t Table,
+pub(super) struct HeldPage<'t> {
+    table: &'t CacheTable,
     pub(super) id: u32,
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldPage<'_> {
     fn drop(&mut self) {
         self.table.release(self.id);
     }
 }
 
 /// A bucket with its shard locked.
-pub(super) struct Locked<'t> {
-    table: &'t Table,
-    shard: &'t Shard,
+pub(super) struct LockedChain<'t> {
+    table: &'t CacheTable,
+    shard: &'t CacheShard,
     guard: MutexGuard<'t, Waiting>,
     key: PageKey,
 }
 
-impl Table {
+impl CacheTable {
     pub(super) fn new(ram: &Ram) -> Self {
         let frames = ram.frames().frames() as usize;
         assert!(
             frames < NONE as usize,
             "a cache over at most 2^32 - 2 frames"
         );
-        let slot = |_| Slot {
+        let slot = |_| CacheSlot {
             file: AtomicU64::new(0),
             page: AtomicU64::new(0),
-            flags: AtomicU32::new(State::Free as u32),
+            flags: AtomicU32::new(SlotState::Free as u32),
             users: AtomicU32::new(0),
             pins: AtomicU32::new(0),
             chain: AtomicU32::new(NONE),
@@ -242,15 +242,15 @@ impl Table {
         };
         let buckets = frames.next_power_of_two().max(SHARDS);
         Self {
-            slots: Slots((0..frames).map(slot).collect()),
+            slots: CacheSlots((0..frames).map(slot).collect()),
             heads: (0..buckets).map(|_| AtomicU32::new(NONE)).collect(),
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..SHARDS).map(|_| CacheShard::default()).collect(),
             first: ram.frames().start().0,
         }
     }
 
     #[inline]
-    pub(super) fn slot(&self, id: u32) -> &Slot {
+    pub(super) fn slot(&self, id: u32) -> &CacheSlot {
         self.slots.get(id)
     }
 
@@ -274,9 +274,9 @@ impl Table {
 
     /// The lock of a page's shard.
     #[inline]
-    pub(super) fn lock(&self, key: PageKey) -> Locked<'_> {
+    pub(super) fn lock(&self, key: PageKey) -> LockedChain<'_> {
         let shard = &self.shards[self.bucket(key) % SHARDS];
-        Locked {
+        LockedChain {
             table: self,
             shard,
             guard: shard.lock.lock().unwrap_or_else(PoisonError::into_inner),
@@ -287,12 +287,12 @@ impl Table {
     /// The page, held, if it is there; waits while it is in transit. `is_new_use` says whether the
     /// use makes it visited.
     #[inline]
-    pub(super) fn hold(&self, key: PageKey, is_new_use: bool) -> Option<Held<'_>> {
+    pub(super) fn hold(&self, key: PageKey, is_new_use: bool) -> Option<HeldPage<'_>> {
         let mut locked = self.lock(key);
         loop {
             let id = locked.find()?;
             let slot = self.slot(id);
-            if slot.state() == State::Ready {
+            if slot.state() == SlotState::Ready {
                 slot.hold();
                 let shard = locked.shard;
                 let mut counter = &shard.hits;
@@ -305,15 +305,15 @@ impl Table {
                     slot.visited.store(true, Relaxed);
                 }
                 counter.store(counter.load(Relaxed) + 1, Relaxed);
-                return Some(Held { table: self, id });
+                return Some(HeldPage { table: self, id });
             }
             locked = locked.wait();
         }
     }
 
-    /// A page that was [held](Slot::hold) by hand.
-    pub(super) fn held(&self, id: u32) -> Held<'_> {
-        Held { table: self, id }
+    /// A page that was [held](CacheSlot::hold) by hand.
+    pub(super) fn held(&self, id: u32) -> HeldPage<'_> {
+        HeldPage { table: self, id }
     }
 
     #[inline]
@@ -329,7 +329,7 @@ impl Table {
 
     /// Hits, and those among them that were the first use of a page that was read ahead.
     pub(super) fn hits(&self) -> (u64, u64) {
-        let sum = |counter: fn(&Shard) -> &AtomicU64| {
+        let sum = |counter: fn(&CacheShard) -> &AtomicU64| {
             let all = self.shards.iter().map(|shard| counter(shard).load(Relaxed));
             all.sum::<u64>()
         };
@@ -338,7 +338,7 @@ impl Table {
     }
 }
 
-impl<'t> Locked<'t> {
+impl<'t> LockedChain<'t> {
     /// The slot of the page.
     #[inline]
     pub(super) fn find(&self) -> Option<u32> {
@@ -354,7 +354,7 @@ impl<'t> Locked<'t> {
     }
 
     /// Whether the page is in that slot, and in that state.
-    pub(super) fn is(&self, id: u32, state: State) -> bool {
+    pub(super) fn is(&self, id: u32, state: SlotState) -> bool {
         self.find() == Some(id) && self.table.slot(id).state() == state
     }
 

@@ -1,6 +1,6 @@
 //! The slow, obvious recount.
 
-use super::table::{PageKey, State};
+use super::table::{PageKey, SlotState};
 use super::{FileCache, PAGE};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,20 +9,20 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// What [`verify`](FileCache::verify) found wrong, with the frame's number in the RAM or the page's in its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Broken {
+pub struct BrokenFiles {
     /// The invariant, or the statement that is false.
     pub rule: &'static str,
     /// Where.
     pub at: u64,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (at {})", self.rule, self.at)
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BrokenFiles {}
 
 impl FileCache<'_> {
     /// Checks the [invariants](super) that can be seen while the cache is not in use. Time:
@@ -30,12 +30,12 @@ impl FileCache<'_> {
     ///
     /// # Errors
     /// The first that does not hold.
-    pub fn verify(&self) -> Result<(), Broken> {
+    pub fn verify(&self) -> Result<(), BrokenFiles> {
         let check = |holds: bool, rule, at| {
             if holds {
                 Ok(())
             } else {
-                Err(Broken { rule, at })
+                Err(BrokenFiles { rule, at })
             }
         };
         let mut stock = BTreeSet::new();
@@ -45,7 +45,7 @@ impl FileCache<'_> {
             at = self.table.slot(at).next();
         }
         let order = self.order.verify(&self.table.slots);
-        let order = order.map_err(|at| Broken {
+        let order = order.map_err(|at| BrokenFiles {
             rule: "the order of eviction is a list with a hand in it",
             at: at.into(),
         })?;
@@ -55,19 +55,20 @@ impl FileCache<'_> {
             let slot = self.table.slot(id);
             let at = u64::from(id);
             let state = slot.state();
-            let is_known = stock.contains(&id) == (state == State::Held);
+            let is_known = stock.contains(&id) == (state == SlotState::Held);
             check(is_known, "a held, empty frame is in the stock", at)?;
-            let is_ordered = order.contains(&id) == (state == State::Ready);
+            let is_ordered = order.contains(&id) == (state == SlotState::Ready);
             check(is_ordered, "a Ready frame is in the order of eviction", at)?;
             check(slot.is_idle(), "no thread uses the cache", at)?;
             check(!slot.is_writing(), "FC2: nothing is being written", at)?;
             let is_pinned = slot.pins() > 0;
-            let may = matches!(state, State::Ready) || is_pinned == (state == State::Orphan);
+            let may =
+                matches!(state, SlotState::Ready) || is_pinned == (state == SlotState::Orphan);
             check(may, "FC6: pinned is a page or an orphan", at)?;
             match state {
-                State::Free | State::Held | State::Orphan => continue,
-                State::Ready => {}
-                State::Filling | State::Leaving | State::Moving => {
+                SlotState::Free | SlotState::Held | SlotState::Orphan => continue,
+                SlotState::Ready => {}
+                SlotState::Filling | SlotState::Leaving | SlotState::Moving => {
                     check(false, "FC1: nothing is in transit", at)?;
                 }
             }
@@ -112,7 +113,7 @@ impl FileCache<'_> {
         )
     }
 
-    fn verify_tail(&self, file: u64, len: u64) -> Result<(), Broken> {
+    fn verify_tail(&self, file: u64, len: u64) -> Result<(), BrokenFiles> {
         let page = len / PAGE;
         let locked = self.table.lock(PageKey { file, page });
         let Some(id) = locked.find() else {
@@ -125,7 +126,7 @@ impl FileCache<'_> {
         if tail.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
-        Err(Broken {
+        Err(BrokenFiles {
             rule: "FC5: behind the end is zero",
             at: page,
         })

@@ -3,7 +3,7 @@
 use super::files::{Inode, Io, OpenFile};
 use super::fill::Filling;
 use super::stats::count;
-use super::table::{Held, PageKey, State};
+use super::table::{HeldPage, PageKey, SlotState};
 use super::{FileCache, FileError, PAGE};
 use crate::tenancy::Supply;
 use crate::words;
@@ -17,7 +17,7 @@ const LEN_MAX: u64 = i64::MAX as u64;
 const ONE_BY_ONE: u64 = 64;
 
 /// A part of a page that is to be written.
-struct Part<'b> {
+struct WritePart<'b> {
     page: u64,
     at: usize,
     bytes: &'b [u8],
@@ -53,7 +53,7 @@ impl FileCache<'_> {
             let start = offset + done as u64;
             let at = (start % PAGE) as usize;
             let len = (PAGE as usize - at).min(from.len() - done);
-            let part = Part {
+            let part = WritePart {
                 page: start / PAGE,
                 at,
                 bytes: &from[done..done + len],
@@ -73,7 +73,7 @@ impl FileCache<'_> {
         &self,
         supply: &mut dyn Supply,
         file: &OpenFile,
-        part: &Part<'_>,
+        part: &WritePart<'_>,
     ) -> Result<(), FileError> {
         self.balance()?;
         let inode = &file.inode;
@@ -112,9 +112,9 @@ impl FileCache<'_> {
         &self,
         inode: &Inode,
         io: &Io,
-        part: &Part<'_>,
+        part: &WritePart<'_>,
         id: u32,
-    ) -> (Result<Option<Held<'_>>, FileError>, bool) {
+    ) -> (Result<Option<HeldPage<'_>>, FileError>, bool) {
         let mut filling = Filling::new(self, inode.id);
         if !filling.add(part.page, id) {
             return (Ok(None), false);
@@ -136,7 +136,7 @@ impl FileCache<'_> {
     }
 
     /// Changes a page that is held, under the file's `io` lock.
-    fn change(&self, inode: &Arc<Inode>, part: &Part<'_>, held: &Held<'_>) {
+    fn change(&self, inode: &Arc<Inode>, part: &WritePart<'_>, held: &HeldPage<'_>) {
         if !self.table.slot(held.id).is_dirty() {
             // While it is held it cannot be put; and the copy put before is about to be old.
             self.forget_clean(inode.id, part.page..part.page + 1);
@@ -268,7 +268,7 @@ impl FileCache<'_> {
         let id = loop {
             let Some(id) = locked.find() else { return };
             let slot = self.table.slot(id);
-            if slot.state() != State::Ready {
+            if slot.state() != SlotState::Ready {
                 locked = locked.wait();
             } else if !slot.is_idle() {
                 // A copy of one page, which does not take long.
@@ -290,9 +290,9 @@ impl FileCache<'_> {
         self.order.remove(&self.table.slots, id);
         locked.remove(id);
         slot.reset(if is_pinned {
-            State::Orphan
+            SlotState::Orphan
         } else {
-            State::Held
+            SlotState::Held
         });
         locked.changed();
         inode.dirty().pages.remove(&page);

@@ -2,7 +2,7 @@
 // whether the host is still there.
 
 use super::HeapOptions;
-use crate::fork::{Process, Watched};
+use crate::fork::{Process, WatchedProcess};
 use crate::{Host, HostError, HostKv, HostKvSeat, HostSpace, Options, RangeOptions};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
@@ -18,14 +18,14 @@ const THREADS_MAX: u16 = 1022;
 /// The parts of a heap. Behind an `Arc` that the heap alone has, because that, unlike a box, may be
 /// moved while seats refer to its contents.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct HeapInner {
     // INVARIANT: dropped after `life` has ended.
     kv: HostKv,
-    life: Arc<Life>,
-    process: Watched,
+    life: Arc<HeapLife>,
+    process: WatchedProcess,
     threads: u16,
-    ram: Memory,
-    window: Memory,
+    ram: HeapMemory,
+    window: HeapMemory,
     /// Its holder may take the last seat.
     shared: Mutex<()>,
     shared_seat: AtomicU64,
@@ -33,7 +33,7 @@ pub(super) struct Inner {
 
 /// Whether a heap is still there. Its address identifies the heap while any reference to it exists.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct HeapLife {
     ended: AtomicBool,
     /// The heap's process: in one that was forked off, the life has ended.
     process: Process,
@@ -41,7 +41,7 @@ pub(super) struct Life {
     gate: Mutex<()>,
 }
 
-impl Life {
+impl HeapLife {
     /// Ends it: from here on no seat is given back, and the heap can go.
     fn end(&self) {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ impl Life {
 
 /// Why a thread gets no seat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NoSeat {
+pub(super) enum NoHeapSeat {
     /// It is inside a heap already.
     Inside,
     /// It has none of its own, and may not wait for the shared one.
@@ -69,17 +69,17 @@ pub(super) enum NoSeat {
 
 /// A contiguous range of bytes.
 #[derive(Debug)]
-struct Memory {
+struct HeapMemory {
     start: NonNull<u8>,
     len_bytes: usize,
 }
 
 // SAFETY: an address and a length; the users answer for what they do with the bytes.
-unsafe impl Send for Memory {}
+unsafe impl Send for HeapMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for HeapMemory {}
 
-impl Memory {
+impl HeapMemory {
     #[inline(always)]
     fn contains(&self, at: usize) -> bool {
         at.wrapping_sub(self.start.addr().get()) < self.len_bytes
@@ -88,16 +88,16 @@ impl Memory {
 
 /// A thread's seat in a heap.
 #[derive(Debug)]
-pub(super) struct OwnSeat {
+pub(super) struct HeapSeat {
     // INVARIANT: `seat` points to a box that this value owns, with a seat in the heap of the life
     // `life`. Its 'static is a lie: no code touches the seat after that life has ended.
     seat: NonNull<HostKvSeat<'static>>,
-    life: Arc<Life>,
+    life: Arc<HeapLife>,
 }
 
-impl OwnSeat {
+impl HeapSeat {
     /// A seat that is free now. Time: O(seats).
-    pub(super) fn take(heap: &Arc<Inner>) -> Option<Self> {
+    pub(super) fn take(heap: &Arc<HeapInner>) -> Option<Self> {
         let seat = (0..heap.threads).find_map(|cpu| heap.kv.seat_of(CpuId(cpu)))?;
         // SAFETY: only the lifetime changes. The value that it borrows from lies in the `Arc`, is
         // not moved out of it, and is dropped after `life` has ended, when the seat is no longer
@@ -116,7 +116,7 @@ impl OwnSeat {
     }
 }
 
-impl Drop for OwnSeat {
+impl Drop for HeapSeat {
     fn drop(&mut self) {
         if !self.life.process.is_this() {
             // The seat is the parent's, and so may be the gate's holder.
@@ -135,7 +135,7 @@ impl Drop for OwnSeat {
     }
 }
 
-impl Inner {
+impl HeapInner {
     pub(super) fn new(options: &HeapOptions) -> Result<Arc<Self>, HostError> {
         let &HeapOptions {
             frames, threads, ..
@@ -160,19 +160,19 @@ impl Inner {
         // A forked child that starts another program reads that program's arguments from here.
         kv.host().ram().let_children_read();
         window.let_children_read();
-        let ram = Memory {
+        let ram = HeapMemory {
             start: start.expect("RAM has a first frame"),
             len_bytes: (frames.frames() * Frame::BYTES) as usize,
         };
         let start = window.address(pages.start()).ok().and_then(NonNull::new);
-        let window = Memory {
+        let window = HeapMemory {
             start: start.expect("a window has a first page"),
             len_bytes: (pages.pages() * Frame::BYTES) as usize,
         };
         Ok(Arc::new(Self {
             kv,
-            process: Watched::this(),
-            life: Arc::new(Life {
+            process: WatchedProcess::this(),
+            life: Arc::new(HeapLife {
                 ended: AtomicBool::new(false),
                 process: Process::this(),
                 gate: Mutex::new(()),
@@ -204,7 +204,7 @@ impl Inner {
 
     /// The heap's life, which is its own.
     #[inline(always)]
-    pub(super) const fn life(&self) -> &Arc<Life> {
+    pub(super) const fn life(&self) -> &Arc<HeapLife> {
         &self.life
     }
 
@@ -214,18 +214,18 @@ impl Inner {
         &self,
         may_block: bool,
         work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
-    ) -> Result<T, NoSeat> {
+    ) -> Result<T, NoHeapSeat> {
         // The lock protects no data that a panic could have left half changed.
         let _mine = match self.shared.try_lock() {
             Ok(mine) => mine,
             Err(TryLockError::Poisoned(mine)) => mine.into_inner(),
-            Err(TryLockError::WouldBlock) if !may_block => return Err(NoSeat::InUse),
+            Err(TryLockError::WouldBlock) if !may_block => return Err(NoHeapSeat::InUse),
             Err(TryLockError::WouldBlock) => {
                 self.shared.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
         let seat = self.kv.seat_of(CpuId(self.threads));
-        let mut seat = seat.ok_or(NoSeat::InUse)?;
+        let mut seat = seat.ok_or(NoHeapSeat::InUse)?;
         self.shared_seat.fetch_add(1, Relaxed);
         Ok(work(&mut seat))
     }
@@ -257,7 +257,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for HeapInner {
     fn drop(&mut self) {
         // INVARIANT: ended before the values that the seats refer to are dropped.
         self.life.end();

@@ -1,6 +1,6 @@
 // UNSAFETY: owners use the heap's memory by address.
 
-use super::inner::{Inner, NoSeat, address};
+use super::inner::{HeapInner, NoHeapSeat, address};
 use super::{Heap, mine};
 use crate::HostError;
 use framewright::Context;
@@ -27,12 +27,12 @@ pub enum HeapError {
     Forked,
 }
 
-impl From<NoSeat> for HeapError {
-    fn from(error: NoSeat) -> Self {
+impl From<NoHeapSeat> for HeapError {
+    fn from(error: NoHeapSeat) -> Self {
         match error {
-            NoSeat::Inside => Self::Inside,
-            NoSeat::InUse => Self::SeatInUse,
-            NoSeat::Forked => Self::Forked,
+            NoHeapSeat::Inside => Self::Inside,
+            NoHeapSeat::InUse => Self::SeatInUse,
+            NoHeapSeat::Forked => Self::Forked,
         }
     }
 }
@@ -86,7 +86,7 @@ impl Heap {
 }
 
 impl HeapWith<'_> {
-    fn inner(&self) -> Result<&Arc<Inner>, HeapError> {
+    fn inner(&self) -> Result<&Arc<HeapInner>, HeapError> {
         match self.heap.inner() {
             Some(inner) => Ok(inner),
             None if mine::is_passing_on() => Err(HeapError::Inside),
@@ -110,7 +110,7 @@ impl HeapWith<'_> {
         &self,
         request: &KvRequest,
         place: Place,
-        inner: &Arc<Inner>,
+        inner: &Arc<HeapInner>,
     ) -> Result<NonNull<u8>, HeapError> {
         let may_block = request.context.may_block;
         let addr = mine::in_seat(inner, may_block, |seat| match place {

@@ -3,7 +3,7 @@
 
 //! The calling thread's seats, and whether it is in one.
 
-use super::inner::{Inner, Life, NoSeat, OwnSeat};
+use super::inner::{HeapInner, HeapLife, HeapSeat, NoHeapSeat};
 use crate::HostKvSeat;
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
@@ -19,8 +19,8 @@ struct Now {
     /// This thread is inside the heap: its requests meanwhile are passed on.
     is_inside: Cell<bool>,
     /// The life of the heap that the seat `seat` is in; null for none.
-    heap: Cell<*const Life>,
-    // INVARIANT: unless `heap` is null, the seat of an `OwnSeat` in `MINE`, beside that life.
+    heap: Cell<*const HeapLife>,
+    // INVARIANT: unless `heap` is null, the seat of an `HeapSeat` in `MINE`, beside that life.
     seat: Cell<*mut HostKvSeat<'static>>,
 }
 
@@ -32,21 +32,21 @@ thread_local! {
             seat: Cell::new(ptr::null_mut()),
         }
     };
-    static MINE: Mine = const { Mine(RefCell::new(Vec::new())) };
+    static MINE: MyHeaps = const { MyHeaps(RefCell::new(Vec::new())) };
 }
 
 /// The heaps that this thread uses; its seats in them are given back at its end.
-struct Mine(RefCell<Vec<Known>>);
+struct MyHeaps(RefCell<Vec<KnownHeap>>);
 
 /// A heap, by its life, and this thread's seat in it.
-struct Known {
-    heap: Arc<Life>,
-    seat: Option<OwnSeat>,
+struct KnownHeap {
+    heap: Arc<HeapLife>,
+    seat: Option<HeapSeat>,
     /// How often the thread goes on without a seat before it looks for one.
     patience: u32,
 }
 
-impl Drop for Mine {
+impl Drop for MyHeaps {
     fn drop(&mut self) {
         NOW.with(Now::forget);
     }
@@ -99,16 +99,16 @@ fn now<'t>() -> &'t Now {
 /// thread is inside a heap already, or would have to wait for the shared seat and may not.
 #[inline(always)]
 pub(super) fn in_seat<T>(
-    heap: &Arc<Inner>,
+    heap: &Arc<HeapInner>,
     may_block: bool,
     work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
-) -> Result<T, NoSeat> {
+) -> Result<T, NoHeapSeat> {
     if !heap.is_this_process() {
-        return Err(NoSeat::Forked);
+        return Err(NoHeapSeat::Forked);
     }
     let now = now();
     if now.is_inside.replace(true) {
-        return Err(NoSeat::Inside);
+        return Err(NoHeapSeat::Inside);
     }
     let guard = NoUnwinding;
     let seat = if ptr::eq(now.heap.get(), Arc::as_ptr(heap.life())) {
@@ -117,7 +117,7 @@ pub(super) fn in_seat<T>(
         own_seat(now, heap)
     };
     let done = match NonNull::new(seat) {
-        // SAFETY: it is there: the heap is, and it is the heap's `OwnSeat`'s in `MINE` (the
+        // SAFETY: it is there: the heap is, and it is the heap's `HeapSeat`'s in `MINE` (the
         // invariant of `Now`), which drops none without `forget`. It has one user at a time: this
         // thread, while `is_inside` was false.
         Some(mut seat) => Ok(work(unsafe { seat.as_mut() })),
@@ -130,7 +130,7 @@ pub(super) fn in_seat<T>(
 
 /// The thread's seat in a heap that is not the one of `now.seat`; null if it gets none.
 #[cold]
-fn own_seat(now: &Now, heap: &Arc<Inner>) -> *mut HostKvSeat<'static> {
+fn own_seat(now: &Now, heap: &Arc<HeapInner>) -> *mut HostKvSeat<'static> {
     let found = MINE.try_with(|mine| {
         let mut mine = mine.0.borrow_mut();
         mine.retain(|known| {
@@ -141,9 +141,9 @@ fn own_seat(now: &Now, heap: &Arc<Inner>) -> *mut HostKvSeat<'static> {
             !is_gone
         });
         let life = heap.life();
-        let is_it = |known: &Known| Arc::ptr_eq(&known.heap, life);
+        let is_it = |known: &KnownHeap| Arc::ptr_eq(&known.heap, life);
         let at = mine.iter().position(is_it).unwrap_or_else(|| {
-            mine.push(Known {
+            mine.push(KnownHeap {
                 heap: Arc::clone(life),
                 seat: None,
                 patience: 0,
@@ -156,7 +156,7 @@ fn own_seat(now: &Now, heap: &Arc<Inner>) -> *mut HostKvSeat<'static> {
                 known.patience = patience;
                 return None;
             }
-            known.seat = OwnSeat::take(heap);
+            known.seat = HeapSeat::take(heap);
             known.patience = PATIENCE;
         }
         // If there is none, the seat that was used last stays at hand.

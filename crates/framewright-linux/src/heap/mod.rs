@@ -51,7 +51,7 @@ pub use memory::{HeapError, HeapWith};
 
 use crate::HostError;
 use framewright::stats::KvStats;
-use inner::Inner;
+use inner::HeapInner;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -111,7 +111,7 @@ impl HeapOptions {
 #[derive(Debug)]
 pub struct Heap {
     options: HeapOptions,
-    inner: OnceLock<Result<Arc<Inner>, HostError>>,
+    inner: OnceLock<Result<Arc<HeapInner>, HostError>>,
     system_allocs: AtomicU64,
     lost_frees: AtomicU64,
 }
@@ -163,7 +163,7 @@ impl Heap {
     pub fn set_up(&self) -> Result<(), HostError> {
         let made = self
             .inner
-            .get_or_init(|| mine::passing_on(|| Inner::new(&self.options)));
+            .get_or_init(|| mine::passing_on(|| HeapInner::new(&self.options)));
         made.as_ref().map(drop).map_err(|error| *error)
     }
 
@@ -190,13 +190,13 @@ impl Heap {
 
     /// The heap, if it has been made.
     #[inline(always)]
-    fn made(&self) -> Option<&Arc<Inner>> {
+    fn made(&self) -> Option<&Arc<HeapInner>> {
         self.inner.get()?.as_ref().ok()
     }
 
     /// The heap. Makes it if that is possible, but not while this thread is making one.
     #[inline(always)]
-    fn inner(&self) -> Option<&Arc<Inner>> {
+    fn inner(&self) -> Option<&Arc<HeapInner>> {
         match self.inner.get() {
             Some(made) => made.as_ref().ok(),
             None => self.make(),
@@ -204,7 +204,7 @@ impl Heap {
     }
 
     #[cold]
-    fn make(&self) -> Option<&Arc<Inner>> {
+    fn make(&self) -> Option<&Arc<HeapInner>> {
         if mine::is_passing_on() {
             return None;
         }

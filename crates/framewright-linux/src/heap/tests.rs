@@ -376,8 +376,8 @@ fn who_may_not_wait_for_the_shared_seat_is_told() {
 
 #[test]
 fn a_thread_that_ends_is_served_and_can_free() {
-    struct AtTheEnd(&'static Heap, NonNull<u8>, mpsc::Sender<bool>);
-    impl Drop for AtTheEnd {
+    struct FreesAtTheEnd(&'static Heap, NonNull<u8>, mpsc::Sender<bool>);
+    impl Drop for FreesAtTheEnd {
         fn drop(&mut self) {
             // SAFETY: allocated with this layout, and this value's.
             unsafe { self.0.dealloc(self.1.as_ptr(), layout(300, 8)) };
@@ -388,7 +388,7 @@ fn a_thread_that_ends_is_served_and_can_free() {
         }
     }
     thread_local! {
-        static END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+        static END: RefCell<Option<FreesAtTheEnd>> = const { RefCell::new(None) };
     }
     let Some(heap) = heap(1024, 1) else { return };
     let heap: &'static Heap = Box::leak(Box::new(heap));
@@ -400,7 +400,7 @@ fn a_thread_that_ends_is_served_and_can_free() {
             END.with(|end| *end.borrow_mut() = None);
             // SAFETY: more than 0 bytes.
             let at = NonNull::new(unsafe { heap.alloc(layout(300, 8)) }).unwrap();
-            END.with(|end| *end.borrow_mut() = Some(AtTheEnd(heap, at, found)));
+            END.with(|end| *end.borrow_mut() = Some(FreesAtTheEnd(heap, at, found)));
         })
         .join()
         .unwrap();

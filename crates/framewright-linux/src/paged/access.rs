@@ -1,6 +1,6 @@
 //! Pages for users without addresses: system calls, devices, copies.
 
-use super::region::Region;
+use super::region::PagedRegion;
 use super::table::{DIRTY, FAILED, LEAVING, LISTED, SHOWN, WRITABLE};
 use super::{Paged, PagedError};
 use crate::ram::FRAME_BYTES;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 #[derive(Debug)]
 #[must_use = "dropped, it pins nothing"]
 pub struct PagedPin<'p> {
-    region: &'p Region,
+    region: &'p PagedRegion,
     pages: Range<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Drop for PagedPin<'_> {
     }
 }
 
-impl Region {
+impl PagedRegion {
     /// Takes one pin back. Pages written under it are dirty: no write-back calls a pinned page
     /// clean.
     fn release(&self, nth: usize) {
@@ -70,26 +70,26 @@ impl Region {
 }
 
 /// Bytes within one word.
-struct Piece {
+struct WordBytes {
     word: usize,
     first: usize,
     /// Their range among the bytes to be copied.
     bytes: Range<usize>,
 }
 
-impl Piece {
+impl WordBytes {
     fn inside(&self) -> Range<usize> {
         self.first..self.first + self.bytes.len()
     }
 }
 
 /// The words that contain the `len` bytes from byte `at` on.
-fn pieces(at: usize, len: usize) -> impl Iterator<Item = Piece> {
+fn pieces(at: usize, len: usize) -> impl Iterator<Item = WordBytes> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let here = at + done;
         let count = (8 - here % 8).min(len - done);
-        let piece = Piece {
+        let piece = WordBytes {
             word: here / 8,
             first: here % 8,
             bytes: done..done + count,

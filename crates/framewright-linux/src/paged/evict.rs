@@ -8,7 +8,7 @@
 
 use super::Paged;
 use super::region::count;
-use super::table::{BUSY, DIRTY, LEAVING, LISTED, SHOWN, State, WRITABLE};
+use super::table::{BUSY, DIRTY, LEAVING, LISTED, PagedState, SHOWN, WRITABLE};
 use crate::ram::FRAME_WORDS;
 use crate::swap::SwapError;
 use crate::tenancy::Supply;
@@ -303,7 +303,7 @@ impl Paged<'_> {
             }
             frames.extend(region.table.frame(state));
             region.table.without_frame(state);
-            region.table.set(nth, State::default());
+            region.table.set(nth, PagedState::default());
         }
     }
 }

@@ -76,13 +76,13 @@ pub use error::PagedError;
 pub use verify::PagedBroken;
 
 use crate::anon::AnonError;
-use crate::fault::{Listed, Touched};
+use crate::fault::{ListedRegion, Touched};
 use crate::ram::{FRAME_BYTES, Ram};
 use crate::swap::{Frontswap, SwapError};
 use crate::window::{Window, WindowError};
 use evict::Evictor;
 use framewright::{Frame, Page};
-use region::Region;
+use region::PagedRegion;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -157,8 +157,8 @@ pub struct PagedStats {
 #[derive(Debug)]
 pub struct Paged<'s> {
     // Before the region, so that the handler forgets it before it goes.
-    _listed: Listed,
-    region: Arc<Region>,
+    _listed: ListedRegion,
+    region: Arc<PagedRegion>,
     swap: Frontswap<'s>,
     budget: u64,
     /// Pages with a frame, and those for which one is being taken.
@@ -201,12 +201,12 @@ impl<'s> Paged<'s> {
     }
 
     fn over(window: Window, swap: Frontswap<'s>, budget: u64) -> Result<Self, AnonError> {
-        let region = Region::new(window)
+        let region = PagedRegion::new(window)
             .map_err(|errno| AnonError::Window(WindowError::Host(errno.raw_os_error())))?;
         let region = Arc::new(region);
         // SAFETY: it lives at its place until the handler has forgotten it: it is dropped after
         // that.
-        let listed = unsafe { Listed::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
+        let listed = unsafe { ListedRegion::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
         Ok(Self {
             _listed: listed,
             region,

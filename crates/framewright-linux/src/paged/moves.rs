@@ -1,9 +1,9 @@
 //! Changes the frames behind pages: for compaction, and for contiguous memory made by migration.
 
 use super::Paged;
-use super::region::{Region, count};
-use super::table::{BUSY, DIRTY, LEAVING, SHOWN, State, WRITABLE};
-use crate::window::Access;
+use super::region::{PagedRegion, count};
+use super::table::{BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
+use crate::window::MappingAccess;
 use framewright::reclaim::{Discard, Migrate, Move, MoveState};
 use framewright::{Frame, Order, Run};
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,7 +62,7 @@ impl Paged<'_> {
     }
 }
 
-impl Region {
+impl PagedRegion {
     fn migrate(&self, moves: &mut [Move]) {
         // A look without the gate, so that a batch without pages of this region need not wait for
         // it.
@@ -121,7 +121,7 @@ impl Region {
             let may_go = state.is_idle() && !state.is(SHOWN | DIRTY);
             if may_go && one.order == Order::ZERO && self.table.frame(state) == Some(one.frame) {
                 self.table.without_frame(state);
-                self.table.set(nth, State::default());
+                self.table.set(nth, PagedState::default());
                 one.is_dropped = true;
                 dropped += 1;
             }
@@ -199,9 +199,9 @@ impl Region {
         }
         let frame = self.table.frame(state).expect("the page has a frame");
         let (access, marks) = if state.is(DIRTY) {
-            (Access::Write, SHOWN | WRITABLE)
+            (MappingAccess::Write, SHOWN | WRITABLE)
         } else {
-            (Access::Read, SHOWN)
+            (MappingAccess::Read, SHOWN)
         };
         // If the kernel refuses, they stay hidden until a thread touches them.
         let marks = self.show(&pages, frame, access).map_or(0, |()| marks);

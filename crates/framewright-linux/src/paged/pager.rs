@@ -2,12 +2,12 @@
 
 use super::evict::BATCH;
 use super::region::count;
-use super::table::{BUSY, DIRTY, FAILED, SHOWN, State, WRITABLE};
+use super::table::{BUSY, DIRTY, FAILED, PagedState, SHOWN, WRITABLE};
 use super::{Paged, PagedError};
 use crate::ram::FRAME_WORDS;
-use crate::swap::Loaded;
+use crate::swap::LoadedPage;
 use crate::tenancy::Supply;
-use crate::window::Access;
+use crate::window::MappingAccess;
 use framewright::Frame;
 use framewright::platform::PageWords;
 use std::ops::Range;
@@ -24,10 +24,10 @@ const STREAMS: usize = 4;
 const CLEAN: u64 = 8;
 
 /// A pager's own state.
-struct Work {
+struct PagerWork {
     contents: Box<PageWords>,
     frames: Vec<Frame>,
-    loaded: Vec<Loaded>,
+    loaded: Vec<LoadedPage>,
     streams: [Stream; STREAMS],
     oldest: usize,
 }
@@ -39,7 +39,7 @@ struct Stream {
     len: usize,
 }
 
-impl Work {
+impl PagerWork {
     /// How many pages to bring for a touch of `nth`: twice as many as the last time, if it
     /// continues where that ended.
     fn cluster(&mut self, nth: usize) -> usize {
@@ -69,9 +69,9 @@ impl Work {
 }
 
 /// A pager that serves; counted out when this is dropped, even by a panic.
-struct Serving<'p, 's>(&'p Paged<'s>);
+struct ServingPager<'p, 's>(&'p Paged<'s>);
 
-impl Drop for Serving<'_, '_> {
+impl Drop for ServingPager<'_, '_> {
     fn drop(&mut self) {
         self.0.region.end_of_pager();
     }
@@ -96,8 +96,8 @@ impl Paged<'_> {
         let region = &self.region;
         region.pagers.fetch_add(1, AcqRel);
         region.changed.tell();
-        let _serving = Serving(self);
-        let mut work = Work {
+        let _serving = ServingPager(self);
+        let mut work = PagerWork {
             contents: Box::new([0; FRAME_WORDS]),
             frames: Vec::new(),
             loaded: Vec::new(),
@@ -126,13 +126,13 @@ impl Paged<'_> {
 
     /// Brings a page, and some behind it. Leaves those of the latter that cannot be brought: no
     /// thread wants them yet.
-    fn bring(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut Work) {
+    fn bring(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut PagerWork) {
         self.arriving.fetch_add(1, Relaxed);
         let _bringing = Bringing(self);
         self.bring_now(nth, is_write, supply, work);
     }
 
-    fn bring_now(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut Work) {
+    fn bring_now(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut PagerWork) {
         let wanted = work.cluster(nth);
         let pages = self.claim(nth, wanted);
         self.make_room(pages.len() as u64, supply);
@@ -211,7 +211,7 @@ impl Paged<'_> {
         &self,
         wanted: usize,
         supply: &mut dyn Supply,
-        work: &mut Work,
+        work: &mut PagerWork,
     ) -> Result<(), PagedError> {
         work.frames.clear();
         work.loaded.clear();
@@ -229,7 +229,7 @@ impl Paged<'_> {
     }
 
     /// Fills the frames with contents, as far as the swap returns them.
-    fn fill(&self, pages: &Range<usize>, work: &mut Work) -> Result<(), PagedError> {
+    fn fill(&self, pages: &Range<usize>, work: &mut PagerWork) -> Result<(), PagedError> {
         for (nth, &frame) in pages.clone().zip(&work.frames) {
             let loaded = self.swap.load(nth as u64, &mut work.contents)?;
             self.region.copy_in(frame, &work.contents);
@@ -239,9 +239,9 @@ impl Paged<'_> {
     }
 
     /// Shows the pages with their frames, so that users may use them.
-    fn show_new(&self, pages: &Range<usize>, is_write: bool, work: &Work) {
+    fn show_new(&self, pages: &Range<usize>, is_write: bool, work: &PagerWork) {
         let region = &self.region;
-        let zero = work.loaded.iter().filter(|one| **one == Loaded::Zero);
+        let zero = work.loaded.iter().filter(|one| **one == LoadedPage::Zero);
         count(&region.counts.zeroed, zero.count() as u64);
         count(&region.counts.brought, pages.len() as u64);
         let _shut = region.gate.shut();
@@ -255,10 +255,10 @@ impl Paged<'_> {
             {
                 end += 1;
             }
-            let access = if State::default().with(marks).is(WRITABLE) {
-                Access::Write
+            let access = if PagedState::default().with(marks).is(WRITABLE) {
+                MappingAccess::Write
             } else {
-                Access::Read
+                MappingAccess::Read
             };
             let shown = pages.start + start..pages.start + end;
             // If the kernel refuses, they stay hidden until a thread touches them.
@@ -276,11 +276,11 @@ impl Paged<'_> {
     }
 
     /// Marks of the `nth` of the pages that were brought.
-    fn marks(&self, pages: &Range<usize>, nth: usize, is_write: bool, work: &Work) -> u64 {
+    fn marks(&self, pages: &Range<usize>, nth: usize, is_write: bool, work: &PagerWork) -> u64 {
         // In a sequence of writes to zero pages the next ones will be written, too.
-        let will_be_written = is_write && (nth == 0 || work.loaded[nth] == Loaded::Zero);
+        let will_be_written = is_write && (nth == 0 || work.loaded[nth] == LoadedPage::Zero);
         debug_assert!(nth < pages.len());
-        if will_be_written || work.loaded[nth] == Loaded::Dirty {
+        if will_be_written || work.loaded[nth] == LoadedPage::Dirty {
             SHOWN | WRITABLE | DIRTY
         } else {
             SHOWN

@@ -1,10 +1,12 @@
-use super::table::{BUSY, DIRTY, FAILED, LEAVING, LISTED, SHOWN, State, Table, WANTED, WRITABLE};
+use super::table::{
+    BUSY, DIRTY, FAILED, LEAVING, LISTED, PagedState, PagedTable, SHOWN, WANTED, WRITABLE,
+};
 use crate::anon::pause;
-use crate::event::Event;
+use crate::event::WaitEvent;
 use crate::fault::{Touch, Touched};
-use crate::gate::{Gate, Shut};
+use crate::gate::{GateShut, SignalGate};
 use crate::ram::{FRAME_BYTES, Ram};
-use crate::window::{Access, Refused, Window};
+use crate::window::{MapRefused, MappingAccess, Window};
 use framewright::platform::{Map, MapError, PageWords};
 use framewright::{Frame, Page, PageRange, Run};
 use std::ops::Range;
@@ -18,23 +20,23 @@ const REQUESTS: usize = 256;
 
 /// The parts of a region, which the handler of faults sees, too.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(super) struct PagedRegion {
     pub(super) window: Window,
-    pub(super) table: Table,
-    pub(super) gate: Gate,
+    pub(super) table: PagedTable,
+    pub(super) gate: SignalGate,
     requests: Requests,
     /// A page is wanted, or the pagers are to end.
-    pub(super) asked: Event,
+    pub(super) asked: WaitEvent,
     /// Pages have come or gone, or could not be brought.
-    pub(super) changed: Event,
+    pub(super) changed: WaitEvent,
     pub(super) pagers: AtomicU32,
     pub(super) is_stopped: AtomicBool,
-    pub(super) counts: Counts,
+    pub(super) counts: PagedCounts,
 }
 
 /// See [`PagedStats`](super::PagedStats).
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct PagedCounts {
     pub(super) faults: AtomicU64,
     pub(super) brought: AtomicU64,
     pub(super) zeroed: AtomicU64,
@@ -85,23 +87,23 @@ impl Requests {
     }
 }
 
-impl Region {
+impl PagedRegion {
     pub(super) fn new(window: Window) -> rustix::io::Result<Self> {
         let pages = window.range().pages() as usize;
         Ok(Self {
-            table: Table::new(pages, window.ram().frames())?,
+            table: PagedTable::new(pages, window.ram().frames())?,
             window,
-            gate: Gate::default(),
+            gate: SignalGate::default(),
             requests: Requests {
                 pages: (0..REQUESTS).map(|_| AtomicU64::new(0)).collect(),
                 first: AtomicUsize::new(0),
                 end: AtomicUsize::new(0),
             },
-            asked: Event::default(),
-            changed: Event::default(),
+            asked: WaitEvent::default(),
+            changed: WaitEvent::default(),
             pagers: AtomicU32::new(0),
             is_stopped: AtomicBool::new(false),
-            counts: Counts::default(),
+            counts: PagedCounts::default(),
         })
     }
 
@@ -134,8 +136,8 @@ impl Region {
         &self,
         pages: &Range<usize>,
         first: Frame,
-        access: Access,
-    ) -> Result<(), Refused> {
+        access: MappingAccess,
+    ) -> Result<(), MapRefused> {
         let run = Run::new(first, pages.len() as u64).expect("the frames are in RAM");
         let shown = self
             .window
@@ -148,20 +150,20 @@ impl Region {
 
     /// Lets users at a page that has a frame. With the gate shut. Returns whether the kernel
     /// agreed: if not, the page is hidden as before, or is now.
-    pub(super) fn let_in(&self, nth: usize, state: State, is_write: bool) -> bool {
+    pub(super) fn let_in(&self, nth: usize, state: PagedState, is_write: bool) -> bool {
         let frame = self.table.frame(state).expect("the page has a frame");
         // A page that is dirty anyway need not report its next write.
         let (access, marks) = if is_write || state.is(DIRTY) {
-            (Access::Write, SHOWN | WRITABLE | DIRTY)
+            (MappingAccess::Write, SHOWN | WRITABLE | DIRTY)
         } else {
-            (Access::Read, SHOWN)
+            (MappingAccess::Read, SHOWN)
         };
         match self.show(&(nth..nth + 1), frame, access) {
             Ok(()) => {
                 self.table.set(nth, state.with(marks));
                 true
             }
-            Err(Refused) => {
+            Err(MapRefused) => {
                 self.table.set(nth, state.without(SHOWN | WRITABLE));
                 false
             }
@@ -175,7 +177,13 @@ impl Region {
 
     /// Asks for a page that has no frame, and waits until something has changed. Returns `false` at
     /// once if no thread brings pages.
-    pub(super) fn want(&self, nth: usize, state: State, is_write: bool, shut: Shut<'_>) -> bool {
+    pub(super) fn want(
+        &self,
+        nth: usize,
+        state: PagedState,
+        is_write: bool,
+        shut: GateShut<'_>,
+    ) -> bool {
         if !self.is_served() {
             return false;
         }
@@ -188,7 +196,7 @@ impl Region {
     }
 
     /// Opens the gate and waits until something has changed.
-    pub(super) fn wait(&self, shut: Shut<'_>) {
+    pub(super) fn wait(&self, shut: GateShut<'_>) {
         let seen = self.changed.now();
         drop(shut);
         self.changed.wait(seen);
@@ -231,7 +239,7 @@ impl Region {
     }
 }
 
-impl Touched for Region {
+impl Touched for PagedRegion {
     fn bytes(&self) -> Range<usize> {
         let range = self.window.range();
         range.start().0 as usize * FRAME_BYTES..range.end().0 as usize * FRAME_BYTES

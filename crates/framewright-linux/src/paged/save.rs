@@ -2,7 +2,7 @@
 //! longer wanted.
 
 use super::evict::{BATCH, Evictor};
-use super::table::{BUSY, DIRTY, LEAVING, SHOWN, State, WRITABLE};
+use super::table::{BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
 use super::{Paged, PagedError};
 use crate::swap::SwapError;
 use crate::tenancy::Supply;
@@ -153,9 +153,9 @@ impl Paged<'_> {
             drop(evictor);
             at = next;
             match obstacle {
-                Obstacle::None => {}
-                Obstacle::Pinned => return Err(PagedError::Pinned(at as u64)),
-                Obstacle::Arriving => {
+                SaveObstacle::None => {}
+                SaveObstacle::Pinned => return Err(PagedError::Pinned(at as u64)),
+                SaveObstacle::Arriving => {
                     let shut = self.region.gate.shut();
                     if self.region.table.state(at).is(BUSY) {
                         self.region.wait(shut);
@@ -168,7 +168,7 @@ impl Paged<'_> {
 
     /// Takes the access to the first of `pages` away, up to a batch, so that no thread can reach
     /// them. Returns the page where it ended, and why it went no further.
-    fn seize(&self, evictor: &mut Evictor, pages: Range<usize>) -> (usize, Obstacle) {
+    fn seize(&self, evictor: &mut Evictor, pages: Range<usize>) -> (usize, SaveObstacle) {
         let region = &self.region;
         evictor.frames.clear();
         let _shut = region.gate.shut();
@@ -176,19 +176,19 @@ impl Paged<'_> {
         let stop = (pages.start..end).find_map(|nth| {
             let state = region.table.state(nth);
             if state.pins() > 0 {
-                Some((nth, Obstacle::Pinned))
+                Some((nth, SaveObstacle::Pinned))
             } else if state.is(BUSY) {
-                Some((nth, Obstacle::Arriving))
+                Some((nth, SaveObstacle::Arriving))
             } else {
                 None
             }
         });
-        let (end, obstacle) = stop.unwrap_or((end, Obstacle::None));
+        let (end, obstacle) = stop.unwrap_or((end, SaveObstacle::None));
         let seized = pages.start..end;
         let shown = |nth| region.table.state(nth).is(SHOWN);
         if seized.clone().any(shown) && region.hide(&seized).is_err() {
             // While they are visible, they may be in use.
-            return (pages.start, Obstacle::Arriving);
+            return (pages.start, SaveObstacle::Arriving);
         }
         for nth in seized {
             let state = region.table.state(nth);
@@ -206,7 +206,7 @@ impl Paged<'_> {
             let state = region.table.state(nth);
             evictor.frames.extend(region.table.frame(state));
             region.table.without_frame(state);
-            region.table.set(nth, State::default());
+            region.table.set(nth, PagedState::default());
         }
         self.resident
             .fetch_sub(evictor.frames.len() as u64, Relaxed);
@@ -215,7 +215,7 @@ impl Paged<'_> {
 }
 
 /// Why a page cannot be forgotten now.
-enum Obstacle {
+enum SaveObstacle {
     None,
     Pinned,
     Arriving,

@@ -32,9 +32,9 @@ const _: () = assert!(FAILED < ONE_PIN);
 
 /// The state of a page: its frame, if any, marks, and pins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct State(u64);
+pub(super) struct PagedState(u64);
 
-impl State {
+impl PagedState {
     pub(super) const fn has_frame(self) -> bool {
         self.0 & FRAME != 0
     }
@@ -80,12 +80,12 @@ impl State {
 /// - A frame behind a page names that page; any other frame names none.
 /// - Only the thread that has shut the gate writes; every thread may read.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct PagedTable {
     pages: Mapping,
     frames: Reverse,
 }
 
-impl Table {
+impl PagedTable {
     /// For `pages` pages over `frames`, all without a frame. Parts that are not touched cost no
     /// memory.
     pub(super) fn new(pages: usize, frames: Run) -> Result<Self, Errno> {
@@ -95,32 +95,32 @@ impl Table {
         })
     }
 
-    pub(super) fn state(&self, page: usize) -> State {
+    pub(super) fn state(&self, page: usize) -> PagedState {
         // Acquire pairs with the Release in `set`: with the frame, its contents.
-        State(self.pages.words(page * 8, 1)[0].load(Acquire))
+        PagedState(self.pages.words(page * 8, 1)[0].load(Acquire))
     }
 
-    pub(super) fn set(&self, page: usize, state: State) {
+    pub(super) fn set(&self, page: usize, state: PagedState) {
         self.pages.words(page * 8, 1)[0].store(state.0, Release);
     }
 
     /// The frame of a state.
-    pub(super) fn frame(&self, state: State) -> Option<Frame> {
+    pub(super) fn frame(&self, state: PagedState) -> Option<Frame> {
         self.frames.frame(state.0 & FRAME)
     }
 
     /// The state of a page with `frame`, which names the page from now on.
-    pub(super) fn with_frame(&self, page: usize, state: State, frame: Frame) -> State {
+    pub(super) fn with_frame(&self, page: usize, state: PagedState, frame: Frame) -> PagedState {
         self.frames.set(frame, Some(page));
-        State(state.0 & !FRAME | self.frames.number(frame))
+        PagedState(state.0 & !FRAME | self.frames.number(frame))
     }
 
     /// The same without its frame, which then names no page.
-    pub(super) fn without_frame(&self, state: State) -> State {
+    pub(super) fn without_frame(&self, state: PagedState) -> PagedState {
         if let Some(frame) = self.frame(state) {
             self.frames.set(frame, None);
         }
-        State(state.0 & !FRAME)
+        PagedState(state.0 & !FRAME)
     }
 
     /// Whether a page can be in front of a frame.
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn frames_marks_and_pins_do_not_touch_one_another() {
-        let table = Table::new(8, Run::new(Frame(1000), 16).unwrap()).unwrap();
+        let table = PagedTable::new(8, Run::new(Frame(1000), 16).unwrap()).unwrap();
         let all = SHOWN | WRITABLE | DIRTY | BUSY | LEAVING | LISTED | WANTED | FAILED;
-        let mut state = table.with_frame(7, State::default().with(all), Frame(1015));
+        let mut state = table.with_frame(7, PagedState::default().with(all), Frame(1015));
         for _ in 0..PINS_MAX {
             state = state.pinned().unwrap();
         }
@@ -163,7 +163,7 @@ mod tests {
             state = state.unpinned();
         }
         assert!(state.is_idle() && !state.is(all));
-        assert_eq!(table.without_frame(state), State::default());
+        assert_eq!(table.without_frame(state), PagedState::default());
         assert_eq!(table.page_of(Frame(1015)), None);
     }
 }

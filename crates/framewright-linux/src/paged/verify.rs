@@ -1,5 +1,5 @@
 use super::Paged;
-use super::table::{BUSY, DIRTY, LEAVING, SHOWN, State, WRITABLE};
+use super::table::{BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
 use std::fmt;
 
 /// A rule that a page breaks.
@@ -44,7 +44,7 @@ impl Paged<'_> {
     }
 
     /// What is wrong with a page. With the gate shut.
-    fn broken(&self, nth: usize, state: State) -> Option<&'static str> {
+    fn broken(&self, nth: usize, state: PagedState) -> Option<&'static str> {
         let region = &self.region;
         let shown = region.window.frame_of(region.page(nth));
         let frame = region.table.frame(state);

@@ -90,7 +90,7 @@ impl<B> Contents for Stored<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Host, Options, Pages};
+    use crate::{Host, Options, RamPages};
     use framewright::frame::ZoneLayout;
     use framewright::reserve::{Contiguous, Guaranteed, Key, PoolConfig, Reserve, ReserveLayout};
     use framewright::{CpuId, Run};
@@ -101,7 +101,7 @@ mod tests {
         let host = Host::fenced(&Options::new(ZoneLayout::new(Frame(512), 1024))).unwrap();
         let run = Run::new(Frame(0), 256).unwrap();
         let slots = crate::platform::Slots::new(1);
-        let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+        let ram = Arc::new(Ram::new(run, RamPages::Base).unwrap());
         let platform = Stored::new(Linux::fenced(slots), Arc::clone(&ram))
             .with_ordinary(Arc::clone(host.ram_shared()));
         let layout = ReserveLayout::new(run).with_ordinary(200);

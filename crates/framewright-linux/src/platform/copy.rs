@@ -154,7 +154,7 @@ mod tests {
 
     /// Aligned as frames are, with words around it that must not be written.
     #[repr(align(64))]
-    struct Frames([[AtomicU64; FRAME_WORDS]; 3]);
+    struct GuardedFrames([[AtomicU64; FRAME_WORDS]; 3]);
 
     fn ways() -> Vec<Copying> {
         vec![
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_page_comes_out_as_it_went_in_and_nothing_beside_it_changes() {
         for way in ways() {
-            let frames = Frames(from_fn(|_| from_fn(|_| AtomicU64::new(7))));
+            let frames = GuardedFrames(from_fn(|_| from_fn(|_| AtomicU64::new(7))));
             // At every offset of a word in a line.
             for skip in 0..8 {
                 let words: Vec<u64> = (0..600).map(|n| n << 32 | skip).collect();

@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 
 /// Where an object's bytes are.
 #[derive(Clone, Copy)]
-enum Region {
+enum DirectRegion {
     /// In the direct map, this far from its start.
     Ram(u64),
     /// In the window, page by page, this far from its start.
@@ -33,7 +33,7 @@ enum Region {
     Nowhere,
 }
 
-impl Region {
+impl DirectRegion {
     const fn forward(self, bytes: u64) -> Self {
         match self {
             Self::Ram(at) => Self::Ram(at + bytes),
@@ -45,7 +45,7 @@ impl Region {
 
 impl<B> Paged<B> {
     /// Where `at` lies, and how many bytes follow it there.
-    fn region(&self, at: Addr) -> (Region, u64) {
+    fn region(&self, at: Addr) -> (DirectRegion, u64) {
         let frames = self.window().ram().frames();
         let pages = self.window().range();
         // Frames may have numbers for which no address exists; the base wraps with them.
@@ -54,25 +54,28 @@ impl<B> Paged<B> {
         let ram = at.0.wrapping_sub(ram_start);
         let window = at.0.wrapping_sub(pages.start().0 * Page::BYTES);
         if ram < frames.frames() * Frame::BYTES {
-            (Region::Ram(ram), frames.frames() * Frame::BYTES - ram)
+            (DirectRegion::Ram(ram), frames.frames() * Frame::BYTES - ram)
         } else if window < pages.pages() * Page::BYTES {
-            (Region::Window(window), pages.pages() * Page::BYTES - window)
+            (
+                DirectRegion::Window(window),
+                pages.pages() * Page::BYTES - window,
+            )
         } else {
-            (Region::Nowhere, 0)
+            (DirectRegion::Nowhere, 0)
         }
     }
 
     /// The frame's words at that place and the range from there to the frame's end. No words if
     /// nothing is mapped there.
-    fn piece(&self, region: Region) -> (Option<&[AtomicU64; FRAME_WORDS]>, Range<usize>) {
+    fn piece(&self, region: DirectRegion) -> (Option<&[AtomicU64; FRAME_WORDS]>, Range<usize>) {
         let ram = self.window().ram();
         let (frame, at) = match region {
-            Region::Ram(at) => (Some(Frame(ram.frames().start().0 + at / Frame::BYTES)), at),
-            Region::Window(at) => {
+            DirectRegion::Ram(at) => (Some(Frame(ram.frames().start().0 + at / Frame::BYTES)), at),
+            DirectRegion::Window(at) => {
                 let page = Page(self.window().range().start().0 + at / Page::BYTES);
                 (self.window().frame_of(page), at)
             }
-            Region::Nowhere => (None, 0),
+            DirectRegion::Nowhere => (None, 0),
         };
         let words = frame.and_then(|frame| ram.words(frame).ok());
         (words, at as usize % FRAME_BYTES..FRAME_BYTES)
@@ -127,7 +130,7 @@ impl<B> Direct for Paged<B> {
 mod tests {
     use super::*;
     use crate::platform::{Linux, Slots};
-    use crate::{Pages, Ram, Window};
+    use crate::{Ram, RamPages, Window};
     use framewright::platform::{Fenced, Map};
     use framewright::{Context, PageRange, Run};
     use std::sync::Arc;
@@ -142,7 +145,7 @@ mod tests {
 
     /// The same with `first` as the first frame's number, and contents as if it were 100.
     fn platform_from(first: u64) -> Paged<Fenced> {
-        let ram = Arc::new(Ram::new(Run::new(Frame(first), 8).unwrap(), Pages::Base).unwrap());
+        let ram = Arc::new(Ram::new(Run::new(Frame(first), 8).unwrap(), RamPages::Base).unwrap());
         for nth in 0..8 {
             ram.write(Frame(first + nth), &[(FIRST + nth) as u8; FRAME_BYTES])
                 .unwrap();

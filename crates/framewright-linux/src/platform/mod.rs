@@ -27,7 +27,7 @@ pub use contents::Stored;
 pub use paged::Paged;
 pub use slots::{NoSlot, Slots};
 
-use crate::event::Event;
+use crate::event::WaitEvent;
 use framewright::CpuId;
 use framewright::platform::{Barrier, Clock, Cpus, Fenced, Relax};
 use rustix::thread::{MembarrierCommand, membarrier};
@@ -104,7 +104,7 @@ pub struct Linux<B = Membarrier> {
     barrier: B,
     slots: Slots,
     /// A wait may be over.
-    over: Arc<Event>,
+    over: Arc<WaitEvent>,
 }
 
 impl Linux<Membarrier> {

@@ -64,7 +64,7 @@ impl fmt::Display for NoSlot {
 impl std::error::Error for NoSlot {}
 
 /// The slots that this thread has, one of each [`Slots`] it met; given back when it ends.
-struct Mine {
+struct MySlots {
     slots: Vec<(Weak<[AtomicBool]>, u16)>,
     /// Rounds of destructors so far.
     rounds: u32,
@@ -73,7 +73,7 @@ struct Mine {
 thread_local! {
     // It has no destructor, so it is there until the thread's very end.
     // INVARIANT: null, or from `Box::into_raw`, and the value of `key` but while `ending` runs.
-    static MINE: Cell<*mut Mine> = const { Cell::new(ptr::null_mut()) };
+    static MINE: Cell<*mut MySlots> = const { Cell::new(ptr::null_mut()) };
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -89,14 +89,14 @@ fn key() -> Option<libc::pthread_key_t> {
 }
 
 /// Sets the key's value. Returns whether the thread will be told of its end.
-fn set(mine: NonNull<Mine>) -> bool {
+fn set(mine: NonNull<MySlots>) -> bool {
     // SAFETY: the key is there for ever.
     key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, mine.as_ptr().cast()) } == 0)
 }
 
 /// Called in each round of a thread's end, as long as it sets the value again.
 unsafe extern "C" fn ending(mine: *mut c_void) {
-    let Some(mut mine) = NonNull::new(mine.cast::<Mine>()) else {
+    let Some(mut mine) = NonNull::new(mine.cast::<MySlots>()) else {
         return;
     };
     // SAFETY: the key's value is this thread's `MINE`, from `Box::into_raw`; no other code uses it
@@ -115,7 +115,7 @@ unsafe extern "C" fn ending(mine: *mut c_void) {
 }
 
 /// This thread's slots, if it can have any.
-fn mine<'t>() -> Result<&'t mut Mine, NoSlot> {
+fn mine<'t>() -> Result<&'t mut MySlots, NoSlot> {
     if let Some(mut mine) = NonNull::new(MINE.get()) {
         // SAFETY: only this thread has it (invariant), and only `Slots::mine` uses it, which does
         // not call itself.
@@ -124,7 +124,7 @@ fn mine<'t>() -> Result<&'t mut Mine, NoSlot> {
     if HAS_ENDED.get() {
         return Err(NoSlot::Ending);
     }
-    let new = Box::new(Mine {
+    let new = Box::new(MySlots {
         slots: Vec::new(),
         rounds: 0,
     });
@@ -139,7 +139,7 @@ fn mine<'t>() -> Result<&'t mut Mine, NoSlot> {
     Ok(unsafe { new.as_mut() })
 }
 
-impl Drop for Mine {
+impl Drop for MySlots {
     fn drop(&mut self) {
         for (slots, slot) in self.slots.drain(..) {
             if let Some(taken) = slots.upgrade() {
@@ -266,20 +266,20 @@ mod tests {
 
     #[test]
     fn values_that_are_dropped_at_a_threads_end_find_its_slot() {
-        struct AtTheEnd(Slots, mpsc::Sender<Result<CpuId, NoSlot>>);
-        impl Drop for AtTheEnd {
+        struct AsksAtTheEnd(Slots, mpsc::Sender<Result<CpuId, NoSlot>>);
+        impl Drop for AsksAtTheEnd {
             fn drop(&mut self) {
                 self.1.send(self.0.mine()).unwrap();
             }
         }
         thread_local! {
-            static END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+            static END: RefCell<Option<AsksAtTheEnd>> = const { RefCell::new(None) };
         }
         // Used before the slot, or after it, or although the thread never asked before.
         for asks in 0..3 {
             let slots = Slots::new(1);
             let (found, finds) = mpsc::channel();
-            let at_the_end = AtTheEnd(slots.clone(), found);
+            let at_the_end = AsksAtTheEnd(slots.clone(), found);
             thread::spawn(move || {
                 if asks == 0 {
                     at_the_end.0.mine().unwrap();

@@ -20,7 +20,7 @@
 
 mod report;
 
-pub use report::{Attempt, Backing, RamReport};
+pub use report::{Backing, HugeAttempt, RamReport};
 
 use crate::mapping::{HUGE_BYTES, Mapping};
 use framewright::{Frame, Run};
@@ -38,7 +38,7 @@ pub const FRAME_WORDS: usize = FRAME_BYTES / 8;
 
 /// Which pages RAM is to consist of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Pages {
+pub enum RamPages {
     /// The host's base pages, each when it is first touched.
     #[default]
     Base,
@@ -106,7 +106,7 @@ impl Ram {
     ///
     /// # Errors
     /// What the host refused. Not getting huge pages is no error.
-    pub fn new(frames: Run, pages: Pages) -> Result<Self, RamError> {
+    pub fn new(frames: Run, pages: RamPages) -> Result<Self, RamError> {
         if frames.is_empty() {
             return Err(RamError::Empty);
         }
@@ -116,7 +116,7 @@ impl Ram {
             .filter(|bytes| isize::try_from(*bytes).is_ok())
             .ok_or(RamError::TooLong(frames))?;
         let mut report = RamReport::new(len_bytes as u64);
-        if pages == Pages::Huge {
+        if pages == RamPages::Huge {
             // A pool's file consists of whole huge pages, and so does its map.
             let whole = len_bytes.next_multiple_of(HUGE_BYTES);
             match file_of(whole, MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB) {
@@ -133,7 +133,7 @@ impl Ram {
             }
         }
         let (file, map) = file_of(len_bytes, MemfdFlags::empty())?;
-        if pages == Pages::Huge {
+        if pages == RamPages::Huge {
             report.collapse = map.collapse().into();
             report.look_at(map.start().addr().get(), len_bytes as u64);
         }
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn frames_have_contents_of_their_own_and_an_address() {
-        for pages in [Pages::Base, Pages::Huge] {
+        for pages in [RamPages::Base, RamPages::Huge] {
             let ram = Ram::new(run(1000, 600), pages).unwrap();
             let (first, last) = (Frame(1000), Frame(1599));
             let mut out = [1; FRAME_BYTES];
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn zeroing_reaches_all_of_its_frames_and_no_other() {
-        let ram = Ram::new(run(8, 16), Pages::Base).unwrap();
+        let ram = Ram::new(run(8, 16), RamPages::Base).unwrap();
         for frame in 8..24 {
             ram.write(Frame(frame), &[3; FRAME_BYTES]).unwrap();
         }
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn the_owner_has_the_bytes_of_all_his_frames() {
-        let ram = Ram::new(run(8, 16), Pages::Base).unwrap();
+        let ram = Ram::new(run(8, 16), RamPages::Base).unwrap();
         // SAFETY: the RAM is this test's alone, and the slice is the only access while it lives.
         let bytes = unsafe { ram.bytes_mut(run(10, 4)) }.unwrap();
         bytes.fill(9);
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn the_file_shows_what_the_map_shows_and_cannot_be_shortened() {
-        let ram = Ram::new(run(0, 4), Pages::Base).unwrap();
+        let ram = Ram::new(run(0, 4), RamPages::Base).unwrap();
         ram.write(Frame(2), &[5; FRAME_BYTES]).unwrap();
         let mut out = [0; 3];
         let read = rustix::io::pread(ram.as_fd(), &mut out, 2 * 4096).unwrap();
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn what_the_host_refuses_is_said_with_its_reason() {
-        let refused = |frames| Ram::new(run(0, frames), Pages::Base).unwrap_err();
+        let refused = |frames| Ram::new(run(0, frames), RamPages::Base).unwrap_err();
         assert_eq!(refused(0).to_string(), "RAM of 0 frames was asked for");
         let long = refused(1 << 60).to_string();
         assert_eq!(

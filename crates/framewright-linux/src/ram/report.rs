@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The outcome of an attempt to get huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Attempt {
+pub enum HugeAttempt {
     /// It was not made: not asked for, or not needed.
     #[default]
     NotMade,
@@ -14,7 +14,7 @@ pub enum Attempt {
     Refused(i32),
 }
 
-impl From<Result<(), Errno>> for Attempt {
+impl From<Result<(), Errno>> for HugeAttempt {
     fn from(result: Result<(), Errno>) -> Self {
         match result {
             Ok(()) => Self::Done,
@@ -23,7 +23,7 @@ impl From<Result<(), Errno>> for Attempt {
     }
 }
 
-impl From<RamError> for Attempt {
+impl From<RamError> for HugeAttempt {
     fn from(error: RamError) -> Self {
         match error {
             RamError::File(errno) | RamError::Map(errno) => Self::Refused(errno),
@@ -32,7 +32,7 @@ impl From<RamError> for Attempt {
     }
 }
 
-impl fmt::Display for Attempt {
+impl fmt::Display for HugeAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotMade => f.write_str("not tried"),
@@ -65,9 +65,9 @@ pub struct RamReport {
     /// 0 where that could not be read.
     pub huge_bytes: u64,
     /// The attempt to use the host's pool of huge pages.
-    pub pool: Attempt,
+    pub pool: HugeAttempt,
     /// The attempt to collapse base pages into huge ones.
-    pub collapse: Attempt,
+    pub collapse: HugeAttempt,
 }
 
 impl RamReport {
@@ -76,14 +76,14 @@ impl RamReport {
             backing: Backing::Memfd,
             len_bytes,
             huge_bytes: 0,
-            pool: Attempt::NotMade,
-            collapse: Attempt::NotMade,
+            pool: HugeAttempt::NotMade,
+            collapse: HugeAttempt::NotMade,
         }
     }
 
     pub(super) fn pool_gave_all(&mut self) {
         self.backing = Backing::Pool;
-        self.pool = Attempt::Done;
+        self.pool = HugeAttempt::Done;
         self.huge_bytes = self.len_bytes;
     }
 

@@ -18,13 +18,13 @@ pub enum SwapOp {
 
 /// Calls of one kind, and which of them fail.
 #[derive(Debug, Default)]
-struct Calls {
+struct FailingCalls {
     seen: AtomicU64,
     from: AtomicU64,
     count: AtomicU64,
 }
 
-impl Calls {
+impl FailingCalls {
     fn next(&self) -> Option<u64> {
         let nth = self.seen.fetch_add(1, Relaxed);
         let from = self.from.load(Relaxed);
@@ -49,7 +49,7 @@ impl Calls {
 #[derive(Debug)]
 pub struct Faulty<D> {
     device: D,
-    calls: [Calls; 3],
+    calls: [FailingCalls; 3],
 }
 
 impl<D: SwapDevice> Faulty<D> {

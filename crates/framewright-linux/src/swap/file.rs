@@ -5,7 +5,7 @@
 //! and some of the network do) is used with the page cache between, and [`SwapFile::direct_io`]
 //! tells.
 
-use super::{Aligned, SwapDevice, check_slot, of_slot};
+use super::{AlignedPageBytes, SwapDevice, check_slot, of_slot};
 use crate::fork::Process;
 use crate::ram::FRAME_BYTES;
 use framewright::platform::PageWords;
@@ -60,14 +60,14 @@ pub struct SwapFile {
     /// A sync failed: earlier writes may be lost, and the kernel reports that only once.
     has_failed: AtomicBool,
     process: Process,
-    spare: Mutex<Vec<Buffers>>,
+    spare: Mutex<Vec<FileBuffers>>,
 }
 
 /// The memory that direct I/O reads from and writes to.
 #[derive(Debug)]
-struct Buffers(Box<[Aligned]>);
+struct FileBuffers(Box<[AlignedPageBytes]>);
 
-impl std::fmt::Debug for Aligned {
+impl std::fmt::Debug for AlignedPageBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Aligned")
     }
@@ -138,14 +138,14 @@ impl SwapFile {
     }
 
     /// Runs `work` with buffers for `pages` pages.
-    fn with_buffers<R>(&self, pages: usize, work: impl FnOnce(&mut [Aligned]) -> R) -> R {
+    fn with_buffers<R>(&self, pages: usize, work: impl FnOnce(&mut [AlignedPageBytes]) -> R) -> R {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let found = {
             let mut spare = spare();
             let fits = spare.iter().position(|one| one.0.len() >= pages);
             fits.map(|nth| spare.swap_remove(nth))
         };
-        let new = || Buffers(vec![Aligned::ZERO; pages].into_boxed_slice());
+        let new = || FileBuffers(vec![AlignedPageBytes::ZERO; pages].into_boxed_slice());
         let mut buffers = found.unwrap_or_else(new);
         let result = work(&mut buffers.0[..pages]);
         let mut spare = spare();
@@ -277,11 +277,11 @@ fn retry<R>(mut call: impl FnMut() -> rustix::io::Result<R>) -> io::Result<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::swap::tests::{Folder, page};
+    use crate::swap::tests::{SwapFolder, page};
 
     #[test]
     fn what_was_written_is_read_by_another_opening_too() {
-        let folder = Folder::new("file");
+        let folder = SwapFolder::new("file");
         let path = folder.path().join("swap");
         let device = SwapFile::create(&path, 200).unwrap();
         let pages: Vec<_> = (0..70).map(page).collect();
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_file_that_became_shorter_is_an_error_that_names_the_slot() {
-        let folder = Folder::new("short");
+        let folder = SwapFolder::new("short");
         let path = folder.path().join("swap");
         let device = SwapFile::create(&path, 8).unwrap();
         (0..8).for_each(|nth| device.write(nth, &page(nth)).unwrap());
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_is_no_slot_and_what_is_no_device_is_said() {
-        let folder = Folder::new("none");
+        let folder = SwapFolder::new("none");
         let path = folder.path().join("swap");
         let device = SwapFile::create(&path, 8).unwrap();
         let mut got = [0; 512];

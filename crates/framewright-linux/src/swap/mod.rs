@@ -28,7 +28,7 @@ pub mod zram;
 
 pub use faulty::{Faulty, SwapOp};
 pub use file::{DirectIo, SwapFile};
-pub use frontswap::{Frontswap, FrontswapStats, Loaded, RestoreError, SwapError, SwapPolicy};
+pub use frontswap::{Frontswap, FrontswapStats, LoadedPage, RestoreError, SwapError, SwapPolicy};
 pub use slots::SlotMap;
 pub use zram::{Zram, ZramStats};
 
@@ -117,10 +117,10 @@ impl<D: SwapDevice + ?Sized> SwapDevice for &D {
 /// A page as a device requires it: at a multiple of its length, which direct I/O demands of memory.
 #[derive(Clone)]
 #[repr(C, align(4096))]
-struct Aligned([u8; FRAME_BYTES]);
-const _: () = assert!(size_of::<Aligned>() == FRAME_BYTES);
+struct AlignedPageBytes([u8; FRAME_BYTES]);
+const _: () = assert!(size_of::<AlignedPageBytes>() == FRAME_BYTES);
 
-impl Aligned {
+impl AlignedPageBytes {
     const ZERO: Self = Self([0; FRAME_BYTES]);
 
     fn set(&mut self, page: &PageWords) {
@@ -165,9 +165,9 @@ pub(crate) mod tests {
     }
 
     /// A folder that is gone when this is dropped.
-    pub(crate) struct Folder(PathBuf);
+    pub(crate) struct SwapFolder(PathBuf);
 
-    impl Folder {
+    impl SwapFolder {
         pub(crate) fn new(name: &str) -> Self {
             static NEXT: AtomicU64 = AtomicU64::new(0);
             let nth = NEXT.fetch_add(1, Relaxed);
@@ -182,7 +182,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl Drop for Folder {
+    impl Drop for SwapFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }

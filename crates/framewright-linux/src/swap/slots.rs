@@ -30,11 +30,11 @@ const WORDS_PER_CLUSTER: usize = (CLUSTER / 64) as usize;
 /// ```
 #[derive(Debug)]
 pub struct SlotMap {
-    map: Mutex<Map>,
+    map: Mutex<SlotBits>,
 }
 
 #[derive(Debug)]
-struct Map {
+struct SlotBits {
     /// A bit for each slot in use; behind the last slot all are set.
     used: Vec<u64>,
     /// A bit for each slot that the last checkpoint names.
@@ -67,7 +67,7 @@ impl SlotMap {
             used[slot as usize / 64] |= 1 << (slot % 64);
         }
         Some(Self {
-            map: Mutex::new(Map {
+            map: Mutex::new(SlotBits {
                 held: vec![0; words],
                 used,
                 slots,
@@ -164,12 +164,12 @@ impl SlotMap {
     }
 
     /// The map is intact after a panic: code under the lock panics only before it changes anything.
-    fn map(&self) -> MutexGuard<'_, Map> {
+    fn map(&self) -> MutexGuard<'_, SlotBits> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Map {
+impl SlotBits {
     fn free_bits(&self, word: usize) -> u64 {
         !(self.used[word] | self.held[word])
     }

@@ -5,7 +5,7 @@
 //! would cost much and save little. There is a limit of bytes: a write that would exceed it is an
 //! error, and its slot is empty.
 
-use super::{Aligned, SwapDevice, check_slot};
+use super::{AlignedPageBytes, SwapDevice, check_slot};
 use crate::ram::FRAME_BYTES;
 use framewright::platform::PageWords;
 use lz4_flex::block::{
@@ -42,7 +42,7 @@ pub struct ZramStats {
 
 /// The contents of a slot.
 #[derive(Clone, Debug, Default)]
-enum Stored {
+enum ZramSlot {
     #[default]
     Empty,
     Same(u64),
@@ -50,7 +50,7 @@ enum Stored {
     Bytes(Box<[u8]>),
 }
 
-const ENTRY_BYTES: u64 = size_of::<Stored>() as u64;
+const ENTRY_BYTES: u64 = size_of::<ZramSlot>() as u64;
 const _: () = assert!(ENTRY_BYTES == 24);
 
 /// Memory with slots. See the [module's description](self).
@@ -73,7 +73,7 @@ const _: () = assert!(ENTRY_BYTES == 24);
 /// # }
 /// ```
 pub struct Zram {
-    shards: Box<[Mutex<Vec<Stored>>]>,
+    shards: Box<[Mutex<Vec<ZramSlot>>]>,
     slots: u64,
     limit: u64,
     used: AtomicU64,
@@ -83,7 +83,7 @@ pub struct Zram {
     same: AtomicU64,
     huge: AtomicU64,
     written: AtomicU64,
-    spare: Mutex<Vec<Box<Work>>>,
+    spare: Mutex<Vec<Box<ZramWork>>>,
 }
 
 impl std::fmt::Debug for Zram {
@@ -95,9 +95,9 @@ impl std::fmt::Debug for Zram {
 }
 
 /// The working memory of the compressor.
-struct Work {
+struct ZramWork {
     table: CompressTable,
-    page: Aligned,
+    page: AlignedPageBytes,
     packed: Box<[u8]>,
 }
 
@@ -137,19 +137,19 @@ impl Zram {
     }
 
     /// The slot's shard, and its place there.
-    fn shard(&self, slot: u64) -> (MutexGuard<'_, Vec<Stored>>, usize) {
+    fn shard(&self, slot: u64) -> (MutexGuard<'_, Vec<ZramSlot>>, usize) {
         let shard = &self.shards[slot as usize % SHARDS];
         let locked = shard.lock().unwrap_or_else(PoisonError::into_inner);
         (locked, slot as usize / SHARDS)
     }
 
-    fn replace(&self, slot: u64, new: Stored) {
+    fn replace(&self, slot: u64, new: ZramSlot) {
         let (mut shard, at) = self.shard(slot);
         if shard.len() <= at {
-            if matches!(new, Stored::Empty) {
+            if matches!(new, ZramSlot::Empty) {
                 return;
             }
-            shard.resize_with(at + 1, Stored::default);
+            shard.resize_with(at + 1, ZramSlot::default);
         }
         let old = std::mem::replace(&mut shard[at], new);
         drop(shard);
@@ -157,14 +157,14 @@ impl Zram {
     }
 
     /// Counts a stored page in, or out.
-    fn account(&self, stored: &Stored, sign: impl Fn(u64) -> u64) {
+    fn account(&self, stored: &ZramSlot, sign: impl Fn(u64) -> u64) {
         let add = |word: &AtomicU64, by| word.fetch_add(sign(by), Relaxed);
         match stored {
-            Stored::Empty => return,
-            Stored::Same(_) => {
+            ZramSlot::Empty => return,
+            ZramSlot::Same(_) => {
                 add(&self.same, 1);
             }
-            Stored::Bytes(bytes) => {
+            ZramSlot::Bytes(bytes) => {
                 add(&self.packed, bytes.len() as u64);
                 add(&self.huge, u64::from(bytes.len() == FRAME_BYTES));
             }
@@ -177,7 +177,7 @@ impl Zram {
     }
 
     /// Takes the bytes that `stored` needs from the limit, if they are there.
-    fn take(&self, stored: &Stored) -> bool {
+    fn take(&self, stored: &ZramSlot) -> bool {
         let cost = cost(stored);
         let taken = self.used.fetch_update(Relaxed, Relaxed, |used| {
             used.checked_add(cost).filter(|all| *all <= self.limit)
@@ -189,28 +189,28 @@ impl Zram {
     }
 
     /// A page in the form in which it is stored.
-    fn pack(&self, page: &PageWords) -> Stored {
+    fn pack(&self, page: &PageWords) -> ZramSlot {
         if page.iter().all(|word| *word == page[0]) {
-            return Stored::Same(page[0]);
+            return ZramSlot::Same(page[0]);
         }
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let found = spare().pop();
         let mut work = found.unwrap_or_else(|| {
-            Box::new(Work {
+            Box::new(ZramWork {
                 table: CompressTable::small(),
-                page: Aligned::ZERO,
+                page: AlignedPageBytes::ZERO,
                 packed: vec![0; get_maximum_output_size(FRAME_BYTES)].into(),
             })
         });
-        let Work {
+        let ZramWork {
             table,
             page: bytes,
             packed,
         } = &mut *work;
         bytes.set(page);
         let stored = match compress_into_with_table(&bytes.0, packed, table) {
-            Ok(len) if len <= PACKED_MAX => Stored::Bytes(packed[..len].into()),
-            _ => Stored::Bytes(bytes.0.as_slice().into()),
+            Ok(len) if len <= PACKED_MAX => ZramSlot::Bytes(packed[..len].into()),
+            _ => ZramSlot::Bytes(bytes.0.as_slice().into()),
         };
         spare().push(work);
         stored
@@ -218,11 +218,11 @@ impl Zram {
 }
 
 /// Bytes that a stored page takes.
-fn cost(stored: &Stored) -> u64 {
+fn cost(stored: &ZramSlot) -> u64 {
     match stored {
-        Stored::Empty => 0,
-        Stored::Same(_) => ENTRY_BYTES,
-        Stored::Bytes(bytes) => bytes.len() as u64 + ENTRY_BYTES,
+        ZramSlot::Empty => 0,
+        ZramSlot::Same(_) => ENTRY_BYTES,
+        ZramSlot::Bytes(bytes) => bytes.len() as u64 + ENTRY_BYTES,
     }
 }
 
@@ -237,7 +237,7 @@ impl SwapDevice for Zram {
         check_slot(slot, self.slots)?;
         let stored = self.pack(page);
         // The old page goes first, so that the new one may have its room.
-        self.replace(slot, Stored::Empty);
+        self.replace(slot, ZramSlot::Empty);
         if !self.take(&stored) {
             let what = format!("slot {slot} does not fit into {} bytes", self.limit);
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
@@ -253,16 +253,16 @@ impl SwapDevice for Zram {
         check_slot(slot, self.slots)?;
         let (shard, at) = self.shard(slot);
         match shard.get(at) {
-            None | Some(Stored::Empty) => {
+            None | Some(ZramSlot::Empty) => {
                 let what = format!("slot {slot} is empty");
                 Err(io::Error::new(io::ErrorKind::NotFound, what))
             }
-            Some(Stored::Same(word)) => {
+            Some(ZramSlot::Same(word)) => {
                 page.fill(*word);
                 Ok(())
             }
-            Some(Stored::Bytes(bytes)) => {
-                let mut whole = Aligned::ZERO;
+            Some(ZramSlot::Bytes(bytes)) => {
+                let mut whole = AlignedPageBytes::ZERO;
                 let len = if bytes.len() == FRAME_BYTES {
                     whole.0.copy_from_slice(bytes);
                     Ok(FRAME_BYTES)
@@ -281,7 +281,7 @@ impl SwapDevice for Zram {
 
     fn discard(&self, slot: u64) {
         if slot < self.slots {
-            self.replace(slot, Stored::Empty);
+            self.replace(slot, ZramSlot::Empty);
         }
     }
 

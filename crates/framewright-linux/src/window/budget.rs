@@ -20,7 +20,7 @@ pub(super) const CUTS: u64 = 2;
 /// - `mine` and [`WINDOWS`] are never less than what the kernel counts: raised before a change,
 ///   lowered after it.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct MappingBudget {
     mine: AtomicU64,
     /// The most that this window may have.
     mine_max: u64,
@@ -30,7 +30,7 @@ pub(super) struct Budget {
     host_max: u64,
 }
 
-impl Budget {
+impl MappingBudget {
     /// A budget for a window that may have `mine_max` mappings. It leaves the rest of the process
     /// what it has, and a sixteenth of the kernel's limit to grow.
     pub(super) fn new(mine_max: Option<u64>) -> Self {
@@ -112,14 +112,14 @@ impl Budget {
     }
 }
 
-impl Budget {
+impl MappingBudget {
     /// Keeps the mappings, which outlive the window, in the count for ever.
     pub(super) fn keep(&mut self) {
         *self.mine.get_mut() = 0;
     }
 }
 
-impl Drop for Budget {
+impl Drop for MappingBudget {
     fn drop(&mut self) {
         WINDOWS.fetch_sub(*self.mine.get_mut(), Relaxed);
     }

@@ -43,7 +43,7 @@ impl Edges {
 
     /// Records that one call has mapped the pages of `pages`. Returns how many more edges count.
     pub(super) fn map(&self, pages: &Range<usize>) -> i64 {
-        self.change(pages, |word| Change {
+        self.change(pages, |word| EdgeChange {
             // A mapping behind them is another call's. If the page there is not mapped, the bit has
             // no meaning, and the call that maps that page sets or clears it.
             set: word.of(pages.start..pages.end, MAPPED)
@@ -57,7 +57,7 @@ impl Edges {
 
     /// Records that the pages of `pages` are no longer mapped. Returns how many more edges count.
     pub(super) fn unmap(&self, pages: &Range<usize>) -> i64 {
-        self.change(pages, |word| Change {
+        self.change(pages, |word| EdgeChange {
             // As above: a later mapping here is not joined with it.
             set: word.of(pages.end..pages.end + 1, FIRST),
             clear: word.of(pages.start..pages.end, MAPPED | FIRST)
@@ -68,7 +68,7 @@ impl Edges {
 
     /// Records that the kernel refused to change the pages, and may have left edges at their ends.
     pub(super) fn tear(&self, pages: &Range<usize>) -> i64 {
-        self.change(pages, |word| Change {
+        self.change(pages, |word| EdgeChange {
             set: word.of(pages.start..pages.start + 1, TORN)
                 | word.of(pages.end..pages.end + 1, TORN),
             clear: 0,
@@ -85,12 +85,12 @@ impl Edges {
         pages.clone().find(unmapped)
     }
 
-    fn change(&self, pages: &Range<usize>, change: impl Fn(Word) -> Change) -> i64 {
+    fn change(&self, pages: &Range<usize>, change: impl Fn(EdgeWord) -> EdgeChange) -> i64 {
         let words = pages.start / EDGES_PER_WORD..pages.end / EDGES_PER_WORD + 1;
         let atomics = self.words.words(words.start * 8, words.len());
         let mut more = 0;
         for (number, atomic) in words.zip(atomics) {
-            let Change { set, clear } = change(Word(number * EDGES_PER_WORD));
+            let EdgeChange { set, clear } = change(EdgeWord(number * EDGES_PER_WORD));
             // Relaxed to read: no decision rests on it. Release: see `first_unmapped`.
             let mut old = atomic.load(Relaxed);
             loop {
@@ -108,16 +108,16 @@ impl Edges {
     }
 }
 
-struct Change {
+struct EdgeChange {
     set: u64,
     clear: u64,
 }
 
 /// A word, by its first edge.
 #[derive(Clone, Copy)]
-struct Word(usize);
+struct EdgeWord(usize);
 
-impl Word {
+impl EdgeWord {
     /// The bits `bits` of those edges that are in the word.
     fn of(self, edges: Range<usize>, bits: u64) -> u64 {
         let from = edges.start.saturating_sub(self.0).min(EDGES_PER_WORD);
@@ -144,12 +144,12 @@ mod tests {
     use super::*;
 
     /// The obviously right twin: for each page the number of the call that mapped it.
-    struct Twin {
+    struct EdgesTwin {
         calls: Vec<Option<u32>>,
         torn: Vec<bool>,
     }
 
-    impl Twin {
+    impl EdgesTwin {
         fn counted(&self) -> i64 {
             let page = |edge: usize| self.calls.get(edge).copied().flatten();
             let before = |edge: usize| edge.checked_sub(1).and_then(page);
@@ -163,7 +163,7 @@ mod tests {
     fn the_count_is_that_of_the_twin_after_each_change() {
         const PAGES: usize = 70;
         let edges = Edges::new(PAGES).unwrap();
-        let mut twin = Twin {
+        let mut twin = EdgesTwin {
             calls: vec![None; PAGES],
             torn: vec![false; PAGES + 1],
         };

@@ -49,14 +49,14 @@ mod tests;
 pub use error::{AccessError, WindowError};
 
 use crate::ram::{Backing, FRAME_BYTES, Ram};
-use budget::Budget;
+use budget::MappingBudget;
 use edges::Edges;
 use framewright::platform::{Map, MapError, Zero};
 use framewright::{Context, Frame, Page, PageRange, Run};
-pub(crate) use reservation::Access;
-use reservation::Reservation;
+use reservation::AddressReservation;
+pub(crate) use reservation::MappingAccess;
 use rustix::io::Errno;
-use shown::Shown;
+use shown::ShownFrames;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -96,10 +96,10 @@ const COPY_BYTES_MAX: usize = 1 << 30;
 /// ```
 #[derive(Debug)]
 pub struct Window {
-    reservation: Reservation,
+    reservation: AddressReservation,
     edges: Edges,
-    shown: Shown,
-    budget: Budget,
+    shown: ShownFrames,
+    budget: MappingBudget,
     range: PageRange,
     ram: Arc<Ram>,
 }
@@ -137,14 +137,15 @@ impl Window {
         }
         let refused = |errno: Errno| WindowError::Host(errno.raw_os_error());
         let edges = Edges::new(pages as usize).map_err(refused)?;
-        let shown = Shown::new(pages as usize).map_err(refused)?;
+        let shown = ShownFrames::new(pages as usize).map_err(refused)?;
         let len_bytes = usize::try_from(pages * Page::BYTES).map_err(|_| refused(Errno::NOMEM))?;
-        let reservation = Reservation::new(len_bytes, WINDOW_ALIGN_BYTES).map_err(refused)?;
+        let reservation =
+            AddressReservation::new(len_bytes, WINDOW_ALIGN_BYTES).map_err(refused)?;
         let start = Page::of_address(reservation.start().addr().get() as u64);
         Ok(Self {
             range: PageRange::new(start, pages).expect("addresses are page numbers and more"),
             // After the reservation, which counts as the window's.
-            budget: Budget::new(max),
+            budget: MappingBudget::new(max),
             reservation,
             edges,
             shown,
@@ -383,25 +384,25 @@ impl Window {
         &self,
         at: Page,
         frames: Run,
-        access: Access,
+        access: MappingAccess,
         fill: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), MapRefused> {
         let all = self.ram.frames();
         let inside = all.contains(frames.start()) && frames.end() <= all.end();
         assert!(inside, "frames outside of RAM cannot be shown");
         let range = PageRange::new(at, frames.frames()).expect("the pages are in the window");
         assert!(self.bytes_of(range).is_ok(), "the pages are in the window");
         if self.reservation.is_lost() || !self.ram.is_this_process() {
-            return Err(Refused);
+            return Err(MapRefused);
         }
-        self.budget.take().map_err(|_| Refused)?;
+        self.budget.take().map_err(|_| MapRefused)?;
         let shown = self.show(range, frames.start(), access, fill);
         shown.map_err(|_| {
             let pages = self.pages_of(range);
             let gone = self.reservation.is_lost().then(|| self.edges.unmap(&pages));
             self.budget
                 .settle(gone.unwrap_or(0) + self.edges.tear(&pages));
-            Refused
+            MapRefused
         })
     }
 
@@ -410,7 +411,7 @@ impl Window {
         &self,
         range: PageRange,
         first: Frame,
-        access: Access,
+        access: MappingAccess,
         fill: bool,
     ) -> Result<(), Errno> {
         let pages = self.pages_of(range);
@@ -439,7 +440,7 @@ impl Window {
 
 /// The limit of mappings, or the kernel, did not allow frames to be shown somewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Refused;
+pub(crate) struct MapRefused;
 
 impl Drop for Window {
     fn drop(&mut self) {
@@ -474,7 +475,7 @@ impl Map for Window {
         }
         self.budget.take()?;
         let fill = frames.frames() > 1;
-        self.show(range, frames.start(), Access::Write, fill)
+        self.show(range, frames.start(), MappingAccess::Write, fill)
             .map_err(|errno| self.refused(&self.pages_of(range), errno))
     }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What a mapping allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
+pub(crate) enum MappingAccess {
     /// Load.
     Read,
     /// Load and store.
@@ -34,7 +34,7 @@ pub(crate) enum Access {
 /// another thread's mapping may come to lie there; if it covers all that was to be mapped, it looks
 /// like this value's own.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub(super) struct AddressReservation {
     start: NonNull<u8>,
     len_bytes: usize,
     whole: *mut c_void,
@@ -46,11 +46,11 @@ pub(super) struct Reservation {
 }
 
 // SAFETY: addresses belong to the process and not to a thread; the value hands out no reference.
-unsafe impl Send for Reservation {}
+unsafe impl Send for AddressReservation {}
 // SAFETY: as above; the kernel orders changes of mappings.
-unsafe impl Sync for Reservation {}
+unsafe impl Sync for AddressReservation {}
 
-impl Reservation {
+impl AddressReservation {
     /// `len_bytes` of address space without access, from a multiple of `align_bytes` on.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Reservation {
         bytes: &Range<usize>,
         file: BorrowedFd<'_>,
         offset: u64,
-        access: Access,
+        access: MappingAccess,
         fill: bool,
     ) -> Result<(), Errno> {
         let at = self.place(bytes);
@@ -121,8 +121,8 @@ impl Reservation {
             flags |= MapFlags::POPULATE;
         }
         let access = match access {
-            Access::Read => ProtFlags::READ,
-            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+            MappingAccess::Read => ProtFlags::READ,
+            MappingAccess::Write => ProtFlags::READ | ProtFlags::WRITE,
         };
         // SAFETY: MAP_FIXED replaces only what is inside (checked by `place`), which is this
         // value's and has no Rust value in it (invariant). The file cannot become shorter: pages
@@ -184,7 +184,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for AddressReservation {
     fn drop(&mut self) {
         if self.is_lost() {
             // It is unknown which part belongs to whom. The address space stays, and the pages that
@@ -205,7 +205,7 @@ fn none() -> MapFlags {
 }
 
 #[cfg(test)]
-impl Reservation {
+impl AddressReservation {
     /// Imitates the worst result of a refused change of the pages from byte `start` on: two pages
     /// are gone, and other code has the first. Returns where.
     pub(super) fn lose_two_pages(&self, start: usize) -> NonNull<u8> {
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_reservation_is_aligned_with_room_on_both_sides() {
         for align in [4096, 4 << 20] {
-            let one = Reservation::new(3 * 4096, align).unwrap();
+            let one = AddressReservation::new(3 * 4096, align).unwrap();
             let start = one.start().addr().get();
             assert!(start.is_multiple_of(align));
             assert!(start > one.whole.addr());
@@ -244,18 +244,21 @@ mod tests {
     #[test]
     fn more_than_the_address_space_is_an_error() {
         for len in [usize::MAX, 1 << 62, 1 << 50] {
-            assert_eq!(Reservation::new(len, 4096).unwrap_err(), Errno::NOMEM);
+            assert_eq!(
+                AddressReservation::new(len, 4096).unwrap_err(),
+                Errno::NOMEM
+            );
         }
     }
 
     #[test]
     fn a_refused_change_leaves_the_place_reserved() {
-        let one = Reservation::new(16 * 4096, 4096).unwrap();
+        let one = AddressReservation::new(16 * 4096, 4096).unwrap();
         let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         use std::os::fd::AsFd;
         // An offset that no file has.
         let refused = one
-            .map(&(4096..8192), file.as_fd(), 1, Access::Write, false)
+            .map(&(4096..8192), file.as_fd(), 1, MappingAccess::Write, false)
             .unwrap_err();
         assert_eq!(refused, Errno::INVAL);
         one.mend(&(0..16 * 4096));
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_took_away_is_reserved_again() {
-        let one = Reservation::new(16 * 4096, 4096).unwrap();
+        let one = AddressReservation::new(16 * 4096, 4096).unwrap();
         let bytes = 4 * 4096..6 * 4096;
         let at = one.place(&bytes);
         // SAFETY: of the reservation, in which no Rust value lies.
@@ -278,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_nobodys_to_give_back() {
-        let one = Reservation::new(16 * 4096, 4096).unwrap();
+        let one = AddressReservation::new(16 * 4096, 4096).unwrap();
         let (whole, whole_bytes) = (one.whole, one.whole_bytes);
         let mut other = one.lose_two_pages(4 * 4096);
         // SAFETY: just mapped, readable and writable, and no other code knows it.

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering::Relaxed;
 /// For a page that is not mapped it has any value; the edges know which pages are mapped. Frames
 /// are counted from the RAM's first.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownFrames {
     words: Mapping,
 }
 
-impl Shown {
+impl ShownFrames {
     /// For `pages` pages. Parts that are not touched cost no memory.
     pub(super) fn new(pages: usize) -> Result<Self, Errno> {
         let words = Mapping::anonymous(pages * 8)?;

@@ -8,7 +8,7 @@ fn run(start: u64, frames: u64) -> Run {
 }
 
 fn ram(frames: u64) -> Arc<Ram> {
-    Arc::new(Ram::new(run(1000, frames), crate::Pages::Base).unwrap())
+    Arc::new(Ram::new(run(1000, frames), crate::RamPages::Base).unwrap())
 }
 
 /// The `nth` page of the window.
@@ -237,7 +237,7 @@ fn a_window_says_why_there_is_none() {
 
 #[test]
 fn the_pool_of_huge_pages_has_no_window() {
-    let ram = Ram::new(run(0, 512), crate::Pages::Huge).unwrap();
+    let ram = Ram::new(run(0, 512), crate::RamPages::Huge).unwrap();
     if ram.report().backing != Backing::Pool {
         println!("skipped: the host has no free huge page in its pool");
         return;
@@ -422,12 +422,18 @@ fn where_others_used_up_the_limit_it_is_named_and_nothing_is_lost() {
     let map = |nth| window.map(page(&window, nth), run(1000, 1), Context::ANY);
     map(1).unwrap();
     // Each second page of these is a mapping of its own, after which one more is made.
-    let others = Reservation::new(2 * limit as usize * FRAME_BYTES, FRAME_BYTES).unwrap();
+    let others = AddressReservation::new(2 * limit as usize * FRAME_BYTES, FRAME_BYTES).unwrap();
     let frame = window.ram().as_fd();
     let mut count = 0;
     let one_more = |nth: usize| {
         let at = nth * 2 * FRAME_BYTES;
-        others.map(&(at..at + FRAME_BYTES), frame, 0, Access::Write, false)
+        others.map(
+            &(at..at + FRAME_BYTES),
+            frame,
+            0,
+            MappingAccess::Write,
+            false,
+        )
     };
     while one_more(count).is_ok() {
         count += 1;

@@ -1,10 +1,10 @@
 //! Any sequence of lives of a device that keeps checkpoints agrees with a slow model: it is begun anew, stored to, synced,
 //! fails at any call, loses its power with what was written since its last sync in part, becomes shorter, is restored.
 
-use crate::machine::{Folder, Random};
+use crate::machine::{MachineFolder, SeededNumbers};
 use framewright::platform::PageWords;
 use framewright_linux::swap::{
-    Frontswap, Loaded, RestoreError, SwapDevice, SwapError, SwapFile, Zram,
+    Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile, Zram,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,14 +27,14 @@ struct Disk {
     slots: AtomicU64,
     /// Calls that succeed from now on.
     budget: AtomicU64,
-    inner: Mutex<Inner>,
+    inner: Mutex<DeviceInner>,
 }
 
-struct Inner {
+struct DeviceInner {
     safe: BTreeMap<u64, PageWords>,
     /// Writes since the last sync, in order.
     cached: Vec<(u64, PageWords)>,
-    random: Random,
+    random: SeededNumbers,
 }
 
 impl Disk {
@@ -42,10 +42,10 @@ impl Disk {
         Self {
             slots: AtomicU64::new(slots),
             budget: AtomicU64::new(u64::MAX),
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(DeviceInner {
                 safe: BTreeMap::new(),
                 cached: Vec::new(),
-                random: Random(seed),
+                random: SeededNumbers(seed),
             }),
         }
     }
@@ -161,7 +161,7 @@ struct Saved {
 
 /// How often what was looked for came about.
 #[derive(Default, Debug)]
-struct Seen {
+struct SeenLives {
     begun_on_used: u64,
     restored: u64,
     restored_after_earlier: u64,
@@ -174,9 +174,9 @@ struct Seen {
     failed_starts: u64,
 }
 
-struct Model {
+struct CheckpointModel {
     disk: Disk,
-    random: Random,
+    random: SeededNumbers,
     values: u64,
     /// What a restore may find; `None` stands for no checkpoint.
     may_be: Vec<Option<Saved>>,
@@ -184,7 +184,7 @@ struct Model {
     is_cut: bool,
     /// Slots that the device has had, less what it has.
     cut_slots: u64,
-    seen: Seen,
+    seen: SeenLives,
 }
 
 /// The pages that are used of so many: the first, and the last, which another slot of a map names.
@@ -194,17 +194,17 @@ fn used(pages: u64) -> Vec<u64> {
         .collect()
 }
 
-impl Model {
+impl CheckpointModel {
     fn new(seed: u64) -> Self {
         Self {
             disk: Disk::new(20 + seed % 30, seed),
-            random: Random(seed),
+            random: SeededNumbers(seed),
             values: 0,
             may_be: vec![None],
             incarnations: 0,
             is_cut: false,
             cut_slots: 0,
-            seen: Seen::default(),
+            seen: SeenLives::default(),
         }
     }
 
@@ -319,7 +319,7 @@ impl Model {
             Ok(loaded) => {
                 let value = got[0] >> 16;
                 assert_eq!(got, page(value), "page {at} is torn");
-                assert_eq!(loaded == Loaded::Zero, value == 0);
+                assert_eq!(loaded == LoadedPage::Zero, value == 0);
                 Ok(value)
             }
             Err(SwapError::Lost(of)) => {
@@ -392,15 +392,15 @@ impl Model {
 
 #[test]
 fn fs4_any_lives_of_a_used_device_agree_with_the_model() {
-    let mut all: Vec<Seen> = Vec::new();
+    let mut all: Vec<SeenLives> = Vec::new();
     for seed in 0..30 {
-        let mut model = Model::new(seed);
+        let mut model = CheckpointModel::new(seed);
         for _ in 0..60 {
             model.live();
         }
         all.push(model.seen);
     }
-    let of = |count: fn(&Seen) -> u64| all.iter().map(count).sum::<u64>();
+    let of = |count: fn(&SeenLives) -> u64| all.iter().map(count).sum::<u64>();
     let counts = [
         ("begun on a used device", of(|seen| seen.begun_on_used)),
         ("restored", of(|seen| seen.restored)),
@@ -450,14 +450,14 @@ fn fs4_a_fresh_start_on_a_used_device_is_what_its_sync_makes_safe() {
     assert_eq!(number, 1);
     let mut got = [0; 512];
     for nth in 0..40 {
-        assert_eq!(swap.load(nth, &mut got), Ok(Loaded::Clean));
+        assert_eq!(swap.load(nth, &mut got), Ok(LoadedPage::Clean));
         assert_eq!(got, page(7000 + nth));
     }
 }
 
 #[test]
 fn fs4_pages_behind_the_end_of_a_device_that_became_shorter_are_lost_and_not_zero() {
-    let folder = Folder::new("shorter");
+    let folder = MachineFolder::new("shorter");
     let path = folder.path().join("swap");
     let device = SwapFile::create(&path, 100).unwrap();
     let swap = Frontswap::durable(&device, 60).unwrap();
@@ -473,7 +473,7 @@ fn fs4_pages_behind_the_end_of_a_device_that_became_shorter_are_lost_and_not_zer
     let mut got = [1; 512];
     // Four slots are the checkpoints' own.
     for nth in 0..36 {
-        assert_eq!(swap.load(nth, &mut got), Ok(Loaded::Clean));
+        assert_eq!(swap.load(nth, &mut got), Ok(LoadedPage::Clean));
         assert_eq!(got, page(50 + nth));
     }
     for nth in 36..60 {
@@ -490,9 +490,9 @@ fn fs4_pages_behind_the_end_of_a_device_that_became_shorter_are_lost_and_not_zer
     file.set_len(100 * 4096).unwrap();
     let device = SwapFile::open(&path).unwrap();
     let (swap, number) = Frontswap::restore(&device).unwrap();
-    assert_eq!((number, swap.load(0, &mut got)), (3, Ok(Loaded::Zero)));
+    assert_eq!((number, swap.load(0, &mut got)), (3, Ok(LoadedPage::Zero)));
     assert_eq!(swap.load(58, &mut got), Err(SwapError::Lost(58)));
-    assert_eq!(swap.load(59, &mut got), Ok(Loaded::Clean));
+    assert_eq!(swap.load(59, &mut got), Ok(LoadedPage::Clean));
     assert_eq!(got, page(1));
 }
 
@@ -622,7 +622,7 @@ fn fs4_a_header_of_an_earlier_incarnation_does_not_count_though_it_is_whole_and_
     device.write(0, &eighth).unwrap();
     let (swap, number) = Frontswap::restore(&device).unwrap();
     let mut got = [0; 512];
-    assert_eq!((number, swap.load(1, &mut got)), (1, Ok(Loaded::Clean)));
+    assert_eq!((number, swap.load(1, &mut got)), (1, Ok(LoadedPage::Clean)));
     assert_eq!(got, page(100));
 }
 

@@ -1,6 +1,6 @@
 //! The process is killed at any moment: what a sync confirmed is there.
 
-use crate::machine::{Folder, Random, host, load, served, store, with_reserve};
+use crate::machine::{MachineFolder, SeededNumbers, host, load, served, store, with_reserve};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{Faulty, SwapOp, SwapPolicy};
 use framewright_linux::{Frontswap, SwapFile};
@@ -25,7 +25,7 @@ const ANEW: &str = "FRAMEWRIGHT_CRASH_ANEW";
 
 /// The pages that round `number` of a device's life writes, and what: it is the same in each process.
 fn writes_of(life: u64, number: u64) -> Vec<(u64, u64)> {
-    let mut random = Random(life << 32 | number);
+    let mut random = SeededNumbers(life << 32 | number);
     let count = 1 + random.below(30);
     (0..count)
         .map(|_| (random.below(PAGES), number << 20 | random.below(1 << 20)))
@@ -101,7 +101,7 @@ fn touch_what_cannot_be_read(path: &Path) {
 
 #[test]
 fn who_touches_what_cannot_be_read_ends_by_sigsegv() {
-    let folder = Folder::new("touch");
+    let folder = MachineFolder::new("touch");
     let path = folder.path().join("swap");
     drop(SwapFile::create(&path, SLOTS).unwrap());
     let output = child(TOUCH, &path).output().unwrap();
@@ -135,10 +135,10 @@ fn the_child_that_is_killed() {
 
 #[test]
 fn what_a_sync_confirmed_outlives_the_process_that_is_killed() {
-    let folder = Folder::new("crash");
+    let folder = MachineFolder::new("crash");
     let path = folder.path().join("swap");
     drop(SwapFile::create(&path, SLOTS).unwrap());
-    let mut random = Random(1);
+    let mut random = SeededNumbers(1);
     let (mut life, mut all) = (0, 0);
     for kill in 0..KILLS {
         let mut child = child(FILE, &path);

@@ -1,6 +1,6 @@
 //! Devices that fail, and devices that are full.
 
-use crate::machine::{Folder, host, load, served, store, with_reserve};
+use crate::machine::{MachineFolder, host, load, served, store, with_reserve};
 use framewright::reclaim::{Ask, Shrink};
 use framewright::{Context, Order};
 use framewright_linux::paged::{Paged, PagedError};
@@ -180,7 +180,7 @@ fn what_is_pinned_keeps_its_frame_and_a_system_call_gets_at_it() {
                 .collect::<Vec<_>>(),
             frames
         );
-        let folder = Folder::new("pinned");
+        let folder = MachineFolder::new("pinned");
         let path = folder.path().join("bytes");
         let bytes: Vec<u8> = (0..16_384).map(|at| at as u8 ^ (at >> 8) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
@@ -209,7 +209,7 @@ fn what_is_pinned_keeps_its_frame_and_a_system_call_gets_at_it() {
 #[test]
 fn a_page_that_is_only_read_is_written_once() {
     let host = host();
-    let folder = Folder::new("once");
+    let folder = MachineFolder::new("once");
     let device = SwapFile::create(&folder.path().join("swap"), 300).unwrap();
     let swap = Frontswap::new(&device, 200);
     let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 40).unwrap();

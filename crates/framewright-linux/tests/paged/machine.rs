@@ -7,12 +7,12 @@ use framewright::{Frame, Run};
 use framewright_linux::paged::Paged;
 use framewright_linux::platform::Slots;
 use framewright_linux::tenancy::{Guests, Supply};
-use framewright_linux::{Host, Linux, Options, Pages, Ram, Stored};
+use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-pub(crate) type Platform = Stored<Fenced>;
+pub(crate) type MachinePlatform = Stored<Fenced>;
 
 /// Frames of the zone, for all tests.
 pub(crate) fn host() -> Host<Fenced> {
@@ -26,7 +26,7 @@ pub(crate) const ORDINARY: u64 = 128;
 /// four threads. Pages of its pool are put back.
 pub(crate) fn with_reserve(
     frames: u64,
-    work: impl FnOnce(&Reserve<'_, Platform>, &Guests<'_, '_, Platform>, PoolId),
+    work: impl FnOnce(&Reserve<'_, MachinePlatform>, &Guests<'_, '_, MachinePlatform>, PoolId),
 ) {
     let run = Run::new(Frame(0), frames).unwrap();
     let slots = Slots::new(4);
@@ -35,7 +35,7 @@ pub(crate) fn with_reserve(
         .with_ordinary(ORDINARY as u32);
     let mut words = vec![0; layout.words_needed().unwrap()];
     let all = Run::new(Frame(0), frames + ORDINARY).unwrap();
-    let ram = Arc::new(Ram::new(all, Pages::Base).unwrap());
+    let ram = Arc::new(Ram::new(all, RamPages::Base).unwrap());
     let platform = Stored::new(Linux::fenced(slots.clone()), ram);
     let reserve = Reserve::new(&layout, &mut words, platform).unwrap();
     let pool = reserve.open_pool(&PoolConfig {
@@ -48,15 +48,15 @@ pub(crate) fn with_reserve(
 }
 
 /// The ordinary frames beside a reserve of so many.
-pub(crate) struct Ordinary(Vec<Frame>);
+pub(crate) struct OrdinaryRam(Vec<Frame>);
 
-impl Ordinary {
+impl OrdinaryRam {
     pub(crate) fn beside(frames: u64) -> Self {
         Self((frames..frames + ORDINARY).map(Frame).collect())
     }
 }
 
-impl Supply for Ordinary {
+impl Supply for OrdinaryRam {
     fn frame(&mut self) -> Result<Frame, AllocError> {
         self.0.pop().ok_or(AllocError::Exhausted)
     }
@@ -69,8 +69,8 @@ impl Supply for Ordinary {
 /// Runs `work` while two threads serve the region; then everything is discarded, and all frames are free again.
 pub(crate) fn served(host: &Host<Fenced>, paged: &Paged<'_>, work: impl FnOnce()) {
     /// Also if the work panics: else the pager would be waited for.
-    struct Stop<'p, 's>(&'p Paged<'s>);
-    impl Drop for Stop<'_, '_> {
+    struct StopPager<'p, 's>(&'p Paged<'s>);
+    impl Drop for StopPager<'_, '_> {
         fn drop(&mut self) {
             self.0.stop();
         }
@@ -80,7 +80,7 @@ pub(crate) fn served(host: &Host<Fenced>, paged: &Paged<'_>, work: impl FnOnce()
             scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
         }
         paged.await_pager();
-        let _stop = Stop(paged);
+        let _stop = StopPager(paged);
         work();
         paged.verify().unwrap();
     });
@@ -106,9 +106,9 @@ pub(crate) fn store(paged: &Paged<'_>, page: u64, nth: usize, value: u64) {
 }
 
 /// Numbers that only depend on the seed.
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct SeededNumbers(pub(crate) u64);
 
-impl Random {
+impl SeededNumbers {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self
             .0
@@ -119,9 +119,9 @@ impl Random {
 }
 
 /// A folder that is gone when this is dropped.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct MachineFolder(PathBuf);
 
-impl Folder {
+impl MachineFolder {
     pub(crate) fn new(name: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let nth = NEXT.fetch_add(1, Relaxed);
@@ -136,7 +136,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for MachineFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -1,6 +1,8 @@
 //! Threads read and write at random; each knows what must be there.
 
-use crate::machine::{Folder, Ordinary, Random, host, load, served, store, with_reserve};
+use crate::machine::{
+    MachineFolder, OrdinaryRam, SeededNumbers, host, load, served, store, with_reserve,
+};
 use framewright::frame::ZoneLayout;
 use framewright::policy::ReclaimConfig;
 use framewright::reclaim::{Ask, Clients, Discard, Migrate, Move, MoveState, Reclaim, Shrink};
@@ -17,7 +19,7 @@ const THREADS: u64 = 3;
 
 /// One thread's pages are those with its remainder; it writes two words of each, and checks them.
 fn read_and_write(paged: &Paged<'_>, thread: u64, steps: u64) {
-    let mut random = Random(thread + 1);
+    let mut random = SeededNumbers(thread + 1);
     let mut shadow = vec![0; PAGES as usize];
     for step in 1..=steps {
         // Half of the touches go to an eighth of the pages.
@@ -92,7 +94,7 @@ fn all_threads(paged: &Paged<'_>, steps: u64, beside: impl Fn() + Sync) {
 
 #[test]
 fn a_quarter_of_the_frames_is_enough_on_each_device_under_each_policy_beside_an_owner_who_takes() {
-    let folder = Folder::new("shadow");
+    let folder = MachineFolder::new("shadow");
     let file = SwapFile::create(&folder.path().join("swap"), 600).unwrap();
     let zram = Zram::new(600, 4 << 20);
     let devices: [&dyn SwapDevice; 2] = [&file, &zram];
@@ -114,7 +116,7 @@ fn a_quarter_of_the_frames_is_enough_on_each_device_under_each_policy_beside_an_
                 let ram = Arc::clone(host.ram_shared());
                 let paged = Paged::new(ram, swap, PAGES / 4).unwrap();
                 // An owner that puts back copies the guests' dirty pages there first.
-                let ordinary = Mutex::new(Ordinary::beside(512));
+                let ordinary = Mutex::new(OrdinaryRam::beside(512));
                 served(&host, &paged, || {
                     all_threads(&paged, 3000, || {
                         // The owner fills what it took: no thread may get that for a page.

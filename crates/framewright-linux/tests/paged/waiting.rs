@@ -12,14 +12,14 @@ use std::thread;
 use std::time::Duration;
 
 /// A device with writes that wait until they are let through.
-struct Held<'d> {
+struct HeldWrites<'d> {
     device: &'d dyn SwapDevice,
     is_open: Mutex<bool>,
     opened: Condvar,
     writes: AtomicU64,
 }
 
-impl SwapDevice for Held<'_> {
+impl SwapDevice for HeldWrites<'_> {
     fn slots(&self) -> u64 {
         self.device.slots()
     }
@@ -56,7 +56,7 @@ impl SwapDevice for Held<'_> {
 fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
     let host = host();
     let zram = Zram::new(64, 1 << 20);
-    let device = Held {
+    let device = HeldWrites {
         device: &zram,
         is_open: Mutex::new(false),
         opened: Condvar::new(),

@@ -1,4 +1,4 @@
-use super::{Clause, Event, House, Outcome, Pages, Verdict, page, stamp};
+use super::{Clause, CopyEvent, EventOutcome, House, PoolPages, Verdict, page, stamp};
 use framewright::Run;
 use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
@@ -78,17 +78,17 @@ const NO_POOL: Verdict = Verdict::NotChecked("there is no such pool");
 const NOBODY: Verdict = Verdict::NotChecked("no thread is let in during a copy");
 const POISON: u64 = 0xdead_beef_dead_beef;
 
-type Checked = Result<(), Verdict>;
+type ClauseChecked = Result<(), Verdict>;
 
 const fn clause(
     name: &'static str,
     says: &'static str,
-    check: fn(&mut dyn House) -> Checked,
+    check: fn(&mut dyn House) -> ClauseChecked,
 ) -> Clause {
     Clause { name, says, check }
 }
 
-fn broken(how: impl Into<String>) -> Checked {
+fn broken(how: impl Into<String>) -> ClauseChecked {
     Err(Verdict::Broken(how.into()))
 }
 
@@ -100,12 +100,12 @@ const fn key(pool: PoolId, object: u64, index: u64) -> Key {
     }
 }
 
-fn open(house: &mut dyn House, pages: Pages) -> Result<PoolId, Verdict> {
+fn open(house: &mut dyn House, pages: PoolPages) -> Result<PoolId, Verdict> {
     house.open_pool(pages).ok_or(NO_POOL)
 }
 
 /// Puts a page, for which there is room.
-fn put(house: &mut dyn House, key: Key, page: &PageWords) -> Checked {
+fn put(house: &mut dyn House, key: Key, page: &PageWords) -> ClauseChecked {
     let put = house.store().put(key, page);
     put.map_err(|reason| {
         Verdict::Broken(format!("with room for it {key:?} is refused: {reason:?}"))
@@ -128,8 +128,8 @@ fn take_all(house: &mut dyn House) -> Vec<Run> {
     (0..=frames).map_while(|_| house.take(1)).collect()
 }
 
-fn copies(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn copies(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     let mut given = page(1);
     put(house, key(pool, 0, 0), &given)?;
     given.fill(POISON);
@@ -139,8 +139,8 @@ fn copies(house: &mut dyn House) -> Checked {
     }
 }
 
-fn refused(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn refused(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     // Pages of one repeated word may be kept without a frame: they outlive the owners.
     for index in 0..4 {
         put(house, key(pool, 0, index), &[index; 512])?;
@@ -156,8 +156,8 @@ fn refused(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn refused_dirty(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn refused_dirty(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     put(house, key(pool, 0, 0), &page(1))?;
     let put = house.store().put_dirty(key(pool, 0, 0), &page(2));
     match (put, get(house, key(pool, 0, 0))?) {
@@ -167,8 +167,8 @@ fn refused_dirty(house: &mut dyn House) -> Checked {
     }
 }
 
-fn starved(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn starved(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     put(house, key(pool, 0, 0), &page(1))?;
     if !house.starve_next_put() {
         return Err(Verdict::NotChecked(NEEDS_ONLY_FRAMES));
@@ -181,8 +181,8 @@ fn starved(house: &mut dyn House) -> Checked {
     }
 }
 
-fn last_put(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn last_put(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     for version in 1..5 {
         put(house, key(pool, 0, 0), &page(version))?;
         match get(house, key(pool, 0, 0))? {
@@ -195,8 +195,8 @@ fn last_put(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn misses(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn misses(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     let frames = house.frames();
     // Three times as many pages as there are frames, so some are gone.
     let mut gone = Vec::new();
@@ -217,8 +217,8 @@ fn misses(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn exclusive(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Exclusive)?;
+fn exclusive(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Exclusive)?;
     put(house, key(pool, 0, 0), &page(1))?;
     match [get(house, key(pool, 0, 0))?, get(house, key(pool, 0, 0))?] {
         [Some(1), None] => Ok(()),
@@ -226,8 +226,8 @@ fn exclusive(house: &mut dyn House) -> Checked {
     }
 }
 
-fn staying(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn staying(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     put(house, key(pool, 0, 0), &page(1))?;
     match [get(house, key(pool, 0, 0))?, get(house, key(pool, 0, 0))?] {
         [Some(1), Some(1)] => Ok(()),
@@ -235,16 +235,16 @@ fn staying(house: &mut dyn House) -> Checked {
     }
 }
 
-fn whole(house: &mut dyn House) -> Checked {
+fn whole(house: &mut dyn House) -> ClauseChecked {
     let frames = house.frames();
-    for pages in [Pages::Staying, Pages::Exclusive] {
+    for pages in [PoolPages::Staying, PoolPages::Exclusive] {
         let pool = open(house, pages)?;
         put(house, key(pool, 0, 0), &page(1))?;
-        if !house.during_next_copy(Event::Take(frames, POISON)) {
+        if !house.during_next_copy(CopyEvent::Take(frames, POISON)) {
             return Err(NOBODY);
         }
         get(house, key(pool, 0, 0))?;
-        if let Some(Outcome::Taken(Some(run))) = house.outcome() {
+        if let Some(EventOutcome::Taken(Some(run))) = house.outcome() {
             house.release(run);
         }
         if get(house, key(pool, 0, 0))?.is_some() {
@@ -254,8 +254,8 @@ fn whole(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn dirty(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Dirty)?;
+fn dirty(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Dirty)?;
     for index in 0..4 {
         let put = house.store().put_dirty(key(pool, 0, index), &page(index));
         put.map_err(|_| Verdict::NotChecked("no page may be dirty"))?;
@@ -274,8 +274,8 @@ fn dirty(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn invalidated(house: &mut dyn House, what: u8) -> Checked {
-    for pages in [Pages::Exclusive, Pages::Staying, Pages::Dirty] {
+fn invalidated(house: &mut dyn House, what: u8) -> ClauseChecked {
+    for pages in [PoolPages::Exclusive, PoolPages::Staying, PoolPages::Dirty] {
         let Some(pool) = house.open_pool(pages) else {
             continue;
         };
@@ -308,8 +308,8 @@ fn invalidated(house: &mut dyn House, what: u8) -> Checked {
     Ok(())
 }
 
-fn overtaken(house: &mut dyn House, is_get: bool) -> Checked {
-    for pages in [Pages::Exclusive, Pages::Staying, Pages::Dirty] {
+fn overtaken(house: &mut dyn House, is_get: bool) -> ClauseChecked {
+    for pages in [PoolPages::Exclusive, PoolPages::Staying, PoolPages::Dirty] {
         for what in 0..3 {
             let Some(pool) = house.open_pool(pages) else {
                 continue;
@@ -319,9 +319,9 @@ fn overtaken(house: &mut dyn House, is_get: bool) -> Checked {
                 put(house, key, &page(1))?;
             }
             let event = match what {
-                0 => Event::InvalidatePage(key),
-                1 => Event::InvalidateObject(pool, 1),
-                _ => Event::InvalidatePool(pool),
+                0 => CopyEvent::InvalidatePage(key),
+                1 => CopyEvent::InvalidateObject(pool, 1),
+                _ => CopyEvent::InvalidatePool(pool),
             };
             if !house.during_next_copy(event) {
                 return Err(NOBODY);
@@ -342,18 +342,18 @@ fn overtaken(house: &mut dyn House, is_get: bool) -> Checked {
     Ok(())
 }
 
-fn two_puts(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn two_puts(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     for (index, before) in [(0, false), (1, true)] {
         let key = key(pool, 0, index);
         if before {
             put(house, key, &page(1))?;
         }
-        if !house.during_next_copy(Event::Put(key, 3)) {
+        if !house.during_next_copy(CopyEvent::Put(key, 3)) {
             return Err(NOBODY);
         }
         let mine = house.store().put(key, &page(2)).is_ok();
-        let theirs = house.outcome() == Some(Outcome::Stored(true));
+        let theirs = house.outcome() == Some(EventOutcome::Stored(true));
         match get(house, key)? {
             Some(2) if mine => {}
             Some(3) if theirs => {}
@@ -366,8 +366,8 @@ fn two_puts(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn no_frame_lost(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn no_frame_lost(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     let frames = house.frames();
     for beside_a_put in [false, true] {
         for index in 0..frames {
@@ -375,11 +375,11 @@ fn no_frame_lost(house: &mut dyn House) -> Checked {
         }
         let run = if !beside_a_put {
             house.take(frames / 2)
-        } else if house.during_next_copy(Event::Take(frames / 2, POISON)) {
+        } else if house.during_next_copy(CopyEvent::Take(frames / 2, POISON)) {
             // A key that exists already: its old page and its new one are released once each.
             let _ = house.store().put(key(pool, 0, frames - 1), &page(1));
             match house.outcome() {
-                Some(Outcome::Taken(run)) => run,
+                Some(EventOutcome::Taken(run)) => run,
                 _ => None,
             }
         } else {
@@ -399,8 +399,8 @@ fn no_frame_lost(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn owned_once(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn owned_once(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     let frames = house.frames();
     for index in 0..frames {
         let _ = house.store().put(key(pool, 0, index), &page(index));
@@ -419,14 +419,14 @@ fn owned_once(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn no_guest_writes(house: &mut dyn House) -> Checked {
-    let pool = open(house, Pages::Staying)?;
+fn no_guest_writes(house: &mut dyn House) -> ClauseChecked {
+    let pool = open(house, PoolPages::Staying)?;
     let frames = house.frames();
-    if !house.during_next_copy(Event::Take(frames, POISON)) {
+    if !house.during_next_copy(CopyEvent::Take(frames, POISON)) {
         return Err(NOBODY);
     }
     let _ = house.store().put(key(pool, 0, 0), &page(1));
-    let Some(Outcome::Taken(Some(run))) = house.outcome() else {
+    let Some(EventOutcome::Taken(Some(run))) = house.outcome() else {
         return broken("an owner cannot have the area beside a put");
     };
     let _ = house.store().put(key(pool, 0, 1), &page(2));
@@ -439,8 +439,9 @@ fn no_guest_writes(house: &mut dyn House) -> Checked {
     Ok(())
 }
 
-fn no_one_starves(house: &mut dyn House) -> Checked {
-    let [first, second] = [Pages::Exclusive, Pages::Staying].map(|pages| house.open_pool(pages));
+fn no_one_starves(house: &mut dyn House) -> ClauseChecked {
+    let [first, second] =
+        [PoolPages::Exclusive, PoolPages::Staying].map(|pages| house.open_pool(pages));
     let (Some(first), Some(second)) = (first, second) else {
         return Err(NO_POOL);
     };

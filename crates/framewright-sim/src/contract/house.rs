@@ -1,4 +1,4 @@
-use super::{Event, House, Outcome, Pages, page};
+use super::{CopyEvent, EventOutcome, House, PoolPages, page};
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reserve::{Guest, PoolConfig, PoolId, Reserve, ReserveLayout, Store};
 use framewright::{CpuId, Frame, Run};
@@ -9,23 +9,23 @@ use std::thread::{self, ThreadId};
 /// What the working thread and the one that is let in tell each other.
 #[derive(Default)]
 struct Talk {
-    armed: Option<Event>,
-    asked: Option<Event>,
+    armed: Option<CopyEvent>,
+    asked: Option<CopyEvent>,
     is_running: bool,
     is_waiting: bool,
-    outcome: Option<Outcome>,
+    outcome: Option<EventOutcome>,
     is_over: bool,
 }
 
 /// Frames that are copied in two halves; another thread may be let in between them.
-struct Halves {
+struct HalfCopies {
     frames: Vec<[AtomicU64; 512]>,
     talk: Mutex<Talk>,
     changed: Condvar,
     other: OnceLock<ThreadId>,
 }
 
-impl Halves {
+impl HalfCopies {
     fn talk(&self) -> MutexGuard<'_, Talk> {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,7 +54,7 @@ impl Halves {
     }
 }
 
-impl Relax for &Halves {
+impl Relax for &HalfCopies {
     fn relax(&self, _attempt: u32) {
         if self.other.get() == Some(&thread::current().id()) {
             self.talk().is_waiting = true;
@@ -64,7 +64,7 @@ impl Relax for &Halves {
     }
 }
 
-impl Contents for &Halves {
+impl Contents for &HalfCopies {
     fn store(&self, frame: Frame, page: &PageWords) {
         let words = self.frame(frame);
         for (n, (to, from)) in words.iter().zip(page).enumerate() {
@@ -86,28 +86,28 @@ impl Contents for &Halves {
     }
 }
 
-type Whole<'h, 'm> = Reserve<'m, &'h Halves>;
+type HouseReserve<'h, 'm> = Reserve<'m, &'h HalfCopies>;
 
 /// The engine's reserve as a house.
-struct Rooms<'r, 'h, 'm> {
-    reserve: &'r Whole<'h, 'm>,
-    guest: Guest<'r, 'm, &'h Halves>,
-    halves: &'h Halves,
+struct ReserveHouse<'r, 'h, 'm> {
+    reserve: &'r HouseReserve<'h, 'm>,
+    guest: Guest<'r, 'm, &'h HalfCopies>,
+    halves: &'h HalfCopies,
 }
 
-impl House for Rooms<'_, '_, '_> {
+impl House for ReserveHouse<'_, '_, '_> {
     fn frames(&self) -> u64 {
         self.reserve.run().frames()
     }
 
-    fn open_pool(&mut self, pages: Pages) -> Option<PoolId> {
+    fn open_pool(&mut self, pages: PoolPages) -> Option<PoolId> {
         self.reserve.open_pool(&match pages {
-            Pages::Exclusive => PoolConfig::CLEAN,
-            Pages::Staying => PoolConfig {
+            PoolPages::Exclusive => PoolConfig::CLEAN,
+            PoolPages::Staying => PoolConfig {
                 exclusive: false,
                 ..PoolConfig::CLEAN
             },
-            Pages::Dirty => PoolConfig::SWAP,
+            PoolPages::Dirty => PoolConfig::SWAP,
         })
     }
 
@@ -128,12 +128,12 @@ impl House for Rooms<'_, '_, '_> {
         frames.all(|frame| frame.iter().all(|is| is.load(Relaxed) == word))
     }
 
-    fn during_next_copy(&mut self, event: Event) -> bool {
+    fn during_next_copy(&mut self, event: CopyEvent) -> bool {
         self.halves.talk().armed = Some(event);
         true
     }
 
-    fn outcome(&mut self) -> Option<Outcome> {
+    fn outcome(&mut self) -> Option<EventOutcome> {
         let mut talk = self.halves.wait_while(|talk| talk.is_running);
         talk.armed = None;
         talk.outcome.take()
@@ -141,7 +141,7 @@ impl House for Rooms<'_, '_, '_> {
 }
 
 /// The thread that is let in.
-fn other(reserve: &Whole<'_, '_>, halves: &Halves) {
+fn other(reserve: &HouseReserve<'_, '_>, halves: &HalfCopies) {
     halves.other.get_or_init(|| thread::current().id());
     let mut guest = reserve.guest(CpuId(1)).expect("the second seat");
     loop {
@@ -151,26 +151,28 @@ fn other(reserve: &Whole<'_, '_>, halves: &Halves) {
         };
         drop(talk);
         let outcome = match event {
-            Event::InvalidatePage(key) => {
+            CopyEvent::InvalidatePage(key) => {
                 guest.invalidate_page(key);
-                Outcome::Done
+                EventOutcome::Done
             }
-            Event::InvalidateObject(pool, object) => {
+            CopyEvent::InvalidateObject(pool, object) => {
                 guest.invalidate_object(pool, object);
-                Outcome::Done
+                EventOutcome::Done
             }
-            Event::InvalidatePool(pool) => {
+            CopyEvent::InvalidatePool(pool) => {
                 guest.invalidate_pool(pool);
-                Outcome::Done
+                EventOutcome::Done
             }
-            Event::Put(key, stamp) => Outcome::Stored(guest.put(key, &page(stamp)).is_ok()),
-            Event::Take(frames, word) => {
+            CopyEvent::Put(key, stamp) => {
+                EventOutcome::Stored(guest.put(key, &page(stamp)).is_ok())
+            }
+            CopyEvent::Take(frames, word) => {
                 let run = reserve.alloc_contig(frames, 1).ok();
                 for frame in run.iter().flat_map(|run| run.start().0..run.end().0) {
                     let words = halves.frame(Frame(frame)).iter();
                     words.for_each(|to| to.store(word, Relaxed));
                 }
-                Outcome::Taken(run)
+                EventOutcome::Taken(run)
             }
         };
         let mut talk = halves.talk();
@@ -181,7 +183,7 @@ fn other(reserve: &Whole<'_, '_>, halves: &Halves) {
 }
 
 /// Ends the other thread, even if the work panics.
-struct Over<'h>(&'h Halves);
+struct Over<'h>(&'h HalfCopies);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
@@ -196,7 +198,7 @@ impl Drop for Over<'_> {
 /// # Panics
 /// If a reserve cannot have so many frames.
 pub fn in_reserve(frames: u64, work: &mut dyn FnMut(&mut dyn House)) {
-    let halves = Halves {
+    let halves = HalfCopies {
         frames: (0..frames)
             .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
             .collect(),
@@ -212,7 +214,7 @@ pub fn in_reserve(frames: u64, work: &mut dyn FnMut(&mut dyn House)) {
         let (reserve, halves) = (&reserve, &halves);
         scope.spawn(|| other(reserve, halves));
         let _over = Over(halves);
-        work(&mut Rooms {
+        work(&mut ReserveHouse {
             reserve,
             guest: reserve.guest(CpuId(0)).expect("the first seat"),
             halves,

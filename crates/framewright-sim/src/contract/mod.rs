@@ -41,7 +41,7 @@ use std::fmt;
 
 /// The kind of a pool's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pages {
+pub enum PoolPages {
     /// A get takes them away (S4).
     Exclusive,
     /// They stay until they are invalidated.
@@ -52,7 +52,7 @@ pub enum Pages {
 
 /// What another thread does while a page is copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum CopyEvent {
     /// Forgets a page.
     InvalidatePage(Key),
     /// Forgets an object.
@@ -65,9 +65,9 @@ pub enum Event {
     Take(u64, u64),
 }
 
-/// The result of an [`Event`].
+/// The result of an [`CopyEvent`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum EventOutcome {
     /// An invalidation has returned.
     Done,
     /// Whether a page was stored.
@@ -82,7 +82,7 @@ pub trait House {
     fn frames(&self) -> u64;
 
     /// Opens a pool; `None` if the store has no pool for such pages.
-    fn open_pool(&mut self, pages: Pages) -> Option<PoolId>;
+    fn open_pool(&mut self, pages: PoolPages) -> Option<PoolId>;
 
     /// The store.
     fn store(&mut self) -> &mut dyn Store;
@@ -98,13 +98,13 @@ pub trait House {
 
     /// Has another thread do `event` in the middle of the next copy of a page, as far as it gets
     /// there without waiting for the copy's end. `false` if that is not possible.
-    fn during_next_copy(&mut self, event: Event) -> bool {
+    fn during_next_copy(&mut self, event: CopyEvent) -> bool {
         let _ = event;
         false
     }
 
     /// The result of that event, when it has ended. `None` if there was no copy.
-    fn outcome(&mut self) -> Option<Outcome> {
+    fn outcome(&mut self) -> Option<EventOutcome> {
         None
     }
 
@@ -271,9 +271,13 @@ mod tests {
             16
         }
 
-        fn open_pool(&mut self, pages: Pages) -> Option<PoolId> {
+        fn open_pool(&mut self, pages: PoolPages) -> Option<PoolId> {
             self.1 += 1;
-            Some(PoolId(if pages == Pages::Exclusive { 0 } else { self.1 }))
+            Some(PoolId(if pages == PoolPages::Exclusive {
+                0
+            } else {
+                self.1
+            }))
         }
 
         fn store(&mut self) -> &mut dyn Store {

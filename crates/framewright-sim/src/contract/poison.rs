@@ -17,7 +17,7 @@
 //! - C6: no get finds a page that was invalidated, by page, object or pool;
 //! - C7: a dirty page is found, unless the cleaner has written this version.
 //!
-//! A [`Site`] has a store and owners. The engine's on real memory is in the tests of
+//! A [`PoisonSite`] has a store and owners. The engine's on real memory is in the tests of
 //! `framewright-linux`, and the proposal's is in the laboratory. One thread makes all calls with
 //! one key (S8). The seed decides what each thread asks for; the machine decides the order, and so
 //! the numbers of the report.
@@ -54,7 +54,7 @@ impl PoolPlan {
 }
 
 /// A store for guests, with owners; shared by all threads.
-pub trait Site: Sync {
+pub trait PoisonSite: Sync {
     /// The frames that owners may get.
     fn frames(&self) -> Run;
 
@@ -68,7 +68,7 @@ pub trait Site: Sync {
     fn guest(&self, nth: u16) -> Box<dyn Store + '_>;
 
     /// The `nth` owner: asked for once, on the owner's thread.
-    fn owner(&self, nth: u16) -> Box<dyn Owner + '_>;
+    fn owner(&self, nth: u16) -> Box<dyn PoisonOwner + '_>;
 
     /// Has up to `pages` dirty pages written: calls `write` with the key and contents of each,
     /// which returns whether the page is on its device now.
@@ -84,7 +84,7 @@ pub trait Site: Sync {
 }
 
 /// An owner: it takes runs.
-pub trait Owner {
+pub trait PoisonOwner {
     /// A run of so many frames, the first at a multiple of `align`; `None` if there is none.
     fn take(&mut self, frames: u64, align: u64) -> Option<Run>;
 
@@ -106,7 +106,7 @@ pub trait Owner {
 
 /// How long the test goes on, and with how many threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct PoisonPlan {
     /// The source of all threads' random numbers.
     pub seed: u64,
     /// Puts, gets and invalidations of all guests together, at least.
@@ -121,7 +121,7 @@ pub struct Plan {
 
 /// The calls done, without any error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Report {
+pub struct PoisonReport {
     /// Pages stored.
     pub stored: u64,
     /// Puts that were refused.
@@ -144,7 +144,7 @@ pub struct Report {
     pub written: u64,
 }
 
-impl Report {
+impl PoisonReport {
     /// Puts, gets and invalidations.
     #[must_use]
     pub const fn ops(&self) -> u64 {
@@ -179,14 +179,14 @@ const REPEATED: u64 = 0xffff;
 
 /// A page of a guest's, and its version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Name {
+struct PageName {
     guest: u64,
     pool: u64,
     index: u64,
     version: u64,
 }
 
-impl Name {
+impl PageName {
     const fn stamp(self) -> u64 {
         self.guest << 44 | self.pool << 40 | self.index << 24 | self.version & 0xff_ffff
     }
@@ -219,9 +219,9 @@ impl Name {
 }
 
 /// What all threads share.
-struct Shared<'s> {
-    site: &'s dyn Site,
-    plan: Plan,
+struct PoisonShared<'s> {
+    site: &'s dyn PoisonSite,
+    plan: PoisonPlan,
     pools: Vec<PoolPlan>,
     /// The version of each page on the device.
     device: Vec<AtomicU64>,
@@ -231,10 +231,10 @@ struct Shared<'s> {
     is_over: AtomicBool,
     wrong: Mutex<Option<Difference>>,
     start: Barrier,
-    report: Mutex<Report>,
+    report: Mutex<PoisonReport>,
 }
 
-impl Shared<'_> {
+impl PoisonShared<'_> {
     fn wrong(&self, what: String) {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         wrong.get_or_insert(Difference(what));
@@ -251,24 +251,24 @@ impl Shared<'_> {
         Random::new(self.plan.seed.wrapping_mul(1 << 32).wrapping_add(thread))
     }
 
-    fn on_device(&self, name: Name) -> Option<&AtomicU64> {
+    fn on_device(&self, name: PageName) -> Option<&AtomicU64> {
         let page = name.guest * self.pools.len() as u64 + name.pool;
         let is_one = name.pool < self.pools.len() as u64 && name.index < self.plan.pages;
         let at = page * self.plan.pages + name.index;
         self.device.get(at as usize).filter(|_| is_one)
     }
 
-    fn add(&self, report: &Report) {
+    fn add(&self, report: &PoisonReport) {
         let mut sum = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         sum.add(report);
     }
 }
 
 /// An owner's run, the word that it is filled with, and which reservation it is.
-type Held = (Run, u64, Option<usize>);
+type OwnedRun = (Run, u64, Option<usize>);
 
 /// Checks an owner's run, and gives it back, in two parts where that is possible.
-fn give_back(shared: &Shared<'_>, owner: &mut dyn Owner, held: Held) {
+fn give_back(shared: &PoisonShared<'_>, owner: &mut dyn PoisonOwner, held: OwnedRun) {
     let (run, word, reserved) = held;
     let first = shared.site.frames().start().0;
     for frame in run.start().0..run.end().0 {
@@ -293,12 +293,12 @@ fn give_back(shared: &Shared<'_>, owner: &mut dyn Owner, held: Held) {
     }
 }
 
-fn owner(shared: &Shared<'_>, nth: u16) {
+fn owner(shared: &PoisonShared<'_>, nth: u16) {
     shared.start.wait();
     let mut owner = shared.site.owner(nth);
     let mut random = shared.random(1000 + u64::from(nth));
-    let (frames, mut report) = (shared.site.frames(), Report::default());
-    let mut held: Vec<Held> = Vec::new();
+    let (frames, mut report) = (shared.site.frames(), PoisonReport::default());
+    let mut held: Vec<OwnedRun> = Vec::new();
     let mut rounds = 0;
     while shared.goes_on(rounds) {
         rounds += 1;
@@ -348,9 +348,9 @@ fn owner(shared: &Shared<'_>, nth: u16) {
     shared.add(&report);
 }
 
-fn cleaner(shared: &Shared<'_>) {
+fn cleaner(shared: &PoisonShared<'_>) {
     shared.start.wait();
-    let mut report = Report::default();
+    let mut report = PoisonReport::default();
     let mut random = shared.random(2000);
     let mut rounds = 0;
     while shared.goes_on(rounds) {
@@ -365,8 +365,8 @@ fn cleaner(shared: &Shared<'_>) {
             if random.chance(2) {
                 return false;
             }
-            let name = Name::read(page);
-            let is_its = |name: &Name| {
+            let name = PageName::read(page);
+            let is_its = |name: &PageName| {
                 let pool = shared.pools.get(name.pool as usize);
                 let object = pool.map(|pool| pool.object(name.guest, name.index));
                 (object, name.index) == (Some(key.object), key.index)
@@ -395,13 +395,13 @@ fn cleaner(shared: &Shared<'_>) {
 ///
 /// # Panics
 /// If the engine does, or `plan` has an impossible number.
-pub fn run(site: &dyn Site, plan: &Plan) -> Result<Report, Difference> {
+pub fn run(site: &dyn PoisonSite, plan: &PoisonPlan) -> Result<PoisonReport, Difference> {
     let pools = site.pools();
     let in_range = (1..=16).contains(&plan.guests) && (1..=1 << 16).contains(&plan.pages);
     assert!(in_range && (1..=16).contains(&pools.len()), "{plan:?}");
     let pages = u64::from(plan.guests) * pools.len() as u64 * plan.pages;
     let threads = usize::from(plan.guests) + usize::from(plan.owners) + 1;
-    let shared = Shared {
+    let shared = PoisonShared {
         site,
         plan: *plan,
         pools,
@@ -448,9 +448,9 @@ mod tests {
     }
 
     /// Has no such thing, and one of its threads does not start.
-    struct Broken(Fails);
+    struct BrokenSite(Fails);
 
-    impl Site for Broken {
+    impl PoisonSite for BrokenSite {
         fn frames(&self) -> Run {
             Run::new(Frame(0), 8).unwrap()
         }
@@ -472,7 +472,7 @@ mod tests {
             panic!("no guest")
         }
 
-        fn owner(&self, _nth: u16) -> Box<dyn Owner + '_> {
+        fn owner(&self, _nth: u16) -> Box<dyn PoisonOwner + '_> {
             assert_ne!(self.0, Fails::Owner);
             Box::new(Idle)
         }
@@ -486,7 +486,7 @@ mod tests {
 
     struct Idle;
 
-    impl Owner for Idle {
+    impl PoisonOwner for Idle {
         fn take(&mut self, _frames: u64, _align: u64) -> Option<Run> {
             None
         }
@@ -498,7 +498,7 @@ mod tests {
 
     #[test]
     fn who_panics_before_any_work_keeps_nobody_waiting() {
-        let plan = Plan {
+        let plan = PoisonPlan {
             seed: 1,
             ops: 100,
             guests: 2,
@@ -506,7 +506,7 @@ mod tests {
             pages: 4,
         };
         for fails in [Fails::Pool, Fails::Guest, Fails::Owner] {
-            let ran = catch_unwind(AssertUnwindSafe(|| run(&Broken(fails), &plan)));
+            let ran = catch_unwind(AssertUnwindSafe(|| run(&BrokenSite(fails), &plan)));
             assert!(ran.is_err(), "{fails:?}");
         }
     }

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Page frames, virtual ranges and objects are three kinds. A further one is two implementations:
-//! - [`Subject`] for the choices before a run, plain data: layouts, policies, the mixture of
+//! - [`DrivenCase`] for the choices before a run, plain data: layouts, policies, the mixture of
 //!   operations. Its `run` sets engine and model up on a platform, and hands both to [`in_step`].
-//! - [`Pair`] for the two of them while they run. An operation that the engine and the model answer
-//!   differently is a [`Difference`]; so is a panic. Its CPUs' seats are [`Seats`].
+//! - [`InStep`] for the two of them while they run. An operation that the engine and the model answer
+//!   differently is a [`Difference`]; so is a panic. Its CPUs' seats are [`CpuSeats`].
 //!
 //! An operation must have a meaning in every state (`pick` is a live thing modulo the number of
 //! live ones, and has no effect if there are none): only so is any part of a sequence a sequence,
@@ -25,11 +25,11 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use seats::Seats;
+pub use seats::CpuSeats;
 pub(crate) use sweep::explain;
 pub use sweep::{Failures, check, each_failure, every_sequence};
 
-use crate::difference::{Difference, Finding, Summary, guarded};
+use crate::difference::{Difference, Finding, RunSummary, guarded};
 use crate::{Machine, Random};
 use std::fmt::Debug;
 
@@ -62,7 +62,7 @@ impl Cadence {
 
 /// What a run is made of, as plain data: layouts, policies and the mixture of operations. A seed
 /// turns it into a sequence, so a name and a `u64` repeat a run.
-pub trait Subject: Copy {
+pub trait DrivenCase: Copy {
     /// One operation, as plain data.
     type Op: Copy + PartialEq + Debug;
 
@@ -114,7 +114,7 @@ pub trait Subject: Copy {
         &self,
         platform: &Self::Platform,
         ops: impl IntoIterator<Item = Self::Op>,
-    ) -> Result<Summary, Finding>;
+    ) -> Result<RunSummary, Finding>;
 
     /// The case of that name.
     #[must_use]
@@ -140,7 +140,7 @@ pub trait Subject: Copy {
 }
 
 /// Engine and model, in step.
-pub trait Pair {
+pub trait InStep {
     /// One operation.
     type Op;
 
@@ -149,7 +149,7 @@ pub trait Pair {
 
     /// The counts so far. [`in_step`] counts the operations and, unless
     /// [`step_or_fault`](Self::step_or_fault) is overridden, the faults. The pair counts the rest.
-    fn summary(&mut self) -> &mut Summary;
+    fn summary(&mut self) -> &mut RunSummary;
 
     /// Runs before the first operation, for what needs engine and model side by side.
     ///
@@ -224,11 +224,11 @@ pub trait Pair {
 ///
 /// # Errors
 /// The first difference.
-pub fn in_step<P: Pair>(
+pub fn in_step<P: InStep>(
     pair: &mut P,
     cadence: Cadence,
     ops: impl IntoIterator<Item = P::Op>,
-) -> Result<Summary, Finding> {
+) -> Result<RunSummary, Finding> {
     let mut at = 0;
     let result = guarded(|| {
         pair.begin()?;

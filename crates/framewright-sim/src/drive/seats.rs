@@ -3,15 +3,15 @@ use framewright::CpuId;
 use std::fmt;
 
 /// The seats of a machine's CPUs, one each, used in turn by one thread.
-pub struct Seats<T>(Vec<Option<T>>);
+pub struct CpuSeats<T>(Vec<Option<T>>);
 
-impl<T> fmt::Debug for Seats<T> {
+impl<T> fmt::Debug for CpuSeats<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the seats of {} CPUs", self.0.len())
     }
 }
 
-impl<T> Seats<T> {
+impl<T> CpuSeats<T> {
     /// Seats for so many CPUs, none of which has its seat yet.
     #[must_use]
     pub fn new(cpus: u16) -> Self {

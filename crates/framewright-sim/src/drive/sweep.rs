@@ -1,6 +1,6 @@
-use super::{Cadence, Subject};
-use crate::Call;
-use crate::difference::{Finding, Summary};
+use super::{Cadence, DrivenCase};
+use crate::MachineCall;
+use crate::difference::{Finding, RunSummary};
 use crate::shrink::{shrink, simplify};
 
 /// Runs the first `ops` operations of `case` with `seed` on engine and model. A sequence that
@@ -8,7 +8,7 @@ use crate::shrink::{shrink, simplify};
 ///
 /// # Errors
 /// The explanation.
-pub fn check<S: Subject>(case: &S, seed: u64, ops: usize) -> Result<Summary, String> {
+pub fn check<S: DrivenCase>(case: &S, seed: u64, ops: usize) -> Result<RunSummary, String> {
     let found = case.run(&case.platform(), case.ops(seed).take(ops));
     found.map_err(|finding| {
         let all: Vec<S::Op> = case.ops(seed).take((finding.at + 1).min(ops)).collect();
@@ -27,7 +27,7 @@ pub fn check<S: Subject>(case: &S, seed: u64, ops: usize) -> Result<Summary, Str
 }
 
 /// Shortens a sequence that differs, and writes it down with its difference.
-pub(crate) fn explain<S: Subject>(case: &S, ops: &[S::Op], finding: &Finding) -> String {
+pub(crate) fn explain<S: DrivenCase>(case: &S, ops: &[S::Op], finding: &Finding) -> String {
     let thorough = case.checked(Cadence::EACH);
     let again = |ops: &[S::Op]| thorough.run(&thorough.platform(), ops.iter().copied());
     let fails = |ops: &[S::Op]| again(ops).is_err();
@@ -49,7 +49,7 @@ pub(crate) fn explain<S: Subject>(case: &S, ops: &[S::Op], finding: &Finding) ->
 ///
 /// # Errors
 /// The first sequence after which they differ.
-pub fn every_sequence<S: Subject>(
+pub fn every_sequence<S: DrivenCase>(
     case: &S,
     alphabet: &[S::Op],
     length: u32,
@@ -87,9 +87,9 @@ pub struct Failures {
 ///
 /// # Errors
 /// The first difference, or that there is no such call at all, so that nothing was checked.
-pub fn each_failure<S: Subject>(
+pub fn each_failure<S: DrivenCase>(
     case: &S,
-    call: Call,
+    call: MachineCall,
     seed: u64,
     ops: usize,
     runs_max: u64,

@@ -1,21 +1,21 @@
 //! The loops on a tank of ten litres, the smallest thing that can be wrong.
 
-use super::{Cadence, Failures, Pair, Subject, check, each_failure, every_sequence, in_step};
-use crate::difference::{Difference, Finding, Summary, differ};
-use crate::{Call, Machine, Random};
+use super::{Cadence, DrivenCase, Failures, InStep, check, each_failure, every_sequence, in_step};
+use crate::difference::{Difference, Finding, RunSummary, differ};
+use crate::{Machine, MachineCall, Random};
 use std::cell::Cell;
 
 const LITRES_MAX: u32 = 10;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Op {
+enum TankOp {
     Fill(u32),
     Empty,
 }
 
 /// What is wrong with the tank.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Fault {
+enum TankFault {
     Nothing,
     /// It loses one litre of more than six.
     Leak,
@@ -28,8 +28,8 @@ enum Fault {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    fault: Fault,
+struct TankCase {
+    fault: TankFault,
     cadence: Cadence,
 }
 
@@ -40,19 +40,19 @@ struct Yard {
     verified: Cell<u32>,
 }
 
-impl Subject for Case {
-    type Op = Op;
+impl DrivenCase for TankCase {
+    type Op = TankOp;
     type Platform = Yard;
 
     const OPTION: Option<&'static str> = Some("--tanks");
 
     fn all() -> Vec<Self> {
         let all = [
-            Fault::Nothing,
-            Fault::Leak,
-            Fault::Half,
-            Fault::Burst,
-            Fault::Rest,
+            TankFault::Nothing,
+            TankFault::Leak,
+            TankFault::Half,
+            TankFault::Burst,
+            TankFault::Rest,
         ];
         let case = |fault| Self {
             fault,
@@ -63,11 +63,11 @@ impl Subject for Case {
 
     fn name(&self) -> &'static str {
         match self.fault {
-            Fault::Nothing => "good",
-            Fault::Leak => "leak",
-            Fault::Half => "half",
-            Fault::Burst => "burst",
-            Fault::Rest => "rest",
+            TankFault::Nothing => "good",
+            TankFault::Leak => "leak",
+            TankFault::Half => "half",
+            TankFault::Burst => "burst",
+            TankFault::Rest => "rest",
         }
     }
 
@@ -79,16 +79,16 @@ impl Subject for Case {
         self.checked(Cadence::sparse(u64::from(LITRES_MAX)))
     }
 
-    fn op(&self, random: &mut Random, _nth: u64) -> Op {
+    fn op(&self, random: &mut Random, _nth: u64) -> TankOp {
         match random.chance(30) {
-            true => Op::Empty,
-            false => Op::Fill(random.below(9) as u32),
+            true => TankOp::Empty,
+            false => TankOp::Fill(random.below(9) as u32),
         }
     }
 
-    fn simpler(&self, op: Op) -> Vec<Op> {
+    fn simpler(&self, op: TankOp) -> Vec<TankOp> {
         match op {
-            Op::Fill(litres @ 1..) => vec![Op::Fill(litres / 2), Op::Fill(litres - 1)],
+            TankOp::Fill(litres @ 1..) => vec![TankOp::Fill(litres / 2), TankOp::Fill(litres - 1)],
             _ => vec![],
         }
     }
@@ -105,60 +105,64 @@ impl Subject for Case {
         &platform.machine
     }
 
-    fn run(&self, yard: &Yard, ops: impl IntoIterator<Item = Op>) -> Result<Summary, Finding> {
+    fn run(
+        &self,
+        yard: &Yard,
+        ops: impl IntoIterator<Item = TankOp>,
+    ) -> Result<RunSummary, Finding> {
         let mut tank = Tank {
             fault: self.fault,
             yard,
             litres: 0,
             model_litres: 0,
-            summary: Summary::default(),
+            summary: RunSummary::default(),
         };
         in_step(&mut tank, self.cadence, ops)
     }
 }
 
 struct Tank<'y> {
-    fault: Fault,
+    fault: TankFault,
     yard: &'y Yard,
     /// The engine.
     litres: u32,
     /// The model.
     model_litres: u32,
-    summary: Summary,
+    summary: RunSummary,
 }
 
 impl Tank<'_> {
     fn fill(&mut self, litres: u32) -> bool {
         let after = self.litres + litres;
-        assert!(self.fault != Fault::Burst || litres != 7, "burst");
+        assert!(self.fault != TankFault::Burst || litres != 7, "burst");
         if after > LITRES_MAX {
             return false;
         }
-        if self.fault == Fault::Half {
+        if self.fault == TankFault::Half {
             self.litres = after;
         }
         if self.yard.machine.metadata(1).is_err() {
             return false;
         }
-        self.litres = after - u32::from(self.fault == Fault::Leak && after > 6);
+        self.litres = after - u32::from(self.fault == TankFault::Leak && after > 6);
         true
     }
 }
 
-impl Pair for Tank<'_> {
-    type Op = Op;
+impl InStep for Tank<'_> {
+    type Op = TankOp;
 
     fn machine(&self) -> &Machine {
         &self.yard.machine
     }
 
-    fn summary(&mut self) -> &mut Summary {
+    fn summary(&mut self) -> &mut RunSummary {
         &mut self.summary
     }
 
-    fn step(&mut self, op: Op) -> Result<(), Difference> {
+    fn step(&mut self, op: TankOp) -> Result<(), Difference> {
         match op {
-            Op::Fill(litres) => {
+            TankOp::Fill(litres) => {
                 let had_fault = self.yard.machine.has_fault();
                 let (is_served, after) = (self.fill(litres), self.model_litres + litres);
                 let was_hit = had_fault && !self.yard.machine.has_fault();
@@ -172,7 +176,7 @@ impl Pair for Tank<'_> {
                     self.summary.refused += 1;
                 }
             }
-            Op::Empty => (self.litres, self.model_litres) = (0, 0),
+            TankOp::Empty => (self.litres, self.model_litres) = (0, 0),
         }
         Ok(())
     }
@@ -191,14 +195,14 @@ impl Pair for Tank<'_> {
     }
 
     fn free_everything(&mut self) -> Result<(), Difference> {
-        self.step(Op::Empty)?;
-        self.litres = u32::from(self.fault == Fault::Rest);
+        self.step(TankOp::Empty)?;
+        self.litres = u32::from(self.fault == TankFault::Rest);
         self.verify()
     }
 }
 
-fn case(name: &str) -> Case {
-    Case::named(name).unwrap()
+fn case(name: &str) -> TankCase {
+    TankCase::named(name).unwrap()
 }
 
 #[test]
@@ -229,12 +233,12 @@ fn what_differs_is_short_and_simple_with_the_command_that_repeats_it() {
 
 #[test]
 fn a_panic_and_what_is_left_at_the_end_are_differences() {
-    let run = |name, ops: &[Op]| {
+    let run = |name, ops: &[TankOp]| {
         let case = case(name);
         let found = case.run(&case.platform(), ops.iter().copied());
         found.map_err(|finding| (finding.at, finding.difference.0))
     };
-    let fills = [Op::Fill(3), Op::Fill(7)];
+    let fills = [TankOp::Fill(3), TankOp::Fill(7)];
     assert!(run("good", &fills).is_ok());
     let burst = "the engine panicked: burst".to_string();
     assert_eq!(run("burst", &fills), Err((1, burst)));
@@ -243,29 +247,32 @@ fn a_panic_and_what_is_left_at_the_end_are_differences() {
 
 #[test]
 fn every_sequence_is_run_and_the_first_that_differs_is_told() {
-    let alphabet = [Op::Empty, Op::Fill(3), Op::Fill(4)];
+    let alphabet = [TankOp::Empty, TankOp::Fill(3), TankOp::Fill(4)];
     assert_eq!(every_sequence(&case("good"), &alphabet, 4).unwrap(), 81);
     assert_eq!(every_sequence(&case("leak"), &alphabet, 1).unwrap(), 3);
     let (sequence, finding) = every_sequence(&case("leak"), &alphabet, 2).unwrap_err();
-    assert_eq!((sequence, finding.at), (vec![Op::Fill(4), Op::Fill(3)], 2));
+    assert_eq!(
+        (sequence, finding.at),
+        (vec![TankOp::Fill(4), TankOp::Fill(3)], 2)
+    );
 }
 
 #[test]
 fn each_call_fails_once_and_what_half_succeeded_is_found() {
     let sweep = |name, call, runs_max| each_failure(&case(name), call, 3, 60, runs_max);
-    let all = sweep("good", Call::Metadata, u64::MAX).unwrap();
+    let all = sweep("good", MachineCall::Metadata, u64::MAX).unwrap();
     assert!(all.calls > 10 && all.runs == all.calls && all.met == all.calls);
     let some = Failures {
         runs: 5,
         met: 5,
         ..all
     };
-    assert_eq!(sweep("good", Call::Metadata, 5), Ok(some));
-    let said = sweep("half", Call::Metadata, 5).unwrap_err();
+    assert_eq!(sweep("good", MachineCall::Metadata, 5), Ok(some));
+    let said = sweep("half", MachineCall::Metadata, 5).unwrap_err();
     assert!(said.starts_with("half, Metadata 0, operation "), "{said}");
     let none = Err("good: no Barrier at all".to_string());
-    assert_eq!(sweep("good", Call::Barrier, 5), none);
-    let said = sweep("leak", Call::Metadata, 5).unwrap_err();
+    assert_eq!(sweep("good", MachineCall::Barrier, 5), none);
+    let said = sweep("leak", MachineCall::Metadata, 5).unwrap_err();
     assert!(
         said.starts_with("leak, nothing fails, operation "),
         "{said}"

@@ -1,13 +1,13 @@
-use super::{Op, run};
-use crate::drive::{Cadence, Subject, draw};
-use crate::{Finding, Machine, Random, Summary};
+use super::{FrameOp, run};
+use crate::drive::{Cadence, DrivenCase, draw};
+use crate::{Finding, Machine, Random, RunSummary};
 use framewright::frame::ZoneLayout;
 use framewright::policy::{Config, Fallback, Label};
 use framewright::{Frame, Mobility, Order};
 
 /// What a run is made of: a zone, its policies, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct FrameCase {
     /// The name, for the command that repeats a run.
     pub name: &'static str,
     /// The zone; as many seats as it has CPUs are used in turn by one thread.
@@ -15,14 +15,14 @@ pub struct Case {
     /// Its policies.
     pub config: Config,
     /// The mixture of operations.
-    pub mixture: Mixture,
+    pub mixture: FrameMixture,
     /// How often engine and model are compared.
     pub cadence: Cadence,
 }
 
 /// How often each kind happens, in a thousand operations; the rest are allocations and frees.
 #[derive(Clone, Copy, Debug)]
-pub struct Mixture {
+pub struct FrameMixture {
     /// Frees of frames that are not allocated, with a wrong order, or outside.
     pub misuse: u64,
     /// Partial, bulk and range operations.
@@ -33,8 +33,8 @@ pub struct Mixture {
     pub orders: u8,
 }
 
-impl Subject for Case {
-    type Op = Op;
+impl DrivenCase for FrameCase {
+    type Op = FrameOp;
     type Platform = Machine;
 
     const OPTION: Option<&'static str> = None;
@@ -42,20 +42,20 @@ impl Subject for Case {
     /// The cases that every check runs: small zones, where everything collides; zones that start
     /// at odd frames and have holes; pageblocks of the usual orders, and blocks above them.
     fn all() -> Vec<Self> {
-        let everything = Mixture {
+        let everything = FrameMixture {
             misuse: 60,
             pieces: 120,
             zone: 40,
             orders: u8::MAX,
         };
         // Operations on a large zone as a whole cost as much as thousands of others.
-        let mostly_plain = Mixture {
+        let mostly_plain = FrameMixture {
             misuse: 30,
             pieces: 60,
             zone: 1,
             orders: u8::MAX,
         };
-        let frame_by_frame = Mixture {
+        let frame_by_frame = FrameMixture {
             misuse: 5,
             pieces: 5,
             zone: 0,
@@ -183,8 +183,8 @@ impl Subject for Case {
         self
     }
 
-    fn op(&self, random: &mut Random, nth: u64) -> Op {
-        let Mixture {
+    fn op(&self, random: &mut Random, nth: u64) -> FrameOp {
+        let FrameMixture {
             misuse,
             pieces,
             zone,
@@ -209,71 +209,71 @@ impl Subject for Case {
     fn run(
         &self,
         platform: &Machine,
-        ops: impl IntoIterator<Item = Op>,
-    ) -> Result<Summary, Finding> {
+        ops: impl IntoIterator<Item = FrameOp>,
+    ) -> Result<RunSummary, Finding> {
         run(self, platform, ops)
     }
 }
 
-impl Case {
+impl FrameCase {
     /// A request or a free.
-    fn plain(&self, random: &mut Random, nth: u64) -> Op {
+    fn plain(&self, random: &mut Random, nth: u64) -> FrameOp {
         let phase_ops = self.layout.frames / 2 + 20;
         let cpu = self.cpu(random);
         if draw::is_request(random, nth, phase_ops) {
-            Op::Alloc {
+            FrameOp::Alloc {
                 cpu,
                 order: self.order(random),
                 mobility: mobility(random),
             }
         } else {
-            Op::Free {
+            FrameOp::Free {
                 cpu,
                 pick: random.bits() as u32,
             }
         }
     }
 
-    fn misuse(&self, random: &mut Random) -> Op {
+    fn misuse(&self, random: &mut Random) -> FrameOp {
         let (cpu, at, order) = (self.cpu(random), self.place(random), self.order(random));
         let pick = random.bits() as u32;
         match random.below(4) {
-            0 => Op::FreeTwice { cpu, pick },
-            1 => Op::FreePartAny { cpu, at, order },
-            2 => Op::FreeRangeAny {
+            0 => FrameOp::FreeTwice { cpu, pick },
+            1 => FrameOp::FreePartAny { cpu, at, order },
+            2 => FrameOp::FreeRangeAny {
                 cpu,
                 at,
                 frames: self.frames(random),
             },
-            _ => Op::FreeAny { cpu, at, order },
+            _ => FrameOp::FreeAny { cpu, at, order },
         }
     }
 
-    fn piece(&self, random: &mut Random) -> Op {
+    fn piece(&self, random: &mut Random) -> FrameOp {
         let (cpu, order) = (self.cpu(random), self.order(random));
         let (pick, count) = (random.bits() as u32, random.below(12) as u8);
         match random.below(7) {
-            0 | 1 => Op::FreePart {
+            0 | 1 => FrameOp::FreePart {
                 cpu,
                 pick,
                 order,
                 part: random.bits() as u32,
             },
-            2 => Op::AllocBulk {
+            2 => FrameOp::AllocBulk {
                 cpu,
                 order,
                 mobility: mobility(random),
                 count,
             },
-            3 => Op::FreeBulk {
+            3 => FrameOp::FreeBulk {
                 cpu,
                 pick,
                 count,
                 twice: random.chance(20),
             },
-            4 => Op::FreeRange { cpu, pick, count },
-            5 => Op::Reseat { cpu },
-            _ => Op::AllocAt {
+            4 => FrameOp::FreeRange { cpu, pick, count },
+            5 => FrameOp::Reseat { cpu },
+            _ => FrameOp::AllocAt {
                 at: self.place(random),
                 order,
                 mobility: mobility(random),
@@ -281,7 +281,7 @@ impl Case {
         }
     }
 
-    fn whole(&self, random: &mut Random) -> Op {
+    fn whole(&self, random: &mut Random) -> FrameOp {
         let frames = self.frames(random);
         let shift = self.layout.pageblock_order.get();
         // Often in the first pageblocks, so that labels, isolation and the reserve meet.
@@ -292,23 +292,23 @@ impl Case {
         };
         let (block, blocks) = (at >> shift, 1 + random.below(2) as u32);
         match random.below(16) {
-            0 | 1 => Op::Add { at, frames },
-            2 => Op::Remove { at, frames },
-            3 => Op::Isolate { block, blocks },
-            4 | 5 => Op::Unisolate { block, blocks },
+            0 | 1 => FrameOp::Add { at, frames },
+            2 => FrameOp::Remove { at, frames },
+            3 => FrameOp::Isolate { block, blocks },
+            4 | 5 => FrameOp::Unisolate { block, blocks },
             // Only in the first eight, so that the high-order reserve, a hundredth at most, has room.
-            6 | 7 => Op::SetLabel {
+            6 | 7 => FrameOp::SetLabel {
                 block: block % 8,
                 blocks,
                 label: Label::from_index(random.below(5) as usize).expect("there are five"),
             },
-            8 => Op::AllocRun {
+            8 => FrameOp::AllocRun {
                 at,
                 frames,
                 mobility: mobility(random),
             },
             // Requests that can never be served are made, too.
-            9 | 10 => Op::AllocContiguous {
+            9 | 10 => FrameOp::AllocContiguous {
                 frames: match random.below(12) {
                     0 => 0,
                     1 => u32::MAX - random.below(3) as u32,
@@ -322,12 +322,12 @@ impl Case {
                 },
                 mobility: mobility(random),
             },
-            11 => Op::ReserveHighOrder { blocks: 3 * blocks },
-            12 | 13 => Op::Pin {
+            11 => FrameOp::ReserveHighOrder { blocks: 3 * blocks },
+            12 | 13 => FrameOp::Pin {
                 at,
                 pinned: random.chance(60),
             },
-            _ => Op::Drain,
+            _ => FrameOp::Drain,
         }
     }
 

@@ -5,9 +5,9 @@ mod driver;
 mod model;
 mod op;
 
-pub use crate::difference::{Difference, Finding, Summary};
-pub use crate::drive::{Subject, check, every_sequence};
-pub use case::{Case, Mixture};
+pub use crate::difference::{Difference, Finding, RunSummary};
+pub use crate::drive::{DrivenCase, check, every_sequence};
+pub use case::{FrameCase, FrameMixture};
 pub use driver::run;
-pub use model::{FrameModel, State};
-pub use op::Op;
+pub use model::{FrameModel, ModelFrame};
+pub use op::FrameOp;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// The state of one frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum ModelFrame {
     /// It does not exist.
     Absent,
     /// It is not allocated. The model knows no caches: a cached frame is free.
@@ -33,8 +33,8 @@ pub struct FrameModel {
     origin: u64,
     pageblock_order: u8,
     max_order: Order,
-    frames: Vec<State>,
-    blocks: Vec<Block>,
+    frames: Vec<ModelFrame>,
+    blocks: Vec<ModelBlock>,
     /// First frames of the allocations, in an arbitrary order.
     live: Vec<u32>,
     /// Where each first frame stands in `live`.
@@ -45,7 +45,7 @@ pub struct FrameModel {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct ModelBlock {
     /// `None` for a label that the policy may change as it likes.
     kept: Option<Label>,
     isolated: bool,
@@ -62,7 +62,7 @@ impl FrameModel {
         let start = (layout.start.0 - origin) as usize;
         let end = start + layout.frames as usize;
         let blocks = end.div_ceil(1 << shift);
-        let block = Block {
+        let block = ModelBlock {
             kept: None,
             isolated: false,
             free: 0,
@@ -74,7 +74,7 @@ impl FrameModel {
             origin,
             pageblock_order: shift,
             max_order: layout.max_order,
-            frames: vec![State::Absent; blocks << shift],
+            frames: vec![ModelFrame::Absent; blocks << shift],
             blocks: vec![block; blocks],
             live: Vec::new(),
             place: vec![0; blocks << shift],
@@ -139,20 +139,23 @@ impl FrameModel {
         let nth = (pick as usize).checked_rem(self.live.len())?;
         let at = self.live[nth] as usize;
         match self.frames[at] {
-            State::First(order, mobility) => Some((at, order, mobility)),
+            ModelFrame::First(order, mobility) => Some((at, order, mobility)),
             other => unreachable!("a live allocation starts with {other:?}"),
         }
     }
 
     /// The state of the frame at `offset`; a frame outside the zone does not exist.
     #[must_use]
-    pub fn state(&self, offset: usize) -> State {
-        self.frames.get(offset).copied().unwrap_or(State::Absent)
+    pub fn state(&self, offset: usize) -> ModelFrame {
+        self.frames
+            .get(offset)
+            .copied()
+            .unwrap_or(ModelFrame::Absent)
     }
 
-    fn set(&mut self, offset: usize, state: State) {
+    fn set(&mut self, offset: usize, state: ModelFrame) {
         let block = &mut self.blocks[offset >> self.pageblock_order];
-        let is_free = |state: State| u32::from(state == State::Free);
+        let is_free = |state: ModelFrame| u32::from(state == ModelFrame::Free);
         block.free = block.free + is_free(state) - is_free(self.frames[offset]);
         self.free += u64::from(is_free(state));
         self.free -= u64::from(is_free(self.frames[offset]));
@@ -161,7 +164,7 @@ impl FrameModel {
 
     /// Whether a pageblock may serve a request.
     fn may_serve(&self, block: usize, order: Order, mobility: Mobility) -> bool {
-        let Block { kept, isolated, .. } = self.blocks[block];
+        let ModelBlock { kept, isolated, .. } = self.blocks[block];
         let is_whole = order.get() > self.pageblock_order;
         !isolated
             && match kept {
@@ -200,7 +203,9 @@ impl FrameModel {
     }
 
     fn all_free(&self, range: Range<usize>) -> bool {
-        self.frames[range].iter().all(|&state| state == State::Free)
+        self.frames[range]
+            .iter()
+            .all(|&state| state == ModelFrame::Free)
     }
 
     /// What the result of a request must be: served, or refused for that reason.
@@ -245,9 +250,9 @@ impl FrameModel {
     }
 
     fn put(&mut self, offset: usize, order: Order, mobility: Mobility) {
-        self.set(offset, State::First(order, mobility));
+        self.set(offset, ModelFrame::First(order, mobility));
         for inside in offset + 1..offset + order.frames() as usize {
-            self.set(inside, State::Inside);
+            self.set(inside, ModelFrame::Inside);
         }
         self.place[offset] = self.live.len() as u32;
         self.live.push(offset as u32);
@@ -268,17 +273,17 @@ impl FrameModel {
     pub fn free(&mut self, offset: usize, order: Order) -> Result<(), FreeError> {
         let frame = self.frame(offset);
         match self.state(offset) {
-            State::Absent => Err(FreeError::Outside(frame)),
-            State::Free => Err(FreeError::AlreadyFree(frame)),
-            State::Inside => Err(FreeError::NotTheFirst(frame)),
-            State::First(allocated, _) if allocated != order => {
+            ModelFrame::Absent => Err(FreeError::Outside(frame)),
+            ModelFrame::Free => Err(FreeError::AlreadyFree(frame)),
+            ModelFrame::Inside => Err(FreeError::NotTheFirst(frame)),
+            ModelFrame::First(allocated, _) if allocated != order => {
                 Err(FreeError::WrongOrder { frame, allocated })
             }
-            State::First(_, mobility) => {
+            ModelFrame::First(_, mobility) => {
                 self.forget(offset);
                 self.allocated[mobility.index()] -= order.frames();
                 for freed in offset..offset + order.frames() as usize {
-                    self.set(freed, State::Free);
+                    self.set(freed, ModelFrame::Free);
                 }
                 Ok(())
             }
@@ -293,9 +298,9 @@ impl FrameModel {
         }
         let first = (0..=offset)
             .rev()
-            .find(|&at| !matches!(self.frames[at], State::Inside));
+            .find(|&at| !matches!(self.frames[at], ModelFrame::Inside));
         let Some((start, whole, mobility)) = first.and_then(|at| match self.frames[at] {
-            State::First(whole, mobility) => Some((at, whole, mobility)),
+            ModelFrame::First(whole, mobility) => Some((at, whole, mobility)),
             _ => None,
         }) else {
             return false;
@@ -324,7 +329,7 @@ impl FrameModel {
         let mut found = Vec::new();
         let mut at = offset;
         while at < offset + frames {
-            let State::First(order, _) = self.state(at) else {
+            let ModelFrame::First(order, _) = self.state(at) else {
                 return None;
             };
             found.push((at, order));
@@ -364,7 +369,7 @@ impl FrameModel {
     fn has_run(&self, frames: usize, align: u64) -> bool {
         let mut present = 0;
         (0..self.frames.len()).any(|at| {
-            present = if self.frames[at] == State::Absent {
+            present = if self.frames[at] == ModelFrame::Absent {
                 0
             } else {
                 present + 1
@@ -391,7 +396,7 @@ impl FrameModel {
             return Err(AllocError::Impossible);
         }
         let is_good = |at: usize| {
-            self.frames[at] == State::Free
+            self.frames[at] == ModelFrame::Free
                 && self.may_serve(at >> self.pageblock_order, whole, mobility)
         };
         let mut good = 0;
@@ -422,9 +427,9 @@ impl FrameModel {
         let can = self.is_inside(offset, frames)
             && self.frames[offset..offset + frames]
                 .iter()
-                .all(|&state| state == State::Absent);
+                .all(|&state| state == ModelFrame::Absent);
         if can {
-            (offset..offset + frames).for_each(|at| self.set(at, State::Free));
+            (offset..offset + frames).for_each(|at| self.set(at, ModelFrame::Free));
             self.present += frames as u64;
         }
         can
@@ -435,7 +440,7 @@ impl FrameModel {
     pub fn remove(&mut self, offset: usize, frames: usize) -> bool {
         let can = self.is_inside(offset, frames) && self.all_free(offset..offset + frames);
         if can {
-            (offset..offset + frames).for_each(|at| self.set(at, State::Absent));
+            (offset..offset + frames).for_each(|at| self.set(at, ModelFrame::Absent));
             self.present -= frames as u64;
         }
         can
@@ -461,7 +466,7 @@ impl FrameModel {
             let frames = block << self.pageblock_order..(block + blocks) << self.pageblock_order;
             self.frames[frames]
                 .iter()
-                .filter(|state| matches!(state, State::First(..) | State::Inside))
+                .filter(|state| matches!(state, ModelFrame::First(..) | ModelFrame::Inside))
                 .count() as u64
         })
     }
@@ -510,7 +515,7 @@ impl FrameModel {
     /// is neither isolated nor kept for another use.
     #[must_use]
     pub fn can_reserve(&self, block: usize) -> bool {
-        let Block {
+        let ModelBlock {
             kept,
             isolated,
             free,
@@ -540,19 +545,19 @@ impl FrameModel {
         let mut of = (0..=frames.start)
             .rev()
             .find_map(|at| match self.frames[at] {
-                State::Inside => None,
-                State::First(_, mobility) => Some(Some(mobility)),
+                ModelFrame::Inside => None,
+                ModelFrame::First(_, mobility) => Some(Some(mobility)),
                 _ => Some(None),
             });
         for at in frames {
             match self.frames[at] {
-                State::Free => free += 1,
-                State::Absent => absent += 1,
-                State::First(_, mobility) => {
+                ModelFrame::Free => free += 1,
+                ModelFrame::Absent => absent += 1,
+                ModelFrame::First(_, mobility) => {
                     of = Some(Some(mobility));
                     by_mobility[mobility.index()] += 1;
                 }
-                State::Inside => {
+                ModelFrame::Inside => {
                     let mobility = of.flatten().expect("an inside has a first");
                     by_mobility[mobility.index()] += 1;
                 }

@@ -11,7 +11,7 @@ use framewright::policy::Label;
     missing_docs,
     reason = "the fields are the arguments of the engine's calls"
 )]
-pub enum Op {
+pub enum FrameOp {
     /// `Seat::alloc`.
     Alloc {
         cpu: u16,

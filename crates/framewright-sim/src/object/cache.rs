@@ -1,5 +1,5 @@
-use super::{Ram, Watched};
-use crate::Call;
+use super::{RecordedSeat, SimRam};
+use crate::MachineCall;
 use framewright::frame::Blocks;
 use framewright::platform::Relief;
 use framewright::vrange::FrameSource;
@@ -9,8 +9,8 @@ use std::cell::{Cell, RefCell};
 /// A client with frames that it gives back when asked: a cache of clean pages, which can also be
 /// moved out of the way.
 #[derive(Debug)]
-pub struct Cache<'s> {
-    ram: &'s Ram,
+pub struct SimCache<'s> {
+    ram: &'s SimRam,
     frames: RefCell<Vec<Frame>>,
     compactions: Cell<u64>,
     reclaims: Cell<u64>,
@@ -20,10 +20,10 @@ fn one(frame: Frame) -> Run {
     Run::new(frame, 1).expect("a frame of the zone")
 }
 
-impl<'s> Cache<'s> {
+impl<'s> SimCache<'s> {
     /// An empty cache over that RAM.
     #[must_use]
-    pub const fn new(ram: &'s Ram) -> Self {
+    pub const fn new(ram: &'s SimRam) -> Self {
         Self {
             ram,
             frames: RefCell::new(Vec::new()),
@@ -44,7 +44,7 @@ impl<'s> Cache<'s> {
     }
 
     /// Takes up to `frames` frames, as reading files does.
-    pub fn fill(&self, from: &mut Watched<'_, '_>, frames: u64) {
+    pub fn fill(&self, from: &mut RecordedSeat<'_, '_>, frames: u64) {
         for _ in 0..frames {
             match from.try_block(Order::ZERO, Mobility::Movable) {
                 Some(frame) => self.frames.borrow_mut().push(frame),
@@ -54,7 +54,7 @@ impl<'s> Cache<'s> {
     }
 
     /// Drops up to `frames` frames. Returns how many.
-    pub fn drop_some(&self, into: &mut Watched<'_, '_>, frames: u64) -> u64 {
+    pub fn drop_some(&self, into: &mut RecordedSeat<'_, '_>, frames: u64) -> u64 {
         let frames = frames.min(self.frames());
         for _ in 0..frames {
             let mut all = self.frames.borrow_mut();
@@ -78,12 +78,12 @@ impl<'s> Cache<'s> {
     }
 }
 
-impl Relief<Watched<'_, '_>> for Cache<'_> {
-    fn compact(&self, frames: &mut Watched<'_, '_>, order: Order, context: Context) -> bool {
+impl Relief<RecordedSeat<'_, '_>> for SimCache<'_> {
+    fn compact(&self, frames: &mut RecordedSeat<'_, '_>, order: Order, context: Context) -> bool {
         self.compactions.set(self.compactions.get() + 1);
         self.ram.paging().note_context("compact", context);
         self.ram.paging().note_wait("compaction");
-        if self.ram.machine().is_hit(Call::Relief) {
+        if self.ram.machine().is_hit(MachineCall::Relief) {
             return false;
         }
         let Some(moved) = self.movable(order) else {
@@ -100,11 +100,11 @@ impl Relief<Watched<'_, '_>> for Cache<'_> {
         true
     }
 
-    fn reclaim(&self, frames: &mut Watched<'_, '_>, wanted: u64, context: Context) -> u64 {
+    fn reclaim(&self, frames: &mut RecordedSeat<'_, '_>, wanted: u64, context: Context) -> u64 {
         self.reclaims.set(self.reclaims.get() + 1);
         self.ram.paging().note_context("reclaim", context);
         self.ram.paging().note_wait("reclaim");
-        if self.ram.machine().is_hit(Call::Relief) {
+        if self.ram.machine().is_hit(MachineCall::Relief) {
             return 0;
         }
         // As reclaim does: as many as were asked for, or a batch.

@@ -1,6 +1,6 @@
-use super::{Call, Op, Ram, run};
-use crate::drive::{Cadence, Subject, draw};
-use crate::{Finding, Machine, Random, Summary};
+use super::{ObjectCall, ObjectOp, SimRam, run};
+use crate::drive::{Cadence, DrivenCase, draw};
+use crate::{Finding, Machine, Random, RunSummary};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
 use framewright::policy::{Config, Effort};
@@ -9,7 +9,7 @@ use framewright::{Addr, Context, Frame, Order, Page};
 
 /// What a run is made of: a machine, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct ObjectCase {
     /// The name, for the command that repeats a run.
     pub name: &'static str,
     /// The zone: as many seats as it has CPUs are used in turn by one thread.
@@ -23,7 +23,7 @@ pub struct Case {
     /// How much of what is free the zone's CPUs cache.
     pub cache_permille: u16,
     /// The mixture of operations.
-    pub mixture: Mixture,
+    pub mixture: ObjectMixture,
     /// Besides those at its ends, one in this many of an object's bytes is written and read.
     pub stride: u64,
     /// How often engine and model are compared.
@@ -32,7 +32,7 @@ pub struct Case {
 
 /// How often each kind happens, in a thousand operations; the rest are requests and frees.
 #[derive(Clone, Copy, Debug)]
-pub struct Mixture {
+pub struct ObjectMixture {
     /// Frees of objects that do not exist, with wrong arguments, or outside; requests that can
     /// never be served.
     pub misuse: u64,
@@ -52,15 +52,15 @@ pub struct Mixture {
     pub usual_bytes: u64,
 }
 
-impl Subject for Case {
-    type Op = Op;
-    type Platform = Ram;
+impl DrivenCase for ObjectCase {
+    type Op = ObjectOp;
+    type Platform = SimRam;
 
     const OPTION: Option<&'static str> = Some("--objects");
 
     /// The cases that every check runs: from memory of 16 frames to some thousand.
     fn all() -> Vec<Self> {
-        let mixture = Mixture {
+        let mixture = ObjectMixture {
             misuse: 110,
             realloc: 120,
             touch: 40,
@@ -114,7 +114,7 @@ impl Subject for Case {
                     case.zone = case.zone.with_orders(order(2), order(3));
                 }
                 "slabs" => {
-                    case.mixture = Mixture {
+                    case.mixture = ObjectMixture {
                         touch: 10,
                         whole: 2,
                         small: 950,
@@ -155,8 +155,8 @@ impl Subject for Case {
         self
     }
 
-    fn op(&self, random: &mut Random, nth: u64) -> Op {
-        let Mixture {
+    fn op(&self, random: &mut Random, nth: u64) -> ObjectOp {
+        let ObjectMixture {
             misuse,
             realloc,
             touch,
@@ -171,26 +171,30 @@ impl Subject for Case {
                 let bytes = self.bytes(random);
                 self.realloc(random, cpu, pick, bytes)
             }
-            n if n < misuse + realloc + touch => Op::Touch { cpu, pick },
+            n if n < misuse + realloc + touch => ObjectOp::Touch { cpu, pick },
             n if n < misuse + realloc + touch + whole => self.whole(random, cpu),
             _ => self.plain(random, cpu, pick, nth),
         }
     }
 
-    fn platform(&self) -> Ram {
+    fn platform(&self) -> SimRam {
         self.ram()
     }
 
-    fn machine(platform: &Ram) -> &Machine {
+    fn machine(platform: &SimRam) -> &Machine {
         platform.machine()
     }
 
-    fn run(&self, platform: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<Summary, Finding> {
+    fn run(
+        &self,
+        platform: &SimRam,
+        ops: impl IntoIterator<Item = ObjectOp>,
+    ) -> Result<RunSummary, Finding> {
         run(self, platform, ops)
     }
 }
 
-impl Case {
+impl ObjectCase {
     /// The layout of the object allocator.
     #[must_use]
     pub const fn objects(&self) -> KvLayout {
@@ -201,8 +205,8 @@ impl Case {
 
     /// The machine that the case runs on.
     #[must_use]
-    pub fn ram(&self) -> Ram {
-        Ram::new(
+    pub fn ram(&self) -> SimRam {
+        SimRam::new(
             self.zone.cpus,
             self.zone.start,
             self.zone.frames,
@@ -213,25 +217,25 @@ impl Case {
     }
 
     /// A request or a free.
-    fn plain(&self, random: &mut Random, cpu: u16, pick: u32, nth: u64) -> Op {
+    fn plain(&self, random: &mut Random, cpu: u16, pick: u32, nth: u64) -> ObjectOp {
         let phase_ops = self.zone.frames + 40;
         if draw::is_request(random, nth, phase_ops) {
             let (bytes, align_bytes) = (self.bytes(random), self.align_bytes(random));
             self.request(random, cpu, bytes, align_bytes)
         } else {
             let kfree = random.chance(50);
-            Op::Free { cpu, pick, kfree }
+            ObjectOp::Free { cpu, pick, kfree }
         }
     }
 
-    fn request(&self, random: &mut Random, cpu: u16, bytes: u64, align_bytes: u64) -> Op {
+    fn request(&self, random: &mut Random, cpu: u16, bytes: u64, align_bytes: u64) -> ObjectOp {
         let call = match random.below(16) {
-            0..6 => Call::Kmalloc,
-            6 => Call::Kvcalloc(1 + random.below(64)),
-            7 => Call::Vmalloc,
-            _ => Call::Kvmalloc,
+            0..6 => ObjectCall::Kmalloc,
+            6 => ObjectCall::Kvcalloc(1 + random.below(64)),
+            7 => ObjectCall::Vmalloc,
+            _ => ObjectCall::Kvmalloc,
         };
-        Op::Alloc {
+        ObjectOp::Alloc {
             cpu,
             call,
             bytes,
@@ -242,8 +246,8 @@ impl Case {
         }
     }
 
-    fn realloc(&self, random: &mut Random, cpu: u16, pick: u32, bytes: u64) -> Op {
-        Op::Realloc {
+    fn realloc(&self, random: &mut Random, cpu: u16, pick: u32, bytes: u64) -> ObjectOp {
+        ObjectOp::Realloc {
             cpu,
             pick,
             bytes,
@@ -254,17 +258,17 @@ impl Case {
         }
     }
 
-    fn misuse(&self, random: &mut Random, cpu: u16, pick: u32) -> Op {
+    fn misuse(&self, random: &mut Random, cpu: u16, pick: u32) -> ObjectOp {
         let kfree = random.chance(50);
         match random.below(10) {
-            0 | 1 => Op::FreeTwice { cpu, pick, kfree },
-            2 | 4 => Op::FreeBehind {
+            0 | 1 => ObjectOp::FreeTwice { cpu, pick, kfree },
+            2 | 4 => ObjectOp::FreeBehind {
                 cpu,
                 pick,
                 back: 1 + random.below(4) as u8,
                 kfree,
             },
-            3 => Op::FreeWrong {
+            3 => ObjectOp::FreeWrong {
                 cpu,
                 pick,
                 offset: match random.below(3) {
@@ -274,12 +278,12 @@ impl Case {
                 },
                 kfree,
             },
-            5 => Op::FreeAny {
+            5 => ObjectOp::FreeAny {
                 cpu,
                 at: self.place(random),
                 kfree,
             },
-            6 => Op::ReallocAny {
+            6 => ObjectOp::ReallocAny {
                 cpu,
                 at: self.place(random),
                 bytes: self.bytes(random),
@@ -300,13 +304,13 @@ impl Case {
         }
     }
 
-    fn whole(&self, random: &mut Random, cpu: u16) -> Op {
+    fn whole(&self, random: &mut Random, cpu: u16) -> ObjectOp {
         let frames = 1 + random.below(self.zone.frames / 4);
         match random.below(8) {
-            0 => Op::Reseat { cpu },
-            1 | 2 => Op::Drain { cpu },
-            3..6 => Op::Fill { cpu, frames },
-            _ => Op::Drop { cpu, frames },
+            0 => ObjectOp::Reseat { cpu },
+            1 | 2 => ObjectOp::Drain { cpu },
+            3..6 => ObjectOp::Fill { cpu, frames },
+            _ => ObjectOp::Drop { cpu, frames },
         }
     }
 

@@ -18,7 +18,7 @@ pub enum Made {
 
 /// A live object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Object {
+pub struct ModelObject {
     /// Its first byte.
     pub addr: Addr,
     /// Its length, as it was asked for.
@@ -32,7 +32,7 @@ pub struct Object {
     place: usize,
 }
 
-impl Object {
+impl ModelObject {
     /// What the byte at `offset` must be: a value that unused memory never holds.
     #[must_use]
     pub const fn byte(&self, offset: u64) -> u8 {
@@ -64,7 +64,7 @@ pub struct ObjectModel {
     /// Where frame 0 lies.
     direct: u64,
     max_order: Order,
-    objects: BTreeMap<u64, Object>,
+    objects: BTreeMap<u64, ModelObject>,
     /// Addresses of the objects, in an arbitrary order.
     live: Vec<u64>,
     next_id: u64,
@@ -98,13 +98,13 @@ impl ObjectModel {
     }
 
     /// The live objects, by address.
-    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+    pub fn objects(&self) -> impl Iterator<Item = &ModelObject> {
         self.objects.values()
     }
 
     /// The object that `pick` names. `None` if there are no objects.
     #[must_use]
-    pub fn pick(&self, pick: u32) -> Option<Object> {
+    pub fn pick(&self, pick: u32) -> Option<ModelObject> {
         let nth = (pick as usize).checked_rem(self.live.len())?;
         Some(self.objects[&self.live[nth]])
     }
@@ -238,8 +238,8 @@ impl ObjectModel {
     }
 
     /// Records a new object.
-    pub fn insert(&mut self, addr: Addr, bytes: u64, covers: u64, is_zeroed: bool) -> Object {
-        let object = Object {
+    pub fn insert(&mut self, addr: Addr, bytes: u64, covers: u64, is_zeroed: bool) -> ModelObject {
+        let object = ModelObject {
             addr,
             bytes,
             covers,
@@ -269,7 +269,7 @@ impl ObjectModel {
     ///
     /// # Panics
     /// If no object starts there.
-    pub fn remove(&mut self, addr: Addr) -> Object {
+    pub fn remove(&mut self, addr: Addr) -> ModelObject {
         let object = self.objects.remove(&addr.0).expect("a live object");
         self.live.swap_remove(object.place);
         if let Some(moved) = self.live.get(object.place) {
@@ -281,7 +281,7 @@ impl ObjectModel {
 
     /// The object that starts there.
     #[must_use]
-    pub fn get(&self, addr: Addr) -> Option<Object> {
+    pub fn get(&self, addr: Addr) -> Option<ModelObject> {
         self.objects.get(&addr.0).copied()
     }
 

@@ -3,7 +3,7 @@ use framewright::policy::Effort;
 
 /// The call that makes an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Call {
+pub enum ObjectCall {
     /// `KvSeat::kmalloc`.
     Kmalloc,
     /// `KvSeat::kvmalloc`.
@@ -24,11 +24,11 @@ pub enum Call {
     missing_docs,
     reason = "the fields are the arguments of the engine's calls"
 )]
-pub enum Op {
+pub enum ObjectOp {
     /// Makes an object, checks its bytes and writes them.
     Alloc {
         cpu: u16,
-        call: Call,
+        call: ObjectCall,
         bytes: u64,
         align_bytes: u64,
         zero: bool,

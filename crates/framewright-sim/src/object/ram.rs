@@ -1,4 +1,4 @@
-use crate::{Lie, Machine, Paging};
+use crate::{Machine, Paging, PagingLie};
 use framewright::platform::{Barrier, Clock, Cpus, Direct, Map, MapError, Relax, Zero};
 use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
 use std::cell::RefCell;
@@ -8,15 +8,15 @@ use std::cell::RefCell;
 /// It records which frames are taken from the zone, so it finds a write to a frame that is not
 /// taken, like a break of one of [`Paging`]'s rules.
 #[derive(Debug)]
-pub struct Ram {
+pub struct SimRam {
     paging: Paging,
     first: Frame,
     direct: Addr,
-    state: RefCell<State>,
+    state: RefCell<RamState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RamState {
     bytes: Vec<u8>,
     taken: Vec<bool>,
     taken_frames: u64,
@@ -26,7 +26,7 @@ const BYTES: usize = Page::BYTES as usize;
 /// The contents of free memory.
 const NOISE: u8 = 0xdb;
 
-impl Ram {
+impl SimRam {
     /// The memory of `frames` frames from `first` on, of which frame 0 lies at `direct`, with a
     /// window of `pages` pages from `start`.
     ///
@@ -47,7 +47,7 @@ impl Ram {
             paging: Paging::new(cpus, start, pages, 0, all).eager(true),
             first,
             direct,
-            state: RefCell::new(State {
+            state: RefCell::new(RamState {
                 bytes: vec![NOISE; frames as usize * BYTES],
                 taken: vec![false; frames as usize],
                 taken_frames: 0,
@@ -120,7 +120,7 @@ impl Ram {
     }
 
     /// The place in RAM of the byte at `addr`, as `cpu` sees it, if there is one.
-    fn place(&self, state: &State, cpu: CpuId, addr: Addr) -> Option<usize> {
+    fn place(&self, state: &RamState, cpu: CpuId, addr: Addr) -> Option<usize> {
         let in_direct = addr.0.wrapping_sub(self.direct.0);
         let frame = match Frame(in_direct / Page::BYTES) {
             frame if frame.0.wrapping_sub(self.first.0) < state.taken.len() as u64 => frame,
@@ -157,7 +157,7 @@ impl Ram {
 
     /// The parts of an object that lie in one page each, as the running CPU sees them: their places
     /// in RAM, and their lengths.
-    fn parts(&self, state: &State, addr: Addr, bytes: u64) -> Vec<(usize, usize)> {
+    fn parts(&self, state: &RamState, addr: Addr, bytes: u64) -> Vec<(usize, usize)> {
         let (mut at, end) = (addr.0, addr.0 + bytes);
         let mut parts = Vec::new();
         while at < end {
@@ -174,7 +174,7 @@ impl Ram {
     }
 }
 
-impl Direct for Ram {
+impl Direct for SimRam {
     fn direct_base(&self) -> Addr {
         self.direct
     }
@@ -201,9 +201,9 @@ impl Direct for Ram {
     }
 }
 
-impl Zero for Ram {
+impl Zero for SimRam {
     fn zero(&self, frames: Run) {
-        let skip = u64::from(self.paging.lies(Lie::ZeroAllButOne));
+        let skip = u64::from(self.paging.lies(PagingLie::ZeroAllButOne));
         for frame in frames.start().0 + skip..frames.end().0 {
             if !self.is_taken(Frame(frame)) {
                 self.paging
@@ -216,7 +216,7 @@ impl Zero for Ram {
     }
 }
 
-impl Map for Ram {
+impl Map for SimRam {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         for frame in frames.start().0..frames.end().0 {
             if !self.is_taken(Frame(frame)) {
@@ -236,13 +236,13 @@ impl Map for Ram {
     }
 }
 
-impl Relax for Ram {
+impl Relax for SimRam {
     fn relax(&self, attempt: u32) {
         self.paging.relax(attempt);
     }
 }
 
-impl Barrier for Ram {
+impl Barrier for SimRam {
     const ASYMMETRIC: bool = Paging::ASYMMETRIC;
     const ALONE: bool = Paging::ALONE;
 
@@ -251,13 +251,13 @@ impl Barrier for Ram {
     }
 }
 
-impl Clock for Ram {
+impl Clock for SimRam {
     fn now_ns(&self) -> u64 {
         self.paging.now_ns()
     }
 }
 
-impl Cpus for Ram {
+impl Cpus for SimRam {
     fn cpus(&self) -> u16 {
         self.paging.cpus()
     }

@@ -1,17 +1,17 @@
-use super::Ram;
-use crate::{Call, Lie};
+use super::SimRam;
+use crate::{MachineCall, PagingLie};
 use framewright::frame::{AllocError, Blocks, FreeError, Seat};
 use framewright::vrange::{FrameSource, Origin};
 use framewright::{Context, Frame, Mobility, Order, Run};
 
 /// A CPU's seat in the zone. It records its calls in the RAM, and they can be made to fail.
 #[derive(Debug)]
-pub struct Watched<'s, 'm> {
-    pub(super) seat: Seat<'s, 'm, &'s Ram>,
-    pub(super) ram: &'s Ram,
+pub struct RecordedSeat<'s, 'm> {
+    pub(super) seat: Seat<'s, 'm, &'s SimRam>,
+    pub(super) ram: &'s SimRam,
 }
 
-impl Watched<'_, '_> {
+impl RecordedSeat<'_, '_> {
     fn taken(&self, frame: Frame, order: Order) -> Frame {
         self.ram.take(block(frame, order));
         frame
@@ -22,7 +22,7 @@ fn block(frame: Frame, order: Order) -> Run {
     Run::new(frame, order.frames()).expect("a block of the zone")
 }
 
-impl FrameSource for Watched<'_, '_> {
+impl FrameSource for RecordedSeat<'_, '_> {
     fn origin(&self) -> Origin {
         self.seat.origin()
     }
@@ -33,7 +33,7 @@ impl FrameSource for Watched<'_, '_> {
 
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         self.ram.paging().note_context("alloc_run", context);
-        if self.ram.machine().is_hit(Call::Frames) {
+        if self.ram.machine().is_hit(MachineCall::Frames) {
             return Err(AllocError::Exhausted);
         }
         let run = self.seat.alloc_run(frames, context)?;
@@ -43,7 +43,7 @@ impl FrameSource for Watched<'_, '_> {
 
     fn free_run(&mut self, frames: Run) {
         self.ram.give(frames);
-        if !self.ram.paging().lies(Lie::LoseFrames) {
+        if !self.ram.paging().lies(PagingLie::LoseFrames) {
             self.seat.free_run(frames);
         }
     }
@@ -53,9 +53,9 @@ impl FrameSource for Watched<'_, '_> {
     }
 }
 
-impl Blocks for Watched<'_, '_> {
+impl Blocks for RecordedSeat<'_, '_> {
     fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
-        if self.ram.machine().is_hit(Call::Block) {
+        if self.ram.machine().is_hit(MachineCall::Block) {
             return None;
         }
         let frame = self.seat.try_block(order, mobility)?;
@@ -64,7 +64,7 @@ impl Blocks for Watched<'_, '_> {
 
     fn block(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
         self.ram.paging().note_wait("a block of all CPUs'");
-        if self.ram.machine().is_hit(Call::Block) {
+        if self.ram.machine().is_hit(MachineCall::Block) {
             return Err(AllocError::Exhausted);
         }
         let frame = self.seat.block(order, mobility)?;

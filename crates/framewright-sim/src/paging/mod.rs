@@ -6,7 +6,7 @@ mod shared;
 pub use pool::PoolFrames;
 pub use shared::{SharedFrames, SharedPaging};
 
-use crate::{Call, Machine, Random};
+use crate::{Machine, MachineCall, Random};
 use framewright::platform::{Barrier, Clock, Cpus, Map, MapError, Relax, Zero};
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use std::cell::{Cell, RefCell};
@@ -41,14 +41,14 @@ pub struct Paging {
     /// translation stays unseen for want of an access.
     is_eager: bool,
     mapped_max: u64,
-    lie: Cell<Option<Lie>>,
+    lie: Cell<Option<PagingLie>>,
     expected: Cell<Option<Context>>,
-    state: RefCell<State>,
+    state: RefCell<PagingState>,
 }
 
 /// How the platform breaks its promises, so that a test can show that this is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lie {
+pub enum PagingLie {
     /// A flush leaves all TLBs unchanged.
     FlushNothing,
     /// Unmapping leaves the first mapped page mapped.
@@ -64,7 +64,7 @@ pub enum Lie {
 }
 
 #[derive(Debug)]
-struct State {
+struct PagingState {
     /// Each page's frame + 1, or 0.
     table: Vec<u32>,
     tlbs: Vec<Tlb>,
@@ -144,7 +144,7 @@ impl Paging {
             mapped_max: u64::MAX,
             lie: Cell::new(None),
             expected: Cell::new(None),
-            state: RefCell::new(State {
+            state: RefCell::new(PagingState {
                 table: vec![0; pages],
                 tlbs: (0..cpus).map(|_| tlb()).collect(),
                 frames: (0..frames).map(physical).collect(),
@@ -179,11 +179,11 @@ impl Paging {
     }
 
     /// Makes the platform break that promise from here on.
-    pub fn lie(&self, lie: Lie) {
+    pub fn lie(&self, lie: PagingLie) {
         self.lie.set(Some(lie));
     }
 
-    pub(crate) fn lies(&self, lie: Lie) -> bool {
+    pub(crate) fn lies(&self, lie: PagingLie) -> bool {
         self.lie.get() == Some(lie)
     }
 
@@ -311,7 +311,7 @@ impl Paging {
     pub fn flush(&self, cpu: CpuId) {
         let state = &mut *self.state.borrow_mut();
         if cpu.0 == 0 {
-            let slow = if self.machine.is_hit(Call::Flush) {
+            let slow = if self.machine.is_hit(MachineCall::Flush) {
                 1000
             } else {
                 1
@@ -319,7 +319,7 @@ impl Paging {
             self.machine.advance(FLUSH_NS * slow);
             self.check_context(state, "flush", None);
         }
-        if !self.lies(Lie::FlushNothing) {
+        if !self.lies(PagingLie::FlushNothing) {
             state.tlbs[usize::from(cpu.0)].epoch += 1;
         }
     }
@@ -350,13 +350,13 @@ impl Paging {
         self.check_context(state, call, None);
     }
 
-    fn offset(&self, state: &State, page: Page, pages: u64) -> Option<usize> {
+    fn offset(&self, state: &PagingState, page: Page, pages: u64) -> Option<usize> {
         let at = page.0.checked_sub(self.start.0)?;
         let is_inside = at.checked_add(pages)? <= state.table.len() as u64;
         is_inside.then_some(at as usize)
     }
 
-    fn check_context(&self, state: &mut State, call: &str, context: Option<Context>) {
+    fn check_context(&self, state: &mut PagingState, call: &str, context: Option<Context>) {
         let Some(expected) = self.expected.get() else {
             return;
         };
@@ -389,7 +389,7 @@ const fn frame_of(entry: u32) -> Option<Frame> {
     }
 }
 
-impl State {
+impl PagingState {
     fn record(&mut self, what: impl FnOnce() -> String) {
         if self.broken.is_none() {
             self.broken = Some(what());
@@ -435,7 +435,7 @@ impl Map for Paging {
         let max = self.mapped_max;
         let error = if frames.end().0 > state.frames.len() as u64 {
             Some(MapError::Frame(frames.start()))
-        } else if self.machine.is_hit(Call::Map) {
+        } else if self.machine.is_hit(MachineCall::Map) {
             Some(MapError::NoMemory)
         } else {
             let is_above = state.mapped_pages + frames.frames() > max;
@@ -446,7 +446,7 @@ impl Map for Paging {
             return Err(error);
         }
         for nth in 0..frames.frames() {
-            let from = if self.lies(Lie::MapReversed) {
+            let from = if self.lies(PagingLie::MapReversed) {
                 frames.frames() - 1 - nth
             } else {
                 nth
@@ -465,13 +465,13 @@ impl Map for Paging {
             state.record(|| format!("{range:?} was unmapped outside the window"));
             return Err(MapError::Page(range.start()));
         };
-        if self.machine.is_hit(Call::Unmap) {
+        if self.machine.is_hit(MachineCall::Unmap) {
             return Err(MapError::NoMemory);
         }
         let pages = offset..offset + range.pages() as usize;
         let skipped = match self.lie.get() {
-            Some(Lie::UnmapNothing) => return Ok(()),
-            Some(Lie::UnmapAllButOne) => pages.clone().find(|&at| state.table[at] != 0),
+            Some(PagingLie::UnmapNothing) => return Ok(()),
+            Some(PagingLie::UnmapAllButOne) => pages.clone().find(|&at| state.table[at] != 0),
             _ => None,
         };
         for at in pages.filter(|&at| Some(at) != skipped) {
@@ -496,7 +496,7 @@ impl Map for Paging {
 impl Zero for Paging {
     fn zero(&self, frames: Run) {
         let state = &mut *self.state.borrow_mut();
-        let skip = u64::from(self.lies(Lie::ZeroAllButOne));
+        let skip = u64::from(self.lies(PagingLie::ZeroAllButOne));
         for frame in frames.start().0 + skip..frames.end().0 {
             match state.frames.get_mut(frame as usize) {
                 Some(physical) if physical.is_taken && frame < u64::from(self.pool_frames) => {

@@ -1,5 +1,5 @@
-use super::{Lie, Paging};
-use crate::Call;
+use super::{Paging, PagingLie};
+use crate::MachineCall;
 use framewright::frame::AllocError;
 use framewright::vrange::{FrameSource, Origin};
 use framewright::{Context, Frame, Run};
@@ -28,7 +28,7 @@ impl FrameSource for PoolFrames<'_> {
         if frames == 0 {
             state.record(|| "a run of no frames was asked for".to_owned());
         }
-        if paging.machine.is_hit(Call::Frames) || state.free_frames == 0 {
+        if paging.machine.is_hit(MachineCall::Frames) || state.free_frames == 0 {
             return Err(AllocError::Exhausted);
         }
         let pool = paging.pool_frames as usize;
@@ -77,7 +77,7 @@ impl FrameSource for PoolFrames<'_> {
                 state
                     .record(|| format!("V5: {} was given back and a TLB reaches it", Frame(frame)));
             }
-            if !paging.lies(Lie::LoseFrames) {
+            if !paging.lies(PagingLie::LoseFrames) {
                 state.frames[frame as usize].is_taken = false;
                 state.free_frames += 1;
             }

@@ -154,24 +154,24 @@ fn the_callers_context_is_passed_on() {
 fn the_nth_call_fails_and_changes_nothing() {
     let paging = small();
     paging.machine().arm(true);
-    paging.machine().fail(Call::Map, 1);
+    paging.machine().fail(MachineCall::Map, 1);
     paging.map(Page(100), run(4, 2), Context::ANY).unwrap();
     let failed = paging.map(Page(102), run(6, 2), Context::ANY);
     assert_eq!(
         (failed, paging.mapped_pages()),
         (Err(MapError::NoMemory), 2)
     );
-    paging.machine().fail(Call::Unmap, 0);
+    paging.machine().fail(MachineCall::Unmap, 0);
     assert!(paging.unmap(range(100, 2)).is_err() && paging.mapped_pages() == 2);
-    paging.machine().fail(Call::Frames, 0);
+    paging.machine().fail(MachineCall::Frames, 0);
     assert!(PoolFrames(&paging).alloc_run(1, Context::ANY).is_err());
     assert_eq!(paging.free_frames(), 4);
     let before = paging.now_ns();
-    paging.machine().fail(Call::Flush, 0);
+    paging.machine().fail(MachineCall::Flush, 0);
     paging.flush_all();
     assert_eq!(paging.now_ns() - before, 1000 * FLUSH_NS);
     assert_eq!(
-        (paging.broken(), paging.machine().calls(Call::Flush)),
+        (paging.broken(), paging.machine().calls(MachineCall::Flush)),
         (None, 1)
     );
 }
@@ -193,25 +193,25 @@ fn a_platform_that_lies_does_what_the_lie_says() {
         paging.lie(lie);
         (paging, taken)
     };
-    let (paging, _) = lying(Lie::FlushNothing);
+    let (paging, _) = lying(PagingLie::FlushNothing);
     paging.map(Page(100), run(4, 3), Context::ANY).unwrap();
     paging.access(CPU, Page(100));
     paging.unmap(range(100, 3)).unwrap();
     paging.flush_all();
     assert!(paging.access(CPU, Page(100)).is_some());
-    for (lie, left) in [(Lie::UnmapAllButOne, 1), (Lie::UnmapNothing, 3)] {
+    for (lie, left) in [(PagingLie::UnmapAllButOne, 1), (PagingLie::UnmapNothing, 3)] {
         let (paging, _) = lying(lie);
         paging.map(Page(100), run(4, 3), Context::ANY).unwrap();
         paging.unmap(range(100, 3)).unwrap();
         assert_eq!(paging.mapped_pages(), left);
     }
-    let (paging, taken) = lying(Lie::ZeroAllButOne);
+    let (paging, taken) = lying(PagingLie::ZeroAllButOne);
     paging.zero(taken);
     assert_ne!(paging.contents(taken.start()), 0);
-    let (paging, _) = lying(Lie::MapReversed);
+    let (paging, _) = lying(PagingLie::MapReversed);
     paging.map(Page(100), run(4, 2), Context::ANY).unwrap();
     assert_eq!(paging.mapped(Page(100)), Some(Frame(5)));
-    let (paging, taken) = lying(Lie::LoseFrames);
+    let (paging, taken) = lying(PagingLie::LoseFrames);
     let before = paging.free_frames();
     PoolFrames(&paging).free_run(taken);
     assert_eq!(paging.free_frames(), before);

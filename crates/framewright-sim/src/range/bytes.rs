@@ -1,5 +1,5 @@
-use super::{Case, Op, Subject, Summary, run};
-use crate::Call;
+use super::{DrivenCase, RangeCase, RangeOp, RunSummary, run};
+use crate::MachineCall;
 use crate::drive::explain;
 use framewright::vrange::AreaKind;
 use framewright::{Context, Page};
@@ -18,23 +18,28 @@ const PAGES_MAX: u64 = 512;
 ///
 /// # Errors
 /// The difference, and the shortened sequence of operations that leads to it.
-pub fn run_bytes(bytes: &[u8]) -> Result<Summary, String> {
+pub fn run_bytes(bytes: &[u8]) -> Result<RunSummary, String> {
     let Some((&[case, fault, after], rest)) = bytes.split_first_chunk() else {
-        return Ok(Summary::default());
+        return Ok(RunSummary::default());
     };
-    let cases: Vec<Case> = Case::all()
+    let cases: Vec<RangeCase> = RangeCase::all()
         .into_iter()
         .filter(|case| case.layout.pages <= PAGES_MAX)
         .collect();
     let mut case = cases[usize::from(case) % cases.len()];
     case.cadence.verify_every = 8;
-    let ops: Vec<Op> = rest
+    let ops: Vec<RangeOp> = rest
         .chunks_exact(6)
         .map(|bytes| op(&case, bytes.try_into().expect("six bytes")))
         .collect();
     let paging = case.paging();
-    if let Some(&call) =
-        [Call::Map, Call::Unmap, Call::Flush, Call::Frames].get(usize::from(fault % 8))
+    if let Some(&call) = [
+        MachineCall::Map,
+        MachineCall::Unmap,
+        MachineCall::Flush,
+        MachineCall::Frames,
+    ]
+    .get(usize::from(fault % 8))
     {
         paging.machine().fail(call, u64::from(after));
         // What an operation does when a call fails depends on how many there were before, so such a
@@ -56,13 +61,13 @@ pub fn run_bytes(bytes: &[u8]) -> Result<Summary, String> {
 }
 
 /// The operation that six bytes are.
-fn op(case: &Case, [what, by, a, b, c, d]: [u8; 6]) -> Op {
+fn op(case: &RangeCase, [what, by, a, b, c, d]: [u8; 6]) -> RangeOp {
     let cpu = u16::from(by) % case.layout.cpus;
     let pick = u32::from_le_bytes([a, b, c, d]);
     let at = u64::from(u16::from_le_bytes([a, b])) % (case.layout.pages + 4);
     let kind = [AreaKind::Plain, AreaKind::Vmalloc, AreaKind::Ram][usize::from(c) % 3];
     match what {
-        0..112 => Op::Alloc {
+        0..112 => RangeOp::Alloc {
             cpu,
             kind,
             pages: match a {
@@ -86,30 +91,30 @@ fn op(case: &Case, [what, by, a, b, c, d]: [u8; 6]) -> Op {
                 Context::ANY
             },
         },
-        112..192 => Op::Free { cpu, pick },
-        192..200 => Op::FreeTwice { cpu, pick },
-        200..210 => Op::FreeWrong {
+        112..192 => RangeOp::Free { cpu, pick },
+        192..200 => RangeOp::FreeTwice { cpu, pick },
+        200..210 => RangeOp::FreeWrong {
             cpu,
             pick: u32::from(a),
             kind,
             offset: u64::from(b),
             more: d as i8,
         },
-        210..220 => Op::FreeAny {
+        210..220 => RangeOp::FreeAny {
             cpu,
             at,
             kind,
             pages: u64::from(d),
         },
-        220..232 => Op::Touch {
+        220..232 => RangeOp::Touch {
             cpu,
             pick: u32::from(a),
             nth: u64::from(b),
         },
-        232..238 => Op::TouchAny { cpu, at },
-        238..244 => Op::Find { at },
-        244..249 => Op::Purge { cpu },
-        249..252 => Op::Drain { cpu },
-        252..=255 => Op::Reseat { cpu },
+        232..238 => RangeOp::TouchAny { cpu, at },
+        238..244 => RangeOp::Find { at },
+        244..249 => RangeOp::Purge { cpu },
+        249..252 => RangeOp::Drain { cpu },
+        252..=255 => RangeOp::Reseat { cpu },
     }
 }

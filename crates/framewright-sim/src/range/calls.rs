@@ -1,6 +1,6 @@
 //! The three pairs of calls as one.
 
-use super::Area;
+use super::ModelArea;
 use crate::Paging;
 use framewright::platform::{Barrier, Map, Relax, Zero};
 use framewright::vrange::{
@@ -13,7 +13,7 @@ pub(super) const OWN_FRAMES: u32 = 256;
 
 /// A request, as the engine gets it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct RangeRequest {
     pub(super) cpu: u16,
     pub(super) kind: AreaKind,
     pub(super) pages: u64,
@@ -40,7 +40,7 @@ pub(super) fn covers(kind: AreaKind, pages: u64) -> u64 {
 pub(super) fn alloc<P: Relax + Barrier + Map + Zero, F: FrameSource>(
     seat: &mut RangeSeat<'_, '_, P, F>,
     pool_frames: u32,
-    request: &Request,
+    request: &RangeRequest,
 ) -> Result<Page, RangeError> {
     let area = AreaRequest {
         pages: request.pages,
@@ -91,7 +91,7 @@ pub(super) const fn word(id: u64, nth: u64) -> u64 {
     id << 32 | nth << 8 | 0xff
 }
 
-impl Area {
+impl ModelArea {
     /// Whether the engine reports the same of it.
     pub(super) fn is(&self, info: &AreaInfo) -> bool {
         (info.start, info.pages, info.kind, info.tag)

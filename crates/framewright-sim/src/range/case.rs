@@ -1,13 +1,13 @@
-use super::{Op, run};
-use crate::drive::{Cadence, Subject, draw};
-use crate::{Call, Finding, Machine, Paging, Random, Summary};
+use super::{RangeOp, run};
+use crate::drive::{Cadence, DrivenCase, draw};
+use crate::{Finding, Machine, MachineCall, Paging, Random, RunSummary};
 use framewright::policy::{Insert, RangeConfig};
 use framewright::vrange::{AreaKind, SpaceLayout};
 use framewright::{Context, Page};
 
 /// What a run is made of: a space, its policies, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct RangeCase {
     /// The name, for the command that repeats a run.
     pub name: &'static str,
     /// The space; as many seats as it has CPUs are used in turn by one thread.
@@ -21,14 +21,14 @@ pub struct Case {
     /// Whether each CPU's TLB loads what is mapped without an access.
     pub is_eager: bool,
     /// The mixture of operations.
-    pub mixture: Mixture,
+    pub mixture: RangeMixture,
     /// How often engine and model are compared.
     pub cadence: Cadence,
 }
 
 /// How often each kind happens, in a thousand operations; the rest are requests and frees.
 #[derive(Clone, Copy, Debug)]
-pub struct Mixture {
+pub struct RangeMixture {
     /// Frees of areas that do not exist, with wrong arguments, or outside; requests that can never
     /// be served.
     pub misuse: u64,
@@ -53,8 +53,8 @@ pub struct Mixture {
     pub phase_ops: u64,
 }
 
-impl Subject for Case {
-    type Op = Op;
+impl DrivenCase for RangeCase {
+    type Op = RangeOp;
     type Platform = Paging;
 
     const OPTION: Option<&'static str> = Some("--ranges");
@@ -62,7 +62,7 @@ impl Subject for Case {
     /// The cases that every check runs: windows of one to a thousand spans, with the smallest
     /// spans and the usual ones, and each policy off and on.
     fn all() -> Vec<Self> {
-        let everything = Mixture {
+        let everything = RangeMixture {
             misuse: 80,
             touch: 100,
             whole: 30,
@@ -74,7 +74,7 @@ impl Subject for Case {
             aligns: true,
             phase_ops: 0,
         };
-        let plain = Mixture {
+        let plain = RangeMixture {
             misuse: 20,
             touch: 20,
             whole: 1,
@@ -90,7 +90,7 @@ impl Subject for Case {
         // freed. So a pass of the purge has more to do than it does at once, wherever it ends in a
         // span, and lists and depot overflow.
         // Hardly anything drains: after a drain all areas are the arena's, and a pass finds little.
-        let freeing = Mixture {
+        let freeing = RangeMixture {
             misuse: 1,
             touch: 5,
             whole: 1,
@@ -104,7 +104,7 @@ impl Subject for Case {
         };
         // Short areas apart from one another, of which a window holds them all: so many in six spans that a
         // pass ends before it has seen all of them; and so many of one length that lists and depot are full.
-        let short = Mixture {
+        let short = RangeMixture {
             aligns: false,
             misuse: 0,
             whole: 0,
@@ -113,7 +113,7 @@ impl Subject for Case {
             phase_ops: 1600,
             ..freeing
         };
-        let failing = Mixture {
+        let failing = RangeMixture {
             misuse: 200,
             faults: 180,
             whole: 60,
@@ -133,7 +133,7 @@ impl Subject for Case {
             pool_frames: pages as u32,
             mapped_max: u64::MAX,
             is_eager: true,
-            mixture: Mixture {
+            mixture: RangeMixture {
                 phase_ops: pages / 4 + 20,
                 ..if pages > 4096 { plain } else { everything }
             },
@@ -197,7 +197,7 @@ impl Subject for Case {
                 "separate" | "separate-wide" => case.mixture = short,
                 // Now and then a word ends within an area.
                 "separate-words" => {
-                    case.mixture = Mixture {
+                    case.mixture = RangeMixture {
                         usual_pages: 16,
                         longest_pages: 20,
                         phase_ops: 1000,
@@ -205,7 +205,7 @@ impl Subject for Case {
                     };
                 }
                 "same-length" => {
-                    case.mixture = Mixture {
+                    case.mixture = RangeMixture {
                         usual_pages: 3,
                         longest_pages: 12,
                         phase_ops: 2500,
@@ -217,7 +217,7 @@ impl Subject for Case {
                 "failing" | "failing-few" | "failing-arena" | "failing-spans"
                 | "failing-strict" | "failing-one" => {
                     case.config.spans = case.name != "failing-arena";
-                    case.mixture = Mixture {
+                    case.mixture = RangeMixture {
                         phase_ops: case.mixture.phase_ops,
                         ..failing
                     };
@@ -241,8 +241,8 @@ impl Subject for Case {
         self
     }
 
-    fn op(&self, random: &mut Random, nth: u64) -> Op {
-        let Mixture {
+    fn op(&self, random: &mut Random, nth: u64) -> RangeOp {
+        let RangeMixture {
             misuse,
             touch,
             whole,
@@ -269,28 +269,28 @@ impl Subject for Case {
     fn run(
         &self,
         platform: &Paging,
-        ops: impl IntoIterator<Item = Op>,
-    ) -> Result<Summary, Finding> {
+        ops: impl IntoIterator<Item = RangeOp>,
+    ) -> Result<RunSummary, Finding> {
         run(self, platform, ops)
     }
 }
 
-impl Case {
+impl RangeCase {
     /// A request or a free.
-    fn plain(&self, random: &mut Random, nth: u64) -> Op {
+    fn plain(&self, random: &mut Random, nth: u64) -> RangeOp {
         let cpu = self.cpu(random);
         if draw::is_request(random, nth, self.mixture.phase_ops) {
             let (pages, align_bytes) = (self.pages(random), self.align_bytes(random));
             self.request(random, cpu, pages, align_bytes)
         } else {
-            Op::Free {
+            RangeOp::Free {
                 cpu,
                 pick: random.bits() as u32,
             }
         }
     }
 
-    fn request(&self, random: &mut Random, cpu: u16, pages: u64, align_bytes: u64) -> Op {
+    fn request(&self, random: &mut Random, cpu: u16, pages: u64, align_bytes: u64) -> RangeOp {
         let [plain, vmalloc, ram] = self.mixture.kinds;
         let kind = match random.below(plain + vmalloc + ram) {
             n if n < plain => AreaKind::Plain,
@@ -302,7 +302,7 @@ impl Case {
             n if n < self.mixture.nowait + 100 => Context::NOFS,
             _ => Context::ANY,
         };
-        Op::Alloc {
+        RangeOp::Alloc {
             cpu,
             kind,
             pages,
@@ -312,18 +312,18 @@ impl Case {
         }
     }
 
-    fn misuse(&self, random: &mut Random) -> Op {
+    fn misuse(&self, random: &mut Random) -> RangeOp {
         let (cpu, pick) = (self.cpu(random), random.bits() as u32);
         match random.below(8) {
-            0 | 1 => Op::FreeTwice { cpu, pick },
-            2 | 3 => Op::FreeWrong {
+            0 | 1 => RangeOp::FreeTwice { cpu, pick },
+            2 | 3 => RangeOp::FreeWrong {
                 cpu,
                 pick,
                 kind: kind(random),
                 offset: random.below(3) * random.below(self.mixture.usual_pages + 1),
                 more: random.below(4) as i8 - 2,
             },
-            4 | 5 => Op::FreeAny {
+            4 | 5 => RangeOp::FreeAny {
                 cpu,
                 at: self.place(random),
                 kind: kind(random),
@@ -341,17 +341,17 @@ impl Case {
         }
     }
 
-    fn touch(&self, random: &mut Random) -> Op {
+    fn touch(&self, random: &mut Random) -> RangeOp {
         let cpu = self.cpu(random);
         match random.below(4) {
-            0 => Op::Find {
+            0 => RangeOp::Find {
                 at: self.place(random),
             },
-            1 => Op::TouchAny {
+            1 => RangeOp::TouchAny {
                 cpu,
                 at: self.place(random),
             },
-            _ => Op::Touch {
+            _ => RangeOp::Touch {
                 cpu,
                 pick: random.bits() as u32,
                 nth: random.below(64),
@@ -359,23 +359,23 @@ impl Case {
         }
     }
 
-    fn whole(&self, random: &mut Random) -> Op {
+    fn whole(&self, random: &mut Random) -> RangeOp {
         let cpu = self.cpu(random);
         match random.below(4) {
-            0 => Op::Reseat { cpu },
-            1 => Op::Drain { cpu },
-            _ => Op::Purge { cpu },
+            0 => RangeOp::Reseat { cpu },
+            1 => RangeOp::Drain { cpu },
+            _ => RangeOp::Purge { cpu },
         }
     }
 
     /// Mostly what is unmapped: what remains then is lazy still.
-    fn fault(random: &mut Random) -> Op {
+    fn fault(random: &mut Random) -> RangeOp {
         let call = match random.below(8) {
-            0 => Call::Frames,
-            1 | 2 => Call::Map,
-            _ => Call::Unmap,
+            0 => MachineCall::Frames,
+            1 | 2 => MachineCall::Map,
+            _ => MachineCall::Unmap,
         };
-        Op::Fault {
+        RangeOp::Fault {
             call,
             after: random.below(4) as u8,
         }

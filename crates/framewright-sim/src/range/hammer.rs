@@ -1,5 +1,5 @@
-use super::calls::{self, Request, covers, own_frame};
-use super::{Area, RangeModel};
+use super::calls::{self, RangeRequest, covers, own_frame};
+use super::{ModelArea, RangeModel};
 use crate::{Paging, Random, SharedFrames, SharedPaging};
 use framewright::stats::RangeStats;
 use framewright::vrange::{AreaKind, AreaTag, RangeError, RangeSeat, Space, SpaceLayout};
@@ -16,12 +16,12 @@ pub struct Hammer<'s, 'm> {
     paging: &'s SharedPaging,
     model: Mutex<RangeModel>,
     /// Areas that any thread may free.
-    shared: Mutex<Vec<Area>>,
+    shared: Mutex<Vec<ModelArea>>,
 }
 
 /// The work of one thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Work {
+pub struct HammerWork {
     /// The kinds of areas it makes, one chosen at random each time.
     pub kinds: &'static [AreaKind],
     /// The longest of them, in pages.
@@ -68,10 +68,10 @@ impl<'s, 'm> Hammer<'s, 'm> {
     ///
     /// # Panics
     /// If anything is not as it must be.
-    pub fn work(&self, cpu: u16, seed: u64, ops: u32, work: &Work) {
+    pub fn work(&self, cpu: u16, seed: u64, ops: u32, work: &HammerWork) {
         let mut seat = self.seat(cpu);
         let mut random = Random::new(seed);
-        let mut held: Vec<Area> = Vec::new();
+        let mut held: Vec<ModelArea> = Vec::new();
         for _ in 0..ops {
             if random.chance(work.purge_percent) {
                 if random.chance(30) {
@@ -119,9 +119,9 @@ impl<'s, 'm> Hammer<'s, 'm> {
         &self,
         cpu: u16,
         areas: u32,
-        work: &Work,
-        received: &Receiver<Area>,
-        next: SyncSender<Area>,
+        work: &HammerWork,
+        received: &Receiver<ModelArea>,
+        next: SyncSender<ModelArea>,
     ) {
         let mut seat = self.seat(cpu);
         let mut random = Random::new(u64::from(cpu) + 1);
@@ -150,8 +150,8 @@ impl<'s, 'm> Hammer<'s, 'm> {
         &self,
         seat: &mut RangeSeat<'s, 'm, &'s SharedPaging, SharedFrames<'s>>,
         random: &mut Random,
-        work: &Work,
-    ) -> Option<Area> {
+        work: &HammerWork,
+    ) -> Option<ModelArea> {
         let kind = work.kinds[random.below(work.kinds.len() as u64) as usize];
         let (pages, tag) = (
             1 + random.below(work.pages_max),
@@ -159,7 +159,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
         );
         // The model gives the number, and the engine must not wait for the model: so another number
         // chooses the callers' own frames.
-        let request = Request {
+        let request = RangeRequest {
             cpu: seat.cpu().0,
             kind,
             pages,
@@ -196,7 +196,11 @@ impl<'s, 'm> Hammer<'s, 'm> {
         }
     }
 
-    fn free(&self, seat: &mut RangeSeat<'s, 'm, &'s SharedPaging, SharedFrames<'s>>, area: &Area) {
+    fn free(
+        &self,
+        seat: &mut RangeSeat<'s, 'm, &'s SharedPaging, SharedFrames<'s>>,
+        area: &ModelArea,
+    ) {
         let paging = self.paging.lock();
         for nth in 0..area.pages {
             if area.kind != AreaKind::Vmalloc {
@@ -231,7 +235,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
     pub fn end(&self) -> RangeStats {
         self.verify();
         let mut seat = self.seat(0);
-        let rest: Vec<Area> = lock(&self.shared).drain(..).collect();
+        let rest: Vec<ModelArea> = lock(&self.shared).drain(..).collect();
         for area in &rest {
             self.free(&mut seat, area);
         }

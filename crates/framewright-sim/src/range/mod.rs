@@ -8,11 +8,11 @@ mod hammer;
 mod model;
 mod op;
 
-pub use crate::difference::{Difference, Finding, Summary};
-pub use crate::drive::{Subject, check, every_sequence};
+pub use crate::difference::{Difference, Finding, RunSummary};
+pub use crate::drive::{DrivenCase, check, every_sequence};
 pub use bytes::run_bytes;
-pub use case::{Case, Mixture};
+pub use case::{RangeCase, RangeMixture};
 pub use driver::run;
-pub use hammer::{Hammer, Work};
-pub use model::{Area, RangeModel};
-pub use op::Op;
+pub use hammer::{Hammer, HammerWork};
+pub use model::{ModelArea, RangeModel};
+pub use op::RangeOp;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A live area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Area {
+pub struct ModelArea {
     /// Its first page.
     pub start: Page,
     /// Its length, as it was asked for.
@@ -32,7 +32,7 @@ pub struct Area {
 #[derive(Clone, Debug)]
 pub struct RangeModel {
     window: (u64, u64),
-    areas: BTreeMap<u64, Area>,
+    areas: BTreeMap<u64, ModelArea>,
     /// First pages of the areas, in an arbitrary order.
     live: Vec<u64>,
     /// Freed areas, by first page, with the pages that they covered, until one of these is handed
@@ -76,19 +76,19 @@ impl RangeModel {
 
     /// The area that `pick` names. `None` if there are no areas.
     #[must_use]
-    pub fn pick(&self, pick: u32) -> Option<Area> {
+    pub fn pick(&self, pick: u32) -> Option<ModelArea> {
         let nth = (pick as usize).checked_rem(self.live.len())?;
         Some(self.areas[&self.live[nth]])
     }
 
     /// The live areas by address.
-    pub fn areas(&self) -> impl Iterator<Item = &Area> {
+    pub fn areas(&self) -> impl Iterator<Item = &ModelArea> {
         self.areas.values()
     }
 
     /// The live area that covers the page, its guard page or rounding included.
     #[must_use]
-    pub fn covering(&self, page: Page) -> Option<&Area> {
+    pub fn covering(&self, page: Page) -> Option<&ModelArea> {
         let (_, area) = self.areas.range(..=page.0).next_back()?;
         (page.0 < area.start.0 + area.covers).then_some(area)
     }
@@ -183,8 +183,8 @@ impl RangeModel {
         covers: u64,
         kind: AreaKind,
         tag: AreaTag,
-    ) -> Area {
-        let area = Area {
+    ) -> ModelArea {
+        let area = ModelArea {
             start,
             pages,
             covers,
@@ -256,7 +256,7 @@ impl RangeModel {
     ///
     /// # Panics
     /// If no area starts there.
-    pub fn free(&mut self, start: Page) -> Area {
+    pub fn free(&mut self, start: Page) -> ModelArea {
         let area = self.areas.remove(&start.0).expect("a live area");
         self.live.swap_remove(area.place);
         if let Some(&moved) = self.live.get(area.place) {

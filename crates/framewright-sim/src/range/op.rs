@@ -1,4 +1,4 @@
-use crate::Call;
+use crate::MachineCall;
 use framewright::Context;
 use framewright::vrange::AreaKind;
 
@@ -12,7 +12,7 @@ use framewright::vrange::AreaKind;
     missing_docs,
     reason = "the fields are the arguments of the engine's calls"
 )]
-pub enum Op {
+pub enum RangeOp {
     /// `alloc_area`, `vmalloc` or `map_ram`, each page then written. Options that a call does not
     /// have (zeroes, an alignment) are left out.
     Alloc {
@@ -55,5 +55,5 @@ pub enum Op {
     /// Gives a CPU's seat back and takes it again.
     Reseat { cpu: u16 },
     /// A call of the platform's fails, after so many others of its kind.
-    Fault { call: Call, after: u8 },
+    Fault { call: MachineCall, after: u8 },
 }

@@ -1,7 +1,7 @@
 use super::client::MOODS;
-use super::{CLIENTS, Op, run};
-use crate::drive::{Cadence, Subject, draw};
-use crate::{Finding, Machine, Random, Summary};
+use super::{CLIENTS, ReclaimOp, run};
+use crate::drive::{Cadence, DrivenCase, draw};
+use crate::{Finding, Machine, Random, RunSummary};
 use framewright::frame::ZoneLayout;
 use framewright::policy::{Config, Fallback, Label, ReclaimConfig};
 use framewright::{Frame, Mobility, Order};
@@ -9,7 +9,7 @@ use framewright::{Frame, Mobility, Order};
 /// What a run is made of: a zone, its policies, reclaim's configuration, and the mixture of
 /// operations.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct ReclaimCase {
     /// The name, for the command that repeats a run.
     pub name: &'static str,
     /// The zone. Its last CPU is the one that clients use on the side.
@@ -25,14 +25,14 @@ pub struct Case {
     /// Pageblocks are labelled for contiguous areas and for high orders.
     pub has_labels: bool,
     /// The fault that must be found.
-    pub lie: Lie,
+    pub lie: ReclaimLie,
     /// How often engine and model are compared.
     pub cadence: Cadence,
 }
 
 /// A planted fault, which must be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lie {
+pub enum ReclaimLie {
     /// No fault.
     Nothing,
     /// A client says that contents have moved, and did not copy them.
@@ -53,7 +53,7 @@ pub enum Lie {
     LoseFrame,
 }
 
-impl Case {
+impl ReclaimCase {
     /// Whether CPUs cache no frames, so that all free frames are in the pageblocks.
     #[must_use]
     pub const fn is_uncached(&self) -> bool {
@@ -66,8 +66,8 @@ impl Case {
     }
 }
 
-impl Subject for Case {
-    type Op = Op;
+impl DrivenCase for ReclaimCase {
+    type Op = ReclaimOp;
     type Platform = Machine;
 
     const OPTION: Option<&'static str> = Some("--reclaim");
@@ -89,7 +89,7 @@ impl Subject for Case {
             reclaim: ReclaimConfig::default(),
             is_calm: false,
             has_labels: false,
-            lie: Lie::Nothing,
+            lie: ReclaimLie::Nothing,
             cadence: Cadence::EACH,
         };
         let quick = ReclaimConfig {
@@ -165,7 +165,7 @@ impl Subject for Case {
         self
     }
 
-    fn op(&self, random: &mut Random, nth: u64) -> Op {
+    fn op(&self, random: &mut Random, nth: u64) -> ReclaimOp {
         match random.below(1000) {
             n if n < 40 => self.of_client(random),
             n if n < 120 => self.of_reclaim(random),
@@ -175,24 +175,24 @@ impl Subject for Case {
         }
     }
 
-    fn simpler(&self, op: Op) -> Vec<Op> {
+    fn simpler(&self, op: ReclaimOp) -> Vec<ReclaimOp> {
         let least = |order: u8| order.checked_sub(1).into_iter();
         match op {
-            Op::Alloc {
+            ReclaimOp::Alloc {
                 cpu,
                 order,
                 mobility,
                 owner,
                 nowait,
             } => least(order)
-                .map(|order| Op::Alloc {
+                .map(|order| ReclaimOp::Alloc {
                     cpu,
                     order,
                     mobility,
                     owner,
                     nowait,
                 })
-                .chain((cpu > 0).then_some(Op::Alloc {
+                .chain((cpu > 0).then_some(ReclaimOp::Alloc {
                     cpu: 0,
                     order,
                     mobility,
@@ -200,7 +200,7 @@ impl Subject for Case {
                     nowait,
                 }))
                 .collect(),
-            Op::Free { cpu, pick } if cpu > 0 => vec![Op::Free { cpu: 0, pick }],
+            ReclaimOp::Free { cpu, pick } if cpu > 0 => vec![ReclaimOp::Free { cpu: 0, pick }],
             _ => vec![],
         }
     }
@@ -216,20 +216,20 @@ impl Subject for Case {
     fn run(
         &self,
         platform: &Machine,
-        ops: impl IntoIterator<Item = Op>,
-    ) -> Result<Summary, Finding> {
+        ops: impl IntoIterator<Item = ReclaimOp>,
+    ) -> Result<RunSummary, Finding> {
         run(self, platform, ops)
     }
 }
 
-impl Case {
+impl ReclaimCase {
     /// A request or a free.
-    fn plain(&self, random: &mut Random, nth: u64) -> Op {
+    fn plain(&self, random: &mut Random, nth: u64) -> ReclaimOp {
         let phase_ops = self.layout.frames + 40;
         let cpu = draw::cpu(random, self.cpus());
         if !draw::is_request(random, nth, phase_ops) {
             let pick = random.bits() as u32;
-            return Op::Free { cpu, pick };
+            return ReclaimOp::Free { cpu, pick };
         }
         let order = self.order(random);
         let owner = random.below(CLIENTS as u64 + 1) as u8;
@@ -240,14 +240,14 @@ impl Case {
             mobility(random)
         };
         if !self.is_calm && random.chance(10) {
-            return Op::Raw {
+            return ReclaimOp::Raw {
                 cpu,
                 order,
                 mobility,
                 owner,
             };
         }
-        Op::Alloc {
+        ReclaimOp::Alloc {
             cpu,
             order,
             mobility,
@@ -257,22 +257,22 @@ impl Case {
     }
 
     /// An operation on the holders of memory.
-    fn of_client(&self, random: &mut Random) -> Op {
+    fn of_client(&self, random: &mut Random) -> ReclaimOp {
         let pick = random.bits() as u32;
         match random.below(8) {
-            0..3 => Op::Hold {
+            0..3 => ReclaimOp::Hold {
                 pick,
                 held: random.chance(55),
             },
-            3..5 => Op::Pin {
+            3..5 => ReclaimOp::Pin {
                 pick,
                 pinned: random.chance(55),
             },
-            5 => Op::PinBlock {
+            5 => ReclaimOp::PinBlock {
                 at: random.below(self.layout.frames) as u32,
                 pinned: random.chance(35),
             },
-            _ => Op::Mood {
+            _ => ReclaimOp::Mood {
                 client: random.below(CLIENTS as u64) as u8,
                 mood: if self.is_calm {
                     0
@@ -284,45 +284,45 @@ impl Case {
         }
     }
 
-    fn of_reclaim(&self, random: &mut Random) -> Op {
+    fn of_reclaim(&self, random: &mut Random) -> ReclaimOp {
         let cpu = draw::cpu(random, self.cpus());
         let budget = 1 << random.below(10);
         match random.below(12) {
-            0..5 if !self.is_calm => Op::Compact {
+            0..5 if !self.is_calm => ReclaimOp::Compact {
                 cpu,
                 order: 1 + random.below(u64::from(self.layout.max_order.get())) as u8,
                 mobility: mobility(random),
                 direct: random.chance(50),
             },
-            0..8 => Op::Background { cpu, budget },
-            8 => Op::Rest { cpu, budget },
-            9 => Op::Relieve {
+            0..8 => ReclaimOp::Background { cpu, budget },
+            8 => ReclaimOp::Rest { cpu, budget },
+            9 => ReclaimOp::Relieve {
                 cpu,
                 frames: 1 + random.below(40) as u32,
             },
-            _ => Op::Drain,
+            _ => ReclaimOp::Drain,
         }
     }
 
-    fn of_zone(&self, random: &mut Random) -> Op {
+    fn of_zone(&self, random: &mut Random) -> ReclaimOp {
         let pageblocks = self.layout.frames >> self.layout.pageblock_order.get();
         let block = random.below(pageblocks + 1) as u32;
         match random.below(8) {
-            0..2 => Op::Evacuate {
+            0..2 => ReclaimOp::Evacuate {
                 cpu: draw::cpu(random, self.cpus()),
                 block,
                 blocks: 1 + random.below(2) as u32,
             },
             2 => self.of_owner(random),
-            3 if self.has_labels => Op::SetLabel {
+            3 if self.has_labels => ReclaimOp::SetLabel {
                 block,
                 label: Label::from_index(random.below(5) as usize).expect("there are five"),
             },
-            3 => Op::Isolate {
+            3 => ReclaimOp::Isolate {
                 block,
                 isolated: true,
             },
-            _ => Op::Isolate {
+            _ => ReclaimOp::Isolate {
                 block,
                 isolated: false,
             },
@@ -330,13 +330,13 @@ impl Case {
     }
 
     /// A run, mostly of a few frames.
-    fn of_owner(&self, random: &mut Random) -> Op {
+    fn of_owner(&self, random: &mut Random) -> ReclaimOp {
         let most = if random.chance(70) {
             8
         } else {
             2 << self.layout.pageblock_order.get()
         };
-        Op::TakeRun {
+        ReclaimOp::TakeRun {
             cpu: draw::cpu(random, self.cpus()),
             at: random.below(self.layout.frames) as u32,
             frames: 1 + random.below(most) as u32,

@@ -1,11 +1,11 @@
-use super::world::{Own, World};
+use super::world::{OwnFrames, World};
 use super::{CLIENTS, mood};
 use framewright::reclaim::{
     Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk,
 };
 
 /// A simulated client: it holds the objects of that owner.
-pub(super) struct Client<'w, 'z, 'm> {
+pub(super) struct SimClient<'w, 'z, 'm> {
     pub(super) world: &'w World<'z, 'm>,
     pub(super) nth: usize,
 }
@@ -13,7 +13,7 @@ pub(super) struct Client<'w, 'z, 'm> {
 /// A client that is asked first, knows no frame, and sees all moves.
 pub(super) struct Watch<'w, 'z, 'm>(pub(super) &'w World<'z, 'm>);
 
-impl<'z, 'm> Shrink<Own<'z, 'm>> for Client<'_, 'z, 'm> {
+impl<'z, 'm> Shrink<OwnFrames<'z, 'm>> for SimClient<'_, 'z, 'm> {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.world.model().holding(self.nth),
@@ -22,14 +22,14 @@ impl<'z, 'm> Shrink<Own<'z, 'm>> for Client<'_, 'z, 'm> {
         }
     }
 
-    fn shrink(&self, frames: &mut Own<'z, 'm>, ask: &Ask) -> Shrunk {
+    fn shrink(&self, frames: &mut OwnFrames<'z, 'm>, ask: &Ask) -> Shrunk {
         let of = (ask.wanted, ask.scan);
         let (scanned, freed) = self.world.shrink(self.nth, frames, of, ask.context);
         Shrunk { scanned, freed }
     }
 }
 
-impl Migrate for Client<'_, '_, '_> {
+impl Migrate for SimClient<'_, '_, '_> {
     fn migrate(&self, moves: &mut [Move]) {
         self.world.migrate(self.nth, moves);
     }
@@ -49,9 +49,10 @@ impl Migrate for Watch<'_, '_, '_> {
 /// Hands all clients in.
 pub(super) fn with_clients<'z, 'm, R>(
     world: &World<'z, 'm>,
-    work: impl FnOnce(&Clients<'_, Own<'z, 'm>>) -> R,
+    work: impl FnOnce(&Clients<'_, OwnFrames<'z, 'm>>) -> R,
 ) -> R {
-    let clients: [Client<'_, 'z, 'm>; CLIENTS] = std::array::from_fn(|nth| Client { world, nth });
+    let clients: [SimClient<'_, 'z, 'm>; CLIENTS] =
+        std::array::from_fn(|nth| SimClient { world, nth });
     let watch = Watch(world);
     let [first, second] = &clients;
     work(&Clients {

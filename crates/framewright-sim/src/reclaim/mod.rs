@@ -27,11 +27,11 @@ mod op;
 mod runs;
 mod world;
 
-pub use crate::difference::{Difference, Finding, Summary};
-pub use crate::drive::{Subject, check, every_sequence};
-pub use case::{Case, Lie};
+pub use crate::difference::{Difference, Finding, RunSummary};
+pub use crate::drive::{DrivenCase, check, every_sequence};
+pub use case::{ReclaimCase, ReclaimLie};
 pub use driver::run;
-pub use op::{Op, USER, mood};
+pub use op::{ReclaimOp, USER, mood};
 
 /// How many clients there are; each gives frames back and moves contents.
 pub const CLIENTS: usize = 2;

@@ -37,7 +37,7 @@ pub mod mood {
     missing_docs,
     reason = "the fields are the arguments of the engine's calls"
 )]
-pub enum Op {
+pub enum ReclaimOp {
     /// `reclaim::ReclaimSeat::alloc`, for `owner`; it may wait and reclaim, unless `nowait`.
     Alloc {
         cpu: u16,

@@ -1,9 +1,9 @@
 //! The pages that clients drop when a run is taken, and the run itself.
 
 use super::op::{USER, mood};
-use super::world::{Model, POISON, World};
+use super::world::{POISON, ReclaimModel, World};
 use crate::difference::differ;
-use crate::frame::State as FrameState;
+use crate::frame::ModelFrame as FrameState;
 use framewright::Mobility;
 use framewright::reclaim::Discard;
 
@@ -51,7 +51,7 @@ impl World<'_, '_> {
     }
 }
 
-impl Model {
+impl ReclaimModel {
     /// Records a run that was taken: as the fewest aligned blocks, each of which is a user's.
     pub(super) fn own_run(&mut self, at: usize, frames: usize) {
         let mobility = Mobility::Unmovable;

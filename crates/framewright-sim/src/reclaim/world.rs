@@ -1,8 +1,8 @@
 use super::op::mood;
-use super::{CLIENTS, Case, Lie, USER};
+use super::{CLIENTS, ReclaimCase, ReclaimLie, USER};
 use crate::difference::{Difference, differ};
-use crate::frame::{FrameModel, State as FrameState};
-use crate::{Call, Machine};
+use crate::frame::{FrameModel, ModelFrame as FrameState};
+use crate::{Machine, MachineCall};
 use framewright::frame::{AllocError, RunError, Seat, Zone};
 use framewright::policy::Label;
 use framewright::reclaim::{Move, MoveState};
@@ -10,11 +10,11 @@ use framewright::{Context, CpuId, Frame, Mobility, Order};
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) type Own<'z, 'm> = Seat<'z, 'm, &'z Machine>;
+pub(super) type OwnFrames<'z, 'm> = Seat<'z, 'm, &'z Machine>;
 
 /// A live block, as its owner knows it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Object {
+pub(super) struct OwnedBlock {
     pub(super) order: Order,
     pub(super) mobility: Mobility,
     pub(super) owner: u8,
@@ -26,7 +26,7 @@ pub(super) struct Object {
 
 /// The observations during the running operation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct OperationCalls {
     /// What the request may wait for.
     pub(super) context: Option<Context>,
     /// The largest block that may be made.
@@ -51,15 +51,15 @@ pub(super) struct Calls {
 }
 
 /// Everything that the model knows.
-pub(super) struct Model {
+pub(super) struct ReclaimModel {
     pub(super) frames: FrameModel,
     /// The contents of each frame.
     pub(super) ram: Vec<u64>,
-    pub(super) objects: BTreeMap<usize, Object>,
+    pub(super) objects: BTreeMap<usize, OwnedBlock>,
     stamps: u64,
     /// How each client behaves, and for how many calls.
     pub(super) moods: [(u8, u8); CLIENTS],
-    pub(super) calls: Calls,
+    pub(super) calls: OperationCalls,
     /// The moves that clients see at the moment, in their current order.
     batch: Vec<Move>,
     /// Of these, the sources that were freed meanwhile.
@@ -78,10 +78,10 @@ pub(super) struct Model {
 pub(super) struct World<'z, 'm> {
     pub(super) machine: &'z Machine,
     pub(super) zone: &'z Zone<'m, &'z Machine>,
-    spare: RefCell<Own<'z, 'm>>,
+    spare: RefCell<OwnFrames<'z, 'm>>,
     spare_cpu: CpuId,
-    model: RefCell<Model>,
-    pub(super) case: Case,
+    model: RefCell<ReclaimModel>,
+    pub(super) case: ReclaimCase,
 }
 
 fn word(stamp: u64, nth: usize) -> u64 {
@@ -91,8 +91,8 @@ fn word(stamp: u64, nth: usize) -> u64 {
 /// The contents of free frames.
 pub(super) const POISON: u64 = !0;
 
-impl Model {
-    fn new(case: &Case) -> Self {
+impl ReclaimModel {
+    fn new(case: &ReclaimCase) -> Self {
         let frames = FrameModel::new(&case.layout);
         Self {
             ram: vec![POISON; frames.span()],
@@ -100,7 +100,7 @@ impl Model {
             objects: BTreeMap::new(),
             stamps: 0,
             moods: [(0, 0); CLIENTS],
-            calls: Calls::default(),
+            calls: OperationCalls::default(),
             batch: Vec::new(),
             gone: BTreeSet::new(),
             is_called: false,
@@ -127,7 +127,7 @@ impl Model {
         for nth in 0..order.frames() as usize {
             self.ram[at + nth] = word(stamp, nth);
         }
-        let object = Object {
+        let object = OwnedBlock {
             order,
             mobility,
             owner,
@@ -139,7 +139,7 @@ impl Model {
     }
 
     /// Checks that the contents of the block are there.
-    pub(super) fn check_contents(&self, at: usize, object: &Object) -> Result<(), Difference> {
+    pub(super) fn check_contents(&self, at: usize, object: &OwnedBlock) -> Result<(), Difference> {
         let frames = object.order.frames() as usize;
         match (0..frames).find(|&nth| self.ram[at + nth] != word(object.stamp, nth)) {
             Some(nth) => differ!("R2: the contents of the block at {at} are lost, frame {nth}"),
@@ -280,13 +280,13 @@ impl Model {
     }
 
     /// Has the client copy the contents, and record their new place.
-    fn carry(&mut self, of: &Move, lie: Lie) {
+    fn carry(&mut self, of: &Move, lie: ReclaimLie) {
         let (from, to) = (self.frames.offset(of.from), self.frames.offset(of.to));
         let frames = of.order.frames() as usize;
-        if lie != Lie::MoveWithoutContents {
+        if lie != ReclaimLie::MoveWithoutContents {
             self.ram.copy_within(from..from + frames, to);
         }
-        if lie != Lie::SayMovedAndStay
+        if lie != ReclaimLie::SayMovedAndStay
             && let Some(object) = self.objects.remove(&from)
         {
             self.objects.insert(to, object);
@@ -295,9 +295,9 @@ impl Model {
 
     /// The frames that a client could give back.
     pub(super) fn holding(&self, client: usize) -> u64 {
-        let mine = |object: &&Object| usize::from(object.owner) == client;
-        let free = |object: &&Object| !object.held && object.pinned.is_none();
-        let frames = |object: &Object| object.order.frames();
+        let mine = |object: &&OwnedBlock| usize::from(object.owner) == client;
+        let free = |object: &&OwnedBlock| !object.held && object.pinned.is_none();
+        let frames = |object: &OwnedBlock| object.order.frames();
         self.objects
             .values()
             .filter(mine)
@@ -307,8 +307,8 @@ impl Model {
     }
 
     /// What a client could give back, coldest first: the oldest.
-    fn coldest(&self, client: usize) -> Vec<(usize, Object)> {
-        let mut of: Vec<(usize, Object)> = self
+    fn coldest(&self, client: usize) -> Vec<(usize, OwnedBlock)> {
+        let mut of: Vec<(usize, OwnedBlock)> = self
             .objects
             .iter()
             .filter(|(_, object)| {
@@ -357,27 +357,27 @@ impl Model {
 
 impl<'z, 'm> World<'z, 'm> {
     pub(super) fn new(
-        case: &Case,
+        case: &ReclaimCase,
         machine: &'z Machine,
         zone: &'z Zone<'m, &'z Machine>,
-        spare: Own<'z, 'm>,
+        spare: OwnFrames<'z, 'm>,
     ) -> Self {
         Self {
             machine,
             zone,
             spare: RefCell::new(spare),
             spare_cpu: CpuId(case.layout.cpus - 1),
-            model: RefCell::new(Model::new(case)),
+            model: RefCell::new(ReclaimModel::new(case)),
             case: *case,
         }
     }
 
-    pub(super) fn model(&self) -> RefMut<'_, Model> {
+    pub(super) fn model(&self) -> RefMut<'_, ReclaimModel> {
         self.model.borrow_mut()
     }
 
     /// Begins an operation, without any observation yet.
-    pub(super) fn begin(&self, calls: Calls) {
+    pub(super) fn begin(&self, calls: OperationCalls) {
         self.model().calls = calls;
     }
 
@@ -391,7 +391,7 @@ impl<'z, 'm> World<'z, 'm> {
     /// Checks a block from a frames' own seat. `exact` if nothing is apart meanwhile.
     pub(super) fn alloc_from(
         &self,
-        seat: &mut Own<'z, 'm>,
+        seat: &mut OwnFrames<'z, 'm>,
         (order, mobility): (Order, Mobility),
         owner: u8,
         exact: bool,
@@ -429,7 +429,11 @@ impl<'z, 'm> World<'z, 'm> {
     }
 
     /// The owner gives the block back.
-    pub(super) fn free_to(&self, seat: &mut Own<'z, 'm>, at: usize) -> Result<(), Difference> {
+    pub(super) fn free_to(
+        &self,
+        seat: &mut OwnFrames<'z, 'm>,
+        at: usize,
+    ) -> Result<(), Difference> {
         let (frame, object) = {
             let mut model = self.model();
             let Some(object) = model.objects.remove(&at) else {
@@ -484,7 +488,10 @@ impl<'z, 'm> World<'z, 'm> {
     }
 
     /// Does work on another CPU.
-    pub(super) fn aside(&self, work: impl FnOnce(&mut Own<'z, 'm>) -> Result<(), Difference>) {
+    pub(super) fn aside(
+        &self,
+        work: impl FnOnce(&mut OwnFrames<'z, 'm>) -> Result<(), Difference>,
+    ) {
         use framewright::platform::Cpus;
         let before = self.machine.current();
         self.machine.run_on(self.spare_cpu);
@@ -506,7 +513,7 @@ impl<'z, 'm> World<'z, 'm> {
     /// What a client does about moves.
     pub(super) fn migrate(&self, client: usize, moves: &mut [Move]) {
         let is = self.enter(client, true);
-        let fails = self.machine.is_hit(Call::Migrate);
+        let fails = self.machine.is_hit(MachineCall::Migrate);
         if is & mood::EXCHANGES != 0 && moves.len() > 1 {
             let last = moves.len() - 1;
             if moves[0].order == moves[last].order {
@@ -525,7 +532,7 @@ impl<'z, 'm> World<'z, 'm> {
             if usize::from(object.owner) != client || is & mood::FORGETS != 0 {
                 continue;
             }
-            let moves_it = self.case.lie == Lie::MovePinned;
+            let moves_it = self.case.lie == ReclaimLie::MovePinned;
             of.state = if object.pinned.is_some() && !moves_it {
                 MoveState::Pinned
             } else if object.held || fails || is & mood::REFUSES != 0 {
@@ -541,11 +548,11 @@ impl<'z, 'm> World<'z, 'm> {
         drop(model);
         match self.case.lie {
             // As if the engine heard another answer than was given.
-            Lie::HearBusy => moves
+            ReclaimLie::HearBusy => moves
                 .iter_mut()
                 .filter(|of| of.state == MoveState::Moved)
                 .for_each(|of| of.state = MoveState::Busy),
-            Lie::HearMoved => moves
+            ReclaimLie::HearMoved => moves
                 .iter_mut()
                 .filter(|of| of.state == MoveState::Busy)
                 .for_each(|of| of.state = MoveState::Moved),
@@ -560,7 +567,7 @@ impl<'z, 'm> World<'z, 'm> {
     fn meddle(&self, client: usize, is: u8, moves: &[Move]) {
         let Some(first) = moves.first() else { return };
         let from = self.model().frames.offset(first.from);
-        let is_mine = |model: &Model| {
+        let is_mine = |model: &ReclaimModel| {
             let object = model.objects.get(&from);
             object.is_some_and(|object| usize::from(object.owner) == client)
         };
@@ -587,7 +594,7 @@ impl<'z, 'm> World<'z, 'm> {
     pub(super) fn shrink(
         &self,
         client: usize,
-        seat: &mut Own<'z, 'm>,
+        seat: &mut OwnFrames<'z, 'm>,
         (wanted, scan): (u64, u64),
         context: Context,
     ) -> (u64, u64) {
@@ -611,7 +618,7 @@ impl<'z, 'm> World<'z, 'm> {
             holding
         };
         let (mut scanned, mut freed) = (0, 0);
-        if self.machine.is_hit(Call::Shrink) || is & mood::REFUSES != 0 {
+        if self.machine.is_hit(MachineCall::Shrink) || is & mood::REFUSES != 0 {
             scanned = scan.min(holding);
         } else {
             let own = self.alloc_within(is, seat);
@@ -629,7 +636,7 @@ impl<'z, 'm> World<'z, 'm> {
                 }
                 scanned += frames;
                 freed += frames;
-                if self.case.lie == Lie::Overstate {
+                if self.case.lie == ReclaimLie::Overstate {
                     continue;
                 }
                 let done = self.free_to(seat, at);
@@ -649,7 +656,7 @@ impl<'z, 'm> World<'z, 'm> {
     }
 
     /// A client takes a frame before it gives others back; the taken one goes back, too.
-    fn alloc_within(&self, is: u8, seat: &mut Own<'z, 'm>) -> Option<usize> {
+    fn alloc_within(&self, is: u8, seat: &mut OwnFrames<'z, 'm>) -> Option<usize> {
         let mut own = None;
         for (bit, gives_back) in [(mood::ALLOCATES, true), (mood::HOARDS, false)] {
             if is & bit == 0 {
@@ -669,7 +676,7 @@ impl<'z, 'm> World<'z, 'm> {
     }
 }
 
-impl Model {
+impl ReclaimModel {
     pub(super) fn count_failure(&mut self, error: AllocError) {
         match error {
             AllocError::Exhausted => self.exhausted += 1,

@@ -1,6 +1,6 @@
 use super::{Ground, POOLS, run};
-use crate::drive::{Cadence, Subject, draw};
-use crate::{Finding, Machine, Random, Summary};
+use crate::drive::{Cadence, DrivenCase, draw};
+use crate::{Finding, Machine, Random, RunSummary};
 
 /// By how much frames age: so that the next page's generation has the lower half of the last one's,
 /// or nearly, and so that the whole comes round.
@@ -19,7 +19,7 @@ const AGES: [u64; 5] = [
     missing_docs,
     reason = "the fields are the arguments of the engine's calls"
 )]
-pub enum Op {
+pub enum ReserveOp {
     /// `Guest::put`, or `put_dirty`; a page of one repeated word where `value`.
     Put {
         cpu: u16,
@@ -87,7 +87,7 @@ pub(super) const NO_POWER: u8 = u8::MAX;
 
 /// What a run is made of: a reserve, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct ReserveCase {
     /// The name, for the command that repeats a run.
     pub name: &'static str,
     /// Its frames.
@@ -112,14 +112,14 @@ pub struct Case {
     /// So many operations each many small reservations are made, and then given up; 0: none.
     pub reserving_ops: u64,
     /// The fault that must be found.
-    pub lie: Lie,
+    pub lie: ReserveLie,
     /// How often engine and model are compared.
     pub cadence: Cadence,
 }
 
 /// A planted fault, which must be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lie {
+pub enum ReserveLie {
     /// No fault.
     Nothing,
     /// An object is not invalidated.
@@ -140,8 +140,8 @@ pub enum Lie {
     KeepFrame,
 }
 
-impl Subject for Case {
-    type Op = Op;
+impl DrivenCase for ReserveCase {
+    type Op = ReserveOp;
     type Platform = Ground;
 
     const OPTION: Option<&'static str> = Some("--reserve");
@@ -159,7 +159,7 @@ impl Subject for Case {
             meddling: 25,
             lasts: false,
             reserving_ops: 0,
-            lie: Lie::Nothing,
+            lie: ReserveLie::Nothing,
             cadence: Cadence::EACH,
         };
         vec![
@@ -208,7 +208,7 @@ impl Subject for Case {
         self
     }
 
-    fn op(&self, random: &mut Random, nth: u64) -> Op {
+    fn op(&self, random: &mut Random, nth: u64) -> ReserveOp {
         let cpu = draw::cpu(random, 2);
         // Where all puts are of dirty pages, to pools that may have any number of them.
         let pool = match self.dirty {
@@ -235,17 +235,17 @@ impl Subject for Case {
         let phase = nth.checked_div(self.reserving_ops);
         if let Some(phase) = phase.filter(|_| random.chance(30)) {
             return match phase % 2 {
-                0 => Op::Reserve {
+                0 => ReserveOp::Reserve {
                     frames: 1 + random.below(2) as u16,
                     align_log: 0,
                 },
-                _ => Op::Unreserve { pick },
+                _ => ReserveOp::Unreserve { pick },
             };
         }
         let what = random.below(1000);
         let is_dropped = matches!(what, 757..760 | 820..864);
         match what {
-            n if n < 420 || self.lasts && is_dropped => Op::Put {
+            n if n < 420 || self.lasts && is_dropped => ReserveOp::Put {
                 cpu,
                 pool,
                 object,
@@ -253,39 +253,39 @@ impl Subject for Case {
                 dirty: random.chance(self.dirty),
                 value: random.chance(12),
             },
-            n if n < 745 => Op::Get {
+            n if n < 745 => ReserveOp::Get {
                 cpu,
                 pool,
                 object,
                 index,
             },
-            n if n < 749 => Op::Cross { pick },
-            n if n < 751 => Op::List,
-            n if n < 757 => Op::AgeFrames {
+            n if n < 749 => ReserveOp::Cross { pick },
+            n if n < 751 => ReserveOp::List,
+            n if n < 757 => ReserveOp::AgeFrames {
                 generations: AGES[random.below(AGES.len() as u64) as usize],
             },
-            n if n < 760 => Op::AgePools {
+            n if n < 760 => ReserveOp::AgePools {
                 times: 1 << (31 + random.below(3)),
             },
-            n if n < 820 => Op::InvalidatePage {
+            n if n < 820 => ReserveOp::InvalidatePage {
                 cpu,
                 pool,
                 object,
                 index,
             },
-            n if n < 835 => Op::InvalidateObject { cpu, pool, object },
-            n if n < 840 => Op::InvalidatePool { cpu, pool },
-            n if n < 865 => Op::Clean {
+            n if n < 835 => ReserveOp::InvalidateObject { cpu, pool, object },
+            n if n < 840 => ReserveOp::InvalidatePool { cpu, pool },
+            n if n < 865 => ReserveOp::Clean {
                 cpu,
                 pages: random.below(12) as u8,
                 fail_each: random.below(4) as u8,
             },
-            n if n < 870 => Op::ReleaseAny {
+            n if n < 870 => ReserveOp::ReleaseAny {
                 at: random.below(self.frames + 3) as u16,
                 frames: random.below(5) as u16,
             },
-            n if n < 965 && random.chance(self.release) => Op::Release { pick },
-            n if n < 965 => Op::Alloc {
+            n if n < 965 && random.chance(self.release) => ReserveOp::Release { pick },
+            n if n < 965 => ReserveOp::Alloc {
                 frames,
                 align_log,
                 put_back: random.chance(60),
@@ -295,11 +295,11 @@ impl Subject for Case {
                     0
                 },
             },
-            n if n < 970 => Op::Reserve { frames, align_log },
-            n if n < 980 => Op::Take { pick },
-            n if n < 984 => Op::Unreserve { pick },
-            n if n < 992 => Op::Collect,
-            _ => Op::Stock {
+            n if n < 970 => ReserveOp::Reserve { frames, align_log },
+            n if n < 980 => ReserveOp::Take { pick },
+            n if n < 984 => ReserveOp::Unreserve { pick },
+            n if n < 992 => ReserveOp::Collect,
+            _ => ReserveOp::Stock {
                 frames: [0, 1, 3, 255][random.below(4) as usize],
             },
         }
@@ -318,8 +318,8 @@ impl Subject for Case {
     fn run(
         &self,
         platform: &Ground,
-        ops: impl IntoIterator<Item = Op>,
-    ) -> Result<Summary, Finding> {
+        ops: impl IntoIterator<Item = ReserveOp>,
+    ) -> Result<RunSummary, Finding> {
         run(self, platform, ops)
     }
 }

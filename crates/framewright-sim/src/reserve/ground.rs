@@ -14,11 +14,11 @@ const POISON: [u64; 2] = [0xdead_beef_dead_beef; 2];
 #[derive(Debug)]
 pub struct Ground {
     machine: Machine,
-    state: RefCell<State>,
+    state: RefCell<GroundState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct GroundState {
     ends: Vec<[u64; 2]>,
     /// Frames that no guest may write: those of owners, and ordinary ones that are not lent.
     closed: Vec<bool>,
@@ -36,7 +36,7 @@ impl Ground {
         let closed = (0..all).map(|frame| frame as u64 >= frames);
         Self {
             machine: Machine::new(cpus),
-            state: RefCell::new(State {
+            state: RefCell::new(GroundState {
                 ends: vec![[0; 2]; all],
                 closed: closed.collect(),
                 ordinary: frames..frames + ordinary,

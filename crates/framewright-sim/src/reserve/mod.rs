@@ -24,9 +24,9 @@ mod case;
 mod ground;
 mod pair;
 
-pub use crate::difference::{Difference, Finding, Summary};
-pub use crate::drive::{Subject, check, every_sequence};
-pub use case::{Case, Lie, Op};
+pub use crate::difference::{Difference, Finding, RunSummary};
+pub use crate::drive::{DrivenCase, check, every_sequence};
+pub use case::{ReserveCase, ReserveLie, ReserveOp};
 pub use ground::Ground;
 pub use pair::run;
 

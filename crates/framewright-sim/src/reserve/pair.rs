@@ -1,8 +1,8 @@
 use super::case::NO_POWER;
-use super::{Case, Ground, Lie, Op, POOLS};
+use super::{Ground, POOLS, ReserveCase, ReserveLie, ReserveOp};
 use crate::difference::differ;
-use crate::drive::{Pair as InStep, in_step};
-use crate::{Difference, Finding, Machine, Summary};
+use crate::drive::{InStep, in_step};
+use crate::{Difference, Finding, Machine, RunSummary};
 use framewright::frame::AllocError;
 use framewright::reserve::{
     Guest, Key, PutRefused, ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
@@ -14,52 +14,52 @@ use std::collections::BTreeMap;
 /// Reservations of the other reserve.
 const STRANGERS: u64 = 8;
 
-type Checked = Result<(), Difference>;
-type Place = (usize, u64, u64);
+type PairChecked = Result<(), Difference>;
+type PagePlace = (usize, u64, u64);
 
 /// The page put last under a key.
 #[derive(Clone, Copy)]
-struct Page {
+struct PutPage {
     stamp: u64,
     /// It is on no device yet.
     is_dirty: bool,
 }
 
-struct Held {
+struct HeldRun {
     reservation: Reservation,
     run: Run,
     taken: bool,
 }
 
-struct Pair<'r, 'm, 'g> {
-    case: &'r Case,
+struct ReservePair<'r, 'm, 'g> {
+    case: &'r ReserveCase,
     ground: &'g Ground,
     reserve: &'r Reserve<'m, &'g Ground>,
     guests: [Guest<'r, 'm, &'g Ground>; 2],
     pools: Vec<framewright::reserve::PoolId>,
-    pages: BTreeMap<Place, Page>,
+    pages: BTreeMap<PagePlace, PutPage>,
     /// How many dirty pages that died with a predecessor of each pool may still be there.
     dead: [u64; POOLS.len()],
     owned: Vec<Run>,
-    reservations: Vec<Held>,
+    reservations: Vec<HeldRun>,
     /// Reservations of another reserve.
     strangers: Vec<Reservation>,
     put_back_pages: u64,
     stamps: u64,
     lied: bool,
-    summary: Summary,
+    summary: RunSummary,
 }
 
 /// A supply of ordinary frames, with a guest: each time that the owner asks for a frame, the guest
 /// invalidates a page, between two steps of the owner's.
-struct Meddler<'a, 'r, 'm, 'g> {
+struct MeddlingSupply<'a, 'r, 'm, 'g> {
     ground: &'g Ground,
     guest: &'a mut Guest<'r, 'm, &'g Ground>,
-    keys: std::vec::IntoIter<(Place, Key)>,
-    gone: Vec<Place>,
+    keys: std::vec::IntoIter<(PagePlace, Key)>,
+    gone: Vec<PagePlace>,
 }
 
-impl Supply for Meddler<'_, '_, '_, '_> {
+impl Supply for MeddlingSupply<'_, '_, '_, '_> {
     fn frame(&mut self) -> Result<Frame, AllocError> {
         if let Some((at, key)) = self.keys.next() {
             self.guest.invalidate_page(key);
@@ -83,10 +83,10 @@ impl Supply for Meddler<'_, '_, '_, '_> {
 /// # Panics
 /// If no reserve can have the case's layout.
 pub fn run(
-    case: &Case,
+    case: &ReserveCase,
     ground: &Ground,
-    ops: impl IntoIterator<Item = Op>,
-) -> Result<Summary, Finding> {
+    ops: impl IntoIterator<Item = ReserveOp>,
+) -> Result<RunSummary, Finding> {
     let layout = ReserveLayout {
         pools: POOLS.len() as u16,
         values: case.values,
@@ -103,7 +103,7 @@ pub fn run(
     let strangers = (0..STRANGERS).map(|_| stranger.reserve("stranger", 1, 1).expect("room"));
     let seat = |cpu| reserve.guest(CpuId(cpu)).expect("a seat");
     let pools = POOLS.iter().map(|config| reserve.open_pool(config));
-    let mut pair = Pair {
+    let mut pair = ReservePair {
         case,
         ground,
         reserve: &reserve,
@@ -117,7 +117,7 @@ pub fn run(
         put_back_pages: 0,
         stamps: 0,
         lied: false,
-        summary: Summary::default(),
+        summary: RunSummary::default(),
     };
     in_step(&mut pair, case.cadence, ops)
 }
@@ -130,8 +130,8 @@ const fn overlaps(a: Run, b: Run) -> bool {
     a.start().0 < b.end().0 && b.start().0 < a.end().0
 }
 
-impl Pair<'_, '_, '_> {
-    fn key(&self, (pool, object, index): Place) -> Key {
+impl ReservePair<'_, '_, '_> {
+    fn key(&self, (pool, object, index): PagePlace) -> Key {
         Key {
             pool: self.pools[pool],
             object,
@@ -140,7 +140,7 @@ impl Pair<'_, '_, '_> {
     }
 
     /// Whether to tell the lie now; it is told once.
-    fn lies(&mut self, lie: Lie) -> bool {
+    fn lies(&mut self, lie: ReserveLie) -> bool {
         let now = self.case.lie == lie && !self.lied;
         self.lied |= now;
         now
@@ -163,7 +163,7 @@ impl Pair<'_, '_, '_> {
         }
     }
 
-    fn put(&mut self, cpu: u16, at: Place, is_dirty: bool, is_value: bool) -> Checked {
+    fn put(&mut self, cpu: u16, at: PagePlace, is_dirty: bool, is_value: bool) -> PairChecked {
         self.stamps += 1;
         let stamp = self.stamps;
         let page = if is_value {
@@ -173,7 +173,7 @@ impl Pair<'_, '_, '_> {
         };
         let key = self.key(at);
         let old = self.pages.remove(&at);
-        let stored = if self.lies(Lie::StoreAnother) {
+        let stored = if self.lies(ReserveLie::StoreAnother) {
             Ground::page(stamp + 1000)
         } else {
             page
@@ -192,7 +192,7 @@ impl Pair<'_, '_, '_> {
                 return differ!("a dirty page is stored in pool {}, which has {dirty}", at.0);
             }
             Ok(()) => {
-                self.pages.insert(at, Page { stamp, is_dirty });
+                self.pages.insert(at, PutPage { stamp, is_dirty });
                 return Ok(());
             }
             Err(PutRefused::NoPool) if is_dirty && !config.may_be_dirty => {}
@@ -203,7 +203,7 @@ impl Pair<'_, '_, '_> {
             Err(reason) => return differ!("{at:?} is refused: {reason:?}"),
         }
         if let Some(old) = old
-            && self.case.lie == Lie::KeepRefused
+            && self.case.lie == ReserveLie::KeepRefused
             && !self.lied
         {
             // It counts as told when that succeeds: the older version may be refused, too.
@@ -231,7 +231,7 @@ impl Pair<'_, '_, '_> {
             || owned + held + self.dirty() + dead + least >= self.case.frames
     }
 
-    fn get(&mut self, cpu: u16, at: Place) -> Checked {
+    fn get(&mut self, cpu: u16, at: PagePlace) -> PairChecked {
         let key = self.key(at);
         let mut out = [7; 512];
         let hit = self.guests[usize::from(cpu)].get(key, &mut out);
@@ -250,14 +250,14 @@ impl Pair<'_, '_, '_> {
         };
         if POOLS[at.0].exclusive {
             self.pages.remove(&at);
-            if self.lies(Lie::KeepGot) {
+            if self.lies(ReserveLie::KeepGot) {
                 let _ = self.guests[0].put(key, &Ground::page(page.stamp));
             }
         }
         Ok(())
     }
 
-    fn invalidate(&mut self, cpu: u16, at: Place, what: u8) -> Checked {
+    fn invalidate(&mut self, cpu: u16, at: PagePlace, what: u8) -> PairChecked {
         let key = self.key(at);
         let guest = usize::from(cpu);
         match what {
@@ -268,7 +268,7 @@ impl Pair<'_, '_, '_> {
             1 => {
                 let mut places = self.pages.keys();
                 let has_pages = places.any(|other| (other.0, other.1) == (at.0, at.1));
-                if !(has_pages && self.lies(Lie::KeepObject)) {
+                if !(has_pages && self.lies(ReserveLie::KeepObject)) {
                     self.guests[guest].invalidate_object(key.pool, key.object);
                 }
                 self.pages
@@ -296,7 +296,7 @@ impl Pair<'_, '_, '_> {
     }
 
     /// A pool that is closed has no pages, takes none, and is not closed again.
-    fn closed(&mut self, guest: usize, key: Key) -> Checked {
+    fn closed(&mut self, guest: usize, key: Key) -> PairChecked {
         let guest = &mut self.guests[guest];
         let put = guest.put(key, &Ground::page(1));
         let got = guest.get(key, &mut [7; 512]);
@@ -306,9 +306,9 @@ impl Pair<'_, '_, '_> {
         }
     }
 
-    fn clean(&mut self, cpu: u16, pages: u64, fail_each: u64) -> Checked {
+    fn clean(&mut self, cpu: u16, pages: u64, fail_each: u64) -> PairChecked {
         let (mut calls, mut written, mut wrong) = (0, 0, None);
-        let again = self.lies(Lie::WriteTwice);
+        let again = self.lies(ReserveLie::WriteTwice);
         let (model, pools, ground) = (&mut self.pages, &self.pools, self.ground);
         let cleaned = self.guests[usize::from(cpu)].clean(pages, |key, frame| {
             calls += 1;
@@ -346,13 +346,13 @@ impl Pair<'_, '_, '_> {
     /// A request that puts pages back, while the first `meddles` times that a frame is asked for a page of those that
     /// may be moved goes.
     fn alloc_with(&mut self, frames: u64, align: u64, meddles: u8) -> Result<Run, TakeError> {
-        let is = |(at, page): &(&Place, &Page)| page.is_dirty && POOLS[at.0].put_back;
+        let is = |(at, page): &(&PagePlace, &PutPage)| page.is_dirty && POOLS[at.0].put_back;
         let places = self.pages.iter().filter(is).map(|(at, _)| *at);
         // Other ones each time: those that were put lately lie anywhere in this order.
         let skipped = self.stamps as usize % 3;
         let places = places.skip(skipped).take(meddles.into());
         let keys: Vec<_> = places.map(|at| (at, self.key(at))).collect();
-        let mut supply = Meddler {
+        let mut supply = MeddlingSupply {
             ground: self.ground,
             guest: &mut self.guests[1],
             keys: keys.into_iter(),
@@ -365,7 +365,7 @@ impl Pair<'_, '_, '_> {
         taken
     }
 
-    fn alloc(&mut self, frames: u64, align: u64, put_back: Option<u8>) -> Checked {
+    fn alloc(&mut self, frames: u64, align: u64, put_back: Option<u8>) -> PairChecked {
         let taken = match put_back {
             Some(meddles) => self.alloc_with(frames, align, meddles),
             None => self.reserve.alloc_contig(frames, align),
@@ -403,7 +403,7 @@ impl Pair<'_, '_, '_> {
                 }
                 self.ground.own(run, true);
                 self.owned.push(run);
-                if self.lies(Lie::OwnTwice) {
+                if self.lies(ReserveLie::OwnTwice) {
                     let released = self.reserve.release(run);
                     return released.map_err(|error| Difference(error.to_string()));
                 }
@@ -417,9 +417,9 @@ impl Pair<'_, '_, '_> {
         }
     }
 
-    fn release(&mut self, pick: u32) -> Checked {
+    fn release(&mut self, pick: u32) -> PairChecked {
         let taken = self.reservations.iter_mut().filter(|held| held.taken);
-        let mut taken: Vec<&mut Held> = taken.collect();
+        let mut taken: Vec<&mut HeldRun> = taken.collect();
         let all = self.owned.len() + taken.len();
         if all == 0 {
             return Ok(());
@@ -441,7 +441,7 @@ impl Pair<'_, '_, '_> {
     }
 
     /// Any run: an owner's, a part of it or of several, or a taken reservation's, and nothing else.
-    fn release_any(&mut self, run: Run) -> Checked {
+    fn release_any(&mut self, run: Run) -> PairChecked {
         let taken = self.reservations.iter_mut().filter(|held| held.taken);
         let reserved = { taken }.find(|held| held.run == run);
         let mut owned: u64 = 0;
@@ -481,7 +481,7 @@ impl Pair<'_, '_, '_> {
         Ok(())
     }
 
-    fn reserve(&mut self, frames: u64, align: u64) -> Checked {
+    fn reserve(&mut self, frames: u64, align: u64) -> PairChecked {
         let is_possible = frames > 0 && align.is_power_of_two();
         match self.reserve.reserve("model", frames, align) {
             Err(ReservationError::Malformed) if !is_possible => Ok(()),
@@ -495,7 +495,7 @@ impl Pair<'_, '_, '_> {
                     return differ!("C2: the reservation {run:?} overlaps {other:?}");
                 }
                 let taken = false;
-                self.reservations.push(Held {
+                self.reservations.push(HeldRun {
                     reservation,
                     run,
                     taken,
@@ -508,7 +508,7 @@ impl Pair<'_, '_, '_> {
         }
     }
 
-    fn take(&mut self, pick: u32) -> Checked {
+    fn take(&mut self, pick: u32) -> PairChecked {
         let len = self.reservations.len();
         let Some(held) = self.reservations.get_mut(pick as usize % len.max(1)) else {
             return Ok(());
@@ -534,7 +534,7 @@ impl Pair<'_, '_, '_> {
         Ok(())
     }
 
-    fn unreserve(&mut self, pick: u32) -> Checked {
+    fn unreserve(&mut self, pick: u32) -> PairChecked {
         if self.reservations.is_empty() {
             return Ok(());
         }
@@ -551,7 +551,7 @@ impl Pair<'_, '_, '_> {
     }
 
     /// Checks that a reservation of another reserve is unknown to this one.
-    fn cross(&mut self, pick: u32) -> Checked {
+    fn cross(&mut self, pick: u32) -> PairChecked {
         let stranger = self.strangers[pick as usize % self.strangers.len()];
         let run = self.reserve.run_of(stranger);
         let taken = self.reserve.take(stranger);
@@ -565,11 +565,11 @@ impl Pair<'_, '_, '_> {
     }
 
     /// Checks that every reservation is listed once, and that the callback may ask the reserve.
-    fn list(&self) -> Checked {
-        let mut left: Vec<&Held> = self.reservations.iter().collect();
+    fn list(&self) -> PairChecked {
+        let mut left: Vec<&HeldRun> = self.reservations.iter().collect();
         let mut wrong = None;
         self.reserve.for_each_reservation(|name, run, taken| {
-            let is = |held: &&Held| (held.run, held.taken) == (run, taken);
+            let is = |held: &&HeldRun| (held.run, held.taken) == (run, taken);
             let at = left
                 .iter()
                 .position(|held| is(held) && self.reserve.run_of(held.reservation) == Some(run));
@@ -595,10 +595,10 @@ impl Pair<'_, '_, '_> {
     }
 
     /// Checks that every ordinary frame that is lent has a page, after collecting them.
-    fn collect(&mut self) -> Checked {
+    fn collect(&mut self) -> PairChecked {
         let mut supply = self.ground;
         self.reserve.collect(&mut supply);
-        if self.lies(Lie::KeepFrame) {
+        if self.lies(ReserveLie::KeepFrame) {
             let _ = supply.frame();
         }
         let (lent, there) = (self.ground.lent(), self.reserve.occupancy().put_back);
@@ -609,24 +609,24 @@ impl Pair<'_, '_, '_> {
     }
 }
 
-impl InStep for Pair<'_, '_, '_> {
-    type Op = Op;
+impl InStep for ReservePair<'_, '_, '_> {
+    type Op = ReserveOp;
 
     fn machine(&self) -> &Machine {
         self.ground.machine()
     }
 
-    fn summary(&mut self) -> &mut Summary {
+    fn summary(&mut self) -> &mut RunSummary {
         &mut self.summary
     }
 
-    fn step(&mut self, op: Op) -> Checked {
+    fn step(&mut self, op: ReserveOp) -> PairChecked {
         let at = |pool: u8, object: u8, index: u8| {
             let pool = usize::from(pool) % POOLS.len();
             (pool, u64::from(object), u64::from(index))
         };
         match op {
-            Op::Put {
+            ReserveOp::Put {
                 cpu,
                 pool,
                 object,
@@ -634,28 +634,28 @@ impl InStep for Pair<'_, '_, '_> {
                 dirty,
                 value,
             } => self.put(cpu, at(pool, object, index), dirty, value),
-            Op::Get {
+            ReserveOp::Get {
                 cpu,
                 pool,
                 object,
                 index,
             } => self.get(cpu, at(pool, object, index)),
-            Op::InvalidatePage {
+            ReserveOp::InvalidatePage {
                 cpu,
                 pool,
                 object,
                 index,
             } => self.invalidate(cpu, at(pool, object, index), 0),
-            Op::InvalidateObject { cpu, pool, object } => {
+            ReserveOp::InvalidateObject { cpu, pool, object } => {
                 self.invalidate(cpu, at(pool, object, 0), 1)
             }
-            Op::InvalidatePool { cpu, pool } => self.invalidate(cpu, at(pool, 0, 0), 2),
-            Op::Clean {
+            ReserveOp::InvalidatePool { cpu, pool } => self.invalidate(cpu, at(pool, 0, 0), 2),
+            ReserveOp::Clean {
                 cpu,
                 pages,
                 fail_each,
             } => self.clean(cpu, pages.into(), fail_each.into()),
-            Op::Alloc {
+            ReserveOp::Alloc {
                 frames,
                 align_log,
                 put_back,
@@ -664,26 +664,28 @@ impl InStep for Pair<'_, '_, '_> {
                 let put_back = put_back.then_some(meddles);
                 self.alloc(frames.into(), align(align_log), put_back)
             }
-            Op::Release { pick } => self.release(pick),
-            Op::ReleaseAny { at, frames } => {
+            ReserveOp::Release { pick } => self.release(pick),
+            ReserveOp::ReleaseAny { at, frames } => {
                 let run = Run::new(Frame(at.into()), frames.into());
                 self.release_any(run.expect("a small number"))
             }
-            Op::Reserve { frames, align_log } => self.reserve(frames.into(), align(align_log)),
-            Op::Take { pick } => self.take(pick),
-            Op::Unreserve { pick } => self.unreserve(pick),
-            Op::Collect => self.collect(),
-            Op::Cross { pick } => self.cross(pick),
-            Op::List => self.list(),
-            Op::AgeFrames { generations } => {
+            ReserveOp::Reserve { frames, align_log } => {
+                self.reserve(frames.into(), align(align_log))
+            }
+            ReserveOp::Take { pick } => self.take(pick),
+            ReserveOp::Unreserve { pick } => self.unreserve(pick),
+            ReserveOp::Collect => self.collect(),
+            ReserveOp::Cross { pick } => self.cross(pick),
+            ReserveOp::List => self.list(),
+            ReserveOp::AgeFrames { generations } => {
                 self.reserve.age_frames(generations);
                 Ok(())
             }
-            Op::AgePools { times } => {
+            ReserveOp::AgePools { times } => {
                 self.age_pools(times);
                 Ok(())
             }
-            Op::Stock { frames } => {
+            ReserveOp::Stock { frames } => {
                 let frames = if frames == u8::MAX {
                     usize::MAX
                 } else {
@@ -695,8 +697,8 @@ impl InStep for Pair<'_, '_, '_> {
         }
     }
 
-    fn compare_counters(&mut self) -> Checked {
-        if self.dirty() > 0 && self.lies(Lie::DropDirty) {
+    fn compare_counters(&mut self) -> PairChecked {
+        if self.dirty() > 0 && self.lies(ReserveLie::DropDirty) {
             let dirty = self.pages.iter().find(|(_, page)| page.is_dirty);
             let at = *dirty.expect("there is one").0;
             let key = self.key(at);
@@ -714,12 +716,13 @@ impl InStep for Pair<'_, '_, '_> {
         Ok(())
     }
 
-    fn verify(&mut self) -> Checked {
+    fn verify(&mut self) -> PairChecked {
         let broken = |broken| Difference(format!("{broken}"));
         self.reserve.verify().map_err(broken)?;
-        let is_there =
-            |(at, page): (&Place, &Page)| (page.is_dirty && !POOLS[at.0].exclusive).then_some(*at);
-        let dirty: Vec<Place> = self.pages.iter().filter_map(is_there).collect();
+        let is_there = |(at, page): (&PagePlace, &PutPage)| {
+            (page.is_dirty && !POOLS[at.0].exclusive).then_some(*at)
+        };
+        let dirty: Vec<PagePlace> = self.pages.iter().filter_map(is_there).collect();
         dirty.into_iter().try_for_each(|at| self.get(0, at))?;
         let occupancy = self.reserve.occupancy();
         let all = occupancy.dirty + occupancy.writing + occupancy.put_back;
@@ -739,7 +742,7 @@ impl InStep for Pair<'_, '_, '_> {
         }
     }
 
-    fn free_everything(&mut self) -> Checked {
+    fn free_everything(&mut self) -> PairChecked {
         while !self.owned.is_empty() || self.reservations.iter().any(|held| held.taken) {
             self.release(0)?;
         }
@@ -759,7 +762,7 @@ impl InStep for Pair<'_, '_, '_> {
         }
     }
 
-    fn check_platform(&self) -> Checked {
+    fn check_platform(&self) -> PairChecked {
         self.ground
             .wrong()
             .map_or(Ok(()), |wrong| Err(Difference(wrong)))

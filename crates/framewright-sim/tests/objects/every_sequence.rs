@@ -3,12 +3,12 @@
 
 use framewright::Context;
 use framewright::policy::Effort::{self, FailFast, MayCompact, MustSucceed};
-use framewright_sim::object::{Call, Case, Op, Subject, every_sequence};
+use framewright_sim::object::{DrivenCase, ObjectCall, ObjectCase, ObjectOp, every_sequence};
 
 const K: u64 = 1024;
 
-const fn alloc(call: Call, bytes: u64, effort: Effort) -> Op {
-    Op::Alloc {
+const fn alloc(call: ObjectCall, bytes: u64, effort: Effort) -> ObjectOp {
+    ObjectOp::Alloc {
         cpu: 0,
         call,
         bytes,
@@ -19,16 +19,16 @@ const fn alloc(call: Call, bytes: u64, effort: Effort) -> Op {
     }
 }
 
-const fn free(cpu: u16, pick: u32) -> Op {
-    Op::Free {
+const fn free(cpu: u16, pick: u32) -> ObjectOp {
+    ObjectOp::Free {
         cpu,
         pick,
         kfree: false,
     }
 }
 
-const fn realloc(pick: u32, bytes: u64) -> Op {
-    Op::Realloc {
+const fn realloc(pick: u32, bytes: u64) -> ObjectOp {
+    ObjectOp::Realloc {
         cpu: 1,
         pick,
         bytes,
@@ -39,8 +39,8 @@ const fn realloc(pick: u32, bytes: u64) -> Op {
     }
 }
 
-fn run_all(alphabet: &[Op; 7]) {
-    let mut case = Case::named("sixteen").unwrap();
+fn run_all(alphabet: &[ObjectOp; 7]) {
+    let mut case = ObjectCase::named("sixteen").unwrap();
     case.stride = 509;
     // Every prefix of a sequence is the beginning of another one.
     case.cadence.verify_every = u32::MAX;
@@ -58,12 +58,12 @@ fn run_all(alphabet: &[Op; 7]) {
 #[test]
 fn every_sequence_of_six_ops_on_objects_that_fill_memory() {
     run_all(&[
-        alloc(Call::Kmalloc, 16 * K, FailFast),
-        alloc(Call::Kvmalloc, 20 * K, MayCompact),
+        alloc(ObjectCall::Kmalloc, 16 * K, FailFast),
+        alloc(ObjectCall::Kvmalloc, 20 * K, MayCompact),
         free(1, 0),
         realloc(0, 9 * K),
-        Op::Fill { cpu: 1, frames: 5 },
-        alloc(Call::Kvmalloc, 40 * K, MustSucceed),
+        ObjectOp::Fill { cpu: 1, frames: 5 },
+        alloc(ObjectCall::Kvmalloc, 40 * K, MustSucceed),
         free(0, 1),
     ]);
 }
@@ -71,16 +71,16 @@ fn every_sequence_of_six_ops_on_objects_that_fill_memory() {
 #[test]
 fn every_sequence_of_six_ops_on_small_objects() {
     run_all(&[
-        alloc(Call::Kmalloc, 2 * K, MayCompact),
-        alloc(Call::Kvmalloc, 600, FailFast),
+        alloc(ObjectCall::Kmalloc, 2 * K, MayCompact),
+        alloc(ObjectCall::Kvmalloc, 600, FailFast),
         free(1, 0),
         realloc(1, 64),
-        alloc(Call::Kmalloc, 64, MustSucceed),
-        Op::FreeTwice {
+        alloc(ObjectCall::Kmalloc, 64, MustSucceed),
+        ObjectOp::FreeTwice {
             cpu: 1,
             pick: 1,
             kfree: true,
         },
-        Op::Drain { cpu: 1 },
+        ObjectOp::Drain { cpu: 1 },
     ]);
 }

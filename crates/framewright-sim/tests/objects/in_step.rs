@@ -1,8 +1,8 @@
 //! Engine and model in step, compared after every operation.
 
-use framewright_sim::object::{self, Case, Subject};
+use framewright_sim::object::{self, DrivenCase, ObjectCase};
 
-fn check(case: &Case, seed: u64, ops: usize) -> object::Summary {
+fn check(case: &ObjectCase, seed: u64, ops: usize) -> object::RunSummary {
     match object::check(case, seed, ops) {
         Ok(summary) => summary,
         Err(message) => panic!("{message}"),
@@ -11,7 +11,7 @@ fn check(case: &Case, seed: u64, ops: usize) -> object::Summary {
 
 #[test]
 fn small_memory_agrees_with_the_model_after_every_operation() {
-    for mut case in Case::all() {
+    for mut case in ObjectCase::all() {
         if case.zone.frames <= 256 {
             case.stride = 37;
             let (mut served, mut refused) = (0, 0);
@@ -29,13 +29,13 @@ fn small_memory_agrees_with_the_model_after_every_operation() {
 #[test]
 fn every_byte_of_every_object_is_its_users() {
     for name in ["sixteen", "cache", "few-slabs"] {
-        check(&Case::named(name).unwrap(), 9, 400);
+        check(&ObjectCase::named(name).unwrap(), 9, 400);
     }
 }
 
 #[test]
 fn larger_memory_agrees_with_the_model() {
-    for case in Case::all() {
+    for case in ObjectCase::all() {
         if case.zone.frames > 256 {
             let summary = check(&case.sparse(), 1, 6000);
             assert!(summary.served > 1000, "{}: {summary:?}", case.name);
@@ -45,7 +45,7 @@ fn larger_memory_agrees_with_the_model() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let case = Case::named("small").unwrap();
+    let case = ObjectCase::named("small").unwrap();
     assert_eq!(check(&case, 7, 300), check(&case, 7, 300));
     assert_ne!(check(&case, 7, 300), check(&case, 8, 300));
 }

@@ -1,12 +1,12 @@
 //! Checks that cannot fail prove nothing: on a platform that breaks its promises each kind of
 //! broken promise is found.
 
-use framewright_sim::Lie;
-use framewright_sim::object::{self, Case, Subject};
+use framewright_sim::PagingLie;
+use framewright_sim::object::{self, DrivenCase, ObjectCase};
 
 /// What is found when the platform lies, under each of some seeds.
-fn found(name: &str, lie: Lie) -> Vec<String> {
-    let case = Case::named(name).unwrap();
+fn found(name: &str, lie: PagingLie) -> Vec<String> {
+    let case = ObjectCase::named(name).unwrap();
     let found = (3..6).map(|seed| {
         let ram = case.ram();
         ram.paging().lie(lie);
@@ -21,7 +21,11 @@ fn found(name: &str, lie: Lie) -> Vec<String> {
 
 #[test]
 fn v5_translations_that_stay_are_found() {
-    for lie in [Lie::FlushNothing, Lie::UnmapNothing, Lie::UnmapAllButOne] {
+    for lie in [
+        PagingLie::FlushNothing,
+        PagingLie::UnmapNothing,
+        PagingLie::UnmapAllButOne,
+    ] {
         for said in found("mapped", lie) {
             assert!(said.contains("V5") || said.contains("mapped"), "{said}");
         }
@@ -30,14 +34,14 @@ fn v5_translations_that_stay_are_found() {
 
 #[test]
 fn contents_that_are_not_zeroed_are_found() {
-    for said in found("mapped", Lie::ZeroAllButOne) {
+    for said in found("mapped", PagingLie::ZeroAllButOne) {
         assert!(said.contains("not zero"), "{said}");
     }
 }
 
 #[test]
 fn frames_that_are_lost_are_found() {
-    for said in found("sixteen", Lie::LoseFrames) {
+    for said in found("sixteen", PagingLie::LoseFrames) {
         assert!(said.contains("frames") || said.contains("K1"), "{said}");
     }
 }

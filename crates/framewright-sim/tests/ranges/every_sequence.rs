@@ -3,16 +3,16 @@
 
 use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::{Context, Page};
-use framewright_sim::Summary;
-use framewright_sim::range::{self, Case, Op, Subject, every_sequence};
+use framewright_sim::RunSummary;
+use framewright_sim::range::{self, DrivenCase, RangeCase, RangeOp, every_sequence};
 use std::collections::BTreeSet;
 
-const fn alloc(kind: AreaKind, pages: u64) -> Op {
+const fn alloc(kind: AreaKind, pages: u64) -> RangeOp {
     aligned(kind, pages, Page::BYTES)
 }
 
-const fn aligned(kind: AreaKind, pages: u64, align_bytes: u64) -> Op {
-    Op::Alloc {
+const fn aligned(kind: AreaKind, pages: u64, align_bytes: u64) -> RangeOp {
+    RangeOp::Alloc {
         cpu: 0,
         kind,
         pages,
@@ -22,12 +22,12 @@ const fn aligned(kind: AreaKind, pages: u64, align_bytes: u64) -> Op {
     }
 }
 
-const fn free(cpu: u16, pick: u32) -> Op {
-    Op::Free { cpu, pick }
+const fn free(cpu: u16, pick: u32) -> RangeOp {
+    RangeOp::Free { cpu, pick }
 }
 
-fn eight(span_pages: u32) -> Case {
-    let mut case = Case::named("eight").unwrap();
+fn eight(span_pages: u32) -> RangeCase {
+    let mut case = RangeCase::named("eight").unwrap();
     case.layout = case.layout.with_span_pages(span_pages);
     // Every prefix of a sequence is the beginning of another one, so that a state that is wrong is
     // verified at some sequence's end.
@@ -35,7 +35,7 @@ fn eight(span_pages: u32) -> Case {
     case
 }
 
-fn run_all(case: &Case, alphabet: &[Op; 10]) {
+fn run_all(case: &RangeCase, alphabet: &[RangeOp; 10]) {
     let alphabet = if cfg!(debug_assertions) {
         &alphabet[..6]
     } else {
@@ -56,11 +56,11 @@ fn every_sequence_of_six_ops_on_eight_pages() {
         alloc(Ram, 1),
         free(1, 0),
         free(0, 1),
-        Op::Purge { cpu: 0 },
+        RangeOp::Purge { cpu: 0 },
         alloc(Ram, 4),
         aligned(Plain, 3, 4 * Page::BYTES),
-        Op::FreeTwice { cpu: 0, pick: 0 },
-        Op::Drain { cpu: 1 },
+        RangeOp::FreeTwice { cpu: 0, pick: 0 },
+        RangeOp::Drain { cpu: 1 },
     ];
     run_all(&eight(4), &alphabet);
 }
@@ -73,11 +73,11 @@ fn every_sequence_of_six_ops_in_one_span() {
         alloc(Ram, 2),
         free(1, 0),
         free(0, 0),
-        Op::Drain { cpu: 0 },
+        RangeOp::Drain { cpu: 0 },
         aligned(Vmalloc, 1, 2 * Page::BYTES),
         alloc(Plain, 7),
         free(0, 1),
-        Op::Purge { cpu: 1 },
+        RangeOp::Purge { cpu: 1 },
     ];
     run_all(&eight(8), &alphabet);
 }
@@ -90,11 +90,11 @@ fn every_sequence_of_six_ops_with_kept_areas_and_nothing_lazy() {
         free(0, 0),
         free(1, 0),
         alloc(Plain, 2),
-        Op::Drain { cpu: 0 },
+        RangeOp::Drain { cpu: 0 },
         alloc(Ram, 1),
         free(0, 1),
-        Op::FreeTwice { cpu: 1, pick: 0 },
-        Op::Reseat { cpu: 0 },
+        RangeOp::FreeTwice { cpu: 1, pick: 0 },
+        RangeOp::Reseat { cpu: 0 },
     ];
     let mut case = eight(4);
     case.config.kept_pages_max = 8;
@@ -111,7 +111,7 @@ fn the_sequences_reach_what_they_are_for() {
     for number in 0..729u32 {
         let case = eight(4);
         let sequence = (0..6).map(|nth| ops[(number / 3u32.pow(nth) % 3) as usize]);
-        let Summary {
+        let RunSummary {
             served, refused, ..
         } = range::run(&case, &case.paging(), sequence).unwrap();
         states.insert((served, refused));

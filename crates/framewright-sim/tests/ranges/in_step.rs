@@ -1,8 +1,8 @@
 //! Engine and model in step, compared after every operation.
 
-use framewright_sim::range::{self, Case, Subject};
+use framewright_sim::range::{self, DrivenCase, RangeCase};
 
-fn check(case: &Case, seed: u64, ops: usize) -> range::Summary {
+fn check(case: &RangeCase, seed: u64, ops: usize) -> range::RunSummary {
     match range::check(case, seed, ops) {
         Ok(summary) => summary,
         Err(message) => panic!("{message}"),
@@ -11,7 +11,7 @@ fn check(case: &Case, seed: u64, ops: usize) -> range::Summary {
 
 #[test]
 fn small_windows_agree_with_the_model_after_every_operation() {
-    for case in Case::all() {
+    for case in RangeCase::all() {
         if case.layout.pages <= 512 {
             let (mut served, mut refused) = (0, 0);
             for seed in 1..=6 {
@@ -27,7 +27,7 @@ fn small_windows_agree_with_the_model_after_every_operation() {
 
 #[test]
 fn larger_windows_agree_with_the_model() {
-    for case in Case::all() {
+    for case in RangeCase::all() {
         if case.layout.pages > 512 {
             let summary = check(&case.sparse(), 1, 20_000);
             assert!(summary.served > 5000, "{}: {summary:?}", case.name);
@@ -37,7 +37,7 @@ fn larger_windows_agree_with_the_model() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let case = Case::named("seven").unwrap();
+    let case = RangeCase::named("seven").unwrap();
     assert_eq!(check(&case, 7, 500), check(&case, 7, 500));
     assert_ne!(check(&case, 7, 500), check(&case, 8, 500));
 }

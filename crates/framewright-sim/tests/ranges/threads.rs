@@ -5,7 +5,7 @@ use framewright::policy::RangeConfig;
 use framewright::stats::RangeStats;
 use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::vrange::{Space, SpaceLayout};
-use framewright_sim::range::{Hammer, Work};
+use framewright_sim::range::{Hammer, HammerWork};
 use framewright_sim::{Paging, SharedPaging};
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -26,7 +26,7 @@ fn in_space(
     hammer.end()
 }
 
-fn hammer(layout: SpaceLayout, config: RangeConfig, ops: u32, work: Work) -> RangeStats {
+fn hammer(layout: SpaceLayout, config: RangeConfig, ops: u32, work: HammerWork) -> RangeStats {
     in_space(layout, config, |hammer, cpus| {
         thread::scope(|scope| {
             for &cpu in cpus {
@@ -53,7 +53,7 @@ fn config(lazy_pages_max: u64, kept_pages_max: u64) -> RangeConfig {
 
 #[test]
 fn threads_in_one_window_have_each_page_alone() {
-    let work = Work {
+    let work = HammerWork {
         kinds: EVERYTHING,
         pages_max: 6,
         held_max: 12,
@@ -72,7 +72,7 @@ fn threads_in_one_window_have_each_page_alone() {
 fn v8_nobody_fails_while_the_window_has_room_wherever_the_areas_lie() {
     // Each of four threads holds at most four areas of one page and a guard page: they can spoil
     // three pages each of 64, with what is freed by others never more than as much again.
-    let work = Work {
+    let work = HammerWork {
         kinds: &[Plain],
         pages_max: 1,
         held_max: 4,
@@ -86,7 +86,7 @@ fn v8_nobody_fails_while_the_window_has_room_wherever_the_areas_lie() {
 
 #[test]
 fn all_areas_are_freed_by_others() {
-    let work = Work {
+    let work = HammerWork {
         kinds: EVERYTHING,
         pages_max: 3,
         held_max: 1,

@@ -2,10 +2,10 @@
 //! is needed.
 
 use framewright::Mobility::{self, Movable, Unmovable};
-use framewright_sim::reclaim::{Case, Op, Subject, USER, every_sequence, mood};
+use framewright_sim::reclaim::{DrivenCase, ReclaimCase, ReclaimOp, USER, every_sequence, mood};
 
-const fn alloc(order: u8, mobility: Mobility, owner: u8) -> Op {
-    Op::Alloc {
+const fn alloc(order: u8, mobility: Mobility, owner: u8) -> ReclaimOp {
+    ReclaimOp::Alloc {
         cpu: 0,
         order,
         mobility,
@@ -14,8 +14,8 @@ const fn alloc(order: u8, mobility: Mobility, owner: u8) -> Op {
     }
 }
 
-const fn raw(order: u8, owner: u8) -> Op {
-    Op::Raw {
+const fn raw(order: u8, owner: u8) -> ReclaimOp {
+    ReclaimOp::Raw {
         cpu: 1,
         order,
         mobility: Movable,
@@ -23,8 +23,8 @@ const fn raw(order: u8, owner: u8) -> Op {
     }
 }
 
-fn run_all(alphabet: &[Op], length: u32) {
-    let mut case = Case::named("tiny").unwrap();
+fn run_all(alphabet: &[ReclaimOp], length: u32) {
+    let mut case = ReclaimCase::named("tiny").unwrap();
     // Every prefix of a sequence is the beginning of another one.
     case.cadence.verify_every = u32::MAX;
     let length = length - u32::from(cfg!(debug_assertions));
@@ -40,20 +40,20 @@ fn every_sequence_of_six_ops_on_memory_in_pieces() {
         &[
             raw(1, 0),
             raw(0, 1),
-            Op::Free { cpu: 0, pick: 0 },
+            ReclaimOp::Free { cpu: 0, pick: 0 },
             alloc(3, Unmovable, USER),
-            Op::Compact {
+            ReclaimOp::Compact {
                 cpu: 0,
                 order: 3,
                 mobility: Movable,
                 direct: true,
             },
-            Op::Evacuate {
+            ReclaimOp::Evacuate {
                 cpu: 0,
                 block: 0,
                 blocks: 1,
             },
-            Op::Pin {
+            ReclaimOp::Pin {
                 pick: 1,
                 pinned: true,
             },
@@ -68,14 +68,14 @@ fn every_sequence_of_six_ops_on_memory_that_is_nearly_full() {
         &[
             raw(3, 0),
             raw(2, 1),
-            Op::Hold {
+            ReclaimOp::Hold {
                 pick: 0,
                 held: true,
             },
             alloc(2, Movable, 1),
             alloc(0, Unmovable, USER),
-            Op::Rest { cpu: 1, budget: 4 },
-            Op::Mood {
+            ReclaimOp::Rest { cpu: 1, budget: 4 },
+            ReclaimOp::Mood {
                 client: 1,
                 mood: mood::ALLOCATES | mood::FREES,
                 calls: 3,

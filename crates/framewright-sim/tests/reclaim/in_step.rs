@@ -1,8 +1,8 @@
 //! Engine and model in step, compared after every operation.
 
-use framewright_sim::reclaim::{self, Case, Subject};
+use framewright_sim::reclaim::{self, DrivenCase, ReclaimCase};
 
-fn check(case: &Case, seed: u64, ops: usize) -> reclaim::Summary {
+fn check(case: &ReclaimCase, seed: u64, ops: usize) -> reclaim::RunSummary {
     match reclaim::check(case, seed, ops) {
         Ok(summary) => summary,
         Err(message) => panic!("{message}"),
@@ -11,7 +11,7 @@ fn check(case: &Case, seed: u64, ops: usize) -> reclaim::Summary {
 
 #[test]
 fn small_memory_agrees_with_the_model_after_every_operation() {
-    for case in Case::all() {
+    for case in ReclaimCase::all() {
         if case.layout.frames <= 256 {
             let (mut served, mut refused) = (0, 0);
             for seed in 1..=4 {
@@ -27,7 +27,7 @@ fn small_memory_agrees_with_the_model_after_every_operation() {
 
 #[test]
 fn larger_memory_agrees_with_the_model() {
-    for case in Case::all() {
+    for case in ReclaimCase::all() {
         if case.layout.frames > 256 {
             let summary = check(&case.sparse(), 1, 6000);
             assert!(summary.served > 2000, "{}: {summary:?}", case.name);
@@ -37,7 +37,7 @@ fn larger_memory_agrees_with_the_model() {
 
 #[test]
 fn f8_costly_requests_that_must_not_wait_miss_what_others_have_cached() {
-    let case = Case::named("hoarded").unwrap().sparse();
+    let case = ReclaimCase::named("hoarded").unwrap().sparse();
     let missed = |seed| check(&case, seed, 4000).missed;
     let all: Vec<u64> = (1..=8).map(missed).collect();
     assert!(all.iter().any(|&missed| missed > 0), "{all:?}");
@@ -45,7 +45,7 @@ fn f8_costly_requests_that_must_not_wait_miss_what_others_have_cached() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let case = Case::named("small").unwrap();
+    let case = ReclaimCase::named("small").unwrap();
     assert_eq!(check(&case, 7, 300), check(&case, 7, 300));
     assert_ne!(check(&case, 7, 300), check(&case, 8, 300));
 }

@@ -1,13 +1,13 @@
 //! Checks that cannot fail prove nothing: clients that break their promises, and an engine that
 //! hears something else than they say, are found.
 
-use framewright_sim::reclaim::{Case, Lie, Subject};
+use framewright_sim::reclaim::{DrivenCase, ReclaimCase, ReclaimLie};
 
 /// What is found under each of some seeds.
-fn found(name: &str, lie: Lie) -> Vec<String> {
-    let case = Case {
+fn found(name: &str, lie: ReclaimLie) -> Vec<String> {
+    let case = ReclaimCase {
         lie,
-        ..Case::named(name).unwrap()
+        ..ReclaimCase::named(name).unwrap()
     };
     let found = (1..4).map(
         |seed| match case.run(&case.platform(), case.ops(seed).take(100_000)) {
@@ -18,7 +18,7 @@ fn found(name: &str, lie: Lie) -> Vec<String> {
     found.collect()
 }
 
-fn each_says(lie: Lie, words: &[&str]) {
+fn each_says(lie: ReclaimLie, words: &[&str]) {
     for name in ["small", "cached"] {
         for said in found(name, lie) {
             let is_it = words.iter().any(|word| said.contains(word));
@@ -29,18 +29,18 @@ fn each_says(lie: Lie, words: &[&str]) {
 
 #[test]
 fn r2_bytes_that_are_lost_are_found() {
-    each_says(Lie::MoveWithoutContents, &["R2: the contents"]);
-    each_says(Lie::SayMovedAndStay, &["R2", "not live", "an owner"]);
+    each_says(ReclaimLie::MoveWithoutContents, &["R2: the contents"]);
+    each_says(ReclaimLie::SayMovedAndStay, &["R2", "not live", "an owner"]);
 }
 
 #[test]
 fn r2_an_engine_that_hears_something_else_is_found() {
     each_says(
-        Lie::HearBusy,
+        ReclaimLie::HearBusy,
         &["pgmigrate", "is to move", "to be dropped", "target"],
     );
     each_says(
-        Lie::HearMoved,
+        ReclaimLie::HearMoved,
         &[
             "pgmigrate",
             "is to move",
@@ -53,16 +53,16 @@ fn r2_an_engine_that_hears_something_else_is_found() {
 
 #[test]
 fn r6_a_pin_that_is_broken_is_found() {
-    each_says(Lie::MovePinned, &["R6", "pinned"]);
+    each_says(ReclaimLie::MovePinned, &["R6", "pinned"]);
 }
 
 #[test]
 fn r1_a_pageblock_that_stays_isolated_and_a_frame_that_is_lost_are_found() {
-    each_says(Lie::LeaveIsolated, &["R1", "isolat", "was there"]);
-    each_says(Lie::LoseFrame, &["pgfree", "pgalloc"]);
+    each_says(ReclaimLie::LeaveIsolated, &["R1", "isolat", "was there"]);
+    each_says(ReclaimLie::LoseFrame, &["pgfree", "pgalloc"]);
 }
 
 #[test]
 fn caches_that_say_more_than_they_gave_are_found() {
-    each_says(Lie::Overstate, &["R3", "R7", "asked to look"]);
+    each_says(ReclaimLie::Overstate, &["R3", "R7", "asked to look"]);
 }

@@ -1,10 +1,12 @@
 //! The reserve in step with its model.
 
-use framewright_sim::reserve::{Case, Lie, Op, Subject, check, every_sequence};
+use framewright_sim::reserve::{
+    DrivenCase, ReserveCase, ReserveLie, ReserveOp, check, every_sequence,
+};
 
 #[test]
 fn every_case_keeps_in_step_with_its_model() {
-    for case in Case::all() {
+    for case in ReserveCase::all() {
         for seed in 0..3 {
             let ops = if case.frames > 100 { 1_000 } else { 6_000 };
             let case = if case.frames > 100 {
@@ -22,8 +24,8 @@ fn every_case_keeps_in_step_with_its_model() {
     }
 }
 
-const fn put(pool: u8, dirty: bool) -> Op {
-    Op::Put {
+const fn put(pool: u8, dirty: bool) -> ReserveOp {
+    ReserveOp::Put {
         cpu: 0,
         pool,
         object: 0,
@@ -33,8 +35,8 @@ const fn put(pool: u8, dirty: bool) -> Op {
     }
 }
 
-const fn alloc(frames: u16, put_back: bool) -> Op {
-    Op::Alloc {
+const fn alloc(frames: u16, put_back: bool) -> ReserveOp {
+    ReserveOp::Alloc {
         frames,
         align_log: 0,
         put_back,
@@ -42,8 +44,8 @@ const fn alloc(frames: u16, put_back: bool) -> Op {
     }
 }
 
-fn run_all(alphabet: &[Op], length: u32) {
-    let mut case = Case::named("four").unwrap();
+fn run_all(alphabet: &[ReserveOp], length: u32) {
+    let mut case = ReserveCase::named("four").unwrap();
     // Every prefix of a sequence is the beginning of another one.
     case.cadence.verify_every = u32::MAX;
     let length = length - u32::from(cfg!(debug_assertions));
@@ -60,20 +62,20 @@ fn every_sequence_of_five_ops_on_four_frames() {
             put(0, false),
             put(3, true),
             put(4, true),
-            Op::Get {
+            ReserveOp::Get {
                 cpu: 1,
                 pool: 4,
                 object: 0,
                 index: 0,
             },
-            Op::InvalidateObject {
+            ReserveOp::InvalidateObject {
                 cpu: 1,
                 pool: 3,
                 object: 0,
             },
             alloc(4, true),
-            Op::Release { pick: 0 },
-            Op::Clean {
+            ReserveOp::Release { pick: 0 },
+            ReserveOp::Clean {
                 cpu: 0,
                 pages: 1,
                 fail_each: 0,
@@ -90,13 +92,13 @@ fn every_sequence_of_five_ops_with_reservations() {
             put(2, true),
             put(3, true),
             put(1, false),
-            Op::Reserve {
+            ReserveOp::Reserve {
                 frames: 3,
                 align_log: 0,
             },
-            Op::Take { pick: 0 },
-            Op::Release { pick: 0 },
-            Op::InvalidatePool { cpu: 0, pool: 3 },
+            ReserveOp::Take { pick: 0 },
+            ReserveOp::Release { pick: 0 },
+            ReserveOp::InvalidatePool { cpu: 0, pool: 3 },
             alloc(2, true),
         ],
         5,
@@ -106,16 +108,16 @@ fn every_sequence_of_five_ops_with_reservations() {
 #[test]
 fn each_planted_fault_is_found() {
     for lie in [
-        Lie::KeepObject,
-        Lie::KeepRefused,
-        Lie::DropDirty,
-        Lie::StoreAnother,
-        Lie::KeepGot,
-        Lie::OwnTwice,
-        Lie::WriteTwice,
-        Lie::KeepFrame,
+        ReserveLie::KeepObject,
+        ReserveLie::KeepRefused,
+        ReserveLie::DropDirty,
+        ReserveLie::StoreAnother,
+        ReserveLie::KeepGot,
+        ReserveLie::OwnTwice,
+        ReserveLie::WriteTwice,
+        ReserveLie::KeepFrame,
     ] {
-        let mut case = Case::named("sixteen").unwrap();
+        let mut case = ReserveCase::named("sixteen").unwrap();
         case.lie = lie;
         // Told once in a run, where it may go unseen: a page that is kept may be evicted before any
         // get.

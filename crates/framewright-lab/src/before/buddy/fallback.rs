@@ -1,4 +1,4 @@
-use super::links::End;
+use super::links::ListEnd;
 use super::{LinuxBuddy, LinuxPolicy, MAX_ORDER};
 use framewright::Mobility;
 
@@ -21,7 +21,7 @@ const COSTLY_ORDER: u8 = 3;
 
 /// A free block of another mobility.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct BuddyFound {
     frame: u32,
     order: u8,
     /// The list it is on.
@@ -77,13 +77,13 @@ impl LinuxBuddy {
 
     /// The first block of exactly `order` on the lists that `mt` may fall back to.
     #[inline]
-    fn find(&self, order: u8, mt: usize) -> Option<Found> {
+    fn find(&self, order: u8, mt: usize) -> Option<BuddyFound> {
         if !self.frames.has_free(order) {
             return None;
         }
         FALLBACKS[mt].into_iter().find_map(|taken| {
             let frame = self.frames.first_free(order, taken)?;
-            Some(Found {
+            Some(BuddyFound {
                 frame,
                 order,
                 taken,
@@ -91,13 +91,13 @@ impl LinuxBuddy {
         })
     }
 
-    fn find_largest(&self, from: u8, mt: usize) -> Option<Found> {
+    fn find_largest(&self, from: u8, mt: usize) -> Option<BuddyFound> {
         (from..=MAX_ORDER)
             .rev()
             .find_map(|order| self.find(order, mt))
     }
 
-    fn find_smallest(&self, from: u8, mt: usize) -> Option<Found> {
+    fn find_smallest(&self, from: u8, mt: usize) -> Option<BuddyFound> {
         (from..=MAX_ORDER).find_map(|order| self.find(order, mt))
     }
 
@@ -129,7 +129,7 @@ impl LinuxBuddy {
             let pageblock = self.frames.pageblock(found.frame);
             if self.frames.is_whole(pageblock) {
                 let (free, _) = self.frames.pageblock_counts(pageblock);
-                self.frames.move_pageblock(pageblock, mt, End::Head);
+                self.frames.move_pageblock(pageblock, mt, ListEnd::Head);
                 if free >= self.half_a_pageblock() {
                     self.frames.set_label(pageblock, mt);
                 }
@@ -152,15 +152,15 @@ impl LinuxBuddy {
         let pageblock = self.frames.pageblock(found.frame);
         if found.order >= self.frames.pageblock_order() {
             self.frames.relabel(found.frame, found.order, mt);
-            self.frames.move_free(found.frame, mt, End::Head);
+            self.frames.move_free(found.frame, mt, ListEnd::Head);
         } else if whole && self.frames.is_whole(pageblock) {
             let enough = self.is_mostly_free_or_alike(pageblock, mt);
-            self.frames.move_pageblock(pageblock, mt, End::Head);
+            self.frames.move_pageblock(pageblock, mt, ListEnd::Head);
             if enough {
                 self.frames.set_label(pageblock, mt);
             }
         } else {
-            self.frames.move_free(found.frame, mt, End::Head);
+            self.frames.move_free(found.frame, mt, ListEnd::Head);
         }
         self.take_own(order, mt)
     }
@@ -203,7 +203,7 @@ impl LinuxBuddy {
             }
             let pageblock = self.frames.pageblock(found.frame);
             if self.frames.is_whole(pageblock) && self.is_mostly_free_or_alike(pageblock, mt) {
-                self.frames.move_pageblock(pageblock, mt, End::Tail);
+                self.frames.move_pageblock(pageblock, mt, ListEnd::Tail);
                 self.frames.set_label(pageblock, mt);
                 self.count_fallback(mt, found.taken);
                 return self.take_own(order, mt);

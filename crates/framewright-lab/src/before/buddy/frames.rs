@@ -1,4 +1,4 @@
-use super::links::{End, Links};
+use super::links::{Links, ListEnd};
 use super::{LinuxBuddyConfig, MAX_ORDER};
 use crate::replay::FreeRefused;
 use framewright::{Frame, Mobility, Order};
@@ -7,13 +7,13 @@ use framewright::{Frame, Mobility, Order};
 const ORDERS: usize = MAX_ORDER as usize + 1;
 /// Free lists; their numbers follow the frames'.
 const FREE_LISTS: usize = ORDERS * 3;
-/// What stands in a block's first frame; all other frames carry [`Tag::INSIDE`].
+/// What stands in a block's first frame; all other frames carry [`BuddyTag::INSIDE`].
 ///
 /// Bits 0 to 3 order, 4 and 5 mobility, 6 and 7 state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tag(u8);
+pub(super) struct BuddyTag(u8);
 
-impl Tag {
+impl BuddyTag {
     /// Not the first frame of a block.
     pub(super) const INSIDE: Self = Self(0);
     const STATE: u8 = 3 << 6;
@@ -53,12 +53,12 @@ impl Tag {
 
 /// The frames, the blocks they form, and the lists of those that are not allocated (B1 to B5).
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(super) struct BuddyFrames {
     count: u32,
     present: u64,
     pageblock_order: u8,
     strict: bool,
-    tags: Vec<Tag>,
+    tags: Vec<BuddyTag>,
     /// The free lists' numbers come first, then the per-CPU lists'.
     links: Links,
     labels: Vec<u8>,
@@ -71,7 +71,7 @@ pub(super) struct Frames {
     free_count: [[u32; 3]; ORDERS],
 }
 
-impl Frames {
+impl BuddyFrames {
     pub(super) fn new(config: &LinuxBuddyConfig<'_>, cached_lists: usize) -> Self {
         let count = config.frames as usize;
         let pageblocks = count.div_ceil(1 << config.pageblock_order);
@@ -85,7 +85,7 @@ impl Frames {
             present: 0,
             pageblock_order: config.pageblock_order,
             strict: config.policy.is_strict(),
-            tags: vec![Tag::INSIDE; count],
+            tags: vec![BuddyTag::INSIDE; count],
             links: Links::new(count, FREE_LISTS + cached_lists),
             labels: vec![label.index() as u8; pageblocks],
             labelled: Mobility::ALL.map(|l| if l == label { pageblocks as u64 } else { 0 }),
@@ -129,7 +129,7 @@ impl Frames {
         self.labels.len()
     }
 
-    pub(super) fn tag(&self, frame: u32) -> Tag {
+    pub(super) fn tag(&self, frame: u32) -> BuddyTag {
         self.tags[frame as usize]
     }
 
@@ -196,7 +196,7 @@ impl Frames {
     /// The first free block of a list.
     #[inline]
     pub(super) fn first_free(&self, order: u8, mt: usize) -> Option<u32> {
-        self.links.end_of(self.free_list(order, mt), End::Head)
+        self.links.end_of(self.free_list(order, mt), ListEnd::Head)
     }
 
     pub(super) fn has_free(&self, order: u8) -> bool {
@@ -214,46 +214,53 @@ impl Frames {
     }
 
     #[inline]
-    pub(super) fn push_free(&mut self, frame: u32, order: u8, mt: usize, end: End) {
-        self.tags[frame as usize] = Tag::new(Tag::FREE, order, mt);
+    pub(super) fn push_free(&mut self, frame: u32, order: u8, mt: usize, end: ListEnd) {
+        self.tags[frame as usize] = BuddyTag::new(BuddyTag::FREE, order, mt);
         self.links.push(self.free_list(order, mt), frame, end);
         self.free_count[usize::from(order)][mt] += 1;
     }
 
     /// Takes a free block off its list; its frames then belong to the caller.
     #[inline]
-    pub(super) fn remove_free(&mut self, frame: u32) -> Tag {
+    pub(super) fn remove_free(&mut self, frame: u32) -> BuddyTag {
         let tag = self.tags[frame as usize];
         self.links.unlink(frame);
-        self.tags[frame as usize] = Tag::INSIDE;
+        self.tags[frame as usize] = BuddyTag::INSIDE;
         self.free_count[usize::from(tag.order())][tag.mt()] -= 1;
         tag
     }
 
     /// Puts a free block on another mobility's list.
-    pub(super) fn move_free(&mut self, frame: u32, mt: usize, end: End) {
+    pub(super) fn move_free(&mut self, frame: u32, mt: usize, end: ListEnd) {
         let tag = self.remove_free(frame);
         self.push_free(frame, tag.order(), mt, end);
     }
 
     #[inline]
-    pub(super) fn push_cached(&mut self, list: usize, frame: u32, order: u8, mt: usize, end: End) {
-        self.tags[frame as usize] = Tag::new(Tag::CACHED, order, mt);
+    pub(super) fn push_cached(
+        &mut self,
+        list: usize,
+        frame: u32,
+        order: u8,
+        mt: usize,
+        end: ListEnd,
+    ) {
+        self.tags[frame as usize] = BuddyTag::new(BuddyTag::CACHED, order, mt);
         self.links.push(self.cached_list(list), frame, end);
     }
 
     /// Takes the block at one end of a per-CPU list.
     #[inline]
-    pub(super) fn pop_cached(&mut self, list: usize, end: End) -> Option<(u32, Tag)> {
+    pub(super) fn pop_cached(&mut self, list: usize, end: ListEnd) -> Option<(u32, BuddyTag)> {
         let frame = self.links.end_of(self.cached_list(list), end)?;
         self.links.unlink(frame);
-        let tag = core::mem::replace(&mut self.tags[frame as usize], Tag::INSIDE);
+        let tag = core::mem::replace(&mut self.tags[frame as usize], BuddyTag::INSIDE);
         Some((frame, tag))
     }
 
     pub(super) fn is_cached_list_empty(&self, list: usize) -> bool {
         self.links
-            .end_of(self.cached_list(list), End::Head)
+            .end_of(self.cached_list(list), ListEnd::Head)
             .is_none()
     }
 
@@ -273,7 +280,7 @@ impl Frames {
         let mut high = self.remove_free(frame).order();
         while high > order {
             high -= 1;
-            self.push_free(frame + (1 << high), high, mt, End::Head);
+            self.push_free(frame + (1 << high), high, mt, ListEnd::Head);
         }
         self.count_free(frame, order, false);
     }
@@ -323,9 +330,9 @@ impl Frames {
             order += 1;
         }
         let end = if self.will_merge_soon(frame, order) {
-            End::Tail
+            ListEnd::Tail
         } else {
-            End::Head
+            ListEnd::Head
         };
         self.push_free(frame, order, mt, end);
     }
@@ -359,7 +366,7 @@ impl Frames {
     }
 
     /// Moves a pageblock's free blocks, ascending, to the lists of `mt`.
-    pub(super) fn move_pageblock(&mut self, pageblock: usize, mt: usize, end: End) {
+    pub(super) fn move_pageblock(&mut self, pageblock: usize, mt: usize, end: ListEnd) {
         let mut at = (pageblock as u32) << self.pageblock_order;
         let stop = (u64::from(at) + (1 << self.pageblock_order)).min(u64::from(self.count)) as u32;
         while at < stop {
@@ -368,7 +375,7 @@ impl Frames {
                 self.move_free(at, mt, end);
             }
             // Frames that do not exist are INSIDE without a block, and are stepped over singly.
-            at += if tag == Tag::INSIDE {
+            at += if tag == BuddyTag::INSIDE {
                 1
             } else {
                 1 << tag.order()
@@ -381,7 +388,7 @@ impl Frames {
     /// Tags a block that its caller took as allocated.
     #[inline]
     pub(super) fn mark_allocated(&mut self, frame: u32, order: u8, mobility: usize) {
-        self.tags[frame as usize] = Tag::new(Tag::ALLOCATED, order, mobility);
+        self.tags[frame as usize] = BuddyTag::new(BuddyTag::ALLOCATED, order, mobility);
         self.count_movable(frame, order, mobility, true);
     }
 
@@ -391,7 +398,7 @@ impl Frames {
     pub(super) fn unmark_allocated(&mut self, frame: u32, order: u8) -> Result<(), FreeRefused> {
         let tag = self.tags[frame as usize];
         let mobility = if tag.is_allocated() && tag.order() == order {
-            self.tags[frame as usize] = Tag::INSIDE;
+            self.tags[frame as usize] = BuddyTag::INSIDE;
             tag.mt()
         } else {
             self.split_allocated(frame, order)?
@@ -405,7 +412,7 @@ impl Frames {
         for o in order..=MAX_ORDER {
             let mut head = frame & !((1u32 << o) - 1);
             let tag = self.tags[head as usize];
-            if tag == Tag::INSIDE {
+            if tag == BuddyTag::INSIDE {
                 continue;
             }
             if !tag.is_allocated() || tag.order() < order || frame - head >= 1 << tag.order() {
@@ -419,9 +426,9 @@ impl Frames {
                 if frame >= upper {
                     head = upper;
                 }
-                self.tags[rest as usize] = Tag::new(Tag::ALLOCATED, high, tag.mt());
+                self.tags[rest as usize] = BuddyTag::new(BuddyTag::ALLOCATED, high, tag.mt());
             }
-            self.tags[frame as usize] = Tag::INSIDE;
+            self.tags[frame as usize] = BuddyTag::INSIDE;
             return Ok(tag.mt());
         }
         Err(FreeRefused)

@@ -3,14 +3,14 @@
 pub(in crate::before) const MAX_FRAMES: u64 = (1 << 32) - (1 << 20);
 
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct BuddyLink {
     next: u32,
     prev: u32,
 }
 
 /// Which end of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::before) enum End {
+pub(in crate::before) enum ListEnd {
     Head,
     Tail,
 }
@@ -20,14 +20,14 @@ pub(in crate::before) enum End {
 /// One link a frame, then one sentinel a list: the lists are circular, so that taking a frame out
 /// needs no list. A list's name is its sentinel's number.
 #[derive(Debug)]
-pub(in crate::before) struct Links(Vec<Link>);
+pub(in crate::before) struct Links(Vec<BuddyLink>);
 
 impl Links {
     pub(in crate::before) fn new(frames: usize, lists: usize) -> Self {
-        let mut links = vec![Link { next: 0, prev: 0 }; frames];
+        let mut links = vec![BuddyLink { next: 0, prev: 0 }; frames];
         for list in frames..frames + lists {
             let own = list as u32;
-            links.push(Link {
+            links.push(BuddyLink {
                 next: own,
                 prev: own,
             });
@@ -36,31 +36,31 @@ impl Links {
     }
 
     #[inline]
-    pub(in crate::before) fn push(&mut self, list: u32, frame: u32, end: End) {
+    pub(in crate::before) fn push(&mut self, list: u32, frame: u32, end: ListEnd) {
         let sentinel = self.0[list as usize];
         let (prev, next) = match end {
-            End::Head => (list, sentinel.next),
-            End::Tail => (sentinel.prev, list),
+            ListEnd::Head => (list, sentinel.next),
+            ListEnd::Tail => (sentinel.prev, list),
         };
-        self.0[frame as usize] = Link { next, prev };
+        self.0[frame as usize] = BuddyLink { next, prev };
         self.0[prev as usize].next = frame;
         self.0[next as usize].prev = frame;
     }
 
     #[inline]
     pub(in crate::before) fn unlink(&mut self, frame: u32) {
-        let Link { next, prev } = self.0[frame as usize];
+        let BuddyLink { next, prev } = self.0[frame as usize];
         self.0[prev as usize].next = next;
         self.0[next as usize].prev = prev;
     }
 
     /// The frame at one end of a list, or `None` if the list is empty: a sentinel alone.
     #[inline]
-    pub(in crate::before) fn end_of(&self, list: u32, end: End) -> Option<u32> {
+    pub(in crate::before) fn end_of(&self, list: u32, end: ListEnd) -> Option<u32> {
         let link = self.0[list as usize];
         let frame = match end {
-            End::Head => link.next,
-            End::Tail => link.prev,
+            ListEnd::Head => link.next,
+            ListEnd::Tail => link.prev,
         };
         (frame != list).then_some(frame)
     }

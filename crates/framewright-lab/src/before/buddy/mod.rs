@@ -51,11 +51,11 @@ mod start;
 mod tests;
 mod verify;
 
-use crate::replay::{FreeRefused, Subject};
+use crate::replay::{FreeRefused, ReplaySubject};
 use core::fmt;
-use frames::Frames;
+use frames::BuddyFrames;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
-use percpu::PerCpu;
+use percpu::BuddyPerCpu;
 pub use policy::LinuxPolicy;
 
 /// The largest order that the lists hold (`MAX_PAGE_ORDER`).
@@ -126,10 +126,10 @@ impl core::error::Error for LinuxBuddyError {}
 #[derive(Debug)]
 pub struct LinuxBuddy {
     policy: LinuxPolicy,
-    frames: Frames,
+    frames: BuddyFrames,
     /// Empty if there are no per-CPU lists.
-    percpu: Vec<PerCpu>,
-    marks: percpu::Marks,
+    percpu: Vec<BuddyPerCpu>,
+    marks: percpu::PerCpuMarks,
     fallbacks: [[u64; 3]; 3],
     /// Imposed labels left free pageblocks apart that merging would have joined (B3 is then due).
     unsettled: bool,
@@ -153,11 +153,11 @@ impl LinuxBuddy {
             return Err(LinuxBuddyError::NoCpu);
         }
         let cpus = if config.per_cpu_lists { config.cpus } else { 0 };
-        let frames = Frames::new(config, usize::from(cpus) * percpu::LISTS);
-        let marks = percpu::Marks::new(config.policy, frames.present(), config.cpus);
+        let frames = BuddyFrames::new(config, usize::from(cpus) * percpu::LISTS);
+        let marks = percpu::PerCpuMarks::new(config.policy, frames.present(), config.cpus);
         Ok(Self {
             policy: config.policy,
-            percpu: vec![PerCpu::default(); usize::from(cpus)],
+            percpu: vec![BuddyPerCpu::default(); usize::from(cpus)],
             marks,
             frames,
             fallbacks: [[0; 3]; 3],
@@ -199,7 +199,7 @@ impl LinuxBuddy {
 
     #[cold]
     fn take_after_drain(&mut self, cpu: CpuId, order: u8, mt: usize) -> Option<u32> {
-        if self.percpu.iter().all(PerCpu::is_empty) {
+        if self.percpu.iter().all(BuddyPerCpu::is_empty) {
             return None;
         }
         self.drain();
@@ -214,7 +214,7 @@ impl LinuxBuddy {
     }
 }
 
-impl Subject for LinuxBuddy {
+impl ReplaySubject for LinuxBuddy {
     fn name(&self) -> &'static str {
         self.policy.name()
     }

@@ -1,4 +1,4 @@
-use super::links::End;
+use super::links::ListEnd;
 use super::{LinuxBuddy, LinuxPolicy};
 use framewright::{CpuId, Mobility};
 
@@ -13,7 +13,7 @@ const BATCH_SCALE_MAX: u8 = 5;
 
 /// One CPU's state beside its lists.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PerCpu {
+pub(super) struct BuddyPerCpu {
     /// Frames on all of its lists.
     pub(super) count: u32,
     /// 6.12: doublings of the next refill, grown by refills and shrunk by frees.
@@ -24,7 +24,7 @@ pub(super) struct PerCpu {
     freed_high_order: bool,
 }
 
-impl PerCpu {
+impl BuddyPerCpu {
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -32,14 +32,14 @@ impl PerCpu {
 
 /// How much moves between a CPU's lists and the free lists at once, and how much may stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(super) struct PerCpuMarks {
     /// Frames moved at once.
     pub(super) batch: u32,
     /// Frames on a CPU's lists above which a batch goes back.
     pub(super) high: u32,
 }
 
-impl Marks {
+impl PerCpuMarks {
     /// The marks that a kernel of that time computes for a zone of `frames` frames of 4 KiB.
     ///
     /// Until 4.19: a batch of a quarter of a thousandth of the zone, at most 512 KiB before the quarter, made
@@ -127,11 +127,11 @@ impl LinuxBuddy {
         let slot = self.slot(cpu);
         self.percpu[slot].free_count >>= 1;
         let list = slot * LISTS + list_index(order, mt);
-        let popped = match self.frames.pop_cached(list, End::Head) {
+        let popped = match self.frames.pop_cached(list, ListEnd::Head) {
             Some(popped) => popped,
             None => {
                 self.refill(slot, order, mt, whole_only);
-                self.frames.pop_cached(list, End::Head)?
+                self.frames.pop_cached(list, ListEnd::Head)?
             }
         };
         self.percpu[slot].count -= 1 << order;
@@ -147,7 +147,8 @@ impl LinuxBuddy {
             let Some(frame) = self.rmqueue(order, mt, whole_only, &mut stealing) else {
                 break;
             };
-            self.frames.push_cached(list, frame, order, mt, End::Tail);
+            self.frames
+                .push_cached(list, frame, order, mt, ListEnd::Tail);
             self.percpu[slot].count += 1 << order;
         }
     }
@@ -155,7 +156,7 @@ impl LinuxBuddy {
     /// How many blocks a refill asks for. 6.12 doubles it while nothing is freed in between, as
     /// far as the mark leaves room.
     fn refill_blocks(&mut self, slot: usize, order: u8) -> u32 {
-        let Marks { batch, high } = self.marks;
+        let PerCpuMarks { batch, high } = self.marks;
         if !self.policy.is_strict() {
             return batch;
         }
@@ -186,8 +187,8 @@ impl LinuxBuddy {
         let mt = self.frames.label(frame);
         let list = list_index(order, mt);
         self.frames
-            .push_cached(slot * LISTS + list, frame, order, mt, End::Head);
-        let Marks { batch, high } = self.marks;
+            .push_cached(slot * LISTS + list, frame, order, mt, ListEnd::Head);
+        let PerCpuMarks { batch, high } = self.marks;
         let percpu = &mut self.percpu[slot];
         percpu.count += 1 << order;
         if !self.policy.is_strict() {
@@ -248,7 +249,7 @@ impl LinuxBuddy {
                 turn = left;
             }
             while left > 0 && turn > 0 {
-                let Some((frame, tag)) = self.frames.pop_cached(slot * LISTS + mt, End::Tail)
+                let Some((frame, tag)) = self.frames.pop_cached(slot * LISTS + mt, ListEnd::Tail)
                 else {
                     break;
                 };
@@ -267,7 +268,7 @@ impl LinuxBuddy {
         while left > 0 {
             let order = order_of(list);
             while left > 0
-                && let Some((frame, _)) = self.frames.pop_cached(slot * LISTS + list, End::Tail)
+                && let Some((frame, _)) = self.frames.pop_cached(slot * LISTS + list, ListEnd::Tail)
             {
                 self.frames.free_block(frame, order);
                 self.percpu[slot].count -= 1 << order;

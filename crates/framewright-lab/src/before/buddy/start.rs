@@ -1,10 +1,10 @@
 //! What happens before the first request: memory appears, labels and allocated blocks are imposed.
 
 use super::MAX_ORDER;
-use super::frames::Frames;
-use super::links::End;
+use super::frames::BuddyFrames;
+use super::links::ListEnd;
 
-impl Frames {
+impl BuddyFrames {
     /// Frees `from..to` at the start: the largest aligned blocks, ascending on the lists.
     pub(super) fn add_present(&mut self, from: u64, to: u64) {
         let mut at = from;
@@ -15,7 +15,7 @@ impl Frames {
             }
             let frame = at as u32;
             let mt = self.label(frame);
-            self.push_free(frame, order, mt, End::Tail);
+            self.push_free(frame, order, mt, ListEnd::Tail);
             self.count_free(frame, order, true);
             self.count_present(1 << order);
             at += 1 << order;
@@ -46,7 +46,7 @@ impl Frames {
             if frame >= upper {
                 head = upper;
             }
-            self.push_free(rest, high, self.label(rest), End::Tail);
+            self.push_free(rest, high, self.label(rest), ListEnd::Tail);
         }
         self.count_free(frame, order, false);
         true
@@ -66,11 +66,11 @@ impl Frames {
             let order = self.remove_free(head).order();
             for i in 0..1 << (order - self.pageblock_order()) {
                 let at = head + (i << self.pageblock_order());
-                self.push_free(at, self.pageblock_order(), self.label(at), End::Tail);
+                self.push_free(at, self.pageblock_order(), self.label(at), ListEnd::Tail);
             }
         }
         self.set_label(pageblock, mt);
-        self.move_pageblock(pageblock, mt, End::Tail);
+        self.move_pageblock(pageblock, mt, ListEnd::Tail);
         split.is_some()
     }
 

@@ -1,5 +1,5 @@
 use super::{LinuxBuddy, MAX_ORDER};
-use super::{frames::Tag, percpu};
+use super::{frames::BuddyTag, percpu};
 use framewright::Mobility;
 
 impl LinuxBuddy {
@@ -15,10 +15,10 @@ impl LinuxBuddy {
     }
 
     /// Every block once: its first frame and its tag.
-    fn blocks(&self) -> impl Iterator<Item = (u32, Tag)> {
+    fn blocks(&self) -> impl Iterator<Item = (u32, BuddyTag)> {
         (0..self.frames.count())
             .map(|frame| (frame, self.frames.tag(frame)))
-            .filter(|&(_, tag)| tag != Tag::INSIDE)
+            .filter(|&(_, tag)| tag != BuddyTag::INSIDE)
     }
 
     fn verify_blocks(&self) -> Result<(), String> {

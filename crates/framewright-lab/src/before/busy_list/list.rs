@@ -1,4 +1,4 @@
-use super::{BusyCounters, Fit};
+use super::{BusyCounters, HoleFit};
 use framewright::vrange::RangeFreeError;
 use framewright::{Page, PageRange};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ const NONE: u32 = u32::MAX;
 
 /// A busy area: live or lazy.
 #[derive(Debug, Clone, Copy)]
-struct Area {
+struct BusyArea {
     start: u64,
     /// The page behind its guard page.
     end: u64,
@@ -21,9 +21,9 @@ struct Area {
 /// ended. Descriptors are numbers in a vector and used again, so that an operation costs no heap
 /// call of its own.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct BusyAreas {
     window: PageRange,
-    areas: Vec<Area>,
+    areas: Vec<BusyArea>,
     unused: Vec<u32>,
     /// By first page.
     tree: BTreeMap<u64, u32>,
@@ -36,7 +36,7 @@ pub(super) struct List {
     counters: BusyCounters,
 }
 
-impl List {
+impl BusyAreas {
     pub(super) fn new(window: PageRange) -> Self {
         Self {
             window,
@@ -56,7 +56,7 @@ impl List {
         self.counters
     }
 
-    fn area(&self, number: u32) -> Option<&Area> {
+    fn area(&self, number: u32) -> Option<&BusyArea> {
         self.areas.get(number as usize)
     }
 
@@ -111,7 +111,7 @@ impl List {
     /// Puts a new area before `next`.
     fn insert(&mut self, start: u64, end: u64, next: u32) -> u32 {
         let prev = self.area(next).map_or(self.last, |area| area.prev);
-        let area = Area {
+        let area = BusyArea {
             start,
             end,
             prev,
@@ -133,10 +133,10 @@ impl List {
             .map_or(self.window.start().0, |area| area.end);
         let hole_end = self.area(next).map_or(self.window.end().0, |a| a.start);
         let fit = match (start == hole_start, end == hole_end) {
-            (true, true) => Fit::Full,
-            (true, false) => Fit::LeftEdge,
-            (false, true) => Fit::RightEdge,
-            (false, false) => Fit::NoEdge,
+            (true, true) => HoleFit::Full,
+            (true, false) => HoleFit::LeftEdge,
+            (false, true) => HoleFit::RightEdge,
+            (false, false) => HoleFit::NoEdge,
         };
         match self.areas.get_mut(prev as usize) {
             Some(area) => area.next = number,

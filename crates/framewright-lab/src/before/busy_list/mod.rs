@@ -45,7 +45,7 @@ mod tests;
 use framewright::platform::{Map, MapError};
 use framewright::vrange::{RangeError, RangeFreeError};
 use framewright::{Page, PageRange};
-use list::List;
+use list::BusyAreas;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -54,7 +54,7 @@ const LAZY_STEP_PAGES: u64 = (32 << 20) / Page::BYTES;
 
 /// How an area lay in the hole it was cut from, as the document names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
+pub enum HoleFit {
     /// It fills the hole.
     Full,
     /// It begins where the hole begins.
@@ -78,7 +78,7 @@ pub struct BusyCounters {
     pub lazy_pages: u64,
     /// The most pages that were lazy at once.
     pub lazy_pages_peak: u64,
-    /// Areas made by how they fit, in the order of [`Fit`].
+    /// Areas made by how they fit, in the order of [`HoleFit`].
     pub fits: [u64; 4],
     /// The most areas that were in the list at once, lazy ones included.
     pub areas_peak: u64,
@@ -87,7 +87,7 @@ pub struct BusyCounters {
 /// The allocator; any number of threads use it by reference.
 #[derive(Debug)]
 pub struct BusyList<M> {
-    list: Mutex<List>,
+    list: Mutex<BusyAreas>,
     /// Threads that wait for the list.
     waiting: AtomicU32,
     purging: Mutex<()>,
@@ -109,7 +109,7 @@ impl<M: Map> BusyList<M> {
     pub fn new(window: PageRange, cpus: u16, mapper: M) -> Self {
         assert!(!window.is_empty(), "a window has pages");
         Self {
-            list: Mutex::new(List::new(window)),
+            list: Mutex::new(BusyAreas::new(window)),
             waiting: AtomicU32::new(0),
             purging: Mutex::new(()),
             lazy: Mutex::new(Vec::new()),
@@ -251,7 +251,7 @@ impl<M: Map> BusyList<M> {
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, List> {
+    fn locked(&self) -> MutexGuard<'_, BusyAreas> {
         if let Ok(list) = self.list.try_lock() {
             return list;
         }

@@ -3,9 +3,9 @@ use framewright::{Context, Run};
 use proptest::prelude::*;
 
 /// Maps nothing.
-struct Nothing;
+struct MapsNothing;
 
-impl Map for Nothing {
+impl Map for MapsNothing {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -17,8 +17,8 @@ impl Map for Nothing {
     fn flush_all(&self) {}
 }
 
-fn window(pages: u64) -> BusyList<Nothing> {
-    BusyList::new(PageRange::new(Page(1000), pages).unwrap(), 1, Nothing)
+fn window(pages: u64) -> BusyList<MapsNothing> {
+    BusyList::new(PageRange::new(Page(1000), pages).unwrap(), 1, MapsNothing)
 }
 
 const PAGE: u64 = Page::BYTES;
@@ -105,8 +105,8 @@ fn a_lesser_alignment_begins_at_the_windows_first_page() {
 #[test]
 fn a_free_above_the_threshold_purges_and_below_does_not() {
     let list = window(100_000);
-    let most = BusyList::<Nothing>::threshold(1);
-    assert_eq!((most, BusyList::<Nothing>::threshold(2)), (8192, 16384));
+    let most = BusyList::<MapsNothing>::threshold(1);
+    assert_eq!((most, BusyList::<MapsNothing>::threshold(2)), (8192, 16384));
     let areas: Vec<Page> = (0..5000).map(|_| list.alloc(1, PAGE).unwrap()).collect();
     for &area in &areas[..4096] {
         list.free(area).unwrap();
@@ -145,7 +145,7 @@ fn wrong_requests_and_frees_are_errors_that_name_the_value() {
 }
 
 /// The obviously right twin: ranges in a sorted vector, the cache a page number.
-struct Twin {
+struct BusyTwin {
     busy: Vec<(u64, u64, bool)>,
     end: u64,
     cache: Option<u64>,
@@ -154,7 +154,7 @@ struct Twin {
     lazy: Vec<u64>,
 }
 
-impl Twin {
+impl BusyTwin {
     fn alloc(&mut self, pages: u64, align: u64) -> Option<u64> {
         self.walk(pages, align).or_else(|| {
             self.purge();
@@ -220,7 +220,7 @@ proptest! {
         ops in prop::collection::vec((0u8..10, 1u64..12, 0u32..5, any::<prop::sample::Index>()), 1..120)
     ) {
         let list = window(160);
-        let mut twin = Twin {
+        let mut twin = BusyTwin {
             busy: Vec::new(), end: 1160, cache: None, hole: 0, align: 1, lazy: Vec::new(),
         };
         let mut live = Vec::new();

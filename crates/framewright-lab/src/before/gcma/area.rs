@@ -10,9 +10,9 @@ pub(super) const ISOLATED: u8 = 4;
 
 /// A frame's flags.
 #[derive(Debug, Default)]
-pub(super) struct Flags(AtomicU8);
+pub(super) struct FrameFlags(AtomicU8);
 
-impl Flags {
+impl FrameFlags {
     pub(super) fn has(&self, flag: u8) -> bool {
         self.0.load(SeqCst) & flag != 0
     }
@@ -32,12 +32,12 @@ impl Flags {
 
 /// Which frames are in use: a bit each, one lock for all.
 #[derive(Debug)]
-pub(super) struct Area {
+pub(super) struct GcmaFrames {
     bits: Vec<u64>,
     frames: usize,
 }
 
-impl Area {
+impl GcmaFrames {
     pub(super) fn new(frames: usize) -> Self {
         let mut bits = vec![0; frames.div_ceil(64)];
         // Bits behind the last frame are in use for ever.
@@ -81,11 +81,11 @@ impl Area {
 
 /// The bitmap of what owners have: CMA's, by which the range is chosen.
 #[derive(Debug)]
-pub(super) struct OwnersBitmap(Area);
+pub(super) struct OwnersBitmap(GcmaFrames);
 
 impl OwnersBitmap {
     pub(super) fn new(frames: usize) -> Self {
-        Self(Area::new(frames))
+        Self(GcmaFrames::new(frames))
     }
 
     /// The first run of `frames` frames that no owner has, `shift` frames before its start a multiple of

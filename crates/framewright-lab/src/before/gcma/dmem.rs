@@ -13,7 +13,7 @@ pub(super) const BUCKETS: usize = 256;
 
 /// The two clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Client {
+pub(super) enum DmemClient {
     Clean = 0,
     Swap = 1,
 }
@@ -22,32 +22,39 @@ pub(super) enum Client {
 const KEY_WORDS: usize = 4;
 
 /// A key's words: of a swapped-out page its offset; of a file's page the offset and the file.
-fn words(client: Client, key: &Key) -> ([u64; KEY_WORDS], usize) {
+fn words(client: DmemClient, key: &Key) -> ([u64; KEY_WORDS], usize) {
     let words = [key.index, key.object, 0, 0];
-    (words, if client == Client::Swap { 1 } else { KEY_WORDS })
+    (
+        words,
+        if client == DmemClient::Swap {
+            1
+        } else {
+            KEY_WORDS
+        },
+    )
 }
 
 /// The golden ratio's bits, by which the kernel's `hash_long` multiplies.
 const GOLDEN: u64 = 0x61c8_8646_80b5_83eb;
 
 /// The bucket of a key: for swap its offset's remainder, so that neighbours are in neighbouring trees.
-pub(super) fn bucket_of(client: Client, key: &Key) -> usize {
+pub(super) fn bucket_of(client: DmemClient, key: &Key) -> usize {
     let hash = match client {
-        Client::Swap => key.index,
-        Client::Clean => (key.object ^ key.index).wrapping_mul(GOLDEN) >> 56,
+        DmemClient::Swap => key.index,
+        DmemClient::Clean => (key.object ^ key.index).wrapping_mul(GOLDEN) >> 56,
     };
     hash as usize % BUCKETS
 }
 
 /// A page that is there: its key, on the heap, and its frame. Counted by its `Arc`: the tree has one reference.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct DmemEntry {
     key: Box<[u64]>,
     frame: u32,
 }
 
-impl Entry {
-    pub(super) fn new(client: Client, key: &Key, frame: usize) -> Self {
+impl DmemEntry {
+    pub(super) fn new(client: DmemClient, key: &Key, frame: usize) -> Self {
         let (words, len) = words(client, key);
         Self {
             key: words[..len].into(),
@@ -67,29 +74,29 @@ impl Entry {
 
 /// An entry in a tree, by its key.
 #[derive(Debug)]
-struct Node(Arc<Entry>);
+struct DmemNode(Arc<DmemEntry>);
 
-impl PartialEq for Node {
+impl PartialEq for DmemNode {
     fn eq(&self, other: &Self) -> bool {
         self.0.key == other.0.key
     }
 }
 
-impl Eq for Node {}
+impl Eq for DmemNode {}
 
-impl PartialOrd for Node {
+impl PartialOrd for DmemNode {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Node {
+impl Ord for DmemNode {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.key.cmp(&other.0.key)
     }
 }
 
-impl Borrow<[u64]> for Node {
+impl Borrow<[u64]> for DmemNode {
     fn borrow(&self) -> &[u64] {
         &self.0.key
     }
@@ -97,17 +104,17 @@ impl Borrow<[u64]> for Node {
 
 /// The entries of one bucket.
 #[derive(Debug, Default)]
-pub(super) struct Tree(BTreeSet<Node>);
+pub(super) struct BucketTree(BTreeSet<DmemNode>);
 
-impl Tree {
+impl BucketTree {
     /// The entry of `key`, with a reference for the caller.
-    pub(super) fn find(&self, client: Client, key: &Key) -> Option<Arc<Entry>> {
+    pub(super) fn find(&self, client: DmemClient, key: &Key) -> Option<Arc<DmemEntry>> {
         let (words, len) = words(client, key);
         self.0.get(&words[..len]).map(|node| Arc::clone(&node.0))
     }
 
     /// The entry with the key of that one.
-    pub(super) fn find_like(&self, entry: &Entry) -> Option<Arc<Entry>> {
+    pub(super) fn find_like(&self, entry: &DmemEntry) -> Option<Arc<DmemEntry>> {
         self.0.get(&entry.key[..]).map(|node| Arc::clone(&node.0))
     }
 
@@ -115,21 +122,24 @@ impl Tree {
     ///
     /// # Errors
     /// The entry that has the key.
-    pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Arc<Entry>> {
+    pub(super) fn insert(&mut self, entry: &Arc<DmemEntry>) -> Result<(), Arc<DmemEntry>> {
         if let Some(old) = self.find_like(entry) {
             return Err(old);
         }
-        self.0.insert(Node(Arc::clone(entry)));
+        self.0.insert(DmemNode(Arc::clone(entry)));
         Ok(())
     }
 
     /// Takes the entry with that one's key out. The caller has a reference of his own, so that this one is
     /// not the last.
-    pub(super) fn remove(&mut self, entry: &Entry) {
+    pub(super) fn remove(&mut self, entry: &DmemEntry) {
         self.0.remove(&entry.key[..]);
     }
 
-    pub(super) fn remove_where(&mut self, is_meant: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
+    pub(super) fn remove_where(
+        &mut self,
+        is_meant: impl Fn(&DmemEntry) -> bool,
+    ) -> Vec<Arc<DmemEntry>> {
         let mut meant = Vec::new();
         self.0.retain(|node| {
             let goes = is_meant(&node.0);
@@ -144,14 +154,14 @@ impl Tree {
 
 /// A pool: its trees.
 #[derive(Debug)]
-pub(super) struct Pool {
-    client: Client,
+pub(super) struct DmemPool {
+    client: DmemClient,
     is_open: AtomicBool,
-    buckets: Vec<Mutex<Tree>>,
+    buckets: Vec<Mutex<BucketTree>>,
 }
 
-impl Pool {
-    pub(super) fn new(client: Client) -> Self {
+impl DmemPool {
+    pub(super) fn new(client: DmemClient) -> Self {
         Self {
             client,
             is_open: AtomicBool::new(false),
@@ -159,7 +169,7 @@ impl Pool {
         }
     }
 
-    pub(super) const fn client(&self) -> Client {
+    pub(super) const fn client(&self) -> DmemClient {
         self.client
     }
 
@@ -177,11 +187,11 @@ impl Pool {
         self.is_open.swap(false, SeqCst)
     }
 
-    pub(super) fn bucket(&self, nth: usize) -> &Mutex<Tree> {
+    pub(super) fn bucket(&self, nth: usize) -> &Mutex<BucketTree> {
         &self.buckets[nth]
     }
 
-    pub(super) fn buckets(&self) -> &[Mutex<Tree>] {
+    pub(super) fn buckets(&self) -> &[Mutex<BucketTree>] {
         &self.buckets
     }
 
@@ -196,23 +206,23 @@ impl Pool {
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone)]
-struct Link {
+struct LruLink {
     prev: u32,
     next: u32,
-    entry: Weak<Entry>,
+    entry: Weak<DmemEntry>,
 }
 
 /// A client's pages by last use, the latest first. The links have a place for every frame.
 #[derive(Debug)]
-pub(super) struct Lru {
-    links: Vec<Link>,
+pub(super) struct DmemLru {
+    links: Vec<LruLink>,
     first: u32,
     last: u32,
 }
 
-impl Lru {
+impl DmemLru {
     pub(super) fn new(frames: usize) -> Self {
-        let none = Link {
+        let none = LruLink {
             prev: NONE,
             next: NONE,
             entry: Weak::new(),
@@ -224,7 +234,7 @@ impl Lru {
         }
     }
 
-    pub(super) fn push_front(&mut self, frame: usize, entry: &Arc<Entry>) {
+    pub(super) fn push_front(&mut self, frame: usize, entry: &Arc<DmemEntry>) {
         self.links[frame].entry = Arc::downgrade(entry);
         self.link_first(frame);
     }
@@ -247,7 +257,7 @@ impl Lru {
     }
 
     fn unlink_only(&mut self, frame: usize) {
-        let Link { prev, next, .. } = self.links[frame];
+        let LruLink { prev, next, .. } = self.links[frame];
         match self.links.get_mut(prev as usize) {
             Some(prev) => prev.next = next,
             None => self.first = next,
@@ -270,7 +280,7 @@ impl Lru {
     }
 
     /// A reference to the entry of a frame that is on the list, unless its last one was just dropped.
-    pub(super) fn entry(&self, frame: usize) -> Option<Arc<Entry>> {
+    pub(super) fn entry(&self, frame: usize) -> Option<Arc<DmemEntry>> {
         self.links[frame].entry.upgrade()
     }
 }

@@ -47,8 +47,8 @@ mod take;
 #[cfg(test)]
 mod tests;
 
-use area::{Area, Flags, OwnersBitmap};
-use dmem::{BUCKETS, Client, Entry, Lru, Pool};
+use area::{FrameFlags, GcmaFrames, OwnersBitmap};
+use dmem::{BUCKETS, DmemClient, DmemEntry, DmemLru, DmemPool};
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reserve::{Key, PoolId, Put, PutRefused};
 use framewright::{Frame, Run};
@@ -57,7 +57,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the area is lent for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum GcmaKind {
     /// Clean pages of files.
     Cleancache,
     /// Swapped-out pages, which are on their device.
@@ -93,7 +93,7 @@ pub struct ClientCounters {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct GcmaCounts {
     stored: AtomicU64,
     loaded: AtomicU64,
     load_failed: AtomicU64,
@@ -131,13 +131,13 @@ pub struct Gcma<P> {
     run: Run,
     conduct: Conduct,
     /// `gcma->lock`.
-    area: Mutex<Area>,
-    flags: Vec<Flags>,
+    area: Mutex<GcmaFrames>,
+    flags: Vec<FrameFlags>,
     /// Pool and bucket of the page in each frame: stays when the page is gone.
     homes: Vec<AtomicU32>,
-    pools: Vec<Pool>,
-    lrus: [Mutex<Lru>; 2],
-    counts: [Counts; 2],
+    pools: Vec<DmemPool>,
+    lrus: [Mutex<DmemLru>; 2],
+    counts: [GcmaCounts; 2],
     owners: Mutex<OwnersBitmap>,
     takes: Mutex<TakeCounters>,
 }
@@ -158,22 +158,22 @@ impl<P: Relax + Contents> Gcma<P> {
         assert!(frames > 0, "an area has frames");
         let client = |nth: usize| {
             if nth < POOLS_MAX {
-                Client::Clean
+                DmemClient::Clean
             } else {
-                Client::Swap
+                DmemClient::Swap
             }
         };
         Self {
             platform,
             run,
             conduct,
-            area: Mutex::new(Area::new(frames)),
-            flags: (0..frames).map(|_| Flags::default()).collect(),
+            area: Mutex::new(GcmaFrames::new(frames)),
+            flags: (0..frames).map(|_| FrameFlags::default()).collect(),
             homes: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             pools: (0..2 * POOLS_MAX)
-                .map(|nth| Pool::new(client(nth)))
+                .map(|nth| DmemPool::new(client(nth)))
                 .collect(),
-            lrus: [(); 2].map(|()| Mutex::new(Lru::new(frames))),
+            lrus: [(); 2].map(|()| Mutex::new(DmemLru::new(frames))),
             counts: Default::default(),
             owners: Mutex::new(OwnersBitmap::new(frames)),
             takes: Mutex::default(),
@@ -188,10 +188,10 @@ impl<P: Relax + Contents> Gcma<P> {
 
     /// A pool of that kind; `None` if there are sixteen.
     #[must_use]
-    pub fn open_pool(&self, kind: Kind) -> Option<PoolId> {
+    pub fn open_pool(&self, kind: GcmaKind) -> Option<PoolId> {
         let ids = match kind {
-            Kind::Cleancache => 0..POOLS_MAX,
-            Kind::Frontswap => POOLS_MAX..2 * POOLS_MAX,
+            GcmaKind::Cleancache => 0..POOLS_MAX,
+            GcmaKind::Frontswap => POOLS_MAX..2 * POOLS_MAX,
         };
         let id = { ids }.find(|&id| self.pools[id].open())?;
         Some(PoolId(id as u16))
@@ -218,7 +218,7 @@ impl<P: Relax + Contents> Gcma<P> {
                 return Err(PutRefused::Full);
             }
         };
-        let entry = Arc::new(Entry::new(client, &key, frame));
+        let entry = Arc::new(DmemEntry::new(client, &key, frame));
         let bucket = dmem::bucket_of(client, &key);
         let home = u32::from(key.pool.0) * BUCKETS as u32 + bucket as u32;
         self.homes[frame].store(home, Relaxed);
@@ -291,7 +291,7 @@ impl<P: Relax + Contents> Gcma<P> {
 
     /// Forgets the pages of a pool, which is no more. Whether it was there.
     pub fn invalidate_pool(&self, pool: PoolId) -> bool {
-        let closed = self.pool(pool).is_some_and(Pool::close);
+        let closed = self.pool(pool).is_some_and(DmemPool::close);
         if closed {
             self.forget_all(pool, |_| true);
         }
@@ -300,10 +300,10 @@ impl<P: Relax + Contents> Gcma<P> {
 
     /// What was counted of a client.
     #[must_use]
-    pub fn counters(&self, kind: Kind) -> ClientCounters {
+    pub fn counters(&self, kind: GcmaKind) -> ClientCounters {
         let counts = &self.counts[match kind {
-            Kind::Cleancache => Client::Clean,
-            Kind::Frontswap => Client::Swap,
+            GcmaKind::Cleancache => DmemClient::Clean,
+            GcmaKind::Frontswap => DmemClient::Swap,
         } as usize];
         ClientCounters {
             stored_pages: counts.stored.load(Relaxed),
@@ -332,12 +332,12 @@ impl<P: Relax + Contents> Gcma<P> {
         Frame(self.run.start().0 + nth as u64)
     }
 
-    fn pool(&self, pool: PoolId) -> Option<&Pool> {
+    fn pool(&self, pool: PoolId) -> Option<&DmemPool> {
         self.pools.get(usize::from(pool.0)).filter(|p| p.is_open())
     }
 
     /// Takes the page of `key` out of tree and list; whose it was.
-    fn forget(&self, key: Key) -> Option<Client> {
+    fn forget(&self, key: Key) -> Option<DmemClient> {
         let pool = self.pool(key.pool)?;
         let client = pool.client();
         let mut tree = lock(pool.bucket(dmem::bucket_of(client, &key)));
@@ -349,7 +349,7 @@ impl<P: Relax + Contents> Gcma<P> {
         Some(client)
     }
 
-    fn forget_all(&self, pool: PoolId, is_meant: impl Fn(&Entry) -> bool) {
+    fn forget_all(&self, pool: PoolId, is_meant: impl Fn(&DmemEntry) -> bool) {
         let Some(pool) = self.pools.get(usize::from(pool.0)) else {
             return;
         };
@@ -362,7 +362,7 @@ impl<P: Relax + Contents> Gcma<P> {
         }
     }
 
-    fn leave_lru(&self, entry: &Entry, client: Client) {
+    fn leave_lru(&self, entry: &DmemEntry, client: DmemClient) {
         let mut lru = lock(&self.lrus[client as usize]);
         let flags = &self.flags[entry.frame()];
         if flags.has(area::LRU) {
@@ -372,7 +372,7 @@ impl<P: Relax + Contents> Gcma<P> {
     }
 
     /// Drops a reference; the last one gives the frame back, to its owner if it is being taken.
-    fn release(&self, entry: Arc<Entry>) {
+    fn release(&self, entry: Arc<DmemEntry>) {
         let Some(entry) = Arc::into_inner(entry) else {
             return;
         };
@@ -398,7 +398,7 @@ impl<P: Relax + Contents> Gcma<P> {
     }
 
     /// Evicts up to 32 pages of a client; how many.
-    fn evict(&self, client: Client) -> usize {
+    fn evict(&self, client: DmemClient) -> usize {
         let mut victims = Vec::with_capacity(EVICT_BATCH);
         {
             let mut lru = lock(&self.lrus[client as usize]);
@@ -423,7 +423,7 @@ impl<P: Relax + Contents> Gcma<P> {
     }
 
     /// Takes an entry that is off its list out of its tree, and drops the reference to it.
-    fn drop_from_tree(&self, entry: Arc<Entry>) {
+    fn drop_from_tree(&self, entry: Arc<DmemEntry>) {
         let home = self.homes[entry.frame()].load(Relaxed) as usize;
         let pool = &self.pools[home / BUCKETS];
         let mut tree = lock(pool.bucket(home % BUCKETS));

@@ -1,7 +1,7 @@
 //! What owners do: the three passes.
 
 use super::area::{ISOLATED, LRU, RECLAIMING};
-use super::dmem::{BUCKETS, Client, Entry};
+use super::dmem::{BUCKETS, DmemClient, DmemEntry};
 use super::{Conduct, Gcma, lock};
 use framewright::Run;
 use framewright::platform::{Contents, Relax};
@@ -110,13 +110,13 @@ impl<P: Relax + Contents> Gcma<P> {
     }
 
     /// Whose page was last in a frame.
-    fn client_of(&self, frame: usize) -> Client {
+    fn client_of(&self, frame: usize) -> DmemClient {
         let home = self.homes[frame].load(Relaxed) as usize;
         self.pools[home / BUCKETS].client()
     }
 
     /// The first pass for one frame; whether it was free.
-    fn isolate(&self, frame: usize, entries: &mut Vec<(Client, Arc<Entry>)>) -> bool {
+    fn isolate(&self, frame: usize, entries: &mut Vec<(DmemClient, Arc<DmemEntry>)>) -> bool {
         let flags = &self.flags[frame];
         {
             let mut area = lock(&self.area);

@@ -3,14 +3,14 @@ mod poison;
 use super::*;
 use framewright::Frame;
 use framewright::reserve::{Contiguous, Reserve, ReserveLayout, Store};
-use framewright_sim::contract::{House, Pages, Verdict, verdicts};
+use framewright_sim::contract::{House, PoolPages, Verdict, verdicts};
 use std::sync::atomic::AtomicU64;
 
 /// Frames of memory, copied word by word.
 #[derive(Debug)]
-struct Memory(Vec<[AtomicU64; 512]>);
+struct GcmaMemory(Vec<[AtomicU64; 512]>);
 
-impl Memory {
+impl GcmaMemory {
     fn new(frames: u64) -> Self {
         Self(
             (0..frames)
@@ -20,13 +20,13 @@ impl Memory {
     }
 }
 
-impl Relax for Memory {
+impl Relax for GcmaMemory {
     fn relax(&self, _attempt: u32) {
         std::thread::yield_now();
     }
 }
 
-impl Contents for Memory {
+impl Contents for GcmaMemory {
     fn store(&self, frame: Frame, page: &PageWords) {
         for (to, from) in self.0[frame.0 as usize].iter().zip(page) {
             to.store(*from, Relaxed);
@@ -40,9 +40,9 @@ impl Contents for Memory {
     }
 }
 
-fn area(frames: u64, conduct: Conduct) -> Gcma<Memory> {
+fn area(frames: u64, conduct: Conduct) -> Gcma<GcmaMemory> {
     let run = Run::new(Frame(0), frames).unwrap();
-    Gcma::new(run, conduct, Memory::new(frames))
+    Gcma::new(run, conduct, GcmaMemory::new(frames))
 }
 
 fn key(pool: PoolId, object: u64, index: u64) -> Key {
@@ -54,7 +54,7 @@ fn key(pool: PoolId, object: u64, index: u64) -> Key {
 }
 
 /// What a get finds: the page's only word.
-fn word(gcma: &Gcma<Memory>, key: Key) -> Option<u64> {
+fn word(gcma: &Gcma<GcmaMemory>, key: Key) -> Option<u64> {
     let mut page = [0; 512];
     let hit = gcma.get(key, &mut page);
     assert!(page.iter().all(|w| *w == page[0]), "torn");
@@ -64,7 +64,7 @@ fn word(gcma: &Gcma<Memory>, key: Key) -> Option<u64> {
 #[test]
 fn a_page_stays_until_the_last_used_of_its_own_client_goes() {
     let gcma = area(64, Conduct::Mended);
-    let pool = gcma.open_pool(Kind::Cleancache).unwrap();
+    let pool = gcma.open_pool(GcmaKind::Cleancache).unwrap();
     for index in 0..64 {
         gcma.put(key(pool, 7, index), &[index; 512]).unwrap();
     }
@@ -80,10 +80,10 @@ fn a_page_stays_until_the_last_used_of_its_own_client_goes() {
         "32 at a time"
     );
     assert_eq!(word(&gcma, key(pool, 8, 0)), Some(100));
-    let counters = gcma.counters(Kind::Cleancache);
+    let counters = gcma.counters(GcmaKind::Cleancache);
     assert_eq!((counters.stored_pages, counters.evicted_pages), (65, 32));
     // The other client finds what is free, and nothing of this one's.
-    let swap = gcma.open_pool(Kind::Frontswap).unwrap();
+    let swap = gcma.open_pool(GcmaKind::Frontswap).unwrap();
     let stored = (0..64)
         .filter(|i| gcma.put(key(swap, 0, *i), &[*i; 512]).is_ok())
         .count();
@@ -95,8 +95,8 @@ fn a_page_stays_until_the_last_used_of_its_own_client_goes() {
 #[test]
 fn one_client_starves_the_other() {
     let gcma = area(64, Conduct::Mended);
-    let clean = gcma.open_pool(Kind::Cleancache).unwrap();
-    let swap = gcma.open_pool(Kind::Frontswap).unwrap();
+    let clean = gcma.open_pool(GcmaKind::Cleancache).unwrap();
+    let swap = gcma.open_pool(GcmaKind::Frontswap).unwrap();
     (0..64).for_each(|i| gcma.put(key(clean, 1, i), &[i; 512]).unwrap());
     assert_eq!(
         gcma.put(key(swap, 0, 0), &[1; 512]),
@@ -109,7 +109,7 @@ fn one_client_starves_the_other() {
 #[test]
 fn an_owner_takes_what_guests_have_and_gives_it_back() {
     let gcma = area(256, Conduct::Mended);
-    let pool = gcma.open_pool(Kind::Frontswap).unwrap();
+    let pool = gcma.open_pool(GcmaKind::Frontswap).unwrap();
     (0..200).for_each(|i| gcma.put(key(pool, 0, i), &[i; 512]).unwrap());
     let run = gcma.take(128, 32).unwrap();
     assert_eq!((run.start().0 % 32, run.frames()), (0, 128));
@@ -117,7 +117,7 @@ fn an_owner_takes_what_guests_have_and_gives_it_back() {
         .filter(|i| word(&gcma, key(pool, 0, *i)).is_none())
         .count();
     assert_eq!(lost, 128);
-    assert_eq!(gcma.counters(Kind::Frontswap).reclaimed_pages, 128);
+    assert_eq!(gcma.counters(GcmaKind::Frontswap).reclaimed_pages, 128);
     let more = gcma.take(100, 1).unwrap();
     assert!(more.start() >= run.end());
     assert_eq!(gcma.take(29, 1), None);
@@ -134,8 +134,8 @@ fn an_owner_takes_what_guests_have_and_gives_it_back() {
 fn a_pool_that_is_invalidated_has_no_pages_and_takes_none() {
     let gcma = area(64, Conduct::Mended);
     let (one, other) = (
-        gcma.open_pool(Kind::Cleancache).unwrap(),
-        gcma.open_pool(Kind::Cleancache).unwrap(),
+        gcma.open_pool(GcmaKind::Cleancache).unwrap(),
+        gcma.open_pool(GcmaKind::Cleancache).unwrap(),
     );
     gcma.put(key(one, 1, 1), &[1; 512]).unwrap();
     gcma.put(key(other, 1, 1), &[2; 512]).unwrap();
@@ -143,10 +143,10 @@ fn a_pool_that_is_invalidated_has_no_pages_and_takes_none() {
     assert_eq!(gcma.put(key(one, 1, 1), &[3; 512]), Err(PutRefused::NoPool));
     assert_eq!(word(&gcma, key(other, 1, 1)), Some(2));
     assert_eq!(gcma.free_frames(), 63);
-    assert_eq!(gcma.open_pool(Kind::Cleancache), Some(one));
+    assert_eq!(gcma.open_pool(GcmaKind::Cleancache), Some(one));
     assert_eq!(word(&gcma, key(one, 1, 1)), None);
     let rest = (0..16)
-        .filter(|_| gcma.open_pool(Kind::Cleancache).is_some())
+        .filter(|_| gcma.open_pool(GcmaKind::Cleancache).is_some())
         .count();
     assert_eq!(rest, 14);
 }
@@ -155,7 +155,7 @@ fn a_pool_that_is_invalidated_has_no_pages_and_takes_none() {
 fn as_published_an_object_outlives_its_invalidation() {
     for (conduct, left) in [(Conduct::AsPublished, Some(5)), (Conduct::Mended, None)] {
         let gcma = area(64, conduct);
-        let pool = gcma.open_pool(Kind::Cleancache).unwrap();
+        let pool = gcma.open_pool(GcmaKind::Cleancache).unwrap();
         gcma.put(key(pool, 1, 1), &[5; 512]).unwrap();
         gcma.put(key(pool, 2, 1), &[6; 512]).unwrap();
         gcma.invalidate_object(pool, 1);
@@ -168,13 +168,13 @@ fn as_published_an_object_outlives_its_invalidation() {
 fn as_published_a_refused_store_leaves_the_older_copy() {
     for (conduct, left) in [(Conduct::AsPublished, Some(1)), (Conduct::Mended, None)] {
         let gcma = area(64, conduct);
-        let clean = gcma.open_pool(Kind::Cleancache).unwrap();
+        let clean = gcma.open_pool(GcmaKind::Cleancache).unwrap();
         gcma.put(key(clean, 1, 1), &[1; 512]).unwrap();
         // Owners have the rest, and the page is on no list: somebody is getting it.
         let rest = gcma.take_range(1..64);
         assert!(rest);
         let held = lock(&gcma.lrus[0]).entry(0).unwrap();
-        gcma.leave_lru(&held, Client::Clean);
+        gcma.leave_lru(&held, DmemClient::Clean);
         assert_eq!(gcma.put(key(clean, 1, 1), &[2; 512]), Err(PutRefused::Full));
         gcma.release(held);
         assert_eq!(word(&gcma, key(clean, 1, 1)), left, "fault 2, {conduct:?}");
@@ -185,7 +185,7 @@ fn as_published_a_refused_store_leaves_the_older_copy() {
 fn as_published_a_retry_isolates_frames_behind_the_request() {
     for (conduct, owned) in [(Conduct::AsPublished, 20), (Conduct::Mended, 16)] {
         let gcma = area(64, conduct);
-        let pool = gcma.open_pool(Kind::Frontswap).unwrap();
+        let pool = gcma.open_pool(GcmaKind::Frontswap).unwrap();
         (0..5).for_each(|i| gcma.put(key(pool, 0, i), &[i; 512]).unwrap());
         // Somebody gets the page in frame 4 while the range is walked for the first time.
         let reader = lock(&gcma.lrus[1]).entry(4).unwrap();
@@ -213,7 +213,7 @@ fn as_published_a_retry_isolates_frames_behind_the_request() {
 #[test]
 fn as_published_a_key_that_is_stored_again_during_an_eviction_is_released_twice() {
     let gcma = area(64, Conduct::AsPublished);
-    let pool = gcma.open_pool(Kind::Frontswap).unwrap();
+    let pool = gcma.open_pool(GcmaKind::Frontswap).unwrap();
     gcma.put(key(pool, 0, 9), &[1; 512]).unwrap();
     // The evictor has its reference, and has not looked the key up yet.
     let old = {
@@ -280,7 +280,7 @@ fn plain_requests_fragment_each_other_and_the_guarantee_of_the_proposal_fails() 
     assert!((&gcma).reserve("display", 512, 512).is_err());
 
     // The same owners beside a reservation.
-    let memory = Memory::new(1024);
+    let memory = GcmaMemory::new(1024);
     let layout = ReserveLayout::new(Run::new(Frame(0), 1024).unwrap());
     let mut words = vec![0; layout.words_needed().unwrap()];
     let reserve = Reserve::new(&layout, &mut words, &memory).unwrap();
@@ -296,19 +296,19 @@ fn plain_requests_fragment_each_other_and_the_guarantee_of_the_proposal_fails() 
 
 /// The port with an owner, for the checks of the contract. Its only pools for objects of pages are those of
 /// cleancache, whose gets leave a page where it is; nobody is let in during a copy.
-struct Rooms<'g> {
-    gcma: &'g Gcma<Memory>,
-    store: &'g Gcma<Memory>,
+struct GcmaHouse<'g> {
+    gcma: &'g Gcma<GcmaMemory>,
+    store: &'g Gcma<GcmaMemory>,
 }
 
-impl House for Rooms<'_> {
+impl House for GcmaHouse<'_> {
     fn frames(&self) -> u64 {
         self.gcma.run().frames()
     }
 
-    fn open_pool(&mut self, pages: Pages) -> Option<PoolId> {
-        let is_staying = pages == Pages::Staying;
-        is_staying.then(|| self.gcma.open_pool(Kind::Cleancache))?
+    fn open_pool(&mut self, pages: PoolPages) -> Option<PoolId> {
+        let is_staying = pages == PoolPages::Staying;
+        is_staying.then(|| self.gcma.open_pool(GcmaKind::Cleancache))?
     }
 
     fn store(&mut self) -> &mut dyn Store {
@@ -334,7 +334,7 @@ fn as_published_the_guests_contract_is_broken_and_mended_it_is_kept() {
     let broken = |conduct| {
         let verdicts = verdicts(|work| {
             let gcma = area(32, conduct);
-            work(&mut Rooms {
+            work(&mut GcmaHouse {
                 gcma: &gcma,
                 store: &gcma,
             });

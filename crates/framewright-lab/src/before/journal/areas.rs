@@ -1,6 +1,6 @@
 //! Mapped pages: a tree of gaps and a tree of areas, each under one lock for all CPUs.
 
-use super::lock::{Counted, LockCount};
+use super::lock::{CountedLock, LockCount};
 use framewright::platform::{Map, MapError};
 use framewright::{Context, Frame, Page, PageRange, Run};
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ const LAZY_STEP_PAGES: u64 = (32 << 20) / Page::BYTES;
 pub(super) struct Areas {
     window: PageRange,
     /// Gaps: pages by first page.
-    gaps: Counted<BTreeMap<u64, u64>>,
+    gaps: CountedLock<BTreeMap<u64, u64>>,
     /// Areas by first page.
-    busy: Counted<BTreeMap<u64, Area>>,
+    busy: CountedLock<BTreeMap<u64, JournalArea>>,
     /// Freed areas, still mapped.
-    lazy: Counted<Vec<(u64, u64)>>,
+    lazy: CountedLock<Vec<(u64, u64)>>,
     lazy_pages: AtomicU64,
     lazy_pages_max: u64,
     purging: Mutex<()>,
@@ -31,7 +31,7 @@ pub(super) struct Areas {
 
 /// An area: its pages, without the guard page, and what they show.
 #[derive(Debug)]
-pub(super) struct Area {
+pub(super) struct JournalArea {
     pub(super) frames: Vec<u32>,
 }
 
@@ -41,9 +41,9 @@ impl Areas {
         let gaps = BTreeMap::from([(window.start().0, window.pages())]);
         Self {
             window,
-            gaps: Counted::new("free_vmap_area", gaps),
-            busy: Counted::new("vmap_area", BTreeMap::new()),
-            lazy: Counted::new("purge_vmap_area", Vec::new()),
+            gaps: CountedLock::new("free_vmap_area", gaps),
+            busy: CountedLock::new("vmap_area", BTreeMap::new()),
+            lazy: CountedLock::new("purge_vmap_area", Vec::new()),
             lazy_pages: AtomicU64::new(0),
             lazy_pages_max: u64::from(u16::BITS - cpus.leading_zeros()) * LAZY_STEP_PAGES,
             purging: Mutex::new(()),
@@ -113,7 +113,7 @@ impl Areas {
     }
 
     /// Enters an area whose frames are mapped.
-    pub(super) fn enter(&self, start: u64, area: Area) {
+    pub(super) fn enter(&self, start: u64, area: JournalArea) {
         self.busy.lock().insert(start, area);
     }
 
@@ -126,7 +126,7 @@ impl Areas {
 
     /// Takes the area that starts at `start` out; its pages stay mapped until
     /// [`set_lazy`](Self::set_lazy) and a purge.
-    pub(super) fn remove(&self, start: u64) -> Option<Area> {
+    pub(super) fn remove(&self, start: u64) -> Option<JournalArea> {
         self.busy.lock().remove(&start)
     }
 

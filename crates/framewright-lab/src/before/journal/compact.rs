@@ -1,9 +1,9 @@
 //! Compaction: movable pages from the bottom go to free frames at the top, until a block is free.
 
 use super::Journal;
-use super::lock::Held;
-use super::tenants::{Contents, Holder, Lru};
-use super::zone::{Lists, Zone};
+use super::lock::HeldLock;
+use super::tenants::{FrameHolder, JournalContents, TenantLru};
+use super::zone::{JournalZone, Lists};
 use framewright::platform::Map;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -28,7 +28,7 @@ pub(super) enum Mode {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum JournalOutcome {
     /// Too few free frames to move anything to.
     Skipped,
     /// Not tried: the last attempts failed.
@@ -44,7 +44,7 @@ pub(super) enum Outcome {
 /// Where the scanners were, and when to try again. As in Linux nobody locks it: who reads something
 /// old scans a little more or less.
 #[derive(Debug)]
-pub(super) struct Scanners {
+pub(super) struct JournalScanners {
     migrate: AtomicU32,
     free: AtomicU32,
     /// By pageblock: nothing was found there.
@@ -55,7 +55,7 @@ pub(super) struct Scanners {
     shift: AtomicU32,
 }
 
-impl Scanners {
+impl JournalScanners {
     pub(super) fn new(frames: u32) -> Self {
         Self {
             migrate: AtomicU32::new(0),
@@ -121,7 +121,7 @@ impl Scanners {
 }
 
 /// One attempt.
-struct Attempt<'j, M> {
+struct JournalAttempt<'j, M> {
     journal: &'j Journal<M>,
     order: usize,
     mode: Mode,
@@ -136,16 +136,16 @@ struct Attempt<'j, M> {
     contended: bool,
 }
 
-impl<M: Map + Contents> Journal<M> {
+impl<M: Map + JournalContents> Journal<M> {
     /// Tries to make a free block of `order`.
-    pub(super) fn compact(&self, order: usize, mode: Mode) -> Outcome {
+    pub(super) fn compact(&self, order: usize, mode: Mode) -> JournalOutcome {
         let zone = &self.zone;
         if zone.allows(order, zone.marks.low) {
-            return Outcome::Success;
+            return JournalOutcome::Success;
         }
         // As many frames as two blocks, besides what nobody may take.
         if zone.free() < zone.marks.low + (2 << order) {
-            return Outcome::Skipped;
+            return JournalOutcome::Skipped;
         }
         let scanners = &self.scanners;
         if scanners.restarts() {
@@ -155,7 +155,7 @@ impl<M: Map + Contents> Journal<M> {
         if migrate >= free {
             (migrate, free) = (0, zone.frames() - PAGEBLOCK);
         }
-        let mut attempt = Attempt {
+        let mut attempt = JournalAttempt {
             journal: self,
             order,
             mode,
@@ -171,23 +171,23 @@ impl<M: Map + Contents> Journal<M> {
     }
 }
 
-impl<M: Map + Contents> Attempt<'_, M> {
-    fn zone(&self) -> &Zone {
+impl<M: Map + JournalContents> JournalAttempt<'_, M> {
+    fn zone(&self) -> &JournalZone {
         &self.journal.zone
     }
 
-    fn run(&mut self) -> Outcome {
+    fn run(&mut self) -> JournalOutcome {
         let mut pages = Vec::new();
         loop {
             if self.zone().has(self.order) {
-                return Outcome::Success;
+                return JournalOutcome::Success;
             }
             if self.contended && self.mode == Mode::Direct {
-                return Outcome::Contended;
+                return JournalOutcome::Contended;
             }
             // One pageblock between them is too few for both.
             if self.migrate / PAGEBLOCK >= self.free / PAGEBLOCK {
-                return Outcome::Complete;
+                return JournalOutcome::Complete;
             }
             let block = self.migrate & !(PAGEBLOCK - 1);
             if self.migrate == block && self.journal.scanners.skips(block) {
@@ -196,20 +196,20 @@ impl<M: Map + Contents> Attempt<'_, M> {
             }
             self.isolate(block + PAGEBLOCK, &mut pages);
             if !self.move_all(&mut pages) {
-                return Outcome::Contended;
+                return JournalOutcome::Contended;
             }
         }
     }
 
     /// Isolates pages to move, from `migrate` to `end` at most.
-    fn isolate(&mut self, end: u32, pages: &mut Vec<(u32, Holder)>) {
+    fn isolate(&mut self, end: u32, pages: &mut Vec<(u32, FrameHolder)>) {
         let journal = self.journal;
         let order_frames = 1 << self.order;
         let from = self.migrate;
         let gives_up = self.mode == Mode::Direct && order_frames <= PAGEBLOCK;
         let block_end = |at: u32| (at & !(order_frames - 1)) + order_frames;
         let mut block = block_end(from);
-        let mut lru: Option<Held<'_, Lru>> = None;
+        let mut lru: Option<HeldLock<'_, TenantLru>> = None;
         let mut any = false;
         let mut at = from;
         while at < end {
@@ -265,7 +265,7 @@ impl<M: Map + Contents> Attempt<'_, M> {
 
     /// Moves the isolated pages; `false` if there is nothing to move them to, and those left are
     /// back where they were.
-    fn move_all(&mut self, pages: &mut Vec<(u32, Holder)>) -> bool {
+    fn move_all(&mut self, pages: &mut Vec<(u32, FrameHolder)>) -> bool {
         if pages.is_empty() {
             return true;
         }
@@ -315,7 +315,7 @@ impl<M: Map + Contents> Attempt<'_, M> {
             }
             let before = self.targets.len();
             let mut at = block + self.free_at;
-            let mut lists: Option<Held<'_, Lists>> = None;
+            let mut lists: Option<HeldLock<'_, Lists>> = None;
             while at < block + PAGEBLOCK && self.targets.len() < wanted {
                 if at.is_multiple_of(CLUSTER as u32) {
                     lists = None;
@@ -362,7 +362,7 @@ impl<M: Map + Contents> Attempt<'_, M> {
     }
 
     /// Gives back what was not needed, and remembers where the scanners were.
-    fn finish(self, outcome: Outcome) {
+    fn finish(self, outcome: JournalOutcome) {
         let scanners = &self.journal.scanners;
         let mut free = self.free;
         if !self.targets.is_empty() {
@@ -373,7 +373,7 @@ impl<M: Map + Contents> Attempt<'_, M> {
                 self.zone().give(&mut lists, *frame, 0);
             }
         }
-        if outcome == Outcome::Complete {
+        if outcome == JournalOutcome::Complete {
             scanners.migrate.store(0, Relaxed);
             scanners
                 .free

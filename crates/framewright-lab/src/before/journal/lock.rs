@@ -31,7 +31,7 @@ impl LockCount {
 
 /// A lock that counts who takes it. One hold in sixteen is timed.
 #[derive(Debug)]
-pub struct Counted<T> {
+pub struct CountedLock<T> {
     value: Mutex<T>,
     name: &'static str,
     acquisitions: AtomicU64,
@@ -41,13 +41,13 @@ pub struct Counted<T> {
 
 /// The lock, held.
 #[derive(Debug)]
-pub struct Held<'l, T> {
+pub struct HeldLock<'l, T> {
     value: MutexGuard<'l, T>,
     since: Option<Instant>,
     hold_ns_max: &'l AtomicU64,
 }
 
-impl<T> Counted<T> {
+impl<T> CountedLock<T> {
     pub(super) const fn new(name: &'static str, value: T) -> Self {
         Self {
             value: Mutex::new(value),
@@ -59,12 +59,12 @@ impl<T> Counted<T> {
     }
 
     /// Waits for it.
-    pub fn lock(&self) -> Held<'_, T> {
+    pub fn lock(&self) -> HeldLock<'_, T> {
         self.lock_or_say().0
     }
 
     /// Waits for it; whether it had to.
-    pub(super) fn lock_or_say(&self) -> (Held<'_, T>, bool) {
+    pub(super) fn lock_or_say(&self) -> (HeldLock<'_, T>, bool) {
         let (value, waited) = match self.value.try_lock() {
             Ok(value) => (value, false),
             Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
@@ -78,7 +78,7 @@ impl<T> Counted<T> {
         // Only the holder counts here, so a plain addition loses nothing.
         let nth = self.acquisitions.load(Relaxed);
         self.acquisitions.store(nth + 1, Relaxed);
-        let held = Held {
+        let held = HeldLock {
             value,
             since: nth.is_multiple_of(TIMED_EVERY).then(Instant::now),
             hold_ns_max: &self.hold_ns_max,
@@ -97,7 +97,7 @@ impl<T> Counted<T> {
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for HeldLock<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -105,13 +105,13 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for HeldLock<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for HeldLock<'_, T> {
     fn drop(&mut self) {
         if let Some(since) = self.since {
             let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_lock_counts_who_took_it_and_who_had_to_wait() {
-        let lock = Counted::new("x", 0);
+        let lock = CountedLock::new("x", 0);
         *lock.lock() += 1;
         std::thread::scope(|scope| {
             let held = lock.lock();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_longest_timed_hold_is_kept() {
-        let lock = Counted::new("x", ());
+        let lock = CountedLock::new("x", ());
         let held = lock.lock();
         std::thread::sleep(std::time::Duration::from_millis(2));
         drop(held);

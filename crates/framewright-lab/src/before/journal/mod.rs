@@ -65,20 +65,20 @@ mod tests;
 mod wake;
 mod zone;
 
-pub use lock::{Counted, LockCount};
+pub use lock::{CountedLock, LockCount};
 pub use seat::JournalSeat;
 pub use wake::Wake;
-pub use zone::{BLOCK_FRAMES_MAX, Marks};
+pub use zone::{BLOCK_FRAMES_MAX, JournalMarks};
 
-use areas::{Area, Areas};
-use compact::Scanners;
+use areas::{Areas, JournalArea};
+use compact::JournalScanners;
 use framewright::platform::Map;
 use framewright::{Addr, Frame, Page, PageRange};
-use seat::PerCpu;
+use seat::JournalPerCpu;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use tenants::{Contents, Tenants};
-use zone::Zone;
+use tenants::{JournalContents, JournalTenants};
+use zone::JournalZone;
 
 /// The largest order that is expected to be had (`PAGE_ALLOC_COSTLY_ORDER`).
 const COSTLY_ORDER: usize = 3;
@@ -113,7 +113,7 @@ pub struct JournalCounters {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct JournalTally {
     allocs: AtomicU64,
     spills: AtomicU64,
     compact_stall: AtomicU64,
@@ -134,13 +134,13 @@ pub struct Setup<M> {
     /// What a request does when nothing contiguous is there.
     pub rule: Rule,
     /// The zone's.
-    pub marks: Marks,
+    pub marks: JournalMarks,
     /// Where areas lie.
     pub window: PageRange,
     /// Maps them, and knows the frames' contents.
     pub mapper: M,
     /// Who else has frames.
-    pub tenants: Arc<Tenants>,
+    pub tenants: Arc<JournalTenants>,
     /// Woken when frames run low.
     pub wake: Arc<Wake>,
     /// Where frame 0's first byte lies.
@@ -151,21 +151,21 @@ pub struct Setup<M> {
 /// [seat](Self::seat).
 #[derive(Debug)]
 pub struct Journal<M> {
-    zone: Zone,
-    per_cpu: Box<[PerCpu]>,
-    scanners: Scanners,
+    zone: JournalZone,
+    per_cpu: Box<[JournalPerCpu]>,
+    scanners: JournalScanners,
     areas: Areas,
     /// By frame: the order of the object that starts there.
     objects: Box<[AtomicU8]>,
     rule: Rule,
     mapper: M,
-    tenants: Arc<Tenants>,
+    tenants: Arc<JournalTenants>,
     wake: Arc<Wake>,
     direct: Addr,
-    counters: Counters,
+    counters: JournalTally,
 }
 
-impl<M: Map + Contents> Journal<M> {
+impl<M: Map + JournalContents> Journal<M> {
     /// An allocator none of whose frames are free: [`add`](Self::add) frees them.
     ///
     /// # Panics
@@ -173,9 +173,9 @@ impl<M: Map + Contents> Journal<M> {
     #[must_use]
     pub fn new(setup: Setup<M>) -> Self {
         Self {
-            zone: Zone::new(setup.frames, setup.marks),
-            per_cpu: (0..setup.cpus).map(|_| PerCpu::default()).collect(),
-            scanners: Scanners::new(setup.frames),
+            zone: JournalZone::new(setup.frames, setup.marks),
+            per_cpu: (0..setup.cpus).map(|_| JournalPerCpu::default()).collect(),
+            scanners: JournalScanners::new(setup.frames),
             areas: Areas::new(setup.window, setup.machine_cpus),
             objects: (0..setup.frames)
                 .map(|_| AtomicU8::new(NO_OBJECT))
@@ -185,7 +185,7 @@ impl<M: Map + Contents> Journal<M> {
             tenants: setup.tenants,
             wake: setup.wake,
             direct: setup.direct,
-            counters: Counters::default(),
+            counters: JournalTally::default(),
         }
     }
 
@@ -239,16 +239,16 @@ impl<M: Map + Contents> Journal<M> {
     /// The first one that does not hold.
     pub fn verify(&self) -> Result<u64, String> {
         self.areas.verify()?;
-        let cached: u64 = self.per_cpu.iter().map(PerCpu::frames).sum();
+        let cached: u64 = self.per_cpu.iter().map(JournalPerCpu::frames).sum();
         Ok(self.zone.recount()? + cached)
     }
 
-    fn count(&self, which: impl FnOnce(&Counters) -> &AtomicU64, by: u64) {
+    fn count(&self, which: impl FnOnce(&JournalTally) -> &AtomicU64, by: u64) {
         which(&self.counters).fetch_add(by, Relaxed);
     }
 }
 
-impl<M: Map + Contents> JournalSeat<'_, M> {
+impl<M: Map + JournalContents> JournalSeat<'_, M> {
     /// An object of `bytes` bytes, at least a page: there are no slabs. `None` if there are no
     /// frames or no address space for it.
     pub fn kvmalloc(&mut self, bytes: u64) -> Option<Addr> {
@@ -291,7 +291,7 @@ impl<M: Map + Contents> JournalSeat<'_, M> {
         if self.bulk(pages as usize, &mut frames) {
             let mapped = journal.areas.map(start, &frames, &journal.mapper);
             if mapped.is_ok() {
-                journal.areas.enter(start, Area { frames });
+                journal.areas.enter(start, JournalArea { frames });
                 return Some(start);
             }
         }

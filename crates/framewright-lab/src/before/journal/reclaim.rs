@@ -1,13 +1,13 @@
 use super::JournalSeat;
-use super::compact::{Mode, Outcome};
-use super::tenants::Contents;
+use super::compact::{JournalOutcome, Mode};
+use super::tenants::JournalContents;
 use framewright::Frame;
 use framewright::platform::Map;
 
 /// Pages that a request reclaims at a time.
 pub(super) const RECLAIM_PAGES: usize = 32;
 
-impl<M: Map + Contents> JournalSeat<'_, M> {
+impl<M: Map + JournalContents> JournalSeat<'_, M> {
     /// Reclaims for a request that waits; how many pages. Where enough is free for compaction to
     /// work with, a large order is left to that.
     pub(super) fn direct_reclaim(&mut self, order: usize) -> usize {
@@ -53,9 +53,9 @@ impl<M: Map + Contents> JournalSeat<'_, M> {
             return;
         }
         match journal.compact(order, Mode::Background) {
-            Outcome::Success => journal.scanners.succeeded(),
-            Outcome::Complete => journal.scanners.defer(),
-            Outcome::Skipped | Outcome::Deferred | Outcome::Contended => {}
+            JournalOutcome::Success => journal.scanners.succeeded(),
+            JournalOutcome::Complete => journal.scanners.defer(),
+            JournalOutcome::Skipped | JournalOutcome::Deferred | JournalOutcome::Contended => {}
         }
     }
 

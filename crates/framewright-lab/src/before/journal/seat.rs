@@ -1,5 +1,5 @@
-use super::compact::{Mode, Outcome};
-use super::tenants::Contents;
+use super::compact::{JournalOutcome, Mode};
+use super::tenants::JournalContents;
 use super::zone::ORDERS;
 use super::{COSTLY_ORDER, Journal, Rule};
 use framewright::Frame;
@@ -18,11 +18,11 @@ const RECLAIMS_MAX: u32 = 16;
 /// One CPU's free blocks of orders 0 to 3. The lock stands for interrupts being off, and is nobody
 /// else's but when all CPUs are drained; it is not counted.
 #[derive(Debug, Default)]
-pub(super) struct PerCpu {
+pub(super) struct JournalPerCpu {
     lists: Mutex<[Vec<u32>; COSTLY_ORDER + 1]>,
 }
 
-impl PerCpu {
+impl JournalPerCpu {
     fn lock(&self) -> MutexGuard<'_, [Vec<u32>; COSTLY_ORDER + 1]> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,7 +41,7 @@ pub struct JournalSeat<'j, M> {
     pub(super) cpu: usize,
 }
 
-impl<M: Map + Contents> JournalSeat<'_, M> {
+impl<M: Map + JournalContents> JournalSeat<'_, M> {
     /// A frame for a tenant, who reclaims himself where there is none.
     pub fn frame(&mut self) -> Option<Frame> {
         let zone = &self.journal.zone;
@@ -71,7 +71,7 @@ impl<M: Map + Contents> JournalSeat<'_, M> {
             match self.direct_compact(order) {
                 (Some(frame), _) => return Some(frame),
                 // Reclaim would not help either, and the caller has another way.
-                (None, Outcome::Skipped | Outcome::Deferred) => return None,
+                (None, JournalOutcome::Skipped | JournalOutcome::Deferred) => return None,
                 (None, _) => {}
             }
         }
@@ -87,13 +87,13 @@ impl<M: Map + Contents> JournalSeat<'_, M> {
         self.direct_compact(order).0
     }
 
-    fn direct_compact(&mut self, order: usize) -> (Option<u32>, Outcome) {
+    fn direct_compact(&mut self, order: usize) -> (Option<u32>, JournalOutcome) {
         let journal = self.journal;
         if journal.scanners.is_deferred() {
-            return (None, Outcome::Deferred);
+            return (None, JournalOutcome::Deferred);
         }
         let outcome = journal.compact(order, Mode::Direct);
-        if outcome == Outcome::Skipped {
+        if outcome == JournalOutcome::Skipped {
             return (None, outcome);
         }
         journal.count(|c| &c.compact_stall, 1);

@@ -1,7 +1,7 @@
 //! Who fills memory besides the journal: a cache that can be reclaimed, frames that can be moved,
 //! and frames that can be neither. The same for every variant.
 
-use super::lock::{Counted, Held, LockCount};
+use super::lock::{CountedLock, HeldLock, LockCount};
 use framewright::Frame;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
@@ -15,7 +15,7 @@ const STAMPED: usize = 0;
 pub const FRAME_WORDS: usize = Frame::BYTES as usize / 8;
 
 /// Frames with contents.
-pub trait Contents: Sync {
+pub trait JournalContents: Sync {
     /// Copies a frame's contents.
     fn copy(&self, from: Frame, to: Frame);
 
@@ -28,7 +28,7 @@ pub trait Contents: Sync {
 
 /// Who holds a frame, as far as a scanner can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holder {
+pub enum FrameHolder {
     /// A page of the cache: can be moved and reclaimed.
     Cache,
     /// A page of a program: can be moved.
@@ -37,7 +37,7 @@ pub enum Holder {
 
 const HELD_BY_OTHERS: u8 = 0;
 
-impl Holder {
+impl FrameHolder {
     const fn code(self) -> u8 {
         match self {
             Self::Cache => 1,
@@ -56,7 +56,7 @@ impl Holder {
 
 /// The cache's pages, the last one read in first.
 #[derive(Debug)]
-pub struct Lru {
+pub struct TenantLru {
     next: Vec<u32>,
     prev: Vec<u32>,
     first: u32,
@@ -66,8 +66,8 @@ pub struct Lru {
 
 /// The tenants of all frames.
 #[derive(Debug)]
-pub struct Tenants {
-    lru: Counted<Lru>,
+pub struct JournalTenants {
+    lru: CountedLock<TenantLru>,
     /// By frame: who holds it. Changed under the lock of the list; looked at without it.
     holders: Box<[AtomicU8]>,
     /// By frame: which page of its holder's lies there.
@@ -76,11 +76,11 @@ pub struct Tenants {
     homes: Box<[AtomicU32]>,
 }
 
-impl Tenants {
+impl JournalTenants {
     /// Nobody in `frames` frames, and `movable` pages of programs that lie nowhere yet.
     #[must_use]
     pub fn new(frames: u32, movable: u32) -> Self {
-        let lru = Lru {
+        let lru = TenantLru {
             next: vec![NONE; frames as usize],
             prev: vec![NONE; frames as usize],
             first: NONE,
@@ -88,7 +88,7 @@ impl Tenants {
             pages: 0,
         };
         Self {
-            lru: Counted::new("lru", lru),
+            lru: CountedLock::new("lru", lru),
             holders: (0..frames).map(|_| AtomicU8::new(HELD_BY_OTHERS)).collect(),
             pages: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             homes: (0..movable).map(|_| AtomicU32::new(NONE)).collect(),
@@ -97,17 +97,17 @@ impl Tenants {
 
     /// Who holds a frame, at about this moment; `None` if nobody who could leave it.
     #[must_use]
-    pub fn holder(&self, frame: u32) -> Option<Holder> {
-        Holder::of(self.holders[frame as usize].load(Relaxed))
+    pub fn holder(&self, frame: u32) -> Option<FrameHolder> {
+        FrameHolder::of(self.holders[frame as usize].load(Relaxed))
     }
 
     /// The list, for several calls.
     #[must_use]
-    pub fn lock(&self) -> Held<'_, Lru> {
+    pub fn lock(&self) -> HeldLock<'_, TenantLru> {
         self.lru.lock()
     }
 
-    pub(super) fn lock_or_say(&self) -> (Held<'_, Lru>, bool) {
+    pub(super) fn lock_or_say(&self) -> (HeldLock<'_, TenantLru>, bool) {
         self.lru.lock_or_say()
     }
 
@@ -124,26 +124,26 @@ impl Tenants {
     }
 
     /// Reads pages into the cache: frame and number of each.
-    pub fn read_in(&self, contents: &impl Contents, pages: &[(Frame, u32)]) {
+    pub fn read_in(&self, contents: &impl JournalContents, pages: &[(Frame, u32)]) {
         for &(frame, page) in pages {
-            contents.set_word(frame, STAMPED, pattern(Holder::Cache, page, STAMPED));
+            contents.set_word(frame, STAMPED, pattern(FrameHolder::Cache, page, STAMPED));
         }
         let mut lru = self.lru.lock();
         for &(frame, page) in pages {
             self.pages[frame.0 as usize].store(page, Relaxed);
-            self.put(&mut lru, frame.0 as u32, Holder::Cache);
+            self.put(&mut lru, frame.0 as u32, FrameHolder::Cache);
         }
     }
 
     /// Puts a program's page into a frame, all of its bytes.
-    pub fn settle(&self, contents: &impl Contents, frame: Frame, page: u32) {
+    pub fn settle(&self, contents: &impl JournalContents, frame: Frame, page: u32) {
         for nth in 0..FRAME_WORDS {
-            contents.set_word(frame, nth, pattern(Holder::Movable, page, nth));
+            contents.set_word(frame, nth, pattern(FrameHolder::Movable, page, nth));
         }
         let mut lru = self.lru.lock();
         self.pages[frame.0 as usize].store(page, Relaxed);
         self.homes[page as usize].store(frame.0 as u32, Relaxed);
-        self.put(&mut lru, frame.0 as u32, Holder::Movable);
+        self.put(&mut lru, frame.0 as u32, FrameHolder::Movable);
     }
 
     /// Drops up to `pages` pages of the cache, the ones read in longest ago; their frames.
@@ -160,30 +160,36 @@ impl Tenants {
     }
 
     /// Takes a frame from its holder's view, so that nobody else moves or reclaims it.
-    pub(super) fn isolate(&self, lru: &mut Lru, frame: u32) -> Option<Holder> {
+    pub(super) fn isolate(&self, lru: &mut TenantLru, frame: u32) -> Option<FrameHolder> {
         let holder = self.holder(frame)?;
         self.holders[frame as usize].store(HELD_BY_OTHERS, Relaxed);
-        if holder == Holder::Cache {
+        if holder == FrameHolder::Cache {
             lru.unlink(frame);
         }
         Some(holder)
     }
 
     /// Puts an isolated frame back, or one that a page was moved to.
-    pub(super) fn put(&self, lru: &mut Lru, frame: u32, holder: Holder) {
+    pub(super) fn put(&self, lru: &mut TenantLru, frame: u32, holder: FrameHolder) {
         self.holders[frame as usize].store(holder.code(), Relaxed);
-        if holder == Holder::Cache {
+        if holder == FrameHolder::Cache {
             lru.link(frame);
         }
     }
 
     /// Moves an isolated page: contents, and what its holder knows of it. `to` is to be
     /// [put](Self::put) then.
-    pub(super) fn migrate(&self, contents: &impl Contents, holder: Holder, from: u32, to: u32) {
+    pub(super) fn migrate(
+        &self,
+        contents: &impl JournalContents,
+        holder: FrameHolder,
+        from: u32,
+        to: u32,
+    ) {
         contents.copy(Frame(u64::from(from)), Frame(u64::from(to)));
         let page = self.pages[from as usize].load(Relaxed);
         self.pages[to as usize].store(page, Relaxed);
-        if holder == Holder::Movable {
+        if holder == FrameHolder::Movable {
             self.homes[page as usize].store(to, Relaxed);
         }
     }
@@ -193,15 +199,15 @@ impl Tenants {
     ///
     /// # Errors
     /// The first page that does not.
-    pub fn verify(&self, contents: &impl Contents) -> Result<(), String> {
+    pub fn verify(&self, contents: &impl JournalContents) -> Result<(), String> {
         for (page, home) in self.homes.iter().enumerate() {
             let frame = home.load(Relaxed);
             let whole = || {
                 let word = |nth| contents.word(Frame(u64::from(frame)), nth);
-                let right = |nth| pattern(Holder::Movable, page as u32, nth);
+                let right = |nth| pattern(FrameHolder::Movable, page as u32, nth);
                 (0..FRAME_WORDS).all(|nth| word(nth) == right(nth))
             };
-            if frame == NONE || self.holder(frame) != Some(Holder::Movable) || !whole() {
+            if frame == NONE || self.holder(frame) != Some(FrameHolder::Movable) || !whole() {
                 return Err(format!(
                     "page {page} of the programs is lost: frame {frame}"
                 ));
@@ -212,8 +218,8 @@ impl Tenants {
         while frame != NONE {
             let page = self.pages[frame as usize].load(Relaxed);
             let word = contents.word(Frame(u64::from(frame)), STAMPED);
-            let is_right = word == pattern(Holder::Cache, page, STAMPED);
-            if self.holder(frame) != Some(Holder::Cache) || !is_right {
+            let is_right = word == pattern(FrameHolder::Cache, page, STAMPED);
+            if self.holder(frame) != Some(FrameHolder::Cache) || !is_right {
                 return Err(format!("page {page} of the cache is lost: frame {frame}"));
             }
             pages += 1;
@@ -226,7 +232,7 @@ impl Tenants {
     }
 }
 
-impl Lru {
+impl TenantLru {
     fn link(&mut self, frame: u32) {
         let at = frame as usize;
         self.prev[at] = NONE;
@@ -254,7 +260,7 @@ impl Lru {
 }
 
 /// Word `nth` of a page: different for each.
-const fn pattern(holder: Holder, page: u32, nth: usize) -> u64 {
+const fn pattern(holder: FrameHolder, page: u32, nth: usize) -> u64 {
     let name = (holder.code() as u64) << 48 | (page as u64) << 16 | nth as u64;
     name.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// What the background sleeps on: who runs low on frames wakes it.
 #[derive(Debug, Default)]
 pub struct Wake {
-    asked: Mutex<Asked>,
+    asked: Mutex<WakeAsked>,
     changed: Condvar,
     /// Whether it is worth taking the lock.
     sleeps: AtomicBool,
@@ -12,7 +12,7 @@ pub struct Wake {
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct WakeAsked {
     order: Option<usize>,
     ends: bool,
 }
@@ -61,7 +61,7 @@ impl Wake {
         self.wakes.load(Ordering::Relaxed)
     }
 
-    fn locked(&self) -> MutexGuard<'_, Asked> {
+    fn locked(&self) -> MutexGuard<'_, WakeAsked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-use super::lock::{Counted, Held};
+use super::lock::{CountedLock, HeldLock};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Orders there are, 0 to 10.
@@ -15,7 +15,7 @@ const NO_BLOCK: u8 = u8::MAX;
 
 /// Free-frame counts at which behaviour changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Marks {
+pub struct JournalMarks {
     /// Nobody is served below it.
     pub min: u64,
     /// Below it the fast path gives up and wakes the background.
@@ -26,15 +26,15 @@ pub struct Marks {
 
 /// Free blocks in a list for each order, under one lock.
 #[derive(Debug)]
-pub(super) struct Zone {
-    lists: Counted<Lists>,
+pub(super) struct JournalZone {
+    lists: CountedLock<Lists>,
     /// By frame: the order of the free block that starts there. Changed under the lock; a scanner
     /// looks without it, and looks again with it.
     orders: Box<[AtomicU8]>,
     free: AtomicU64,
     /// Blocks in each list.
     blocks: [AtomicU64; ORDERS],
-    pub(super) marks: Marks,
+    pub(super) marks: JournalMarks,
 }
 
 /// The lists' links; who has this holds the zone's lock.
@@ -45,9 +45,9 @@ pub(super) struct Lists {
     prev: Vec<u32>,
 }
 
-impl Zone {
+impl JournalZone {
     /// `frames` frames, none of them free: a multiple of the largest block.
-    pub(super) fn new(frames: u32, marks: Marks) -> Self {
+    pub(super) fn new(frames: u32, marks: JournalMarks) -> Self {
         assert!(frames.is_multiple_of(BLOCK_FRAMES_MAX), "whole blocks");
         let lists = Lists {
             heads: [NONE; ORDERS],
@@ -55,7 +55,7 @@ impl Zone {
             prev: vec![NONE; frames as usize],
         };
         Self {
-            lists: Counted::new("zone", lists),
+            lists: CountedLock::new("zone", lists),
             orders: (0..frames).map(|_| AtomicU8::new(NO_BLOCK)).collect(),
             free: AtomicU64::new(0),
             blocks: [const { AtomicU64::new(0) }; ORDERS],
@@ -67,11 +67,11 @@ impl Zone {
         self.orders.len() as u32
     }
 
-    pub(super) const fn locks(&self) -> &Counted<Lists> {
+    pub(super) const fn locks(&self) -> &CountedLock<Lists> {
         &self.lists
     }
 
-    pub(super) fn lock(&self) -> Held<'_, Lists> {
+    pub(super) fn lock(&self) -> HeldLock<'_, Lists> {
         self.lists.lock()
     }
 

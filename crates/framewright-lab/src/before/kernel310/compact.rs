@@ -1,5 +1,5 @@
 use super::Kernel310;
-use super::lists::{CMA, MOVABLE, Tag, Zone, next_free, next_lru};
+use super::lists::{CMA, MOVABLE, Tag310, Zone310, next_free, next_lru};
 use super::watermark::{Privileges, Suitable};
 use crate::before::buddy::MAX_ORDER;
 use crate::pressure::Tenants;
@@ -17,7 +17,7 @@ const DEFER_SHIFT_MAX: u8 = 6;
 
 /// One attempt to make a block by moving pages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Attempt {
+pub(super) struct Attempt310 {
     pub(super) order: u8,
     /// For whom.
     pub(super) list: usize,
@@ -30,7 +30,7 @@ pub(super) struct Attempt {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Outcome310 {
     /// Not begun: too little is free, or it would not help.
     Skipped,
     /// There is a block, or nothing more to move to.
@@ -41,7 +41,7 @@ pub(super) enum Outcome {
 
 /// What is remembered between attempts.
 #[derive(Debug)]
-pub(super) struct Scanners {
+pub(super) struct Scanners310 {
     migrate: u32,
     free: u32,
     /// The zone's end.
@@ -56,8 +56,8 @@ pub(super) struct Scanners {
     order_failed: u8,
 }
 
-impl Scanners {
-    pub(super) fn new(zone: &Zone) -> Self {
+impl Scanners310 {
+    pub(super) fn new(zone: &Zone310) -> Self {
         Self {
             migrate: 0,
             free: zone.count(),
@@ -129,7 +129,7 @@ impl Scanners {
 
 /// Where an attempt is.
 #[derive(Debug)]
-struct At {
+struct ScannedTo {
     migrate: u32,
     free: u32,
     /// Something was isolated: from here on the cached position stays.
@@ -150,16 +150,16 @@ pub(super) struct Hands {
 impl Kernel310 {
     /// Moves pages from the bottom to free frames at the top until a request of the order would be
     /// served, or the scanners meet.
-    pub(super) fn compact(&mut self, tenants: &dyn Tenants, attempt: Attempt) -> Outcome {
+    pub(super) fn compact(&mut self, tenants: &dyn Tenants, attempt: Attempt310) -> Outcome310 {
         match self.suitable(attempt.order) {
-            Suitable::Skipped => return Outcome::Skipped,
-            Suitable::Partial => return Outcome::Partial,
+            Suitable::Skipped => return Outcome310::Skipped,
+            Suitable::Partial => return Outcome310::Partial,
             Suitable::Continue => {}
         }
         if self.scanners.restarts(attempt.order) && !attempt.background {
             self.scanners.drop_hints();
         }
-        let mut at = At {
+        let mut at = ScannedTo {
             migrate: self.scanners.migrate,
             free: self.scanners.free,
             keeps_migrate: false,
@@ -174,7 +174,7 @@ impl Kernel310 {
             let all_had_targets = self.move_all(tenants, attempt, &mut at, &mut hands);
             hands.sources.clear();
             if !all_had_targets && at.free > at.migrate {
-                break Outcome::Partial;
+                break Outcome310::Partial;
             }
         };
         for frame in hands.targets.drain(..) {
@@ -184,12 +184,12 @@ impl Kernel310 {
         outcome
     }
 
-    fn finished(&mut self, attempt: Attempt, at: &At) -> Option<Outcome> {
+    fn finished(&mut self, attempt: Attempt310, at: &ScannedTo) -> Option<Outcome310> {
         if at.free <= at.migrate {
             self.scanners.rewind();
             // The hints are dropped for those who ask, not for the background.
             self.scanners.flush |= !attempt.background;
-            return Some(Outcome::Complete);
+            return Some(Outcome310::Complete);
         }
         let mark = self.marks.low + (1 << attempt.order);
         if !self.is_above(attempt.order, mark, Privileges::NONE) {
@@ -198,7 +198,7 @@ impl Kernel310 {
         let orders = !0u16 << attempt.order;
         let has = |list: usize| self.zone.orders_of(list) & orders != 0;
         let any = attempt.order >= self.zone.pageblock_order() && self.zone.has_free(attempt.order);
-        (has(attempt.list) || any).then_some(Outcome::Partial)
+        (has(attempt.list) || any).then_some(Outcome310::Partial)
     }
 
     /// Whether pages of the pageblock move easily.
@@ -207,10 +207,10 @@ impl Kernel310 {
     }
 
     /// Isolates pages to move, from the rest of one pageblock, a cluster at most.
-    fn find_sources(&mut self, attempt: Attempt, at: &mut At, sources: &mut Vec<u32>) {
+    fn find_sources(&mut self, attempt: Attempt310, at: &mut ScannedTo, sources: &mut Vec<u32>) {
         let from = at.migrate;
         let end = (from | (self.zone.pageblock_frames() - 1)) + 1;
-        if end > at.free || self.zone.tag(from) == Tag::ABSENT {
+        if end > at.free || self.zone.tag(from) == Tag310::ABSENT {
             at.migrate = end;
             return;
         }
@@ -253,7 +253,7 @@ impl Kernel310 {
     }
 
     /// Isolates free frames, from the top pageblock down, until there are as many as pages to move.
-    fn find_targets(&mut self, at: &mut At, wanted: usize, targets: &mut Vec<u32>) {
+    fn find_targets(&mut self, at: &mut ScannedTo, wanted: usize, targets: &mut Vec<u32>) {
         let frames = self.zone.pageblock_frames();
         let mut block = at.free & !(frames - 1);
         let lowest = (at.migrate | (frames - 1)) + 1;
@@ -283,7 +283,7 @@ impl Kernel310 {
     fn is_target(&self, block: u32) -> bool {
         let tag = self.zone.tag(block);
         let is_whole = tag.is_free() && tag.order() >= self.zone.pageblock_order();
-        tag != Tag::ABSENT
+        tag != Tag310::ABSENT
             && !is_whole
             && self.is_easy(block)
             && !self.scanners.skip[self.zone.pageblock(block)]
@@ -321,7 +321,7 @@ impl Kernel310 {
         let label = self.zone.label(frame);
         self.zone.take(frame, order, label);
         for each in frame..frame + (1 << order) {
-            self.zone.set_tag(each, Tag::ISOLATED);
+            self.zone.set_tag(each, Tag310::ISOLATED);
         }
     }
 
@@ -329,8 +329,8 @@ impl Kernel310 {
     fn move_all(
         &mut self,
         tenants: &dyn Tenants,
-        attempt: Attempt,
-        at: &mut At,
+        attempt: Attempt310,
+        at: &mut ScannedTo,
         hands: &mut Hands,
     ) -> bool {
         let isolated = hands.sources.len();
@@ -361,7 +361,7 @@ impl Kernel310 {
                 match moved.state {
                     MoveState::Moved => {
                         self.stats.pgmigrate_success += 1;
-                        self.zone.set_tag(to, Tag::LRU);
+                        self.zone.set_tag(to, Tag310::LRU);
                         self.free_cached(attempt.cpu, from);
                         continue;
                     }

@@ -1,5 +1,5 @@
 use super::lists::{CMA, MOVABLE, RECLAIMABLE, RESERVE, UNMOVABLE};
-use super::{Kernel310, Variant};
+use super::{Kernel310, Variant310};
 
 /// The lists that a request tries after its own, in this order. The reserve is nobody's fallback:
 /// it is asked last of all.
@@ -17,7 +17,7 @@ pub(super) const COSTLY_ORDER: u8 = 3;
 
 /// A free block of another list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Found {
+struct Found310 {
     order: u8,
     list: usize,
 }
@@ -53,14 +53,14 @@ impl Kernel310 {
     }
 
     /// The largest block of `lowest` or above that another list has; among equals the table decides.
-    fn find_largest(&self, lowest: u8, list: usize) -> Option<Found> {
-        let mut best: Option<Found> = None;
+    fn find_largest(&self, lowest: u8, list: usize) -> Option<Found310> {
+        let mut best: Option<Found310> = None;
         for &list in FALLBACKS[list] {
             let orders = self.zone.orders_of(list) >> lowest << lowest;
             if orders != 0 {
                 let order = orders.ilog2() as u8;
                 if best.is_none_or(|best| best.order < order) {
-                    best = Some(Found { order, list });
+                    best = Some(Found310 { order, list });
                 }
             }
         }
@@ -68,14 +68,14 @@ impl Kernel310 {
     }
 
     /// The smallest, likewise.
-    fn find_smallest(&self, lowest: u8, list: usize) -> Option<Found> {
-        let mut best: Option<Found> = None;
+    fn find_smallest(&self, lowest: u8, list: usize) -> Option<Found310> {
+        let mut best: Option<Found310> = None;
         for &list in FALLBACKS[list] {
             let orders = self.zone.orders_of(list) >> lowest << lowest;
             if orders != 0 {
                 let order = orders.trailing_zeros() as u8;
                 if best.is_none_or(|best| order < best.order) {
-                    best = Some(Found { order, list });
+                    best = Some(Found310 { order, list });
                 }
             }
         }
@@ -85,8 +85,8 @@ impl Kernel310 {
     #[cold]
     fn fall_back(&mut self, order: u8, list: usize) -> Option<u32> {
         let found = match self.variant {
-            Variant::Before => self.find_largest(order, list)?,
-            Variant::Proposed => self
+            Variant310::Before => self.find_largest(order, list)?,
+            Variant310::Proposed => self
                 .find_largest(order.max(COSTLY_ORDER + 1), list)
                 .or_else(|| self.find_smallest(order, list))?,
         };

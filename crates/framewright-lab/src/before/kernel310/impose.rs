@@ -1,7 +1,7 @@
 //! A recorded layout, before the first request.
 
 use super::Kernel310;
-use super::lists::{CMA, MOVABLE, RESERVE, Tag, list_of};
+use super::lists::{CMA, MOVABLE, RESERVE, Tag310, list_of};
 use crate::before::buddy::MAX_ORDER;
 use crate::pressure::{Impose, Kernel};
 use framewright::{CpuId, Frame, Mobility, Order};
@@ -67,7 +67,7 @@ impl Impose for Kernel310 {
         for (rest, order) in rest_of(start, around, frame, order) {
             zone.free_block(rest, order, zone.label(rest));
         }
-        zone.set_tag(frame, Tag::allocated(order, list_of(mobility)));
+        zone.set_tag(frame, Tag310::allocated(order, list_of(mobility)));
         true
     }
 
@@ -79,18 +79,18 @@ impl Impose for Kernel310 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::before::kernel310::{Layout, Variant};
+    use crate::before::kernel310::{Layout310, Variant310};
 
     fn order(order: u8) -> Order {
         Order::new(order).unwrap()
     }
 
     fn kernel() -> Kernel310 {
-        let layout = Layout {
+        let layout = Layout310 {
             pageblock_order: 9,
-            ..Layout::new(16 * 512 + 40)
+            ..Layout310::new(16 * 512 + 40)
         };
-        Kernel310::new(&layout, Variant::Before).unwrap()
+        Kernel310::new(&layout, Variant310::Before).unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::Kernel310;
-use super::compact::Attempt;
+use super::compact::Attempt310;
 use super::lists::UNMOVABLE;
 use super::reclaim::{CLUSTER, DEF_PRIORITY, Scan};
 use super::watermark::{Privileges, Suitable};
@@ -18,7 +18,7 @@ enum Phase {
 
 /// The background reclaimer between two calls (`kswapd`).
 #[derive(Debug)]
-pub(super) struct Background {
+pub(super) struct Kswapd {
     phase: Phase,
     /// The order it balances for, and the one it reads at the top of its loop.
     order: u8,
@@ -33,7 +33,7 @@ pub(super) struct Background {
     short_sleep: u64,
 }
 
-impl Background {
+impl Kswapd {
     pub(super) const fn new(short_sleep: u64) -> Self {
         Self {
             phase: Phase::Asleep,
@@ -195,7 +195,7 @@ impl Kernel310 {
     fn compact_in_background(&mut self, tenants: &dyn Tenants, order: u8) {
         if !self.scanners.is_deferred(order) {
             self.stats.compact_daemon_wake += 1;
-            let attempt = Attempt {
+            let attempt = Attempt310 {
                 order,
                 list: UNMOVABLE,
                 sync: false,

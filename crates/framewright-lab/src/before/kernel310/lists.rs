@@ -1,7 +1,7 @@
 //! The zone's frames, the blocks they form, and the free lists by order and type.
 
 use crate::before::buddy::MAX_ORDER;
-use crate::before::buddy::links::{End, Links};
+use crate::before::buddy::links::{Links, ListEnd};
 use crate::pressure::LISTS;
 use framewright::Mobility;
 
@@ -32,9 +32,9 @@ pub(super) const fn list_of(mobility: Mobility) -> usize {
 /// Bits 0 to 3: its order, or [`CACHED`](Self::CACHED_ORDER). List 7 marks what is no block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
-pub(super) struct Tag(u8);
+pub(super) struct Tag310(u8);
 
-impl Tag {
+impl Tag310 {
     const FREE: u8 = 0x80;
     const CACHED_ORDER: u8 = 0x0f;
     /// Not the first frame of a block.
@@ -89,11 +89,11 @@ impl Tag {
 
 /// The frames and the lists (LK1 to LK5).
 #[derive(Debug)]
-pub(super) struct Zone {
+pub(super) struct Zone310 {
     count: u32,
     present: u64,
     pageblock_order: u8,
-    tags: Vec<Tag>,
+    tags: Vec<Tag310>,
     /// The free lists' numbers come first, then the per-CPU lists'.
     links: Links,
     labels: Vec<u8>,
@@ -106,7 +106,7 @@ pub(super) struct Zone {
     free_cma: u64,
 }
 
-impl Zone {
+impl Zone310 {
     /// A zone without frames: all are absent, all pageblocks movable.
     pub(super) fn new(count: u32, pageblock_order: u8, cached_lists: usize) -> Self {
         let frames = count as usize;
@@ -114,7 +114,7 @@ impl Zone {
             count,
             present: 0,
             pageblock_order,
-            tags: vec![Tag::ABSENT; frames],
+            tags: vec![Tag310::ABSENT; frames],
             links: Links::new(frames, FREE_LISTS + cached_lists),
             labels: vec![MOVABLE as u8; frames.div_ceil(1 << pageblock_order)],
             free_count: [[0; ORDERS]; LISTS],
@@ -127,7 +127,7 @@ impl Zone {
     /// Frees `from..to` at the start: the largest aligned blocks, ascending, each to a list's head,
     /// so that the highest is used first.
     pub(super) fn add_present(&mut self, from: u32, to: u32) {
-        self.tags[from as usize..to as usize].fill(Tag::INSIDE);
+        self.tags[from as usize..to as usize].fill(Tag310::INSIDE);
         self.present += u64::from(to - from);
         self.free += u64::from(to - from);
         let mut at = from;
@@ -135,7 +135,7 @@ impl Zone {
             let fits = (to - at).ilog2().min(u32::from(MAX_ORDER));
             let order = at.trailing_zeros().min(fits) as u8;
             let list = self.label(at);
-            self.push_free(at, order, list, End::Head);
+            self.push_free(at, order, list, ListEnd::Head);
             at += 1 << order;
         }
     }
@@ -183,16 +183,16 @@ impl Zone {
     }
 
     #[inline]
-    pub(super) fn tag(&self, frame: u32) -> Tag {
+    pub(super) fn tag(&self, frame: u32) -> Tag310 {
         self.tags[frame as usize]
     }
 
     #[inline]
-    pub(super) fn set_tag(&mut self, frame: u32, tag: Tag) {
+    pub(super) fn set_tag(&mut self, frame: u32, tag: Tag310) {
         self.tags[frame as usize] = tag;
     }
 
-    pub(super) fn tags(&self) -> &[Tag] {
+    pub(super) fn tags(&self) -> &[Tag310] {
         &self.tags
     }
 
@@ -247,7 +247,7 @@ impl Zone {
             }
             let order = self.tag(at).order();
             self.remove_free(at);
-            self.push_free(at, order, list, End::Head);
+            self.push_free(at, order, list, ListEnd::Head);
             moved += 1 << order;
             at = (at + (1 << order)).min(end as u32);
         }
@@ -266,7 +266,8 @@ impl Zone {
     /// The first block of a list, which has one.
     #[inline]
     pub(super) fn first_free(&self, order: u8, list: usize) -> Option<u32> {
-        self.links.end_of(self.free_list(order, list), End::Head)
+        self.links
+            .end_of(self.free_list(order, list), ListEnd::Head)
     }
 
     pub(super) fn free_list_frames(&self, order: u8, list: usize) -> impl Iterator<Item = u32> {
@@ -278,8 +279,8 @@ impl Zone {
     }
 
     #[inline]
-    fn push_free(&mut self, frame: u32, order: u8, list: usize, end: End) {
-        self.tags[frame as usize] = Tag::free(order, list);
+    fn push_free(&mut self, frame: u32, order: u8, list: usize, end: ListEnd) {
+        self.tags[frame as usize] = Tag310::free(order, list);
         self.links.push(self.free_list(order, list), frame, end);
         self.free_count[list][usize::from(order)] += 1;
         if list == CMA {
@@ -293,7 +294,7 @@ impl Zone {
         let tag = self.tags[frame as usize];
         let (order, list) = (usize::from(tag.order()), tag.list());
         self.links.unlink(frame);
-        self.tags[frame as usize] = Tag::INSIDE;
+        self.tags[frame as usize] = Tag310::INSIDE;
         self.free_count[list][order] -= 1;
         if list == CMA {
             self.free_cma -= 1 << order;
@@ -304,14 +305,14 @@ impl Zone {
     }
 
     #[inline]
-    pub(super) fn push_cached(&mut self, cached: usize, frame: u32, list: usize, end: End) {
-        self.tags[frame as usize] = Tag::cached(list);
+    pub(super) fn push_cached(&mut self, cached: usize, frame: u32, list: usize, end: ListEnd) {
+        self.tags[frame as usize] = Tag310::cached(list);
         self.links.push(self.cached_list(cached), frame, end);
     }
 
     /// Takes the frame at one end of a per-CPU list, with the list it is to be freed to.
     #[inline]
-    pub(super) fn pop_cached(&mut self, cached: usize, end: End) -> Option<(u32, usize)> {
+    pub(super) fn pop_cached(&mut self, cached: usize, end: ListEnd) -> Option<(u32, usize)> {
         let frame = self.links.end_of(self.cached_list(cached), end)?;
         self.links.unlink(frame);
         Some((frame, self.tags[frame as usize].list()))
@@ -319,7 +320,7 @@ impl Zone {
 
     pub(super) fn is_cached_list_empty(&self, cached: usize) -> bool {
         self.links
-            .end_of(self.cached_list(cached), End::Head)
+            .end_of(self.cached_list(cached), ListEnd::Head)
             .is_none()
     }
 
@@ -335,7 +336,7 @@ impl Zone {
         let mut high = tag.order();
         while high > order {
             high -= 1;
-            self.push_free(frame + (1 << high), high, rest, End::Head);
+            self.push_free(frame + (1 << high), high, rest, ListEnd::Head);
         }
     }
 
@@ -345,7 +346,7 @@ impl Zone {
     pub(super) fn free_block(&mut self, frame: u32, order: u8, list: usize) {
         let (mut frame, mut order) = (frame, order);
         self.free += 1 << order;
-        self.tags[frame as usize] = Tag::INSIDE;
+        self.tags[frame as usize] = Tag310::INSIDE;
         while order < MAX_ORDER {
             let buddy = frame ^ (1 << order);
             if !self.is_free_block(buddy, order) {
@@ -356,9 +357,9 @@ impl Zone {
             order += 1;
         }
         let end = if self.will_merge_soon(frame, order) {
-            End::Tail
+            ListEnd::Tail
         } else {
-            End::Head
+            ListEnd::Head
         };
         self.push_free(frame, order, list, end);
     }
@@ -372,7 +373,7 @@ impl Zone {
         }
         let around = (order..=MAX_ORDER)
             .map(|higher| frame & !((1u32 << higher) - 1))
-            .find(|&head| self.tag(head) != Tag::INSIDE);
+            .find(|&head| self.tag(head) != Tag310::INSIDE);
         let Some(mut head) = around else {
             return false;
         };
@@ -384,9 +385,9 @@ impl Zone {
             let upper = head + (1 << half);
             let rest = if frame < upper { upper } else { head };
             head = if frame < upper { head } else { upper };
-            self.tags[rest as usize] = Tag::allocated(half, tag.list());
+            self.tags[rest as usize] = Tag310::allocated(half, tag.list());
         }
-        self.tags[head as usize] = Tag::allocated(order, tag.list());
+        self.tags[head as usize] = Tag310::allocated(order, tag.list());
         true
     }
 
@@ -411,18 +412,18 @@ impl Zone {
 const CHUNK: usize = 32;
 
 /// The first frame of `from..to` that begins a free block, or `to`.
-pub(super) fn next_free(tags: &[Tag], from: u32, to: u32) -> u32 {
-    next(tags, from, to, |tag| tag.0 & Tag::FREE)
+pub(super) fn next_free(tags: &[Tag310], from: u32, to: u32) -> u32 {
+    next(tags, from, to, |tag| tag.0 & Tag310::FREE)
 }
 
 /// The first frame of `from..to` that is a movable page, or `to`.
-pub(super) fn next_lru(tags: &[Tag], from: u32, to: u32) -> u32 {
-    next(tags, from, to, |tag| u8::from(tag == Tag::LRU))
+pub(super) fn next_lru(tags: &[Tag310], from: u32, to: u32) -> u32 {
+    next(tags, from, to, |tag| u8::from(tag == Tag310::LRU))
 }
 
 /// The first frame whose tag is not passed by, by chunks of which most hold none.
 #[inline(always)]
-fn next(tags: &[Tag], from: u32, to: u32, stops: impl Fn(Tag) -> u8 + Copy) -> u32 {
+fn next(tags: &[Tag310], from: u32, to: u32, stops: impl Fn(Tag310) -> u8 + Copy) -> u32 {
     let tags = &tags[from as usize..to as usize];
     let mut at = 0;
     for chunk in tags.chunks_exact(CHUNK) {

@@ -16,13 +16,13 @@
 //! # Rules
 //! - **Lists** by type: unmovable, reclaimable, movable, the reserve's, the contiguous area's. A
 //!   freed block goes to the list of its pageblock's type, a single frame by way of the CPU's list.
-//! - **Fallback** ([`Variant`]): unmovable takes from reclaimable, then movable; reclaimable from
+//! - **Fallback** ([`Variant310`]): unmovable takes from reclaimable, then movable; reclaimable from
 //!   unmovable, then movable; movable from the contiguous area, reclaimable, unmovable; all at last
 //!   from the reserve. If the block found is at least half a pageblock's order, or the request is
 //!   reclaimable, all free blocks of its pageblock move to the requester's list, and the type
 //!   follows if they are half of it: only free ones count. The rest of a split block goes to the
 //!   requester's list. Blocks of the contiguous area keep list and type.
-//! - **Watermarks** by order, as [`Marks`] computes them; free frames of the contiguous area count
+//! - **Watermarks** by order, as [`Watermarks310`] computes them; free frames of the contiguous area count
 //!   only for movable requests.
 //! - **Direct reclaim**: priorities from 12 to 0; each client looks at its holding, shifted by the
 //!   priority and made smaller by its heat, a cluster of 32 at a time and all clients in turns, until
@@ -41,7 +41,7 @@
 //! One look is the unit: a frame that a client looked at, or that a scanner of compaction passed.
 //! [`Kernel::background`] gives the background time for so many; a round is not cut, what it takes
 //! in excess is owed to the next call. The short sleep of a tenth of a second is
-//! [`Layout::short_sleep`] looks long.
+//! [`Layout310::short_sleep`] looks long.
 //!
 //! # Invariants
 //! - **LK1** Every frame that exists is in exactly one block: free, cached by one CPU, or allocated.
@@ -77,18 +77,18 @@ mod tests;
 mod verify;
 mod watermark;
 
-use crate::pressure::{Kernel, LISTS, Request, Tenants};
+use crate::pressure::{Kernel, LISTS, PressureRequest, Tenants};
 use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Frame, Order};
-use kswapd::Background;
-use lists::{Tag, Zone, list_of};
+use kswapd::Kswapd;
+use lists::{Tag310, Zone310, list_of};
 use slowpath::Want;
-pub use start::{Layout, LayoutError};
-pub use watermark::Marks;
+pub use start::{Layout310, LayoutError};
+pub use watermark::Watermarks310;
 
 /// Which fallback the kernel has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Variant {
+pub enum Variant310 {
     /// 3.10's own: the largest block of another type.
     Before,
     /// With the document's patch: the largest above order 3; if there is none, the smallest.
@@ -98,16 +98,16 @@ pub enum Variant {
 /// One zone of Linux 3.10 with all that it does when memory runs low.
 #[derive(Debug)]
 pub struct Kernel310 {
-    variant: Variant,
+    variant: Variant310,
     cma_first: bool,
-    zone: Zone,
-    marks: Marks,
+    zone: Zone310,
+    marks: Watermarks310,
     /// Frames on each CPU's lists.
     cached: Vec<u32>,
     /// Frames that clients were asked to look at since something was last freed to the free lists.
     pages_scanned: u64,
-    scanners: compact::Scanners,
-    background: Background,
+    scanners: compact::Scanners310,
+    background: Kswapd,
     stats: ReclaimStats,
     /// What each client still has to look at in this round, and what compaction has in hand: kept
     /// so that no call allocates.
@@ -118,7 +118,7 @@ pub struct Kernel310 {
 impl Kernel310 {
     /// The watermarks.
     #[must_use]
-    pub fn marks(&self) -> Marks {
+    pub fn marks(&self) -> Watermarks310 {
         self.marks
     }
 
@@ -145,7 +145,7 @@ impl Kernel310 {
             "no block of order {order} is allocated at frame {}",
             frame.0
         );
-        self.zone.set_tag(frame.0 as u32, Tag::INSIDE);
+        self.zone.set_tag(frame.0 as u32, Tag310::INSIDE);
         self.free_frames_to_lists(cpu, frame.0 as u32, order);
     }
 }
@@ -153,15 +153,15 @@ impl Kernel310 {
 impl Kernel for Kernel310 {
     fn name(&self) -> &'static str {
         match self.variant {
-            Variant::Before => "before",
-            Variant::Proposed => "proposed",
+            Variant310::Before => "before",
+            Variant310::Proposed => "proposed",
         }
     }
 
     /// Who may neither block nor reclaim is atomic: it goes below min. Who may block and yet not
     /// reclaim stays above min, and wakes nobody.
     #[inline]
-    fn alloc(&mut self, tenants: &dyn Tenants, request: Request) -> Option<Frame> {
+    fn alloc(&mut self, tenants: &dyn Tenants, request: PressureRequest) -> Option<Frame> {
         if request.order.get() > crate::before::buddy::MAX_ORDER {
             return None;
         }
@@ -205,7 +205,7 @@ impl Kernel for Kernel310 {
         let mut counts = [0; LISTS];
         for (pageblock, &label) in self.zone.labels().iter().enumerate() {
             let first = (pageblock as u32) << self.zone.pageblock_order();
-            counts[usize::from(label)] += u64::from(self.zone.tag(first) != Tag::ABSENT);
+            counts[usize::from(label)] += u64::from(self.zone.tag(first) != Tag310::ABSENT);
         }
         counts
     }

@@ -1,6 +1,6 @@
 use super::Kernel310;
-use super::lists::{ASKED, CMA, MOVABLE, Tag};
-use crate::before::buddy::links::End;
+use super::lists::{ASKED, CMA, MOVABLE, Tag310};
+use crate::before::buddy::links::ListEnd;
 
 /// Frames that move between a CPU's lists and the free lists at once, and above which a batch goes
 /// back, as a kernel of that time computes them for any zone above 512 MiB: a quarter of 512 KiB,
@@ -13,11 +13,11 @@ impl Kernel310 {
     #[inline]
     pub(super) fn take_cached(&mut self, cpu: usize, list: usize) -> Option<u32> {
         let cached = cpu * ASKED + list;
-        let popped = match self.zone.pop_cached(cached, End::Head) {
+        let popped = match self.zone.pop_cached(cached, ListEnd::Head) {
             Some(popped) => popped,
             None => {
                 self.refill(cpu, list);
-                self.zone.pop_cached(cached, End::Head)?
+                self.zone.pop_cached(cached, ListEnd::Head)?
             }
         };
         self.cached[cpu] -= 1;
@@ -36,7 +36,7 @@ impl Kernel310 {
                 list
             };
             self.zone
-                .push_cached(cpu * ASKED + list, frame, back_to, End::Tail);
+                .push_cached(cpu * ASKED + list, frame, back_to, ListEnd::Tail);
             self.cached[cpu] += 1;
         }
     }
@@ -49,7 +49,7 @@ impl Kernel310 {
         let back_to = self.zone.label(frame);
         let list = if back_to < ASKED { back_to } else { MOVABLE };
         self.zone
-            .push_cached(cpu * ASKED + list, frame, back_to, End::Head);
+            .push_cached(cpu * ASKED + list, frame, back_to, ListEnd::Head);
         self.cached[cpu] += 1;
         if self.cached[cpu] >= HIGH {
             self.free_batch(cpu, BATCH);
@@ -74,7 +74,8 @@ impl Kernel310 {
                 turn = left;
             }
             while left > 0 && turn > 0 {
-                let Some((frame, back_to)) = self.zone.pop_cached(cpu * ASKED + list, End::Tail)
+                let Some((frame, back_to)) =
+                    self.zone.pop_cached(cpu * ASKED + list, ListEnd::Tail)
                 else {
                     break;
                 };
@@ -117,7 +118,7 @@ impl Kernel310 {
         } else {
             self.rmqueue(order, list)?
         };
-        self.zone.set_tag(frame, Tag::allocated(order, list));
+        self.zone.set_tag(frame, Tag310::allocated(order, list));
         Some(frame)
     }
 }

@@ -1,5 +1,5 @@
 use super::Kernel310;
-use super::compact::{Attempt, Outcome};
+use super::compact::{Attempt310, Outcome310};
 use super::fallback::COSTLY_ORDER;
 use super::lists::MOVABLE;
 use super::watermark::Privileges;
@@ -100,14 +100,14 @@ impl Kernel310 {
             return None;
         }
         self.stats.compact_stall += 1;
-        let attempt = Attempt {
+        let attempt = Attempt310 {
             order: want.order,
             list: want.list,
             sync,
             background: false,
             cpu: want.cpu,
         };
-        if self.compact(tenants, attempt) == Outcome::Skipped {
+        if self.compact(tenants, attempt) == Outcome310::Skipped {
             return None;
         }
         self.drain_cpu(want.cpu);

@@ -1,10 +1,10 @@
 //! What happens before the first request.
 
-use super::compact::{Hands, Scanners};
-use super::kswapd::Background;
-use super::lists::{ASKED, CMA, MOVABLE, RESERVE, Tag, Zone};
-use super::watermark::Marks;
-use super::{Kernel310, Variant};
+use super::compact::{Hands, Scanners310};
+use super::kswapd::Kswapd;
+use super::lists::{ASKED, CMA, MOVABLE, RESERVE, Tag310, Zone310};
+use super::watermark::Watermarks310;
+use super::{Kernel310, Variant310};
 use crate::before::buddy::MAX_ORDER;
 use crate::before::buddy::links::MAX_FRAMES;
 use core::fmt;
@@ -16,7 +16,7 @@ const RESERVE_PAGEBLOCKS: u64 = 2;
 
 /// What a [`Kernel310`] is built from.
 #[derive(Debug, Clone, Copy)]
-pub struct Layout<'a> {
+pub struct Layout310<'a> {
     /// The number of frames; they are numbered from 0.
     pub frames: u64,
     /// Frames that do not exist, or that the kernel has taken for itself before it began. In no
@@ -45,7 +45,7 @@ pub struct Layout<'a> {
     pub short_sleep: u64,
 }
 
-impl Layout<'static> {
+impl Layout310<'static> {
     /// `frames` frames without holes or contiguous area, in pageblocks of 1024, for four CPUs, with
     /// the kernel's own settings; a look takes a microsecond.
     #[must_use]
@@ -106,8 +106,8 @@ impl Kernel310 {
     /// Memory: 9 bytes a frame. Time: O(frames).
     ///
     /// # Errors
-    /// If the layout is outside the limits that [`Layout`] states.
-    pub fn new(layout: &Layout<'_>, variant: Variant) -> Result<Self, LayoutError> {
+    /// If the layout is outside the limits that [`Layout310`] states.
+    pub fn new(layout: &Layout310<'_>, variant: Variant310) -> Result<Self, LayoutError> {
         if layout.frames > MAX_FRAMES {
             return Err(LayoutError::TooManyFrames(layout.frames));
         }
@@ -118,13 +118,13 @@ impl Kernel310 {
             return Err(LayoutError::NoCpu);
         }
         let cpus = usize::from(layout.cpus);
-        let mut zone = Zone::new(layout.frames as u32, layout.pageblock_order, cpus * ASKED);
+        let mut zone = Zone310::new(layout.frames as u32, layout.pageblock_order, cpus * ASKED);
         label_cma(&mut zone, layout)?;
         add_present(&mut zone, layout);
         if let Some(&run) = layout.cma.iter().find(|&&run| !exists(&zone, run)) {
             return Err(LayoutError::Cma(run));
         }
-        let marks = Marks::new(layout, zone.present());
+        let marks = Watermarks310::new(layout, zone.present());
         set_reserve_apart(&mut zone, marks.min);
         Ok(Self {
             variant,
@@ -132,8 +132,8 @@ impl Kernel310 {
             marks,
             cached: vec![0; cpus],
             pages_scanned: 0,
-            scanners: Scanners::new(&zone),
-            background: Background::new(layout.short_sleep),
+            scanners: Scanners310::new(&zone),
+            background: Kswapd::new(layout.short_sleep),
             stats: ReclaimStats::default(),
             parts: Vec::new(),
             hands: Hands::default(),
@@ -142,7 +142,7 @@ impl Kernel310 {
     }
 }
 
-fn label_cma(zone: &mut Zone, layout: &Layout<'_>) -> Result<(), LayoutError> {
+fn label_cma(zone: &mut Zone310, layout: &Layout310<'_>) -> Result<(), LayoutError> {
     let block = 1 << MAX_ORDER;
     for &run in layout.cma {
         let (start, end) = (run.start().0, run.end().0);
@@ -156,14 +156,14 @@ fn label_cma(zone: &mut Zone, layout: &Layout<'_>) -> Result<(), LayoutError> {
     Ok(())
 }
 
-fn exists(zone: &Zone, run: Run) -> bool {
+fn exists(zone: &Zone310, run: Run) -> bool {
     let (start, end) = (run.start().0 as usize, run.end().0 as usize);
     zone.tags()[start..end]
         .iter()
-        .all(|&tag| tag != Tag::ABSENT)
+        .all(|&tag| tag != Tag310::ABSENT)
 }
 
-fn add_present(zone: &mut Zone, layout: &Layout<'_>) {
+fn add_present(zone: &mut Zone310, layout: &Layout310<'_>) {
     let mut holes: Vec<(u64, u64)> = layout
         .absent
         .iter()
@@ -184,14 +184,14 @@ fn add_present(zone: &mut Zone, layout: &Layout<'_>) {
 
 /// The reserve: as many pageblocks as the min watermark, two at most; the lowest movable ones of
 /// which every frame exists.
-fn set_reserve_apart(zone: &mut Zone, min: u64) {
+fn set_reserve_apart(zone: &mut Zone310, min: u64) {
     let frames = zone.pageblock_frames();
     let mut left = min.div_ceil(u64::from(frames)).min(RESERVE_PAGEBLOCKS);
     let mut start = 0;
     while left > 0 && u64::from(start) + u64::from(frames) <= u64::from(zone.count()) {
         let is_whole = zone.tags()[start as usize..(start + frames) as usize]
             .iter()
-            .all(|&tag| tag != Tag::ABSENT);
+            .all(|&tag| tag != Tag310::ABSENT);
         if is_whole && zone.label(start) == MOVABLE {
             zone.set_label(zone.pageblock(start), RESERVE);
             zone.move_pageblock(start, RESERVE);

@@ -1,5 +1,5 @@
 use super::Kernel310;
-use super::lists::{ASKED, CMA, Tag};
+use super::lists::{ASKED, CMA, Tag310};
 use crate::before::buddy::MAX_ORDER;
 use crate::pressure::LISTS;
 
@@ -15,7 +15,7 @@ impl Kernel310 {
     }
 
     /// Every block once: its first frame, its length in frames, its tag.
-    fn blocks(&self) -> impl Iterator<Item = (u32, u32, Tag)> {
+    fn blocks(&self) -> impl Iterator<Item = (u32, u32, Tag310)> {
         (0..self.zone.count())
             .map(|frame| (frame, self.zone.tag(frame)))
             .filter(|&(_, tag)| tag.is_free() || tag.is_cached() || tag.is_allocated())
@@ -26,7 +26,7 @@ impl Kernel310 {
     }
 
     fn verify_blocks(&self) -> Result<(), String> {
-        if self.zone.tags().contains(&Tag::ISOLATED) {
+        if self.zone.tags().contains(&Tag310::ISOLATED) {
             return Err("LK5: a frame is isolated".into());
         }
         let (mut end, mut frames) = (0, 0);
@@ -39,7 +39,7 @@ impl Kernel310 {
                     "LK1: the block at {frame} overlaps or leaves the zone"
                 ));
             }
-            if (frame + 1..frame + len).any(|inside| self.zone.tag(inside) != Tag::INSIDE) {
+            if (frame + 1..frame + len).any(|inside| self.zone.tag(inside) != Tag310::INSIDE) {
                 return Err(format!(
                     "LK1: something else begins in the block at {frame}"
                 ));

@@ -1,9 +1,9 @@
-use super::lists::{ORDERS, Zone};
-use super::{Kernel310, Layout};
+use super::lists::{ORDERS, Zone310};
+use super::{Kernel310, Layout310};
 
 /// The watermarks, in frames, and how they bind requests of higher orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Marks {
+pub struct Watermarks310 {
     /// Below it only who cannot wait is served.
     pub min: u64,
     /// Below it the background is woken.
@@ -14,13 +14,13 @@ pub struct Marks {
     pub(super) order_shift: u8,
 }
 
-impl Marks {
+impl Watermarks310 {
     /// The marks that the kernel computes for a zone of that many frames of 4 KiB.
     ///
     /// The minimum is 4 * sqrt(KiB of memory) KiB, within 128 KiB and 64 MiB, unless it is given;
     /// low and high lie above it by a quarter and by half of it, both raised by Android's
     /// `extra_free_kbytes`.
-    pub(super) fn new(layout: &Layout<'_>, present: u64) -> Self {
+    pub(super) fn new(layout: &Layout310<'_>, present: u64) -> Self {
         let by_size = || (present * 4 * 16).isqrt().clamp(128, 64 << 10);
         let min = layout.min_free_kbytes.unwrap_or_else(by_size) / 4;
         let extra = layout.extra_free_kbytes / 4;
@@ -127,7 +127,7 @@ impl Kernel310 {
 
 /// Towards 1000 a request of the order fails because free frames are scattered, towards 0 because
 /// there are too few; -1000 if there is a block.
-fn fragmentation_index(zone: &Zone, order: u8) -> i64 {
+fn fragmentation_index(zone: &Zone310, order: u8) -> i64 {
     let orders = 0..ORDERS as u8;
     let blocks: u64 = orders.map(|order| u64::from(zone.free_at(order))).sum();
     if blocks == 0 {

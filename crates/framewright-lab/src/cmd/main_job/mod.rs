@@ -7,13 +7,13 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-pub(super) use outputs::Outputs;
+pub(super) use outputs::JobOutputs;
 
 use super::error::CommandError;
 use super::input;
 use crate::report::Size;
-use crate::report::html::Page;
-use crate::report::{Machine, RunInfo, Section, write_whole};
+use crate::report::html::HtmlPage;
+use crate::report::{MachineRecord, RunInfo, Section, write_whole};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ each repeated beside the behaviour it complains about (before) and beside what t
 and a recording of a real machine, replayed under eight policies. Figures called published are the documents' own.";
 
 /// What one question came to, for readers and for programs.
-struct Part {
+struct JobPart {
     section: Section,
     /// As its own command writes them with `--json`: for each run a record that describes it, and its figures.
     records: Vec<u8>,
@@ -34,7 +34,7 @@ struct Part {
 /// # Errors
 /// Before anything is run if an output has no place; later if an experiment fails or an output cannot
 /// be written.
-pub(super) fn run(size: Size, args: &Outputs) -> Result<(), CommandError> {
+pub(super) fn run(size: Size, args: &JobOutputs) -> Result<(), CommandError> {
     let page = args.place()?;
     let json = args.json(page.as_deref())?;
     // Whoever reads figures from standard output reads nothing else there.
@@ -45,7 +45,7 @@ pub(super) fn run(size: Size, args: &Outputs) -> Result<(), CommandError> {
     let mut records = Vec::new();
     let mut times = Vec::new();
     let start = Instant::now();
-    let mut told = |part: Part| {
+    let mut told = |part: JobPart| {
         let gap = if sections.is_empty() { "" } else { "\n" };
         let text = format!("{gap}{}", part.section.text());
         times.push(start.elapsed());
@@ -55,14 +55,16 @@ pub(super) fn run(size: Size, args: &Outputs) -> Result<(), CommandError> {
     };
     told(sample::part(&input::sample()?, threads)?)?;
     #[cfg(target_os = "linux")]
-    super::runner::each_section(size, |(section, records)| told(Part { section, records }))?;
+    super::runner::each_section(size, |(section, records)| {
+        told(JobPart { section, records })
+    })?;
     tell(&summary(&sections))?;
     tell(&took(&sections, &times))?;
     if let Some(path) = json {
         write_whole(path, &records).map_err(CommandError::input)?;
     }
     if let Some(path) = page {
-        let page = Page {
+        let page = HtmlPage {
             title: "Framewright: five proposals and a recording".into(),
             lead: LEAD.into(),
             info: info(size),
@@ -117,6 +119,6 @@ fn info(size: Size) -> RunInfo {
         commit: env!("FRAMEWRIGHT_COMMIT"),
         seed: 0,
         options: BTreeMap::from([("size", named.to_owned())]),
-        machine: Machine::this(),
+        machine: MachineRecord::this(),
     }
 }

@@ -13,7 +13,7 @@ const HEAD_BYTES: u64 = 1024;
 
 /// What the main job writes besides its text.
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct Outputs {
+pub(crate) struct JobOutputs {
     /// Write the page there, in the place of whatever has that name [default: framewright.html, which
     /// takes the place of an earlier page only]
     #[arg(long, value_name = "FILE", conflicts_with = "no_html")]
@@ -29,7 +29,7 @@ pub(crate) struct Outputs {
     json: Option<PathBuf>,
 }
 
-impl Outputs {
+impl JobOutputs {
     /// Where the page is to go, if anywhere.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Outputs {
 }
 
 #[cfg(test)]
-impl Outputs {
+impl JobOutputs {
     /// As with `--html`.
     pub(super) fn named(path: &Path) -> Self {
         Self {

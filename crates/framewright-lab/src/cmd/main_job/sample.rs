@@ -1,11 +1,13 @@
 //! The sample trace under all policies, from three starts.
 
-use super::Part;
+use super::JobPart;
 use crate::cmd::error::CommandError;
-use crate::cmd::input::Loaded;
+use crate::cmd::input::LoadedTrace;
 use crate::cmd::replay::{METHOD, PICTURES, case_items, replay_case};
-use crate::replay::{Options, Policy, Start};
-use crate::report::{Case, Item, Machine, RunInfo, Section, accent, json_lines, standing};
+use crate::replay::{ReplayOptions, ReplayPolicy, Start};
+use crate::report::{
+    Item, MachineRecord, ReportCase, RunInfo, Section, accent, json_lines, standing,
+};
 use crate::trace::MemoryLimit;
 use std::collections::BTreeMap;
 
@@ -35,7 +37,7 @@ your own machine: framewright record -o FILE -- COMMAND, then framewright replay
 ";
 
 /// The section and its figures.
-pub(super) fn part(loaded: &Loaded, threads: usize) -> Result<Part, CommandError> {
+pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, CommandError> {
     let cases = [
         (Start::Imposed, 0),
         (Start::Fresh, 0),
@@ -44,35 +46,36 @@ pub(super) fn part(loaded: &Loaded, threads: usize) -> Result<Part, CommandError
     let last = cases.len() - 1;
     let mut items = Vec::new();
     let mut standings = [0; 3];
-    let mut replayed_cases: Vec<Case> = Vec::new();
+    let mut replayed_cases: Vec<ReportCase> = Vec::new();
     for (nth, (start, squeeze)) in cases.into_iter().enumerate() {
-        let options = Options {
+        let options = ReplayOptions {
             squeeze,
             // Of the case in which memory is short enough for policies to differ.
             pictures: if nth == last { PICTURES } else { 0 },
-            ..Options::new(start)
+            ..ReplayOptions::new(start)
         };
         let replayed = replay_case(
             loaded,
-            Policy::COMPARED,
+            ReplayPolicy::COMPARED,
             options,
             threads,
             MemoryLimit::default(),
         )?;
-        let rivals = Policy::HISTORICAL.map(Policy::name);
-        let standing = standing(&replayed.case, Policy::OURS.name(), &rivals).unwrap_or_default();
+        let rivals = ReplayPolicy::HISTORICAL.map(ReplayPolicy::name);
+        let standing =
+            standing(&replayed.case, ReplayPolicy::OURS.name(), &rivals).unwrap_or_default();
         standings
             .iter_mut()
             .zip(standing)
             .for_each(|(sum, n)| *sum += n);
-        let recording = Policy::RECORDING_KERNEL.name();
+        let recording = ReplayPolicy::RECORDING_KERNEL.name();
         let is_shown = |policy: &str| accent(policy).is_some() || policy == recording;
         items.extend(case_items(&replayed, is_shown));
         replayed_cases.push(replayed.case);
     }
     items.push(Item::Text(READING.into()));
     let [better, equal, worse] = standings;
-    let name = Policy::OURS.name();
+    let name = ReplayPolicy::OURS.name();
     let records = json_lines(&info(threads), &replayed_cases).map_err(CommandError::input)?;
     let section = Section {
         id: "replay".into(),
@@ -84,15 +87,15 @@ pub(super) fn part(loaded: &Loaded, threads: usize) -> Result<Part, CommandError
             "{name} against the best of {} policies of Linux's history in each figure of three cases: better in \
              {better}, equal in {equal}, worse in {worse}. The sample is 1.4 seconds, too short to judge by; the \
              recordings behind it are minutes (README).",
-            Policy::HISTORICAL.len(),
+            ReplayPolicy::HISTORICAL.len(),
         )],
     };
-    Ok(Part { section, records })
+    Ok(JobPart { section, records })
 }
 
 /// What ran; start and squeeze stand in the cases' names.
 fn info(threads: usize) -> RunInfo {
-    let names: Vec<&str> = Policy::COMPARED
+    let names: Vec<&str> = ReplayPolicy::COMPARED
         .iter()
         .map(|policy| policy.name())
         .collect();
@@ -102,6 +105,6 @@ fn info(threads: usize) -> RunInfo {
         commit: env!("FRAMEWRIGHT_COMMIT"),
         seed: 0,
         options: BTreeMap::from([("policy", names.join(",")), ("jobs", threads.to_string())]),
-        machine: Machine::this(),
+        machine: MachineRecord::this(),
     }
 }

@@ -16,7 +16,7 @@ fn tables(section: &Section) -> Vec<&Tabled> {
 
 /// The page of these sections, which has every row that their text has.
 fn page(sections: Vec<Section>) -> String {
-    let page = Page {
+    let page = HtmlPage {
         title: "t".into(),
         lead: LEAD.into(),
         info: info(Size::Quick),
@@ -98,23 +98,23 @@ fn every_policy_is_shown_from_three_starts_and_a_map_of_the_last() {
 mod of_experiments {
     use super::*;
     use crate::cmd::runner::section_of;
-    use crate::experiment::fallback::{Fallback, Span};
-    use crate::experiment::gcma::{Background, Gcma};
+    use crate::experiment::fallback::{FallbackExperiment, LifeSpan};
+    use crate::experiment::gcma::{BesideRequests, GcmaExperiment};
     use crate::experiment::kvmalloc::Kvmalloc;
-    use crate::experiment::va_fit::{Case, VaFit};
+    use crate::experiment::va_fit::{FitCase, VaFit};
     use crate::experiment::vmap_blocks::{Scenario, VmapBlocks};
     use crate::experiment::{Detail, Experiment, Mapper};
 
     /// The quick form of the plans, as little of it as there can be.
-    fn tiny<E: Experiment>(change: impl Fn(&mut E)) -> Part {
+    fn tiny<E: Experiment>(change: impl Fn(&mut E)) -> JobPart {
         let mut plans = E::sized(Size::Quick);
         plans.iter_mut().for_each(change);
         let (section, records) = section_of(&plans, Detail::Short).unwrap();
-        Part { section, records }
+        JobPart { section, records }
     }
 
     /// Its records are as many runs of its experiment, each with what it was run with and figures behind it.
-    fn has_records(part: &Part, runs: usize) {
+    fn has_records(part: &JobPart, runs: usize) {
         let text = std::str::from_utf8(&part.records).unwrap();
         let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
         let records: Vec<serde_json::Value> = records.collect();
@@ -152,7 +152,11 @@ mod of_experiments {
         assert!(told.contains("exhaust 10 instead of 993"), "{told}");
         has(section, &rows, 1);
         let part = tiny(|plan: &mut VaFit| {
-            plan.cases = vec![Case::FullFit, Case::LongBusyList, Case::AlignedHoles];
+            plan.cases = vec![
+                FitCase::FullFit,
+                FitCase::LongBusyList,
+                FitCase::AlignedHoles,
+            ];
             (plan.options.loops, plan.options.repeat) = (Some(100), 1);
         });
         has_records(&part, 2);
@@ -204,11 +208,11 @@ mod of_experiments {
 
     #[test]
     fn contiguous_memory_is_shown_by_size() {
-        let part = tiny(|Gcma(options)| {
+        let part = tiny(|GcmaExperiment(options)| {
             options.requests = 3;
             (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
             // The build is tested with the command; here it would take most of the time.
-            options.background = Background::Guest;
+            options.background = BesideRequests::Guest;
         });
         has_records(&part, 1);
         let section = part.section;
@@ -234,8 +238,8 @@ mod of_experiments {
 
     #[test]
     fn the_phone_is_shown_on_every_kernel() {
-        let part = tiny(|plan: &mut Fallback| {
-            plan.span = Span {
+        let part = tiny(|plan: &mut FallbackExperiment| {
+            plan.span = LifeSpan {
                 days_milli: 1,
                 every_s: Some(10),
             };
@@ -264,7 +268,7 @@ mod of_experiments {
 
     #[test]
     fn the_full_size_is_the_documents() {
-        let lives = Fallback::sized(Size::Full);
+        let lives = FallbackExperiment::sized(Size::Full);
         assert!(lives.iter().all(|plan| plan.span.days_milli == 2500));
         let fits = VaFit::sized(Size::Full);
         assert!(fits.iter().all(|plan| plan.options.loops.is_none()));
@@ -279,11 +283,11 @@ mod of_experiments {
 #[test]
 fn a_page_takes_the_place_of_an_earlier_one_only_unless_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let place = |args: &Outputs| args.place_in(folder.path());
-    let said = |args: &Outputs| match place(args).unwrap_err() {
+    let place = |args: &JobOutputs| args.place_in(folder.path());
+    let said = |args: &JobOutputs| match place(args).unwrap_err() {
         CommandError::Input(said) | CommandError::Assertion(said) => said,
     };
-    let default = Outputs::default();
+    let default = JobOutputs::default();
     let path = folder.path().join("framewright.html");
     assert_eq!(place(&default).unwrap(), Some(path.clone()));
     std::fs::write(&path, page(Vec::new())).unwrap();
@@ -292,19 +296,19 @@ fn a_page_takes_the_place_of_an_earlier_one_only_unless_it_is_named() {
     let error = said(&default);
     assert!(error.contains("framewright has not written it"), "{error}");
     assert!(error.contains("framewright.html: "), "{error}");
-    let named = Outputs::named(&path);
+    let named = JobOutputs::named(&path);
     assert_eq!(place(&named).unwrap(), Some(path.clone()));
     assert_eq!(std::fs::read(&path).unwrap(), b"<title>mine</title>");
-    let nowhere = Outputs::named(&folder.path().join("none/a.html"));
+    let nowhere = JobOutputs::named(&folder.path().join("none/a.html"));
     let error = said(&nowhere);
     assert!(error.contains("a.html: cannot write: "), "{error}");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     assert!(said(&default).contains("--no-html writes none"));
-    assert!(said(&Outputs::named("-".as_ref())).contains("expected a file's name"));
+    assert!(said(&JobOutputs::named("-".as_ref())).contains("expected a file's name"));
     // Figures and page have a place each.
     let both = folder.path().join("both");
-    let args = Outputs::with_json(&both);
+    let args = JobOutputs::with_json(&both);
     assert_eq!(args.json(None).unwrap(), Some(both.as_path()));
     let error = args.json(Some(&both)).unwrap_err();
     assert!(
@@ -312,7 +316,7 @@ fn a_page_takes_the_place_of_an_earlier_one_only_unless_it_is_named() {
     );
     assert!(default.json(Some(&both)).unwrap().is_none());
     assert!(
-        Outputs::with_json(&folder.path().join("none/a"))
+        JobOutputs::with_json(&folder.path().join("none/a"))
             .json(None)
             .is_err()
     );

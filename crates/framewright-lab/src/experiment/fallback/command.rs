@@ -1,6 +1,6 @@
 use super::metrics::TABLE;
 use super::report::{self, PUBLISHED_DAYS_MILLI};
-use super::{Job, Params, Policy, Span, figures, live_all, series};
+use super::{LifeJob, LifeSpan, Params, PhoneKernel, figures, live_all, series};
 use crate::experiment::{Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, Size};
 use crate::measure::MetricTable;
 use crate::report::{Figure, FigureAssertion, Item, Tabled};
@@ -13,13 +13,13 @@ const DAYS_MAX: f64 = 100.0;
 
 /// A phone, and its lives.
 #[derive(Debug, Clone)]
-pub struct Fallback {
+pub struct FallbackExperiment {
     params: Params,
     /// Whether the phone is another than the program's own.
     is_given: bool,
-    policies: Vec<Policy>,
+    policies: Vec<PhoneKernel>,
     pub(crate) seeds: Vec<u64>,
-    pub(crate) span: Span,
+    pub(crate) span: LifeSpan,
     /// Lives at a time.
     pub(crate) threads: usize,
     has_series: bool,
@@ -30,7 +30,7 @@ pub struct Fallback {
 /// A synthetic phone of 2.7 GB lives on Linux 3.10.49 as it was (before), with the document's patch
 /// (proposed), and on this engine (framewright). What it asks for is the same for all of them.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct FallbackArgs {
     /// How long, of which the device is awake for the parameter file's share
     #[arg(long, value_name = "DAYS", default_value = "2.5", value_parser = days_milli)]
     days: u64,
@@ -45,7 +45,7 @@ pub struct Args {
 
     /// Policies [default: all]
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
-    policy: Vec<Policy>,
+    policy: Vec<PhoneKernel>,
 
     /// The phone, in the form of the program's own phone.toml (crates/framewright-lab/src/experiment/fallback)
     #[arg(long, value_name = "FILE")]
@@ -92,7 +92,7 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-impl Args {
+impl FallbackArgs {
     fn seeds(&self) -> Vec<u64> {
         let mut seeds = Vec::new();
         let all = self.seeds.map(|last| (1..=last).collect());
@@ -104,9 +104,10 @@ impl Args {
         seeds
     }
 
-    pub(crate) fn policies(&self) -> Vec<Policy> {
-        let is_named = |policy: &Policy| self.policy.is_empty() || self.policy.contains(policy);
-        Policy::ALL.into_iter().filter(is_named).collect()
+    pub(crate) fn policies(&self) -> Vec<PhoneKernel> {
+        let is_named =
+            |policy: &PhoneKernel| self.policy.is_empty() || self.policy.contains(policy);
+        PhoneKernel::ALL.into_iter().filter(is_named).collect()
     }
 
     fn params(&self) -> Result<Params, String> {
@@ -118,16 +119,16 @@ impl Args {
     }
 }
 
-impl Experiment for Fallback {
+impl Experiment for FallbackExperiment {
     const NAME: &'static str = "fallback";
     const TITLE: &'static str = "What does a fallback cost a phone, request by request?";
     const INTRODUCTION: &'static str = report::INTRODUCTION;
     const METHOD: &'static str = report::METHOD;
     const METRICS: MetricTable = TABLE;
 
-    type Args = Args;
+    type Args = FallbackArgs;
 
-    fn outputs(args: &Args) -> Outputs<'_> {
+    fn outputs(args: &FallbackArgs) -> Outputs<'_> {
         Outputs {
             json: args.json.json.as_deref(),
             csv: args.csv.as_deref(),
@@ -135,14 +136,14 @@ impl Experiment for Fallback {
         }
     }
 
-    fn asked(args: &Args) -> Result<Self, String> {
+    fn asked(args: &FallbackArgs) -> Result<Self, String> {
         let has_series = args.csv.is_some();
         Ok(Self {
             params: args.params()?,
             is_given: args.params.is_some(),
             policies: args.policies(),
             seeds: args.seeds(),
-            span: Span {
+            span: LifeSpan {
                 days_milli: args.days,
                 every_s: has_series.then_some(args.every),
             },
@@ -160,9 +161,9 @@ impl Experiment for Fallback {
         vec![Self {
             params: Params::default(),
             is_given: false,
-            policies: Policy::ALL.to_vec(),
+            policies: PhoneKernel::ALL.to_vec(),
             seeds: vec![1],
-            span: Span {
+            span: LifeSpan {
                 days_milli,
                 every_s: Some(every_s),
             },
@@ -185,9 +186,9 @@ impl Experiment for Fallback {
         let of = |&seed| {
             self.policies
                 .iter()
-                .map(move |&policy| Job { policy, seed })
+                .map(move |&policy| LifeJob { policy, seed })
         };
-        let jobs: Vec<Job> = self.seeds.iter().flat_map(of).collect();
+        let jobs: Vec<LifeJob> = self.seeds.iter().flat_map(of).collect();
         let outcomes = live_all(&self.params, &jobs, self.span, self.threads, progress)?;
         Ok(Findings {
             figures: figures(&jobs, &outcomes),

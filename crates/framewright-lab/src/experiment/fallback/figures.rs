@@ -1,18 +1,18 @@
 //! Figures of lives: as they are, in the middle of several seeds, and the document's beside them.
 
 use super::metrics as m;
-use super::{Job, Outcome, Point, published};
+use super::{LifeJob, LifeOutcome, LifePoint, published};
 use crate::measure::Metric;
 use crate::measure::metric::{all_metrics, metric_named};
 use crate::pressure::{LIST_NAMES, LISTS};
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 use framewright::Frame;
 use std::fmt::Write;
 
 /// KiB of a frame.
 const FRAME_KIB: u64 = Frame::BYTES / 1024;
 
-impl Outcome {
+impl LifeOutcome {
     /// Frames on free lists.
     #[must_use]
     pub fn free_frames(&self) -> u64 {
@@ -82,7 +82,7 @@ pub fn case(seed: u64) -> String {
 
 /// The figures of each seed, behind the document's; in the order of the jobs.
 #[must_use]
-pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure> {
+pub fn figures(jobs: &[LifeJob], outcomes: &[LifeOutcome]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut seed = None;
     for (job, outcome) in jobs.iter().zip(outcomes) {
@@ -95,7 +95,7 @@ pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure> {
             variant: name,
             metric,
             value: value as f64,
-            source: Source::Simulated,
+            source: FigureSource::Simulated,
         }));
     }
     figures
@@ -107,7 +107,11 @@ pub fn middles(figures: &[Figure], seeds: usize) -> Vec<Figure> {
     let case = format!("middle of {seeds}");
     let mut middles = published::figures(&case);
     let mut variants: Vec<&'static str> = Vec::new();
-    let own = || figures.iter().filter(|f| f.source != Source::Published);
+    let own = || {
+        figures
+            .iter()
+            .filter(|f| f.source != FigureSource::Published)
+    };
     for figure in own() {
         if !variants.contains(&figure.variant) {
             variants.push(figure.variant);
@@ -126,7 +130,7 @@ pub fn middles(figures: &[Figure], seeds: usize) -> Vec<Figure> {
                 variant,
                 metric,
                 value,
-                source: Source::Simulated,
+                source: FigureSource::Simulated,
             });
         }
     }
@@ -135,7 +139,7 @@ pub fn middles(figures: &[Figure], seeds: usize) -> Vec<Figure> {
 
 /// The lives over virtual time, one row a point.
 #[must_use]
-pub fn series(jobs: &[Job], outcomes: &[Outcome]) -> String {
+pub fn series(jobs: &[LifeJob], outcomes: &[LifeOutcome]) -> String {
     let mut text = String::from("case,variant,awake_s");
     for list in LIST_NAMES {
         let _ = write!(text, ",blocks_{}", list.to_lowercase());
@@ -174,22 +178,22 @@ pub enum Course {
     Stalls,
 }
 
-impl Outcome {
+impl LifeOutcome {
     /// Hours awake and values, where the life has points.
     #[must_use]
     pub fn course(&self, of: Course) -> Vec<(f64, f64)> {
-        let value = |point: &Point| match of {
+        let value = |point: &LifePoint| match of {
             Course::FreeMib => frames(&point.free_blocks) * FRAME_KIB / 1024,
             Course::MixedPageblocks => point.lived.mixed_pageblocks,
             Course::Stalls => point.stalls.iter().sum(),
         };
-        let point = |point: &Point| (point.awake_s as f64 / 3600.0, value(point) as f64);
+        let point = |point: &LifePoint| (point.awake_s as f64 / 3600.0, value(point) as f64);
         self.points.iter().map(point).collect()
     }
 }
 
-fn values(point: &Point) -> impl Iterator<Item = u64> {
-    let Point {
+fn values(point: &LifePoint) -> impl Iterator<Item = u64> {
+    let LifePoint {
         labels,
         free_blocks,
         lived,

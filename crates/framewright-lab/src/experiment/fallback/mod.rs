@@ -24,7 +24,7 @@ mod command;
 mod published;
 mod report;
 
-pub use command::{Args, Fallback};
+pub use command::{FallbackArgs, FallbackExperiment};
 
 mod figures;
 pub mod metrics;
@@ -38,12 +38,12 @@ mod tests;
 
 pub use figures::{Course, case, figures, middles, series};
 pub use params::{Params, ParamsError};
-pub use policy::Policy;
+pub use policy::PhoneKernel;
 
 use super::{Failure, Progress};
 use crate::pressure::{Kernel, LISTS};
 use framewright::stats::{PerOrder, ReclaimStats};
-use phone::{Life, Lived};
+use phone::{Lived, PhoneLife};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -55,7 +55,7 @@ const MOVABLE: usize = 2;
 
 /// What a phone's life on a kernel came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct LifeOutcome {
     /// What the kernel counted.
     pub stats: ReclaimStats,
     /// Free blocks by list and order, at the end.
@@ -65,12 +65,12 @@ pub struct Outcome {
     /// What the phone counted.
     lived: Lived,
     /// What memory looked like on the way.
-    points: Vec<Point>,
+    points: Vec<LifePoint>,
 }
 
 /// What memory looked like at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Point {
+struct LifePoint {
     awake_s: u64,
     labels: [u64; LISTS],
     free_blocks: [[u64; 11]; LISTS],
@@ -80,14 +80,14 @@ struct Point {
 
 /// How a phone lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct LifeSpan {
     /// Thousandths of a day.
     pub days_milli: u64,
     /// Seconds awake between two points of the series; none without.
     pub every_s: Option<u64>,
 }
 
-impl Span {
+impl LifeSpan {
     /// Virtual time awake, in microseconds.
     #[must_use]
     pub const fn awake_us(self, params: &Params) -> u64 {
@@ -103,9 +103,9 @@ impl Span {
 
 /// A life to live: a seed on a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Job {
+pub struct LifeJob {
     /// The kernel.
-    pub policy: Policy,
+    pub policy: PhoneKernel,
     /// Of the demand.
     pub seed: u64,
 }
@@ -116,13 +116,13 @@ pub struct Job {
 /// If a kernel cannot manage the phone's memory.
 pub fn live_all(
     params: &Params,
-    jobs: &[Job],
-    span: Span,
+    jobs: &[LifeJob],
+    span: LifeSpan,
     threads: usize,
     progress: Progress<'_>,
-) -> Result<Vec<Outcome>, Failure> {
+) -> Result<Vec<LifeOutcome>, Failure> {
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<Outcome, Failure>>>> =
+    let results: Vec<Mutex<Option<Result<LifeOutcome, Failure>>>> =
         jobs.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         loop {
@@ -157,11 +157,11 @@ pub(crate) fn live(
     params: &Params,
     kernel: &mut dyn Kernel,
     seed: u64,
-    span: Span,
+    span: LifeSpan,
     progress: Progress<'_>,
-) -> Outcome {
-    let (lived, points) = Life::run(params, kernel, seed, span, progress);
-    Outcome {
+) -> LifeOutcome {
+    let (lived, points) = PhoneLife::run(params, kernel, seed, span, progress);
+    LifeOutcome {
         stats: kernel.stats(),
         free_blocks: kernel.free_blocks(),
         labels: labels(params, kernel),

@@ -15,18 +15,18 @@ const PHONE_NAME: &str = "phone.toml";
 const ORDER_MAX: u8 = 10;
 
 /// Least and largest of a range that is drawn from, both included.
-type Span = [u64; 2];
+type NumberSpan = [u64; 2];
 
 /// The parameters of the synthetic phone; `phone.toml` explains each.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// Memory and CPUs.
-    pub machine: Machine,
+    pub machine: PhoneMachine,
     /// How the hours pass.
     pub time: Time,
     /// Who dies when memory is short.
-    pub killer: Killer,
+    pub killer: KillerParams,
     /// What runs always.
     pub system: System,
     /// What is started, used and killed.
@@ -36,13 +36,13 @@ pub struct Params {
     /// Who asks for kernel memory.
     pub kernel: Vec<KernelMemory>,
     /// Who asks for graphics and ion buffers.
-    pub buffers: Vec<Buffers>,
+    pub buffers: Vec<BufferParams>,
 }
 
 /// Memory and CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
+pub struct PhoneMachine {
     /// Log2 of a pageblock's length in frames.
     pub pageblock_order: u8,
     /// Pageblocks that are listed.
@@ -72,9 +72,9 @@ pub struct Time {
     /// Of 1000 parts of the time, those in which the device is awake.
     pub awake_permille: u64,
     /// How long it is used, in seconds.
-    pub use_s: Span,
+    pub use_s: NumberSpan,
     /// How long it is not used in between, in seconds.
-    pub pause_s: Span,
+    pub pause_s: NumberSpan,
     /// Frames that the background looks at in a millisecond.
     pub background_frames_per_ms: u64,
     /// What a process does before another has its turn, in microseconds.
@@ -84,7 +84,7 @@ pub struct Time {
 /// Who dies when memory is short.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Killer {
+pub struct KillerParams {
     /// Ranks.
     pub adj: Vec<u16>,
     /// Free frames and frames of files below which processes of that rank die.
@@ -116,35 +116,35 @@ pub struct Applications {
     /// How many of them keep a service, which is killed later than a cached application.
     pub services: u64,
     /// Seconds until the user goes to another one.
-    pub switch_s: Span,
+    pub switch_s: NumberSpan,
     /// How unequal they are: the n-th is chosen with weight 1000 / (n + this).
     pub popularity_shift: u64,
     /// Anonymous frames after the start.
-    pub anon_frames: Span,
+    pub anon_frames: NumberSpan,
     /// What it grows to in use, in percent of that.
     pub anon_grown_percent: u64,
     /// Anonymous frames that an application in use asks for in a second.
-    pub anon_frames_per_s: Span,
+    pub anon_frames_per_s: NumberSpan,
     /// Anonymous frames that all others together free and ask for again in a second.
     pub others_frames_per_s: u64,
     /// Anonymous frames that a start asks for in a slice.
     pub start_frames_per_slice: u64,
     /// Threads of one.
-    pub threads: Span,
+    pub threads: NumberSpan,
     /// Frames of kernel objects that live with it: page tables, tasks, sockets, binder.
-    pub slab_frames: Span,
+    pub slab_frames: NumberSpan,
     /// Of 100 such frames, those of order 0, 1, 2 and 3.
     pub slab_order_percent: [u64; 4],
     /// Of 100 blocks of order 1 to 3 among them, those that a request waits for.
     pub slab_waits_percent: u64,
     /// Frames of its files.
-    pub file_frames: Span,
+    pub file_frames: NumberSpan,
     /// Of these, what a start reads.
     pub start_read_percent: u64,
     /// Frames of its surfaces while it is on the screen.
     pub surface_frames: u64,
     /// Frames of its textures.
-    pub texture_frames: Span,
+    pub texture_frames: NumberSpan,
     /// Of these, what it gives back when it goes to the background.
     pub texture_trimmed_percent: u64,
     /// Of a million movable frames, those that are pinned.
@@ -186,9 +186,9 @@ pub struct Reading {
     /// When.
     pub when: When,
     /// Time from one to the next, in microseconds.
-    pub every_us: Span,
+    pub every_us: NumberSpan,
     /// Pages read at a time, one behind the other.
-    pub run_pages: Span,
+    pub run_pages: NumberSpan,
     /// Of 100 times, those in which it is in the hot part.
     pub hot_percent: u64,
     /// Of 100 pages, those of the hot part; of a stream 0.
@@ -220,15 +220,15 @@ pub struct KernelMemory {
     /// When.
     pub when: When,
     /// Time from one burst to the next, in microseconds.
-    pub every_us: Span,
+    pub every_us: NumberSpan,
     /// Blocks of a burst.
-    pub blocks: Span,
+    pub blocks: NumberSpan,
     /// Of 100 blocks, those of order 0, 1, 2 and 3.
     pub order_percent: [u64; 4],
     /// Of 100 blocks of order 1 to 3, those that a request waits for; else it is content with a frame.
     pub waits_percent: u64,
     /// How long it lives, in milliseconds; each doubling from the least to the largest is as likely.
-    pub life_ms: Span,
+    pub life_ms: NumberSpan,
     /// Whether it may not wait: from an interrupt.
     pub atomic: bool,
 }
@@ -236,21 +236,21 @@ pub struct KernelMemory {
 /// Who asks for buffers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Buffers {
+pub struct BufferParams {
     /// What it stands for.
     pub name: String,
     /// When.
     pub when: When,
     /// Time from one storm to the next, in microseconds.
-    pub every_us: Span,
+    pub every_us: NumberSpan,
     /// Buffers of a storm.
-    pub buffers: Span,
+    pub buffers: NumberSpan,
     /// Frames of a buffer.
-    pub frames: Span,
+    pub frames: NumberSpan,
     /// The orders tried, from large to small; the last is 0.
     pub orders: Vec<u8>,
     /// How long it lives, in milliseconds; each doubling from the least to the largest is as likely.
-    pub life_ms: Span,
+    pub life_ms: NumberSpan,
 }
 
 /// What is wrong with a parameter file: `FILE:LINE: what, expected`.
@@ -265,7 +265,7 @@ impl fmt::Display for ParamsError {
 
 impl std::error::Error for ParamsError {}
 
-impl Machine {
+impl PhoneMachine {
     /// The frames that pageblocks are made of, memory or not.
     #[must_use]
     pub const fn frames(&self) -> u64 {
@@ -326,7 +326,7 @@ impl Params {
             None => Ok(params),
             Some(fault) => {
                 let at = fault.line(text);
-                let Fault { key, what, .. } = fault;
+                let ParamFault { key, what, .. } = fault;
                 Err(ParamsError(format!("{name}:{at}: {key}: {what}")))
             }
         }
@@ -517,7 +517,7 @@ fn line_of(text: &str, at: usize) -> usize {
 
 /// What is wrong where.
 #[derive(Debug)]
-struct Fault {
+struct ParamFault {
     section: &'static str,
     /// Which of several sections of that name.
     nth: usize,
@@ -525,7 +525,7 @@ struct Fault {
     what: String,
 }
 
-impl Fault {
+impl ParamFault {
     /// The line of the key in its section.
     fn line(&self, text: &str) -> usize {
         let (one, many) = (
@@ -556,12 +556,12 @@ impl Fault {
 /// Keeps the first fault.
 #[derive(Debug, Default)]
 struct Faults {
-    first: std::cell::RefCell<Option<Fault>>,
+    first: std::cell::RefCell<Option<ParamFault>>,
 }
 
 impl Faults {
-    const fn within(&self, section: &'static str, nth: usize) -> Section<'_> {
-        Section {
+    const fn within(&self, section: &'static str, nth: usize) -> ParamSection<'_> {
+        ParamSection {
             faults: self,
             section,
             nth,
@@ -570,20 +570,20 @@ impl Faults {
 }
 
 /// Faults of one section.
-struct Section<'f> {
+struct ParamSection<'f> {
     faults: &'f Faults,
     section: &'static str,
     nth: usize,
 }
 
-impl Section<'_> {
+impl ParamSection<'_> {
     fn has_fault(&self) -> bool {
         self.faults.first.borrow().is_some()
     }
 
     fn say(&self, key: &'static str, what: String) {
         let mut first = self.faults.first.borrow_mut();
-        first.get_or_insert(Fault {
+        first.get_or_insert(ParamFault {
             section: self.section,
             nth: self.nth,
             key,
@@ -597,7 +597,7 @@ impl Section<'_> {
         }
     }
 
-    fn span(&self, key: &'static str, [low, high]: Span, least: u64, most: u64) {
+    fn span(&self, key: &'static str, [low, high]: NumberSpan, least: u64, most: u64) {
         if low > high || low < least || high > most {
             self.say(
                 key,

@@ -1,11 +1,11 @@
 use super::super::{BEFORE, FRAMEWRIGHT, PROPOSED};
 use super::Params;
-use crate::before::kernel310::{Kernel310, Layout, Variant};
+use crate::before::kernel310::{Kernel310, Layout310, Variant310};
 use crate::pressure::{EngineConfig, Kernel, with_engine};
 
 /// A kernel that the phone lives on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Policy {
+pub enum PhoneKernel {
     /// Linux 3.10.49: a fallback takes the largest block
     Before,
     /// With the document's patch: the smallest, if the largest is of order 3 or less
@@ -14,7 +14,7 @@ pub enum Policy {
     Framewright,
 }
 
-impl Policy {
+impl PhoneKernel {
     /// All of them, in the order of the columns.
     pub const ALL: [Self; 3] = [Self::Before, Self::Proposed, Self::Framewright];
 
@@ -38,7 +38,7 @@ impl Policy {
         work: impl FnOnce(&mut dyn Kernel) -> R,
     ) -> Result<R, String> {
         let machine = &params.machine;
-        let layout = Layout {
+        let layout = Layout310 {
             absent: &machine.absent(),
             cma: &machine.cma_run().into_iter().collect::<Vec<_>>(),
             cma_first: machine.cma_first,
@@ -49,11 +49,11 @@ impl Policy {
             min_free_order_shift: machine.min_free_order_shift,
             // A tenth of a second.
             short_sleep: params.time.background_frames_per_ms * 100,
-            ..Layout::new(machine.frames())
+            ..Layout310::new(machine.frames())
         };
         let variant = match self {
-            Self::Before => Variant::Before,
-            Self::Proposed => Variant::Proposed,
+            Self::Before => Variant310::Before,
+            Self::Proposed => Variant310::Proposed,
             Self::Framewright => {
                 let config = EngineConfig::default();
                 return with_engine(&layout, &config, |kernel| work(kernel));

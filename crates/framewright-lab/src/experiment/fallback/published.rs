@@ -3,7 +3,7 @@
 use super::metrics as m;
 use crate::experiment::{BEFORE, PROPOSED};
 use crate::measure::metric::metric_named;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 
 /// ChengYi He, "avoid external fragmentation related to migration fallback", linux-kernel, 30 January
 /// 2016: two devices after two and a half days, without and with the patch.
@@ -57,7 +57,7 @@ pub(super) fn figures(case: &str) -> Vec<Figure> {
                 variant,
                 metric,
                 value: value as f64,
-                source: Source::Published,
+                source: FigureSource::Published,
             }),
         )
     });

@@ -1,11 +1,12 @@
 //! What `fallback` says: its table, its plots, and what came out.
 
 use super::metrics as m;
-use super::{Course, Fallback, Job, Outcome, Span, middles};
+use super::{Course, FallbackExperiment, LifeJob, LifeOutcome, LifeSpan, middles};
 use crate::experiment::{BEFORE, Detail, FRAMEWRIGHT, PROPOSED};
 use crate::measure::Metric;
 use crate::report::{
-    Accent, Figure, Line, Note, OverTime, Scale, Tabled, figure_cases, figure_grid, figure_value,
+    Accent, Figure, Note, OverTime, PlotLine, Scale, Tabled, figure_cases, figure_grid,
+    figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -52,7 +53,7 @@ fn in_short(metric: Metric) -> bool {
 }
 
 /// The table and what a reader must know.
-pub(super) fn table(plan: &Fallback, figures: &[Figure], detail: Detail) -> Tabled {
+pub(super) fn table(plan: &FallbackExperiment, figures: &[Figure], detail: Detail) -> Tabled {
     let shows = match detail {
         Detail::Full => in_full,
         Detail::Short => in_short,
@@ -89,12 +90,12 @@ pub(super) fn table(plan: &Fallback, figures: &[Figure], detail: Detail) -> Tabl
 }
 
 /// The first seed's lives over time.
-pub(super) fn courses(jobs: &[Job], outcomes: &[Outcome]) -> Vec<OverTime> {
+pub(super) fn courses(jobs: &[LifeJob], outcomes: &[LifeOutcome]) -> Vec<OverTime> {
     let first = jobs.first().map(|job| job.seed);
     let over_time = |title: &str, value, note: &str, course| {
         let lives = jobs.iter().zip(outcomes);
         let of_first = lives.filter(|(job, _)| Some(job.seed) == first);
-        let line = |(job, outcome): (&Job, &Outcome)| Line {
+        let line = |(job, outcome): (&LifeJob, &LifeOutcome)| PlotLine {
             name: job.policy.name().into(),
             accent: Accent::of(job.policy.name()),
             is_published: false,
@@ -132,7 +133,7 @@ pub(super) fn courses(jobs: &[Job], outcomes: &[Outcome]) -> Vec<OverTime> {
 }
 
 /// Stalls of orders 2 and 3.
-pub(super) fn verdict(figures: &[Figure], span: Span) -> Vec<String> {
+pub(super) fn verdict(figures: &[Figure], span: LifeSpan) -> Vec<String> {
     let line = |case| {
         let stalls = |variant, published| {
             let of = |order| {

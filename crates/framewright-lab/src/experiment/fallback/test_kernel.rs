@@ -2,9 +2,9 @@
 //! frames. What the phone is tested on by itself.
 
 use crate::before::buddy::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
-use crate::experiment::fallback::params::Machine;
-use crate::pressure::{Frees, Kernel, LISTS, Request, Tenants};
-use crate::replay::Subject;
+use crate::experiment::fallback::params::PhoneMachine;
+use crate::pressure::{Frees, Kernel, LISTS, PressureRequest, Tenants};
+use crate::replay::ReplaySubject;
 use framewright::reclaim::Ask;
 use framewright::stats::ReclaimStats;
 use framewright::{Context, CpuId, Frame, Order};
@@ -12,7 +12,7 @@ use framewright::{Context, CpuId, Frame, Order};
 /// Rounds of reclaim before a request fails.
 const ROUNDS: u32 = 64;
 
-pub(super) struct Plain {
+pub(super) struct PlainKernel {
     buddy: LinuxBuddy,
     free: u64,
     low: u64,
@@ -34,8 +34,8 @@ impl Frees for Giving<'_> {
     }
 }
 
-impl Plain {
-    pub(super) fn new(machine: &Machine) -> Self {
+impl PlainKernel {
+    pub(super) fn new(machine: &PhoneMachine) -> Self {
         let config = LinuxBuddyConfig {
             absent: &machine.absent(),
             pageblock_order: machine.pageblock_order,
@@ -81,13 +81,13 @@ impl Plain {
     }
 }
 
-impl Kernel for Plain {
+impl Kernel for PlainKernel {
     fn name(&self) -> &'static str {
         "plain"
     }
 
-    fn alloc(&mut self, tenants: &dyn Tenants, request: Request) -> Option<Frame> {
-        let Request {
+    fn alloc(&mut self, tenants: &dyn Tenants, request: PressureRequest) -> Option<Frame> {
+        let PressureRequest {
             cpu,
             order,
             mobility,

@@ -1,5 +1,5 @@
 use super::metrics as m;
-use super::test_kernel::Plain;
+use super::test_kernel::PlainKernel;
 use super::*;
 use crate::measure::Metric;
 use std::sync::atomic::AtomicU64;
@@ -35,13 +35,18 @@ fn small() -> Params {
     params
 }
 
-fn lived(params: &Params, seed: u64, days_milli: u64) -> Outcome {
-    on(&mut Plain::new(&params.machine), params, seed, days_milli)
+fn lived(params: &Params, seed: u64, days_milli: u64) -> LifeOutcome {
+    on(
+        &mut PlainKernel::new(&params.machine),
+        params,
+        seed,
+        days_milli,
+    )
 }
 
-fn on(kernel: &mut Plain, params: &Params, seed: u64, days_milli: u64) -> Outcome {
+fn on(kernel: &mut PlainKernel, params: &Params, seed: u64, days_milli: u64) -> LifeOutcome {
     let steps = AtomicU64::new(0);
-    let span = Span {
+    let span = LifeSpan {
         days_milli,
         every_s: Some(60),
     };
@@ -99,7 +104,7 @@ fn a_phone_under_pressure_reads_reclaims_and_kills() {
     assert!(lived.mixed_pageblocks <= lived.contaminated_pageblocks);
 }
 
-fn value(outcome: &Outcome, metric: Metric) -> u64 {
+fn value(outcome: &LifeOutcome, metric: Metric) -> u64 {
     let values = outcome.values();
     values.iter().find(|(named, _)| *named == metric).unwrap().1
 }
@@ -107,8 +112,8 @@ fn value(outcome: &Outcome, metric: Metric) -> u64 {
 #[test]
 fn mixed_pageblocks_on_average_and_at_most_are_those_of_looks_every_ten_seconds_and_of_the_end() {
     let params = small();
-    let mut kernel = Plain::new(&params.machine);
-    let span = Span {
+    let mut kernel = PlainKernel::new(&params.machine);
+    let span = LifeSpan {
         days_milli: 5,
         every_s: Some(10),
     };
@@ -142,7 +147,7 @@ fn mixed_pageblocks_on_average_and_at_most_are_those_of_looks_every_ten_seconds_
 fn the_demand_is_the_same_whatever_the_kernel_evicts() {
     let params = Params::default();
     let of = |high: u64| {
-        let mut kernel = Plain::new(&params.machine);
+        let mut kernel = PlainKernel::new(&params.machine);
         kernel.set_marks(high - 1, high);
         on(&mut kernel, &params, 1, 2).lived
     };
@@ -172,7 +177,7 @@ fn memory_squeezed_to_nothing_ends_in_failures_and_not_in_a_hang() {
 fn awake_time_is_a_share_of_the_days() {
     let mut params = Params::default();
     params.time.awake_permille = 500;
-    let span = Span {
+    let span = LifeSpan {
         days_milli: 2500,
         every_s: None,
     };

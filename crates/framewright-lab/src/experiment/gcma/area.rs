@@ -1,10 +1,10 @@
 //! The areas that the variants have, behind one way in.
 
 use super::super::Failure;
-use super::plan::Plan;
+use super::plan::GcmaPlan;
 use super::waiting::{Clocked, Synchronous, Waited, as_owner};
-use super::{Policy, Variant};
-use crate::before::gcma::{ClientCounters, Conduct, Gcma, Kind};
+use super::{GcmaVariant, SwapSafety};
+use crate::before::gcma::{ClientCounters, Conduct, Gcma, GcmaKind};
 use framewright::Run;
 use framewright::reclaim::{Clients, Migrate, Shrink};
 use framewright::reserve::{
@@ -15,12 +15,12 @@ use framewright_linux::file_cache::FileCache;
 use framewright_linux::paged::Paged;
 use framewright_linux::platform::Slots;
 use framewright_linux::tenancy::{Guests, Tenancy};
-use framewright_linux::{Host, Linux, Pages, Ram, Stored};
+use framewright_linux::{Host, Linux, Ram, RamPages, Stored};
 use std::sync::Arc;
 
 /// What an area has counted of its owners.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct OwnerCounts {
     /// Pages that were moved.
     pub(super) migrated: u64,
     /// Pages that were dropped.
@@ -33,7 +33,7 @@ pub(super) struct Counted {
     pub(super) missed: u64,
 }
 
-impl Counted {
+impl OwnerCounts {
     /// What came after `earlier`.
     pub(super) fn since(self, earlier: &Self) -> Self {
         Self {
@@ -62,7 +62,7 @@ pub(super) struct PoolIds {
 }
 
 /// An area with its owners and guests.
-pub(super) trait Area: Sync {
+pub(super) trait GcmaArea: Sync {
     /// Runs `work` with an owner's way in, for the calling thread.
     fn with_owner(
         &self,
@@ -73,36 +73,36 @@ pub(super) trait Area: Sync {
     fn guests(&self) -> Option<(&dyn Tenancy, PoolIds)>;
 
     /// What was counted so far.
-    fn counted(&self) -> Counted;
+    fn counted(&self) -> OwnerCounts;
 }
 
 /// Runs `work` on the fresh area of a variant that keeps guests' pages.
 pub(super) fn with_area<R>(
-    variant: Variant,
-    plan: &Plan,
-    policy: Policy,
+    variant: GcmaVariant,
+    plan: &GcmaPlan,
+    policy: SwapSafety,
     host: &Host,
-    work: impl FnOnce(&dyn Area) -> Result<R, Failure>,
+    work: impl FnOnce(&dyn GcmaArea) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let slots = Slots::new(plan.seats);
     let linux = Linux::new(slots.clone()).map_err(Failure::new)?;
     // Behind the zone's: pages may be put back into those, so their numbers are not to be the same.
     let run = Run::new(host.ram().frames().end(), plan.reserve_frames);
     let run = run.ok_or_else(|| Failure::new("more frames than there are numbers"))?;
-    let ram = Arc::new(Ram::new(run, Pages::Base).map_err(Failure::new)?);
+    let ram = Arc::new(Ram::new(run, RamPages::Base).map_err(Failure::new)?);
     let platform = Stored::new(linux, ram);
     let no_pool = || Failure::new("no pool is to be had");
     match variant {
-        Variant::Gcma | Variant::GcmaZram => {
+        GcmaVariant::Gcma | GcmaVariant::GcmaZram => {
             let gcma = Gcma::new(run, Conduct::Mended, platform);
             let pools = PoolIds {
-                clean: gcma.open_pool(Kind::Cleancache).ok_or_else(no_pool)?,
-                swap: gcma.open_pool(Kind::Frontswap).ok_or_else(no_pool)?,
+                clean: gcma.open_pool(GcmaKind::Cleancache).ok_or_else(no_pool)?,
+                swap: gcma.open_pool(GcmaKind::Frontswap).ok_or_else(no_pool)?,
             };
             work(&Published { gcma, pools })
         }
         _ => {
-            let puts_back = policy == Policy::PutBack;
+            let puts_back = policy == SwapSafety::PutBack;
             let layout = ReserveLayout::new(run).with_cpus(plan.seats);
             let layout = if puts_back {
                 layout.with_ordinary(plan.ordinary_max(policy))
@@ -127,7 +127,7 @@ pub(super) fn with_area<R>(
                     .map_err(Failure::new)?;
                 reservations.push((frames, reservation));
             }
-            work(&Engine {
+            work(&EngineArea {
                 reserve: &reserve,
                 reservations,
                 guests: Guests::new(&reserve, slots).map_err(Failure::new)?,
@@ -143,7 +143,7 @@ struct Published {
     pools: PoolIds,
 }
 
-impl Area for Published {
+impl GcmaArea for Published {
     fn with_owner(
         &self,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
@@ -155,10 +155,11 @@ impl Area for Published {
         Some((&self.gcma, self.pools))
     }
 
-    fn counted(&self) -> Counted {
-        let clients = [Kind::Cleancache, Kind::Frontswap].map(|kind| self.gcma.counters(kind));
+    fn counted(&self) -> OwnerCounts {
+        let clients =
+            [GcmaKind::Cleancache, GcmaKind::Frontswap].map(|kind| self.gcma.counters(kind));
         let sum = |of: fn(&ClientCounters) -> u64| clients.iter().map(of).sum();
-        Counted {
+        OwnerCounts {
             migrated: 0,
             discarded: sum(|c| c.reclaimed_pages),
             wait_ns: self.gcma.take_counters().wait_ns,
@@ -225,7 +226,7 @@ impl Contiguous for Reserved<'_, '_> {
     }
 }
 
-struct Engine<'r, 'm> {
+struct EngineArea<'r, 'm> {
     reserve: &'r Reserve<'m, Clocked>,
     reservations: Vec<(u64, Reservation)>,
     guests: Guests<'r, 'm, Clocked>,
@@ -234,7 +235,7 @@ struct Engine<'r, 'm> {
     supply: Option<&'r Host>,
 }
 
-impl Area for Engine<'_, '_> {
+impl GcmaArea for EngineArea<'_, '_> {
     fn with_owner(
         &self,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
@@ -259,9 +260,9 @@ impl Area for Engine<'_, '_> {
         Some((&self.guests, self.pools))
     }
 
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> OwnerCounts {
         let stats = self.reserve.stats().guests();
-        Counted {
+        OwnerCounts {
             migrated: self.reserve.stats().put_back_pages,
             discarded: stats.reclaimed_pages,
             wait_ns: self.reserve.platform().waited().ns(),
@@ -272,7 +273,7 @@ impl Area for Engine<'_, '_> {
 }
 
 /// The area that is lent to movable memory.
-pub(super) struct Moving<'a, 'u> {
+pub(super) struct MovingArea<'a, 'u> {
     pub(super) area: &'a MigrateArea<'a, 'a, 'a, Linux>,
     pub(super) host: &'a Host,
     pub(super) files: &'a FileCache<'u>,
@@ -280,7 +281,7 @@ pub(super) struct Moving<'a, 'u> {
     pub(super) waited: Waited,
 }
 
-impl Area for Moving<'_, '_> {
+impl GcmaArea for MovingArea<'_, '_> {
     fn with_owner(
         &self,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
@@ -301,9 +302,9 @@ impl Area for Moving<'_, '_> {
         None
     }
 
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> OwnerCounts {
         let stats = self.area.stats();
-        Counted {
+        OwnerCounts {
             migrated: stats.pages_migrated,
             discarded: stats.pages_discarded,
             wait_ns: self.waited.ns(),

@@ -1,15 +1,15 @@
 //! One machine at work: the threads that it needs, and what is measured of them.
 
 use super::super::threads::joined;
-use super::super::{Clock, Failure, Progress};
-use super::area::{Area, Counted};
+use super::super::{CalibratedClock, Failure, Progress};
+use super::area::{GcmaArea, OwnerCounts};
 use super::guest::{self, Filler, Movable};
-use super::job::{CpuTime, Job};
-use super::machine::Machine;
-use super::plan::Plan;
-use super::request::{self, Outcome};
-use super::tree::Tree;
-use super::{Background, Options, Variant};
+use super::job::{BuildJob, CpuTime};
+use super::machine::GcmaMachine;
+use super::plan::GcmaPlan;
+use super::request::{self, SizeOutcome};
+use super::tree::SourceTree;
+use super::{BesideRequests, GcmaOptions, GcmaVariant};
 use framewright::Frame;
 use framewright::reserve::Contiguous;
 use framewright_sim::Random;
@@ -38,12 +38,12 @@ pub(super) struct Swapped {
 }
 
 impl Swapped {
-    fn of(machine: &Machine<'_>, variant: Variant) -> Self {
+    fn of(machine: &GcmaMachine<'_>, variant: GcmaVariant) -> Self {
         let swap = machine.paged.swap();
         let stats = swap.stats();
         let written = match variant {
             // Bytes of compressed pages are no pages.
-            Variant::GcmaZram => stats.device_writes,
+            GcmaVariant::GcmaZram => stats.device_writes,
             _ => machine.device.bytes_written() / Frame::BYTES,
         };
         Self {
@@ -76,7 +76,7 @@ pub(super) struct Built {
     pub(super) elapsed_s: f64,
     pub(super) device_bytes: u64,
     pub(super) swap: Swapped,
-    pub(super) counted: Counted,
+    pub(super) counted: OwnerCounts,
     pub(super) names: u64,
 }
 
@@ -84,18 +84,18 @@ pub(super) struct Built {
 #[derive(Debug, Default)]
 pub(super) struct Came {
     pub(super) built: Option<Built>,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<SizeOutcome>,
 }
 
 /// What is done on each machine.
 #[derive(Clone, Copy)]
-pub(super) struct Work<'w> {
-    pub(super) variant: Variant,
-    pub(super) plan: &'w Plan,
-    pub(super) options: &'w Options,
-    pub(super) tree: Option<&'w Tree>,
+pub(super) struct BuildWork<'w> {
+    pub(super) variant: GcmaVariant,
+    pub(super) plan: &'w GcmaPlan,
+    pub(super) options: &'w GcmaOptions,
+    pub(super) tree: Option<&'w SourceTree>,
     pub(super) folder: &'w Path,
-    pub(super) clock: Clock,
+    pub(super) clock: CalibratedClock,
     pub(super) progress: Progress<'w>,
     /// Requests that there must be at the end.
     pub(super) must: usize,
@@ -114,14 +114,14 @@ const fn is_late(made: usize, aim: usize) -> bool {
 }
 
 /// Which size is next: in turns, or drawn.
-struct Order {
+struct SizeOrder {
     sizes: usize,
     made: usize,
     draw: Option<Random>,
 }
 
-impl Order {
-    fn new(options: &Options, sizes: usize) -> Self {
+impl SizeOrder {
+    fn new(options: &GcmaOptions, sizes: usize) -> Self {
         Self {
             sizes,
             made: 0,
@@ -140,21 +140,21 @@ impl Order {
 }
 
 /// Stops the threads that serve a machine, also if the work panics.
-struct Serving<'m>(&'m Machine<'m>, &'m AtomicBool);
+struct ServingThreads<'m>(&'m GcmaMachine<'m>, &'m AtomicBool);
 
-impl Drop for Serving<'_> {
+impl Drop for ServingThreads<'_> {
     fn drop(&mut self) {
         self.1.store(true, Relaxed);
         self.0.paged.stop();
     }
 }
 
-impl Work<'_> {
+impl BuildWork<'_> {
     /// Does it.
-    pub(super) fn on(&self, machine: &Machine<'_>) -> Result<Came, Failure> {
+    pub(super) fn on(&self, machine: &GcmaMachine<'_>) -> Result<Came, Failure> {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let _serving = Serving(machine, &stop);
+            let _serving = ServingThreads(machine, &stop);
             scope.spawn(|| {
                 machine.with_supply(|supply| {
                     machine.paged.serve(supply);
@@ -170,24 +170,24 @@ impl Work<'_> {
         })
     }
 
-    fn counted<'m>(area: &'m dyn Area) -> impl Fn() -> Counted + 'm {
+    fn counted<'m>(area: &'m dyn GcmaArea) -> impl Fn() -> OwnerCounts + 'm {
         || area.counted()
     }
 
     fn job<'m>(
         &self,
-        machine: &'m Machine<'m>,
-        tree: &'m Tree,
+        machine: &'m GcmaMachine<'m>,
+        tree: &'m SourceTree,
         out: &Path,
         workers: u16,
-    ) -> Job<'m, 'm> {
+    ) -> BuildJob<'m, 'm> {
         let users = (machine.files, machine.paged);
         let out = out.to_owned();
-        Job::new(tree, users, machine.storage, out, self.options, workers)
+        BuildJob::new(tree, users, machine.storage, out, self.options, workers)
     }
 
     /// Fills memory, as it is on a machine that was not started a moment ago. Nobody measures it, so it takes the host's time.
-    fn warm_up(&self, machine: &Machine<'_>, tree: &Tree) -> Result<(), Failure> {
+    fn warm_up(&self, machine: &GcmaMachine<'_>, tree: &SourceTree) -> Result<(), Failure> {
         machine.storage.set_slow(false);
         let job = self.job(machine, tree, self.folder, 1);
         let read = machine.with_supply(|supply| job.read_all(supply));
@@ -196,14 +196,14 @@ impl Work<'_> {
     }
 
     /// Builds with requests beside them, until there are enough.
-    fn beside_builds(&self, machine: &Machine<'_>, tree: &Tree) -> Result<Came, Failure> {
+    fn beside_builds(&self, machine: &GcmaMachine<'_>, tree: &SourceTree) -> Result<Came, Failure> {
         let mut came = Came {
             built: None,
-            outcomes: vec![Outcome::default(); self.plan.sizes.len()],
+            outcomes: vec![SizeOutcome::default(); self.plan.sizes.len()],
         };
         self.warm_up(machine, tree)?;
-        let asks = self.variant != Variant::Original;
-        let mut order = Order::new(self.options, self.plan.sizes.len());
+        let asks = self.variant != GcmaVariant::Original;
+        let mut order = SizeOrder::new(self.options, self.plan.sizes.len());
         for nth in 0..BUILDS_MAX {
             let mut built = Built::default();
             if asks {
@@ -242,12 +242,12 @@ impl Work<'_> {
     )]
     fn foreground(
         &self,
-        machine: &Machine<'_>,
+        machine: &GcmaMachine<'_>,
         owner: &mut dyn Contiguous,
-        job: &Job<'_, '_>,
+        job: &BuildJob<'_, '_>,
         is_done: &AtomicBool,
         aim: usize,
-        order: &mut Order,
+        order: &mut SizeOrder,
         came: &mut Came,
     ) -> Result<(), Failure> {
         let first = order.made;
@@ -287,10 +287,10 @@ impl Work<'_> {
 
     fn request(
         &self,
-        area: &dyn Area,
+        area: &dyn GcmaArea,
         owner: &mut dyn Contiguous,
         size: usize,
-        outcome: &mut Outcome,
+        outcome: &mut SizeOutcome,
     ) -> Result<(), Failure> {
         let counted = Self::counted(area);
         let frames = self.plan.sizes[size];
@@ -300,10 +300,10 @@ impl Work<'_> {
     /// One build with `beside` at the same time, which is told when it is done.
     fn one_build(
         &self,
-        machine: &Machine<'_>,
-        tree: &Tree,
+        machine: &GcmaMachine<'_>,
+        tree: &SourceTree,
         nth: u32,
-        beside: &mut dyn FnMut(&Job<'_, '_>, &AtomicBool) -> Result<(), Failure>,
+        beside: &mut dyn FnMut(&BuildJob<'_, '_>, &AtomicBool) -> Result<(), Failure>,
     ) -> Result<Built, Failure> {
         let out = self.folder.join(format!("out-{nth}"));
         std::fs::create_dir(&out)
@@ -316,7 +316,7 @@ impl Work<'_> {
         let written = || {
             let swap = match self.variant {
                 // Memory is no device.
-                Variant::GcmaZram => 0,
+                GcmaVariant::GcmaZram => 0,
                 _ => machine.device.bytes_written(),
             };
             swap + machine.files.stats().written * Frame::BYTES
@@ -360,12 +360,12 @@ impl Work<'_> {
     }
 
     /// Requests beside a guest that is always busy, or beside nobody.
-    fn without_builds(&self, machine: &Machine<'_>) -> Result<Came, Failure> {
+    fn without_builds(&self, machine: &GcmaMachine<'_>) -> Result<Came, Failure> {
         let stop = AtomicBool::new(false);
-        let is_filled = self.options.idle || self.options.background == Background::Guest;
-        let is_beside = self.options.at_work() == Background::Guest;
+        let is_filled = self.options.idle || self.options.background == BesideRequests::Guest;
+        let is_beside = self.options.at_work() == BesideRequests::Guest;
         let (plan, seed) = (self.plan, self.options.seed);
-        let mut outcomes = vec![Outcome::default(); plan.sizes.len()];
+        let mut outcomes = vec![SizeOutcome::default(); plan.sizes.len()];
         let mut movable = None;
         let mut filler = Filler::default();
         if is_filled {
@@ -424,7 +424,7 @@ impl Work<'_> {
             let mut free = 0;
             let asked = machine.area.with_owner(&mut |owner| {
                 let requests = self.options.requests_of(plan.sizes.len());
-                let mut order = Order::new(self.options, plan.sizes.len());
+                let mut order = SizeOrder::new(self.options, plan.sizes.len());
                 for nth in 0..requests {
                     let at = if self.options.is_drawn() {
                         order.next()
@@ -479,12 +479,12 @@ mod tests {
     fn sizes_take_turns_and_of_many_requests_they_are_drawn() {
         let mut options = super::super::command::sized(false);
         options.requests = 1000;
-        let mut turns = Order::new(&options, 3);
+        let mut turns = SizeOrder::new(&options, 3);
         assert_eq!([(); 4].map(|()| turns.next()), [0, 1, 2, 0]);
         assert_eq!(options.requests_of(3), 3000);
         options.requests = 1001;
         let drawn = || {
-            let mut order = Order::new(&options, 3);
+            let mut order = SizeOrder::new(&options, 3);
             let all: Vec<usize> = (0..1001).map(|_| order.next()).collect();
             assert_eq!(order.made, 1001);
             all

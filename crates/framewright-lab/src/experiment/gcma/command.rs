@@ -1,5 +1,7 @@
 use super::metrics::TABLE;
-use super::{Background, DRAWN_ABOVE, Device, Options, Policy, Variant, report, run, steps};
+use super::{
+    BesideRequests, DRAWN_ABOVE, Device, GcmaOptions, GcmaVariant, SwapSafety, report, run, steps,
+};
 use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, SEED, Size,
 };
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 /// What is run.
 #[derive(Debug, Clone)]
-pub struct Gcma(pub(crate) Options);
+pub struct GcmaExperiment(pub(crate) GcmaOptions);
 
 /// Contiguous memory that somebody else has meanwhile: what it costs to take it back (S. Park, 2015)
 ///
@@ -19,7 +21,7 @@ pub struct Gcma(pub(crate) Options);
 /// the area to movable memory, gcma to guests by the document's own algorithm, gcma.zram with compressed memory
 /// as swap device, framewright by reservations and generations; original is cma without a request.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct GcmaArgs {
     /// Memory in all
     #[arg(long, value_name = "SIZE", default_value = "800MiB", value_parser = read_bytes)]
     ram: u64,
@@ -33,8 +35,8 @@ pub struct Args {
     requests: u32,
 
     /// What runs beside the requests
-    #[arg(long, value_enum, value_name = "NAME", default_value_t = Background::Build)]
-    background: Background,
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = BesideRequests::Build)]
+    background: BesideRequests,
 
     /// Nobody is at work; before each request the area is filled with guests' pages
     #[arg(long)]
@@ -64,7 +66,7 @@ pub struct Args {
 
     /// How framewright's swapped-out pages stay safe when an owner takes their frames
     #[arg(long, value_enum, value_name = "NAME", default_value_t = POLICY)]
-    policy: Policy,
+    policy: SwapSafety,
 
     /// Pages that the build's readers hold pinned at a time, drawn at random
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
@@ -80,7 +82,7 @@ pub struct Args {
 
     /// Variants [default: all]
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
-    variants: Vec<Variant>,
+    variants: Vec<GcmaVariant>,
 
     #[command(flatten)]
     json: JsonArgs,
@@ -92,16 +94,16 @@ pub struct Args {
 }
 
 /// framewright's policy where none is named: the better one, as measured (docs/design/0018).
-const POLICY: Policy = Policy::PutBack;
+const POLICY: SwapSafety = SwapSafety::PutBack;
 
 /// As the document had it; or, quick, in little memory with requests up to 8192 frames.
-pub(super) fn sized(is_full: bool) -> Options {
+pub(super) fn sized(is_full: bool) -> GcmaOptions {
     let (ram, reserve) = if is_full { (800, 256) } else { (128, 64) };
-    Options {
+    GcmaOptions {
         ram_bytes: ram << 20,
         reserve_bytes: reserve << 20,
         requests: if is_full { 32 } else { 8 },
-        background: Background::Build,
+        background: BesideRequests::Build,
         idle: false,
         workers: cpus(),
         tree: None,
@@ -113,7 +115,7 @@ pub(super) fn sized(is_full: bool) -> Options {
         policy: POLICY,
         pins: 0,
         seed: SEED,
-        variants: Variant::ALL.to_vec(),
+        variants: GcmaVariant::ALL.to_vec(),
     }
 }
 
@@ -122,10 +124,10 @@ fn cpus() -> u16 {
     std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16)
 }
 
-impl Args {
+impl GcmaArgs {
     /// A card where there is something to be seen of it, in a time that can be waited for.
     const fn usual_device(&self) -> Device {
-        let is_build = matches!(self.background, Background::Build) && !self.idle;
+        let is_build = matches!(self.background, BesideRequests::Build) && !self.idle;
         if is_build && self.requests <= DRAWN_ABOVE {
             Device::Card
         } else {
@@ -133,9 +135,9 @@ impl Args {
         }
     }
 
-    fn options(&self) -> Options {
-        let is_named = |v: &Variant| self.variants.is_empty() || self.variants.contains(v);
-        Options {
+    fn options(&self) -> GcmaOptions {
+        let is_named = |v: &GcmaVariant| self.variants.is_empty() || self.variants.contains(v);
+        GcmaOptions {
             ram_bytes: self.ram,
             reserve_bytes: self.reserve,
             requests: self.requests,
@@ -150,21 +152,21 @@ impl Args {
             policy: self.policy,
             pins: self.pins,
             seed: self.seed,
-            variants: Variant::ALL.into_iter().filter(is_named).collect(),
+            variants: GcmaVariant::ALL.into_iter().filter(is_named).collect(),
         }
     }
 }
 
-impl Experiment for Gcma {
+impl Experiment for GcmaExperiment {
     const NAME: &'static str = "gcma";
     const TITLE: &'static str = "What does it cost to take back memory that was lent?";
     const INTRODUCTION: &'static str = report::INTRODUCTION;
     const METHOD: &'static str = report::METHOD;
     const METRICS: MetricTable = TABLE;
 
-    type Args = Args;
+    type Args = GcmaArgs;
 
-    fn outputs(args: &Args) -> Outputs<'_> {
+    fn outputs(args: &GcmaArgs) -> Outputs<'_> {
         Outputs {
             json: args.json.json.as_deref(),
             assertions: &args.assertions,
@@ -172,7 +174,7 @@ impl Experiment for Gcma {
         }
     }
 
-    fn asked(args: &Args) -> Result<Self, String> {
+    fn asked(args: &GcmaArgs) -> Result<Self, String> {
         Ok(Self(args.options()))
     }
 
@@ -252,7 +254,9 @@ mod tests {
     #[test]
     fn a_header_says_how_many_bytes_of_source_files_were_made() {
         let mut options = sized(false);
-        let said = |options: &Options| Gcma(options.clone()).described()["tree_bytes"].clone();
+        let said = |options: &GcmaOptions| {
+            GcmaExperiment(options.clone()).described()["tree_bytes"].clone()
+        };
         assert_eq!(said(&options), (24u64 << 20).to_string());
         options.tree_bytes = None;
         assert_eq!(said(&options), (80u64 << 20).to_string());

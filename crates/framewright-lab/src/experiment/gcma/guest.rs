@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::area::PoolIds;
-use super::machine::Machine;
+use super::machine::GcmaMachine;
 use framewright::reserve::Key;
 use framewright_linux::file_cache::OpenFile;
 use framewright_linux::tenancy::{Supply, Tenancy};
@@ -89,7 +89,11 @@ pub(super) struct Movable {
 
 impl Movable {
     /// A file of `pages` pages in `folder`, and all of paged memory written.
-    pub(super) fn new(machine: &Machine<'_>, folder: &Path, pages: u64) -> Result<Self, Failure> {
+    pub(super) fn new(
+        machine: &GcmaMachine<'_>,
+        folder: &Path,
+        pages: u64,
+    ) -> Result<Self, Failure> {
         let path = folder.join("file");
         let file = File::create_new(&path).and_then(|file| file.set_len(pages * PAGE as u64));
         let file = file.and_then(|()| machine.files.open(&path));
@@ -105,7 +109,7 @@ impl Movable {
     /// Reads so many pages of the file, which are not in memory, or were not for the longest time.
     pub(super) fn read(
         &mut self,
-        machine: &Machine<'_>,
+        machine: &GcmaMachine<'_>,
         supply: &mut dyn Supply,
         pages: u64,
     ) -> Result<(), Failure> {
@@ -123,7 +127,7 @@ impl Movable {
     /// Reads a page of the file at random.
     pub(super) fn read_any(
         &mut self,
-        machine: &Machine<'_>,
+        machine: &GcmaMachine<'_>,
         supply: &mut dyn Supply,
         draw: &mut Random,
     ) -> Result<(), Failure> {

@@ -8,9 +8,9 @@
 //! ```
 
 use super::super::{Failure, Progress};
-use super::Options;
+use super::GcmaOptions;
 use super::storage::Storage;
-use super::tree::{Source, Tree};
+use super::tree::{SourceFile, SourceTree};
 use framewright_linux::file_cache::{FileCache, FilePin, OpenFile};
 use framewright_linux::paged::{Paged, PagedPin};
 use framewright_linux::tenancy::Supply;
@@ -67,8 +67,8 @@ struct Packed {
 }
 
 /// A build of one tree.
-pub(super) struct Job<'a, 's> {
-    tree: &'a Tree,
+pub(super) struct BuildJob<'a, 's> {
+    tree: &'a SourceTree,
     files: &'a FileCache<'s>,
     paged: &'a Paged<'s>,
     storage: &'a Storage,
@@ -93,7 +93,7 @@ pub(super) struct Job<'a, 's> {
 }
 
 /// What a worker has of its own.
-struct Worker<'a, 's> {
+struct BuildWorker<'a, 's> {
     counts: HashMap<u64, u32>,
     text: Vec<u8>,
     whole: Vec<u8>,
@@ -102,13 +102,13 @@ struct Worker<'a, 's> {
     page_pins: VecDeque<PagedPin<'a>>,
 }
 
-impl<'a, 's> Job<'a, 's> {
+impl<'a, 's> BuildJob<'a, 's> {
     pub(super) fn new(
-        tree: &'a Tree,
+        tree: &'a SourceTree,
         (files, paged): (&'a FileCache<'s>, &'a Paged<'s>),
         storage: &'a Storage,
         out: PathBuf,
-        options: &Options,
+        options: &GcmaOptions,
         workers: u16,
     ) -> Self {
         let (seed, pins) = (options.seed, options.pins);
@@ -148,7 +148,7 @@ impl<'a, 's> Job<'a, 's> {
         supply: &mut dyn Supply,
         progress: Option<Progress<'_>>,
     ) -> Result<CpuTime, Failure> {
-        let mut worker = Worker {
+        let mut worker = BuildWorker {
             counts: HashMap::new(),
             text: Vec::new(),
             whole: Vec::new(),
@@ -203,7 +203,7 @@ impl<'a, 's> Job<'a, 's> {
         }
     }
 
-    fn open(&self, source: &Source) -> Result<OpenFile, Failure> {
+    fn open(&self, source: &SourceFile) -> Result<OpenFile, Failure> {
         let opened = self.storage.file(&source.path, false);
         let opened = opened.and_then(|medium| self.files.add_medium(medium, false));
         opened.map_err(|e| Failure::new(format!("{}: cannot read: {e}", source.path.display())))
@@ -235,7 +235,7 @@ impl<'a, 's> Job<'a, 's> {
 
     fn depend(
         &self,
-        worker: &mut Worker<'a, 's>,
+        worker: &mut BuildWorker<'a, 's>,
         at: usize,
         supply: &mut dyn Supply,
     ) -> Result<(), Failure> {
@@ -249,7 +249,7 @@ impl<'a, 's> Job<'a, 's> {
 
     fn compile(
         &self,
-        worker: &mut Worker<'a, 's>,
+        worker: &mut BuildWorker<'a, 's>,
         at: usize,
         supply: &mut dyn Supply,
     ) -> Result<(), Failure> {
@@ -288,12 +288,12 @@ impl<'a, 's> Job<'a, 's> {
 
     fn link(
         &self,
-        worker: &mut Worker<'a, 's>,
+        worker: &mut BuildWorker<'a, 's>,
         at: usize,
         supply: &mut dyn Supply,
     ) -> Result<(), Failure> {
         let path = self.out.join(format!("{at}.o"));
-        let source = Source { path, len_bytes: 0 };
+        let source = SourceFile { path, len_bytes: 0 };
         let object = self.open(&source)?;
         worker.text.clear();
         self.read(&object, supply, &mut worker.text)?;
@@ -336,7 +336,7 @@ impl<'a, 's> Job<'a, 's> {
     }
 
     /// Reads one of those that were compressed before, and compares it with what it was.
-    fn compare_one(&self, worker: &mut Worker<'a, 's>) -> Result<(), Failure> {
+    fn compare_one(&self, worker: &mut BuildWorker<'a, 's>) -> Result<(), Failure> {
         let ring = self.paged.len_bytes();
         let wanted = worker.draw.remainder(self.tree.sources.len() as u64) as usize;
         let found = {
@@ -370,7 +370,7 @@ impl<'a, 's> Job<'a, 's> {
     /// Pins a page of a file and one of the ring, and lets the oldest ones go.
     fn hold_pins(
         &self,
-        worker: &mut Worker<'a, 's>,
+        worker: &mut BuildWorker<'a, 's>,
         file: &OpenFile,
         supply: &mut dyn Supply,
     ) -> Result<(), Failure> {

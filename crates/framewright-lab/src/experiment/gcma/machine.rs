@@ -8,11 +8,11 @@
 //! ```
 
 use super::super::Failure;
-use super::area::{Area, Moving, PoolIds, with_area};
-use super::plan::Plan;
+use super::area::{GcmaArea, MovingArea, PoolIds, with_area};
+use super::plan::GcmaPlan;
 use super::storage::Storage;
 use super::waiting::Waited;
-use super::{Options, Policy, Variant};
+use super::{GcmaOptions, GcmaVariant, SwapSafety};
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Background, Clients, Migrate, Reclaim, Shrink};
@@ -47,17 +47,17 @@ const NAP: Duration = Duration::from_millis(2);
 pub(super) type FrameSeat<'z> = Seat<'z, 'z, Linux>;
 
 /// A machine.
-pub(super) struct Machine<'a> {
+pub(super) struct GcmaMachine<'a> {
     pub(super) host: &'a Host,
     pub(super) reclaim: &'a Reclaim<'a, 'a, Linux>,
     pub(super) files: &'a FileCache<'a>,
     pub(super) paged: &'a Paged<'a>,
     pub(super) device: &'a dyn SwapDevice,
     pub(super) storage: &'a Storage,
-    pub(super) area: &'a dyn Area,
+    pub(super) area: &'a dyn GcmaArea,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> GcmaMachine<'a> {
     /// Runs `work` with those whom reclaim and compaction ask.
     pub(super) fn with_clients<R>(&self, work: impl FnOnce(Clients<'_, FrameSeat<'a>>) -> R) -> R {
         let shrink: [&dyn Shrink<FrameSeat<'a>>; 2] = [self.files, self.paged];
@@ -105,19 +105,19 @@ impl<'a> Machine<'a> {
 }
 
 /// What a variant's guests are kept by.
-type Front<'a> = Option<(&'a dyn Tenancy, PoolIds, SwapPolicy)>;
+type SwapFront<'a> = Option<(&'a dyn Tenancy, PoolIds, SwapPolicy)>;
 
 /// Runs `work` on a fresh machine of that variant, whose swap device lies in `folder`.
 pub(super) fn with_machine<R>(
-    variant: Variant,
-    plan: &Plan,
-    options: &Options,
+    variant: GcmaVariant,
+    plan: &GcmaPlan,
+    options: &GcmaOptions,
     folder: &Path,
-    work: impl FnOnce(&Machine<'_>) -> Result<R, Failure>,
+    work: impl FnOnce(&GcmaMachine<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let storage = &Storage::new(options.device);
     let device = match variant {
-        Variant::GcmaZram => Storage::zram(plan.swap_slots),
+        GcmaVariant::GcmaZram => Storage::zram(plan.swap_slots),
         _ => {
             let path = folder.join("swap");
             let file = storage.swap_file(&path, plan.swap_slots);
@@ -139,14 +139,14 @@ pub(super) fn with_machine<R>(
         let area = area.map_err(Failure::new)?;
         hold_back(host.zone(), plan)?;
         return with_users(&host, device, None, plan, |files, paged| {
-            let moving = Moving {
+            let moving = MovingArea {
                 area: &area,
                 host: &host,
                 files,
                 paged,
                 waited: Waited::default(),
             };
-            work(&Machine {
+            work(&GcmaMachine {
                 host: &host,
                 reclaim: &reclaim,
                 files,
@@ -161,15 +161,17 @@ pub(super) fn with_machine<R>(
     with_area(variant, plan, options.policy, &host, |area| {
         let dirty_max = plan.dirty_max(options.policy);
         let policy = match (variant, options.policy) {
-            (Variant::Framewright, Policy::WriteBack) => SwapPolicy::WriteBack { dirty_max },
-            (Variant::Framewright, Policy::PutBack) => SwapPolicy::PutBack { dirty_max },
+            (GcmaVariant::Framewright, SwapSafety::WriteBack) => {
+                SwapPolicy::WriteBack { dirty_max }
+            }
+            (GcmaVariant::Framewright, SwapSafety::PutBack) => SwapPolicy::PutBack { dirty_max },
             _ => SwapPolicy::WriteThrough,
         };
         let front = area
             .guests()
             .map(|(tenancy, pools)| (tenancy, pools, policy));
         with_users(&host, device, front, plan, |files, paged| {
-            work(&Machine {
+            work(&GcmaMachine {
                 host: &host,
                 reclaim: &reclaim,
                 files,
@@ -186,8 +188,8 @@ pub(super) fn with_machine<R>(
 fn with_users<'a, R>(
     host: &'a Host,
     device: &'a dyn SwapDevice,
-    front: Front<'a>,
-    plan: &Plan,
+    front: SwapFront<'a>,
+    plan: &GcmaPlan,
     work: impl FnOnce(&FileCache<'a>, &Paged<'a>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let mut swap = Frontswap::new(device, plan.paged_pages);
@@ -206,7 +208,7 @@ fn with_users<'a, R>(
 }
 
 /// Takes what the kernel and the programs have, which nobody can move.
-fn hold_back(zone: &Zone<'_, Linux>, plan: &Plan) -> Result<(), Failure> {
+fn hold_back(zone: &Zone<'_, Linux>, plan: &GcmaPlan) -> Result<(), Failure> {
     let mut seat = zone.seat(framewright::CpuId(0)).map_err(Failure::new)?;
     for _ in 0..plan.held_frames {
         seat.alloc(Order::ZERO, Mobility::Unmovable)

@@ -17,7 +17,7 @@
 mod command;
 mod report;
 
-pub use command::{Args, Gcma};
+pub use command::{GcmaArgs, GcmaExperiment};
 
 mod area;
 mod build;
@@ -35,23 +35,23 @@ mod waiting;
 
 pub use request::SIZES;
 
-use super::{Clock, Failure, Findings, Progress};
-use crate::report::{Distribution, Figure, Source};
-use build::{Built, Came, Work};
+use super::{CalibratedClock, Failure, Findings, Progress};
+use crate::report::{Distribution, Figure, FigureSource};
+use build::{BuildWork, Built, Came};
 use machine::with_machine;
 use metrics as m;
-use plan::Plan;
-use request::Outcome;
+use plan::GcmaPlan;
+use request::SizeOutcome;
 use std::path::PathBuf;
 use std::time::Duration;
-use tree::Tree;
+use tree::SourceTree;
 
 /// The case of the second table.
 pub const BACKGROUND: &str = "background";
 
 /// Who has the area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub enum Variant {
+pub enum GcmaVariant {
     /// As cma, and nobody asks for contiguous memory: what the build takes by itself
     Original,
     /// An area lent to movable memory
@@ -65,7 +65,7 @@ pub enum Variant {
     Framewright,
 }
 
-impl Variant {
+impl GcmaVariant {
     /// All of them, in the order in which they are run.
     pub const ALL: [Self; 5] = [
         Self::Original,
@@ -95,7 +95,7 @@ impl Variant {
 
 /// What runs beside the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Background {
+pub enum BesideRequests {
     /// A build of source files, in memory that is too small for it
     Build,
     /// A guest that gets and puts pages without a pause
@@ -104,7 +104,7 @@ pub enum Background {
     None,
 }
 
-impl Background {
+impl BesideRequests {
     /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -138,7 +138,7 @@ impl Device {
 
 /// How a page in framewright's swap stays safe when its frame is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Policy {
+pub enum SwapSafety {
     /// It is on the device before it counts as stored
     WriteThrough,
     /// It is on the device later, and lies where no reservation is until then
@@ -147,7 +147,7 @@ pub enum Policy {
     PutBack,
 }
 
-impl Policy {
+impl SwapSafety {
     /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -165,7 +165,7 @@ pub const DRAWN_ABOVE: u32 = 1000;
 
 /// What the experiment is run with.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct GcmaOptions {
     /// Memory in all.
     pub ram_bytes: u64,
     /// Of that, the area.
@@ -173,7 +173,7 @@ pub struct Options {
     /// Requests of each size; above [`DRAWN_ABOVE`], in all.
     pub requests: u32,
     /// What runs beside them.
-    pub background: Background,
+    pub background: BesideRequests,
     /// Nobody is at work, and before each request the area is filled with guests' pages.
     pub idle: bool,
     /// Threads of the background.
@@ -190,20 +190,20 @@ pub struct Options {
     /// What files and swap lie on.
     pub device: Device,
     /// Of framewright's swap.
-    pub policy: Policy,
+    pub policy: SwapSafety,
     /// Pages that the build holds pinned at a time.
     pub pins: u32,
     /// Of everything that is drawn.
     pub seed: u64,
     /// In the order in which they are run.
-    pub variants: Vec<Variant>,
+    pub variants: Vec<GcmaVariant>,
 }
 
-impl Options {
+impl GcmaOptions {
     /// Who is at work beside the requests.
-    const fn at_work(&self) -> Background {
+    const fn at_work(&self) -> BesideRequests {
         if self.idle {
-            Background::None
+            BesideRequests::None
         } else {
             self.background
         }
@@ -226,22 +226,22 @@ impl Options {
 
 /// Steps of progress: a request each, or a hundredth of a build.
 #[must_use]
-pub fn steps(options: &Options) -> u64 {
+pub fn steps(options: &GcmaOptions) -> u64 {
     let variants = options.variants.len() as u64;
     match options.at_work() {
-        Background::Build => variants * u64::from(options.runs) * job::STEPS as u64,
+        BesideRequests::Build => variants * u64::from(options.runs) * job::STEPS as u64,
         _ => variants * options.requests_of(SIZES.len()) as u64,
     }
 }
 
 /// What came of one variant's machines.
 #[derive(Debug, Default)]
-struct Tally {
+struct VariantTally {
     builds: Vec<Built>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<SizeOutcome>,
 }
 
-impl Tally {
+impl VariantTally {
     fn add(&mut self, came: Came) {
         self.builds.extend(came.built);
         if self.outcomes.is_empty() {
@@ -254,8 +254,8 @@ impl Tally {
     }
 
     /// Requests that must still be made.
-    fn missing(&self, options: &Options, sizes: usize) -> usize {
-        let made = self.outcomes.iter().map(Outcome::requests);
+    fn missing(&self, options: &GcmaOptions, sizes: usize) -> usize {
+        let made = self.outcomes.iter().map(SizeOutcome::requests);
         if options.is_drawn() {
             return options.requests_of(sizes).saturating_sub(made.sum());
         }
@@ -270,18 +270,18 @@ impl Tally {
 /// # Errors
 /// If the memory asked for cannot be laid out or had, source files cannot be read, a request
 /// fails in a way that no variant's requests fail, or the build finds other bytes than it wrote.
-pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings, Failure> {
-    let plan = Plan::new(options)?;
-    let clock = Clock::calibrated();
-    let is_build = options.at_work() == Background::Build;
+pub fn run(options: &GcmaOptions, progress: Progress<'_>) -> Result<Findings, Failure> {
+    let plan = GcmaPlan::new(options)?;
+    let clock = CalibratedClock::calibrated();
+    let is_build = options.at_work() == BesideRequests::Build;
     let tree = match &options.tree {
         _ if !is_build => None,
-        Some(folder) => Some(Tree::read(folder)?),
-        None => Some(Tree::make(plan.tree_bytes, options.seed)?),
+        Some(folder) => Some(SourceTree::read(folder)?),
+        None => Some(SourceTree::make(plan.tree_bytes, options.seed)?),
     };
-    let is_run = |v: &&Variant| is_build || **v != Variant::Original;
-    let variants: Vec<Variant> = options.variants.iter().filter(is_run).copied().collect();
-    let mut tallies: Vec<Tally> = variants.iter().map(|_| Tally::default()).collect();
+    let is_run = |v: &&GcmaVariant| is_build || **v != GcmaVariant::Original;
+    let variants: Vec<GcmaVariant> = options.variants.iter().filter(is_run).copied().collect();
+    let mut tallies: Vec<VariantTally> = variants.iter().map(|_| VariantTally::default()).collect();
     let runs = if is_build { options.runs } else { 1 };
     for run in 1..=runs {
         for (&variant, tally) in variants.iter().zip(&mut tallies) {
@@ -291,7 +291,7 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings, Failur
             let folder =
                 folder.map_err(|e| Failure::new(format!("no folder for a machine: {e}")))?;
             let missing = tally.missing(options, plan.sizes.len());
-            let work = Work {
+            let work = BuildWork {
                 variant,
                 plan: &plan,
                 options,
@@ -321,7 +321,11 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings, Failur
 }
 
 /// The requests of each size, variant by variant.
-fn latencies(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Distribution> {
+fn latencies(
+    plan: &GcmaPlan,
+    variants: &[GcmaVariant],
+    tallies: &[VariantTally],
+) -> Vec<Distribution> {
     let mut latencies = Vec::new();
     for (at, frames) in plan.sizes.iter().enumerate() {
         for (variant, tally) in variants.iter().zip(tallies) {
@@ -333,20 +337,20 @@ fn latencies(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Distri
     latencies
 }
 
-fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure> {
+fn figures(plan: &GcmaPlan, variants: &[GcmaVariant], tallies: &[VariantTally]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let measured = |case: &str, variant: Variant, (metric, value)| Figure {
+    let measured = |case: &str, variant: GcmaVariant, (metric, value)| Figure {
         case: case.to_owned(),
         variant: variant.name(),
         metric,
         value,
-        source: Source::Measured,
+        source: FigureSource::Measured,
     };
     for (at, &frames) in plan.sizes.iter().enumerate() {
         figures.extend(published::latencies(frames));
         for (&variant, tally) in variants.iter().zip(tallies) {
             let outcome = tally.outcomes.get(at).filter(|o| o.requests() > 0);
-            let of = outcome.map_or_else(Vec::new, Outcome::figures);
+            let of = outcome.map_or_else(Vec::new, SizeOutcome::figures);
             let case = frames.to_string();
             figures.extend(of.into_iter().map(|value| measured(&case, variant, value)));
         }
@@ -355,8 +359,8 @@ fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure> 
         return figures;
     }
     figures.extend(published::background());
-    let elapsed = |tally: &Tally| mean(&tally.builds, |b| b.elapsed_s);
-    let original = variants.iter().position(|v| *v == Variant::Original);
+    let elapsed = |tally: &VariantTally| mean(&tally.builds, |b| b.elapsed_s);
+    let original = variants.iter().position(|v| *v == GcmaVariant::Original);
     let original = original.map(|at| elapsed(&tallies[at]));
     for (&variant, tally) in variants.iter().zip(tallies) {
         let builds = &tally.builds;

@@ -1,7 +1,7 @@
 //! What is asked for, checked before anything is made.
 
 use super::super::Failure;
-use super::{Background, Device, Options, Policy, SIZES, Variant};
+use super::{BesideRequests, Device, GcmaOptions, GcmaVariant, SIZES, SwapSafety};
 use framewright::Frame;
 
 /// Left to everybody else on the machine.
@@ -15,7 +15,7 @@ const PAGEBLOCK: u64 = 512;
 
 /// What an experiment is made of.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
+pub(super) struct GcmaPlan {
     /// Frames in all.
     ram_frames: u64,
     /// Of those, the area's.
@@ -41,7 +41,7 @@ const fn whole(bytes: u64) -> u64 {
     bytes / Frame::BYTES / PAGEBLOCK * PAGEBLOCK
 }
 
-impl Options {
+impl GcmaOptions {
     /// Bytes of a tree that is made: as asked for, or a part of the RAM.
     pub(crate) fn made_bytes(&self) -> u64 {
         self.tree_bytes.unwrap_or_else(|| {
@@ -56,10 +56,10 @@ impl Options {
     }
 }
 
-impl Plan {
+impl GcmaPlan {
     /// # Errors
     /// If the area has too few frames, or memory has no more than the area, or the machine lacks them.
-    pub(super) fn new(options: &Options) -> Result<Self, Failure> {
+    pub(super) fn new(options: &GcmaOptions) -> Result<Self, Failure> {
         let (ram_frames, reserve_frames) = (whole(options.ram_bytes), whole(options.reserve_bytes));
         if reserve_frames < FRAMES_MIN {
             return Err(Failure::new(format!(
@@ -88,7 +88,7 @@ impl Plan {
         // A build has twice what is left, and frames for a quarter of that.
         let left = ram_frames - reserve_frames - held_frames;
         let (paged_pages, paged_budget) = match options.at_work() {
-            Background::Build => (left * 2, left / 2),
+            BesideRequests::Build => (left * 2, left / 2),
             _ => (reserve_frames / 2, reserve_frames / 2),
         };
         Ok(Self {
@@ -106,7 +106,7 @@ impl Plan {
     }
 
     /// Frames of the zone: all, or all but the area's.
-    pub(super) const fn zone_frames(&self, variant: Variant) -> u64 {
+    pub(super) const fn zone_frames(&self, variant: GcmaVariant) -> u64 {
         if variant.is_moving() {
             self.ram_frames
         } else {
@@ -117,10 +117,10 @@ impl Plan {
     /// The sizes of which framewright's owner has a reservation, ascending. What is put back lies in none. So there is
     /// one for the longest requests, which is also where a shorter one goes that is not served elsewhere, and of the
     /// others for the shortest, as many as take a sixth of the area together.
-    pub(super) fn reserved(&self, policy: Policy) -> Vec<u64> {
+    pub(super) fn reserved(&self, policy: SwapSafety) -> Vec<u64> {
         let (mut left, longest) = match policy {
-            Policy::WriteThrough | Policy::WriteBack => return self.sizes.clone(),
-            Policy::PutBack => (self.reserve_frames / 6, self.sizes.split_last()),
+            SwapSafety::WriteThrough | SwapSafety::WriteBack => return self.sizes.clone(),
+            SwapSafety::PutBack => (self.reserve_frames / 6, self.sizes.split_last()),
         };
         let Some((longest, others)) = longest else {
             return Vec::new();
@@ -133,13 +133,13 @@ impl Plan {
     }
 
     /// Dirty pages in the area at a time: half of the frames that no reservation has.
-    pub(super) fn dirty_max(&self, policy: Policy) -> u64 {
+    pub(super) fn dirty_max(&self, policy: SwapSafety) -> u64 {
         (self.reserve_frames - self.reserved(policy).iter().sum::<u64>()) / 2
     }
 
     /// Pages that are put back and not got again, at a time: so many copies does a request wait for at most, 2
     /// to 4 ms, before it takes the reservation instead.
-    pub(super) fn ordinary_max(&self, policy: Policy) -> u32 {
+    pub(super) fn ordinary_max(&self, policy: SwapSafety) -> u32 {
         self.dirty_max(policy).min(2048) as u32
     }
 }
@@ -178,21 +178,21 @@ mod tests {
     fn dirty_pages_lie_where_no_reservation_is_whatever_the_policy() {
         let mut options = super::super::command::sized(false);
         (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
-        let plan = Plan::new(&options).unwrap();
+        let plan = GcmaPlan::new(&options).unwrap();
         assert_eq!(plan.sizes, [1, 512, 1024, 2048]);
         let of = |policy| {
             let reserved = plan.reserved(policy).iter().sum::<u64>();
             (reserved, plan.dirty_max(policy), plan.ordinary_max(policy))
         };
-        assert_eq!(of(Policy::WriteBack), (3585, 255, 255));
+        assert_eq!(of(SwapSafety::WriteBack), (3585, 255, 255));
         // The longest requests' and those of 1 and 512 frames, and half of all others.
-        assert_eq!(plan.reserved(Policy::PutBack), [1, 512, 2048]);
-        assert_eq!(of(Policy::PutBack), (2561, 767, 767));
+        assert_eq!(plan.reserved(SwapSafety::PutBack), [1, 512, 2048]);
+        assert_eq!(of(SwapSafety::PutBack), (2561, 767, 767));
         assert_eq!(plan.tree_bytes, 24 << 20, "as the quick form says");
         options.tree_bytes = None;
         for (device, sixteenths) in [(Device::Host, 10), (Device::Card, 2)] {
             options.device = device;
-            let plan = Plan::new(&options).unwrap();
+            let plan = GcmaPlan::new(&options).unwrap();
             assert_eq!(plan.tree_bytes, (40 << 20) / 16 * sixteenths);
         }
     }

@@ -3,7 +3,7 @@
 use super::BACKGROUND;
 use super::metrics::{self as m, Of};
 use crate::measure::Metric;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 
 /// Shortest, longest and mean latency in microseconds, 32 requests of each size beside a kernel build:
 /// of CMA, of GCMA, and of GCMA with zram as swap device.
@@ -77,7 +77,7 @@ fn figure(case: &str, variant: &'static str, metric: Metric, value: f64) -> Figu
         variant,
         metric,
         value,
-        source: Source::Published,
+        source: FigureSource::Published,
     }
 }
 

@@ -4,12 +4,12 @@
 //! this document has.
 
 use super::metrics::{self as m, Of};
-use super::{BACKGROUND, Background, DRAWN_ABOVE, Device, Options, SIZES};
-use crate::experiment::{Clock, Detail, FRAMEWRIGHT, Findings};
+use super::{BACKGROUND, BesideRequests, DRAWN_ABOVE, Device, GcmaOptions, SIZES};
+use crate::experiment::{CalibratedClock, Detail, FRAMEWRIGHT, Findings};
 use crate::measure::Metric;
 use crate::report::{
-    Accent, Figure, FigureColumn, Item, Line, Machine, Note, OverTime, Scale, Source, Tabled,
-    figure_cases, figure_grid_of, figure_value,
+    Accent, Figure, FigureColumn, FigureSource, Item, MachineRecord, Note, OverTime, PlotLine,
+    Scale, Tabled, figure_cases, figure_grid_of, figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -53,7 +53,7 @@ fn in_short(metric: Metric) -> bool {
 }
 
 /// The tables and what a reader must know: the requests', and the build's if there was one.
-pub(super) fn tables(figures: &[Figure], options: &Options, detail: Detail) -> Vec<Tabled> {
+pub(super) fn tables(figures: &[Figure], options: &GcmaOptions, detail: Detail) -> Vec<Tabled> {
     let shows = match detail {
         Detail::Full => in_full,
         Detail::Short => in_short,
@@ -67,23 +67,25 @@ pub(super) fn tables(figures: &[Figure], options: &Options, detail: Detail) -> V
     tables
 }
 
-fn of_requests(figures: &[Figure], options: &Options, shows: fn(Metric) -> bool) -> Tabled {
-    let machine = Machine::this();
+fn of_requests(figures: &[Figure], options: &GcmaOptions, shows: fn(Metric) -> bool) -> Tabled {
+    let machine = MachineRecord::this();
     let beside = match (options.idle, options.background) {
         (true, _) => "guests' clean pages in every frame, nobody at work",
-        (false, Background::None) => "every frame free, nobody at work",
-        (false, Background::Build) => match options.device {
+        (false, BesideRequests::None) => "every frame free, nobody at work",
+        (false, BesideRequests::Build) => match options.device {
             Device::Card => "beside a build on an emulated class 10 SD card",
             Device::Host => "beside a build on the host's own device",
         },
-        (false, Background::Guest) => "guests' clean pages in every frame, one guest always busy",
+        (false, BesideRequests::Guest) => {
+            "guests' clean pages in every frame, one guest always busy"
+        }
     };
     let mut notes = vec![format!(
         "published: CuBox i4 Pro, 4 CPUs ARMv7 at 1 GHz, 800 MiB, 256 MiB reserved, beside a kernel build. Ours: {},\n\
          {} CPUs. From a request's call to its return, less the clock's own {} ns.",
         machine.cpu,
         machine.cpus,
-        Clock::calibrated().own_ns,
+        CalibratedClock::calibrated().own_ns,
     )];
     let has = |frames: &u64| figures.iter().any(|f| f.case == frames.to_string());
     let (last, lacking) = (
@@ -115,7 +117,7 @@ fn of_requests(figures: &[Figure], options: &Options, shows: fn(Metric) -> bool)
     }
 }
 
-fn of_builds(figures: &[Figure], options: &Options, shows: fn(Metric) -> bool) -> Tabled {
+fn of_builds(figures: &[Figure], options: &GcmaOptions, shows: fn(Metric) -> bool) -> Tabled {
     let notes = format!(
         "published: five kernel builds on that board. Ours: {} build(s) of each variant by turns, {} worker(s).",
         options.runs, options.workers
@@ -149,12 +151,12 @@ const GCMA: &str = "gcma";
 
 /// Latency over the number of frames, behind ours the document's lines of the two that every document has.
 fn by_frames(title: &str, of: Of, figures: &[Figure]) -> Item {
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<PlotLine> = Vec::new();
     for figure in figures
         .iter()
         .filter(|f| f.metric == m::LATENCY_US.of(of as usize))
     {
-        let is_published = figure.source == Source::Published;
+        let is_published = figure.source == FigureSource::Published;
         let accent = Accent::of(figure.variant);
         let Ok(frames) = figure.case.parse::<f64>() else {
             continue;
@@ -166,7 +168,7 @@ fn by_frames(title: &str, of: Of, figures: &[Figure]) -> Item {
         let name = format!("{published}{}", figure.variant);
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push((frames, figure.value)),
-            None => lines.push(Line {
+            None => lines.push(PlotLine {
                 name,
                 accent,
                 is_published,
@@ -225,8 +227,9 @@ fn ratio(value: f64) -> String {
 
 /// The sum of a count over all sizes.
 fn sum(figures: &[Figure], variant: &str, metric: Metric) -> f64 {
-    let of =
-        |f: &&Figure| f.variant == variant && f.metric == metric && f.source != Source::Published;
+    let of = |f: &&Figure| {
+        f.variant == variant && f.metric == metric && f.source != FigureSource::Published
+    };
     figures.iter().filter(of).map(|f| f.value).sum()
 }
 
@@ -350,9 +353,9 @@ mod tests {
         is_published: bool,
     ) -> Figure {
         let source = if is_published {
-            Source::Published
+            FigureSource::Published
         } else {
-            Source::Measured
+            FigureSource::Measured
         };
         Figure {
             case: case.into(),

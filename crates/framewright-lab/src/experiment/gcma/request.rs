@@ -1,9 +1,9 @@
 //! The foreground: requests for contiguous frames, one after the other, each released at once.
 
-use super::area::Counted;
+use super::area::OwnerCounts;
 use super::metrics::{self as m, Of};
 use crate::experiment::Failure;
-use crate::experiment::clock::{Clock, Latencies};
+use crate::experiment::clock::{CalibratedClock, Latencies};
 use crate::measure::Metric;
 use crate::report::Distribution;
 use framewright::reserve::{ContigError, Contiguous};
@@ -14,12 +14,12 @@ pub const SIZES: [u64; 8] = [1, 512, 1024, 2048, 4096, 8192, 16_384, 32_000];
 
 /// What came of the requests of one size.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Outcome {
+pub(super) struct SizeOutcome {
     /// Of each request, served or not, in nanoseconds.
     latencies: Vec<u64>,
     failures: u64,
     preempted: u64,
-    counted: Counted,
+    counted: OwnerCounts,
 }
 
 /// Makes one request, and releases what it gave.
@@ -28,9 +28,9 @@ pub(super) struct Outcome {
 pub(super) fn one(
     frames: u64,
     owner: &mut dyn Contiguous,
-    clock: Clock,
-    counted: &dyn Fn() -> Counted,
-    outcome: &mut Outcome,
+    clock: CalibratedClock,
+    counted: &dyn Fn() -> OwnerCounts,
+    outcome: &mut SizeOutcome,
 ) -> Result<(), Failure> {
     let earlier = counted();
     let switches = involuntary_switches();
@@ -53,7 +53,7 @@ fn involuntary_switches() -> i64 {
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 
-impl Outcome {
+impl SizeOutcome {
     /// How many requests there were.
     pub(super) const fn requests(&self) -> usize {
         self.latencies.len()

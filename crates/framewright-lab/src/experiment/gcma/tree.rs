@@ -31,15 +31,15 @@ const NAMES: u64 = 4096;
 
 /// A file to be built.
 #[derive(Debug, Clone)]
-pub(super) struct Source {
+pub(super) struct SourceFile {
     pub(super) path: PathBuf,
     pub(super) len_bytes: u64,
 }
 
 /// Sources, in the order of their paths, and the headers among them.
 #[derive(Debug)]
-pub(super) struct Tree {
-    pub(super) sources: Vec<Source>,
+pub(super) struct SourceTree {
+    pub(super) sources: Vec<SourceFile>,
     /// File names of headers, in order, with the place among the sources.
     headers: Vec<(String, usize)>,
     /// A made tree's folder, which is gone with it.
@@ -109,7 +109,7 @@ fn text(len: u64, headers: u64, draw: &mut Random) -> Vec<u8> {
     text
 }
 
-impl Tree {
+impl SourceTree {
     /// A tree of about `bytes` bytes in a folder of its own, the same for each seed.
     pub(super) fn make(bytes: u64, seed: u64) -> Result<Self, Failure> {
         let folder = tempfile::Builder::new()
@@ -148,7 +148,7 @@ impl Tree {
             fs::create_dir_all(&parent)
                 .and_then(|()| fs::write(&path, &of_it))
                 .map_err(|e| failed(&path, e))?;
-            sources.push(Source { path, len_bytes });
+            sources.push(SourceFile { path, len_bytes });
         }
         Ok(Self::of(sources, Some(folder)))
     }
@@ -167,8 +167,8 @@ impl Tree {
         Ok(Self::of(sources, None))
     }
 
-    fn of(sources: Vec<Source>, made: Option<tempfile::TempDir>) -> Self {
-        let name = |(nth, source): (usize, &Source)| {
+    fn of(sources: Vec<SourceFile>, made: Option<tempfile::TempDir>) -> Self {
+        let name = |(nth, source): (usize, &SourceFile)| {
             let name = source.path.file_name()?.to_str()?;
             name.ends_with(".h").then(|| (name.to_owned(), nth))
         };
@@ -182,7 +182,7 @@ impl Tree {
     }
 
     /// The first header of that name.
-    pub(super) fn header(&self, name: &str) -> Option<&Source> {
+    pub(super) fn header(&self, name: &str) -> Option<&SourceFile> {
         let at = self
             .headers
             .partition_point(|(other, _)| other.as_str() < name);
@@ -191,7 +191,7 @@ impl Tree {
     }
 }
 
-fn walk(folder: &Path, depth: usize, sources: &mut Vec<Source>) -> Result<(), Failure> {
+fn walk(folder: &Path, depth: usize, sources: &mut Vec<SourceFile>) -> Result<(), Failure> {
     let failed = |e: io::Error| Failure::new(format!("{}: cannot read: {e}", folder.display()));
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -202,7 +202,7 @@ fn walk(folder: &Path, depth: usize, sources: &mut Vec<Source>) -> Result<(), Fa
         } else if kind.is_file() {
             let len_bytes = entry.metadata().map_err(failed)?.len();
             if len_bytes > 0 {
-                sources.push(Source {
+                sources.push(SourceFile {
                     path: entry.path(),
                     len_bytes,
                 });
@@ -227,8 +227,8 @@ mod tests {
     #[test]
     fn a_seed_makes_the_same_tree_and_another_seed_another_one() {
         let contents = |seed| {
-            let tree = Tree::make(1 << 20, seed).unwrap();
-            let read = |s: &Source| fs::read(&s.path).unwrap();
+            let tree = SourceTree::make(1 << 20, seed).unwrap();
+            let read = |s: &SourceFile| fs::read(&s.path).unwrap();
             (tree.sources.iter().map(read).collect::<Vec<_>>(), tree)
         };
         let ((one, tree), (again, _), (other, _)) = (contents(1), contents(1), contents(2));
@@ -246,8 +246,8 @@ mod tests {
             .parent()
             .unwrap()
             .to_owned();
-        let found = Tree::read(&folder).unwrap();
-        let bytes = |t: &Tree| t.sources.iter().map(|s| s.len_bytes).sum::<u64>();
+        let found = SourceTree::read(&folder).unwrap();
+        let bytes = |t: &SourceTree| t.sources.iter().map(|s| s.len_bytes).sum::<u64>();
         assert_eq!(bytes(&found), bytes(&tree));
         assert_eq!(
             found.header("h0003.h").map(|s| &s.path),
@@ -256,7 +256,7 @@ mod tests {
         assert!(tree.header("h0003.h").is_some() && tree.header("x.h").is_none());
         drop(tree);
         assert!(!folder.exists(), "nothing is left behind");
-        assert!(Tree::read(&folder).is_err());
+        assert!(SourceTree::read(&folder).is_err());
     }
 
     #[test]

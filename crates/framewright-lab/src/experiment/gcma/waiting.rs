@@ -165,11 +165,11 @@ mod tests {
 
     /// Pages of which the first is written until somebody waits for it.
     #[derive(Default)]
-    struct Pages {
+    struct SlowPages {
         awaited: Mutex<Vec<Frame>>,
     }
 
-    impl AwaitFrame for Pages {
+    impl AwaitFrame for SlowPages {
         const HAS_UNKNOWN: bool = true;
 
         fn await_frame(&self, frame: Frame) -> bool {
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    impl Migrate for Pages {
+    impl Migrate for SlowPages {
         fn migrate(&self, moves: &mut [Move]) {
             let written = self.awaited.lock().unwrap().contains(&Frame(0));
             let states = [
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_waited_for_and_moves_in_the_next_pass_and_a_pin_is_not() {
-        let (pages, waited) = (Pages::default(), Waited::default());
+        let (pages, waited) = (SlowPages::default(), Waited::default());
         let client = Synchronous::new(&pages, &waited);
         let mut moves: [Move; 3] = std::array::from_fn(|nth| Move {
             from: Frame(nth as u64),

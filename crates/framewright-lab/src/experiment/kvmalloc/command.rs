@@ -1,5 +1,5 @@
 use super::metrics::TABLE;
-use super::{FRAGMENTED, MEMORY_BYTES, Options, report, run, steps};
+use super::{FRAGMENTED, KvmallocOptions, MEMORY_BYTES, report, run, steps};
 use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Mapper, Outputs, Progress, SEED, Size,
 };
@@ -16,7 +16,7 @@ pub struct Kvmalloc {
     /// Ascending, each once.
     pub(crate) threads: Vec<u16>,
     /// With the first of them.
-    pub(crate) options: Options,
+    pub(crate) options: KvmallocOptions,
 }
 
 /// kvmalloc in a journal: large buffers at a high rate, in memory that is in pieces (D. Chinner, 2023)
@@ -24,7 +24,7 @@ pub struct Kvmalloc {
 /// Variants: before compacts and reclaims before it maps pages, proposed maps them at once, both
 /// under one lock for all address space; framewright maps at once without a lock that all share.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct KvmallocArgs {
     /// Threads that log; several numbers, as 1,2,4, for a curve
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Vec<u16>,
@@ -76,8 +76,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Kvmalloc {
-    fn each(&self) -> impl Iterator<Item = Options> {
-        self.threads.iter().map(|&threads| Options {
+    fn each(&self) -> impl Iterator<Item = KvmallocOptions> {
+        self.threads.iter().map(|&threads| KvmallocOptions {
             threads,
             ..self.options
         })
@@ -91,21 +91,21 @@ impl Experiment for Kvmalloc {
     const METHOD: &'static str = report::METHOD;
     const METRICS: MetricTable = TABLE;
 
-    type Args = Args;
+    type Args = KvmallocArgs;
 
-    fn outputs(args: &Args) -> Outputs<'_> {
+    fn outputs(args: &KvmallocArgs) -> Outputs<'_> {
         Outputs {
             json: args.json.json.as_deref(),
             ..Outputs::default()
         }
     }
 
-    fn asked(args: &Args) -> Result<Self, String> {
+    fn asked(args: &KvmallocArgs) -> Result<Self, String> {
         let mut threads = args.threads.clone();
         threads.sort_unstable();
         threads.dedup();
         Ok(Self {
-            options: Options {
+            options: KvmallocOptions {
                 mapper: args.mapper,
                 threads: threads[0],
                 object_bytes: args.object,
@@ -124,7 +124,7 @@ impl Experiment for Kvmalloc {
         let is_full = size == Size::Full;
         let plan = |mapper| Self {
             threads: vec![2],
-            options: Options {
+            options: KvmallocOptions {
                 mapper,
                 threads: 2,
                 object_bytes: 64 << 10,

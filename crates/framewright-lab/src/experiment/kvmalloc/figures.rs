@@ -3,15 +3,15 @@ use super::super::{BEFORE, FRAMEWRIGHT};
 use super::case;
 use super::journal::Measured;
 use super::metrics as m;
-use super::plan::Plan;
+use super::plan::KvmallocPlan;
 use super::published;
 use crate::before::journal::LockCount;
 use crate::measure::Metric;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 
 /// The figures of all variants, `runs` of each, behind the document's.
 pub(super) fn of(
-    plan: &Plan,
+    plan: &KvmallocPlan,
     variants: &[&'static str],
     runs: &[Vec<Measured>],
     locks: &Measured,
@@ -20,7 +20,7 @@ pub(super) fn of(
     let mut figures = published::figures(&case);
     let mut before = None;
     for (variant, runs) in variants.iter().zip(runs) {
-        let summary = Summary::of(runs);
+        let summary = MiddleFigures::of(runs);
         if *variant == BEFORE {
             before = Some((
                 summary.commits_per_s,
@@ -50,21 +50,21 @@ pub(super) fn of(
             variant,
             metric,
             value: if value.is_finite() { value } else { 0.0 },
-            source: Source::Measured,
+            source: FigureSource::Measured,
         }));
     }
     figures
 }
 
 /// Of several repetitions the middle one in each figure; counts of all together.
-struct Summary<'r> {
+struct MiddleFigures<'r> {
     runs: &'r [Measured],
     commits_per_s: f64,
     commits_per_cpu_s: f64,
     kvmalloc_cpu_ns: f64,
 }
 
-impl<'r> Summary<'r> {
+impl<'r> MiddleFigures<'r> {
     fn of(runs: &'r [Measured]) -> Self {
         let mut summary = Self {
             runs,

@@ -1,13 +1,13 @@
 //! What a journal's threads do: a batch of items a commit, each copied into a buffer of its own.
 
 use super::super::Failure;
-use super::super::clock::{Clock, Latencies};
+use super::super::clock::{CalibratedClock, Latencies};
 use super::super::threads::{bind, cpu_ns, joined};
-use super::machine::{Checksum, Machine};
-use super::plan::{ITEMS_SHARE, Plan};
-use super::variant::{Allocating, Counted, RECLAIM_PAGES, Variant};
+use super::machine::{Checksum, JournalMachine};
+use super::plan::{ITEMS_SHARE, KvmallocPlan};
+use super::variant::{Allocating, JournalVariant, RECLAIM_PAGES, VariantCounts};
 use crate::before::journal::Wake;
-use crate::before::journal::tenants::{FRAME_WORDS, Tenants};
+use crate::before::journal::tenants::{FRAME_WORDS, JournalTenants};
 use framewright::Addr;
 use framewright_sim::Random;
 use std::collections::VecDeque;
@@ -37,21 +37,21 @@ pub(super) struct Measured {
     pub(super) background_ns: f64,
     pub(super) waits: u64,
     pub(super) latencies: Latencies,
-    pub(super) counted: Counted,
+    pub(super) counted: VariantCounts,
 }
 
 /// Runs the journal on a variant until the time is over, and checks that nothing was lost.
-pub(super) fn run<V: Variant>(
+pub(super) fn run<V: JournalVariant>(
     variant: &V,
-    plan: &Plan,
-    machine: &Machine,
-    tenants: &Tenants,
+    plan: &KvmallocPlan,
+    machine: &JournalMachine,
+    tenants: &JournalTenants,
     wake: &Wake,
-    clock: Clock,
+    clock: CalibratedClock,
 ) -> Result<Measured, Failure> {
     let threads = plan.options.threads;
     let start = Barrier::new(usize::from(threads));
-    let warm = Mutex::new(Counted::default());
+    let warm = Mutex::new(VariantCounts::default());
     let failed = AtomicBool::new(false);
     let pages = AtomicU32::new(u32::MAX / 2);
     let background_ns = AtomicU64::new(0);
@@ -75,7 +75,7 @@ pub(super) fn run<V: Variant>(
                 pages: &pages,
                 items: Items::new(plan, thread),
                 live: VecDeque::new(),
-                part: Part::new(),
+                part: ThreadPart::new(),
             };
             writer.warm_up(&failed, is_short).map(|()| writer)
         });
@@ -108,7 +108,7 @@ pub(super) fn run<V: Variant>(
                 scope.spawn(move || work(thread))
             })
             .collect();
-        let parts: Result<Vec<Part>, Failure> = running.into_iter().map(joined).collect();
+        let parts: Result<Vec<ThreadPart>, Failure> = running.into_iter().map(joined).collect();
         wake.end();
         joined(background).and(parts)
     })?;
@@ -122,9 +122,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn sum(parts: &[Part], background_ns: u64, counted: Counted) -> Measured {
-    let total = |of: fn(&Part) -> f64| parts.iter().map(of).sum::<f64>();
-    let count = |of: fn(&Part) -> u64| parts.iter().map(of).sum::<u64>();
+fn sum(parts: &[ThreadPart], background_ns: u64, counted: VariantCounts) -> Measured {
+    let total = |of: fn(&ThreadPart) -> f64| parts.iter().map(of).sum::<f64>();
+    let count = |of: fn(&ThreadPart) -> u64| parts.iter().map(of).sum::<u64>();
     let mut latencies = Latencies::new();
     parts.iter().for_each(|part| latencies.add(&part.latencies));
     Measured {
@@ -145,7 +145,7 @@ fn sum(parts: &[Part], background_ns: u64, counted: Counted) -> Measured {
 }
 
 /// What one thread did.
-struct Part {
+struct ThreadPart {
     commits: u64,
     calls: u64,
     timed_calls: u64,
@@ -159,7 +159,7 @@ struct Part {
     latencies: Latencies,
 }
 
-impl Part {
+impl ThreadPart {
     fn new() -> Self {
         Self {
             commits: 0,
@@ -186,7 +186,7 @@ struct Items {
 }
 
 impl Items {
-    fn new(plan: &Plan, thread: u16) -> Self {
+    fn new(plan: &KvmallocPlan, thread: u16) -> Self {
         let mut random = Random::new(plan.options.seed ^ u64::from(thread + 1) << 32);
         let all = plan.frames as usize * FRAME_WORDS / ITEMS_SHARE as usize;
         let count = (all / plan.words).clamp(plan.items, 1 << 16);
@@ -218,17 +218,17 @@ fn checksum(item: &[u64]) -> Checksum {
 /// One thread of the journal.
 struct Writer<'w, S> {
     seat: S,
-    plan: &'w Plan,
-    machine: &'w Machine,
-    tenants: &'w Tenants,
+    plan: &'w KvmallocPlan,
+    machine: &'w JournalMachine,
+    tenants: &'w JournalTenants,
     wake: &'w Wake,
-    clock: Clock,
+    clock: CalibratedClock,
     /// The number of the next page that is read in.
     pages: &'w AtomicU32,
     items: Items,
     /// The batches whose buffers are live, the first one formatted in front.
     live: VecDeque<Vec<Addr>>,
-    part: Part,
+    part: ThreadPart,
 }
 
 impl<S: Allocating> Writer<'_, S> {
@@ -241,7 +241,7 @@ impl<S: Allocating> Writer<'_, S> {
             let done = self.read_in(&is_short).and_then(|()| self.commit());
             done.inspect_err(|_| failed.store(true, Relaxed))?;
         }
-        self.part = Part::new();
+        self.part = ThreadPart::new();
         Ok(())
     }
 

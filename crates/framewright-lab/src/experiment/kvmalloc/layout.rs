@@ -12,7 +12,7 @@ const STRAYS_EVERY: usize = 4;
 
 /// Who has which frame when the experiment begins: the same for every variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct FrameLayout {
     /// Frames that cannot go: pinned, or the kernel's own.
     pub(super) pinned: Vec<u32>,
     /// Frames of programs, which can move.
@@ -23,7 +23,7 @@ pub(super) struct Layout {
     pub(super) free: Vec<u32>,
 }
 
-impl Layout {
+impl FrameLayout {
     /// Divides `frames` frames: of the blocks of `order`, at least 2, `percent` in a hundred have a
     /// frame that cannot go; an eighth are a program's, a quarter have one of its pages. The cache
     /// has the rest, read in block by block, except the `free` frames that it gave back last.
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn every_frame_has_one_holder_and_the_percentage_is_exact() {
         for percent in [0, 50, 90, 99, 100] {
-            let layout = Layout::new(8192, 4, percent, 300, 7);
+            let layout = FrameLayout::new(8192, 4, percent, 300, 7);
             let mut all: Vec<u32> = [&layout.pinned, &layout.movable, &layout.cache, &layout.free]
                 .into_iter()
                 .flatten()
@@ -104,8 +104,8 @@ mod tests {
             blocks.dedup();
             assert_eq!(blocks.len(), layout.pinned.len(), "one a block");
         }
-        let again = Layout::new(8192, 4, 90, 300, 7);
-        assert_eq!(again, Layout::new(8192, 4, 90, 300, 7));
-        assert_ne!(again, Layout::new(8192, 4, 90, 300, 8));
+        let again = FrameLayout::new(8192, 4, 90, 300, 7);
+        assert_eq!(again, FrameLayout::new(8192, 4, 90, 300, 7));
+        assert_ne!(again, FrameLayout::new(8192, 4, 90, 300, 8));
     }
 }

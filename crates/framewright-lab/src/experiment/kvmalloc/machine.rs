@@ -1,9 +1,9 @@
 use super::super::{Failure, Mapper, WINDOW_START, null};
-use crate::before::journal::tenants::Contents;
+use crate::before::journal::tenants::JournalContents;
 use framewright::platform::{Barrier, Clock, Direct, Map, MapError, Relax, Zero};
 use framewright::{Addr, Context, Frame, Page, PageRange, Run};
 use framewright_linux::ram::FRAME_WORDS;
-use framewright_linux::{Membarrier, Pages, Ram, Window};
+use framewright_linux::{Membarrier, Ram, RamPages, Window};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -16,7 +16,7 @@ const NOTHING: u32 = u32::MAX;
 /// Memory with contents, and a window in which it appears: frames of a memfd, mapped with mmap or in
 /// a table of ours, as a kernel maps by writing to its own.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct JournalMachine {
     ram: Arc<Ram>,
     tables: Tables,
     barrier: Membarrier,
@@ -28,12 +28,12 @@ enum Tables {
     Own(Box<[AtomicU32]>),
 }
 
-impl Machine {
+impl JournalMachine {
     /// `frames` frames from 0 on.
     pub(super) fn new(frames: u32, mapper: Mapper) -> Result<Self, Failure> {
         let run = Run::new(Frame(0), u64::from(frames));
         let run = run.ok_or_else(|| Failure::new("more frames than there are numbers"))?;
-        let ram = Arc::new(Ram::new(run, Pages::Base).map_err(Failure::new)?);
+        let ram = Arc::new(Ram::new(run, RamPages::Base).map_err(Failure::new)?);
         let tables = match mapper {
             Mapper::Host => {
                 let window = Window::new(Arc::clone(&ram), WINDOW_PAGES);
@@ -141,7 +141,7 @@ impl Checksum {
     }
 }
 
-impl Contents for Machine {
+impl JournalContents for JournalMachine {
     fn copy(&self, from: Frame, to: Frame) {
         if let (Ok(from), Ok(to)) = (self.words(from), self.words(to)) {
             for (from, to) in from.iter().zip(to) {
@@ -162,7 +162,7 @@ impl Contents for Machine {
     }
 }
 
-impl Contents for &Machine {
+impl JournalContents for &JournalMachine {
     fn copy(&self, from: Frame, to: Frame) {
         (**self).copy(from, to);
     }
@@ -176,13 +176,13 @@ impl Contents for &Machine {
     }
 }
 
-impl Relax for Machine {
+impl Relax for JournalMachine {
     fn relax(&self, attempt: u32) {
         null::relax(attempt);
     }
 }
 
-impl Barrier for Machine {
+impl Barrier for JournalMachine {
     const ASYMMETRIC: bool = <Membarrier as Barrier>::ASYMMETRIC;
 
     fn barrier_all(&self) {
@@ -190,7 +190,7 @@ impl Barrier for Machine {
     }
 }
 
-impl Clock for Machine {
+impl Clock for JournalMachine {
     fn now_ns(&self) -> u64 {
         use rustix::time::{ClockId, clock_gettime};
         let now = clock_gettime(ClockId::Monotonic);
@@ -198,7 +198,7 @@ impl Clock for Machine {
     }
 }
 
-impl Map for Machine {
+impl Map for JournalMachine {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         match &self.tables {
             Tables::Host(window) => window.map(at, frames, context),
@@ -238,7 +238,7 @@ impl Map for Machine {
     }
 }
 
-impl Zero for Machine {
+impl Zero for JournalMachine {
     fn zero(&self, frames: Run) {
         for frame in frames.start().0..frames.end().0 {
             if let Ok(words) = self.words(Frame(frame)) {
@@ -248,7 +248,7 @@ impl Zero for Machine {
     }
 }
 
-impl Direct for Machine {
+impl Direct for JournalMachine {
     fn direct_base(&self) -> Addr {
         // The RAM begins with frame 0, and is not empty.
         let first = self.ram.address(Frame(0));

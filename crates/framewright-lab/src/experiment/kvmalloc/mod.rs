@@ -34,7 +34,7 @@ mod command;
 mod published;
 mod report;
 
-pub use command::{Args, Kvmalloc};
+pub use command::{Kvmalloc, KvmallocArgs};
 
 mod figures;
 mod journal;
@@ -46,19 +46,19 @@ mod plan;
 mod tests;
 mod variant;
 
-pub use plan::{MEMORY_BYTES, Options, batch_items};
+pub use plan::{KvmallocOptions, MEMORY_BYTES, batch_items};
 
 /// Of a hundred blocks, those with a frame that cannot go, where nothing else is asked for.
 pub const FRAGMENTED: u32 = 99;
 
-use super::clock::Clock;
+use super::clock::CalibratedClock;
 use super::{BEFORE, FRAMEWRIGHT, Failure, Findings, PROPOSED, Progress};
-use crate::before::journal::tenants::Tenants;
+use crate::before::journal::tenants::JournalTenants;
 use crate::before::journal::{Rule, Wake};
 use framewright::Frame;
 use journal::Measured;
-use machine::Machine;
-use plan::Plan;
+use machine::JournalMachine;
+use plan::KvmallocPlan;
 use std::sync::Arc;
 
 /// The variants, in the order in which they take turns.
@@ -70,9 +70,9 @@ const VARIANTS: [&str; 3] = [BEFORE, PROPOSED, FRAMEWRIGHT];
 ///
 /// # Errors
 /// If the objects do not fit, memory cannot be had, or anything is lost.
-pub fn run(options: Options, progress: Progress<'_>) -> Result<Findings, Failure> {
-    let plan = Plan::new(options)?;
-    let clock = Clock::calibrated();
+pub fn run(options: KvmallocOptions, progress: Progress<'_>) -> Result<Findings, Failure> {
+    let plan = KvmallocPlan::new(options)?;
+    let clock = CalibratedClock::calibrated();
     let mut runs: [Vec<Measured>; 3] = Default::default();
     // The engine reads a clock twice for each lock that it accounts: not while it is timed.
     let locks = one(FRAMEWRIGHT, &plan, clock, true);
@@ -98,25 +98,28 @@ pub fn run(options: Options, progress: Progress<'_>) -> Result<Findings, Failure
 
 /// How many steps of progress a run has.
 #[must_use]
-pub fn steps(options: Options) -> u64 {
+pub fn steps(options: KvmallocOptions) -> u64 {
     1 + VARIANTS.len() as u64 * u64::from(options.repeat)
 }
 
 /// The case's name: the threads.
-fn case(options: Options) -> String {
+fn case(options: KvmallocOptions) -> String {
     format!("threads/{}", options.threads)
 }
 
 /// One repetition of a variant, in fresh memory.
 fn one(
     variant: &'static str,
-    plan: &Plan,
-    clock: Clock,
+    plan: &KvmallocPlan,
+    clock: CalibratedClock,
     has_accounts: bool,
 ) -> Result<Measured, Failure> {
-    let machine = Machine::new(plan.frames, plan.options.mapper)?;
+    let machine = JournalMachine::new(plan.frames, plan.options.mapper)?;
     let layout = &plan.layout;
-    let tenants = Arc::new(Tenants::new(plan.frames, layout.movable.len() as u32));
+    let tenants = Arc::new(JournalTenants::new(
+        plan.frames,
+        layout.movable.len() as u32,
+    ));
     let frame = |number: &u32| Frame(u64::from(*number));
     for (page, number) in layout.movable.iter().enumerate() {
         tenants.settle(&machine, frame(number), page as u32);

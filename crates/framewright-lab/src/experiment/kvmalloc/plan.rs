@@ -1,6 +1,6 @@
 use super::super::{Failure, Mapper};
-use super::layout::Layout;
-use crate::before::journal::{BLOCK_FRAMES_MAX, Marks};
+use super::layout::FrameLayout;
+use crate::before::journal::{BLOCK_FRAMES_MAX, JournalMarks};
 use framewright::Page;
 
 /// Memory where nothing else is asked for: 512 MiB.
@@ -32,7 +32,7 @@ pub(super) const ITEMS_SHARE: u64 = 64;
 
 /// What is run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
+pub struct KvmallocOptions {
     /// What stands behind mapped pages.
     pub mapper: Mapper,
     /// Threads that log.
@@ -61,8 +61,8 @@ pub fn batch_items(object_bytes: u64) -> u64 {
 
 /// The same, worked out.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) options: Options,
+pub(super) struct KvmallocPlan {
+    pub(super) options: KvmallocOptions,
     pub(super) frames: u32,
     /// Words of an object: bytes rounded up.
     pub(super) words: usize,
@@ -72,17 +72,17 @@ pub(super) struct Plan {
     pub(super) items: usize,
     /// Batches of each thread whose buffers are live while it formats the next one.
     pub(super) held: usize,
-    pub(super) marks: Marks,
+    pub(super) marks: JournalMarks,
     /// Below so many free frames a thread that reads in reclaims by itself.
     pub(super) floor: u64,
     pub(super) machine_cpus: u16,
-    pub(super) layout: Layout,
+    pub(super) layout: FrameLayout,
 }
 
-impl Plan {
+impl KvmallocPlan {
     /// # Errors
     /// If the objects do not fit into memory, or memory into the machine.
-    pub(super) fn new(options: Options) -> Result<Self, Failure> {
+    pub(super) fn new(options: KvmallocOptions) -> Result<Self, Failure> {
         let memory = options.memory_bytes;
         if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory) {
             return Err(Failure::new(format!(
@@ -115,14 +115,14 @@ impl Plan {
         let held = u64::from(frames) / LIVE_SHARE / batch;
         room_for(u64::from(frames), options.threads)?;
         let min = 2 * u64::from(frames).isqrt();
-        let marks = Marks {
+        let marks = JournalMarks {
             min,
             low: min + min / 4 + need,
             high: min + min / 2 + need + need / 2,
         };
         let order = pages.next_power_of_two().ilog2();
         let (seed, percent) = (options.seed, options.fragmented);
-        let layout = Layout::new(frames, order, percent, marks.high, seed);
+        let layout = FrameLayout::new(frames, order, percent, marks.high, seed);
         // What the journal's buffers grow to comes out of the cache.
         let least = batch * (held.max(1) + 1) + need;
         if (layout.cache.len() as u64) < least {

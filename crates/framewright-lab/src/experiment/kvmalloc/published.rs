@@ -3,7 +3,7 @@
 use super::metrics as m;
 use crate::experiment::{BEFORE, PROPOSED};
 use crate::measure::Metric;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 
 /// D. Chinner's two profiles, in the commit that the message quotes: percent of all CPU time of a
 /// machine under a file system's load, before and after, in the allocation of shadow buffers and in
@@ -24,7 +24,7 @@ pub(super) fn figures(case: &str) -> Vec<Figure> {
         variant,
         metric,
         value,
-        source: Source::Published,
+        source: FigureSource::Published,
     };
     let mut figures = Vec::new();
     for (variant, kvmalloc, copy) in KVMALLOC_PERCENT {

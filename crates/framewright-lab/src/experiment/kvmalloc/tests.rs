@@ -2,12 +2,12 @@ use super::metrics as m;
 use super::*;
 use crate::experiment::Mapper;
 use crate::measure::Metric;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 use std::sync::atomic::AtomicU64;
 
 /// 32 MiB, two threads, a few dozen commits.
-fn tiny() -> Options {
-    Options {
+fn tiny() -> KvmallocOptions {
+    KvmallocOptions {
         mapper: Mapper::Null,
         threads: 2,
         object_bytes: 16 << 10,
@@ -20,7 +20,7 @@ fn tiny() -> Options {
     }
 }
 
-fn figures(options: Options) -> Vec<Figure> {
+fn figures(options: KvmallocOptions) -> Vec<Figure> {
     let steps = AtomicU64::new(0);
     let figures = run(options, Progress::new(&steps)).unwrap().figures;
     assert_eq!(steps.into_inner(), super::steps(options));
@@ -29,7 +29,9 @@ fn figures(options: Options) -> Vec<Figure> {
 
 fn value(figures: &[Figure], variant: &str, metric: Metric) -> f64 {
     let found = figures.iter().find(|figure| {
-        figure.variant == variant && figure.metric == metric && figure.source == Source::Measured
+        figure.variant == variant
+            && figure.metric == metric
+            && figure.source == FigureSource::Measured
     });
     found
         .unwrap_or_else(|| panic!("{variant} has no {}", metric.name()))
@@ -40,7 +42,7 @@ fn value(figures: &[Figure], variant: &str, metric: Metric) -> f64 {
 #[test]
 fn the_whole_experiment_runs_and_only_before_stalls() {
     for mapper in [Mapper::Null, Mapper::Host] {
-        let figures = figures(Options { mapper, ..tiny() });
+        let figures = figures(KvmallocOptions { mapper, ..tiny() });
         for variant in VARIANTS {
             assert!(value(&figures, variant, m::COMMITS_PER_S) > 0.0);
             assert!(value(&figures, variant, m::KVMALLOC_CPU_NS) > 0.0);
@@ -60,7 +62,7 @@ fn the_whole_experiment_runs_and_only_before_stalls() {
 #[test]
 fn the_engine_never_stalls_at_any_fragmentation() {
     for fragmented in [0, 50, 90] {
-        let figures = figures(Options {
+        let figures = figures(KvmallocOptions {
             fragmented,
             ..tiny()
         });
@@ -73,7 +75,7 @@ fn the_engine_never_stalls_at_any_fragmentation() {
 #[test]
 fn small_objects_that_begin_inside_of_a_frame_keep_their_bytes() {
     for object_bytes in [1, 100, 3000, 5000] {
-        let figures = figures(Options {
+        let figures = figures(KvmallocOptions {
             object_bytes,
             read_in: Some(1),
             fragmented: 50,
@@ -85,7 +87,7 @@ fn small_objects_that_begin_inside_of_a_frame_keep_their_bytes() {
 
 #[test]
 fn without_a_cache_that_turns_over_locks_are_the_buffers_alone() {
-    let figures = figures(Options {
+    let figures = figures(KvmallocOptions {
         read_in: Some(0),
         ..tiny()
     });
@@ -114,7 +116,7 @@ fn what_does_not_fit_is_said_with_the_numbers() {
         let steps = AtomicU64::new(0);
         run(options, Progress::new(&steps)).unwrap_err().to_string()
     };
-    let large = refused(Options {
+    let large = refused(KvmallocOptions {
         object_bytes: 1 << 30,
         ..tiny()
     });
@@ -123,17 +125,17 @@ fn what_does_not_fit_is_said_with_the_numbers() {
         "{large}"
     );
     assert!(large.contains("memory of 32 MiB"), "{large}");
-    let longest = refused(Options {
+    let longest = refused(KvmallocOptions {
         object_bytes: u64::MAX,
         ..tiny()
     });
     assert!(longest.contains("too large"), "{longest}");
-    let machine = refused(Options {
+    let machine = refused(KvmallocOptions {
         memory_bytes: 1 << 40,
         ..tiny()
     });
     assert!(machine.contains("MiB of memory are available"), "{machine}");
-    let little = refused(Options {
+    let little = refused(KvmallocOptions {
         memory_bytes: 1,
         ..tiny()
     });

@@ -1,9 +1,9 @@
 //! The three allocators behind one way in.
 
 use super::super::Failure;
-use super::machine::Machine;
-use super::plan::Plan;
-use crate::before::journal::tenants::Tenants;
+use super::machine::JournalMachine;
+use super::plan::KvmallocPlan;
+use crate::before::journal::tenants::JournalTenants;
 use crate::before::journal::{Journal, JournalSeat, LockCount, Rule, Setup, Wake};
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvError, KvLayout, KvRequest, KvSeat};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// What an allocator says of itself at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct VariantCounts {
     pub(super) spills: u64,
     pub(super) compact_stall: u64,
     pub(super) compact_success: u64,
@@ -24,7 +24,7 @@ pub(super) struct Counted {
     pub(super) locks: Vec<LockCount>,
 }
 
-impl Counted {
+impl VariantCounts {
     /// What came after `earlier`. Of the longest holds nobody knows when they were.
     pub(super) fn since(mut self, earlier: &Self) -> Self {
         self.spills -= earlier.spills;
@@ -41,7 +41,7 @@ impl Counted {
 }
 
 /// An allocator that the journal's threads share.
-pub(super) trait Variant: Sync {
+pub(super) trait JournalVariant: Sync {
     /// One thread's way into it.
     type Seat<'a>: Allocating
     where
@@ -54,7 +54,7 @@ pub(super) trait Variant: Sync {
     fn free_frames(&self) -> u64;
 
     /// What it counted so far.
-    fn counted(&self) -> Counted;
+    fn counted(&self) -> VariantCounts;
 
     /// Whether everything is where it should be; nobody is at work.
     fn verify(&self) -> Result<(), Failure>;
@@ -81,9 +81,9 @@ pub(super) trait Allocating {
 /// Pages that are reclaimed at a time.
 pub(super) const RECLAIM_PAGES: usize = 32;
 
-impl Variant for Journal<&Machine> {
+impl JournalVariant for Journal<&JournalMachine> {
     type Seat<'a>
-        = JournalSeat<'a, &'a Machine>
+        = JournalSeat<'a, &'a JournalMachine>
     where
         Self: 'a;
 
@@ -95,9 +95,9 @@ impl Variant for Journal<&Machine> {
         Journal::free_frames(self)
     }
 
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> VariantCounts {
         let c = self.counters();
-        Counted {
+        VariantCounts {
             spills: c.spills,
             compact_stall: c.compact_stall,
             compact_success: c.compact_success,
@@ -112,7 +112,7 @@ impl Variant for Journal<&Machine> {
     }
 }
 
-impl Allocating for JournalSeat<'_, &Machine> {
+impl Allocating for JournalSeat<'_, &JournalMachine> {
     fn kvmalloc(&mut self, bytes: u64) -> Result<Option<Addr>, Failure> {
         Ok(JournalSeat::kvmalloc(self, bytes))
     }
@@ -142,11 +142,11 @@ impl Allocating for JournalSeat<'_, &Machine> {
 /// Runs `work` on a journal's allocator of that rule in memory laid out as planned.
 pub(super) fn with_journal<R>(
     rule: Rule,
-    plan: &Plan,
-    machine: &Machine,
-    tenants: &Arc<Tenants>,
+    plan: &KvmallocPlan,
+    machine: &JournalMachine,
+    tenants: &Arc<JournalTenants>,
     wake: &Arc<Wake>,
-    work: impl FnOnce(&Journal<&Machine>) -> Result<R, Failure>,
+    work: impl FnOnce(&Journal<&JournalMachine>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let journal = Journal::new(Setup {
         frames: plan.frames,
@@ -168,22 +168,22 @@ pub(super) fn with_journal<R>(
 
 /// The engine: zone, space and objects.
 #[derive(Debug)]
-pub(super) struct Engine<'e, 'm> {
-    zone: &'e Zone<'m, &'m Machine>,
-    space: &'e Space<'m, &'m Machine>,
-    kv: &'e Kv<'m, &'m Machine>,
-    tenants: &'e Tenants,
+pub(super) struct JournalEngine<'e, 'm> {
+    zone: &'e Zone<'m, &'m JournalMachine>,
+    space: &'e Space<'m, &'m JournalMachine>,
+    kv: &'e Kv<'m, &'m JournalMachine>,
+    tenants: &'e JournalTenants,
     high: u64,
 }
 
 /// Runs `work` on the engine in memory laid out as planned, with its locks accounted if that is
 /// asked for.
 pub(super) fn with_engine<R>(
-    plan: &Plan,
-    machine: &Machine,
-    tenants: &Tenants,
+    plan: &KvmallocPlan,
+    machine: &JournalMachine,
+    tenants: &JournalTenants,
     has_accounts: bool,
-    work: impl FnOnce(&Engine<'_, '_>) -> Result<R, Failure>,
+    work: impl FnOnce(&JournalEngine<'_, '_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let (frames, cpus) = (u64::from(plan.frames), plan.seats());
     let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
@@ -217,7 +217,7 @@ pub(super) fn with_engine<R>(
     if has_accounts {
         kv = kv.with_lock_accounts();
     }
-    work(&Engine {
+    work(&JournalEngine {
         zone: &zone,
         space: &space,
         kv: &kv,
@@ -228,7 +228,7 @@ pub(super) fn with_engine<R>(
 
 /// Takes every frame, gives those back that are free or cannot go, and takes the latter again as
 /// what they are: the engine tells what can move from what cannot.
-fn occupy(zone: &Zone<'_, &Machine>, plan: &Plan) -> Result<(), Failure> {
+fn occupy(zone: &Zone<'_, &JournalMachine>, plan: &KvmallocPlan) -> Result<(), Failure> {
     let mut seat = zone.seat(CpuId(0)).map_err(Failure::new)?;
     for _ in 0..plan.frames {
         seat.alloc(Order::ZERO, Mobility::Movable)
@@ -248,7 +248,7 @@ fn occupy(zone: &Zone<'_, &Machine>, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Engine<'_, '_> {
+impl JournalEngine<'_, '_> {
     fn locks(&self) -> Vec<LockCount> {
         let (frames, ranges) = (self.zone.stats(), self.space.stats());
         [
@@ -270,15 +270,15 @@ impl Engine<'_, '_> {
 }
 
 /// One CPU's seats in the engine.
-pub(super) struct EngineSeat<'a, 'm> {
-    kv: KvSeat<'a, 'a, 'm, &'m Machine, Seat<'a, 'm, &'m Machine>>,
-    tenants: &'a Tenants,
+pub(super) struct JournalEngineSeat<'a, 'm> {
+    kv: KvSeat<'a, 'a, 'm, &'m JournalMachine, Seat<'a, 'm, &'m JournalMachine>>,
+    tenants: &'a JournalTenants,
     high: u64,
 }
 
-impl<'m> Variant for Engine<'_, 'm> {
+impl<'m> JournalVariant for JournalEngine<'_, 'm> {
     type Seat<'a>
-        = EngineSeat<'a, 'm>
+        = JournalEngineSeat<'a, 'm>
     where
         Self: 'a;
 
@@ -287,7 +287,7 @@ impl<'m> Variant for Engine<'_, 'm> {
         let frames = self.zone.seat(cpu).map_err(Failure::new)?;
         let ranges = self.space.seat(cpu, frames)?;
         let kv = self.kv.seat(ranges).map_err(Failure::new)?;
-        Ok(EngineSeat {
+        Ok(JournalEngineSeat {
             kv,
             tenants: self.tenants,
             high: self.high,
@@ -298,9 +298,9 @@ impl<'m> Variant for Engine<'_, 'm> {
         self.zone.stats().nr_free_pages
     }
 
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> VariantCounts {
         let stats = self.kv.stats();
-        Counted {
+        VariantCounts {
             spills: stats.spills,
             compact_stall: stats.compact_stall,
             compact_success: 0,
@@ -316,7 +316,7 @@ impl<'m> Variant for Engine<'_, 'm> {
     }
 }
 
-impl Allocating for EngineSeat<'_, '_> {
+impl Allocating for JournalEngineSeat<'_, '_> {
     #[inline]
     fn kvmalloc(&mut self, bytes: u64) -> Result<Option<Addr>, Failure> {
         match self.kv.kvmalloc(&KvRequest::new(bytes)) {

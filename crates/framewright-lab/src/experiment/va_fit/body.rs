@@ -1,6 +1,6 @@
 //! The cases' preparations and operations.
 
-use crate::experiment::{Failure, Mapper, Subject};
+use crate::experiment::{Failure, Mapper, SpaceSubject};
 use framewright::Page;
 use framewright_sim::Random;
 use std::hint::black_box;
@@ -28,30 +28,30 @@ impl Setting {
 }
 
 /// One case on one CPU.
-pub(super) trait Body: Sized + Send {
+pub(super) trait FitBody: Sized + Send {
     /// `before` makes so many times fewer operations, where each of them walks a long list; `None`
     /// where it has nothing comparable.
     const BEFORE_DIVISOR: Option<u64> = Some(1);
 
     /// What there is before the first operation.
-    fn prepare(seat: &mut impl Subject, setting: Setting) -> Result<Self, Failure>;
+    fn prepare(seat: &mut impl SpaceSubject, setting: Setting) -> Result<Self, Failure>;
 
     /// One operation.
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure>;
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure>;
 }
 
 const PAGE: u64 = Page::BYTES;
 
 /// An area, freed at once.
 #[inline]
-fn once(seat: &mut impl Subject, pages: u64, align_bytes: u64) -> Result<(), Failure> {
+fn once(seat: &mut impl SpaceSubject, pages: u64, align_bytes: u64) -> Result<(), Failure> {
     let page = black_box(seat.alloc(pages, align_bytes)?);
     Ok(seat.free(page)?)
 }
 
 /// Gaps of so many pages, each between two areas: more than may be lazy, so that no operation meets
 /// another gap.
-fn gaps(seat: &mut impl Subject, setting: Setting, pages: u64) -> Result<(), Failure> {
+fn gaps(seat: &mut impl SpaceSubject, setting: Setting, pages: u64) -> Result<(), Failure> {
     let mut gaps = Vec::new();
     for _ in 0..setting.at_host(4096, 512) {
         // With its guard page.
@@ -66,14 +66,14 @@ fn gaps(seat: &mut impl Subject, setting: Setting, pages: u64) -> Result<(), Fai
 /// The document's left-edge fit: each gap begins at a page that will do, and is longer.
 pub(super) struct LeFit;
 
-impl Body for LeFit {
-    fn prepare(seat: &mut impl Subject, setting: Setting) -> Result<Self, Failure> {
+impl FitBody for LeFit {
+    fn prepare(seat: &mut impl SpaceSubject, setting: Setting) -> Result<Self, Failure> {
         gaps(seat, setting, 8)?;
         Ok(Self)
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         once(seat, 4, PAGE)
     }
 }
@@ -81,14 +81,14 @@ impl Body for LeFit {
 /// The document's full fit: each gap has just the length asked for.
 pub(super) struct BFit;
 
-impl Body for BFit {
-    fn prepare(seat: &mut impl Subject, setting: Setting) -> Result<Self, Failure> {
+impl FitBody for BFit {
+    fn prepare(seat: &mut impl SpaceSubject, setting: Setting) -> Result<Self, Failure> {
         gaps(seat, setting, 5)?;
         Ok(Self)
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         once(seat, 4, PAGE)
     }
 }
@@ -96,35 +96,35 @@ impl Body for BFit {
 /// The document's no-edge fit: every gap begins two pages behind an aligned one.
 pub(super) struct NeFit;
 
-impl Body for NeFit {
-    fn prepare(seat: &mut impl Subject, _setting: Setting) -> Result<Self, Failure> {
+impl FitBody for NeFit {
+    fn prepare(seat: &mut impl SpaceSubject, _setting: Setting) -> Result<Self, Failure> {
         seat.alloc(1, 8 * PAGE)?;
         Ok(Self)
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         once(seat, 1, 8 * PAGE)
     }
 }
 
 pub(super) struct FixSize;
 
-impl Body for FixSize {
-    fn prepare(_seat: &mut impl Subject, _setting: Setting) -> Result<Self, Failure> {
+impl FitBody for FixSize {
+    fn prepare(_seat: &mut impl SpaceSubject, _setting: Setting) -> Result<Self, Failure> {
         Ok(Self)
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         once(seat, 1, PAGE)
     }
 }
 
 pub(super) struct FullFit;
 
-impl Body for FullFit {
-    fn prepare(seat: &mut impl Subject, setting: Setting) -> Result<Self, Failure> {
+impl FitBody for FullFit {
+    fn prepare(seat: &mut impl SpaceSubject, setting: Setting) -> Result<Self, Failure> {
         let mut freed = Vec::new();
         for _ in 0..setting.at_host(16_384, 2048) {
             seat.alloc(1, PAGE)?;
@@ -135,7 +135,7 @@ impl Body for FullFit {
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         once(seat, 1, PAGE)
     }
 }
@@ -148,14 +148,14 @@ const STACKS: u64 = 512;
 /// So many busy areas of one page, with freed stacks below them or without.
 pub(super) struct LongBusyList<const AREAS: u64, const HOLES: bool>;
 
-impl<const AREAS: u64, const HOLES: bool> Body for LongBusyList<AREAS, HOLES> {
+impl<const AREAS: u64, const HOLES: bool> FitBody for LongBusyList<AREAS, HOLES> {
     const BEFORE_DIVISOR: Option<u64> = Some(match (HOLES, AREAS) {
         (false, _) => 1,
         (true, 100_001..) => 5000,
         (true, _) => 100,
     });
 
-    fn prepare(seat: &mut impl Subject, setting: Setting) -> Result<Self, Failure> {
+    fn prepare(seat: &mut impl SpaceSubject, setting: Setting) -> Result<Self, Failure> {
         let mut stacks = Vec::new();
         for _ in 0..if HOLES { STACKS } else { 0 } {
             seat.alloc(4, PAGE)?;
@@ -170,7 +170,7 @@ impl<const AREAS: u64, const HOLES: bool> Body for LongBusyList<AREAS, HOLES> {
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         let long = black_box(seat.alloc(100, PAGE)?);
         let short = black_box(seat.alloc(1, PAGE)?);
         seat.free(long)?;
@@ -180,41 +180,41 @@ impl<const AREAS: u64, const HOLES: bool> Body for LongBusyList<AREAS, HOLES> {
 
 pub(super) struct RandomSize(Random);
 
-impl Body for RandomSize {
-    fn prepare(_seat: &mut impl Subject, setting: Setting) -> Result<Self, Failure> {
+impl FitBody for RandomSize {
+    fn prepare(_seat: &mut impl SpaceSubject, setting: Setting) -> Result<Self, Failure> {
         Ok(Self(setting.random()))
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         once(seat, 1 + self.0.below(100), PAGE)
     }
 }
 
 pub(super) struct FixAlign;
 
-impl Body for FixAlign {
-    fn prepare(_seat: &mut impl Subject, _setting: Setting) -> Result<Self, Failure> {
+impl FitBody for FixAlign {
+    fn prepare(_seat: &mut impl SpaceSubject, _setting: Setting) -> Result<Self, Failure> {
         Ok(Self)
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         once(seat, 5, 32 << 10)
     }
 }
 
 pub(super) struct RandomSizeAlign(Random);
 
-impl Body for RandomSizeAlign {
+impl FitBody for RandomSizeAlign {
     const BEFORE_DIVISOR: Option<u64> = Some(20);
 
-    fn prepare(_seat: &mut impl Subject, setting: Setting) -> Result<Self, Failure> {
+    fn prepare(_seat: &mut impl SpaceSubject, setting: Setting) -> Result<Self, Failure> {
         Ok(Self(setting.random()))
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         let byte = self.0.below(256);
         once(seat, byte % 10 + 1, 1 << (byte % 23))
     }
@@ -224,15 +224,15 @@ impl Body for RandomSizeAlign {
 /// operation is the request, served or not.
 pub(super) struct AlignShift(u32);
 
-impl Body for AlignShift {
+impl FitBody for AlignShift {
     const BEFORE_DIVISOR: Option<u64> = Some(20);
 
-    fn prepare(_seat: &mut impl Subject, _setting: Setting) -> Result<Self, Failure> {
+    fn prepare(_seat: &mut impl SpaceSubject, _setting: Setting) -> Result<Self, Failure> {
         Ok(Self(0))
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         let shift = self.0 % 64;
         self.0 += 1;
         match seat.alloc(1, 1 << shift) {
@@ -255,10 +255,10 @@ pub(super) type SteadyRandom = Replace<10_000, 100>;
 /// A steady churn of 64 areas of 1 to 16 pages.
 pub(super) type Churn = Replace<64, 16>;
 
-impl<const LIVE: usize, const LONGEST: u64> Body for Replace<LIVE, LONGEST> {
+impl<const LIVE: usize, const LONGEST: u64> FitBody for Replace<LIVE, LONGEST> {
     const BEFORE_DIVISOR: Option<u64> = Some(if LIVE > 1000 { 20 } else { 1 });
 
-    fn prepare(seat: &mut impl Subject, setting: Setting) -> Result<Self, Failure> {
+    fn prepare(seat: &mut impl SpaceSubject, setting: Setting) -> Result<Self, Failure> {
         let mut random = setting.random();
         let mut live = Vec::new();
         let wanted = setting.at_host(LIVE as u64, (LIVE as u64).min(500));
@@ -269,7 +269,7 @@ impl<const LIVE: usize, const LONGEST: u64> Body for Replace<LIVE, LONGEST> {
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         let which = self.random.below(self.live.len() as u64) as usize;
         seat.free(self.live[which])?;
         self.live[which] = seat.alloc(1 + self.random.below(LONGEST), PAGE)?;
@@ -279,21 +279,21 @@ impl<const LIVE: usize, const LONGEST: u64> Body for Replace<LIVE, LONGEST> {
 
 pub(super) struct MapRam<const PAGES: u64>;
 
-impl<const PAGES: u64> Body for MapRam<PAGES> {
+impl<const PAGES: u64> FitBody for MapRam<PAGES> {
     const BEFORE_DIVISOR: Option<u64> = None;
 
-    fn prepare(_seat: &mut impl Subject, _setting: Setting) -> Result<Self, Failure> {
+    fn prepare(_seat: &mut impl SpaceSubject, _setting: Setting) -> Result<Self, Failure> {
         Ok(Self)
     }
 
     #[inline]
-    fn op(&mut self, seat: &mut impl Subject) -> Result<(), Failure> {
+    fn op(&mut self, seat: &mut impl SpaceSubject) -> Result<(), Failure> {
         let page = black_box(seat.map_ram(PAGES)?);
         Ok(seat.unmap_ram(page, PAGES)?)
     }
 }
 
-fn free_all(seat: &mut impl Subject, areas: Vec<Page>) -> Result<(), Failure> {
+fn free_all(seat: &mut impl SpaceSubject, areas: Vec<Page>) -> Result<(), Failure> {
     for page in areas {
         seat.free(page)?;
     }

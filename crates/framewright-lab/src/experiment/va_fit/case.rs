@@ -2,7 +2,7 @@ use std::fmt;
 
 /// A case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Case {
+pub enum FitCase {
     /// Areas of 4 pages at the left edge of gaps of 8.
     LeFit,
     /// Areas of 4 pages that fill their gaps.
@@ -45,7 +45,7 @@ pub enum Case {
     Backlog,
 }
 
-impl Case {
+impl FitCase {
     /// All cases, in the order in which they are run and shown.
     pub const ALL: [Self; 23] = [
         Self::LeFit,
@@ -137,7 +137,7 @@ impl Case {
     }
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for FitCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

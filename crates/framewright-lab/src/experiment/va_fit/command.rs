@@ -1,7 +1,7 @@
 use super::report;
-use super::{Case, run};
+use super::{FitCase, run};
 use crate::experiment::range_metrics::TABLE;
-use crate::experiment::ranges::{Options, RangeArgs, or_all};
+use crate::experiment::ranges::{RangeArgs, SpaceOptions, or_all};
 use crate::experiment::{
     Detail, Experiment, Failure, Findings, Mapper, Outputs, Progress, SEED, Size,
 };
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 /// The cases, and what they are run with.
 #[derive(Debug, Clone)]
 pub struct VaFit {
-    pub(crate) cases: Vec<Case>,
-    pub(crate) options: Options,
+    pub(crate) cases: Vec<FitCase>,
+    pub(crate) options: SpaceOptions,
 }
 
 /// vmalloc's address space: what it costs to find a gap (U. Rezki, 2018)
@@ -21,7 +21,7 @@ pub struct VaFit {
 /// Variants: before walks a list of busy areas, proposed searches a tree of gaps under one lock,
 /// framewright has spans that belong to a CPU.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct FitArgs {
     /// Cases, as vm_map_ram, vm_map_ram/4 or full_fit [default: all]
     #[arg(long = "case", value_name = "NAME", value_delimiter = ',', value_parser = cases)]
     cases: Vec<Cases>,
@@ -37,10 +37,10 @@ pub struct Args {
 
 /// What one name on the command line stands for.
 #[derive(Debug, Clone)]
-struct Cases(Vec<Case>);
+struct Cases(Vec<FitCase>);
 
 fn cases(name: &str) -> Result<Cases, String> {
-    Case::named(name).map(Cases)
+    FitCase::named(name).map(Cases)
 }
 
 impl Experiment for VaFit {
@@ -50,19 +50,19 @@ impl Experiment for VaFit {
     const METHOD: &'static str = report::METHOD;
     const METRICS: MetricTable = TABLE;
 
-    type Args = Args;
+    type Args = FitArgs;
 
-    fn outputs(args: &Args) -> Outputs<'_> {
+    fn outputs(args: &FitArgs) -> Outputs<'_> {
         Outputs {
             json: args.common.json.json.as_deref(),
             ..Outputs::default()
         }
     }
 
-    fn asked(args: &Args) -> Result<Self, String> {
+    fn asked(args: &FitArgs) -> Result<Self, String> {
         let cases = args.cases.iter().flat_map(|cases| cases.0.clone());
         Ok(Self {
-            cases: or_all(cases.collect(), &Case::ALL),
+            cases: or_all(cases.collect(), &FitCase::ALL),
             options: args.common.options(args.threads, 5),
         })
     }
@@ -70,8 +70,8 @@ impl Experiment for VaFit {
     fn sized(size: Size) -> Vec<Self> {
         // In the quick form some 20 ms a case and variant.
         let plan = |(mapper, loops)| Self {
-            cases: Case::ALL.to_vec(),
-            options: Options {
+            cases: FitCase::ALL.to_vec(),
+            options: SpaceOptions {
                 mapper,
                 threads: 1,
                 loops: (size == Size::Quick).then_some(loops),

@@ -1,19 +1,19 @@
 //! How far it goes: what no table of the documents has a cell for. One thread, nothing mapped.
 
-use super::timed::{Rates, Timed};
-use super::{Case, body, configs};
+use super::timed::{Rates, TimedCase};
+use super::{FitCase, body, configs};
 use crate::before::busy_list::BusyList;
 use crate::experiment::clock::Quantile;
-use crate::experiment::clock::{Clock, Latencies};
-use crate::experiment::engine::{Engine, with_space};
-use crate::experiment::null::{Null, Numbers};
+use crate::experiment::clock::{CalibratedClock, Latencies};
+use crate::experiment::engine::{RangeEngine, with_space};
+use crate::experiment::null::{Null, NumberFrames};
 use crate::experiment::range_metrics as m;
 use crate::experiment::{
-    Allocator, BEFORE, Counters, FRAMEWRIGHT, Failure, Mapper, Options, PROPOSED, Subject,
-    WINDOW_START,
+    Allocator, BEFORE, FRAMEWRIGHT, Failure, Mapper, PROPOSED, SpaceOptions, SpaceSubject,
+    SubjectCounters, WINDOW_START,
 };
 use crate::measure::Metric;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 use framewright::policy::{Insert, RangeConfig};
 use framewright::vrange::SpaceLayout;
 use framewright::{Page, PageRange};
@@ -21,29 +21,29 @@ use framewright_sim::Random;
 
 const PAGE: u64 = Page::BYTES;
 
-fn figure(case: Case, variant: &'static str, metric: Metric, value: f64) -> Figure {
+fn figure(case: FitCase, variant: &'static str, metric: Metric, value: f64) -> Figure {
     Figure {
         case: case.name().to_owned(),
         variant,
         metric,
         value,
         source: if m::is_timed(metric) {
-            Source::Measured
+            FigureSource::Measured
         } else {
-            Source::Simulated
+            FigureSource::Simulated
         },
     }
 }
 
 /// A piece of work that is done with the allocator of every variant.
-trait Work {
+trait VariantWork {
     type Out;
 
     fn with<A: Allocator>(&self, allocator: &A) -> Result<Self::Out, Failure>;
 }
 
 /// `work` with the busy list in a window of `pages`.
-fn on_busy<W: Work>(pages: u64, lazy_pages_max: u64, work: &W) -> Result<W::Out, Failure> {
+fn on_busy<W: VariantWork>(pages: u64, lazy_pages_max: u64, work: &W) -> Result<W::Out, Failure> {
     let window = PageRange::new(WINDOW_START, pages)
         .ok_or_else(|| Failure::new("the window ends past the number range"))?;
     let busy = BusyList::new(window, 1, Null::new()?).with_lazy_pages_max(lazy_pages_max);
@@ -51,17 +51,21 @@ fn on_busy<W: Work>(pages: u64, lazy_pages_max: u64, work: &W) -> Result<W::Out,
 }
 
 /// `work` with the engine in a window of `pages`.
-fn on_engine<W: Work>(pages: u64, config: &RangeConfig, work: &W) -> Result<W::Out, Failure> {
+fn on_engine<W: VariantWork>(
+    pages: u64,
+    config: &RangeConfig,
+    work: &W,
+) -> Result<W::Out, Failure> {
     let layout = SpaceLayout::new(WINDOW_START, pages);
     with_space(&layout, config, Null::new()?, |space| {
-        let frames = &Numbers;
-        work.with(&Engine::<_, _, false> { space, frames })
+        let frames = &NumberFrames;
+        work.with(&RangeEngine::<_, _, false> { space, frames })
     })
 }
 
 /// `work` with all three.
-fn on_all<W: Work>(
-    case: Case,
+fn on_all<W: VariantWork>(
+    case: FitCase,
     pages: u64,
     lazy_pages_max: Option<u64>,
     work: &W,
@@ -92,7 +96,7 @@ impl AlignedHoles {
     const HOLES: u64 = 124;
 }
 
-impl Work for AlignedHoles {
+impl VariantWork for AlignedHoles {
     type Out = u64;
 
     fn with<A: Allocator>(&self, allocator: &A) -> Result<u64, Failure> {
@@ -134,7 +138,7 @@ impl Work for AlignedHoles {
 }
 
 pub(super) fn aligned_holes() -> Result<Vec<Figure>, Failure> {
-    let case = Case::AlignedHoles;
+    let case = FitCase::AlignedHoles;
     let all = on_all(case, AlignedHoles::WINDOW, None, &AlignedHoles)?;
     let figures = all.into_iter().flat_map(|(variant, served)| {
         [
@@ -151,7 +155,7 @@ const SMALL_WINDOW: u64 = (128 << 20) / PAGE;
 /// Of 64 mappings of one page one stays, until one cannot be had.
 struct PinnedBlocks;
 
-impl Work for PinnedBlocks {
+impl VariantWork for PinnedBlocks {
     type Out = u64;
 
     fn with<A: Allocator>(&self, allocator: &A) -> Result<u64, Failure> {
@@ -175,7 +179,7 @@ impl Work for PinnedBlocks {
 
 /// The variants are those of `vmap-blocks`.
 pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
-    let case = Case::PinnedBlocks;
+    let case = FitCase::PinnedBlocks;
     let ours = RangeConfig::for_cpus(1);
     let proposed = RangeConfig {
         recycle: false,
@@ -196,13 +200,13 @@ pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
 
 /// Areas of 1 to 64 pages, one freed for [`MADE_FOR_ONE_FREED`] made, until one cannot be had: the
 /// share of the window that is live then, guard pages included.
-struct Occupancy(u64);
+struct OccupancyWork(u64);
 
 /// With so many first fit, which `proposed` is, comes to what Linux 6.12 was measured with in such a
 /// window: 97 % in the mean, 94 to 96 % in the worst run.
 const MADE_FOR_ONE_FREED: u64 = 16;
 
-impl Work for Occupancy {
+impl VariantWork for OccupancyWork {
     type Out = f64;
 
     fn with<A: Allocator>(&self, allocator: &A) -> Result<f64, Failure> {
@@ -230,10 +234,10 @@ impl Work for Occupancy {
 const RUNS: u64 = 16;
 
 pub(super) fn occupancy(seed: u64) -> Result<Vec<Figure>, Failure> {
-    let case = Case::Occupancy;
+    let case = FitCase::Occupancy;
     let mut runs: Vec<(&'static str, Vec<f64>)> = Vec::new();
     for run in 0..RUNS {
-        let work = Occupancy(seed.wrapping_add(run));
+        let work = OccupancyWork(seed.wrapping_add(run));
         for (nth, (variant, share)) in on_all(case, SMALL_WINDOW, None, &work)?
             .into_iter()
             .enumerate()
@@ -261,11 +265,14 @@ pub(super) fn occupancy(seed: u64) -> Result<Vec<Figure>, Failure> {
 }
 
 /// The operation of `long_busy_list` with 1,000 live areas and with 1,000,000.
-pub(super) fn long_busy_list_1m(options: Options, clock: Clock) -> Result<Vec<Figure>, Failure> {
-    let case = Case::LongBusyList1m;
-    let timed = Timed {
+pub(super) fn long_busy_list_1m(
+    options: SpaceOptions,
+    clock: CalibratedClock,
+) -> Result<Vec<Figure>, Failure> {
+    let case = FitCase::LongBusyList1m;
+    let timed = TimedCase {
         case: case.name(),
-        options: Options {
+        options: SpaceOptions {
             mapper: Mapper::Null,
             threads: 1,
             ..options
@@ -298,15 +305,15 @@ const BACKLOG_WINDOW: u64 = (4 << 30) / PAGE;
 const _: () = assert!(LAZY_PAGES * 8 <= BACKLOG_WINDOW);
 
 /// Frees above the bound with [`LAZY_AREAS`] pending, each timed, and then one purge.
-struct Backlog(Clock);
+struct Backlog(CalibratedClock);
 
 struct BacklogSeen {
     frees: Vec<u64>,
     purge_ns: u64,
-    counters: Counters,
+    counters: SubjectCounters,
 }
 
-impl Work for Backlog {
+impl VariantWork for Backlog {
     type Out = BacklogSeen;
 
     fn with<A: Allocator>(&self, allocator: &A) -> Result<BacklogSeen, Failure> {
@@ -339,8 +346,11 @@ impl Work for Backlog {
     }
 }
 
-pub(super) fn backlog(options: Options, clock: Clock) -> Result<Vec<Figure>, Failure> {
-    let case = Case::Backlog;
+pub(super) fn backlog(
+    options: SpaceOptions,
+    clock: CalibratedClock,
+) -> Result<Vec<Figure>, Failure> {
+    let case = FitCase::Backlog;
     let work = Backlog(clock);
     // The same frees again and again: the least time of each is what it takes undisturbed.
     let mut least: Vec<(&'static str, BacklogSeen, Latencies)> = Vec::new();

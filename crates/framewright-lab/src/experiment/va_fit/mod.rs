@@ -5,7 +5,7 @@ mod command;
 mod published;
 mod report;
 
-pub use command::{Args, VaFit};
+pub use command::{FitArgs, VaFit};
 
 mod body;
 mod case;
@@ -16,15 +16,15 @@ mod tests;
 mod timed;
 mod timing;
 
-pub use case::Case;
+pub use case::FitCase;
 
-use super::clock::Clock;
+use super::clock::CalibratedClock;
 use super::{
-    FRAMEWRIGHT, Failure, Findings, Options, PROPOSED, Progress, WINDOW_PAGES, WINDOW_START,
+    FRAMEWRIGHT, Failure, Findings, PROPOSED, Progress, SpaceOptions, WINDOW_PAGES, WINDOW_START,
 };
 use framewright::PageRange;
 use framewright::policy::RangeConfig;
-use timed::Timed;
+use timed::TimedCase;
 
 /// Operations a repetition, where nothing else was asked for.
 const LOOPS_NULL: u64 = 100_000;
@@ -37,8 +37,12 @@ const LOOPS_HOST: u64 = 2_000;
 ///
 /// # Errors
 /// If memory cannot be had, or a request fails that should not.
-pub fn run(cases: &[Case], options: Options, progress: Progress<'_>) -> Result<Findings, Failure> {
-    let clock = Clock::calibrated();
+pub fn run(
+    cases: &[FitCase],
+    options: SpaceOptions,
+    progress: Progress<'_>,
+) -> Result<Findings, Failure> {
+    let clock = CalibratedClock::calibrated();
     let mut findings = Findings::default();
     for &case in cases {
         findings.add(published::figures(case.name()).into());
@@ -48,36 +52,36 @@ pub fn run(cases: &[Case], options: Options, progress: Progress<'_>) -> Result<F
     Ok(findings)
 }
 
-fn one(case: Case, options: Options, clock: Clock) -> Result<Findings, Failure> {
-    let timed = Timed {
+fn one(case: FitCase, options: SpaceOptions, clock: CalibratedClock) -> Result<Findings, Failure> {
+    let timed = TimedCase {
         case: case.name(),
         options,
         clock,
     };
     match case {
-        Case::LeFit => timed.findings::<body::LeFit>(),
-        Case::BFit => timed.findings::<body::BFit>(),
-        Case::NeFit => timed.findings::<body::NeFit>(),
-        Case::FixSize => timed.findings::<body::FixSize>(),
-        Case::FullFit => timed.findings::<body::FullFit>(),
-        Case::LongBusyList => timed.findings::<body::LongBusyList<15_000, true>>(),
-        Case::LongBusyListClean => timed.findings::<body::LongBusyList<15_000, false>>(),
-        Case::RandomSize => timed.findings::<body::RandomSize>(),
-        Case::FixAlign => timed.findings::<body::FixAlign>(),
-        Case::RandomSizeAlign => timed.findings::<body::RandomSizeAlign>(),
-        Case::AlignShift => timed.findings::<body::AlignShift>(),
-        Case::SteadyRandom => timed.findings::<body::SteadyRandom>(),
-        Case::Churn => timed.findings::<body::Churn>(),
-        Case::VmMapRam(1) => timed.findings::<body::MapRam<1>>(),
-        Case::VmMapRam(4) => timed.findings::<body::MapRam<4>>(),
-        Case::VmMapRam(16) => timed.findings::<body::MapRam<16>>(),
-        Case::VmMapRam(_) => timed.findings::<body::MapRam<64>>(),
-        Case::RemoteFree => remote::figures(options, clock).map(Findings::from),
-        Case::AlignedHoles => limits::aligned_holes().map(Findings::from),
-        Case::PinnedBlocks => limits::pinned_blocks().map(Findings::from),
-        Case::Occupancy => limits::occupancy(options.seed).map(Findings::from),
-        Case::LongBusyList1m => limits::long_busy_list_1m(options, clock).map(Findings::from),
-        Case::Backlog => limits::backlog(options, clock).map(Findings::from),
+        FitCase::LeFit => timed.findings::<body::LeFit>(),
+        FitCase::BFit => timed.findings::<body::BFit>(),
+        FitCase::NeFit => timed.findings::<body::NeFit>(),
+        FitCase::FixSize => timed.findings::<body::FixSize>(),
+        FitCase::FullFit => timed.findings::<body::FullFit>(),
+        FitCase::LongBusyList => timed.findings::<body::LongBusyList<15_000, true>>(),
+        FitCase::LongBusyListClean => timed.findings::<body::LongBusyList<15_000, false>>(),
+        FitCase::RandomSize => timed.findings::<body::RandomSize>(),
+        FitCase::FixAlign => timed.findings::<body::FixAlign>(),
+        FitCase::RandomSizeAlign => timed.findings::<body::RandomSizeAlign>(),
+        FitCase::AlignShift => timed.findings::<body::AlignShift>(),
+        FitCase::SteadyRandom => timed.findings::<body::SteadyRandom>(),
+        FitCase::Churn => timed.findings::<body::Churn>(),
+        FitCase::VmMapRam(1) => timed.findings::<body::MapRam<1>>(),
+        FitCase::VmMapRam(4) => timed.findings::<body::MapRam<4>>(),
+        FitCase::VmMapRam(16) => timed.findings::<body::MapRam<16>>(),
+        FitCase::VmMapRam(_) => timed.findings::<body::MapRam<64>>(),
+        FitCase::RemoteFree => remote::figures(options, clock).map(Findings::from),
+        FitCase::AlignedHoles => limits::aligned_holes().map(Findings::from),
+        FitCase::PinnedBlocks => limits::pinned_blocks().map(Findings::from),
+        FitCase::Occupancy => limits::occupancy(options.seed).map(Findings::from),
+        FitCase::LongBusyList1m => limits::long_busy_list_1m(options, clock).map(Findings::from),
+        FitCase::Backlog => limits::backlog(options, clock).map(Findings::from),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::experiment::range_metrics as m;
 use crate::experiment::{BEFORE, PROPOSED};
 use crate::measure::Metric;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 
 /// U. Rezki, "improve vmalloc allocation", LKML, October 2018: microseconds of one whole test, before
 /// and after, five runs on each of two machines (i5-3320M, HiKey960). How many operations a test
@@ -69,7 +69,7 @@ fn figure(case: &str, variant: &'static str, metric: Metric, value: f64) -> Figu
         variant,
         metric,
         value,
-        source: Source::Published,
+        source: FigureSource::Published,
     }
 }
 

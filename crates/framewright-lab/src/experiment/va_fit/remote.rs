@@ -6,14 +6,14 @@
 use super::{configs, window};
 use crate::before::busy_list::BusyList;
 use crate::experiment::clock::Quantile;
-use crate::experiment::clock::{Clock, least_and_middle};
-use crate::experiment::engine::{Engine, with_space};
+use crate::experiment::clock::{CalibratedClock, least_and_middle};
+use crate::experiment::engine::{RangeEngine, with_space};
 use crate::experiment::host::{HostedBusy, with_host};
-use crate::experiment::null::{Null, Numbers, relax};
+use crate::experiment::null::{Null, NumberFrames, relax};
 use crate::experiment::range_metrics as m;
 use crate::experiment::threads::{bind, joined};
-use crate::experiment::{Allocator, BEFORE, Failure, Mapper, Options, Subject};
-use crate::report::{Figure, Source};
+use crate::experiment::{Allocator, BEFORE, Failure, Mapper, SpaceOptions, SpaceSubject};
+use crate::report::{Figure, FigureSource};
 use framewright::Page;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -28,24 +28,24 @@ const PLACES: usize = 1024;
 struct Gone;
 
 /// Page numbers on their way from one thread to another. One puts, one takes.
-struct Queue {
+struct PageQueue {
     places: Vec<AtomicU64>,
-    taken: Line,
-    put: Line,
+    taken: PaddedCount,
+    put: PaddedCount,
     gone: AtomicBool,
 }
 
 /// A count on a cache line of its own, so that the ends do not disturb each other more than they
 /// must.
 #[repr(align(128))]
-struct Line(AtomicU64);
+struct PaddedCount(AtomicU64);
 
-impl Queue {
+impl PageQueue {
     fn new() -> Self {
         Self {
             places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
-            taken: Line(AtomicU64::new(0)),
-            put: Line(AtomicU64::new(0)),
+            taken: PaddedCount(AtomicU64::new(0)),
+            put: PaddedCount(AtomicU64::new(0)),
             gone: AtomicBool::new(false),
         }
     }
@@ -92,12 +92,12 @@ impl Queue {
 
 /// Mean times of one area, batch by batch.
 #[derive(Default)]
-struct Times {
+struct BatchTimes {
     allocs: Vec<f64>,
     frees: Vec<f64>,
 }
 
-impl Times {
+impl BatchTimes {
     fn middle(&self) -> (f64, f64) {
         let middle = |ns: &[f64]| least_and_middle(ns).1;
         (middle(&self.allocs), middle(&self.frees))
@@ -105,9 +105,9 @@ impl Times {
 }
 
 fn alloc_batch(
-    seat: &mut impl Subject,
+    seat: &mut impl SpaceSubject,
     pages: &mut [Page],
-    clock: Clock,
+    clock: CalibratedClock,
     times: &mut Vec<f64>,
 ) -> Result<(), Failure> {
     let (done, ns) = clock.time(|| {
@@ -121,9 +121,9 @@ fn alloc_batch(
 }
 
 fn free_batch(
-    seat: &mut impl Subject,
+    seat: &mut impl SpaceSubject,
     pages: &[Page],
-    clock: Clock,
+    clock: CalibratedClock,
     times: &mut Vec<f64>,
 ) -> Result<(), Failure> {
     let (done, ns) = clock.time(|| {
@@ -137,8 +137,12 @@ fn free_batch(
 }
 
 /// One thread does both.
-fn local(seat: &mut impl Subject, batches: u64, clock: Clock) -> Result<Times, Failure> {
-    let mut times = Times::default();
+fn local(
+    seat: &mut impl SpaceSubject,
+    batches: u64,
+    clock: CalibratedClock,
+) -> Result<BatchTimes, Failure> {
+    let mut times = BatchTimes::default();
     let mut pages = [Page(0); BATCH];
     for _ in 0..batches {
         alloc_batch(seat, &mut pages, clock, &mut times.allocs)?;
@@ -148,12 +152,12 @@ fn local(seat: &mut impl Subject, batches: u64, clock: Clock) -> Result<Times, F
 }
 
 /// Two threads; also how many areas passed from one to the other in a second.
-fn remote<S: Subject + Send>(
+fn remote<S: SpaceSubject + Send>(
     seats: [&mut S; 2],
     batches: u64,
-    clock: Clock,
-) -> Result<(Times, f64), Failure> {
-    let queue = &Queue::new();
+    clock: CalibratedClock,
+) -> Result<(BatchTimes, f64), Failure> {
+    let queue = &PageQueue::new();
     let [here, there] = seats;
     let start = Instant::now();
     let (allocs, frees) = std::thread::scope(|scope| {
@@ -190,7 +194,7 @@ fn remote<S: Subject + Send>(
         (joined(producer), joined(consumer))
     });
     let seconds = start.elapsed().as_secs_f64();
-    let times = Times {
+    let times = BatchTimes {
         allocs: allocs?,
         frees: frees?,
     };
@@ -200,7 +204,7 @@ fn remote<S: Subject + Send>(
 /// The queue alone.
 struct NoAllocator;
 
-impl Subject for NoAllocator {
+impl SpaceSubject for NoAllocator {
     fn alloc(&mut self, _: u64, _: u64) -> Result<Page, framewright::vrange::RangeError> {
         Ok(Page(1))
     }
@@ -228,7 +232,10 @@ const CASE: &str = "remote_free";
 /// CPUs of a pair.
 const CPUS: u16 = 2;
 
-pub(super) fn figures(options: Options, clock: Clock) -> Result<Vec<Figure>, Failure> {
+pub(super) fn figures(
+    options: SpaceOptions,
+    clock: CalibratedClock,
+) -> Result<Vec<Figure>, Failure> {
     let batches = options.loops.unwrap_or(match options.mapper {
         Mapper::Null => super::LOOPS_NULL,
         Mapper::Host => super::LOOPS_HOST,
@@ -239,7 +246,7 @@ pub(super) fn figures(options: Options, clock: Clock) -> Result<Vec<Figure>, Fai
         let (_, per_second) = remote([&mut NoAllocator, &mut NoAllocator], batches, clock)?;
         queue_ns.push(1e9 / per_second);
     }
-    let pair = Pair {
+    let pair = ThreadPair {
         options,
         clock,
         batches,
@@ -253,8 +260,8 @@ pub(super) fn figures(options: Options, clock: Clock) -> Result<Vec<Figure>, Fai
     for (variant, config) in configs(CPUS) {
         let more = match options.mapper {
             Mapper::Null => with_space(&Null::layout(CPUS), &config, Null::new()?, |space| {
-                let frames = &Numbers;
-                pair.of(variant, &Engine::<_, _, false> { space, frames })
+                let frames = &NumberFrames;
+                pair.of(variant, &RangeEngine::<_, _, false> { space, frames })
             }),
             Mapper::Host => with_host(CPUS, |host| {
                 with_space(
@@ -263,7 +270,7 @@ pub(super) fn figures(options: Options, clock: Clock) -> Result<Vec<Figure>, Fai
                     host.platform,
                     |space| {
                         let frames = host;
-                        pair.of(variant, &Engine::<_, _, true> { space, frames })
+                        pair.of(variant, &RangeEngine::<_, _, true> { space, frames })
                     },
                 )
             }),
@@ -273,14 +280,14 @@ pub(super) fn figures(options: Options, clock: Clock) -> Result<Vec<Figure>, Fai
     Ok(figures)
 }
 
-struct Pair {
-    options: Options,
-    clock: Clock,
+struct ThreadPair {
+    options: SpaceOptions,
+    clock: CalibratedClock,
     batches: u64,
     queue_ns: f64,
 }
 
-impl Pair {
+impl ThreadPair {
     fn of<A: Allocator>(
         &self,
         variant: &'static str,
@@ -315,7 +322,7 @@ impl Pair {
             value,
             source,
         };
-        let timed = |metric, value| figure(metric, value, Source::Measured);
+        let timed = |metric, value| figure(metric, value, FigureSource::Measured);
         let counters = allocator.counters();
         let counted = self.options.mapper.counted();
         let ops = 2 * u64::from(self.options.repeat + 1) * self.batches * BATCH as u64;
@@ -351,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_queue_hands_over_every_page_once_and_in_order() {
-        let queue = &Queue::new();
+        let queue = &PageQueue::new();
         let batches = 200;
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -376,8 +383,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_fails_ends_the_pair() {
-        struct Full(u64);
-        impl Subject for Full {
+        struct FullQueue(u64);
+        impl SpaceSubject for FullQueue {
             fn alloc(
                 &mut self,
                 pages: u64,
@@ -406,8 +413,8 @@ mod tests {
 
             fn drain(&mut self) {}
         }
-        let clock = Clock { own_ns: 0 };
-        let failed = remote([&mut Full(0), &mut Full(0)], 10, clock);
+        let clock = CalibratedClock { own_ns: 0 };
+        let failed = remote([&mut FullQueue(0), &mut FullQueue(0)], 10, clock);
         let failure = failed.err().map(|f| f.to_string());
         assert_eq!(
             failure.as_deref(),

@@ -2,7 +2,7 @@
 
 use super::VaFit;
 use crate::experiment::range_metrics as m;
-use crate::experiment::{BEFORE, Clock, Detail, FRAMEWRIGHT, Findings, Mapper, PROPOSED};
+use crate::experiment::{BEFORE, CalibratedClock, Detail, FRAMEWRIGHT, Findings, Mapper, PROPOSED};
 use crate::measure::Metric;
 use crate::report::{
     Distribution, Figure, Item, Note, Tabled, figure_cases, figure_grid, figure_value,
@@ -59,7 +59,7 @@ pub(super) fn table(plan: &VaFit, figures: &[Figure], detail: Detail) -> Tabled 
         Detail::Short => in_short,
     };
     let mapper = options.mapper.name();
-    let clock = Clock::calibrated().own_ns;
+    let clock = CalibratedClock::calibrated().own_ns;
     let threads = options.threads;
     let mut notes = vec![format!(
         "Batches of all variants by turns, {} repetition(s); the clock's own {clock} ns are \

@@ -1,39 +1,40 @@
-use super::body::{Body, Setting};
-use super::timing::{Lane, Rate, Seen, Threads, watched};
+use super::body::{FitBody, Setting};
+use super::timing::{Lane, Rate, SeenCalls, Threads, watched};
 use super::{LOOPS_HOST, LOOPS_NULL, configs, cpus, window};
 use crate::before::busy_list::BusyList;
 use crate::experiment::clock::Quantile;
-use crate::experiment::clock::{Clock, Latencies, least_and_middle};
-use crate::experiment::engine::{Engine, with_space};
+use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle};
+use crate::experiment::engine::{RangeEngine, with_space};
 use crate::experiment::host::{HostedBusy, with_host};
-use crate::experiment::null::{Null, Numbers};
+use crate::experiment::null::{Null, NumberFrames};
 use crate::experiment::range_metrics as m;
 use crate::experiment::{
-    Allocator, BEFORE, Counters, FRAMEWRIGHT, Failure, Findings, Mapper, Options, PROPOSED,
+    Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, PROPOSED, SpaceOptions,
+    SubjectCounters,
 };
 use crate::measure::Metric;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 
 /// A case whose operation is timed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timed {
+pub(super) struct TimedCase {
     pub(super) case: &'static str,
-    pub(super) options: Options,
-    pub(super) clock: Clock,
+    pub(super) options: SpaceOptions,
+    pub(super) clock: CalibratedClock,
 }
 
 /// What the watched pass of one variant gave.
 struct Pass {
     variant: &'static str,
-    seen: Seen,
+    seen: SeenCalls,
     /// Operations of all threads, those that warm up among them.
     ops: u64,
-    counters: Counters,
+    counters: SubjectCounters,
 }
 
-impl Timed {
+impl TimedCase {
     /// All that is measured of the case.
-    pub(super) fn findings<B: Body>(&self) -> Result<Findings, Failure> {
+    pub(super) fn findings<B: FitBody>(&self) -> Result<Findings, Failure> {
         let rates = match self.options.mapper {
             Mapper::Null => self.batches_null::<B>(),
             Mapper::Host => self.batches_host::<B>(),
@@ -51,7 +52,7 @@ impl Timed {
         Ok(findings)
     }
 
-    fn loops<B: Body>(&self, variant: &'static str) -> u64 {
+    fn loops<B: FitBody>(&self, variant: &'static str) -> u64 {
         let loops = self.options.loops.unwrap_or(match self.options.mapper {
             Mapper::Null => LOOPS_NULL,
             Mapper::Host => LOOPS_HOST,
@@ -70,7 +71,7 @@ impl Timed {
         }
     }
 
-    fn lane<'a, A: Allocator, B: Body + 'a>(
+    fn lane<'a, A: Allocator, B: FitBody + 'a>(
         &self,
         variant: &'static str,
         allocator: &'a A,
@@ -82,16 +83,16 @@ impl Timed {
     }
 
     /// All variants by turns, nothing mapped.
-    pub(super) fn batches_null<B: Body>(&self) -> Result<Vec<Rates>, Failure> {
+    pub(super) fn batches_null<B: FitBody>(&self) -> Result<Vec<Rates>, Failure> {
         let null = Null::new()?;
         let cpus = cpus(self.options.threads);
         let layout = Null::layout(cpus);
         let [(_, proposed), (_, ours)] = configs(cpus);
-        let frames = &Numbers;
+        let frames = &NumberFrames;
         with_space(&layout, &proposed, null, |space| {
-            let proposed = Engine::<_, _, false> { space, frames };
+            let proposed = RangeEngine::<_, _, false> { space, frames };
             with_space(&layout, &ours, null, |space| {
-                let ours = Engine::<_, _, false> { space, frames };
+                let ours = RangeEngine::<_, _, false> { space, frames };
                 let busy = BusyList::new(window(), cpus, null);
                 let mut lanes = Vec::new();
                 if B::BEFORE_DIVISOR.is_some() {
@@ -106,7 +107,7 @@ impl Timed {
 
     /// One variant after the other, each with memory of its own: one process may not have so many
     /// mappings that all are there at once.
-    fn batches_host<B: Body>(&self) -> Result<Vec<Rates>, Failure> {
+    fn batches_host<B: FitBody>(&self) -> Result<Vec<Rates>, Failure> {
         let cpus = cpus(self.options.threads);
         let mut rates = Vec::new();
         if B::BEFORE_DIVISOR.is_some() {
@@ -124,7 +125,7 @@ impl Timed {
                     host.platform,
                     |space| {
                         let frames = host;
-                        let engine = Engine::<_, _, true> { space, frames };
+                        let engine = RangeEngine::<_, _, true> { space, frames };
                         let lane = self.lane::<_, B>(variant, &engine)?;
                         self.in_turn(vec![lane])
                     },
@@ -154,7 +155,7 @@ impl Timed {
         Ok(lanes.into_iter().map(|(rates, _)| rates).collect())
     }
 
-    fn passes<B: Body>(&self) -> Result<Vec<Pass>, Failure> {
+    fn passes<B: FitBody>(&self) -> Result<Vec<Pass>, Failure> {
         let cpus = cpus(self.options.threads);
         let mut passes = Vec::new();
         if B::BEFORE_DIVISOR.is_some() {
@@ -173,8 +174,8 @@ impl Timed {
         for (variant, config) in configs(cpus) {
             let pass = match self.options.mapper {
                 Mapper::Null => with_space(&Null::layout(cpus), &config, Null::new()?, |space| {
-                    let frames = &Numbers;
-                    let engine = Engine::<_, _, false> { space, frames };
+                    let frames = &NumberFrames;
+                    let engine = RangeEngine::<_, _, false> { space, frames };
                     self.pass::<_, B>(variant, &engine)
                 }),
                 Mapper::Host => with_host(cpus, |host| {
@@ -184,7 +185,7 @@ impl Timed {
                         host.platform,
                         |space| {
                             let frames = host;
-                            let engine = Engine::<_, _, true> { space, frames };
+                            let engine = RangeEngine::<_, _, true> { space, frames };
                             self.pass::<_, B>(variant, &engine)
                         },
                     )
@@ -195,7 +196,7 @@ impl Timed {
         Ok(passes)
     }
 
-    fn pass<A: Allocator, B: Body>(
+    fn pass<A: Allocator, B: FitBody>(
         &self,
         variant: &'static str,
         allocator: &A,
@@ -213,7 +214,7 @@ impl Timed {
 
     fn figure(&self, variant: &'static str, metric: Metric, value: f64) -> Figure {
         let source = if m::is_timed(metric) {
-            Source::Measured
+            FigureSource::Measured
         } else {
             self.options.mapper.counted()
         };

@@ -1,9 +1,9 @@
 //! How a body is measured: batches that take turns, and one pass with a look at every call.
 
-use super::body::{Body, Setting};
-use crate::experiment::clock::{Clock, Latencies};
+use super::body::{FitBody, Setting};
+use crate::experiment::clock::{CalibratedClock, Latencies};
 use crate::experiment::threads::{bind, cpu_time, joined};
-use crate::experiment::{Allocator, Failure, Subject};
+use crate::experiment::{Allocator, Failure, SpaceSubject};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError};
 use std::sync::Barrier;
@@ -37,7 +37,7 @@ pub(super) trait Lane {
 /// random numbers change with every operation; beside another thread's they made `random_size` on
 /// two threads as slow as on one, whatever the allocator.
 #[repr(align(128))]
-struct Place<S, B> {
+struct ThreadPlace<S, B> {
     seat: S,
     body: B,
 }
@@ -45,12 +45,12 @@ struct Place<S, B> {
 /// The body `B` over the seats of one allocator.
 pub(super) struct Threads<'a, A: Allocator + 'a, B> {
     variant: &'static str,
-    places: Vec<Place<A::Seat<'a>, B>>,
+    places: Vec<ThreadPlace<A::Seat<'a>, B>>,
     loops: u64,
     bound: bool,
 }
 
-impl<'a, A: Allocator, B: Body> Threads<'a, A, B> {
+impl<'a, A: Allocator, B: FitBody> Threads<'a, A, B> {
     /// Prepares the body for each thread, and warms it up.
     pub(super) fn prepare(
         variant: &'static str,
@@ -71,13 +71,13 @@ impl<'a, A: Allocator, B: Body> Threads<'a, A, B> {
             for _ in 0..loops / 10 {
                 body.op(&mut seat)?;
             }
-            lane.places.push(Place { seat, body });
+            lane.places.push(ThreadPlace { seat, body });
         }
         Ok(lane)
     }
 }
 
-impl<A: Allocator, B: Body> Lane for Threads<'_, A, B> {
+impl<A: Allocator, B: FitBody> Lane for Threads<'_, A, B> {
     fn variant(&self) -> &'static str {
         self.variant
     }
@@ -85,13 +85,13 @@ impl<A: Allocator, B: Body> Lane for Threads<'_, A, B> {
     fn repetition(&mut self, all: bool) -> Result<Rate, Failure> {
         let threads = if all { self.places.len() } else { 1 };
         if !self.bound {
-            let Place { seat, body } = &mut self.places[0];
+            let ThreadPlace { seat, body } = &mut self.places[0];
             let start = cpu_time();
             for _ in 0..self.loops {
                 body.op(seat)?;
             }
             let time = cpu_time().saturating_sub(start);
-            return Ok(rate(&[Part::new(self.loops, time, time)]));
+            return Ok(rate(&[ThreadTiming::new(self.loops, time, time)]));
         }
         let barrier = Barrier::new(threads);
         let stop = AtomicBool::new(false);
@@ -100,7 +100,7 @@ impl<A: Allocator, B: Body> Lane for Threads<'_, A, B> {
             let places = self.places.iter_mut().take(threads);
             let running: Vec<_> = places
                 .enumerate()
-                .map(|(cpu, Place { seat, body })| {
+                .map(|(cpu, ThreadPlace { seat, body })| {
                     let (barrier, stop) = (&barrier, &stop);
                     scope.spawn(move || {
                         bind(cpu);
@@ -119,11 +119,11 @@ impl<A: Allocator, B: Body> Lane for Threads<'_, A, B> {
 }
 
 fn until_one_is_done(
-    seat: &mut impl Subject,
-    body: &mut impl Body,
+    seat: &mut impl SpaceSubject,
+    body: &mut impl FitBody,
     loops: u64,
     stop: &AtomicBool,
-) -> Result<Part, Failure> {
+) -> Result<ThreadTiming, Failure> {
     let start = Instant::now();
     let cpu_start = cpu_time();
     let mut done = 0;
@@ -135,17 +135,17 @@ fn until_one_is_done(
         done += chunk;
     }
     let cpu = cpu_time().saturating_sub(cpu_start);
-    Ok(Part::new(done, start.elapsed(), cpu))
+    Ok(ThreadTiming::new(done, start.elapsed(), cpu))
 }
 
 /// What one thread took for an operation.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct ThreadTiming {
     wall_ns: f64,
     cpu_ns: f64,
 }
 
-impl Part {
+impl ThreadTiming {
     fn new(ops: u64, wall: Duration, cpu: Duration) -> Self {
         // A clock that has not gone on is no reason to divide by zero.
         let each = |time: Duration| time.as_nanos().max(1) as f64 / ops.max(1) as f64;
@@ -156,8 +156,9 @@ impl Part {
     }
 }
 
-fn rate(parts: &[Part]) -> Rate {
-    let mean = |of: fn(&Part) -> f64| parts.iter().map(of).sum::<f64>() / parts.len() as f64;
+fn rate(parts: &[ThreadTiming]) -> Rate {
+    let mean =
+        |of: fn(&ThreadTiming) -> f64| parts.iter().map(of).sum::<f64>() / parts.len() as f64;
     Rate {
         op_ns: mean(|part| part.wall_ns),
         cpu_ns: mean(|part| part.cpu_ns),
@@ -167,7 +168,7 @@ fn rate(parts: &[Part]) -> Rate {
 
 /// What was seen of each call of one thread.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenCalls {
     pub(super) allocs: Latencies,
     pub(super) frees: Latencies,
     /// The lowest page handed out, and the one behind the highest.
@@ -175,7 +176,7 @@ pub(super) struct Seen {
     pub(super) failed: u64,
 }
 
-impl Seen {
+impl SeenCalls {
     fn new() -> Self {
         Self {
             allocs: Latencies::new(),
@@ -208,13 +209,13 @@ impl Seen {
 }
 
 /// A seat that looks at the clock before and after each call.
-struct Watched<'s, S> {
+struct ClockedSeat<'s, S> {
     seat: &'s mut S,
-    clock: Clock,
-    seen: Seen,
+    clock: CalibratedClock,
+    seen: SeenCalls,
 }
 
-impl<S: Subject> Watched<'_, S> {
+impl<S: SpaceSubject> ClockedSeat<'_, S> {
     #[inline]
     fn allocated(&mut self, got: &Result<Page, RangeError>, pages: u64, ns: u64) {
         self.seen.allocs.record(ns);
@@ -225,7 +226,7 @@ impl<S: Subject> Watched<'_, S> {
     }
 }
 
-impl<S: Subject> Subject for Watched<'_, S> {
+impl<S: SpaceSubject> SpaceSubject for ClockedSeat<'_, S> {
     #[inline]
     fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
         let (got, ns) = self.clock.time(|| self.seat.alloc(pages, align_bytes));
@@ -265,27 +266,27 @@ impl<S: Subject> Subject for Watched<'_, S> {
 
 /// The body on an allocator that has done nothing before, every call watched. The latencies are
 /// those of `loops` operations behind a warm-up; span and counters those of everything.
-pub(super) fn watched<A: Allocator, B: Body>(
+pub(super) fn watched<A: Allocator, B: FitBody>(
     allocator: &A,
     threads: u16,
     loops: u64,
     setting: Setting,
-    clock: Clock,
-) -> Result<Seen, Failure> {
+    clock: CalibratedClock,
+) -> Result<SeenCalls, Failure> {
     let mut prepared = Vec::new();
     for thread in 0..threads {
         let mut seat = allocator.seat(thread)?;
-        let mut watched = Watched {
+        let mut watched = ClockedSeat {
             seat: &mut seat,
             clock,
-            seen: Seen::new(),
+            seen: SeenCalls::new(),
         };
         let body = B::prepare(&mut watched, Setting { thread, ..setting })?;
         let seen = watched.seen;
         prepared.push((seat, body, seen));
     }
-    let work = |seat: &mut A::Seat<'_>, body: &mut B, seen: Seen| {
-        let mut watched = Watched { seat, clock, seen };
+    let work = |seat: &mut A::Seat<'_>, body: &mut B, seen: SeenCalls| {
+        let mut watched = ClockedSeat { seat, clock, seen };
         for _ in 0..loops / 10 {
             body.op(&mut watched)?;
         }
@@ -294,9 +295,9 @@ pub(super) fn watched<A: Allocator, B: Body>(
         for _ in 0..loops {
             body.op(&mut watched)?;
         }
-        Ok::<Seen, Failure>(watched.seen)
+        Ok::<SeenCalls, Failure>(watched.seen)
     };
-    let mut all = Seen::new();
+    let mut all = SeenCalls::new();
     if let [(_, _, _)] = prepared[..] {
         for (mut seat, mut body, seen) in prepared {
             all.add(&work(&mut seat, &mut body, seen)?);
@@ -304,7 +305,7 @@ pub(super) fn watched<A: Allocator, B: Body>(
         return Ok(all);
     }
     let barrier = Barrier::new(prepared.len());
-    let parts: Result<Vec<Seen>, Failure> = std::thread::scope(|scope| {
+    let parts: Result<Vec<SeenCalls>, Failure> = std::thread::scope(|scope| {
         let running: Vec<_> = prepared
             .into_iter()
             .enumerate()

@@ -1,7 +1,7 @@
 use super::report;
 use super::{Scenario, run, steps};
 use crate::experiment::range_metrics::TABLE;
-use crate::experiment::ranges::{Options, RangeArgs, or_all};
+use crate::experiment::ranges::{RangeArgs, SpaceOptions, or_all};
 use crate::experiment::{
     Detail, Experiment, Failure, Findings, Mapper, Outputs, Progress, SEED, Size,
 };
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone)]
 pub struct VmapBlocks {
     pub(crate) scenarios: Vec<Scenario>,
-    pub(crate) options: Options,
+    pub(crate) options: SpaceOptions,
 }
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
@@ -21,7 +21,7 @@ pub struct VmapBlocks {
 /// Cases: exhaust, random, orders. Variants: before puts a new block in front of the others,
 /// proposed behind them, framewright uses slots of a block again as soon as they were flushed.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct BlocksArgs {
     /// Cases [default: all]
     #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
     cases: Vec<Scenario>,
@@ -41,16 +41,16 @@ impl Experiment for VmapBlocks {
     const METHOD: &'static str = report::METHOD;
     const METRICS: MetricTable = TABLE;
 
-    type Args = Args;
+    type Args = BlocksArgs;
 
-    fn outputs(args: &Args) -> Outputs<'_> {
+    fn outputs(args: &BlocksArgs) -> Outputs<'_> {
         Outputs {
             json: args.common.json.json.as_deref(),
             ..Outputs::default()
         }
     }
 
-    fn asked(args: &Args) -> Result<Self, String> {
+    fn asked(args: &BlocksArgs) -> Result<Self, String> {
         let repeat = match args.common.mapper {
             Mapper::Null => 5,
             Mapper::Host => 1,
@@ -65,7 +65,7 @@ impl Experiment for VmapBlocks {
     fn sized(_size: Size) -> Vec<Self> {
         vec![Self {
             scenarios: Scenario::ALL.to_vec(),
-            options: Options {
+            options: SpaceOptions {
                 mapper: Mapper::Host,
                 threads: 1,
                 loops: None,

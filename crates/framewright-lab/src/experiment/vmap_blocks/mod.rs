@@ -4,17 +4,18 @@ mod command;
 mod published;
 mod report;
 
-pub use command::{Args, VmapBlocks};
+pub use command::{BlocksArgs, VmapBlocks};
 
-use super::clock::{Clock, Latencies, least_and_middle};
-use super::engine::{Engine, Frames, with_space};
+use super::clock::{CalibratedClock, Latencies, least_and_middle};
+use super::engine::{RangeEngine, SeatFrames, with_space};
 use super::host::with_host;
-use super::null::{Null, Numbers};
+use super::null::{Null, NumberFrames};
 use super::{
-    Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, Options, PROPOSED, Progress, Subject,
+    Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, PROPOSED, Progress, SpaceOptions,
+    SpaceSubject,
 };
 use crate::experiment::range_metrics as m;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 use framewright::Page;
 use framewright::platform::{Barrier, Map, Relax, Zero};
 use framewright::policy::{Insert, RangeConfig};
@@ -125,7 +126,7 @@ fn variants() -> [(&'static str, RangeConfig); 3] {
 
 /// One run of a scenario.
 #[derive(Debug)]
-struct Run {
+struct ScenarioRun {
     maps: u64,
     map_ns: u64,
     unmap_ns: u64,
@@ -144,16 +145,16 @@ struct Run {
 /// If memory cannot be had, or a request fails.
 pub fn run(
     scenarios: &[Scenario],
-    options: Options,
+    options: SpaceOptions,
     progress: Progress<'_>,
 ) -> Result<Findings, Failure> {
-    let clock = Clock::calibrated();
+    let clock = CalibratedClock::calibrated();
     let mut findings = Findings::default();
     for &scenario in scenarios {
         let published = published::figures(scenario.name());
         findings.figures.extend(published);
         for (variant, config) in variants() {
-            let one = Variant {
+            let one = BlocksVariant {
                 scenario,
                 variant,
                 config,
@@ -169,26 +170,26 @@ pub fn run(
 
 /// How many steps of progress a run has.
 #[must_use]
-pub fn steps(scenarios: &[Scenario], options: Options) -> u64 {
+pub fn steps(scenarios: &[Scenario], options: SpaceOptions) -> u64 {
     (scenarios.len() * variants().len()) as u64 * u64::from(options.repeat)
 }
 
-struct Variant {
+struct BlocksVariant {
     scenario: Scenario,
     variant: &'static str,
     config: RangeConfig,
-    options: Options,
-    clock: Clock,
+    options: SpaceOptions,
+    clock: CalibratedClock,
 }
 
-impl Variant {
+impl BlocksVariant {
     fn findings(&self, progress: Progress<'_>) -> Result<Findings, Failure> {
         let mut runs = Vec::new();
         let mut counters = None;
         for _ in 0..self.options.repeat {
             // Fresh each time, so that the counters are those of one run.
             let (run, counted) = match self.options.mapper {
-                Mapper::Null => self.on(&Null::layout(1), Null::new()?, &Numbers)?,
+                Mapper::Null => self.on(&Null::layout(1), Null::new()?, &NumberFrames)?,
                 Mapper::Host => with_host(1, |host| {
                     self.on(&host.platform.layout(1), host.platform, host)
                 })?,
@@ -201,7 +202,7 @@ impl Variant {
             return Ok(Findings::default());
         };
         // Of several runs the one that was disturbed least.
-        let mean = |ns: fn(&Run) -> u64| {
+        let mean = |ns: fn(&ScenarioRun) -> u64| {
             let means: Vec<f64> = runs.iter().map(|r| ns(r) as f64 / r.maps as f64).collect();
             least_and_middle(&means).0
         };
@@ -215,9 +216,17 @@ impl Variant {
         };
         let mut figures = vec![
             figure(m::MAP_CALLS, first.maps as f64, counted),
-            figure(m::MAP_NS_MEAN, mean(|run| run.map_ns), Source::Measured),
+            figure(
+                m::MAP_NS_MEAN,
+                mean(|run| run.map_ns),
+                FigureSource::Measured,
+            ),
             figure(m::UNMAP_CALLS, first.maps as f64, counted),
-            figure(m::UNMAP_NS_MEAN, mean(|run| run.unmap_ns), Source::Measured),
+            figure(
+                m::UNMAP_NS_MEAN,
+                mean(|run| run.unmap_ns),
+                FigureSource::Measured,
+            ),
             figure(m::AREA_ALLOCS, counters.area_allocs as f64, counted),
             figure(m::BLOCK_FREES, counters.block_frees as f64, counted),
             figure(
@@ -245,23 +254,23 @@ impl Variant {
         })
     }
 
-    fn on<P: Relax + Barrier + Map + Zero + Sync, F: Frames>(
+    fn on<P: Relax + Barrier + Map + Zero + Sync, F: SeatFrames>(
         &self,
         layout: &SpaceLayout,
         platform: P,
         frames: &F,
-    ) -> Result<(Run, super::Counters), Failure> {
+    ) -> Result<(ScenarioRun, super::SubjectCounters), Failure> {
         let layout = layout.with_span_pages(BLOCK_PAGES as u32);
         with_space(&layout, &self.config, platform, |space| {
-            let engine = Engine::<_, _, false> { space, frames };
+            let engine = RangeEngine::<_, _, false> { space, frames };
             let run = self.scenario_on(&mut engine.seat(0)?)?;
             Ok((run, engine.counters()))
         })
     }
 
-    fn scenario_on(&self, seat: &mut impl Subject) -> Result<Run, Failure> {
+    fn scenario_on(&self, seat: &mut impl SpaceSubject) -> Result<ScenarioRun, Failure> {
         let iterations = self.options.loops.unwrap_or(self.scenario.iterations());
-        let mut run = Run {
+        let mut run = ScenarioRun {
             maps: 0,
             map_ns: 0,
             unmap_ns: 0,
@@ -291,7 +300,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     fn figures(scenarios: &[Scenario], seed: u64) -> Vec<Figure> {
-        let options = Options {
+        let options = SpaceOptions {
             mapper: Mapper::Null,
             threads: 1,
             loops: None,
@@ -307,7 +316,7 @@ mod tests {
     }
 
     /// Blocks allocated and freed.
-    fn blocks(figures: &[Figure], case: Scenario, variant: &str, source: Source) -> [u64; 2] {
+    fn blocks(figures: &[Figure], case: Scenario, variant: &str, source: FigureSource) -> [u64; 2] {
         [m::AREA_ALLOCS, m::BLOCK_FREES].map(|metric| {
             let figure = figures.iter().find(|f| {
                 f.case == case.name()
@@ -326,14 +335,19 @@ mod tests {
         for case in cases {
             for variant in [BEFORE, PROPOSED] {
                 assert_eq!(
-                    blocks(&figures, case, variant, Source::Simulated),
-                    blocks(&figures, case, variant, Source::Published),
+                    blocks(&figures, case, variant, FigureSource::Simulated),
+                    blocks(&figures, case, variant, FigureSource::Published),
                     "{} {variant}",
                     case.name()
                 );
             }
         }
-        let [allocs, _] = blocks(&figures, Scenario::Exhaust, FRAMEWRIGHT, Source::Simulated);
+        let [allocs, _] = blocks(
+            &figures,
+            Scenario::Exhaust,
+            FRAMEWRIGHT,
+            FigureSource::Simulated,
+        );
         assert!(allocs <= 20, "{allocs} blocks");
     }
 
@@ -342,9 +356,10 @@ mod tests {
         let figures = figures(&[Scenario::Random], crate::experiment::SEED);
         let near = |ours: u64, document: u64| ours.abs_diff(document) * 100 <= document * 3;
         for variant in [BEFORE, PROPOSED] {
-            let [allocs, frees] = blocks(&figures, Scenario::Random, variant, Source::Simulated);
+            let [allocs, frees] =
+                blocks(&figures, Scenario::Random, variant, FigureSource::Simulated);
             let [pen_allocs, pen_frees] =
-                blocks(&figures, Scenario::Random, variant, Source::Published);
+                blocks(&figures, Scenario::Random, variant, FigureSource::Published);
             assert!(near(allocs, pen_allocs), "{variant}: {allocs}");
             assert!(near(frees, pen_frees), "{variant}: {frees}");
         }

@@ -4,7 +4,7 @@
 use crate::experiment::range_metrics as m;
 use crate::experiment::{BEFORE, PROPOSED};
 use crate::measure::Metric;
-use crate::report::{Figure, Source};
+use crate::report::{Figure, FigureSource};
 
 /// R. Pen, "fix possible exhaustion of vmalloc space caused by vm_map_ram allocator", 2015: ftrace's
 /// function profile, blocks of 1024 pages, one CPU. Hits and microseconds in all of `vm_map_ram`,
@@ -53,7 +53,7 @@ fn figure(case: &str, variant: &'static str, metric: Metric, value: f64) -> Figu
         variant,
         metric,
         value,
-        source: Source::Published,
+        source: FigureSource::Published,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::VmapBlocks;
 use crate::experiment::range_metrics as m;
-use crate::experiment::{BEFORE, Clock, FRAMEWRIGHT, Findings, PROPOSED};
+use crate::experiment::{BEFORE, CalibratedClock, FRAMEWRIGHT, Findings, PROPOSED};
 use crate::report::{
     Distribution, Figure, Item, Note, Tabled, figure_cases, figure_grid, figure_value,
 };
@@ -23,7 +23,7 @@ flushed.";
 pub(super) fn table(plan: &VmapBlocks, figures: &[Figure]) -> Tabled {
     let options = plan.options;
     let mapper = options.mapper.name();
-    let clock = Clock::calibrated().own_ns;
+    let clock = CalibratedClock::calibrated().own_ns;
     let published = format!(
         "published: a kernel of 2015 under ftrace, whose probes are in its times. Ours: the least \
          mean of {} run(s); the clock's own {clock} ns are subtracted from each call.",

@@ -4,7 +4,7 @@ use framewright::{Context, Mobility};
 /// What an object of a recording holds, as far as the recording tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Content {
+pub enum ObjectContent {
     /// Unmovable or reclaimable: the kernel's own. Which of it a shrinker could free, no recording
     /// says, so none of it is given back.
     Kernel,
@@ -25,7 +25,7 @@ const NOMEMALLOC: u32 = 1 << 19;
 /// Frames of a huge page.
 const HUGE: u64 = 512;
 
-impl Content {
+impl ObjectContent {
     /// What a request with these flags is for.
     ///
     /// A movable request is for the page cache if it is to be written to (`__GFP_WRITE`), gives up
@@ -113,28 +113,28 @@ pub const fn context_of(flags: Option<u32>) -> Context {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{InitObject, Op};
+    use crate::trace::{InitObject, TraceOp};
     use framewright::{Frame, Order};
 
     #[test]
     fn a_movable_request_is_for_the_cache_if_its_flags_are_those_of_reading_or_writing_files() {
-        let of = |flags| Content::of_request(Mobility::Movable, Some(flags));
+        let of = |flags| ObjectContent::of_request(Mobility::Movable, Some(flags));
         // As the recordings have them: written to, a large folio, read ahead, a file system's block.
         for flags in [0x14_1cca, 0x15_3cca, 0x15_2c4a, 0x14_8c48] {
-            assert_eq!(of(flags), Content::Cache, "{flags:#x}");
+            assert_eq!(of(flags), ObjectContent::Cache, "{flags:#x}");
         }
         // Zeroed, copied on write, huge.
         for flags in [0x14_0dca, 0x14_0cca, 0x3d_24ca, 0x1c_24ca] {
-            assert_eq!(of(flags), Content::Anonymous, "{flags:#x}");
+            assert_eq!(of(flags), ObjectContent::Anonymous, "{flags:#x}");
         }
         assert_eq!(
-            Content::of_request(Mobility::Movable, None),
-            Content::Anonymous
+            ObjectContent::of_request(Mobility::Movable, None),
+            ObjectContent::Anonymous
         );
         for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
             assert_eq!(
-                Content::of_request(mobility, Some(0x14_1cca)),
-                Content::Kernel
+                ObjectContent::of_request(mobility, Some(0x14_1cca)),
+                ObjectContent::Kernel
             );
         }
     }
@@ -163,10 +163,18 @@ mod tests {
             trace.init.push(object(frame, InitClass::Movable));
         }
         trace.init.push(object(1030, InitClass::Slab));
-        trace.ops.push(Op::free(700, Order::ZERO, 0));
-        let contents = Content::of_all(&trace);
-        assert!(contents[..512].iter().all(|&c| c == Content::Anonymous));
-        assert!(contents[512..1030].iter().all(|&c| c == Content::Cache));
-        assert_eq!(contents[1030..], [Content::Kernel]);
+        trace.ops.push(TraceOp::free(700, Order::ZERO, 0));
+        let contents = ObjectContent::of_all(&trace);
+        assert!(
+            contents[..512]
+                .iter()
+                .all(|&c| c == ObjectContent::Anonymous)
+        );
+        assert!(
+            contents[512..1030]
+                .iter()
+                .all(|&c| c == ObjectContent::Cache)
+        );
+        assert_eq!(contents[1030..], [ObjectContent::Kernel]);
     }
 }

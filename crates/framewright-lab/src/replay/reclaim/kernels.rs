@@ -1,20 +1,20 @@
 use crate::before::buddy::LinuxPolicy;
-use crate::before::kernel310::{Kernel310, Layout, Variant};
+use crate::before::kernel310::{Kernel310, Layout310, Variant310};
 use crate::measure::BLOCK_ORDER;
 use crate::pressure::{EngineConfig, Impose, with_engine};
-use crate::replay::{Memory, Policy};
+use crate::replay::{ReplayPolicy, TraceMemory};
 
 /// Whether there is a kernel that reclaims under this policy: [`with_kernel`].
 #[must_use]
-pub const fn reclaims(policy: Policy) -> bool {
-    matches!(policy, Policy::Engine(_)) || variant(policy).is_some()
+pub const fn reclaims(policy: ReplayPolicy) -> bool {
+    matches!(policy, ReplayPolicy::Engine(_)) || variant(policy).is_some()
 }
 
 /// The document's kernel with this policy's fallback.
-const fn variant(policy: Policy) -> Option<Variant> {
+const fn variant(policy: ReplayPolicy) -> Option<Variant310> {
     match policy {
-        Policy::Linux(LinuxPolicy::Linux44) => Some(Variant::Before),
-        Policy::Linux(LinuxPolicy::Proposal) => Some(Variant::Proposed),
+        ReplayPolicy::Linux(LinuxPolicy::Linux44) => Some(Variant310::Before),
+        ReplayPolicy::Linux(LinuxPolicy::Proposal) => Some(Variant310::Proposed),
         _ => None,
     }
 }
@@ -28,17 +28,17 @@ const fn variant(policy: Policy) -> Option<Variant> {
 /// # Errors
 /// If there is none for this policy, or it cannot manage such a memory; what it says of that.
 pub fn with_kernel<R>(
-    policy: Policy,
-    memory: &Memory<'_>,
+    policy: ReplayPolicy,
+    memory: &TraceMemory<'_>,
     work: impl FnOnce(&mut dyn Impose) -> R,
 ) -> Result<R, String> {
-    let layout = Layout {
+    let layout = Layout310 {
         absent: &memory.trace.absent,
         cpus: memory.cpus,
         pageblock_order: BLOCK_ORDER,
-        ..Layout::new(memory.trace.nframes)
+        ..Layout310::new(memory.trace.nframes)
     };
-    if let Policy::Engine(fallback) = policy {
+    if let ReplayPolicy::Engine(fallback) = policy {
         return with_engine(&layout, &EngineConfig::with_fallback(fallback), |kernel| {
             work(kernel)
         });

@@ -21,7 +21,7 @@ mod stalls;
 #[cfg(test)]
 mod tests;
 
-pub use content::{Content, context_of};
+pub use content::{ObjectContent, context_of};
 pub use kernels::{reclaims, with_kernel};
 pub use run::{BACKGROUND_FRAMES_PER_MS, replay_with_reclaim};
 pub use stalls::{HugeProbes, Stalls};

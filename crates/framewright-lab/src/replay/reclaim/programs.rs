@@ -1,7 +1,7 @@
-use super::Content;
-use crate::measure::{Fault, Observer};
+use super::ObjectContent;
+use crate::measure::{AllocatorFault, Observer};
 use crate::pressure::{Frees, Gives, Tenants};
-use crate::replay::Objects;
+use crate::replay::TraceObjects;
 use framewright::reclaim::{Ask, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright::{CpuId, Frame, Mobility, Order};
 use std::cell::{Cell, RefCell};
@@ -18,36 +18,36 @@ use std::collections::{BTreeMap, VecDeque};
 /// - **PR3** `cached` is the number of frames of the page cache's live objects.
 #[derive(Debug)]
 pub(super) struct Programs<'a> {
-    contents: &'a [Content],
-    state: RefCell<State>,
+    contents: &'a [ObjectContent],
+    state: RefCell<ProgramsState>,
     /// The CPU that works at the moment: whoever reclaims gives frames back on it.
     cpu: Cell<CpuId>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ProgramsState {
     observer: Observer,
-    objects: Objects,
-    notes: Vec<Note>,
+    objects: TraceObjects,
+    notes: Vec<ObjectNote>,
     /// By frame: the movable object one of whose blocks begins there.
     owners: Vec<u32>,
     /// The blocks of objects that were freed in part.
-    parts: BTreeMap<u32, Vec<Part>>,
+    parts: BTreeMap<u32, Vec<ObjectPart>>,
     cold: VecDeque<u32>,
     cached: u64,
     reclaimed: u64,
-    fault: Option<Fault>,
+    fault: Option<AllocatorFault>,
 }
 
 /// A block that is left of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct ObjectPart {
     offset: u64,
     frame: Frame,
     order: Order,
 }
 
-impl Part {
+impl ObjectPart {
     fn contains(&self, offset: u64) -> bool {
         (self.offset..self.offset + self.order.frames()).contains(&offset)
     }
@@ -57,9 +57,9 @@ const NOBODY: u32 = u32::MAX;
 
 /// What is known of an object besides its place: its order, and what became of it.
 #[derive(Debug, Clone, Copy)]
-struct Note(u8);
+struct ObjectNote(u8);
 
-impl Note {
+impl ObjectNote {
     const NEW: Self = Self(0);
     const SPLIT: u8 = 1 << 6;
     const RECLAIMED: u8 = 1 << 7;
@@ -79,7 +79,7 @@ impl Note {
 
 /// What the trace's free of an object comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Freed {
+pub(super) enum TraceFree {
     /// The block to free, and whether it is a part of a larger allocation.
     Block { frame: Frame, is_part: bool },
     /// Nothing: reclaim was there first.
@@ -95,14 +95,14 @@ impl<'a> Programs<'a> {
         observer: Observer,
         frames: u64,
         objects: usize,
-        contents: &'a [Content],
+        contents: &'a [ObjectContent],
     ) -> Self {
         Self {
             contents,
-            state: RefCell::new(State {
+            state: RefCell::new(ProgramsState {
                 observer,
-                objects: Objects::new(objects),
-                notes: vec![Note::NEW; objects],
+                objects: TraceObjects::new(objects),
+                notes: vec![ObjectNote::NEW; objects],
                 owners: vec![NOBODY; frames as usize],
                 parts: BTreeMap::new(),
                 cold: VecDeque::new(),
@@ -125,7 +125,7 @@ impl<'a> Programs<'a> {
     }
 
     /// What an allocator did in a client's hands that no allocator may do, if it did.
-    pub(super) fn fault(&self) -> Option<Fault> {
+    pub(super) fn fault(&self) -> Option<AllocatorFault> {
         self.state.borrow().fault
     }
 
@@ -134,9 +134,9 @@ impl<'a> Programs<'a> {
         self.state.borrow().reclaimed
     }
 
-    fn content(&self, id: u32) -> Content {
+    fn content(&self, id: u32) -> ObjectContent {
         let content = self.contents.get(id as usize);
-        content.copied().unwrap_or(Content::Anonymous)
+        content.copied().unwrap_or(ObjectContent::Anonymous)
     }
 
     /// Object `id` got the block of `order` at `frame`. Initial objects are not the coldest before
@@ -150,22 +150,22 @@ impl<'a> Programs<'a> {
         frame: Frame,
         order: Order,
         mobility: Mobility,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), AllocatorFault> {
         let content = if mobility.is_movable() {
             self.content(id)
         } else {
-            Content::Kernel
+            ObjectContent::Kernel
         };
         let state = &mut *self.state.borrow_mut();
         state.observer.take(frame, order, mobility)?;
         state.objects.place(id as usize, frame, mobility);
         if let Some(note) = state.notes.get_mut(id as usize) {
-            *note = Note::of(order);
+            *note = ObjectNote::of(order);
         }
         if mobility.is_movable() {
             state.own(frame, id);
         }
-        if content == Content::Cache {
+        if content == ObjectContent::Cache {
             state.cold.push_back(id);
             state.cached += order.frames();
         }
@@ -191,15 +191,24 @@ impl<'a> Programs<'a> {
     ///
     /// # Errors
     /// If it is not handed out.
-    pub(super) fn free(&self, id: u32, part: Option<u64>, order: Order) -> Result<Freed, Fault> {
+    pub(super) fn free(
+        &self,
+        id: u32,
+        part: Option<u64>,
+        order: Order,
+    ) -> Result<TraceFree, AllocatorFault> {
         let content = self.content(id);
         let state = &mut *self.state.borrow_mut();
-        let note = state.notes.get(id as usize).copied().unwrap_or(Note::NEW);
+        let note = state
+            .notes
+            .get(id as usize)
+            .copied()
+            .unwrap_or(ObjectNote::NEW);
         let Some((at, mobility)) = state.objects.get(id) else {
-            return Ok(if note.is(Note::RECLAIMED) {
-                Freed::Reclaimed
+            return Ok(if note.is(ObjectNote::RECLAIMED) {
+                TraceFree::Reclaimed
             } else {
-                Freed::Failed
+                TraceFree::Failed
             });
         };
         let frame = match part {
@@ -211,18 +220,18 @@ impl<'a> Programs<'a> {
             Some(offset) if mobility.is_movable() => state.cut(id, offset, order),
             Some(offset) => Frame(at.0 + offset),
         };
-        if content == Content::Cache && mobility.is_movable() {
+        if content == ObjectContent::Cache && mobility.is_movable() {
             state.cached = state.cached.saturating_sub(order.frames());
         }
         state.observer.give(frame, order, mobility)?;
-        Ok(Freed::Block {
+        Ok(TraceFree::Block {
             frame,
             is_part: part.is_some(),
         })
     }
 }
 
-impl State {
+impl ProgramsState {
     fn own(&mut self, frame: Frame, id: u32) {
         if let Some(owner) = self.owners.get_mut(frame.0 as usize) {
             *owner = id;
@@ -238,10 +247,10 @@ impl State {
     /// Cuts the part of `order` at `offset` out of a movable object; where it lies.
     fn cut(&mut self, id: u32, offset: u64, order: Order) -> Frame {
         let note = self.notes[id as usize];
-        if !note.is(Note::SPLIT) {
-            self.notes[id as usize].0 |= Note::SPLIT;
+        if !note.is(ObjectNote::SPLIT) {
+            self.notes[id as usize].0 |= ObjectNote::SPLIT;
             if let Some((frame, _)) = self.objects.get(id) {
-                let whole = Part {
+                let whole = ObjectPart {
                     offset: 0,
                     frame,
                     order: note.order(),
@@ -261,7 +270,7 @@ impl State {
         while let Some(half) = Order::new(part.order.get().wrapping_sub(1))
             && part.order > order
         {
-            let mut rest = Part {
+            let mut rest = ObjectPart {
                 offset: part.offset + half.frames(),
                 frame: Frame(part.frame.0 + half.frames()),
                 order: half,
@@ -284,7 +293,7 @@ impl State {
     fn find(&self, frame: Frame, order: Order) -> Option<(u32, Option<usize>)> {
         let id = *self.owners.get(frame.0 as usize)?;
         let note = self.notes.get(id as usize)?;
-        if !note.is(Note::SPLIT) {
+        if !note.is(ObjectNote::SPLIT) {
             return (note.order() == order).then_some((id, None));
         }
         let mut parts = self.parts.get(&id)?.iter();
@@ -293,7 +302,12 @@ impl State {
     }
 
     /// Moves one block; whether anybody knew it.
-    fn relocate(&mut self, from: Frame, to: Frame, order: Order) -> Result<MoveState, Fault> {
+    fn relocate(
+        &mut self,
+        from: Frame,
+        to: Frame,
+        order: Order,
+    ) -> Result<MoveState, AllocatorFault> {
         if self
             .owners
             .get(from.0 as usize)
@@ -322,14 +336,14 @@ impl State {
 
     /// Takes the coldest object of the cache apart, as far as it is no larger than `scan` or the first; its
     /// blocks go to `blocks`.
-    fn give_up(&mut self, blocks: &mut Vec<(Frame, Order)>) -> Result<u64, Fault> {
+    fn give_up(&mut self, blocks: &mut Vec<(Frame, Order)>) -> Result<u64, AllocatorFault> {
         while let Some(id) = self.cold.pop_front() {
             let Some((frame, mobility)) = self.objects.get(id) else {
                 continue;
             };
             let note = self.notes[id as usize];
             let first = blocks.len();
-            if note.is(Note::SPLIT) {
+            if note.is(ObjectNote::SPLIT) {
                 let parts = self.parts.remove(&id).unwrap_or_default();
                 blocks.extend(parts.iter().map(|part| (part.frame, part.order)));
             } else {
@@ -344,7 +358,7 @@ impl State {
                 self.observer.give(frame, order, mobility)?;
             }
             self.objects.forget(id);
-            self.notes[id as usize].0 |= Note::RECLAIMED;
+            self.notes[id as usize].0 |= ObjectNote::RECLAIMED;
             self.cached = self.cached.saturating_sub(frames);
             self.reclaimed += 1;
             return Ok(frames);
@@ -403,25 +417,25 @@ impl Migrate for Programs<'_> {
 }
 
 /// The programs as a kernel meets them: with files that can be given back, or without.
-pub(super) struct Held<'p, 'a> {
+pub(super) struct HeldPrograms<'p, 'a> {
     programs: &'p Programs<'a>,
     gives: &'p [&'p dyn Gives],
 }
 
-impl<'p, 'a> Held<'p, 'a> {
+impl<'p, 'a> HeldPrograms<'p, 'a> {
     /// Those who move, and of those who give the ones named.
     pub(super) const fn new(programs: &'p Programs<'a>, gives: &'p [&'p dyn Gives]) -> Self {
         Self { programs, gives }
     }
 }
 
-impl Migrate for Held<'_, '_> {
+impl Migrate for HeldPrograms<'_, '_> {
     fn migrate(&self, moves: &mut [Move]) {
         self.programs.migrate(moves);
     }
 }
 
-impl Tenants for Held<'_, '_> {
+impl Tenants for HeldPrograms<'_, '_> {
     fn shrinkers(&self) -> &[&dyn Gives] {
         self.gives
     }
@@ -437,7 +451,7 @@ mod tests {
         Order::new(n).unwrap()
     }
 
-    fn programs(contents: &[Content]) -> Programs<'_> {
+    fn programs(contents: &[ObjectContent]) -> Programs<'_> {
         Programs::new(Observer::new(1024, &[]), 1024, 8, contents)
     }
 
@@ -450,8 +464,8 @@ mod tests {
         }
     }
 
-    fn block(frame: u64, is_part: bool) -> Result<Freed, Fault> {
-        Ok(Freed::Block {
+    fn block(frame: u64, is_part: bool) -> Result<TraceFree, AllocatorFault> {
+        Ok(TraceFree::Block {
             frame: Frame(frame),
             is_part,
         })
@@ -476,7 +490,7 @@ mod tests {
         assert_eq!(moves.map(|step| step.state), [Moved, Moved, Unknown, Busy]);
         assert_eq!(programs.free(0, None, order(0)), block(40, false));
         assert_eq!(programs.free(1, None, order(3)), block(64, false));
-        assert_eq!(programs.free(1, None, order(3)), Ok(Freed::Failed));
+        assert_eq!(programs.free(1, None, order(3)), Ok(TraceFree::Failed));
         assert!(programs.observe(|o| !o.is_taken(Frame(8)) && o.is_taken(Frame(6))));
         assert_eq!(programs.fault(), None);
     }
@@ -509,16 +523,16 @@ mod tests {
         programs.place(0, Frame(5), order(0), MOVABLE).unwrap();
         programs.place(1, Frame(6), order(0), MOVABLE).unwrap();
         programs.migrate(&mut [step(5, 6, 0)]);
-        let fault = Fault::TakenTwice(Frame(6), order(0));
+        let fault = AllocatorFault::TakenTwice(Frame(6), order(0));
         assert_eq!(programs.fault(), Some(fault));
         assert_eq!(programs.free(0, None, order(0)), block(5, false));
     }
 
     /// Notes what is given back.
     #[derive(Default)]
-    struct Given(Vec<(u64, u8)>);
+    struct NotedFrees(Vec<(u64, u8)>);
 
-    impl Frees for Given {
+    impl Frees for NotedFrees {
         fn give(&mut self, _: CpuId, frame: Frame, order: Order) {
             self.0.push((frame.0, order.get()));
         }
@@ -527,10 +541,10 @@ mod tests {
     #[test]
     fn the_cache_gives_its_longest_held_first_a_large_object_as_a_whole_and_nobody_else_s() {
         let contents = [
-            Content::Cache,
-            Content::Anonymous,
-            Content::Cache,
-            Content::Cache,
+            ObjectContent::Cache,
+            ObjectContent::Anonymous,
+            ObjectContent::Cache,
+            ObjectContent::Cache,
         ];
         let programs = programs(&contents);
         for (id, frame, n) in [(0, 5, 0), (1, 6, 0), (2, 64, 4), (3, 7, 0)] {
@@ -544,21 +558,24 @@ mod tests {
             order: order(0),
             context: framewright::Context::ANY,
         };
-        let mut given = Given::default();
+        let mut given = NotedFrees::default();
         let shrunk = programs.shrink(&mut given as &mut dyn Frees, &ask);
         assert_eq!((shrunk.scanned, shrunk.freed), (9, 9));
         assert_eq!(given.0, [(5, 0), (64, 3)]);
         let shrunk = programs.shrink(&mut given as &mut dyn Frees, &ask);
         assert_eq!((shrunk.freed, Shrink::holding(&programs).frames), (1, 0));
         assert_eq!(given.0[2..], [(7, 0)]);
-        assert_eq!(programs.free(2, Some(0), order(3)), Ok(Freed::Reclaimed));
+        assert_eq!(
+            programs.free(2, Some(0), order(3)),
+            Ok(TraceFree::Reclaimed)
+        );
         assert_eq!(programs.free(1, None, order(0)), block(6, false));
         assert_eq!(programs.reclaimed(), 3);
     }
 
     #[test]
     fn what_was_there_at_first_is_given_back_in_no_order_of_its_places() {
-        let contents = [Content::Cache; 8];
+        let contents = [ObjectContent::Cache; 8];
         let programs = programs(&contents);
         for id in 0..8 {
             let frame = Frame(u64::from(id));
@@ -571,7 +588,7 @@ mod tests {
             order: order(0),
             context: framewright::Context::ANY,
         };
-        let mut given = Given::default();
+        let mut given = NotedFrees::default();
         programs.shrink(&mut given as &mut dyn Frees, &ask);
         assert!(!given.0.is_sorted());
         given.0.sort_unstable();

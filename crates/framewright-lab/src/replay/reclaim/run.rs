@@ -1,12 +1,14 @@
 use super::content::context_of;
-use super::programs::{Freed, Held, Programs};
-use super::{Content, HugeProbes, Stalls};
+use super::programs::{HeldPrograms, Programs, TraceFree};
+use super::{HugeProbes, ObjectContent, Stalls};
 use crate::measure::{MAX_ORDER, Observer};
-use crate::pressure::{Gives, Impose, LIST_NAMES, Request};
+use crate::pressure::{Gives, Impose, LIST_NAMES, PressureRequest};
 use crate::replay::camera::Camera;
 use crate::replay::run::probe_mobility;
-use crate::replay::{Memory, Options, Outcome, Point, ReplayError, SAMPLE_MS, Start};
-use crate::trace::{Op, OpKind};
+use crate::replay::{
+    ReplayError, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, Start, TraceMemory,
+};
+use crate::trace::{OpKind, TraceOp};
 use framewright::stats::ReclaimStats;
 use framewright::{Context, CpuId, Frame, Mobility, Order};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +27,7 @@ const HUGE_ORDER: u8 = 9;
 /// hold, by id.
 ///
 /// Deterministic: the same memory, options and kernel give the same outcome except
-/// [`Outcome::elapsed`].
+/// [`ReplayOutcome::elapsed`].
 ///
 /// # Errors
 /// If the kernel hands a frame out twice, or moves something to a frame that is in use, or the
@@ -33,11 +35,11 @@ const HUGE_ORDER: u8 = 9;
 pub fn replay_with_reclaim(
     policy: &'static str,
     kernel: &mut dyn Impose,
-    memory: &Memory<'_>,
-    contents: &[Content],
-    options: Options,
+    memory: &TraceMemory<'_>,
+    contents: &[ObjectContent],
+    options: ReplayOptions,
     done: &AtomicU64,
-) -> Result<Outcome, ReplayError> {
+) -> Result<ReplayOutcome, ReplayError> {
     let trace = memory.trace;
     let objects = trace.init.len() + memory.allocs;
     let observer = Observer::new(trace.nframes, &trace.absent);
@@ -45,10 +47,10 @@ pub fn replay_with_reclaim(
     let all = objects.saturating_add(balloon.min(trace.nframes as usize));
     let programs = Programs::new(observer, trace.nframes, all, contents);
     let gives: [&dyn Gives; 1] = [&programs];
-    let mut run = Run {
+    let mut run = ReclaimRun {
         kernel,
         programs: &programs,
-        held: Held::new(&programs, &gives),
+        held: HeldPrograms::new(&programs, &gives),
         options,
         next_id: 0,
         now_ms: 0,
@@ -56,7 +58,7 @@ pub fn replay_with_reclaim(
         next_point_ms: 0,
         at_start: ReclaimStats::default(),
         listing: Duration::ZERO,
-        outcome: Outcome::new(policy, trace.ops.len() as u64),
+        outcome: ReplayOutcome::new(policy, trace.ops.len() as u64),
         stalls: Stalls::default(),
         camera: Camera::new(options.pictures, memory),
     };
@@ -103,23 +105,23 @@ fn movable_only<T: Copy + Default>(lists: [T; LIST_NAMES.len()]) -> [T; 3] {
 }
 
 /// A replay under way.
-struct Run<'r, 'a> {
+struct ReclaimRun<'r, 'a> {
     kernel: &'r mut dyn Impose,
     programs: &'r Programs<'a>,
-    held: Held<'r, 'a>,
-    options: Options,
+    held: HeldPrograms<'r, 'a>,
+    options: ReplayOptions,
     next_id: u32,
     now_ms: u64,
     next_sample_ms: u64,
     next_point_ms: u64,
     at_start: ReclaimStats,
     listing: Duration,
-    outcome: Outcome,
+    outcome: ReplayOutcome,
     stalls: Stalls,
     camera: Option<Camera>,
 }
 
-impl Run<'_, '_> {
+impl ReclaimRun<'_, '_> {
     /// A picture, if it is time for one.
     fn look(&mut self) {
         if let Some(camera) = &mut self.camera {
@@ -129,7 +131,7 @@ impl Run<'_, '_> {
     }
 
     /// Puts the initial objects in place.
-    fn begin(&mut self, memory: &Memory<'_>) -> Result<(), ReplayError> {
+    fn begin(&mut self, memory: &TraceMemory<'_>) -> Result<(), ReplayError> {
         let trace = memory.trace;
         if self.options.start == Start::Imposed {
             for (pageblock, &label) in memory.labels.iter().enumerate() {
@@ -183,12 +185,12 @@ impl Run<'_, '_> {
     #[inline]
     fn step(
         &mut self,
-        op: &Op,
+        op: &TraceOp,
         index: usize,
         flags: impl Fn() -> Option<u32>,
     ) -> Result<(), ReplayError> {
         let (cpu, order) = (CpuId(op.cpu()), op.order());
-        let request = |flags| Request {
+        let request = |flags| PressureRequest {
             cpu,
             order,
             mobility: op.mobility(),
@@ -224,7 +226,11 @@ impl Run<'_, '_> {
     }
 
     /// Asks the kernel, and what became of memory meanwhile is checked.
-    fn alloc(&mut self, request: Request, op: Option<usize>) -> Result<Option<Frame>, ReplayError> {
+    fn alloc(
+        &mut self,
+        request: PressureRequest,
+        op: Option<usize>,
+    ) -> Result<Option<Frame>, ReplayError> {
         self.programs.set_cpu(request.cpu);
         let frame = self.kernel.alloc(&self.held, request);
         self.check(op)?;
@@ -233,7 +239,11 @@ impl Run<'_, '_> {
 
     /// A request of the trace.
     #[inline]
-    fn request(&mut self, request: Request, op: usize) -> Result<Option<Frame>, ReplayError> {
+    fn request(
+        &mut self,
+        request: PressureRequest,
+        op: usize,
+    ) -> Result<Option<Frame>, ReplayError> {
         let is_single = request.order == Order::ZERO;
         let before = if is_single {
             0
@@ -254,7 +264,12 @@ impl Run<'_, '_> {
 
     /// Frees at once what was served. The oracle sees it too: what nobody keeps may be handed out
     /// wrongly like everything else, and its free would be somebody else's.
-    fn give_back(&mut self, request: Request, frame: Frame, op: usize) -> Result<(), ReplayError> {
+    fn give_back(
+        &mut self,
+        request: PressureRequest,
+        frame: Frame,
+        op: usize,
+    ) -> Result<(), ReplayError> {
         let (order, mobility) = (request.order, request.mobility);
         let seen = self.programs.observe(|observer| {
             observer.take(frame, order, mobility)?;
@@ -288,16 +303,16 @@ impl Run<'_, '_> {
     ) -> Result<(), ReplayError> {
         let freed = self.programs.free(id, part, order);
         match freed.map_err(|fault| self.fault(Some(op), fault))? {
-            Freed::Block {
+            TraceFree::Block {
                 frame,
                 is_part: false,
             } => self.kernel.free(cpu, frame, order),
-            Freed::Block {
+            TraceFree::Block {
                 frame,
                 is_part: true,
             } => self.kernel.free_part(cpu, frame, order),
-            Freed::Reclaimed => self.stalls.frees_of_reclaimed += 1,
-            Freed::Failed => self.outcome.frees_of_failed += 1,
+            TraceFree::Reclaimed => self.stalls.frees_of_reclaimed += 1,
+            TraceFree::Failed => self.outcome.frees_of_failed += 1,
         }
         Ok(())
     }
@@ -318,7 +333,7 @@ impl Run<'_, '_> {
         let sample = self.programs.observe(|observer| observer.sample(now));
         if let (true, Some(every)) = (point_due, self.options.every_ms) {
             self.next_point_ms = now + every;
-            self.outcome.series.push(Point {
+            self.outcome.series.push(SeriesPoint {
                 sample,
                 failures: self.outcome.failures,
                 fallbacks: [[0; 3]; 3],
@@ -342,7 +357,7 @@ impl Run<'_, '_> {
 
     /// Tries one allocation, which must not wait: it is to show what is there, not to change it.
     fn probe(&mut self, order: Order, op: usize) -> Result<(), ReplayError> {
-        let request = Request {
+        let request = PressureRequest {
             context: Context::NOWAIT,
             ..of_program(order, probe_mobility(order))
         };
@@ -360,7 +375,7 @@ impl Run<'_, '_> {
     fn probe_huge(&mut self, probes: u64) -> Result<HugeProbes, ReplayError> {
         let order = Order::new(HUGE_ORDER).unwrap_or(Order::ZERO);
         let before = self.kernel.stats();
-        let only_movers = Held::new(self.programs, &[]);
+        let only_movers = HeldPrograms::new(self.programs, &[]);
         let mut huge = HugeProbes::default();
         self.programs.set_cpu(CpuId(0));
         for _ in 0..probes {
@@ -392,7 +407,7 @@ impl Run<'_, '_> {
     }
 
     #[cold]
-    fn fault(&self, op: Option<usize>, fault: crate::measure::Fault) -> ReplayError {
+    fn fault(&self, op: Option<usize>, fault: crate::measure::AllocatorFault) -> ReplayError {
         ReplayError::Fault {
             policy: self.outcome.policy,
             op,
@@ -402,8 +417,8 @@ impl Run<'_, '_> {
 }
 
 /// What a program asks for on the first CPU, and may wait for.
-const fn of_program(order: Order, mobility: Mobility) -> Request {
-    Request {
+const fn of_program(order: Order, mobility: Mobility) -> PressureRequest {
+    PressureRequest {
         cpu: CpuId(0),
         order,
         mobility,

@@ -1,9 +1,12 @@
 use super::*;
-use crate::measure::{Fault, replay as m};
-use crate::pressure::{Frees, Impose, Kernel, LISTS, Request, Tenants};
+use crate::measure::{AllocatorFault, replay as m};
+use crate::pressure::{Frees, Impose, Kernel, LISTS, PressureRequest, Tenants};
 use crate::replay::test_subject::NoGrouping;
-use crate::replay::{Memory, Options, Outcome, Policy, Reclaim, ReplayError, Start, Subject};
-use crate::trace::{InitClass, InitObject, Op, Trace};
+use crate::replay::{
+    ReclaimOptions, ReplayError, ReplayOptions, ReplayOutcome, ReplayPolicy, ReplaySubject, Start,
+    TraceMemory,
+};
+use crate::trace::{InitClass, InitObject, Trace, TraceOp};
 use framewright::reclaim::Ask;
 use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Frame, Mobility, Order};
@@ -20,7 +23,7 @@ fn order(n: u8) -> Order {
 
 /// The plainest kernel that reclaims: when there is no block it asks for as many frames as a block has,
 /// until there is one or nobody gives any.
-struct Plain {
+struct PlainestKernel {
     lists: NoGrouping,
     stats: ReclaimStats,
     background: u64,
@@ -28,19 +31,19 @@ struct Plain {
     lies: Option<(Order, Frame)>,
 }
 
-impl Frees for Plain {
+impl Frees for PlainestKernel {
     fn give(&mut self, cpu: CpuId, frame: Frame, order: Order) {
         self.free(cpu, frame, order);
     }
 }
 
-impl Kernel for Plain {
+impl Kernel for PlainestKernel {
     fn name(&self) -> &'static str {
         "plain"
     }
 
-    fn alloc(&mut self, tenants: &dyn Tenants, request: Request) -> Option<Frame> {
-        let Request {
+    fn alloc(&mut self, tenants: &dyn Tenants, request: PressureRequest) -> Option<Frame> {
+        let PressureRequest {
             cpu,
             order,
             mobility,
@@ -97,7 +100,7 @@ impl Kernel for Plain {
     }
 }
 
-impl Impose for Plain {
+impl Impose for PlainestKernel {
     fn set_label(&mut self, pageblock: u64, label: Mobility) {
         self.lists.set_label(pageblock, label);
     }
@@ -112,7 +115,7 @@ impl Impose for Plain {
 }
 
 /// 1024 frames, the first four in use for files.
-fn small(ops: Vec<Op>) -> Trace {
+fn small(ops: Vec<TraceOp>) -> Trace {
     let init = (0..4).map(|frame| InitObject {
         frame: Frame(frame),
         class: InitClass::Movable,
@@ -126,18 +129,18 @@ fn small(ops: Vec<Op>) -> Trace {
     }
 }
 
-fn alloc(n: u8, mobility: Mobility, flags: u8) -> Op {
-    Op::alloc(false, order(n), mobility, 0, flags, 0)
+fn alloc(n: u8, mobility: Mobility, flags: u8) -> TraceOp {
+    TraceOp::alloc(false, order(n), mobility, 0, flags, 0)
 }
 
-fn options(huge_probes: u64) -> Options {
-    Options {
-        reclaim: Some(Reclaim { huge_probes }),
-        ..Options::new(Start::Imposed)
+fn options(huge_probes: u64) -> ReplayOptions {
+    ReplayOptions {
+        reclaim: Some(ReclaimOptions { huge_probes }),
+        ..ReplayOptions::new(Start::Imposed)
     }
 }
 
-fn run(trace: &Trace, options: Options) -> (Outcome, Plain) {
+fn run(trace: &Trace, options: ReplayOptions) -> (ReplayOutcome, PlainestKernel) {
     let (outcome, kernel) = run_with(None, trace, options);
     (outcome.unwrap(), kernel)
 }
@@ -145,16 +148,16 @@ fn run(trace: &Trace, options: Options) -> (Outcome, Plain) {
 fn run_with(
     lies: Option<(Order, Frame)>,
     trace: &Trace,
-    options: Options,
-) -> (Result<Outcome, ReplayError>, Plain) {
-    let memory = Memory::new(trace).unwrap();
-    let mut kernel = Plain {
+    options: ReplayOptions,
+) -> (Result<ReplayOutcome, ReplayError>, PlainestKernel) {
+    let memory = TraceMemory::new(trace).unwrap();
+    let mut kernel = PlainestKernel {
         lists: NoGrouping::new(&memory),
         stats: ReclaimStats::default(),
         background: 0,
         lies,
     };
-    let contents = Content::of_all(trace);
+    let contents = ObjectContent::of_all(trace);
     let done = AtomicU64::new(0);
     let outcome = replay_with_reclaim("plain", &mut kernel, &memory, &contents, options, &done);
     (outcome, kernel)
@@ -166,12 +169,12 @@ const UNMOVABLE: Mobility = Mobility::Unmovable;
 #[test]
 fn what_reclaim_took_is_gone_and_the_trace_s_free_of_it_is_passed_over() {
     let trace = small(vec![
-        alloc(9, MOVABLE, CACHE),   // object 4: frames 512..1024
-        alloc(9, UNMOVABLE, CACHE), // object 5: the four initial ones have to go
-        Op::free(2, order(0), 0),   // gone already
-        Op::free(0, order(0), 0),
-        Op::free(4, order(9), 0),
-        Op::tick(1),
+        alloc(9, MOVABLE, CACHE),      // object 4: frames 512..1024
+        alloc(9, UNMOVABLE, CACHE),    // object 5: the four initial ones have to go
+        TraceOp::free(2, order(0), 0), // gone already
+        TraceOp::free(0, order(0), 0),
+        TraceOp::free(4, order(9), 0),
+        TraceOp::tick(1),
     ]);
     let (outcome, _) = run(&trace, options(0));
     let stalls = outcome.stalls.as_deref().unwrap();
@@ -201,9 +204,9 @@ fn what_programs_and_the_kernel_hold_is_never_given_back() {
         alloc(9, MOVABLE, ANONYMOUS), // object 4
         alloc(8, UNMOVABLE, CACHE),   // object 5: 256..512
         alloc(9, UNMOVABLE, CACHE),   // object 6: fails, though the initial ones are gone
-        Op::free(6, order(9), 0),
-        Op::free(5, order(8), 0),
-        Op::free(4, order(9), 0),
+        TraceOp::free(6, order(9), 0),
+        TraceOp::free(5, order(8), 0),
+        TraceOp::free(4, order(9), 0),
     ]);
     let (outcome, _) = run(&trace, options(0));
     let stalls = outcome.stalls.as_deref().unwrap();
@@ -220,10 +223,10 @@ fn what_programs_and_the_kernel_hold_is_never_given_back() {
 fn of_a_file_read_in_parts_what_was_not_freed_goes_and_the_rest_of_its_frees_is_passed_over() {
     let trace = small(vec![
         alloc(9, MOVABLE, CACHE), // object 4: frames 512..1024
-        Op::free_part(4, 64, order(6), 0),
+        TraceOp::free_part(4, 64, order(6), 0),
         alloc(9, UNMOVABLE, CACHE), // object 5: takes 0..512 when all else is gone
-        Op::free_part(4, 0, order(6), 0),
-        Op::free_part(4, 128, order(7), 0),
+        TraceOp::free_part(4, 0, order(6), 0),
+        TraceOp::free_part(4, 128, order(7), 0),
     ]);
     let (outcome, _) = run(&trace, options(0));
     let stalls = outcome.stalls.as_deref().unwrap();
@@ -237,7 +240,7 @@ fn a_request_that_must_not_reclaim_fails_fast() {
     let mut trace = small(vec![
         alloc(9, MOVABLE, CACHE),
         alloc(9, UNMOVABLE, 2),
-        Op::alloc(true, order(9), UNMOVABLE, 0, 2, 0),
+        TraceOp::alloc(true, order(9), UNMOVABLE, 0, 2, 0),
     ]);
     trace.gfp.push(0x2800);
     let (outcome, kernel) = run(&trace, options(0));
@@ -252,23 +255,27 @@ fn the_oracle_sees_what_is_handed_out_to_probes_and_retries_too() {
     let twice = |op| ReplayError::Fault {
         policy: "plain",
         op: Some(op),
-        fault: Fault::TakenTwice(somebodys, order(0)),
+        fault: AllocatorFault::TakenTwice(somebodys, order(0)),
     };
     let lies = Some((order(0), somebodys));
-    let retry = Op::alloc(true, order(0), MOVABLE, 0, CACHE, 0);
-    let (outcome, _) = run_with(lies, &small(vec![Op::tick(1), retry]), options(0));
+    let retry = TraceOp::alloc(true, order(0), MOVABLE, 0, CACHE, 0);
+    let (outcome, _) = run_with(lies, &small(vec![TraceOp::tick(1), retry]), options(0));
     assert_eq!(outcome.unwrap_err(), twice(1));
-    let probing = Options {
+    let probing = ReplayOptions {
         probe: Some(order(0)),
         ..options(0)
     };
-    let (outcome, _) = run_with(lies, &small(vec![Op::tick(1)]), probing);
+    let (outcome, _) = run_with(lies, &small(vec![TraceOp::tick(1)]), probing);
     assert_eq!(outcome.unwrap_err(), twice(0));
 }
 
 #[test]
 fn the_background_has_a_thousand_looks_a_millisecond_of_trace_time() {
-    let trace = small(vec![Op::tick(3), alloc(0, MOVABLE, CACHE), Op::tick(4)]);
+    let trace = small(vec![
+        TraceOp::tick(3),
+        alloc(0, MOVABLE, CACHE),
+        TraceOp::tick(4),
+    ]);
     let (outcome, kernel) = run(&trace, options(0));
     assert_eq!(kernel.background, 7 * BACKGROUND_FRAMES_PER_MS);
     assert_eq!(outcome.means.samples(), 1);
@@ -276,7 +283,7 @@ fn the_background_has_a_thousand_looks_a_millisecond_of_trace_time() {
 
 #[test]
 fn huge_pages_after_the_trace_are_held_and_nothing_is_reclaimed_for_them() {
-    let (outcome, kernel) = run(&small(vec![Op::tick(1)]), options(3));
+    let (outcome, kernel) = run(&small(vec![TraceOp::tick(1)]), options(3));
     let stalls = outcome.stalls.as_deref().unwrap();
     assert_eq!((stalls.huge.tries.tried, stalls.huge.tries.served), (3, 1));
     assert_eq!(stalls.reclaimed_objects, 0);
@@ -291,11 +298,14 @@ fn huge_pages_after_the_trace_are_held_and_nothing_is_reclaimed_for_them() {
 
 #[test]
 fn a_balloon_takes_what_others_give_back_and_no_more() {
-    let squeezed = |squeeze| Options {
+    let squeezed = |squeeze| ReplayOptions {
         squeeze,
         ..options(0)
     };
-    let trace = small(vec![alloc(0, MOVABLE, CACHE), Op::free(4, order(0), 0)]);
+    let trace = small(vec![
+        alloc(0, MOVABLE, CACHE),
+        TraceOp::free(4, order(0), 0),
+    ]);
     let (outcome, _) = run(&trace, squeezed(1023));
     assert_eq!((outcome.unplaced, outcome.failures[0]), (0, 0));
     let stalls = outcome.stalls.as_deref().unwrap();
@@ -342,22 +352,22 @@ fn tight(seed: u64) -> Trace {
         } else if !live.is_empty() {
             let (id, n) = live.swap_remove(below(live.len() as u64) as usize);
             if n == 3 {
-                trace.ops.push(Op::free_part(id, 4, order(1), 1));
-                trace.ops.push(Op::free_part(id, 0, order(2), 0));
+                trace.ops.push(TraceOp::free_part(id, 4, order(1), 1));
+                trace.ops.push(TraceOp::free_part(id, 0, order(2), 0));
             } else {
-                trace.ops.push(Op::free(id, order(n), 1));
+                trace.ops.push(TraceOp::free(id, order(n), 1));
             }
         }
         if nth % 50 == 0 {
-            trace.ops.push(Op::tick(1 + nth % 3));
+            trace.ops.push(TraceOp::tick(1 + nth % 3));
         }
     }
     trace
 }
 
-fn under(policy: Policy, trace: &Trace, options: Options) -> Outcome {
-    let memory = Memory::new(trace).unwrap();
-    let contents = Content::of_all(trace);
+fn under(policy: ReplayPolicy, trace: &Trace, options: ReplayOptions) -> ReplayOutcome {
+    let memory = TraceMemory::new(trace).unwrap();
+    let contents = ObjectContent::of_all(trace);
     let done = AtomicU64::new(0);
     let outcome = with_kernel(policy, &memory, |kernel| {
         replay_with_reclaim("any", kernel, &memory, &contents, options, &done)
@@ -365,8 +375,10 @@ fn under(policy: Policy, trace: &Trace, options: Options) -> Outcome {
     outcome.unwrap().unwrap()
 }
 
-fn all_that_reclaim() -> Vec<Policy> {
-    let all = Policy::ALL.into_iter().filter(|&policy| reclaims(policy));
+fn all_that_reclaim() -> Vec<ReplayPolicy> {
+    let all = ReplayPolicy::ALL
+        .into_iter()
+        .filter(|&policy| reclaims(policy));
     all.collect()
 }
 
@@ -375,7 +387,7 @@ fn the_same_trace_gives_the_same_figures_and_reclaim_leaves_fewer_failures() {
     let trace = tight(7);
     for policy in all_that_reclaim() {
         for start in [Start::Imposed, Start::Fresh] {
-            let options = Options {
+            let options = ReplayOptions {
                 squeeze: 300,
                 start,
                 ..options(4)
@@ -388,8 +400,8 @@ fn the_same_trace_gives_the_same_figures_and_reclaim_leaves_fewer_failures() {
             let stolen = stalls.stats.pgsteal_direct + stalls.stats.pgsteal_kswapd;
             assert!(stolen > 0 && stalls.frees_of_reclaimed > 0, "{policy}");
             assert!(stalls.reclaimed_objects <= stolen);
-            let memory = Memory::new(&trace).unwrap();
-            let plain = Options {
+            let memory = TraceMemory::new(&trace).unwrap();
+            let plain = ReplayOptions {
                 reclaim: None,
                 ..options
             };
@@ -410,7 +422,7 @@ fn memory_squeezed_to_nothing_ends_and_says_what_failed() {
         let outcome = under(
             policy,
             &trace,
-            Options {
+            ReplayOptions {
                 squeeze: 100_000,
                 ..options(2)
             },
@@ -423,8 +435,8 @@ fn memory_squeezed_to_nothing_ends_and_says_what_failed() {
 #[test]
 fn a_policy_without_a_kernel_that_reclaims_is_refused() {
     let trace = small(Vec::new());
-    let memory = Memory::new(&trace).unwrap();
-    let refused = with_kernel(Policy::RECORDING_KERNEL, &memory, |_| ());
-    assert!(!reclaims(Policy::RECORDING_KERNEL));
+    let memory = TraceMemory::new(&trace).unwrap();
+    let refused = with_kernel(ReplayPolicy::RECORDING_KERNEL, &memory, |_| ());
+    assert!(!reclaims(ReplayPolicy::RECORDING_KERNEL));
     assert!(refused.unwrap_err().contains("no kernel that reclaims"));
 }

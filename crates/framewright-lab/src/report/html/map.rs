@@ -1,7 +1,7 @@
 //! The map of the pageblocks: a few moments as pictures, and all of them as data for the script.
 
 use crate::measure::{Film, MapCell, Picture};
-use crate::report::Map;
+use crate::report::BlockMaps;
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 use std::fmt::Write;
@@ -18,12 +18,12 @@ const MOMENTS: usize = 3;
 
 /// What a film may take of the page.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Budget {
+pub(super) struct FilmBudget {
     film_bytes: usize,
     printed_bytes: usize,
 }
 
-impl Budget {
+impl FilmBudget {
     /// Of each of so many films.
     pub(super) fn of(films: usize) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Budget {
 
 /// A film as the script reads it.
 #[derive(Serialize)]
-struct Data<'a> {
+struct FilmData<'a> {
     name: &'a str,
     ms: Vec<u64>,
     /// Free MiB of each moment.
@@ -46,9 +46,9 @@ struct Data<'a> {
 }
 
 /// A map with its pictures, its data and its control.
-pub(super) fn figure(id: &str, map: &Map, budget: Budget) -> Markup {
+pub(super) fn figure(id: &str, map: &BlockMaps, budget: FilmBudget) -> Markup {
     let films = &map.films;
-    let data: Vec<Data<'_>> = films
+    let data: Vec<FilmData<'_>> = films
         .iter()
         .map(|(name, film)| data(name, film, budget.film_bytes))
         .collect();
@@ -108,7 +108,7 @@ const fn mib(blocks: u64) -> u64 {
 }
 
 /// How many moments there is room to print.
-fn moments(films: &[(String, Film)], budget: Budget) -> usize {
+fn moments(films: &[(String, Film)], budget: FilmBudget) -> usize {
     let bytes = |most: usize| {
         let of = |film: &Film| -> usize { film.thinned(most).iter().map(|p| paths(p).len()).sum() };
         films.iter().map(|(_, film)| of(film)).max().unwrap_or(0)
@@ -174,13 +174,13 @@ fn paths(picture: &Picture) -> String {
 
 /// The film in at most so many bytes: pictures between the first and the last are left out until it
 /// fits; two are always kept.
-fn data<'a>(name: &'a str, film: &Film, bytes_max: usize) -> Data<'a> {
+fn data<'a>(name: &'a str, film: &Film, bytes_max: usize) -> FilmData<'a> {
     let mut most = film.pictures.len();
     loop {
         let pictures = film.thinned(most);
         let cells = encoded(&pictures);
         if most <= 2 || cells.iter().map(String::len).sum::<usize>() <= bytes_max {
-            return Data {
+            return FilmData {
                 name,
                 ms: pictures.iter().map(|p| p.sample.ms).collect(),
                 free: pictures

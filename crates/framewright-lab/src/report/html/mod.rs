@@ -17,7 +17,7 @@ pub(crate) mod tests;
 
 pub use plot::PlotError;
 
-use super::{Accent, Grid, Heading, Item, Map, Note, RunInfo, Section, Tabled};
+use super::{Accent, BlockMaps, Grid, Heading, Item, Note, RunInfo, Section, Tabled};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
@@ -28,7 +28,7 @@ pub const GENERATOR: &str = "framewright laboratory";
 
 /// A page.
 #[derive(Debug, Clone)]
-pub struct Page {
+pub struct HtmlPage {
     /// Its title.
     pub title: String,
     /// What it is, in a few sentences.
@@ -39,14 +39,14 @@ pub struct Page {
     pub sections: Vec<Section>,
 }
 
-impl Page {
+impl HtmlPage {
     /// The whole file.
     ///
     /// # Errors
     /// If a plot cannot be drawn.
     pub fn render(&self) -> Result<String, PlotError> {
         let films: usize = self.maps().map(|map| map.films.len()).sum();
-        let budget = map::Budget::of(films);
+        let budget = map::FilmBudget::of(films);
         let sections: Result<Vec<Markup>, PlotError> = self
             .sections
             .iter()
@@ -84,7 +84,7 @@ impl Page {
         Ok(text)
     }
 
-    fn maps(&self) -> impl Iterator<Item = &Map> {
+    fn maps(&self) -> impl Iterator<Item = &BlockMaps> {
         let items = self.sections.iter().flat_map(|section| &section.items);
         items.filter_map(|item| match item {
             Item::Map(map) => Some(map),
@@ -151,8 +151,8 @@ impl Page {
     }
 }
 
-fn section(section: &Section, budget: map::Budget) -> Result<Markup, PlotError> {
-    let parts: Result<Vec<Part>, PlotError> = section
+fn section(section: &Section, budget: map::FilmBudget) -> Result<Markup, PlotError> {
+    let parts: Result<Vec<SectionPart>, PlotError> = section
         .items
         .iter()
         .enumerate()
@@ -182,12 +182,12 @@ fn section(section: &Section, budget: map::Budget) -> Result<Markup, PlotError> 
 }
 
 /// A part of a section, as it will stand there.
-struct Part {
+struct SectionPart {
     is_plot: bool,
     markup: Markup,
 }
 
-fn part(id: &str, item: &Item, budget: map::Budget) -> Result<Part, PlotError> {
+fn part(id: &str, item: &Item, budget: map::FilmBudget) -> Result<SectionPart, PlotError> {
     let is_plot = matches!(item, Item::OverTime(_) | Item::Latency(_));
     let markup = match item {
         Item::Table(tabled) => table(tabled),
@@ -210,7 +210,7 @@ fn part(id: &str, item: &Item, budget: map::Budget) -> Result<Part, PlotError> {
         }
         Item::Map(map) => map::figure(id, map, budget),
     };
-    Ok(Part { is_plot, markup })
+    Ok(SectionPart { is_plot, markup })
 }
 
 /// Text broken for a terminal, as paragraphs: an empty line ends one.
@@ -267,11 +267,11 @@ fn table(tabled: &Tabled) -> Markup {
 }
 
 /// The rows by their first label, of which an empty one stands for the one above.
-fn groups(grid: &Grid) -> Vec<(&str, &[super::Row])> {
+fn groups(grid: &Grid) -> Vec<(&str, &[super::GridRow])> {
     if grid.labels < 2 {
         return vec![("", &grid.rows)];
     }
-    let first = |row: &super::Row| row.labels.first().is_some_and(|label| !label.is_empty());
+    let first = |row: &super::GridRow| row.labels.first().is_some_and(|label| !label.is_empty());
     let mut starts: Vec<usize> = (0..grid.rows.len())
         .filter(|&n| n == 0 || first(&grid.rows[n]))
         .collect();

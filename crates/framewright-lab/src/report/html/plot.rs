@@ -1,7 +1,7 @@
 //! Plots, drawn by `plotters` in colours that the page's style maps to its own.
 
 use crate::measure::grouped;
-use crate::report::{Accent, Latency, Line, OverTime, Scale};
+use crate::report::{Accent, Latency, OverTime, PlotLine, Scale};
 use maud::{Markup, html};
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
@@ -44,7 +44,7 @@ impl PlotError {
 }
 
 /// A document's line has a colour of its own, one step beside ours, so that the style tells them apart.
-fn colour(line: &Line) -> RGBColor {
+fn colour(line: &PlotLine) -> RGBColor {
     let Some(accent) = line.accent else {
         return OTHER;
     };
@@ -82,7 +82,7 @@ pub(super) fn over_time(id: &str, plot: &OverTime) -> Result<String, PlotError> 
             mesh.x_label_formatter(&|x| number(*x))
                 .y_label_formatter(&|y| number(*y));
             styled(&mut mesh, plot.across, plot.value)?;
-            let placed = |line: &Line| Line {
+            let placed = |line: &PlotLine| PlotLine {
                 points: line
                     .points
                     .iter()
@@ -112,7 +112,7 @@ pub(super) fn over_time(id: &str, plot: &OverTime) -> Result<String, PlotError> 
 /// Draws the lines, those without an accent behind the others.
 fn lines<X, Y>(
     chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
-    lines: &[Line],
+    lines: &[PlotLine],
 ) -> Result<(), PlotError>
 where
     X: Ranged<ValueType = f64>,
@@ -128,10 +128,10 @@ where
 
 /// Latencies: what share of the calls took at most how long, the tail spread out.
 pub(super) fn latency(id: &str, latency: &Latency) -> Result<String, PlotError> {
-    let lines: Vec<Line> = latency
+    let lines: Vec<PlotLine> = latency
         .of
         .iter()
-        .map(|one| Line {
+        .map(|one| PlotLine {
             name: one.variant.to_owned(),
             accent: Accent::of(one.variant),
             is_published: false,
@@ -182,16 +182,16 @@ pub(super) fn latency(id: &str, latency: &Latency) -> Result<String, PlotError> 
 }
 
 /// The documents' lines and those without an accent first, so that they lie behind the others.
-fn ordered(lines: &[Line]) -> impl Iterator<Item = &Line> {
-    let is_front = |line: &Line| line.accent.is_some() && !line.is_published;
+fn ordered(lines: &[PlotLine]) -> impl Iterator<Item = &PlotLine> {
+    let is_front = |line: &PlotLine| line.accent.is_some() && !line.is_published;
     let by = move |front: bool| lines.iter().filter(move |line| is_front(line) == front);
     by(false).chain(by(true))
 }
 
-type Area<'s> = DrawingArea<SVGBackend<'s>, Shift>;
+type PlotArea<'s> = DrawingArea<SVGBackend<'s>, Shift>;
 
 /// What `draw` draws, as SVG.
-fn drawn(draw: impl FnOnce(&Area<'_>) -> Result<(), PlotError>) -> Result<String, PlotError> {
+fn drawn(draw: impl FnOnce(&PlotArea<'_>) -> Result<(), PlotError>) -> Result<String, PlotError> {
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -201,7 +201,7 @@ fn drawn(draw: impl FnOnce(&Area<'_>) -> Result<(), PlotError>) -> Result<String
     Ok(svg)
 }
 
-fn builder<'a, 's>(area: &'a Area<'s>) -> ChartBuilder<'a, 's, SVGBackend<'s>> {
+fn builder<'a, 's>(area: &'a PlotArea<'s>) -> ChartBuilder<'a, 's, SVGBackend<'s>> {
     let mut builder = ChartBuilder::on(area);
     builder
         .margin(6)

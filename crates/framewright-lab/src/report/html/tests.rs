@@ -1,6 +1,6 @@
 use super::*;
 use crate::measure::{Film, MapCell, Picture, Sample};
-use crate::report::{Distribution, Latency, Line, Machine, OverTime, Row, Scale};
+use crate::report::{Distribution, GridRow, Latency, MachineRecord, OverTime, PlotLine, Scale};
 use scraper::{ElementRef, Html, Selector};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,7 +122,7 @@ pub(crate) fn has_rows(parsed: &Html, grid: &Grid) {
             Some((name, row.select(&cells).map(text).collect()))
         })
         .collect();
-    for Row { labels, cells, .. } in &grid.rows {
+    for GridRow { labels, cells, .. } in &grid.rows {
         let name = labels.last().unwrap();
         let is_it =
             |row: &&(String, Vec<String>)| row.0.starts_with(name.as_str()) && row.1 == *cells;
@@ -139,7 +139,7 @@ fn grid() -> Grid {
         accent,
         is_published,
     };
-    let row = |case: &str, name: &str, cells: [&str; 3]| Row {
+    let row = |case: &str, name: &str, cells: [&str; 3]| GridRow {
         labels: vec![case.into(), name.into()],
         unit: "ns".into(),
         cells: cells.map(String::from).to_vec(),
@@ -173,8 +173,8 @@ fn film(states: impl Fn(u64) -> Vec<usize>, pictures: u64) -> Film {
     }
 }
 
-fn page(films: Vec<(String, Film)>) -> Page {
-    let line = |name: &str, accent| Line {
+fn page(films: Vec<(String, Film)>) -> HtmlPage {
+    let line = |name: &str, accent| PlotLine {
         name: name.into(),
         accent,
         is_published: name == "proposed",
@@ -231,7 +231,7 @@ fn page(films: Vec<(String, Film)>) -> Page {
                 of: Vec::new(),
                 note: String::new(),
             }),
-            Item::Map(Map {
+            Item::Map(BlockMaps {
                 title: NASTY.into(),
                 films,
             }),
@@ -240,7 +240,7 @@ fn page(films: Vec<(String, Film)>) -> Page {
         method: "By hand.",
         summary: vec![NASTY.into()],
     };
-    Page {
+    HtmlPage {
         title: NASTY.into(),
         lead: NASTY.into(),
         info: RunInfo {
@@ -249,7 +249,7 @@ fn page(films: Vec<(String, Film)>) -> Page {
             commit: "none",
             seed: 0,
             options: BTreeMap::from([("jobs", "2".into())]),
-            machine: Machine {
+            machine: MachineRecord {
                 arch: "none",
                 os: NASTY.into(),
                 cpu: "none".into(),

@@ -3,11 +3,11 @@ use super::{
     held_bytes, is_absent, len_bytes_of, padded, varint,
 };
 use crate::trace::liveness::{BadFree, Liveness};
-use crate::trace::{InitClass, InitObject, Input, Op, Trace, TraceError};
+use crate::trace::{InitClass, InitObject, Input, Trace, TraceError, TraceOp};
 use framewright::{Frame, Mobility, Order, Run};
 
 /// The numbers behind the magic.
-struct Header {
+struct PftHeader {
     nframes: u32,
     ninit: u32,
     nalloc: u32,
@@ -54,12 +54,12 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
         .map_or(0, u32::from_le_bytes)
 }
 
-fn read_header(input: &mut Input) -> Result<Header, TraceError> {
+fn read_header(input: &mut Input) -> Result<PftHeader, TraceError> {
     let bytes = read_exact(input, 24, "the header")?;
     if bytes[..4] != MAGIC {
         return Err(input.error("the input does not start with PFT1, expected a trace in columns"));
     }
-    let header = Header {
+    let header = PftHeader {
         nframes: u32_at(&bytes, 4),
         ninit: u32_at(&bytes, 8),
         nalloc: u32_at(&bytes, 12),
@@ -89,7 +89,7 @@ fn read_header(input: &mut Input) -> Result<Header, TraceError> {
     Ok(header)
 }
 
-fn read_columns(input: &mut Input, header: &Header) -> Result<Columns, TraceError> {
+fn read_columns(input: &mut Input, header: &PftHeader) -> Result<Columns, TraceError> {
     let table = read_exact(input, 16 * u64::from(header.ncols), "the table of columns")?;
     let mut order = Vec::with_capacity(COLUMNS.len());
     for entry in table.chunks_exact(16) {
@@ -130,7 +130,7 @@ fn read_columns(input: &mut Input, header: &Header) -> Result<Columns, TraceErro
 }
 
 /// Holds each column's length against the header's counts.
-fn check_lengths(header: &Header, order: &[(usize, u64)]) -> Result<(), String> {
+fn check_lengths(header: &PftHeader, order: &[(usize, u64)]) -> Result<(), String> {
     let counts = [header.nframes, header.ninit, header.nops].map(u64::from);
     for &(column, len_bytes) in order {
         let (name, [nframes, ninit, nops]) = (COLUMNS[column], counts);
@@ -151,7 +151,7 @@ fn check_lengths(header: &Header, order: &[(usize, u64)]) -> Result<(), String> 
     Ok(())
 }
 
-fn parse(header: &Header, columns: &Columns) -> Result<Trace, String> {
+fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
     let init = parse_init(&columns.bytes[INIT], header)?;
     let absent = parse_absent(&columns.bytes[ABSENT], header, &init)?;
     let gfp = parse_gfptab(&columns.bytes[GFPTAB])?;
@@ -165,7 +165,7 @@ fn parse(header: &Header, columns: &Columns) -> Result<Trace, String> {
     })
 }
 
-fn parse_init(mut bytes: &[u8], header: &Header) -> Result<Vec<InitObject>, String> {
+fn parse_init(mut bytes: &[u8], header: &PftHeader) -> Result<Vec<InitObject>, String> {
     // Each takes at least a byte, which was checked before the column was read.
     let mut init = Vec::with_capacity(header.ninit as usize);
     let mut frame = 0i64;
@@ -210,7 +210,7 @@ fn parse_init(mut bytes: &[u8], header: &Header) -> Result<Vec<InitObject>, Stri
 
 fn parse_absent(
     mut bytes: &[u8],
-    header: &Header,
+    header: &PftHeader,
     init: &[InitObject],
 ) -> Result<Vec<Run>, String> {
     let mut absent = Vec::new();
@@ -253,7 +253,11 @@ fn parse_gfptab(bytes: &[u8]) -> Result<Vec<u32>, String> {
     Ok(words.iter().map(|&w| u32::from_le_bytes(w)).collect())
 }
 
-fn parse_ops(header: &Header, columns: &Columns, gfptab: &[u32]) -> Result<Vec<Op>, String> {
+fn parse_ops(
+    header: &PftHeader,
+    columns: &Columns,
+    gfptab: &[u32],
+) -> Result<Vec<TraceOp>, String> {
     let codes = &columns.bytes[OPS];
     let mut walk = Walk {
         cpu: &columns.bytes[CPU],
@@ -301,7 +305,7 @@ struct Walk<'a> {
 }
 
 /// What is wrong with an operation; words are made of it only where one is refused.
-enum Fault {
+enum OpFault {
     Ends(&'static str),
     Order(u8),
     Mobility,
@@ -311,7 +315,7 @@ enum Fault {
     Free(BadFree),
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for OpFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ends(column) => write!(f, "the column `{column}` ends too early or is damaged"),
@@ -328,83 +332,85 @@ impl std::fmt::Display for Fault {
 }
 
 impl Walk<'_> {
-    fn op(&mut self, code: u8) -> Result<Op, Fault> {
+    fn op(&mut self, code: u8) -> Result<TraceOp, OpFault> {
         let order = code >> 2 & 15;
         match code & 3 {
             0 => self.alloc(code, order, false),
             1 => {
                 let order = self.free_order(code, order)?;
                 let cpu = take_byte(&mut self.cpu, "cpu")?;
-                let back = varint::take(&mut self.free).ok_or(Fault::Ends("free"))?;
+                let back = varint::take(&mut self.free).ok_or(OpFault::Ends("free"))?;
                 let object = self.object(back)?;
-                self.live.free(object, order).map_err(Fault::Free)?;
-                Ok(Op::free(object, order, cpu))
+                self.live.free(object, order).map_err(OpFault::Free)?;
+                Ok(TraceOp::free(object, order, cpu))
             }
             2 => {
                 let order = self.free_order(code, order)?;
                 let cpu = take_byte(&mut self.cpu, "cpu")?;
-                let back = varint::take(&mut self.part).ok_or(Fault::Ends("part"))?;
-                let offset = varint::take(&mut self.part).ok_or(Fault::Ends("part"))?;
+                let back = varint::take(&mut self.part).ok_or(OpFault::Ends("part"))?;
+                let offset = varint::take(&mut self.part).ok_or(OpFault::Ends("part"))?;
                 let object = self.object(back)?;
                 self.live
                     .free_part(object, offset, order)
-                    .map_err(Fault::Free)?;
+                    .map_err(OpFault::Free)?;
                 // The offset is inside an object of at most 2^20 frames.
-                Ok(Op::free_part(object, offset as u32, order, cpu))
+                Ok(TraceOp::free_part(object, offset as u32, order, cpu))
             }
             _ if order == TICK_ORDER => {
-                let ms = varint::take(&mut self.tick).ok_or(Fault::Ends("tick"))?;
-                u32::try_from(ms).map(Op::tick).map_err(|_| Fault::Tick(ms))
+                let ms = varint::take(&mut self.tick).ok_or(OpFault::Ends("tick"))?;
+                u32::try_from(ms)
+                    .map(TraceOp::tick)
+                    .map_err(|_| OpFault::Tick(ms))
             }
             _ => self.alloc(code, order, true),
         }
     }
 
-    fn alloc(&mut self, code: u8, order: u8, failed: bool) -> Result<Op, Fault> {
+    fn alloc(&mut self, code: u8, order: u8, failed: bool) -> Result<TraceOp, OpFault> {
         // A failed one of order 15 would read as a tick, so that none may have it.
         if order == TICK_ORDER {
-            return Err(Fault::Order(order));
+            return Err(OpFault::Order(order));
         }
-        let mobility = Mobility::from_index(usize::from(code >> 6)).ok_or(Fault::Mobility)?;
-        let order = Order::new(order).ok_or(Fault::Order(order))?;
+        let mobility = Mobility::from_index(usize::from(code >> 6)).ok_or(OpFault::Mobility)?;
+        let order = Order::new(order).ok_or(OpFault::Order(order))?;
         let cpu = take_byte(&mut self.cpu, "cpu")?;
         let index = take_byte(&mut self.gfp, "gfp")?;
         if index != NO_GFP && usize::from(index) >= self.gfptab_len {
             let len = self.gfptab_len;
-            return Err(Fault::Gfp { index, len });
+            return Err(OpFault::Gfp { index, len });
         }
         let (&pid, rest) = self
             .pid
             .split_first_chunk::<2>()
-            .ok_or(Fault::Ends("pid"))?;
+            .ok_or(OpFault::Ends("pid"))?;
         self.pid = rest;
         if !failed {
             self.live.alloc(order);
         }
         let pid = u16::from_le_bytes(pid);
-        Ok(Op::alloc(failed, order, mobility, cpu, index, pid))
+        Ok(TraceOp::alloc(failed, order, mobility, cpu, index, pid))
     }
 
-    fn free_order(&self, code: u8, order: u8) -> Result<Order, Fault> {
+    fn free_order(&self, code: u8, order: u8) -> Result<Order, OpFault> {
         // What a free says of mobility nobody reads; other than 0 it could not be written again.
         if code >> 6 != 0 {
-            return Err(Fault::FreeMobility);
+            return Err(OpFault::FreeMobility);
         }
-        Order::new(order).ok_or(Fault::Order(order))
+        Order::new(order).ok_or(OpFault::Order(order))
     }
 
     /// The object that is `back` before the newest one.
-    fn object(&self, back: u64) -> Result<u32, Fault> {
+    fn object(&self, back: u64) -> Result<u32, OpFault> {
         (self.live.objects() as u64)
             .checked_sub(1)
             .and_then(|newest| newest.checked_sub(back))
             .and_then(|object| u32::try_from(object).ok())
-            .ok_or(Fault::Free(BadFree::BeforeFirst { back }))
+            .ok_or(OpFault::Free(BadFree::BeforeFirst { back }))
     }
 }
 
-fn take_byte(bytes: &mut &[u8], column: &'static str) -> Result<u8, Fault> {
-    let (&first, rest) = bytes.split_first().ok_or(Fault::Ends(column))?;
+fn take_byte(bytes: &mut &[u8], column: &'static str) -> Result<u8, OpFault> {
+    let (&first, rest) = bytes.split_first().ok_or(OpFault::Ends(column))?;
     *bytes = rest;
     Ok(first)
 }

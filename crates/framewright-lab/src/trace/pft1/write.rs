@@ -3,7 +3,7 @@ use super::{
     is_absent, padded, varint,
 };
 use crate::trace::liveness::Liveness;
-use crate::trace::{InitClass, Op, OpKind, Trace};
+use crate::trace::{InitClass, OpKind, Trace, TraceOp};
 use std::io::{self, Write};
 
 /// Writes `trace` in the form PFT1, uncompressed.
@@ -116,7 +116,7 @@ fn put_absent(trace: &Trace, nframes: u32, out: &mut Vec<u8>) -> Result<(), Stri
 }
 
 fn put_op(
-    op: Op,
+    op: TraceOp,
     gfptab_len: usize,
     live: &mut Liveness,
     columns: &mut [Vec<u8>; COLUMNS.len()],

@@ -1,9 +1,9 @@
 use super::frames::{CHUNK, CHUNK_ORDER};
-use super::object::{Mark, Moved, Origin};
+use super::object::{Mark, Moved, ObjectOrigin};
 use super::reducer::Reducer;
 use super::reference::{self, Migration};
 use super::{ReduceError, Reduction};
-use crate::trace::{InitObject, Op, OpKind, Snapshot, Trace};
+use crate::trace::{InitObject, OpKind, Snapshot, Trace, TraceOp};
 use framewright::{Frame, Run};
 
 /// Not numbered yet; object numbers stay below.
@@ -33,7 +33,7 @@ impl Reducer {
         let allocs = self
             .objects
             .iter()
-            .filter(|object| object.origin != Origin::Initial);
+            .filter(|object| object.origin != ObjectOrigin::Initial);
         if init.len() + allocs.count() > UNNUMBERED as usize {
             return Err(ReduceError::TooLong);
         }
@@ -101,7 +101,7 @@ impl Reducer {
     fn number_objects(&self, init: &[InitObject], frame_of_slot: &[u32]) -> Vec<u32> {
         let mut numbers = vec![UNNUMBERED; self.objects.len()];
         for (number, object) in numbers.iter_mut().zip(&self.objects) {
-            if object.origin == Origin::Initial {
+            if object.origin == ObjectOrigin::Initial {
                 let frame = Frame(u64::from(frame_of(object.slot, frame_of_slot)));
                 if let Ok(index) = init.binary_search_by_key(&frame, |object| object.frame) {
                     *number = index as u32;
@@ -180,10 +180,14 @@ fn frame_of(slot: u32, frame_of_slot: &[u32]) -> u32 {
 
 /// Puts each synthetic allocation before its operation and numbers the objects for good.
 /// From the back, in place: the operations are the largest thing in memory.
-fn merge(mut ops: Vec<Op>, synthetic: &[(u32, u32, Op)], numbers: &[u32]) -> Vec<Op> {
+fn merge(
+    mut ops: Vec<TraceOp>,
+    synthetic: &[(u32, u32, TraceOp)],
+    numbers: &[u32],
+) -> Vec<TraceOp> {
     let mut from = ops.len();
     let mut to = from + synthetic.len();
-    ops.resize(to, Op::tick(0));
+    ops.resize(to, TraceOp::tick(0));
     let mut left = synthetic;
     while to > 0 {
         to -= 1;

@@ -1,4 +1,4 @@
-use crate::trace::{FrameState, InitClass, Snapshot};
+use crate::trace::{InitClass, ReadFrameState, Snapshot};
 use std::collections::HashMap;
 
 /// Frames of a chunk: 4 MiB of 4 KiB frames, one block of order 10, the largest that Linux's
@@ -22,7 +22,7 @@ const UNHEARD: u32 = u32::MAX;
 
 /// Who has a frame, as far as the events and the snapshot tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(super) enum HolderOfFrame {
     /// An object of the reduction.
     Object(u32),
     /// Allocated in the snapshot, and no event has named it yet.
@@ -49,38 +49,38 @@ const PIECES: usize = 1 << (CHUNK_ORDER - PIECE_ORDER);
 
 /// The frames of a piece that something has changed.
 #[derive(Debug)]
-struct Piece {
+struct ChangedPiece {
     cells: [Cell; PIECE as usize],
     start: [Option<InitClass>; PIECE as usize],
 }
 
 #[derive(Debug)]
-struct Chunk {
+struct HolderChunk {
     number: u64,
     /// None where nothing has changed: the frames are what the snapshot says, or unheard of.
-    pieces: [Option<Box<Piece>>; PIECES],
+    pieces: [Option<Box<ChangedPiece>>; PIECES],
 }
 
 /// What a new chunk takes: itself, and its entries in the vector and the map, each of which may
 /// have as much room again.
-const CHUNK_BYTES: u64 = 2 * (size_of::<Chunk>() as u64 + 32);
-const PIECE_BYTES: u64 = size_of::<Piece>() as u64;
+const CHUNK_BYTES: u64 = 2 * (size_of::<HolderChunk>() as u64 + 32);
+const PIECE_BYTES: u64 = size_of::<ChangedPiece>() as u64;
 
 /// The frames that events have named, in chunks made when one is first named.
 ///
 /// A frame is addressed by its *slot*: the number of its chunk in the order of making, then its
 /// place in the chunk; so slots are aligned as frames are, up to one chunk.
 #[derive(Debug)]
-pub(super) struct FrameTable {
+pub(super) struct HolderTable {
     snapshot: Option<Snapshot>,
-    chunks: Vec<Chunk>,
+    chunks: Vec<HolderChunk>,
     by_number: HashMap<u64, u32>,
     /// The chunk of the last look-up: runs of events stay in one.
     last: Option<(u64, u32)>,
     pieces: u64,
 }
 
-impl FrameTable {
+impl HolderTable {
     pub(super) fn new(snapshot: Option<Snapshot>) -> Self {
         Self {
             snapshot,
@@ -125,7 +125,7 @@ impl FrameTable {
             return None;
         }
         let index = self.chunks.len() as u32;
-        self.chunks.push(Chunk {
+        self.chunks.push(HolderChunk {
             number,
             pieces: Default::default(),
         });
@@ -133,12 +133,12 @@ impl FrameTable {
         Some(index)
     }
 
-    fn piece(&self, slot: u32) -> Option<&Piece> {
+    fn piece(&self, slot: u32) -> Option<&ChangedPiece> {
         self.chunks[(slot >> CHUNK_ORDER) as usize].pieces[piece_of(slot)].as_deref()
     }
 
     /// The piece to change, made if nothing has changed in it before.
-    fn piece_mut(&mut self, slot: u32) -> &mut Piece {
+    fn piece_mut(&mut self, slot: u32) -> &mut ChangedPiece {
         let chunk = &mut self.chunks[(slot >> CHUNK_ORDER) as usize];
         let piece = &mut chunk.pieces[piece_of(slot)];
         piece.get_or_insert_with(|| {
@@ -146,7 +146,7 @@ impl FrameTable {
             let place = slot & (CHUNK - 1) & !(PIECE - 1);
             let first = (chunk.number << CHUNK_ORDER) + u64::from(place);
             let unchanged = |k: usize| unchanged(self.snapshot.as_ref(), first + k as u64);
-            Box::new(Piece {
+            Box::new(ChangedPiece {
                 cells: std::array::from_fn(|k| unchanged(k).0),
                 start: std::array::from_fn(|k| unchanged(k).1),
             })
@@ -170,14 +170,14 @@ impl FrameTable {
         &mut self.piece_mut(slot).cells[in_piece(slot)]
     }
 
-    pub(super) fn holder(&self, slot: u32) -> Holder {
+    pub(super) fn holder(&self, slot: u32) -> HolderOfFrame {
         let cell = self.cell(slot);
         match cell.owner {
-            NOBODY if cell.freed_at == UNHEARD => Holder::Unheard,
-            NOBODY => Holder::Free(cell.freed_at),
-            START => Holder::Start,
-            ABSENT => Holder::Absent,
-            object => Holder::Object(object),
+            NOBODY if cell.freed_at == UNHEARD => HolderOfFrame::Unheard,
+            NOBODY => HolderOfFrame::Free(cell.freed_at),
+            START => HolderOfFrame::Start,
+            ABSENT => HolderOfFrame::Absent,
+            object => HolderOfFrame::Object(object),
         }
     }
 
@@ -214,7 +214,7 @@ impl FrameTable {
         };
         let allocated = |state| class_of(state).is_some();
         for ((number, frame), &state) in (0_u64..).zip(first.frames_mut()).zip(last.frames()) {
-            if state != FrameState::Free || !allocated(*frame) {
+            if state != ReadFrameState::Free || !allocated(*frame) {
                 continue;
             }
             let place = number as u32 & (CHUNK - 1);
@@ -222,7 +222,7 @@ impl FrameTable {
             let made = made
                 .and_then(|&index| self.chunks[index as usize].pieces[piece_of(place)].as_mut());
             match made {
-                None => *frame = FrameState::Free,
+                None => *frame = ReadFrameState::Free,
                 Some(piece) => {
                     let place = in_piece(place);
                     if piece.cells[place].owner != START {
@@ -249,7 +249,7 @@ impl FrameTable {
             let chunks = snapshot.frames().chunks(CHUNK as usize).enumerate();
             numbers.extend(chunks.filter_map(|(number, states)| {
                 let number = number as u64;
-                let take = states.contains(&FrameState::Free);
+                let take = states.contains(&ReadFrameState::Free);
                 (take && !self.by_number.contains_key(&number)).then_some(number)
             }));
         }
@@ -275,12 +275,12 @@ impl FrameTable {
         (0..CHUNK).map(move |place| match (made, &self.snapshot) {
             (Some(first), None) if self.piece(first + place).is_none() => Ok(None),
             (Some(first), _) => match self.holder(first + place) {
-                Holder::Absent => Err(()),
+                HolderOfFrame::Absent => Err(()),
                 _ => Ok(self.start(first + place)),
             },
             (None, Some(snapshot)) => {
                 match snapshot.state((number << CHUNK_ORDER) + u64::from(place)) {
-                    FrameState::Absent => Err(()),
+                    ReadFrameState::Absent => Err(()),
                     state => Ok(class_of(state)),
                 }
             }
@@ -303,18 +303,18 @@ const fn in_piece(slot: u32) -> usize {
 fn unchanged(snapshot: Option<&Snapshot>, frame: u64) -> (Cell, Option<InitClass>) {
     let (owner, freed_at, start) = match snapshot.map(|snapshot| snapshot.state(frame)) {
         None => (NOBODY, UNHEARD, None),
-        Some(FrameState::Free) => (NOBODY, 0, None),
-        Some(FrameState::Absent) => (ABSENT, UNHEARD, None),
+        Some(ReadFrameState::Free) => (NOBODY, 0, None),
+        Some(ReadFrameState::Absent) => (ABSENT, UNHEARD, None),
         Some(allocated) => (START, UNHEARD, class_of(allocated)),
     };
     (Cell { owner, freed_at }, start)
 }
 
-fn class_of(state: FrameState) -> Option<InitClass> {
+fn class_of(state: ReadFrameState) -> Option<InitClass> {
     match state {
-        FrameState::Free | FrameState::Absent => None,
-        FrameState::Unmovable => Some(InitClass::Unmovable),
-        FrameState::Movable => Some(InitClass::Movable),
-        FrameState::Slab => Some(InitClass::Slab),
+        ReadFrameState::Free | ReadFrameState::Absent => None,
+        ReadFrameState::Unmovable => Some(InitClass::Unmovable),
+        ReadFrameState::Movable => Some(InitClass::Movable),
+        ReadFrameState::Slab => Some(InitClass::Slab),
     }
 }

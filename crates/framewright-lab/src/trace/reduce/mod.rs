@@ -56,7 +56,7 @@ pub use anomaly::{Anomalies, EventCounts};
 pub use reducer::Reducer;
 pub use reference::{Agreement, ReferenceRow, follow_chosen};
 
-use super::{Event, Snapshot, TooMuchMemory, Trace};
+use super::{Snapshot, TooMuchMemory, Trace, TraceEvent};
 use std::fmt;
 
 /// The largest order the reduction takes: Linux's `MAX_PAGE_ORDER` unless configured otherwise.
@@ -127,7 +127,7 @@ impl std::error::Error for ReduceError {}
 /// # Errors
 /// [`ReduceError`] where 32 bits or the memory are too few.
 pub fn reduce(
-    events: impl IntoIterator<Item = Event>,
+    events: impl IntoIterator<Item = TraceEvent>,
     first: Option<Snapshot>,
     last: Option<&Snapshot>,
 ) -> Result<Reduction, ReduceError> {

@@ -7,7 +7,7 @@ pub(super) const REFERENCE_MS: u64 = 1000;
 
 /// How an object came into the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ObjectOrigin {
     /// By an event.
     Traced,
     /// It was there at the start.
@@ -18,22 +18,22 @@ pub(super) enum Origin {
 
 /// An object, under a number that is final only when all synthetic ones are known.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Object {
+pub(super) struct ReducedObject {
     pub(super) slot: u32,
     pub(super) order: Order,
     pub(super) mobility: Mobility,
-    pub(super) origin: Origin,
+    pub(super) origin: ObjectOrigin,
 }
 
 /// A block of an object: all of it, or an aligned part.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
+pub(super) struct ObjectPiece {
     pub(super) object: u32,
     pub(super) offset: u32,
     pub(super) order: Order,
 }
 
-impl Piece {
+impl ObjectPiece {
     pub(super) fn whole(object: u32, order: Order) -> Self {
         Self {
             object,
@@ -48,7 +48,7 @@ impl Piece {
 pub(super) struct Moved {
     /// Before this operation.
     pub(super) at: u32,
-    pub(super) piece: Piece,
+    pub(super) piece: ObjectPiece,
     /// Where to, once a later free has told.
     pub(super) to: Option<u32>,
 }

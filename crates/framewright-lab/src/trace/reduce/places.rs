@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// What a frame is, as the recording kernel had it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FramePlace {
     Free,
     Held(Mobility),
     Absent,
@@ -24,15 +24,15 @@ const BLOCK: usize = 512;
 
 /// The frames of a chunk.
 #[derive(Debug)]
-enum Chunk {
+enum PlaceChunk {
     /// All are the same: 16 bytes, however many chunks a universe has.
-    Whole(Place),
-    Mixed(Box<[Place; FRAMES]>),
+    Whole(FramePlace),
+    Mixed(Box<[FramePlace; FRAMES]>),
 }
 
 /// What a row adds up, of one chunk: at most 1,024 of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Sums {
+struct ChunkSums {
     free: u16,
     usable_o3: u16,
     usable_o9: u16,
@@ -42,7 +42,7 @@ struct Sums {
     movable_in_mixed: u16,
 }
 
-impl Sums {
+impl ChunkSums {
     const COUNT: usize = 7;
 
     fn all(self) -> [u16; Self::COUNT] {
@@ -57,11 +57,11 @@ impl Sums {
         ]
     }
 
-    fn of(places: &[Place; FRAMES]) -> Self {
+    fn of(places: &[FramePlace; FRAMES]) -> Self {
         // Frames from which a request of that order can be served: aligned runs that are free.
-        let usable = |places: &[Place], length: usize| {
+        let usable = |places: &[FramePlace], length: usize| {
             let runs = places.chunks_exact(length);
-            let free = runs.filter(|run| run.iter().all(|&place| place == Place::Free));
+            let free = runs.filter(|run| run.iter().all(|&place| place == FramePlace::Free));
             (free.count() * length) as u16
         };
         let mut sums = Self {
@@ -71,12 +71,12 @@ impl Sums {
         for block in places.chunks_exact(BLOCK) {
             sums.usable_o3 += usable(block, 8);
             sums.usable_o9 += usable(block, BLOCK);
-            let count = |which: fn(&Place) -> bool| {
+            let count = |which: fn(&FramePlace) -> bool| {
                 block.iter().filter(|place| which(place)).count() as u16
             };
-            sums.free += count(|place| *place == Place::Free);
-            let movable = count(|place| *place == Place::Held(Mobility::Movable));
-            let held = count(|place| matches!(place, Place::Held(_)));
+            sums.free += count(|place| *place == FramePlace::Free);
+            let movable = count(|place| *place == FramePlace::Held(Mobility::Movable));
+            let held = count(|place| matches!(place, FramePlace::Held(_)));
             if held > movable {
                 sums.unmovable_any += 1;
                 if movable > 0 {
@@ -88,19 +88,19 @@ impl Sums {
         sums
     }
 
-    fn of_whole(place: Place) -> Self {
+    fn of_whole(place: FramePlace) -> Self {
         let frames = FRAMES as u16;
         let blocks = (FRAMES / BLOCK) as u16;
         match place {
-            Place::Free => Self {
+            FramePlace::Free => Self {
                 free: frames,
                 usable_o3: frames,
                 usable_o9: frames,
                 free_4m: 1,
                 ..Self::default()
             },
-            Place::Held(Mobility::Movable) | Place::Absent => Self::default(),
-            Place::Held(_) => Self {
+            FramePlace::Held(Mobility::Movable) | FramePlace::Absent => Self::default(),
+            FramePlace::Held(_) => Self {
                 unmovable_any: blocks,
                 ..Self::default()
             },
@@ -111,51 +111,53 @@ impl Sums {
 /// Every frame of a universe.
 ///
 /// # Invariants
-/// - **PL1** `total` is the sum of `sums`; those are what [`Sums::of`] says of each chunk that is not
+/// - **PL1** `total` is the sum of `sums`; those are what [`ChunkSums::of`] says of each chunk that is not
 ///   among `changed`.
 /// - **PL2** A chunk is in `changed` once if its `is_changed` is set, and not if it is not.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct FramePlaces {
     nframes: u64,
-    chunks: Vec<Chunk>,
-    sums: Vec<Sums>,
+    chunks: Vec<PlaceChunk>,
+    sums: Vec<ChunkSums>,
     is_changed: Vec<bool>,
     changed: Vec<u32>,
-    total: [u64; Sums::COUNT],
+    total: [u64; ChunkSums::COUNT],
 }
 
-impl Places {
+impl FramePlaces {
     /// `nframes` free frames. Memory: 31 bytes a chunk, and a byte a frame of those that are not
     /// all the same.
     pub(super) fn new(nframes: u64) -> Self {
         let chunks = nframes.div_ceil(1 << CHUNK_ORDER) as usize;
-        let free = Sums::of_whole(Place::Free);
+        let free = ChunkSums::of_whole(FramePlace::Free);
         let mut places = Self {
             nframes: (chunks as u64) << CHUNK_ORDER,
-            chunks: (0..chunks).map(|_| Chunk::Whole(Place::Free)).collect(),
+            chunks: (0..chunks)
+                .map(|_| PlaceChunk::Whole(FramePlace::Free))
+                .collect(),
             sums: vec![free; chunks],
             is_changed: vec![false; chunks],
             changed: Vec::new(),
             total: free.all().map(|n| u64::from(n) * chunks as u64),
         };
-        places.fill(nframes..places.nframes, Place::Absent);
+        places.fill(nframes..places.nframes, FramePlace::Absent);
         places.nframes = nframes;
         places
     }
 
-    pub(super) fn get(&self, frame: u64) -> Place {
+    pub(super) fn get(&self, frame: u64) -> FramePlace {
         match &self.chunks[(frame >> CHUNK_ORDER) as usize] {
-            Chunk::Whole(place) => *place,
-            Chunk::Mixed(places) => places[frame as usize & (FRAMES - 1)],
+            PlaceChunk::Whole(place) => *place,
+            PlaceChunk::Mixed(places) => places[frame as usize & (FRAMES - 1)],
         }
     }
 
-    pub(super) fn set(&mut self, frame: u64, place: Place) {
+    pub(super) fn set(&mut self, frame: u64, place: FramePlace) {
         self.fill(frame..frame + 1, place);
     }
 
     /// Panics if a frame is outside the universe.
-    pub(super) fn fill(&mut self, frames: Range<u64>, place: Place) {
+    pub(super) fn fill(&mut self, frames: Range<u64>, place: FramePlace) {
         assert!(
             frames.end <= self.nframes,
             "frame {:#x} of a universe of {}",
@@ -169,12 +171,12 @@ impl Places {
             let length = (frames.end - at).min((FRAMES - from) as u64) as usize;
             let chunk = &mut self.chunks[index];
             if length == FRAMES {
-                *chunk = Chunk::Whole(place);
+                *chunk = PlaceChunk::Whole(place);
             } else {
-                if let Chunk::Whole(whole) = *chunk {
-                    *chunk = Chunk::Mixed(Box::new([whole; FRAMES]));
+                if let PlaceChunk::Whole(whole) = *chunk {
+                    *chunk = PlaceChunk::Mixed(Box::new([whole; FRAMES]));
                 }
-                if let Chunk::Mixed(places) = chunk {
+                if let PlaceChunk::Mixed(places) = chunk {
                     places[from..from + length].fill(place);
                 }
             }
@@ -192,8 +194,8 @@ impl Places {
             let index = index as usize;
             self.is_changed[index] = false;
             let now = match &self.chunks[index] {
-                Chunk::Whole(place) => Sums::of_whole(*place),
-                Chunk::Mixed(places) => Sums::of(places),
+                PlaceChunk::Whole(place) => ChunkSums::of_whole(*place),
+                PlaceChunk::Mixed(places) => ChunkSums::of(places),
             };
             let before = std::mem::replace(&mut self.sums[index], now);
             for ((total, before), now) in self.total.iter_mut().zip(before.all()).zip(now.all()) {
@@ -232,11 +234,11 @@ mod tests {
     use super::*;
 
     /// The sums as they are counted over all frames.
-    fn recounted(places: &Places) -> [u64; Sums::COUNT] {
-        let mut total = [0; Sums::COUNT];
+    fn recounted(places: &FramePlaces) -> [u64; ChunkSums::COUNT] {
+        let mut total = [0; ChunkSums::COUNT];
         for index in 0..places.chunks.len() as u64 {
             let frames = std::array::from_fn(|k| places.get((index << CHUNK_ORDER) + k as u64));
-            for (total, sum) in total.iter_mut().zip(Sums::of(&frames).all()) {
+            for (total, sum) in total.iter_mut().zip(ChunkSums::of(&frames).all()) {
                 *total += u64::from(sum);
             }
         }
@@ -246,7 +248,7 @@ mod tests {
     #[test]
     fn rows_from_what_changed_are_those_from_all_frames() {
         // Not whole chunks: the rest of the last one does not exist.
-        let mut places = Places::new(5 * 1024 + 300);
+        let mut places = FramePlaces::new(5 * 1024 + 300);
         let mut random = 7_u64;
         for step in 0..600_u64 {
             random = random
@@ -256,10 +258,10 @@ mod tests {
             let first = (((random >> 20) % (5 << 10)) >> order) << order;
             let end = (first + (1 << order)).min(places.nframes);
             let place = match (random >> 56) & 7 {
-                0..=2 => Place::Free,
-                3 => Place::Absent,
-                4 => Place::Held(Mobility::Unmovable),
-                _ => Place::Held(Mobility::Movable),
+                0..=2 => FramePlace::Free,
+                3 => FramePlace::Absent,
+                4 => FramePlace::Held(Mobility::Unmovable),
+                _ => FramePlace::Held(Mobility::Movable),
             };
             places.fill(first..end, place);
             if step % 3 == 0 {
@@ -271,10 +273,10 @@ mod tests {
 
     #[test]
     fn a_row_counts_what_changed_and_nothing_else() {
-        let mut places = Places::new(1 << 22);
+        let mut places = FramePlaces::new(1 << 22);
         places.row();
         for second in 0..4096 {
-            places.set(second << 10, Place::Held(Mobility::Movable));
+            places.set(second << 10, FramePlace::Held(Mobility::Movable));
             assert_eq!(places.changed.len(), 1, "one event, one chunk");
             let row = places.row();
             assert_eq!(row.free_4m, 4095 - second);

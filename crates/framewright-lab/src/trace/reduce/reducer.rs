@@ -1,8 +1,12 @@
-use super::frames::{FrameTable, Holder, OBJECTS_MAX};
-use super::object::{Mark, Moved, Object, Origin, Piece, REFERENCE_MS, aligned_blocks, block};
+use super::frames::{HolderOfFrame, HolderTable, OBJECTS_MAX};
+use super::object::{
+    Mark, Moved, ObjectOrigin, ObjectPiece, REFERENCE_MS, ReducedObject, aligned_blocks, block,
+};
 use super::tasks::Tasks;
 use super::{Anomalies, EventCounts, ORDER_MAX, ORDERS, ReduceError, ReferenceRow};
-use crate::trace::{Event, EventKind, FrameState, InitClass, MemoryLimit, Op, Snapshot};
+use crate::trace::{
+    EventKind, InitClass, MemoryLimit, ReadFrameState, Snapshot, TraceEvent, TraceOp,
+};
 use framewright::{Frame, Mobility, Order};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -14,10 +18,10 @@ const GFP_SYNTHETIC: u8 = 255;
 
 /// What is held for each of these to the end of the reduction: itself, as much room again in a vector
 /// that grows, and what it becomes.
-const OP_BYTES: u64 = 2 * size_of::<Op>() as u64;
+const OP_BYTES: u64 = 2 * size_of::<TraceOp>() as u64;
 /// Its number, its frame and mobility in the reference, its initial object or chosen frame.
-const OBJECT_BYTES: u64 = 2 * size_of::<Object>() as u64 + 4 + 8 + 16;
-const SYNTHETIC_BYTES: u64 = 3 * size_of::<(u32, u32, Op)>() as u64;
+const OBJECT_BYTES: u64 = 2 * size_of::<ReducedObject>() as u64 + 4 + 8 + 16;
+const SYNTHETIC_BYTES: u64 = 3 * size_of::<(u32, u32, TraceOp)>() as u64;
 /// Its entry among the open ones, its migration, and where its frames are.
 const MOVED_BYTES: u64 = 2 * size_of::<Moved>() as u64 + 64 + 24 + 32;
 const MARK_BYTES: u64 = 3 * size_of::<Mark>() as u64 + 2 * size_of::<ReferenceRow>() as u64;
@@ -28,8 +32,8 @@ const UNIVERSE_CHUNK_BYTES: u64 = 1024 + 64;
 
 /// A part of a freed block, by what was known of it.
 #[derive(Debug, Clone, Copy)]
-enum Part {
-    Object(Piece),
+enum FreedPart {
+    Object(ObjectPiece),
     /// Free since the operation.
     Free {
         slot: u32,
@@ -45,12 +49,12 @@ enum Part {
 /// Time a push: O(frames of the event), and a logarithm of the moves that are open.
 #[derive(Debug)]
 pub struct Reducer {
-    pub(super) table: FrameTable,
-    pub(super) objects: Vec<Object>,
+    pub(super) table: HolderTable,
+    pub(super) objects: Vec<ReducedObject>,
     /// Operations by provisional object number, which allocations carry too.
-    pub(super) ops: Vec<Op>,
+    pub(super) ops: Vec<TraceOp>,
     /// Synthetic allocations: before which operation, and of which object, with its op.
-    pub(super) synthetic: Vec<(u32, u32, Op)>,
+    pub(super) synthetic: Vec<(u32, u32, TraceOp)>,
     pub(super) moved: Vec<Moved>,
     pub(super) marks: Vec<Mark>,
     pub(super) gfp: Vec<u32>,
@@ -62,15 +66,15 @@ pub struct Reducer {
     tasks: Tasks,
     pids: HashMap<u32, u16>,
     gfp_index: HashMap<u32, u8>,
-    clock: Option<Clock>,
+    clock: Option<TraceClock>,
     limit: MemoryLimit,
     /// Scratch, kept for its memory.
-    parts: Vec<Part>,
-    pieces: Vec<Piece>,
+    parts: Vec<FreedPart>,
+    pieces: Vec<ObjectPiece>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Clock {
+struct TraceClock {
     start_ns: u64,
     last_ns: u64,
     ms: u64,
@@ -82,7 +86,7 @@ impl Reducer {
     #[must_use]
     pub fn new(first: Option<Snapshot>) -> Self {
         Self {
-            table: FrameTable::new(first),
+            table: HolderTable::new(first),
             objects: Vec::new(),
             ops: Vec::new(),
             synthetic: Vec::new(),
@@ -133,7 +137,7 @@ impl Reducer {
     ///
     /// # Errors
     /// [`ReduceError`] where 32 bits or the memory are too few; the reducer is not usable afterwards.
-    pub fn push(&mut self, event: &Event) -> Result<(), ReduceError> {
+    pub fn push(&mut self, event: &TraceEvent) -> Result<(), ReduceError> {
         // Twice a block of the largest order: what one event can add at most.
         let room = 4 << ORDER_MAX;
         let most = OBJECTS_MAX - room;
@@ -205,7 +209,7 @@ impl Reducer {
 
     /// Lets time pass up to `time_ns`: a tick for each millisecond begun.
     fn advance(&mut self, time_ns: u64) {
-        let clock = self.clock.get_or_insert(Clock {
+        let clock = self.clock.get_or_insert(TraceClock {
             start_ns: time_ns,
             last_ns: time_ns,
             ms: 0,
@@ -228,7 +232,7 @@ impl Reducer {
                     extfrag: self.counts.extfrag.iter().flatten().sum(),
                 });
             }
-            self.ops.push(Op::tick(passed));
+            self.ops.push(TraceOp::tick(passed));
         }
     }
 
@@ -244,7 +248,7 @@ impl Reducer {
         }
         if let Some(snapshot) = self.table.snapshot() {
             // An aligned block cannot pass the end of the numbers, a frame in it neither.
-            let absent = |frame| snapshot.state(frame) == FrameState::Absent;
+            let absent = |frame| snapshot.state(frame) == ReadFrameState::Absent;
             if (frame.0..=frame.0 + (order.frames() - 1)).any(absent) {
                 self.anomalies.outside_snapshot += 1;
                 return Ok(None);
@@ -256,7 +260,7 @@ impl Reducer {
 
     fn alloc(
         &mut self,
-        event: &Event,
+        event: &TraceEvent,
         frame: Frame,
         order: Order,
         mobility: Mobility,
@@ -267,18 +271,18 @@ impl Reducer {
         };
         for slot in block(slot, order) {
             match self.table.holder(slot) {
-                Holder::Object(object) => {
+                HolderOfFrame::Object(object) => {
                     self.anomalies.missed_frees += 1;
                     self.release(object, synthetic_cpu(event.cpu));
                 }
-                Holder::Start => {
+                HolderOfFrame::Start => {
                     self.anomalies.percpu_at_start += 1;
                     self.table.set_start(slot, None);
                 }
-                Holder::Free(_) | Holder::Unheard | Holder::Absent => {}
+                HolderOfFrame::Free(_) | HolderOfFrame::Unheard | HolderOfFrame::Absent => {}
             }
         }
-        let object = self.object(slot, order, mobility, Origin::Traced);
+        let object = self.object(slot, order, mobility, ObjectOrigin::Traced);
         if mobility == Mobility::Movable {
             self.tasks.allocated(event.pid, object, order);
         }
@@ -290,17 +294,17 @@ impl Reducer {
 
     /// Frees what is left of an object whose free was not seen.
     fn release(&mut self, object: u32, cpu: u8) {
-        let Object { slot, order, .. } = self.objects[object as usize];
+        let ReducedObject { slot, order, .. } = self.objects[object as usize];
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.clear();
-        let mine = |table: &FrameTable, slot| table.holder(slot) == Holder::Object(object);
+        let mine = |table: &HolderTable, slot| table.holder(slot) == HolderOfFrame::Object(object);
         let (mut at, end) = (slot, slot + order.frames() as u32);
         while at < end {
             let run = (at..end)
                 .take_while(|&slot| mine(&self.table, slot))
                 .count() as u32;
             for (part, order) in aligned_blocks(at..at + run) {
-                pieces.push(Piece {
+                pieces.push(ObjectPiece {
                     object,
                     offset: part - slot,
                     order,
@@ -320,7 +324,7 @@ impl Reducer {
         self.pieces = pieces;
     }
 
-    fn free(&mut self, event: &Event, frame: Frame, order: Order) -> Result<(), ReduceError> {
+    fn free(&mut self, event: &TraceEvent, frame: Frame, order: Order) -> Result<(), ReduceError> {
         let Some(slot) = self.admit(frame, order)? else {
             return Ok(());
         };
@@ -356,64 +360,65 @@ impl Reducer {
 
     /// Cuts the block into parts by what is known of its frames, each a block of its own.
     /// True if nobody has any of it.
-    fn find_parts(&self, slot: u32, order: Order, parts: &mut Vec<Part>) -> bool {
+    fn find_parts(&self, slot: u32, order: Order, parts: &mut Vec<FreedPart>) -> bool {
         let (mut at, end) = (slot, slot + order.frames() as u32);
         let mut unknown = true;
         while at < end {
             let holder = self.table.holder(at);
             let same = |&slot: &u32| match (holder, self.table.holder(slot)) {
-                (Holder::Free(_), Holder::Free(_)) => true,
+                (HolderOfFrame::Free(_), HolderOfFrame::Free(_)) => true,
                 (this, that) => this == that,
             };
             let run = at..at + (at..end).take_while(same).count() as u32;
             at = run.end;
             match holder {
-                Holder::Object(object) => {
+                HolderOfFrame::Object(object) => {
                     unknown = false;
                     let first = self.objects[object as usize].slot;
                     parts.extend(aligned_blocks(run).map(|(slot, order)| {
-                        Part::Object(Piece {
+                        FreedPart::Object(ObjectPiece {
                             object,
                             offset: slot - first,
                             order,
                         })
                     }));
                 }
-                Holder::Free(_) => {
+                HolderOfFrame::Free(_) => {
                     parts.extend(aligned_blocks(run).map(|(slot, order)| {
                         let since = |slot| match self.table.holder(slot) {
-                            Holder::Free(since) => since,
+                            HolderOfFrame::Free(since) => since,
                             _ => 0,
                         };
                         let since = block(slot, order).map(since).max().unwrap_or(0);
-                        Part::Free { slot, order, since }
+                        FreedPart::Free { slot, order, since }
                     }));
                 }
-                Holder::Start => {
+                HolderOfFrame::Start => {
                     unknown = false;
-                    parts.extend(run.map(Part::Start));
+                    parts.extend(run.map(FreedPart::Start));
                 }
-                Holder::Unheard => parts.extend(run.map(Part::Start)),
-                Holder::Absent => {}
+                HolderOfFrame::Unheard => parts.extend(run.map(FreedPart::Start)),
+                HolderOfFrame::Absent => {}
             }
         }
         unknown
     }
 
     /// Finds or makes the objects that the part must have belonged to.
-    fn resolve(&mut self, part: Part, event: &Event, pieces: &mut Vec<Piece>) {
+    fn resolve(&mut self, part: FreedPart, event: &TraceEvent, pieces: &mut Vec<ObjectPiece>) {
         match part {
-            Part::Object(piece) => pieces.push(piece),
-            Part::Start(slot) => {
+            FreedPart::Object(piece) => pieces.push(piece),
+            FreedPart::Start(slot) => {
                 let class = self.table.start(slot).unwrap_or_else(|| {
                     self.anomalies.initial_inferred += 1;
                     self.table.set_start(slot, Some(InitClass::Movable));
                     InitClass::Movable
                 });
-                let object = self.object(slot, Order::ZERO, class.mobility(), Origin::Initial);
-                pieces.push(Piece::whole(object, Order::ZERO));
+                let object =
+                    self.object(slot, Order::ZERO, class.mobility(), ObjectOrigin::Initial);
+                pieces.push(ObjectPiece::whole(object, Order::ZERO));
             }
-            Part::Free { slot, order, since } => {
+            FreedPart::Free { slot, order, since } => {
                 if let Some(range) = self.close_move(order, since) {
                     self.anomalies.moves_matched += 1;
                     let mut to = slot;
@@ -425,9 +430,9 @@ impl Reducer {
                     return;
                 }
                 self.anomalies.frees_of_unknown += 1;
-                let object = self.object(slot, order, Mobility::Unmovable, Origin::Synthetic);
+                let object = self.object(slot, order, Mobility::Unmovable, ObjectOrigin::Synthetic);
                 let now = self.ops.len() as u32;
-                let mut op = Op::alloc(
+                let mut op = TraceOp::alloc(
                     false,
                     order,
                     Mobility::Unmovable,
@@ -438,17 +443,17 @@ impl Reducer {
                 op.value = object;
                 let at = since + (now - since) / 2;
                 self.synthetic.push((at, object, op));
-                pieces.push(Piece::whole(object, order));
+                pieces.push(ObjectPiece::whole(object, order));
             }
         }
     }
 
-    fn is_move(&mut self, pid: u32, order: Order, pieces: &[Piece]) -> bool {
+    fn is_move(&mut self, pid: u32, order: Order, pieces: &[ObjectPiece]) -> bool {
         if !self.tasks.is_migrating(pid) {
             return false;
         }
         let movable =
-            |piece: &Piece| self.objects[piece.object as usize].mobility == Mobility::Movable;
+            |piece: &ObjectPiece| self.objects[piece.object as usize].mobility == Mobility::Movable;
         // A softirq frees in the task's name, too: what is not movable was not moved.
         if pieces.is_empty() || !pieces.iter().all(movable) {
             return false;
@@ -456,7 +461,7 @@ impl Reducer {
         self.tasks.is_move(pid, pieces[0].object, order)
     }
 
-    fn open_move(&mut self, order: Order, pieces: &[Piece]) {
+    fn open_move(&mut self, order: Order, pieces: &[ObjectPiece]) {
         let (at, first) = (self.ops.len() as u32, self.moved.len() as u32);
         self.anomalies.moves += 1;
         self.moved.extend(pieces.iter().map(|&piece| Moved {
@@ -481,24 +486,24 @@ impl Reducer {
         self.open_moves.iter().map(|open| open.len() as u64).sum()
     }
 
-    fn free_piece(&mut self, piece: Piece, cpu: u8) {
-        let Piece {
+    fn free_piece(&mut self, piece: ObjectPiece, cpu: u8) {
+        let ObjectPiece {
             object,
             offset,
             order,
         } = piece;
         self.ops
             .push(if order == self.objects[object as usize].order {
-                Op::free(object, order, cpu)
+                TraceOp::free(object, order, cpu)
             } else {
-                Op::free_part(object, offset, order, cpu)
+                TraceOp::free_part(object, offset, order, cpu)
             });
     }
 
     /// Makes an object that has the block from now on.
-    fn object(&mut self, slot: u32, order: Order, mobility: Mobility, origin: Origin) -> u32 {
+    fn object(&mut self, slot: u32, order: Order, mobility: Mobility, origin: ObjectOrigin) -> u32 {
         let object = self.objects.len() as u32;
-        self.objects.push(Object {
+        self.objects.push(ReducedObject {
             slot,
             order,
             mobility,
@@ -512,12 +517,12 @@ impl Reducer {
 
     fn alloc_op(
         &mut self,
-        event: &Event,
+        event: &TraceEvent,
         failed: bool,
         order: Order,
         mobility: Mobility,
         gfp: u32,
-    ) -> Op {
+    ) -> TraceOp {
         let table = &mut self.gfp;
         let gfp = *self.gfp_index.entry(gfp).or_insert_with(|| {
             let index = table.len().min(usize::from(GFP_OTHER));
@@ -528,7 +533,7 @@ impl Reducer {
             index as u8
         });
         let pid = self.small_pid(event.pid);
-        Op::alloc(failed, order, mobility, traced_cpu(event.cpu), gfp, pid)
+        TraceOp::alloc(failed, order, mobility, traced_cpu(event.cpu), gfp, pid)
     }
 
     /// Processes are numbered in the order in which they are first seen; those past 65,534
@@ -541,9 +546,9 @@ impl Reducer {
 
 /// Seven bits are the CPU, the eighth says synthetic: CPUs from 128 on share numbers.
 fn traced_cpu(cpu: u16) -> u8 {
-    cpu as u8 & !Op::SYNTHETIC
+    cpu as u8 & !TraceOp::SYNTHETIC
 }
 
 fn synthetic_cpu(cpu: u16) -> u8 {
-    cpu as u8 | Op::SYNTHETIC
+    cpu as u8 | TraceOp::SYNTHETIC
 }

@@ -1,7 +1,7 @@
 use super::frames::CHUNK_ORDER;
 use super::object::{Mark, REFERENCE_MS};
-use super::places::{Place, Places};
-use crate::trace::{FrameState, OpKind, Snapshot, Trace};
+use super::places::{FramePlace, FramePlaces};
+use crate::trace::{OpKind, ReadFrameState, Snapshot, Trace};
 use framewright::{Mobility, Order};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -146,14 +146,14 @@ pub(super) fn follow(
     chunks: &[u64],
     last: Option<&Snapshot>,
 ) -> (Vec<ReferenceRow>, Option<Agreement>) {
-    let mut places = Places::new(trace.nframes);
+    let mut places = FramePlaces::new(trace.nframes);
     for run in &trace.absent {
-        places.fill(run.start().0..run.end().0, Place::Absent);
+        places.fill(run.start().0..run.end().0, FramePlace::Absent);
     }
     // First frame and mobility of each object.
     let mut objects: Vec<(u32, Mobility)> = Vec::with_capacity(trace.init.len() + chosen.len());
     for object in &trace.init {
-        places.set(object.frame.0, Place::Held(object.class.mobility()));
+        places.set(object.frame.0, FramePlace::Held(object.class.mobility()));
         objects.push((object.frame.0 as u32, object.class.mobility()));
     }
     let mut moved = Whereabouts::new();
@@ -171,10 +171,10 @@ pub(super) fn follow(
                 let to = migration.to.map(|to| to + k);
                 let from = moved.insert((migration.object, offset), to);
                 if let Some(from) = from.unwrap_or(Some(first + offset)) {
-                    places.set(u64::from(from), Place::Free);
+                    places.set(u64::from(from), FramePlace::Free);
                 }
                 if let Some(to) = to {
-                    places.set(u64::from(to), Place::Held(mobility));
+                    places.set(u64::from(to), FramePlace::Held(mobility));
                 }
             }
         }
@@ -191,21 +191,21 @@ pub(super) fn follow(
             OpKind::Alloc => {
                 let first = *chosen.next().unwrap_or(&0);
                 let frames = u64::from(first)..u64::from(first) + op.order().frames();
-                places.fill(frames, Place::Held(op.mobility()));
+                places.fill(frames, FramePlace::Held(op.mobility()));
                 objects.push((first, op.mobility()));
             }
             OpKind::Free | OpKind::FreePart => {
                 let first = objects[op.value as usize].0;
                 let start = u64::from(first) + u64::from(op.offset);
                 if moved.is_empty() {
-                    places.fill(start..start + op.order().frames(), Place::Free);
+                    places.fill(start..start + op.order().frames(), FramePlace::Free);
                     continue;
                 }
                 let length = op.order().frames() as u32;
                 for offset in op.offset..op.offset + length {
                     let place = moved.remove(&(op.value, offset));
                     if let Some(frame) = place.unwrap_or(Some(first + offset)) {
-                        places.set(u64::from(frame), Place::Free);
+                        places.set(u64::from(frame), FramePlace::Free);
                     }
                 }
             }
@@ -216,20 +216,20 @@ pub(super) fn follow(
     (rows, agreement)
 }
 
-fn compare(places: &Places, chunks: &[u64], last: &Snapshot) -> Agreement {
+fn compare(places: &FramePlaces, chunks: &[u64], last: &Snapshot) -> Agreement {
     let mut agreement = Agreement::default();
     for (chunk, first) in chunks.iter().zip((0..).step_by(1 << CHUNK_ORDER)) {
         for k in 0..1 << CHUNK_ORDER {
             let is_free = match last.state((chunk << CHUNK_ORDER) + k) {
-                FrameState::Absent => continue,
-                state => state == FrameState::Free,
+                ReadFrameState::Absent => continue,
+                state => state == ReadFrameState::Free,
             };
             let count = match (places.get(first + k), is_free) {
-                (Place::Absent, _) => continue,
-                (Place::Free, true) => &mut agreement.both_free,
-                (Place::Free, false) => &mut agreement.only_model_free,
-                (Place::Held(_), true) => &mut agreement.only_snapshot_free,
-                (Place::Held(_), false) => &mut agreement.both_allocated,
+                (FramePlace::Absent, _) => continue,
+                (FramePlace::Free, true) => &mut agreement.both_free,
+                (FramePlace::Free, false) => &mut agreement.only_model_free,
+                (FramePlace::Held(_), true) => &mut agreement.only_snapshot_free,
+                (FramePlace::Held(_), false) => &mut agreement.both_allocated,
             };
             *count += 1;
         }

@@ -1,4 +1,4 @@
-use super::words::Line;
+use super::words::ProcLine;
 use crate::trace::TraceError;
 
 /// The free blocks of one zone, from `/proc/buddyinfo`.
@@ -32,7 +32,7 @@ impl ZoneFree {
 /// `NAME:LINE`, with what is wrong and what was expected.
 pub fn read_buddyinfo(name: &str, text: &str) -> Result<Vec<ZoneFree>, TraceError> {
     let mut zones: Vec<ZoneFree> = Vec::new();
-    for line in Line::all(name, text) {
+    for line in ProcLine::all(name, text) {
         let (node, zone, rest) = line.zone()?;
         let free_blocks = rest.split_whitespace().map(|word| line.number(word));
         let free_blocks = free_blocks.collect::<Result<Vec<_>, _>>()?;

@@ -3,7 +3,7 @@ use std::io::{self, Read};
 /// What a snapshot knows of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum FrameState {
+pub enum ReadFrameState {
     /// In a free list of the buddy system.
     Free,
     /// Allocated, neither on an LRU list nor anonymous nor slab. Frames that lie in a per-CPU
@@ -23,7 +23,7 @@ pub enum FrameState {
 /// One byte a frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    frames: Vec<FrameState>,
+    frames: Vec<ReadFrameState>,
 }
 
 // The bits of `/proc/kpageflags`, a stable interface: Documentation/admin-guide/mm/pagemap.rst.
@@ -37,7 +37,7 @@ const NOPAGE: u64 = 1 << 20;
 impl Snapshot {
     /// A snapshot of these states, frame 0 first.
     #[must_use]
-    pub fn new(frames: Vec<FrameState>) -> Self {
+    pub fn new(frames: Vec<ReadFrameState>) -> Self {
         Self { frames }
     }
 
@@ -51,7 +51,7 @@ impl Snapshot {
     pub fn read(mut from: impl Read) -> io::Result<Self> {
         // 64 KiB: 8,192 frames a call.
         let mut buffer = vec![0; 1 << 16];
-        let (mut filled, mut frames, mut head) = (0, Vec::new(), FrameState::Unmovable);
+        let (mut filled, mut frames, mut head) = (0, Vec::new(), ReadFrameState::Unmovable);
         loop {
             let got = match from.read(&mut buffer[filled..]) {
                 Ok(0) => break,
@@ -87,46 +87,46 @@ impl Snapshot {
 
     /// The state of each frame, frame 0 first.
     #[must_use]
-    pub fn frames(&self) -> &[FrameState] {
+    pub fn frames(&self) -> &[ReadFrameState] {
         &self.frames
     }
 
-    pub(in crate::trace) fn frames_mut(&mut self) -> &mut [FrameState] {
+    pub(in crate::trace) fn frames_mut(&mut self) -> &mut [ReadFrameState] {
         &mut self.frames
     }
 
     /// The state of one frame; `Absent` past the end.
     #[must_use]
-    pub fn state(&self, frame: u64) -> FrameState {
+    pub fn state(&self, frame: u64) -> ReadFrameState {
         usize::try_from(frame)
             .ok()
             .and_then(|index| self.frames.get(index))
             .copied()
-            .unwrap_or(FrameState::Absent)
+            .unwrap_or(ReadFrameState::Absent)
     }
 
     /// How many frames are in `state`. Time: O(frames).
     #[must_use]
-    pub fn count(&self, state: FrameState) -> u64 {
+    pub fn count(&self, state: ReadFrameState) -> u64 {
         self.frames.iter().filter(|&&is| is == state).count() as u64
     }
 }
 
 /// `head` is the state of the compound page's first frame: a tail without flags of its own is
 /// what its head is.
-fn state_of(flags: u64, head: FrameState) -> FrameState {
+fn state_of(flags: u64, head: ReadFrameState) -> ReadFrameState {
     if flags & NOPAGE != 0 {
-        FrameState::Absent
+        ReadFrameState::Absent
     } else if flags & BUDDY != 0 {
-        FrameState::Free
+        ReadFrameState::Free
     } else if flags & SLAB != 0 {
-        FrameState::Slab
+        ReadFrameState::Slab
     } else if flags & (LRU | ANON) != 0 {
-        FrameState::Movable
+        ReadFrameState::Movable
     } else if flags & COMPOUND_TAIL != 0 {
         head
     } else {
-        FrameState::Unmovable
+        ReadFrameState::Unmovable
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
             .flat_map(|word: &u64| word.to_ne_bytes())
             .collect();
         let snapshot = Snapshot::read(Dribble(&bytes)).unwrap();
-        use FrameState::{Absent, Free, Movable, Slab, Unmovable};
+        use ReadFrameState::{Absent, Free, Movable, Slab, Unmovable};
         assert_eq!(
             snapshot.frames(),
             [

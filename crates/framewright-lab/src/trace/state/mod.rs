@@ -10,7 +10,7 @@ mod words;
 mod zoneinfo;
 
 pub use buddyinfo::{ZoneFree, read_buddyinfo};
-pub use kpageflags::{FrameState, Snapshot};
+pub use kpageflags::{ReadFrameState, Snapshot};
 pub use pagetypeinfo::{PageTypeInfo, ZoneType, read_pagetypeinfo};
 pub use vmstat::read_vmstat;
 pub use zoneinfo::{ZoneInfo, read_zoneinfo};

@@ -1,13 +1,13 @@
-use super::words::{Line, shown};
+use super::words::{ProcLine, shown};
 use crate::trace::TraceError;
 use framewright::Mobility;
 use std::collections::HashMap;
 
 /// Node, zone and migratetype.
-type Key<'a> = (u64, &'a str, &'a str);
+type TypeKey<'a> = (u64, &'a str, &'a str);
 
 /// The place of each among the types.
-type Places<'a> = HashMap<Key<'a>, usize>;
+type TypePlaces<'a> = HashMap<TypeKey<'a>, usize>;
 
 /// What one zone has of one migratetype.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,11 +66,11 @@ pub fn read_pagetypeinfo(name: &str, text: &str) -> Result<PageTypeInfo, TraceEr
     let mut pageblock_order = None;
     let mut types: Vec<ZoneType> = Vec::new();
     // Where each is among them: a table of many zones is read in one pass.
-    let mut places: Places<'_> = HashMap::new();
+    let mut places: TypePlaces<'_> = HashMap::new();
     // The migratetypes of the second table, once its header has come.
     let mut columns: Option<Vec<&str>> = None;
     let mut counted = 0;
-    for line in Line::all(name, text) {
+    for line in ProcLine::all(name, text) {
         if let Some(order) = line.text.strip_prefix("Page block order:") {
             pageblock_order = Some(line.number(order.trim())?);
         } else if let Some(header) = line.text.strip_prefix("Number of blocks type") {
@@ -107,7 +107,7 @@ pub fn read_pagetypeinfo(name: &str, text: &str) -> Result<PageTypeInfo, TraceEr
 }
 
 /// `Node 0, zone DMA, type Unmovable 1 2 ...`
-fn free_of_type<'a>(line: Line<'a>) -> Result<(ZoneType, Key<'a>), TraceError> {
+fn free_of_type<'a>(line: ProcLine<'a>) -> Result<(ZoneType, TypeKey<'a>), TraceError> {
     let (node, zone, rest) = line.zone()?;
     let rest = rest.trim_start_matches([',', ' ']);
     let mut words = rest
@@ -139,9 +139,9 @@ fn free_of_type<'a>(line: Line<'a>) -> Result<(ZoneType, Key<'a>), TraceError> {
 
 /// `Node 0, zone DMA 1 7 0 ...`, a count a column.
 fn count_pageblocks(
-    line: Line<'_>,
+    line: ProcLine<'_>,
     columns: &[&str],
-    places: &Places<'_>,
+    places: &TypePlaces<'_>,
     types: &mut [ZoneType],
 ) -> Result<(), TraceError> {
     let (node, zone, rest) = line.zone()?;

@@ -1,4 +1,4 @@
-use super::words::{Line, shown};
+use super::words::{ProcLine, shown};
 use crate::trace::TraceError;
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// `NAME:LINE`, with what is wrong and what was expected.
 pub fn read_vmstat(name: &str, text: &str) -> Result<BTreeMap<String, u64>, TraceError> {
     let mut counters = BTreeMap::new();
-    for line in Line::all(name, text) {
+    for line in ProcLine::all(name, text) {
         let mut words = line.text.split_whitespace();
         let (Some(counter), Some(value), None) = (words.next(), words.next(), words.next()) else {
             let text = shown(line.text);

@@ -3,13 +3,13 @@ use crate::trace::TraceError;
 
 /// One line of a `/proc` file, for errors that say where.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct ProcLine<'a> {
     pub(super) name: &'a str,
     pub(super) number: u64,
     pub(super) text: &'a str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> ProcLine<'a> {
     /// The lines of a text that are not blank; they count from 1.
     pub(super) fn all(name: &'a str, text: &'a str) -> impl Iterator<Item = Self> {
         let lines = (1..).zip(text.lines());

@@ -1,4 +1,4 @@
-use super::words::Line;
+use super::words::ProcLine;
 use crate::trace::TraceError;
 use framewright::{Frame, Run};
 
@@ -27,7 +27,7 @@ pub struct ZoneInfo {
 pub fn read_zoneinfo(name: &str, text: &str) -> Result<Vec<ZoneInfo>, TraceError> {
     let mut zones = Vec::new();
     let mut open: Option<Open<'_>> = None;
-    for line in Line::all(name, text) {
+    for line in ProcLine::all(name, text) {
         if line.text.starts_with("Node") {
             zones.extend(open.take().map(Open::close).transpose()?.flatten());
             let (node, zone, _) = line.zone()?;
@@ -72,7 +72,7 @@ const KEYS: [&str; 7] = [
 
 /// A zone whose lines are being read.
 struct Open<'a> {
-    line: Line<'a>,
+    line: ProcLine<'a>,
     node: u64,
     zone: &'a str,
     values: [Option<u64>; KEYS.len()],

@@ -3,7 +3,7 @@
 //! # Sources
 //! The fields are those that the events' own `format` files list, Linux 2.6.33 to 6.18.
 
-use super::Counts;
+use super::TextCounts;
 use super::fields::{BadNumber, Fields, number, shown};
 use super::gfp;
 use crate::trace::EventKind;
@@ -16,7 +16,7 @@ const FRAME_LIMIT: u64 = 1 << 52;
 const MIGRATETYPE_MAX: u64 = 7;
 
 /// What is wrong with a line; made only where the line is refused.
-pub(super) type Fault = String;
+pub(super) type BodyFault = String;
 
 /// Which numbers the recording kernel gives its migratetypes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,8 @@ impl Bodies {
         &mut self,
         name: &[u8],
         body: &[u8],
-        counts: &mut Counts,
-    ) -> Result<EventKind, Fault> {
+        counts: &mut TextCounts,
+    ) -> Result<EventKind, BodyFault> {
         match name {
             b"mm_page_alloc" => self.alloc(body, counts),
             b"mm_page_free" => {
@@ -95,7 +95,7 @@ impl Bodies {
         }
     }
 
-    fn alloc(&mut self, body: &[u8], counts: &mut Counts) -> Result<EventKind, Fault> {
+    fn alloc(&mut self, body: &[u8], counts: &mut TextCounts) -> Result<EventKind, BodyFault> {
         const EXPECTED: &str = "mm_page_alloc with page= pfn= order= migratetype= gfp_flags=";
         let mut page_is_null = false;
         let (mut pfn, mut order, mut migratetype, mut flags) = (None, None, None, None);
@@ -145,7 +145,7 @@ impl Bodies {
         })
     }
 
-    fn extfrag(&mut self, body: &[u8], counts: &mut Counts) -> Result<EventKind, Fault> {
+    fn extfrag(&mut self, body: &[u8], counts: &mut TextCounts) -> Result<EventKind, BodyFault> {
         const EXPECTED: &str =
             "mm_page_alloc_extfrag with alloc_migratetype= and fallback_migratetype=";
         let (mut wanted, mut taken) = (None, None);
@@ -181,9 +181,9 @@ impl Bodies {
     fn requested(
         &mut self,
         migratetype: u64,
-        flags: gfp::Flags,
-        counts: &mut Counts,
-    ) -> Result<Mobility, Fault> {
+        flags: gfp::GfpFlags,
+        counts: &mut TextCounts,
+    ) -> Result<Mobility, BodyFault> {
         check_migratetype(migratetype)?;
         let by_name = if !flags.is_named {
             None
@@ -237,7 +237,7 @@ impl Bodies {
     }
 }
 
-fn free(body: &[u8]) -> Result<EventKind, Fault> {
+fn free(body: &[u8]) -> Result<EventKind, BodyFault> {
     const EXPECTED: &str = "mm_page_free with page= pfn= order=";
     let (mut pfn, mut order) = (None, None);
     for (key, value) in Fields(body) {
@@ -255,7 +255,7 @@ fn free(body: &[u8]) -> Result<EventKind, Fault> {
     })
 }
 
-fn migrate_end(body: &[u8]) -> Result<EventKind, Fault> {
+fn migrate_end(body: &[u8]) -> Result<EventKind, BodyFault> {
     const EXPECTED: &str = "mm_migrate_pages with nr_succeeded= and nr_failed=";
     let (mut succeeded, mut failed) = (None, None);
     for (key, value) in Fields(body) {
@@ -272,7 +272,7 @@ fn migrate_end(body: &[u8]) -> Result<EventKind, Fault> {
     })
 }
 
-fn once(slot: &mut Option<u64>, key: &str, value: &[u8]) -> Result<(), Fault> {
+fn once(slot: &mut Option<u64>, key: &str, value: &[u8]) -> Result<(), BodyFault> {
     let value = number(value).map_err(|e| not_a_number(key, value, e))?;
     match slot.replace(value) {
         None => Ok(()),
@@ -290,14 +290,14 @@ fn is_null(page: &[u8]) -> bool {
             .all(|&b| b == b'0')
 }
 
-fn order_of(order: u64) -> Result<Order, Fault> {
+fn order_of(order: u64) -> Result<Order, BodyFault> {
     u8::try_from(order)
         .ok()
         .and_then(Order::new)
         .ok_or_else(|| above("order", order, u64::from(Order::MAX.get())))
 }
 
-fn frame_of(pfn: u64, order: Order) -> Result<Frame, Fault> {
+fn frame_of(pfn: u64, order: Order) -> Result<Frame, BodyFault> {
     if pfn >= FRAME_LIMIT {
         return Err(above("pfn", pfn, FRAME_LIMIT - 1));
     }
@@ -309,7 +309,7 @@ fn frame_of(pfn: u64, order: Order) -> Result<Frame, Fault> {
     Ok(Frame(pfn))
 }
 
-fn check_migratetype(migratetype: u64) -> Result<(), Fault> {
+fn check_migratetype(migratetype: u64) -> Result<(), BodyFault> {
     if migratetype <= MIGRATETYPE_MAX {
         Ok(())
     } else {
@@ -318,26 +318,26 @@ fn check_migratetype(migratetype: u64) -> Result<(), Fault> {
 }
 
 #[cold]
-fn missing(key: &str, expected: &str) -> Fault {
+fn missing(key: &str, expected: &str) -> BodyFault {
     format!("no {key}=, expected {expected}")
 }
 
 #[cold]
-fn twice(key: &str) -> Fault {
+fn twice(key: &str) -> BodyFault {
     format!("{key}= stands twice, expected it once in a line")
 }
 
 #[cold]
-fn not_a_number(key: &str, value: &[u8], error: BadNumber) -> Fault {
+fn not_a_number(key: &str, value: &[u8], error: BadNumber) -> BodyFault {
     format!("{key}={} {error}", shown(value))
 }
 
 #[cold]
-fn above(key: &str, value: u64, max: u64) -> Fault {
+fn above(key: &str, value: u64, max: u64) -> BodyFault {
     format!("{key} {value} is above the maximum {max}")
 }
 
 #[cold]
-fn past_the_end(pfn: u64, order: Order) -> Fault {
+fn past_the_end(pfn: u64, order: Order) -> BodyFault {
     format!("pfn {pfn} with {order} reaches past the last frame, expected an end of at most 2^52")
 }

@@ -11,7 +11,7 @@ const MANY: &str = "(further names)";
 /// nothing disappears unseen: `lines` is the sum of blank lines, comments, continuations, lost
 /// markers, cut lines, refused lines and events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct TextCounts {
     /// Lines read.
     pub lines: u64,
     /// Empty lines.
@@ -72,7 +72,7 @@ pub struct Counts {
     pub times_without_unit: u64,
 }
 
-impl Counts {
+impl TextCounts {
     /// Events of every kind.
     #[must_use]
     pub fn events(&self) -> u64 {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn more_names_than_are_kept_are_counted_together() {
-        let mut counts = Counts::default();
+        let mut counts = TextCounts::default();
         for i in 0..1000 {
             counts.other(format!("event_{i}").as_bytes());
         }

@@ -91,12 +91,12 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// The words of a line with where each starts, cut at blanks and tabs.
-pub(super) struct Words<'a> {
+pub(super) struct FieldWords<'a> {
     line: &'a [u8],
     at: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> FieldWords<'a> {
     pub(super) fn new(line: &'a [u8]) -> Self {
         Self { line, at: 0 }
     }
@@ -107,7 +107,7 @@ impl<'a> Words<'a> {
     }
 }
 
-impl<'a> Iterator for Words<'a> {
+impl<'a> Iterator for FieldWords<'a> {
     type Item = (usize, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -27,14 +27,14 @@ pub(super) struct Head<'a> {
 
 /// How far a line could be read, in the order of its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stop {
+pub(super) enum ReadUpTo {
     Task,
     Cpu,
     Time,
     Event,
 }
 
-impl Stop {
+impl ReadUpTo {
     /// What is wrong with `line`, and what was expected.
     #[cold]
     pub(super) fn fault(self, line: &[u8]) -> String {
@@ -72,7 +72,7 @@ const TASK_COLUMNS: usize = 16;
 const TASK_BYTES_MAX: usize = 1024;
 
 /// A line's head, or how far it could be read.
-pub(super) fn head(line: &[u8]) -> Result<Head<'_>, Stop> {
+pub(super) fn head(line: &[u8]) -> Result<Head<'_>, ReadUpTo> {
     // Where the kernel itself puts it, whatever the name in front says.
     if line.get(TASK_COLUMNS) == Some(&b'-')
         && let Ok(head) = after_task(line, TASK_COLUMNS + 1)
@@ -80,7 +80,7 @@ pub(super) fn head(line: &[u8]) -> Result<Head<'_>, Stop> {
         return Ok(head);
     }
     // Where someone has cut the blanks in front, or the name is not padded.
-    let mut furthest = Stop::Task;
+    let mut furthest = ReadUpTo::Task;
     for dash in memchr::memchr_iter(b'-', &line[..line.len().min(TASK_BYTES_MAX)]) {
         steps::add(1);
         match after_task(line, dash + 1) {
@@ -113,15 +113,15 @@ fn skip_word(line: &[u8], mut at: usize) -> usize {
 }
 
 /// The head of `line` if its task ends in front of `at`, where the PID starts.
-fn after_task(line: &[u8], at: usize) -> Result<Head<'_>, Stop> {
+fn after_task(line: &[u8], at: usize) -> Result<Head<'_>, ReadUpTo> {
     let end = skip_digits(line, at);
     let pid = decimal(&line[at..end])
         .ok()
         .and_then(|pid| u32::try_from(pid).ok())
-        .ok_or(Stop::Task)?;
+        .ok_or(ReadUpTo::Task)?;
     let mut at = skip_blanks(line, end);
     if at == end {
-        return Err(Stop::Task);
+        return Err(ReadUpTo::Task);
     }
     if line.get(at) == Some(&b'(') {
         let group = &line[at + 1..];
@@ -130,19 +130,19 @@ fn after_task(line: &[u8], at: usize) -> Result<Head<'_>, Stop> {
             .position(|b| !matches!(b, b'0'..=b'9' | b'-' | b' '));
         match close {
             Some(close) if group[close] == b')' => at = skip_blanks(line, at + 1 + close + 1),
-            _ => return Err(Stop::Cpu),
+            _ => return Err(ReadUpTo::Cpu),
         }
     }
     if line.get(at) != Some(&b'[') {
-        return Err(Stop::Cpu);
+        return Err(ReadUpTo::Cpu);
     }
     let end = skip_digits(line, at + 1);
     let cpu = decimal(&line[at + 1..end])
         .ok()
         .and_then(|cpu| u16::try_from(cpu).ok())
-        .ok_or(Stop::Cpu)?;
+        .ok_or(ReadUpTo::Cpu)?;
     if line.get(end) != Some(&b']') || line.get(end + 1) != Some(&b' ') {
-        return Err(Stop::Cpu);
+        return Err(ReadUpTo::Cpu);
     }
     let start = skip_blanks(line, end + 1);
     let end = skip_word(line, start);
@@ -155,12 +155,12 @@ fn after_task(line: &[u8], at: usize) -> Result<Head<'_>, Stop> {
             let end = skip_word(line, start);
             // 4 and 5 are what kernels print; real-time ones have added up to two more.
             if !(1..=8).contains(&flags) {
-                return Err(Stop::Time);
+                return Err(ReadUpTo::Time);
             }
-            (time(&line[start..end]).ok_or(Stop::Time)?, end)
+            (time(&line[start..end]).ok_or(ReadUpTo::Time)?, end)
         }
     };
-    let (name, body) = event(&line[skip_blanks(line, end)..]).ok_or(Stop::Event)?;
+    let (name, body) = event(&line[skip_blanks(line, end)..]).ok_or(ReadUpTo::Event)?;
     Ok(Head {
         pid,
         cpu,
@@ -275,7 +275,7 @@ mod tests {
         // Each of them could be the one in front of the PID, and be followed by a whole line.
         for pieces in [1_000, 25_000] {
             let line = "-1 [0] 1: ".repeat(pieces);
-            let steps = steps::of(|| assert_eq!(head(line.as_bytes()), Err(Stop::Event)));
+            let steps = steps::of(|| assert_eq!(head(line.as_bytes()), Err(ReadUpTo::Event)));
             assert_eq!(steps, TASK_BYTES_MAX.div_ceil(10) as u64, "{pieces} pieces");
         }
     }

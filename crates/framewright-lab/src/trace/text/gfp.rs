@@ -6,7 +6,7 @@
 
 /// What a `gfp_flags=` text says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Flags {
+pub(super) struct GfpFlags {
     /// The flags, as Linux 6.18 numbers them.
     pub(super) bits: u32,
     /// Whether any of it was given as a name; the numbers of other kernels tell nothing about
@@ -117,8 +117,8 @@ fn combination(name: &[u8]) -> Option<u32> {
 }
 
 /// Reads `NAME|NAME|0x..`, `none`, or one number; `None` if a number is not one.
-pub(super) fn parse(text: &[u8]) -> Option<Flags> {
-    let mut flags = Flags::default();
+pub(super) fn parse(text: &[u8]) -> Option<GfpFlags> {
+    let mut flags = GfpFlags::default();
     if text == b"none" {
         flags.is_named = true;
         return Some(flags);
@@ -144,7 +144,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Flags> {
 /// The few dozen flag texts that a trace repeats, each read once.
 #[derive(Debug)]
 pub(super) struct Memo {
-    places: Vec<(Vec<u8>, Flags)>,
+    places: Vec<(Vec<u8>, GfpFlags)>,
 }
 
 impl Memo {
@@ -153,12 +153,12 @@ impl Memo {
 
     pub(super) fn new() -> Self {
         Self {
-            places: vec![(Vec::new(), Flags::default()); Self::PLACES],
+            places: vec![(Vec::new(), GfpFlags::default()); Self::PLACES],
         }
     }
 
     /// As [`parse`]; costs one comparison where the text was last seen in its place.
-    pub(super) fn parse(&mut self, text: &[u8]) -> Option<Flags> {
+    pub(super) fn parse(&mut self, text: &[u8]) -> Option<GfpFlags> {
         if text.is_empty() {
             return None;
         }

@@ -6,7 +6,7 @@ pub(super) const LINE_BYTES_MAX: usize = 256 << 10;
 
 /// One line of text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct TextLine<'a> {
     /// Without its end, be it LF or CR LF.
     pub(super) bytes: &'a [u8],
     /// Whether the end of the line was there; it is not where the input was cut off.
@@ -15,7 +15,7 @@ pub(super) struct Line<'a> {
 
 /// Cuts an input into lines inside one buffer, without copying or allocating per line.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct TextLines {
     input: Input,
     buffer: Box<[u8]>,
     start: usize,
@@ -26,7 +26,7 @@ pub(super) struct Lines {
     number: u64,
 }
 
-impl Lines {
+impl TextLines {
     pub(super) fn new(input: Input) -> Self {
         Self {
             input,
@@ -55,7 +55,7 @@ impl Lines {
     /// # Errors
     /// If the input cannot be read, or a line is longer than the buffer; after an error there is
     /// no further line.
-    pub(super) fn next_line(&mut self) -> Result<Option<Line<'_>>, TraceError> {
+    pub(super) fn next_line(&mut self) -> Result<Option<TextLine<'_>>, TraceError> {
         loop {
             let have = &self.buffer[self.start..self.end];
             if let Some(at) = memchr::memchr(b'\n', &have[self.searched..]) {
@@ -77,10 +77,10 @@ impl Lines {
         }
     }
 
-    fn line(&mut self, from: usize, len_bytes: usize, is_ended: bool) -> Line<'_> {
+    fn line(&mut self, from: usize, len_bytes: usize, is_ended: bool) -> TextLine<'_> {
         self.number += 1;
         let bytes = &self.buffer[from..from + len_bytes];
-        Line {
+        TextLine {
             bytes: match bytes {
                 [head @ .., b'\r'] if is_ended => head,
                 _ => bytes,
@@ -128,9 +128,9 @@ mod tests {
     use std::io::{Cursor, Read};
 
     /// Gives its bytes a few at a time, as a pipe does.
-    struct Drip(Cursor<Vec<u8>>, usize);
+    struct DrippedBytes(Cursor<Vec<u8>>, usize);
 
-    impl Read for Drip {
+    impl Read for DrippedBytes {
         fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
             let n = out.len().min(self.1);
             self.0.read(&mut out[..n])
@@ -138,8 +138,9 @@ mod tests {
     }
 
     fn lines(text: &[u8], piece_bytes: usize) -> Vec<(Vec<u8>, bool)> {
-        let input = Input::from_reader("t", Drip(Cursor::new(text.to_vec()), piece_bytes)).unwrap();
-        let mut lines = Lines::new(input);
+        let input =
+            Input::from_reader("t", DrippedBytes(Cursor::new(text.to_vec()), piece_bytes)).unwrap();
+        let mut lines = TextLines::new(input);
         let mut all = Vec::new();
         while let Some(line) = lines.next_line().unwrap() {
             all.push((line.bytes.to_vec(), line.is_ended));
@@ -181,7 +182,7 @@ mod tests {
         let mut text = b"short\n".to_vec();
         text.resize(text.len() + LINE_BYTES_MAX + 1, b'x');
         let input = Input::from_reader("t", Cursor::new(text)).unwrap();
-        let mut lines = Lines::new(input);
+        let mut lines = TextLines::new(input);
         assert!(lines.next_line().unwrap().is_some());
         let error = lines.next_line().unwrap_err();
         assert_eq!(

@@ -18,13 +18,13 @@ mod gfp;
 mod lines;
 mod perf_script;
 
-pub use counts::Counts;
+pub use counts::TextCounts;
 
-use super::{Event, EventKind, Input, TraceError};
+use super::{EventKind, Input, TraceError, TraceEvent};
 use body::Bodies;
 use fields::shown;
 use ftrace::{Head, Special};
-use lines::{Line, Lines};
+use lines::{TextLine, TextLines};
 
 /// The two ways in which a text trace is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +40,13 @@ pub enum Dialect {
 /// Which dialect it is shows in the first line that is neither blank nor a comment.
 #[derive(Debug)]
 pub struct TextReader {
-    lines: Lines,
+    lines: TextLines,
     parser: Parser,
 }
 
 /// What a line means.
 enum Meaning {
-    Event(Event),
+    Event(TraceEvent),
     Nothing,
 }
 
@@ -55,7 +55,7 @@ enum Meaning {
 struct Parser {
     dialect: Option<Dialect>,
     bodies: Bodies,
-    counts: Counts,
+    counts: TextCounts,
     /// The time of the last event that had one.
     last_time_ns: u64,
 }
@@ -65,11 +65,11 @@ impl TextReader {
     #[must_use]
     pub fn new(input: Input) -> Self {
         Self {
-            lines: Lines::new(input),
+            lines: TextLines::new(input),
             parser: Parser {
                 dialect: None,
                 bodies: Bodies::new(),
-                counts: Counts::default(),
+                counts: TextCounts::default(),
                 last_time_ns: 0,
             },
         }
@@ -86,7 +86,7 @@ impl TextReader {
     ///   expected. The line is counted as refused and passed over; reading on is possible.
     /// - The input cannot be read, is cut off in its packing, or holds no text at all; there is
     ///   nothing after that.
-    pub fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+    pub fn next_event(&mut self) -> Result<Option<TraceEvent>, TraceError> {
         loop {
             let Some(line) = self.lines.next_line()? else {
                 return self.end();
@@ -104,7 +104,7 @@ impl TextReader {
 
     /// What was read so far.
     #[must_use]
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &TextCounts {
         &self.parser.counts
     }
 
@@ -126,7 +126,7 @@ impl TextReader {
         self.lines.name()
     }
 
-    fn end(&self) -> Result<Option<Event>, TraceError> {
+    fn end(&self) -> Result<Option<TraceEvent>, TraceError> {
         if self.parser.counts.lines == 0 {
             let message = "the input is empty, expected ftrace text, perf script text or PFT1";
             return Err(TraceError::new(self.name(), message));
@@ -136,7 +136,7 @@ impl TextReader {
 }
 
 impl Parser {
-    fn line(&mut self, line: Line<'_>) -> Result<Meaning, String> {
+    fn line(&mut self, line: TextLine<'_>) -> Result<Meaning, String> {
         self.counts.lines += 1;
         if line.bytes.iter().all(|&b| b == b' ' || b == b'\t') {
             if line.is_ended || self.dialect.is_none() {
@@ -216,11 +216,11 @@ impl Parser {
         ))
     }
 
-    fn event(&mut self, head: &Head<'_>) -> Result<Event, String> {
+    fn event(&mut self, head: &Head<'_>) -> Result<TraceEvent, String> {
         let kind = self.bodies.parse(head.name, head.body, &mut self.counts)?;
         self.counts.times_without_unit += u64::from(!head.has_unit);
         self.last_time_ns = head.time_ns;
-        Ok(Event {
+        Ok(TraceEvent {
             time_ns: head.time_ns,
             cpu: head.cpu,
             pid: head.pid,
@@ -245,13 +245,13 @@ impl Parser {
         Meaning::Nothing
     }
 
-    fn lost(&mut self, time_ns: u64, cpu: u16, events: Option<u64>) -> Event {
+    fn lost(&mut self, time_ns: u64, cpu: u16, events: Option<u64>) -> TraceEvent {
         self.counts.lost_lines += 1;
         match events {
             Some(n) => self.counts.lost_events = self.counts.lost_events.saturating_add(n),
             None => self.counts.lost_unknown += 1,
         }
-        Event {
+        TraceEvent {
             time_ns,
             cpu,
             pid: 0,

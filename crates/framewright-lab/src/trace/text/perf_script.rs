@@ -8,7 +8,7 @@
 //!
 //! Every column in front of the event but the time may be missing, as `perf script -F` decides.
 
-use super::fields::{Words, decimal, shown};
+use super::fields::{FieldWords, decimal, shown};
 use super::ftrace::{Head, time};
 
 /// What is wrong with `line`, and what was expected.
@@ -25,7 +25,7 @@ pub(super) fn fault(line: &[u8]) -> String {
 /// A command's name may hold any byte; the time is the first word of its form that an event
 /// follows.
 pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
-    let mut words = Words::new(line);
+    let mut words = FieldWords::new(line);
     let (mut before, mut last): (&[u8], &[u8]) = (&[], &[]);
     while let Some((_, word)) = words.next() {
         if let Some((time_ns, true)) = time(word)
@@ -51,7 +51,7 @@ pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
 
 /// The event that follows the time: its name without the system, and its words.
 fn event(line: &[u8], after_time: usize) -> Option<(&[u8], &[u8])> {
-    let mut words = Words::new(&line[after_time..]);
+    let mut words = FieldWords::new(&line[after_time..]);
     let (mut at, mut word) = words.next()?;
     // The period, which stands in front of the event where it is asked for.
     if decimal(word).is_ok() {
@@ -100,13 +100,13 @@ pub(super) fn lost(head: &Head<'_>) -> Option<Option<u64>> {
     if !matches!(head.name, b"LOST" | b"LOST_SAMPLES") {
         return None;
     }
-    Some(Words::new(head.body).find_map(|(_, word)| decimal(word).ok()))
+    Some(FieldWords::new(head.body).find_map(|(_, word)| decimal(word).ok()))
 }
 
 /// Whether a line belongs to the event above it: an address in a call chain.
 pub(super) fn is_continuation(line: &[u8]) -> bool {
     matches!(line.first(), Some(b' ' | b'\t'))
-        && Words::new(line)
+        && FieldWords::new(line)
             .next()
             .is_some_and(|(_, word)| word.iter().all(u8::is_ascii_hexdigit))
 }

@@ -18,7 +18,7 @@ fn ask(wanted: u64, context: Context) -> Ask {
 
 #[test]
 fn a_real_file_is_read_in_pieces_of_any_length_and_ahead() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let mut expected = patterns(100);
     expected.truncate(99 * 4096 + 17);
@@ -48,7 +48,7 @@ fn a_real_file_is_read_in_pieces_of_any_length_and_ahead() {
 
 #[test]
 fn a_file_is_known_again_unless_somebody_has_changed_it() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let path = folder.file("a");
     fs::write(&path, patterns(3)).unwrap();
@@ -90,7 +90,7 @@ fn a_file_is_known_again_unless_somebody_has_changed_it() {
 
 #[test]
 fn a_file_that_somebody_made_longer_or_shorter_while_it_is_open_is_another_one_when_it_is_opened() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let path = folder.file("a");
     fs::write(&path, patterns(3)).unwrap();
@@ -109,7 +109,7 @@ fn a_file_that_somebody_made_longer_or_shorter_while_it_is_open_is_another_one_w
 
 #[test]
 fn what_cannot_be_cached_is_refused_when_it_is_opened() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let cache = cache(&host);
     fs::write(folder.file("a"), b"x").unwrap();
     let appending = fs::File::options()
@@ -141,7 +141,7 @@ impl Shadow {
 /// Everything at random, on a file that is this thread's: equal to a copy all the time.
 fn churn(
     cache: &FileCache<'_>,
-    seat: &mut TheSeat<'_>,
+    seat: &mut CacheSeat<'_>,
     path: &std::path::Path,
     seed: u64,
     ops: u64,
@@ -208,7 +208,7 @@ fn churn(
 
 #[test]
 fn what_is_read_is_what_was_written_whatever_happens_in_between() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let mut seat = host.seat().unwrap();
     let options = FileOptions {
         pages_max: 64,
@@ -227,7 +227,7 @@ fn what_is_read_is_what_was_written_whatever_happens_in_between() {
 #[test]
 fn threads_with_files_of_their_own_share_a_cache_and_a_cleancache_that_is_taken_and_poisoned() {
     for exclusive in [true, false] {
-        let (host, folder) = (host(1024), Folder::new());
+        let (host, folder) = (host(1024), TestFolder::new());
         let slots = host.platform().slots().clone();
         let mut words = Vec::new();
         let (reserve, ram) = reserve(&mut words, 1024, &slots);
@@ -292,7 +292,7 @@ fn threads_write_and_read_one_file_while_it_is_shrunk_synced_and_made_longer() {
     };
     let own = Arc::clone(host.ram_shared());
     let cache = FileCache::new(own, Some((&guests, pool)), options);
-    let memory = Memory::new(vec![0; PAGES as usize * FRAME_BYTES]);
+    let memory = MemoryFile::new(vec![0; PAGES as usize * FRAME_BYTES]);
     let file = cache.add_medium(memory.clone(), true).unwrap();
     let all_here = Barrier::new(3);
     std::thread::scope(|scope| {
@@ -350,7 +350,7 @@ fn threads_write_and_read_one_file_while_it_is_shrunk_synced_and_made_longer() {
 
 #[test]
 fn a_file_is_read_and_written_without_the_kernels_cache() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let path = folder.file("a");
     let mut expected = patterns(50);

@@ -14,7 +14,7 @@ fn each_read_that_fails_is_said_for_its_page_and_the_next_one_succeeds() {
     for nth in 1..=5 {
         let host = host(1024);
         let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-        let medium = Memory::new(expected.clone());
+        let medium = MemoryFile::new(expected.clone());
         let file = cache.add_medium(medium.clone(), false).unwrap();
         // The second attempt of a transfer is one page: it must fail, too, to be said.
         medium.reads.at(nth, 2, EIO);
@@ -54,11 +54,11 @@ fn transfers_that_are_short_or_interrupted_go_on() {
     expected.truncate(69 * FRAME_BYTES + 9);
     let mut calls = Vec::new();
     for (nth, times) in [(1, 0), (1, 4), (2, 4), (9, 4)] {
-        let medium = Arc::new(Memory {
+        let medium = Arc::new(MemoryFile {
             bytes: Mutex::new(expected.clone()),
             read_pages: 3,
             chunk: 5000,
-            ..Memory::default()
+            ..MemoryFile::default()
         });
         let cache = cache(&host);
         let file = cache.add_medium(medium.clone(), true).unwrap();
@@ -89,9 +89,9 @@ fn a_write_back_that_fails_keeps_the_page_dirty_and_is_said_by_each_sync_until_i
     for nth in (1..transfers).step_by(11) {
         let host = host(1024);
         let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-        let medium = Arc::new(Memory {
+        let medium = Arc::new(MemoryFile {
             chunk: 3000,
-            ..Memory::default()
+            ..MemoryFile::default()
         });
         let file = cache.add_medium(medium.clone(), true).unwrap();
         let expected = patterns(70);
@@ -133,7 +133,7 @@ fn a_write_back_that_fails_keeps_the_page_dirty_and_is_said_by_each_sync_until_i
 fn what_was_written_before_a_sync_that_failed_is_written_again() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-    let medium = Memory::new(Vec::new());
+    let medium = MemoryFile::new(Vec::new());
     let file = cache.add_medium(medium.clone(), true).unwrap();
     let expected = patterns(8);
     cache.write(&mut seat, &file, 0, &expected).unwrap();
@@ -178,7 +178,7 @@ fn whatever_fails_at_random_what_was_said_to_be_written_is_there() {
             ..FileOptions::default()
         };
         let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
-        let medium = Memory::new(patterns(60));
+        let medium = MemoryFile::new(patterns(60));
         let file = cache.add_medium(medium.clone(), true).unwrap();
         let (mut shadow, mut state, mut errors) = (patterns(60), seed, 0);
         let mut bytes = vec![0; 20_000];
@@ -234,8 +234,8 @@ fn a_writer_is_refused_when_too_much_is_dirty_and_nothing_can_be_written() {
         ..FileOptions::default()
     };
     let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
-    let full = Memory::new(Vec::new());
-    let other = Memory::new(Vec::new());
+    let full = MemoryFile::new(Vec::new());
+    let other = MemoryFile::new(Vec::new());
     let file = cache.add_medium(full.clone(), true).unwrap();
     let beside = cache.add_medium(other.clone(), true).unwrap();
     full.writes.at(1, u64::MAX, ENOSPC);
@@ -265,7 +265,7 @@ fn a_writer_is_refused_when_too_much_is_dirty_and_nothing_can_be_written() {
 fn a_file_that_somebody_truncated_is_said_and_refreshed() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-    let medium = Memory::new(patterns(40));
+    let medium = MemoryFile::new(patterns(40));
     let file = cache.add_medium(medium.clone(), true).unwrap();
     let mut bytes = [0; FRAME_BYTES];
     cache.read(&mut seat, &file, 0, &mut bytes).unwrap();
@@ -295,7 +295,7 @@ fn a_file_that_somebody_truncated_is_said_and_refreshed() {
 fn a_truncation_that_is_refused_changes_nothing() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-    let medium = Memory::new(patterns(4));
+    let medium = MemoryFile::new(patterns(4));
     let file = cache.add_medium(medium.clone(), true).unwrap();
     cache.write(&mut seat, &file, 3 * PAGE, b"dirty").unwrap();
     medium.lens.at(1, 1, EIO);
@@ -326,7 +326,7 @@ fn without_a_frame_the_cache_gives_its_own_and_then_says_so() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let file = cache
-        .add_medium(Memory::new(patterns(2000)), false)
+        .add_medium(MemoryFile::new(patterns(2000)), false)
         .unwrap();
     // More than there are frames.
     assert!(read_all(&cache, &mut seat, &file, 50_000).unwrap() == patterns(2000));
@@ -351,10 +351,10 @@ fn without_a_frame_the_cache_gives_its_own_and_then_says_so() {
     all_is_back(&host);
 }
 
-/// Panics where a [`Memory`] would fail.
-struct Panics(Arc<Memory>);
+/// Panics where a [`MemoryFile`] would fail.
+struct PanickingFile(Arc<MemoryFile>);
 
-impl Medium for Panics {
+impl Medium for PanickingFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         Ok(self.0.read_at(into, offset).expect("told to panic"))
     }
@@ -380,9 +380,9 @@ impl Medium for Panics {
 fn a_medium_that_panics_leaves_nobody_waiting_and_loses_nothing() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-    let memory = Memory::new(patterns(8));
+    let memory = MemoryFile::new(patterns(8));
     let file = cache
-        .add_medium(Arc::new(Panics(memory.clone())), true)
+        .add_medium(Arc::new(PanickingFile(memory.clone())), true)
         .unwrap();
     memory.reads.at(1, 1, EIO);
     let mut bytes = [0; 10];
@@ -406,7 +406,7 @@ fn a_medium_that_panics_leaves_nobody_waiting_and_loses_nothing() {
 
 /// A file that grows by a page at each write of a write-back.
 struct Appended {
-    file: Arc<Memory>,
+    file: Arc<MemoryFile>,
     written: std::sync::mpsc::SyncSender<()>,
     appended: Mutex<std::sync::mpsc::Receiver<()>>,
 }
@@ -443,7 +443,7 @@ fn a_sync_ends_though_somebody_appends_in_front_of_it() {
     let cache = cache(&host);
     let (written, is_written) = std::sync::mpsc::sync_channel(0);
     let (append, appended) = std::sync::mpsc::channel();
-    let memory = Memory::new(Vec::new());
+    let memory = MemoryFile::new(Vec::new());
     let medium = Appended {
         file: Arc::clone(&memory),
         written,
@@ -482,7 +482,7 @@ fn a_sync_ends_though_somebody_appends_in_front_of_it() {
 fn fc8_a_file_that_is_open_in_one_cache_is_refused_by_another() {
     let host = host(512);
     let (one, other) = (cache(&host), cache(&host));
-    let memory = Memory::new(patterns(4));
+    let memory = MemoryFile::new(patterns(4));
     let file = one.add_medium(memory.clone(), true).unwrap();
     let mut seat = host.seat().unwrap();
     let mut bytes = [0; 8];
@@ -515,7 +515,9 @@ fn fc8_a_file_that_is_open_in_one_cache_is_refused_by_another() {
 fn a_page_with_as_many_pins_as_can_be_counted_says_so() {
     let host = host(512);
     let cache = cache(&host);
-    let file = cache.add_medium(Memory::new(patterns(1)), false).unwrap();
+    let file = cache
+        .add_medium(MemoryFile::new(patterns(1)), false)
+        .unwrap();
     let mut seat = host.seat().unwrap();
     let pin = cache.pin(&mut seat, &file, 0).unwrap();
     let slot = cache.table.slot(cache.table.id_of(pin.frame()).unwrap());

@@ -18,14 +18,14 @@ fn ask(wanted: u64, scan: u64, context: Context) -> Ask {
 
 /// Pages by a Zipf distribution of exponent 0.9 over `pages`, and every fourth one of a scan that never
 /// comes back.
-struct Trace {
+struct ZipfTrace {
     /// Sums of the weights, in units of which the most frequent page has 2^20.
     sums: Vec<u64>,
     scan: u64,
     state: u64,
 }
 
-impl Trace {
+impl ZipfTrace {
     fn new(pages: u64) -> Self {
         let mut sum = 0;
         let weight = |page| ((1u64 << 20) as f64 / ((page + 1) as f64).powf(0.9)) as u64;
@@ -52,13 +52,13 @@ impl Trace {
 
 /// The rival: the page that was not used for longest goes.
 #[derive(Default)]
-struct Lru {
+struct RivalLru {
     last_use: BTreeMap<u64, u64>,
     by_use: BTreeSet<(u64, u64)>,
     now: u64,
 }
 
-impl Lru {
+impl RivalLru {
     fn has(&mut self, page: u64, max: usize) -> bool {
         self.now += 1;
         let before = self.last_use.insert(page, self.now);
@@ -112,7 +112,7 @@ fn sieve_keeps_more_of_what_is_used_again_than_lru_beside_a_scan() {
     };
     let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
     let file = cache.add_medium(Arc::new(Endless), false).unwrap();
-    let (mut trace, mut lru, mut lru_hits) = (Trace::new(4 * CACHED), Lru::default(), 0);
+    let (mut trace, mut lru, mut lru_hits) = (ZipfTrace::new(4 * CACHED), RivalLru::default(), 0);
     let mut byte = [0];
     for _ in 0..USES {
         let page = trace.next();
@@ -137,7 +137,9 @@ fn a_hit_among_small_reads_of_one_page_is_one_use() {
         ..FileOptions::default()
     };
     let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
-    let file = cache.add_medium(Memory::new(patterns(20)), false).unwrap();
+    let file = cache
+        .add_medium(MemoryFile::new(patterns(20)), false)
+        .unwrap();
     read_all(&cache, &mut seat, &file, 100).unwrap();
     // All of them were used once, in many pieces: the first look takes them.
     let shrunk = cache.shrink(&mut seat, &ask(20, 20, Context::ANY));
@@ -160,7 +162,7 @@ fn a_hit_among_small_reads_of_one_page_is_one_use() {
         }
     );
     assert_eq!(cache.shrink(&mut seat, &ask(7, 20, Context::ANY)).freed, 7);
-    assert_eq!(Shrink::<TheSeat<'_>>::holding(&cache).frames, 13);
+    assert_eq!(Shrink::<CacheSeat<'_>>::holding(&cache).frames, 13);
     cache.clear(&mut seat);
 }
 
@@ -168,7 +170,7 @@ fn a_hit_among_small_reads_of_one_page_is_one_use() {
 fn dirty_pages_are_passed_by_or_written_as_the_context_says() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-    let memory = Memory::new(Vec::new());
+    let memory = MemoryFile::new(Vec::new());
     let file = cache.add_medium(memory.clone(), true).unwrap();
     cache.write(&mut seat, &file, 0, &patterns(30)).unwrap();
     for context in [Context::NOIO, Context::NOFS, Context::NOWAIT] {
@@ -205,7 +207,7 @@ fn what_was_evicted_comes_from_the_cleancache_unless_it_was_changed() {
         let own = Arc::clone(host.ram_shared());
         let cache = FileCache::new(own, Some((&guests, pool)), FileOptions::default());
         let mut seat = host.seat().unwrap();
-        let memory = Memory::new(patterns(100));
+        let memory = MemoryFile::new(patterns(100));
         let file = cache.add_medium(memory.clone(), true).unwrap();
         let mut expected = patterns(100);
         read_all(&cache, &mut seat, &file, 4096).unwrap();
@@ -259,7 +261,7 @@ fn what_was_evicted_comes_from_the_cleancache_unless_it_was_changed() {
 
 #[test]
 fn files_beyond_the_limit_are_forgotten_the_first_closed_first() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let options = FileOptions {
         files_max: 3,
         ..FileOptions::default()
@@ -281,7 +283,7 @@ fn files_beyond_the_limit_are_forgotten_the_first_closed_first() {
 
 #[test]
 fn files_that_are_closed_dirty_do_not_keep_their_descriptors_for_ever() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let options = FileOptions {
         dirty_files_max: 4,
         ..FileOptions::default()
@@ -302,7 +304,7 @@ fn files_that_are_closed_dirty_do_not_keep_their_descriptors_for_ever() {
 
 #[test]
 fn a_file_that_was_closed_again_is_forgotten_after_one_that_was_not() {
-    let (host, folder) = (host(1024), Folder::new());
+    let (host, folder) = (host(1024), TestFolder::new());
     let options = FileOptions {
         files_max: 3,
         ..FileOptions::default()
@@ -326,15 +328,15 @@ fn a_file_that_was_closed_again_is_forgotten_after_one_that_was_not() {
 }
 
 /// A store of all that was put; while a page is put, another thread begins to write to it.
-struct Slow {
+struct OvertakenStore {
     pages: Mutex<BTreeMap<u64, [u64; 512]>>,
     /// 1: a put is under way. 2: the writer has begun. 3: the writer is done.
     stage: AtomicU64,
 }
 
-struct SlowStore<'s>(&'s Slow);
+struct SlowStore<'s>(&'s OvertakenStore);
 
-impl crate::Tenancy for Slow {
+impl crate::Tenancy for OvertakenStore {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         work(&mut SlowStore(self));
     }
@@ -385,13 +387,13 @@ impl Store for SlowStore<'_> {
 #[test]
 fn who_writes_to_a_page_on_its_way_to_the_cleancache_waits_and_finds_it_there() {
     let host = host(1024);
-    let slow = Slow {
+    let slow = OvertakenStore {
         pages: Mutex::default(),
         stage: AtomicU64::new(0),
     };
     let own = Arc::clone(host.ram_shared());
     let cache = FileCache::new(own, Some((&slow, PoolId(0))), FileOptions::default());
-    let memory = Memory::new(patterns(1));
+    let memory = MemoryFile::new(patterns(1));
     let file = cache.add_medium(memory.clone(), true).unwrap();
     let mut seat = host.seat().unwrap();
     cache.read(&mut seat, &file, 0, &mut [0]).unwrap();
@@ -428,7 +430,7 @@ fn who_writes_too_much_has_all_of_the_file_written_that_was_dirty_first() {
         ..FileOptions::default()
     };
     let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
-    let [first, second] = [(); 2].map(|()| Memory::new(Vec::new()));
+    let [first, second] = [(); 2].map(|()| MemoryFile::new(Vec::new()));
     let file = cache.add_medium(first.clone(), true).unwrap();
     cache.write(&mut seat, &file, 0, &patterns(40)).unwrap();
     assert!(first.bytes().is_empty());

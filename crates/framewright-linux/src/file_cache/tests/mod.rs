@@ -8,15 +8,15 @@ mod moving;
 use super::*;
 use crate::platform::Slots;
 use crate::tenancy::Guests;
-use crate::{Host, Linux, Options, Pages, Stored};
+use crate::{Host, Linux, Options, RamPages, Stored};
 use framewright::Run;
 use framewright::frame::{Seat, ZoneLayout};
 use framewright::platform::Fenced;
 use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-type TheSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
-type Platform = Stored<Fenced>;
+type CacheSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
+type CachePlatform = Stored<Fenced>;
 
 /// Frames that do not begin at 0: so tests find code that mistakes a frame's number for its place.
 const FIRST: Frame = Frame(3 << 9);
@@ -38,11 +38,11 @@ fn reserve<'m>(
     words: &'m mut Vec<u64>,
     frames: u64,
     slots: &Slots,
-) -> (Reserve<'m, Platform>, Arc<Ram>) {
+) -> (Reserve<'m, CachePlatform>, Arc<Ram>) {
     let run = Run::new(Frame(1 << 20), frames).unwrap();
     let layout = ReserveLayout::new(run).with_cpus(slots.count());
     words.resize(layout.words_needed().unwrap(), 0);
-    let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+    let ram = Arc::new(Ram::new(run, RamPages::Base).unwrap());
     let platform = Stored::new(Linux::fenced(slots.clone()), Arc::clone(&ram));
     (Reserve::new(&layout, words, platform).unwrap(), ram)
 }
@@ -55,7 +55,7 @@ fn all_is_back(host: &Host<Fenced>) {
 }
 
 /// Clears the cache, with its invariants before and after.
-fn cleared(cache: &FileCache<'_>, seat: &mut TheSeat<'_>) -> u64 {
+fn cleared(cache: &FileCache<'_>, seat: &mut CacheSeat<'_>) -> u64 {
     cache.verify().unwrap();
     let left = cache.clear(seat);
     cache.verify().unwrap();
@@ -79,9 +79,9 @@ fn patterns(pages: u64) -> Vec<u8> {
 }
 
 /// A folder that goes when it is dropped.
-struct Folder(std::path::PathBuf);
+struct TestFolder(std::path::PathBuf);
 
-impl Folder {
+impl TestFolder {
     fn new() -> Self {
         static NTH: AtomicU64 = AtomicU64::new(0);
         let nth = NTH.fetch_add(1, Relaxed);
@@ -96,7 +96,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let gone = std::fs::remove_dir_all(&self.0);
         assert!(gone.is_ok() || std::thread::panicking());
@@ -105,7 +105,7 @@ impl Drop for Folder {
 
 /// A file in memory. From the n-th transfer of a kind on it fails, so many times.
 #[derive(Default)]
-struct Memory {
+struct MemoryFile {
     bytes: Mutex<Vec<u8>>,
     reads: Fail,
     writes: Fail,
@@ -151,7 +151,7 @@ impl Fail {
     }
 }
 
-impl Memory {
+impl MemoryFile {
     fn new(bytes: Vec<u8>) -> Arc<Self> {
         Arc::new(Self {
             bytes: Mutex::new(bytes),
@@ -164,7 +164,7 @@ impl Memory {
     }
 }
 
-impl Medium for Memory {
+impl Medium for MemoryFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         self.reads.call()?;
         let bytes = self.bytes();
@@ -210,7 +210,7 @@ impl Medium for Memory {
 /// Reads all of it, in pieces of `piece` bytes.
 fn read_all(
     cache: &FileCache<'_>,
-    seat: &mut TheSeat<'_>,
+    seat: &mut CacheSeat<'_>,
     file: &OpenFile,
     piece: usize,
 ) -> Result<Vec<u8>, FileError> {

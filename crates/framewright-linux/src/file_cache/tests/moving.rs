@@ -20,7 +20,7 @@ fn a_move(from: Frame, to: Frame) -> Move {
 fn a_page_moves_with_its_contents_and_marks_and_a_pinned_one_stays() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-    let memory = Memory::new(patterns(4));
+    let memory = MemoryFile::new(patterns(4));
     let file = cache.add_medium(memory.clone(), true).unwrap();
     cache.write(&mut seat, &file, 5, b"dirty").unwrap();
     let pin = cache.pin(&mut seat, &file, 0).unwrap();
@@ -71,7 +71,9 @@ fn a_page_moves_with_its_contents_and_marks_and_a_pinned_one_stays() {
 fn a_pinned_page_that_is_truncated_keeps_its_frame_until_it_is_unpinned() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-    let file = cache.add_medium(Memory::new(patterns(4)), true).unwrap();
+    let file = cache
+        .add_medium(MemoryFile::new(patterns(4)), true)
+        .unwrap();
     let mut pin = |page| cache.pin(&mut seat, &file, page).unwrap();
     let (first, second, third) = (pin(1), pin(2), pin(2));
     let frame = second.frame();
@@ -103,7 +105,7 @@ fn where_a_contiguous_run_is_taken_clean_pages_are_dropped_and_dirty_ones_move()
     let area = Run::new(Frame(FIRST.0 + 2048), 2048).unwrap();
     let mut words = vec![0; MigrateArea::<Linux<Fenced>>::words_needed(area)];
     let area = MigrateArea::new(&reclaim, area, &ContigConfig::LINUX, &mut words).unwrap();
-    let memory = Memory::new(patterns(3000));
+    let memory = MemoryFile::new(patterns(3000));
     let file = cache.add_medium(memory.clone(), true).unwrap();
     assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == patterns(3000));
     for page in (0..3000).step_by(3) {
@@ -144,7 +146,7 @@ fn a_run_of_pageblocks_full_of_files_is_emptied_and_not_where_a_page_is_pinned()
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut words).unwrap();
     let file = cache
-        .add_medium(Memory::new(patterns(1500)), false)
+        .add_medium(MemoryFile::new(patterns(1500)), false)
         .unwrap();
     assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == patterns(1500));
     let pin = cache.pin(&mut seat, &file, 700).unwrap();
@@ -167,7 +169,7 @@ fn pages_move_under_readers_and_a_writer() {
     const PAGES: u64 = 60;
     let host = host(1024);
     let cache = cache(&host);
-    let memory = Memory::new(patterns(PAGES));
+    let memory = MemoryFile::new(patterns(PAGES));
     let file = cache.add_medium(memory.clone(), true).unwrap();
     let end = AtomicBool::new(false);
     let moved = std::thread::scope(|scope| {
@@ -245,7 +247,7 @@ fn pages_move_under_readers_and_a_writer() {
 fn who_wants_a_frame_empty_waits_until_its_page_is_written() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
-    let memory = Memory::new(patterns(4));
+    let memory = MemoryFile::new(patterns(4));
     let file = cache.add_medium(memory.clone(), true).unwrap();
     cache.write(&mut seat, &file, 5, b"dirty").unwrap();
     let from = cache.pin(&mut seat, &file, 0).unwrap().frame();

@@ -31,7 +31,7 @@
 //! have no sums: if a device gives back other data than was written, without an error, that goes
 //! unnoticed. A file that became shorter and then longer again is such a device.
 
-use super::{Entry, Frontswap, Kind, SwapDevice, SwapError};
+use super::{Frontswap, SwapDevice, SwapEntry, SwapEntryKind, SwapError};
 use framewright::platform::PageWords;
 use framewright::sync::Ordering::{Acquire, Relaxed};
 use std::collections::BTreeSet;
@@ -151,7 +151,7 @@ impl Drop for Syncing<'_, '_> {
 
 /// The contents of a header.
 #[derive(Clone, Copy, Debug)]
-struct Header {
+struct CheckpointHeader {
     incarnation: u64,
     /// 0: the incarnation had no checkpoint when this was written.
     number: u64,
@@ -159,7 +159,7 @@ struct Header {
     map_sum: u64,
 }
 
-impl Header {
+impl CheckpointHeader {
     fn words(self) -> PageWords {
         let mut words = [0; WORDS as usize];
         words[0] = MAGIC;
@@ -198,10 +198,13 @@ fn read_slot(device: &dyn SwapDevice, slot: u64) -> Result<PageWords, RestoreErr
 }
 
 /// The contents of a header, if it is whole. A place that was never written has none.
-fn read_header(device: &dyn SwapDevice, which: u64) -> Result<Option<Header>, RestoreError> {
+fn read_header(
+    device: &dyn SwapDevice,
+    which: u64,
+) -> Result<Option<CheckpointHeader>, RestoreError> {
     let mut page = [0; WORDS as usize];
     match device.read(which, &mut page) {
-        Ok(()) => Ok(Header::of(&page.map(u64::from_le), which)),
+        Ok(()) => Ok(CheckpointHeader::of(&page.map(u64::from_le), which)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(RestoreError::Device(error.to_string())),
     }
@@ -210,7 +213,7 @@ fn read_header(device: &dyn SwapDevice, which: u64) -> Result<Option<Header>, Re
 /// Hands out the words of a map, one after the other. Returns their sum.
 fn read_map(
     device: &dyn SwapDevice,
-    header: Header,
+    header: CheckpointHeader,
     mut each: impl FnMut(u64, u64),
 ) -> Result<u64, RestoreError> {
     let start = map_start(header.number % 2, header.pages);
@@ -263,7 +266,7 @@ impl<'s> Frontswap<'s> {
         // else is written.
         let incarnation = if last + 1 < NUMBERS { last + 1 } else { 1 };
         let swap = Self::on_device(device, pages, incarnation)?;
-        let void = Header {
+        let void = CheckpointHeader {
             incarnation,
             number: 0,
             pages,
@@ -327,11 +330,14 @@ impl<'s> Frontswap<'s> {
         Err(RestoreError::None)
     }
 
-    fn of_checkpoint(device: &'s dyn SwapDevice, header: Header) -> Result<Self, RestoreError> {
+    fn of_checkpoint(
+        device: &'s dyn SwapDevice,
+        header: CheckpointHeader,
+    ) -> Result<Self, RestoreError> {
         let swap = Self::on_device(device, header.pages, header.incarnation)?;
         let own = slots_needed(header.pages);
         let mut twice = BTreeSet::new();
-        let named = Entry(0).next(Kind::Device);
+        let named = SwapEntry(0).next(SwapEntryKind::Device);
         let map_sum = read_map(device, header, |page, word| {
             let Some(slot) = word.checked_sub(1) else {
                 return;
@@ -394,11 +400,14 @@ impl<'s> Frontswap<'s> {
             return self.sync_device().map(|()| 0);
         };
         let map = self.slots.hold_too(|| {
-            let entries = self.entries.iter().map(|word| Entry(word.load(Acquire)));
-            let slot = |entry: Entry| match entry.kind() {
+            let entries = self
+                .entries
+                .iter()
+                .map(|word| SwapEntry(word.load(Acquire)));
+            let slot = |entry: SwapEntry| match entry.kind() {
                 // Also for a page that is lost: then it is lost in the checkpoint, too.
-                Kind::Device => entry.slot() + 1,
-                Kind::None | Kind::Dirty | Kind::Writing => 0,
+                SwapEntryKind::Device => entry.slot() + 1,
+                SwapEntryKind::None | SwapEntryKind::Dirty | SwapEntryKind::Writing => 0,
             };
             entries.map(slot).collect::<Vec<_>>()
         });
@@ -466,7 +475,7 @@ impl<'s> Frontswap<'s> {
             page[..words.len()].copy_from_slice(words);
             write(slot, &page)?;
         }
-        let header = Header {
+        let header = CheckpointHeader {
             incarnation,
             number,
             pages,
@@ -478,6 +487,6 @@ impl<'s> Frontswap<'s> {
 
 /// The slot that an entry names, if it names one.
 fn slot_of(word: &framewright::sync::AtomicU64) -> Option<u64> {
-    let entry = Entry(word.load(Relaxed));
-    (entry.kind() == Kind::Device && !entry.is_lost()).then(|| entry.slot())
+    let entry = SwapEntry(word.load(Relaxed));
+    (entry.kind() == SwapEntryKind::Device && !entry.is_lost()).then(|| entry.slot())
 }

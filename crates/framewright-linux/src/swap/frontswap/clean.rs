@@ -1,6 +1,6 @@
 //! Cleaning: dirty pages go to the device later.
 
-use super::entry::{Entry, Kind};
+use super::entry::{SwapEntry, SwapEntryKind};
 use super::stats::count;
 use super::{Frontswap, SwapError, SwapPolicy};
 use framewright::platform::PageWords;
@@ -52,14 +52,14 @@ impl Frontswap<'_> {
     /// Writes the page that the store has under `index`. Returns whether the page is on the device
     /// now, and was not.
     fn clean_one(&self, index: u64, contents: &PageWords) -> Result<bool, SwapError> {
-        let page = Entry::page_of(index);
+        let page = SwapEntry::page_of(index);
         let word = self.entry(page)?;
-        let dirty = Entry(word.load(Acquire));
-        let writing = dirty.with_kind(Kind::Writing);
+        let dirty = SwapEntry(word.load(Acquire));
+        let writing = dirty.with_kind(SwapEntryKind::Writing);
         // Since the store copied them for us, the page may have been got back and stored anew: then
         // the entry is about other contents. (It cannot be the same version once more, because
         // `cleaning` is held.)
-        let is_dirty = dirty.kind() == Kind::Dirty && dirty.index(page) == index;
+        let is_dirty = dirty.kind() == SwapEntryKind::Dirty && dirty.index(page) == index;
         if !is_dirty
             || word
                 .compare_exchange(dirty.0, writing.0, AcqRel, Relaxed)
@@ -72,7 +72,7 @@ impl Frontswap<'_> {
         let slot = self.write_to(self.slots.alloc(), page, contents);
         let after = match &slot {
             Ok(slot) => writing
-                .with_kind(Kind::Device)
+                .with_kind(SwapEntryKind::Device)
                 .with_slot(*slot)
                 .in_store(true),
             Err(_) => dirty,

@@ -1,15 +1,15 @@
 /// Where a page's contents are: a kind, whether the store may have a copy, a version, and a slot.
 ///
-/// The version moves on with every new content. It is part of the store's [key](Entry::index), so a
+/// The version moves on with every new content. It is part of the store's [key](SwapEntry::index), so a
 /// cleaner that was handed an older version notices. It has 21 bits; a page with a version that
-/// [begins anew](Entry::has_gone_round) waits until no cleaner is at work, so none has a version
+/// [begins anew](SwapEntry::has_gone_round) waits until no cleaner is at work, so none has a version
 /// that the page had before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry(pub(super) u64);
+pub(super) struct SwapEntry(pub(super) u64);
 
 /// The kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum SwapEntryKind {
     /// No contents: the page is zero, or the caller that loaded it has it.
     None,
     /// In the store, and nowhere else.
@@ -31,22 +31,22 @@ pub(super) const SLOTS_MAX: u64 = LOST;
 /// Where the version stands in the store's index of a page: above the page's number.
 const INDEX_SHIFT: u32 = 40;
 
-impl Entry {
-    pub(super) const fn kind(self) -> Kind {
+impl SwapEntry {
+    pub(super) const fn kind(self) -> SwapEntryKind {
         match self.0 & 3 {
-            0 => Kind::None,
-            1 => Kind::Dirty,
-            2 => Kind::Writing,
-            _ => Kind::Device,
+            0 => SwapEntryKind::None,
+            1 => SwapEntryKind::Dirty,
+            2 => SwapEntryKind::Writing,
+            _ => SwapEntryKind::Device,
         }
     }
 
-    pub(super) const fn with_kind(self, kind: Kind) -> Self {
+    pub(super) const fn with_kind(self, kind: SwapEntryKind) -> Self {
         Self(self.0 & !3 | kind as u64)
     }
 
     /// The next version, of that kind: in no slot, and no clean copy in the store.
-    pub(super) const fn next(self, kind: Kind) -> Self {
+    pub(super) const fn next(self, kind: SwapEntryKind) -> Self {
         let version = (self.0 & VERSION).wrapping_add(1 << VERSION_SHIFT) & VERSION;
         Self(version | kind as u64)
     }
@@ -57,12 +57,14 @@ impl Entry {
 
     /// The same, for contents that should be in a slot, and are in none.
     pub(super) const fn lost(self) -> Self {
-        self.with_kind(Kind::Device).in_store(false).with_slot(LOST)
+        self.with_kind(SwapEntryKind::Device)
+            .in_store(false)
+            .with_slot(LOST)
     }
 
     /// Whether the contents are lost.
     pub(super) const fn is_lost(self) -> bool {
-        matches!(self.kind(), Kind::Device) && self.slot() == LOST
+        matches!(self.kind(), SwapEntryKind::Device) && self.slot() == LOST
     }
 
     /// Whether this is the first version after the last one.
@@ -86,7 +88,8 @@ impl Entry {
 
     /// Whether the store may have the page.
     pub(super) const fn is_in_store(self) -> bool {
-        self.0 & IN_STORE != 0 || matches!(self.kind(), Kind::Dirty | Kind::Writing)
+        self.0 & IN_STORE != 0
+            || matches!(self.kind(), SwapEntryKind::Dirty | SwapEntryKind::Writing)
     }
 
     pub(super) const fn in_store(self, is: bool) -> Self {
@@ -101,28 +104,37 @@ mod tests {
     #[test]
     fn the_parts_of_an_entry_do_not_touch_one_another() {
         let last = SLOTS_MAX - 1;
-        let mut entry = Entry(0);
+        let mut entry = SwapEntry(0);
         for _ in 0..1 << 22 {
-            entry = entry.next(Kind::Dirty);
+            entry = entry.next(SwapEntryKind::Dirty);
         }
         // The version has gone round twice.
-        assert_eq!(entry, Entry(0).with_kind(Kind::Dirty));
-        assert!(entry.has_gone_round() && !entry.next(Kind::Dirty).has_gone_round());
-        let lost = entry.next(Kind::Dirty).lost();
-        assert!(lost.is_lost() && !lost.is_in_store() && !lost.next(Kind::None).is_lost());
-        assert!(!entry.next(Kind::Device).with_slot(last).is_lost());
-        let entry = entry.next(Kind::Device).with_slot(last).in_store(true);
-        assert_eq!((entry.kind(), entry.slot()), (Kind::Device, last));
+        assert_eq!(entry, SwapEntry(0).with_kind(SwapEntryKind::Dirty));
+        assert!(entry.has_gone_round() && !entry.next(SwapEntryKind::Dirty).has_gone_round());
+        let lost = entry.next(SwapEntryKind::Dirty).lost();
+        assert!(lost.is_lost() && !lost.is_in_store() && !lost.next(SwapEntryKind::None).is_lost());
+        assert!(!entry.next(SwapEntryKind::Device).with_slot(last).is_lost());
+        let entry = entry
+            .next(SwapEntryKind::Device)
+            .with_slot(last)
+            .in_store(true);
+        assert_eq!((entry.kind(), entry.slot()), (SwapEntryKind::Device, last));
         assert!(entry.is_in_store() && !entry.in_store(false).is_in_store());
-        assert_eq!(entry.next(Kind::None).slot(), 0);
-        let indices = [entry.index(last), entry.next(Kind::Dirty).index(last)];
-        assert_eq!(indices.map(Entry::page_of), [last; 2]);
+        assert_eq!(entry.next(SwapEntryKind::None).slot(), 0);
+        let indices = [
+            entry.index(last),
+            entry.next(SwapEntryKind::Dirty).index(last),
+        ];
+        assert_eq!(indices.map(SwapEntry::page_of), [last; 2]);
         assert_ne!(indices[0], indices[1]);
-        assert_eq!(entry.index(5), entry.with_kind(Kind::Dirty).index(5));
-        assert!(entry.with_kind(Kind::Writing).is_in_store());
+        assert_eq!(
+            entry.index(5),
+            entry.with_kind(SwapEntryKind::Dirty).index(5)
+        );
+        assert!(entry.with_kind(SwapEntryKind::Writing).is_in_store());
         assert_ne!(
-            entry.next(Kind::Dirty).next(Kind::Dirty),
-            entry.next(Kind::Dirty)
+            entry.next(SwapEntryKind::Dirty).next(SwapEntryKind::Dirty),
+            entry.next(SwapEntryKind::Dirty)
         );
     }
 }

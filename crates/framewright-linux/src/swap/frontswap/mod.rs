@@ -60,7 +60,7 @@ pub use stats::FrontswapStats;
 
 use super::{SlotMap, SwapDevice};
 use crate::tenancy::Tenancy;
-use entry::{Entry, Kind, SLOTS_MAX};
+use entry::{SLOTS_MAX, SwapEntry, SwapEntryKind};
 use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
 // The engine's atomics, so that the models see them.
@@ -68,7 +68,7 @@ use framewright::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use stats::{Counts, count};
+use stats::{SwapCounts, count};
 use std::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -106,7 +106,7 @@ impl SwapPolicy {
 
 /// The state of a page that was loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loaded {
+pub enum LoadedPage {
     /// It was never stored: all zero.
     Zero,
     /// It is still in its slot: unless it changes, it need not be stored again.
@@ -117,7 +117,7 @@ pub enum Loaded {
 
 /// The store in front of a device.
 #[derive(Clone, Copy)]
-struct Front<'s> {
+struct FrontStore<'s> {
     tenancy: &'s dyn Tenancy,
     pool: PoolId,
     object: u64,
@@ -142,7 +142,7 @@ struct Front<'s> {
 /// ```
 pub struct Frontswap<'s> {
     device: &'s dyn SwapDevice,
-    front: Option<Front<'s>>,
+    front: Option<FrontStore<'s>>,
     entries: Box<[AtomicU64]>,
     slots: SlotMap,
     dirty: AtomicU64,
@@ -154,7 +154,7 @@ pub struct Frontswap<'s> {
     incarnation: Option<u64>,
     /// Held by cleaners to read.
     cleaning: RwLock<()>,
-    counts: Counts,
+    counts: SwapCounts,
 }
 
 impl fmt::Debug for Frontswap<'_> {
@@ -201,7 +201,7 @@ impl<'s> Frontswap<'s> {
             syncs: Mutex::new(0),
             incarnation: None,
             cleaning: RwLock::new(()),
-            counts: Counts::default(),
+            counts: SwapCounts::default(),
         })
     }
 
@@ -216,7 +216,7 @@ impl<'s> Frontswap<'s> {
         object: u64,
         policy: SwapPolicy,
     ) -> Self {
-        self.front = Some(Front {
+        self.front = Some(FrontStore {
             tenancy,
             pool,
             object,
@@ -252,7 +252,7 @@ impl<'s> Frontswap<'s> {
     }
 
     /// The store's key of a page's contents as `entry` has them.
-    fn key(front: &Front<'_>, page: u64, entry: Entry) -> Key {
+    fn key(front: &FrontStore<'_>, page: u64, entry: SwapEntry) -> Key {
         Key {
             pool: front.pool,
             object: front.object,
@@ -261,7 +261,7 @@ impl<'s> Frontswap<'s> {
     }
 
     /// Makes the store forget a page's contents that belong to the entry `old`.
-    fn forget(&self, page: u64, old: Entry) {
+    fn forget(&self, page: u64, old: SwapEntry) {
         if let Some(front) = self.front
             && old.is_in_store()
         {
@@ -271,7 +271,7 @@ impl<'s> Frontswap<'s> {
     }
 
     /// The version after that of `old`.
-    fn next(&self, old: Entry, kind: Kind) -> Entry {
+    fn next(&self, old: SwapEntry, kind: SwapEntryKind) -> SwapEntry {
         let next = old.next(kind);
         if next.has_gone_round() {
             self.await_cleaners();
@@ -330,15 +330,15 @@ impl<'s> Frontswap<'s> {
     }
 
     /// Offers the store a page that is on no device. Returns whether it took the page.
-    fn put_dirty(&self, front: &Front<'_>, page: u64, contents: &PageWords) -> bool {
+    fn put_dirty(&self, front: &FrontStore<'_>, page: u64, contents: &PageWords) -> bool {
         let Ok(word) = self.entry(page) else {
             return false;
         };
         // Dirty before it is in the store: the cleaner may find it there before `put` returns.
-        let old = Entry(word.load(Acquire));
-        let dirty = self.next(old, Kind::Dirty);
+        let old = SwapEntry(word.load(Acquire));
+        let dirty = self.next(old, SwapEntryKind::Dirty);
         self.dirty.fetch_add(1, Relaxed);
-        let old = Entry(word.swap(dirty.0, AcqRel));
+        let old = SwapEntry(word.swap(dirty.0, AcqRel));
         self.forget(page, old);
         let mut stored = false;
         let key = Self::key(front, page, dirty);
@@ -354,15 +354,17 @@ impl<'s> Frontswap<'s> {
         count(&self.counts.store_refused);
         // Contents in a slot stay the page's until these are written, which may fail.
         let before = match old.kind() {
-            Kind::Device => self.next(dirty, Kind::Device).with_slot(old.slot()),
-            Kind::None => self.next(dirty, Kind::None),
+            SwapEntryKind::Device => self
+                .next(dirty, SwapEntryKind::Device)
+                .with_slot(old.slot()),
+            SwapEntryKind::None => self.next(dirty, SwapEntryKind::None),
             // The store alone had it, and was told to forget it.
-            Kind::Dirty | Kind::Writing => {
+            SwapEntryKind::Dirty | SwapEntryKind::Writing => {
                 self.gone(old);
-                self.next(dirty, Kind::Device).lost()
+                self.next(dirty, SwapEntryKind::Device).lost()
             }
         };
-        self.gone(Entry(word.swap(before.0, AcqRel)));
+        self.gone(SwapEntry(word.swap(before.0, AcqRel)));
         false
     }
 
@@ -398,14 +400,14 @@ impl<'s> Frontswap<'s> {
             // Its own slot, if no checkpoint names that: the caller that stores the page still has
             // the contents.
             let word = &self.entries[page as usize];
-            let old = Entry(word.load(Acquire));
-            if old.kind() != Kind::Device {
+            let old = SwapEntry(word.load(Acquire));
+            if old.kind() != SwapEntryKind::Device {
                 return None;
             }
-            let lost = self.next(old, Kind::Device).lost();
+            let lost = self.next(old, SwapEntryKind::Device).lost();
             let free = || word.swap(lost.0, AcqRel);
             let old = self.slots.free_unless_held(old.slot(), free)?;
-            self.forget(page, Entry(old));
+            self.forget(page, SwapEntry(old));
             self.slots.alloc()
         });
         self.write_to(slot, page, contents)
@@ -430,9 +432,9 @@ impl<'s> Frontswap<'s> {
     fn stored_at(&self, page: u64, slot: u64) {
         count(&self.counts.device_writes);
         let word = &self.entries[page as usize];
-        let old = Entry(word.load(Acquire));
-        let new = self.next(old, Kind::Device).with_slot(slot);
-        let old = Entry(word.swap(new.0, AcqRel));
+        let old = SwapEntry(word.load(Acquire));
+        let new = self.next(old, SwapEntryKind::Device).with_slot(slot);
+        let old = SwapEntry(word.swap(new.0, AcqRel));
         self.gone(old);
         self.forget(page, old);
     }
@@ -441,18 +443,18 @@ impl<'s> Frontswap<'s> {
     pub(crate) fn has_slot(&self, page: u64) -> bool {
         let word = self.entries.get(page as usize);
         word.is_some_and(|word| {
-            let entry = Entry(word.load(Relaxed));
-            entry.kind() == Kind::Device && !entry.is_lost()
+            let entry = SwapEntry(word.load(Relaxed));
+            entry.kind() == SwapEntryKind::Device && !entry.is_lost()
         })
     }
 
     /// Gives back the slot of an old entry, or its place among the dirty ones.
-    fn gone(&self, old: Entry) {
+    fn gone(&self, old: SwapEntry) {
         match old.kind() {
-            Kind::None => {}
-            Kind::Device if old.is_lost() => {}
-            Kind::Device => self.free_slot(old.slot()),
-            Kind::Dirty | Kind::Writing => {
+            SwapEntryKind::None => {}
+            SwapEntryKind::Device if old.is_lost() => {}
+            SwapEntryKind::Device => self.free_slot(old.slot()),
+            SwapEntryKind::Dirty | SwapEntryKind::Writing => {
                 self.dirty.fetch_sub(1, Relaxed);
             }
         }
@@ -478,8 +480,8 @@ impl<'s> Frontswap<'s> {
     fn offer(&self, page: u64, contents: &PageWords) {
         let Some(front) = self.front else { return };
         let word = &self.entries[page as usize];
-        let entry = Entry(word.load(Acquire));
-        if entry.kind() != Kind::Device || entry.is_lost() {
+        let entry = SwapEntry(word.load(Acquire));
+        if entry.kind() != SwapEntryKind::Device || entry.is_lost() {
             return;
         }
         let mut stored = false;
@@ -502,8 +504,8 @@ impl<'s> Frontswap<'s> {
         let Ok(word) = self.entry(page) else {
             return false;
         };
-        let entry = Entry(word.load(Acquire));
-        if entry.kind() != Kind::Device || entry.is_lost() {
+        let entry = SwapEntry(word.load(Acquire));
+        if entry.kind() != SwapEntryKind::Device || entry.is_lost() {
             return false;
         }
         count(&self.counts.kept);
@@ -517,13 +519,13 @@ impl<'s> Frontswap<'s> {
     ///
     /// # Errors
     /// The device failed: trying again may help. Or the contents [are lost](SwapError::Lost).
-    pub fn load(&self, page: u64, contents: &mut PageWords) -> Result<Loaded, SwapError> {
+    pub fn load(&self, page: u64, contents: &mut PageWords) -> Result<LoadedPage, SwapError> {
         let word = self.entry(page)?;
         loop {
-            let entry = Entry(word.load(Acquire));
-            if entry.kind() == Kind::None {
+            let entry = SwapEntry(word.load(Acquire));
+            if entry.kind() == SwapEntryKind::None {
                 contents.fill(0);
-                return Ok(Loaded::Zero);
+                return Ok(LoadedPage::Zero);
             }
             if entry.is_lost() {
                 return Err(SwapError::Lost(page));
@@ -544,38 +546,38 @@ impl<'s> Frontswap<'s> {
                 count(&self.counts.store_loads);
                 return Ok(self.got(word));
             }
-            if entry.kind() == Kind::Device {
+            if entry.kind() == SwapEntryKind::Device {
                 let read = self.device.read(entry.slot(), contents);
                 read.map_err(|error| self.failed(Some(page), &error))?;
                 count(&self.counts.device_loads);
                 self.got(word);
-                return Ok(Loaded::Clean);
+                return Ok(LoadedPage::Clean);
             }
             // Written by the cleaner and dropped since, or lost.
-            if Entry(word.load(Acquire)) == entry {
+            if SwapEntry(word.load(Acquire)) == entry {
                 return Err(SwapError::Lost(page));
             }
         }
     }
 
     /// Records that the caller has a page's contents, and the store no longer.
-    fn got(&self, word: &AtomicU64) -> Loaded {
-        let mut old = Entry(word.load(Acquire));
+    fn got(&self, word: &AtomicU64) -> LoadedPage {
+        let mut old = SwapEntry(word.load(Acquire));
         loop {
             let (new, loaded) = match old.kind() {
                 // Cleaned just now, perhaps.
-                Kind::Device => (old.in_store(false), Loaded::Clean),
-                _ => (self.next(old, Kind::None), Loaded::Dirty),
+                SwapEntryKind::Device => (old.in_store(false), LoadedPage::Clean),
+                _ => (self.next(old, SwapEntryKind::None), LoadedPage::Dirty),
             };
             match word.compare_exchange(old.0, new.0, AcqRel, Acquire) {
                 Ok(_) => {
-                    if loaded == Loaded::Dirty {
+                    if loaded == LoadedPage::Dirty {
                         count(&self.counts.got_back);
                         self.dirty.fetch_sub(1, Relaxed);
                     }
                     return loaded;
                 }
-                Err(now) => old = Entry(now),
+                Err(now) => old = SwapEntry(now),
             }
         }
     }
@@ -586,9 +588,9 @@ impl<'s> Frontswap<'s> {
     /// There is no such page.
     pub fn invalidate(&self, page: u64) -> Result<(), SwapError> {
         let word = self.entry(page)?;
-        let old = Entry(word.load(Acquire));
-        let new = self.next(old, Kind::None);
-        let old = Entry(word.swap(new.0, AcqRel));
+        let old = SwapEntry(word.load(Acquire));
+        let new = self.next(old, SwapEntryKind::None);
+        let old = SwapEntry(word.swap(new.0, AcqRel));
         self.gone(old);
         self.forget(page, old);
         Ok(())

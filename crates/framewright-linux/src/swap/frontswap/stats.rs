@@ -27,7 +27,7 @@ pub struct FrontswapStats {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct SwapCounts {
     pub(super) stores: AtomicU64,
     pub(super) kept: AtomicU64,
     pub(super) store_puts: AtomicU64,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::platform::{Linux, Slots, Stored};
-use crate::ram::{Pages, Ram};
-use crate::swap::tests::{Folder, page};
+use crate::ram::{Ram, RamPages};
+use crate::swap::tests::{SwapFolder, page};
 use crate::swap::{Faulty, SwapFile, SwapOp, Zram};
 use crate::tenancy::{Guests, Tenancy};
 use framewright::platform::Fenced;
@@ -10,13 +10,13 @@ use framewright::{Frame, Run};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 
-type Platform = Stored<Fenced>;
+type SwapPlatform = Stored<Fenced>;
 
-fn reserve<'m>(words: &'m mut Vec<u64>, slots: &Slots, frames: u64) -> Reserve<'m, Platform> {
+fn reserve<'m>(words: &'m mut Vec<u64>, slots: &Slots, frames: u64) -> Reserve<'m, SwapPlatform> {
     let run = Run::new(Frame(0), frames).unwrap();
     let layout = ReserveLayout::new(run).with_cpus(slots.count());
     words.resize(layout.words_needed().unwrap(), 0);
-    let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+    let ram = Arc::new(Ram::new(run, RamPages::Base).unwrap());
     let platform = Stored::new(Linux::fenced(slots.clone()), ram);
     Reserve::new(&layout, words, platform).unwrap()
 }
@@ -62,11 +62,11 @@ fn a_random_history_loads_what_was_stored_last_under_each_policy() {
                     let loaded = swap.load(at, &mut got).unwrap();
                     match twin.get(&at) {
                         Some(nth) => assert_eq!(got, page(*nth), "step {step}, {policy:?}"),
-                        None => assert_eq!((loaded, got), (Loaded::Zero, [0; 512])),
+                        None => assert_eq!((loaded, got), (LoadedPage::Zero, [0; 512])),
                     }
                     match loaded {
-                        Loaded::Clean if random(2) == 0 => assert!(swap.keep(at, &got)),
-                        Loaded::Dirty => {
+                        LoadedPage::Clean if random(2) == 0 => assert!(swap.keep(at, &got)),
+                        LoadedPage::Dirty => {
                             assert!(!swap.keep(at, &got));
                             swap.store(&[at], &[got]).unwrap();
                         }
@@ -112,7 +112,7 @@ fn a_dirty_page_that_is_got_back_is_never_written_and_a_cleaned_one_once() {
     let reserve = reserve(&mut words, &slots, 512);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let guests = Guests::new(&reserve, slots).unwrap();
-    let folder = Folder::new("frontswap");
+    let folder = SwapFolder::new("frontswap");
     let device = SwapFile::create(&folder.path().join("swap"), 100).unwrap();
     let swap = Frontswap::new(&device, 100).with_store(&guests, pool, 0, BACK);
     let pages: Vec<_> = (0..40).collect();
@@ -121,14 +121,14 @@ fn a_dirty_page_that_is_got_back_is_never_written_and_a_cleaned_one_once() {
     assert_eq!((swap.dirty_pages(), device.bytes_written()), (40, 0));
     let mut got = [0; 512];
     for at in 0..20 {
-        assert_eq!(swap.load(at, &mut got), Ok(Loaded::Dirty));
+        assert_eq!(swap.load(at, &mut got), Ok(LoadedPage::Dirty));
         assert_eq!(got, page(at));
     }
     assert_eq!(swap.clean(100), 20);
     assert_eq!((swap.dirty_pages(), swap.used_slots()), (0, 20));
     for _ in 0..3 {
         for at in 20..40 {
-            assert_eq!(swap.load(at, &mut got), Ok(Loaded::Clean));
+            assert_eq!(swap.load(at, &mut got), Ok(LoadedPage::Clean));
             assert_eq!(got, page(at));
             assert!(swap.keep(at, &got));
         }
@@ -186,14 +186,14 @@ fn a_failed_write_says_which_page_and_those_before_it_are_stored() {
     assert_eq!(nth, 0);
     let mut got = [0; 512];
     for at in 0..8 {
-        assert_eq!(swap.load(at, &mut got), Ok(Loaded::Clean));
+        assert_eq!(swap.load(at, &mut got), Ok(LoadedPage::Clean));
         assert_eq!(got, page(at), "as before");
     }
     device.fail(SwapOp::Write, 0, 0);
     device.fail(SwapOp::Read, 8, 1);
     let error = swap.load(5, &mut got).unwrap_err().to_string();
     assert!(error.starts_with("page 5: read 8 of slot"), "{error}");
-    assert_eq!(swap.load(5, &mut got), Ok(Loaded::Clean));
+    assert_eq!(swap.load(5, &mut got), Ok(LoadedPage::Clean));
     assert_eq!(got, page(5));
     assert_eq!(swap.used_slots(), 8);
 }
@@ -215,7 +215,7 @@ fn what_neither_store_nor_device_takes_leaves_the_older_version_where_it_was() {
         device.fail(SwapOp::Write, device.calls(SwapOp::Write), 2);
         let (nth, error) = swap.store(&[5], &[page(2)]).unwrap_err();
         assert_eq!(nth, 0, "{error}");
-        assert_eq!(swap.load(5, &mut got).unwrap(), Loaded::Clean);
+        assert_eq!(swap.load(5, &mut got).unwrap(), LoadedPage::Clean);
         assert_eq!(
             (got, swap.used_slots(), swap.dirty_pages()),
             (page(1), 1, 0)
@@ -255,7 +255,7 @@ fn a_full_device_is_an_error_and_what_is_there_stays() {
 
 #[test]
 fn a_checkpoint_is_found_again_and_what_came_after_it_is_not() {
-    let folder = Folder::new("checkpoint");
+    let folder = SwapFolder::new("checkpoint");
     let path = folder.path().join("swap");
     let pages: Vec<_> = (0..600).collect();
     {
@@ -280,10 +280,10 @@ fn a_checkpoint_is_found_again_and_what_came_after_it_is_not() {
     );
     let mut got = [0; 512];
     for at in 0..500 {
-        assert_eq!(swap.load(at, &mut got), Ok(Loaded::Clean));
+        assert_eq!(swap.load(at, &mut got), Ok(LoadedPage::Clean));
         assert_eq!(got, page(at + 2));
     }
-    assert_eq!(swap.load(500, &mut got), Ok(Loaded::Zero));
+    assert_eq!(swap.load(500, &mut got), Ok(LoadedPage::Zero));
     assert_eq!(swap.sync(), Ok(4));
     // The newer header is torn: the older checkpoint is whole.
     let mut header = [0; 512];
@@ -304,14 +304,14 @@ fn a_checkpoint_is_found_again_and_what_came_after_it_is_not() {
 }
 
 /// A store with a cleaner that waits between its copy of a page and the result.
-struct Slow<'g, 'r, 'm> {
-    guests: &'g Guests<'r, 'm, Platform>,
+struct SlowCleaner<'g, 'r, 'm> {
+    guests: &'g Guests<'r, 'm, SwapPlatform>,
     copied: Barrier,
     go_on: Barrier,
 }
 
-impl<'g, 'r, 'm> Slow<'g, 'r, 'm> {
-    fn new(guests: &'g Guests<'r, 'm, Platform>) -> Self {
+impl<'g, 'r, 'm> SlowCleaner<'g, 'r, 'm> {
+    fn new(guests: &'g Guests<'r, 'm, SwapPlatform>) -> Self {
         Self {
             guests,
             copied: Barrier::new(2),
@@ -320,7 +320,7 @@ impl<'g, 'r, 'm> Slow<'g, 'r, 'm> {
     }
 }
 
-impl Tenancy for Slow<'_, '_, '_> {
+impl Tenancy for SlowCleaner<'_, '_, '_> {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         self.guests.with(work);
     }
@@ -340,7 +340,7 @@ fn fs2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_th
     let reserve = reserve(&mut words, &slots, 512);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let guests = Guests::new(&reserve, slots).unwrap();
-    let slow = Slow::new(&guests);
+    let slow = SlowCleaner::new(&guests);
     let device = Zram::new(100, 1 << 20);
     // Got back before it is stored again, or stored over.
     for is_got_back in [true, false] {
@@ -351,7 +351,7 @@ fn fs2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_th
             let cleaner = scope.spawn(|| swap.clean(1));
             slow.copied.wait();
             if is_got_back {
-                assert_eq!(swap.load(3, &mut got), Ok(Loaded::Dirty));
+                assert_eq!(swap.load(3, &mut got), Ok(LoadedPage::Dirty));
             }
             swap.store(&[3], &[page(2)]).unwrap();
             slow.go_on.wait();
@@ -362,7 +362,7 @@ fn fs2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_th
         let others = std::iter::from_fn(|| reserve.alloc_contig(1, 1).ok());
         let others: Vec<_> = others.collect();
         let loaded = swap.load(3, &mut got);
-        assert_eq!((loaded, got), (Ok(Loaded::Dirty), page(2)));
+        assert_eq!((loaded, got), (Ok(LoadedPage::Dirty), page(2)));
         let left = others.iter().map(|run| reserve.release(*run));
         assert!(left.collect::<Result<Vec<_>, _>>().is_ok());
         assert_eq!(swap.dirty_pages(), 0);
@@ -377,11 +377,11 @@ fn fs2_a_version_that_a_page_had_before_does_not_come_again_while_a_cleaner_is_a
     let reserve = reserve(&mut words, &slots, 512);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let guests = Guests::new(&reserve, slots).unwrap();
-    let slow = Slow::new(&guests);
+    let slow = SlowCleaner::new(&guests);
     let device = Zram::new(100, 1 << 20);
     let swap = Frontswap::new(&device, 10).with_store(&slow, pool, 7, BACK);
     // As if it had been stored so often: this is the last version but one.
-    let before = (0..(1 << 21) - 2).fold(Entry(0), |entry, _| entry.next(Kind::None));
+    let before = (0..(1 << 21) - 2).fold(SwapEntry(0), |entry, _| entry.next(SwapEntryKind::None));
     swap.entries[3].store(before.0, Relaxed);
     swap.store(&[3], &[page(1)]).unwrap();
     std::thread::scope(|scope| {
@@ -399,8 +399,8 @@ fn fs2_a_version_that_a_page_had_before_does_not_come_again_while_a_cleaner_is_a
         assert_eq!(cleaner.join().unwrap(), 1, "the last version is the page's");
         is_done.recv().unwrap();
     });
-    assert!(Entry(swap.entries[3].load(Relaxed)).has_gone_round());
+    assert!(SwapEntry(swap.entries[3].load(Relaxed)).has_gone_round());
     let mut got = [0; 512];
-    assert_eq!(swap.load(3, &mut got), Ok(Loaded::Dirty));
+    assert_eq!(swap.load(3, &mut got), Ok(LoadedPage::Dirty));
     assert_eq!(got, page(2));
 }

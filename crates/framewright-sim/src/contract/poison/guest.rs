@@ -1,13 +1,13 @@
 //! A guest, and its record of its pages.
 
-use super::{Name, POISON, Report, Shared};
+use super::{POISON, PageName, PoisonReport, PoisonShared};
 use crate::Random;
 use framewright::reserve::{Key, PoolId, Store};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// What a guest knows of one of its pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Known {
+enum KnownPage {
     /// No get may find it.
     Absent,
     /// A get may find it.
@@ -17,13 +17,13 @@ enum Known {
 }
 
 struct GuestAtWork<'s> {
-    shared: &'s Shared<'s>,
+    shared: &'s PoisonShared<'s>,
     nth: u64,
     store: Box<dyn Store + 's>,
     pools: Vec<PoolId>,
     /// For each page of each pool: what is known of it, and its version.
-    pages: Vec<Vec<(Known, u64)>>,
-    report: Report,
+    pages: Vec<Vec<(KnownPage, u64)>>,
+    report: PoisonReport,
 }
 
 impl GuestAtWork<'_> {
@@ -35,8 +35,8 @@ impl GuestAtWork<'_> {
         }
     }
 
-    fn name(&self, pool: usize, index: u64) -> Name {
-        Name {
+    fn name(&self, pool: usize, index: u64) -> PageName {
+        PageName {
             guest: self.nth,
             pool: pool as u64,
             index,
@@ -53,9 +53,9 @@ impl GuestAtWork<'_> {
             false => self.store.put(key, &page),
         };
         self.pages[at.0][at.1].0 = match (put, dirty) {
-            (Err(_), _) => Known::Absent,
-            (Ok(()), true) => Known::Dirty,
-            (Ok(()), false) => Known::Clean,
+            (Err(_), _) => KnownPage::Absent,
+            (Ok(()), true) => KnownPage::Dirty,
+            (Ok(()), false) => KnownPage::Clean,
         };
         match put {
             Ok(()) => self.report.stored += 1,
@@ -70,17 +70,17 @@ impl GuestAtWork<'_> {
         let known = &mut self.pages[pool][index as usize].0;
         if !is_hit {
             self.report.misses += 1;
-            let was = std::mem::replace(known, Known::Absent);
+            let was = std::mem::replace(known, KnownPage::Absent);
             let device = self.shared.on_device(name).map(|word| word.load(SeqCst));
-            if was == Known::Dirty && device != Some(name.version) {
+            if was == KnownPage::Dirty && device != Some(name.version) {
                 self.shared
                     .wrong(format!("C7: {name:?} is lost; on its device: {device:?}"));
             }
             return;
         }
         self.report.hits += 1;
-        let found = Name::read(&out);
-        if *known == Known::Absent {
+        let found = PageName::read(&out);
+        if *known == KnownPage::Absent {
             self.shared
                 .wrong(format!("C5, C6: {found:?} is found, and is gone"));
         } else if found != Some(name) {
@@ -90,7 +90,7 @@ impl GuestAtWork<'_> {
             ));
         }
         if self.shared.pools[pool].exclusive {
-            *known = Known::Absent;
+            *known = KnownPage::Absent;
         }
     }
 
@@ -122,7 +122,7 @@ impl GuestAtWork<'_> {
         };
         for (other, page) in (0..).zip(&mut self.pages[pool]) {
             if is_meant(other) {
-                page.0 = Known::Absent;
+                page.0 = KnownPage::Absent;
             }
         }
     }
@@ -143,7 +143,7 @@ impl GuestAtWork<'_> {
     }
 }
 
-pub(super) fn guest(shared: &Shared<'_>, nth: u16) {
+pub(super) fn guest(shared: &PoisonShared<'_>, nth: u16) {
     /// Even if the engine panics, the others must not wait for ever.
     struct Left<'a>(&'a AtomicU64);
     impl Drop for Left<'_> {
@@ -157,14 +157,14 @@ pub(super) fn guest(shared: &Shared<'_>, nth: u16) {
     let pools: Option<Vec<_>> = (0..shared.pools.len())
         .map(|pool| shared.site.open_pool(pool))
         .collect();
-    let pages = vec![(Known::Absent, 0); shared.plan.pages as usize];
+    let pages = vec![(KnownPage::Absent, 0); shared.plan.pages as usize];
     let mut guest = GuestAtWork {
         shared,
         nth: u64::from(nth),
         store: shared.site.guest(nth),
         pages: vec![pages; shared.pools.len()],
         pools: pools.unwrap_or_default(),
-        report: Report::default(),
+        report: PoisonReport::default(),
     };
     if guest.pools.is_empty() {
         return shared.wrong(format!("guest {nth} has no pools"));

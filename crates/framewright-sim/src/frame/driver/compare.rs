@@ -1,9 +1,9 @@
-use super::{Difference, Pair, differ};
+use super::{Difference, FramePair, differ};
 use framewright::policy::Label;
 use framewright::stats::FrameStats;
 
 /// The comparison between operations.
-impl Pair<'_, '_> {
+impl FramePair<'_, '_> {
     pub(super) fn compare_stats(&self) -> Result<(), Difference> {
         let stats = self.zone.stats();
         let mut expected = self.expected;

@@ -1,10 +1,10 @@
 mod compare;
 mod zone;
 
-use super::{Case, FrameModel, Op, State};
-use crate::difference::{Difference, Finding, Summary, differ};
-use crate::drive::{self, Seats, in_step};
-use crate::{Call, Injected, Machine};
+use super::{FrameCase, FrameModel, FrameOp, ModelFrame};
+use crate::difference::{Difference, Finding, RunSummary, differ};
+use crate::drive::{self, CpuSeats, in_step};
+use crate::{Injected, Machine, MachineCall};
 use framewright::frame::{AllocError, Seat, Zone};
 use framewright::stats::FrameStats;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
@@ -12,14 +12,14 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Engine and model, in step.
-struct Pair<'z, 'm> {
-    case: Case,
+struct FramePair<'z, 'm> {
+    case: FrameCase,
     machine: &'z Machine,
     zone: &'z Zone<'m, &'z Machine>,
-    seats: Seats<Seat<'z, 'm, &'z Machine>>,
+    seats: CpuSeats<Seat<'z, 'm, &'z Machine>>,
     model: FrameModel,
     expected: FrameStats,
-    summary: Summary,
+    summary: RunSummary,
 }
 
 /// Runs a sequence on engine and model. Each operation's result, the counters and the engine's own
@@ -35,10 +35,10 @@ struct Pair<'z, 'm> {
 /// # Panics
 /// If no zone can have the layout or the configuration of the case.
 pub fn run(
-    case: &Case,
+    case: &FrameCase,
     machine: &Machine,
-    ops: impl IntoIterator<Item = Op>,
-) -> Result<Summary, Finding> {
+    ops: impl IntoIterator<Item = FrameOp>,
+) -> Result<RunSummary, Finding> {
     let words = case
         .layout
         .words_needed()
@@ -46,14 +46,14 @@ pub fn run(
     let mut memory = vec![0xa5a5_a5a5_a5a5_a5a5; words];
     let zone = Zone::new(&case.layout, &case.config, &mut memory, machine)
         .expect("enough metadata and a good configuration");
-    let mut pair = Pair {
+    let mut pair = FramePair {
         case: *case,
         machine,
         zone: &zone,
-        seats: Seats::new(case.layout.cpus),
+        seats: CpuSeats::new(case.layout.cpus),
         model: FrameModel::new(&case.layout),
         expected: FrameStats::default(),
-        summary: Summary::default(),
+        summary: RunSummary::default(),
     };
     for cpu in 0..case.layout.cpus {
         let seat = zone.seat(CpuId(cpu));
@@ -67,14 +67,14 @@ fn order_of(order: u8) -> Order {
     Order::new(order).unwrap_or(Order::MAX)
 }
 
-impl drive::Pair for Pair<'_, '_> {
-    type Op = Op;
+impl drive::InStep for FramePair<'_, '_> {
+    type Op = FrameOp;
 
     fn machine(&self) -> &Machine {
         self.machine
     }
 
-    fn summary(&mut self) -> &mut Summary {
+    fn summary(&mut self) -> &mut RunSummary {
         &mut self.summary
     }
 
@@ -82,15 +82,15 @@ impl drive::Pair for Pair<'_, '_> {
     fn begin(&mut self) -> Result<(), Difference> {
         let layout = &self.case.layout;
         let offset = layout.start.0 % layout.pageblock_order.frames();
-        self.step(Op::Add {
+        self.step(FrameOp::Add {
             at: offset as u32,
             frames: layout.frames as u32,
         })
     }
 
-    fn step(&mut self, op: Op) -> Result<(), Difference> {
+    fn step(&mut self, op: FrameOp) -> Result<(), Difference> {
         match op {
-            Op::Alloc {
+            FrameOp::Alloc {
                 cpu,
                 order,
                 mobility,
@@ -99,19 +99,19 @@ impl drive::Pair for Pair<'_, '_> {
                 let got = self.seat(cpu).alloc(order, mobility);
                 self.judge(order, mobility, got)
             }
-            Op::Free { cpu, pick } => match self.model.pick(pick) {
+            FrameOp::Free { cpu, pick } => match self.model.pick(pick) {
                 Some((at, order, _)) => self.free(cpu, at, order),
                 None => Ok(()),
             },
-            Op::FreeTwice { cpu, pick } => match self.model.pick(pick) {
+            FrameOp::FreeTwice { cpu, pick } => match self.model.pick(pick) {
                 Some((at, order, _)) => {
                     self.free(cpu, at, order)?;
                     self.free(cpu, at, order)
                 }
                 None => Ok(()),
             },
-            Op::FreeAny { cpu, at, order } => self.free(cpu, at as usize, order_of(order)),
-            Op::FreePart {
+            FrameOp::FreeAny { cpu, at, order } => self.free(cpu, at as usize, order_of(order)),
+            FrameOp::FreePart {
                 cpu,
                 pick,
                 order,
@@ -125,24 +125,26 @@ impl drive::Pair for Pair<'_, '_> {
                 }
                 None => Ok(()),
             },
-            Op::FreePartAny { cpu, at, order } => self.free_part(cpu, at as usize, order_of(order)),
-            Op::AllocBulk {
+            FrameOp::FreePartAny { cpu, at, order } => {
+                self.free_part(cpu, at as usize, order_of(order))
+            }
+            FrameOp::AllocBulk {
                 cpu,
                 order,
                 mobility,
                 count,
             } => self.alloc_bulk(cpu, order_of(order), mobility, usize::from(count)),
-            Op::FreeBulk {
+            FrameOp::FreeBulk {
                 cpu,
                 pick,
                 count,
                 twice,
             } => self.free_bulk(cpu, pick, usize::from(count), twice),
-            Op::FreeRange { cpu, pick, count } => match self.model.pick(pick) {
+            FrameOp::FreeRange { cpu, pick, count } => match self.model.pick(pick) {
                 Some((at, ..)) => {
                     let mut end = at;
                     for _ in 0..count {
-                        if let State::First(order, _) = self.model.state(end) {
+                        if let ModelFrame::First(order, _) = self.model.state(end) {
                             end += order.frames() as usize;
                         }
                     }
@@ -150,8 +152,8 @@ impl drive::Pair for Pair<'_, '_> {
                 }
                 None => Ok(()),
             },
-            Op::FreeRangeAny { cpu, at, frames } => self.free_range(cpu, at, frames),
-            Op::Reseat { cpu } => {
+            FrameOp::FreeRangeAny { cpu, at, frames } => self.free_range(cpu, at, frames),
+            FrameOp::Reseat { cpu } => {
                 self.machine.run_on(CpuId(cpu));
                 if self.zone.seat(CpuId(cpu)).is_ok() {
                     return differ!("a seat was given out twice");
@@ -167,13 +169,13 @@ impl drive::Pair for Pair<'_, '_> {
         }
     }
 
-    fn step_or_fault(&mut self, op: Op) -> Result<(), Difference> {
+    fn step_or_fault(&mut self, op: FrameOp) -> Result<(), Difference> {
         if !self.machine.has_fault() {
             return self.step(op);
         }
         // A bulk's first blocks would be the caller's when a later one fails, but the caller is
         // unwound; single operations show all there is to see.
-        if matches!(op, Op::AllocBulk { .. }) {
+        if matches!(op, FrameOp::AllocBulk { .. }) {
             return Ok(());
         }
         match catch_unwind(AssertUnwindSafe(|| self.step(op))) {
@@ -202,17 +204,17 @@ impl drive::Pair for Pair<'_, '_> {
         while let Some((at, order, _)) = self.model.pick(0) {
             self.free((at % cpus) as u16, at, order)?;
         }
-        self.step(Op::Drain)?;
+        self.step(FrameOp::Drain)?;
         self.verify()?;
         self.compare_counters()?;
-        if self.machine.calls(Call::Relax) > 0 && self.summary.faults == 0 {
+        if self.machine.calls(MachineCall::Relax) > 0 && self.summary.faults == 0 {
             return differ!("the engine waited, although one CPU runs at a time");
         }
         Ok(())
     }
 }
 
-impl<'z, 'm> Pair<'z, 'm> {
+impl<'z, 'm> FramePair<'z, 'm> {
     fn seat(&mut self, cpu: u16) -> &mut Seat<'z, 'm, &'z Machine> {
         self.seats.run_on(self.machine, cpu)
     }

@@ -1,14 +1,14 @@
-use super::{Difference, Pair, differ, order_of};
-use crate::frame::Op;
+use super::{Difference, FramePair, differ, order_of};
+use crate::frame::FrameOp;
 use framewright::Run;
 use framewright::policy::Label;
 
 /// Operations on the zone as a whole.
-impl Pair<'_, '_> {
-    pub(super) fn step_zone(&mut self, op: Op) -> Result<(), Difference> {
+impl FramePair<'_, '_> {
+    pub(super) fn step_zone(&mut self, op: FrameOp) -> Result<(), Difference> {
         let zone = self.zone;
         match op {
-            Op::AllocAt {
+            FrameOp::AllocAt {
                 at,
                 order,
                 mobility,
@@ -26,7 +26,7 @@ impl Pair<'_, '_> {
                     self.expected.pgalloc[mobility.index()] += order.frames();
                 }
             }
-            Op::AllocRun {
+            FrameOp::AllocRun {
                 at,
                 frames,
                 mobility,
@@ -39,7 +39,7 @@ impl Pair<'_, '_> {
                     self.expected.pgalloc[mobility.index()] += u64::from(frames);
                 }
             }
-            Op::AllocContiguous {
+            FrameOp::AllocContiguous {
                 frames,
                 align,
                 mobility,
@@ -57,19 +57,19 @@ impl Pair<'_, '_> {
                     self.expected.pgalloc[mobility.index()] += u64::from(frames);
                 }
             }
-            Op::Add { at, frames } => {
+            FrameOp::Add { at, frames } => {
                 let got = zone.add(self.run_of(at, frames));
                 let can = self.model.add(at as usize, frames as usize);
                 self.agree(got, can)?;
             }
-            Op::Remove { at, frames } => {
+            FrameOp::Remove { at, frames } => {
                 let got = zone.remove(self.run_of(at, frames));
                 let can = self.model.remove(at as usize, frames as usize);
                 self.agree(got, can)?;
             }
-            Op::Isolate { block, blocks } => self.isolate(block, blocks, true)?,
-            Op::Unisolate { block, blocks } => self.isolate(block, blocks, false)?,
-            Op::SetLabel {
+            FrameOp::Isolate { block, blocks } => self.isolate(block, blocks, true)?,
+            FrameOp::Unisolate { block, blocks } => self.isolate(block, blocks, false)?,
+            FrameOp::SetLabel {
                 block,
                 blocks,
                 label,
@@ -78,11 +78,11 @@ impl Pair<'_, '_> {
                 let can = self.model.set_label(block as usize, blocks as usize, label);
                 self.agree(got, can)?;
             }
-            Op::ReserveHighOrder { blocks } => {
+            FrameOp::ReserveHighOrder { blocks } => {
                 let got = zone.reserve_high_order(blocks as usize);
                 self.follow_reserve(blocks as usize, got)?;
             }
-            Op::Pin { at, pinned } => {
+            FrameOp::Pin { at, pinned } => {
                 let frame = self.frame(at);
                 let got = if pinned {
                     zone.pin(frame)
@@ -94,7 +94,7 @@ impl Pair<'_, '_> {
                     return differ!("pins: the engine says {got:?}, the model {must:?}");
                 }
             }
-            Op::Drain => {
+            FrameOp::Drain => {
                 zone.drain();
                 self.compare_pageblocks()?;
             }

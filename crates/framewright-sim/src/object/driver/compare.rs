@@ -1,5 +1,5 @@
-use super::{Difference, Object, Pair, differ};
-use crate::drive::Pair as _;
+use super::{Difference, ModelObject, ObjectPair, differ};
+use crate::drive::InStep as _;
 use framewright::{Addr, CpuId, Page};
 
 /// This many bytes at each end of an object are always used.
@@ -11,10 +11,15 @@ fn places(bytes: u64, stride: u64) -> impl Iterator<Item = u64> {
     (0..bytes).step_by(stride as usize).chain(ends)
 }
 
-impl Pair<'_, '_> {
+impl ObjectPair<'_, '_> {
     /// Checks that the first `bytes` bytes of the object are what its user wrote, as that CPU sees
     /// them.
-    pub(super) fn read(&self, cpu: u16, object: &Object, bytes: u64) -> Result<(), Difference> {
+    pub(super) fn read(
+        &self,
+        cpu: u16,
+        object: &ModelObject,
+        bytes: u64,
+    ) -> Result<(), Difference> {
         self.read_at(cpu, object, object.addr, bytes)
     }
 
@@ -22,7 +27,7 @@ impl Pair<'_, '_> {
     pub(super) fn read_at(
         &self,
         cpu: u16,
-        object: &Object,
+        object: &ModelObject,
         addr: Addr,
         bytes: u64,
     ) -> Result<(), Difference> {
@@ -43,7 +48,12 @@ impl Pair<'_, '_> {
     }
 
     /// Checks that all bytes of the object from `from` on are zero.
-    pub(super) fn is_zero(&self, cpu: u16, object: &Object, from: u64) -> Result<(), Difference> {
+    pub(super) fn is_zero(
+        &self,
+        cpu: u16,
+        object: &ModelObject,
+        from: u64,
+    ) -> Result<(), Difference> {
         for offset in places(object.bytes, self.case.stride).filter(|offset| *offset >= from) {
             let found = self.ram.read(CpuId(cpu), Addr(object.addr.0 + offset));
             if found != Some(0) {
@@ -54,7 +64,7 @@ impl Pair<'_, '_> {
     }
 
     /// Writes the object, as its user does.
-    pub(super) fn write(&self, cpu: u16, object: &Object) -> Result<(), Difference> {
+    pub(super) fn write(&self, cpu: u16, object: &ModelObject) -> Result<(), Difference> {
         for offset in places(object.bytes, self.case.stride) {
             let addr = Addr(object.addr.0 + offset);
             if !self.ram.write(CpuId(cpu), addr, object.byte(offset)) {

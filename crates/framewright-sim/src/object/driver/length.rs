@@ -1,17 +1,17 @@
-use super::{Asked, Difference, Made, Object, Pair, differ};
+use super::{AskedObject, Difference, Made, ModelObject, ObjectPair, differ};
 use framewright::kv::{KvError, KvRequest};
 use framewright::{Addr, Context};
 
-impl Pair<'_, '_> {
+impl ObjectPair<'_, '_> {
     /// `kvrealloc` of a live object.
     pub(super) fn change_length(
         &mut self,
         cpu: u16,
-        object: Object,
+        object: ModelObject,
         request: KvRequest,
     ) -> Result<(), Difference> {
         self.read(cpu, &object, object.bytes)?;
-        let asked = Asked {
+        let asked = AskedObject {
             cpu,
             made: Made::Kvmalloc,
             request,
@@ -35,7 +35,12 @@ impl Pair<'_, '_> {
         }
     }
 
-    fn changed(&mut self, asked: &Asked, object: &Object, addr: Addr) -> Result<(), Difference> {
+    fn changed(
+        &mut self,
+        asked: &AskedObject,
+        object: &ModelObject,
+        addr: Addr,
+    ) -> Result<(), Difference> {
         let kept = object.bytes.min(asked.request.bytes);
         self.read_at(asked.cpu, object, addr, kept)?;
         if addr == object.addr {
@@ -59,7 +64,7 @@ impl Pair<'_, '_> {
             zero: is_zeroed,
             ..asked.request
         };
-        let asked = Asked {
+        let asked = AskedObject {
             made,
             request,
             ..*asked
@@ -79,7 +84,7 @@ impl Pair<'_, '_> {
     /// Checks that a failed call changed nothing, and that it had a reason to fail.
     fn unchanged(
         &self,
-        object: &Object,
+        object: &ModelObject,
         request: &KvRequest,
         error: KvError,
     ) -> Result<(), Difference> {
@@ -102,7 +107,7 @@ impl Pair<'_, '_> {
         Ok(())
     }
 
-    fn kept_mapped(&self, object: &Object, context: Context) -> Result<(), Difference> {
+    fn kept_mapped(&self, object: &ModelObject, context: Context) -> Result<(), Difference> {
         if self.model.is_mapped(object.addr) && !context.may_block {
             return Ok(());
         }

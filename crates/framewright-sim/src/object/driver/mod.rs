@@ -1,10 +1,13 @@
 mod compare;
 mod length;
 
-use super::{Cache, Call, Case, Made, Object, ObjectModel, Op, Ram, Watched};
+use super::{
+    Made, ModelObject, ObjectCall, ObjectCase, ObjectModel, ObjectOp, RecordedSeat, SimCache,
+    SimRam,
+};
 use crate::Machine;
-use crate::difference::{Difference, Finding, Summary, differ};
-use crate::drive::{self, Seats, in_step};
+use crate::difference::{Difference, Finding, RunSummary, differ};
+use crate::drive::{self, CpuSeats, in_step};
 use crate::range::RangeModel;
 use framewright::frame::{AllocError, Zone};
 use framewright::kv::{Kv, KvError, KvFreeError, KvRequest, KvSeat, ObjectKind};
@@ -14,22 +17,22 @@ use framewright::stats::KvStats;
 use framewright::vrange::{AreaKind, AreaTag, RangeError, Space};
 use framewright::{Addr, CpuId, Page};
 
-type Seat<'s, 'm> = KvSeat<'s, 's, 'm, &'s Ram, Watched<'s, 'm>, &'s Cache<'s>>;
+type SimKvSeat<'s, 'm> = KvSeat<'s, 's, 'm, &'s SimRam, RecordedSeat<'s, 'm>, &'s SimCache<'s>>;
 
 /// Engine and model, in step.
-struct Pair<'s, 'm> {
-    case: Case,
-    ram: &'s Ram,
-    cache: &'s Cache<'s>,
-    zone: &'s Zone<'m, &'s Ram>,
-    space: &'s Space<'m, &'s Ram>,
-    kv: &'s Kv<'m, &'s Ram>,
-    seats: Seats<Seat<'s, 'm>>,
+struct ObjectPair<'s, 'm> {
+    case: ObjectCase,
+    ram: &'s SimRam,
+    cache: &'s SimCache<'s>,
+    zone: &'s Zone<'m, &'s SimRam>,
+    space: &'s Space<'m, &'s SimRam>,
+    kv: &'s Kv<'m, &'s SimRam>,
+    seats: CpuSeats<SimKvSeat<'s, 'm>>,
     model: ObjectModel,
     /// The mapped objects as areas.
     ranges: RangeModel,
     expected: KvStats,
-    summary: Summary,
+    summary: RunSummary,
 }
 
 /// If engine and model are compared seldom, one in this many refusals is checked: whether a drain
@@ -38,7 +41,7 @@ const COLLECTED: u64 = 64;
 
 /// A request and its call.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct AskedObject {
     cpu: u16,
     made: Made,
     request: KvRequest,
@@ -56,7 +59,11 @@ struct Asked {
 ///
 /// # Panics
 /// If a layout of the case is impossible.
-pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<Summary, Finding> {
+pub fn run(
+    case: &ObjectCase,
+    ram: &SimRam,
+    ops: impl IntoIterator<Item = ObjectOp>,
+) -> Result<RunSummary, Finding> {
     let words = [
         case.zone.words_needed().expect("a zone's layout"),
         case.space.words_needed().expect("a space's layout"),
@@ -75,18 +82,18 @@ pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<
     zone.add(all).expect("a zone's frames are absent at first");
     let config = RangeConfig::for_cpus(case.zone.cpus);
     let space = Space::new(&case.space, &config, space, ram).expect("a good layout");
-    let cache = Cache::new(ram);
+    let cache = SimCache::new(ram);
     let kv = Kv::new(&case.objects(), kv, ram).expect("a good layout");
     let bytes = |from: u64, pages: u64| (from, from + pages * Page::BYTES);
     let first = case.direct.0 + case.zone.start.0 * Page::BYTES;
-    let mut pair = Pair {
+    let mut pair = ObjectPair {
         case: *case,
         ram,
         cache: &cache,
         zone: &zone,
         space: &space,
         kv: &kv,
-        seats: Seats::new(case.zone.cpus),
+        seats: CpuSeats::new(case.zone.cpus),
         model: ObjectModel::new(
             bytes(first, case.zone.frames),
             bytes(case.space.start.0 * Page::BYTES, case.space.pages),
@@ -95,19 +102,19 @@ pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<
         ),
         ranges: RangeModel::new(&case.space),
         expected: KvStats::default(),
-        summary: Summary::default(),
+        summary: RunSummary::default(),
     };
     in_step(&mut pair, case.cadence, ops)
 }
 
-impl drive::Pair for Pair<'_, '_> {
-    type Op = Op;
+impl drive::InStep for ObjectPair<'_, '_> {
+    type Op = ObjectOp;
 
     fn machine(&self) -> &Machine {
         self.ram.machine()
     }
 
-    fn summary(&mut self) -> &mut Summary {
+    fn summary(&mut self) -> &mut RunSummary {
         &mut self.summary
     }
 
@@ -115,9 +122,9 @@ impl drive::Pair for Pair<'_, '_> {
         (0..self.case.zone.cpus).try_for_each(|cpu| self.take_seat(cpu))
     }
 
-    fn step(&mut self, op: Op) -> Result<(), Difference> {
+    fn step(&mut self, op: ObjectOp) -> Result<(), Difference> {
         match op {
-            Op::Alloc {
+            ObjectOp::Alloc {
                 cpu,
                 call,
                 bytes,
@@ -136,21 +143,21 @@ impl drive::Pair for Pair<'_, '_> {
                 };
                 self.alloc(cpu, call, request)
             }
-            Op::Free { cpu, pick, kfree } => match self.model.pick(pick) {
+            ObjectOp::Free { cpu, pick, kfree } => match self.model.pick(pick) {
                 Some(object) => {
                     let kfree = kfree && !self.model.is_mapped(object.addr);
                     self.free(cpu, object.addr, kfree)
                 }
                 None => Ok(()),
             },
-            Op::FreeTwice { cpu, pick, kfree } => match self.model.pick(pick) {
+            ObjectOp::FreeTwice { cpu, pick, kfree } => match self.model.pick(pick) {
                 Some(object) => {
                     self.free(cpu, object.addr, kfree)?;
                     self.free(cpu, object.addr, kfree)
                 }
                 None => Ok(()),
             },
-            Op::FreeWrong {
+            ObjectOp::FreeWrong {
                 cpu,
                 pick,
                 offset,
@@ -162,7 +169,7 @@ impl drive::Pair for Pair<'_, '_> {
                 }
                 None => Ok(()),
             },
-            Op::FreeBehind {
+            ObjectOp::FreeBehind {
                 cpu,
                 pick,
                 back,
@@ -174,8 +181,8 @@ impl drive::Pair for Pair<'_, '_> {
                 }
                 None => Ok(()),
             },
-            Op::FreeAny { cpu, at, kfree } => self.free(cpu, self.model.address(at), kfree),
-            Op::Realloc {
+            ObjectOp::FreeAny { cpu, at, kfree } => self.free(cpu, self.model.address(at), kfree),
+            ObjectOp::Realloc {
                 cpu,
                 pick,
                 bytes,
@@ -197,22 +204,22 @@ impl drive::Pair for Pair<'_, '_> {
                 }
                 None => Ok(()),
             },
-            Op::ReallocAny { cpu, at, bytes } => self.change_any(cpu, at, bytes),
-            Op::Touch { cpu, pick } => match self.model.pick(pick) {
+            ObjectOp::ReallocAny { cpu, at, bytes } => self.change_any(cpu, at, bytes),
+            ObjectOp::Touch { cpu, pick } => match self.model.pick(pick) {
                 Some(object) => self.read(cpu, &object, object.bytes),
                 None => Ok(()),
             },
-            Op::Fill { cpu, frames } => {
+            ObjectOp::Fill { cpu, frames } => {
                 let cache = self.cache;
                 cache.fill(self.seat(cpu).ranges().frames(), frames);
                 Ok(())
             }
-            Op::Drop { cpu, frames } => {
+            ObjectOp::Drop { cpu, frames } => {
                 let cache = self.cache;
                 cache.drop_some(self.seat(cpu).ranges().frames(), frames);
                 Ok(())
             }
-            Op::Drain { cpu } => {
+            ObjectOp::Drain { cpu } => {
                 let had_fault = self.ram.machine().has_fault();
                 self.drain(cpu);
                 // Pages that could not be unmapped are still lazy.
@@ -221,7 +228,7 @@ impl drive::Pair for Pair<'_, '_> {
                 }
                 self.compare_drained()
             }
-            Op::Reseat { cpu } => {
+            ObjectOp::Reseat { cpu } => {
                 self.seats.give_back(cpu);
                 self.take_seat(cpu)
             }
@@ -256,7 +263,7 @@ impl drive::Pair for Pair<'_, '_> {
             let cpu = (object.id % cpus) as u16;
             self.free(cpu, object.addr, false)?;
         }
-        self.step(Op::Drop {
+        self.step(ObjectOp::Drop {
             cpu: 0,
             frames: u64::MAX,
         })?;
@@ -278,8 +285,8 @@ impl drive::Pair for Pair<'_, '_> {
     }
 }
 
-impl<'s, 'm> Pair<'s, 'm> {
-    fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
+impl<'s, 'm> ObjectPair<'s, 'm> {
+    fn seat(&mut self, cpu: u16) -> &mut SimKvSeat<'s, 'm> {
         self.seats.run_on(self.ram.machine(), cpu)
     }
 
@@ -287,7 +294,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         let ram = self.ram;
         let said = |error: &dyn std::fmt::Display| Difference(format!("a free seat: {error}"));
         let seat = self.zone.seat(CpuId(cpu)).map_err(|error| said(&error))?;
-        let ranges = self.space.seat(CpuId(cpu), Watched { seat, ram });
+        let ranges = self.space.seat(CpuId(cpu), RecordedSeat { seat, ram });
         let ranges = ranges.map_err(|error| said(&error))?;
         let seat = self.kv.seat(ranges).map_err(|error| said(&error))?;
         self.seats.put(cpu, seat.with_relief(self.cache));
@@ -320,8 +327,8 @@ impl<'s, 'm> Pair<'s, 'm> {
         differ!("K7: {request:?} had memory compacted and reclaimed {asked:?} times")
     }
 
-    fn alloc(&mut self, cpu: u16, call: Call, request: KvRequest) -> Result<(), Difference> {
-        let mut asked = Asked {
+    fn alloc(&mut self, cpu: u16, call: ObjectCall, request: KvRequest) -> Result<(), Difference> {
+        let mut asked = AskedObject {
             cpu,
             made: Made::Kvmalloc,
             request,
@@ -329,21 +336,21 @@ impl<'s, 'm> Pair<'s, 'm> {
         let had_fault = self.ram.machine().has_fault();
         let paging = self.ram.paging();
         let got = paging.within(request.context, || match call {
-            Call::Kmalloc => {
+            ObjectCall::Kmalloc => {
                 asked.made = Made::Kmalloc;
                 self.seat(cpu).kmalloc(&request)
             }
-            Call::Kvcalloc(each) => {
+            ObjectCall::Kvcalloc(each) => {
                 let count = request.bytes / each;
                 asked.request.zero = true;
                 asked.request.bytes = count * each;
                 self.seat(cpu).kvcalloc(count, each, &request)
             }
-            Call::Vmalloc => {
+            ObjectCall::Vmalloc => {
                 asked.made = Made::Vmalloc;
                 self.seat(cpu).vmalloc(&request)
             }
-            Call::Kvmalloc => self.seat(cpu).kvmalloc(&request),
+            ObjectCall::Kvmalloc => self.seat(cpu).kvmalloc(&request),
         });
         self.check_effort(&request)?;
         match got {
@@ -352,7 +359,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         }
     }
 
-    fn served(&mut self, asked: &Asked, addr: Addr) -> Result<(), Difference> {
+    fn served(&mut self, asked: &AskedObject, addr: Addr) -> Result<(), Difference> {
         let object = self.obtained(asked, addr)?;
         self.summary.served += 1;
         self.count_obtained(asked.made, addr);
@@ -363,8 +370,8 @@ impl<'s, 'm> Pair<'s, 'm> {
     }
 
     /// Checks that a new object is what was asked for.
-    fn obtained(&mut self, asked: &Asked, addr: Addr) -> Result<Object, Difference> {
-        let Asked { made, request, .. } = asked;
+    fn obtained(&mut self, asked: &AskedObject, addr: Addr) -> Result<ModelObject, Difference> {
+        let AskedObject { made, request, .. } = asked;
         let covers = match self.size_of(asked.cpu, addr) {
             Ok(covers) => covers,
             Err(error) => return differ!("{asked:?} was served at {addr}: {error}"),
@@ -412,12 +419,12 @@ impl<'s, 'm> Pair<'s, 'm> {
     /// Checks whether the engine may refuse a request.
     fn refused(
         &mut self,
-        asked: &Asked,
+        asked: &AskedObject,
         error: KvError,
         had_fault: bool,
     ) -> Result<(), Difference> {
         self.summary.refused += 1;
-        let Asked { made, request, .. } = asked;
+        let AskedObject { made, request, .. } = asked;
         if let Err(must) = self.model.must_alloc(request, *made) {
             return if must == error {
                 Ok(())
@@ -559,7 +566,7 @@ impl<'s, 'm> Pair<'s, 'm> {
     }
 
     /// Records that the object is gone.
-    fn freed(&mut self, addr: Addr) -> Object {
+    fn freed(&mut self, addr: Addr) -> ModelObject {
         if self.model.is_mapped(addr) {
             self.expected.mapped_frees += 1;
             self.ranges.free(addr.page());

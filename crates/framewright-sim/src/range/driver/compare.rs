@@ -1,6 +1,6 @@
-use super::{Difference, Pair, differ};
-use crate::Call;
-use crate::drive::Pair as _;
+use super::{Difference, RangePair, differ};
+use crate::MachineCall;
+use crate::drive::InStep as _;
 use framewright::Page;
 use framewright::stats::RangeStats;
 use framewright::vrange::{AreaInfo, AreaKind, AreaState};
@@ -8,7 +8,7 @@ use framewright::vrange::{AreaInfo, AreaKind, AreaState};
 /// Up to how many pages each is looked up when everything is verified.
 const FIND_ALL_PAGES: u64 = 512;
 
-impl Pair<'_, '_> {
+impl RangePair<'_, '_> {
     pub(super) fn compare_stats(&mut self) -> Result<(), Difference> {
         let (found, expected) = (self.space.stats(), &self.expected);
         let calls = |call| self.paging.machine().calls(call);
@@ -29,8 +29,8 @@ impl Pair<'_, '_> {
             ("failures", found.failures, expected.failures),
             ("vm_map_ram", found.vm_map_ram, expected.vm_map_ram),
             ("vm_unmap_ram", found.vm_unmap_ram, expected.vm_unmap_ram),
-            ("unmap_calls", found.unmap_calls, calls(Call::Unmap)),
-            ("tlb_flushes", found.tlb_flushes, calls(Call::Flush)),
+            ("unmap_calls", found.unmap_calls, calls(MachineCall::Unmap)),
+            ("tlb_flushes", found.tlb_flushes, calls(MachineCall::Flush)),
         ];
         for (name, found, expected) in pairs {
             if found != expected {

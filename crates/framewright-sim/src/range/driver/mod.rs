@@ -1,9 +1,9 @@
 mod compare;
 
-use super::calls::{self, OWN_FRAMES, Request, covers};
-use super::{Area, Case, Op, RangeModel};
-use crate::difference::{Difference, Finding, Summary, differ};
-use crate::drive::{self, Pair as _, Seats, in_step};
+use super::calls::{self, OWN_FRAMES, RangeRequest, covers};
+use super::{ModelArea, RangeCase, RangeModel, RangeOp};
+use crate::difference::{Difference, Finding, RunSummary, differ};
+use crate::drive::{self, CpuSeats, InStep as _, in_step};
 use crate::{Machine, Paging, PoolFrames, Random};
 use framewright::frame::AllocError;
 use framewright::platform::MapError;
@@ -11,24 +11,24 @@ use framewright::stats::RangeStats;
 use framewright::vrange::{AreaKind, AreaTag, RangeError, RangeFreeError, RangeSeat, Space};
 use framewright::{Context, CpuId, Page};
 
-type Seat<'s, 'm> = RangeSeat<'s, 'm, &'s Paging, PoolFrames<'s>>;
+type SimRangeSeat<'s, 'm> = RangeSeat<'s, 'm, &'s Paging, PoolFrames<'s>>;
 
 /// Engine and model, in step.
-struct Pair<'s, 'm> {
-    case: Case,
+struct RangePair<'s, 'm> {
+    case: RangeCase,
     paging: &'s Paging,
     space: &'s Space<'m, &'s Paging>,
-    seats: Seats<Seat<'s, 'm>>,
+    seats: CpuSeats<SimRangeSeat<'s, 'm>>,
     model: RangeModel,
     expected: RangeStats,
     /// Pages of live areas of `vmalloc`.
     vmalloc_pages: u64,
     vmalloc_calls: u64,
-    summary: Summary,
+    summary: RunSummary,
     random: Random,
 }
 
-impl Case {
+impl RangeCase {
     /// The machine that the case runs on.
     #[must_use]
     pub fn paging(&self) -> Paging {
@@ -58,10 +58,10 @@ impl Case {
 /// # Panics
 /// If no space can have the layout of the case.
 pub fn run(
-    case: &Case,
+    case: &RangeCase,
     paging: &Paging,
-    ops: impl IntoIterator<Item = Op>,
-) -> Result<Summary, Finding> {
+    ops: impl IntoIterator<Item = RangeOp>,
+) -> Result<RunSummary, Finding> {
     let words = case
         .layout
         .words_needed()
@@ -69,16 +69,16 @@ pub fn run(
     let mut memory = vec![0xa5a5_a5a5_a5a5_a5a5; words];
     let space = Space::new(&case.layout, &case.config, &mut memory, paging)
         .expect("enough metadata and a good layout");
-    let mut pair = Pair {
+    let mut pair = RangePair {
         case: *case,
         paging,
         space: &space,
-        seats: Seats::new(case.layout.cpus),
+        seats: CpuSeats::new(case.layout.cpus),
         model: RangeModel::new(&case.layout),
         expected: RangeStats::default(),
         vmalloc_pages: 0,
         vmalloc_calls: 0,
-        summary: Summary::default(),
+        summary: RunSummary::default(),
         random: Random::new(case.layout.pages),
     };
     for cpu in 0..case.layout.cpus {
@@ -89,20 +89,20 @@ pub fn run(
     in_step(&mut pair, case.cadence, ops)
 }
 
-impl drive::Pair for Pair<'_, '_> {
-    type Op = Op;
+impl drive::InStep for RangePair<'_, '_> {
+    type Op = RangeOp;
 
     fn machine(&self) -> &Machine {
         self.paging.machine()
     }
 
-    fn summary(&mut self) -> &mut Summary {
+    fn summary(&mut self) -> &mut RunSummary {
         &mut self.summary
     }
 
-    fn step(&mut self, op: Op) -> Result<(), Difference> {
+    fn step(&mut self, op: RangeOp) -> Result<(), Difference> {
         match op {
-            Op::Alloc {
+            RangeOp::Alloc {
                 cpu,
                 kind,
                 pages,
@@ -113,7 +113,7 @@ impl drive::Pair for Pair<'_, '_> {
                 // As many as there are frames in the list.
                 let is_ram = kind == AreaKind::Ram;
                 let pages_max = if is_ram { calls::LISTED_MAX } else { u64::MAX };
-                self.alloc(Request {
+                self.alloc(RangeRequest {
                     cpu,
                     kind,
                     pages: pages.min(pages_max),
@@ -129,18 +129,18 @@ impl drive::Pair for Pair<'_, '_> {
                     id: self.model.next_id(),
                 })
             }
-            Op::Free { cpu, pick } => match self.model.pick(pick) {
+            RangeOp::Free { cpu, pick } => match self.model.pick(pick) {
                 Some(area) => self.free(cpu, area.start, area.kind, area.pages),
                 None => Ok(()),
             },
-            Op::FreeTwice { cpu, pick } => match self.model.pick(pick) {
+            RangeOp::FreeTwice { cpu, pick } => match self.model.pick(pick) {
                 Some(area) => {
                     self.free(cpu, area.start, area.kind, area.pages)?;
                     self.free(cpu, area.start, area.kind, area.pages)
                 }
                 None => Ok(()),
             },
-            Op::FreeWrong {
+            RangeOp::FreeWrong {
                 cpu,
                 pick,
                 kind,
@@ -154,17 +154,17 @@ impl drive::Pair for Pair<'_, '_> {
                 }
                 None => Ok(()),
             },
-            Op::FreeAny {
+            RangeOp::FreeAny {
                 cpu,
                 at,
                 kind,
                 pages,
             } => self.free(cpu, self.page(at), kind, pages),
-            Op::Touch { cpu, pick, nth } => match self.model.pick(pick) {
+            RangeOp::Touch { cpu, pick, nth } => match self.model.pick(pick) {
                 Some(area) => self.touch(cpu, &area, nth % area.pages),
                 None => Ok(()),
             },
-            Op::TouchAny { cpu, at } => {
+            RangeOp::TouchAny { cpu, at } => {
                 let page = self.page(at);
                 let frame = self.paging.access(CpuId(cpu), page);
                 match self.model.covering(page) {
@@ -178,12 +178,12 @@ impl drive::Pair for Pair<'_, '_> {
                     _ => Ok(()),
                 }
             }
-            Op::Find { at } => self.compare_find(self.page(at)),
-            Op::Purge { cpu } => {
+            RangeOp::Find { at } => self.compare_find(self.page(at)),
+            RangeOp::Purge { cpu } => {
                 self.seat(cpu).purge();
                 Ok(())
             }
-            Op::Drain { cpu } => {
+            RangeOp::Drain { cpu } => {
                 let had_fault = self.paging.machine().has_fault();
                 self.seat(cpu).drain();
                 // Pages that could not be unmapped are still lazy.
@@ -192,8 +192,8 @@ impl drive::Pair for Pair<'_, '_> {
                 }
                 self.compare_drained()
             }
-            Op::Reseat { cpu } => self.reseat(cpu),
-            Op::Fault { call, after } => {
+            RangeOp::Reseat { cpu } => self.reseat(cpu),
+            RangeOp::Fault { call, after } => {
                 self.paging.machine().fail(call, after.into());
                 Ok(())
             }
@@ -223,8 +223,8 @@ impl drive::Pair for Pair<'_, '_> {
             self.free(cpu, area.start, area.kind, area.pages)?;
         }
         // Twice: a call that was made to fail may have left work for the next time.
-        self.step(Op::Drain { cpu: 0 })?;
-        self.step(Op::Drain { cpu: 0 })?;
+        self.step(RangeOp::Drain { cpu: 0 })?;
+        self.step(RangeOp::Drain { cpu: 0 })?;
         self.check_platform()?;
         self.compare_counters()?;
         self.compare_drained()?;
@@ -240,8 +240,8 @@ impl drive::Pair for Pair<'_, '_> {
     }
 }
 
-impl<'s, 'm> Pair<'s, 'm> {
-    fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
+impl<'s, 'm> RangePair<'s, 'm> {
+    fn seat(&mut self, cpu: u16) -> &mut SimRangeSeat<'s, 'm> {
         self.seats.run_on(self.paging.machine(), cpu)
     }
 
@@ -265,7 +265,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         }
     }
 
-    fn alloc(&mut self, request: Request) -> Result<(), Difference> {
+    fn alloc(&mut self, request: RangeRequest) -> Result<(), Difference> {
         let covers = covers(request.kind, request.pages);
         let had_fault = self.paging.machine().has_fault();
         let (paging, pool_frames) = (self.paging, self.case.pool_frames);
@@ -280,8 +280,13 @@ impl<'s, 'm> Pair<'s, 'm> {
         }
     }
 
-    fn served(&mut self, request: &Request, start: Page, covers: u64) -> Result<(), Difference> {
-        let &Request {
+    fn served(
+        &mut self,
+        request: &RangeRequest,
+        start: Page,
+        covers: u64,
+    ) -> Result<(), Difference> {
+        let &RangeRequest {
             kind,
             pages,
             align_bytes,
@@ -311,13 +316,13 @@ impl<'s, 'm> Pair<'s, 'm> {
             .map_err(Difference)
     }
 
-    fn touch(&self, cpu: u16, area: &Area, nth: u64) -> Result<(), Difference> {
+    fn touch(&self, cpu: u16, area: &ModelArea, nth: u64) -> Result<(), Difference> {
         area.touch(self.paging, cpu, nth).map_err(Difference)
     }
 
     fn refused(
         &mut self,
-        request: &Request,
+        request: &RangeRequest,
         covers: u64,
         error: RangeError,
         was_hit: bool,
@@ -428,7 +433,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         if pages == 0 {
             return Ok(());
         }
-        let request = Request {
+        let request = RangeRequest {
             cpu: 0,
             kind: AreaKind::Plain,
             pages,
@@ -445,7 +450,7 @@ impl<'s, 'm> Pair<'s, 'm> {
                 self.expected.area_allocs += 1;
                 self.expected.live_pages += pages + 1;
                 self.free(0, start, AreaKind::Plain, pages)?;
-                self.step(Op::Drain { cpu: 0 })?;
+                self.step(RangeOp::Drain { cpu: 0 })?;
                 self.verify()
             }
             other => differ!("when all is freed, the window is not one gap: {other:?}"),

@@ -1,8 +1,8 @@
 //! The laws that must hold after every operation.
 
-use super::Pair;
+use super::ReclaimPair;
 use crate::difference::{Difference, differ};
-use crate::frame::State;
+use crate::frame::ModelFrame;
 use framewright::policy::{Label, Targets};
 use framewright::reclaim::Background;
 use framewright::stats::{FrameStats, ReclaimStats};
@@ -28,7 +28,7 @@ const BATCH: u64 = 64;
 /// emptied.
 const PIECE: Order = Order::new(5).expect("a small order");
 
-impl Pair<'_, '_, '_, '_> {
+impl ReclaimPair<'_, '_, '_, '_> {
     pub(super) fn before(&self) -> Before {
         let model = self.world.model();
         Before {
@@ -227,7 +227,7 @@ impl Pair<'_, '_, '_, '_> {
             return false;
         }
         let is_there = (at..at + frames)
-            .all(|at| at < model.frames.span() && model.frames.state(at) != State::Absent);
+            .all(|at| at < model.frames.span() && model.frames.state(at) != ModelFrame::Absent);
         drop(model);
         is_there && self.can_empty(at..at + frames)
     }

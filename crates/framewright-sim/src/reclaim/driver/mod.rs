@@ -3,11 +3,11 @@ mod requests;
 mod runs;
 
 use super::client::with_clients;
-use super::world::{Calls, World};
-use super::{Case, Lie, Op};
-use crate::difference::{Difference, Finding, Summary, differ};
-use crate::drive::{self, Seats, in_step};
-use crate::{Call, Machine};
+use super::world::{OperationCalls, World};
+use super::{ReclaimCase, ReclaimLie, ReclaimOp};
+use crate::difference::{Difference, Finding, RunSummary, differ};
+use crate::drive::{self, CpuSeats, in_step};
+use crate::{Machine, MachineCall};
 use framewright::frame::Zone;
 use framewright::policy::ContigConfig;
 use framewright::reclaim::{
@@ -17,11 +17,11 @@ use framewright::{Context, CpuId, Mobility, Order, Run};
 use laws::Before;
 
 /// Engine and model, in step.
-struct Pair<'w, 'r, 'z, 'm> {
+struct ReclaimPair<'w, 'r, 'z, 'm> {
     world: &'w World<'z, 'm>,
     reclaim: &'r Reclaim<'z, 'm, &'z Machine>,
-    seats: Seats<ReclaimSeat<'r, 'z, 'm, &'z Machine>>,
-    summary: Summary,
+    seats: CpuSeats<ReclaimSeat<'r, 'z, 'm, &'z Machine>>,
+    summary: RunSummary,
 }
 
 /// Runs a sequence on engine and model. Each operation's result and counts and what clients see
@@ -37,10 +37,10 @@ struct Pair<'w, 'r, 'z, 'm> {
 /// # Panics
 /// If the layout or a configuration of the case is not one a zone can have.
 pub fn run(
-    case: &Case,
+    case: &ReclaimCase,
     machine: &Machine,
-    ops: impl IntoIterator<Item = Op>,
-) -> Result<Summary, Finding> {
+    ops: impl IntoIterator<Item = ReclaimOp>,
+) -> Result<RunSummary, Finding> {
     const NOISE: u64 = 0xa5a5_a5a5_a5a5_a5a5;
     let words = case
         .layout
@@ -54,11 +54,11 @@ pub fn run(
         Reclaim::new(&zone, &case.reclaim, &mut memory).expect("a good configuration of reclaim");
     let seat = |cpu| zone.seat(CpuId(cpu)).expect("a new zone's seats are free");
     let world = World::new(case, machine, &zone, seat(case.cpus()));
-    let mut pair = Pair {
+    let mut pair = ReclaimPair {
         world: &world,
         reclaim: &reclaim,
-        seats: Seats::new(case.cpus()),
-        summary: Summary::default(),
+        seats: CpuSeats::new(case.cpus()),
+        summary: RunSummary::default(),
     };
     for cpu in 0..case.cpus() {
         pair.seats.put(cpu, reclaim.seat(seat(cpu)));
@@ -70,14 +70,14 @@ fn order_of(order: u8) -> Order {
     Order::new(order).unwrap_or(Order::MAX)
 }
 
-impl drive::Pair for Pair<'_, '_, '_, '_> {
-    type Op = Op;
+impl drive::InStep for ReclaimPair<'_, '_, '_, '_> {
+    type Op = ReclaimOp;
 
     fn machine(&self) -> &Machine {
         self.world.machine
     }
 
-    fn summary(&mut self) -> &mut Summary {
+    fn summary(&mut self) -> &mut RunSummary {
         &mut self.summary
     }
 
@@ -94,9 +94,9 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
         Ok(())
     }
 
-    fn step(&mut self, op: Op) -> Result<(), Difference> {
+    fn step(&mut self, op: ReclaimOp) -> Result<(), Difference> {
         match op {
-            Op::Alloc {
+            ReclaimOp::Alloc {
                 cpu,
                 order,
                 mobility,
@@ -110,7 +110,7 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
                 };
                 self.alloc(cpu, (order_of(order), mobility), owner, context)
             }
-            Op::Raw {
+            ReclaimOp::Raw {
                 cpu,
                 order,
                 mobility,
@@ -122,14 +122,14 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
                 self.count(got.is_some());
                 Ok(())
             }
-            Op::Free { cpu, pick } => {
+            ReclaimOp::Free { cpu, pick } => {
                 let picked = self.world.model().frames.pick(pick);
                 match picked {
                     Some((at, ..)) => self.free(cpu, at),
                     None => Ok(()),
                 }
             }
-            Op::Hold { pick, held } => {
+            ReclaimOp::Hold { pick, held } => {
                 let mut model = self.world.model();
                 if let Some((at, ..)) = model.frames.pick(pick)
                     && let Some(object) = model.objects.get_mut(&at)
@@ -138,7 +138,7 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
                 }
                 Ok(())
             }
-            Op::Pin { pick, pinned } => {
+            ReclaimOp::Pin { pick, pinned } => {
                 let mut model = self.world.model();
                 if let Some((at, ..)) = model.frames.pick(pick)
                     && let Some(object) = model.objects.get_mut(&at)
@@ -147,7 +147,7 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
                 }
                 Ok(())
             }
-            Op::Mood {
+            ReclaimOp::Mood {
                 client,
                 mood,
                 calls,
@@ -155,17 +155,17 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
                 self.world.model().moods[usize::from(client)] = (mood, calls);
                 Ok(())
             }
-            Op::PinBlock { at, pinned } => self.pin_block(at as usize, pinned),
-            Op::Compact {
+            ReclaimOp::PinBlock { at, pinned } => self.pin_block(at as usize, pinned),
+            ReclaimOp::Compact {
                 cpu,
                 order,
                 mobility,
                 direct,
             } => self.compact(cpu, (order_of(order), mobility), direct),
-            Op::Evacuate { cpu, block, blocks } => {
+            ReclaimOp::Evacuate { cpu, block, blocks } => {
                 self.evacuate(cpu, block as usize, blocks as usize)
             }
-            Op::TakeRun {
+            ReclaimOp::TakeRun {
                 cpu,
                 at,
                 frames,
@@ -178,8 +178,8 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
                 };
                 self.take_run(cpu, (at as usize, frames as usize), &config)
             }
-            Op::Isolate { block, isolated } => self.isolate(block as usize, isolated),
-            Op::SetLabel { block, label } => {
+            ReclaimOp::Isolate { block, isolated } => self.isolate(block as usize, isolated),
+            ReclaimOp::SetLabel { block, label } => {
                 let got = self
                     .world
                     .zone
@@ -195,10 +195,12 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
                     differ!("label: the engine says {got:?}, the model {can}")
                 }
             }
-            Op::Background { cpu, budget } => self.background(cpu, u64::from(budget)).map(|_| ()),
-            Op::Rest { cpu, budget } => self.rest(cpu, u64::from(budget)),
-            Op::Relieve { cpu, frames } => self.relieve(cpu, u64::from(frames)),
-            Op::Drain => {
+            ReclaimOp::Background { cpu, budget } => {
+                self.background(cpu, u64::from(budget)).map(|_| ())
+            }
+            ReclaimOp::Rest { cpu, budget } => self.rest(cpu, u64::from(budget)),
+            ReclaimOp::Relieve { cpu, frames } => self.relieve(cpu, u64::from(frames)),
+            ReclaimOp::Drain => {
                 self.world.zone.drain();
                 self.compare_pageblocks()
             }
@@ -232,17 +234,17 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
             let Some((at, ..)) = picked else { break };
             self.free((at % cpus) as u16, at)?;
         }
-        self.step(Op::Drain)?;
+        self.step(ReclaimOp::Drain)?;
         self.verify()?;
         self.compare_counters()?;
-        if self.world.machine.calls(Call::Relax) > 0 {
+        if self.world.machine.calls(MachineCall::Relax) > 0 {
             return differ!("R5: the engine waited, although one CPU runs at a time");
         }
         Ok(())
     }
 }
 
-impl Pair<'_, '_, '_, '_> {
+impl ReclaimPair<'_, '_, '_, '_> {
     const fn count(&mut self, is_served: bool) {
         if is_served {
             self.summary.served += 1;
@@ -300,12 +302,12 @@ impl Pair<'_, '_, '_, '_> {
     /// After compaction, plants the fault of a run that has one.
     fn plant(&mut self, cpu: u16) {
         match self.world.case.lie {
-            Lie::LeaveIsolated => {
+            ReclaimLie::LeaveIsolated => {
                 let run = self.pageblocks(1, 1);
                 // If it is isolated already, another time.
                 let _ = self.world.zone.isolate(run);
             }
-            Lie::LoseFrame => {
+            ReclaimLie::LoseFrame => {
                 let seat = self.seats.run_on(self.world.machine, cpu).frames();
                 // If there is none, another time.
                 let _ = seat.alloc(Order::ZERO, Mobility::Movable);
@@ -321,9 +323,9 @@ impl Pair<'_, '_, '_, '_> {
         direct: bool,
     ) -> Result<(), Difference> {
         let before = self.before();
-        self.world.begin(Calls {
+        self.world.begin(OperationCalls {
             made: Some(order),
-            ..Calls::default()
+            ..OperationCalls::default()
         });
         let effort = if direct {
             CompactEffort::Direct
@@ -365,9 +367,9 @@ impl Pair<'_, '_, '_, '_> {
 
     fn evacuate(&mut self, cpu: u16, block: usize, blocks: usize) -> Result<(), Difference> {
         let before = self.before();
-        self.world.begin(Calls {
+        self.world.begin(OperationCalls {
             evacuates: true,
-            ..Calls::default()
+            ..OperationCalls::default()
         });
         let run = self.pageblocks(block, blocks);
         let (world, reclaim) = (self.world, self.reclaim);
@@ -420,11 +422,11 @@ impl Pair<'_, '_, '_, '_> {
     fn background(&mut self, cpu: u16, budget: u64) -> Result<Background, Difference> {
         let before = self.before();
         let was_wanted = self.reclaim.is_wanted();
-        self.world.begin(Calls {
+        self.world.begin(OperationCalls {
             context: Some(Context::ANY),
             made: Some(self.world.zone.pageblock_order()),
             is_background: true,
-            ..Calls::default()
+            ..OperationCalls::default()
         });
         let (world, reclaim) = (self.world, self.reclaim);
         let seat = self.seats.run_on(world.machine, cpu).frames();

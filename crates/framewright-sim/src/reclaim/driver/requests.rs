@@ -1,15 +1,15 @@
 use super::laws::Before;
-use super::{Pair, with_clients};
+use super::{ReclaimPair, with_clients};
 use crate::difference::{Difference, differ};
 use crate::reclaim::CLIENTS;
-use crate::reclaim::world::Calls;
+use crate::reclaim::world::OperationCalls;
 use framewright::frame::AllocError;
 use framewright::platform::Relief;
 use framewright::policy::Fallback;
 use framewright::{Context, Mobility, Order};
 
 /// Requests that may reclaim.
-impl Pair<'_, '_, '_, '_> {
+impl ReclaimPair<'_, '_, '_, '_> {
     pub(super) fn alloc(
         &mut self,
         cpu: u16,
@@ -21,10 +21,10 @@ impl Pair<'_, '_, '_, '_> {
         let could = self.world.model().frames.must_alloc(order, mobility);
         let lacked = self.lacking(order, mobility);
         let whole = self.world.zone.pageblock_order();
-        self.world.begin(Calls {
+        self.world.begin(OperationCalls {
             context: Some(context),
             made: Some(order.max(whole)),
-            ..Calls::default()
+            ..OperationCalls::default()
         });
         let world = self.world;
         let seat = self.seats.run_on(world.machine, cpu);
@@ -200,9 +200,9 @@ impl Pair<'_, '_, '_, '_> {
     pub(super) fn relieve(&mut self, cpu: u16, wanted: u64) -> Result<(), Difference> {
         let before = self.before();
         let context = Context::NOFS;
-        self.world.begin(Calls {
+        self.world.begin(OperationCalls {
             context: Some(context),
-            ..Calls::default()
+            ..OperationCalls::default()
         });
         let (world, reclaim) = (self.world, self.reclaim);
         let seat = self.seats.run_on(world.machine, cpu).frames();

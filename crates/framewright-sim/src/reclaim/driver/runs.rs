@@ -1,12 +1,12 @@
-use super::{Pair, with_clients};
+use super::{ReclaimPair, with_clients};
 use crate::difference::{Difference, differ};
-use crate::reclaim::world::Calls;
+use crate::reclaim::world::OperationCalls;
 use framewright::policy::ContigConfig;
 use framewright::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
 use framewright::{Frame, Run};
 
 /// Runs of any length that are emptied and taken.
-impl Pair<'_, '_, '_, '_> {
+impl ReclaimPair<'_, '_, '_, '_> {
     pub(super) fn take_run(
         &mut self,
         cpu: u16,
@@ -14,9 +14,9 @@ impl Pair<'_, '_, '_, '_> {
         config: &ContigConfig,
     ) -> Result<(), Difference> {
         let before = self.before();
-        self.world.begin(Calls {
+        self.world.begin(OperationCalls {
             evacuates: true,
-            ..Calls::default()
+            ..OperationCalls::default()
         });
         let (world, reclaim) = (self.world, self.reclaim);
         let first = world.model().frames.frame(at);

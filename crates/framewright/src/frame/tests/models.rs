@@ -26,17 +26,17 @@ fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) 
     model.check(body);
 }
 
-type SharedZone = &'static Zone<'static, Fenced>;
-type OwnSeat = Seat<'static, 'static, Fenced>;
+type ModelZone = &'static Zone<'static, Fenced>;
+type ModelFrameSeat = Seat<'static, 'static, Fenced>;
 
 const MOVABLE: Mobility = Mobility::Movable;
 
 /// A zone of one pageblock of `order`, with nothing cached.
-fn pageblock(order: u8, cpus: u16) -> SharedZone {
+fn pageblock(order: u8, cpus: u16) -> ModelZone {
     pageblock_with(order, cpus, Config::default().fallback)
 }
 
-fn pageblock_with(order: u8, cpus: u16, fallback: Fallback) -> SharedZone {
+fn pageblock_with(order: u8, cpus: u16, fallback: Fallback) -> ModelZone {
     let order = Order::new(order).unwrap();
     let layout = ZoneLayout::new(Frame(0), order.frames())
         .with_orders(order, order)
@@ -53,19 +53,19 @@ fn pageblock_with(order: u8, cpus: u16, fallback: Fallback) -> SharedZone {
     Box::leak(Box::new(zone))
 }
 
-fn seat(zone: SharedZone, cpu: u16) -> OwnSeat {
+fn seat(zone: ModelZone, cpu: u16) -> ModelFrameSeat {
     zone.seat(CpuId(cpu)).unwrap()
 }
 
 /// Frees a block as a CPU does that found no room in its cache: under the pageblock's lock, or beside it.
-fn give(zone: SharedZone, cpu: u16, block: usize) {
+fn give(zone: ModelZone, cpu: u16, block: usize) {
     let seat = seat(zone, cpu);
     seat.give_live(block, Order::ZERO, MOVABLE).unwrap();
 }
 
 /// Asserts that no CPU holds the pageblock, that nothing is left in it, and that the index knows
 /// its `free` frames.
-fn assert_settled(zone: SharedZone, free: u64) {
+fn assert_settled(zone: ModelZone, free: u64) {
     assert_eq!(zone.descriptor(0)[LOCK].load(Relaxed), 0, "F4: the lock");
     assert_eq!(zone.remote_bitmap(0)[0].load(Relaxed), 0, "F4: remote");
     let bits = zone.bitmap(0)[0].load(Relaxed);
@@ -83,7 +83,7 @@ fn assert_settled(zone: SharedZone, free: u64) {
 }
 
 /// Takes the frames of the zone's pageblock one by one, all of them.
-fn take_all(zone: SharedZone) -> usize {
+fn take_all(zone: ModelZone) -> usize {
     let frames = zone.pageblock_order().frames() as usize;
     let run = Run::new(Frame(0), frames as u64).unwrap();
     let stopped = zone.stop();

@@ -17,15 +17,15 @@ use std::boxed::Box;
 use std::vec;
 
 /// Memory with bytes that no test reads.
-struct Bare;
+struct BareSlabs;
 
-impl Relax for Bare {
+impl Relax for BareSlabs {
     fn relax(&self, attempt: u32) {
         Fenced.relax(attempt);
     }
 }
 
-impl Barrier for Bare {
+impl Barrier for BareSlabs {
     const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
@@ -33,7 +33,7 @@ impl Barrier for Bare {
     }
 }
 
-impl Direct for Bare {
+impl Direct for BareSlabs {
     fn direct_base(&self) -> Addr {
         Addr(0x10_0000)
     }
@@ -43,12 +43,12 @@ impl Direct for Bare {
     fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
 }
 
-type TestKv = &'static Kv<'static, Bare>;
+type TestKv = &'static Kv<'static, BareSlabs>;
 
 fn kv() -> TestKv {
     let layout = KvLayout::new(Frame(0), 4).with_cpus(3).with_slabs_max(3);
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let kv = Kv::new(&layout, memory, Bare).unwrap();
+    let kv = Kv::new(&layout, memory, BareSlabs).unwrap();
     Box::leak(Box::new(kv))
 }
 
@@ -124,7 +124,7 @@ fn a_pool_that_was_never_empty_is_found_to_have_a_record() {
     model.check(|| {
         let layout = KvLayout::new(Frame(0), 64).with_cpus(3).with_slabs_max(64);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let kv = Kv::new(&layout, memory, Bare).unwrap();
+        let kv = Kv::new(&layout, memory, BareSlabs).unwrap();
         let kv: TestKv = Box::leak(Box::new(kv));
         // The last record is there, in another word than the first.
         let all = (0..64).map(|_| kv.pool().take());

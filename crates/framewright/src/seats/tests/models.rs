@@ -41,7 +41,7 @@ fn add_one(sum: &AtomicU64) {
 }
 
 /// Two seats with only a sum in them, which owners and stoppers count up.
-struct Toy {
+struct SeatToy {
     seats: [[AtomicU64; 16]; 2],
     lock: AtomicU64,
     account: [AtomicU64; ACCOUNT_WORDS],
@@ -50,8 +50,8 @@ struct Toy {
     happened: AtomicU64,
 }
 
-fn toy() -> &'static Toy {
-    Box::leak(Box::new(Toy {
+fn toy() -> &'static SeatToy {
+    Box::leak(Box::new(SeatToy {
         seats: [zeroes(), zeroes()],
         lock: AtomicU64::new(0),
         account: zeroes(),
@@ -61,7 +61,7 @@ fn toy() -> &'static Toy {
     }))
 }
 
-impl SeatSet<'static> for &'static Toy {
+impl SeatSet<'static> for &'static SeatToy {
     type Platform = Fenced;
     type Poisoned = Infallible;
 
@@ -96,7 +96,7 @@ impl SeatSet<'static> for &'static Toy {
     }
 }
 
-fn work_in_seat(toy: &'static Toy) {
+fn work_in_seat(toy: &'static SeatToy) {
     let turn = Turn::of(&toy.seats[0]);
     if !turn.try_enter::<Fenced>() {
         turn.wait_if_claimed(&Fenced);

@@ -19,18 +19,18 @@ use std::boxed::Box;
 use std::vec;
 
 /// How many pages are mapped, and how many of them a TLB may still know.
-struct Pages {
+struct ModelPages {
     mapped: AtomicU64,
     cached: AtomicU64,
 }
 
-impl Relax for Pages {
+impl Relax for ModelPages {
     fn relax(&self, attempt: u32) {
         Fenced.relax(attempt);
     }
 }
 
-impl Barrier for Pages {
+impl Barrier for ModelPages {
     const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
@@ -38,7 +38,7 @@ impl Barrier for Pages {
     }
 }
 
-impl Map for Pages {
+impl Map for ModelPages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -55,17 +55,17 @@ impl Map for Pages {
     }
 }
 
-type TestSpace = &'static Space<'static, Pages>;
-type Seat = RangeSeat<'static, 'static, Pages, NoFrames>;
+type ModelSpace = &'static Space<'static, ModelPages>;
+type ModelSeat = RangeSeat<'static, 'static, ModelPages, NoFrames>;
 
 /// Sixteen spans of four pages: two areas of one page, each with its guard page, fill one.
-fn space(cpus: u16) -> TestSpace {
+fn space(cpus: u16) -> ModelSpace {
     let layout = SpaceLayout::new(Page(0x400), 64)
         .with_span_pages(4)
         .with_cpus(cpus);
     let config = RangeConfig::for_cpus(cpus);
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let pages = Pages {
+    let pages = ModelPages {
         mapped: AtomicU64::new(0),
         cached: AtomicU64::new(0),
     };
@@ -74,11 +74,11 @@ fn space(cpus: u16) -> TestSpace {
     ))
 }
 
-fn seat(space: TestSpace, cpu: u16) -> Seat {
+fn seat(space: ModelSpace, cpu: u16) -> ModelSeat {
     space.seat(CpuId(cpu), NoFrames).unwrap()
 }
 
-fn held(space: TestSpace, cpu: u16) -> Held<'static, 'static, Pages> {
+fn held(space: ModelSpace, cpu: u16) -> Held<'static, 'static, ModelPages> {
     Held {
         space,
         words: space.seat_words(cpu),
@@ -87,18 +87,18 @@ fn held(space: TestSpace, cpu: u16) -> Held<'static, 'static, Pages> {
 }
 
 /// Where an area of one page starts, and the span that it is in.
-fn alloc(seat: &mut Seat) -> (u32, u32) {
+fn alloc(seat: &mut ModelSeat) -> (u32, u32) {
     let page = seat.alloc_area(&AreaRequest::new(1)).unwrap();
     let at = seat.space().offset_unchecked(page) as u32;
     (at, seat.space().spans.place(at).0)
 }
 
-fn free(held: Held<'_, '_, Pages>, at: u32) {
+fn free(held: Held<'_, '_, ModelPages>, at: u32) {
     assert!(held.free_checked(at, held.header(at)), "no other CPU frees");
 }
 
 /// Pages freed in a span have come to its owner: no bit of it is left in no inbox.
-fn assert_collected(space: TestSpace, number: u32) {
+fn assert_collected(space: ModelSpace, number: u32) {
     let span = space.spans.get(number);
     let sent = span.sent().iter().all(|word| word.load(Relaxed) == 0);
     assert!(

@@ -68,9 +68,9 @@ impl Zero for Breaks {
     fn zero(&self, _frames: Run) {}
 }
 
-struct Frames<'p>(&'p Breaks);
+struct BreakingFrames<'p>(&'p Breaks);
 
-impl FrameSource for Frames<'_> {
+impl FrameSource for BreakingFrames<'_> {
     fn origin(&self) -> Origin {
         Origin::shared(self.0)
     }
@@ -106,10 +106,10 @@ fn with_space(cpus: u16, test: impl for<'p> FnOnce(&Space<'_, &'p Breaks>, &'p B
     test(&space, &breaks);
 }
 
-type Seat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Breaks, Frames<'p>>;
+type PoisonSeat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Breaks, BreakingFrames<'p>>;
 
 /// Every call of a seat says that the space is poisoned.
-fn is_refused(seat: &mut Seat<'_, '_, '_>, live: [Page; 3]) {
+fn is_refused(seat: &mut PoisonSeat<'_, '_, '_>, live: [Page; 3]) {
     let poisoned = Err(RangeError::Poisoned);
     for pages in [1, 5, 40, 200] {
         let request = AreaRequest::new(pages);
@@ -136,7 +136,7 @@ fn v11_a_purge_that_unwinds_poisons_the_space_and_nobody_waits_for_its_seat() {
         for stops_all in [false, true] {
             with_space(2, |space, breaks| {
                 let [mut one, mut other] =
-                    [0, 1].map(|cpu| space.seat(CpuId(cpu), Frames(breaks)).unwrap());
+                    [0, 1].map(|cpu| space.seat(CpuId(cpu), BreakingFrames(breaks)).unwrap());
                 let live = [&mut one, &mut other].map(|seat| {
                     let [first, area] = [3, 5].map(|pages| {
                         let area = seat.vmalloc(&AreaRequest::new(pages));
@@ -166,7 +166,10 @@ fn v11_a_purge_that_unwinds_poisons_the_space_and_nobody_waits_for_its_seat() {
                 _ = space.stats();
                 // A CPU that takes the seat anew gets the same error.
                 drop(one);
-                is_refused(&mut space.seat(CpuId(0), Frames(breaks)).unwrap(), live[0]);
+                is_refused(
+                    &mut space.seat(CpuId(0), BreakingFrames(breaks)).unwrap(),
+                    live[0],
+                );
             });
         }
     }
@@ -178,7 +181,7 @@ fn v11_whoever_stops_all_cpus_or_works_meanwhile_ends_with_an_error() {
         with_space(3, |space, breaks| {
             thread::scope(|scope| {
                 for cpu in 1..3 {
-                    let mut seat = space.seat(CpuId(cpu), Frames(breaks)).unwrap();
+                    let mut seat = space.seat(CpuId(cpu), BreakingFrames(breaks)).unwrap();
                     scope.spawn(move || {
                         loop {
                             let area = match seat.vmalloc(&AreaRequest::new(u64::from(cpu))) {
@@ -197,7 +200,7 @@ fn v11_whoever_stops_all_cpus_or_works_meanwhile_ends_with_an_error() {
                         }
                     });
                 }
-                let mut seat = space.seat(CpuId(0), Frames(breaks)).unwrap();
+                let mut seat = space.seat(CpuId(0), BreakingFrames(breaks)).unwrap();
                 for round in 0..1000 {
                     if round == 100 {
                         breaks.which.store(call, SeqCst);

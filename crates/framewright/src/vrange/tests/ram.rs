@@ -131,13 +131,13 @@ pub(super) fn frames(first: u64, frames: u64) -> Vec<Frame> {
     (first..first + frames).map(Frame).collect()
 }
 
-type Seat<'s, 'm> = RangeSeat<'s, 'm, PageTable, NoFrames>;
+type RamSeat<'s, 'm> = RangeSeat<'s, 'm, PageTable, NoFrames>;
 
 /// Runs `work` on the only CPU of a window that is only counted.
 fn on_one_cpu(
     pages: u64,
     config: &RangeConfig,
-    work: impl FnOnce(&mut Seat<'_, '_>),
+    work: impl FnOnce(&mut RamSeat<'_, '_>),
 ) -> RangeStats {
     let layout = SpaceLayout::new(Page(1 << 20), pages);
     let mut memory = vec![0; layout.words_needed().unwrap()];
@@ -150,14 +150,14 @@ fn on_one_cpu(
     stats
 }
 
-fn pair(seat: &mut Seat<'_, '_>, frames: &[Frame]) {
+fn pair(seat: &mut RamSeat<'_, '_>, frames: &[Frame]) {
     let page = seat.map_ram(frames, Context::ANY).unwrap();
     seat.unmap_ram(page, frames.len() as u64).unwrap();
 }
 
 pub(super) const BLOCK: u64 = 1024;
 
-fn exhaust(seat: &mut Seat<'_, '_>) {
+fn exhaust(seat: &mut RamSeat<'_, '_>) {
     let all = frames(7, 64);
     for _ in 0..1000 {
         pair(seat, &all[..16]);
@@ -167,7 +167,7 @@ fn exhaust(seat: &mut Seat<'_, '_>) {
     }
 }
 
-fn orders(seat: &mut Seat<'_, '_>) {
+fn orders(seat: &mut RamSeat<'_, '_>) {
     let all = frames(7, 64);
     for _ in 0..1000 {
         for order in 0..=6 {
@@ -181,7 +181,7 @@ fn orders(seat: &mut Seat<'_, '_>) {
     }
 }
 
-fn random(seat: &mut Seat<'_, '_>, seed: u64) {
+fn random(seat: &mut RamSeat<'_, '_>, seed: u64) {
     let all = frames(7, 64);
     let mut random = Random::new(seed);
     for _ in 0..10_000 {
@@ -196,7 +196,7 @@ const BATCH: u64 = 256;
 /// Enough for every block of every scenario: 8 GiB.
 const WINDOW: u64 = 8 * 1024 * BLOCK;
 
-fn block_counts(insert: Insert, lazy_pages_max: u64, work: fn(&mut Seat<'_, '_>)) -> (u64, u64) {
+fn block_counts(insert: Insert, lazy_pages_max: u64, work: fn(&mut RamSeat<'_, '_>)) -> (u64, u64) {
     let config = RangeConfig {
         lazy_pages_max,
         ..config(insert, false)
@@ -254,7 +254,7 @@ fn random_counts_are_near_the_documents() {
 #[test]
 fn with_recycling_few_blocks_are_enough() {
     let config = config(Insert::Tail, true);
-    let works: [fn(&mut Seat<'_, '_>); 3] = [exhaust, orders, |seat| random(seat, 1)];
+    let works: [fn(&mut RamSeat<'_, '_>); 3] = [exhaust, orders, |seat| random(seat, 1)];
     for work in works {
         let stats = on_one_cpu(WINDOW, &config, work);
         assert!(stats.alloc_vmap_area <= 20, "{}", stats.alloc_vmap_area);

@@ -1,9 +1,9 @@
 //! The per-CPU lists: what they hold, how much moves at once, and that nothing is lost in them.
 
-use super::super::percpu::Marks;
+use super::super::percpu::PerCpuMarks;
 use super::{
     CPU, CpuId, Frame, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy, Mobility, Movable, Order,
-    Subject, Unmovable, order, zone_with,
+    ReplaySubject, Unmovable, order, zone_with,
 };
 use LinuxPolicy::{Linux44, Linux413, Linux612, Linux612NoFragment};
 
@@ -32,7 +32,7 @@ fn free_frames(zone: &LinuxBuddy) -> u64 {
 fn the_marks_are_those_that_the_kernels_compute() {
     let trace = 1_474_560;
     let of = |policy, frames, cpus| {
-        let marks = Marks::new(policy, frames, cpus);
+        let marks = PerCpuMarks::new(policy, frames, cpus);
         (marks.batch, marks.high)
     };
     assert_eq!(of(Linux44, trace, 2), (31, 186));

@@ -5,7 +5,7 @@ mod model;
 mod rules;
 
 use super::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
-use crate::replay::Subject;
+use crate::replay::ReplaySubject;
 use framewright::{CpuId, Frame, Mobility, Order};
 use std::ops::Range;
 

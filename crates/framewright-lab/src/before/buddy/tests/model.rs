@@ -5,14 +5,14 @@ use framewright::Run;
 use framewright_sim::Random;
 
 /// The obviously right twin: one owner a frame.
-struct Model {
+struct BuddyModel {
     owners: Vec<Option<u64>>,
     /// Live blocks: first frame, order, owner.
     live: Vec<(u64, u8, u64)>,
     next_owner: u64,
 }
 
-impl Model {
+impl BuddyModel {
     fn new(config: &LinuxBuddyConfig<'_>) -> Self {
         let mut owners = vec![None; config.frames as usize];
         for run in config.absent {
@@ -58,7 +58,7 @@ impl Model {
 /// what happened as one number, so that two runs can be compared.
 fn run_random(config: &LinuxBuddyConfig<'_>, seed: u64, steps: u64) -> u64 {
     let mut zone = LinuxBuddy::new(config).unwrap();
-    let mut model = Model::new(config);
+    let mut model = BuddyModel::new(config);
     let fresh = zone.free_blocks();
     let mut random = Random::new(seed);
     let mut digest = 0u64;
@@ -123,7 +123,7 @@ fn run_random(config: &LinuxBuddyConfig<'_>, seed: u64, steps: u64) -> u64 {
 }
 
 /// Tries a free that no owner of a block may do, and expects the refusal and no change.
-fn misuse_is_refused(zone: &mut LinuxBuddy, model: &Model, frame: u64, order_: u8) {
+fn misuse_is_refused(zone: &mut LinuxBuddy, model: &BuddyModel, frame: u64, order_: u8) {
     let valid = frame.is_multiple_of(1 << order_)
         && model
             .live

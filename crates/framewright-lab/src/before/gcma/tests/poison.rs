@@ -3,11 +3,11 @@
 //! `FRAMEWRIGHT_POISON_OPS=4000000 cargo test --release -p framewright-lab --lib gcma::tests::poison`
 
 use super::*;
-use framewright_sim::contract::poison::{self, Owner, Plan, PoolPlan, Site};
+use framewright_sim::contract::poison::{self, PoisonOwner, PoisonPlan, PoisonSite, PoolPlan};
 
-const KINDS: [Kind; 2] = [Kind::Cleancache, Kind::Frontswap];
+const KINDS: [GcmaKind; 2] = [GcmaKind::Cleancache, GcmaKind::Frontswap];
 
-impl Site for Gcma<Memory> {
+impl PoisonSite for Gcma<GcmaMemory> {
     fn frames(&self) -> Run {
         self.run()
     }
@@ -17,7 +17,7 @@ impl Site for Gcma<Memory> {
         let plan = |kind| PoolPlan {
             exclusive: false,
             may_be_dirty: false,
-            has_objects: kind == Kind::Cleancache,
+            has_objects: kind == GcmaKind::Cleancache,
         };
         KINDS.map(plan).to_vec()
     }
@@ -30,8 +30,8 @@ impl Site for Gcma<Memory> {
         Box::new(self)
     }
 
-    fn owner(&self, _nth: u16) -> Box<dyn Owner + '_> {
-        Box::new(Takes(self))
+    fn owner(&self, _nth: u16) -> Box<dyn PoisonOwner + '_> {
+        Box::new(GcmaOwner(self))
     }
 
     fn fill(&self, frame: Frame, word: u64) {
@@ -46,9 +46,9 @@ impl Site for Gcma<Memory> {
 }
 
 /// An owner; without reservations.
-struct Takes<'g>(&'g Gcma<Memory>);
+struct GcmaOwner<'g>(&'g Gcma<GcmaMemory>);
 
-impl Owner for Takes<'_> {
+impl PoisonOwner for GcmaOwner<'_> {
     fn take(&mut self, frames: u64, align: u64) -> Option<Run> {
         self.0.take(frames, align)
     }
@@ -59,9 +59,9 @@ impl Owner for Takes<'_> {
 }
 
 /// Guests' operations, as the environment says, or few.
-fn plan() -> Plan {
+fn plan() -> PoisonPlan {
     let ops = std::env::var("FRAMEWRIGHT_POISON_OPS").ok();
-    Plan {
+    PoisonPlan {
         seed: 1,
         ops: ops.map_or(40_000, |ops| ops.parse().expect("a number of operations")),
         guests: 2,
@@ -84,7 +84,7 @@ fn mended_no_page_is_wrong_beside_owners_who_poison_what_they_take() {
 #[test]
 fn as_published_the_poison_test_finds_an_object_that_outlives_its_invalidation() {
     // Without owners, so that it is this fault, each time.
-    let plan = Plan {
+    let plan = PoisonPlan {
         owners: 0,
         ..plan()
     };

@@ -1,5 +1,5 @@
-use super::super::compact::{Mode, Outcome, Scanners};
-use super::super::tenants::{Holder, Tenants};
+use super::super::compact::{JournalOutcome, JournalScanners, Mode};
+use super::super::tenants::{FrameHolder, JournalTenants};
 use super::super::{Rule, Wake};
 use super::{NO_MARKS, Paper, add, journal};
 use framewright::Frame;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 const FRAMES: u32 = 4096;
 
 /// Program pages at these frames, cache pages at those, in an otherwise pinned memory.
-fn tenants(paper: &Paper, movable: &[u64], cached: &[u64]) -> Arc<Tenants> {
-    let tenants = Tenants::new(FRAMES, movable.len() as u32);
+fn tenants(paper: &Paper, movable: &[u64], cached: &[u64]) -> Arc<JournalTenants> {
+    let tenants = JournalTenants::new(FRAMES, movable.len() as u32);
     for (page, frame) in movable.iter().enumerate() {
         tenants.settle(&paper, Frame(*frame), page as u32);
     }
@@ -30,7 +30,7 @@ fn a_block_without_pins_is_emptied_and_its_pages_are_whole_elsewhere() {
         journal.add(Frame(3072 + 3 * frame));
     }
     assert!(!journal.zone.has(4));
-    assert_eq!(journal.compact(4, Mode::Direct), Outcome::Success);
+    assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Success);
     assert_eq!(journal.zone.order_at(16), Some(4));
     assert_eq!(journal.counters().migrated, 16);
     assert!((16..32).all(|frame| tenants.holder(frame).is_none()));
@@ -49,15 +49,21 @@ fn a_direct_attempt_leaves_a_block_at_the_first_pin_and_moves_nothing_of_it() {
     for frame in 0..40 {
         journal.add(Frame(3072 + 3 * frame));
     }
-    assert_eq!(journal.compact(4, Mode::Direct), Outcome::Complete);
+    assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Complete);
     assert_eq!(journal.counters().migrated, 0);
-    assert!((16..30).all(|frame| tenants.holder(frame) == Some(Holder::Movable)));
+    assert!((16..30).all(|frame| tenants.holder(frame) == Some(FrameHolder::Movable)));
     tenants.verify(&&paper).unwrap();
     // The background moves what it can, to no avail, once the hints are dropped.
-    assert_eq!(journal.compact(4, Mode::Background), Outcome::Complete);
+    assert_eq!(
+        journal.compact(4, Mode::Background),
+        JournalOutcome::Complete
+    );
     assert_eq!(journal.counters().migrated, 0);
     journal.scanners.asleep();
-    assert_eq!(journal.compact(4, Mode::Background), Outcome::Complete);
+    assert_eq!(
+        journal.compact(4, Mode::Background),
+        JournalOutcome::Complete
+    );
     assert_eq!(journal.counters().migrated, 15);
     tenants.verify(&&paper).unwrap();
     assert_eq!(journal.verify(), Ok(40));
@@ -70,14 +76,14 @@ fn without_frames_to_move_to_nothing_moves() {
     let tenants = tenants(&paper, &movable, &[]);
     let journal = journal(&paper, &tenants, Rule::Stall, NO_MARKS);
     add(&journal, 3000..3008);
-    assert_eq!(journal.compact(4, Mode::Direct), Outcome::Skipped);
+    assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Skipped);
     // Enough, but below the pages.
     for frame in 0..40 {
         journal.add(Frame(3 * frame));
     }
     assert!(matches!(
         journal.compact(4, Mode::Direct),
-        Outcome::Complete | Outcome::Contended
+        JournalOutcome::Complete | JournalOutcome::Contended
     ));
     tenants.verify(&&paper).unwrap();
     assert_eq!(journal.verify(), Ok(48));
@@ -92,18 +98,18 @@ fn pageblocks_in_which_nothing_was_found_are_passed_over_until_the_background_sl
     for frame in 0..40 {
         journal.add(Frame(3072 + 3 * frame));
     }
-    assert_eq!(journal.compact(4, Mode::Direct), Outcome::Complete);
+    assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Complete);
     // Now the block could be emptied, but its pageblock is not looked at.
     tenants.settle(&&paper, Frame(30), 0);
     tenants.settle(&&paper, Frame(31), 1);
-    assert_eq!(journal.compact(4, Mode::Direct), Outcome::Complete);
+    assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Complete);
     journal.scanners.asleep();
-    assert_eq!(journal.compact(4, Mode::Direct), Outcome::Success);
+    assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Success);
 }
 
 #[test]
 fn failures_of_the_background_are_backed_off_from_and_a_success_ends_that() {
-    let scanners = Scanners::new(FRAMES);
+    let scanners = JournalScanners::new(FRAMES);
     assert!(!scanners.is_deferred());
     for passed in [1, 3, 7, 15, 31, 63, 63] {
         scanners.defer();
@@ -120,7 +126,7 @@ fn reclaim_takes_what_was_read_in_longest_ago_and_the_background_stops_at_the_hi
     let paper = Paper::new(FRAMES);
     let cached: Vec<u64> = (100..1100).collect();
     let tenants = tenants(&paper, &[], &cached);
-    let marks = super::super::Marks {
+    let marks = super::super::JournalMarks {
         min: 10,
         low: 20,
         high: 100,
@@ -130,7 +136,7 @@ fn reclaim_takes_what_was_read_in_longest_ago_and_the_background_stops_at_the_hi
     seat.background(0);
     assert_eq!(journal.free_frames(), 128, "whole steps of 32");
     assert_eq!(tenants.cached(), 1000 - 128);
-    let is_cached = |frame| tenants.holder(frame) == Some(Holder::Cache);
+    let is_cached = |frame| tenants.holder(frame) == Some(FrameHolder::Cache);
     assert!((100..228).all(|frame| !is_cached(frame)));
     assert!((228..1100).all(is_cached));
     seat.background(0);

@@ -3,8 +3,8 @@
 mod compaction;
 mod objects;
 
-use super::tenants::{Contents, FRAME_WORDS, Tenants};
-use super::{Journal, Marks, Rule, Setup, Wake};
+use super::tenants::{FRAME_WORDS, JournalContents, JournalTenants};
+use super::{Journal, JournalMarks, Rule, Setup, Wake};
 use framewright::platform::{Map, MapError};
 use framewright::{Addr, Context, Frame, Page, PageRange, Run};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,7 +31,7 @@ impl Paper {
     }
 }
 
-impl Contents for &Paper {
+impl JournalContents for &Paper {
     fn copy(&self, from: Frame, to: Frame) {
         for nth in 0..FRAME_WORDS {
             self.set_word(to, nth, self.word(from, nth));
@@ -67,7 +67,7 @@ impl Map for &Paper {
 }
 
 /// No marks: every frame may be taken.
-pub(super) const NO_MARKS: Marks = Marks {
+pub(super) const NO_MARKS: JournalMarks = JournalMarks {
     min: 0,
     low: 0,
     high: 0,
@@ -80,9 +80,9 @@ const WINDOW: Page = Page(1 << 16);
 /// An allocator on paper over its tenants, one CPU, none of its frames free.
 pub(super) fn journal<'p>(
     paper: &'p Paper,
-    tenants: &Arc<Tenants>,
+    tenants: &Arc<JournalTenants>,
     rule: Rule,
-    marks: Marks,
+    marks: JournalMarks,
 ) -> Journal<&'p Paper> {
     Journal::new(Setup {
         frames: paper.words.len() as u32,

@@ -1,4 +1,4 @@
-use super::super::tenants::{Contents, Tenants};
+use super::super::tenants::{JournalContents, JournalTenants};
 use super::super::{Journal, Rule};
 use super::{DIRECT, NO_MARKS, Paper, add, journal};
 use framewright::{Addr, Frame, Page};
@@ -10,7 +10,12 @@ const FRAMES: u32 = 4096;
 const OBJECT: u64 = 64 << 10;
 
 fn nobody(paper: &Paper, rule: Rule) -> Journal<&Paper> {
-    journal(paper, &Arc::new(Tenants::new(FRAMES, 0)), rule, NO_MARKS)
+    journal(
+        paper,
+        &Arc::new(JournalTenants::new(FRAMES, 0)),
+        rule,
+        NO_MARKS,
+    )
 }
 
 const fn is_direct(addr: Addr) -> bool {
@@ -80,7 +85,7 @@ fn pieces_are_mapped_in_runs_and_unmapped_by_one_purge() {
 fn who_may_stall_compacts_and_who_fails_fast_maps() {
     for (rule, is_contiguous) in [(Rule::Stall, true), (Rule::FailFast, false)] {
         let paper = Paper::new(FRAMES);
-        let tenants = Tenants::new(FRAMES, 16);
+        let tenants = JournalTenants::new(FRAMES, 16);
         for page in 0..16 {
             tenants.settle(&&paper, Frame(16 + u64::from(page)), page);
         }
@@ -117,7 +122,7 @@ fn without_enough_frames_nothing_stays_taken() {
 #[test]
 fn two_threads_never_share_a_byte() {
     let paper = Paper::new(FRAMES);
-    let tenants = Arc::new(Tenants::new(FRAMES, 0));
+    let tenants = Arc::new(JournalTenants::new(FRAMES, 0));
     let setup = super::super::Setup {
         cpus: 2,
         ..setup(&paper, &tenants)
@@ -135,13 +140,13 @@ fn two_threads_never_share_a_byte() {
     assert_eq!(free + tenants.cached(), u64::from(FRAMES));
 }
 
-fn setup<'p>(paper: &'p Paper, tenants: &Arc<Tenants>) -> super::super::Setup<&'p Paper> {
+fn setup<'p>(paper: &'p Paper, tenants: &Arc<JournalTenants>) -> super::super::Setup<&'p Paper> {
     super::super::Setup {
         frames: FRAMES,
         cpus: 1,
         machine_cpus: 1,
         rule: Rule::Stall,
-        marks: super::super::Marks {
+        marks: super::super::JournalMarks {
             min: 64,
             low: 80,
             high: 96,
@@ -154,7 +159,7 @@ fn setup<'p>(paper: &'p Paper, tenants: &Arc<Tenants>) -> super::super::Setup<&'
     }
 }
 
-fn churn(journal: &Journal<&Paper>, tenants: &Tenants, paper: &Paper, cpu: u16) {
+fn churn(journal: &Journal<&Paper>, tenants: &JournalTenants, paper: &Paper, cpu: u16) {
     let mut seat = journal.seat(cpu);
     let mut random = Random::new(u64::from(cpu));
     let mut live: BTreeMap<u64, u64> = BTreeMap::new();

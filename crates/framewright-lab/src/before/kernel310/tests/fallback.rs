@@ -5,7 +5,7 @@ const FULL: &[(core::ops::Range<u32>, usize)] = &[(0..1024, UNMOVABLE)];
 #[test]
 fn own_list_first_and_the_smallest_block_that_suffices() {
     let mut kernel = kernel(
-        Variant::Before,
+        Variant310::Before,
         &[
             (UNMOVABLE, &[(0..8, UNMOVABLE), (16..1024, UNMOVABLE)]),
             (MOVABLE, &[]),
@@ -19,7 +19,7 @@ fn own_list_first_and_the_smallest_block_that_suffices() {
 #[test]
 fn before_splits_the_largest_block_and_keeps_the_rest() {
     // Movable has nothing; unmovable has blocks of orders 2 and 3.
-    let blocks: &[Block<'_>] = &[(
+    let blocks: &[HeldBlock310<'_>] = &[(
         UNMOVABLE,
         &[
             (0..8, UNMOVABLE),
@@ -27,12 +27,12 @@ fn before_splits_the_largest_block_and_keeps_the_rest() {
             (24..1024, UNMOVABLE),
         ],
     )];
-    let mut before = kernel(Variant::Before, blocks);
+    let mut before = kernel(Variant310::Before, blocks);
     assert_eq!(take(&mut before, 1, Movable), Some(8));
     assert_eq!(free_of(&before, MOVABLE), [(1, 1), (2, 1)]);
     assert_eq!(free_of(&before, UNMOVABLE), [(2, 1)]);
     // The proposed one takes the smaller.
-    let mut proposed = kernel(Variant::Proposed, blocks);
+    let mut proposed = kernel(Variant310::Proposed, blocks);
     assert_eq!(take(&mut proposed, 1, Movable), Some(20));
     assert_eq!(free_of(&proposed, MOVABLE), [(1, 1)]);
     assert_eq!(free_of(&proposed, UNMOVABLE), [(3, 1)]);
@@ -40,7 +40,7 @@ fn before_splits_the_largest_block_and_keeps_the_rest() {
 
 #[test]
 fn proposed_still_takes_the_largest_above_order_3() {
-    let blocks: &[Block<'_>] = &[(
+    let blocks: &[HeldBlock310<'_>] = &[(
         UNMOVABLE,
         &[
             (0..16, UNMOVABLE),
@@ -48,7 +48,7 @@ fn proposed_still_takes_the_largest_above_order_3() {
             (40..1024, UNMOVABLE),
         ],
     )];
-    for variant in [Variant::Before, Variant::Proposed] {
+    for variant in [Variant310::Before, Variant310::Proposed] {
         let mut kernel = kernel(variant, blocks);
         assert_eq!(take(&mut kernel, 1, Movable), Some(16));
         assert_eq!(free_of(&kernel, UNMOVABLE), [(2, 1)]);
@@ -59,7 +59,7 @@ fn proposed_still_takes_the_largest_above_order_3() {
 #[test]
 fn proposed_takes_a_larger_block_where_no_smaller_one_suffices() {
     let mut kernel = kernel(
-        Variant::Proposed,
+        Variant310::Proposed,
         &[(UNMOVABLE, &[(0..8, UNMOVABLE), (16..1024, UNMOVABLE)])],
     );
     assert_eq!(take(&mut kernel, 2, Movable), Some(8));
@@ -70,7 +70,7 @@ fn proposed_takes_a_larger_block_where_no_smaller_one_suffices() {
 fn half_a_pageblocks_order_brings_the_rest_of_the_pageblock_along() {
     // Order 5 and two single frames; not half of the pageblock.
     let mut kernel = kernel(
-        Variant::Before,
+        Variant310::Before,
         &[(
             MOVABLE,
             &[(0..32, MOVABLE), (64..100, MOVABLE), (101..1024, MOVABLE)],
@@ -87,21 +87,21 @@ fn half_a_pageblocks_order_brings_the_rest_of_the_pageblock_along() {
 
 #[test]
 fn half_a_pageblock_of_free_frames_brings_its_type() {
-    let mut kernel = kernel(Variant::Before, &[(MOVABLE, &[(0..512, MOVABLE)])]);
+    let mut kernel = kernel(Variant310::Before, &[(MOVABLE, &[(0..512, MOVABLE)])]);
     assert_eq!(take(&mut kernel, 2, Unmovable), Some(512));
     assert_eq!(kernel.labels()[UNMOVABLE], 1);
 }
 
 #[test]
 fn small_blocks_go_alone_unless_a_reclaimable_request_takes_them() {
-    let blocks: &[Block<'_>] = &[(
+    let blocks: &[HeldBlock310<'_>] = &[(
         MOVABLE,
         &[(0..16, MOVABLE), (32..100, MOVABLE), (101..1024, MOVABLE)],
     )];
-    let mut unmovable = kernel(Variant::Before, blocks);
+    let mut unmovable = kernel(Variant310::Before, blocks);
     assert_eq!(take(&mut unmovable, 4, Unmovable), Some(16));
     assert_eq!(free_of(&unmovable, MOVABLE), [(0, 1)]);
-    let mut reclaimable = kernel(Variant::Before, blocks);
+    let mut reclaimable = kernel(Variant310::Before, blocks);
     assert_eq!(take(&mut reclaimable, 4, Reclaimable), Some(16));
     assert_eq!(free_of(&reclaimable, MOVABLE), []);
     assert_eq!(free_of(&reclaimable, RECLAIMABLE), [(0, 1)]);
@@ -110,7 +110,7 @@ fn small_blocks_go_alone_unless_a_reclaimable_request_takes_them() {
 #[test]
 fn movable_takes_from_the_contiguous_area_first_and_leaves_the_rest_there() {
     let mut kernel = kernel(
-        Variant::Before,
+        Variant310::Before,
         &[
             (MOVABLE, &[(0..1024, MOVABLE)]),
             (UNMOVABLE, &[]),
@@ -125,8 +125,8 @@ fn movable_takes_from_the_contiguous_area_first_and_leaves_the_rest_there() {
 
 #[test]
 fn where_the_contiguous_area_is_filled_first_movable_requests_do() {
-    let blocks: &[Block<'_>] = &[(MOVABLE, &[]), (CMA, &[(0..1020, MOVABLE)])];
-    let mut kernel = kernel(Variant::Before, blocks);
+    let blocks: &[HeldBlock310<'_>] = &[(MOVABLE, &[]), (CMA, &[(0..1020, MOVABLE)])];
+    let mut kernel = kernel(Variant310::Before, blocks);
     kernel.cma_first = true;
     assert_eq!(take(&mut kernel, 2, Unmovable), Some(0));
     assert_eq!(take(&mut kernel, 2, Movable), Some(2044));
@@ -135,7 +135,7 @@ fn where_the_contiguous_area_is_filled_first_movable_requests_do() {
 
 #[test]
 fn nobody_but_movable_gets_the_contiguous_area() {
-    let mut kernel = kernel(Variant::Before, &[(UNMOVABLE, FULL), (CMA, &[])]);
+    let mut kernel = kernel(Variant310::Before, &[(UNMOVABLE, FULL), (CMA, &[])]);
     assert_eq!(take(&mut kernel, 0, Unmovable), None);
     assert_eq!(take(&mut kernel, 0, Reclaimable), None);
     assert_eq!(take(&mut kernel, 0, Movable), Some(1024));
@@ -144,7 +144,7 @@ fn nobody_but_movable_gets_the_contiguous_area() {
 #[test]
 fn a_larger_block_of_a_later_list_goes_before_a_smaller_one_of_an_earlier() {
     let mut kernel = kernel(
-        Variant::Before,
+        Variant310::Before,
         &[
             (CMA, &[(0..1020, MOVABLE)]),
             (RECLAIMABLE, &[(0..1016, RECLAIMABLE)]),
@@ -157,7 +157,7 @@ fn a_larger_block_of_a_later_list_goes_before_a_smaller_one_of_an_earlier() {
 #[test]
 fn the_reserve_is_asked_last_and_keeps_its_type() {
     let mut kernel = kernel(
-        Variant::Before,
+        Variant310::Before,
         &[(RESERVE, &[]), (MOVABLE, &[(0..1023, MOVABLE)])],
     );
     assert_eq!(take(&mut kernel, 0, Unmovable), Some(2047));
@@ -171,7 +171,7 @@ fn the_reserve_is_asked_last_and_keeps_its_type() {
 #[test]
 fn a_freed_block_goes_to_the_list_of_its_pageblock() {
     let mut kernel = kernel(
-        Variant::Before,
+        Variant310::Before,
         &[
             (RECLAIMABLE, &[(0..1024, UNMOVABLE)]),
             (CMA, &[(0..1024, MOVABLE)]),
@@ -191,37 +191,37 @@ fn a_freed_block_goes_to_the_list_of_its_pageblock() {
 fn at_the_start_memory_is_movable_but_for_the_contiguous_area_and_the_reserve() {
     let cma = [Run::new(Frame(2048), 1024).unwrap()];
     let absent = [Run::new(Frame(100), 50).unwrap()];
-    let layout = Layout {
+    let layout = Layout310 {
         cma: &cma,
         absent: &absent,
         min_free_kbytes: Some(4096),
-        ..Layout::new(6 * 1024)
+        ..Layout310::new(6 * 1024)
     };
-    let kernel = Kernel310::new(&layout, Variant::Before).unwrap();
+    let kernel = Kernel310::new(&layout, Variant310::Before).unwrap();
     kernel.verify().unwrap();
     assert_eq!(kernel.free_frames(), 6 * 1024 - 50);
     assert_eq!(kernel.labels(), [0, 0, 4, 1, 1]);
     assert_eq!(free_of(&kernel, RESERVE), [(10, 1)]);
     assert_eq!(kernel.zone.label(1024), RESERVE, "the first whole one");
-    let two = Layout {
+    let two = Layout310 {
         min_free_kbytes: Some(80 << 10),
         ..layout
     };
-    let kernel = Kernel310::new(&two, Variant::Before).unwrap();
+    let kernel = Kernel310::new(&two, Variant310::Before).unwrap();
     assert_eq!(kernel.labels()[RESERVE], 2, "at most");
 }
 
 #[test]
 fn a_layout_outside_its_limits_is_refused() {
-    let refused = |layout: &Layout<'_>| {
-        Kernel310::new(layout, Variant::Before)
+    let refused = |layout: &Layout310<'_>| {
+        Kernel310::new(layout, Variant310::Before)
             .unwrap_err()
             .to_string()
     };
-    let fine = Layout::new(4096);
-    let none = Layout { cpus: 0, ..fine };
+    let fine = Layout310::new(4096);
+    let none = Layout310 { cpus: 0, ..fine };
     assert_eq!(refused(&none), "0 cpus are below the minimum 1");
-    let large = Layout {
+    let large = Layout310 {
         pageblock_order: 11,
         ..fine
     };
@@ -230,13 +230,13 @@ fn a_layout_outside_its_limits_is_refused() {
         "pageblock order 11 is not between 1 and 10"
     );
     assert_eq!(
-        refused(&Layout::new(1 << 32)),
+        refused(&Layout310::new(1 << 32)),
         "4294967296 frames are above the maximum 4293918720"
     );
     let hole = [Run::new(Frame(1030), 1).unwrap()];
     for (start, len, absent) in [(512, 1024, &[][..]), (4096, 1024, &[]), (1024, 1024, &hole)] {
         let cma = [Run::new(Frame(start), len).unwrap()];
-        let layout = Layout {
+        let layout = Layout310 {
             cma: &cma,
             absent,
             ..fine
@@ -253,7 +253,7 @@ fn a_layout_outside_its_limits_is_refused() {
 
 #[test]
 fn parts_of_a_block_are_freed_in_any_order() {
-    let mut kernel = kernel(Variant::Before, &[(MOVABLE, &[])]);
+    let mut kernel = kernel(Variant310::Before, &[(MOVABLE, &[])]);
     let start = take(&mut kernel, 9, Unmovable).unwrap();
     for offset in (0..512).step_by(2).chain((1..512).step_by(2)) {
         kernel.free(CPU, Frame(start + (offset * 17) % 512), Order::ZERO);
@@ -265,7 +265,7 @@ fn parts_of_a_block_are_freed_in_any_order() {
 
 #[test]
 fn what_is_not_allocated_cannot_be_freed() {
-    let mut kernel = kernel(Variant::Before, &[(MOVABLE, &[])]);
+    let mut kernel = kernel(Variant310::Before, &[(MOVABLE, &[])]);
     let block = take(&mut kernel, 3, Movable).unwrap();
     let mut refuses = |frame: u64, order_: u8| {
         let free = || kernel.free(CPU, Frame(frame), order(order_));

@@ -21,7 +21,7 @@ pub(super) fn order(order: u8) -> Order {
 
 /// Who holds movable pages: some of them a cache that gives them back, oldest first.
 #[derive(Default)]
-pub(super) struct Holder {
+pub(super) struct Holder310 {
     /// Pages that stay until they are freed, and those of the cache.
     pub(super) anon: RefCell<Vec<u64>>,
     pub(super) cache: RefCell<Vec<u64>>,
@@ -34,7 +34,7 @@ pub(super) struct Holder {
     pub(super) busy: Cell<u32>,
 }
 
-impl Holder {
+impl Holder310 {
     pub(super) fn new() -> Self {
         let holder = Self::default();
         holder.gives.set(u64::MAX);
@@ -50,7 +50,7 @@ impl Holder {
     }
 }
 
-impl<'f> Shrink<dyn Frees + 'f> for Holder {
+impl<'f> Shrink<dyn Frees + 'f> for Holder310 {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.cache.borrow().len() as u64,
@@ -69,7 +69,7 @@ impl<'f> Shrink<dyn Frees + 'f> for Holder {
     }
 }
 
-impl Migrate for Holder {
+impl Migrate for Holder310 {
     fn migrate(&self, moves: &mut [Move]) {
         for each in moves {
             let mut lists = [self.anon.borrow_mut(), self.cache.borrow_mut()];
@@ -92,7 +92,7 @@ impl Migrate for Holder {
 
 struct View<'a> {
     clients: [&'a dyn Gives; 1],
-    holder: &'a Holder,
+    holder: &'a Holder310,
 }
 
 impl Migrate for View<'_> {
@@ -108,18 +108,18 @@ impl Tenants for View<'_> {
 }
 
 /// What stands in a pageblock: its type, and the frames in it that are allocated, and as what.
-pub(super) type Block<'a> = (usize, &'a [(core::ops::Range<u32>, usize)]);
+pub(super) type HeldBlock310<'a> = (usize, &'a [(core::ops::Range<u32>, usize)]);
 
 /// A zone of pageblocks of 1024 frames without watermarks, as single frames are allocated in it;
 /// all others are free.
-pub(super) fn kernel(variant: Variant, blocks: &[Block<'_>]) -> Kernel310 {
+pub(super) fn kernel(variant: Variant310, blocks: &[HeldBlock310<'_>]) -> Kernel310 {
     let frames = blocks.len() as u32 * 1024;
-    let layout = Layout {
+    let layout = Layout310 {
         min_free_kbytes: Some(0),
-        ..Layout::new(u64::from(frames))
+        ..Layout310::new(u64::from(frames))
     };
     let mut kernel = Kernel310::new(&layout, variant).unwrap();
-    let mut zone = Zone::new(frames, 10, kernel.cached.len() * lists::ASKED);
+    let mut zone = Zone310::new(frames, 10, kernel.cached.len() * lists::ASKED);
     for (pageblock, &(label, used)) in blocks.iter().enumerate() {
         let start = pageblock as u32 * 1024;
         zone.set_label(pageblock, label);
@@ -131,7 +131,7 @@ pub(super) fn kernel(variant: Variant, blocks: &[Block<'_>]) -> Kernel310 {
             for frame in range.clone() {
                 zone.add_present(start + frame, start + frame + 1);
                 zone.take(start + frame, 0, label);
-                zone.set_tag(start + frame, Tag::allocated(0, *list));
+                zone.set_tag(start + frame, Tag310::allocated(0, *list));
             }
             at = range.end;
         }
@@ -144,8 +144,8 @@ pub(super) fn kernel(variant: Variant, blocks: &[Block<'_>]) -> Kernel310 {
     kernel
 }
 
-pub(super) fn request(order_: u8, mobility: Mobility) -> Request {
-    Request {
+pub(super) fn request(order_: u8, mobility: Mobility) -> PressureRequest {
+    PressureRequest {
         cpu: CPU,
         order: order(order_),
         mobility,
@@ -155,7 +155,7 @@ pub(super) fn request(order_: u8, mobility: Mobility) -> Request {
 
 /// What a request gets where nobody has anything to give.
 pub(super) fn take(kernel: &mut Kernel310, order: u8, mobility: Mobility) -> Option<u64> {
-    let frame = Holder::new().with(|tenants| kernel.alloc(tenants, request(order, mobility)));
+    let frame = Holder310::new().with(|tenants| kernel.alloc(tenants, request(order, mobility)));
     kernel.verify().unwrap();
     frame.map(|frame| frame.0)
 }

@@ -6,10 +6,15 @@ use framewright_sim::Random;
 /// Random requests of all kinds under pressure, with a holder whose pages move and are given back:
 /// after each the blocks that everybody holds are disjoint, and what is neither held nor free is
 /// cached. Returns what happened as one number.
-fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> (u64, ReclaimStats) {
+fn run_random(
+    layout: &Layout310<'_>,
+    variant: Variant310,
+    seed: u64,
+    steps: u64,
+) -> (u64, ReclaimStats) {
     let mut kernel = Kernel310::new(layout, variant).unwrap();
     let total = kernel.free_frames();
-    let holder = Holder::new();
+    let holder = Holder310::new();
     let mut random = Random::new(seed);
     let mut kept: Vec<(u64, u8)> = Vec::new();
     let mut digest = 0u64;
@@ -21,7 +26,7 @@ fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> (
             let frame = holder.with(|tenants| {
                 kernel.alloc(
                     tenants,
-                    Request {
+                    PressureRequest {
                         cpu,
                         ..request(0, Movable)
                     },
@@ -44,7 +49,7 @@ fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> (
             let mobility = if order_ == 0 { Unmovable } else { mobility };
             let context =
                 [Context::ANY, Context::NOFS, Context::NOWAIT][random.remainder(3) as usize];
-            let request = Request {
+            let request = PressureRequest {
                 cpu,
                 order: order(order_),
                 mobility,
@@ -85,7 +90,7 @@ fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> (
 
 fn check(
     kernel: &Kernel310,
-    holder: &Holder,
+    holder: &Holder310,
     kept: &[(u64, u8)],
     total: u64,
 ) -> Result<(), String> {
@@ -120,10 +125,10 @@ fn under_random_pressure_no_frame_is_lost_or_held_twice() {
     let hole = [Run::new(Frame(70), 9).unwrap()];
     let cma = [Run::new(Frame(2048), 1024).unwrap()];
     let mut sum = ReclaimStats::default();
-    for variant in [Variant::Before, Variant::Proposed] {
+    for variant in [Variant310::Before, Variant310::Proposed] {
         for (frames, pageblock_order, cma) in [(900, 4, &[][..]), (4096, 10, &cma), (3300, 9, &[])]
         {
-            let layout = Layout {
+            let layout = Layout310 {
                 absent: &hole,
                 cma,
                 pageblock_order,
@@ -131,7 +136,7 @@ fn under_random_pressure_no_frame_is_lost_or_held_twice() {
                 extra_free_kbytes: frames / 16,
                 short_sleep: 500,
                 cpus: 2,
-                ..Layout::new(frames)
+                ..Layout310::new(frames)
             };
             let (_, stats) = run_random(&layout, variant, frames, 4_000);
             sum.add(&stats);
@@ -145,12 +150,12 @@ fn under_random_pressure_no_frame_is_lost_or_held_twice() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let layout = Layout {
+    let layout = Layout310 {
         pageblock_order: 4,
         min_free_kbytes: Some(64),
-        ..Layout::new(900)
+        ..Layout310::new(900)
     };
-    let run = |seed| run_random(&layout, Variant::Before, seed, 1_500);
+    let run = |seed| run_random(&layout, Variant310::Before, seed, 1_500);
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
 }

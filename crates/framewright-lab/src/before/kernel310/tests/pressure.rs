@@ -5,32 +5,32 @@ use crate::before::kernel310::watermark::Privileges;
 
 /// A zone of one pageblock in which exactly those frames are free, with the marks given.
 fn zone_with(used: &[(core::ops::Range<u32>, usize)], min: u64, low: u64, high: u64) -> Kernel310 {
-    let mut kernel = kernel(Variant::Before, &[(MOVABLE, used)]);
-    kernel.marks = Marks {
+    let mut kernel = kernel(Variant310::Before, &[(MOVABLE, used)]);
+    kernel.marks = Watermarks310 {
         min,
         low,
         high,
         order_shift: 1,
     };
-    kernel.background = Background::new(1_000);
+    kernel.background = Kswapd::new(1_000);
     kernel
 }
 
 /// A holder of a cache in these frames.
-fn cache(frames: core::ops::Range<u64>) -> Holder {
-    let holder = Holder::new();
+fn cache(frames: core::ops::Range<u64>) -> Holder310 {
+    let holder = Holder310::new();
     holder.cache.borrow_mut().extend(frames);
     holder
 }
 
 fn ask(
     kernel: &mut Kernel310,
-    holder: &Holder,
+    holder: &Holder310,
     order_: u8,
     mobility: Mobility,
     context: Context,
 ) -> Option<Frame> {
-    let request = Request {
+    let request = PressureRequest {
         context,
         ..request(order_, mobility)
     };
@@ -40,7 +40,7 @@ fn ask(
 }
 
 /// Gives the background time until it sleeps; how many looks.
-fn run_to_sleep(kernel: &mut Kernel310, holder: &Holder) -> u64 {
+fn run_to_sleep(kernel: &mut Kernel310, holder: &Holder310) -> u64 {
     let mut looks = 0;
     while kernel.background_is_awake() {
         holder.with(|tenants| kernel.background(tenants, 10));
@@ -53,11 +53,11 @@ fn run_to_sleep(kernel: &mut Kernel310, holder: &Holder) -> u64 {
 
 #[test]
 fn the_marks_are_those_of_the_documents_phone() {
-    let layout = Layout {
+    let layout = Layout310 {
         extra_free_kbytes: 24_300,
-        ..Layout::new(2_792_568 / 4)
+        ..Layout310::new(2_792_568 / 4)
     };
-    let marks = Kernel310::new(&layout, Variant::Before).unwrap().marks();
+    let marks = Kernel310::new(&layout, Variant310::Before).unwrap().marks();
     // 4 * sqrt(2,792,568) = 6684 KiB.
     assert_eq!(marks.min, 6684 / 4);
     assert_eq!(marks.low, 1671 + 417 + 6075);
@@ -90,11 +90,11 @@ fn frames_in_lower_orders_do_not_count_for_higher_ones() {
 #[test]
 fn free_frames_of_the_contiguous_area_count_only_for_who_may_use_them() {
     let mut kernel = kernel(
-        Variant::Before,
+        Variant310::Before,
         &[(UNMOVABLE, &[(0..1000, UNMOVABLE)]), (CMA, &[])],
     );
     (kernel.marks.min, kernel.marks.low) = (100, 100);
-    let holder = Holder::new();
+    let holder = Holder310::new();
     assert_eq!(ask(&mut kernel, &holder, 1, Unmovable, Context::ANY), None);
     assert!(ask(&mut kernel, &holder, 1, Movable, Context::ANY).is_some());
 }
@@ -107,7 +107,7 @@ fn who_cannot_wait_goes_below_min_and_who_would_rather_not_does_not() {
         may_block: true,
         ..Context::NOWAIT
     };
-    let holder = Holder::new();
+    let holder = Holder310::new();
     let mut kernel = zone_with(&used, 64, 64, 64);
     assert_eq!(ask(&mut kernel, &holder, 1, Unmovable, rather_not), None);
     assert!(!kernel.background_is_awake(), "and wakes nobody");
@@ -172,7 +172,7 @@ fn a_request_stops_reclaiming_with_a_cluster() {
 #[test]
 fn a_request_of_a_costly_order_tries_once() {
     let mut kernel = zone_with(&[(0..1024, MOVABLE)], 0, 0, 0);
-    let holder = Holder::new();
+    let holder = Holder310::new();
     for frame in (0..1024).step_by(2) {
         holder.cache.borrow_mut().push(frame);
     }
@@ -192,7 +192,7 @@ fn squeezed_to_nothing_a_request_fails_and_ends() {
     let mut kernel = zone_with(&[(0..1024, MOVABLE)], 0, 0, 0);
     let stingy = cache(0..1024);
     stingy.gives.set(0);
-    for holder in [Holder::new(), stingy] {
+    for holder in [Holder310::new(), stingy] {
         for context in [Context::ANY, Context::NOFS, Context::NOIO, Context::NOWAIT] {
             for order_ in [0, 1, 3, 4, 10, 11] {
                 let got = ask(&mut kernel, &holder, order_, Unmovable, context);
@@ -231,7 +231,7 @@ fn the_background_works_up_to_high_naps_and_sleeps() {
 #[test]
 fn who_wakes_it_from_its_nap_hits_low_quickly() {
     let mut kernel = zone_with(&[(0..824, MOVABLE)], 50, 200, 300);
-    kernel.background = Background::new(1_000_000);
+    kernel.background = Kswapd::new(1_000_000);
     let holder = cache(0..824);
     ask(&mut kernel, &holder, 0, Unmovable, Context::ANY).unwrap();
     holder.with(|tenants| kernel.background(tenants, 10_000));
@@ -245,7 +245,7 @@ fn who_wakes_it_from_its_nap_hits_low_quickly() {
 #[test]
 fn what_it_finds_below_high_after_its_nap_was_hit_quickly() {
     let mut kernel = zone_with(&[(0..824, MOVABLE)], 50, 200, 300);
-    kernel.background = Background::new(10_000);
+    kernel.background = Kswapd::new(10_000);
     let holder = cache(0..824);
     ask(&mut kernel, &holder, 0, Unmovable, Context::ANY).unwrap();
     holder.with(|tenants| kernel.background(tenants, 1_000));
@@ -265,7 +265,7 @@ fn what_it_finds_below_high_after_its_nap_was_hit_quickly() {
 fn the_background_gives_an_order_up_that_scanning_everything_does_not_bring() {
     // Every second frame can be given back, and nothing moves: no block of order 1 ever.
     let mut kernel = zone_with(&[(0..1024, UNMOVABLE)], 0, 0, 10);
-    let holder = Holder::new();
+    let holder = Holder310::new();
     holder.cache.borrow_mut().extend((0..600).step_by(2));
     let context = Context {
         may_fs: false,
@@ -295,9 +295,9 @@ fn a_debt_of_the_background_is_paid_before_it_goes_on() {
 }
 
 /// Eight pageblocks of cache, and who holds it.
-fn full_of_cache() -> (Kernel310, Holder) {
-    let full: Block<'_> = (MOVABLE, &[(0..1024, MOVABLE)]);
-    (kernel(Variant::Before, &[full; 8]), cache(0..8192))
+fn full_of_cache() -> (Kernel310, Holder310) {
+    let full: HeldBlock310<'_> = (MOVABLE, &[(0..1024, MOVABLE)]);
+    (kernel(Variant310::Before, &[full; 8]), cache(0..8192))
 }
 
 #[test]
@@ -357,14 +357,14 @@ fn a_hot_client_is_asked_for_less_but_not_at_the_end() {
 #[test]
 fn the_background_compacts_where_nothing_is_left_to_reclaim() {
     let odd: Vec<_> = (0..512).map(|i| (2 * i..2 * i + 1, MOVABLE)).collect();
-    let pages = Holder::new();
+    let pages = Holder310::new();
     pages.anon.borrow_mut().extend((0..512).map(|i| 2 * i));
     pages
         .anon
         .borrow_mut()
         .extend((0..512).map(|i| 1024 + 2 * i));
-    let mut kernel = kernel(Variant::Before, &[(MOVABLE, &odd), (MOVABLE, &odd)]);
-    kernel.background = Background::new(1_000);
+    let mut kernel = kernel(Variant310::Before, &[(MOVABLE, &odd), (MOVABLE, &odd)]);
+    kernel.background = Kswapd::new(1_000);
     let atomic = Context::NOWAIT;
     assert_eq!(ask(&mut kernel, &pages, 3, Unmovable, atomic), None);
     run_to_sleep(&mut kernel, &pages);

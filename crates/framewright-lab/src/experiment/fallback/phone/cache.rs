@@ -1,6 +1,6 @@
 //! The page cache: pages of files on two lists, with a second chance.
 
-use super::store::{Entry, Kind, NONE, Store};
+use super::store::{BlockKind, NONE, PhoneStore, StoreEntry};
 use framewright::reclaim::{Ask, Holding, Shrunk};
 
 /// Which frame holds a page of a file, and how recently it was used.
@@ -9,16 +9,16 @@ use framewright::reclaim::{Ask, Holding, Shrunk};
 /// makes it active; the tail of the inactive list is freed, or has a second chance if it was used since.
 /// When the active list is the longer one, its tail becomes inactive.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct PhoneCache {
     /// The frame of each page, or [`NONE`].
     frames: Vec<u32>,
     inactive: u32,
     active: u32,
 }
 
-impl Cache {
+impl PhoneCache {
     /// An empty cache for files of so many pages.
-    pub(super) fn new(store: &mut Store, pages: u64) -> Self {
+    pub(super) fn new(store: &mut PhoneStore, pages: u64) -> Self {
         Self {
             frames: vec![NONE; pages as usize],
             inactive: store.new_list(),
@@ -27,7 +27,7 @@ impl Cache {
     }
 
     /// A page is used; whether it is there.
-    pub(super) fn touch(&self, store: &mut Store, page: u32) -> bool {
+    pub(super) fn touch(&self, store: &mut PhoneStore, page: u32) -> bool {
         let frame = self.frames[page as usize];
         if frame == NONE {
             return false;
@@ -42,9 +42,9 @@ impl Cache {
     }
 
     /// A page has been read into a frame.
-    pub(super) fn insert(&mut self, store: &mut Store, page: u32, frame: u32, pinned: bool) {
-        let entry = Entry {
-            kind: Kind::File,
+    pub(super) fn insert(&mut self, store: &mut PhoneStore, page: u32, frame: u32, pinned: bool) {
+        let entry = StoreEntry {
+            kind: BlockKind::File,
             order: 0,
             list: self.inactive,
             owner: page,
@@ -60,9 +60,9 @@ impl Cache {
     }
 
     /// What could be given back.
-    pub(super) fn holding(store: &Store) -> Holding {
+    pub(super) fn holding(store: &PhoneStore) -> Holding {
         Holding {
-            frames: store.frames_of(Kind::File),
+            frames: store.frames_of(BlockKind::File),
             heat: HEAT,
         }
     }
@@ -70,7 +70,7 @@ impl Cache {
     /// Looks at the coldest pages; what is not in use any more goes to `free`.
     pub(super) fn shrink(
         &mut self,
-        store: &mut Store,
+        store: &mut PhoneStore,
         ask: &Ask,
         mut free: impl FnMut(u32),
     ) -> Shrunk {
@@ -99,7 +99,7 @@ impl Cache {
 
     /// While more is active than inactive, the active list's tail becomes inactive; what was used since
     /// it came there keeps its mark, and so a chance to come back.
-    fn balance(&self, store: &mut Store) {
+    fn balance(&self, store: &mut PhoneStore) {
         while store.list(self.active).blocks > store.list(self.inactive).blocks {
             let frame = store.list(self.active).tail;
             store.set_referenced(frame, false);

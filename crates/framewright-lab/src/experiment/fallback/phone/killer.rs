@@ -1,7 +1,7 @@
 //! Android's lowmemorykiller: a shrinker that frees nothing itself, and chooses a rank that must die.
 
 use super::super::params;
-use super::store::{Kind, Store};
+use super::store::{BlockKind, PhoneStore};
 use framewright::reclaim::{Holding, Shrunk};
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use std::cell::Cell;
 /// Its victim dies a moment later, when the request that reclaims is over: it has to run in order to
 /// exit. Until then nobody else is chosen.
 #[derive(Debug)]
-pub(super) struct Killer {
+pub(super) struct PhoneKiller {
     /// Rank and limit, the highest rank last.
     limits: Vec<(u16, u64)>,
     present: u64,
@@ -20,8 +20,8 @@ pub(super) struct Killer {
     wanted: Cell<Option<u16>>,
 }
 
-impl Killer {
-    pub(super) fn new(params: &params::Killer, present: u64) -> Self {
+impl PhoneKiller {
+    pub(super) fn new(params: &params::KillerParams, present: u64) -> Self {
         let ranks = params.adj.iter().copied();
         Self {
             limits: ranks.zip(params.minfree_frames.iter().copied()).collect(),
@@ -42,8 +42,8 @@ impl Killer {
     }
 
     /// The least rank whose limit both free frames and frames of files are below.
-    fn rank(&self, store: &Store) -> Option<u16> {
-        let files = store.frames_of(Kind::File);
+    fn rank(&self, store: &PhoneStore) -> Option<u16> {
+        let files = store.frames_of(BlockKind::File);
         let free = self.present - store.frames_held();
         let below = |&&(_, limit): &&(u16, u64)| free < limit && files < limit;
         let found = self.limits.iter().find(below);
@@ -51,24 +51,24 @@ impl Killer {
     }
 
     /// Somebody to kill now, and how much he may have.
-    pub(super) fn holding(&self, store: &Store) -> Holding {
+    pub(super) fn holding(&self, store: &PhoneStore) -> Holding {
         match self.victim(store) {
             Some(_) => Holding {
-                frames: store.frames_of(Kind::Anon),
+                frames: store.frames_of(BlockKind::Anon),
                 heat: HEAT,
             },
             None => Holding::default(),
         }
     }
 
-    fn victim(&self, store: &Store) -> Option<u16> {
+    fn victim(&self, store: &PhoneStore) -> Option<u16> {
         let adj = self.rank(store)?;
         let is_there = self.highest.get().is_some_and(|highest| highest >= adj);
         (is_there && self.wanted.get().is_none()).then_some(adj)
     }
 
     /// Chooses.
-    pub(super) fn shrink(&self, store: &Store) -> Shrunk {
+    pub(super) fn shrink(&self, store: &PhoneStore) -> Shrunk {
         if let Some(adj) = self.victim(store) {
             self.wanted.set(Some(adj));
         }

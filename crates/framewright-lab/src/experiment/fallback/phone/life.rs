@@ -1,14 +1,14 @@
 //! The phone's life: what happens by virtual time, and every request that it makes.
 
 use super::super::params::Params;
-use super::super::{Point, Span, labels};
-use super::processes::{Layout, Processes};
-use super::queue::{Event, Queue};
+use super::super::{LifePoint, LifeSpan, labels};
+use super::processes::{PhoneLayout, PhoneProcesses};
+use super::queue::{EventQueue, PhoneEvent};
 use super::sources::Sources;
-use super::store::{Entry, Kind, NONE, Store};
+use super::store::{BlockKind, NONE, PhoneStore, StoreEntry};
 use super::{Holders, Phone, Shrinkers};
 use crate::experiment::Progress;
-use crate::pressure::{Kernel, Request};
+use crate::pressure::{Kernel, PressureRequest};
 use framewright::{Context, CpuId, Frame, Mobility, Order};
 use framewright_sim::Random;
 
@@ -75,7 +75,7 @@ pub(in super::super) struct Lived {
 }
 
 impl Lived {
-    fn look(&mut self, store: &Store) {
+    fn look(&mut self, store: &PhoneStore) {
         let mixed = store.mixed_pageblocks();
         self.looks += 1;
         self.mixed_sum += mixed;
@@ -100,12 +100,12 @@ impl Lived {
 }
 
 /// A phone that lives on a kernel.
-pub(in super::super) struct Life<'a> {
+pub(in super::super) struct PhoneLife<'a> {
     pub(super) params: &'a Params,
     pub(super) phone: &'a Phone,
     holders: Holders<'a>,
     kernel: &'a mut dyn Kernel,
-    pub(super) queue: Queue,
+    pub(super) queue: EventQueue,
     /// Virtual time awake, in microseconds.
     pub(super) now_us: u64,
     /// Until when the background has had its time.
@@ -114,41 +114,41 @@ pub(in super::super) struct Life<'a> {
     events: u64,
     /// Whether the device is in use.
     pub(super) in_use: bool,
-    pub(super) processes: Processes,
+    pub(super) processes: PhoneProcesses,
     pub(super) sources: Sources,
     sessions: Random,
     pins: Random,
     pub(super) lived: Lived,
 }
 
-impl Life<'_> {
+impl PhoneLife<'_> {
     /// Lives for so much of virtual time awake.
     pub(in super::super) fn run(
         params: &Params,
         kernel: &mut dyn Kernel,
         seed: u64,
-        span: Span,
+        span: LifeSpan,
         progress: Progress<'_>,
-    ) -> (Lived, Vec<Point>) {
-        let layout = Layout::new(params, seed);
+    ) -> (Lived, Vec<LifePoint>) {
+        let layout = PhoneLayout::new(params, seed);
         let phone = Phone::new(params, layout.file_pages);
         let shrinkers = Shrinkers::of(&phone);
         let holders = Holders {
             phone: &phone,
             shrinkers: [&shrinkers.files, &shrinkers.objects, &shrinkers.processes],
         };
-        let mut life = Life {
+        let mut life = PhoneLife {
             params,
             phone: &phone,
             holders,
             kernel,
-            queue: Queue::default(),
+            queue: EventQueue::default(),
             now_us: 0,
             background_us: 0,
             events: 0,
             in_use: false,
             sources: Sources::new(params, &layout, seed),
-            processes: Processes::new(layout, &phone),
+            processes: PhoneProcesses::new(layout, &phone),
             sessions: Random::new(stream(seed, 1)),
             pins: Random::new(stream(seed, 2)),
             lived: Lived::default(),
@@ -182,8 +182,8 @@ impl Life<'_> {
         (life.lived_so_far(), points)
     }
 
-    fn point(&self, at_us: u64) -> Point {
-        Point {
+    fn point(&self, at_us: u64) -> LifePoint {
+        LifePoint {
             awake_s: at_us / 1_000_000,
             labels: labels(self.params, self.kernel),
             free_blocks: self.kernel.free_blocks(),
@@ -194,24 +194,24 @@ impl Life<'_> {
 
     fn boot(&mut self) {
         self.start_system();
-        self.queue.push(0, Event::Session);
-        self.queue.push(0, Event::Grow);
-        self.queue.push(0, Event::Churn);
+        self.queue.push(0, PhoneEvent::Session);
+        self.queue.push(0, PhoneEvent::Grow);
+        self.queue.push(0, PhoneEvent::Churn);
         self.first_sources();
         self.first_switch();
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: PhoneEvent) {
         match event {
-            Event::Session => self.session(),
-            Event::Switch => self.switch(),
-            Event::Start { nth, run } => self.start_slice(nth as usize, run),
-            Event::Grow => self.grow(),
-            Event::Churn => self.churn(),
-            Event::Read { nth } => self.read(nth as usize),
-            Event::Kernel { nth } => self.kernel_memory(nth as usize),
-            Event::Buffers { nth } => self.buffers(nth as usize),
-            Event::End { list } => self.end(list),
+            PhoneEvent::Session => self.session(),
+            PhoneEvent::Switch => self.switch(),
+            PhoneEvent::Start { nth, run } => self.start_slice(nth as usize, run),
+            PhoneEvent::Grow => self.grow(),
+            PhoneEvent::Churn => self.churn(),
+            PhoneEvent::Read { nth } => self.read(nth as usize),
+            PhoneEvent::Kernel { nth } => self.kernel_memory(nth as usize),
+            PhoneEvent::Buffers { nth } => self.buffers(nth as usize),
+            PhoneEvent::End { list } => self.end(list),
         }
     }
 
@@ -224,11 +224,11 @@ impl Life<'_> {
             time.pause_s
         };
         let seconds = between(&mut self.sessions, span);
-        self.later(seconds * 1_000_000, Event::Session);
+        self.later(seconds * 1_000_000, PhoneEvent::Session);
     }
 
     /// Something will happen after that time.
-    pub(super) fn later(&mut self, after_us: u64, event: Event) {
+    pub(super) fn later(&mut self, after_us: u64, event: PhoneEvent) {
         self.queue.push(self.now_us + after_us, event);
     }
 
@@ -259,12 +259,18 @@ impl Life<'_> {
     }
 
     /// A block for the head of a list; `false` if there is none.
-    pub(super) fn alloc(&mut self, kind: Kind, order: u8, list: u32, context: Context) -> bool {
+    pub(super) fn alloc(
+        &mut self,
+        kind: BlockKind,
+        order: u8,
+        list: u32,
+        context: Context,
+    ) -> bool {
         let pinned = kind.is_movable() && self.draws_pin();
         let Some(frame) = self.ask(kind, order, context) else {
             return false;
         };
-        let entry = Entry {
+        let entry = StoreEntry {
             kind,
             order,
             list,
@@ -291,7 +297,7 @@ impl Life<'_> {
     fn read_page(&mut self, page: u32) {
         self.lived.pages_missed += 1;
         let pinned = self.draws_pin();
-        let Some(frame) = self.ask(Kind::File, 0, Context::ANY) else {
+        let Some(frame) = self.ask(BlockKind::File, 0, Context::ANY) else {
             return;
         };
         {
@@ -305,13 +311,15 @@ impl Life<'_> {
         self.pins.below(1_000_000) < self.params.applications.pinned_per_million
     }
 
-    fn ask(&mut self, kind: Kind, order: u8, context: Context) -> Option<u32> {
+    fn ask(&mut self, kind: BlockKind, order: u8, context: Context) -> Option<u32> {
         let mobility = match kind {
-            Kind::Anon | Kind::File => Mobility::Movable,
-            Kind::Cached => Mobility::Reclaimable,
-            Kind::Nothing | Kind::Stack | Kind::Slab | Kind::Graphics => Mobility::Unmovable,
+            BlockKind::Anon | BlockKind::File => Mobility::Movable,
+            BlockKind::Cached => Mobility::Reclaimable,
+            BlockKind::Nothing | BlockKind::Stack | BlockKind::Slab | BlockKind::Graphics => {
+                Mobility::Unmovable
+            }
         };
-        let request = Request {
+        let request = PressureRequest {
             cpu: self.cpu(),
             order: Order::new(order)?,
             mobility,
@@ -385,10 +393,10 @@ impl Life<'_> {
         let of = |kind| held.store.frames_of(kind);
         Lived {
             frames_held: held.store.frames_held(),
-            file_frames: of(Kind::File),
-            anon_frames: of(Kind::Anon),
-            unmovable_frames: of(Kind::Stack) + of(Kind::Slab) + of(Kind::Graphics),
-            reclaimable_frames: of(Kind::Cached),
+            file_frames: of(BlockKind::File),
+            anon_frames: of(BlockKind::Anon),
+            unmovable_frames: of(BlockKind::Stack) + of(BlockKind::Slab) + of(BlockKind::Graphics),
+            reclaimable_frames: of(BlockKind::Cached),
             mixed_pageblocks: held.store.mixed_pageblocks(),
             contaminated_pageblocks: held.store.contaminated_pageblocks(),
             ..self.lived

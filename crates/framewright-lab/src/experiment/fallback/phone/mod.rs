@@ -25,45 +25,45 @@ mod slab;
 mod sources;
 mod store;
 
-pub(super) use life::{Life, Lived};
+pub(super) use life::{Lived, PhoneLife};
 
 use super::params::Params;
 use crate::pressure::{Frees, Gives, Tenants};
-use cache::Cache;
+use cache::PhoneCache;
 use framewright::reclaim::{Ask, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright::{CpuId, Frame, Order};
-use killer::Killer;
+use killer::PhoneKiller;
 use slab::Slabs;
 use std::cell::RefCell;
-use store::Store;
+use store::PhoneStore;
 
 /// What the tenants hold; borrowed for a moment by whoever works in it, never over a call of a kernel's
 /// that could call back.
-struct Held {
-    store: Store,
-    cache: Cache,
+struct PhoneHeld {
+    store: PhoneStore,
+    cache: PhoneCache,
     slabs: Slabs,
 }
 
 /// Those who hold memory, as a kernel sees them.
 pub(super) struct Phone {
-    held: RefCell<Held>,
-    killer: Killer,
+    held: RefCell<PhoneHeld>,
+    killer: PhoneKiller,
 }
 
 impl Phone {
     /// A phone that holds nothing; its files have so many pages.
     fn new(params: &Params, file_pages: u64) -> Self {
-        let mut store = Store::new(&params.machine);
-        let cache = Cache::new(&mut store, file_pages);
+        let mut store = PhoneStore::new(&params.machine);
+        let cache = PhoneCache::new(&mut store, file_pages);
         let slabs = Slabs::new(&mut store);
         Self {
-            held: RefCell::new(Held {
+            held: RefCell::new(PhoneHeld {
                 store,
                 cache,
                 slabs,
             }),
-            killer: Killer::new(&params.killer, params.machine.present()),
+            killer: PhoneKiller::new(&params.killer, params.machine.present()),
         }
     }
 }
@@ -72,13 +72,13 @@ impl Phone {
 const CPU: CpuId = CpuId(0);
 
 /// The three shrinkers, in the order in which they are asked.
-struct Files<'p>(&'p Phone);
-struct Objects<'p>(&'p Phone);
-struct Processes<'p>(&'p Phone);
+struct FileShrinker<'p>(&'p Phone);
+struct ObjectShrinker<'p>(&'p Phone);
+struct ProcessShrinker<'p>(&'p Phone);
 
-impl<'f> Shrink<dyn Frees + 'f> for Files<'_> {
+impl<'f> Shrink<dyn Frees + 'f> for FileShrinker<'_> {
     fn holding(&self) -> Holding {
-        Cache::holding(&self.0.held.borrow().store)
+        PhoneCache::holding(&self.0.held.borrow().store)
     }
 
     fn shrink(&self, frames: &mut (dyn Frees + 'f), ask: &Ask) -> Shrunk {
@@ -89,7 +89,7 @@ impl<'f> Shrink<dyn Frees + 'f> for Files<'_> {
     }
 }
 
-impl<'f> Shrink<dyn Frees + 'f> for Objects<'_> {
+impl<'f> Shrink<dyn Frees + 'f> for ObjectShrinker<'_> {
     fn holding(&self) -> Holding {
         let held = self.0.held.borrow();
         held.slabs.holding(&held.store)
@@ -106,7 +106,7 @@ impl<'f> Shrink<dyn Frees + 'f> for Objects<'_> {
     }
 }
 
-impl<'f> Shrink<dyn Frees + 'f> for Processes<'_> {
+impl<'f> Shrink<dyn Frees + 'f> for ProcessShrinker<'_> {
     fn holding(&self) -> Holding {
         self.0.killer.holding(&self.0.held.borrow().store)
     }
@@ -118,17 +118,17 @@ impl<'f> Shrink<dyn Frees + 'f> for Processes<'_> {
 
 /// The phone's shrinkers, which borrow from it.
 struct Shrinkers<'p> {
-    files: Files<'p>,
-    objects: Objects<'p>,
-    processes: Processes<'p>,
+    files: FileShrinker<'p>,
+    objects: ObjectShrinker<'p>,
+    processes: ProcessShrinker<'p>,
 }
 
 impl<'p> Shrinkers<'p> {
     const fn of(phone: &'p Phone) -> Self {
         Self {
-            files: Files(phone),
-            objects: Objects(phone),
-            processes: Processes(phone),
+            files: FileShrinker(phone),
+            objects: ObjectShrinker(phone),
+            processes: ProcessShrinker(phone),
         }
     }
 }
@@ -154,20 +154,20 @@ impl Migrate for Holders<'_> {
     }
 }
 
-impl Held {
+impl PhoneHeld {
     fn moved(&mut self, one: &Move) -> MoveState {
         let (Ok(from), Ok(to)) = (u32::try_from(one.from.0), u32::try_from(one.to.0)) else {
             return MoveState::Unknown;
         };
         let store = &mut self.store;
         let kind = store.kind(from);
-        if kind == store::Kind::Nothing || store.order(from) != one.order.get() {
+        if kind == store::BlockKind::Nothing || store.order(from) != one.order.get() {
             return MoveState::Unknown;
         }
         if !kind.is_movable() || store.is_pinned(from) {
             return MoveState::Pinned;
         }
-        if kind == store::Kind::File {
+        if kind == store::BlockKind::File {
             self.cache.relocated(store.owner(from), to);
         }
         store.relocate(from, to);

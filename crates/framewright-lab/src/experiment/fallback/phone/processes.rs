@@ -2,9 +2,9 @@
 
 use super::super::params::{Applications, Params};
 use super::Phone;
-use super::life::{GROW_US, Life, between, stream};
-use super::queue::Event;
-use super::store::Kind;
+use super::life::{GROW_US, PhoneLife, between, stream};
+use super::queue::PhoneEvent;
+use super::store::BlockKind;
 use framewright::Context;
 use framewright_sim::Random;
 
@@ -42,7 +42,7 @@ struct App {
 
 /// The applications and whose pages lie where: the system's files, theirs, the streams'.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct PhoneLayout {
     apps: Vec<App>,
     /// The system's files, each application's, each stream's: first page and pages.
     pub(super) system_files: [u64; 2],
@@ -51,7 +51,7 @@ pub(super) struct Layout {
     seed: u64,
 }
 
-impl Layout {
+impl PhoneLayout {
     pub(super) fn new(params: &Params, seed: u64) -> Self {
         let mut random = Random::new(stream(seed, 3));
         let a = &params.applications;
@@ -94,7 +94,7 @@ impl Layout {
 
 /// An application that runs, or does not.
 #[derive(Debug, Clone, Copy)]
-struct Process {
+struct PhoneProcess {
     is_alive: bool,
     /// Its which life: a slice of an earlier one does nothing.
     run: u32,
@@ -111,7 +111,7 @@ struct Process {
     read_at: u64,
 }
 
-impl Process {
+impl PhoneProcess {
     const fn lists(&self) -> [u32; 5] {
         [
             self.anon,
@@ -125,9 +125,9 @@ impl Process {
 
 /// All processes; the system is the last one, has no application and no rank.
 #[derive(Debug)]
-pub(super) struct Processes {
+pub(super) struct PhoneProcesses {
     apps: Vec<App>,
-    all: Vec<Process>,
+    all: Vec<PhoneProcess>,
     foreground: Option<usize>,
     switches: u64,
     choices: Random,
@@ -135,12 +135,12 @@ pub(super) struct Processes {
     others: Random,
 }
 
-impl Processes {
-    pub(super) fn new(layout: Layout, phone: &Phone) -> Self {
+impl PhoneProcesses {
+    pub(super) fn new(layout: PhoneLayout, phone: &Phone) -> Self {
         let store = &mut phone.held.borrow_mut().store;
         let mut process = || {
             let [anon, stacks, slab, surfaces, textures] = [(); 5].map(|()| store.new_list());
-            Process {
+            PhoneProcess {
                 is_alive: false,
                 run: 0,
                 adj: FOREGROUND,
@@ -223,7 +223,7 @@ pub(super) fn order_at(percent: &[u64; 4], part: u64) -> u8 {
     0
 }
 
-impl Life<'_> {
+impl PhoneLife<'_> {
     /// What runs from the boot on: in slices, as a start.
     pub(super) fn start_system(&mut self) {
         let system = &self.params.system;
@@ -233,10 +233,10 @@ impl Life<'_> {
         let each = left.map(|all| all.div_ceil(slices));
         while left.iter().any(|&frames| frames > 0) {
             for _ in 0..each[0].min(left[0]) {
-                self.alloc(Kind::Anon, 0, process.anon, Context::ANY);
+                self.alloc(BlockKind::Anon, 0, process.anon, Context::ANY);
             }
             for _ in 0..each[1].min(left[1]) {
-                self.alloc(Kind::Stack, 2, process.stacks, Context::ANY);
+                self.alloc(BlockKind::Stack, 2, process.stacks, Context::ANY);
             }
             self.alloc_slabs(process.slab, each[2].min(left[2]));
             for (left, each) in left.iter_mut().zip(each) {
@@ -258,7 +258,7 @@ impl Life<'_> {
             let a = &self.params.applications;
             let order = order_at(&a.slab_order_percent, random.below(100));
             let waits = random.chance(a.slab_waits_percent);
-            if !self.alloc_slab(Kind::Slab, order, list, Context::ANY, waits) {
+            if !self.alloc_slab(BlockKind::Slab, order, list, Context::ANY, waits) {
                 break;
             }
             left = left.saturating_sub(1 << order);
@@ -267,7 +267,7 @@ impl Life<'_> {
 
     /// The first switch, when the device is taken.
     pub(super) fn first_switch(&mut self) {
-        self.later(0, Event::Switch);
+        self.later(0, PhoneEvent::Switch);
     }
 
     fn applications(&self) -> &Applications {
@@ -279,7 +279,7 @@ impl Life<'_> {
         let span = self.applications().switch_s;
         let seconds = between(&mut self.processes.choices, span);
         let nth = self.processes.choose();
-        self.later(seconds * 1_000_000, Event::Switch);
+        self.later(seconds * 1_000_000, PhoneEvent::Switch);
         if !self.in_use || self.processes.foreground == Some(nth) {
             return;
         }
@@ -299,7 +299,7 @@ impl Life<'_> {
             self.lived.starts += 1;
             self.later(
                 self.params.time.slice_us,
-                Event::Start {
+                PhoneEvent::Start {
                     nth: nth as u32,
                     run,
                 },
@@ -361,13 +361,13 @@ impl Life<'_> {
         let done = app.anon - process.anon_left;
         let part = |all: u64| all * (done + frames) / app.anon - all * done / app.anon;
         for _ in 0..frames {
-            self.alloc(Kind::Anon, 0, process.anon, Context::ANY);
+            self.alloc(BlockKind::Anon, 0, process.anon, Context::ANY);
             if !self.is_running(nth, run) {
                 return;
             }
         }
         for _ in 0..part(app.threads) {
-            self.alloc(Kind::Stack, 2, process.stacks, Context::ANY);
+            self.alloc(BlockKind::Stack, 2, process.stacks, Context::ANY);
         }
         self.alloc_slabs(process.slab, part(app.slab));
         let reads = app.files[1] * read_percent / 100;
@@ -382,7 +382,7 @@ impl Life<'_> {
         process.anon_left -= frames;
         process.read_at = until;
         if process.anon_left > 0 || until < reads {
-            let event = Event::Start {
+            let event = PhoneEvent::Start {
                 nth: nth as u32,
                 run,
             };
@@ -392,7 +392,7 @@ impl Life<'_> {
 
     /// The application on the screen asks for memory; grown, it frees as much.
     pub(super) fn grow(&mut self) {
-        self.later(GROW_US, Event::Grow);
+        self.later(GROW_US, PhoneEvent::Grow);
         let draw = self.processes.growth.below(200);
         let Some(nth) = self.processes.foreground.filter(|_| self.in_use) else {
             return;
@@ -408,7 +408,7 @@ impl Life<'_> {
 
     /// One of the others frees memory and asks for as much.
     pub(super) fn churn(&mut self) {
-        self.later(GROW_US, Event::Churn);
+        self.later(GROW_US, PhoneEvent::Churn);
         let all = self.processes.all.len() as u64;
         let nth = self.processes.others.below(all) as usize;
         let draw = self.processes.others.below(200);
@@ -421,12 +421,12 @@ impl Life<'_> {
     }
 
     fn replace(&mut self, nth: usize, frames: u64, most: u64) {
-        let Process { anon, run, .. } = self.processes.all[nth];
+        let PhoneProcess { anon, run, .. } = self.processes.all[nth];
         for _ in 0..frames {
             if self.frames_on(anon) >= most {
                 self.free_oldest(anon);
             }
-            self.alloc(Kind::Anon, 0, anon, Context::ANY);
+            self.alloc(BlockKind::Anon, 0, anon, Context::ANY);
             if !self.is_running(nth, run) {
                 return;
             }

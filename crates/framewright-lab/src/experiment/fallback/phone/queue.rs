@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 /// Something that happens at a moment; `nth` and `run` say to whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
+pub(super) enum PhoneEvent {
     /// The user takes the device, or puts it away.
     Session,
     /// The user goes to another application.
@@ -45,20 +45,20 @@ pub(super) enum Event {
 
 /// Events by time; those of one time in the order in which they came (Q2).
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+pub(super) struct EventQueue {
+    events: BinaryHeap<Reverse<(u64, u64, PhoneEvent)>>,
     nth: u64,
 }
 
-impl Queue {
+impl EventQueue {
     /// Something will happen.
-    pub(super) fn push(&mut self, at_us: u64, event: Event) {
+    pub(super) fn push(&mut self, at_us: u64, event: PhoneEvent) {
         self.nth += 1;
         self.events.push(Reverse((at_us, self.nth, event)));
     }
 
     /// What happens next, if it does before `end_us`.
-    pub(super) fn pop(&mut self, end_us: u64) -> Option<(u64, Event)> {
+    pub(super) fn pop(&mut self, end_us: u64) -> Option<(u64, PhoneEvent)> {
         let Reverse((at, _, event)) = *self.events.peek()?;
         if at >= end_us {
             return None;
@@ -74,13 +74,17 @@ mod tests {
 
     #[test]
     fn events_come_by_time_and_at_one_time_in_the_order_they_were_made() {
-        let mut queue = Queue::default();
-        queue.push(5, Event::Switch);
-        queue.push(3, Event::Session);
-        queue.push(3, Event::Grow);
-        queue.push(9, Event::Churn);
+        let mut queue = EventQueue::default();
+        queue.push(5, PhoneEvent::Switch);
+        queue.push(3, PhoneEvent::Session);
+        queue.push(3, PhoneEvent::Grow);
+        queue.push(9, PhoneEvent::Churn);
         let all: Vec<_> = std::iter::from_fn(|| queue.pop(9)).collect();
-        let expected = [(3, Event::Session), (3, Event::Grow), (5, Event::Switch)];
+        let expected = [
+            (3, PhoneEvent::Session),
+            (3, PhoneEvent::Grow),
+            (5, PhoneEvent::Switch),
+        ];
         assert_eq!(all, expected);
     }
 }

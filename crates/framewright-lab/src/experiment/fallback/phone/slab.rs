@@ -1,6 +1,6 @@
 //! Kernel objects that a shrinker can free: the oldest first, and many slabs keep an object in use.
 
-use super::store::{NONE, Store};
+use super::store::{NONE, PhoneStore};
 use framewright::reclaim::{Ask, Holding, Shrunk};
 
 /// Of so many slabs looked at, one can be freed as a whole: the others hold an object in use. A
@@ -19,7 +19,7 @@ pub(super) struct Slabs {
 }
 
 impl Slabs {
-    pub(super) fn new(store: &mut Store) -> Self {
+    pub(super) fn new(store: &mut PhoneStore) -> Self {
         Self {
             list: store.new_list(),
             looks: 0,
@@ -27,7 +27,7 @@ impl Slabs {
     }
 
     /// What could be given back.
-    pub(super) fn holding(&self, store: &Store) -> Holding {
+    pub(super) fn holding(&self, store: &PhoneStore) -> Holding {
         Holding {
             frames: u64::from(store.list(self.list).frames),
             heat: HEAT,
@@ -37,7 +37,7 @@ impl Slabs {
     /// Looks at the oldest slabs; what is free of objects goes to `free`, by frame and order.
     pub(super) fn shrink(
         &mut self,
-        store: &mut Store,
+        store: &mut PhoneStore,
         ask: &Ask,
         mut free: impl FnMut(u32, u8),
     ) -> Shrunk {

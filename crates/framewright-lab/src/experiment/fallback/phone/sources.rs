@@ -1,10 +1,10 @@
 //! What is asked for all the time, by whom and how often: readers, kernel objects, buffers.
 
 use super::super::params::{KernelKind, Params, When, Whose};
-use super::life::{Life, between, doubling, stream};
-use super::processes::{Layout, order_at};
-use super::queue::Event;
-use super::store::Kind;
+use super::life::{PhoneLife, between, doubling, stream};
+use super::processes::{PhoneLayout, order_at};
+use super::queue::PhoneEvent;
+use super::store::BlockKind;
 use framewright::Context;
 use framewright_sim::Random;
 
@@ -43,7 +43,7 @@ struct Reader {
 }
 
 impl Sources {
-    pub(super) fn new(params: &Params, layout: &Layout, seed: u64) -> Self {
+    pub(super) fn new(params: &Params, layout: &PhoneLayout, seed: u64) -> Self {
         let random = |kind: u64, nth: usize| Random::new(stream(seed, kind + nth as u64));
         let mut first = layout.first_stream_page();
         let readers = params.reading.iter().enumerate().map(|(nth, reading)| {
@@ -65,17 +65,17 @@ impl Sources {
     }
 }
 
-impl Life<'_> {
+impl PhoneLife<'_> {
     /// Everybody's first time.
     pub(super) fn first_sources(&mut self) {
         for nth in 0..self.params.reading.len() as u32 {
-            self.later(0, Event::Read { nth });
+            self.later(0, PhoneEvent::Read { nth });
         }
         for nth in 0..self.params.kernel.len() as u32 {
-            self.later(0, Event::Kernel { nth });
+            self.later(0, PhoneEvent::Kernel { nth });
         }
         for nth in 0..self.params.buffers.len() as u32 {
-            self.later(0, Event::Buffers { nth });
+            self.later(0, PhoneEvent::Buffers { nth });
         }
     }
 
@@ -114,7 +114,7 @@ impl Life<'_> {
             let at = first + place % part;
             [at, (at + pages).min(first + len)]
         });
-        self.later(every, Event::Read { nth: nth as u32 });
+        self.later(every, PhoneEvent::Read { nth: nth as u32 });
         if let Some([start, end]) = run.filter(|_| self.is_time(reading.when)) {
             for page in start..end {
                 self.use_page(page as u32);
@@ -129,7 +129,7 @@ impl Life<'_> {
         let every = between(&mut random, source.every_us);
         let blocks = between(&mut random, source.blocks);
         let life_ms = doubling(&mut random, source.life_ms);
-        self.later(every, Event::Kernel { nth: nth as u32 });
+        self.later(every, PhoneEvent::Kernel { nth: nth as u32 });
         let is_time = self.is_time(source.when);
         let context = if source.atomic {
             Context::NOWAIT
@@ -137,9 +137,9 @@ impl Life<'_> {
             Context::ANY
         };
         let (kind, list) = match source.kind {
-            KernelKind::Stack => (Kind::Stack, self.new_list()),
-            KernelKind::Slab => (Kind::Slab, self.new_list()),
-            KernelKind::Cached => (Kind::Cached, self.phone.held.borrow().slabs.list),
+            KernelKind::Stack => (BlockKind::Stack, self.new_list()),
+            KernelKind::Slab => (BlockKind::Slab, self.new_list()),
+            KernelKind::Cached => (BlockKind::Cached, self.phone.held.borrow().slabs.list),
         };
         for _ in 0..blocks {
             let order = order_at(&source.order_percent, random.below(100));
@@ -150,8 +150,8 @@ impl Life<'_> {
         }
         self.sources.kernel[nth] = random;
         // Those that a shrinker frees are on its own list, and stay until it does.
-        if kind != Kind::Cached {
-            self.later(life_ms * 1000, Event::End { list });
+        if kind != BlockKind::Cached {
+            self.later(life_ms * 1000, PhoneEvent::End { list });
         }
     }
 
@@ -159,7 +159,7 @@ impl Life<'_> {
     /// at any price.
     pub(super) fn alloc_slab(
         &mut self,
-        kind: Kind,
+        kind: BlockKind,
         order: u8,
         list: u32,
         context: Context,
@@ -180,7 +180,7 @@ impl Life<'_> {
         let mut random = self.sources.buffers[nth].clone();
         let every = between(&mut random, source.every_us);
         let buffers = between(&mut random, source.buffers);
-        self.later(every, Event::Buffers { nth: nth as u32 });
+        self.later(every, PhoneEvent::Buffers { nth: nth as u32 });
         let is_time = self.is_time(source.when);
         for _ in 0..buffers {
             let frames = between(&mut random, source.frames);
@@ -188,7 +188,7 @@ impl Life<'_> {
             if is_time {
                 let list = self.new_list();
                 self.alloc_buffer(list, frames, &source.orders);
-                self.later(life_ms * 1000, Event::End { list });
+                self.later(life_ms * 1000, PhoneEvent::End { list });
             }
         }
         self.sources.buffers[nth] = random;
@@ -203,7 +203,7 @@ impl Life<'_> {
             } else {
                 Context::ANY
             };
-            while left >= 1 << order && self.alloc(Kind::Graphics, order, list, context) {
+            while left >= 1 << order && self.alloc(BlockKind::Graphics, order, list, context) {
                 left -= 1 << order;
                 if worked - left >= BUFFER_SLICE {
                     self.work((worked - left) * FRAME_US);

@@ -1,6 +1,6 @@
 //! Which frame belongs to whom: a table by frame, with lists through it.
 
-use super::super::params::Machine;
+use super::super::params::PhoneMachine;
 
 /// No frame, no list.
 pub(super) const NONE: u32 = u32::MAX;
@@ -8,7 +8,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// What a block holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     /// Nothing of the phone's.
     #[default]
     Nothing,
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 /// The number of kinds.
 pub(super) const KINDS: usize = 7;
 
-impl Kind {
+impl BlockKind {
     /// Whether its contents can be moved.
     pub(super) const fn is_movable(self) -> bool {
         matches!(self, Self::Anon | Self::File)
@@ -38,24 +38,24 @@ impl Kind {
 
 /// A block of the phone's, at its first frame.
 #[derive(Debug, Clone, Copy)]
-struct Block {
+struct PhoneBlock {
     next: u32,
     prev: u32,
     list: u32,
     /// The page of a file; nothing of other kinds.
     owner: u32,
-    kind: Kind,
+    kind: BlockKind,
     order: u8,
     pinned: bool,
     referenced: bool,
 }
 
-const NOTHING: Block = Block {
+const NOTHING: PhoneBlock = PhoneBlock {
     next: NONE,
     prev: NONE,
     list: NONE,
     owner: NONE,
-    kind: Kind::Nothing,
+    kind: BlockKind::Nothing,
     order: 0,
     pinned: false,
     referenced: false,
@@ -63,8 +63,8 @@ const NOTHING: Block = Block {
 
 /// What is new in the store.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) kind: Kind,
+pub(super) struct StoreEntry {
+    pub(super) kind: BlockKind,
     pub(super) order: u8,
     /// The list that it goes to the head of.
     pub(super) list: u32,
@@ -76,14 +76,14 @@ pub(super) struct Entry {
 
 /// A list of blocks, newest first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct List {
+pub(super) struct BlockList {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(super) blocks: u32,
     pub(super) frames: u32,
 }
 
-const EMPTY: List = List {
+const EMPTY: BlockList = BlockList {
     head: NONE,
     tail: NONE,
     blocks: 0,
@@ -94,9 +94,9 @@ const EMPTY: List = List {
 ///
 /// 20 bytes a frame, no allocation a block; each step is a few array accesses.
 #[derive(Debug)]
-pub(super) struct Store {
-    blocks: Vec<Block>,
-    lists: Vec<List>,
+pub(super) struct PhoneStore {
+    blocks: Vec<PhoneBlock>,
+    lists: Vec<BlockList>,
     /// Lists that nobody has.
     spare: Vec<u32>,
     pageblock_order: u8,
@@ -105,8 +105,8 @@ pub(super) struct Store {
     frames: [u64; KINDS],
 }
 
-impl Store {
-    pub(super) fn new(machine: &Machine) -> Self {
+impl PhoneStore {
+    pub(super) fn new(machine: &PhoneMachine) -> Self {
         let frames = machine.frames() as usize;
         Self {
             blocks: vec![NOTHING; frames],
@@ -119,7 +119,7 @@ impl Store {
     }
 
     /// Frames held of a kind.
-    pub(super) fn frames_of(&self, kind: Kind) -> u64 {
+    pub(super) fn frames_of(&self, kind: BlockKind) -> u64 {
         self.frames[kind as usize]
     }
 
@@ -154,14 +154,14 @@ impl Store {
         self.spare.push(list);
     }
 
-    pub(super) fn list(&self, list: u32) -> List {
+    pub(super) fn list(&self, list: u32) -> BlockList {
         self.lists[list as usize]
     }
 
     /// The kind of block that begins there.
-    pub(super) fn kind(&self, frame: u32) -> Kind {
+    pub(super) fn kind(&self, frame: u32) -> BlockKind {
         let block = self.blocks.get(frame as usize);
-        block.map_or(Kind::Nothing, |block| block.kind)
+        block.map_or(BlockKind::Nothing, |block| block.kind)
     }
 
     pub(super) fn order(&self, frame: u32) -> u8 {
@@ -192,13 +192,13 @@ impl Store {
     ///
     /// # Panics
     /// If one is held there: a kernel that hands out a block twice must not go on.
-    pub(super) fn insert(&mut self, frame: u32, entry: Entry) {
+    pub(super) fn insert(&mut self, frame: u32, entry: StoreEntry) {
         let block = &mut self.blocks[frame as usize];
         assert!(
-            block.kind == Kind::Nothing,
+            block.kind == BlockKind::Nothing,
             "frame {frame} was handed out twice"
         );
-        *block = Block {
+        *block = PhoneBlock {
             owner: entry.owner,
             kind: entry.kind,
             order: entry.order,
@@ -211,7 +211,7 @@ impl Store {
 
     /// A block that is going to be freed; its order.
     pub(super) fn remove(&mut self, frame: u32) -> u8 {
-        let Block { kind, order, .. } = self.blocks[frame as usize];
+        let PhoneBlock { kind, order, .. } = self.blocks[frame as usize];
         self.unlink(frame);
         self.count(frame, kind, order, false);
         self.blocks[frame as usize] = NOTHING;
@@ -228,7 +228,7 @@ impl Store {
     pub(super) fn relocate(&mut self, from: u32, to: u32) {
         let block = self.blocks[from as usize];
         assert!(
-            self.blocks[to as usize].kind == Kind::Nothing,
+            self.blocks[to as usize].kind == BlockKind::Nothing,
             "frame {to} is a target and held"
         );
         self.count(from, block.kind, block.order, false);
@@ -246,7 +246,7 @@ impl Store {
         }
     }
 
-    fn count(&mut self, frame: u32, kind: Kind, order: u8, more: bool) {
+    fn count(&mut self, frame: u32, kind: BlockKind, order: u8, more: bool) {
         let len = 1_u32 << order;
         let side = usize::from(!kind.is_movable());
         let held = &mut self.held[(frame >> self.pageblock_order) as usize][side];
@@ -274,7 +274,7 @@ impl Store {
     }
 
     fn unlink(&mut self, frame: u32) {
-        let Block {
+        let PhoneBlock {
             next,
             prev,
             list,
@@ -296,9 +296,9 @@ impl Store {
 
     /// Every block held, with its kind and order: the slow recount.
     #[cfg(test)]
-    pub(super) fn blocks(&self) -> impl Iterator<Item = (u32, Kind, u8)> {
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (u32, BlockKind, u8)> {
         let all = self.blocks.iter().enumerate();
-        all.filter(|(_, block)| block.kind != Kind::Nothing)
+        all.filter(|(_, block)| block.kind != BlockKind::Nothing)
             .map(|(frame, block)| (frame as u32, block.kind, block.order))
     }
 }
@@ -309,12 +309,12 @@ mod tests {
     use super::*;
     use framewright_sim::Random;
 
-    fn store() -> Store {
-        Store::new(&Params::default().machine)
+    fn store() -> PhoneStore {
+        PhoneStore::new(&Params::default().machine)
     }
 
-    fn entry(kind: Kind, order: u8, list: u32) -> Entry {
-        Entry {
+    fn entry(kind: BlockKind, order: u8, list: u32) -> StoreEntry {
+        StoreEntry {
             kind,
             order,
             list,
@@ -329,7 +329,7 @@ mod tests {
             let mut store = store();
             let list = store.new_list();
             for frame in 0..3 {
-                store.insert(frame, entry(Kind::Anon, 0, list));
+                store.insert(frame, entry(BlockKind::Anon, 0, list));
             }
             store.relocate(at, 5000);
             let mut walked = Vec::new();
@@ -348,9 +348,9 @@ mod tests {
     fn a_pageblock_is_mixed_while_it_holds_movable_and_other_frames() {
         let mut store = store();
         let list = store.new_list();
-        store.insert(0, entry(Kind::Stack, 2, list));
+        store.insert(0, entry(BlockKind::Stack, 2, list));
         assert_eq!(store.mixed_pageblocks(), 0);
-        store.insert(4, entry(Kind::Anon, 0, list));
+        store.insert(4, entry(BlockKind::Anon, 0, list));
         assert_eq!(store.mixed_pageblocks(), 1);
         store.relocate(4, 1 << 20 >> 1);
         assert_eq!(store.mixed_pageblocks(), 0);
@@ -362,17 +362,22 @@ mod tests {
     fn counts_are_what_a_recount_of_the_blocks_finds() {
         let (mut store, mut random) = (store(), Random::new(5));
         let list = store.new_list();
-        let kinds = [Kind::Anon, Kind::Slab, Kind::Graphics, Kind::File];
+        let kinds = [
+            BlockKind::Anon,
+            BlockKind::Slab,
+            BlockKind::Graphics,
+            BlockKind::File,
+        ];
         for _ in 0..4000 {
             let order = random.below(4) as u8;
             let frame = (random.below(1000) << 6) as u32;
             let target = frame + 32;
             match store.kind(frame) {
-                Kind::Nothing => {
+                BlockKind::Nothing => {
                     let kind = kinds[random.below(4) as usize];
                     store.insert(frame, entry(kind, order, list));
                 }
-                _ if random.chance(50) && store.kind(target) == Kind::Nothing => {
+                _ if random.chance(50) && store.kind(target) == BlockKind::Nothing => {
                     store.relocate(frame, target);
                 }
                 _ => {
@@ -400,7 +405,7 @@ mod tests {
     fn a_block_that_is_handed_out_twice_ends_the_run() {
         let mut store = store();
         let list = store.new_list();
-        store.insert(7, entry(Kind::Anon, 0, list));
-        store.insert(7, entry(Kind::Stack, 0, list));
+        store.insert(7, entry(BlockKind::Anon, 0, list));
+        store.insert(7, entry(BlockKind::Stack, 0, list));
     }
 }

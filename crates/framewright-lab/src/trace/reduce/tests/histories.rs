@@ -2,7 +2,7 @@ use super::*;
 use framewright_sim::Random;
 
 /// A history as a kernel of 8 chunks could write it, and a bit as it could not.
-fn history(random: &mut Random) -> Vec<Event> {
+fn history(random: &mut Random) -> Vec<TraceEvent> {
     let mut events = Vec::new();
     let mut live: Vec<(u64, u8)> = Vec::new();
     for step in 0..400 {
@@ -28,7 +28,7 @@ fn history(random: &mut Random) -> Vec<Event> {
         };
         // Some events never reach the reader.
         if random.remainder(10) != 0 {
-            events.push(Event {
+            events.push(TraceEvent {
                 time_ns: step * 700_000 + random.remainder(1_000_000),
                 cpu: random.remainder(300) as u16,
                 pid: random.remainder(3) as u32,
@@ -46,10 +46,10 @@ fn random_histories_with_gaps_always_become_traces_whose_frees_refer_to_live_obj
         let events = history(&mut random);
         let first = (seed % 2 == 0).then(|| {
             let state = |_| match random.remainder(8) {
-                0 => FrameState::Movable,
-                1 => FrameState::Slab,
-                2 => FrameState::Unmovable,
-                _ => FrameState::Free,
+                0 => ReadFrameState::Movable,
+                1 => ReadFrameState::Slab,
+                2 => ReadFrameState::Unmovable,
+                _ => ReadFrameState::Free,
             };
             Snapshot::new((0..6 << 10).map(state).collect())
         });

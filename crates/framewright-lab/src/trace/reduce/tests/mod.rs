@@ -1,7 +1,7 @@
 mod histories;
 
 use super::*;
-use crate::trace::{EventKind, FrameState, InitClass, InitObject, Op, OpKind};
+use crate::trace::{EventKind, InitClass, InitObject, OpKind, ReadFrameState, TraceOp};
 use framewright::{Frame, Mobility, Order};
 
 fn order(order: u8) -> Order {
@@ -9,8 +9,8 @@ fn order(order: u8) -> Order {
 }
 
 /// An event of task 7 on CPU 1 at time 0.
-fn event(kind: EventKind) -> Event {
-    Event {
+fn event(kind: EventKind) -> TraceEvent {
+    TraceEvent {
         time_ns: 0,
         cpu: 1,
         pid: 7,
@@ -18,7 +18,7 @@ fn event(kind: EventKind) -> Event {
     }
 }
 
-fn alloc(frame: u64, of: u8, mobility: Mobility) -> Event {
+fn alloc(frame: u64, of: u8, mobility: Mobility) -> TraceEvent {
     event(EventKind::Alloc {
         frame: Some(Frame(frame)),
         order: order(of),
@@ -27,7 +27,7 @@ fn alloc(frame: u64, of: u8, mobility: Mobility) -> Event {
     })
 }
 
-fn free(frame: u64, of: u8) -> Event {
+fn free(frame: u64, of: u8) -> TraceEvent {
     event(EventKind::Free {
         frame: Frame(frame),
         order: order(of),
@@ -39,27 +39,27 @@ const MIGRATE_END: EventKind = EventKind::MigrateEnd {
     failed: 0,
 };
 
-fn op_alloc(of: u8, mobility: Mobility) -> Op {
-    Op::alloc(false, order(of), mobility, 1, 0, 0)
+fn op_alloc(of: u8, mobility: Mobility) -> TraceOp {
+    TraceOp::alloc(false, order(of), mobility, 1, 0, 0)
 }
 
-fn op_synthetic(of: u8) -> Op {
-    Op::alloc(false, order(of), Mobility::Unmovable, 0x81, 255, 0)
+fn op_synthetic(of: u8) -> TraceOp {
+    TraceOp::alloc(false, order(of), Mobility::Unmovable, 0x81, 255, 0)
 }
 
-fn op_free(object: u32, of: u8) -> Op {
-    Op::free(object, order(of), 1)
+fn op_free(object: u32, of: u8) -> TraceOp {
+    TraceOp::free(object, order(of), 1)
 }
 
 /// A snapshot of two chunks: all of the first movable, but `free` free; the second all slab.
 fn two_chunks(free: std::ops::Range<usize>) -> Snapshot {
-    let mut frames = vec![FrameState::Movable; 1024];
-    frames[free].fill(FrameState::Free);
-    frames.resize(2048, FrameState::Slab);
+    let mut frames = vec![ReadFrameState::Movable; 1024];
+    frames[free].fill(ReadFrameState::Free);
+    frames.resize(2048, ReadFrameState::Slab);
     Snapshot::new(frames)
 }
 
-fn run(events: &[Event], first: Option<Snapshot>) -> Reduction {
+fn run(events: &[TraceEvent], first: Option<Snapshot>) -> Reduction {
     let reduction = reduce(events.iter().copied(), first, None).unwrap();
     check(&reduction);
     assert_eq!(reduction.counts.total(), events.len() as u64, "TR3");
@@ -220,12 +220,12 @@ fn a_second_alloc_of_a_frame_means_a_missed_free() {
     use Mobility::Movable;
     let events = [alloc(8, 2, Movable), free(10, 0), alloc(8, 0, Movable)];
     let got = run(&events, None);
-    let missed = |offset, of| Op::free_part(0, offset, order(of), 0x81);
+    let missed = |offset, of| TraceOp::free_part(0, offset, order(of), 0x81);
     assert_eq!(
         got.trace.ops,
         [
             op_alloc(2, Movable),
-            Op::free_part(0, 2, order(0), 1),
+            TraceOp::free_part(0, 2, order(0), 1),
             missed(0, 1),
             missed(3, 0),
             op_alloc(0, Movable)
@@ -233,7 +233,7 @@ fn a_second_alloc_of_a_frame_means_a_missed_free() {
     );
     assert_eq!(got.anomalies.missed_frees, 1);
     let whole = run(&[alloc(8, 2, Movable), alloc(9, 0, Movable)], None);
-    assert_eq!(whole.trace.ops[1], Op::free(0, order(2), 0x81));
+    assert_eq!(whole.trace.ops[1], TraceOp::free(0, order(2), 0x81));
 }
 
 #[test]
@@ -250,9 +250,9 @@ fn frees_of_parts_and_over_several_objects_are_told_apart() {
         got.trace.ops,
         [
             op_alloc(3, Movable),
-            Op::free_part(0, 4, order(2), 1),
+            TraceOp::free_part(0, 4, order(2), 1),
             op_alloc(2, Movable),
-            Op::free_part(0, 0, order(2), 1),
+            TraceOp::free_part(0, 0, order(2), 1),
             op_free(1, 2)
         ]
     );
@@ -287,8 +287,8 @@ fn a_snapshot_gives_the_initial_objects_and_the_universe() {
 
 #[test]
 fn frames_that_the_snapshot_does_not_have_are_left_out_and_absent() {
-    let mut frames = vec![FrameState::Free; 1024];
-    frames[3..8].fill(FrameState::Absent);
+    let mut frames = vec![ReadFrameState::Free; 1024];
+    frames[3..8].fill(ReadFrameState::Absent);
     let snapshot = Snapshot::new(frames);
     let events = [
         alloc(2, 1, Mobility::Movable),
@@ -382,14 +382,14 @@ fn an_object_can_move_twice_and_be_freed_where_it_is() {
         free(64, 0),
     ];
     events.extend([free(70, 0), event(MIGRATE_END), free(80, 0)]);
-    events.push(Event {
+    events.push(TraceEvent {
         time_ns: 1_500_000,
         ..event(EventKind::Other)
     });
     let got = run(&events, Some(two_chunks(64..1024)));
     assert_eq!(
         got.trace.ops,
-        [op_alloc(0, Movable), op_free(64, 0), Op::tick(1)]
+        [op_alloc(0, Movable), op_free(64, 0), TraceOp::tick(1)]
     );
     assert_eq!((got.anomalies.moves, got.anomalies.moves_matched), (2, 2));
     assert_eq!(
@@ -450,7 +450,7 @@ fn what_no_buddy_system_does_is_counted_and_left_out() {
         gfp: 1,
     }));
     let got = run(&events, None);
-    let failed = Op::alloc(true, order(3), Mobility::Unmovable, 1, 0, 0);
+    let failed = TraceOp::alloc(true, order(3), Mobility::Unmovable, 1, 0, 0);
     assert_eq!(got.trace.ops, [failed]);
     assert_eq!(
         (got.anomalies.misaligned, got.anomalies.order_too_large),
@@ -461,7 +461,7 @@ fn what_no_buddy_system_does_is_counted_and_left_out() {
 
 #[test]
 fn time_passes_in_ticks_and_never_backwards() {
-    let at = |ms: u64, kind| Event {
+    let at = |ms: u64, kind| TraceEvent {
         time_ns: ms * 1_000_000 + 5,
         ..event(kind)
     };
@@ -476,7 +476,12 @@ fn time_passes_in_ticks_and_never_backwards() {
     let got = run(&events, None);
     assert_eq!(
         got.trace.ops,
-        [Op::tick(2), Op::tick(1), Op::tick(998), Op::tick(2)]
+        [
+            TraceOp::tick(2),
+            TraceOp::tick(1),
+            TraceOp::tick(998),
+            TraceOp::tick(2)
+        ]
     );
     assert_eq!(got.anomalies.time_backwards, 1);
     let rows: Vec<_> = got
@@ -497,7 +502,7 @@ fn flag_words_past_the_table_and_processes_past_the_numbers_share_one() {
             mobility: Mobility::Movable,
             gfp: 1000 + k as u32,
         };
-        let event = Event {
+        let event = TraceEvent {
             pid: k as u32,
             ..event(kind)
         };
@@ -511,7 +516,7 @@ fn flag_words_past_the_table_and_processes_past_the_numbers_share_one() {
 
 #[test]
 fn the_reference_follows_the_frames_that_the_kernel_chose() {
-    let tick = Event {
+    let tick = TraceEvent {
         time_ns: 2_000_000,
         ..event(EventKind::Other)
     };
@@ -567,9 +572,9 @@ fn the_last_snapshot_tells_how_far_the_reduction_is_true() {
 #[test]
 fn what_no_event_names_and_is_free_in_the_end_was_free_at_the_start() {
     // In the first chunk an event names frame 0; the second has none.
-    let (first, mut last) = (two_chunks(0..0), vec![FrameState::Movable; 2048]);
-    last[0..4].fill(FrameState::Free);
-    last[2000] = FrameState::Free;
+    let (first, mut last) = (two_chunks(0..0), vec![ReadFrameState::Movable; 2048]);
+    last[0..4].fill(ReadFrameState::Free);
+    last[2000] = ReadFrameState::Free;
     let got = reduce([free(0, 0)], Some(first), Some(&Snapshot::new(last))).unwrap();
     assert_eq!(got.chunks, [0, 1]);
     assert_eq!(
@@ -595,7 +600,12 @@ fn p5_twice_the_rows_of_the_reference_are_at_most_twice_the_steps() {
             frame: Frame(row << 10),
             class: InitClass::Movable,
         });
-        let row = |row| [Op::free(row as u32, Order::ZERO, 0), Op::tick(2_000)];
+        let row = |row| {
+            [
+                TraceOp::free(row as u32, Order::ZERO, 0),
+                TraceOp::tick(2_000),
+            ]
+        };
         let trace = Trace {
             nframes: rows << 10,
             init: init.collect(),
