@@ -454,3 +454,29 @@ fn what_is_said_to_be_free_is_never_more_than_there_is() {
         assert_eq!(zone.stats().nr_free_pages, zone.recount().free);
     });
 }
+
+#[test]
+fn f8_a_contiguous_request_fails_only_if_at_one_moment_there_was_no_run() {
+    // A CPU holds the first or the last pageblock, and takes the one only after it has given up
+    // the other: at each moment one of them is free. All between them are taken.
+    explore(400, || {
+        const BLOCKS: u64 = 24;
+        let zone = zone(8 * BLOCKS, 3, 3, Fallback::Concentrated);
+        let run_at = |id: u64, len: u64| Run::new(Frame(8 * id), 8 * len).unwrap();
+        zone.alloc_run(run_at(0, BLOCKS - 1), MOVABLE).unwrap();
+        let mover = thread::spawn(move || {
+            let mut seat = zone.seat(CpuId(0)).unwrap();
+            for (from, to) in [(0, BLOCKS - 1), (BLOCKS - 1, 0), (0, BLOCKS - 1)] {
+                seat.free(Frame(8 * from), order(3)).unwrap();
+                if zone.alloc_run(run_at(to, 1), MOVABLE).is_err() {
+                    // The other CPU has it, so it was served.
+                    return;
+                }
+            }
+        });
+        let run = zone.alloc_contiguous(8, 8, UNMOVABLE);
+        mover.join().unwrap();
+        run.expect("F8: at each moment a whole pageblock was free");
+        zone.verify().unwrap();
+    });
+}

@@ -13,7 +13,7 @@ use framewright::reclaim::{
     Ask, Clients, CompactEffort, Compaction, Holding, Migrate, Move, MoveState, Reclaim, Shrink,
     Shrunk,
 };
-use framewright::reserve::MigrateArea;
+use framewright::reserve::{ContigError, MigrateArea};
 use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -210,11 +210,11 @@ fn churn(seat: &mut ReclaimFrames, owner: &ShuttleOwner, seed: u64) {
     }
 }
 
-fn on_cpu(
+fn on_cpu<T: Send + 'static>(
     zone: ReclaimZone,
     cpu: u16,
-    work: impl FnOnce(&mut ReclaimFrames) + Send + 'static,
-) -> thread::JoinHandle<()> {
+    work: impl FnOnce(&mut ReclaimFrames) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
     thread::spawn(move || work(&mut zone.seat(CpuId(cpu)).unwrap()))
 }
 
@@ -404,4 +404,60 @@ fn the_background_works_beside_requests() {
         owner.end(zone);
     });
     assert!(worked.load(Relaxed) > 150, "no CPU reclaimed");
+}
+
+type Area = &'static MigrateArea<'static, 'static, 'static, Fenced>;
+
+fn area_of(reclaim: SharedReclaim, run: Run, config: &ContigConfig) -> Area {
+    let memory = vec![0; MigrateArea::<Fenced>::words_needed(run)].leak();
+    let area = MigrateArea::new(reclaim, run, config, memory).unwrap();
+    Box::leak(Box::new(area))
+}
+
+#[test]
+fn m5_of_owners_who_meet_at_a_reservation_one_has_it_or_nobody_is_told_so() {
+    // One owner gives up when it would have to wait for a CPU in its seat, another one does not, and
+    // nothing else is in the way: so the second fails only if the first one has the reservation.
+    for config in [ContigConfig::LINUX, ContigConfig::default()] {
+        explore(300, move || {
+            let (zone, reclaim) = machine(100);
+            let area = area_of(reclaim, Run::new(Frame(32), 32).unwrap(), &config);
+            let owner = ShuttleOwner::default();
+            fill(zone, &owner, &SPREAD);
+            let reservation = area.reserve("camera", 8, 8).unwrap();
+            let same = owner.clone();
+            let hasty = on_cpu(zone, 0, move |seat| {
+                let clients = Clients {
+                    shrink: &[],
+                    migrate: &[&same],
+                };
+                area.try_take(seat, reservation, &clients, 0)
+            });
+            let same = owner.clone();
+            let patient = on_cpu(zone, 1, move |seat| {
+                let clients = Clients {
+                    shrink: &[],
+                    migrate: &[&same],
+                };
+                area.take(seat, reservation, &clients)
+            });
+            let beside = on_cpu(zone, 2, |seat| {
+                for _ in 0..6 {
+                    let frame = seat.alloc(Order::ZERO, Mobility::Unmovable).unwrap();
+                    seat.free(frame, Order::ZERO).unwrap();
+                }
+            });
+            let (hasty, patient) = (hasty.join().unwrap(), patient.join().unwrap());
+            beside.join().unwrap();
+            let run = match (hasty, patient) {
+                (Ok(run), Err(ContigError::Taken(_))) | (Err(_), Ok(run)) => run,
+                other => panic!("who has the reservation? {other:?}"),
+            };
+            assert_eq!(area.claimed_frames(), 8, "M3");
+            area.release(&mut zone.seat(CpuId(0)).unwrap(), run)
+                .unwrap();
+            area.verify().unwrap();
+            owner.end(zone);
+        });
+    }
 }

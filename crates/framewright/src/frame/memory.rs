@@ -8,6 +8,7 @@ use super::zone::{StoppedZone, Zone};
 use super::{AllocError, RunError};
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Class, Label};
+use crate::seats::SeatSet;
 use crate::units::{Frame, Mobility, Order, Run};
 use core::ops::Range;
 
@@ -123,7 +124,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// [`AllocError::Impossible`] if no such run of frames exists; this stops no CPU.
     /// [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such
     /// run is. CPUs work during the search: frames that another CPU took into its cache after the
-    /// drain count as taken.
+    /// drain count as taken. If a CPU frees something during a search that finds nothing, the search
+    /// is repeated, and at last made while all CPUs stand still (F8).
     pub fn alloc_contiguous(
         &self,
         frames: u64,
@@ -137,17 +139,25 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         // Frames in caches count as free, so they go back first.
         self.at_rest(|_| ());
         for _ in 1..CONTIGUOUS_TRIES {
-            let Some(offsets) = self.find_free(wanted, mobility).found else {
-                return Err(self.why_no_run(frames, mobility));
-            };
-            let stopped = self.stop();
-            if self.is_run_free(&offsets, mobility) {
-                return Ok(self.take_contiguous(&stopped, &offsets, mobility));
+            let happened = self.happened();
+            if let Some(offsets) = self.find_free(wanted, mobility).found {
+                let stopped = self.stop();
+                if self.is_run_free(&offsets, mobility) {
+                    return Ok(self.take_contiguous(&stopped, &offsets, mobility));
+                }
+                // Other CPUs were faster. They go on, and the search continues behind them.
+            } else {
+                // What a CPU freed before it took a frame that the search found taken is counted
+                // and visible after this.
+                self.platform.barrier_all();
+                if self.happened() == happened {
+                    return Err(self.why_no_run(frames, mobility));
+                }
+                // A run may have become free where the search had passed by.
             }
-            // Other CPUs were faster. They go on, and the search continues behind them.
         }
-        // Other CPUs took each run that was found, so the last search is made while they stand
-        // still.
+        // Other CPUs took each run that was found, or freed frames behind each search, so the last
+        // one is made while they stand still.
         self.at_rest(|stopped| match self.find_free(wanted, mobility).found {
             Some(offsets) => Ok(self.take_contiguous(stopped, &offsets, mobility)),
             None => Err(self.why_no_run(frames, mobility)),

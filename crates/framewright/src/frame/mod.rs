@@ -48,8 +48,10 @@
 //!   drained. An order is exact if it is at most the configuration's
 //!   [`stop_order_max`](crate::policy::Config::stop_order_max), if the request was made with
 //!   [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` do when they may wait, or if there is
-//!   one CPU. Other requests stop no CPU: they fail if there is no block in the pageblocks with
-//!   this CPU's caches drained, or if other CPUs work in all pageblocks that have one.
+//!   one CPU. The same holds for a run of any length ([`Zone::alloc_contiguous`]), but what CPUs have
+//!   cached since its drain counts as taken there. Other requests stop no CPU: they fail if there is
+//!   no block in the pageblocks with this CPU's caches drained, or if other CPUs work in all
+//!   pageblocks that have one.
 //! - **F9** A request stops all CPUs at most once, and only where that may help: not if nothing was
 //!   freed, added, relabelled or opened since a stop that failed for a like request; not if all
 //!   CPUs stood still for another CPU after the request had begun, and there was no block for it

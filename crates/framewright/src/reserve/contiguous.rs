@@ -80,7 +80,8 @@ pub trait Contiguous {
     /// Gives a reservation up: guests and other owners may use its frames again.
     ///
     /// # Errors
-    /// If there is no such reservation, or it is taken. Nothing has changed then.
+    /// If there is no such reservation, or it is taken; [`ContigError::WouldWait`] if another owner is
+    /// about to take it, and may fail to. Nothing has changed then.
     fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError>;
 }
 

@@ -24,7 +24,11 @@
 //! - **M2** A reservation overlaps with no other and with no [`alloc_contig`](MigrateArea::alloc_contig).
 //! - **M3** Whatever a call returns, it leaves no pageblock isolated, and no frame claimed that is
 //!   not owned. Contents that moved on the way stay where they went.
-//! - **M4** Every request ends: its places are counted, and a place that failed is not tried again.
+//! - **M4** Every request ends: its places are counted, and a place that failed is not tried again, except
+//!   once because another request had found it so before this one began.
+//! - **M5** A failing request makes no other one fail: what it has claimed counts as taken only when it
+//!   has it. Others wait for that meanwhile, as long as for a pageblock that is being emptied; but not with
+//!   [`ContigConfig::LINUX`], where only a reservation is waited for.
 //!
 //! This kind of area cannot guarantee a run: a reservation keeps other owners away, but pinned
 //! contents may still lie in it. An owner that needs a guarantee takes the [other
@@ -38,7 +42,7 @@
 //! - Rank 1: the claims' lock, for bitmaps and reservations. Held while a place is chosen:
 //!   microseconds. No client is called under it.
 //!
-//! Owners of different pageblocks work side by side. An owner that finds its pageblock set apart by
+//! Owners of different pageblocks work side by side. An owner that finds its place claimed or set apart by
 //! another goes elsewhere, or waits if there is no other place: as long as the other's contents move, or
 //! until it has looked 16,384 times. [`try_take`](MigrateArea::try_take) bounds that wait, the wait for the
 //! turn, and the stop with which its own work begins. It does not bound its clients' work, nor the stop

@@ -231,19 +231,24 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         Ok(reservation)
     }
 
-    /// Gives a reservation up: movable requests and other owners may use its frames again.
+    /// Gives a reservation up: movable requests and other owners may use its frames again. Waits for no
+    /// other owner.
     ///
     /// # Errors
-    /// If there is no such reservation, or it is taken.
+    /// If there is no such reservation, or it is taken; [`ContigError::WouldWait`] if an owner is about
+    /// to take it, and may fail to. Nothing has changed then.
     pub fn unreserve(&self, reservation: Reservation) -> Result<(), ContigError> {
         let _claims = self.lock_claims();
         let entry = self.reservations.get(reservation);
         let entry = entry.ok_or(ContigError::Unknown)?;
         let run = entry.run();
         let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
-        // An owner that is about to take it has claimed it.
-        if entry.is_taken() || self.has_any(FrameBits::Claimed, &ids) {
+        if entry.is_taken() {
             return Err(ContigError::Taken(run));
+        }
+        // An owner that is about to take it has claimed it.
+        if self.has_any(FrameBits::Claimed, &ids) {
+            return Err(ContigError::WouldWait);
         }
         self.set(FrameBits::Kept, &ids, false);
         entry.remove();
@@ -275,12 +280,13 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     /// Takes a reservation, as [`alloc_contig`](Self::alloc_contig) takes a run, but at one place.
     /// A reservation keeps other owners away; it does not remove pinned contents.
     ///
-    /// Waits for another owner that empties the same pageblocks, or has the turn, as long as contents
-    /// move for it, and until all CPUs have left their seats: see [`try_take`](Self::try_take).
+    /// Waits for another owner that empties the same pageblocks, is about to take the same reservation, or
+    /// has the turn, as long as contents move for it, and until all CPUs have left their seats: see
+    /// [`try_take`](Self::try_take).
     ///
     /// # Errors
     /// If it is taken already, there is no such reservation, or something is in the way. Nothing is
-    /// claimed or isolated then.
+    /// claimed or isolated then. That it is taken is said only when its owner has it (M5).
     ///
     /// # Panics
     /// If `seat` is in another zone.
@@ -324,21 +330,25 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         patience: &mut Patience,
     ) -> Result<Run, ContigError> {
         self.assert_zone(seat);
-        let claim = {
-            let claims = self.try_lock_claims(patience);
-            let _claims = claims.ok_or(ContigError::WouldWait)?;
-            let entry = self.reservations.get(reservation);
-            let entry = entry.ok_or(ContigError::Unknown)?;
-            let run = entry.run();
-            let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
-            if entry.is_taken() || self.has_any(FrameBits::Claimed, &ids) {
-                return Err(ContigError::Taken(run));
+        let mut looks = 0;
+        let claim = loop {
+            let run = match self.claim_reserved(reservation, patience)? {
+                Ok(claim) => break claim,
+                Err(run) => run,
+            };
+            // Another owner is about to take it, and may fail.
+            if looks == LOOKS {
+                return Err(ContigError::Busy {
+                    frame: run.start(),
+                    why: Obstacle::Busy,
+                });
             }
-            self.set(FrameBits::Claimed, &ids, true);
-            ClaimedFrames { area: self, ids }
+            if !patience.wait(self.reclaim.zone().platform(), looks) {
+                return Err(ContigError::WouldWait);
+            }
+            looks += 1;
         };
         let run = self.run_of_ids(&claim.ids);
-        let mut looks = 0;
         let result = loop {
             match self.take_at(seat, &claim, clients, patience) {
                 None => break Err(ContigError::WouldWait),
@@ -362,6 +372,28 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         result
     }
 
+    /// Claims the run of a reservation that is not taken; the inner error is its run, if another owner has claimed it.
+    fn claim_reserved(
+        &self,
+        reservation: Reservation,
+        patience: &mut Patience,
+    ) -> Result<Result<ClaimedFrames<'_, '_, 'z, 'm, P>, Run>, ContigError> {
+        let claims = self.try_lock_claims(patience);
+        let _claims = claims.ok_or(ContigError::WouldWait)?;
+        let entry = self.reservations.get(reservation);
+        let entry = entry.ok_or(ContigError::Unknown)?;
+        let run = entry.run();
+        let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
+        if entry.is_taken() {
+            return Err(ContigError::Taken(run));
+        }
+        if self.has_any(FrameBits::Claimed, &ids) {
+            return Ok(Err(run));
+        }
+        self.set(FrameBits::Claimed, &ids, true);
+        Ok(Ok(ClaimedFrames { area: self, ids }))
+    }
+
     fn alloc(
         &self,
         seat: &mut Seat<'z, 'm, P>,
@@ -371,11 +403,18 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     ) -> Result<Run, ContigError> {
         self.assert_zone(seat);
         let places = RunPlaces::new(self.run, frames, align).ok_or(ContigError::NoRoom)?;
-        let _at_work = self.begin();
+        let (_at_work, mut knows_all) = self.begin();
         let mut last = ContigError::NoRoom;
         let (mut from, mut tried, mut looks) = (0, 0, 0);
         while tried < self.config.places_max {
             let Some(claim) = self.claim(places, from) else {
+                if !knows_all {
+                    // Others avoid places since before this request began. What was in the way there
+                    // may be gone.
+                    self.avoid_nothing();
+                    knows_all = true;
+                    continue;
+                }
                 if looks < LOOKS && self.is_somebody_emptying(places, &mut last) {
                     self.reclaim.zone().platform().relax(looks);
                     looks += 1;
@@ -414,16 +453,28 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     }
 
     /// Begins a request. If it is the only one, it forgets the avoided frames, which may have
-    /// become free since.
-    fn begin(&self) -> AtWork<'_, '_, 'z, 'm, P> {
+    /// become free since. Returns also whether it did: then it knows of each that it was in the way
+    /// at some moment since.
+    fn begin(&self) -> (AtWork<'_, '_, 'z, 'm, P>, bool) {
         let _claims = self.lock_claims();
         let at_work = &self.own[AT_WORK];
-        if at_work.load(Relaxed) == 0 {
-            let avoided = self.bitmap(FrameBits::Avoided);
-            avoided.iter().for_each(|word| word.store(0, Relaxed));
+        let is_alone = at_work.load(Relaxed) == 0;
+        if is_alone {
+            self.clear_avoided();
         }
         at_work.store(at_work.load(Relaxed) + 1, Relaxed);
-        AtWork(self)
+        (AtWork(self), is_alone)
+    }
+
+    fn avoid_nothing(&self) {
+        let _claims = self.lock_claims();
+        self.clear_avoided();
+    }
+
+    /// Under the claims' lock.
+    fn clear_avoided(&self) {
+        let avoided = self.bitmap(FrameBits::Avoided);
+        avoided.iter().for_each(|word| word.store(0, Relaxed));
     }
 
     /// Claims the next place.
@@ -444,27 +495,27 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         self.set(FrameBits::Avoided, &(at..at + 1), true);
     }
 
-    /// No place could be tried. Returns whether there may be one when another CPU has emptied a
-    /// pageblock; if not, sets `last` to why there is none.
+    /// No place could be tried. Returns whether there may be one when another owner has failed to take what it
+    /// claimed, or another CPU has emptied a pageblock; if not, sets `last` to why there is none.
     fn is_somebody_emptying(&self, places: RunPlaces, last: &mut ContigError) -> bool {
         if self.config.place == FirstPlace::FirstFit {
             return false;
         }
         let _claims = self.lock_claims();
-        let Some((start, is_being_emptied)) = self.place_if_opened(places) else {
+        let Some((start, is_in_transit)) = self.place_in_transit(places) else {
             return false;
         };
         if *last == ContigError::NoRoom {
             *last = ContigError::Busy {
                 frame: Frame(self.run.start().0 + start as u64),
-                why: if is_being_emptied {
+                why: if is_in_transit {
                     Obstacle::Busy
                 } else {
                     Obstacle::Pinned
                 },
             };
         }
-        is_being_emptied
+        is_in_transit
     }
 
     /// Empties the claimed run and takes it. `None` if patience ends before it can begin.

@@ -67,14 +67,22 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         at.map(|at| places.run_at(at))
     }
 
-    /// A place that would be there if no pageblock were pinned or being emptied, and whether one of
-    /// its pageblocks is being emptied.
-    pub(super) fn place_if_opened(&self, places: RunPlaces) -> Option<(usize, bool)> {
-        let start = places.first_fit(0, |nth| self.taken_bits(nth, true))?;
-        let zone = self.reclaim.zone();
-        let ids = places.run_at(self.first + start);
-        let mut ids = zone.pageblock_of(ids.start)..zone.pageblock_of(ids.end - 1) + 1;
-        Some((start, ids.any(|id| zone.pins_if_open(id).is_none())))
+    /// A place that will be there if other owners fail to take what they have claimed, and other CPUs
+    /// end emptying pageblocks; and that this is so. Else a place that would be there if no pageblock
+    /// were pinned either.
+    pub(super) fn place_in_transit(&self, places: RunPlaces) -> Option<(usize, bool)> {
+        let lasts = |nth| {
+            self.any_of(
+                nth,
+                &[FrameBits::Owned, FrameBits::Kept, FrameBits::Avoided],
+            )
+        };
+        let is_pinned = |pins| matches!(pins, Some(1..));
+        let in_transit = places.first_fit(0, |nth| lasts(nth) | self.bits_of(nth, is_pinned));
+        match in_transit {
+            Some(start) => Some((start, true)),
+            None => Some((places.first_fit(0, lasts)?, false)),
+        }
     }
 
     /// The highest run without a bit of `bits`.
@@ -112,12 +120,17 @@ impl<P> MigrateArea<'_, '_, '_, P> {
 
     /// Which of 64 frames lie in pageblocks that are pinned, or that another CPU is emptying.
     fn shut_bits(&self, nth: usize) -> u64 {
+        self.bits_of(nth, |pins| pins != Some(0))
+    }
+
+    /// Which of 64 frames lie in pageblocks with such pins; `None` if another CPU is emptying one.
+    fn bits_of(&self, nth: usize, matches: impl Fn(Option<u32>) -> bool) -> u64 {
         let zone = self.reclaim.zone();
         let offset = self.first + nth * 64;
         let end = (offset + 64).min(self.first + self.frames());
         let ids = zone.pageblock_of(offset)..zone.pageblock_of(end - 1) + 1;
         ids.fold(0, |bits, id| {
-            if zone.pins_if_open(id) == Some(0) {
+            if !matches(zone.pins_if_open(id)) {
                 return bits;
             }
             let here = zone.offsets_of(&(id..id + 1));

@@ -362,3 +362,52 @@ fn m3_a_client_that_panics_leaves_nothing_claimed_or_isolated() {
         area.verify().unwrap();
     }
 }
+
+/// A client that is interrupted when contents from a frame on are to move: another owner asks then.
+struct MeetingClient<'a, F> {
+    holder: &'a AreaHolder,
+    from: Frame,
+    meets: RefCell<Option<F>>,
+}
+
+impl<F: FnOnce()> Migrate for MeetingClient<'_, F> {
+    fn migrate(&self, moves: &mut [Move]) {
+        if moves.iter().any(|of| of.from >= self.from)
+            && let Some(meets) = self.meets.take()
+        {
+            meets();
+        }
+        self.holder.migrate(moves);
+    }
+}
+
+#[test]
+fn m5_what_was_in_the_way_before_a_request_began_does_not_make_it_fail() {
+    machine!(zone, area, seat, ContigConfig::default());
+    let mut other = zone.seat(CpuId(1)).unwrap();
+    // Two places are left: one with a block that is pinned, and one that costs more.
+    zone.alloc_run(run(FIRST + 192, AREA - 384), Unmovable)
+        .unwrap();
+    let holder = AreaHolder::default();
+    holder.hold(&zone, FIRST + 5..FIRST + 6, AreaMood::Pinned);
+    holder.hold(&zone, FRAMES - 192..FRAMES - 180, AreaMood::Moves);
+    let got = Cell::new(None);
+    let meeting = MeetingClient {
+        holder: &holder,
+        from: Frame(FRAMES - 192),
+        meets: RefCell::new(Some(|| {
+            // The first request has given the first place up, and is at the second.
+            holder.set_mood(FIRST + 5, AreaMood::Moves);
+            got.set(Some(area.alloc_contig(
+                &mut other,
+                192,
+                1,
+                &movers(&[&holder]),
+            )));
+        })),
+    };
+    let first = area.alloc_contig(&mut seat, 192, 1, &movers(&[&meeting]));
+    assert_eq!(first, Ok(run(FRAMES - 192, 192)));
+    assert_eq!(got.take(), Some(Ok(run(FIRST, 192))));
+    assert_sound(&area, &holder);
+}
