@@ -69,7 +69,7 @@
 //!   CPUs once: while `kv`'s stand still, or instead of that. If a slab changes in between, it does
 //!   both.
 //!
-//! [`next_step`](crate::policy::next_step) chooses what a request does next.
+//! `next_step` chooses what a request does next.
 //!
 //! # Locks
 //! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`, and ask the zones for blocks

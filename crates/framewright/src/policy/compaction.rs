@@ -25,7 +25,7 @@ const COPY: u32 = match EvacuationCost::Movable.weight() {
 /// use it.
 #[inline]
 #[must_use]
-pub fn compaction_cost(
+pub(crate) fn compaction_cost(
     facts: &BlockFacts,
     pinned: u32,
     pageblock_order: Order,
@@ -70,7 +70,7 @@ pub fn compaction_cost(
 /// ones have better places.
 #[inline]
 #[must_use]
-pub const fn is_settled(facts: &BlockFacts, pageblock_order: Order) -> bool {
+pub(crate) const fn is_settled(facts: &BlockFacts, pageblock_order: Order) -> bool {
     facts.nonmovable() as u64 * 8 >= pageblock_order.frames()
 }
 
@@ -78,7 +78,7 @@ pub const fn is_settled(facts: &BlockFacts, pageblock_order: Order) -> bool {
 /// where labels decide, it is for them.
 #[inline]
 #[must_use]
-pub const fn takes_contents(facts: &BlockFacts, labelled: bool) -> bool {
+pub(crate) const fn takes_contents(facts: &BlockFacts, labelled: bool) -> bool {
     let may = match facts.label {
         Label::Of(label) => !labelled || label.is_movable(),
         Label::Contiguous => true,
@@ -90,7 +90,7 @@ pub const fn takes_contents(facts: &BlockFacts, labelled: bool) -> bool {
 /// How long compaction leaves off: for 2^shift requests after `shift` failed attempts, up to a
 /// limit (`defer_compaction`). The value fits a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Deferral {
+pub(crate) struct Deferral {
     /// Requests since the last failed attempt.
     considered: u32,
     /// Failed attempts, up to the limit.
@@ -102,7 +102,7 @@ pub struct Deferral {
 impl Deferral {
     /// The deferral that `word` encodes.
     #[must_use]
-    pub const fn from_word(word: u64) -> Self {
+    pub(crate) const fn from_word(word: u64) -> Self {
         Self {
             considered: word as u32,
             shift: (word >> 32) as u8,
@@ -112,13 +112,13 @@ impl Deferral {
 
     /// The word that encodes it. Zero is no deferral.
     #[must_use]
-    pub const fn to_word(self) -> u64 {
+    pub(crate) const fn to_word(self) -> u64 {
         self.considered as u64 | (self.shift as u64) << 32 | (self.failed as u64) << 40
     }
 
     /// Counts a request of `order`. Returns whether it is to leave off.
     #[must_use]
-    pub const fn defers(&mut self, order: Order) -> bool {
+    pub(crate) const fn defers(&mut self, order: Order) -> bool {
         if order.get() < self.failed {
             return false;
         }
@@ -134,12 +134,12 @@ impl Deferral {
     /// Whether compaction begins again after it has left off for the longest time: then the places
     /// that it passed over deserve another look (`compaction_restarting`).
     #[must_use]
-    pub const fn restarts(&self, order: Order, shift_max: u8) -> bool {
+    pub(crate) const fn restarts(&self, order: Order, shift_max: u8) -> bool {
         order.get() >= self.failed && self.shift >= shift_max && self.considered >= 1 << self.shift
     }
 
     /// Records that an attempt for `order` failed.
-    pub const fn failed(&mut self, order: Order, shift_max: u8) {
+    pub(crate) const fn failed(&mut self, order: Order, shift_max: u8) {
         self.considered = 0;
         if self.shift < shift_max {
             self.shift += 1;
@@ -150,7 +150,7 @@ impl Deferral {
     }
 
     /// Records that there was a block of `order`.
-    pub const fn succeeded(&mut self, order: Order) {
+    pub(crate) const fn succeeded(&mut self, order: Order) {
         self.considered = 0;
         self.shift = 0;
         if order.get() >= self.failed {

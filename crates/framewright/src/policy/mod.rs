@@ -31,18 +31,22 @@ mod spill;
 mod watermark;
 
 pub(crate) use class::SHARE_SETTLED;
-pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
-pub use compaction::{Deferral, compaction_cost, is_settled, takes_contents};
+pub use class::{BlockFacts, Label, ZoneFacts};
+pub(crate) use class::{Class, Classes};
+pub(crate) use compaction::{Deferral, compaction_cost, is_settled, takes_contents};
 pub use config::{Config, ConfigError, Fallback};
-pub use contiguous::{ContigConfig, FirstPlace};
+pub use contiguous::ContigConfig;
+pub(crate) use contiguous::FirstPlace;
 pub use cost::{EvacuationCost, evacuation_cost};
-pub use pressure::{
-    ReclaimConfig, Remedy, Targets, boost_after, boosted, gap, held_back, next_priority, quota,
-    remedy, share,
+pub use pressure::{ReclaimConfig, Targets};
+pub(crate) use pressure::{
+    Remedy, boost_after, boosted, gap, held_back, next_priority, quota, remedy, share,
 };
 pub use range::{Insert, RangeConfig};
-pub use spill::{Effort, SpillFacts, SpillStep, Tried, next_step};
-pub use watermark::{Level, Watermarks};
+pub use spill::Effort;
+pub(crate) use spill::{SpillFacts, SpillStep, Tried, next_step};
+pub(crate) use watermark::Level;
+pub use watermark::Watermarks;
 
 use crate::units::{Mobility, Order};
 

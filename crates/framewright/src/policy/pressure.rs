@@ -111,7 +111,7 @@ impl ReclaimConfig {
 /// 256th at heat 255. At priority 0 all frames, however hot (R7). So each cache is asked in
 /// proportion to what it holds and to how little that is missed, whichever cache comes first.
 #[must_use]
-pub const fn share(held: u64, heat: u8, priority: u8) -> u64 {
+pub(crate) const fn share(held: u64, heat: u8, priority: u8) -> u64 {
     if priority == 0 {
         return held;
     }
@@ -128,13 +128,13 @@ pub const fn share(held: u64, heat: u8, priority: u8) -> u64 {
 /// Frames that must be free for compaction to make a block of `order`: the block and as much again,
 /// because for a while sources and targets exist side by side (`compact_gap`).
 #[must_use]
-pub const fn gap(order: Order) -> u64 {
+pub(crate) const fn gap(order: Order) -> u64 {
     2 << order.get()
 }
 
 /// What helps a request of an order above 0 that found no block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Remedy {
+pub(crate) enum Remedy {
     /// Enough is free, but in pieces.
     Compact,
     /// Too little is free, but there would be enough if clients gave some back.
@@ -149,7 +149,7 @@ pub enum Remedy {
 /// High-order reclaim goes on only as long as it can help: beyond what compaction needs, more free
 /// frames do not make a block (`should_continue_reclaim`).
 #[must_use]
-pub const fn remedy(order: Order, free: u64, min: u64, held: u64) -> Remedy {
+pub(crate) const fn remedy(order: Order, free: u64, min: u64, held: u64) -> Remedy {
     let needed = min.saturating_add(gap(order));
     if free >= needed {
         Remedy::Compact
@@ -163,7 +163,7 @@ pub const fn remedy(order: Order, free: u64, min: u64, held: u64) -> Remedy {
 /// The priority of the next round, or `None` if that was the last: the request has had all its
 /// rounds, or the deepest priority brought nothing (R3, R7). `rounds` counts those so far.
 #[must_use]
-pub const fn next_priority(
+pub(crate) const fn next_priority(
     config: &ReclaimConfig,
     priority: u8,
     rounds: u16,
@@ -179,7 +179,7 @@ pub const fn next_priority(
 /// How many frames one of `cpus` CPUs may take before it looks at the watermarks again: so few that
 /// all of them together stay above `min`.
 #[must_use]
-pub const fn quota(config: &ReclaimConfig, free: u64, min: u64, cpus: u16) -> u32 {
+pub(crate) const fn quota(config: &ReclaimConfig, free: u64, min: u64, cpus: u16) -> u32 {
     let cpus = if cpus == 0 { 1 } else { cpus as u64 };
     let each = free.saturating_sub(min) / cpus;
     if each < config.quota_frames as u64 {
@@ -194,7 +194,7 @@ pub const fn quota(config: &ReclaimConfig, free: u64, min: u64, cpus: u16) -> u3
 pub struct Targets {
     /// In free frames. `min` is the zone's. `low` and `high` are above the zone's by the frames of
     /// the free pageblocks that are to be kept, because these do not help requests for frames.
-    /// Frames that are [held back](held_back) do not count as free.
+    /// Frames that are held back do not count as free.
     pub frames: Watermarks,
     /// In entirely free pageblocks. All zero if none are to be kept.
     pub pageblocks: Watermarks,
@@ -265,7 +265,7 @@ const fn above(marks: Watermarks) -> u64 {
 /// is woken as soon as a request settles in a new pageblock. Holding back more than that leaves
 /// memory idle.
 #[must_use]
-pub const fn held_back(free: u64, targets: &Targets) -> u64 {
+pub(crate) const fn held_back(free: u64, targets: &Targets) -> u64 {
     const TIMES: u64 = 8;
     let max = targets.stock.high.saturating_mul(TIMES);
     if free < max { free } else { max }
@@ -281,7 +281,7 @@ const MARKS_ZERO: Watermarks = Watermarks {
 /// the configured part of the high watermark `high`, and at least one if that is not zero (Linux
 /// raises by one pageblock, too).
 #[must_use]
-pub const fn boosted(
+pub(crate) const fn boosted(
     config: &ReclaimConfig,
     boost: u64,
     fallbacks: u64,
@@ -301,7 +301,7 @@ pub const fn boosted(
 /// The boost when the background goes to sleep: none if it reached the raised targets, and half if
 /// it did not, so that it does not strive for ever for targets that cannot be reached.
 #[must_use]
-pub const fn boost_after(boost: u64, reached: bool) -> u64 {
+pub(crate) const fn boost_after(boost: u64, reached: bool) -> u64 {
     if reached { 0 } else { boost / 2 }
 }
 

@@ -54,7 +54,7 @@ impl Effort {
 
 /// What is known of a request for an object when its next step is decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SpillFacts {
+pub(crate) struct SpillFacts {
     /// How hard it tries.
     pub effort: Effort,
     /// What its caller may do.
@@ -76,7 +76,7 @@ pub struct SpillFacts {
 
 /// A step that was taken and did not bring the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tried {
+pub(crate) enum Tried {
     /// No step.
     Nothing,
     /// A look: no block was there at once.
@@ -96,7 +96,7 @@ pub enum Tried {
 
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum SpillStep {
+pub(crate) enum SpillStep {
     /// Look for a block that is there at once.
     Look,
     /// Collect what all CPUs keep unused, and then look for a block.
@@ -127,7 +127,7 @@ pub enum SpillStep {
 /// no Reclaim. A single frame is not compacted for. So no request goes on for ever, unless other
 /// requests take each time the memory that it had reclaimed.
 #[must_use]
-pub const fn next_step(facts: &SpillFacts) -> SpillStep {
+pub(crate) const fn next_step(facts: &SpillFacts) -> SpillStep {
     match facts.last {
         Tried::Nothing if facts.may_be_block => SpillStep::Look,
         Tried::Nothing => facts.map_or_fail(),

@@ -18,7 +18,7 @@ use crate::sync::Ordering;
 /// meanwhile: the memory model does not define racing atomic accesses of different sizes to the
 /// same memory. A zeroed word is four zeros on every machine; no other correspondence is promised.
 #[derive(Clone, Copy, Debug)]
-pub struct Halves<'m> {
+pub(crate) struct Halves<'m> {
     #[cfg(not(any(loom, shuttle)))]
     halves: &'m [crate::sync::AtomicU16],
     /// A model's atomics cannot be split, so there a number is changed by changing its word.
@@ -29,7 +29,7 @@ pub struct Halves<'m> {
 impl<'m> Halves<'m> {
     /// How many words hold `halves` halves.
     #[must_use]
-    pub const fn words_needed(halves: usize) -> usize {
+    pub(crate) const fn words_needed(halves: usize) -> usize {
         halves.div_ceil(4)
     }
 }
@@ -38,7 +38,7 @@ impl<'m> Halves<'m> {
 impl<'m> Halves<'m> {
     /// Presents `words` as `4 * words.len()` halves.
     #[must_use]
-    pub fn new(words: &'m mut [u64]) -> Self {
+    pub(crate) fn new(words: &'m mut [u64]) -> Self {
         let start = words.as_mut_ptr().cast::<crate::sync::AtomicU16>();
         // SAFETY: size: four halves a word, all inside `words`. Alignment: a word's is a multiple of theirs.
         // Writing through a shared reference: atomics are interior mutable (`UnsafeCell`), the pointer
@@ -50,61 +50,47 @@ impl<'m> Halves<'m> {
     }
 
     /// How many halves there are.
+    #[cfg(test)]
     #[must_use]
-    pub const fn len(self) -> usize {
+    pub(crate) const fn len(self) -> usize {
         self.halves.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.halves.is_empty()
     }
 
     /// The value of number `index`.
     ///
     /// # Panics
-    /// If `index` is not below [`len`](Self::len).
+    /// If `index` is not below their number.
     #[inline]
     #[must_use]
-    pub fn load(self, index: usize, order: Ordering) -> u16 {
+    pub(crate) fn load(self, index: usize, order: Ordering) -> u16 {
         self.halves[index].load(order)
     }
 
     /// The value of number `index`, if there is one.
     #[inline(always)]
     #[must_use]
-    pub fn get(self, index: usize, order: Ordering) -> Option<u16> {
+    pub(crate) fn get(self, index: usize, order: Ordering) -> Option<u16> {
         self.halves.get(index).map(|half| half.load(order))
     }
 
     /// Sets number `index`.
     ///
     /// # Panics
-    /// If `index` is not below [`len`](Self::len).
+    /// If `index` is not below their number.
     #[inline]
-    pub fn store(self, index: usize, value: u16, order: Ordering) {
+    pub(crate) fn store(self, index: usize, value: u16, order: Ordering) {
         self.halves[index].store(value, order);
     }
 
     /// Sets `len` numbers from `start` on.
     ///
     /// # Panics
-    /// If they are not all below [`len`](Self::len).
+    /// If they are not all below their number.
     #[inline]
-    pub fn fill(self, start: usize, len: usize, value: u16, order: Ordering) {
+    pub(crate) fn fill(self, start: usize, len: usize, value: u16, order: Ordering) {
         for half in &self.halves[start..start + len] {
             half.store(value, order);
         }
-    }
-
-    /// Sets number `index`. Returns its old value.
-    ///
-    /// # Panics
-    /// If `index` is not below [`len`](Self::len).
-    #[inline]
-    pub fn swap(self, index: usize, value: u16, order: Ordering) -> u16 {
-        self.halves[index].swap(value, order)
     }
 
     /// Sets number `index` to `new` if it is `current`.
@@ -113,9 +99,9 @@ impl<'m> Halves<'m> {
     /// The value found, if it was not `current`; nothing has changed then.
     ///
     /// # Panics
-    /// If `index` is not below [`len`](Self::len).
+    /// If `index` is not below their number.
     #[inline]
-    pub fn compare_exchange(
+    pub(crate) fn compare_exchange(
         self,
         index: usize,
         current: u16,
@@ -131,53 +117,42 @@ impl<'m> Halves<'m> {
 #[allow(missing_docs, reason = "documented at the normal build's twin above")]
 impl<'m> Halves<'m> {
     #[must_use]
-    pub fn new(words: &'m mut [u64]) -> Self {
+    pub(crate) fn new(words: &'m mut [u64]) -> Self {
         let words = super::atomic_words(words);
         Self { words }
     }
 
     #[must_use]
-    pub const fn len(self) -> usize {
+    pub(crate) const fn len(self) -> usize {
         self.words.len() * 4
     }
 
     #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.words.is_empty()
-    }
-
-    #[must_use]
-    pub fn load(self, index: usize, order: Ordering) -> u16 {
+    pub(crate) fn load(self, index: usize, order: Ordering) -> u16 {
         (self.words[index / 4].load(order) >> (index % 4 * 16)) as u16
     }
 
     #[must_use]
-    pub fn get(self, index: usize, order: Ordering) -> Option<u16> {
+    pub(crate) fn get(self, index: usize, order: Ordering) -> Option<u16> {
         (index < self.len()).then(|| self.load(index, order))
     }
 
-    pub fn store(self, index: usize, value: u16, order: Ordering) {
-        self.swap(index, value, order);
+    pub(crate) fn store(self, index: usize, value: u16, order: Ordering) {
+        let shift = index % 4 * 16;
+        self.words[index / 4]
+            .fetch_update(order_for_update(order), Ordering::Relaxed, |old| {
+                Some(old & !(0xffff << shift) | u64::from(value) << shift)
+            })
+            .expect("the update is never refused");
     }
 
-    pub fn fill(self, start: usize, len: usize, value: u16, order: Ordering) {
+    pub(crate) fn fill(self, start: usize, len: usize, value: u16, order: Ordering) {
         for index in start..start + len {
             self.store(index, value, order);
         }
     }
 
-    pub fn swap(self, index: usize, value: u16, order: Ordering) -> u16 {
-        let shift = index % 4 * 16;
-        let word = &self.words[index / 4];
-        let old = word
-            .fetch_update(order_for_update(order), Ordering::Relaxed, |old| {
-                Some(old & !(0xffff << shift) | u64::from(value) << shift)
-            })
-            .expect("the update is never refused");
-        (old >> shift) as u16
-    }
-
-    pub fn compare_exchange(
+    pub(crate) fn compare_exchange(
         self,
         index: usize,
         current: u16,
@@ -210,7 +185,7 @@ mod tests {
     fn neighbouring_numbers_do_not_disturb_each_other() {
         let mut memory = [0u64; 2];
         let halves = Halves::new(&mut memory);
-        assert_eq!((halves.len(), halves.is_empty()), (8, false));
+        assert_eq!(halves.len(), 8);
         assert_eq!(Halves::words_needed(5), 2);
         for index in 0..8 {
             halves.store(index, 0x1000 + index as u16, Ordering::Relaxed);
@@ -219,7 +194,7 @@ mod tests {
         assert_eq!(raced, Err(0x1004));
         let won = halves.compare_exchange(4, 0x1004, 2, Ordering::AcqRel, Ordering::Relaxed);
         assert_eq!(won, Ok(0x1004));
-        assert_eq!(halves.swap(3, 7, Ordering::AcqRel), 0x1003);
+        halves.store(3, 7, Ordering::Relaxed);
         let all: [u16; 8] = core::array::from_fn(|index| halves.load(index, Ordering::Relaxed));
         assert_eq!(all, [0x1000, 0x1001, 0x1002, 7, 2, 0x1005, 0x1006, 0x1007]);
         assert_eq!(halves.get(7, Ordering::Relaxed), Some(0x1007));

@@ -5,9 +5,9 @@
 //! (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics of their
 //! own with the words' values and leak them: a model ends with its process.
 //!
-//! A [`Carver`] cuts the memory of an allocator into its parts.
+//! A `Carver` cuts the memory of an allocator into its parts.
 //!
-//! A piece of memory is accessed under one size only: as words or as [`Halves`]. The memory model
+//! A piece of memory is accessed under one size only: as words or as `Halves`. The memory model
 //! does not define mixed sizes. Each of the two borrows the memory exclusively, so no caller can
 //! have both.
 
@@ -19,6 +19,6 @@ mod words;
 
 pub(crate) use carve::Carver;
 pub use carve::TooShort;
-pub use halves::Halves;
-pub use soon::{soon_read, soon_written};
-pub use words::atomic_words;
+pub(crate) use halves::Halves;
+pub(crate) use soon::soon_written;
+pub(crate) use words::atomic_words;

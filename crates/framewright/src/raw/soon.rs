@@ -7,28 +7,13 @@
     allow(unsafe_code)
 )]
 
-/// Hints that the cache line in which `what` starts is read soon.
-#[inline]
-pub fn soon_read<T>(what: &T) {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
-    // SAFETY: for the language the instruction accesses nothing: it neither faults nor changes a
-    // register, and the reference makes the address valid.
-    unsafe {
-        core::arch::asm!(
-            "prefetcht0 [{}]",
-            in(reg) core::ptr::from_ref(what),
-            options(nostack, preserves_flags, readonly),
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
-    let _ = what;
-}
-
 /// Hints that the cache line in which `what` starts is written soon.
 #[inline]
-pub fn soon_written<T>(what: &T) {
+pub(crate) fn soon_written<T>(what: &T) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
-    // SAFETY: as above. A processor of x86-64 without the instruction ignores it.
+    // SAFETY: for the language the instruction accesses nothing: it neither faults nor changes a
+    // register, and the reference makes the address valid. A processor of x86-64 without the
+    // instruction ignores it.
     unsafe {
         core::arch::asm!(
             "prefetchw [{}]",
@@ -48,7 +33,6 @@ mod tests {
     fn a_hint_changes_nothing() {
         let words = [3u64; 512];
         for word in &words {
-            soon_read(word);
             soon_written(word);
         }
         assert_eq!(words, [3; 512]);

@@ -11,7 +11,7 @@ use crate::sync::AtomicU64;
 /// Costs nothing, except in a model, where it copies into leaked atomics.
 #[cfg(not(any(loom, shuttle)))]
 #[must_use]
-pub fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
+pub(crate) fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
     const {
         assert!(size_of::<AtomicU64>() == size_of::<u64>());
         assert!(align_of::<AtomicU64>() == align_of::<u64>());
@@ -29,7 +29,7 @@ pub fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
 /// Presents `memory` as atomic words: in a model, atomics of the model's own with the same values.
 #[cfg(any(loom, shuttle))]
 #[must_use]
-pub fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
+pub(crate) fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
     let words: std::vec::Vec<AtomicU64> = memory.iter().map(|&word| AtomicU64::new(word)).collect();
     std::boxed::Box::leak(words.into_boxed_slice())
 }

@@ -50,7 +50,7 @@
 //!
 //! Any request may take from the stock. Unmovable requests look there first, by the frames' policy;
 //! movable ones go there last, because the zone gains more by leaving it. Up to eight times the
-//! target is [held back](crate::policy::held_back): the background does not count it as free, and
+//! target is held back: the background does not count it as free, and
 //! has frames given back elsewhere. Compaction moves contents to where some movable ones lie,
 //! settled or not; it moves to pageblocks without any only if a request waits for a whole movable
 //! pageblock.

@@ -8,14 +8,14 @@ use super::{AtomicU64, Ordering};
 /// 0 is unlocked, 1 locked; a zeroed word is an unlocked lock. Not fair and not recursive. The
 /// users rank their locks; no callback runs under one.
 #[derive(Clone, Copy, Debug)]
-pub struct Lock<'m> {
+pub(crate) struct Lock<'m> {
     word: &'m AtomicU64,
 }
 
 impl<'m> Lock<'m> {
     /// The lock in `word`.
     #[must_use]
-    pub fn new(word: &'m AtomicU64) -> Self {
+    pub(crate) fn new(word: &'m AtomicU64) -> Self {
         Self { word }
     }
 
@@ -24,13 +24,13 @@ impl<'m> Lock<'m> {
     ///
     /// Time: one compare-and-swap when uncontended.
     #[inline]
-    pub fn lock(self, relax: impl Fn(u32)) -> LockGuard<'m> {
+    pub(crate) fn lock(self, relax: impl Fn(u32)) -> LockGuard<'m> {
         self.lock_and_tell(relax).0
     }
 
     /// The same; also returns whether it was found taken.
     #[inline]
-    pub fn lock_and_tell(self, relax: impl Fn(u32)) -> (LockGuard<'m>, bool) {
+    pub(crate) fn lock_and_tell(self, relax: impl Fn(u32)) -> (LockGuard<'m>, bool) {
         if let Some(guard) = self.try_lock() {
             return (guard, false);
         }
@@ -54,7 +54,7 @@ impl<'m> Lock<'m> {
     /// Locks if it is free.
     #[inline]
     #[must_use]
-    pub fn try_lock(self) -> Option<LockGuard<'m>> {
+    pub(crate) fn try_lock(self) -> Option<LockGuard<'m>> {
         // Acquire pairs with the Release in `LockGuard::drop`.
         self.word
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
@@ -64,7 +64,7 @@ impl<'m> Lock<'m> {
 
     /// Whether it is held now; stale as soon as it is returned.
     #[must_use]
-    pub fn is_locked(self) -> bool {
+    pub(crate) fn is_locked(self) -> bool {
         self.word.load(Ordering::Relaxed) != 0
     }
 }
@@ -72,7 +72,7 @@ impl<'m> Lock<'m> {
 /// Proof that a [`Lock`] is held; unlocks when dropped.
 #[derive(Debug)]
 #[must_use = "the lock is given up when the guard is dropped"]
-pub struct LockGuard<'m> {
+pub(crate) struct LockGuard<'m> {
     word: &'m AtomicU64,
 }
 

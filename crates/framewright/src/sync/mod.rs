@@ -10,7 +10,7 @@
 
 mod lock;
 
-pub use lock::{Lock, LockGuard};
+pub(crate) use lock::{Lock, LockGuard};
 
 #[cfg(not(any(lines, loom, shuttle)))]
 pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};

@@ -6,9 +6,9 @@ use super::tree::{GapTree, HEIGHT_MAX, Path, TreePlace};
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;
 
-/// A range that cannot be taken from the arena, or given to it. Nothing has changed.
+/// A range that cannot be given to the arena. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ArenaError {
+pub(crate) enum ArenaError {
     /// The range has no page, or leaves the window.
     Outside {
         /// Where it starts, in pages from the window's beginning.
@@ -20,11 +20,6 @@ pub enum ArenaError {
     Free {
         /// Where that gap starts.
         gap: u32,
-    },
-    /// A page of the range to be taken is in no gap.
-    Taken {
-        /// The first such page.
-        page: u32,
     },
 }
 
@@ -38,7 +33,6 @@ impl fmt::Display for ArenaError {
                 )
             }
             Self::Free { gap } => write!(f, "the gap at {gap:#x} has some of the pages already"),
-            Self::Taken { page } => write!(f, "page {page:#x} is in no gap"),
         }
     }
 }
@@ -75,7 +69,7 @@ const WORDS: usize = 8;
 /// Pages are counted from the window's beginning; alignments are of absolute page numbers. The
 /// arena knows only gaps: the pages between them belong to the CPUs that took them.
 #[derive(Clone, Copy, Debug)]
-pub struct Arena<'m> {
+pub(crate) struct Arena<'m> {
     table: AreaTable<'m>,
     /// Lock, root, free pages, gaps, the length of the gap at the window's end, and a bound on
     /// where the other gaps end.
@@ -85,7 +79,7 @@ pub struct Arena<'m> {
 
 impl<'m> Arena<'m> {
     /// How many words an arena needs besides its table.
-    pub const WORDS: usize = WORDS;
+    pub(crate) const WORDS: usize = WORDS;
 
     const ROOT: usize = 1;
     const FREE_PAGES: usize = 2;
@@ -100,7 +94,7 @@ impl<'m> Arena<'m> {
     /// # Panics
     /// If the window ends past the number range, or there are fewer words.
     #[must_use]
-    pub const fn new(table: AreaTable<'m>, words: &'m [AtomicU64], base: u64) -> Self {
+    pub(crate) const fn new(table: AreaTable<'m>, words: &'m [AtomicU64], base: u64) -> Self {
         let words = words.first_chunk().expect("an arena has its words");
         assert!(
             base.checked_add(table.pages() as u64).is_some(),
@@ -109,13 +103,8 @@ impl<'m> Arena<'m> {
         Self { table, words, base }
     }
 
-    /// Takes the arena's lock, calling `relax` with the number of the attempt while it waits.
-    #[inline]
-    pub fn lock(&self, relax: impl Fn(u32)) -> ArenaGuard<'m> {
-        self.lock_and_tell(relax).0
-    }
-
-    /// The same; also returns whether it was found taken.
+    /// Takes the arena's lock, calling `relax` with the number of the attempt while it waits. Also returns
+    /// whether it was found taken.
     #[inline]
     pub(super) fn lock_and_tell(&self, relax: impl Fn(u32)) -> (ArenaGuard<'m>, bool) {
         let (held, waited) = Lock::new(&self.words[0]).lock_and_tell(relax);
@@ -128,14 +117,14 @@ impl<'m> Arena<'m> {
     /// holds the lock.
     #[inline]
     #[must_use]
-    pub fn free_pages(&self) -> u32 {
+    pub(crate) fn free_pages(&self) -> u32 {
         self.words[Self::FREE_PAGES].load(Relaxed) as u32
     }
 
     /// How many gaps there are; as stale.
     #[inline]
     #[must_use]
-    pub fn gap_count(&self) -> u32 {
+    pub(crate) fn gap_count(&self) -> u32 {
         self.words[Self::GAPS].load(Relaxed) as u32
     }
 
@@ -183,7 +172,7 @@ impl<'m> Arena<'m> {
 
 /// The arena with its lock held: all operations on gaps. Nothing here calls out.
 #[derive(Debug)]
-pub struct ArenaGuard<'m> {
+pub(crate) struct ArenaGuard<'m> {
     arena: Arena<'m>,
     _held: LockGuard<'m>,
 }
@@ -202,7 +191,7 @@ impl ArenaGuard<'_> {
     ///
     /// A request for no pages, or with an alignment that is no power of two, returns `None`.
     #[inline]
-    pub fn alloc(&mut self, pages: u32, align_pages: u64) -> Option<(u32, Fit)> {
+    pub(crate) fn alloc(&mut self, pages: u32, align_pages: u64) -> Option<(u32, Fit)> {
         let wanted = WantedGap::new(pages, align_pages)?;
         let base = self.arena.base;
         // Refuses if no page of the window is aligned so, or too few pages follow it.
@@ -216,29 +205,6 @@ impl ArenaGuard<'_> {
         let end = self.arena.end_gap();
         let start = wanted.start_in(base, end.start, end.pages)?;
         Some((start, self.cut_end(end, start, pages)))
-    }
-
-    /// Takes exactly the `pages` pages from `start`. Time: O(log n).
-    ///
-    /// # Errors
-    /// [`ArenaError::Taken`] if not all of them are in a gap, [`ArenaError::Outside`].
-    pub fn alloc_at(&mut self, start: u32, pages: u32) -> Result<Fit, ArenaError> {
-        self.check(start, pages)?;
-        let end = self.arena.end_gap();
-        if start >= end.start {
-            return Ok(self.cut_end(end, start, pages));
-        }
-        let tree = self.arena.tree();
-        let mut path = Path::new();
-        let place = tree.place(start, &mut path);
-        let depth = place.before.ok_or(ArenaError::Taken { page: start })?;
-        let end = self.gap(path.at(depth)).end();
-        if end < start + pages {
-            let page = end.max(start);
-            return Err(ArenaError::Taken { page });
-        }
-        path.cut_to(depth);
-        Ok(self.cut(&mut path, depth, start, pages))
     }
 
     /// Cuts a range out of the gap at `depth`, the last of the path, in which it lies.
@@ -296,7 +262,7 @@ impl ArenaGuard<'_> {
     /// # Errors
     /// [`ArenaError::Free`] if some of them are in a gap, [`ArenaError::Outside`].
     #[inline]
-    pub fn give(&mut self, start: u32, pages: u32) -> Result<(), ArenaError> {
+    pub(crate) fn give(&mut self, start: u32, pages: u32) -> Result<(), ArenaError> {
         self.check(start, pages)?;
         let end = start + pages;
         let last = self.arena.end_gap();
@@ -406,7 +372,7 @@ impl ArenaGuard<'_> {
 
     /// The gap that contains `page`. Time: O(log n).
     #[must_use]
-    pub fn gap_at(&self, page: u32) -> Option<Gap> {
+    pub(crate) fn gap_at(&self, page: u32) -> Option<Gap> {
         let mut path = Path::new();
         let last = self.arena.end_gap();
         let gap = if page >= last.start {
@@ -418,32 +384,9 @@ impl ArenaGuard<'_> {
         (page < gap.end()).then_some(gap)
     }
 
-    /// The first gap that starts at or after `page`. Time: O(log n).
-    #[must_use]
-    pub fn gap_from(&self, page: u32) -> Option<Gap> {
-        let mut path = Path::new();
-        let TreePlace { before, after } = self.arena.tree().place(page, &mut path);
-        let last = self.arena.end_gap();
-        before
-            .filter(|&depth| path.at(depth) == page)
-            .or(after)
-            .map(|depth| self.gap(path.at(depth)))
-            .or((last.pages > 0 && page <= last.start).then_some(last))
-    }
-
-    /// The gaps, ascending. Time: O(log n) each.
-    pub fn gaps(&self) -> impl Iterator<Item = Gap> + '_ {
-        let mut from = 0;
-        core::iter::from_fn(move || {
-            let gap = self.gap_from(from)?;
-            from = gap.end();
-            Some(gap)
-        })
-    }
-
     /// The length of the longest gap, 0 if there is no gap. Time: O(1).
     #[must_use]
-    pub fn longest(&self) -> u32 {
+    pub(crate) fn longest(&self) -> u32 {
         let tree = self.arena.tree();
         let longest = |root| tree.node(root).reach().longest;
         tree.root()
@@ -453,23 +396,14 @@ impl ArenaGuard<'_> {
 
     /// How many pages the gaps have together.
     #[must_use]
-    pub fn free_pages(&self) -> u32 {
+    pub(crate) fn free_pages(&self) -> u32 {
         self.arena.free_pages()
     }
 
     /// How many gaps there are.
     #[must_use]
-    pub fn gap_count(&self) -> u32 {
+    pub(crate) fn gap_count(&self) -> u32 {
         self.arena.gap_count()
-    }
-
-    /// The first page that is in no gap, and the page behind the last such page; `None` if all of
-    /// the window is free. Time: O(log n).
-    #[must_use]
-    pub fn taken_span(&self) -> Option<(u32, u32)> {
-        let start = self.gap_at(0).map_or(0, Gap::end);
-        let end = self.arena.end_gap().start;
-        (start < end).then_some((start, end))
     }
 
     #[inline(always)]
@@ -485,7 +419,7 @@ impl ArenaGuard<'_> {
     ///
     /// # Errors
     /// The page of a node that is wrong, or the window's length if a count is wrong.
-    pub fn verify(&self) -> Result<(), u32> {
+    pub(crate) fn verify(&self) -> Result<(), u32> {
         let tree = self.arena.tree();
         let window = self.arena.table.pages();
         let last = self.arena.end_gap();
@@ -554,6 +488,10 @@ impl WalkSeen<'_> {
         Ok(left.max(right) + 1)
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "tests/arena_twin.rs"]
+mod twin;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[path = "tests/arena.rs"]

@@ -10,7 +10,7 @@ use core::fmt;
 
 /// Where a request lay in the gap it was cut from \[the document's fit types\].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Fit {
+pub(crate) enum Fit {
     /// It took the whole gap (FL).
     Full,
     /// It began where the gap began; the rest is behind it (LE).

@@ -182,13 +182,13 @@ mod ram_threads_tests;
 mod poison_tests;
 
 pub use area::{AreaInfo, AreaKind, AreaState};
-pub use arena::{Arena, ArenaError, ArenaGuard, Gap};
+pub use arena::Gap;
 pub use error::{RangeError, RangeFreeError, RangeSetupError};
-pub use fit::Fit;
+pub(crate) use fit::Fit;
 pub use layout::SpaceLayout;
 pub use listing::ListedArea;
 pub use request::{AreaRequest, AreaTag};
 pub use seat::RangeSeat;
 pub use source::{FrameSource, NoFrames, Origin};
 pub use space::Space;
-pub use table::{AreaHeader, AreaTable};
+pub(crate) use table::AreaHeader;

@@ -32,14 +32,14 @@ const NO_NEXT: u32 = PAGES_MAX - 1;
 
 /// An area's header, one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AreaHeader(u64);
+pub(crate) struct AreaHeader(u64);
 
 impl AreaHeader {
     /// A live area of `pages` pages, its guard page included, 1 to 2^30. It keeps 30 bits of the
     /// tag.
     #[inline]
     #[must_use]
-    pub const fn live(kind: AreaKind, pages: u32, tag: u32) -> Self {
+    pub(crate) const fn live(kind: AreaKind, pages: u32, tag: u32) -> Self {
         let state = match kind {
             AreaKind::Plain => 1,
             AreaKind::Vmalloc => 2,
@@ -52,14 +52,14 @@ impl AreaHeader {
     /// kept, so that becomes its kind.
     #[inline]
     #[must_use]
-    pub const fn kept(self, next: Option<u32>) -> Self {
+    pub(crate) const fn kept(self, next: Option<u32>) -> Self {
         Self::build(4, self.pages(), Self::link(next))
     }
 
     /// The same area, freed, in a list before `next`.
     #[inline]
     #[must_use]
-    pub const fn lazy(self, next: Option<u32>) -> Self {
+    pub(crate) const fn lazy(self, next: Option<u32>) -> Self {
         let state = match self.kind() {
             AreaKind::Plain => 5,
             AreaKind::Vmalloc => 6,
@@ -98,7 +98,7 @@ impl AreaHeader {
     /// The state.
     #[inline]
     #[must_use]
-    pub const fn state(self) -> AreaState {
+    pub(crate) const fn state(self) -> AreaState {
         match self.0 >> STATE_SHIFT {
             0..=3 => AreaState::Live,
             4 => AreaState::Kept,
@@ -109,7 +109,7 @@ impl AreaHeader {
     /// The call that made the area.
     #[inline]
     #[must_use]
-    pub const fn kind(self) -> AreaKind {
+    pub(crate) const fn kind(self) -> AreaKind {
         match self.0 >> STATE_SHIFT {
             1 | 5 => AreaKind::Plain,
             3 | 7 => AreaKind::Ram,
@@ -131,21 +131,21 @@ impl AreaHeader {
     /// The length in pages, guard page included.
     #[inline]
     #[must_use]
-    pub const fn pages(self) -> u32 {
+    pub(crate) const fn pages(self) -> u32 {
         (self.0 >> PAGE_BITS & PAGE_MASK) as u32 + 1
     }
 
     /// The caller's tag; only of a live area.
     #[inline]
     #[must_use]
-    pub const fn tag(self) -> u32 {
+    pub(crate) const fn tag(self) -> u32 {
         (self.0 & PAGE_MASK) as u32
     }
 
     /// The next area in the list; only of a kept or lazy area.
     #[inline]
     #[must_use]
-    pub const fn next(self) -> Option<u32> {
+    pub(crate) const fn next(self) -> Option<u32> {
         match (self.0 & PAGE_MASK) as u32 {
             NO_NEXT => None,
             page => Some(page),
@@ -158,23 +158,17 @@ impl AreaHeader {
 /// Every access is `Relaxed`: the owner of a page owns its words, and for a gap that is the holder
 /// of the arena's lock. Ownership is handed over with an ordering of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct AreaTable<'m> {
+pub(crate) struct AreaTable<'m> {
     pages: &'m [[AtomicU64; 2]],
 }
 
 impl<'m> AreaTable<'m> {
-    /// How many words a window of `pages` pages needs.
-    #[must_use]
-    pub const fn words_needed(pages: u32) -> usize {
-        2 * pages as usize
-    }
-
     /// The table in `words`, two for each page, whatever they hold.
     ///
     /// # Panics
     /// If there are words for more than 2^30 pages.
     #[must_use]
-    pub const fn new(words: &'m [AtomicU64]) -> Self {
+    pub(crate) const fn new(words: &'m [AtomicU64]) -> Self {
         let (pages, _) = words.as_chunks();
         assert!(pages.len() <= PAGES_MAX as usize, "a page has 30 bits");
         Self { pages }
@@ -183,7 +177,7 @@ impl<'m> AreaTable<'m> {
     /// The length of the window in pages.
     #[inline]
     #[must_use]
-    pub const fn pages(self) -> u32 {
+    pub(crate) const fn pages(self) -> u32 {
         self.pages.len() as u32
     }
 
@@ -199,13 +193,13 @@ impl<'m> AreaTable<'m> {
     /// The header of the area that starts at `page`; `None` for a gap's node and for zero.
     #[inline]
     #[must_use]
-    pub fn header(self, page: u32) -> Option<AreaHeader> {
+    pub(crate) fn header(self, page: u32) -> Option<AreaHeader> {
         AreaHeader::of(self.words(page)[0].load(Relaxed))
     }
 
     /// Starts an area at `page`, or changes its header.
     #[inline]
-    pub fn set_header(self, page: u32, header: AreaHeader) {
+    pub(crate) fn set_header(self, page: u32, header: AreaHeader) {
         self.words(page)[0].store(header.0, Relaxed);
     }
 
@@ -220,14 +214,14 @@ impl<'m> AreaTable<'m> {
     /// Whether word 0 of `page` is a gap's node; only meaningful where something starts.
     #[inline]
     #[must_use]
-    pub fn is_gap(self, page: u32) -> bool {
+    pub(crate) fn is_gap(self, page: u32) -> bool {
         self.words(page)[0].load(Relaxed) & GAP != 0
     }
 
     /// The frame behind a page, if it has one. Meaningless outside `vmalloc` areas.
     #[inline]
     #[must_use]
-    pub fn frame(self, page: u32) -> Option<Frame> {
+    pub(crate) fn frame(self, page: u32) -> Option<Frame> {
         self.words(page)[1].load(Relaxed).checked_sub(1).map(Frame)
     }
 
@@ -278,7 +272,7 @@ impl<'m> AreaTable<'m> {
     /// Records the frame behind a page, which must not be the very last frame number, or that there
     /// is none.
     #[inline]
-    pub fn set_frame(self, page: u32, frame: Option<Frame>) {
+    pub(crate) fn set_frame(self, page: u32, frame: Option<Frame>) {
         let word = match frame {
             Some(Frame(number)) => number.wrapping_add(1),
             None => 0,
@@ -298,7 +292,7 @@ mod tests {
     fn a_header_keeps_its_state_kind_length_and_tag() {
         let mut memory = [0; 8];
         let table = AreaTable::new(atomic_words(&mut memory));
-        assert_eq!((table.pages(), AreaTable::words_needed(4)), (4, 8));
+        assert_eq!(table.pages(), 4);
         assert!((0..4).all(|page| table.header(page).is_none() && !table.is_gap(page)));
         for kind in KINDS {
             for pages in [1, 2, PAGES_MAX] {
