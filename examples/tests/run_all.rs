@@ -31,6 +31,18 @@ fn a_zone_in_a_vec_serves_and_refuses() {
 }
 
 #[test]
+fn a_small_kernels_memory_is_one_static() {
+    let out = output(env!("CARGO_BIN_EXE_engine"));
+    let (metadata, rest) = out.split_once('\n').unwrap();
+    assert!(metadata.starts_with("metadata: "), "{out}");
+    assert_eq!(
+        rest,
+        "300 frames side by side, aligned: true\nmapped pages: 2048\nkmalloc's size: 768 bytes\n\
+         refused: true\nfree again: 12288 frames\n"
+    );
+}
+
+#[test]
 fn threads_take_all_frames_and_one_gives_them_back() {
     let out = output(env!("CARGO_BIN_EXE_threads"));
     assert_eq!(

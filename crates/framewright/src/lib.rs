@@ -4,7 +4,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync, stats < raw, platform < seats < slots < policy < frame < vrange < kv, reclaim < reserve
+//! units < sync, stats < raw, platform < seats < slots < policy < frame < vrange < kv, reclaim < reserve < engine
 //! ```
 //!
 //! For machines with 64-bit addresses and 64-bit atomics: numbers of frames, offsets in zones and sums of metadata are
@@ -20,6 +20,7 @@ compile_error!(
 #[cfg(any(test, loom, shuttle))]
 extern crate std;
 
+pub mod engine;
 pub mod frame;
 pub mod kv;
 pub mod platform;

@@ -93,7 +93,7 @@ impl Migrate for ReliefCache {
 }
 
 type ReliefFrames = Seat<'static, 'static, PlainPlatform>;
-type CacheRelief = ReclaimRelief<'static, 'static, 'static, 'static, PlainPlatform>;
+type CacheRelief = ReclaimRelief<'static, 'static, 'static, PlainPlatform>;
 
 fn leak<T>(value: T) -> &'static mut T {
     Box::leak(Box::new(value))

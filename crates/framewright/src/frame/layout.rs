@@ -68,6 +68,11 @@ impl ZoneLayout {
     pub fn words_needed(&self) -> Result<usize, ZoneSetupError> {
         Ok(Map::new(self)?.words)
     }
+
+    /// How many pageblocks the zone has, the first and the last perhaps in part.
+    pub(crate) fn pageblocks(&self) -> Result<usize, ZoneSetupError> {
+        Ok(Map::new(self)?.blocks)
+    }
 }
 
 /// Words per descriptor: one cache line.

@@ -220,6 +220,11 @@ impl<'k, 's, 'm, P: Relax + Barrier, F: Blocks> KvSeat<'k, 's, 'm, P, F> {
 }
 
 impl<'k, 's, 'm, P: Relax + Barrier, F: Blocks, R> KvSeat<'k, 's, 'm, P, F, R> {
+    /// Another relief of the same kind from now on.
+    pub(crate) fn set_relief(&mut self, relief: R) {
+        self.relief = relief;
+    }
+
     /// From here to [`exit`](Self::exit) no other CPU touches the seat, and a CPU that stops all CPUs
     /// waits for this one. In between the caller must not enter the seat in the space. Of the zones it
     /// may take only blocks that are there at once, and it may give blocks back.

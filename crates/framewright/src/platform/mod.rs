@@ -50,7 +50,12 @@ pub trait Relax {
     /// [`Barrier::barrier_all`] or [`Map::flush_all`], and wait for an answer from this one. So
     /// where these send interrupts, `relax` must answer them (it looks for them itself, or enables
     /// interrupts for a moment), or both CPUs would wait for ever.
-    fn relax(&self, attempt: u32);
+    ///
+    /// By default it spins: right where a CPU is not preempted inside the engine, and neither barrier
+    /// nor flush sends an interrupt that it would have to answer.
+    fn relax(&self, attempt: u32) {
+        Fenced.relax(attempt);
+    }
 
     /// A wait in [`relax`](Self::relax) may be over: a claim has ended, an owner has left a claimed seat,
     /// or a lock is free that its holder may keep long. For platforms on which `relax` sleeps. Not every
@@ -67,7 +72,7 @@ pub trait Relax {
 pub trait Barrier {
     /// Whether [`barrier_all`](Self::barrier_all) acts on all CPUs. If so, the frequent sides use
     /// only a compiler fence; if not, they execute full barriers themselves.
-    const ASYMMETRIC: bool;
+    const ASYMMETRIC: bool = false;
 
     /// Whether one thread at a time uses the engine, and handing the engine to the next thread
     /// orders memory. If so, plain operations replace the atomic ones that several CPUs would need.
@@ -80,11 +85,15 @@ pub trait Barrier {
     /// Rare, and may cost microseconds. Cannot fail: a platform that cannot promise it says so in
     /// the constant.
     ///
+    /// By default a fence on the calling CPU. A platform that sets `ASYMMETRIC` brings its own.
+    ///
     /// Called under a stop lock, by a CPU whose interrupts may be off, while others wait in
     /// [`Relax::relax`], perhaps with interrupts off too. It must not need an answer that a CPU
     /// gives only outside `relax`. If a barrier on other CPUs is an interrupt that they must
     /// acknowledge, and `relax` cannot do that, use [`Fenced`].
-    fn barrier_all(&self);
+    fn barrier_all(&self) {
+        Fenced.barrier_all();
+    }
 }
 
 /// A clock that never goes back.
@@ -103,10 +112,20 @@ pub trait Cpus {
     fn current(&self) -> CpuId;
 }
 
-/// Everything that the engine asks for, in one name. Every type with the parts implements it.
-pub trait Platform: Relax + Barrier + Clock + Cpus {}
+/// What page frames ask of their platform.
+pub trait FramePlatform: Relax + Barrier {}
 
-impl<T: Relax + Barrier + Clock + Cpus + ?Sized> Platform for T {}
+impl<T: Relax + Barrier + ?Sized> FramePlatform for T {}
+
+/// What an address space asks of its platform.
+pub trait RangePlatform: FramePlatform + Map + Zero {}
+
+impl<T: FramePlatform + Map + Zero + ?Sized> RangePlatform for T {}
+
+/// What objects ask of their platform.
+pub trait ObjectPlatform: RangePlatform + Direct {}
+
+impl<T: RangePlatform + Direct + ?Sized> ObjectPlatform for T {}
 
 impl<T: Relax + ?Sized> Relax for &T {
     #[inline]

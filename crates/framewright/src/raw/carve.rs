@@ -90,6 +90,11 @@ impl<'m> Carver<'m> {
         atomic_words(self.cut(len))
     }
 
+    /// The next `len` words, for a part that carves them itself.
+    pub(crate) fn rest_of(&mut self, len: usize) -> &'m mut [u64] {
+        self.cut(len)
+    }
+
     /// The next `len` words, to be cut further.
     pub(crate) fn part(&mut self, len: usize) -> Self {
         let is_zeroed = self.is_zeroed;

@@ -188,7 +188,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
             word.store(deferral.to_word(), Relaxed);
             return true;
         }
-        if deferral.restarts(order, self.config.defer_shift_max) {
+        if deferral.restarts(order, self.state.config.defer_shift_max) {
             self.drop_skips();
         }
         false
@@ -198,7 +198,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     fn remember(&self, result: Compaction, order: Order, is_direct: bool) {
         let word = self.word(word::DEFERRED);
         let mut deferral = Deferral::from_word(word.load(Relaxed));
-        let shift_max = self.config.defer_shift_max;
+        let shift_max = self.state.config.defer_shift_max;
         match result {
             Compaction::Captured(_) => deferral.succeeded(order),
             Compaction::Deferred => return,
@@ -431,31 +431,31 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
 
     /// Whether the movable contents of a settled pageblock stayed there at the last try.
     pub(super) fn is_skipped_when_settled(&self, id: usize) -> bool {
-        self.skips[SETTLED * self.skip_words() + id / 64].load(Relaxed) >> (id % 64) & 1 != 0
+        self.state.skips[SETTLED * self.skip_words() + id / 64].load(Relaxed) >> (id % 64) & 1 != 0
     }
 
     pub(super) fn skip_when_settled(&self, id: usize) {
-        self.skips[SETTLED * self.skip_words() + id / 64].fetch_or(1 << (id % 64), Relaxed);
+        self.state.skips[SETTLED * self.skip_words() + id / 64].fetch_or(1 << (id % 64), Relaxed);
     }
 
     pub(super) fn drop_skips_of_settled(&self) {
-        for word in &self.skips[SETTLED * self.skip_words()..] {
+        for word in &self.state.skips[SETTLED * self.skip_words()..] {
             word.store(0, Relaxed);
         }
     }
 
     fn is_skipped(&self, id: usize, order: Order) -> bool {
         let (word, bit) = self.skip_bit(id, order);
-        self.skips[word].load(Relaxed) & bit != 0
+        self.state.skips[word].load(Relaxed) & bit != 0
     }
 
     fn skip(&self, id: usize, order: Order) {
         let (word, bit) = self.skip_bit(id, order);
-        self.skips[word].fetch_or(bit, Relaxed);
+        self.state.skips[word].fetch_or(bit, Relaxed);
     }
 
     fn drop_skips(&self) {
-        for word in &self.skips[..SETTLED * self.skip_words()] {
+        for word in &self.state.skips[..SETTLED * self.skip_words()] {
             word.store(0, Relaxed);
         }
     }

@@ -114,5 +114,7 @@ pub use contig::RunEffort;
 pub use evacuate::{EvacuateError, Evacuated};
 pub use moving::Obstacle;
 pub use relief::ReclaimRelief;
+pub(crate) use seat::CpuRequests;
 pub use seat::ReclaimSeat;
 pub use state::Reclaim;
+pub(crate) use state::ReclaimWords;

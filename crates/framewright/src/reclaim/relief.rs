@@ -11,34 +11,34 @@ use crate::units::{Context, Mobility, Order};
 /// A zone's reclaim with the holders of its memory, for an allocator that makes its own requests
 /// and asks for [`Relief`], such as the objects.
 #[derive(Debug)]
-pub struct ReclaimRelief<'r, 'c, 'z, 'm, P> {
-    reclaim: &'r Reclaim<'z, 'm, P>,
+pub struct ReclaimRelief<'c, 'z, 'm, P> {
+    reclaim: Reclaim<'z, 'm, P>,
     clients: Clients<'c, Seat<'z, 'm, P>>,
 }
 
-impl<P> Clone for ReclaimRelief<'_, '_, '_, '_, P> {
+impl<P> Clone for ReclaimRelief<'_, '_, '_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P> Copy for ReclaimRelief<'_, '_, '_, '_, P> {}
+impl<P> Copy for ReclaimRelief<'_, '_, '_, P> {}
 
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// The same with `clients`, as relief.
     #[must_use]
-    pub const fn relief<'r, 'c>(
-        &'r self,
+    pub const fn relief<'c>(
+        &self,
         clients: Clients<'c, Seat<'z, 'm, P>>,
-    ) -> ReclaimRelief<'r, 'c, 'z, 'm, P> {
+    ) -> ReclaimRelief<'c, 'z, 'm, P> {
         ReclaimRelief {
-            reclaim: self,
+            reclaim: *self,
             clients,
         }
     }
 }
 
-impl<'z, 'm, P: Relax + Barrier> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, '_, 'z, 'm, P> {
+impl<'z, 'm, P: Relax + Barrier> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, 'z, 'm, P> {
     /// One attempt at a block for unmovable contents, which objects are. The block is free
     /// afterwards, in this CPU's cache if it is small.
     fn compact(&self, frames: &mut Seat<'z, 'm, P>, order: Order, context: Context) -> bool {

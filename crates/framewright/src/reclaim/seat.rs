@@ -77,95 +77,12 @@ impl<'r, 'z, 'm, P: Relax + Barrier> ReclaimSeat<'r, 'z, 'm, P> {
         context: Context,
         clients: &Clients<'_, FrameSeat<'z, 'm, P>>,
     ) -> Result<Frame, AllocError> {
-        let frames = order.frames();
-        if u64::from(self.left) >= frames
-            && let Some(frame) = self.frames.alloc_cached(order, mobility)
-        {
-            self.left -= frames as u32;
-            return Ok(frame);
-        }
-        let request = BlockRequest {
-            order,
-            mobility,
-            context,
+        let requests = CpuRequests {
+            reclaim: self.reclaim,
+            frames: &mut self.frames,
+            left: &mut self.left,
         };
-        self.alloc_slow(&request, clients)
-    }
-
-    /// Allocates when the cache has no block, or a look at the watermarks is due.
-    #[cold]
-    #[inline(never)]
-    fn alloc_slow(
-        &mut self,
-        request: &BlockRequest,
-        clients: &Clients<'_, FrameSeat<'z, 'm, P>>,
-    ) -> Result<Frame, AllocError> {
-        let &BlockRequest {
-            order,
-            mobility,
-            context,
-        } = request;
-        let reclaim = self.reclaim;
-        let may_help = context.may_block && context.may_reclaim;
-        let frames = order.frames();
-        let is_look_due = u64::from(self.left) < frames;
-        if is_look_due && self.look(request) && may_help {
-            // Whatever this brings, the next request looks again.
-            self.left = 0;
-            return reclaim.obtain(&mut self.frames, request, clients);
-        }
-        self.left = u64::from(self.left).saturating_sub(frames) as u32;
-        // The look came before the cache, so the cache is still to be tried. A block there costs no wait
-        // and contaminates no pageblock.
-        if is_look_due && let Some(frame) = self.frames.alloc_cached(order, mobility) {
-            return Ok(frame);
-        }
-        let spread = reclaim.zone().spreads(order, mobility);
-        if spread != Spread::Stays && reclaim.keeps_stock() {
-            reclaim.wake(Lack::Stock);
-        }
-        if spread == Spread::Contaminates {
-            // The request empties the cheapest pageblock at once, or asks the background to.
-            if may_help
-                && reclaim.config().empties_for_nonmovable
-                && let Some(frame) = reclaim.make_room(&mut self.frames, request, clients)
-            {
-                return Ok(frame);
-            }
-            if may_help {
-                reclaim.make_room_where_settled(&mut self.frames, request, clients);
-            }
-            reclaim.wake(Lack::Pageblocks);
-        }
-        if let Some(frame) = self.frames.try_alloc(order, mobility) {
-            return Ok(frame);
-        }
-        reclaim.wake(if order == Order::ZERO {
-            Lack::Frames
-        } else {
-            Lack::Pageblocks
-        });
-        if may_help {
-            reclaim.obtain(&mut self.frames, request, clients)
-        } else {
-            // A request that may not wait for long does not make all other CPUs wait for a costly order
-            // either (F8).
-            self.frames.alloc(order, mobility)
-        }
-    }
-
-    /// Looks at the watermarks, and may wake the background. Returns whether the request would leave fewer
-    /// free frames than the min watermark.
-    fn look(&mut self, request: &BlockRequest) -> bool {
-        let reclaim = self.reclaim;
-        let min = reclaim.watch().targets.frames.min;
-        let zone = reclaim.zone();
-        let config = reclaim.config();
-        let taken = request.order.frames();
-        let free = zone.free_frames_for(request.mobility);
-        let after = free.saturating_sub(taken);
-        self.left = quota(config, after, min, zone.cpus()).saturating_add(taken as u32);
-        free < min + taken
+        requests.alloc(order, mobility, context, clients)
     }
 
     /// Frees the block of `order` at `frame`, which was allocated with that order.
@@ -192,5 +109,115 @@ impl<'r, 'z, 'm, P: Relax + Barrier> ReclaimSeat<'r, 'z, 'm, P> {
     #[must_use]
     pub fn into_inner(self) -> FrameSeat<'z, 'm, P> {
         self.frames
+    }
+}
+
+/// What a request of a CPU works with.
+pub(crate) struct CpuRequests<'a, 'z, 'm, P> {
+    pub(crate) reclaim: &'a Reclaim<'z, 'm, P>,
+    pub(crate) frames: &'a mut FrameSeat<'z, 'm, P>,
+    /// Frames that the CPU may hand out before its next look at the watermarks.
+    pub(crate) left: &'a mut u32,
+}
+
+impl<'z, 'm, P: Relax + Barrier> CpuRequests<'_, 'z, 'm, P> {
+    /// See [`ReclaimSeat::alloc`].
+    #[inline(always)]
+    pub(crate) fn alloc(
+        self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+        clients: &Clients<'_, FrameSeat<'z, 'm, P>>,
+    ) -> Result<Frame, AllocError> {
+        let frames = order.frames();
+        if u64::from(*self.left) >= frames
+            && let Some(frame) = self.frames.alloc_cached(order, mobility)
+        {
+            *self.left -= frames as u32;
+            return Ok(frame);
+        }
+        let request = BlockRequest {
+            order,
+            mobility,
+            context,
+        };
+        self.alloc_slow(&request, clients)
+    }
+
+    /// Allocates when the cache has no block, or a look at the watermarks is due.
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(
+        mut self,
+        request: &BlockRequest,
+        clients: &Clients<'_, FrameSeat<'z, 'm, P>>,
+    ) -> Result<Frame, AllocError> {
+        let &BlockRequest {
+            order,
+            mobility,
+            context,
+        } = request;
+        let reclaim = self.reclaim;
+        let may_help = context.may_block && context.may_reclaim;
+        let frames = order.frames();
+        let is_look_due = u64::from(*self.left) < frames;
+        if is_look_due && self.look(request) && may_help {
+            // Whatever this brings, the next request looks again.
+            *self.left = 0;
+            return reclaim.obtain(self.frames, request, clients);
+        }
+        *self.left = u64::from(*self.left).saturating_sub(frames) as u32;
+        // The look came before the cache, so the cache is still to be tried. A block there costs no wait
+        // and contaminates no pageblock.
+        if is_look_due && let Some(frame) = self.frames.alloc_cached(order, mobility) {
+            return Ok(frame);
+        }
+        let spread = reclaim.zone().spreads(order, mobility);
+        if spread != Spread::Stays && reclaim.keeps_stock() {
+            reclaim.wake(Lack::Stock);
+        }
+        if spread == Spread::Contaminates {
+            // The request empties the cheapest pageblock at once, or asks the background to.
+            if may_help
+                && reclaim.config().empties_for_nonmovable
+                && let Some(frame) = reclaim.make_room(self.frames, request, clients)
+            {
+                return Ok(frame);
+            }
+            if may_help {
+                reclaim.make_room_where_settled(self.frames, request, clients);
+            }
+            reclaim.wake(Lack::Pageblocks);
+        }
+        if let Some(frame) = self.frames.try_alloc(order, mobility) {
+            return Ok(frame);
+        }
+        reclaim.wake(if order == Order::ZERO {
+            Lack::Frames
+        } else {
+            Lack::Pageblocks
+        });
+        if may_help {
+            reclaim.obtain(self.frames, request, clients)
+        } else {
+            // A request that may not wait for long does not make all other CPUs wait for a costly order
+            // either (F8).
+            self.frames.alloc(order, mobility)
+        }
+    }
+
+    /// Looks at the watermarks, and may wake the background. Returns whether the request would leave fewer
+    /// free frames than the min watermark.
+    fn look(&mut self, request: &BlockRequest) -> bool {
+        let reclaim = self.reclaim;
+        let min = reclaim.watch().targets.frames.min;
+        let zone = reclaim.zone();
+        let config = reclaim.config();
+        let taken = request.order.frames();
+        let free = zone.free_frames_for(request.mobility);
+        let after = free.saturating_sub(taken);
+        *self.left = quota(config, after, min, zone.cpus()).saturating_add(taken as u32);
+        free < min + taken
     }
 }

@@ -92,13 +92,9 @@ const ORDERS: usize = Order::MAX.index() + 1;
 /// Counters: the stalls by order, then the others.
 const COUNTERS: usize = ORDERS + Counter::COUNT;
 
-/// What a zone remembers of reclaim and compaction: where the migrate scanner was, what to pass
-/// over, how long to leave off, and the counters.
-///
-/// Shared by reference between CPUs. One for a zone: two would not know of each other's deferral.
-#[derive(Debug)]
-pub struct Reclaim<'z, 'm, P> {
-    zone: &'z Zone<'m, P>,
+/// The words in which a zone's reclaim lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReclaimWords<'m> {
     pub(super) config: ReclaimConfig,
     words: &'m [AtomicU64],
     counters: &'m [AtomicU64],
@@ -107,15 +103,62 @@ pub struct Reclaim<'z, 'm, P> {
     pub(super) skips: &'m [AtomicU64],
 }
 
-fn skip_words<P>(zone: &Zone<'_, P>) -> usize {
-    3 * zone.pageblocks().div_ceil(64)
+const fn skip_words(pageblocks: usize) -> usize {
+    3 * pageblocks.div_ceil(64)
 }
+
+impl<'m> ReclaimWords<'m> {
+    /// How many words a zone of so many pageblocks needs.
+    pub(crate) const fn needed(pageblocks: usize) -> usize {
+        word::COUNT + COUNTERS + skip_words(pageblocks)
+    }
+
+    /// An empty memory, with all counters at zero.
+    pub(crate) fn new(
+        pageblocks: usize,
+        config: &ReclaimConfig,
+        memory: &'m mut [u64],
+    ) -> Result<Self, ZoneSetupError> {
+        config.check().map_err(ZoneSetupError::Config)?;
+        let mut carver = Carver::new(memory, Self::needed(pageblocks))?;
+        Ok(Self {
+            config: *config,
+            words: carver.words(word::COUNT),
+            counters: carver.words(COUNTERS),
+            skips: carver.words(skip_words(pageblocks)),
+        })
+    }
+
+    /// Reclaim for `zone`, which has as many pageblocks.
+    pub(crate) const fn of<'z, P>(self, zone: &'z Zone<'m, P>) -> Reclaim<'z, 'm, P> {
+        Reclaim { zone, state: self }
+    }
+}
+
+/// What a zone remembers of reclaim and compaction: where the migrate scanner was, what to pass
+/// over, how long to leave off, and the counters.
+///
+/// A copy stands for the same memory, on whichever CPU. One memory for a zone: two would not know of each
+/// other's deferral.
+#[derive(Debug)]
+pub struct Reclaim<'z, 'm, P> {
+    zone: &'z Zone<'m, P>,
+    pub(super) state: ReclaimWords<'m>,
+}
+
+impl<P> Clone for Reclaim<'_, '_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Reclaim<'_, '_, P> {}
 
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// How many words of memory are needed to remember the state of `zone`.
     #[must_use]
     pub fn words_needed(zone: &Zone<'_, P>) -> usize {
-        word::COUNT + COUNTERS + skip_words(zone)
+        ReclaimWords::needed(zone.pageblocks())
     }
 
     /// Reclaim for `zone`, with an empty memory and all counters at zero. It lies in `memory`,
@@ -129,15 +172,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         config: &ReclaimConfig,
         memory: &'m mut [u64],
     ) -> Result<Self, ZoneSetupError> {
-        config.check().map_err(ZoneSetupError::Config)?;
-        let mut carver = Carver::new(memory, Self::words_needed(zone))?;
-        Ok(Self {
-            zone,
-            config: *config,
-            words: carver.words(word::COUNT),
-            counters: carver.words(COUNTERS),
-            skips: carver.words(skip_words(zone)),
-        })
+        Ok(ReclaimWords::new(zone.pageblocks(), config, memory)?.of(zone))
     }
 }
 
@@ -151,14 +186,14 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
     /// The configuration that it was made with.
     #[must_use]
     pub const fn config(&self) -> &ReclaimConfig {
-        &self.config
+        &self.state.config
     }
 
     /// All counters since it was made, read one by one: while CPUs work they may be some operations
     /// apart.
     #[must_use]
     pub fn stats(&self) -> ReclaimStats {
-        let (stalls, others) = self.counters.split_at(ORDERS);
+        let (stalls, others) = self.state.counters.split_at(ORDERS);
         let mut stats = read(|counter| others[counter as usize].load(Relaxed));
         for (sum, stalls) in stats.allocstall.iter_mut().zip(stalls) {
             *sum = stalls.load(Relaxed);
@@ -179,22 +214,22 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
     pub(super) fn count(&self, counter: Counter, by: u64) {
         if by > 0 {
             // Relaxed: a counter orders nothing.
-            self.counters[ORDERS + counter as usize].fetch_add(by, Relaxed);
+            self.state.counters[ORDERS + counter as usize].fetch_add(by, Relaxed);
         }
     }
 
     /// The value of a counter.
     pub(super) fn counted(&self, counter: Counter) -> u64 {
-        self.counters[ORDERS + counter as usize].load(Relaxed)
+        self.state.counters[ORDERS + counter as usize].load(Relaxed)
     }
 
     /// Counts a request of `order` that reclaimed.
     pub(super) fn count_stall(&self, order: Order) {
-        self.counters[order.index()].fetch_add(1, Relaxed);
+        self.state.counters[order.index()].fetch_add(1, Relaxed);
     }
 
     /// One of the [words](word).
     pub(super) fn word(&self, word: usize) -> &'m AtomicU64 {
-        &self.words[word]
+        &self.state.words[word]
     }
 }

@@ -226,12 +226,6 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Ok(reserve)
     }
 
-    /// The seat of `cpu` for guests, until it is dropped. `None` if the seat is taken, or the
-    /// reserve has none for this CPU.
-    pub fn guest(&self, cpu: CpuId) -> Option<Guest<'_, 'm, P>> {
-        Guest::take(self, cpu)
-    }
-
     /// Opens a pool; `None` if there are as many of its kind as there can be.
     ///
     /// The number of a closed pool is used again. This first drops the pages that died with the
@@ -266,6 +260,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
 }
 
 impl<'m, P> Reserve<'m, P> {
+    /// The seat of `cpu` for guests, until it is dropped. `None` if the seat is taken, or the
+    /// reserve has none for this CPU.
+    pub fn guest(&self, cpu: CpuId) -> Option<Guest<'_, 'm, P>> {
+        Guest::take(self, cpu)
+    }
+
     /// The frames.
     #[must_use]
     pub const fn run(&self) -> Run {

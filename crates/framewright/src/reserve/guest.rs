@@ -84,7 +84,7 @@ impl<P> Drop for Guest<'_, '_, P> {
     }
 }
 
-impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
+impl<'r, 'm, P> Guest<'r, 'm, P> {
     pub(super) fn take(reserve: &'r Reserve<'m, P>, cpu: CpuId) -> Option<Self> {
         let words = reserve.seat_words(cpu)?;
         // Acquire pairs with the Release in `drop`.
@@ -97,7 +97,9 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             not_sync: PhantomData,
         })
     }
+}
 
+impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     pub(super) const fn reserve(&self) -> &'r Reserve<'m, P> {
         self.reserve
     }

@@ -1,0 +1,353 @@
+//! A CPU's seats in all parts of an engine, as one value.
+
+use super::parts::{Parts, WithObjects, WithRanges};
+use super::relief::ZoneRelief;
+use super::{CpuError, Engine};
+use crate::frame::{AllocError, FreeError, Seat, Seats};
+use crate::kv::{KvError, KvFreeError, KvRequest, KvSeat};
+use crate::platform::{Contents, FramePlatform, ObjectPlatform, PageWords, RangePlatform, Relief};
+use crate::reclaim::{Clients, CpuRequests};
+use crate::reserve::{Guest, Key, Put, PutRefused};
+use crate::units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, Run};
+use crate::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat};
+use core::fmt;
+
+/// A CPU's place in an engine: its seats in all parts. Only one thread at a time has it, and two
+/// threads cannot share it.
+///
+/// Its requests reclaim nothing, unless it has [clients](Self::with_clients).
+pub struct Cpu<
+    'e,
+    'm: 'e,
+    P: FramePlatform + Clone,
+    W: Parts<P> = WithObjects,
+    const ZONES: usize = 1,
+> {
+    seat: W::Seat<'e, 'm, ZONES>,
+    guest: Option<Guest<'e, 'm, P>>,
+    relief: ZoneRelief<'e, 'm, P, ZONES>,
+    /// By zone: frames that the CPU may hand out before its next look at the watermarks.
+    left: [u32; ZONES],
+    cpu: CpuId,
+}
+
+impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> fmt::Debug
+    for Cpu<'_, '_, P, W, ZONES>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cpu")
+            .field("cpu", &self.cpu)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 'm, P, W, ZONES> {
+    pub(super) fn take(engine: &'e Engine<'m, P, W, ZONES>, cpu: CpuId) -> Result<Self, CpuError> {
+        let relief = ZoneRelief {
+            zones: core::array::from_fn(|nth| engine.reclaim(nth)),
+            clients: None,
+        };
+        let frames = engine.frames().seats(cpu)?;
+        let seat = W::seat(&engine.shared, cpu, frames, relief)?;
+        let guest = match &engine.reserve {
+            Some(reserve) => Some(reserve.guest(cpu).ok_or(CpuError::Taken(cpu))?),
+            None => None,
+        };
+        Ok(Self {
+            seat,
+            guest,
+            relief,
+            left: [0; ZONES],
+            cpu,
+        })
+    }
+
+    /// The same with clients that give memory back, for each zone those that hold its frames. CpuRequests
+    /// whose context may block and may reclaim ask them when a zone is short.
+    #[must_use]
+    pub fn with_clients(mut self, clients: [Clients<'e, Seat<'e, 'm, P>>; ZONES]) -> Self {
+        self.relief.clients = Some(clients);
+        W::relieve(&mut self.seat, self.relief);
+        self
+    }
+
+    /// The CPU.
+    #[must_use]
+    pub const fn id(&self) -> CpuId {
+        self.cpu
+    }
+
+    /// The seats in the zones, for all that a seat can do. What is taken there obeys no watermark.
+    pub fn frames(&mut self) -> &mut Seats<'e, 'm, P, ZONES> {
+        W::frames(&mut self.seat)
+    }
+
+    /// Allocates a block of `order` for contents of `mobility`, from the first zone that has one.
+    ///
+    /// Without clients: as [`Seats::alloc`]. With clients: as
+    /// [`ReclaimSeat::alloc`](crate::reclaim::ReclaimSeat::alloc) in each zone; a zone above its low
+    /// watermark comes before those that are below.
+    ///
+    /// # Errors
+    /// As these. Nothing has changed then, but clients may have given frames back and moved.
+    #[inline]
+    pub fn alloc(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        let frames = W::frames(&mut self.seat);
+        match (&self.relief.clients, ZONES) {
+            (None, _) => frames.alloc(0, order, mobility),
+            (Some(clients), 1) => {
+                let requests = CpuRequests {
+                    reclaim: &self.relief.zones[0],
+                    frames: frames.seat(0),
+                    left: &mut self.left[0],
+                };
+                requests.alloc(order, mobility, context, &clients[0])
+            }
+            _ => self.alloc_from_zones(order, mobility, context),
+        }
+    }
+
+    fn alloc_from_zones(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        let frames = W::frames(&mut self.seat);
+        for nth in 0..ZONES {
+            let seat = frames.seat(nth);
+            if !seat.zone().is_low()
+                && let Some(frame) = seat.try_alloc(order, mobility)
+            {
+                return Ok(frame);
+            }
+        }
+        let clients = self.relief.clients.unwrap_or([Clients::NONE; ZONES]);
+        let mut worst = None;
+        for (nth, clients) in clients.iter().enumerate() {
+            let requests = CpuRequests {
+                reclaim: &self.relief.zones[nth],
+                frames: frames.seat(nth),
+                left: &mut self.left[nth],
+            };
+            match requests.alloc(order, mobility, context, clients) {
+                Ok(frame) => return Ok(frame),
+                Err(error) => worst = Some(AllocError::worse(worst, error)),
+            }
+        }
+        Err(worst.unwrap_or(AllocError::Exhausted))
+    }
+
+    /// Frees the block of `order` at `frame`, in whichever zone it lies.
+    ///
+    /// # Errors
+    /// As [`Seat::free`]. Nothing has changed then.
+    #[inline]
+    pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        W::frames(&mut self.seat).free(frame, order)
+    }
+
+    /// Allocates `frames` frames side by side, the first at a multiple of `align` frames, in one zone.
+    ///
+    /// First it takes the smallest block in which they fit, as [`alloc`](Self::alloc) does, and frees the
+    /// rest. If there is none and the context may block, it looks for a run of free frames of any shape:
+    /// [`Zone::alloc_contiguous`](crate::frame::Zone::alloc_contiguous) with its stops of all CPUs.
+    ///
+    /// # Errors
+    /// As these. Nothing has changed then, but clients may have given frames back and moved.
+    pub fn alloc_run(
+        &mut self,
+        frames: u64,
+        align: u64,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Run, AllocError> {
+        if frames == 0 || !align.is_power_of_two() {
+            return Err(AllocError::Impossible);
+        }
+        let whole = frames.max(align).checked_next_power_of_two();
+        let order = whole.and_then(|frames| Order::new(frames.ilog2() as u8));
+        let mut failed = AllocError::Impossible;
+        if let Some(order) = order {
+            match self.alloc(order, mobility, context) {
+                Ok(first) => return Ok(self.cut(first, order, frames)),
+                Err(AllocError::TooLarge { .. }) => {}
+                Err(error) => failed = error,
+            }
+        }
+        if !context.may_block {
+            return Err(failed);
+        }
+        let mut worst = None;
+        for nth in 0..ZONES {
+            let zone = W::frames(&mut self.seat).seat(nth).zone();
+            match zone.alloc_contiguous(frames, align, mobility) {
+                Ok(run) => return Ok(run),
+                Err(error) => worst = Some(AllocError::worse(worst, error)),
+            }
+        }
+        Err(worst.unwrap_or(failed))
+    }
+
+    /// The first `frames` frames of a block; the others are freed.
+    fn cut(&mut self, first: Frame, order: Order, frames: u64) -> Run {
+        let rest = order.frames() - frames;
+        if let Some(rest) = Run::new(Frame(first.0 + frames), rest)
+            && !rest.is_empty()
+        {
+            let freed = self.free_run(rest);
+            debug_assert!(freed.is_ok(), "the block was allocated a moment ago");
+        }
+        Run::new(first, frames).expect("it is inside a block")
+    }
+
+    /// Frees the frames of `run`: what [`alloc_run`](Self::alloc_run) gave, or a part of it, or
+    /// anything allocated that lies side by side in one zone.
+    ///
+    /// # Errors
+    /// If a frame belongs to no allocation, or the run reaches out of its zone. Nothing has changed then.
+    pub fn free_run(&mut self, run: Run) -> Result<(), FreeError> {
+        let seat = W::frames(&mut self.seat).seat_of(run.start());
+        seat.ok_or(FreeError::Outside(run.start()))?
+            .free_frames(run)
+    }
+}
+
+impl<P: FramePlatform + Contents + Clone, W: Parts<P>, const ZONES: usize>
+    Cpu<'_, '_, P, W, ZONES>
+{
+    /// Stores a page in the reserve, as [`Guest::put`].
+    ///
+    /// # Errors
+    /// As that; [`PutRefused::NoPool`] if there is no reserve.
+    pub fn put(&mut self, key: Key, page: &PageWords) -> Put {
+        let guest = self.guest.as_mut().ok_or(PutRefused::NoPool)?;
+        guest.put(key, page)
+    }
+
+    /// Loads a page from the reserve, as [`Guest::get`]; `false` if it is not there.
+    pub fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+        self.guest
+            .as_mut()
+            .is_some_and(|guest| guest.get(key, page))
+    }
+}
+
+impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 'm, P, W, ZONES> {
+    /// The seat for guests in the reserve, for all that a guest can do.
+    pub const fn guest(&mut self) -> Option<&mut Guest<'e, 'm, P>> {
+        self.guest.as_mut()
+    }
+}
+
+impl<'e, 'm, P: RangePlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithRanges, ZONES> {
+    /// The seat in the address space, for all that a seat can do.
+    pub const fn ranges(&mut self) -> &mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
+        &mut self.seat
+    }
+}
+
+impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithObjects, ZONES> {
+    /// The seat in the address space, for all that a seat can do.
+    pub const fn ranges(&mut self) -> &mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
+        self.seat.ranges()
+    }
+
+    /// The seat in the object allocator, for all that a seat can do.
+    pub const fn objects(
+        &mut self,
+    ) -> &mut KvSeat<'e, 'e, 'm, P, Seats<'e, 'm, P, ZONES>, ZoneRelief<'e, 'm, P, ZONES>> {
+        &mut self.seat
+    }
+
+    /// Allocates an object that is contiguous in the direct map, as [`KvSeat::kmalloc`].
+    ///
+    /// # Errors
+    /// As that.
+    pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        self.seat.kmalloc(request)
+    }
+
+    /// Allocates an object that need not be contiguous, as [`KvSeat::kvmalloc`].
+    ///
+    /// # Errors
+    /// As that.
+    pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        self.seat.kvmalloc(request)
+    }
+
+    /// Frees an object of either kind, as [`KvSeat::kvfree`]. Returns its size in bytes.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn kvfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
+        self.seat.kvfree(addr)
+    }
+}
+
+/// Forwards the calls of the address space, which two kinds of engines have.
+macro_rules! areas {
+    ($parts:ty, $platform:path) => {
+        impl<'e, 'm, P: $platform + Clone, const ZONES: usize> Cpu<'e, 'm, P, $parts, ZONES> {
+            /// Allocates an area of mapped frames, as [`RangeSeat::vmalloc`]. If there are too few
+            /// frames, it asks its clients once.
+            ///
+            /// # Errors
+            /// As that.
+            pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+                match self.ranges().vmalloc(request) {
+                    Err(RangeError::Frames(_) | RangeError::TooManyFrames { .. })
+                        if self.reclaim(request.pages, request.context) > 0 =>
+                    {
+                        self.ranges().vmalloc(request)
+                    }
+                    result => result,
+                }
+            }
+
+            /// Frees an area, as [`RangeSeat::vfree`]. Returns its length in pages.
+            ///
+            /// # Errors
+            /// As that.
+            pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+                self.ranges().vfree(page)
+            }
+
+            /// Maps frames of the caller's, as [`RangeSeat::map_ram`].
+            ///
+            /// # Errors
+            /// As that.
+            pub fn map_ram(
+                &mut self,
+                frames: &[Frame],
+                context: Context,
+            ) -> Result<Page, RangeError> {
+                self.ranges().map_ram(frames, context)
+            }
+
+            /// Unmaps them, as [`RangeSeat::unmap_ram`]. Returns how many pages.
+            ///
+            /// # Errors
+            /// As that.
+            pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+                self.ranges().unmap_ram(page, pages)
+            }
+        }
+    };
+}
+
+areas!(WithRanges, RangePlatform);
+areas!(WithObjects, ObjectPlatform);
+
+impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'_, '_, P, W, ZONES> {
+    /// Asks the clients for frames. Returns how many came.
+    fn reclaim(&mut self, wanted: u64, context: Context) -> u64 {
+        let relief = self.relief;
+        relief.reclaim(W::frames(&mut self.seat), wanted, context)
+    }
+}

@@ -1,0 +1,232 @@
+//! The layout of an engine: what memory there is, for how many CPUs, and which parts.
+
+use super::EngineError;
+use super::parts::{FramesOnly, PartLayout, WithObjects, WithRanges};
+use crate::frame::ZoneLayout;
+use crate::platform::{Contents, Relax};
+use crate::policy::{Config, RangeConfig, ReclaimConfig};
+use crate::raw::Carver;
+use crate::reclaim::ReclaimWords;
+use crate::reserve::{Reserve, ReserveLayout};
+use crate::units::{Frame, Page};
+use crate::vrange::SpaceLayout;
+
+/// What memory an engine has, for how many CPUs, and which parts. It determines the size of the
+/// metadata.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineLayout<W = FramesOnly, G = NoReserve, const ZONES: usize = 1> {
+    pub(super) zones: [ZoneLayout; ZONES],
+    pub(super) config: Config,
+    pub(super) reclaim: ReclaimConfig,
+    pub(super) parts: W,
+    pub(super) reserve: G,
+}
+
+/// The frames of all zones, from the lowest to the highest.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    pub(super) start: Frame,
+    pub(super) frames: u64,
+    pub(super) cpus: u16,
+}
+
+impl EngineLayout {
+    /// One zone of `frames` frames from `start` on, holes included, for one CPU.
+    #[must_use]
+    pub fn new(start: Frame, frames: u64) -> Self {
+        EngineLayout::of_zones([ZoneLayout::new(start, frames)])
+    }
+}
+
+impl<const ZONES: usize> EngineLayout<FramesOnly, NoReserve, ZONES> {
+    /// Several zones, in the order in which requests prefer them, for as many CPUs as the first one has.
+    #[must_use]
+    pub fn of_zones(zones: [ZoneLayout; ZONES]) -> Self {
+        let cpus = zones.first().map_or(1, |zone| zone.cpus);
+        Self {
+            zones: zones.map(|zone| zone.with_cpus(cpus)),
+            config: Config::default(),
+            reclaim: ReclaimConfig::default(),
+            parts: FramesOnly,
+            reserve: NoReserve,
+        }
+    }
+
+    /// The same with a window of address space, `pages` pages from `start` on: areas, and mappings of the
+    /// caller's frames.
+    #[must_use]
+    pub fn with_window(
+        self,
+        start: Page,
+        pages: u64,
+    ) -> EngineLayout<WithRanges, NoReserve, ZONES> {
+        let parts = WithRanges {
+            layout: SpaceLayout::new(start, pages),
+            config: None,
+        };
+        self.with_parts(parts)
+    }
+}
+
+impl<const ZONES: usize> EngineLayout<WithRanges, NoReserve, ZONES> {
+    /// The same with policies of the caller's for the address space. Default:
+    /// [`RangeConfig::for_cpus`].
+    #[must_use]
+    pub fn with_range_config(mut self, config: RangeConfig) -> Self {
+        self.parts.config = Some(config);
+        self
+    }
+
+    /// The same with objects: kmalloc and kvmalloc. Their metadata are about a word for each frame of all
+    /// zones, and of the holes between them.
+    #[must_use]
+    pub fn with_objects(self) -> EngineLayout<WithObjects, NoReserve, ZONES> {
+        let parts = WithObjects(self.parts);
+        self.with_parts(parts)
+    }
+}
+
+impl<W, const ZONES: usize> EngineLayout<W, NoReserve, ZONES> {
+    /// The same with a reserve: frames in no zone, which guests have until their owner takes them. Its
+    /// `cpus` are the engine's.
+    #[must_use]
+    pub fn with_reserve(self, reserve: ReserveLayout) -> EngineLayout<W, ReserveLayout, ZONES> {
+        EngineLayout {
+            zones: self.zones,
+            config: self.config,
+            reclaim: self.reclaim,
+            parts: self.parts,
+            reserve,
+        }
+    }
+}
+
+impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
+    fn with_parts<V>(self, parts: V) -> EngineLayout<V, G, ZONES> {
+        EngineLayout {
+            zones: self.zones,
+            config: self.config,
+            reclaim: self.reclaim,
+            parts,
+            reserve: self.reserve,
+        }
+    }
+
+    /// The same for `cpus` CPUs, 1 to 1023.
+    #[must_use]
+    pub fn with_cpus(mut self, cpus: u16) -> Self {
+        self.zones = self.zones.map(|zone| zone.with_cpus(cpus));
+        self
+    }
+
+    /// The same with policies of the caller's for the frames.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The same with policies of the caller's for reclaim and compaction.
+    #[must_use]
+    pub fn with_reclaim_config(mut self, config: ReclaimConfig) -> Self {
+        self.reclaim = config;
+        self
+    }
+
+    /// What the zones span.
+    pub(super) fn extent(&self) -> Result<Extent, EngineError> {
+        let ends = |zone: &ZoneLayout| zone.start.0.saturating_add(zone.frames);
+        let start = self.zones.iter().map(|zone| zone.start.0).min();
+        let end = self.zones.iter().map(ends).max();
+        let (Some(start), Some(end)) = (start, end) else {
+            return Err(EngineError::Zones);
+        };
+        for (nth, zone) in self.zones.iter().enumerate() {
+            let overlaps =
+                |other: &ZoneLayout| zone.start.0 < ends(other) && other.start.0 < ends(zone);
+            if self.zones[..nth].iter().any(overlaps) {
+                return Err(EngineError::Zones);
+            }
+        }
+        if end - start > 1 << 32 {
+            return Err(EngineError::Zones);
+        }
+        Ok(Extent {
+            start: Frame(start),
+            frames: end - start,
+            cpus: self.zones[0].cpus,
+        })
+    }
+
+    /// How many words of metadata the engine needs, all parts together.
+    ///
+    /// # Errors
+    /// If no engine can have the layout.
+    pub fn words_needed(&self) -> Result<usize, EngineError>
+    where
+        W: PartLayout,
+        G: PartLayout,
+    {
+        let extent = self.extent()?;
+        let mut words = self.parts.words_needed(&extent)? + self.reserve.words_needed(&extent)?;
+        for (nth, zone) in self.zones.iter().enumerate() {
+            let error = |error| EngineError::Zone { nth, error };
+            words += zone.words_needed().map_err(error)?;
+            words += ReclaimWords::needed(zone.pageblocks().map_err(error)?);
+        }
+        Ok(Carver::words_needed(words))
+    }
+}
+
+/// A layout without a reserve.
+#[derive(Clone, Copy, Debug)]
+pub struct NoReserve;
+
+/// A layout's reserve, or [`NoReserve`].
+pub trait ReservePart<P>: PartLayout {
+    /// The reserve.
+    ///
+    /// # Errors
+    /// What is wrong with the layout.
+    fn make<'m>(
+        &self,
+        extent: &Extent,
+        memory: &'m mut [u64],
+        platform: &P,
+    ) -> Result<Option<Reserve<'m, P>>, EngineError>;
+}
+
+impl PartLayout for NoReserve {
+    fn words_needed(&self, _extent: &Extent) -> Result<usize, EngineError> {
+        Ok(0)
+    }
+}
+
+impl<P> ReservePart<P> for NoReserve {
+    fn make<'m>(
+        &self,
+        _extent: &Extent,
+        _memory: &'m mut [u64],
+        _platform: &P,
+    ) -> Result<Option<Reserve<'m, P>>, EngineError> {
+        Ok(None)
+    }
+}
+
+impl PartLayout for ReserveLayout {
+    fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
+        Ok(Self::words_needed(&self.with_cpus(extent.cpus))?)
+    }
+}
+
+impl<P: Relax + Contents + Clone> ReservePart<P> for ReserveLayout {
+    fn make<'m>(
+        &self,
+        extent: &Extent,
+        memory: &'m mut [u64],
+        platform: &P,
+    ) -> Result<Option<Reserve<'m, P>>, EngineError> {
+        let layout = self.with_cpus(extent.cpus);
+        Ok(Some(Reserve::new(&layout, memory, platform.clone())?))
+    }
+}

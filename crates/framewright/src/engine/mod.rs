@@ -1,0 +1,249 @@
+//! The front door: all allocators of one machine, in one value, over one slice of metadata.
+//!
+//! ```text
+//!   EngineLayout ──words_needed──▶ the caller hands in one slice ──▶ Engine
+//!                                                                     │ cpu(id)
+//!   Engine:  zones ◀── space ◀── objects          reserve             ▼
+//!   Cpu:     seats in zones ◀── in space ◀── in objects    guest     requests
+//! ```
+//!
+//! An engine always has zones, from one to as many as its type says, and their reclaim. The type's
+//! [parts](Parts) say what lies over the zones: [`FramesOnly`], [`WithRanges`] or [`WithObjects`].
+//! What an engine does not have costs nothing, and asks nothing of its platform. A reserve is a run
+//! of frames outside the zones, if the layout names one.
+//!
+//! A CPU works through its [`Cpu`], which holds its seats in all parts. A part that an engine has
+//! can be used alone, too: the engine shows each of them.
+//!
+//! # Invariants
+//! - **EN1** The engine holds no state of its own: its parts and their invariants are all there is.
+//! - **EN2** A `Cpu` holds all seats of its CPU, or the call that asked for it has taken none.
+//! - **EN3** A request without clients reclaims nothing. With clients, only a request whose context
+//!   may block and may reclaim asks them.
+//!
+//! # Locks
+//! None of its own.
+
+mod cpu;
+mod error;
+mod layout;
+mod parts;
+mod relief;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use cpu::Cpu;
+pub use error::{CpuError, EngineError};
+pub use layout::{EngineLayout, Extent, NoReserve, ReservePart};
+pub use parts::{FramesOnly, ObjectParts, PartLayout, Parts, WithObjects, WithRanges};
+pub use relief::ZoneRelief;
+
+use crate::frame::{Frames, RunError, Zone};
+use crate::kv::Kv;
+use crate::platform::FramePlatform;
+use crate::raw::{Carver, TooShort};
+use crate::reclaim::{Reclaim, ReclaimWords};
+use crate::reserve::Reserve;
+use crate::stats::Broken;
+use crate::units::{CpuId, Run};
+use crate::vrange::Space;
+use core::fmt;
+
+/// All allocators of one machine. CPUs share it by reference; each works through its [`Cpu`].
+///
+/// `P` is the platform, of which each part has a copy. `W` says what there is beside frames, and
+/// `ZONES` how many zones there are. It borrows one slice of metadata, which a kernel takes from its
+/// early memory for `'static`.
+///
+/// ```
+/// use framewright::engine::{Engine, EngineLayout};
+/// use framewright::platform::SingleThread;
+/// use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let layout = EngineLayout::new(Frame(0), 4096);
+/// let mut metadata = vec![0; layout.words_needed()?];
+/// let engine = Engine::new(&layout, &mut metadata, SingleThread::new())?;
+/// engine.add(Run::new(Frame(0), 4096).ok_or("a run")?)?;
+/// let mut cpu = engine.cpu(CpuId(0))?;
+/// let frame = cpu.alloc(Order::ZERO, Mobility::Movable, Context::ANY)?;
+/// cpu.free(frame, Order::ZERO)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Engine<'m, P: FramePlatform + Clone, W: Parts<P> = WithObjects, const ZONES: usize = 1> {
+    zones: [Zone<'m, P>; ZONES],
+    reclaim: [ReclaimWords<'m>; ZONES],
+    shared: W::Shared<'m>,
+    reserve: Option<Reserve<'m, P>>,
+}
+
+impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P, W, ZONES> {
+    /// An engine of that layout in `memory`, which has at least as many words as
+    /// [`EngineLayout::words_needed`] says; their values do not matter.
+    ///
+    /// No frame of the zones exists yet: see [`add`](Self::add). Time: O(metadata).
+    ///
+    /// # Errors
+    /// What is wrong with layout, configuration or memory, with the number.
+    pub fn new<G: ReservePart<P>>(
+        layout: &EngineLayout<W, G, ZONES>,
+        memory: &'m mut [u64],
+        platform: P,
+    ) -> Result<Self, EngineError> {
+        let needed = layout.words_needed()?;
+        let mut carver = Carver::new(memory, needed)?;
+        let zones = layout.zones.each_ref().map(|zone| {
+            let words = zone.words_needed()?;
+            Zone::new(
+                zone,
+                &layout.config,
+                carver.rest_of(words),
+                platform.clone(),
+            )
+        });
+        let zones = all(zones).map_err(|(nth, error)| EngineError::Zone { nth, error })?;
+        let reclaim = zones.each_ref().map(|zone| {
+            let pageblocks = zone.pageblocks();
+            let words = carver.rest_of(ReclaimWords::needed(pageblocks));
+            ReclaimWords::new(pageblocks, &layout.reclaim, words)
+        });
+        let reclaim = all(reclaim).map_err(|(nth, error)| EngineError::Zone { nth, error })?;
+        let extent = layout.extent()?;
+        let words = layout.parts.words_needed(&extent)?;
+        let shared = layout
+            .parts
+            .make(&extent, carver.rest_of(words), &platform)?;
+        let words = layout.reserve.words_needed(&extent)?;
+        let reserve = layout
+            .reserve
+            .make(&extent, carver.rest_of(words), &platform)?;
+        Ok(Self {
+            zones,
+            reclaim,
+            shared,
+            reserve,
+        })
+    }
+
+    /// Says that the frames of `run` exist, all of them free: memory found at boot, or plugged in later.
+    /// The run lies in one zone. Stops all CPUs. Time: O(frames).
+    ///
+    /// # Errors
+    /// As [`Zone::add`]; [`RunError::Outside`] if it begins in no zone. Nothing has changed then.
+    pub fn add(&self, run: Run) -> Result<(), RunError> {
+        let zone = self.frames().zone_of(run.start());
+        zone.ok_or(RunError::Outside)?.add(run)
+    }
+
+    /// Says that the frames of `run`, all of them free, no longer exist.
+    ///
+    /// # Errors
+    /// As [`Zone::remove`]; [`RunError::Outside`] if it begins in no zone. Nothing has changed then.
+    pub fn remove(&self, run: Run) -> Result<(), RunError> {
+        let zone = self.frames().zone_of(run.start());
+        zone.ok_or(RunError::Outside)?.remove(run)
+    }
+
+    /// The seats of `cpu` in all parts, until the value is dropped. What they have cached stays there.
+    /// Time: an atomic operation for each part.
+    ///
+    /// # Errors
+    /// If one of the seats is taken, or the engine was made for fewer CPUs. No seat is taken then.
+    pub fn cpu(&self, cpu: CpuId) -> Result<Cpu<'_, 'm, P, W, ZONES>, CpuError> {
+        Cpu::take(self, cpu)
+    }
+
+    /// The zones, in the order in which requests prefer them.
+    #[must_use]
+    pub const fn frames(&self) -> Frames<'_, 'm, P> {
+        Frames::new(&self.zones)
+    }
+
+    /// The reclaim of zone `nth`, for its background and its counters.
+    ///
+    /// # Panics
+    /// If there is no such zone.
+    #[must_use]
+    pub const fn reclaim(&self, nth: usize) -> Reclaim<'_, 'm, P> {
+        self.reclaim[nth].of(&self.zones[nth])
+    }
+
+    /// The reserve, if the layout has one.
+    #[must_use]
+    pub const fn reserve(&self) -> Option<&Reserve<'m, P>> {
+        self.reserve.as_ref()
+    }
+
+    /// Checks the invariants of all parts. Stops the CPUs of each part for O(metadata): for tests.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold.
+    pub fn verify(&self) -> Result<(), Broken> {
+        self.zones.iter().try_for_each(Zone::verify)?;
+        W::verify(&self.shared)?;
+        self.reserve.as_ref().map_or(Ok(()), Reserve::verify)
+    }
+}
+
+impl<'m, P: FramePlatform + Clone, const ZONES: usize> Engine<'m, P, WithRanges, ZONES>
+where
+    WithRanges: Parts<P, Shared<'m> = Space<'m, P>>,
+{
+    /// The address space.
+    #[must_use]
+    pub const fn space(&self) -> &Space<'m, P> {
+        &self.shared
+    }
+}
+
+impl<'m, P: FramePlatform + Clone, const ZONES: usize> Engine<'m, P, WithObjects, ZONES>
+where
+    WithObjects: Parts<P, Shared<'m> = ObjectParts<'m, P>>,
+{
+    /// The address space.
+    #[must_use]
+    pub const fn space(&self) -> &Space<'m, P> {
+        &self.shared.space
+    }
+
+    /// The object allocator.
+    #[must_use]
+    pub const fn objects(&self) -> &Kv<'m, P> {
+        &self.shared.kv
+    }
+}
+
+impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> fmt::Debug
+    for Engine<'_, P, W, ZONES>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpus = self.zones[0].cpus();
+        f.debug_struct("Engine")
+            .field("zones", &ZONES)
+            .field("cpus", &cpus)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All values, or the first error with its number.
+fn all<T, E, const N: usize>(results: [Result<T, E>; N]) -> Result<[T; N], (usize, E)> {
+    let mut results = results.map(Some);
+    let failed = results.iter().position(|one| matches!(one, Some(Err(_))));
+    if let Some(nth) = failed
+        && let Some(Err(error)) = results[nth].take()
+    {
+        return Err((nth, error));
+    }
+    Ok(results.map(|one| match one {
+        Some(Ok(value)) => value,
+        _ => unreachable!("the first error would have been returned"),
+    }))
+}
+
+impl From<TooShort> for EngineError {
+    fn from(error: TooShort) -> Self {
+        Self::TooShort(error)
+    }
+}

@@ -1,0 +1,363 @@
+//! An engine as its users see it: one slice, seats in all parts or in none, clients.
+
+extern crate std;
+
+use super::*;
+use crate::frame::{AllocError, FreeError, ZoneLayout};
+use crate::kv::KvRequest;
+use crate::platform::{
+    Barrier, Contents, Direct, Map, MapError, PageWords, Relax, SingleThread, Zero,
+};
+use crate::policy::Effort;
+use crate::reclaim::{Ask, Clients, Holding, Shrink, Shrunk};
+use crate::reserve::{Key, PoolConfig, ReserveLayout};
+use crate::units::{Addr, Context, Frame, Mobility, Order, Page, PageRange};
+use crate::vrange::AreaRequest;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::vec;
+use std::vec::Vec;
+
+/// A platform that only records what is mapped, and what lies in the reserve's frames.
+#[derive(Clone, Debug, Default)]
+struct TestBoard(Rc<TestBoardState>);
+
+#[derive(Debug, Default)]
+struct TestBoardState {
+    mapped: RefCell<BTreeMap<u64, Frame>>,
+    pages: RefCell<BTreeMap<Frame, PageWords>>,
+}
+
+impl Relax for TestBoard {
+    fn relax(&self, _attempt: u32) {
+        panic!("one thread waits for no other one");
+    }
+}
+
+impl Barrier for TestBoard {
+    const ASYMMETRIC: bool = true;
+
+    fn barrier_all(&self) {}
+}
+
+impl Map for TestBoard {
+    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+        for nth in 0..frames.frames() {
+            let before = self
+                .0
+                .mapped
+                .borrow_mut()
+                .insert(at.0 + nth, Frame(frames.start().0 + nth));
+            assert_eq!(before, None, "mapped twice");
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        let (start, end) = (range.start().0, range.end().0);
+        let mut mapped = self.0.mapped.borrow_mut();
+        mapped.retain(|page, _| !(start..end).contains(page));
+        Ok(())
+    }
+
+    fn flush_all(&self) {}
+}
+
+impl Zero for TestBoard {
+    fn zero(&self, _frames: Run) {}
+}
+
+impl Direct for TestBoard {
+    fn direct_base(&self) -> Addr {
+        Addr(1 << 40)
+    }
+
+    fn zero_bytes(&self, _at: Addr, _bytes: u64) {}
+
+    fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
+}
+
+impl Contents for TestBoard {
+    fn store(&self, frame: Frame, page: &PageWords) {
+        self.0.pages.borrow_mut().insert(frame, *page);
+    }
+
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        *page = self.0.pages.borrow()[&frame];
+    }
+}
+
+fn run(start: u64, frames: u64) -> Run {
+    Run::new(Frame(start), frames).unwrap()
+}
+
+const FRAMES: u64 = 4096;
+const RESERVED: u64 = 10_000;
+
+/// Everything that an engine can have, for two CPUs.
+fn full_layout() -> EngineLayout<WithObjects, ReserveLayout> {
+    EngineLayout::new(Frame(0), FRAMES)
+        .with_cpus(2)
+        .with_window(Page(1 << 20), 8192)
+        .with_objects()
+        .with_reserve(ReserveLayout::new(run(RESERVED, 1024)))
+}
+
+#[test]
+fn one_slice_holds_all_parts_wherever_it_begins() {
+    let layout = full_layout();
+    let words = layout.words_needed().unwrap();
+    for shift in 0..8 {
+        let mut memory = vec![!0; words + shift];
+        let board = TestBoard::default();
+        let short = Engine::new(&layout, &mut memory[shift + 1..], board.clone()).unwrap_err();
+        let needed = TooShort {
+            words: words - 1,
+            needed: words,
+        };
+        assert_eq!(short, EngineError::TooShort(needed));
+        let engine = Engine::new(&layout, &mut memory[shift..], board).unwrap();
+        engine.add(run(0, FRAMES)).unwrap();
+        engine.verify().unwrap();
+        assert_eq!(engine.frames().stats().nr_free_pages, FRAMES);
+    }
+}
+
+#[test]
+fn a_cpu_has_frames_areas_objects_and_a_guest() {
+    let layout = full_layout();
+    let mut memory = vec![!0; layout.words_needed().unwrap()];
+    let board = TestBoard::default();
+    let engine = Engine::new(&layout, &mut memory, board.clone()).unwrap();
+    engine.add(run(0, FRAMES)).unwrap();
+    let pool = engine.reserve().unwrap().open_pool(&PoolConfig::SWAP);
+    let mut cpu = engine.cpu(CpuId(1)).unwrap();
+    assert_eq!(cpu.id(), CpuId(1));
+
+    let frame = cpu
+        .alloc(Order::ZERO, Mobility::Movable, Context::ANY)
+        .unwrap();
+    let area = cpu.vmalloc(&AreaRequest::new(5)).unwrap();
+    let alias = cpu.map_ram(&[frame, frame], Context::ANY).unwrap();
+    assert_eq!(board.0.mapped.borrow()[&alias.0], frame);
+    let small = cpu.kmalloc(&KvRequest::new(64)).unwrap();
+    // No block has so many frames.
+    let large = cpu.kvmalloc(&KvRequest::new(2048 * Page::BYTES)).unwrap();
+    assert_eq!(board.0.mapped.borrow().len(), 5 + 2 + 2048);
+    let key = Key {
+        pool: pool.unwrap(),
+        object: 7,
+        index: 3,
+    };
+    let page = core::array::from_fn(|word| word as u64);
+    cpu.put(key, &page).unwrap();
+    let mut found = [0; 512];
+    assert!(cpu.get(key, &mut found));
+    assert_eq!(found, page);
+    engine.verify().unwrap();
+
+    assert_eq!(cpu.kvfree(large), Ok(2048 * Page::BYTES));
+    assert_eq!(cpu.kvfree(small), Ok(64));
+    assert_eq!(cpu.unmap_ram(alias, 2), Ok(2));
+    assert_eq!(cpu.vfree(area), Ok(5));
+    cpu.free(frame, Order::ZERO).unwrap();
+    cpu.objects().drain();
+    cpu.ranges().drain();
+    drop(cpu);
+    engine.verify().unwrap();
+    assert_eq!(engine.frames().stats().nr_free_pages, FRAMES);
+    engine.remove(run(0, 512)).unwrap();
+    assert_eq!(engine.frames().stats().nr_free_pages, FRAMES - 512);
+}
+
+/// EN2: a CPU has all of its seats, or none.
+#[test]
+fn en2_a_refused_cpu_leaves_no_seat_taken() {
+    let layout = full_layout();
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
+    let one = CpuId(0);
+    let taken = Err(CpuError::Taken(one));
+    let refused = || engine.cpu(one).map(|_| ());
+    {
+        let _zone = engine.frames().zones()[0].seat(one).unwrap();
+        assert_eq!(refused(), taken);
+    }
+    {
+        let _guest = engine.reserve().unwrap().guest(one).unwrap();
+        assert_eq!(refused(), taken);
+    }
+    {
+        let frames = engine.frames().seats::<1>(CpuId(1)).unwrap();
+        let _ranges = engine.space().seat(one, frames).unwrap();
+        assert_eq!(refused(), taken);
+    }
+    let cpu = engine.cpu(one).unwrap();
+    assert_eq!(refused(), taken);
+    drop(cpu);
+    assert_eq!(refused(), Ok(()));
+    let unknown = engine.cpu(CpuId(2)).map(|_| ());
+    assert_eq!(unknown, Err(CpuError::Unknown(CpuId(2))));
+}
+
+#[test]
+fn an_engine_of_frames_alone_needs_a_platform_that_waits_and_nothing_else() {
+    let near = ZoneLayout::new(Frame(0), 1024);
+    let far = ZoneLayout::new(Frame(10_240), 2048);
+    let layout = EngineLayout::of_zones([far, near]);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, SingleThread::new()).unwrap();
+    engine.add(run(0, 1024)).unwrap();
+    engine.add(run(10_240, 2048)).unwrap();
+    assert_eq!(engine.add(run(5000, 8)), Err(RunError::Outside));
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    let huge = Order::new(9).unwrap();
+    let mut blocks = Vec::new();
+    while let Ok(block) = cpu.alloc(huge, Mobility::Movable, Context::ANY) {
+        blocks.push(block);
+    }
+    assert_eq!(blocks.len(), 6);
+    assert!(blocks[..4].iter().all(|block| block.0 >= 10_240));
+    for block in blocks {
+        cpu.free(block, huge).unwrap();
+    }
+    drop(cpu);
+    engine.verify().unwrap();
+    assert_eq!(engine.frames().stats().nr_free_pages, 3072);
+}
+
+#[test]
+fn runs_of_any_length_are_taken_and_given_back_whole_or_in_parts() {
+    let layout = EngineLayout::new(Frame(0), FRAMES);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, SingleThread::new()).unwrap();
+    engine.add(run(0, FRAMES)).unwrap();
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    for (frames, align) in [(1, 1), (3, 1), (5, 64), (700, 1), (1025, 1), (3000, 512)] {
+        let taken = cpu
+            .alloc_run(frames, align, Mobility::Unmovable, Context::ANY)
+            .unwrap();
+        assert_eq!(taken.frames(), frames);
+        assert_eq!(taken.start().0 % align, 0);
+        let free = FRAMES - frames;
+        assert_eq!(engine.frames().stats().nr_free_pages, free, "{frames}");
+        let (first, rest) = (taken.start().0, frames - 1);
+        cpu.free_run(run(first, 1)).unwrap();
+        if rest > 0 {
+            cpu.free_run(run(first + 1, rest)).unwrap();
+        }
+        let again = cpu.free_run(run(first, 1));
+        assert!(matches!(again, Err(FreeError::AlreadyFree(_))), "{again:?}");
+        assert_eq!(engine.frames().stats().nr_free_pages, FRAMES);
+    }
+    let refused = [(0, 1), (1, 3), (FRAMES + 1, 1), (u64::MAX, 1)];
+    for (frames, align) in refused {
+        let refused = cpu.alloc_run(frames, align, Mobility::Movable, Context::ANY);
+        assert_eq!(refused, Err(AllocError::Impossible), "{frames} {align}");
+    }
+    // A request that may not block takes no more than a block.
+    let nowait = cpu.alloc_run(1025, 1, Mobility::Movable, Context::NOWAIT);
+    assert_eq!(nowait, Err(AllocError::Impossible));
+    drop(cpu);
+    engine.verify().unwrap();
+}
+
+/// A cache that holds frames until it is asked.
+#[derive(Default)]
+struct FrameCache(RefCell<Vec<Frame>>);
+
+impl<'e, 'm> Shrink<crate::frame::Seat<'e, 'm, TestBoard>> for FrameCache {
+    fn holding(&self) -> Holding {
+        let frames = self.0.borrow().len() as u64;
+        Holding { frames, heat: 0 }
+    }
+
+    fn shrink(&self, frames: &mut crate::frame::Seat<'e, 'm, TestBoard>, ask: &Ask) -> Shrunk {
+        let mut shrunk = Shrunk::default();
+        while shrunk.freed < ask.wanted && shrunk.scanned < ask.scan {
+            let Some(frame) = self.0.borrow_mut().pop() else {
+                break;
+            };
+            shrunk.scanned += 1;
+            shrunk.freed += u64::from(frames.free(frame, Order::ZERO).is_ok());
+        }
+        shrunk
+    }
+}
+
+/// EN3: a request without clients, or one that may not reclaim, asks none.
+#[test]
+fn en3_only_requests_that_may_reclaim_ask_the_clients() {
+    let cache = FrameCache::default();
+    let layout = full_layout();
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
+    engine.add(run(0, FRAMES)).unwrap();
+    let one = |cpu: &mut Cpu<'_, '_, TestBoard>, context| {
+        cpu.alloc(Order::ZERO, Mobility::Movable, context)
+    };
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    while let Ok(frame) = one(&mut cpu, Context::ANY) {
+        cache.0.borrow_mut().push(frame);
+    }
+    let held = cache.0.borrow().len();
+    assert_eq!(held as u64, FRAMES);
+    drop(cpu);
+
+    let shrink: [&dyn Shrink<_>; 1] = [&cache];
+    let clients = Clients {
+        shrink: &shrink,
+        migrate: &[],
+    };
+    let mut cpu = engine.cpu(CpuId(0)).unwrap().with_clients([clients]);
+    let refused = one(&mut cpu, Context::NOWAIT);
+    assert_eq!(refused, Err(AllocError::Exhausted));
+    assert_eq!(cache.0.borrow().len(), held, "it was not asked");
+    let frame = one(&mut cpu, Context::ANY).unwrap();
+    assert!(cache.0.borrow().len() < held);
+    let area = cpu.vmalloc(&AreaRequest::new(600)).unwrap();
+    let object = KvRequest::new(600 * Page::BYTES).with(Effort::MustSucceed);
+    let object = cpu.kvmalloc(&object).unwrap();
+    assert!(cache.0.borrow().len() <= held - 1200);
+    assert!(engine.reclaim(0).stats().pgsteal_direct >= 1200);
+    cpu.kvfree(object).unwrap();
+    cpu.vfree(area).unwrap();
+    cpu.free(frame, Order::ZERO).unwrap();
+    engine.verify().unwrap();
+}
+
+#[test]
+fn impossible_layouts_are_refused_with_their_place() {
+    let said = |error: EngineError| std::format!("{error}");
+    let overlapping = EngineLayout::of_zones([
+        ZoneLayout::new(Frame(0), 1024),
+        ZoneLayout::new(Frame(1000), 1024),
+    ]);
+    assert_eq!(overlapping.words_needed(), Err(EngineError::Zones));
+    let apart = EngineLayout::of_zones([
+        ZoneLayout::new(Frame(0), 1024),
+        ZoneLayout::new(Frame(1 << 40), 1024),
+    ]);
+    let error = apart.words_needed().unwrap_err();
+    assert!(said(error).contains("2^32 frames"), "{error}");
+    let empty = EngineLayout::of_zones([
+        ZoneLayout::new(Frame(0), 1024),
+        ZoneLayout::new(Frame(5000), 0),
+    ]);
+    let error = empty.words_needed().unwrap_err();
+    assert!(said(error).starts_with("zone 1: "), "{error}");
+    let none = EngineLayout::<_, _, 0>::of_zones([]);
+    assert_eq!(none.words_needed(), Err(EngineError::Zones));
+    let window = EngineLayout::new(Frame(0), 1024).with_window(Page(1), 8192);
+    let error = window.words_needed().unwrap_err();
+    assert!(said(error).starts_with("address space: "), "{error}");
+    // The window lies in the direct map: no CPU gets a seat, and the error says so.
+    let layout = EngineLayout::new(Frame(0), 1024)
+        .with_window(Page(1 << 28), 8192)
+        .with_objects();
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
+    let refused = engine.cpu(CpuId(0)).map(|_| ());
+    assert_eq!(refused, Err(CpuError::Overlap));
+}
