@@ -120,6 +120,7 @@ mod apart;
 mod big;
 mod block;
 mod blocks;
+mod chains;
 mod counts;
 mod error;
 mod frames;

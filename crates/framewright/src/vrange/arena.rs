@@ -1,8 +1,9 @@
 //! The arena: the free pages of a window that no CPU has, as gaps in a tree.
 
 use super::fit::{Fit, WantedGap};
+use super::path::{HEIGHT_MAX, Path};
 use super::table::AreaTable;
-use super::tree::{GapTree, HEIGHT_MAX, Path, TreePlace};
+use super::tree::{GapTree, TreePlace};
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;
 

@@ -128,6 +128,20 @@ impl Reach {
     }
 }
 
+/// A change somewhere below: the reach of a subtree before and after.
+#[derive(Clone, Copy)]
+pub(super) struct ReachChange {
+    pub(super) old: Reach,
+    pub(super) new: Reach,
+}
+
+impl ReachChange {
+    #[inline(always)]
+    pub(super) fn is_of_the_point_only(&self) -> bool {
+        self.old.longest == self.new.longest && self.old.order == self.new.order
+    }
+}
+
 /// A request, in the form that the tree searches for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WantedGap {

@@ -146,6 +146,7 @@ mod layout;
 mod listing;
 mod node;
 mod pass;
+mod path;
 mod poison;
 mod pool;
 mod purge;

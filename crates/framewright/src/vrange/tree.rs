@@ -8,61 +8,11 @@
 //! G. Adelson-Velsky, E. Landis, "An algorithm for the organization of information", 1962. The
 //! height of n nodes is at most 1.4405 log2(n + 2) - 0.3277 (Knuth, vol. 3, 6.2.3).
 
-use super::fit::{Reach, WantedGap};
+use super::fit::{Reach, ReachChange, WantedGap};
 use super::node::{GapNode, NodeSide};
-use super::table::{AreaTable, PAGES_MAX};
+use super::path::Path;
+use super::table::AreaTable;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-
-/// Above the height of any tree: gaps do not touch, so at most every second of 2^30 pages starts
-/// one, and 1.4405 * 29 - 0.3277 is 41.4.
-pub(super) const HEIGHT_MAX: usize = 44;
-const _: () = assert!(PAGES_MAX == 1 << 30);
-
-/// The nodes from the root down to one of them, by their pages.
-#[derive(Debug)]
-pub(super) struct Path {
-    pages: [u32; HEIGHT_MAX],
-    len: usize,
-}
-
-impl Path {
-    #[inline(always)]
-    pub(super) const fn new() -> Self {
-        Self {
-            pages: [0; HEIGHT_MAX],
-            len: 0,
-        }
-    }
-
-    #[inline(always)]
-    fn push(&mut self, page: u32) {
-        self.pages[self.len] = page;
-        self.len += 1;
-    }
-
-    #[inline(always)]
-    fn last(&self) -> Option<u32> {
-        Some(self.pages[self.len.checked_sub(1)?])
-    }
-
-    /// The depth of the last node. The path must not be empty.
-    #[inline(always)]
-    pub(super) const fn depth(&self) -> usize {
-        self.len - 1
-    }
-
-    /// Makes the node at `depth` the last.
-    #[inline(always)]
-    pub(super) const fn cut_to(&mut self, depth: usize) {
-        self.len = depth + 1;
-    }
-
-    /// The node at a depth, 0 for the root.
-    #[inline(always)]
-    pub(super) fn at(&self, depth: usize) -> u32 {
-        self.pages[depth]
-    }
-}
 
 /// Where a page lies among the gaps: by their depths, the last gap on the way down that starts at
 /// or before the page, and the first that starts after it.
@@ -70,20 +20,6 @@ impl Path {
 pub(super) struct TreePlace {
     pub(super) before: Option<usize>,
     pub(super) after: Option<usize>,
-}
-
-/// A change somewhere below: the reach of a subtree before and after.
-#[derive(Clone, Copy)]
-struct ReachChange {
-    old: Reach,
-    new: Reach,
-}
-
-impl ReachChange {
-    #[inline(always)]
-    fn is_of_the_point_only(&self) -> bool {
-        self.old.longest == self.new.longest && self.old.order == self.new.order
-    }
 }
 
 /// The tree. All operations are for the holder of the arena's lock.
@@ -219,7 +155,7 @@ impl<'m> GapTree<'m> {
                 // Goes up to the first node that has this subtree on its left: that is the next
                 // one.
                 loop {
-                    path.len -= 1;
+                    path.pop();
                     let parent = path.last()?;
                     let side = NodeSide::of(at, parent);
                     at = parent;
@@ -238,7 +174,7 @@ impl<'m> GapTree<'m> {
         let (mut before, mut after) = (usize::MAX, usize::MAX);
         let mut next = self.root();
         while let Some(at) = next {
-            let depth = path.len;
+            let depth = path.len();
             path.push(at);
             let node = GapNode {
                 links: self.table.words(at)[0].load(Relaxed),
@@ -296,7 +232,7 @@ impl<'m> GapTree<'m> {
         node.set_reach(new);
         if page != old_page {
             self.hang(path, depth, Some(page));
-            path.pages[depth] = page;
+            path.set(depth, page);
         }
         self.put(page, node);
         if old != new {
@@ -368,7 +304,7 @@ impl<'m> GapTree<'m> {
             return;
         };
         self.hang_at(parent, NodeSide::of(page, parent), Some(page));
-        let (mut depth, mut child) = (path.len, page);
+        let (mut depth, mut child) = (path.len(), page);
         while depth > 0 {
             depth -= 1;
             let page = path.at(depth);
@@ -433,7 +369,7 @@ impl<'m> GapTree<'m> {
         node.set_pages(pages);
         self.put(next, node);
         self.hang(path, depth, Some(next));
-        path.pages[depth] = next;
+        path.set(depth, next);
         self.lowered(path, side, change, depth);
     }
 
@@ -445,7 +381,7 @@ impl<'m> GapTree<'m> {
         let node = self.node(path.at(depth));
         let child = node.left().or(node.right());
         self.hang(path, depth, child);
-        path.len = depth;
+        path.pop();
         let side = match path.last() {
             Some(parent) => NodeSide::of(path.at(depth), parent),
             None => NodeSide::Left,
@@ -466,7 +402,7 @@ impl<'m> GapTree<'m> {
         node.set_pages(pages);
         if page != upper {
             self.hang(path, depth, Some(page));
-            path.pages[depth] = page;
+            path.set(depth, page);
         }
         // Its reach is still the old one: `lowered` sees the difference.
         self.put(page, node);
@@ -477,7 +413,7 @@ impl<'m> GapTree<'m> {
     /// its reach has changed. At the depth `other`, if there is such a depth, the gap itself has
     /// changed.
     fn lowered(&self, path: &Path, side: NodeSide, change: ReachChange, other: usize) {
-        let (mut depth, mut side, mut change, mut lower) = (path.len, side, change, true);
+        let (mut depth, mut side, mut change, mut lower) = (path.len(), side, change, true);
         while depth > 0 {
             depth -= 1;
             let page = path.at(depth);

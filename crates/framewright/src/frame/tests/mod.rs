@@ -12,6 +12,7 @@ mod give;
 mod ranges;
 mod regions;
 mod remote;
+mod runs;
 mod stock;
 mod stops;
 

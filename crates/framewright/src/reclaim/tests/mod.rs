@@ -2,7 +2,9 @@
 
 extern crate std;
 
+mod background;
 mod compact;
+mod compact_clients;
 mod evacuate;
 mod lies;
 mod pageblocks;

@@ -52,6 +52,8 @@
 //! mm/cma.c and `alloc_contig_range` of Linux 3.17 to 6.12: what they do, and in which order. How the
 //! design departs from it: docs/design/0013-contiguous-by-moving.md.
 
+mod claims;
+mod migrating;
 mod owner;
 mod place;
 mod verify;
@@ -59,7 +61,7 @@ mod verify;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub use owner::Migrating;
+pub use migrating::Migrating;
 
 use crate::frame::RunError;
 use crate::platform::{Awaited, Barrier, Patience, Relax};

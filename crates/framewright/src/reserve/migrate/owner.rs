@@ -1,14 +1,13 @@
 //! What owners do: requests, reservations, releasing.
 
+use super::claims::{AtWork, ClaimedFrames};
 use super::{AT_WORK, FrameBits, MigrateArea, RESERVATIONS};
 use crate::frame::{RunError, Seat};
 use crate::platform::{Barrier, Patience, Relax};
 use crate::policy::FirstPlace;
 use crate::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
 use crate::reserve::places::{RunPlaces, words_of};
-use crate::reserve::{
-    ContigError, Contiguous, ContiguousKind, ReleaseError, Reservation, ReservationError,
-};
+use crate::reserve::{ContigError, ReleaseError, Reservation, ReservationError};
 use crate::stats::ContigStats;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Run};
@@ -18,107 +17,6 @@ use core::ops::Range;
 /// 20 to 1,000 us, an owner's run a millisecond for each 1,000 frames that are copied; a look, with
 /// the CPU given away, 1 us and more.
 const LOOKS: u32 = 1 << 14;
-
-/// An owner's access to a [`MigrateArea`], with a CPU's seat and the clients whose contents may
-/// have to move.
-#[derive(Debug)]
-pub struct Migrating<'a, 'r, 'z, 'm, P> {
-    area: &'a MigrateArea<'r, 'z, 'm, P>,
-    seat: &'a mut Seat<'z, 'm, P>,
-    clients: Clients<'a, Seat<'z, 'm, P>>,
-}
-
-impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
-    /// Access to `area` from the CPU of `seat`, which is in the area's zone. The `clients` include
-    /// all that hold movable frames of the zone, and those that can give frames back when there is
-    /// no room for moved contents.
-    #[must_use]
-    pub const fn new(
-        area: &'a MigrateArea<'r, 'z, 'm, P>,
-        seat: &'a mut Seat<'z, 'm, P>,
-        clients: Clients<'a, Seat<'z, 'm, P>>,
-    ) -> Self {
-        Self {
-            area,
-            seat,
-            clients,
-        }
-    }
-}
-
-impl<P: Relax + Barrier> Contiguous for Migrating<'_, '_, '_, '_, P> {
-    fn kind(&self) -> ContiguousKind {
-        ContiguousKind::Migrate
-    }
-
-    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
-        self.area
-            .alloc_contig(self.seat, frames, align, &self.clients)
-    }
-
-    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
-        self.area.release(self.seat, run)
-    }
-
-    fn reserve(
-        &mut self,
-        name: &str,
-        frames: u64,
-        align: u64,
-    ) -> Result<Reservation, ReservationError> {
-        self.area.reserve(name, frames, align)
-    }
-
-    fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
-        self.area.take(self.seat, reservation, &self.clients)
-    }
-
-    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
-        self.area
-            .try_take(self.seat, reservation, &self.clients, rounds)
-    }
-
-    fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
-        self.area.unreserve(reservation)
-    }
-}
-
-/// A request that is being served. From the first one on, until none is at work, the area avoids
-/// the frames that could not be emptied.
-struct AtWork<'a, 'r, 'z, 'm, P: Relax + Barrier>(&'a MigrateArea<'r, 'z, 'm, P>);
-
-impl<P: Relax + Barrier> Drop for AtWork<'_, '_, '_, '_, P> {
-    fn drop(&mut self) {
-        let _claims = self.0.lock_claims();
-        let at_work = &self.0.own[AT_WORK];
-        at_work.store(at_work.load(Relaxed) - 1, Relaxed);
-    }
-}
-
-/// Frames that are claimed while this lives, unless they become owned.
-struct ClaimedFrames<'a, 'r, 'z, 'm, P: Relax + Barrier> {
-    area: &'a MigrateArea<'r, 'z, 'm, P>,
-    ids: Range<usize>,
-}
-
-impl<P: Relax + Barrier> ClaimedFrames<'_, '_, '_, '_, P> {
-    /// Makes them an owner's.
-    fn own(mut self) -> Run {
-        let ids = core::mem::take(&mut self.ids);
-        let _claims = self.area.lock_claims();
-        self.area.set(FrameBits::Owned, &ids, true);
-        self.area.run_of_ids(&ids)
-    }
-}
-
-impl<P: Relax + Barrier> Drop for ClaimedFrames<'_, '_, '_, '_, P> {
-    fn drop(&mut self) {
-        if !self.ids.is_empty() {
-            let _claims = self.area.lock_claims();
-            self.area.set(FrameBits::Claimed, &self.ids, false);
-        }
-    }
-}
 
 impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     /// A run of `frames` frames, the first at a multiple of `align` frames, from what no

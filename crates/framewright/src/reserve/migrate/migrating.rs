@@ -1,0 +1,74 @@
+//! A [`MigrateArea`] as a [`Contiguous`]: with the seat and the clients that each of its calls needs.
+
+use super::MigrateArea;
+use crate::frame::Seat;
+use crate::platform::{Barrier, Relax};
+use crate::reclaim::Clients;
+use crate::reserve::{
+    ContigError, Contiguous, ContiguousKind, ReleaseError, Reservation, ReservationError,
+};
+use crate::units::Run;
+
+/// An owner's access to a [`MigrateArea`], with a CPU's seat and the clients whose contents may
+/// have to move.
+#[derive(Debug)]
+pub struct Migrating<'a, 'r, 'z, 'm, P> {
+    area: &'a MigrateArea<'r, 'z, 'm, P>,
+    seat: &'a mut Seat<'z, 'm, P>,
+    clients: Clients<'a, Seat<'z, 'm, P>>,
+}
+
+impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
+    /// Access to `area` from the CPU of `seat`, which is in the area's zone. The `clients` include
+    /// all that hold movable frames of the zone, and those that can give frames back when there is
+    /// no room for moved contents.
+    #[must_use]
+    pub const fn new(
+        area: &'a MigrateArea<'r, 'z, 'm, P>,
+        seat: &'a mut Seat<'z, 'm, P>,
+        clients: Clients<'a, Seat<'z, 'm, P>>,
+    ) -> Self {
+        Self {
+            area,
+            seat,
+            clients,
+        }
+    }
+}
+
+impl<P: Relax + Barrier> Contiguous for Migrating<'_, '_, '_, '_, P> {
+    fn kind(&self) -> ContiguousKind {
+        ContiguousKind::Migrate
+    }
+
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
+        self.area
+            .alloc_contig(self.seat, frames, align, &self.clients)
+    }
+
+    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+        self.area.release(self.seat, run)
+    }
+
+    fn reserve(
+        &mut self,
+        name: &str,
+        frames: u64,
+        align: u64,
+    ) -> Result<Reservation, ReservationError> {
+        self.area.reserve(name, frames, align)
+    }
+
+    fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
+        self.area.take(self.seat, reservation, &self.clients)
+    }
+
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+        self.area
+            .try_take(self.seat, reservation, &self.clients, rounds)
+    }
+
+    fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
+        self.area.unreserve(reservation)
+    }
+}
