@@ -201,12 +201,12 @@ const LINES: usize = 500;
 
 /// Files that are still longer. A change that shortens one lowers its line.
 const LONGER: &[(&str, usize)] = &[
-    ("frame/block.rs", 621),
+    ("frame/block.rs", 620),
     ("frame/index.rs", 508),
     ("frame/seat.rs", 709),
     ("raw/owned/tests.rs", 505),
     ("reserve/guest.rs", 624),
-    ("vrange/space.rs", 600),
+    ("vrange/space.rs", 570),
     ("vrange/vmalloc.rs", 574),
 ];
 

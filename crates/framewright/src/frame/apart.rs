@@ -22,8 +22,9 @@
 
 #[cfg(doc)]
 use super::RunError;
+use super::counters::Counters;
 use super::search::WantedBlock;
-use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
+use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords};
 use super::tag::Tag;
 use super::zone::{StoppedZone, Zone};
 use crate::platform::{Barrier, Patience, Relax};
@@ -298,16 +299,15 @@ impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
         if is_there {
             for id in ids {
                 stopped.take_apart(
-                    seat.words,
+                    seat.words.counters(),
                     id,
                     zone.slot(offset),
                     WantedBlock { order, mobility },
                 );
             }
             zone.set_tag(offset, Tag::live(order, mobility));
-            seat.words
-                .count(counter::PGALLOC + mobility.index(), order.frames());
-            seat.words.count(counter::NET, order.frames());
+            seat.words.counters().pgalloc[mobility.index()].add(order.frames());
+            seat.words.counters().net.add(order.frames());
         }
         self.open(&stopped);
         is_there.then(|| zone.frame(offset))
@@ -409,7 +409,7 @@ impl<'m, P: Relax> StoppedZone<'_, 'm, P> {
     }
 
     /// Takes `wanted` from the isolated pageblock `id`, at `slot`, where it is free.
-    fn take_apart(&self, seat: SeatWords<'m>, id: usize, slot: usize, wanted: WantedBlock) {
+    fn take_apart(&self, counters: &'m Counters, id: usize, slot: usize, wanted: WantedBlock) {
         let zone = self.set;
         let part = wanted.order.min(zone.pageblock_order());
         let mut held = self.hold(id);
@@ -418,7 +418,7 @@ impl<'m, P: Relax> StoppedZone<'_, 'm, P> {
         let becomes = if is_own {
             label
         } else {
-            zone.fall_back(seat, &held, wanted, part.get())
+            zone.fall_back(counters, &held, wanted, part.get())
         };
         let taken = held.take_at(slot, part, wanted.mobility);
         debug_assert!(taken, "all its frames are free, and no CPU moves");

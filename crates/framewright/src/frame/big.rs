@@ -1,7 +1,7 @@
 //! Blocks above the pageblock order: aligned runs of entirely free pageblocks.
 
+use super::counters::Counters;
 use super::search::WantedBlock;
-use super::seat::{SeatWords, counter};
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::policy::{End, Label};
@@ -14,7 +14,7 @@ use crate::units::{Mobility, Order};
 /// another CPU holds one of its pageblocks.
 pub(super) fn take<'m, P>(
     zone: &Zone<'m, P>,
-    seat: SeatWords<'m>,
+    counters: &'m Counters,
     wanted: WantedBlock,
 ) -> Option<usize> {
     if wanted.order > zone.max_order() {
@@ -33,8 +33,8 @@ pub(super) fn take<'m, P>(
             End::Highest => runs - 1 - nth,
         };
         let start = lowest + (nth << shift) - first_block;
-        if take_run(zone, seat, start..start + run, wanted) {
-            seat.count(counter::NET, wanted.order.frames());
+        if take_run(zone, counters, start..start + run, wanted) {
+            counters.net.add(wanted.order.frames());
             return Some(start << zone.map.pageblock_order);
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn take<'m, P>(
 /// Takes the pageblocks `ids` as one block, or takes none.
 fn take_run<'m, P>(
     zone: &Zone<'m, P>,
-    seat: SeatWords<'m>,
+    counters: &'m Counters,
     ids: core::ops::Range<usize>,
     wanted: WantedBlock,
 ) -> bool {
@@ -53,7 +53,7 @@ fn take_run<'m, P>(
     }
     let pageblock_order = zone.pageblock_order();
     for id in ids.clone() {
-        let taken = zone.try_lock(seat, id).is_some_and(|mut held| {
+        let taken = zone.try_lock(counters, id).is_some_and(|mut held| {
             let taken = is_takeable(zone, id, wanted.mobility)
                 && held.take_at(0, pageblock_order, wanted.mobility);
             held.unlock();
@@ -63,7 +63,7 @@ fn take_run<'m, P>(
             // No block lies in them yet, and other CPUs hold them only briefly, so giving them back
             // does not wait for long.
             for taken in ids.start..id {
-                give_pageblock(zone, seat, taken, wanted.mobility);
+                give_pageblock(zone, counters, taken, wanted.mobility);
             }
             return false;
         }
@@ -74,8 +74,8 @@ fn take_run<'m, P>(
         };
         if owner != wanted.mobility {
             let pair = wanted.mobility.index() * 3 + owner.index();
-            seat.count(counter::RELABELS + pair, 1);
-            if let Some(held) = zone.try_lock(seat, id) {
+            counters.relabels[pair].add(1);
+            if let Some(held) = zone.try_lock(counters, id) {
                 held.unlock_as(Label::Of(wanted.mobility), false);
             }
         }
@@ -94,9 +94,14 @@ fn is_takeable<P>(zone: &Zone<'_, P>, id: usize, mobility: Mobility) -> bool {
 }
 
 /// Gives back a pageblock that was taken whole and in which no block starts.
-fn give_pageblock<'m, P>(zone: &Zone<'m, P>, seat: SeatWords<'m>, id: usize, mobility: Mobility) {
+fn give_pageblock<'m, P>(
+    zone: &Zone<'m, P>,
+    counters: &'m Counters,
+    id: usize,
+    mobility: Mobility,
+) {
     let order = zone.pageblock_order();
-    if let Some(mut held) = zone.try_lock(seat, id) {
+    if let Some(mut held) = zone.try_lock(counters, id) {
         let given = held.give(0, order, mobility);
         held.unlock();
         if !given {
@@ -105,14 +110,14 @@ fn give_pageblock<'m, P>(zone: &Zone<'m, P>, seat: SeatWords<'m>, id: usize, mob
     } else {
         let offset = id << zone.map.pageblock_order;
         zone.set_tag(offset, Tag::remote(order, mobility));
-        zone.leave(seat, offset);
+        zone.leave(counters, offset);
     }
 }
 
 /// Gives back a live block of more than the pageblock order. `Err` if it is no longer live.
 pub(super) fn give<'m, P>(
     zone: &Zone<'m, P>,
-    seat: SeatWords<'m>,
+    counters: &'m Counters,
     offset: usize,
     order: Order,
     mobility: Mobility,
@@ -122,9 +127,9 @@ pub(super) fn give<'m, P>(
     }
     let first = offset >> zone.map.pageblock_order;
     for id in first..first + (1 << (order.get() - zone.map.pageblock_order)) {
-        give_pageblock(zone, seat, id, mobility);
+        give_pageblock(zone, counters, id, mobility);
     }
-    seat.count(counter::NET, order.frames().wrapping_neg());
-    seat.count(counter::PGFREE, order.frames());
+    counters.net.add(order.frames().wrapping_neg());
+    counters.pgfree.add(order.frames());
     Ok(())
 }

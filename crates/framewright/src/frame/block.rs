@@ -11,9 +11,9 @@
 //! `PENDING`; and it collects the block itself if the lock is free. Absent frames, pins and `APART`
 //! change only with all CPUs stopped. `RESERVED` is a hint.
 
+use super::counters::Counters;
 use super::counts::{BlockCounts, Meta};
 use super::layout::BLOCK_WORDS;
-use super::seat::{SeatWords, counter};
 use super::zone::Zone;
 use crate::policy::{BlockFacts, Label};
 use crate::slots::{WORD_ORDER, count_orders_2_and_3, orders_in, run_mask, runs_in};
@@ -132,13 +132,13 @@ impl<'m, P> Zone<'m, P> {
 
     /// Locks pageblock `id` if no CPU holds it. Time: one compare-and-swap.
     #[inline(always)]
-    pub(super) fn try_lock(&self, seat: SeatWords<'m>, id: usize) -> Option<HeldBlock<'_, 'm, P>> {
+    pub(super) fn try_lock(&self, of: &'m Counters, id: usize) -> Option<HeldBlock<'_, 'm, P>> {
         let words = self.descriptor(id);
         let lock = &words[LOCK];
         let mut found = lock.load(Relaxed);
         loop {
             if found & LOCKED != 0 {
-                self.account_met(seat);
+                self.account_met(of);
                 return None;
             }
             if self.index.alone() {
@@ -151,19 +151,19 @@ impl<'m, P> Zone<'m, P> {
                 Err(now) => found = now,
             }
         }
-        Some(self.hold(seat, id))
+        Some(self.hold(of, id))
     }
 
     /// Pageblock `id`, which this CPU has locked.
     #[inline(always)]
-    pub(super) fn hold(&self, seat: SeatWords<'m>, id: usize) -> HeldBlock<'_, 'm, P> {
+    pub(super) fn hold(&self, counters: &'m Counters, id: usize) -> HeldBlock<'_, 'm, P> {
         let words = self.descriptor(id);
         let counts = BlockCounts(words[COUNTS].load(Relaxed));
         let meta = Meta(words[META].load(Relaxed));
         HeldBlock {
             zone: self,
-            seat,
-            since: self.account_taken(seat),
+            counters,
+            since: self.account_taken(counters),
             id,
             words,
             counts,
@@ -194,7 +194,7 @@ impl<'m, P> Zone<'m, P> {
 
     /// Leaves the block at `offset`, whose tag is already [`Tag::remote`], to the CPU that holds
     /// its pageblock. Never waits.
-    pub(super) fn leave(&self, seat: SeatWords<'m>, offset: usize) {
+    pub(super) fn leave(&self, counters: &'m Counters, offset: usize) {
         let id = offset >> self.map.pageblock_order;
         let slot = offset & (self.map.block_frames() as usize - 1);
         // Release: the CPU that collects the bit sees the tag.
@@ -203,7 +203,7 @@ impl<'m, P> Zone<'m, P> {
         // last holder may have missed the bit, so this CPU collects it.
         let lock = &self.descriptor(id)[LOCK];
         if lock.fetch_or(PENDING, AcqRel) & LOCKED == 0
-            && let Some(held) = self.try_lock(seat, id)
+            && let Some(held) = self.try_lock(counters, id)
         {
             held.unlock();
         }
@@ -218,8 +218,7 @@ impl<'m, P> Zone<'m, P> {
 #[must_use = "a pageblock that is not unlocked stays locked"]
 pub(super) struct HeldBlock<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
-    /// The seat that the counters are charged to.
-    seat: SeatWords<'m>,
+    counters: &'m Counters,
     /// When the lock was taken, for its account.
     since: u64,
     pub(super) id: usize,
@@ -499,23 +498,23 @@ impl<P> HeldBlock<'_, '_, P> {
     #[inline(always)]
     fn count_sums(&mut self, label: Label) {
         if self.large != 0 {
-            self.seat.count(counter::LARGE, self.large as u64);
+            self.counters.large.add(self.large as u64);
             self.large = 0;
         }
         if self.order_2 != 0 {
-            self.seat.count(counter::ORDER_2, self.order_2 as u64);
+            self.counters.order_2.add(self.order_2 as u64);
             self.order_2 = 0;
         }
         let free_mixed = self.counts.free_mixed();
         if free_mixed != self.free_mixed {
             let by = free_mixed.wrapping_sub(self.free_mixed);
-            self.seat.count(counter::MIXED, by);
+            self.counters.mixed.add(by);
             self.free_mixed = free_mixed;
         }
         let free_lent = self.counts.free_lent(label);
         if free_lent != self.free_lent {
             let by = free_lent.wrapping_sub(self.free_lent);
-            self.seat.count(counter::LENT, by);
+            self.counters.lent.add(by);
             self.free_lent = free_lent;
         }
     }
@@ -598,7 +597,7 @@ impl<P> HeldBlock<'_, '_, P> {
             self.words[COUNTS].store(self.counts.0, Relaxed);
             self.count_sums(self.meta.label());
             if self.zone.try_unlock(self.words) {
-                self.zone.account_given_up(self.seat, self.since);
+                self.zone.account_given_up(self.counters, self.since);
                 return;
             }
         }
@@ -612,7 +611,7 @@ impl<P> HeldBlock<'_, '_, P> {
         loop {
             self.publish(label, isolated);
             if self.zone.try_unlock(self.words) {
-                self.zone.account_given_up(self.seat, self.since);
+                self.zone.account_given_up(self.counters, self.since);
                 return;
             }
             self.collect();

@@ -1,11 +1,11 @@
 //! Blocks that go back from a cache, those of one pageblock together.
 
 use super::give::GiveOutcome;
-use super::seat::{SeatWords, counter};
+use super::seat::SeatWords;
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::slots::run_mask;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::units::{Mobility, Order};
 
 impl<'m, P> Zone<'m, P> {
@@ -13,7 +13,7 @@ impl<'m, P> Zone<'m, P> {
     pub(super) fn give_cached(
         &self,
         seat: SeatWords<'m>,
-        blocks: &[AtomicU64],
+        blocks: &[AtomicU32],
         order: Order,
         mobility: Mobility,
     ) {
@@ -21,7 +21,9 @@ impl<'m, P> Zone<'m, P> {
         for blocks in blocks.chunks(Chains::MAX) {
             given += self.give_batch(seat, blocks, order, mobility);
         }
-        seat.count(counter::NET, (given * order.frames()).wrapping_neg());
+        seat.counters()
+            .net
+            .add((given * order.frames()).wrapping_neg());
     }
 
     /// Gives up to 64 cached blocks back, those of one pageblock together. Returns how many
@@ -30,7 +32,7 @@ impl<'m, P> Zone<'m, P> {
     fn give_batch(
         &self,
         seat: SeatWords<'m>,
-        blocks: &[AtomicU64],
+        blocks: &[AtomicU32],
         order: Order,
         mobility: Mobility,
     ) -> u64 {
@@ -45,7 +47,7 @@ impl<'m, P> Zone<'m, P> {
             let id = chains.pageblock(first);
             if chains.next_of(first, id).is_none() {
                 let offset = chains.offset(first);
-                match self.give_one(seat, offset, order, mobility, cached) {
+                match self.give_one(seat.counters(), offset, order, mobility, cached) {
                     GiveOutcome::Yes => {
                         given += 1;
                         continue;
@@ -57,12 +59,12 @@ impl<'m, P> Zone<'m, P> {
                     GiveOutcome::No => {}
                 }
             }
-            let Some(mut held) = self.try_lock(seat, id) else {
+            let Some(mut held) = self.try_lock(seat.counters(), id) else {
                 let offset = chains.offset(first);
                 if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
                     given += 1;
-                    self.leave(seat, offset);
-                    seat.count(counter::REMOTE, 1);
+                    self.leave(seat.counters(), offset);
+                    seat.counters().remote.add(1);
                 } else {
                     self.count_corruption();
                 }
@@ -108,7 +110,7 @@ impl Chains {
     const NOBODY: u8 = 0xff;
 
     #[inline(always)]
-    fn new(blocks: &[AtomicU64], pageblock_order: u8) -> Self {
+    fn new(blocks: &[AtomicU32], pageblock_order: u8) -> Self {
         let mut chains = Self {
             offsets: [0; Self::MAX],
             next: [Self::NOBODY; Self::MAX],
@@ -117,7 +119,7 @@ impl Chains {
         let mut heads = [Self::NOBODY; Self::MAX];
         // Goes from the last to the first, so that each chain goes from the first to the last.
         for (nth, block) in blocks.iter().enumerate().take(Self::MAX).rev() {
-            chains.offsets[nth] = block.load(Relaxed) as u32;
+            chains.offsets[nth] = block.load(Relaxed);
             let head = &mut heads[chains.pageblock(nth) % Self::MAX];
             chains.next[nth] = *head;
             *head = nth as u8;

@@ -1,8 +1,8 @@
 //! Gives back to a pageblock: one block, blocks of one word, and what other CPUs left behind.
 
 use super::block::{COUNTS, HeldBlock, LOCK, LOCKED, META, ORDERS, small_orders};
+use super::counters::Counters;
 use super::counts::{BlockCounts, Meta};
-use super::seat::{SeatWords, counter};
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::policy::Label;
@@ -75,7 +75,7 @@ impl<'m, P> Zone<'m, P> {
     #[inline(always)]
     pub(super) fn give_one(
         &self,
-        seat: SeatWords<'m>,
+        counters: &'m Counters,
         offset: usize,
         order: Order,
         mobility: Mobility,
@@ -87,7 +87,7 @@ impl<'m, P> Zone<'m, P> {
             return GiveOutcome::No;
         }
         if self.tag(offset) != from {
-            self.let_go(seat, id);
+            self.let_go(counters, id);
             return GiveOutcome::Corrupt;
         }
         self.set_tag(offset, Tag::NONE);
@@ -111,44 +111,44 @@ impl<'m, P> Zone<'m, P> {
             let is_same = joined.orders >> WORD_ORDER == 0
                 && small_orders(now | other) == meta.orders() & 0x3f;
             if is_same && counts.is_classed_like(before, self.policy.classes()) {
-                let since = self.account_taken(seat);
+                let since = self.account_taken(counters);
                 at.store(bits | mask, Relaxed);
                 row.store(now, Relaxed);
                 words[COUNTS].store(counts.0, Relaxed);
                 if joined.order_2 != 0 {
-                    seat.count(counter::ORDER_2, joined.order_2 as u64);
+                    counters.order_2.add(joined.order_2 as u64);
                 }
                 if joined.large != 0 {
-                    seat.count(counter::LARGE, joined.large as u64);
+                    counters.large.add(joined.large as u64);
                 }
                 if counts.free_mixed() != 0 {
-                    seat.count(counter::MIXED, frames);
+                    counters.mixed.add(frames);
                 }
                 if meta.label() == Label::Contiguous {
-                    seat.count(counter::LENT, frames);
+                    counters.lent.add(frames);
                 }
                 if self.try_unlock(words) {
-                    self.account_given_up(seat, since);
+                    self.account_given_up(counters, since);
                 } else {
-                    self.let_go(seat, id);
+                    self.let_go(counters, id);
                 }
                 return GiveOutcome::Yes;
             }
         }
-        self.give_held(seat, slot, order, mobility, id)
+        self.give_held(counters, slot, order, mobility, id)
     }
 
     /// The same, under the lock.
     #[inline(never)]
     fn give_held(
         &self,
-        seat: SeatWords<'m>,
+        counters: &'m Counters,
         slot: usize,
         order: Order,
         mobility: Mobility,
         id: usize,
     ) -> GiveOutcome {
-        let mut held = self.hold(seat, id);
+        let mut held = self.hold(counters, id);
         let given = held.give(slot, order, mobility);
         held.unlock();
         if given {

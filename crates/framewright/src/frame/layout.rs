@@ -2,14 +2,15 @@
 //!
 //! `Map` checks the layout once, before there is a zone; nothing of it changes later. The zone cuts
 //! its memory in the order of `Map::parts`, from the start of a cache line on. What different CPUs
-//! write (seats, their accounts, descriptors) is a number of whole lines for each of them.
+//! write (seats, descriptors) is a number of whole lines for each of them.
 
 use super::ZoneSetupError;
 use super::index::IndexShape;
-use super::seat::SEAT_WORDS;
+use super::seat::SeatRecord;
 use super::tag::SEATS_MAX;
+use super::zone::ZoneRecord;
 use crate::policy::Classes;
-use crate::raw::{Carver, Halves};
+use crate::raw::{Carver, Halves, RawRecord};
 use crate::slots;
 use crate::units::{Frame, Order};
 
@@ -61,7 +62,7 @@ impl ZoneLayout {
     /// From 256 MiB on, and with pageblocks of 512 frames of 4 KiB, they are less than a
     /// thousandth of the memory: a pageblock takes 1.0 KiB of tags, two bitmaps and a descriptor
     /// of 64 bytes each and some 300 bytes of index, in all 0.07 % of its 2 MiB; a CPU takes
-    /// 4 KiB and the policy's tables 70 KiB, whatever the zone's size.
+    /// 3.2 KiB and the policy's tables 70 KiB, whatever the zone's size.
     ///
     /// # Errors
     /// If no zone can have the layout.
@@ -77,10 +78,7 @@ impl ZoneLayout {
 
 /// Words per descriptor: one cache line.
 pub(super) const BLOCK_WORDS: usize = 8;
-/// Words of the zone itself: whole cache lines.
-pub(super) const ZONE_WORDS: usize = 96;
-/// A cache line for each seat's account.
-pub(super) const LINE_WORDS: usize = 8;
+const LINE_WORDS: usize = 8;
 
 /// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
@@ -140,21 +138,19 @@ impl Map {
             index,
             words: 0,
         };
-        map.words = Carver::words_needed(map.parts().iter().sum());
+        let seats = (usize::from(layout.cpus) + 1) * SeatRecord::WORDS;
+        map.words =
+            Carver::words_needed(ZoneRecord::WORDS + seats + map.parts().iter().sum::<usize>());
         Ok(map)
     }
 
-    /// The lengths of the parts, in the order in which they lie: the zone's own words, the seats
-    /// (one for each CPU, and one for work outside them), their accounts of the pageblocks' locks,
-    /// descriptors, free bitmaps, remote bitmaps, index, tags. The index is rounded up to whole
-    /// cache lines, so that the tags of each 64 frames are exactly two lines: a CPU with those
-    /// frames shares no line with a CPU that has the next ones.
-    pub(super) fn parts(&self) -> [usize; 8] {
+    /// The lengths of the parts behind the zone's own words and the seats (one for each CPU, and one for work
+    /// outside them), in the order in which they lie: descriptors, free bitmaps, remote bitmaps, index, tags. The
+    /// index is rounded up to whole cache lines, so that the tags of each 64 frames are exactly two lines: a CPU
+    /// with those frames shares no line with a CPU that has the next ones.
+    pub(super) fn parts(&self) -> [usize; 5] {
         let bitmaps = self.blocks * self.words_per_block;
         [
-            ZONE_WORDS,
-            (usize::from(self.cpus) + 1) * SEAT_WORDS,
-            (usize::from(self.cpus) + 1) * LINE_WORDS,
             self.blocks * BLOCK_WORDS,
             bitmaps,
             bitmaps,

@@ -2,7 +2,6 @@
 //! isolation, allocation at a place.
 
 use super::runs::Sought;
-use super::seat::counter;
 use super::tag::Tag;
 use super::zone::{StoppedZone, Zone};
 use super::{AllocError, RunError};
@@ -260,7 +259,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     /// Gives all cached blocks back to their pageblocks. Stops all CPUs.
     pub fn drain(&self) {
-        self.at_rest(|stopped| stopped.set.nobodys_seat().count(counter::DRAINS, 1));
+        self.at_rest(|stopped| stopped.set.nobodys_counters().drains.add(1));
     }
 
     /// Pins the pageblock of `frame`: it cannot be emptied until as many [`unpin`](Self::unpin)s,
@@ -306,7 +305,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         offsets: &Range<usize>,
         mobility: Mobility,
     ) {
-        let nobody = self.nobodys_seat();
+        let nobody = self.nobodys_counters();
         let mut at = offsets.start;
         while at < offsets.end {
             let frame = self.frame(at);
@@ -321,8 +320,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                 held.unlock();
             }
             self.set_tag(at, Tag::live(order, mobility));
-            nobody.count(counter::PGALLOC + mobility.index(), order.frames());
-            nobody.count(counter::NET, order.frames());
+            nobody.pgalloc[mobility.index()].add(order.frames());
+            nobody.net.add(order.frames());
             at += order.frames() as usize;
         }
     }

@@ -121,6 +121,7 @@ mod big;
 mod block;
 mod blocks;
 mod chains;
+mod counters;
 mod counts;
 mod error;
 mod frames;

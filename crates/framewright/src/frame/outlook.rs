@@ -1,7 +1,6 @@
 //! What reclaim looks at in a zone, so often that it must be cheap. Each figure is as of one
 //! moment, but not all of the same one.
 
-use super::seat::counter;
 use super::zone::Zone;
 use crate::policy::End;
 use crate::units::Mobility;
@@ -45,7 +44,7 @@ impl<P> Zone<'_, P> {
     /// Time: O(CPUs).
     pub(crate) fn polluting_fallbacks(&self) -> u64 {
         self.all_seats()
-            .map(|seat| seat.read(counter::POLLUTED))
+            .map(|seat| seat.counters().polluted.read())
             .sum()
     }
 

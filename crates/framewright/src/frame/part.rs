@@ -136,7 +136,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let first = largest.saturating_sub(zone.map.origin) >> zone.map.pageblock_order;
         let mut attempt = 0;
         loop {
-            match zone.try_lock(self.words, first as usize) {
+            match zone.try_lock(self.words.counters(), first as usize) {
                 Some(held) => return held,
                 None => {
                     // This CPU has changed nothing yet, so it may wait.

@@ -2,7 +2,7 @@
 
 use super::AllocError;
 use super::search::WantedBlock;
-use super::seat::{CACHED_ORDERS, SeatWords, counter};
+use super::seat::{CACHED_ORDERS, SeatWords};
 use super::stock::WORD_FRAMES;
 use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
@@ -10,7 +10,7 @@ use crate::policy::{BlockFacts, Label, Level, Watermarks};
 use crate::slots;
 use crate::stats::FrameStats;
 use crate::sync::{
-    AtomicU64,
+    AtomicU32, CounterWord,
     Ordering::{Acquire, Relaxed},
     fence,
 };
@@ -113,15 +113,14 @@ impl<'m, P> Zone<'m, P> {
             let freed = seat.freed();
             stats.pgfree += freed;
             net_out = net_out.wrapping_sub(freed);
-            stats.remote_frees += seat.read(counter::REMOTE);
-            stats.drains += seat.read(counter::DRAINS);
-            stats.bad_frees += seat.read(counter::BAD);
-            add_pairs(&mut stats.steals, seat, counter::STEALS);
-            add_pairs(&mut stats.relabels, seat, counter::RELABELS);
-            for order in 0..=Order::MAX.index() {
-                stats.exhausted[order] += seat.read(counter::EXHAUSTED + order);
-                stats.fragmented[order] += seat.read(counter::FRAGMENTED + order);
-            }
+            let of = seat.counters();
+            stats.remote_frees += of.remote.read();
+            stats.drains += of.drains.read();
+            stats.bad_frees += of.bad.read();
+            add_each(stats.steals.as_flattened_mut(), &of.steals);
+            add_each(stats.relabels.as_flattened_mut(), &of.relabels);
+            add_each(&mut stats.exhausted, &of.exhausted);
+            add_each(&mut stats.fragmented, &of.fragmented);
         }
         let present = self.present_frames();
         let out = if net_out as i64 > 0 { net_out } else { 0 };
@@ -225,9 +224,9 @@ impl<'m, P> Zone<'m, P> {
 
     /// Free frames in pageblocks, without those in caches; inexact while CPUs work.
     pub(super) fn pageblock_free_frames(&self) -> u64 {
-        let net = self
-            .all_seats()
-            .fold(0u64, |sum, seat| sum.wrapping_add(seat.read(counter::NET)));
+        let net = self.all_seats().fold(0u64, |sum, seat| {
+            sum.wrapping_add(seat.counters().net.read())
+        });
         let free = self.present_frames().wrapping_sub(net);
         // The difference is below zero for a moment when one seat's counter is behind another's.
         if free as i64 > 0 { free } else { 0 }
@@ -298,7 +297,7 @@ impl<'m, P> Zone<'m, P> {
             }
             for order in 0..CACHED_ORDERS {
                 let entries = &seat.entries(of, order)[..seat.cached(of, order)];
-                let is_usable = |entry: &&AtomicU64| may(entry.load(Relaxed) as usize);
+                let is_usable = |entry: &&AtomicU32| may(entry.load(Relaxed) as usize);
                 frames += (entries.iter().filter(is_usable).count() as u64) << order;
             }
         }
@@ -329,8 +328,8 @@ impl<'m, P> Zone<'m, P> {
     }
 }
 
-fn add_pairs(sums: &mut [[u64; 3]; 3], seat: SeatWords<'_>, counter: usize) {
-    for (pair, sum) in sums.iter_mut().flatten().enumerate() {
-        *sum += seat.read(counter + pair);
+fn add_each(sums: &mut [u64], counters: &[CounterWord]) {
+    for (sum, counter) in sums.iter_mut().zip(counters) {
+        *sum += counter.read();
     }
 }

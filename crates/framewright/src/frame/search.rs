@@ -1,7 +1,8 @@
 //! From a request to a pageblock: takes the cheapest candidate in the index, or passes it by.
 
 use super::block::HeldBlock;
-use super::seat::{CACHED_ORDERS, SeatWords, counter};
+use super::counters::Counters;
+use super::seat::{CACHED_ORDERS, SeatWords};
 use super::zone::Zone;
 use crate::policy::{Class, Label, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;
@@ -293,15 +294,10 @@ impl<'m, P> Zone<'m, P> {
     pub(super) fn zone_facts(&self) -> ZoneFacts {
         let mut sums = [0u64; 5];
         for seat in self.all_seats() {
-            let counters = [
-                counter::NET,
-                counter::MIXED,
-                counter::LARGE,
-                counter::ORDER_2,
-                counter::LENT,
-            ];
+            let of = seat.counters();
+            let counters = [&of.net, &of.mixed, &of.large, &of.order_2, &of.lent];
             for (sum, counter) in sums.iter_mut().zip(counters) {
-                *sum = sum.wrapping_add(seat.read(counter));
+                *sum = sum.wrapping_add(counter.read());
             }
         }
         // A sum is below zero for a moment when one seat's counter is behind another's.
@@ -350,7 +346,7 @@ impl<'m, P> Zone<'m, P> {
             if spare && self.reserved_by(id).is_some_and(|cpu| cpu != seat.number) {
                 continue;
             }
-            let Some(mut held) = self.try_lock(seat, id) else {
+            let Some(mut held) = self.try_lock(seat.counters(), id) else {
                 if is_whole {
                     at = self.go_away(seat, row, end, id);
                 }
@@ -371,7 +367,7 @@ impl<'m, P> Zone<'m, P> {
             let becomes = if is_own {
                 label
             } else {
-                self.fall_back(seat, &held, wanted, found)
+                self.fall_back(seat.counters(), &held, wanted, found)
             };
             if is_own && batch.words_max > 0 && batch.taken == 0 && found >= WORD_ORDER {
                 let (slot, words) = held.take_words(found, batch.words_max, wanted.mobility);
@@ -398,7 +394,7 @@ impl<'m, P> Zone<'m, P> {
     #[cold]
     pub(super) fn fall_back(
         &self,
-        seat: SeatWords<'m>,
+        counters: &'m Counters,
         held: &HeldBlock<'_, 'm, P>,
         wanted: WantedBlock,
         found: u8,
@@ -411,13 +407,13 @@ impl<'m, P> Zone<'m, P> {
         let relabel = self.policy.is_relabelled(&facts, wanted.mobility, found);
         let pair = wanted.mobility.index() * 3 + owner.index();
         if !wanted.mobility.is_movable() && facts.nonmovable() == 0 && facts.movable() > 0 {
-            seat.count(counter::POLLUTED, 1);
+            counters.polluted.add(1);
         }
         if relabel {
-            seat.count(counter::RELABELS + pair, 1);
+            counters.relabels[pair].add(1);
             Label::Of(wanted.mobility)
         } else {
-            seat.count(counter::STEALS + pair, 1);
+            counters.steals[pair].add(1);
             facts.label
         }
     }
@@ -449,7 +445,7 @@ impl<'m, P> Zone<'m, P> {
             let Some(id) = self.index.find(row, end, None, true) else {
                 continue;
             };
-            let Some(mut held) = self.try_lock(seat, id) else {
+            let Some(mut held) = self.try_lock(seat.counters(), id) else {
                 continue;
             };
             let mut out = [0];

@@ -9,15 +9,16 @@
 //! block and counts it. The fast path of frees ends where the cache is full, and is closed while
 //! the zone has pageblocks that serve only some requests. All other ways are in `slow`.
 
+use super::counters::Counters;
 use super::slow::Resort;
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{AllocError, BoundedError, FreeError};
 use crate::platform::{Barrier, Patience, Relax};
 use crate::policy::End;
-use crate::raw::Halves;
-use crate::seats::{Taken, Turn};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::raw::{Halves, record};
+use crate::seats::{ClaimWords, Taken, Turn};
+use crate::sync::{AtomicU32, AtomicU64, CounterWord, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order};
 
 /// Orders 0 to 4 are cached.
@@ -26,89 +27,66 @@ pub(crate) const CACHED_ORDERS: usize = 5;
 pub(super) const CACHE_MAX: usize = 64;
 /// One cache for each mobility and cached order; numbered by order, then mobility.
 pub(super) const CACHES: usize = 3 * CACHED_ORDERS;
-/// Keeps a cache's number inside the tables by cache, for the compiler to see.
-const NUMBER: usize = 15;
+/// The length of the tables by cache: a power of two, so that a mask keeps a cache's number inside.
+const NUMBERS: usize = 16;
 
-// The words of a seat, beside those of [`Turn`] and [`Taken`]. The owner writes the first ones, other CPUs
-// those from `OTHERS` on, and the two are on different cache lines.
-/// The pageblock that the CPU works in for movable requests, plus one.
-const CURRENT: usize = 1;
-/// Where the CPU looks for entirely free pageblocks: see `away`. 0 means from the end.
-const AWAY: usize = 2;
-/// By mobility: where the seat's stock begins, and below [`STOCK_WORDS`] how many words it has.
-const STOCK: usize = 3;
-/// How many words each stock may have.
-const STOCK_LIMIT: usize = STOCK + Mobility::ALL.len();
-/// The figure from which the CPU last set the limits.
-const BASIS: usize = STOCK_LIMIT + 1;
-const OTHERS: usize = 8;
-/// Whether the zone has pageblocks that serve only some requests. If so, the fast path of frees is
-/// closed. A CPU changes this word only with all CPUs stopped.
-const KEPT: usize = 10;
-/// By cache: the place of the word for its next block, and above [`PLACES`] how many blocks it has
-/// handed out on the fast path. That count has 55 bits, which last for years.
-const HEADS: usize = 16;
-/// By cache: the place at which the fast path of frees ends, for the cache is at its limit there. While
-/// that way is closed, the limit itself, a number below every place.
-const FULL: usize = HEADS + CACHES;
-/// By cache: how many blocks the owner put into it on the fast path.
-const PUT: usize = FULL + CACHES;
-const COUNTERS: usize = PUT + CACHES;
-const ENTRIES: usize = COUNTERS + counter::COUNT;
+record! {
+    /// The metadata of one seat, in whole cache lines.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct SeatRecord {
+        // The first line is its owner's.
+        busy: AtomicU64,
+        /// The pageblock that the CPU works in for movable requests, plus one.
+        current: AtomicU64,
+        /// Where the CPU looks for entirely free pageblocks: see `away`. 0 means from the end.
+        away: AtomicU64,
+        /// By mobility: where the seat's stock begins, and below [`STOCK_WORDS`] how many words it has.
+        stocks: [AtomicU64; 3],
+        /// How many words each stock may have.
+        stock_limit: AtomicU64,
+        /// The figure from which the CPU last set the limits.
+        basis: AtomicU64,
 
-/// The counters of a seat, as offsets: frames and events since the zone was made.
-pub(super) mod counter {
-    use crate::units::Order;
+        // Other CPUs write the second line.
+        claims: ClaimWords,
+        /// Whether the zone has pageblocks that serve only some requests. If so, the fast path of frees is closed. A
+        /// CPU changes this word only with all CPUs stopped.
+        kept: AtomicU64,
+        _unused: [AtomicU64; 5],
 
-    const ORDERS: usize = Order::MAX.index() + 1;
-    /// Frames handed out, by mobility, and frames freed. Those of the fast path are counted by cache.
-    pub(in super::super) const PGALLOC: usize = 0;
-    pub(in super::super) const PGFREE: usize = 3;
-    /// Frames taken from pageblocks less frames given to them; wraps.
-    pub(in super::super) const NET: usize = 4;
-    pub(in super::super) const REMOTE: usize = 5;
-    pub(in super::super) const DRAINS: usize = 6;
-    /// As `MIXED`: free frames in pageblocks that are lent to movable contents; wraps. It stands here
-    /// because a search reads it in other seats, together with the three below. The four are on one
-    /// cache line, and the owner writes nothing on that line without need.
-    pub(in super::super) const LENT: usize = 7;
-    /// How many free frames in mixed pageblocks, free frames in blocks of order 3 and more, and blocks of
-    /// order 2 this seat's changes added; each wraps.
-    pub(in super::super) const MIXED: usize = 8;
-    pub(in super::super) const LARGE: usize = 9;
-    pub(in super::super) const ORDER_2: usize = 10;
-    pub(in super::super) const STEALS: usize = 11;
-    pub(in super::super) const RELABELS: usize = STEALS + 9;
-    pub(in super::super) const EXHAUSTED: usize = RELABELS + 9;
-    pub(in super::super) const FRAGMENTED: usize = EXHAUSTED + ORDERS;
-    /// How often the CPU looked at its caches' limits.
-    pub(in super::super) const LOOKS: usize = FRAGMENTED + ORDERS;
-    /// Fallbacks that put contents that cannot move into a pageblock in which all contents could.
-    pub(in super::super) const POLLUTED: usize = LOOKS + 1;
-    pub(in super::super) const BAD: usize = POLLUTED + 1;
-    pub(in super::super) const COUNT: usize = 74;
-    const _: () = assert!(BAD < COUNT);
+        // Only the owner writes the rest.
+        /// By cache: the place of the entry for its next block, and above [`PLACES`] how many blocks it has handed out
+        /// on the fast path. That count has 55 bits, which last for years.
+        heads: [AtomicU64; NUMBERS],
+        /// By cache: the place at which the fast path of frees ends, for the cache is at its limit there. While that
+        /// way is closed, the limit itself, a number below every place.
+        full: [AtomicU64; NUMBERS],
+        /// By cache: how many blocks the owner put into it on the fast path.
+        put: [CounterWord; NUMBERS],
+        counters: Counters,
+        /// The blocks in the caches, by place: offsets in the zone.
+        entries: [AtomicU32; PLACES as usize + 1],
+    } = 400 words, claims at 8, heads at 16, counters at 64, entries at 144;
 }
 
-/// Words of one seat: 64 cache lines, so that no two seats share one; and a power of two, so that
-/// a mask keeps every place inside.
-pub(super) const SEAT_WORDS: usize = 512;
-/// The bits of a place in a seat.
-const PLACES: u64 = SEAT_WORDS as u64 - 1;
+/// The bits of a place in the entries. There is an entry for each, so that a mask keeps every place inside.
+const PLACES: u64 = 511;
+/// The first place of a cache, above every limit, and on a cache line of its own.
+const FIRST_PLACE: usize = 80;
 /// The bits of a stock's length.
 const STOCK_WORDS: u64 = 0xff;
 const _: () = {
     // 3 * (64 + 32 + 16 + 8 + 4) entries; the place behind the last one is a place too.
     const LAST: usize = CACHED_ORDERS - 1;
-    assert!(entries_start(0, LAST) + 3 * (CACHE_MAX >> LAST) < SEAT_WORDS);
-    assert!(CACHES <= NUMBER + 1 && CACHE_MAX < ENTRIES);
-    assert!(SEAT_WORDS.is_power_of_two() && BASIS < OTHERS);
+    assert!(entries_start(0, LAST) + 3 * (CACHE_MAX >> LAST) <= PLACES as usize);
+    assert!(CACHES <= NUMBERS && CACHE_MAX < FIRST_PLACE);
 };
 
 /// The number of the cache for that mobility and order.
 #[inline(always)]
 const fn cache_number(mobility: Mobility, order: usize) -> usize {
-    (order * 3 + mobility.index()) & NUMBER
+    (order * 3 + mobility.index()) & (NUMBERS - 1)
 }
 
 /// The bit of that cache in a set of caches.
@@ -120,43 +98,35 @@ pub(super) const fn cache_bit(mobility: Mobility, order: usize) -> u32 {
 const fn entries_start(mobility: usize, order: usize) -> usize {
     // Each order has half the entries of the one below it.
     let below = 3 * (2 * CACHE_MAX - ((2 * CACHE_MAX) >> order));
-    ENTRIES + below + mobility * (CACHE_MAX >> order)
+    FIRST_PLACE + below + mobility * (CACHE_MAX >> order)
 }
 
-/// The metadata of one seat.
+impl SeatRecord {
+    pub(super) const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+/// One seat, and its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeatWords<'m> {
-    words: &'m [AtomicU64; SEAT_WORDS],
+    record: &'m SeatRecord,
     pub(super) number: u16,
 }
 
 impl<'m> SeatWords<'m> {
-    pub(super) fn new(seats: &'m [AtomicU64], number: usize) -> Self {
-        let start = number * SEAT_WORDS;
-        let words = (&seats[start..start + SEAT_WORDS])
-            .try_into()
-            .expect("a seat has its words");
-        Self {
-            words,
-            number: number as u16,
-        }
+    pub(super) const fn new(record: &'m SeatRecord, number: u16) -> Self {
+        Self { record, number }
     }
 
     #[inline(always)]
-    pub(super) fn turn(self) -> Turn<'m> {
-        Turn::of(self.words)
+    pub(super) const fn turn(self) -> Turn<'m> {
+        Turn::new(&self.record.busy, &self.record.claims)
     }
 
     #[inline(always)]
-    pub(super) fn read(self, counter: usize) -> u64 {
-        self.words[COUNTERS + counter].load(Relaxed)
-    }
-
-    /// Adds to a counter that only this seat changes.
-    #[inline(always)]
-    pub(super) fn count(self, counter: usize, by: u64) {
-        let word = &self.words[COUNTERS + counter];
-        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+    pub(super) const fn counters(self) -> &'m Counters {
+        &self.record.counters
     }
 
     /// Gives the seat, whose words are zero, empty caches.
@@ -170,7 +140,7 @@ impl<'m> SeatWords<'m> {
 
     #[inline(always)]
     fn head(self, cache: usize) -> &'m AtomicU64 {
-        &self.words[HEADS + (cache & NUMBER)]
+        &self.record.heads[cache & (NUMBERS - 1)]
     }
 
     #[inline(always)]
@@ -191,7 +161,7 @@ impl<'m> SeatWords<'m> {
     #[inline(always)]
     fn youngest(self, cache: usize) -> usize {
         let place = self.head(cache).load(Relaxed).wrapping_sub(1) & PLACES;
-        self.words[place as usize].load(Relaxed) as usize
+        self.record.entries[place as usize].load(Relaxed) as usize
     }
 
     /// Takes the youngest block out of a cache that has one, and counts it.
@@ -208,13 +178,12 @@ impl<'m> SeatWords<'m> {
         let head = self.head(cache);
         let now = head.load(Relaxed);
         let place = now & PLACES;
-        if place >= self.words[FULL + (cache & NUMBER)].load(Relaxed) {
+        if place >= self.record.full[cache & (NUMBERS - 1)].load(Relaxed) {
             return false;
         }
-        self.words[place as usize].store(offset as u64, Relaxed);
+        self.record.entries[place as usize].store(offset as u32, Relaxed);
         head.store(now + 1, Relaxed);
-        let put = &self.words[PUT + (cache & NUMBER)];
-        put.store(put.load(Relaxed).wrapping_add(1), Relaxed);
+        self.record.put[cache & (NUMBERS - 1)].add(1);
         true
     }
 
@@ -225,18 +194,18 @@ impl<'m> SeatWords<'m> {
             (head / (PLACES + 1)) << order
         };
         let short: u64 = (0..CACHED_ORDERS).map(short).sum();
-        self.read(counter::PGALLOC + mobility.index()) + short
+        self.counters().pgalloc[mobility.index()].read() + short
     }
 
     /// Frames freed since the zone was made.
     pub(super) fn freed(self) -> u64 {
-        let short = |cache: usize| self.words[PUT + cache].load(Relaxed) << (cache / 3);
-        self.read(counter::PGFREE) + (0..CACHES).map(short).sum::<u64>()
+        let short = |cache: usize| self.record.put[cache].read() << (cache / 3);
+        self.counters().pgfree.read() + (0..CACHES).map(short).sum::<u64>()
     }
 
     #[inline(always)]
     pub(super) fn limit(self, mobility: Mobility, order: usize) -> usize {
-        let full = &self.words[FULL + cache_number(mobility, order)];
+        let full = &self.record.full[cache_number(mobility, order)];
         let full = full.load(Relaxed) as usize;
         // A number below the first place is the limit itself.
         full.checked_sub(entries_start(mobility.index(), order))
@@ -249,30 +218,30 @@ impl<'m> SeatWords<'m> {
         } else {
             entries_start(mobility.index(), order) + blocks
         };
-        let at = &self.words[FULL + cache_number(mobility, order)];
+        let at = &self.record.full[cache_number(mobility, order)];
         at.store(full as u64, Relaxed);
     }
 
     /// How many words a stock may have.
     pub(super) fn stock_limit(self) -> usize {
-        self.words[STOCK_LIMIT].load(Relaxed) as usize
+        self.record.stock_limit.load(Relaxed) as usize
     }
 
     pub(super) fn set_stock_limit(self, words: usize) {
-        self.words[STOCK_LIMIT].store(words as u64, Relaxed);
+        self.record.stock_limit.store(words as u64, Relaxed);
     }
 
     /// Where the seat's stock begins and how many words it has, if there is any.
     #[inline]
     pub(super) fn stock(self, mobility: Mobility) -> Option<(usize, usize)> {
-        let stock = self.words[STOCK + mobility.index()].load(Relaxed);
+        let stock = self.record.stocks[mobility.index()].load(Relaxed);
         let words = (stock & STOCK_WORDS) as usize;
         (words > 0).then_some(((stock / (STOCK_WORDS + 1)) as usize, words))
     }
 
     pub(super) fn set_stock(self, mobility: Mobility, offset: usize, words: usize) {
         let stock = (offset as u64 * (STOCK_WORDS + 1)) | words as u64;
-        self.words[STOCK + mobility.index()].store(stock, Relaxed);
+        self.record.stocks[mobility.index()].store(stock, Relaxed);
     }
 
     /// Puts `count` frames from `offset` on into the cache of order 0, which is empty. Their tags say so
@@ -280,7 +249,7 @@ impl<'m> SeatWords<'m> {
     pub(super) fn fill_cache(self, mobility: Mobility, offset: usize, count: usize) {
         let entries = &self.entries(mobility, 0)[..count];
         for (nth, entry) in entries.iter().rev().enumerate() {
-            entry.store((offset + nth) as u64, Relaxed);
+            entry.store((offset + nth) as u32, Relaxed);
         }
         self.set_cached(mobility, 0, count);
     }
@@ -306,31 +275,31 @@ impl<'m> SeatWords<'m> {
     /// Whether the CPU last set the limits from this figure. If not, it sets them now, and the word says so
     /// from here on.
     pub(super) fn has_limits_by(self, basis: u64) -> bool {
-        let at = &self.words[BASIS];
+        let at = &self.record.basis;
         let same = at.load(Relaxed) == basis;
         at.store(basis, Relaxed);
         same
     }
 
-    /// The cache's words, oldest block first. Only the first [`cached`](Self::cached) hold blocks.
+    /// The cache's entries, oldest block first. Only the first [`cached`](Self::cached) hold blocks.
     #[inline(always)]
-    pub(super) fn entries(self, mobility: Mobility, order: usize) -> &'m [AtomicU64] {
+    pub(super) fn entries(self, mobility: Mobility, order: usize) -> &'m [AtomicU32] {
         let start = entries_start(mobility.index(), order);
-        &self.words[start..start + (CACHE_MAX >> order)]
+        &self.record.entries[start..start + (CACHE_MAX >> order)]
     }
 
     pub(super) fn current(self) -> Option<usize> {
-        (self.words[CURRENT].load(Relaxed) as usize).checked_sub(1)
+        (self.record.current.load(Relaxed) as usize).checked_sub(1)
     }
 
     pub(super) fn set_current(self, id: usize) {
-        self.words[CURRENT].store(id as u64 + 1, Relaxed);
+        self.record.current.store(id as u64 + 1, Relaxed);
     }
 
     /// The region in which the CPU now looks for free pageblocks, and from which end of memory it does.
     #[inline(always)]
     pub(super) fn away(self) -> Option<(usize, End)> {
-        let away = (self.words[AWAY].load(Relaxed) as usize).checked_sub(1)?;
+        let away = (self.record.away.load(Relaxed) as usize).checked_sub(1)?;
         let end = if away % 2 == 0 {
             End::Lowest
         } else {
@@ -344,7 +313,7 @@ impl<'m> SeatWords<'m> {
         let away = to.map_or(0, |(region, end)| {
             2 * region + usize::from(end == End::Highest) + 1
         });
-        self.words[AWAY].store(away as u64, Relaxed);
+        self.record.away.store(away as u64, Relaxed);
     }
 
     /// Gives the oldest blocks of one cache back to their pageblocks, until `keep` are left.
@@ -386,18 +355,18 @@ impl<'m> SeatWords<'m> {
     pub(super) fn push(self, mobility: Mobility, order: usize, offset: usize) {
         let head = self.head(cache_number(mobility, order));
         let now = head.load(Relaxed);
-        self.words[(now & PLACES) as usize].store(offset as u64, Relaxed);
+        self.record.entries[(now & PLACES) as usize].store(offset as u32, Relaxed);
         head.store(now + 1, Relaxed);
     }
 
     #[inline(always)]
     pub(super) fn is_kept(self) -> bool {
-        self.words[KEPT].load(Relaxed) != 0
+        self.record.kept.load(Relaxed) != 0
     }
 
     /// Only with all CPUs stopped.
     pub(super) fn set_kept(self, kept: bool) {
-        self.words[KEPT].store(u64::from(kept), Relaxed);
+        self.record.kept.store(u64::from(kept), Relaxed);
         for order in 0..CACHED_ORDERS {
             for mobility in Mobility::ALL {
                 self.set_limit(mobility, order, self.limit(mobility, order));
@@ -458,8 +427,8 @@ impl<'z, 'm, P> Seat<'z, 'm, P> {
 
 impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     pub(super) fn take(zone: &'z Zone<'m, P>, cpu: CpuId) -> Option<Self> {
-        let words = SeatWords::new(zone.seats, cpu.index());
-        Taken::take(words.words).map(|taken| Self {
+        let words = SeatWords::new(&zone.seats[cpu.index()], cpu.0);
+        Taken::take(&words.record.claims).map(|taken| Self {
             zone,
             words,
             tags: zone.tags,
@@ -624,8 +593,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     #[inline(always)]
     pub(super) fn hand_out(&self, offset: usize, order: Order, mobility: Mobility) {
         self.zone.set_tag(offset, Tag::live(order, mobility));
-        self.words
-            .count(counter::PGALLOC + mobility.index(), order.frames());
+        self.words.counters().pgalloc[mobility.index()].add(order.frames());
     }
 
     /// Frees the block of `order` at `frame`, which was allocated with that order.
@@ -704,6 +672,6 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         let tag = Tag::cached(self.words.number, order, mobility);
         self.zone.set_tag(offset, tag);
         self.words.push(mobility, order.index(), offset);
-        self.words.count(counter::PGFREE, order.frames());
+        self.words.counters().pgfree.add(order.frames());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::big;
 use super::search::{BlockBatch, WantedBlock};
-use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, cache_bit, counter};
+use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, cache_bit};
 use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
 use super::zone::{Zone, kind};
@@ -136,7 +136,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         };
         let Ok(stopped) = lock.stop_within(patience);
         let stopped = stopped.ok_or(BoundedError::WouldWait)?;
-        self.words.count(counter::DRAINS, 1);
+        self.words.counters().drains.add(1);
         stopped.drain();
         // All that is free lies in pageblocks now, and no other CPU takes it: if a free block of
         // the order exists, this finds it.
@@ -154,12 +154,13 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
 
     /// Counts a request of `order` that failed.
     pub(crate) fn count_failure(&self, order: Order, error: AllocError) {
-        let counter = match error {
-            AllocError::Exhausted => counter::EXHAUSTED,
-            AllocError::Fragmented => counter::FRAGMENTED,
+        let counters = self.words.counters();
+        let counters = match error {
+            AllocError::Exhausted => &counters.exhausted,
+            AllocError::Fragmented => &counters.fragmented,
             AllocError::TooLarge { .. } | AllocError::Impossible => return,
         };
-        self.words.count(counter + order.index(), 1);
+        counters[order.index()].add(1);
     }
 
     /// Fetches a block from the pageblocks, and a batch of others into the cache. Never waits.
@@ -167,14 +168,14 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     pub(super) fn fetch(&self, order: Order, mobility: Mobility) -> Option<usize> {
         let wanted = WantedBlock { order, mobility };
         if order > self.zone.pageblock_order() {
-            return big::take(self.zone, self.words, wanted);
+            return big::take(self.zone, self.words.counters(), wanted);
         }
         if order == self.zone.pageblock_order() {
             return self.fetch_whole(mobility);
         }
         if order.index() >= CACHED_ORDERS {
             let offset = self.zone.take_one(self.words, wanted)?;
-            self.words.count(counter::NET, order.frames());
+            self.words.counters().net.add(order.frames());
             return Some(offset);
         }
         if order == Order::ZERO
@@ -197,8 +198,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         }
         let taken = batch.taken;
         let (first, others) = out[..taken].split_first()?;
-        self.words
-            .count(counter::NET, (taken as u64) << order.get());
+        self.words.counters().net.add((taken as u64) << order.get());
         // The cache hands out its youngest first, so this way the blocks come out in the order
         // found.
         for &offset in others.iter().rev() {
@@ -212,7 +212,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     fn fetch_whole(&self, mobility: Mobility) -> Option<usize> {
         let offset = self.zone.take_whole(self.words, mobility)?;
         let frames = self.zone.whole.order.frames();
-        self.words.count(counter::NET, frames);
+        self.words.counters().net.add(frames);
         Some(offset)
     }
 
@@ -220,7 +220,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// is busy, or all CPUs are stopped.
     fn fetch_drained(&self, wanted: WantedBlock) -> Option<usize> {
         if wanted.order > self.zone.pageblock_order() {
-            return big::take(self.zone, self.words, wanted);
+            return big::take(self.zone, self.words.counters(), wanted);
         }
         let taken = if wanted.order == self.zone.pageblock_order() {
             self.zone.take_whole(self.words, wanted.mobility)
@@ -234,7 +234,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         } else {
             return None;
         };
-        self.words.count(counter::NET, wanted.order.frames());
+        self.words.counters().net.add(wanted.order.frames());
         Some(offset)
     }
 
@@ -246,8 +246,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// its new limit gives back its older blocks, so together they never hold more.
     fn look_at_limits(&self, order: Order, mobility: Mobility) {
         let words = self.words;
-        let looks = words.read(counter::LOOKS);
-        words.count(counter::LOOKS, 1);
+        let looks = words.counters().looks.read();
+        words.counters().looks.add(1);
         let is_due = looks.is_multiple_of(u64::from(self.zone.map.cpus / 4).max(1));
         if !is_due && words.limit(mobility, order.index()) > 0 {
             return;
@@ -325,7 +325,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         mobility: Mobility,
     ) -> Result<(), FreeError> {
         let freed = if order > self.zone.pageblock_order() {
-            big::give(self.zone, self.words, offset, order, mobility)
+            big::give(self.zone, self.words.counters(), offset, order, mobility)
         } else {
             self.give_live(offset, order, mobility)
         };
@@ -339,10 +339,10 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let order = self.zone.whole.order;
         let offset = self.zone.offset_unchecked(frame);
         let mobility = self.zone.tag_if_inside(offset)?.as_live_of(order)?;
-        self.zone.give_whole(self.words, offset, mobility)?;
-        self.words
-            .count(counter::NET, order.frames().wrapping_neg());
-        self.words.count(counter::PGFREE, order.frames());
+        self.zone
+            .give_whole(self.words.counters(), offset, mobility)?;
+        self.words.counters().net.add(order.frames().wrapping_neg());
+        self.words.counters().pgfree.add(order.frames());
         Some(())
     }
 
@@ -356,7 +356,9 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     ) -> Result<(), ()> {
         let zone = self.zone;
         let live = Tag::live(order, mobility);
-        if let Some(mut held) = zone.try_lock(self.words, offset >> zone.map.pageblock_order) {
+        if let Some(mut held) =
+            zone.try_lock(self.words.counters(), offset >> zone.map.pageblock_order)
+        {
             let is_live = zone.tag(offset) == live;
             if is_live {
                 zone.set_tag(offset, Tag::NONE);
@@ -370,12 +372,11 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             if !zone.change_tag(offset, live, Tag::remote(order, mobility)) {
                 return Err(());
             }
-            zone.leave(self.words, offset);
-            self.words.count(counter::REMOTE, 1);
+            zone.leave(self.words.counters(), offset);
+            self.words.counters().remote.add(1);
         }
-        self.words
-            .count(counter::NET, order.frames().wrapping_neg());
-        self.words.count(counter::PGFREE, order.frames());
+        self.words.counters().net.add(order.frames().wrapping_neg());
+        self.words.counters().pgfree.add(order.frames());
         Ok(())
     }
 
@@ -383,7 +384,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn refuse(&self, frame: Frame, order: Order) -> FreeError {
-        self.words.count(counter::BAD, 1);
+        self.words.counters().bad.add(1);
         self.zone.why_not_free(frame, order)
     }
 }

@@ -8,7 +8,7 @@
 //! A stock is part of what its CPU may hold, at most half of that. It goes back as soon as the seat
 //! finds that it may hold less, and whenever caches are drained.
 
-use super::seat::{CACHE_MAX, SeatWords, counter};
+use super::seat::{CACHE_MAX, SeatWords};
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::slots::WORD_ORDER;
@@ -48,7 +48,7 @@ impl<'m> SeatWords<'m> {
         for word in 0..words {
             zone.set_tag(offset + word * WORD_FRAMES, tag);
         }
-        self.count(counter::NET, (words * WORD_FRAMES) as u64);
+        self.counters().net.add((words * WORD_FRAMES) as u64);
         self.set_stock(mobility, offset, words);
     }
 
@@ -83,7 +83,7 @@ impl<'m> SeatWords<'m> {
         let leave = |offset, order| {
             let order = Order::new(order).expect("orders in a word are small");
             zone.set_tag(offset, Tag::remote(order, mobility));
-            zone.leave(self, offset);
+            zone.leave(self.counters(), offset);
             order.frames()
         };
         let mut frames = 0;
@@ -100,6 +100,6 @@ impl<'m> SeatWords<'m> {
                     .sum::<u64>();
             }
         }
-        self.count(counter::NET, frames.wrapping_neg());
+        self.counters().net.add(frames.wrapping_neg());
     }
 }

@@ -3,7 +3,7 @@
 use super::big;
 use super::block::HeldBlock;
 use super::search::WantedBlock;
-use super::seat::{Seat, counter};
+use super::seat::Seat;
 use super::tag::Tag;
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Class, Label, SHARE_SETTLED, takes_contents};
@@ -114,9 +114,9 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             );
         }
         let frames = order.frames() * found.taken as u64;
-        let allocated = counter::PGALLOC + Mobility::Movable.index();
-        self.words.count(allocated, frames);
-        self.words.count(counter::NET, frames);
+        let counters = self.words.counters();
+        counters.pgalloc[Mobility::Movable.index()].add(frames);
+        counters.net.add(frames);
         self.exit();
         found
     }
@@ -125,13 +125,15 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let mobility = Mobility::Movable;
         for out in out {
             found.looks += 1;
-            let Some(offset) = big::take(self.zone, self.words, WantedBlock { order, mobility })
-            else {
+            let Some(offset) = big::take(
+                self.zone,
+                self.words.counters(),
+                WantedBlock { order, mobility },
+            ) else {
                 return;
             };
             // `big` counts what it takes, and so does the caller: count it once.
-            self.words
-                .count(counter::NET, order.frames().wrapping_neg());
+            self.words.counters().net.add(order.frames().wrapping_neg());
             *out = self.zone.frame(offset);
             found.taken += 1;
         }
@@ -204,7 +206,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             };
             at = Some(id);
             found.looks += 1;
-            let Some(mut held) = zone.try_lock(self.words, id) else {
+            let Some(mut held) = zone.try_lock(self.words.counters(), id) else {
                 continue;
             };
             let meta = held.meta();
@@ -245,7 +247,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
                     held.unlock();
                 }
                 if live.is_some() && order <= zone.pageblock_order() {
-                    held = zone.try_lock(self.words, id);
+                    held = zone.try_lock(self.words.counters(), id);
                 }
             }
             let Some(mobility) = live else {
@@ -269,8 +271,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         if let Some(held) = held {
             held.unlock();
         }
-        self.words.count(counter::NET, given.wrapping_neg());
-        self.words.count(counter::PGFREE, given);
+        self.words.counters().net.add(given.wrapping_neg());
+        self.words.counters().pgfree.add(given);
         self.exit();
         freed + given
     }

@@ -11,11 +11,12 @@
 //! meets no other follows the policy alone.
 
 use super::block::{COUNTS, FULL_WORDS, LOCK, LOCKED, META, ORDERS};
+use super::counters::Counters;
 use super::counts::{BlockCounts, Meta};
 use super::index::REGION;
 use super::layout::BLOCK_WORDS;
 use super::search::WantedBlock;
-use super::seat::{SeatWords, counter};
+use super::seat::SeatWords;
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::policy::{End, Label, Policy, Pressure};
@@ -119,7 +120,7 @@ impl<'m, P> Zone<'m, P> {
                 }
                 Some(_) => None,
             }
-            && self.take_this(seat, id, way)
+            && self.take_this(seat.counters(), id, way)
         {
             return Some(id << order.get());
         }
@@ -143,8 +144,8 @@ impl<'m, P> Zone<'m, P> {
             }
             let mut met = 0;
             while let Some(id) = found {
-                if row == way.row && self.take_this(seat, id, way)
-                    || self.take_any(seat, id, class, WantedBlock { order, mobility })
+                if row == way.row && self.take_this(seat.counters(), id, way)
+                    || self.take_any(seat.counters(), id, class, WantedBlock { order, mobility })
                 {
                     return Some(id << order.get());
                 }
@@ -164,7 +165,7 @@ impl<'m, P> Zone<'m, P> {
     /// Takes pageblock `id` if it is entirely free, has the requester's label, and no CPU holds it
     /// or left something in it.
     #[inline(always)]
-    fn take_this(&self, seat: SeatWords<'m>, id: usize, way: &Way) -> bool {
+    fn take_this(&self, counters: &'m Counters, id: usize, way: &Way) -> bool {
         let words = self.descriptor(id);
         let is_free = || Meta(words[META].load(Relaxed)) == way.free;
         // Two looks that only bring the cache lines, both at once, before the lock holds up later
@@ -176,24 +177,24 @@ impl<'m, P> Zone<'m, P> {
             return false;
         }
         if !is_free() {
-            self.let_go(seat, id);
+            self.let_go(counters, id);
             return false;
         }
-        let since = self.account_taken(seat);
+        let since = self.account_taken(counters);
         write_words(bitmap, 0);
         write_descriptor(words, way.taken, way.counts, [0; 2]);
-        seat.count(counter::LARGE, self.whole.frames.wrapping_neg());
+        counters.large.add(self.whole.frames.wrapping_neg());
         self.index.remove(way.row, id);
         // Release pairs with the Acquire in `lock_untouched` and `try_lock`. No live block started
         // in the pageblock, so nothing can have been freed from elsewhere.
         words[LOCK].store(0, Release);
-        self.account_given_up(seat, since);
+        self.account_given_up(counters, since);
         true
     }
 
     /// Takes pageblock `id` if it is entirely free, of `class`, and not locked.
-    fn take_any(&self, seat: SeatWords<'m>, id: usize, class: u16, wanted: WantedBlock) -> bool {
-        let Some(mut held) = self.try_lock(seat, id) else {
+    fn take_any(&self, counters: &'m Counters, id: usize, class: u16, wanted: WantedBlock) -> bool {
+        let Some(mut held) = self.try_lock(counters, id) else {
             return false;
         };
         let meta = held.meta();
@@ -207,7 +208,7 @@ impl<'m, P> Zone<'m, P> {
         let becomes = if is_own {
             label
         } else {
-            self.fall_back(seat, &held, wanted, self.map.pageblock_order)
+            self.fall_back(counters, &held, wanted, self.map.pageblock_order)
         };
         let taken = held.take_at(0, wanted.order, wanted.mobility);
         debug_assert!(taken, "a pageblock with a free block of its order is free");
@@ -221,7 +222,7 @@ impl<'m, P> Zone<'m, P> {
     #[inline(always)]
     pub(super) fn give_whole(
         &self,
-        seat: SeatWords<'m>,
+        counters: &'m Counters,
         offset: usize,
         mobility: Mobility,
     ) -> Option<()> {
@@ -239,27 +240,27 @@ impl<'m, P> Zone<'m, P> {
             && is_taken()
             && words[COUNTS].load(Relaxed) == way.counts.0;
         if !is_live {
-            self.let_go(seat, id);
+            self.let_go(counters, id);
             return None;
         }
-        let since = self.account_taken(seat);
+        let since = self.account_taken(counters);
         self.set_tag(offset, Tag::NONE);
         let frames = self.whole.frames;
         write_words(bitmap, !0);
         write_descriptor(words, way.free, BlockCounts(frames), self.whole.orders);
-        seat.count(counter::LARGE, frames);
+        counters.large.add(frames);
         self.index.insert(way.row, id);
         // As in `take_this`.
         words[LOCK].store(0, Release);
-        self.account_given_up(seat, since);
+        self.account_given_up(counters, since);
         Some(())
     }
 
     /// Unlocks a pageblock that is not what it seemed.
     #[cold]
     #[inline(never)]
-    pub(super) fn let_go(&self, seat: SeatWords<'m>, id: usize) {
-        self.hold(seat, id).unlock();
+    pub(super) fn let_go(&self, counters: &'m Counters, id: usize) {
+        self.hold(counters, id).unlock();
     }
 
     /// Locks a pageblock in which no CPU works or left anything.

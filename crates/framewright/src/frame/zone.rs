@@ -9,48 +9,50 @@
 //! A stop claims all seats; `at_rest` then drains all caches. The last seat in the metadata is no
 //! CPU's: work outside the CPUs' seats counts there, with all of them stopped.
 
+use super::counters::Counters;
 use super::index::BlockIndex;
-use super::layout::{LINE_WORDS, Map, ZONE_WORDS};
-use super::seat::{Seat, SeatWords};
+use super::layout::Map;
+use super::seat::{Seat, SeatRecord, SeatWords};
 use super::tag::Tag;
 use super::whole::Whole;
 use super::{SeatError, ZoneLayout, ZoneSetupError};
 use crate::platform::{Barrier, Clock, Patience, Relax};
 use crate::policy::{Config, Label, Policy, Watermarks};
-use crate::raw::{Carver, Halves};
+use crate::raw::{Carver, Halves, record};
 use crate::seats::{
-    self, ACCOUNT_WORDS, Account, Accounts, SeatSet, StopMemo, StopWords, Turn, read_account,
+    self, ACCOUNT_WORDS, Accounts, SeatSet, StopMemo, StopWords, Turn, read_account,
 };
 use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order};
 use core::convert::Infallible;
 
-// The zone's own words.
-/// Rank 1: the stop lock, held by the CPU that stops all others.
-const STOP_LOCK: usize = 0;
-/// Frames that exist.
-const PRESENT: usize = 1;
-/// How many blocks were found in a state that only a wrong free in a race of two CPUs explains.
-const CORRUPTIONS: usize = 2;
-/// Pageblocks that some requests may not be served from: isolated, contiguous, high-order.
-const KEPT: usize = 3;
-
-/// The low watermark.
-const LOW: usize = 4;
-/// The account of the stop lock.
-const ACCOUNT: usize = 5;
-/// How often blocks became available other than by a free: memory added, labels and isolation
-/// changed. Only written with all CPUs stopped.
-const CHANGES: usize = 8;
-/// What stops of all CPUs found, by [`kind`].
-const MEMO: usize = 9;
 /// Kinds of requests that the same blocks serve: by order, for movable ones and for others.
 const KINDS: usize = 2 * (Order::MAX.index() + 1);
-const _: () = {
-    assert!(ACCOUNT + ACCOUNT_WORDS <= CHANGES && ACCOUNT_WORDS <= LINE_WORDS);
-    assert!(MEMO + StopMemo::words(KINDS) <= ZONE_WORDS);
-};
+
+record! {
+    /// The zone's own words, in whole cache lines. A CPU writes them only with all CPUs stopped, but
+    /// for the corruptions.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct ZoneRecord {
+        /// Rank 1: the stop lock, held by the CPU that stops all others.
+        stop_lock: AtomicU64,
+        /// Frames that exist.
+        present: AtomicU64,
+        /// How many blocks were found in a state that only a wrong free in a race of two CPUs explains.
+        corruptions: AtomicU64,
+        /// Pageblocks that some requests may not be served from: isolated, contiguous, high-order.
+        kept: AtomicU64,
+        /// The low watermark.
+        low: AtomicU64,
+        stop_account: [AtomicU64; ACCOUNT_WORDS],
+        /// How often blocks became available other than by a free: memory added, labels and isolation changed.
+        changes: AtomicU64,
+        /// What stops of all CPUs found, by [`kind`].
+        memo: [AtomicU64; StopMemo::words(KINDS)],
+    } = 96 words;
+}
 
 /// The kind of a request, for the memo of stops.
 pub(super) const fn kind(order: Order, mobility: Mobility) -> usize {
@@ -69,10 +71,9 @@ pub struct Zone<'m, P> {
     pub(super) whole: Whole,
     pub(super) config: Config,
     pub(super) platform: P,
-    words: &'m [AtomicU64],
-    pub(super) seats: &'m [AtomicU64],
+    words: &'m ZoneRecord,
+    pub(super) seats: &'m [SeatRecord],
     accounts: Accounts<P>,
-    accounted: &'m [AtomicU64],
     pub(super) descriptors: &'m [AtomicU64],
     pub(super) free: &'m [AtomicU64],
     pub(super) remote: &'m [AtomicU64],
@@ -97,9 +98,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         let map = Map::new(layout)?;
         config.check().map_err(ZoneSetupError::Config)?;
         let mut carver = Carver::new(memory, map.words)?.at_a_line();
+        let words = carver.record();
+        let seats = carver.records(usize::from(map.cpus) + 1);
         let [parts @ .., of_index, of_tags] = map.parts();
-        let parts = parts.map(|len| carver.words(len));
-        let [words, seats, accounted, descriptors, free, remote] = parts;
+        let [descriptors, free, remote] = parts.map(|len| carver.words(len));
         let of_index = carver.part(of_index);
         let tags = carver.halves(of_tags);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
@@ -117,7 +119,6 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             words,
             seats,
             accounts: Accounts::OFF,
-            accounted,
             descriptors,
             free,
             remote,
@@ -206,9 +207,9 @@ impl<'m, P: Relax> SeatSet<'m> for Zone<'m, P> {
 
     fn stop_words(&self) -> StopWords<'m> {
         StopWords {
-            lock: &self.words[STOP_LOCK],
-            account: self.stop_account(),
-            memo: StopMemo::new(&self.words[MEMO..]),
+            lock: &self.words.stop_lock,
+            account: &self.words.stop_account,
+            memo: StopMemo::new(&self.words.memo),
         }
     }
 
@@ -216,13 +217,13 @@ impl<'m, P: Relax> SeatSet<'m> for Zone<'m, P> {
         self.all_seats().map(SeatWords::turn)
     }
 
-    /// How much happened that can make a block free that was not: frames freed, and [`CHANGES`]. Only
+    /// How much happened that can make a block free that was not: frames freed, and `changes`. Only
     /// grows.
     fn happened(&self) -> u64 {
         let freed = self
             .all_seats()
             .fold(0u64, |sum, seat| sum.wrapping_add(seat.freed()));
-        freed.wrapping_add(self.words[CHANGES].load(Relaxed))
+        freed.wrapping_add(self.words.changes.load(Relaxed))
     }
 
     fn poisoned(&self) -> Result<(), Infallible> {
@@ -241,52 +242,43 @@ impl<'m, P> Zone<'m, P> {
 
     /// The words of all seats; the last one serves work outside the CPUs' seats.
     pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> + use<'m, P> {
-        let seats = self.seats;
-        (0..=usize::from(self.map.cpus)).map(move |seat| SeatWords::new(seats, seat))
-    }
-
-    fn stop_account(&self) -> Account<'m> {
-        let account = &self.words[ACCOUNT..];
-        account.first_chunk().expect("the zone has its words")
-    }
-
-    fn pageblock_account(&self, seat: u16) -> Account<'m> {
-        let account = &self.accounted[usize::from(seat) * LINE_WORDS..];
-        account.first_chunk().expect("each seat has an account")
+        (0..)
+            .zip(self.seats)
+            .map(|(number, seat)| SeatWords::new(seat, number))
     }
 
     /// The accounts of the stop lock and of the pageblocks' locks.
     pub(super) fn locks(&self) -> [LockStats; 2] {
         let mut pageblocks = LockStats::default();
-        for seat in 0..=self.map.cpus {
-            pageblocks.add(&read_account(self.pageblock_account(seat)));
+        for seat in self.all_seats() {
+            pageblocks.add(&read_account(&seat.counters().locks));
         }
-        [read_account(self.stop_account()), pageblocks]
+        [read_account(&self.words.stop_account), pageblocks]
     }
 
-    /// Records that `seat` found a pageblock's lock held.
+    /// Records that a CPU found a pageblock's lock held.
     #[inline(always)]
-    pub(super) fn account_met(&self, seat: SeatWords<'m>) {
-        self.accounts.contended(self.pageblock_account(seat.number));
+    pub(super) fn account_met(&self, counters: &'m Counters) {
+        self.accounts.contended(&counters.locks);
     }
 
-    /// Records that `seat` took a pageblock's lock. Returns when.
+    /// Records that a CPU took a pageblock's lock. Returns when.
     #[inline(always)]
-    pub(super) fn account_taken(&self, seat: SeatWords<'m>) -> u64 {
-        let account = self.pageblock_account(seat.number);
-        self.accounts.acquired(&self.platform, account)
+    pub(super) fn account_taken(&self, counters: &'m Counters) -> u64 {
+        self.accounts.acquired(&self.platform, &counters.locks)
     }
 
-    /// Records that `seat` gives up a pageblock's lock, or just did.
+    /// Records that a CPU gives up a pageblock's lock, or just did.
     #[inline(always)]
-    pub(super) fn account_given_up(&self, seat: SeatWords<'m>, since: u64) {
-        let account = self.pageblock_account(seat.number);
-        self.accounts.released(&self.platform, account, since);
+    pub(super) fn account_given_up(&self, counters: &'m Counters, since: u64) {
+        self.accounts
+            .released(&self.platform, &counters.locks, since);
     }
 
     /// The counters of work without a seat; only touched with all CPUs stopped.
-    pub(super) fn nobodys_seat(&self) -> SeatWords<'m> {
-        SeatWords::new(self.seats, usize::from(self.map.cpus))
+    pub(super) fn nobodys_counters(&self) -> &'m Counters {
+        let seats: &'m [SeatRecord] = self.seats;
+        seats[usize::from(self.map.cpus)].counters()
     }
 
     #[inline(always)]
@@ -387,12 +379,12 @@ impl<'m, P> Zone<'m, P> {
 
     /// Where the zone's metadata lies: no other zone's lies there, and it does not move.
     pub(crate) fn metadata_address(&self) -> u64 {
-        self.words.as_ptr().addr() as u64
+        (&raw const *self.words).addr() as u64
     }
 
     /// Frames that exist.
     pub(crate) fn present_frames(&self) -> u64 {
-        self.words[PRESENT].load(Relaxed)
+        self.words.present.load(Relaxed)
     }
 
     /// Whether fewer frames are free than the low watermark, those in caches not counted.
@@ -404,24 +396,24 @@ impl<'m, P> Zone<'m, P> {
 
     /// The low watermark: a square root, taken whenever memory comes or goes.
     pub(super) fn low_watermark(&self) -> u64 {
-        self.words[LOW].load(Relaxed)
+        self.words.low.load(Relaxed)
     }
 
     /// Only with all CPUs stopped.
     pub(super) fn set_present_frames(&self, frames: u64) {
-        self.words[PRESENT].store(frames, Relaxed);
-        self.words[LOW].store(Watermarks::of(frames).low, Relaxed);
+        self.words.present.store(frames, Relaxed);
+        self.words.low.store(Watermarks::of(frames).low, Relaxed);
     }
 
     /// Counts a block that was found in a state that only a racing double free can explain. The
     /// block is not handed out: it is lost to the zone, and stays its user's.
     #[cold]
     pub(super) fn count_corruption(&self) {
-        self.words[CORRUPTIONS].fetch_add(1, Relaxed);
+        self.words.corruptions.fetch_add(1, Relaxed);
     }
 
     pub(super) fn corruptions(&self) -> u64 {
-        self.words[CORRUPTIONS].load(Relaxed)
+        self.words.corruptions.load(Relaxed)
     }
 }
 
@@ -463,7 +455,7 @@ impl<P: Relax> StoppedZone<'_, '_, P> {
 
     /// Records that blocks may have become available.
     pub(super) fn count_change(&self) {
-        let changes = &self.set.words[CHANGES];
+        let changes = &self.set.words.changes;
         changes.store(changes.load(Relaxed) + 1, Relaxed);
     }
 
@@ -471,9 +463,9 @@ impl<P: Relax> StoppedZone<'_, '_, P> {
     pub(super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
         let meta = self.set.meta(id);
         let was_kept = is_kept(meta.label(), meta.is_isolated());
-        let had = self.set.words[KEPT].load(Relaxed);
+        let had = self.set.words.kept.load(Relaxed);
         let kept = had + u64::from(is_kept(label, isolated)) - u64::from(was_kept);
-        self.set.words[KEPT].store(kept, Relaxed);
+        self.set.words.kept.store(kept, Relaxed);
         // A seat knows only whether there are any: it is not told again for each pageblock.
         if (had != 0) != (kept != 0) {
             for seat in self.set.all_seats() {
@@ -488,7 +480,7 @@ impl<P: Relax> StoppedZone<'_, '_, P> {
     /// Holds a pageblock, which no other CPU can while all stand still.
     pub(super) fn hold(&self, id: usize) -> super::block::HeldBlock<'_, '_, P> {
         self.set
-            .try_lock(self.set.nobodys_seat(), id)
+            .try_lock(self.set.nobodys_counters(), id)
             .expect("no pageblock is locked while all CPUs stand still")
     }
 }

@@ -2,7 +2,7 @@
 
 use super::class::{PLACES, SizeClass};
 use super::held::Held;
-use super::seat::{Count, SeatWords};
+use super::seat::KvSeatRecord;
 use super::slab::SlabState;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvError, KvSeat};
@@ -73,14 +73,14 @@ impl<'m, P: Relax> SeatSet<'m> for Kv<'m, P> {
     }
 
     fn turns(&self) -> impl Iterator<Item = Turn<'m>> {
-        self.all_seats().map(SeatWords::turn)
+        self.all_seats().map(KvSeatRecord::turn)
     }
 
     /// How many slots CPUs freed and slabs they made: only these can make another stop worth its cost. Only
     /// grows.
     fn happened(&self) -> u64 {
-        let frees = self.sum(Count::SlabFrees);
-        frees.wrapping_add(self.sum(Count::SlabMakes))
+        let frees = self.sum(|of| &of.slab_frees);
+        frees.wrapping_add(self.sum(|of| &of.slab_makes))
     }
 
     fn poisoned(&self) -> Result<(), Infallible> {
@@ -192,7 +192,7 @@ where
     /// With all CPUs stopped: collects all remote frees, and moves all slabs without an object into this
     /// seat's list of those about to go back. No magazine has a slab afterwards.
     fn collect_all_empties<'m>(&self, stopped: &StoppedKv<'_, 'm, P>) {
-        self.words.count(Count::Drains, 1);
+        self.words.counters.drains.add(1);
         // A slab may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
         // that has collected already. After the second round every slab is with its owner.
         for _ in 0..2 {

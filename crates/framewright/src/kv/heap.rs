@@ -12,31 +12,40 @@ use super::held::Held;
 use super::kvmalloc::addr_of;
 use super::layout::Shape;
 use super::pool::RecordPool;
-use super::seat::{Count, SeatWords};
+use super::seat::{KvCounters, KvSeatRecord};
 use super::slab::Records;
 use super::table::{KvEntry, KvTable, ObjectKind};
 use super::{KvLayout, KvSeat, KvSetupError};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Clock, Direct, Map, Relax, Zero};
-use crate::raw::Carver;
-use crate::seats::{ACCOUNT_WORDS, Account, Accounts, StopMemo, StopWords, read_account};
+use crate::raw::{Carver, record};
+use crate::seats::{ACCOUNT_WORDS, Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
 use crate::stats::KvStats;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, CounterWord};
 use crate::units::{Addr, Frame, Page};
 use crate::vrange::{FrameSource, RangeSeat};
 
-const STOP: usize = 0;
-const STOP_ACCOUNT: usize = 1;
-/// The records that no seat has: how often one was given back, and how many were ever taken.
-const POOL: usize = 8;
-const FRESH: usize = 9;
-/// What stops of all CPUs found: by class, by order, and for pages.
-const MEMO: usize = 16;
-/// Words of the allocator's own: whole cache lines.
-pub(super) const KV_WORDS: usize = 96;
-const _: () = assert!(MEMO + StopMemo::words(KINDS) <= KV_WORDS);
-const _: () = assert!(STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
+record! {
+    /// The allocator's own words, in whole cache lines.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct KvRecord {
+        // The holder of the stop lock writes the first line.
+        stop_lock: AtomicU64,
+        stop_account: [AtomicU64; ACCOUNT_WORDS],
+        _stop: [AtomicU64; 4],
+
+        // All CPUs write the second one: how often a record that no seat has was given back, and how many records
+        // were ever taken.
+        gives: AtomicU64,
+        fresh: AtomicU64,
+        _pool: [AtomicU64; 6],
+
+        /// What stops of all CPUs found: by class, by order, and for pages.
+        memo: [AtomicU64; StopMemo::words(KINDS)],
+    } = 96 words, gives at 8, memo at 16;
+}
 
 /// An object allocator over zones and a space.
 ///
@@ -48,8 +57,8 @@ pub struct Kv<'m, P> {
     pub(super) shape: Shape,
     pub(super) platform: P,
     pub(super) accounts: Accounts<P>,
-    words: &'m [AtomicU64],
-    seats: &'m [AtomicU64],
+    words: &'m KvRecord,
+    seats: &'m [KvSeatRecord],
     pub(super) records: Records<'m>,
     given: Tree<'m>,
     pub(super) table: KvTable<'m>,
@@ -102,8 +111,9 @@ impl<'m, P: Relax + Barrier + Direct> Kv<'m, P> {
         }
         let carver = Carver::new(memory, shape.words)?;
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
-        let parts = shape.parts().map(|len| carver.words(len));
-        let [words, seats, records, given, table] = parts;
+        let words = carver.record();
+        let seats = carver.records(usize::from(shape.cpus));
+        let [records, given, table] = shape.parts().map(|len| carver.words(len));
         Ok(Self {
             shape,
             platform,
@@ -170,7 +180,7 @@ impl<'m, P> Kv<'m, P> {
     /// The seat of a CPU, for the CPU itself while it is busy, or for a CPU that has claimed it.
     pub(super) fn held(&self, cpu: u16) -> Held<'m> {
         Held {
-            words: SeatWords::new(self.seats, usize::from(cpu)),
+            words: &self.seats[usize::from(cpu)],
             records: self.records,
             table: self.table,
             pool: self.pool(),
@@ -181,26 +191,21 @@ impl<'m, P> Kv<'m, P> {
     }
 
     pub(super) fn pool(&self) -> RecordPool<'m> {
-        let (gives, fresh) = (&self.words[POOL], &self.words[FRESH]);
+        let (gives, fresh) = (&self.words.gives, &self.words.fresh);
         let records = self.records.count();
         RecordPool::new(self.given, gives, fresh, records, self.shape.cpus)
     }
 
-    pub(super) fn stop_account(&self) -> Account<'m> {
-        let account = &self.words[STOP_ACCOUNT..];
-        account.first_chunk().expect("the words were counted")
-    }
-
     pub(super) fn stop_words(&self) -> StopWords<'m> {
         StopWords {
-            lock: &self.words[STOP],
-            account: self.stop_account(),
-            memo: StopMemo::new(&self.words[MEMO..]),
+            lock: &self.words.stop_lock,
+            account: &self.words.stop_account,
+            memo: StopMemo::new(&self.words.memo),
         }
     }
 
-    pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> {
-        (0..self.shape.cpus).map(|cpu| SeatWords::new(self.seats, usize::from(cpu)))
+    pub(super) fn all_seats(&self) -> impl Iterator<Item = &'m KvSeatRecord> + use<'m, P> {
+        self.seats.iter()
     }
 
     /// The address of a frame's first byte.
@@ -231,30 +236,30 @@ impl<'m, P> Kv<'m, P> {
     pub fn stats(&self) -> KvStats {
         let sum = |counter| self.sum(counter);
         KvStats {
-            slab_allocs: sum(Count::SlabAllocs),
-            slab_frees: sum(Count::SlabFrees),
-            remote_frees: sum(Count::RemoteFrees),
-            run_allocs: sum(Count::RunAllocs),
-            run_frees: sum(Count::RunFrees),
-            mapped_allocs: sum(Count::MappedAllocs),
-            spills: sum(Count::Spills),
-            mapped_frees: sum(Count::MappedFrees),
-            failures: sum(Count::Failures),
-            slab_frames: sum(Count::SlabFrames),
-            slab_makes: sum(Count::SlabMakes),
-            slab_returns: sum(Count::SlabReturns),
-            compact_stall: sum(Count::CompactStall),
-            allocstall: sum(Count::AllocStall),
-            drains: sum(Count::Drains),
-            bad_frees: sum(Count::BadFrees),
-            double_frees: sum(Count::DoubleFrees),
-            stop_lock: read_account(self.stop_account()),
+            slab_allocs: sum(|of| &of.slab_allocs),
+            slab_frees: sum(|of| &of.slab_frees),
+            remote_frees: sum(|of| &of.remote_frees),
+            run_allocs: sum(|of| &of.run_allocs),
+            run_frees: sum(|of| &of.run_frees),
+            mapped_allocs: sum(|of| &of.mapped_allocs),
+            spills: sum(|of| &of.spills),
+            mapped_frees: sum(|of| &of.mapped_frees),
+            failures: sum(|of| &of.failures),
+            slab_frames: sum(|of| &of.slab_frames),
+            slab_makes: sum(|of| &of.slab_makes),
+            slab_returns: sum(|of| &of.slab_returns),
+            compact_stall: sum(|of| &of.compact_stall),
+            allocstall: sum(|of| &of.alloc_stall),
+            drains: sum(|of| &of.drains),
+            bad_frees: sum(|of| &of.bad_frees),
+            double_frees: sum(|of| &of.double_frees),
+            stop_lock: read_account(&self.words.stop_account),
         }
     }
 
     /// The sum of a counter over all seats.
-    pub(super) fn sum(&self, counter: Count) -> u64 {
-        let each = self.all_seats().map(|seat| seat.read(counter));
+    pub(super) fn sum(&self, counter: fn(&KvCounters) -> &CounterWord) -> u64 {
+        let each = self.all_seats().map(|seat| counter(&seat.counters).read());
         each.fold(0, u64::wrapping_add)
     }
 }

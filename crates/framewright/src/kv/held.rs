@@ -2,22 +2,22 @@
 
 use super::class::SizeClass;
 use super::pool::RecordPool;
-use super::seat::{Count, SeatWords};
+use super::seat::KvSeatRecord;
 use super::slab::{Records, SlabHeader, SlabState};
 use super::table::{KvEntry, KvTable, SlabFrame};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Order, Page};
 
 /// A seat in the hands of the CPU that may touch it: its own while it is busy, or the holder of the
 /// stop lock that has claimed it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held<'m> {
-    pub(super) words: SeatWords<'m>,
+    pub(super) words: &'m KvSeatRecord,
     pub(super) records: Records<'m>,
     pub(super) table: KvTable<'m>,
     pub(super) pool: RecordPool<'m>,
     /// All seats' words, to reach other CPUs' inboxes.
-    pub(super) seats: &'m [AtomicU64],
+    pub(super) seats: &'m [KvSeatRecord],
     /// Where frame 0 lies, in wrapping arithmetic.
     pub(super) direct: u64,
     pub(super) cpu: u16,
@@ -80,8 +80,8 @@ impl Held<'_> {
             let part = SlabFrame::new(number, class, self.cpu, nth);
             self.table.set(place + nth, KvEntry::Slab(part));
         }
-        self.words.count(Count::SlabMakes, 1);
-        self.words.count(Count::SlabFrames, order.frames());
+        self.words.counters.slab_makes.add(1);
+        self.words.counters.slab_frames.add(order.frames());
         self.serve_from(class, number);
         true
     }
@@ -105,9 +105,9 @@ impl Held<'_> {
         if self.words.records().1 > 2 * batch {
             self.return_records(batch);
         }
-        self.words.count(Count::SlabReturns, 1);
+        self.words.counters.slab_returns.add(1);
         let frames = order.frames().wrapping_neg();
-        self.words.count(Count::SlabFrames, frames);
+        self.words.counters.slab_frames.add(frames);
         Some((self.table.frame(place), order))
     }
 

@@ -2,7 +2,6 @@
 
 use super::class::SizeClass;
 use super::obtain::bytes_of;
-use super::seat::Count;
 use super::table::KvEntry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
@@ -83,7 +82,7 @@ where
             None => Err(self.not_contiguous(addr)),
         };
         if freed.is_err() {
-            self.words.count(Count::BadFrees, 1);
+            self.words.counters.bad_frees.add(1);
         }
         freed
     }
@@ -253,7 +252,7 @@ where
     pub(super) fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, order)?;
         self.kv.table.set(place, KvEntry::Run(order));
-        self.words.count(Count::RunAllocs, 1);
+        self.words.counters.run_allocs.add(1);
         Some(self.kv.addr(frame))
     }
 
@@ -342,7 +341,7 @@ where
                 return Err(KvFreeError::AlreadyFree(addr));
             }
             self.free_block(self.kv.table.frame(place), order);
-            self.words.count(Count::RunFrees, 1);
+            self.words.counters.run_frees.add(1);
             return Ok(bytes_of(order));
         }
         self.wait_if_claimed();

@@ -1,7 +1,6 @@
 //! Objects that need not be contiguous in memory: the same, or mapped pages.
 
 use super::obtain::MemoryNeed;
-use super::seat::Count;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
@@ -82,14 +81,14 @@ where
             None if addr.in_page() != 0 => self.mapped_bytes(addr),
             None => match self.ranges.vfree(addr.page()) {
                 Ok(pages) => {
-                    self.words.count(Count::MappedFrees, 1);
+                    self.words.counters.mapped_frees.add(1);
                     Ok(pages * Page::BYTES)
                 }
                 Err(error) => Err(KvFreeError::of_mapped(addr, error)),
             },
         };
         if freed.is_err() {
-            self.words.count(Count::BadFrees, 1);
+            self.words.counters.bad_frees.add(1);
         }
         freed
     }

@@ -5,9 +5,9 @@
 //! Record 0 is there, but no slab has it.
 
 use super::KvSetupError;
-use super::heap::KV_WORDS;
-use super::seat::SEAT_WORDS;
-use crate::raw::Carver;
+use super::heap::KvRecord;
+use super::seat::KvSeatRecord;
+use crate::raw::{Carver, RawRecord};
 use crate::slots::Tree;
 use crate::units::Frame;
 
@@ -52,7 +52,7 @@ impl KvLayout {
         self
     }
 
-    /// How many words of metadata it needs: a word for each frame, 128 bytes and a bit for each slab, 1 KiB
+    /// How many words of metadata it needs: a word for each frame, 128 bytes and a bit for each slab, 0.9 KiB
     /// for each CPU; by default 1 % of memory.
     ///
     /// # Errors
@@ -100,16 +100,16 @@ impl Shape {
             slabs: slabs_max.min(u64::from(u32::MAX)) as usize,
             words: 0,
         };
-        shape.words = Carver::words_needed(shape.parts().iter().sum());
+        let seats = usize::from(cpus) * KvSeatRecord::WORDS;
+        let parts = shape.parts().iter().sum::<usize>();
+        shape.words = Carver::words_needed(KvRecord::WORDS + seats + parts);
         Ok(shape)
     }
 
-    /// The lengths of the parts, in the order in which they lie: words of the allocator's own, the
-    /// seats, the slabs' records, the set of records that no seat has, the table.
-    pub(super) fn parts(&self) -> [usize; 5] {
+    /// The lengths of the parts behind the allocator's own words and the seats, in the order in which they lie: the
+    /// slabs' records, the set of records that no seat has, the table.
+    pub(super) fn parts(&self) -> [usize; 3] {
         [
-            KV_WORDS,
-            usize::from(self.cpus) * SEAT_WORDS,
             // No slab has number 0.
             (self.slabs + 1) * RECORD_WORDS,
             // Whole cache lines, so that a block's words in the table share none with another's.

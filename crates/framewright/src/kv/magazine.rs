@@ -4,7 +4,6 @@
 use super::KvFreeError;
 use super::class::SizeClass;
 use super::held::Held;
-use super::seat::{Count, SeatWords};
 use super::slab::{BITMAP_WORDS, Slab, SlabHeader, SlabState};
 use super::table::{KvEntry, SlabFrame};
 use crate::seats::{Inboxes, Parcel};
@@ -45,7 +44,7 @@ impl<'m> Held<'m> {
             return None;
         }
         word.store(bits & (bits - 1), Relaxed);
-        self.words.count(Count::SlabAllocs, 1);
+        self.words.counters.slab_allocs.add(1);
         let slot = u64::from(bits.trailing_zeros());
         Some(Addr(first.wrapping_add(slot * class.bytes())))
     }
@@ -104,7 +103,7 @@ impl<'m> Held<'m> {
         if state == SlabState::Full {
             self.becomes_partial(part.record());
         }
-        self.words.count(Count::SlabFrees, 1);
+        self.words.counters.slab_frees.add(1);
         Some(part.class().bytes())
     }
 
@@ -135,9 +134,9 @@ impl<'m> Held<'m> {
                 return Err(KvFreeError::AlreadyFree(addr));
             }
             self.notify(part.owner(), part.record());
-            self.words.count(Count::RemoteFrees, 1);
+            self.words.counters.remote_frees.add(1);
         }
-        self.words.count(Count::SlabFrees, 1);
+        self.words.counters.slab_frees.add(1);
         Ok(part.class().bytes())
     }
 
@@ -188,7 +187,7 @@ impl<'m> Inboxes<'m> for Held<'m> {
 
     #[inline(always)]
     fn inbox(&self, cpu: u16) -> &'m AtomicU64 {
-        SeatWords::new(self.seats, usize::from(cpu)).inbox()
+        &self.seats[usize::from(cpu)].inbox
     }
 
     #[inline(always)]
@@ -220,7 +219,7 @@ impl<'m> Inboxes<'m> for Held<'m> {
             if freed & !live != 0 {
                 // The owner and another CPU freed the same object at the same time.
                 let times = (freed & !live).count_ones();
-                self.words.count(Count::DoubleFrees, u64::from(times));
+                self.words.counters.double_frees.add(u64::from(times));
             }
             slab.free(word).store(free | freed & live, Relaxed);
         }

@@ -7,7 +7,6 @@ use super::class::SizeClass;
 use super::drain::Missed;
 use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
-use super::seat::Count;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, MapError, Relax, Relief, Zero};
@@ -188,7 +187,7 @@ where
                     Tried::Reclaim(self.reclaim(request, block))
                 }
                 SpillStep::Fail => {
-                    self.words.count(Count::Failures, 1);
+                    self.words.counters.failures.add(1);
                     return Err(error);
                 }
             };
@@ -257,8 +256,8 @@ where
             tag: request.tag,
         };
         let page = self.ranges.vmalloc(&area)?;
-        self.words.count(Count::MappedAllocs, 1);
-        self.words.count(Count::Spills, u64::from(need.may_spill));
+        self.words.counters.mapped_allocs.add(1);
+        self.words.counters.spills.add(u64::from(need.may_spill));
         Ok(addr_of(page))
     }
 
@@ -266,14 +265,14 @@ where
         let Some(order) = need.order else {
             return false;
         };
-        self.words.count(Count::CompactStall, 1);
+        self.words.counters.compact_stall.add(1);
         let frames = self.ranges.frames();
         self.relief.compact(frames, order, request.context)
     }
 
     /// Has as many frames reclaimed as mapped pages need, or as the block needs.
     fn reclaim(&mut self, request: &KvRequest, block: Option<Order>) -> u64 {
-        self.words.count(Count::AllocStall, 1);
+        self.words.counters.alloc_stall.add(1);
         let pages = request.bytes.div_ceil(Page::BYTES);
         let wanted = block.map_or(pages, Order::frames);
         let frames = self.ranges.frames();

@@ -14,142 +14,121 @@ use super::held::Held;
 use super::slab::SlabState;
 use crate::frame::Blocks;
 use crate::platform::{Barrier, NoRelief, Relax, Relief};
-use crate::seats::{Taken, Turn};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::raw::record;
+use crate::seats::{ClaimWords, Taken, Turn};
+use crate::sync::{AtomicU64, CounterWord, Ordering::Relaxed};
 use crate::units::CpuId;
 use crate::vrange::RangeSeat;
 
-// The words of a seat, beside those of [`Turn`] and [`Taken`]. The words that the owner writes and those that
-// other CPUs write are on different cache lines.
-/// Slabs that are about to go back to the frames.
-const SURPLUS: usize = 1;
-/// Records that are no slab's: the first one, and above it how many there are.
-const RECORDS: usize = 2;
-/// By class, two words each: where the word of a slab's free slots is from which the seat serves the
-/// class, and the address of the first of these slots.
-const MAGAZINES: usize = 16;
-const INBOX: usize = 48;
-/// By class: slabs with free slots and others, and those whose slots are all free.
-const PARTIAL: usize = 56;
-const EMPTY: usize = 72;
-const COUNTERS: usize = 96;
-
-/// The counters of a seat: events since the allocator was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub(super) enum Count {
-    SlabAllocs,
-    SlabFrees,
-    RemoteFrees,
-    /// Frames of slabs made, less those of slabs given back; wraps.
-    SlabFrames,
-    SlabMakes,
-    SlabReturns,
-    RunAllocs,
-    RunFrees,
-    MappedAllocs,
-    Spills,
-    MappedFrees,
-    Failures,
-    CompactStall,
-    AllocStall,
-    Drains,
-    BadFrees,
-    DoubleFrees,
-}
-
-/// Words of one seat: whole cache lines, so that no two seats share one.
-pub(super) const SEAT_WORDS: usize = 128;
-const _: () = {
-    assert!(MAGAZINES + 2 * PLACES <= INBOX && INBOX + 8 <= PARTIAL);
-    assert!(PARTIAL + PLACES <= EMPTY && EMPTY + PLACES <= COUNTERS);
-    assert!(COUNTERS + (Count::DoubleFrees as usize) < SEAT_WORDS);
-};
-
-/// The metadata of one seat.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SeatWords<'m> {
-    words: &'m [AtomicU64; SEAT_WORDS],
-}
-
-impl<'m> SeatWords<'m> {
-    #[inline(always)]
-    pub(super) fn new(seats: &'m [AtomicU64], number: usize) -> Self {
-        let start = number * SEAT_WORDS;
-        let words = (&seats[start..start + SEAT_WORDS])
-            .try_into()
-            .expect("a seat has its words");
-        Self { words }
+record! {
+    /// The counters of a seat: events since the allocator was made.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct KvCounters {
+        pub(super) slab_allocs: CounterWord,
+        pub(super) slab_frees: CounterWord,
+        pub(super) remote_frees: CounterWord,
+        /// Frames of slabs made, less those of slabs given back; wraps.
+        pub(super) slab_frames: CounterWord,
+        pub(super) slab_makes: CounterWord,
+        pub(super) slab_returns: CounterWord,
+        pub(super) run_allocs: CounterWord,
+        pub(super) run_frees: CounterWord,
+        pub(super) mapped_allocs: CounterWord,
+        pub(super) spills: CounterWord,
+        pub(super) mapped_frees: CounterWord,
+        pub(super) failures: CounterWord,
+        pub(super) compact_stall: CounterWord,
+        pub(super) alloc_stall: CounterWord,
+        pub(super) drains: CounterWord,
+        pub(super) bad_frees: CounterWord,
+        pub(super) double_frees: CounterWord,
     }
 
-    #[inline(always)]
-    pub(super) fn turn(self) -> Turn<'m> {
-        Turn::of(self.words)
-    }
+    /// The metadata of one seat, in whole cache lines.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct KvSeatRecord {
+        // The first line is its owner's.
+        busy: AtomicU64,
+        /// Slabs that are about to go back to the frames.
+        surplus: AtomicU64,
+        /// Records that are no slab's: the first one, and above it how many there are.
+        records: AtomicU64,
+        _owners: [AtomicU64; 5],
 
-    /// The slabs in which other CPUs freed objects, as a list of records.
+        // Other CPUs write the second line.
+        claims: ClaimWords,
+        _others: [AtomicU64; 6],
+
+        // The owner's.
+        /// By class: where the word of a slab's free slots is from which the seat serves the class, and the address
+        /// of the first of these slots.
+        magazines: [[AtomicU64; 2]; PLACES],
+
+        // Other CPUs push here.
+        /// The slabs in which other CPUs freed objects, as a list of records.
+        pub(super) inbox: AtomicU64,
+        _pushed: [AtomicU64; 7],
+
+        // The owner's.
+        /// By class: slabs with free slots and others, and those whose slots are all free.
+        partial: [AtomicU64; PLACES],
+        empty: [AtomicU64; PLACES],
+        pub(super) counters: KvCounters,
+    } = 112 words, claims at 8, magazines at 16, inbox at 48, partial at 56, counters at 88;
+}
+
+impl KvSeatRecord {
     #[inline(always)]
-    pub(super) fn inbox(self) -> &'m AtomicU64 {
-        &self.words[INBOX]
+    pub(super) const fn turn(&self) -> Turn<'_> {
+        Turn::new(&self.busy, &self.claims)
     }
 
     /// The magazine of a class: where its word of free slots is, and the address of the first of these.
     #[inline(always)]
-    pub(super) fn magazine(self, class: SizeClass) -> (u64, u64) {
-        let at = MAGAZINES + 2 * class.index();
-        let word = self.words[at].load(Relaxed);
-        (word, self.words[at + 1].load(Relaxed))
+    pub(super) fn magazine(&self, class: SizeClass) -> (u64, u64) {
+        let [word, first] = &self.magazines[class.index()];
+        (word.load(Relaxed), first.load(Relaxed))
     }
 
-    pub(super) fn set_magazine(self, class: SizeClass, word: u64, first: u64) {
-        let at = MAGAZINES + 2 * class.index();
-        self.words[at].store(word, Relaxed);
-        self.words[at + 1].store(first, Relaxed);
+    pub(super) fn set_magazine(&self, class: SizeClass, word: u64, first: u64) {
+        let magazine = &self.magazines[class.index()];
+        magazine[0].store(word, Relaxed);
+        magazine[1].store(first, Relaxed);
     }
 
     /// The head of the list that slabs of that class and state are in, if they are in one.
-    pub(super) fn list(self, state: SlabState, class: SizeClass) -> Option<&'m AtomicU64> {
+    pub(super) fn list(&self, state: SlabState, class: SizeClass) -> Option<&AtomicU64> {
         match state {
-            SlabState::Partial => Some(&self.words[PARTIAL + class.index()]),
-            SlabState::Empty => Some(&self.words[EMPTY + class.index()]),
-            SlabState::Surplus => Some(&self.words[SURPLUS]),
+            SlabState::Partial => Some(&self.partial[class.index()]),
+            SlabState::Empty => Some(&self.empty[class.index()]),
+            SlabState::Surplus => Some(&self.surplus),
             SlabState::None | SlabState::Full | SlabState::Current => None,
         }
     }
 
     /// The first slab of that list; 0 if it has none.
-    pub(super) fn first(self, state: SlabState, class: SizeClass) -> u32 {
+    pub(super) fn first(&self, state: SlabState, class: SizeClass) -> u32 {
         self.list(state, class)
             .map_or(0, |head| head.load(Relaxed) as u32)
     }
 
     /// Whether a slab is about to go back to the frames.
     #[inline(always)]
-    pub(super) fn has_surplus(self) -> bool {
-        self.words[SURPLUS].load(Relaxed) != 0
+    pub(super) fn has_surplus(&self) -> bool {
+        self.surplus.load(Relaxed) != 0
     }
 
     /// The first record that is no slab's, and how many the seat has.
-    pub(super) fn records(self) -> (u32, u32) {
-        let word = self.words[RECORDS].load(Relaxed);
+    pub(super) fn records(&self) -> (u32, u32) {
+        let word = self.records.load(Relaxed);
         (word as u32, (word >> 32) as u32)
     }
 
-    pub(super) fn set_records(self, first: u32, count: u32) {
+    pub(super) fn set_records(&self, first: u32, count: u32) {
         let word = u64::from(count) << 32 | u64::from(first);
-        self.words[RECORDS].store(word, Relaxed);
-    }
-
-    #[inline(always)]
-    pub(super) fn read(self, counter: Count) -> u64 {
-        self.words[COUNTERS + counter as usize].load(Relaxed)
-    }
-
-    /// Adds to a counter that only this seat changes.
-    #[inline(always)]
-    pub(super) fn count(self, counter: Count, by: u64) {
-        let word = &self.words[COUNTERS + counter as usize];
-        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+        self.records.store(word, Relaxed);
     }
 }
 
@@ -161,7 +140,7 @@ impl<'m> SeatWords<'m> {
 #[derive(Debug)]
 pub struct KvSeat<'k, 's, 'm, P, F, R = NoRelief> {
     pub(super) kv: &'k Kv<'m, P>,
-    pub(super) words: SeatWords<'m>,
+    pub(super) words: &'m KvSeatRecord,
     /// What the busy seat's own thread works with.
     pub(super) held: Held<'m>,
     pub(super) ranges: RangeSeat<'s, 'm, P, F>,
@@ -194,7 +173,7 @@ impl<'k, 's, 'm, P: Relax + Barrier, F: Blocks> KvSeat<'k, 's, 'm, P, F> {
     pub(super) fn take(kv: &'k Kv<'m, P>, ranges: RangeSeat<'s, 'm, P, F>) -> Option<Self> {
         let held = kv.held(ranges.cpu().0);
         let words = held.words;
-        Taken::take(words.words).map(|taken| Self {
+        Taken::take(&words.claims).map(|taken| Self {
             kv,
             words,
             held,

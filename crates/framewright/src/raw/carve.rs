@@ -1,5 +1,6 @@
 //! Cuts the memory that a user hands in for metadata into parts.
 
+use super::record::{RawRecord, records};
 use super::{Halves, atomic_words};
 use crate::sync::AtomicU64;
 use core::fmt;
@@ -85,6 +86,16 @@ impl<'m> Carver<'m> {
         atomic_words(self.cut_zeroed(len))
     }
 
+    /// The next `count` records.
+    pub(crate) fn records<R: RawRecord>(&mut self, count: usize) -> &'m [R] {
+        records(self.cut_zeroed(count * R::WORDS))
+    }
+
+    /// The next record.
+    pub(crate) fn record<R: RawRecord>(&mut self) -> &'m R {
+        &self.records(1)[0]
+    }
+
     /// The next `len` words, with the values that they have.
     pub(crate) fn words_as_they_are(&mut self, len: usize) -> &'m [AtomicU64] {
         atomic_words(self.cut(len))
@@ -111,6 +122,7 @@ impl<'m> Carver<'m> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::raw::record;
     use crate::sync::Ordering::Relaxed;
 
     fn values<const N: usize>(words: &[AtomicU64]) -> [u64; N] {
@@ -131,6 +143,33 @@ mod tests {
             let halves = carver.halves(3);
             assert_eq!((halves.len(), halves.load(11, Relaxed)), (12, 0));
         }
+    }
+
+    record! {
+        #[repr(C, align(64))]
+        struct Pair {
+            first: AtomicU64,
+            halves: [crate::sync::AtomicU32; 4],
+        }
+        = 8 words, halves at 1;
+    }
+
+    #[test]
+    fn a_record_lies_over_its_words() {
+        let mut memory = [7; 40];
+        let needed = Carver::words_needed(24);
+        let mut carver = Carver::new(&mut memory, needed).unwrap().at_a_line();
+        let one: &Pair = carver.record();
+        let two: &[Pair] = carver.records(2);
+        assert_eq!((&raw const two[0]).addr() - (&raw const *one).addr(), 64);
+        one.first.store(5, Relaxed);
+        two[1].halves[3].store(6, Relaxed);
+        let start = memory.iter().position(|&word| word == 5).unwrap();
+        assert_eq!(memory[start + 1..start + 16], [0; 15]);
+        assert_eq!(
+            memory[start + 18],
+            u64::from_ne_bytes([0, 0, 0, 0, 6, 0, 0, 0])
+        );
     }
 
     #[test]

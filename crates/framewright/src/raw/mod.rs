@@ -5,7 +5,8 @@
 //! (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics of their
 //! own with the words' values and leak them: a model ends with its process.
 //!
-//! A `Carver` cuts the memory of an allocator into its parts.
+//! A `Carver` cuts the memory of an allocator into its parts: words, halves, and records, which are structs of
+//! atomics with named fields.
 //!
 //! A piece of memory is accessed under one size only: as words or as `Halves`. The memory model
 //! does not define mixed sizes. Each of the two borrows the memory exclusively, so no caller can
@@ -14,11 +15,13 @@
 mod carve;
 mod halves;
 pub mod owned;
+mod record;
 mod soon;
 mod words;
 
 pub(crate) use carve::Carver;
 pub use carve::TooShort;
 pub(crate) use halves::Halves;
+pub(crate) use record::{RawRecord, record};
 pub(crate) use soon::soon_written;
 pub(crate) use words::atomic_words;

@@ -44,4 +44,4 @@ pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, WatchedLock, read as
 pub(crate) use inbox::{Inboxes, Parcel};
 pub(crate) use memo::{Standstill, StopMemo};
 pub(crate) use stop::{SeatSet, StopAsk, StopWords, Stopped};
-pub(crate) use turn::{Taken, Turn};
+pub(crate) use turn::{ClaimWords, Taken, Turn};

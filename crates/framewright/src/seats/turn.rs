@@ -1,6 +1,7 @@
 //! Which CPU is in a seat, and whether a thread has it.
 
 use crate::platform::{Barrier, Patience, Relax};
+use crate::raw::record;
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -10,11 +11,15 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem;
 
-// The words of a seat that are the same for every allocator. The owner writes the first cache line, other CPUs
-// the second one.
-const BUSY: usize = 0;
-const CLAIMED: usize = 8;
-const TAKEN: usize = 9;
+record! {
+    /// The words of a seat that other CPUs write. Its owner's word, `busy`, is on another cache line.
+    #[derive(Default, Debug)]
+    #[repr(C)]
+    pub(crate) struct ClaimWords {
+        claimed: AtomicU64,
+        taken: AtomicU64,
+    }
+}
 
 /// Which thread's turn a CPU's seat is: its owner's, which enters often and must not pay for it, or
 /// a claimer's, which comes rarely.
@@ -47,12 +52,9 @@ impl<'m> Turn<'m> {
     /// The turn of the seat with these words; zeroes are an idle seat.
     #[inline(always)]
     #[must_use]
-    pub(crate) const fn of<const WORDS: usize>(seat: &'m [AtomicU64; WORDS]) -> Self {
-        const { assert!(TAKEN < WORDS) };
-        Self {
-            busy: &seat[BUSY],
-            claimed: &seat[CLAIMED],
-        }
+    pub(crate) const fn new(busy: &'m AtomicU64, claims: &'m ClaimWords) -> Self {
+        let claimed = &claims.claimed;
+        Self { busy, claimed }
     }
 
     /// The owner enters, but does not wait. False if a claimer wants the seat: then the seat is busy, and
@@ -143,7 +145,7 @@ impl<'m> Turn<'m> {
         CallingOut(self)
     }
 
-    /// Claims seats, and waits until the owner of each has left it. They are the claimer's until it
+    /// ClaimWords seats, and waits until the owner of each has left it. They are the claimer's until it
     /// [gives them up](Self::give_up). One barrier serves any number of claims. It asks `is_given_up` before
     /// each wait, and returns false instead of waiting once that is true.
     pub(crate) fn claim_all<P: Relax + Barrier, T: Iterator<Item = Self>>(
@@ -156,7 +158,7 @@ impl<'m> Turn<'m> {
         turns().all(|turn| turn.wait_until_idle(platform, &mut is_given_up))
     }
 
-    /// Claims the seat without a wait. Its owner leaves it when it looks next.
+    /// ClaimWords the seat without a wait. Its owner leaves it when it looks next.
     pub(crate) fn claim(self) {
         self.claimed.store(1, SeqCst);
     }
@@ -216,8 +218,8 @@ pub(crate) struct Taken<'m> {
 
 impl<'m> Taken<'m> {
     /// Takes the seat with these words. `None` if a thread has it.
-    pub(crate) fn take<const WORDS: usize>(seat: &'m [AtomicU64; WORDS]) -> Option<Self> {
-        let taken = &seat[TAKEN];
+    pub(crate) fn take(claims: &'m ClaimWords) -> Option<Self> {
+        let taken = &claims.taken;
         // Acquire pairs with the Release in `drop`.
         let was_taken = taken.swap(1, Acquire);
         // Not `then_some`, which would make a `Taken` in any case, and its drop would free the seat.

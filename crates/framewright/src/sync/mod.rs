@@ -8,8 +8,10 @@
 //! execute a barrier (`platform::Barrier`), the frequent side needs only [`light_fence`]: the
 //! compiler keeps the order, and the rare side's barrier makes the CPU keep it.
 
+mod counter;
 mod lock;
 
+pub(crate) use counter::CounterWord;
 pub(crate) use lock::{Lock, LockGuard};
 
 #[cfg(not(any(lines, loom, shuttle)))]

@@ -13,12 +13,12 @@
 
 use super::pool::Choice;
 use super::release::RELEASES;
-use super::seat::{Count, Held, Own};
+use super::seat::{Held, SpaceCounters};
 use super::span::SpanBits;
 use super::{AreaHeader, AreaKind, AreaRequest, FrameSource, RangeError, RangeSeat};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::Inboxes;
-use crate::sync::{clear_bits, set_bits};
+use crate::sync::{CounterWord, clear_bits, set_bits};
 use crate::units::{Context, Page};
 
 /// How many of its waiting areas one allocation from the arena gives back first.
@@ -72,10 +72,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             && request.align_bytes.is_power_of_two()
             && self.try_enter()
         {
-            let cursor = self.words.page(Own::Cursor);
+            let cursor = self.words.cursor.page();
             let pages = request.pages as u32 + 1;
-            if cursor + pages <= self.words.page(Own::End) {
-                self.words.set(Own::Cursor, u64::from(cursor + pages));
+            if cursor + pages <= self.words.end.page() {
+                self.words.cursor.set(u64::from(cursor + pages));
                 let header = AreaHeader::live(kind, pages, request.tag.0);
                 self.held().finish(cursor, header);
                 self.exit();
@@ -120,7 +120,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if let Err(poisoned) = self.enter() {
             return poisoned.into();
         }
-        self.words.count(Count::Failures, 1);
+        self.words.counters.failures.add(1);
         self.exit();
         error
     }
@@ -172,8 +172,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if header.kind() == AreaKind::Vmalloc {
             span.set_frames(true);
         }
-        self.words.count(Count::Allocs, 1);
-        self.words.add(Own::Live, u64::from(header.pages()));
+        self.words.counters.allocs.add(1);
+        self.words.live.add(u64::from(header.pages()));
     }
 
     /// Makes an area of the arena live.
@@ -189,8 +189,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         // a span.
         let starts = &self.span(number).bits(SpanBits::Starts)[(place / 64) as usize];
         set_bits(starts, 1 << (place % 64), P::ALONE);
-        self.words.count(count_of_alloc(header.kind()), 1);
-        self.words.add(Own::Live, u64::from(header.pages()));
+        count_of_alloc(&self.words.counters, header.kind()).add(1);
+        self.words.live.add(u64::from(header.pages()));
     }
 
     /// Clears the start of an area of the arena, which has ended.
@@ -222,7 +222,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         if need.context.may_block
             && self.space.is_crowded()
-            && self.words.get(Own::Purgeable) >= WORTH_A_FLUSH
+            && self.words.purgeable.get() >= WORTH_A_FLUSH
         {
             // First fit packs more closely if more low pages are free.
             self.purge_all(frames);
@@ -317,7 +317,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.ready_areas();
         let mut best = None;
         let mut least = u32::MAX;
-        let (mut before, mut next) = (None, self.words.link(Own::AreasReady));
+        let (mut before, mut next) = (None, self.words.areas_ready.link());
         for _ in 0..LOOKS {
             let Some(at) = next else { break };
             let header = self.header(at);
@@ -335,7 +335,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (at, before, next) = best?;
         let _moving = self.words.moving();
         match before {
-            None => self.words.set_link(Own::AreasReady, next),
+            None => self.words.areas_ready.set_link(next),
             Some(before) => {
                 let waiting = self.header(before).lazy(next);
                 space.table.set_header(before, waiting);
@@ -359,9 +359,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 }
 
 /// The counter of allocations of that kind.
-const fn count_of_alloc(kind: AreaKind) -> Count {
+const fn count_of_alloc(counters: &SpaceCounters, kind: AreaKind) -> &CounterWord {
     match kind {
-        AreaKind::Plain | AreaKind::Vmalloc => Count::Allocs,
-        AreaKind::Ram => Count::MapRam,
+        AreaKind::Plain | AreaKind::Vmalloc => &counters.allocs,
+        AreaKind::Ram => &counters.map_ram,
     }
 }

@@ -1,7 +1,6 @@
 //! Areas as users see them: their kinds and states, looked up by page or listed, and the counts.
 
 use super::purge::sum;
-use super::seat::{Count, Own};
 use super::span::SpanBits;
 use super::{AreaTag, Space};
 use crate::platform::{Barrier, Map, Relax};
@@ -148,45 +147,45 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     #[must_use]
     pub fn stats(&self) -> RangeStats {
         let all = |counter| sum(self.all_seats(), counter);
-        let live = self.all_seats().map(|seat| seat.get(Own::Live));
+        let live = self.all_seats().map(|seat| seat.live.get());
         let lazy = self.look_at_lazy(0);
         let [stop_lock, arena_lock, depot_lock] = self.locks();
         RangeStats {
-            area_allocs: all(Count::Allocs),
-            area_frees: all(Count::Frees),
-            remote_frees: all(Count::RemoteFrees),
-            kept_takes: all(Count::KeptTakes),
+            area_allocs: all(|of| &of.allocs),
+            area_frees: all(|of| &of.frees),
+            remote_frees: all(|of| &of.remote_frees),
+            kept_takes: all(|of| &of.kept_takes),
             kept_pages: self
                 .all_seats()
                 .map(|seat| seat.kept(self.table).pages())
                 .sum::<u64>()
                 + self.depot().pages(),
-            failures: all(Count::Failures),
+            failures: all(|of| &of.failures),
             live_pages: live.fold(0, u64::wrapping_add),
-            alloc_vmap_area: all(Count::Cuts),
-            free_vmap_area: all(Count::Gives),
-            span_takes: all(Count::SpanTakes),
-            span_returns: all(Count::SpanReturns),
-            span_dissolves: all(Count::Dissolves),
-            new_vmap_block: all(Count::BlockTakes),
-            free_vmap_block: all(Count::BlockReturns),
-            vm_map_ram: all(Count::MapRam),
-            vm_unmap_ram: all(Count::UnmapRam),
+            alloc_vmap_area: all(|of| &of.cuts),
+            free_vmap_area: all(|of| &of.gives),
+            span_takes: all(|of| &of.span_takes),
+            span_returns: all(|of| &of.span_returns),
+            span_dissolves: all(|of| &of.dissolves),
+            new_vmap_block: all(|of| &of.block_takes),
+            free_vmap_block: all(|of| &of.block_returns),
+            vm_map_ram: all(|of| &of.map_ram),
+            vm_unmap_ram: all(|of| &of.unmap_ram),
             vmap_lazy_nr: lazy,
             lazy_pages_peak: self.peak(),
-            purges: all(Count::Purges),
-            unmap_calls: all(Count::Unmaps),
-            unmap_failures: all(Count::UnmapFailures),
-            tlb_flushes: all(Count::Flushes),
-            claims: all(Count::Claims),
-            drains: all(Count::Drains),
+            purges: all(|of| &of.purges),
+            unmap_calls: all(|of| &of.unmaps),
+            unmap_failures: all(|of| &of.unmap_failures),
+            tlb_flushes: all(|of| &of.flushes),
+            claims: all(|of| &of.claims),
+            drains: all(|of| &of.drains),
             merges_per_hold_max: self.merges_max(),
             va_span_pages: self.extent(),
             fits: FitCounts {
-                full: all(Count::FitFull),
-                left_edge: all(Count::FitLeft),
-                right_edge: all(Count::FitRight),
-                no_edge: all(Count::FitNone),
+                full: all(|of| &of.fit_full),
+                left_edge: all(|of| &of.fit_left),
+                right_edge: all(|of| &of.fit_right),
+                no_edge: all(|of| &of.fit_none),
             },
             stop_lock,
             arena_lock,

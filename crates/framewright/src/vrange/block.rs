@@ -16,7 +16,7 @@
 //! finds that it has no room left.
 
 use super::release::RELEASES;
-use super::seat::{Count, Held, Own};
+use super::seat::Held;
 use super::span::{Span, SpanBits, SpanLink, SpanOwner};
 use super::{FrameSource, bits};
 use crate::platform::{Barrier, Map, Relax};
@@ -138,7 +138,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Cuts a slot from one of the first few blocks in the list: mostly from the first one's run.
     #[inline(always)]
     pub(super) fn cut_first(&self, slot: u32) -> Option<u32> {
-        let number = self.words.link(Own::BlockHead)?;
+        let number = self.words.block_head.link()?;
         let span = self.span(number);
         let room = span.room();
         if room.cursor() + slot > room.end() {
@@ -151,7 +151,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Cuts a slot from the first block in the list that has it, looking at `most` of them.
     #[inline(never)]
     fn cut_listed(&self, slot: u32, most: usize) -> Option<u32> {
-        let mut next = self.words.link(Own::BlockHead);
+        let mut next = self.words.block_head.link();
         let mut tries = most;
         while let Some(number) = next
             && tries > 0
@@ -204,7 +204,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         };
         bits::clear(free, at, stop - at);
         if room.is_empty() {
-            self.words.sub(Own::BlockEmpties, 1);
+            self.words.block_empties.sub(1);
         }
         // The rest of the old run may have joined with free pages beside it.
         let most = self.space.spans.pages();
@@ -244,7 +244,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let pages = self.space.spans.pages();
         span.set_owner(SpanOwner::Block(self.cpu));
         span.set_room(BlockRoom::default().with_run(slot, pages));
-        self.words.count(Count::BlockTakes, 1);
+        self.words.counters.block_takes.add(1);
         self.list_block(number);
         first
     }
@@ -254,10 +254,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let span = self.span(number);
         debug_assert!(!span.room().is_listed(), "a block is listed once");
         let (near, far) = match self.space.config.insert {
-            Insert::Head => (Own::BlockHead, Own::BlockTail),
-            Insert::Tail => (Own::BlockTail, Own::BlockHead),
+            Insert::Head => (&self.words.block_head, &self.words.block_tail),
+            Insert::Tail => (&self.words.block_tail, &self.words.block_head),
         };
-        let beside = self.words.link(near);
+        let beside = near.link();
         let (prev, next): (SpanLink, SpanLink) = match self.space.config.insert {
             Insert::Head => (None, beside),
             Insert::Tail => (beside, None),
@@ -265,11 +265,11 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         span.set_prev(prev);
         span.set_next(next);
         match (beside, self.space.config.insert) {
-            (None, _) => self.words.set_link(far, Some(number)),
+            (None, _) => far.set_link(Some(number)),
             (Some(beside), Insert::Head) => self.span(beside).set_prev(Some(number)),
             (Some(beside), Insert::Tail) => self.span(beside).set_next(Some(number)),
         }
-        self.words.set_link(near, Some(number));
+        near.set_link(Some(number));
         span.set_room(span.room().listed(true));
     }
 
@@ -279,20 +279,20 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (prev, next) = (span.prev(), span.next());
         match prev {
             Some(prev) => self.span(prev).set_next(next),
-            None => self.words.set_link(Own::BlockHead, next),
+            None => self.words.block_head.set_link(next),
         }
         match next {
             Some(next) => self.span(next).set_prev(prev),
-            None => self.words.set_link(Own::BlockTail, prev),
+            None => self.words.block_tail.set_link(prev),
         }
         span.set_room(span.room().listed(false));
     }
 
     /// Removes all blocks from the list; the caller lists them anew.
     pub(super) fn forget_blocks(&self) {
-        self.words.set_link(Own::BlockHead, None);
-        self.words.set_link(Own::BlockTail, None);
-        self.words.set(Own::BlockEmpties, 0);
+        self.words.block_head.set_link(None);
+        self.words.block_tail.set_link(None);
+        self.words.block_empties.set(0);
     }
 
     /// Counts `pages` pages of a block that have become lazy.
@@ -304,7 +304,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let mut room = span.room().with_more(pages);
         if room.third() == self.space.spans.pages() && !room.is_retired() {
             // The purge and the flush that it still needs concern only the arena.
-            self.words.count(Count::BlockReturns, 1);
+            self.words.counters.block_returns.add(1);
             room = room.retired();
         }
         span.set_room(room);
@@ -340,14 +340,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             }
             return;
         }
-        if self.words.get(Own::BlockEmpties) >= self.space.empties_max {
-            self.words.count(Count::BlockReturns, 1);
+        if self.words.block_empties.get() >= self.space.empties_max {
+            self.words.counters.block_returns.add(1);
             self.return_block(number);
             return;
         }
         bits::set(free, 0, pages);
         span.set_room(room.with_run(0, 0).empty(true));
-        self.words.add(Own::BlockEmpties, 1);
+        self.words.block_empties.add(1);
         if !room.is_listed() {
             self.list_block(number);
         }
@@ -411,7 +411,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             return false;
         }
         if !room.is_retired() {
-            self.words.count(Count::BlockReturns, 1);
+            self.words.counters.block_returns.add(1);
         }
         let free = span.bits(SpanBits::Free);
         bits::set(free, 0, pages);

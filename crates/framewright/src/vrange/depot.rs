@@ -15,11 +15,23 @@ use super::Space;
 use super::kept::{KEPT_MAX, KEPT_WORDS, Kept};
 use super::seat::Held;
 use crate::platform::{Barrier, Map, Relax};
-use crate::seats::Account;
+use crate::raw::record;
+use crate::seats::ACCOUNT_WORDS;
 use crate::sync::{AtomicU64, Lock};
 
-/// The line of the lock and its account, and the lists.
-pub(super) const DEPOT_WORDS: usize = 8 + KEPT_WORDS;
+record! {
+    /// The depot's words; its holder writes them.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct DepotRecord {
+        lock: AtomicU64,
+        pub(super) account: [AtomicU64; ACCOUNT_WORDS],
+        _lock: [AtomicU64; 4],
+        /// The lists of kept areas that no CPU has.
+        lists: [AtomicU64; KEPT_WORDS],
+    } = 80 words, lists at 8;
+}
+
 /// Areas moved at once.
 const BATCH: u64 = 16;
 
@@ -36,13 +48,8 @@ pub(super) enum Spill {
 
 impl<'m, P> Space<'m, P> {
     fn depot_words(&self) -> (&'m AtomicU64, Kept<'m>) {
-        let (lock, lists) = self.depot.split_at(8);
-        (&lock[0], Kept::new(lists, self.table))
-    }
-
-    pub(super) fn depot_account(&self) -> Account<'m> {
-        let account = &self.depot[1..];
-        account.first_chunk().expect("a line has room for it")
+        let DepotRecord { lock, lists, .. } = &self.words.depot;
+        (lock, Kept::new(lists, self.table))
     }
 
     /// The depot's lists, for a CPU that has stopped all others, or that only looks.
@@ -63,7 +70,7 @@ impl<'m, P> Space<'m, P> {
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     fn with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> T {
         let (lock, depot) = self.depot_words();
-        let account = self.depot_account();
+        let account = &self.words.depot.account;
         let _held = self.accounts.lock(Lock::new(lock), &self.platform, account);
         work(depot)
     }

@@ -10,10 +10,11 @@
 
 use super::alloc::GIVES;
 use super::bits;
-use super::seat::{Count, Held, Own};
+use super::seat::{Held, SpaceCounters};
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, AreaKind, AreaState, FrameSource, RangeFreeError, RangeSeat};
 use crate::platform::{Barrier, Map, Relax};
+use crate::sync::CounterWord;
 use crate::units::Page;
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
@@ -44,9 +45,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 && header.is_live_of(kind)
             {
                 let pages = u64::from(header.pages());
-                let delta = self.words.get(Own::Delta) + pages;
-                if delta <= self.words.get(Own::Look) && self.held().free_own(at, header) {
-                    self.words.set(Own::Delta, delta);
+                let delta = self.words.delta.get() + pages;
+                if delta <= self.words.look.get() && self.held().free_own(at, header) {
+                    self.words.delta.set(delta);
                     self.exit();
                     return Ok(pages - kind.guard_pages());
                 }
@@ -92,12 +93,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             if told == 0 {
                 // Reported before they are lazy, so that the bound holds at every moment.
-                let delta = self.words.get(Own::Delta);
+                let delta = self.words.delta.get();
                 if delta + pages <= self.space.batch_of(kind) {
                     held.look_at(delta + pages);
                     told = pages;
                 } else {
-                    self.words.set(Own::Delta, 0);
+                    self.words.delta.set(0);
                     told = pages;
                     if !held.make_room(delta + pages, pages, &mut self.frames) && !helped {
                         helped = true;
@@ -111,7 +112,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             if held.free_checked(at, header) {
                 told = 0;
                 if is_kept {
-                    self.words.set_link(Own::Evicting, None);
+                    self.words.evicting.set_link(None);
                 }
                 if helped && self.space.told_lazy() > self.space.lazy_max {
                     // No CPU could make room for it, so it is purged at once, on whichever CPU it
@@ -187,12 +188,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.send(cpu, number, place);
             }
             SpanOwner::Arena => {
-                let lazy = header.lazy(self.words.link(Own::AreasLazy));
+                let lazy = header.lazy(self.words.areas_lazy.link());
                 if !self.space.table.change_header(at, header, lazy) {
                     return false;
                 }
-                self.words.set_link(Own::AreasLazy, Some(at));
-                self.words.add(Own::Purgeable, u64::from(pages));
+                self.words.areas_lazy.set_link(Some(at));
+                self.words.purgeable.add(u64::from(pages));
             }
         }
         self.count_lazy(header);
@@ -204,10 +205,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     #[inline(always)]
     fn count_lazy(&self, before: AreaHeader) {
         if before.state() == AreaState::Kept {
-            self.words.count(Count::Evictions, 1);
+            self.words.counters.evictions.add(1);
         } else {
-            self.words.count(count_of_free(before.kind()), 1);
-            self.words.sub(Own::Live, u64::from(before.pages()));
+            count_of_free(&self.words.counters, before.kind()).add(1);
+            self.words.live.sub(u64::from(before.pages()));
         }
     }
 
@@ -231,19 +232,19 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         let header = self.space.table.header(at)?;
         let pages = u64::from(header.pages());
-        let before = self.words.get(Own::Delta);
-        if !header.is_live_of(kind) || before + pages > self.words.get(Own::Look) {
+        let before = self.words.delta.get();
+        if !header.is_live_of(kind) || before + pages > self.words.look.get() {
             return None;
         }
         // Counted before they are lazy, as always where they may be purged at once.
-        self.words.set(Own::Delta, before + pages);
+        self.words.delta.set(before + pages);
         if !self.becomes_lazy(at, header) {
-            self.words.set(Own::Delta, before);
+            self.words.delta.set(before);
             return None;
         }
         self.send(owner, number, place);
-        self.words.count(Count::Frees, 1);
-        self.words.sub(Own::Live, pages);
+        self.words.counters.frees.add(1);
+        self.words.live.sub(pages);
         Some(pages)
     }
 
@@ -281,9 +282,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 }
 
 /// The counter of frees of that kind.
-const fn count_of_free(kind: AreaKind) -> Count {
+const fn count_of_free(counters: &SpaceCounters, kind: AreaKind) -> &CounterWord {
     match kind {
-        AreaKind::Plain | AreaKind::Vmalloc => Count::Frees,
-        AreaKind::Ram => Count::UnmapRam,
+        AreaKind::Plain | AreaKind::Vmalloc => &counters.frees,
+        AreaKind::Ram => &counters.unmap_ram,
     }
 }

@@ -8,7 +8,7 @@
 //! The header is the truth about an area, and the bit only points to it. So an area is sent and
 //! collected as a whole (V9), however long it is and wherever the CPU that frees is interrupted.
 
-use super::seat::{Count, Held};
+use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, AreaState, bits};
 use crate::platform::{Barrier, Map, Relax};
@@ -27,7 +27,7 @@ impl<'m, P: Relax + Barrier + Map> Inboxes<'m> for Held<'_, 'm, P> {
 
     #[inline(always)]
     fn inbox(&self, cpu: u16) -> &'m AtomicU64 {
-        self.space.seat_words(cpu).inbox()
+        &self.space.seat_words(cpu).inbox
     }
 
     #[inline(always)]
@@ -89,7 +89,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         // At least Release: it pairs with the Acquire in `collect`.
         span.sent()[(place / 64) as usize].fetch_or(1 << (place % 64), SeqCst);
         self.notify(owner, number);
-        self.words.count(Count::RemoteFrees, 1);
+        self.words.counters.remote_frees.add(1);
     }
 }
 

@@ -5,9 +5,9 @@
 //! records are whole lines.
 
 use super::RangeSetupError;
-use super::seat::SEAT_WORDS;
-use super::space::SPACE_WORDS;
-use crate::raw::Carver;
+use super::record::SpaceRecord;
+use super::seat::SpaceSeatRecord;
+use crate::raw::{Carver, RawRecord};
 use crate::units::Page;
 
 /// The place and the shape of a space. It determines the size of the metadata.
@@ -51,7 +51,7 @@ impl SpaceLayout {
 
     /// How many words of metadata the space needs.
     ///
-    /// Two words for each page of the window; 704 bytes for each span of 1024 pages; 1.3 KiB for
+    /// Two words for each page of the window; 704 bytes for each span of 1024 pages; 1.4 KiB for
     /// each CPU: in all 0.41 % of the window. A page's two words are not touched until a page of
     /// the window near it is used.
     ///
@@ -114,19 +114,15 @@ impl Shape {
             record_words: RECORD_HEAD_WORDS + (BITMAPS * bitmap_words).next_multiple_of(8),
             words: 0,
         };
-        shape.words = Carver::words_needed(shape.parts().iter().sum());
+        let seats = usize::from(layout.cpus) * SpaceSeatRecord::WORDS;
+        let parts = shape.parts().iter().sum::<usize>();
+        shape.words = Carver::words_needed(SpaceRecord::WORDS + seats + parts);
         Ok(shape)
     }
 
-    /// The lengths of the parts, in the order in which they lie: the space's own words, the
-    /// seats, the spans' records, the table.
-    pub(super) fn parts(&self) -> [usize; 4] {
-        [
-            SPACE_WORDS,
-            usize::from(self.cpus) * SEAT_WORDS,
-            self.spans * self.record_words,
-            self.pages * 2,
-        ]
+    /// The lengths of the parts behind the space's own words and the seats: the spans' records, the table.
+    pub(super) fn parts(&self) -> [usize; 2] {
+        [self.spans * self.record_words, self.pages * 2]
     }
 }
 

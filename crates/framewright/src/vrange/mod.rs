@@ -151,6 +151,7 @@ mod poison;
 mod pool;
 mod purge;
 mod ram;
+mod record;
 mod release;
 mod request;
 mod seat;

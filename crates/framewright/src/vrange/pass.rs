@@ -4,7 +4,7 @@
 //! is for whole areas, whether it fails or not.
 
 use super::bits;
-use super::seat::{Count, Held, Own};
+use super::seat::Held;
 use super::span::{Marked, SpanBits};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::Inboxes;
@@ -25,7 +25,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let span = self.span(number);
         let before = span.lazy();
         span.set_lazy(before.with(pages, words));
-        self.words.add(Own::Purgeable, u64::from(pages));
+        self.words.purgeable.add(u64::from(pages));
         if before.pages == 0 {
             self.append_lazy(number);
         }
@@ -34,30 +34,30 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Adds a span to those with lazy pages.
     fn append_lazy(&self, number: u32) {
         self.span(number).set_lazy_next(None);
-        match self.words.link(Own::LazyTail) {
+        match self.words.lazy_tail.link() {
             Some(tail) => self.span(tail).set_lazy_next(Some(number)),
-            None => self.words.set_link(Own::LazyHead, Some(number)),
+            None => self.words.lazy_head.set_link(Some(number)),
         }
-        self.words.set_link(Own::LazyTail, Some(number));
+        self.words.lazy_tail.set_link(Some(number));
     }
 
     fn pop_lazy(&self) -> Option<u32> {
-        let number = self.words.link(Own::LazyHead)?;
+        let number = self.words.lazy_head.link()?;
         let next = self.span(number).lazy_next();
-        self.words.set_link(Own::LazyHead, next);
+        self.words.lazy_head.set_link(next);
         if next.is_none() {
-            self.words.set_link(Own::LazyTail, None);
+            self.words.lazy_tail.set_link(None);
         }
         Some(number)
     }
 
     fn append_waiting(&self, number: u32) {
         self.span(number).set_waiting_next(None);
-        match self.words.link(Own::WaitTail) {
+        match self.words.wait_tail.link() {
             Some(tail) => self.span(tail).set_waiting_next(Some(number)),
-            None => self.words.set_link(Own::WaitHead, Some(number)),
+            None => self.words.wait_head.set_link(Some(number)),
         }
-        self.words.set_link(Own::WaitTail, Some(number));
+        self.words.wait_tail.set_link(Some(number));
     }
 
     /// Unmaps lazy pages in some spans, or some areas of the arena, of the seat's. Returns whether
@@ -67,14 +67,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     pub(super) fn pass(&self) -> bool {
         let spans = self.pass_spans();
         let areas = self.pass_areas();
-        let left = self.words.get(Own::Purgeable);
+        let left = self.words.purgeable.get();
         if !spans && !areas {
-            self.words.set(Own::Stuck, left);
+            self.words.stuck.set(left);
             return false;
         }
-        self.words.count(Count::Purges, 1);
-        let stuck = self.words.get(Own::Stuck);
-        self.words.set(Own::Stuck, stuck.min(left));
+        self.words.counters.purges.add(1);
+        let stuck = self.words.stuck.get();
+        self.words.stuck.set(stuck.min(left));
         true
     }
 
@@ -97,7 +97,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     #[cold]
     fn count_lazy_spans(&self) -> usize {
-        let first = self.words.link(Own::LazyHead);
+        let first = self.words.lazy_head.link();
         core::iter::successors(first, |&number| self.span(number).lazy_next()).count()
     }
 
@@ -121,7 +121,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         // Runs of dead pages with some lazy ones, joined where spans touch.
         let mut failed = false;
         let mut pending: Option<(u32, u32)> = None;
-        let done = || self.words.read(Count::Unmaps) - self.words.read(Count::UnmapFailures);
+        let done = || self.words.counters.unmaps.read() - self.words.counters.unmap_failures.read();
         let unmaps = done() + UNMAPS;
         let is_enough = || done() > unmaps;
         let mut looked_at = 0;
@@ -164,7 +164,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.collect(number);
             }
         }
-        self.words.sub(Own::Purgeable, unmapped);
+        self.words.purgeable.sub(unmapped);
         self.words.add_unmapped(unmapped);
         (looked_at, unmapped)
     }
@@ -311,7 +311,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 ..lazy
             });
             self.unsoil(span, kept);
-            self.words.sub(Own::Purgeable, u64::from(kept));
+            self.words.purgeable.sub(u64::from(kept));
             at += here;
         }
         true
@@ -320,12 +320,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     fn unmap(&self, start: u32, end: u32) -> bool {
         let range = PageRange::new(self.space.page(start), u64::from(end - start))
             .expect("a window ends inside the number range");
-        self.words.count(Count::Unmaps, 1);
+        self.words.counters.unmaps.add(1);
         let calling = self.space.calling_out();
         let unmapped = self.space.platform.unmap(range).is_ok();
         calling.end();
         if !unmapped {
-            self.words.count(Count::UnmapFailures, 1);
+            self.words.counters.unmap_failures.add(1);
         }
         unmapped
     }
@@ -343,23 +343,23 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             self.try_failed_again();
             return false;
         }
-        self.words.set(Own::AreasStamp, self.space.stamp());
-        self.words.sub(Own::Purgeable, unmapped);
+        self.words.areas_stamp.set(self.space.stamp());
+        self.words.purgeable.sub(unmapped);
         self.words.add_unmapped(unmapped);
         true
     }
 
     /// When the list is empty, the areas that were put aside become the list.
     fn try_failed_again(&self) {
-        let failed = self.words.link(Own::AreasFailed);
-        self.words.set_link(Own::AreasLazy, failed);
-        self.words.set_link(Own::AreasFailed, None);
+        let failed = self.words.areas_failed.link();
+        self.words.areas_lazy.set_link(failed);
+        self.words.areas_failed.set_link(None);
     }
 
     /// Goes on in the list until some pages are unmapped. Returns how many.
     fn pass_until_some(&self) -> u64 {
         let mut unmapped = 0;
-        while unmapped == 0 && self.words.link(Own::AreasLazy).is_some() {
+        while unmapped == 0 && self.words.areas_lazy.link().is_some() {
             unmapped = self.pass_some_areas();
         }
         unmapped
@@ -369,7 +369,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     fn pass_some_areas(&self) -> u64 {
         let mut areas = [(0, 0); PASS];
         let mut count = 0;
-        let mut next = self.words.link(Own::AreasLazy);
+        let mut next = self.words.areas_lazy.link();
         while count < PASS
             && let Some(at) = next
         {
@@ -378,7 +378,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             next = header.next();
             count += 1;
         }
-        self.words.set_link(Own::AreasLazy, next);
+        self.words.areas_lazy.set_link(next);
         let areas = &mut areas[..count];
         sort(areas);
         let mut unmapped = 0;
@@ -397,14 +397,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             rest = later;
             let list = if self.unmap(start, end) {
                 unmapped += u64::from(end - start);
-                Own::AreasWait
+                &self.words.areas_wait
             } else {
-                Own::AreasFailed
+                &self.words.areas_failed
             };
             for &(at, _) in now {
-                let lazy = self.header(at).lazy(self.words.link(list));
+                let lazy = self.header(at).lazy(list.link());
                 self.space.table.set_header(at, lazy);
-                self.words.set_link(list, Some(at));
+                list.set_link(Some(at));
             }
         }
         unmapped

@@ -7,7 +7,7 @@
 //! goes to the arena.
 
 use super::bits;
-use super::seat::{Count, Held, LISTS, Own};
+use super::seat::{Held, LISTS};
 use super::span::{Span, SpanBits, SpanOwner};
 use crate::platform::{Barrier, Map, Relax};
 
@@ -45,7 +45,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
         let all = self.space.spans.pages();
         let list = if longest == all {
-            self.words.add(Own::Empties, 1);
+            self.words.empties.add(1);
             EMPTY
         } else if pages >= all / 8 {
             CLASSES + longest.ilog2() as usize
@@ -59,8 +59,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             self.span(head).set_prev(Some(number));
         }
         self.words.set_head(list, Some(number));
-        self.words
-            .set(Own::Mask, self.words.get(Own::Mask) | 1 << list);
+        self.words.mask.set(self.words.mask.get() | 1 << list);
         span.set_listed(u64::from(longest) << 8 | (list as u64 + 1));
     }
 
@@ -72,7 +71,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             return 0;
         };
         if list == EMPTY {
-            self.words.sub(Own::Empties, 1);
+            self.words.empties.sub(1);
         }
         let (next, prev) = (span.next(), span.prev());
         if let Some(next) = next {
@@ -83,8 +82,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             None => {
                 self.words.set_head(list, next);
                 if next.is_none() {
-                    self.words
-                        .set(Own::Mask, self.words.get(Own::Mask) & !(1 << list));
+                    self.words.mask.set(self.words.mask.get() & !(1 << list));
                 }
             }
         }
@@ -97,51 +95,51 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         for list in 0..LISTS {
             self.words.set_head(list, None);
         }
-        self.words.set(Own::Mask, 0);
-        self.words.set(Own::Empties, 0);
+        self.words.mask.set(0);
+        self.words.empties.set(0);
     }
 
     /// Takes an area out of the current span.
     pub(super) fn take_current(&self, pages: u32, align: u32) -> Option<u32> {
-        let current = self.words.link(Own::Current)?;
+        let current = self.words.current.link()?;
         let free = self.span(current).bits(SpanBits::Free);
-        let (cursor, end) = (self.words.page(Own::Cursor), self.words.page(Own::End));
+        let (cursor, end) = (self.words.cursor.page(), self.words.end.page());
         let aligned = cursor.next_multiple_of(align);
         if aligned + pages <= end {
             if aligned > cursor {
                 self.put_aside(free, cursor, aligned);
             }
-            self.words.set(Own::Cursor, u64::from(aligned + pages));
+            self.words.cursor.set(u64::from(aligned + pages));
             return Some(aligned);
         }
-        if pages > self.words.page(Own::Most).max(end - cursor) {
+        if pages > self.words.most.page().max(end - cursor) {
             return None;
         }
         if cursor < end {
             self.put_aside(free, cursor, end);
-            self.words.set(Own::End, u64::from(cursor));
+            self.words.end.set(u64::from(cursor));
         }
         let first = self.space.spans.first(current);
         // The search has seen the pages before the bump, so it goes on behind them.
         let found = bits::find(free, cursor - first, pages, align);
         let Some((at, stop)) = found.or_else(|| bits::find(free, 0, pages, align)) else {
             if align == 1 {
-                self.words.set(Own::Most, u64::from(pages - 1));
+                self.words.most.set(u64::from(pages - 1));
             }
             return None;
         };
         bits::clear(free, at, stop - at);
-        self.words.set(Own::Cursor, u64::from(first + at + pages));
-        self.words.set(Own::End, u64::from(first + stop));
+        self.words.cursor.set(u64::from(first + at + pages));
+        self.words.end.set(u64::from(first + stop));
         Some(first + at)
     }
 
     /// Makes pages of one of the seat's spans free again. They have no mapping.
     pub(super) fn put_back(&self, number: u32, at: u32, pages: u32) {
         let free = self.span(number).bits(SpanBits::Free);
-        if self.words.link(Own::Current) == Some(number) {
-            if at + pages == self.words.page(Own::Cursor) {
-                self.words.set(Own::Cursor, u64::from(at));
+        if self.words.current.link() == Some(number) {
+            if at + pages == self.words.cursor.page() {
+                self.words.cursor.set(u64::from(at));
             } else {
                 self.put_aside(free, at, at + pages);
             }
@@ -159,22 +157,21 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         let (_, at) = self.space.spans.place(from);
         bits::set(free, at, to - from);
         // They may join with free pages beside them.
-        self.words
-            .set(Own::Most, u64::from(self.space.spans.pages()));
+        self.words.most.set(u64::from(self.space.spans.pages()));
     }
 
     /// Puts the current span among the others.
     pub(super) fn retire_current(&self) {
-        let Some(current) = self.words.link(Own::Current) else {
+        let Some(current) = self.words.current.link() else {
             return;
         };
-        let (cursor, end) = (self.words.page(Own::Cursor), self.words.page(Own::End));
+        let (cursor, end) = (self.words.cursor.page(), self.words.end.page());
         if cursor < end {
             self.put_aside(self.span(current).bits(SpanBits::Free), cursor, end);
         }
-        self.words.set(Own::Cursor, 0);
-        self.words.set(Own::End, 0);
-        self.words.set_link(Own::Current, None);
+        self.words.cursor.set(0);
+        self.words.end.set(0);
+        self.words.current.set_link(None);
         self.list(current);
         self.return_surplus();
     }
@@ -184,10 +181,10 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         self.retire_current();
         let longest = self.unlist(number);
         let first = self.space.spans.first(number);
-        self.words.set_link(Own::Current, Some(number));
-        self.words.set(Own::Cursor, u64::from(first));
-        self.words.set(Own::End, u64::from(first));
-        self.words.set(Own::Most, u64::from(longest));
+        self.words.current.set_link(Some(number));
+        self.words.cursor.set(u64::from(first));
+        self.words.end.set(u64::from(first));
+        self.words.most.set(u64::from(longest));
     }
 
     /// Takes an area out of a span of the lists, which becomes the current one.
@@ -217,7 +214,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             Choice::Rich => CLASSES,
             Choice::Poor => 0,
         };
-        let lists = self.words.get(Own::Mask) >> offset & ((1 << CLASSES) - 1);
+        let lists = self.words.mask.get() >> offset & ((1 << CLASSES) - 1);
         let class = pages.ilog2();
         let mut left = lists >> class << class;
         let mut tries = TRIES;
@@ -266,11 +263,11 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         self.retire_current();
         self.space.add_span();
         self.span(number).set_owner(SpanOwner::Areas(self.cpu));
-        self.words.count(Count::SpanTakes, 1);
-        self.words.set_link(Own::Current, Some(number));
-        self.words.set(Own::Cursor, u64::from(first));
-        self.words.set(Own::End, u64::from(first + pages));
-        self.words.set(Own::Most, 0);
+        self.words.counters.span_takes.add(1);
+        self.words.current.set_link(Some(number));
+        self.words.cursor.set(u64::from(first));
+        self.words.end.set(u64::from(first + pages));
+        self.words.most.set(0);
         true
     }
 
@@ -283,13 +280,13 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     pub(super) fn return_empties(&self, keep: u64) {
         let all = self.space.spans.pages();
         let surplus = core::iter::from_fn(|| {
-            if self.words.get(Own::Empties) <= keep {
+            if self.words.empties.get() <= keep {
                 return None;
             }
             let number = self.words.head(EMPTY)?;
             self.unlist(number);
             self.unown(number);
-            self.words.count(Count::SpanReturns, 1);
+            self.words.counters.span_returns.add(1);
             Some((self.space.spans.first(number), all))
         });
         self.space.give(self.words, surplus);

@@ -5,10 +5,11 @@
 //! free.
 
 use super::FrameSource;
-use super::seat::{Count, Held, SeatWords};
+use super::seat::{Held, SpaceCounters, SpaceSeatRecord};
 use super::space::MERGES_MAX;
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::Inboxes;
+use crate::sync::CounterWord;
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     pub(super) fn header(&self, at: u32) -> super::AreaHeader {
@@ -42,8 +43,11 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 }
 
 /// The sum of a counter over all seats.
-pub(super) fn sum<'m>(seats: impl Iterator<Item = SeatWords<'m>>, counter: Count) -> u64 {
+pub(super) fn sum<'m>(
+    seats: impl Iterator<Item = &'m SpaceSeatRecord>,
+    counter: fn(&SpaceCounters) -> &CounterWord,
+) -> u64 {
     seats
-        .map(|seat| seat.read(counter))
+        .map(|seat| counter(&seat.counters).read())
         .fold(0, u64::wrapping_add)
 }

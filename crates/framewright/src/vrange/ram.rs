@@ -3,7 +3,7 @@
 use super::alloc::{GIVES, PageNeed};
 use super::inbox::lazy_pages;
 use super::poison::Poisoned;
-use super::seat::{Count, Held, Own};
+use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, AreaKind, FrameSource, RangeError, RangeFreeError, RangeSeat, bits};
 use crate::platform::{Barrier, Map, MapError, Relax};
@@ -201,7 +201,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let fits = self.space.add_lazy(pages) <= self.space.lazy_max;
         if !fits {
             self.space.sub_lazy(pages);
-            self.words.count(Count::Failures, 1);
+            self.words.counters.failures.add(1);
         }
         self.exit();
         if fits {
@@ -245,9 +245,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
         }
         self.enter()?;
-        self.words.count(Count::Undone, 2);
-        self.words.count(Count::MapRam, 1u64.wrapping_neg());
-        self.words.count(Count::UnmapRam, 1u64.wrapping_neg());
+        self.words.counters.undone.add(2);
+        self.words.counters.map_ram.add(1u64.wrapping_neg());
+        self.words.counters.unmap_ram.add(1u64.wrapping_neg());
         self.exit();
         if context.may_block {
             self.purge();
@@ -287,12 +287,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 && u64::from(header.pages()) == pages
             {
                 let slot = header.pages().next_power_of_two();
-                let delta = self.words.get(Own::Delta) + u64::from(slot);
+                let delta = self.words.delta.get() + u64::from(slot);
                 let held = self.held();
                 let batch = self.space.batch_of(AreaKind::Ram);
                 if delta <= batch || held.tell(delta) {
                     let delta = if delta <= batch { delta } else { 0 };
-                    self.words.set(Own::Delta, delta);
+                    self.words.delta.set(delta);
                     if held.free_slot(at, header, slot) {
                         self.exit();
                         return Ok(pages);
@@ -368,8 +368,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.space.table.set_header(at, header);
         let (number, place) = self.space.spans.place(at);
         self.span(number).set_start(place);
-        self.words.count(Count::MapRam, 1);
-        self.words.add(Own::Live, u64::from(header.pages()));
+        self.words.counters.map_ram.add(1);
+        self.words.live.add(u64::from(header.pages()));
     }
 
     /// Everything that can be done for a slot or a longer area without stopping others.
@@ -448,8 +448,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         bits::set(span.bits(SpanBits::Lazy), place, slot);
         self.note_lazy(number, slot, bits::words_of(place, slot));
         self.soil(span, slot);
-        self.words.count(Count::UnmapRam, 1);
-        self.words.sub(Own::Live, u64::from(header.pages()));
+        self.words.counters.unmap_ram.add(1);
+        self.words.live.sub(u64::from(header.pages()));
         true
     }
 
@@ -469,8 +469,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.return_slot(number, place, pages.next_power_of_two());
             }
         }
-        self.words.count(Count::Undone, 1);
-        self.words.count(Count::MapRam, 1u64.wrapping_neg());
-        self.words.sub(Own::Live, u64::from(pages));
+        self.words.counters.undone.add(1);
+        self.words.counters.map_ram.add(1u64.wrapping_neg());
+        self.words.live.sub(u64::from(pages));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bits;
 use super::inbox::lazy_pages;
-use super::seat::{Held, Own};
+use super::seat::Held;
 use super::space::MERGES_MAX;
 use super::span::{Marked, SpanBits, SpanOwner};
 use super::{AreaKind, FrameSource};
@@ -17,7 +17,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Frees the waiting pages of one of the seat's spans, if there is one whose generation has
     /// passed, and gives back the frames behind them. Returns whether there was one.
     pub(super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {
-        let Some(number) = self.words.link(Own::WaitHead) else {
+        let Some(number) = self.words.wait_head.link() else {
             return false;
         };
         let span = self.span(number);
@@ -27,11 +27,11 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let has_frames = span.may_have_frames();
         let _moving = has_frames.then(|| self.words.moving());
         let next = span.waiting_next();
-        self.words.set_link(Own::WaitHead, next);
+        self.words.wait_head.set_link(next);
         if next.is_none() {
-            self.words.set_link(Own::WaitTail, None);
+            self.words.wait_tail.set_link(None);
         }
-        let is_current = self.words.link(Own::Current) == Some(number);
+        let is_current = self.words.current.link() == Some(number);
         let is_block = matches!(span.owner(), SpanOwner::Block(_));
         let is_free = !is_block || self.space.config.recycle;
         if !is_current && !is_block {
@@ -62,8 +62,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if is_block {
             self.block_released(number);
         } else if is_current {
-            self.words
-                .set(Own::Most, u64::from(self.space.spans.pages()));
+            self.words.most.set(u64::from(self.space.spans.pages()));
         } else {
             self.list(number);
             self.return_surplus();
@@ -90,7 +89,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// there were any.
     pub(super) fn release_areas(&self, most: usize, frames: &mut impl FrameSource) -> bool {
         self.ready_areas();
-        if self.words.link(Own::AreasReady).is_none() {
+        if self.words.areas_ready.link().is_none() {
             return false;
         }
         let _moving = self.words.moving();
@@ -98,10 +97,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let mut count = 0;
         // Gives frames back before it takes the arena's lock, because nothing is called under that.
         while count < most.min(MERGES_MAX)
-            && let Some(at) = self.words.link(Own::AreasReady)
+            && let Some(at) = self.words.areas_ready.link()
         {
             let header = self.header(at);
-            self.words.set_link(Own::AreasReady, header.next());
+            self.words.areas_ready.set_link(header.next());
             self.give_frames(at, frames);
             self.clear_arena_start(at);
             areas[count] = (at, header.pages());
@@ -114,13 +113,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Makes areas of the arena ready when their generation has passed, before others wait for a
     /// later one. Time: O(1) if none is ready, and else O(those that waited).
     pub(super) fn ready_areas(&self) {
-        let waiting = self.words.link(Own::AreasWait);
+        let waiting = self.words.areas_wait.link();
         let Some(first) = waiting else { return };
-        if self.words.get(Own::AreasStamp) > self.space.done() {
+        if self.words.areas_stamp.get() > self.space.done() {
             return;
         }
         let _moving = self.words.moving();
-        let ready = self.words.link(Own::AreasReady);
+        let ready = self.words.areas_ready.link();
         if ready.is_some() {
             let mut last = first;
             while let Some(next) = self.header(last).next() {
@@ -129,8 +128,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             let linked = self.header(last).lazy(ready);
             self.space.table.set_header(last, linked);
         }
-        self.words.set_link(Own::AreasReady, waiting);
-        self.words.set_link(Own::AreasWait, None);
+        self.words.areas_ready.set_link(waiting);
+        self.words.areas_wait.set_link(None);
     }
 
     /// Gives back the frames behind an area, if they are the space's.

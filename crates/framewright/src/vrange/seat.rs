@@ -2,7 +2,7 @@
 //!
 //! Only its CPU writes a seat, or a CPU that has claimed it, except for the inbox, to which other
 //! CPUs push, and the words by which threads take and claim the seat. Other CPUs read what they
-//! add up. `UNMAPPED` alone orders something: a page that is counted there is unmapped.
+//! add up. `unmapped` alone orders something: a page that is counted there is unmapped.
 //!
 //! `RangeSeat` is the CPU's handle. `Held` is the seat in the hands of the thread that may touch
 //! it, whether by its own turn or by a claim, so the same code serves both. No CPU enters a seat of
@@ -14,244 +14,229 @@ use super::span::SpanLink;
 use super::table::AreaTable;
 use super::{FrameSource, Space};
 use crate::platform::{Barrier, Map, Relax};
-use crate::seats::{Taken, Turn};
+use crate::raw::record;
+use crate::seats::{ClaimWords, Taken, Turn};
 use crate::sync::{
-    AtomicU64,
+    AtomicU64, CounterWord,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
 use crate::units::CpuId;
 
-// The words of a seat, beside those of [`Turn`] and [`Taken`]. The words that the owner writes and those that
-// other CPUs write are on different cache lines.
-/// Lazy pages unmapped. The owner writes it too, but rarely, and every CPU that flushes reads it.
-const UNMAPPED: usize = 10;
-const INBOX: usize = 16;
-const HEADS: usize = 40;
-const COUNTERS: usize = 64;
-/// How many [moves](Moving) have begun, and how many have ended.
-const MOVES_BEGUN: usize = 96;
-const MOVES_ENDED: usize = 97;
-
-/// A word of a seat that only its owner writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub(super) enum Own {
-    /// The bump: the next page to hand out, and below the page behind the last one.
-    Cursor = 1,
-    End = 2,
-    /// Pages made lazy that the seat has not yet told the space of.
-    Delta = 3,
-    /// Lazy pages that the seat can purge: in its spans, and in its list of the arena's areas.
-    Purgeable = 4,
-    /// The span that the bump is in.
-    Current = 5,
-    /// How many pages the seat may not have told of before it looks whether to purge some.
-    Look = 6,
-    /// Pages of areas allocated, less those of areas freed; wraps.
-    Live = 7,
-    /// Which lists are not empty.
-    Mask = 24,
-    LazyHead = 25,
-    LazyTail = 26,
-    WaitHead = 27,
-    WaitTail = 28,
-    /// How many spans are entirely free.
-    Empties = 29,
-    /// The arena's areas that this seat freed: those still mapped, and those that wait for a flush.
-    AreasLazy = 30,
-    AreasWait = 31,
-    /// The generation whose flush makes all waiting areas free.
-    AreasStamp = 32,
-    /// The list of vmap blocks with room.
-    BlockHead = 33,
-    BlockTail = 34,
-    /// How many of them are entirely free.
-    BlockEmpties = 35,
-    /// No run of the current span's free pages is longer.
-    Most = 36,
-    /// Lazy areas of the arena that the platform failed to unmap, until the seat has tried all others.
-    AreasFailed = 37,
-    /// At most so many purgeable pages are ones that the last attempt at all of them could not unmap.
-    Stuck = 38,
-    /// Areas of the arena that have waited: the generation that they waited for has passed.
-    AreasReady = 39,
-    /// A kept area that the owner has taken out of the lists to make it lazy. A CPU that stops all others may
-    /// do that first.
-    Evicting = 98,
-}
-
-/// The counters of a seat: events since the space was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub(super) enum Count {
-    Allocs,
-    Frees,
-    RemoteFrees,
-    Failures,
-    Cuts,
-    Gives,
-    SpanTakes,
-    SpanReturns,
-    Dissolves,
-    BlockTakes,
-    BlockReturns,
-    MapRam,
-    UnmapRam,
-    Purges,
-    Unmaps,
-    UnmapFailures,
-    Flushes,
-    Claims,
-    Drains,
-    FitFull,
-    FitLeft,
-    FitRight,
-    FitNone,
-    /// Requests that a kept area served.
-    KeptTakes,
-    /// Kept areas that became lazy. The seat counted them as freed when it kept them.
-    Evictions,
-    /// Areas and slots that a failed call gave back, which do not count as freed.
-    Undone,
-}
-
-/// The lists of kept areas.
-const KEPT: usize = 128;
-/// Words of one seat: whole cache lines, so that no two seats share one.
-pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
 /// The number of lists of spans: by longest run, poor and rich, and the entirely free ones.
 pub(super) const LISTS: usize = 23;
-const _: () = {
-    assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::Undone as usize) < MOVES_BEGUN);
-    assert!((Own::AreasReady as usize) < HEADS && (Own::Evicting as usize) < KEPT);
-};
 
-/// The metadata of one seat.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SeatWords<'m> {
-    words: &'m [AtomicU64; SEAT_WORDS],
+record! {
+    /// A word of a seat that only its owner writes.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(super) struct OwnWord {
+        word: AtomicU64,
+    }
+
+    /// The counters of a seat: events since the space was made.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct SpaceCounters {
+        pub(super) allocs: CounterWord,
+        pub(super) frees: CounterWord,
+        pub(super) remote_frees: CounterWord,
+        pub(super) failures: CounterWord,
+        pub(super) cuts: CounterWord,
+        pub(super) gives: CounterWord,
+        pub(super) span_takes: CounterWord,
+        pub(super) span_returns: CounterWord,
+        pub(super) dissolves: CounterWord,
+        pub(super) block_takes: CounterWord,
+        pub(super) block_returns: CounterWord,
+        pub(super) map_ram: CounterWord,
+        pub(super) unmap_ram: CounterWord,
+        pub(super) purges: CounterWord,
+        pub(super) unmaps: CounterWord,
+        pub(super) unmap_failures: CounterWord,
+        pub(super) flushes: CounterWord,
+        pub(super) claims: CounterWord,
+        pub(super) drains: CounterWord,
+        pub(super) fit_full: CounterWord,
+        pub(super) fit_left: CounterWord,
+        pub(super) fit_right: CounterWord,
+        pub(super) fit_none: CounterWord,
+        /// Requests that a kept area served.
+        pub(super) kept_takes: CounterWord,
+        /// Kept areas that became lazy. The seat counted them as freed when it kept them.
+        pub(super) evictions: CounterWord,
+        /// Areas and slots that a failed call gave back, which do not count as freed.
+        pub(super) undone: CounterWord,
+    }
+
+    /// The metadata of one seat, in whole cache lines.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct SpaceSeatRecord {
+        // The first line is its owner's.
+        busy: AtomicU64,
+        /// The bump: the next page to hand out, and below the page behind the last one.
+        pub(super) cursor: OwnWord,
+        pub(super) end: OwnWord,
+        /// Pages made lazy that the seat has not yet told the space of.
+        pub(super) delta: OwnWord,
+        /// Lazy pages that the seat can purge: in its spans, and in its list of the arena's areas.
+        pub(super) purgeable: OwnWord,
+        /// The span that the bump is in.
+        pub(super) current: OwnWord,
+        /// How many pages the seat may not have told of before it looks whether to purge some.
+        pub(super) look: OwnWord,
+        /// Pages of areas allocated, less those of areas freed; wraps.
+        pub(super) live: OwnWord,
+
+        // Other CPUs write the second line.
+        claims: ClaimWords,
+        /// Lazy pages unmapped. The owner writes it too, but rarely, and every CPU that flushes reads it.
+        unmapped: AtomicU64,
+        _others: [AtomicU64; 5],
+
+        // Other CPUs push here.
+        /// The spans in which other CPUs freed areas, as a list of numbers plus one.
+        pub(super) inbox: AtomicU64,
+        _pushed: [AtomicU64; 7],
+
+        // The owner's.
+        /// Which lists are not empty.
+        pub(super) mask: OwnWord,
+        pub(super) lazy_head: OwnWord,
+        pub(super) lazy_tail: OwnWord,
+        pub(super) wait_head: OwnWord,
+        pub(super) wait_tail: OwnWord,
+        /// How many spans are entirely free.
+        pub(super) empties: OwnWord,
+        /// The arena's areas that this seat freed: those still mapped, and those that wait for a flush.
+        pub(super) areas_lazy: OwnWord,
+        pub(super) areas_wait: OwnWord,
+        /// The generation whose flush makes all waiting areas free.
+        pub(super) areas_stamp: OwnWord,
+        /// The list of vmap blocks with room.
+        pub(super) block_head: OwnWord,
+        pub(super) block_tail: OwnWord,
+        /// How many of them are entirely free.
+        pub(super) block_empties: OwnWord,
+        /// No run of the current span's free pages is longer.
+        pub(super) most: OwnWord,
+        /// Lazy areas of the arena that the platform failed to unmap, until the seat has tried all others.
+        pub(super) areas_failed: OwnWord,
+        /// At most so many purgeable pages are ones that the last attempt at all of them could not unmap.
+        pub(super) stuck: OwnWord,
+        /// Areas of the arena that have waited: the generation that they waited for has passed.
+        pub(super) areas_ready: OwnWord,
+        /// The lists of spans.
+        heads: [OwnWord; LISTS],
+        pub(super) counters: SpaceCounters,
+
+        // The owner's, and CPUs that look for areas on their way read it.
+        /// How many [moves](Moving) have begun, and how many have ended.
+        moves_begun: AtomicU64,
+        moves_ended: AtomicU64,
+        /// A kept area that the owner has taken out of the lists to make it lazy. A CPU that stops all others may
+        /// do that first.
+        pub(super) evicting: OwnWord,
+        _moves: [AtomicU64; 5],
+        /// The lists of kept areas.
+        kept: [AtomicU64; KEPT_WORDS],
+    } = 176 words, claims at 8, inbox at 16, mask at 24, heads at 40, counters at 64, moves_begun at 96, kept at 104;
 }
 
-impl<'m> SeatWords<'m> {
+impl OwnWord {
     #[inline(always)]
-    pub(super) fn new(seats: &'m [AtomicU64], number: usize) -> Self {
-        let start = number * SEAT_WORDS;
-        let words = (&seats[start..start + SEAT_WORDS])
-            .try_into()
-            .expect("a seat has its words");
-        Self { words }
+    pub(super) fn get(&self) -> u64 {
+        self.word.load(Relaxed)
     }
 
     #[inline(always)]
-    pub(super) fn turn(self) -> Turn<'m> {
-        Turn::of(self.words)
-    }
-
-    /// The spans in which other CPUs freed areas, as a list of numbers plus one.
-    #[inline(always)]
-    pub(super) fn inbox(self) -> &'m AtomicU64 {
-        &self.words[INBOX]
+    pub(super) fn set(&self, value: u64) {
+        self.word.store(value, Relaxed);
     }
 
     #[inline(always)]
-    pub(super) fn get(self, word: Own) -> u64 {
-        self.words[word as usize].load(Relaxed)
+    pub(super) fn page(&self) -> u32 {
+        self.get() as u32
+    }
+
+    pub(super) fn link(&self) -> SpanLink {
+        self.page().checked_sub(1)
+    }
+
+    pub(super) fn set_link(&self, link: SpanLink) {
+        self.set(link.map_or(0, |at| u64::from(at) + 1));
     }
 
     #[inline(always)]
-    pub(super) fn set(self, word: Own, value: u64) {
-        self.words[word as usize].store(value, Relaxed);
+    pub(super) fn add(&self, by: u64) {
+        self.set(self.get().wrapping_add(by));
     }
 
     #[inline(always)]
-    pub(super) fn page(self, word: Own) -> u32 {
-        self.get(word) as u32
+    pub(super) fn sub(&self, by: u64) {
+        self.set(self.get().wrapping_sub(by));
+    }
+}
+
+impl SpaceSeatRecord {
+    #[inline(always)]
+    pub(super) const fn turn(&self) -> Turn<'_> {
+        Turn::new(&self.busy, &self.claims)
     }
 
     /// The lists of kept areas.
     #[inline(always)]
-    pub(super) fn kept(self, table: AreaTable<'m>) -> Kept<'m> {
-        Kept::new(&self.words[KEPT..KEPT + KEPT_WORDS], table)
+    pub(super) const fn kept<'m>(&'m self, table: AreaTable<'m>) -> Kept<'m> {
+        Kept::new(&self.kept, table)
     }
 
     /// Lazy pages unmapped since the space was made. A page that the caller sees counted is unmapped.
-    pub(super) fn unmapped(self) -> u64 {
+    pub(super) fn unmapped(&self) -> u64 {
         // Acquire pairs with the Release in `add_unmapped`.
-        self.words[UNMAPPED].load(Acquire)
+        self.unmapped.load(Acquire)
     }
 
-    pub(super) fn add_unmapped(self, pages: u64) {
-        let word = &self.words[UNMAPPED];
+    pub(super) fn add_unmapped(&self, pages: u64) {
+        let word = &self.unmapped;
         word.store(word.load(Relaxed) + pages, Release);
     }
 
     /// From here until the result is dropped, this seat's holder moves freed areas between lists, or their frames
     /// to the source: another CPU may see them in neither place.
-    pub(super) fn moving(self) -> Moving<'m> {
-        let begun = &self.words[MOVES_BEGUN];
+    pub(super) fn moving(&self) -> Moving<'_> {
+        let begun = &self.moves_begun;
         begun.store(begun.load(Relaxed) + 1, Relaxed);
         // A CPU that sees a list without the area sees also that the move has begun.
         fence(Release);
         Moving(self)
     }
 
-    pub(super) fn moves_begun(self) -> u64 {
-        self.words[MOVES_BEGUN].load(Relaxed)
+    pub(super) fn moves_begun(&self) -> u64 {
+        self.moves_begun.load(Relaxed)
     }
 
-    pub(super) fn moves_ended(self) -> u64 {
+    pub(super) fn moves_ended(&self) -> u64 {
         // Acquire pairs with the Release at the end of a move: the caller sees what was moved in its new place.
-        self.words[MOVES_ENDED].load(Acquire)
+        self.moves_ended.load(Acquire)
     }
 
-    pub(super) fn link(self, word: Own) -> SpanLink {
-        (self.get(word) as u32).checked_sub(1)
+    pub(super) fn head(&self, list: usize) -> SpanLink {
+        self.heads[list].link()
     }
 
-    pub(super) fn set_link(self, word: Own, link: SpanLink) {
-        self.set(word, link.map_or(0, |at| u64::from(at) + 1));
-    }
-
-    pub(super) fn head(self, list: usize) -> SpanLink {
-        (self.words[HEADS + list].load(Relaxed) as u32).checked_sub(1)
-    }
-
-    pub(super) fn set_head(self, list: usize, link: SpanLink) {
-        let word = link.map_or(0, |span| u64::from(span) + 1);
-        self.words[HEADS + list].store(word, Relaxed);
-    }
-
-    #[inline(always)]
-    pub(super) fn read(self, counter: Count) -> u64 {
-        self.words[COUNTERS + counter as usize].load(Relaxed)
-    }
-
-    /// Adds to a counter, or to another word, that only this seat changes; wraps.
-    #[inline(always)]
-    pub(super) fn count(self, counter: Count, by: u64) {
-        let word = &self.words[COUNTERS + counter as usize];
-        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
-    }
-
-    #[inline(always)]
-    pub(super) fn add(self, word: Own, by: u64) {
-        self.set(word, self.get(word).wrapping_add(by));
-    }
-
-    #[inline(always)]
-    pub(super) fn sub(self, word: Own, by: u64) {
-        self.set(word, self.get(word).wrapping_sub(by));
+    pub(super) fn set_head(&self, list: usize, link: SpanLink) {
+        self.heads[list].set_link(link);
     }
 }
 
-/// See [`SeatWords::moving`]. Moves may be nested.
+/// See [`SpaceSeatRecord::moving`]. Moves may be nested.
 #[must_use = "the move ends when this is dropped"]
-pub(super) struct Moving<'m>(SeatWords<'m>);
+pub(super) struct Moving<'m>(&'m SpaceSeatRecord);
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        let ended = &self.0.words[MOVES_ENDED];
+        let ended = &self.0.moves_ended;
         ended.store(ended.load(Relaxed) + 1, Release);
     }
 }
@@ -261,7 +246,7 @@ impl Drop for Moving<'_> {
 #[derive(Debug)]
 pub(super) struct Held<'s, 'm, P> {
     pub(super) space: &'s Space<'m, P>,
-    pub(super) words: SeatWords<'m>,
+    pub(super) words: &'m SpaceSeatRecord,
     pub(super) cpu: u16,
 }
 
@@ -287,7 +272,7 @@ impl<P> Copy for Held<'_, '_, P> {}
 #[derive(Debug)]
 pub struct RangeSeat<'s, 'm, P, F> {
     pub(super) space: &'s Space<'m, P>,
-    pub(super) words: SeatWords<'m>,
+    pub(super) words: &'m SpaceSeatRecord,
     pub(super) frames: F,
     pub(super) cpu: u16,
     _taken: Taken<'m>,
@@ -315,8 +300,8 @@ impl<'s, 'm, P, F> RangeSeat<'s, 'm, P, F> {
 
 impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
     pub(super) fn take(space: &'s Space<'m, P>, cpu: CpuId, frames: F) -> Option<Self> {
-        let words = SeatWords::new(space.seats, cpu.index());
-        Taken::take(words.words).map(|taken| Self {
+        let words = space.seat_words(cpu.0);
+        Taken::take(&words.claims).map(|taken| Self {
             space,
             words,
             frames,

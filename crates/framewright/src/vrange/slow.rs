@@ -3,7 +3,7 @@
 use super::alloc::PageNeed;
 use super::bits;
 use super::poison::Poisoned;
-use super::seat::{Count, Held, Own};
+use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, FrameSource, RangeSeat, Space};
 use crate::platform::{Barrier, Map, Relax};
@@ -51,17 +51,17 @@ impl<'m, P: Relax> Space<'m, P> {
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Takes note of `delta` lazy pages that the seat has not reported yet; purges some if it is time to.
     pub(super) fn look_at(&self, delta: u64) {
-        self.words.set(Own::Delta, delta);
+        self.words.delta.set(delta);
         self.look_again(delta, self.space.told_lazy());
     }
 
     /// Purges some if it is time to, and sets when to look again.
     fn look_again(&self, delta: u64, told: u64) {
-        let before = self.words.get(Own::Purgeable);
+        let before = self.words.purgeable.get();
         self.relieve_above(told);
         // The pass may also have found pages that other CPUs freed, beside pages that the platform
         // could not unmap. They raise the second figure.
-        let unmapped = before.saturating_sub(self.words.get(Own::Purgeable));
+        let unmapped = before.saturating_sub(self.words.purgeable.get());
         // The next pass comes before as many pages are freed as this one unmapped, so that a CPU
         // that meets the bound need only flush.
         let step = match unmapped {
@@ -69,7 +69,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             some => (some - some / 4).max(LOOK_PAGES),
         };
         let next = (delta + step).min(self.space.batch);
-        self.words.set(Own::Look, next);
+        self.words.look.set(next);
     }
 
     /// Does some of the purge before the bound is reached, if many pages are lazy and enough of them are
@@ -80,7 +80,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     fn relieve_above(&self, told: u64) {
         let bound = self.space.lazy_max;
-        let own = self.words.get(Own::Purgeable);
+        let own = self.words.purgeable.get();
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
         if own > ahead && told > bound / 2 && self.pass() && told > bound {
             // Earlier passes could not unmap some pages. The pages that this one unmapped are among them.
@@ -100,12 +100,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.collect_inbox();
         let told = self.space.add_lazy(pages);
         if told <= bound {
-            self.look_again(self.words.get(Own::Delta), told);
+            self.look_again(self.words.delta.get(), told);
             return true;
         }
         self.space.look_at_lazy(reserved);
         if self.purge_down_to(bound) {
-            self.look_again(self.words.get(Own::Delta), self.space.told_lazy());
+            self.look_again(self.words.delta.get(), self.space.told_lazy());
             return true;
         }
         // This CPU has no more to purge. But it can release areas that waited for another CPU's flush.
@@ -142,8 +142,8 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             if self.space.told_lazy() <= bound {
                 break;
             }
-            if self.space.seat_words(cpu).get(Own::Purgeable) == 0
-                && self.space.seat_words(cpu).inbox().load(Relaxed) == 0
+            if self.space.seat_words(cpu).purgeable.get() == 0
+                && self.space.seat_words(cpu).inbox.load(Relaxed) == 0
             {
                 continue;
             }
@@ -154,7 +154,7 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             held.collect_inbox();
             held.purge_down_to(bound - bound / 8);
             held.release_all(&mut self.frames);
-            held.words.count(Count::Claims, 1);
+            held.words.counters.claims.add(1);
             claims.give_up(turn);
         }
         Ok(())
@@ -294,7 +294,7 @@ impl<'m, P: Relax + Barrier + Map> StoppedSpace<'_, 'm, P> {
     /// Purges everything and dissolves spans. For use with all CPUs stopped.
     fn drain(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
         let space = self.set;
-        own.words.count(Count::Drains, 1);
+        own.words.counters.drains.add(1);
         space.look_at_lazy(0);
         // A span may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
         // that has collected already. After the second round every span is with its owner.
@@ -327,7 +327,7 @@ impl<'m, P: Relax + Barrier + Map> StoppedSpace<'_, 'm, P> {
                 SpanOwner::Areas(cpu) if span.is_clean() => {
                     self.dissolve(own, number);
                     space.sub_span();
-                    space.claimed(cpu).words.count(Count::Dissolves, 1);
+                    space.claimed(cpu).words.counters.dissolves.add(1);
                 }
                 SpanOwner::Block(cpu) => {
                     if space.claimed(cpu).settle_block(number) {
@@ -362,7 +362,7 @@ impl<'m, P: Relax + Barrier + Map> StoppedSpace<'_, 'm, P> {
                 }
                 // An area that is longer than the bound goes alone, and at once. So does one for which there
                 // is no room because CPUs that wait have reported areas that they have not freed yet.
-                let has_lazy = |seat: Held<'_, '_, P>| seat.words.get(Own::Purgeable) != 0;
+                let has_lazy = |seat: Held<'_, '_, P>| seat.words.purgeable.get() != 0;
                 is_forced = !unmapped && !self.seats().any(has_lazy);
                 if !unmapped && !is_forced {
                     // Pages that the platform cannot unmap stay lazy, and areas that would exceed the

@@ -1,9 +1,9 @@
 //! The space: its metadata cut into parts, its own words, its seats as a set, and the flush.
 //!
-//! The space's own words, by what writes them: `LAZY`, `PEAK`, `SPANS_OUT` and the counts of
-//! flushes, all CPUs, by single atomic operations; `LOWEST`, `HIGHEST` and `MERGES`, the holder of
-//! the arena's lock; `LONGEST` and the memo, the holder of the stop lock, with all CPUs stopped;
-//! `ORIGIN` and `POISONED`, one CPU, once.
+//! The space's own words, by what writes them: `lazy`, `peak`, `spans_out` and the counts of
+//! flushes, all CPUs, by single atomic operations; `lowest`, `highest` and `merges`, the holder of
+//! the arena's lock; `longest` and the memo, the holder of the stop lock, with all CPUs stopped;
+//! `origin` and `poisoned`, one CPU, once.
 //!
 //! A flush takes a number, flushes, and then publishes the number as done. A CPU that has unmapped
 //! pages stamps them with the number of the next flush: they are free when a flush of that number
@@ -12,20 +12,18 @@
 
 use super::arena::{Arena, ArenaGuard};
 use super::block::SLOT_MAX;
-use super::depot::DEPOT_WORDS;
 use super::layout::Shape;
 use super::poison::Poisoned;
 use super::purge::sum;
-use super::seat::{Count, Own, SeatWords};
+use super::record::SpaceRecord;
+use super::seat::SpaceSeatRecord;
 use super::span::Spans;
 use super::table::AreaTable;
 use super::{AreaKind, Fit, FrameSource, RangeSeat, RangeSetupError, SpaceLayout};
 use crate::platform::{Barrier, Clock, Map, Relax};
 use crate::policy::RangeConfig;
 use crate::raw::Carver;
-use crate::seats::{
-    ACCOUNT_WORDS, Account, Accounts, SeatSet, StopMemo, StopWords, Turn, WatchedLock, read_account,
-};
+use crate::seats::{Accounts, SeatSet, StopMemo, StopWords, Turn, WatchedLock, read_account};
 use crate::stats::LockStats;
 use crate::sync::{
     AtomicU64,
@@ -33,45 +31,6 @@ use crate::sync::{
     fence,
 };
 use crate::units::{CpuId, Page};
-
-// The space's own words. Words that many CPUs write are on lines of their own.
-/// Rank 1: the stop lock, held by the CPU that claims seats.
-const STOP_LOCK: usize = 0;
-/// The accounts of the stop lock and of the arena's.
-const STOP_ACCOUNT: usize = 1;
-/// Lazy pages that the seats have reported, including those that wait for a flush. Wraps below zero
-/// for a moment if a CPU purged pages before they were reported.
-const LAZY: usize = 8;
-/// Flushes begun, and the highest completed.
-const BEGUN: usize = 16;
-const DONE: usize = 17;
-/// Lazy pages unmapped and flushed since the space was made.
-const FLUSHED: usize = 18;
-/// The most lazy pages at one time; merges under one hold; the lowest and the highest page ever
-/// cut, plus one.
-const PEAK: usize = 24;
-const MERGES: usize = 25;
-const LOWEST: usize = 26;
-const HIGHEST: usize = 27;
-/// The longest gap of the arena when all CPUs stood still last; written under the stop lock.
-const LONGEST: usize = 28;
-/// Spans that CPUs have.
-const SPANS_OUT: usize = 29;
-/// The number of the origin of all seats' frames; zero until there is a first seat.
-const ORIGIN: usize = 30;
-/// One, after a call out of the space has not returned.
-const POISONED: usize = 31;
-const ARENA: usize = 32;
-const ARENA_ACCOUNT: usize = ARENA + Arena::WORDS;
-/// What stopping all CPUs came to, of one kind: whatever was asked for, a drain brought nothing.
-const MEMO: usize = 64;
-const DEPOT: usize = 72;
-/// Words of the space itself: whole cache lines.
-pub(super) const SPACE_WORDS: usize = DEPOT + DEPOT_WORDS;
-const _: () = {
-    assert!(ARENA_ACCOUNT + ACCOUNT_WORDS <= MEMO && MEMO + StopMemo::words(1) <= DEPOT);
-    assert!(SPACE_WORDS.is_multiple_of(8));
-};
 
 /// The most gaps given back under one hold of the arena's lock.
 pub(super) const MERGES_MAX: usize = 32;
@@ -86,13 +45,11 @@ pub struct Space<'m, P> {
     pub(super) config: RangeConfig,
     pub(super) platform: P,
     pub(super) accounts: Accounts<P>,
-    pub(super) words: &'m [AtomicU64],
-    pub(super) seats: &'m [AtomicU64],
+    pub(super) words: &'m SpaceRecord,
+    pub(super) seats: &'m [SpaceSeatRecord],
     pub(super) spans: Spans<'m>,
     pub(super) table: AreaTable<'m>,
     pub(super) arena: Arena<'m>,
-    /// The lists of kept areas that no CPU has.
-    pub(super) depot: &'m [AtomicU64],
     /// The longest slot of a vmap block, in pages.
     pub(super) slot_max: u32,
     /// The longest area that is cut from a span, in pages, guard page included.
@@ -159,11 +116,13 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let shape = Shape::new(layout)?;
         let carver = Carver::new(memory, shape.words)?;
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
-        let [parts @ .., of_table] = shape.parts();
-        let [words, seats, records] = parts.map(|len| carver.words(len));
+        let [records, of_table] = shape.parts();
+        let words = carver.record::<SpaceRecord>();
+        let seats = carver.records(usize::from(shape.cpus));
+        let records = carver.words(records);
         let spans = Spans::new(records, &shape);
         let table = AreaTable::new(carver.words_as_they_are(of_table));
-        let arena = Arena::new(table, &words[ARENA..], shape.start.0);
+        let arena = Arena::new(table, &words.arena, shape.start.0);
         let lazy_max = config.lazy_pages_max.min(layout.pages / 8);
         let batch = (lazy_max / (4 * u64::from(shape.cpus))).clamp(1, 2048);
         let space = Self {
@@ -176,7 +135,6 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             spans,
             table,
             arena,
-            depot: &words[DEPOT..SPACE_WORDS],
             slot_max: SLOT_MAX.min(spans.pages()),
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
             lazy_max,
@@ -213,7 +171,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let (guard, waited) = self
             .arena
             .lock_and_tell(|attempt| self.platform.relax(attempt));
-        let account = self.account(ARENA_ACCOUNT);
+        let account = &self.words.arena_account;
         self.accounts.watch(&self.platform, account, waited, guard)
     }
 
@@ -239,38 +197,52 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let origin = frames.origin().number();
         let seat = RangeSeat::take(self, cpu, frames).ok_or(RangeSetupError::SeatTaken(cpu))?;
         // Relaxed: no other access depends on the number.
-        match self.words[ORIGIN].compare_exchange(0, origin, Relaxed, Relaxed) {
+        match self
+            .words
+            .origin
+            .compare_exchange(0, origin, Relaxed, Relaxed)
+        {
             Err(other) if other != origin => Err(RangeSetupError::OtherFrames(cpu)),
             _ => Ok(seat),
         }
     }
 
     /// Cuts the lowest possible piece from the arena. Counts it for the seat.
-    pub(super) fn cut(&self, words: SeatWords<'m>, pages: u32, align_pages: u64) -> Option<u32> {
+    pub(super) fn cut(
+        &self,
+        words: &'m SpaceSeatRecord,
+        pages: u32,
+        align_pages: u64,
+    ) -> Option<u32> {
         let mut held = self.lock_arena();
         let (at, fit) = held.guard.alloc(pages, align_pages)?;
-        let lowest = &self.words[LOWEST];
+        let lowest = &self.words.lowest;
         if lowest.load(Relaxed).wrapping_sub(1) > u64::from(at) {
             lowest.store(u64::from(at) + 1, Relaxed);
         }
-        let highest = &self.words[HIGHEST];
+        let highest = &self.words.highest;
         if highest.load(Relaxed) < u64::from(at + pages) {
             highest.store(u64::from(at + pages), Relaxed);
         }
         drop(held);
-        words.count(Count::Cuts, 1);
+        words.counters.cuts.add(1);
+        let counters = &words.counters;
         let fit = match fit {
-            Fit::Full => Count::FitFull,
-            Fit::LeftEdge => Count::FitLeft,
-            Fit::RightEdge => Count::FitRight,
-            Fit::NoEdge => Count::FitNone,
+            Fit::Full => &counters.fit_full,
+            Fit::LeftEdge => &counters.fit_left,
+            Fit::RightEdge => &counters.fit_right,
+            Fit::NoEdge => &counters.fit_none,
         };
-        words.count(fit, 1);
+        fit.add(1);
         Some(at)
     }
 
     /// Gives pieces back to the arena, a bounded number under one hold of its lock.
-    pub(super) fn give(&self, words: SeatWords<'m>, mut pieces: impl Iterator<Item = (u32, u32)>) {
+    pub(super) fn give(
+        &self,
+        words: &'m SpaceSeatRecord,
+        mut pieces: impl Iterator<Item = (u32, u32)>,
+    ) {
         let mut next = pieces.next();
         while next.is_some() {
             let mut held = self.lock_arena();
@@ -284,20 +256,20 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                 merges += 1;
                 next = pieces.next();
             }
-            let most = &self.words[MERGES];
+            let most = &self.words.merges;
             if most.load(Relaxed) < merges as u64 {
                 most.store(merges as u64, Relaxed);
             }
             drop(held);
-            words.count(Count::Gives, merges as u64);
+            words.counters.gives.add(merges as u64);
         }
     }
 
     /// Flushes for all CPUs: pages that were unmapped before the call are free after it.
-    pub(super) fn flush(&self, words: SeatWords<'m>) {
+    pub(super) fn flush(&self, words: &'m SpaceSeatRecord) {
         // Pages are counted only after they were unmapped.
         let unmapped = self.unmapped();
-        let number = self.words[BEGUN].fetch_add(1, AcqRel) + 1;
+        let number = self.words.begun.fetch_add(1, AcqRel) + 1;
         // Pairs with the fence in `stamp`: a CPU with a stamp of at most this number did not see
         // this flush begin, so this flush sees what the CPU had unmapped before.
         fence(SeqCst);
@@ -305,18 +277,20 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         self.platform.flush_all();
         calling.end();
         // Release pairs with the Acquire in `done`.
-        self.words[DONE].fetch_max(number, AcqRel);
+        self.words.done.fetch_max(number, AcqRel);
         // If several flushes run at a time, each subtracts only what no other one has.
-        let flushed = self.words[FLUSHED].fetch_max(unmapped, AcqRel);
-        self.words[LAZY].fetch_sub(unmapped.saturating_sub(flushed), AcqRel);
-        words.count(Count::Flushes, 1);
+        let flushed = self.words.flushed.fetch_max(unmapped, AcqRel);
+        self.words
+            .lazy
+            .fetch_sub(unmapped.saturating_sub(flushed), AcqRel);
+        words.counters.flushes.add(1);
     }
 
     /// The generation that frees all pages unmapped so far.
     pub(super) fn stamp(&self) -> u64 {
         // Not a read-modify-write, so that the word's line stays with all CPUs between two flushes.
         fence(SeqCst);
-        self.words[BEGUN].load(Relaxed) + 1
+        self.words.begun.load(Relaxed) + 1
     }
 }
 
@@ -325,40 +299,36 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 pub(super) struct Moves(u64);
 
 impl<'m, P> Space<'m, P> {
-    fn account(&self, at: usize) -> Account<'m> {
-        let account = &self.words[at..];
-        account.first_chunk().expect("the space has its words")
-    }
-
-    pub(super) fn stop_account(&self) -> Account<'m> {
-        self.account(STOP_ACCOUNT)
-    }
-
     /// The accounts of the stop lock, the arena's lock and the depot's.
     pub(super) fn locks(&self) -> [LockStats; 3] {
-        let arena = self.account(ARENA_ACCOUNT);
-        [self.stop_account(), arena, self.depot_account()].map(read_account)
+        let words = self.words;
+        [
+            &words.stop_account,
+            &words.arena_account,
+            &words.depot.account,
+        ]
+        .map(read_account)
     }
 
     /// The highest completed generation.
     pub(super) fn done(&self) -> u64 {
-        self.words[DONE].load(Acquire)
+        self.words.done.load(Acquire)
     }
 
     /// Lazy pages unmapped since the space was made, by all CPUs.
     fn unmapped(&self) -> u64 {
-        self.all_seats().map(SeatWords::unmapped).sum()
+        self.all_seats().map(SpaceSeatRecord::unmapped).sum()
     }
 
     /// Lazy pages that are unmapped and wait for a flush.
     pub(super) fn unflushed(&self) -> u64 {
-        let flushed = self.words[FLUSHED].load(Relaxed);
+        let flushed = self.words.flushed.load(Relaxed);
         self.unmapped().saturating_sub(flushed)
     }
 
     /// Adds to the lazy pages, and returns their sum.
     pub(super) fn add_lazy(&self, pages: u64) -> u64 {
-        let before = self.words[LAZY].fetch_add(pages, AcqRel);
+        let before = self.words.lazy.fetch_add(pages, AcqRel);
         not_negative(before.wrapping_add(pages))
     }
 
@@ -373,50 +343,50 @@ impl<'m, P> Space<'m, P> {
 
     /// Takes back what [`add_lazy`](Self::add_lazy) added.
     pub(super) fn sub_lazy(&self, pages: u64) {
-        self.words[LAZY].fetch_sub(pages, AcqRel);
+        self.words.lazy.fetch_sub(pages, AcqRel);
     }
 
     /// Lazy pages that the seats have reported.
     pub(super) fn told_lazy(&self) -> u64 {
-        not_negative(self.words[LAZY].load(Relaxed))
+        not_negative(self.words.lazy.load(Relaxed))
     }
 
     /// All lazy pages, except `reserved` ones that are reported but not lazy yet. Remembers the
     /// peak.
     pub(super) fn look_at_lazy(&self, reserved: u64) -> u64 {
-        let told = self.words[LAZY].load(Relaxed).wrapping_sub(reserved);
+        let told = self.words.lazy.load(Relaxed).wrapping_sub(reserved);
         let all = self
             .all_seats()
-            .map(|seat| seat.get(super::seat::Own::Delta))
+            .map(|seat| seat.delta.get())
             .fold(told, u64::wrapping_add);
         let all = not_negative(all);
-        if self.words[PEAK].load(Relaxed) < all {
-            self.words[PEAK].fetch_max(all, Relaxed);
+        if self.words.peak.load(Relaxed) < all {
+            self.words.peak.fetch_max(all, Relaxed);
         }
         all
     }
 
     pub(super) fn peak(&self) -> u64 {
-        self.words[PEAK].load(Relaxed)
+        self.words.peak.load(Relaxed)
     }
 
     pub(super) fn merges_max(&self) -> u64 {
-        self.words[MERGES].load(Relaxed)
+        self.words.merges.load(Relaxed)
     }
 
     /// Pages from the lowest to the highest that was ever cut.
     pub(super) fn extent(&self) -> u64 {
-        let lowest = self.words[LOWEST].load(Relaxed);
-        let highest = self.words[HIGHEST].load(Relaxed);
+        let lowest = self.words.lowest.load(Relaxed);
+        let highest = self.words.highest.load(Relaxed);
         (highest + 1).saturating_sub(lowest.max(1))
     }
 
     /// How many moves of freed areas and their frames have ended.
     pub(super) fn moves(&self) -> Moves {
-        Moves(self.sum_over_seats(SeatWords::moves_ended))
+        Moves(self.sum_over_seats(SpaceSeatRecord::moves_ended))
     }
 
-    fn sum_over_seats(&self, of: impl Fn(SeatWords<'m>) -> u64) -> u64 {
+    fn sum_over_seats(&self, of: impl Fn(&'m SpaceSeatRecord) -> u64) -> u64 {
         self.all_seats().map(of).fold(0, u64::wrapping_add)
     }
 
@@ -432,16 +402,16 @@ impl<'m, P> Space<'m, P> {
         let has_spare = self.sees_spare();
         // Pairs with the Release with which a move begins.
         fence(Acquire);
-        has_spare || Moves(self.sum_over_seats(SeatWords::moves_begun)) != begin
+        has_spare || Moves(self.sum_over_seats(SpaceSeatRecord::moves_begun)) != begin
     }
 
     fn sees_spare(&self) -> bool {
-        let has_some = |seat: SeatWords<'m>| {
+        let has_some = |seat: &'m SpaceSeatRecord| {
             seat.kept(self.table).pages() != 0
-                || seat.link(Own::Evicting).is_some()
-                || seat.link(Own::WaitHead).is_some()
-                || seat.link(Own::AreasWait).is_some()
-                || seat.link(Own::AreasReady).is_some()
+                || seat.evicting.link().is_some()
+                || seat.wait_head.link().is_some()
+                || seat.areas_wait.link().is_some()
+                || seat.areas_ready.link().is_some()
         };
         self.look_at_lazy(0) != 0 || self.depot().pages() != 0 || self.all_seats().any(has_some)
     }
@@ -450,14 +420,14 @@ impl<'m, P> Space<'m, P> {
     /// of it is gone or a good part of them is idle. Areas of the arena count as areas in spans, so
     /// the true idle part is larger.
     pub(super) fn has_enough_spans(&self) -> bool {
-        let pages = self.words[SPANS_OUT].load(Relaxed) << self.shape.span_shift;
+        let pages = self.words.spans_out.load(Relaxed) << self.shape.span_shift;
         if pages < self.span_pages_max {
             return false;
         }
         if u64::from(self.arena.free_pages()) < self.pages() / 2 {
             return true;
         }
-        let live = self.all_seats().map(|seat| seat.get(Own::Live));
+        let live = self.all_seats().map(|seat| seat.live.get());
         let live = not_negative(live.fold(0, u64::wrapping_add));
         pages.saturating_sub(live) >= self.idle_max
     }
@@ -468,30 +438,30 @@ impl<'m, P> Space<'m, P> {
     }
 
     pub(super) fn add_span(&self) {
-        self.words[SPANS_OUT].fetch_add(1, Relaxed);
+        self.words.spans_out.fetch_add(1, Relaxed);
     }
 
     pub(super) fn sub_span(&self) {
-        self.words[SPANS_OUT].fetch_sub(1, Relaxed);
+        self.words.spans_out.fetch_sub(1, Relaxed);
     }
 
     pub(super) fn poison_word(&self) -> &'m AtomicU64 {
-        &self.words[POISONED]
+        &self.words.poisoned
     }
 
     /// The longest gap of the arena when all CPUs stood still last.
     pub(super) fn longest(&self) -> &'m AtomicU64 {
-        &self.words[LONGEST]
+        &self.words.longest
     }
 
     /// The words of all seats.
-    pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> + use<'m, P> {
-        let seats = self.seats;
-        (0..usize::from(self.shape.cpus)).map(move |seat| SeatWords::new(seats, seat))
+    pub(super) fn all_seats(&self) -> impl Iterator<Item = &'m SpaceSeatRecord> + use<'m, P> {
+        self.seats.iter()
     }
 
-    pub(super) fn seat_words(&self, cpu: u16) -> SeatWords<'m> {
-        SeatWords::new(self.seats, usize::from(cpu))
+    pub(super) fn seat_words(&self, cpu: u16) -> &'m SpaceSeatRecord {
+        let seats: &'m [SpaceSeatRecord] = self.seats;
+        &seats[usize::from(cpu)]
     }
 
     /// The page's place in the window; if it is outside, a number that is not below its length.
@@ -569,25 +539,25 @@ impl<'m, P: Relax> SeatSet<'m> for Space<'m, P> {
 
     fn stop_words(&self) -> StopWords<'m> {
         StopWords {
-            lock: &self.words[STOP_LOCK],
-            account: self.stop_account(),
-            memo: StopMemo::new(&self.words[MEMO..]),
+            lock: &self.words.stop_lock,
+            account: &self.words.stop_account,
+            memo: StopMemo::new(&self.words.memo),
         }
     }
 
     fn turns(&self) -> impl Iterator<Item = Turn<'m>> {
-        self.all_seats().map(SeatWords::turn)
+        self.all_seats().map(SpaceSeatRecord::turn)
     }
 
     /// How often a CPU did what can make stopping all CPUs worth its cost.
     fn happened(&self) -> u64 {
         let all = |counter| sum(self.all_seats(), counter);
-        all(Count::Frees)
-            .wrapping_add(all(Count::UnmapRam))
-            .wrapping_add(all(Count::Evictions))
-            .wrapping_add(all(Count::Undone))
-            .wrapping_add(all(Count::SpanTakes))
-            .wrapping_add(all(Count::BlockTakes))
+        all(|of| &of.frees)
+            .wrapping_add(all(|of| &of.unmap_ram))
+            .wrapping_add(all(|of| &of.evictions))
+            .wrapping_add(all(|of| &of.undone))
+            .wrapping_add(all(|of| &of.span_takes))
+            .wrapping_add(all(|of| &of.block_takes))
     }
 
     fn poisoned(&self) -> Result<(), Poisoned> {

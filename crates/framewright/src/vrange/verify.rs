@@ -1,7 +1,6 @@
 //! The slow check of the invariants, with all CPUs stopped.
 
 use super::inbox::lazy_pages;
-use super::seat::Own;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaState, Space, bits};
 use crate::platform::{Barrier, Map, Relax};
@@ -82,9 +81,9 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let cpu = span.owner().cpu().unwrap_or(u16::MAX);
         self.check("V3: the owner exists", first, cpu < self.shape.cpus)?;
         let seat = self.seat_words(cpu);
-        let is_current = seat.link(Own::Current) == Some(number);
+        let is_current = seat.current.link() == Some(number);
         let bump = if is_current {
-            seat.page(Own::Cursor)..seat.page(Own::End)
+            seat.cursor.page()..seat.end.page()
         } else {
             0..0
         };
@@ -224,8 +223,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             kept.map_err(|at| self.broken("V1: kept areas are in a list", at))?;
             let kept = self.depot().verify();
             kept.map_err(|at| self.broken("V1: kept areas are in a list", at))?;
-            for list in [Own::AreasLazy, Own::AreasFailed] {
-                let mut next = seat.link(list);
+            for list in [&seat.areas_lazy, &seat.areas_failed] {
+                let mut next = list.link();
                 while let Some(at) = next {
                     let header = self.table.header(at);
                     let header = header.ok_or(self.broken("V1: listed areas have headers", at))?;
@@ -240,10 +239,10 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                     lazy += self.sent_pages(number);
                 }
             }
-            let same = own == seat.get(Own::Purgeable);
+            let same = own == seat.purgeable.get();
             self.check("V6: a seat's lazy pages", u32::from(cpu), same)?;
             lazy += own;
-            stuck += own.min(seat.get(Own::Stuck));
+            stuck += own.min(seat.stuck.get());
         }
         let counted = self.look_at_lazy(0);
         let same = lazy + self.unflushed() == counted;

@@ -17,7 +17,7 @@
 use super::depot::Spill;
 use super::kept::KEPT_MAX;
 use super::poison::Poisoned;
-use super::seat::{Count, Held, Own};
+use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{
     AreaHeader, AreaKind, AreaRequest, AreaState, FrameSource, RangeError, RangeFreeError,
@@ -63,9 +63,9 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let at = self.held().kept().take(pages, is_aligned)?;
         let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, request.tag.0);
         self.space.table.set_header(at, header);
-        self.words.count(Count::Allocs, 1);
-        self.words.count(Count::KeptTakes, 1);
-        self.words.add(Own::Live, u64::from(pages) + 1);
+        self.words.counters.allocs.add(1);
+        self.words.counters.kept_takes.add(1);
+        self.words.live.add(u64::from(pages) + 1);
         self.exit();
         if request.zero {
             self.zero_area(at, pages);
@@ -419,7 +419,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
         self.enter()?;
         let page = self.space.page(at);
-        let check = |held: &Held<'_, '_, P>| match held.words.link(Own::Evicting) {
+        let check = |held: &Held<'_, '_, P>| match held.words.evicting.link() {
             Some(evicting) if evicting == at => Ok(held.header(at)),
             _ => Err(RangeFreeError::AlreadyFree(page)),
         };
@@ -492,7 +492,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     fn begin_to_evict(&self, take: impl FnOnce(&Self) -> Option<u32>) -> Option<u32> {
         let _moving = self.words.moving();
         let kept = take(self);
-        self.words.set_link(Own::Evicting, kept);
+        self.words.evicting.set_link(kept);
         kept
     }
 
@@ -510,15 +510,15 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     #[inline(always)]
     fn count_freed(&self, pages: u32) {
-        self.words.count(Count::Frees, 1);
-        self.words.sub(Own::Live, u64::from(pages));
+        self.words.counters.frees.add(1);
+        self.words.live.sub(u64::from(pages));
     }
 
     /// Makes all kept areas of the seat and of the depot lazy, as far as the bound allows; returns
     /// whether that was all. If forced, also one area beyond the bound, which must then be purged.
     pub(super) fn release_kept(&self, is_forced: bool, frames: &mut impl FrameSource) -> bool {
         loop {
-            let evicting = self.words.link(Own::Evicting);
+            let evicting = self.words.evicting.link();
             if evicting.is_none() && !self.has_kept() {
                 return true;
             }
@@ -537,7 +537,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 return false;
             }
             match evicting {
-                Some(_) => self.words.set_link(Own::Evicting, None),
+                Some(_) => self.words.evicting.set_link(None),
                 None => _ = self.kept().take_any(),
             }
             let freed = self.free_checked(at, self.header(at));
@@ -566,9 +566,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             }
             SpanOwner::Areas(_) | SpanOwner::Block(_) => return false,
         }
-        self.words.count(Count::Allocs, 1u64.wrapping_neg());
-        self.words.count(Count::Undone, 1);
-        self.words.sub(Own::Live, u64::from(pages));
+        self.words.counters.allocs.add(1u64.wrapping_neg());
+        self.words.counters.undone.add(1);
+        self.words.live.sub(u64::from(pages));
         true
     }
 }

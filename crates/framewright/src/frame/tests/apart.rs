@@ -304,7 +304,7 @@ fn blocks_freed_at_once_into_a_held_pageblock_are_collected_by_its_holder() {
         zone.alloc_at(Frame(frame), order(size), Movable).unwrap();
         (Frame(frame), order(size))
     });
-    let held = zone.try_lock(other.words, 1).unwrap();
+    let held = zone.try_lock(other.words.counters(), 1).unwrap();
     assert_eq!(seat.free_at_once(blocks.into_iter()), 12);
     assert_eq!(zone.stats().remote_frees, 3);
     held.unlock();

@@ -1,6 +1,5 @@
 //! Each invariant, broken by hand: `verify` names it.
 
-use super::seat::counter;
 use super::tag::Tag;
 use super::*;
 use crate::stats::Broken;
@@ -53,7 +52,7 @@ fn verify_names_the_invariant_that_is_broken_and_where() {
         }),
         ("F4", 2, |zone, seat| {
             // Dropped, not unlocked.
-            _ = zone.try_lock(seat.words, 2).unwrap();
+            _ = zone.try_lock(seat.words.counters(), 2).unwrap();
         }),
         ("F4", 3, |zone, _| {
             zone.remote_bitmap(3)[5].store(4, Relaxed);
@@ -72,8 +71,8 @@ fn verify_names_the_invariant_that_is_broken_and_where() {
         ("F6", 0, |zone, _| {
             zone.set_present_frames(zone.present_frames() + 1);
         }),
-        ("F6", 0, |_, seat| seat.words.count(counter::NET, 1)),
-        ("F6", 0, |_, seat| seat.words.count(counter::LARGE, 8)),
+        ("F6", 0, |_, seat| seat.words.counters().net.add(1)),
+        ("F6", 0, |_, seat| seat.words.counters().large.add(8)),
         ("F7", 0, |zone, _| zone.count_corruption()),
     ];
     for (nth, (invariant, at, damage)) in cases.into_iter().enumerate() {

@@ -389,7 +389,6 @@ fn above_order_4_no_cache_is_asked() {
 
 #[test]
 fn what_a_cache_holds_or_has_room_for_goes_the_short_way() {
-    use super::seat::counter::{PGALLOC, PGFREE};
     let layout = ZoneLayout::new(Frame(0), 512 * 40);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
@@ -397,8 +396,9 @@ fn what_a_cache_holds_or_has_room_for_goes_the_short_way() {
         for size in 0..5 {
             let mut seat = zone.seat(CpuId(0)).unwrap();
             let first = seat.alloc(order(size), mobility).unwrap();
-            let served = [PGALLOC + mobility.index(), PGFREE];
-            let before = served.map(|counter| seat.words.read(counter));
+            let of = seat.words.counters();
+            let served = [&of.pgalloc[mobility.index()], &of.pgfree];
+            let before = served.map(|counter| counter.read());
             let (allocated, freed) = (seat.words.allocated(mobility), seat.words.freed());
             let second = seat.alloc(order(size), mobility).unwrap();
             for frame in [first, second] {
@@ -408,7 +408,7 @@ fn what_a_cache_holds_or_has_room_for_goes_the_short_way() {
             let frames = order(size).frames();
             assert_eq!(seat.words.allocated(mobility), allocated + frames);
             assert_eq!(seat.words.freed(), freed + 2 * frames);
-            assert_eq!(served.map(|counter| seat.words.read(counter)), before);
+            assert_eq!(served.map(|counter| counter.read()), before);
             zone.drain();
         }
     }
@@ -430,7 +430,7 @@ fn a_pair_of_a_cached_order_takes_no_lock() {
             }
             let drains = zone.stats().drains;
             // Another CPU holds every pageblock. Requests that need one fail, or leave a mark.
-            let locked = |id| zone.try_lock(zone.nobodys_seat(), id).unwrap();
+            let locked = |id| zone.try_lock(zone.nobodys_counters(), id).unwrap();
             let held: Vec<_> = (0..40).map(locked).collect();
             assert_eq!(seats[0].try_alloc(order(5), mobility), None);
             for round in 0..100 {
@@ -448,7 +448,7 @@ fn a_pair_of_a_cached_order_takes_no_lock() {
             seats[1].free(frame.unwrap(), order(size)).unwrap();
             seats[0].free(other.unwrap(), order(size)).unwrap();
             held.into_iter().for_each(super::block::HeldBlock::unlock);
-            let remote = |seat: &Seat<'_, '_, _>| seat.words.read(super::seat::counter::REMOTE);
+            let remote = |seat: &Seat<'_, '_, _>| seat.words.counters().remote.read();
             assert_eq!((remote(&seats[0]), remote(&seats[1])), (0, 0));
             // No CPU was stopped, so none took the zone's own lock.
             assert_eq!(zone.stats().drains, drains);

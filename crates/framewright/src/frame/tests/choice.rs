@@ -169,7 +169,7 @@ fn met(mobility: Mobility, held: &[usize], away: Option<usize>, expected: &[usiz
     let other = zone.seat(CpuId(1)).unwrap();
     let held: Vec<_> = held
         .iter()
-        .map(|&id| zone.try_lock(other.words, id).unwrap())
+        .map(|&id| zone.try_lock(other.words.counters(), id).unwrap())
         .collect();
     let end = zone.policy.end(mobility);
     other.words.set_away(away.map(|region| (region, end)));

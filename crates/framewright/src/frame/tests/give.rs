@@ -1,7 +1,6 @@
 //! Frees of blocks one by one, or a word at a time, and the frees that are refused.
 
 use super::*;
-use crate::frame::seat::counter;
 use crate::frame::tag::Tag;
 use crate::platform::{Barrier, Relax};
 use crate::stats::Broken;
@@ -156,10 +155,13 @@ fn a_full_pageblock_that_is_not_one_block_is_not_given_back_whole() {
     zone.alloc_at(Frame(1024), order(9), Movable).unwrap();
     // One CPU has freed it meanwhile, and another one has a part of it.
     assert_eq!(zone.meta(1), zone.meta(2));
-    assert_eq!(zone.give_whole(seat.words, 512, Movable), None);
+    assert_eq!(zone.give_whole(seat.words.counters(), 512, Movable), None);
     assert_eq!(zone.pageblock(1).free, 0);
     zone.verify().unwrap();
-    assert_eq!(zone.give_whole(seat.words, 1024, Movable), Some(()));
+    assert_eq!(
+        zone.give_whole(seat.words.counters(), 1024, Movable),
+        Some(())
+    );
     assert_eq!(zone.pageblock(2).free, 512);
 }
 
@@ -215,7 +217,7 @@ fn f1_cached_blocks_of_pageblocks_64_apart_each_go_back_to_their_own() {
         zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
         zone.set_tag(frame as usize, Tag::cached(0, order(0), Movable));
         seat.words.push(Movable, 0, frame as usize);
-        seat.words.count(counter::PGFREE, 1);
+        seat.words.counters().pgfree.add(1);
     }
     seat.words.drain(&zone);
     assert_eq!(zone.recount().free, 64 * 130);

@@ -12,7 +12,7 @@ use super::{Seat, ZoneLayout};
 use crate::platform::Fenced;
 use crate::policy::{Config, End, Fallback};
 use crate::raw::Carver;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use loom::thread;
 use std::boxed::Box;
@@ -155,7 +155,7 @@ fn a_block_that_is_spilled_beside_one_that_is_left_is_free() {
         let other = thread::spawn(move || give(zone, 1, 3));
         // The fast path of a cache that gives one block back.
         let mine = seat(zone, 0);
-        let block = [AtomicU64::new(0)];
+        let block = [AtomicU32::new(0)];
         zone.give_cached(mine.words, &block, Order::ZERO, MOVABLE);
         other.join().unwrap();
         assert_settled(zone, 2);

@@ -30,12 +30,12 @@ fn holders_collect<P: Relax + Barrier>(platform: P) {
     }
     let before = zone.recount();
     let held: Vec<_> = [1, 2, 4]
-        .map(|id| zone.try_lock(other.words, id).unwrap())
+        .map(|id| zone.try_lock(other.words.counters(), id).unwrap())
         .into_iter()
         .collect();
     for id in [1, 2, 4] {
         assert!(
-            zone.try_lock(seat.words, id).is_none(),
+            zone.try_lock(seat.words.counters(), id).is_none(),
             "another seat has it"
         );
     }
@@ -77,10 +77,12 @@ fn nobody_holds<P: Relax + Barrier>(platform: P) {
         zone.alloc_at(Frame(offset), order(0), Movable).unwrap();
         // The holder was gone before the mark was made.
         zone.set_tag(offset as usize, Tag::remote(order(0), Movable));
-        zone.leave(seat.words, offset as usize);
+        zone.leave(seat.words.counters(), offset as usize);
         assert_eq!(zone.pageblock(offset as usize / 512).free, 512);
         assert_eq!(zone.tag(offset as usize), Tag::NONE);
-        let held = zone.try_lock(seat.words, offset as usize / 512).unwrap();
+        let held = zone
+            .try_lock(seat.words.counters(), offset as usize / 512)
+            .unwrap();
         held.unlock();
     }
 }
@@ -111,7 +113,7 @@ fn f6_a_cache_gives_back_into_held_pageblocks_too() {
     }
     assert_eq!(zone.recount().cached, 20);
     let other = zone.seat(CpuId(1)).unwrap();
-    let held = zone.try_lock(other.words, 1).unwrap();
+    let held = zone.try_lock(other.words.counters(), 1).unwrap();
     seat.words.spill(&zone, Unmovable, order(2), 0);
     assert_eq!(zone.pageblock(2).free, 512, "no seat held that one");
     assert_eq!(zone.pageblock(1).free, 500);
@@ -133,7 +135,7 @@ fn a_block_of_several_pageblocks_comes_back_although_one_is_held() {
     for id in [5, 6] {
         let block = Frame(512 * 6);
         zone.alloc_at(block, order(10), Movable).unwrap();
-        let held = zone.try_lock(other.words, id).unwrap();
+        let held = zone.try_lock(other.words.counters(), id).unwrap();
         seat.free(block, order(10)).unwrap();
         let twice = Err(FreeError::AlreadyFree(block));
         assert_eq!(seat.free(block, order(10)), twice);
@@ -142,7 +144,7 @@ fn a_block_of_several_pageblocks_comes_back_although_one_is_held() {
         assert_eq!(zone.recount().free, 512 * 9);
     }
     // A request passes a run by of which one pageblock is held.
-    let held = zone.try_lock(other.words, 8).unwrap();
+    let held = zone.try_lock(other.words.counters(), 8).unwrap();
     assert_eq!(seat.try_alloc(order(10), Movable), Some(Frame(512 * 6)));
     held.unlock();
     assert_eq!(zone.recount().free, 512 * 7);
@@ -176,13 +178,13 @@ fn f7_what_only_a_racing_double_free_explains_is_counted_and_not_handed_out() {
     // The same, into a pageblock that is held.
     free_cached(&mut seat, Frame(9));
     zone.set_tag(9, theirs);
-    let held = zone.try_lock(other.words, 0).unwrap();
+    let held = zone.try_lock(other.words.counters(), 0).unwrap();
     seat.words.spill(&zone, Movable, order(0), 0);
     held.unlock();
     assert_eq!(zone.stats().bad_frees, 3);
     assert_eq!(zone.stats().remote_frees, 0);
     // A mark without a block that was freed from elsewhere.
-    zone.leave(other.words, 600);
+    zone.leave(other.words.counters(), 600);
     assert_eq!(zone.stats().bad_frees, 4);
     assert!(!zone.is_free(Frame(8)) && zone.is_free(Frame(600)));
 }
@@ -222,7 +224,7 @@ fn f3_a_free_that_comes_too_late_leaves_what_is_there_now() {
     assert_eq!(free_late(), Err(()));
     assert_eq!(zone.tag(8), live, "F3");
     // The same where another CPU holds the pageblock.
-    let held = zone.try_lock(other.words, 0).unwrap();
+    let held = zone.try_lock(other.words.counters(), 0).unwrap();
     assert_eq!(free_late(), Err(()));
     held.unlock();
     assert_eq!(zone.tag(8), live, "F3");
@@ -318,7 +320,7 @@ fn a_request_goes_on_where_all_pageblocks_of_a_kind_are_held() {
     let other = zone.seat(CpuId(1)).unwrap();
     for size in [9, 8] {
         // The two empty ones are held, the lent one is the dearer candidate.
-        let held = [1, 2].map(|id| zone.try_lock(other.words, id).unwrap());
+        let held = [1, 2].map(|id| zone.try_lock(other.words.counters(), id).unwrap());
         assert_eq!(seat.try_alloc(order(size), Movable), Some(Frame(0)));
         assert_eq!(seat.try_alloc(order(9), Movable), None);
         held.into_iter().for_each(|held| held.unlock());
@@ -357,12 +359,12 @@ fn a_sum_that_is_below_zero_for_a_moment_counts_as_nothing() {
     let layout = ZoneLayout::new(Frame(0), 512);
     let mut memory = memory(&layout);
     let zone = Zone::new(&layout, &caching(0), &mut memory, SingleThread::new()).unwrap();
-    let nobody = zone.nobodys_seat();
-    for counter in [super::seat::counter::MIXED, super::seat::counter::LARGE] {
-        nobody.count(counter, 8u64.wrapping_neg());
+    let nobody = zone.nobodys_counters();
+    for counter in [&nobody.mixed, &nobody.large] {
+        counter.add(8u64.wrapping_neg());
     }
     let facts = zone.zone_facts();
     assert_eq!((facts.free_mixed, facts.free_large), (0, 0));
-    nobody.count(super::seat::counter::NET, 5);
+    nobody.net.add(5);
     assert_eq!(zone.zone_facts().free, 0);
 }

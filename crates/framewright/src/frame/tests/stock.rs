@@ -1,7 +1,6 @@
 //! The stock of whole words behind the caches of order 0.
 
 use super::*;
-use crate::frame::seat::counter;
 use crate::frame::tag::Tag;
 use crate::stats::Broken;
 
@@ -25,7 +24,7 @@ fn while_memory_abounds_a_refill_brings_a_pageblock_in_whole_words() {
             zone.verify().unwrap();
         }
     }
-    assert_eq!(seat.words.read(counter::LOOKS), 1);
+    assert_eq!(seat.words.counters().looks.read(), 1);
     assert_eq!(seat.words.stock(Movable), None);
     for nth in 0..512 {
         seat.free(Frame(512 * 39 + nth), order(0)).unwrap();
@@ -89,7 +88,7 @@ fn a_stock_goes_back_into_a_pageblock_that_is_held() {
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
     let other = zone.seat(CpuId(1)).unwrap();
-    let held = zone.try_lock(other.words, 39).unwrap();
+    let held = zone.try_lock(other.words.counters(), 39).unwrap();
     seat.words.give_stock(&zone, Movable);
     assert_eq!(zone.pageblock(39).free, 0);
     held.unlock();
@@ -213,7 +212,7 @@ fn a_stock_becomes_smaller_with_memory_where_the_caches_do_not() {
     seat.alloc(order(0), Movable).unwrap();
     assert_eq!(seat.words.stock_limit(), 8);
     zone.alloc_run(run(0, 14_000), Movable).unwrap();
-    while seat.words.read(counter::LOOKS) == 1 {
+    while seat.words.counters().looks.read() == 1 {
         seat.alloc(order(0), Movable).unwrap();
     }
     // 10 % of the 5968 frames that are left: half of that is 4 words and a part.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::platform::{Barrier, Patience, Relax};
-use crate::seats::Turn;
+use crate::seats::{ClaimWords, Turn};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -301,7 +301,7 @@ fn a_platform_that_panics_while_a_seat_waits_leaves_the_seat_idle() {
     let other = zone.seat(CpuId(1)).unwrap();
     let block = seat.alloc(order(3), Movable).unwrap();
     let id = block.0 as usize / 512;
-    let held = zone.try_lock(other.words, id / 2 * 2).unwrap();
+    let held = zone.try_lock(other.words.counters(), id / 2 * 2).unwrap();
     let unwound = catch_unwind(AssertUnwindSafe(|| seat.free_part(block, Order::ZERO)));
     assert!(unwound.is_err());
     held.unlock();
@@ -315,7 +315,8 @@ fn a_platform_that_panics_while_a_seat_waits_leaves_the_seat_idle() {
 #[derive(Default)]
 struct Told {
     /// The words of a seat.
-    seat: [AtomicU64; 16],
+    busy: AtomicU64,
+    claims: ClaimWords,
     told: AtomicU64,
     /// The count when the wait began.
     told_before_waiting: AtomicU64,
@@ -325,7 +326,7 @@ impl Relax for &Told {
     fn relax(&self, _attempt: u32) {
         let told = self.told.load(Relaxed);
         self.told_before_waiting.store(told, Relaxed);
-        Turn::of(&self.seat).give_up();
+        Turn::new(&self.busy, &self.claims).give_up();
     }
 
     fn wake(&self) {
@@ -370,7 +371,7 @@ fn the_end_of_a_stop_is_told_once_and_the_frequent_side_wakes_no_cpu() {
 #[test]
 fn an_owner_that_leaves_its_seat_to_a_claimer_wakes_it_before_it_waits() {
     let platform = Told::default();
-    let turn = Turn::of(&platform.seat);
+    let turn = Turn::new(&platform.busy, &platform.claims);
     assert!(turn.try_enter::<&Told>());
     turn.wait_if_claimed(&&platform);
     turn.exit();

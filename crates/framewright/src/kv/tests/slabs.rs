@@ -350,5 +350,5 @@ fn metadata_is_a_word_a_frame_and_two_lines_and_a_bit_a_slab() {
     let layout = KvLayout::new(Frame(7), 1000).with_slabs_max(100);
     let shape = Shape::new(&layout).unwrap();
     // 101 bits are two words, with one above them and one that says how the three change; in a line.
-    assert_eq!(shape.words, 7 + 96 + 128 + 101 * 16 + 8 + 1000);
+    assert_eq!(shape.words, 7 + 96 + 112 + 101 * 16 + 8 + 1000);
 }

@@ -258,7 +258,7 @@ fn k9_a_drain_empties_a_slab_that_is_on_its_way_to_a_former_owner() {
     let (_, number, _) = slot_of(held, &machine, addr);
     machine.seat(1).kfree(addr).unwrap();
     // As if its owner had been cpu 1 then, whose inbox is the last one that a drain looks into.
-    assert_eq!(held.words.inbox().swap(0, Relaxed), u64::from(number) + 1);
+    assert_eq!(held.words.inbox.swap(0, Relaxed), u64::from(number) + 1);
     held.push(1, number);
     assert_eq!(owner.drain(), 8);
     machine.check_empty(owner);

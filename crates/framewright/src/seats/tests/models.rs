@@ -9,7 +9,8 @@
 extern crate std;
 
 use super::{
-    ACCOUNT_WORDS, Accounts, Inboxes, Parcel, SeatSet, StopAsk, StopMemo, StopWords, Turn,
+    ACCOUNT_WORDS, Accounts, ClaimWords, Inboxes, Parcel, SeatSet, StopAsk, StopMemo, StopWords,
+    Turn,
 };
 use crate::platform::Fenced;
 use crate::sync::{
@@ -42,7 +43,7 @@ fn add_one(sum: &AtomicU64) {
 
 /// Two seats with only a sum in them, which owners and stoppers count up.
 struct SeatToy {
-    seats: [[AtomicU64; 16]; 2],
+    seats: [(AtomicU64, ClaimWords); 2],
     lock: AtomicU64,
     account: [AtomicU64; ACCOUNT_WORDS],
     memo: [AtomicU64; StopMemo::words(1)],
@@ -52,7 +53,7 @@ struct SeatToy {
 
 fn toy() -> &'static SeatToy {
     Box::leak(Box::new(SeatToy {
-        seats: [zeroes(), zeroes()],
+        seats: array::from_fn(|_| (AtomicU64::new(0), ClaimWords::default())),
         lock: AtomicU64::new(0),
         account: zeroes(),
         memo: zeroes(),
@@ -84,7 +85,8 @@ impl SeatSet<'static> for &'static SeatToy {
     }
 
     fn turns(&self) -> impl Iterator<Item = Turn<'static>> {
-        self.seats.iter().map(Turn::of)
+        let seats = self.seats.iter();
+        seats.map(|(busy, claims)| Turn::new(busy, claims))
     }
 
     fn happened(&self) -> u64 {
@@ -97,7 +99,7 @@ impl SeatSet<'static> for &'static SeatToy {
 }
 
 fn work_in_seat(toy: &'static SeatToy) {
-    let turn = Turn::of(&toy.seats[0]);
+    let turn = toy.turns().next().expect("there are two");
     if !turn.try_enter::<Fenced>() {
         turn.wait_if_claimed(&Fenced);
     }

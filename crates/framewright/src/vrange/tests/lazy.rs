@@ -100,11 +100,11 @@ fn v6_only_what_cannot_be_unmapped_is_above_the_bound() {
         let lazy = space.stats().vmap_lazy_nr;
         assert_eq!(lazy, 1200, "none of it can be unmapped");
         let held = seats[0].held();
-        let known = held.words.get(Own::Stuck);
-        held.words.set(Own::Stuck, known - (1200 - most) - 1);
+        let known = held.words.stuck.get();
+        held.words.stuck.set(known - (1200 - most) - 1);
         let broken = space.verify().unwrap_err();
         assert_eq!(broken.invariant, "V6: the bound");
-        held.words.set(Own::Stuck, known);
+        held.words.stuck.set(known);
         // Areas that can be unmapped are, as if there were no others, whichever CPU frees them.
         for (nth, at) in others.into_iter().filter(|at| at.0 >= above).enumerate() {
             seats[nth % 2].free_area(at).unwrap();

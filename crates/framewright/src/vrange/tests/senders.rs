@@ -40,7 +40,7 @@ fn a_span_that_is_lent_while_a_former_owner_lets_go_of_it_is_sent_to_the_new_one
     assert_eq!(seats[1].free_area(at), Ok(3));
     // CPU 2 saw it as the arena's, before CPU 0 took it.
     let former = seats[2].held();
-    assert_eq!(former.words.inbox().swap(0, Ordering::AcqRel), 1);
+    assert_eq!(former.words.inbox.swap(0, Ordering::AcqRel), 1);
     former.forget(0);
     seats[0].purge();
     assert_eq!(space.stats().vmap_lazy_nr, 0);

@@ -6,7 +6,6 @@ extern crate std;
 mod lazy;
 mod senders;
 
-use super::seat::Own;
 use super::*;
 use crate::platform::{Barrier, Map, MapError, Relax};
 use crate::policy::RangeConfig;

@@ -1,0 +1,32 @@
+//! A counter that one CPU writes at a time.
+
+use super::{AtomicU64, Ordering::Relaxed};
+use core::fmt;
+
+/// A counter that one CPU writes at a time, with plain loads and stores; any CPU reads it.
+#[repr(transparent)]
+pub(crate) struct CounterWord(AtomicU64);
+
+impl CounterWord {
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// Adds to it; wraps.
+    #[inline(always)]
+    pub(crate) fn add(&self, by: u64) {
+        self.0.store(self.read().wrapping_add(by), Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl fmt::Debug for CounterWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.read().fmt(f)
+    }
+}
