@@ -94,7 +94,9 @@ fn free_at(held: Held<'_>, place: usize, addr: Addr) {
 /// word: loom does not see that the two race if the sender has loaded the word itself in between.
 fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
     let threads = [thread::spawn(first), thread::spawn(second)];
-    threads.map(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 #[test]

@@ -121,7 +121,9 @@ fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) 
 /// word: loom does not see that the two race if the sender has loaded the word itself in between.
 fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
     let threads = [thread::spawn(first), thread::spawn(second)];
-    threads.map(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 #[test]
