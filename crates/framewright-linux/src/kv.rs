@@ -26,7 +26,7 @@ pub type HostKvSeat<'h, B = Membarrier> = KvSeat<'h, 'h, 'h, Paged<B>, Seat<'h, 
 /// ```
 /// use framewright::Frame;
 /// use framewright::frame::ZoneLayout;
-/// use framewright::kv::{Kind, KvRequest};
+/// use framewright::kv::{KvRequest, ObjectKind};
 /// use framewright_linux::{HostKv, Options, RangeOptions};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,7 +36,7 @@ pub type HostKvSeat<'h, B = Membarrier> = KvSeat<'h, 'h, 'h, Paged<B>, Seat<'h, 
 /// let mut seat = host.seat()?;
 /// let small = seat.kmalloc(&KvRequest::new(64))?;
 /// let large = seat.kvmalloc(&KvRequest::new(8 << 20).zeroed())?; // no block is so large
-/// assert_eq!(host.kv().kind(large), Kind::Mapped);
+/// assert_eq!(host.kv().kind(large), ObjectKind::Mapped);
 /// let mut bytes = [1; 100];
 /// host.window().read(large.page(), 5 << 20, &mut bytes)?;
 /// assert_eq!(bytes, [0; 100]);

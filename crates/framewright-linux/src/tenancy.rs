@@ -91,13 +91,13 @@ impl std::error::Error for NoSeat {}
 /// use framewright::{Frame, Run};
 /// use framewright_linux::platform::Slots;
 /// use framewright_linux::tenancy::{Guests, Tenancy};
-/// use framewright_linux::{Linux, Pages, Ram, Stored};
+/// use framewright_linux::{Linux, Ram, RamPages, Stored};
 /// use std::sync::Arc;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let run = Run::new(Frame(0), 1024).unwrap();
 /// let slots = Slots::new(2);
-/// let platform = Stored::new(Linux::fenced(slots.clone()), Arc::new(Ram::new(run, Pages::Base)?));
+/// let platform = Stored::new(Linux::fenced(slots.clone()), Arc::new(Ram::new(run, RamPages::Base)?));
 /// let layout = ReserveLayout::new(run).with_cpus(2);
 /// let mut words = vec![0; layout.words_needed()?];
 /// let reserve = Reserve::new(&layout, &mut words, platform)?;

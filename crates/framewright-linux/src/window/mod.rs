@@ -77,11 +77,11 @@ const COPY_BYTES_MAX: usize = 1 << 30;
 /// ```
 /// use framewright::platform::Map;
 /// use framewright::{Context, Frame, Page, PageRange, Run};
-/// use framewright_linux::{Pages, Ram, Window};
+/// use framewright_linux::{Ram, RamPages, Window};
 /// use std::sync::Arc;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let ram = Arc::new(Ram::new(Run::new(Frame(0), 64).unwrap(), Pages::Base)?);
+/// let ram = Arc::new(Ram::new(Run::new(Frame(0), 64).unwrap(), RamPages::Base)?);
 /// let window = Window::new(Arc::clone(&ram), 1024)?;
 /// let at = Page(window.range().start().0 + 10);
 /// window.map(at, Run::new(Frame(7), 2).unwrap(), Context::ANY)?;

@@ -127,16 +127,16 @@ struct FrontStore<'s> {
 /// Pages by number, on a device and in front of it. See the [module's description](self).
 ///
 /// ```
-/// use framewright_linux::swap::{Frontswap, Loaded, Zram};
+/// use framewright_linux::swap::{Frontswap, LoadedPage, Zram};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let device = Zram::new(64, 1 << 20);
 /// let swap = Frontswap::new(&device, 100);
 /// swap.store(&[12], &[[7; 512]]).map_err(|(_, error)| error)?;
 /// let mut page = [0; 512];
-/// assert_eq!(swap.load(12, &mut page)?, Loaded::Clean);
+/// assert_eq!(swap.load(12, &mut page)?, LoadedPage::Clean);
 /// assert_eq!(page, [7; 512]);
-/// assert_eq!(swap.load(13, &mut page)?, Loaded::Zero);
+/// assert_eq!(swap.load(13, &mut page)?, LoadedPage::Zero);
 /// # Ok(())
 /// # }
 /// ```
