@@ -119,7 +119,8 @@ fn a_command_is_recorded_and_can_be_replayed_and_nothing_stays_behind() {
     assert!(json.contains("\"run/imposed/b0\""), "{json}");
 }
 
-/// Starts a recording and waits until it records. Nobody listens to it after that.
+/// Starts a recording and waits until it records. The test then closes its end of the recorder's
+/// standard error: what the recorder says later is lost.
 fn start(folder: &Path, rest: &[&str]) -> Child {
     let mut child = framewright()
         .args(["record", "--buffer", "16", "-o"])

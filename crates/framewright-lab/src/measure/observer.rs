@@ -312,8 +312,8 @@ impl Observer {
 
     /// Whether an aligned block of `order` is free.
     ///
-    /// Time: that of a [sample](Self::sample); once it has said no, one comparison, until a free makes
-    /// such a block. Requests that fail come in their thousands.
+    /// Time: that of a [sample](Self::sample). After a `false` it is one comparison until a free makes
+    /// such a block, because requests that fail come in their thousands.
     ///
     /// # Panics
     /// If `order` is above [`MAX_ORDER`], which is the largest the observer watches.

@@ -14,7 +14,7 @@ use framewright::{CpuId, Frame, Mobility, Order, Run};
 /// The engine's zone in one thread.
 type OneThreadSeat<'z, 'm> = FrameSeat<'z, 'm, SingleThread>;
 
-/// Those who give, at most: what a simulated machine has, and room for as many again.
+/// Clients that give frames back, at most: what a simulated machine has, and room for as many again.
 const GIVERS_MAX: usize = 8;
 
 /// How the engine is to be: its policies, each as its configuration says.
@@ -151,15 +151,15 @@ impl<'z, 'm> EngineKernel<'_, 'z, 'm> {
         cpu.index() % self.seats.len()
     }
 
-    /// What the background has looked at, and compaction on whoever's behalf: who asks for the
-    /// difference calls nobody else in between.
+    /// Looks of the background, and of compaction for the background and for requests. Between the two
+    /// readings whose difference the clock takes, only the background works.
     fn looks(&self) -> u64 {
         let stats = self.reclaim.stats();
         stats.pgscan_kswapd + stats.compact_migrate_scanned + stats.compact_free_scanned
     }
 }
 
-/// A CPU's seat, as those see it who give frames back.
+/// A CPU's seat, as a client that gives frames back sees it.
 struct Into<'s, 'z, 'm>(&'s mut OneThreadSeat<'z, 'm>);
 
 impl Frees for Into<'_, '_, '_> {
@@ -176,7 +176,7 @@ fn freed<E: std::fmt::Display>(result: Result<(), E>, frame: Frame, order: Order
     }
 }
 
-/// Who gives frames back, as the engine asks.
+/// A client that gives frames back, in the form in which the engine asks it.
 #[derive(Clone, Copy)]
 struct Giver<'t>(Option<&'t dyn Gives>);
 
@@ -196,7 +196,7 @@ impl<'z, 'm> Shrink<OneThreadSeat<'z, 'm>> for Giver<'_> {
 /// Hands `work` the tenants as the engine's clients.
 ///
 /// # Panics
-/// If there are more than [`GIVERS_MAX`] who give.
+/// If more than [`GIVERS_MAX`] clients give frames back.
 fn with_clients<'z, 'm, R>(
     tenants: &dyn Tenants,
     work: impl FnOnce(&Clients<'_, OneThreadSeat<'z, 'm>>) -> R,

@@ -1,9 +1,9 @@
 //! Memory under pressure, in one thread: what a kernel does when a request cannot be served at once.
 //!
 //! A [`Kernel`] is an allocator with all that stands around it: watermarks, a background reclaimer,
-//! direct reclaim, compaction. Who holds the memory, a synthetic phone or the objects of a recorded
-//! trace, is the same for all kernels and knows none of them: they see it through the engine's own
-//! traits, [`Shrink`] and [`Migrate`].
+//! direct reclaim, compaction. [`Tenants`] hold the memory: a synthetic phone, or the objects of a
+//! recorded trace. They are the same for all kernels and know none of them; a kernel sees them through
+//! the engine's own traits, [`Shrink`] and [`Migrate`].
 //!
 //! Time is the caller's: it gives the background what a CPU could do in the time that has passed.
 
@@ -15,31 +15,31 @@ use framewright::reclaim::{Migrate, Shrink};
 use framewright::stats::ReclaimStats;
 use framewright::{Context, CpuId, Frame, Mobility, Order};
 
-/// Into which frames are given back while a kernel reclaims.
+/// Where a client puts the frames that it gives back while a kernel reclaims.
 pub trait Frees {
     /// Frees the block of `order` at `frame`, which was allocated with that order.
     ///
     /// # Panics
-    /// If it is not allocated: a fault of who holds memory, which a run must not survive.
+    /// If it is not allocated: then the client is at fault, and a run must not survive that.
     fn give(&mut self, cpu: CpuId, frame: Frame, order: Order);
 }
 
-/// Somebody who gives frames back into whatever [`Frees`] there is.
+/// A client that gives frames back, into any [`Frees`].
 pub trait Gives: for<'f> Shrink<dyn Frees + 'f> {}
 
 impl<T: for<'f> Shrink<dyn Frees + 'f>> Gives for T {}
 
-/// Those who hold the memory.
+/// The holders of the memory: a kernel may move all their movable pages.
 pub trait Tenants: Migrate {
-    /// Those who can give it back. The document's kernel asks them in this order, the engine begins with
-    /// another one each round.
+    /// The clients that can give memory back. The document's kernel asks them in this order; the engine
+    /// begins with another one each round.
     fn shrinkers(&self) -> &[&dyn Gives];
 }
 
 /// A request for memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PressureRequest {
-    /// Who asks.
+    /// The CPU that asks.
     pub cpu: CpuId,
     /// How much.
     pub order: Order,

@@ -38,7 +38,7 @@ pub struct Instance<'t> {
     cpus: Vec<PathBuf>,
     buffer_bytes_per_cpu: u64,
     missing: Vec<&'static str>,
-    /// Held open, so that nobody can remove the instance while it is used: the kernel refuses to.
+    /// `tracing_on`, held open: while it is, the kernel lets no process remove the instance.
     hold: Option<File>,
     _tracefs: &'t Tracefs,
 }
@@ -195,7 +195,7 @@ impl Drop for Instance<'_> {
         let _ = self.write("tracing_on", "0");
         self.hold = None;
         if let Err(error) = fs::remove_dir(&self.path) {
-            // Nobody may be listening; a panic here would be worse.
+            // Standard error may be closed. A lost message is better than a panic in a drop.
             let _ = writeln!(
                 io::stderr(),
                 "the tracing instance {} could not be removed ({error}); as root: rmdir /sys/kernel/tracing/instances/{}",

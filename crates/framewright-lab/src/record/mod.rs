@@ -6,9 +6,10 @@
 //! ```
 //!
 //! Tracing goes to an instance of its own, with its own buffers and events: whatever else is
-//! traced on the machine goes on undisturbed. While it runs, nobody reads the buffers and nothing
-//! is written: the recorder looks four times a second whether they are full, which allocates a
-//! little itself, and stops before events are lost.
+//! traced on the machine goes on undisturbed. While it runs, the recorder neither reads the buffers
+//! nor writes a file, because both allocate frames, and the recording would show them. It only
+//! looks four times a second whether the buffers are full, which allocates a little too, and stops
+//! before events are lost.
 //!
 //! # What it leaves behind
 //! The files it was asked for; on any error, those that were there before. The instance is removed
@@ -91,7 +92,7 @@ pub enum RecordingEnded {
     Command(ExitStatus),
     /// The time was up.
     Time,
-    /// Somebody interrupted it.
+    /// A signal interrupted it.
     Interrupted,
     /// The buffers were full.
     Full,

@@ -11,9 +11,9 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The kernel's tracing, as a folder of files.
 ///
-/// Where nobody has mounted it, it is mounted *detached*: a mount that hangs on no path and in no
-/// namespace, that only this process can reach through its open file, and that is gone with the
-/// process, however it ends. Nothing on the machine changes by looking.
+/// Where it is not mounted, the recorder mounts it *detached*: the mount hangs on no path and in no
+/// namespace, and only this process can reach it, through its open file. It is gone with the
+/// process, however that ends. Nothing on the machine changes by looking.
 #[derive(Debug)]
 pub struct Tracefs {
     root: PathBuf,

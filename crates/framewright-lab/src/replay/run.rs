@@ -205,8 +205,8 @@ impl ReplayOutcome {
 
 /// Replays the trace on one subject.
 ///
-/// `done` counts operations finished, for whoever shows progress. Deterministic: the same memory,
-/// options and policy give the same outcome except [`ReplayOutcome::elapsed`].
+/// `done` counts operations finished; another thread may show it as progress. Deterministic: the same
+/// memory, options and policy give the same outcome except [`ReplayOutcome::elapsed`].
 ///
 /// # Errors
 /// If the subject hands a frame out twice or refuses a free, or the initial layout cannot be
@@ -452,8 +452,8 @@ impl<'a> ReplayRun<'a> {
     }
 }
 
-/// Who asks for a block of this order in practice: below a pageblock the kernel (stacks, slabs,
-/// rings), from a pageblock on programs that want a huge page.
+/// The mobility with which blocks of this order are requested in practice. Below a pageblock the kernel
+/// requests them (stacks, slabs, rings), from a pageblock on programs that want a huge page.
 pub(super) const fn probe_mobility(order: Order) -> Mobility {
     if order.get() < crate::measure::BLOCK_ORDER {
         Mobility::Unmovable

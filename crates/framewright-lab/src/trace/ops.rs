@@ -174,8 +174,8 @@ impl TraceOp {
 
 /// A trace in memory: an initial state and operations on numbered objects.
 ///
-/// A free always refers to a live object, and no object is freed twice: whoever builds a `Trace`
-/// has checked this and counted what it had to leave out.
+/// A free always refers to a live object, and no object is freed twice. The code that builds a `Trace`
+/// owes this: the reduction counts what it has to leave out, the reader of a file refuses the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     /// The number of frames of the machine; frames are numbered from 0.

@@ -206,7 +206,7 @@ fn figures_are_flat_records_behind_one_that_describes_the_run() {
         assert!(records[0].get(key).is_some(), "{key}");
     }
     assert_eq!(records[0]["options"]["squeeze"], "9");
-    // In this order, for those who read them with their eyes or with `cut`.
+    // In this order: an engineer may read the lines as they are, or cut fields out of them.
     let keys = [
         "experiment",
         "case",

@@ -3,12 +3,13 @@
 //!
 //! Each operation goes to a thread, and each thread does its operations in the trace's order. An
 //! object's entry in a table says whether it is there yet: a free on another thread than the
-//! allocation waits for it. Whoever waits waits for an earlier operation, so the earliest one that
-//! is not done can always go on. What runs ahead of the slowest thread is bounded, so that all of
-//! them work at the same time and memory is about as tight as it was.
+//! allocation waits for it. A thread waits only for an earlier operation, so the earliest one that
+//! is not done can always go on. No thread may run far ahead of the slowest, so that all of them
+//! work at the same time and memory is about as tight as it was.
 //!
-//! The oracle is one word a frame: whoever allocates a block turns the word of each of its frames
-//! from nobody's to its own, whoever frees it turns it back first, both by compare-and-swap.
+//! The oracle is one word a frame. A thread that allocates a block then changes the word of each of
+//! its frames from `NOBODY` to the object's; a thread that frees a block first changes the words back.
+//! Both use compare-and-swap, so that a frame with another owner stops the test.
 
 use crate::support::{recorded, repository, tight};
 use framewright::frame::{AllocError, Seat, Zone, ZoneLayout};
@@ -91,7 +92,7 @@ struct ThreadStep {
     mobility: Mobility,
 }
 
-/// The trace's operations by thread; ticks are nobody's.
+/// The trace's operations by thread. No thread does the ticks.
 fn split(trace: &Trace, split: Split) -> Vec<Vec<ThreadStep>> {
     let mut steps = vec![Vec::new(); split.threads(trace).into()];
     let mut next = trace.init.len() as u32;
@@ -103,7 +104,7 @@ fn split(trace: &Trace, split: Split) -> Vec<Vec<ThreadStep>> {
                 next += 1;
                 next - 1
             }
-            // Gone as soon as it is there: an object that nobody else names.
+            // The same step frees it at once, so that no other operation names the object.
             OpKind::Failed => u32::MAX - 1,
             OpKind::Free | OpKind::FreePart => op.value,
         };
@@ -122,7 +123,7 @@ fn split(trace: &Trace, split: Split) -> Vec<Vec<ThreadStep>> {
 /// What the entry of an object says that is not its first frame.
 const NOT_YET: u32 = u32::MAX;
 const FAILED: u32 = u32::MAX - 1;
-/// The owner of a frame that is nobody's.
+/// The word of a frame that no object owns.
 const NOBODY: u32 = 0;
 
 /// What all threads know.

@@ -15,12 +15,12 @@
 //! - The walk begins at the cached area, unless a request could fit into a hole *below* it that the
 //!   last walk passed by: one that is shorter than the largest hole seen, or less aligned than the
 //!   request before. Then it begins at the window's first page.
-//! - Who walks past the window's end purges and begins again, once.
+//! - A request whose walk passes the window's end purges and walks again, once.
 //! - A lazy area that leaves the list moves the cache back to the area before it, if it starts at or
 //!   before the cached one.
-//! - Above `fls(cpus) * 32 MiB` of lazy pages the freeing thread purges, unless somebody does
-//!   already; it does not wait, so the threshold is no bound. Between two areas the lock is given
-//!   up if somebody waits for it.
+//! - Above `fls(cpus) * 32 MiB` of lazy pages the freeing thread purges. If another thread purges
+//!   already, it does not wait for that one, so the threshold is no bound. Between two areas the
+//!   purging thread gives up the list's lock if another thread waits for it.
 //!
 //! # Invariants
 //! - **BL1** The list is in the order of addresses, its areas are disjoint and inside the window, and
@@ -237,7 +237,8 @@ impl<M: Map> BusyList<M> {
         }
     }
 
-    /// Checks BL1 to BL3; the message says which one does not hold. Nobody else may be at work.
+    /// Checks BL1 to BL3; the message says which one does not hold. No other thread may use the
+    /// list meanwhile.
     ///
     /// # Errors
     /// The first rule that does not hold.

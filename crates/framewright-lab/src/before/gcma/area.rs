@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 /// On its client's list.
 pub(super) const LRU: u8 = 1;
-/// Being taken by an owner: who gives the frame back gives it to him.
+/// An owner is taking it: the thread that drops the page's last reference gives the frame to that
+/// owner.
 pub(super) const RECLAIMING: u8 = 2;
 /// An owner's.
 pub(super) const ISOLATED: u8 = 4;
@@ -88,8 +89,8 @@ impl OwnersBitmap {
         Self(GcmaFrames::new(frames))
     }
 
-    /// The first run of `frames` frames that no owner has, `shift` frames before its start a multiple of
-    /// `align`; his from now on.
+    /// Takes the first run of `frames` frames that no owner has, `shift` frames before its start a
+    /// multiple of `align`.
     pub(super) fn take(&mut self, frames: usize, align: usize, shift: usize) -> Option<usize> {
         let aligned = |at: usize| (at + shift).next_multiple_of(align) - shift;
         let mut start = aligned(0);

@@ -130,7 +130,7 @@ impl BucketTree {
         Ok(())
     }
 
-    /// Takes the entry with that one's key out. The caller has a reference of his own, so that this one is
+    /// Takes the entry with that one's key out. The caller has a reference of its own, so that this one is
     /// not the last.
     pub(super) fn remove(&mut self, entry: &DmemEntry) {
         self.0.remove(&entry.key[..]);

@@ -45,7 +45,7 @@ impl<P: Relax + Contents + Sync> framewright_linux::tenancy::Tenancy for Gcma<P>
     }
 }
 
-/// There are no reservations: an owner gets what is left when he comes.
+/// There are no reservations: an owner gets what is left when it asks.
 impl<P: Relax + Contents> Contiguous for &Gcma<P> {
     fn kind(&self) -> ContiguousKind {
         ContiguousKind::Guaranteed

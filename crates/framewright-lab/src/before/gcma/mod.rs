@@ -5,14 +5,14 @@
 //!             │ none free: 32 pages from the end of the same client's LRU, again
 //!
 //!   take [start, end):  1  each frame: free ──▶ isolated;  else RECLAIMING, off the LRU, onto a list
-//!                       2  each on the list: out of its tree; who drops the last reference isolates it
+//!                       2  each on the list: out of its tree; the thread with the last reference isolates it
 //!                       3  is each isolated? no ──▶ again from there, without end
 //! ```
 //!
 //! Two clients share the area: *cleancache* (clean pages of files) and *frontswap* (pages that are on
 //! the swap device already: write-through). Each has its own buckets, 256 trees a pool with a lock
-//! each, and one LRU list with one lock. Which range an owner gets is decided by the first fit in a
-//! bitmap of his own, as under CMA's interface.
+//! each, and one LRU list with one lock. The first fit in a bitmap of what
+//! owners have decides which range an owner gets, as under CMA's interface.
 //!
 //! # What is mended
 //! Always, because it would crash this process or write past its memory: a frame's link to its
@@ -108,7 +108,7 @@ struct GcmaCounts {
 pub struct TakeCounters {
     /// Ranges taken.
     pub takes: u64,
-    /// Of frames taken, those that nobody used.
+    /// Of frames taken, those that were free.
     pub taken_free: u64,
     /// Times a range was walked again because a frame was still in use.
     pub retries: u64,
@@ -142,7 +142,7 @@ pub struct Gcma<P> {
     takes: Mutex<TakeCounters>,
 }
 
-/// Waits for a lock; whoever panicked under it has failed its run already.
+/// Waits for a lock. A thread that panicked under it has failed its run already.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -234,8 +234,8 @@ impl<P: Relax + Contents> Gcma<P> {
             self.leave_lru(&old, client);
             self.release(old);
         }
-        // Inside the bucket's lock, so that nobody takes the page out of its tree before it is on
-        // the list.
+        // Inside the bucket's lock, so that no other thread takes the page out of its tree before it
+        // is on the list.
         let mut lru = lock(&self.lrus[client as usize]);
         lru.push_front(frame, &entry);
         self.flags[frame].set(area::LRU);
@@ -408,7 +408,7 @@ impl<P: Relax + Contents> Gcma<P> {
                 let entry = lru.entry(frame);
                 lru.unlink(frame);
                 self.flags[frame].clear(area::LRU);
-                // Else somebody gives it back at this moment.
+                // `None`: another thread has just dropped the last reference, and gives the frame back.
                 victims.extend(entry);
             }
         }

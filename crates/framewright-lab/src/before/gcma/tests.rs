@@ -170,7 +170,8 @@ fn as_published_a_refused_store_leaves_the_older_copy() {
         let gcma = area(64, conduct);
         let clean = gcma.open_pool(GcmaKind::Cleancache).unwrap();
         gcma.put(key(clean, 1, 1), &[1; 512]).unwrap();
-        // Owners have the rest, and the page is on no list: somebody is getting it.
+        // Owners have all other frames. A reader has the page: `held` is its reference, and the page
+        // is off its list, so that no store can evict it.
         let rest = gcma.take_range(1..64);
         assert!(rest);
         let held = lock(&gcma.lrus[0]).entry(0).unwrap();
@@ -187,7 +188,7 @@ fn as_published_a_retry_isolates_frames_behind_the_request() {
         let gcma = area(64, conduct);
         let pool = gcma.open_pool(GcmaKind::Frontswap).unwrap();
         (0..5).for_each(|i| gcma.put(key(pool, 0, i), &[i; 512]).unwrap());
-        // Somebody gets the page in frame 4 while the range is walked for the first time.
+        // A reader has the page in frame 4 while the owner walks the range for the first time.
         let reader = lock(&gcma.lrus[1]).entry(4).unwrap();
         std::thread::scope(|scope| {
             let owner = scope.spawn(|| gcma.take_range(0..16));
@@ -274,7 +275,7 @@ fn plain_requests_fragment_each_other_and_the_guarantee_of_the_proposal_fails() 
     for single in singles.iter().filter(|run| run.start().0 % 2 == 0) {
         assert!(gcma.give_back(*single));
     }
-    // Half of it is nobody's, no guest has a page, and no two frames are to be had side by side.
+    // Half of the frames are free and no guest has a page, yet no owner gets two side by side.
     assert_eq!(gcma.free_frames(), 512);
     assert_eq!(gcma.take(2, 1), None);
     assert!((&gcma).reserve("display", 512, 512).is_err());
@@ -295,7 +296,7 @@ fn plain_requests_fragment_each_other_and_the_guarantee_of_the_proposal_fails() 
 }
 
 /// The port with an owner, for the checks of the contract. Its only pools for objects of pages are those of
-/// cleancache, whose gets leave a page where it is; nobody is let in during a copy.
+/// cleancache, whose gets leave a page where it is. No second thread can act in the middle of a copy.
 struct GcmaHouse<'g> {
     gcma: &'g Gcma<GcmaMemory>,
     store: &'g Gcma<GcmaMemory>,

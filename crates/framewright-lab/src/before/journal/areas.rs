@@ -130,7 +130,8 @@ impl Areas {
         self.busy.lock().remove(&start)
     }
 
-    /// Leaves a removed area to the next purge, and purges if that is too much and nobody does.
+    /// Leaves a removed area to the next purge. If too much is lazy now, purges at once, unless another
+    /// thread purges already.
     pub(super) fn set_lazy(&self, start: u64, pages: u64, mapper: &impl Map) {
         let pages = pages + 1;
         let lazy = self.lazy_pages.fetch_add(pages, Relaxed) + pages;

@@ -16,7 +16,7 @@ const CLUSTER: usize = 32;
 /// After so many failures in a row the back-off grows no more: one attempt in 2^6.
 const DEFER_SHIFT_MAX: u32 = 6;
 
-/// Who compacts, which decides how hard.
+/// Whether a request or the background compacts, which decides how hard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// A request, which waits: gives up a block of its order at the first page that cannot move,
@@ -41,8 +41,8 @@ pub(super) enum JournalOutcome {
     Contended,
 }
 
-/// Where the scanners were, and when to try again. As in Linux nobody locks it: who reads something
-/// old scans a little more or less.
+/// Where the scanners were, and when to try again. As in Linux no lock guards it: an attempt that
+/// reads an old value scans a little more or less.
 #[derive(Debug)]
 pub(super) struct JournalScanners {
     migrate: AtomicU32,
@@ -143,7 +143,7 @@ impl<M: Map + JournalContents> Journal<M> {
         if zone.allows(order, zone.marks.low) {
             return JournalOutcome::Success;
         }
-        // As many frames as two blocks, besides what nobody may take.
+        // Moving takes as many free frames as two blocks, above the low mark.
         if zone.free() < zone.marks.low + (2 << order) {
             return JournalOutcome::Skipped;
         }
@@ -332,7 +332,7 @@ impl<M: Map + JournalContents> JournalAttempt<'_, M> {
                 if journal.zone.free() <= journal.zone.marks.min + (1 << order) {
                     break;
                 }
-                // Looked at again, now that nobody else can take it.
+                // The first look was without the lock: another thread may have taken the block since.
                 match lists.as_mut().and_then(|l| journal.zone.isolate(l, at)) {
                     Some(order) => {
                         self.targets.extend(at..at + (1 << order));

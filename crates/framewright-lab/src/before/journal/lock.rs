@@ -14,7 +14,7 @@ pub struct LockCount {
     pub name: &'static str,
     /// Times it was taken.
     pub acquisitions: u64,
-    /// Of those, the times somebody else held it.
+    /// Of those, the times that another thread held it.
     pub contended: u64,
     /// The longest hold that was timed.
     pub hold_ns_max: u64,
@@ -29,7 +29,8 @@ impl LockCount {
     }
 }
 
-/// A lock that counts who takes it. One hold in sixteen is timed.
+/// A lock that counts how often threads take it and how often they wait for it. It times one hold in
+/// sixteen.
 #[derive(Debug)]
 pub struct CountedLock<T> {
     value: Mutex<T>,

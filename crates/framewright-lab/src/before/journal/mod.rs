@@ -139,7 +139,7 @@ pub struct Setup<M> {
     pub window: PageRange,
     /// Maps them, and knows the frames' contents.
     pub mapper: M,
-    /// Who else has frames.
+    /// The tenants, which have the other frames.
     pub tenants: Arc<JournalTenants>,
     /// Woken when frames run low.
     pub wake: Arc<Wake>,
@@ -189,7 +189,7 @@ impl<M: Map + JournalContents> Journal<M> {
         }
     }
 
-    /// Makes a frame free that nobody has.
+    /// Makes `frame` free. The caller gives it up: no tenant may have a page in it.
     pub fn add(&self, frame: Frame) {
         self.zone.give(&mut self.zone.lock(), frame.0 as u32, 0);
     }
@@ -233,7 +233,8 @@ impl<M: Map + JournalContents> Journal<M> {
         counts
     }
 
-    /// Checks the invariants of zone and areas; nobody may be at work. Frames that are free.
+    /// Checks the invariants of zone and areas, and returns how many frames are free. No other thread
+    /// may use the allocator meanwhile.
     ///
     /// # Errors
     /// The first one that does not hold.

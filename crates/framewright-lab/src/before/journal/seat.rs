@@ -15,8 +15,8 @@ const HIGH: usize = 4 * BATCH;
 /// Times that a request for a single frame reclaims before it fails.
 const RECLAIMS_MAX: u32 = 16;
 
-/// One CPU's free blocks of orders 0 to 3. The lock stands for interrupts being off, and is nobody
-/// else's but when all CPUs are drained; it is not counted.
+/// One CPU's free blocks of orders 0 to 3. The lock stands for interrupts being off, so it is not
+/// counted. Only this CPU takes it, except when a request drains all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct JournalPerCpu {
     lists: Mutex<[Vec<u32>; COSTLY_ORDER + 1]>,
@@ -42,7 +42,7 @@ pub struct JournalSeat<'j, M> {
 }
 
 impl<M: Map + JournalContents> JournalSeat<'_, M> {
-    /// A frame for a tenant, who reclaims himself where there is none.
+    /// A frame for a tenant. Where there is none, the tenant itself must reclaim.
     pub fn frame(&mut self) -> Option<Frame> {
         let zone = &self.journal.zone;
         let frame = self.try_alloc(0, zone.marks.low);
@@ -105,7 +105,8 @@ impl<M: Map + JournalContents> JournalSeat<'_, M> {
         (got, outcome)
     }
 
-    /// Single frames for an area, as many as `wanted`; for each the caller waits if he must.
+    /// Single frames for an area, as many as `wanted`. For each one the request reclaims if it must;
+    /// `false` if that brings none.
     pub(super) fn bulk(&mut self, wanted: usize, frames: &mut Vec<u32>) -> bool {
         while frames.len() < wanted {
             let got = self.try_alloc(0, self.journal.zone.marks.low);

@@ -1,5 +1,5 @@
-//! Who fills memory besides the journal: a cache that can be reclaimed, frames that can be moved,
-//! and frames that can be neither. The same for every variant.
+//! The tenants that fill memory beside the journal: a cache that can be reclaimed, frames that can be
+//! moved, and frames that can be neither. They are the same for every variant.
 
 use super::lock::{CountedLock, HeldLock, LockCount};
 use framewright::Frame;
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 const NONE: u32 = u32::MAX;
 
-/// The word of a frame that a cache's page is known by: who reads a page in has it from a device,
-/// and does not pay for writing all of it.
+/// The word of a frame that a cache's page is known by. On a machine the device fills such a page, so
+/// reading one in writes only this word here, and does not pay for the rest.
 const STAMPED: usize = 0;
 
 /// 64-bit words in a frame.
@@ -26,7 +26,7 @@ pub trait JournalContents: Sync {
     fn set_word(&self, frame: Frame, nth: usize, word: u64);
 }
 
-/// Who holds a frame, as far as a scanner can tell.
+/// The holder of a frame, as far as a scanner can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameHolder {
     /// A page of the cache: can be moved and reclaimed.
@@ -68,7 +68,8 @@ pub struct TenantLru {
 #[derive(Debug)]
 pub struct JournalTenants {
     lru: CountedLock<TenantLru>,
-    /// By frame: who holds it. Changed under the lock of the list; looked at without it.
+    /// By frame: its holder's code. A thread changes it under the lock of the list, and reads it
+    /// without.
     holders: Box<[AtomicU8]>,
     /// By frame: which page of its holder's lies there.
     pages: Box<[AtomicU32]>,
@@ -77,7 +78,8 @@ pub struct JournalTenants {
 }
 
 impl JournalTenants {
-    /// Nobody in `frames` frames, and `movable` pages of programs that lie nowhere yet.
+    /// Tenants with no page in any of `frames` frames yet. The programs have `movable` pages to
+    /// [settle](Self::settle).
     #[must_use]
     pub fn new(frames: u32, movable: u32) -> Self {
         let lru = TenantLru {
@@ -95,7 +97,8 @@ impl JournalTenants {
         }
     }
 
-    /// Who holds a frame, at about this moment; `None` if nobody who could leave it.
+    /// The holder of a frame, at about this moment. `None` if no tenant has a page there that can
+    /// move.
     #[must_use]
     pub fn holder(&self, frame: u32) -> Option<FrameHolder> {
         FrameHolder::of(self.holders[frame as usize].load(Relaxed))
@@ -159,7 +162,7 @@ impl JournalTenants {
         }
     }
 
-    /// Takes a frame from its holder's view, so that nobody else moves or reclaims it.
+    /// Hides a frame's holder, so that no other thread moves or reclaims the page meanwhile.
     pub(super) fn isolate(&self, lru: &mut TenantLru, frame: u32) -> Option<FrameHolder> {
         let holder = self.holder(frame)?;
         self.holders[frame as usize].store(HELD_BY_OTHERS, Relaxed);
@@ -195,7 +198,7 @@ impl JournalTenants {
     }
 
     /// Whether every page of the programs lies whole where it should, and every page of the cache
-    /// has its stamp. Nobody may be at work.
+    /// has its stamp. No thread may move, read in or evict a page meanwhile.
     ///
     /// # Errors
     /// The first page that does not.

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What the background sleeps on: who runs low on frames wakes it.
+/// What the background sleeps on. A request that finds few free frames wakes it.
 #[derive(Debug, Default)]
 pub struct Wake {
     asked: Mutex<WakeAsked>,
@@ -20,7 +20,8 @@ struct WakeAsked {
 impl Wake {
     /// Wakes the background, if it sleeps, on behalf of a request of `order`.
     pub fn wake(&self, order: usize) {
-        // Acquire pairs with the Release of `wait`; who is late by a moment is woken the next time.
+        // Acquire pairs with the Release of `wait`. A request that looks a moment too early leaves
+        // the background asleep; the next one wakes it.
         if !self.sleeps.load(Ordering::Acquire) {
             return;
         }
@@ -38,7 +39,8 @@ impl Wake {
         self.changed.notify_all();
     }
 
-    /// Sleeps until somebody wakes it: for which order, or `None` at the end.
+    /// Sleeps until a request wakes the background. Returns the highest order asked for, or `None` at
+    /// the end.
     pub fn wait(&self) -> Option<usize> {
         let mut asked = self.locked();
         loop {

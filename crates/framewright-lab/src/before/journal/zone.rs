@@ -16,7 +16,7 @@ const NO_BLOCK: u8 = u8::MAX;
 /// Free-frame counts at which behaviour changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalMarks {
-    /// Nobody is served below it.
+    /// No request is served below it.
     pub min: u64,
     /// Below it the fast path gives up and wakes the background.
     pub low: u64,
@@ -37,7 +37,7 @@ pub(super) struct JournalZone {
     pub(super) marks: JournalMarks,
 }
 
-/// The lists' links; who has this holds the zone's lock.
+/// The lists' links. A thread reaches them only while it holds the zone's lock.
 #[derive(Debug)]
 pub(super) struct Lists {
     heads: [u32; ORDERS],

@@ -9,7 +9,7 @@ use framewright::{Frame, Order};
 /// Pages isolated at a time (`COMPACT_CLUSTER_MAX`).
 const CLUSTER: usize = 32;
 
-/// Times that a page somebody is using is tried again.
+/// Times that an attempt tries to move a page that its client is using.
 const PASSES: u32 = 10;
 
 /// After so many failures in a row the back-off grows no more: one attempt in 2^6.
@@ -19,12 +19,12 @@ const DEFER_SHIFT_MAX: u8 = 6;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attempt310 {
     pub(super) order: u8,
-    /// For whom.
+    /// The request's list.
     pub(super) list: usize,
     /// Whether pages of all pageblocks are moved, and not only of movable ones.
     pub(super) sync: bool,
     pub(super) background: bool,
-    /// On whose lists freed frames land.
+    /// The CPU on whose lists freed frames land.
     pub(super) cpu: usize,
 }
 
@@ -187,7 +187,7 @@ impl Kernel310 {
     fn finished(&mut self, attempt: Attempt310, at: &ScannedTo) -> Option<Outcome310> {
         if at.free <= at.migrate {
             self.scanners.rewind();
-            // The hints are dropped for those who ask, not for the background.
+            // A request's scan has the hints dropped; the background's does not.
             self.scanners.flush |= !attempt.background;
             return Some(Outcome310::Complete);
         }
@@ -275,7 +275,7 @@ impl Kernel310 {
             }
             block -= frames;
         }
-        // Who has crossed the other scanner stays there, so that it is seen.
+        // A scanner that has crossed the other one stays there, so that `finished` sees it.
         at.free = if block < lowest { block } else { highest };
     }
 
@@ -368,7 +368,7 @@ impl Kernel310 {
                     MoveState::Busy => hands.sources.push(from),
                     MoveState::Unknown | MoveState::Pinned => self.stats.pgmigrate_fail += 1,
                 }
-                // Nobody moved in: it goes where all freed frames go.
+                // No page moved in: the target goes where all freed frames go.
                 self.free_cached(attempt.cpu, to);
             }
             if !all_had_targets {

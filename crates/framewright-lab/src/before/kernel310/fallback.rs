@@ -1,8 +1,8 @@
 use super::lists::{CMA, MOVABLE, RECLAIMABLE, RESERVE, UNMOVABLE};
 use super::{Kernel310, Variant310};
 
-/// The lists that a request tries after its own, in this order. The reserve is nobody's fallback:
-/// it is asked last of all.
+/// The lists that a request tries after its own, in this order. The reserve is not among them: a
+/// request tries it when all of these have failed.
 const FALLBACKS: [&[usize]; 3] = {
     let mut table: [&[usize]; 3] = [&[]; 3];
     table[UNMOVABLE] = &[RECLAIMABLE, MOVABLE];

@@ -8,7 +8,7 @@ use crate::pressure::Tenants;
 /// What the background is doing.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// Until somebody wakes it.
+    /// Until a request wakes it.
     Asleep,
     /// Its short sleep, to see whether it lasts: so much of it is left.
     Nap { left: u64 },
@@ -126,7 +126,8 @@ impl Kernel310 {
         !self.is_reclaimable(tenants) || self.is_balanced(order, 0)
     }
 
-    /// The top of its loop: somebody wants a larger order, or it tries to sleep.
+    /// The top of its loop. It goes on if a request has asked for a larger order meanwhile; otherwise
+    /// it tries to sleep.
     fn turn(&mut self, tenants: &dyn Tenants, balanced_order: u8) {
         let background = &mut self.background;
         background.balanced_order = balanced_order;
@@ -145,8 +146,8 @@ impl Kernel310 {
         }
     }
 
-    /// Nobody woke it: if that is because all is well, it sleeps, and what compaction remembers of
-    /// a whole scan is dropped.
+    /// No request has cut the nap short. If the zone is balanced, the background sleeps, and
+    /// compaction drops its hints if a request's scan has seen the whole zone.
     fn end_nap(&mut self, tenants: &dyn Tenants) {
         if self.may_sleep(tenants, self.background.balanced_order) {
             self.scanners.flush_if_due();

@@ -158,8 +158,8 @@ impl Kernel for Kernel310 {
         }
     }
 
-    /// Who may neither block nor reclaim is atomic: it goes below min. Who may block and yet not
-    /// reclaim stays above min, and wakes nobody.
+    /// A request that may neither block nor reclaim is atomic: it goes below min. One that may block
+    /// and yet not reclaim stays above min, and does not wake the background.
     #[inline]
     fn alloc(&mut self, tenants: &dyn Tenants, request: PressureRequest) -> Option<Frame> {
         if request.order.get() > crate::before::buddy::MAX_ORDER {

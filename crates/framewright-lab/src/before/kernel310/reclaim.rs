@@ -11,7 +11,8 @@ pub(super) const CLUSTER: u64 = 32;
 /// Where reclaim begins: a client is asked to look at a 2^12th of what it holds.
 pub(super) const DEF_PRIORITY: u8 = 12;
 
-/// Who reclaims, at what priority, and what came of it so far (`scan_control`).
+/// One reclaim, of a request or of the background: its priority, and what came of it so far
+/// (`scan_control`).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scan {
     pub(super) order: u8,
@@ -22,7 +23,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// A background's.
+    /// The background's, before its first round.
     pub(super) const fn background(order: u8) -> Self {
         Self {
             order,
@@ -41,8 +42,8 @@ impl Frees for Kernel310 {
 }
 
 impl Kernel310 {
-    /// Reclaims for a request that waits; how many frames, or 1 if there is more to get by other
-    /// means. Nothing: memory has run out.
+    /// Reclaims for a request that waits. Returns the number of frames, or 1 if it got none but
+    /// compaction or another reclaim may bring some. 0: memory has run out.
     pub(super) fn direct_reclaim(
         &mut self,
         tenants: &dyn Tenants,
@@ -102,7 +103,7 @@ impl Kernel310 {
             let holding = client.holding();
             let part = holding.frames >> scan.priority;
             match scan.priority {
-                // At the end nobody is spared.
+                // At the last priority its heat spares no client.
                 0 => part,
                 _ => part * (256 - u64::from(holding.heat)) / 256,
             }

@@ -23,8 +23,8 @@ impl Want {
         }
     }
 
-    /// Who may wait for nobody is atomic. Who may wait and yet not reclaim is one that would rather
-    /// do without (`__GFP_NO_KSWAPD` without `__GFP_WAIT`), and has no privileges.
+    /// A request that may neither wait nor reclaim is atomic. One that may wait and yet not reclaim
+    /// would rather do without (`__GFP_NO_KSWAPD` without `__GFP_WAIT`), and has no privileges.
     fn is_atomic(self) -> bool {
         !self.context.may_reclaim && !self.context.may_block
     }

@@ -4,7 +4,7 @@ use super::{Kernel310, Layout310};
 /// The watermarks, in frames, and how they bind requests of higher orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watermarks310 {
-    /// Below it only who cannot wait is served.
+    /// Below it only a request that cannot wait is served.
     pub min: u64,
     /// Below it the background is woken.
     pub low: u64,

@@ -7,11 +7,11 @@
 //!                                   └──▶ Observer               │
 //! ```
 //!
-//! The objects of the trace are the clients: those that are copies of what files hold can be given
-//! back, the longest held first, all that are movable can be moved. When the trace later frees what
-//! was given back, that free is passed over and counted. What the program would have done instead,
-//! read the file again, nobody recorded; so reclaim costs less here than on a machine, for every
-//! kernel alike.
+//! The objects of the trace are the clients. The kernel can reclaim those that are copies of what files
+//! hold, the longest held first, and can move all that are movable. When the trace later frees what the
+//! kernel has reclaimed, the replay passes that free over and counts it. On a machine the program would
+//! read the file again. The recording holds no such read, so reclaim costs less here than on a machine,
+//! for every kernel alike.
 
 mod content;
 mod kernels;

@@ -7,8 +7,8 @@ use framewright::{CpuId, Frame, Mobility, Order};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The programs and files of a recording: who holds its objects, moves them, and gives back those
-/// that are copies of what a file has.
+/// The programs and files of a recording. They hold its objects. For a kernel that asks, they move
+/// any movable object, and give back those that are copies of what a file has.
 ///
 /// # Invariants
 /// - **PR1** A live movable object is found by the first frame of each of its blocks, and has no
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct Programs<'a> {
     contents: &'a [ObjectContent],
     state: RefCell<ProgramsState>,
-    /// The CPU that works at the moment: whoever reclaims gives frames back on it.
+    /// The CPU that works at the moment, on which reclaim frees frames.
     cpu: Cell<CpuId>,
 }
 
@@ -89,8 +89,8 @@ pub(super) enum TraceFree {
 }
 
 impl<'a> Programs<'a> {
-    /// Nobody holds anything yet; there will be `objects` objects at most. `contents` is by id, and
-    /// whatever is past its end is a program's own.
+    /// Programs that hold no object yet, and will hold `objects` at most. `contents` is by id; an object
+    /// past its end is a program's own.
     pub(super) fn new(
         observer: Observer,
         frames: u64,
@@ -114,7 +114,7 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// Who works from now on.
+    /// Has `cpu` work from now on.
     pub(super) fn set_cpu(&self, cpu: CpuId) {
         self.cpu.set(cpu);
     }
@@ -172,9 +172,9 @@ impl<'a> Programs<'a> {
         Ok(())
     }
 
-    /// The order in which what is there so far is given back is drawn from its ids: of the initial
-    /// objects nobody knows how old they are, and the order of their places would give whole blocks
-    /// back.
+    /// Shuffles the order in which reclaim takes the objects that are there so far, by their ids. The
+    /// recording does not say how old the initial objects are, and in the order of their places
+    /// reclaim would free whole blocks.
     pub(super) fn mix_coldest(&self) {
         let state = &mut *self.state.borrow_mut();
         // The finisher of SplitMix64: all bits of the id in all bits of the key.
@@ -301,7 +301,8 @@ impl ProgramsState {
         Some((id, Some(nth)))
     }
 
-    /// Moves one block; whether anybody knew it.
+    /// Moves one block. `Unknown` if no movable object has a block at `from`, `Busy` if that block is
+    /// not of `order`.
     fn relocate(
         &mut self,
         from: Frame,
@@ -368,7 +369,7 @@ impl ProgramsState {
 }
 
 impl<'f> Shrink<dyn Frees + 'f> for Programs<'_> {
-    /// How hot it is, nobody recorded: half-way.
+    /// The recording does not say how hot the cache is: half-way.
     fn holding(&self) -> Holding {
         Holding {
             frames: self.state.borrow().cached,
@@ -423,7 +424,7 @@ pub(super) struct HeldPrograms<'p, 'a> {
 }
 
 impl<'p, 'a> HeldPrograms<'p, 'a> {
-    /// Those who move, and of those who give the ones named.
+    /// A kernel may move what `programs` hold, and may ask those in `gives` to give frames back.
     pub(super) const fn new(programs: &'p Programs<'a>, gives: &'p [&'p dyn Gives]) -> Self {
         Self { programs, gives }
     }

@@ -262,8 +262,8 @@ impl ReclaimRun<'_, '_> {
         Ok(frame)
     }
 
-    /// Frees at once what was served. The oracle sees it too: what nobody keeps may be handed out
-    /// wrongly like everything else, and its free would be somebody else's.
+    /// Frees at once what the kernel served. The observer sees it first: here too the kernel may hand
+    /// out a frame in use by mistake, and the free would then take that frame from its object.
     fn give_back(
         &mut self,
         request: PressureRequest,
@@ -369,9 +369,9 @@ impl ReclaimRun<'_, '_> {
         Ok(())
     }
 
-    /// Requests huge pages one after another and holds them, at the end of the trace. No time passes
-    /// for the background, and nobody gives frames back: what is served is served by what is free
-    /// and by compaction alone.
+    /// At the end of the trace, requests huge pages one after another and holds them. No time passes
+    /// for the background and no client gives frames back, so that the kernel has only free frames
+    /// and compaction to serve them with.
     fn probe_huge(&mut self, probes: u64) -> Result<HugeProbes, ReplayError> {
         let order = Order::new(HUGE_ORDER).unwrap_or(Order::ZERO);
         let before = self.kernel.stats();

@@ -20,8 +20,8 @@ pub struct Stalls {
     pub huge: HugeProbes,
 }
 
-/// Requests for huge pages after the trace, each held: with compaction, and with nobody who gives
-/// frames back.
+/// Requests for huge pages after the trace, each held. The kernel may compact for them, and no client
+/// gives frames back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HugeProbes {
     /// Requests and those that were served.

@@ -21,8 +21,8 @@ fn order(n: u8) -> Order {
     Order::new(n).unwrap()
 }
 
-/// The plainest kernel that reclaims: when there is no block it asks for as many frames as a block has,
-/// until there is one or nobody gives any.
+/// The plainest kernel that reclaims. When there is no block it asks the clients for as many frames as
+/// a block has, until there is a block or no client gives any.
 struct PlainestKernel {
     lists: NoGrouping,
     stats: ReclaimStats,

@@ -65,7 +65,7 @@ const TICK: usize = 9;
 /// The order that marks a tick among the operations of kind 3.
 const TICK_ORDER: u8 = 15;
 
-/// The `gfp` index of an operation whose flags nobody saw.
+/// The `gfp` index of an operation whose flags the recording does not have.
 const NO_GFP: u8 = 255;
 
 /// The fewest and the most bytes that the column can have, by the header's counts.

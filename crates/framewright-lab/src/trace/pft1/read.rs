@@ -392,7 +392,8 @@ impl Walk<'_> {
     }
 
     fn free_order(&self, code: u8, order: u8) -> Result<Order, OpFault> {
-        // What a free says of mobility nobody reads; other than 0 it could not be written again.
+        // A free has no mobility, and the writer puts 0 there: another value would not be written
+        // again.
         if code >> 6 != 0 {
             return Err(OpFault::FreeMobility);
         }

@@ -110,9 +110,9 @@ macro_rules! kinds {
 kinds! {
     /// Events that the ring buffer lost, as the trace itself reports them.
     lost_events,
-    /// Frees of a block that nobody was seen to allocate, though its frames were known to be
-    /// free: the bulk allocator has no event. Each gets a synthetic unmovable allocation
-    /// half-way between the last free of its frames and this one.
+    /// Frees of a block whose allocation no event shows, though its frames were known to be free:
+    /// the kernel's bulk allocator has no event. Each gets a synthetic unmovable allocation half-way
+    /// between the last free of its frames and this one.
     frees_of_unknown,
     /// Frames freed that no event and no snapshot had named before: they were allocated before
     /// the trace, and become initial objects, counted as movable.
@@ -131,7 +131,7 @@ kinds! {
     isolated_unused,
     /// Frees inside `migrate_pages()` by the migrating task: the object moved and lives on.
     moves,
-    /// Frees of a frame nobody was seen to allocate, matched to an object that had moved.
+    /// Frees of a frame whose allocation no event shows, matched to an object that had moved.
     moves_matched,
     /// Objects that moved and whose later free was not found: they live on to the end.
     moves_unmatched,

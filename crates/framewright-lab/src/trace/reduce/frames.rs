@@ -20,7 +20,7 @@ pub(super) const OBJECTS_MAX: usize = ABSENT as usize;
 /// The value of `freed_at` for a frame that nothing has been heard of.
 const UNHEARD: u32 = u32::MAX;
 
-/// Who has a frame, as far as the events and the snapshot tell.
+/// The holder of a frame, as far as the events and the snapshot tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HolderOfFrame {
     /// An object of the reduction.

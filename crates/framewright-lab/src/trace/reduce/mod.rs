@@ -3,7 +3,7 @@
 //! ```text
 //!   ftrace text ─▶ Event ─▶ Reducer::push ─▶ Reducer::finish ─▶ Reduction
 //!                             │     ▲                             ├ trace, chosen frames
-//!        frames ◀─ who has it ┘     │                             ├ counts, anomalies
+//!        frames ◀─ its holder ┘     │                             ├ counts, anomalies
 //!        first snapshot ────────────┘        last snapshot ──────▶└ agreement
 //! ```
 //!

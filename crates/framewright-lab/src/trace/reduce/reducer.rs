@@ -359,7 +359,7 @@ impl Reducer {
     }
 
     /// Cuts the block into parts by what is known of its frames, each a block of its own.
-    /// True if nobody has any of it.
+    /// True if no object has any of it, nor does the snapshot call any of it allocated.
     fn find_parts(&self, slot: u32, order: Order, parts: &mut Vec<FreedPart>) -> bool {
         let (mut at, end) = (slot, slot + order.frames() as u32);
         let mut unknown = true;

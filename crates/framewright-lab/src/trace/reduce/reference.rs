@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 /// What the recording kernel had made of the universe's memory at one moment of the trace.
 ///
-/// Computed from the frames it chose and the migrations that were matched, so frames in per-CPU
-/// lists count as free, and the target of a move nobody freed later is not known.
+/// Computed from the frames it chose and the migrations that were matched. So frames in per-CPU
+/// lists count as free, and the target of a move is known only if the trace frees it later.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ReferenceRow {
     /// Operations of the trace up to here; the next one is the tick to this time.

@@ -57,7 +57,8 @@ impl Tasks {
         was_open
     }
 
-    /// Events were lost: an end may be among them, and nothing is known any more.
+    /// Events were lost. The end of a migration or compaction may be among them, so what was known of
+    /// every task is void.
     pub(super) fn forget(&mut self) {
         self.open.clear();
     }

@@ -304,8 +304,8 @@ fn frame_of(pfn: u64, order: Order) -> Result<Frame, BodyFault> {
     if FRAME_LIMIT - pfn < order.frames() {
         return Err(past_the_end(pfn, order));
     }
-    // A frame that its order cannot start at is an event that no kernel means, not a line that
-    // nobody can read: whoever takes the events counts it.
+    // A frame that no block of its order can start at makes a strange event, not a broken line. The
+    // reader passes the event on, and the reduction counts it.
     Ok(Frame(pfn))
 }
 

@@ -95,7 +95,7 @@ impl TextCounts {
     /// its number, in a fixed order, without the zeros. Kinds are fit for `anomalies_KIND`.
     ///
     /// Lost events whose number is known are not among them: they are events
-    /// ([`EventKind::Lost`](super::super::EventKind::Lost)), and whoever takes those counts them.
+    /// ([`EventKind::Lost`](super::super::EventKind::Lost)), and the reduction counts those.
     #[must_use]
     pub fn anomalies(&self) -> Vec<(&'static str, u64)> {
         [

@@ -79,7 +79,7 @@ pub(super) fn head(line: &[u8]) -> Result<Head<'_>, ReadUpTo> {
     {
         return Ok(head);
     }
-    // Where someone has cut the blanks in front, or the name is not padded.
+    // A tool may have cut the blanks in front, or left the name without padding.
     let mut furthest = ReadUpTo::Task;
     for dash in memchr::memchr_iter(b'-', &line[..line.len().min(TASK_BYTES_MAX)]) {
         steps::add(1);

@@ -1,4 +1,4 @@
-//! A model in step: who owns each frame, and nothing else.
+//! A model in step with the buddy allocator: the owner of each frame, and nothing else.
 
 use super::*;
 use framewright::Run;

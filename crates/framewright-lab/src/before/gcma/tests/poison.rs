@@ -1,4 +1,5 @@
-//! Guests beside owners who poison what they take: mended nothing is wrong, as published it is seen.
+//! Guests beside owners that poison the frames they take. Mended, no guest reads a wrong page; as
+//! published, the test finds one.
 //!
 //! `FRAMEWRIGHT_POISON_OPS=4000000 cargo test --release -p framewright-lab --lib gcma::tests::poison`
 

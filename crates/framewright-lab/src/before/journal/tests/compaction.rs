@@ -42,7 +42,7 @@ fn a_block_without_pins_is_emptied_and_its_pages_are_whole_elsewhere() {
 #[test]
 fn a_direct_attempt_leaves_a_block_at_the_first_pin_and_moves_nothing_of_it() {
     let paper = Paper::new(FRAMES);
-    // Frame 30 is nobody's who could leave it.
+    // Frame 30 is pinned: no tenant has a page there that can move.
     let movable: Vec<u64> = (16..30).chain([31]).collect();
     let tenants = tenants(&paper, &movable, &[]);
     let journal = journal(&paper, &tenants, Rule::Stall, NO_MARKS);

@@ -1,4 +1,4 @@
-//! A zone and those who hold its memory.
+//! A zone, and a tenant that holds its memory.
 
 mod compaction;
 mod fallback;
@@ -19,7 +19,7 @@ pub(super) fn order(order: u8) -> Order {
     Order::new(order).unwrap()
 }
 
-/// Who holds movable pages: some of them a cache that gives them back, oldest first.
+/// A tenant with movable pages. Some are a cache, which it gives back, oldest first.
 #[derive(Default)]
 pub(super) struct Holder310 {
     /// Pages that stay until they are freed, and those of the cache.
@@ -153,7 +153,7 @@ pub(super) fn request(order_: u8, mobility: Mobility) -> PressureRequest {
     }
 }
 
-/// What a request gets where nobody has anything to give.
+/// What a request gets where no tenant has anything to give.
 pub(super) fn take(kernel: &mut Kernel310, order: u8, mobility: Mobility) -> Option<u64> {
     let frame = Holder310::new().with(|tenants| kernel.alloc(tenants, request(order, mobility)));
     kernel.verify().unwrap();

@@ -1,11 +1,11 @@
-//! A model in step: who owns each frame, and nothing else.
+//! A model in step with the kernel: the owner of each frame, and nothing else.
 
 use super::*;
 use framewright_sim::Random;
 
-/// Random requests of all kinds under pressure, with a holder whose pages move and are given back:
-/// after each the blocks that everybody holds are disjoint, and what is neither held nor free is
-/// cached. Returns what happened as one number.
+/// Random requests of all kinds under pressure, with a holder whose pages move and are given back.
+/// After each request all held blocks are disjoint, and a frame that is neither held nor free is
+/// cached. Returns what happened as one number, and the counters.
 fn run_random(
     layout: &Layout310<'_>,
     variant: Variant310,

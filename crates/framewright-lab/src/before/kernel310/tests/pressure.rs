@@ -249,7 +249,7 @@ fn what_it_finds_below_high_after_its_nap_was_hit_quickly() {
     let holder = cache(0..824);
     ask(&mut kernel, &holder, 0, Unmovable, Context::ANY).unwrap();
     holder.with(|tenants| kernel.background(tenants, 1_000));
-    // Below high, not below low: nobody wakes it.
+    // Below high, but not below low, so that no request wakes it.
     while kernel.free_frames() > 250 {
         ask(&mut kernel, &holder, 1, Unmovable, Context::ANY).unwrap();
     }
@@ -294,7 +294,7 @@ fn a_debt_of_the_background_is_paid_before_it_goes_on() {
     );
 }
 
-/// Eight pageblocks of cache, and who holds it.
+/// Eight pageblocks of cache, and their holder.
 fn full_of_cache() -> (Kernel310, Holder310) {
     let full: HeldBlock310<'_> = (MOVABLE, &[(0..1024, MOVABLE)]);
     (kernel(Variant310::Before, &[full; 8]), cache(0..8192))
