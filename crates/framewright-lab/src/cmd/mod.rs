@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
         Err(CommandError::Assertion(message)) => (1, message),
         Err(CommandError::Input(message)) => (2, message),
     };
-    // Where nobody listens, the exit code still says it; `eprintln` would panic.
+    // If standard error is closed, the exit code still tells the caller; `eprintln` would panic.
     let _ = writeln!(io::stderr(), "{message}");
     ExitCode::from(code)
 }

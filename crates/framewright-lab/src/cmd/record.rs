@@ -62,7 +62,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
         buffer_mib: args.buffer,
         replace: args.force,
     };
-    // Nobody may be listening any more, and the recording must end well all the same.
+    // The reader of standard error may be gone, and the recording must end well all the same.
     let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
     let report = record(&options, &interrupted, say).map_err(CommandError::input)?;
     let again = args.output.display();

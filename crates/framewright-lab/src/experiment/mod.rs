@@ -330,7 +330,7 @@ pub fn available() -> Result<(), Failure> {
     null::Null::new().map(drop)
 }
 
-/// How far an experiment is, for whoever watches.
+/// How far an experiment is, for the command's progress bar.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a>(&'a AtomicU64);
 

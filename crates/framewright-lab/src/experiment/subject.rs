@@ -10,7 +10,7 @@ pub trait SpaceSubject {
     /// What the allocator says.
     fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError>;
 
-    /// Frees it, made by whichever CPU.
+    /// Frees an area, whichever CPU made it.
     ///
     /// # Errors
     /// What the allocator says.
@@ -31,7 +31,7 @@ pub trait SpaceSubject {
     /// Makes everything free that this CPU made lazy.
     fn purge(&mut self);
 
-    /// Makes everything that is lazy free, and gives back what nobody uses.
+    /// Makes everything free that any CPU made lazy, and returns the free pages that CPUs keep.
     fn drain(&mut self);
 }
 

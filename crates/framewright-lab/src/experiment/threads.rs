@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The time that the calling thread has had a CPU. One thread waits for nobody, so what is missing
-/// is what others had the CPU for.
+/// The time that the calling thread has had a CPU. A thread that works alone never waits for another,
+/// so in the rest of the wall time other processes had the CPU.
 pub(super) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);

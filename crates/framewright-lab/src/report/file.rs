@@ -25,8 +25,8 @@ impl fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
-/// Whether there is a place for an output at `path`, for whoever would learn it after minutes of
-/// work only. What is no fault here may still be one when it is written.
+/// Whether there is a place for an output at `path`. A command asks before it works for minutes, so
+/// that its user learns of a fault at once. Writing may still fail later.
 ///
 /// # Errors
 /// If its folder is not there or may not be written into, or a folder has its name.
@@ -87,7 +87,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         let mut out = io::stdout().lock();
         let written = out.write_all(bytes).and_then(|()| out.flush());
         return match written {
-            // Whoever reads has had enough, as `head` has.
+            // The reader has closed the pipe because it has enough, as `head` does.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other.map_err(error),
         };

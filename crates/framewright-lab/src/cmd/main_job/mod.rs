@@ -37,7 +37,7 @@ struct JobPart {
 pub(super) fn run(size: Size, args: &JobOutputs) -> Result<(), CommandError> {
     let page = args.place()?;
     let json = args.json(page.as_deref())?;
-    // Whoever reads figures from standard output reads nothing else there.
+    // If the figures go to standard output, their reader must find nothing else there.
     let is_told = json.is_none_or(|path| path.as_os_str() != "-");
     let tell = |text: &str| if is_told { tell(text) } else { Ok(()) };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

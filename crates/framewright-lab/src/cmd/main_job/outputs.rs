@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Where the page goes unless another name is given: into the folder that the command is run in.
 const NAME: &str = "framewright.html";
 
-/// As much of a file as says who made it.
+/// The first bytes of a file, enough to hold the name of the generator that made it.
 const HEAD_BYTES: u64 = 1024;
 
 /// What the main job writes besides its text.

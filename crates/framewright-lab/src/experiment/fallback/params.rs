@@ -25,17 +25,17 @@ pub struct Params {
     pub machine: PhoneMachine,
     /// How the hours pass.
     pub time: Time,
-    /// Who dies when memory is short.
+    /// How little memory must be free before the killer ends processes of each rank.
     pub killer: KillerParams,
-    /// What runs always.
+    /// The system's processes, which always run.
     pub system: System,
-    /// What is started, used and killed.
+    /// The applications, which the user starts and the killer ends.
     pub applications: Applications,
-    /// Who reads files.
+    /// The readers of files.
     pub reading: Vec<Reading>,
-    /// Who asks for kernel memory.
+    /// The sources of requests for kernel memory.
     pub kernel: Vec<KernelMemory>,
-    /// Who asks for graphics and ion buffers.
+    /// The sources of requests for graphics and ion buffers.
     pub buffers: Vec<BufferParams>,
 }
 
@@ -81,7 +81,7 @@ pub struct Time {
     pub slice_us: u64,
 }
 
-/// Who dies when memory is short.
+/// How little memory must be free before the killer ends processes of each rank.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KillerParams {
@@ -91,7 +91,7 @@ pub struct KillerParams {
     pub minfree_frames: Vec<u64>,
 }
 
-/// What runs always.
+/// The system's processes, which always run.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct System {
@@ -107,7 +107,7 @@ pub struct System {
     pub file_frames: u64,
 }
 
-/// What is started, used and killed.
+/// The applications, which the user starts and the killer ends.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Applications {
@@ -175,7 +175,7 @@ pub enum When {
     Awake,
 }
 
-/// Who reads files.
+/// One reader of files: which files it reads, when, and how much at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reading {
@@ -209,7 +209,7 @@ pub enum KernelKind {
     Cached,
 }
 
-/// Who asks for kernel memory.
+/// One source of requests for kernel memory.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelMemory {
@@ -233,7 +233,7 @@ pub struct KernelMemory {
     pub atomic: bool,
 }
 
-/// Who asks for buffers.
+/// One source of requests for buffers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BufferParams {

@@ -174,7 +174,7 @@ struct Reserved<'r, 'm> {
     area: Guaranteed<'r, 'm, Clocked>,
     /// By length.
     reservations: &'r [(u64, Reservation)],
-    /// Whether a request that no reservation is as long as is served by what nobody reserved, if it can be.
+    /// Whether a request without a reservation of its length first tries the frames that no reservation needs.
     takes_others: bool,
 }
 

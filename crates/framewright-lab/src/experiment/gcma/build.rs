@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Between a release and the next request where nobody works for anything.
+/// Between a release and the next request where no build runs beside them.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Builds beside which requests are made until there are enough of each size.
@@ -33,7 +33,7 @@ pub(super) struct Swapped {
     pub(super) stored: u64,
     /// Pages that were written to the device, as the device counts them.
     pub(super) written: u64,
-    /// Versions that were got back before anybody had written them, or are not written yet.
+    /// Versions that the build got back before the swap had written them, and those that it has not written yet.
     unwritten: u64,
 }
 
@@ -186,7 +186,8 @@ impl BuildWork<'_> {
         BuildJob::new(tree, users, machine.storage, out, self.options, workers)
     }
 
-    /// Fills memory, as it is on a machine that was not started a moment ago. Nobody measures it, so it takes the host's time.
+    /// Fills memory, as it is on a machine that has run for a while. The experiment does not measure this, so
+    /// the storage runs as fast as the host's own.
     fn warm_up(&self, machine: &GcmaMachine<'_>, tree: &SourceTree) -> Result<(), Failure> {
         machine.storage.set_slow(false);
         let job = self.job(machine, tree, self.folder, 1);
@@ -359,7 +360,7 @@ impl BuildWork<'_> {
         Ok(built)
     }
 
-    /// Requests beside a guest that is always busy, or beside nobody.
+    /// Requests beside a guest that is always busy, or beside nothing.
     fn without_builds(&self, machine: &GcmaMachine<'_>) -> Result<Came, Failure> {
         let stop = AtomicBool::new(false);
         let is_filled = self.options.idle || self.options.background == BesideRequests::Guest;

@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct GcmaExperiment(pub(crate) GcmaOptions);
 
-/// Contiguous memory that somebody else has meanwhile: what it costs to take it back (S. Park, 2015)
+/// Contiguous memory that other users have meanwhile: what it costs to take it back (S. Park, 2015)
 ///
 /// Requests of 1 to 32,000 frames, each released at once, beside a build of source files. Variants: cma lends
 /// the area to movable memory, gcma to guests by the document's own algorithm, gcma.zram with compressed memory
@@ -38,7 +38,7 @@ pub struct GcmaArgs {
     #[arg(long, value_enum, value_name = "NAME", default_value_t = BesideRequests::Build)]
     background: BesideRequests,
 
-    /// Nobody is at work; before each request the area is filled with guests' pages
+    /// Nothing runs beside the requests; before each of them the area is filled with guests' pages
     #[arg(long)]
     idle: bool,
 

@@ -1,4 +1,4 @@
-//! A machine for one variant: frames, who uses them, the area, and the swap device.
+//! A machine for one variant: frames, their users, the area, and the swap device.
 //!
 //! ```text
 //!   original, cma   zone of all frames, the area among them, lent to movable memory
@@ -207,7 +207,7 @@ fn with_users<'a, R>(
     work(&files, &paged)
 }
 
-/// Takes what the kernel and the programs have, which nobody can move.
+/// Takes the frames of the kernel and the programs, which no variant can move.
 fn hold_back(zone: &Zone<'_, Linux>, plan: &GcmaPlan) -> Result<(), Failure> {
     let mut seat = zone.seat(framewright::CpuId(0)).map_err(Failure::new)?;
     for _ in 0..plan.held_frames {

@@ -1,15 +1,15 @@
-//! What contiguous memory costs while somebody else has it: the fifth document's experiment.
+//! What contiguous memory costs its owner while other users have it: the fifth document's experiment.
 //!
 //! ```text
 //!   foreground                    the area                         background
 //!   1 ... 32,000 frames,   ──▶  cma          movable pages   ◀──  a build-like job on real files,
 //!   32 of each, released        gcma         GCMA version 2        or a guest that is always busy,
-//!   at once, paced              framewright  the reserve           or nobody
+//!   at once, paced              framewright  the reserve           or nothing
 //! ```
 //!
 //! # How time is taken
 //! The latency of a request is from its call to its return by the wall clock, served or not, less what the
-//! clock itself costs; its release, the pause and what fills the area again are outside.
+//! clock itself costs. It leaves out the release, the pause and what fills the area again.
 //!
 //! # Sources
 //! S. Park, "introduce gcma", LKML RFC v2, February 2015; its two tables.
@@ -49,10 +49,10 @@ use tree::SourceTree;
 /// The case of the second table.
 pub const BACKGROUND: &str = "background";
 
-/// Who has the area.
+/// Which users the area is lent to while its owner does not need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum GcmaVariant {
-    /// As cma, and nobody asks for contiguous memory: what the build takes by itself
+    /// As cma, without a request for contiguous memory: what the build takes by itself
     Original,
     /// An area lent to movable memory
     Cma,
@@ -100,7 +100,7 @@ pub enum BesideRequests {
     Build,
     /// A guest that gets and puts pages without a pause
     Guest,
-    /// Nobody
+    /// Nothing
     None,
 }
 
@@ -174,7 +174,7 @@ pub struct GcmaOptions {
     pub requests: u32,
     /// What runs beside them.
     pub background: BesideRequests,
-    /// Nobody is at work, and before each request the area is filled with guests' pages.
+    /// Nothing runs beside the requests; before each of them the area is filled with guests' pages.
     pub idle: bool,
     /// Threads of the background.
     pub workers: u16,
@@ -200,7 +200,7 @@ pub struct GcmaOptions {
 }
 
 impl GcmaOptions {
-    /// Who is at work beside the requests.
+    /// What runs beside the requests.
     const fn at_work(&self) -> BesideRequests {
         if self.idle {
             BesideRequests::None
@@ -259,7 +259,7 @@ impl VariantTally {
         if options.is_drawn() {
             return options.requests_of(sizes).saturating_sub(made.sum());
         }
-        // They take turns: of each size as many as of the one that has the fewest.
+        // The sizes take turns, so the size with the fewest requests says how many each still needs.
         let least = made.min().unwrap_or(0);
         (options.requests as usize).saturating_sub(least) * sizes
     }

@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::{BesideRequests, Device, GcmaOptions, GcmaVariant, SIZES, SwapSafety};
 use framewright::Frame;
 
-/// Left to everybody else on the machine.
+/// Memory that the experiment leaves to the host's other processes: 2 GiB.
 const LEFT_KIB: u64 = 2 << 20;
 
 /// Frames of the smallest reserve, and of what is left beside one: two pageblocks.

@@ -26,7 +26,7 @@ during which the scheduler took the CPU away, whose latency is then the schedule
 threads, and the time until the last of them is done. The document's machine had four CPUs of 1 GHz: compare columns \
 of one machine.";
 
-/// The columns; those of the requests, and behind them the build's, who has one more.
+/// The columns. The build's table has all of them; the requests' table has no `original`.
 const COLUMNS: [FigureColumn; 9] = [
     ("cma", true, "published\nbefore\n(cma)"),
     ("gcma", true, "published\nproposed\n(gcma)"),
@@ -39,7 +39,7 @@ const COLUMNS: [FigureColumn; 9] = [
     ("original", false, "original"),
 ];
 
-/// How many of them the requests have: nobody asks `original` for anything.
+/// How many of them the requests' table has: the variant `original` makes no requests.
 const OF_REQUESTS: usize = 7;
 
 /// What the command shows.
@@ -280,7 +280,8 @@ fn longest(figures: &[Figure]) -> Option<String> {
     })
 }
 
-/// This engine's middle latencies, which no time slice is in, and who got nothing.
+/// This engine's middle latencies, and how many requests of each variant failed. The middle holds no time
+/// slice of another thread's, as the longest may.
 fn ours(figures: &[Figure]) -> Option<String> {
     let at = |case: &str| {
         let of = |variant| {

@@ -30,12 +30,12 @@ impl Waited {
     }
 }
 
-/// Whose page is read or written.
+/// A client of the area that may be reading or writing a page when an owner wants its frame.
 pub(super) trait AwaitFrame {
-    /// Waits until it is not any more; whether it was.
+    /// Waits until the client has finished with `frame`. Returns whether there was anything to wait for.
     fn await_frame(&self, frame: Frame) -> bool;
 
-    /// Whether a frame that nobody knows may be one that it has a page for in a moment.
+    /// Whether the client may have a page in a moment for a frame that it calls unknown now.
     const HAS_UNKNOWN: bool;
 }
 
@@ -48,7 +48,7 @@ impl AwaitFrame for FileCache<'_> {
 }
 
 impl AwaitFrame for Paged<'_> {
-    /// A page on its way in has a frame, and the region does not know it as its own before it is there.
+    /// A page on its way in has a frame already, but the region does not know the frame until the page is there.
     const HAS_UNKNOWN: bool = true;
 
     fn await_frame(&self, frame: Frame) -> bool {
@@ -163,7 +163,7 @@ mod tests {
     use framewright::Order;
     use std::sync::Mutex;
 
-    /// Pages of which the first is written until somebody waits for it.
+    /// Pages of which the first is being written until a caller has waited for it.
     #[derive(Default)]
     struct SlowPages {
         awaited: Mutex<Vec<Frame>>,

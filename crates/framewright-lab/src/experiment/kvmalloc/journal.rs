@@ -79,9 +79,9 @@ pub(super) fn run<V: JournalVariant>(
             };
             writer.warm_up(&failed, is_short).map(|()| writer)
         });
-        // Also who failed goes through both, or the others would wait for him.
+        // A thread that failed passes both barriers too, or the others would wait for it.
         if start.wait().is_leader() {
-            // What was counted until here is not of the journal's steady work.
+            // What the variant counted until here is of the warm-up.
             *locked(&warm) = count();
             background_ns.store(0, Relaxed);
         }
@@ -260,8 +260,8 @@ impl<S: Allocating> Writer<'_, S> {
         Ok(())
     }
 
-    /// Reads pages into the cache for the batch: cold items. Who finds too
-    /// few frames free reclaims by itself.
+    /// Reads pages into the cache for the batch: cold items. If too few frames are free, the thread
+    /// reclaims by itself first.
     fn read_in(&mut self, is_short: &impl Fn() -> bool) -> Result<(), Failure> {
         while is_short() {
             self.wake.wake(0);

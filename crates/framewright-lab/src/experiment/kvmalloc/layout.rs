@@ -10,7 +10,7 @@ const ORDER_MIN: u32 = 2;
 /// One block in so many has one page of a program's in it.
 const STRAYS_EVERY: usize = 4;
 
-/// Who has which frame when the experiment begins: the same for every variant.
+/// The holder of each frame when the experiment begins: the same for every variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FrameLayout {
     /// Frames that cannot go: pinned, or the kernel's own.
@@ -44,7 +44,7 @@ impl FrameLayout {
         for block in &blocks[..blocks.len() / STRAYS_EVERY] {
             holders[any_of(&mut random, *block)] = Role::Movable;
         }
-        // Last, so that nobody else comes to lie over them.
+        // Pinned frames last: a role drawn after them would overwrite some.
         shuffle(&mut blocks, &mut random);
         for block in &blocks[..blocks.len() * percent as usize / 100] {
             holders[any_of(&mut random, *block)] = Role::Pinned;

@@ -2,7 +2,7 @@
 //! pieces.
 //!
 //! ```text
-//!   Plan      options, watermarks, who has which frame
+//!   Plan      options, watermarks, the holder of each frame
 //!     │
 //!   Machine   frames of a memfd, and pages: mmap's, or a table of ours
 //!     │
@@ -12,20 +12,23 @@
 //! ```
 //!
 //! # What is the same for every variant
-//! Frames, who has which of them, items and their order, by the seed; the cache, its list and its
-//! reclaim; the background thread, which sleeps until somebody finds less than the low mark free and
-//! reclaims up to the high mark; the floor below which who reads in reclaims by himself, so that
-//! single frames are there; the window; copies and checksums, word by word through the direct map,
-//! with a look at the page table for each mapped page.
+//! - The seed gives frames, the holder of each, items and their order.
+//! - The cache, its list and its reclaim.
+//! - The background thread sleeps until a thread finds less than the low mark free, and then reclaims
+//!   up to the high mark.
+//! - Below the floor, a thread that reads in reclaims by itself, so that single frames are there.
+//! - The window.
+//! - Copies and checksums go word by word through the direct map, with a look at the page table for
+//!   each mapped page.
 //!
 //! As a journal keeps the buffers of all commits until their checkpoint is written, live buffers are
 //! an eighth of memory.
 //!
 //! # How time is taken
-//! Once as many batches are live, and were freed once, a thread reads its CPU time between the phases of a commit, so that a call's is the mean of a
-//! batch. In every fourth commit each call of `kvmalloc` is timed instead, by the wall clock. The
-//! variants take turns, repetition by repetition, each in fresh memory. The engine's locks are
-//! accounted in a run of its own.
+//! A thread warms up until it has filled its window of live batches and freed it once. Then it reads
+//! its CPU time between the phases of a commit, so that the time of a call is the mean of a batch.
+//! In every fourth commit it times each call of `kvmalloc` instead, by the wall clock. The variants take
+//! turns, repetition by repetition, each in fresh memory. A run of its own accounts for the engine's locks.
 //!
 //! # Sources
 //! D. Chinner, "mm: vmalloc: use rwsem, mutex ...", LKML, March 2023.

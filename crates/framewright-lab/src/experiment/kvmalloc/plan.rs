@@ -101,7 +101,8 @@ impl KvmallocPlan {
         let need = u64::from(options.threads)
             .saturating_mul(items)
             .saturating_mul(pages.saturating_add(read_in));
-        // A batch of each thread, and what they read in; half of memory is somebody else's.
+        // A batch of each thread, and what the threads read in, may be a quarter of memory: the programs, the
+        // live buffers and the rest of the cache need room too.
         if read_in > u64::from(READ_IN_MAX) || need > u64::from(frames) / 4 {
             return Err(Failure::new(format!(
                 "an object of {bytes} bytes is too large for {} thread(s): a batch of each and as much read in, {} MiB in all, \

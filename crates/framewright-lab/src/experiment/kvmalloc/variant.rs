@@ -25,7 +25,7 @@ pub(super) struct VariantCounts {
 }
 
 impl VariantCounts {
-    /// What came after `earlier`. Of the longest holds nobody knows when they were.
+    /// What came after `earlier`. A lock's longest hold stays as it is: the count does not tell when it was.
     pub(super) fn since(mut self, earlier: &Self) -> Self {
         self.spills -= earlier.spills;
         self.compact_stall -= earlier.compact_stall;
@@ -56,7 +56,7 @@ pub(super) trait JournalVariant: Sync {
     /// What it counted so far.
     fn counted(&self) -> VariantCounts;
 
-    /// Whether everything is where it should be; nobody is at work.
+    /// Whether everything is where it should be. No thread may be at work meanwhile.
     fn verify(&self) -> Result<(), Failure>;
 }
 

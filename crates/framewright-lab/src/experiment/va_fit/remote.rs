@@ -1,7 +1,7 @@
 //! `remote_free`: one thread allocates, another one frees, through a queue of bounded length.
 //!
-//! Allocations and frees are timed by batches, without the queue; what the queue costs is measured
-//! apart, with page numbers that nobody allocated.
+//! The experiment times allocations and frees by batches, without the queue. It measures the queue
+//! apart, with page numbers that no allocator returned.
 
 use super::{configs, window};
 use crate::before::busy_list::BusyList;
@@ -71,8 +71,8 @@ impl PageQueue {
             let place = (put as usize + nth) % PLACES;
             self.places[place].store(page.0, Ordering::Relaxed);
         }
-        // Release pairs with the Acquire in `take`: what stands there, and what the one who put it
-        // did to the areas, is seen.
+        // Release pairs with the Acquire in `take`: the thread that takes sees the page numbers, and
+        // what the thread that put them did to the areas.
         self.put.0.store(end, Ordering::Release);
         Ok(())
     }

@@ -324,8 +324,8 @@ impl Rates {
         least_and_middle(&times)
     }
 
-    /// The best throughput of all threads, and that over the best of one: whoever else uses the
-    /// machine can only make either less.
+    /// The best throughput of all threads, and that over the best of one thread. The best, because
+    /// other processes on the machine can only make either less.
     fn scaling(&self) -> (f64, f64) {
         let most = |rates: &[Rate]| rates.iter().map(|r| r.ops_per_second).fold(0.0, f64::max);
         let (all, one) = (most(&self.all), most(&self.alone));

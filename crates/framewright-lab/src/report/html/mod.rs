@@ -23,7 +23,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("scrub.js");
 
-/// What the file says it was made by: whoever would replace a file of that name looks for it.
+/// The generator that the file names. The main job looks for it before it replaces a file of that name.
 pub const GENERATOR: &str = "framewright laboratory";
 
 /// A page.

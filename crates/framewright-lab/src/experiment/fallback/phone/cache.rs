@@ -67,7 +67,8 @@ impl PhoneCache {
         }
     }
 
-    /// Looks at the coldest pages; what is not in use any more goes to `free`.
+    /// Looks at the coldest pages, and passes to `free` those that no process has used since the last
+    /// look.
     pub(super) fn shrink(
         &mut self,
         store: &mut PhoneStore,

@@ -7,14 +7,14 @@ use std::cell::Cell;
 
 /// What the killer knows of processes, and what it has asked for.
 ///
-/// Its victim dies a moment later, when the request that reclaims is over: it has to run in order to
-/// exit. Until then nobody else is chosen.
+/// The killer only names a rank. The phone ends a process of that rank when the kernel has returned
+/// from the request, because a process has to run in order to exit. Until then the killer names no other.
 #[derive(Debug)]
 pub(super) struct PhoneKiller {
     /// Rank and limit, the highest rank last.
     limits: Vec<(u16, u64)>,
     present: u64,
-    /// The highest rank that somebody has: nobody can be killed who is not there.
+    /// The highest rank of the applications that are alive: the killer names no rank above it.
     highest: Cell<Option<u16>>,
     /// The least rank whose processes shall die.
     wanted: Cell<Option<u16>>,
@@ -31,7 +31,7 @@ impl PhoneKiller {
         }
     }
 
-    /// Who could be killed has changed.
+    /// The phone has ranked its applications anew; `adj` is the highest rank of those that are alive.
     pub(super) fn set_highest(&self, adj: Option<u16>) {
         self.highest.set(adj);
     }
@@ -50,7 +50,7 @@ impl PhoneKiller {
         found.map(|&(adj, _)| adj)
     }
 
-    /// Somebody to kill now, and how much he may have.
+    /// The most frames that a kill could free now; nothing if the killer would name no rank.
     pub(super) fn holding(&self, store: &PhoneStore) -> Holding {
         match self.victim(store) {
             Some(_) => Holding {
@@ -67,7 +67,7 @@ impl PhoneKiller {
         (is_there && self.wanted.get().is_none()).then_some(adj)
     }
 
-    /// Chooses.
+    /// Names a rank whose processes shall die, if it may. Frees nothing itself.
     pub(super) fn shrink(&self, store: &PhoneStore) -> Shrunk {
         if let Some(adj) = self.victim(store) {
             self.wanted.set(Some(adj));
@@ -76,6 +76,6 @@ impl PhoneKiller {
     }
 }
 
-/// How hot processes are: somebody will start them again. Not hotter, so that the killer is asked in
-/// every round, as a shrinker of Linux is.
+/// How hot processes are: the user will start them again. Not hotter, so that reclaim asks the killer
+/// in every round, as Linux asks each shrinker.
 const HEAT: u8 = 192;

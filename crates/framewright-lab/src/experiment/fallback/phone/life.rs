@@ -12,8 +12,8 @@ use crate::pressure::{Kernel, PressureRequest};
 use framewright::{Context, CpuId, Frame, Mobility, Order};
 use framewright_sim::Random;
 
-/// Times that a request is repeated when memory is out: each after somebody died or the background had
-/// its turn.
+/// How often the phone repeats a request when memory is out. Before each repetition a process dies or
+/// the background has its turn.
 const TRIES: u32 = 8;
 
 /// How long a request waits before it is repeated, in microseconds: Linux's congestion_wait, a tenth.
@@ -38,7 +38,7 @@ pub(in super::super) struct Lived {
     pub(in super::super) refused: u64,
     /// Requests that may wait, and failed all the same.
     pub(in super::super) failed: u64,
-    /// Times that one had to wait for somebody's death or the background.
+    /// Times that such a request waited for a process to die or for the background.
     pub(in super::super) waits: u64,
     /// Processes that the killer chose.
     pub(in super::super) kills: u64,
@@ -240,7 +240,7 @@ impl PhoneLife<'_> {
         }
     }
 
-    /// Somebody works for so long; the background, on a CPU of its own, has that time too.
+    /// The phone works or waits for so long. The background has a CPU of its own and works meanwhile.
     pub(super) fn work(&mut self, us: u64) {
         let per_ms = self.params.time.background_frames_per_ms;
         let frames = us * per_ms / 1000;
@@ -344,7 +344,7 @@ impl PhoneLife<'_> {
         None
     }
 
-    /// Whether the killer had chosen somebody who is dead now.
+    /// Ends a process of the rank that the killer has named, if it has. Returns whether one died.
     fn kill_if_wanted(&mut self) -> bool {
         let Some(adj) = self.phone.killer.take_wanted() else {
             return false;

@@ -1,9 +1,9 @@
-//! The synthetic phone: who holds memory, and who asks for it.
+//! The synthetic phone: tenants that hold memory, and sources that ask for it.
 //!
 //! ```text
 //!   events by virtual time ──▶ Life ──alloc, free──▶ a Kernel ──shrink, migrate──▶ Tenants
 //!   (sessions, applications,    │                                                    │
-//!    readers, threads, slabs,   └────────────── the Store: frame → who has it ───────┘
+//!    readers, threads, slabs,   └────────────── the Store: frame → its holder ───────┘
 //!    buffers)                                   Cache, Slabs, Killer
 //! ```
 //!
@@ -37,15 +37,15 @@ use slab::Slabs;
 use std::cell::RefCell;
 use store::PhoneStore;
 
-/// What the tenants hold; borrowed for a moment by whoever works in it, never over a call of a kernel's
-/// that could call back.
+/// What the tenants hold. The phone and its shrinkers borrow it for a moment, and never while they call
+/// a kernel that may call a shrinker: that would borrow it a second time.
 struct PhoneHeld {
     store: PhoneStore,
     cache: PhoneCache,
     slabs: Slabs,
 }
 
-/// Those who hold memory, as a kernel sees them.
+/// The phone's tenants, as a kernel sees them.
 pub(super) struct Phone {
     held: RefCell<PhoneHeld>,
     killer: PhoneKiller,
@@ -68,7 +68,7 @@ impl Phone {
     }
 }
 
-/// The CPU that frees what a shrinker gives: they know no other.
+/// The CPU that frees what a shrinker gives: a kernel does not tell a shrinker on which CPU it runs.
 const CPU: CpuId = CpuId(0);
 
 /// The three shrinkers, in the order in which they are asked.

@@ -204,7 +204,7 @@ impl PhoneProcesses {
         }
     }
 
-    /// The highest rank that somebody has.
+    /// The highest rank of the applications that are alive.
     fn highest(&self) -> Option<u16> {
         let alive = self.all[..self.apps.len()].iter().filter(|p| p.is_alive);
         alive.map(|process| process.adj).max()
@@ -253,7 +253,7 @@ impl PhoneLife<'_> {
     fn alloc_slabs(&mut self, list: u32, frames: u64) {
         let mut left = frames;
         while left > 0 {
-            // Of the process and of what is left alone: the same whoever was killed before (Q1).
+            // The process's list and what is left are the whole seed, so earlier kills change no draw (Q1).
             let mut random = Random::new(stream(u64::from(list), left));
             let a = &self.params.applications;
             let order = order_at(&a.slab_order_percent, random.below(100));
@@ -309,7 +309,7 @@ impl PhoneLife<'_> {
         self.show(nth);
     }
 
-    /// Ranks anew, for the killer.
+    /// Ranks the applications anew and tells the killer.
     fn ranked(&mut self) {
         self.processes.rank();
         self.phone.killer.set_highest(self.processes.highest());
@@ -327,7 +327,7 @@ impl PhoneLife<'_> {
         }
     }
 
-    /// What an application gives back that is not on the screen any more.
+    /// An application leaves the screen: it frees its surfaces and a part of its textures.
     fn leave(&mut self, nth: usize) {
         let process = self.processes.all[nth];
         self.free_all(process.surfaces);

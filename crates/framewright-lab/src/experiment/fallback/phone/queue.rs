@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Something that happens at a moment; `nth` and `run` say to whom.
+/// Something that happens at a moment; `nth` and `run` name the application, reader or source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PhoneEvent {
     /// The user takes the device, or puts it away.
@@ -14,29 +14,29 @@ pub(super) enum PhoneEvent {
     Start {
         /// Which application.
         nth: u32,
-        /// Its which process.
+        /// Which of its lives: the killer ends one, the next start begins another.
         run: u32,
     },
     /// The application on the screen asks for memory.
     Grow,
-    /// So do the others.
+    /// A process, on the screen or not, frees memory and asks for as much.
     Churn,
     /// A reader reads.
     Read {
-        /// Which.
+        /// Which reader.
         nth: u32,
     },
-    /// Somebody asks for kernel memory.
+    /// A source asks for kernel memory.
     Kernel {
-        /// Who.
+        /// Which source.
         nth: u32,
     },
-    /// Somebody asks for buffers.
+    /// A source asks for buffers.
     Buffers {
-        /// Who.
+        /// Which source.
         nth: u32,
     },
-    /// What is on a list has reached its end.
+    /// The blocks on a list have reached the end of their life.
     End {
         /// Which list.
         list: u32,

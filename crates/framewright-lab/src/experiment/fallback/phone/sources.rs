@@ -1,4 +1,4 @@
-//! What is asked for all the time, by whom and how often: readers, kernel objects, buffers.
+//! The sources that ask for memory all the time: readers of files, kernel objects, buffers.
 
 use super::super::params::{KernelKind, Params, When, Whose};
 use super::life::{PhoneLife, between, doubling, stream};
@@ -11,8 +11,9 @@ use framewright_sim::Random;
 /// The largest order for which a buffer's request waits (`PAGE_ALLOC_COSTLY_ORDER`).
 const COSTLY: u8 = 3;
 
-/// What a larger one may do: nothing on others' account, and no more than anybody else (ion and kgsl ask
-/// without `__GFP_WAIT`, with `__GFP_NO_KSWAPD`).
+/// How the phone asks for a block when a smaller one would do. The document's kernel reclaims nothing
+/// for it, and keeps the watermarks as for an ordinary request. ion and kgsl ask so: without
+/// `__GFP_WAIT`, with `__GFP_NO_KSWAPD`.
 const FAIL_SOFT: Context = Context {
     may_block: true,
     ..Context::NOWAIT
@@ -66,7 +67,7 @@ impl Sources {
 }
 
 impl PhoneLife<'_> {
-    /// Everybody's first time.
+    /// Every reader and every source has its first turn at once.
     pub(super) fn first_sources(&mut self) {
         for nth in 0..self.params.reading.len() as u32 {
             self.later(0, PhoneEvent::Read { nth });
@@ -122,7 +123,7 @@ impl PhoneLife<'_> {
         }
     }
 
-    /// Somebody asks for kernel memory, which lives for a while.
+    /// A source asks for kernel memory, which lives for a while.
     pub(super) fn kernel_memory(&mut self, nth: usize) {
         let source = &self.params.kernel[nth];
         let mut random = self.sources.kernel[nth].clone();
@@ -174,7 +175,7 @@ impl PhoneLife<'_> {
             || (order > 0 && !waits && self.alloc(kind, 0, list, context))
     }
 
-    /// Somebody asks for buffers, which live for a while.
+    /// A source asks for buffers, which live for a while.
     pub(super) fn buffers(&mut self, nth: usize) {
         let source = &self.params.buffers[nth];
         let mut random = self.sources.buffers[nth].clone();

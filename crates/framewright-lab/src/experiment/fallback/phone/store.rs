@@ -97,7 +97,7 @@ const EMPTY: BlockList = BlockList {
 pub(super) struct PhoneStore {
     blocks: Vec<PhoneBlock>,
     lists: Vec<BlockList>,
-    /// Lists that nobody has.
+    /// Lists that were dropped: the next new list is one of these.
     spare: Vec<u32>,
     pageblock_order: u8,
     /// Frames held by pageblock: movable, others.
