@@ -58,7 +58,7 @@ pub(super) struct GcmaMachine<'a> {
 }
 
 impl<'a> GcmaMachine<'a> {
-    /// Runs `work` with those whom reclaim and compaction ask.
+    /// Runs `work` with the clients that reclaim and compaction ask for frames.
     pub(super) fn with_clients<R>(&self, work: impl FnOnce(Clients<'_, FrameSeat<'a>>) -> R) -> R {
         let shrink: [&dyn Shrink<FrameSeat<'a>>; 2] = [self.files, self.paged];
         let migrate: [&dyn Migrate; 2] = [self.files, self.paged];

@@ -40,7 +40,7 @@ struct App {
     has_service: bool,
 }
 
-/// The applications and whose pages lie where: the system's files, theirs, the streams'.
+/// The applications, and the place of all files' pages: the system's, the applications', the streams'.
 #[derive(Debug)]
 pub(super) struct PhoneLayout {
     apps: Vec<App>,

@@ -25,7 +25,7 @@ const FRAME_US: u64 = 3;
 /// After so many frames of a buffer the background has had its time.
 const BUFFER_SLICE: u64 = 64;
 
-/// The sources' random numbers, and whose files lie where.
+/// The random numbers of each source, and the place of every file.
 #[derive(Debug)]
 pub(super) struct Sources {
     readers: Vec<Reader>,

@@ -1,4 +1,4 @@
-//! Which frame belongs to whom: a table by frame, with lists through it.
+//! The holder of each frame: a table by frame, with lists through it.
 
 use super::super::params::PhoneMachine;
 
