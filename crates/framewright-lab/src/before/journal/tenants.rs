@@ -69,7 +69,7 @@ pub struct TenantLru {
 pub struct JournalTenants {
     lru: CountedLock<TenantLru>,
     /// By frame: its holder's code. A thread changes it under the lock of the list, and reads it
-    /// without.
+    /// without that lock.
     holders: Box<[AtomicU8]>,
     /// By frame: which page of its holder's lies there.
     pages: Box<[AtomicU32]>,

@@ -98,7 +98,7 @@ impl Kernel310 {
         }
     }
 
-    /// Puts a block that its holder has given up on the CPU's lists or on the free lists.
+    /// Puts a block on the CPU's lists or on the free lists. Its holder has given it up.
     #[inline]
     pub(super) fn free_frames_to_lists(&mut self, cpu: usize, frame: u32, order: u8) {
         if order == 0 {

@@ -103,7 +103,7 @@ impl Kernel310 {
             let holding = client.holding();
             let part = holding.frames >> scan.priority;
             match scan.priority {
-                // At the last priority its heat spares no client.
+                // At the last priority no client is spared for its heat.
                 0 => part,
                 _ => part * (256 - u64::from(holding.heat)) / 256,
             }
