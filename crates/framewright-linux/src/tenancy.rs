@@ -17,7 +17,7 @@
 
 use crate::platform::Slots;
 use framewright::frame::{AllocError, Seat as FrameSeat};
-use framewright::platform::{Barrier, Contents, PageWords, Relax};
+use framewright::platform::{FramePlatform, PageWords, ReservePlatform};
 use framewright::reclaim::{self, Clients};
 pub use framewright::reserve::Supply;
 use framewright::reserve::{Cleaned, Guest, Key, Reserve, Store};
@@ -53,7 +53,7 @@ pub struct Reclaiming<'s, 'c, 'r, 'z, 'm, P> {
     pub context: Context,
 }
 
-impl<P: Relax + Barrier> Supply for Reclaiming<'_, '_, '_, '_, '_, P> {
+impl<P: FramePlatform> Supply for Reclaiming<'_, '_, '_, '_, '_, P> {
     fn frame(&mut self) -> Result<Frame, AllocError> {
         let Self {
             seat,
@@ -121,7 +121,7 @@ pub struct Guests<'r, 'm, P> {
     slots: Slots,
 }
 
-impl<'r, 'm, P: Relax + Contents> Guests<'r, 'm, P> {
+impl<'r, 'm, P: ReservePlatform> Guests<'r, 'm, P> {
     /// The seats 0 to `slots.count() - 1` of `reserve`, until it is dropped. `slots` are those of
     /// the threads' other seats, so that a thread with such a seat finds its own.
     ///
@@ -155,7 +155,7 @@ impl<'r, 'm, P: Relax + Contents> Guests<'r, 'm, P> {
     }
 }
 
-impl<P: Relax + Contents + Send + Sync> Tenancy for Guests<'_, '_, P> {
+impl<P: ReservePlatform + Send + Sync> Tenancy for Guests<'_, '_, P> {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         work(&mut *self.lend());
     }

@@ -7,7 +7,7 @@
 //! lazy pages than the bound allows.
 #![cfg(shuttle)]
 
-use framewright::platform::{Barrier, Fenced, Map, MapError, Relax};
+use framewright::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, NoFrames, RangeSeat, Space, SpaceLayout};
 use framewright::{Context, CpuId, Page, PageRange, Run};
@@ -52,6 +52,10 @@ impl Barrier for ShuttlePages {
 fn part(range: PageRange) -> std::ops::Range<usize> {
     let start = (range.start().0 - START.0) as usize;
     start..start + range.pages() as usize
+}
+
+impl Zero for ShuttlePages {
+    fn zero(&self, _frames: Run) {}
 }
 
 impl Map for ShuttlePages {

@@ -38,6 +38,10 @@ fn mask(range: PageRange) -> u64 {
     (!0 >> (64 - range.pages())) << (range.start().0 - START.0)
 }
 
+impl Zero for LoomPages {
+    fn zero(&self, _frames: Run) {}
+}
+
 impl Map for LoomPages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)

@@ -1,5 +1,5 @@
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
-use framewright::platform::{Barrier, Map, Relax, Zero};
+use framewright::platform::RangePlatform;
 use framewright::policy::RangeConfig;
 use framewright::vrange::{
     AreaRequest, FrameSource, RangeError, RangeFreeError, RangeSeat, Space, SpaceLayout,
@@ -32,7 +32,7 @@ pub(super) struct RangeEngine<'e, 'm, P, F, const REAL: bool> {
 }
 
 /// Runs `work` on a fresh space in `window`.
-pub(super) fn with_space<P: Relax + Barrier + Map, R>(
+pub(super) fn with_space<P: RangePlatform, R>(
     layout: &SpaceLayout,
     config: &RangeConfig,
     platform: P,
@@ -46,7 +46,7 @@ pub(super) fn with_space<P: Relax + Barrier + Map, R>(
 
 impl<P, F, const REAL: bool> Allocator for RangeEngine<'_, '_, P, F, REAL>
 where
-    P: Relax + Barrier + Map + Zero + Sync,
+    P: RangePlatform + Sync,
     F: SeatFrames,
 {
     type Seat<'a>
@@ -96,7 +96,7 @@ pub(super) struct RangeEngineSeat<'a, P, S, const REAL: bool> {
 
 impl<P, S, const REAL: bool> SpaceSubject for RangeEngineSeat<'_, P, S, REAL>
 where
-    P: Relax + Barrier + Map + Zero,
+    P: RangePlatform,
     S: FrameSource,
 {
     #[inline]

@@ -76,7 +76,7 @@ use crate::gate::SignalGate;
 use crate::ram::Ram;
 use crate::window::Window;
 use framewright::frame::{AllocError, Seat};
-use framewright::platform::{Barrier, Map, MapError, Relax};
+use framewright::platform::{FramePlatform, Map, MapError};
 use framewright::reclaim::{Migrate, Move};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
 pub(crate) use region::pause;
@@ -237,7 +237,7 @@ impl Anon {
     ///
     /// # Errors
     /// No frame, or no more mappings. The populated pages are the same as before.
-    pub fn populate<P: Relax + Barrier>(
+    pub fn populate<P: FramePlatform>(
         &self,
         seat: &mut Seat<'_, '_, P>,
         range: PageRange,
@@ -261,7 +261,7 @@ impl Anon {
     }
 
     /// Takes zeroed blocks for all unpopulated pages of `pages`.
-    fn take_blocks<P: Relax + Barrier>(
+    fn take_blocks<P: FramePlatform>(
         &self,
         seat: &mut Seat<'_, '_, P>,
         pages: Range<usize>,
@@ -361,7 +361,7 @@ impl Anon {
     ///
     /// # Errors
     /// A page is pinned, or the kernel refuses. All is as before then.
-    pub fn discard<P: Relax + Barrier>(
+    pub fn discard<P: FramePlatform>(
         &self,
         seat: &mut Seat<'_, '_, P>,
         range: PageRange,
@@ -381,7 +381,7 @@ impl Anon {
 
     /// Takes the frames behind `pages`, which are unpopulated then. Or returns how much room `runs`
     /// must have for them; then nothing has changed.
-    fn take_away<P: Relax + Barrier>(
+    fn take_away<P: FramePlatform>(
         &self,
         seat: &Seat<'_, '_, P>,
         pages: &Range<usize>,
@@ -500,7 +500,7 @@ impl BehindPages {
 }
 
 /// Takes a block of `order`, or the largest that is free.
-fn take_block<P: Relax + Barrier>(
+fn take_block<P: FramePlatform>(
     seat: &mut Seat<'_, '_, P>,
     order: u8,
 ) -> Result<(Frame, Order), AllocError> {

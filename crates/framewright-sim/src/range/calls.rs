@@ -2,7 +2,7 @@
 
 use super::ModelArea;
 use crate::Paging;
-use framewright::platform::{Barrier, Map, Relax, Zero};
+use framewright::platform::RangePlatform;
 use framewright::vrange::{
     AreaInfo, AreaKind, AreaRequest, AreaTag, FrameSource, RangeError, RangeFreeError, RangeSeat,
 };
@@ -37,7 +37,7 @@ pub(super) fn covers(kind: AreaKind, pages: u64) -> u64 {
     }
 }
 
-pub(super) fn alloc<P: Relax + Barrier + Map + Zero, F: FrameSource>(
+pub(super) fn alloc<P: RangePlatform, F: FrameSource>(
     seat: &mut RangeSeat<'_, '_, P, F>,
     pool_frames: u32,
     request: &RangeRequest,
@@ -62,7 +62,7 @@ pub(super) fn alloc<P: Relax + Barrier + Map + Zero, F: FrameSource>(
     }
 }
 
-pub(super) fn free<P: Relax + Barrier + Map + Zero, F: FrameSource>(
+pub(super) fn free<P: RangePlatform, F: FrameSource>(
     seat: &mut RangeSeat<'_, '_, P, F>,
     page: Page,
     kind: AreaKind,

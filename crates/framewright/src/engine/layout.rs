@@ -3,7 +3,7 @@
 use super::EngineError;
 use super::parts::{FramesOnly, PartLayout, WithObjects, WithRanges};
 use crate::frame::ZoneLayout;
-use crate::platform::{Contents, Relax};
+use crate::platform::ReservePlatform;
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
 use crate::raw::Carver;
 use crate::reclaim::ReclaimWords;
@@ -219,7 +219,7 @@ impl PartLayout for ReserveLayout {
     }
 }
 
-impl<P: Relax + Contents + Clone> ReservePart<P> for ReserveLayout {
+impl<P: ReservePlatform + Clone> ReservePart<P> for ReserveLayout {
     fn make<'m>(
         &self,
         extent: &Extent,

@@ -27,7 +27,7 @@ use super::search::WantedBlock;
 use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords};
 use super::tag::Tag;
 use super::zone::{StoppedZone, Zone};
-use crate::platform::{Barrier, Patience, Relax};
+use crate::platform::{FramePlatform, Patience, Relax};
 use crate::policy::Label;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
@@ -36,7 +36,7 @@ use core::ops::Range;
 
 /// Pageblocks that are apart as long as this lives.
 #[must_use = "pageblocks are apart as long as this lives"]
-pub(crate) struct Apart<'z, 'm, P: Relax + Barrier> {
+pub(crate) struct Apart<'z, 'm, P: FramePlatform> {
     zone: &'z Zone<'m, P>,
     ids: Range<usize>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Apart<'z, 'm, P: Relax + Barrier> {
 /// Pageblocks beside those apart that cannot be pinned as long as this lives: blocks that are
 /// larger than a pageblock reach into them.
 #[must_use = "pageblocks are kept from being pinned as long as this lives"]
-pub(crate) struct Beyond<'z, 'm, P: Relax + Barrier> {
+pub(crate) struct Beyond<'z, 'm, P: FramePlatform> {
     zone: &'z Zone<'m, P>,
     ids: [Range<usize>; 2],
 }
@@ -74,7 +74,7 @@ pub(crate) enum ApartContent {
     Unknown,
 }
 
-impl<'m, P: Relax + Barrier> Zone<'m, P> {
+impl<'m, P: FramePlatform> Zone<'m, P> {
     /// Sets the pageblocks `ids` apart, all or none. Stops all CPUs; O(frames of `ids`), and if any
     /// of their frames is cached, O(cached blocks).
     ///
@@ -237,7 +237,7 @@ impl<P> Zone<'_, P> {
     }
 }
 
-impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Apart<'z, 'm, P> {
     /// The pageblocks.
     pub(crate) fn ids(&self) -> Range<usize> {
         self.ids.clone()
@@ -346,7 +346,7 @@ impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
     }
 }
 
-impl<P: Relax + Barrier> Drop for Apart<'_, '_, P> {
+impl<P: FramePlatform> Drop for Apart<'_, '_, P> {
     fn drop(&mut self) {
         if !self.ids.is_empty() {
             let zone = self.zone;
@@ -356,7 +356,7 @@ impl<P: Relax + Barrier> Drop for Apart<'_, '_, P> {
     }
 }
 
-impl<P: Relax + Barrier> Drop for Beyond<'_, '_, P> {
+impl<P: FramePlatform> Drop for Beyond<'_, '_, P> {
     fn drop(&mut self) {
         let stopped = self.zone.stop();
         for id in self.ids.iter().cloned().flatten() {
@@ -365,7 +365,7 @@ impl<P: Relax + Barrier> Drop for Beyond<'_, '_, P> {
     }
 }
 
-impl<'z, 'm, P: Relax + Barrier> StoppedZone<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> StoppedZone<'z, 'm, P> {
     fn set_apart(self, ids: Range<usize>) -> Result<Apart<'z, 'm, P>, NotApart> {
         let zone = self.set;
         for id in ids.clone() {

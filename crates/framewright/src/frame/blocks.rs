@@ -1,7 +1,7 @@
 //! What `kv` asks of the frames: blocks from a seat in one zone, or from seats in several.
 
 use super::{AllocError, FreeError, Seat, Seats};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::units::{Frame, Mobility, Order};
 
 /// Where a CPU gets blocks of frames and gives them back: its seat, in one zone or in several.
@@ -39,7 +39,7 @@ pub trait Blocks {
     }
 }
 
-impl<P: Relax + Barrier> Blocks for Seat<'_, '_, P> {
+impl<P: FramePlatform> Blocks for Seat<'_, '_, P> {
     #[inline(always)]
     fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         self.try_alloc(order, mobility)
@@ -71,7 +71,7 @@ impl<P: Relax + Barrier> Blocks for Seat<'_, '_, P> {
     }
 }
 
-impl<P: Relax + Barrier, const N: usize> Blocks for Seats<'_, '_, P, N> {
+impl<P: FramePlatform, const N: usize> Blocks for Seats<'_, '_, P, N> {
     fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         (0..N).find_map(|nth| self.seat(nth).try_alloc(order, mobility))
     }

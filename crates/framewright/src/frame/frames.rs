@@ -1,7 +1,7 @@
 //! Several zones in the order in which requests prefer them, and a CPU's seats in all of them.
 
 use super::{AllocError, FreeError, Seat, SeatError, Zone};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::stats::FrameStats;
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 
@@ -20,7 +20,7 @@ impl<P> Clone for Frames<'_, '_, P> {
 
 impl<P> Copy for Frames<'_, '_, P> {}
 
-impl<'z, 'm, P: Relax + Barrier> Frames<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Frames<'z, 'm, P> {
     /// The zones, which have no frame in common, in order of preference.
     #[must_use]
     pub const fn new(zones: &'z [Zone<'m, P>]) -> Self {
@@ -81,7 +81,7 @@ impl<'z, 'm, P, const N: usize> Seats<'z, 'm, P, N> {
     }
 }
 
-impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
+impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
     /// Allocates a block of `order` from the first zone that has one, from `first` on: a request
     /// that does not need short addresses starts further forward.
     ///

@@ -5,7 +5,7 @@ use super::runs::Sought;
 use super::tag::Tag;
 use super::zone::{StoppedZone, Zone};
 use super::{AllocError, RunError};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::{Class, Label};
 use crate::seats::SeatSet;
 use crate::units::{Frame, Mobility, Order, Run};
@@ -14,7 +14,7 @@ use core::ops::Range;
 /// How often to search for a run while other CPUs take the run that was found.
 const CONTIGUOUS_TRIES: usize = 8;
 
-impl<'m, P: Relax + Barrier> Zone<'m, P> {
+impl<'m, P: FramePlatform> Zone<'m, P> {
     /// Makes the frames of `run` exist, and free. A pageblock has the label and the isolation that
     /// it had when its last frame [went](Self::remove); at first it is labelled movable. Memory
     /// that exists from the start is added in the same way, run by run.

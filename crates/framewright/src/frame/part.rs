@@ -4,10 +4,10 @@ use super::block::HeldBlock;
 use super::seat::Seat;
 use super::tag::Tag;
 use super::{AllocError, FreeError, RunError};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::units::{Frame, Mobility, Order, Run};
 
-impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
+impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// Allocates up to `frames.len()` blocks of `order`; returns how many. Fewer only if the next
     /// allocation failed: this repeats [`alloc`](Self::alloc).
     ///

@@ -5,7 +5,7 @@ use super::search::WantedBlock;
 use super::seat::{CACHED_ORDERS, SeatWords};
 use super::stock::WORD_FRAMES;
 use super::zone::Zone;
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::{BlockFacts, Label, Level, Watermarks};
 use crate::slots;
 use crate::stats::FrameStats;
@@ -49,7 +49,7 @@ const fn region_pageblocks(blocks: usize) -> usize {
     if blocks < 4096 { 64 } else { 512 }
 }
 
-impl<'m, P: Relax + Barrier> Zone<'m, P> {
+impl<'m, P: FramePlatform> Zone<'m, P> {
     /// Free blocks by label and order: the maximal aligned ones inside pageblocks; blocks in CPU
     /// caches are not among them. Blocks larger than a pageblock count as pageblocks. Isolated
     /// pageblocks count like others.

@@ -14,7 +14,7 @@ use super::slow::Resort;
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{AllocError, BoundedError, FreeError};
-use crate::platform::{Barrier, Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::policy::End;
 use crate::raw::{Halves, record};
 use crate::seats::{ClaimWords, Taken, Turn};
@@ -425,7 +425,7 @@ impl<'z, 'm, P> Seat<'z, 'm, P> {
     }
 }
 
-impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     pub(super) fn take(zone: &'z Zone<'m, P>, cpu: CpuId) -> Option<Self> {
         let words = SeatWords::new(&zone.seats[cpu.index()], cpu.0);
         Taken::take(&words.record.claims).map(|taken| Self {

@@ -7,7 +7,7 @@ use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
 use super::zone::{Zone, kind};
 use super::{AllocError, BoundedError, FreeError};
-use crate::platform::{Barrier, Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::seats::{SeatSet, StopAsk};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
@@ -24,7 +24,7 @@ pub(super) enum Resort {
     Stop,
 }
 
-impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
+impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// The path of a request that the cache does not serve at once. The caller has entered the
     /// seat; if another CPU claims the seat, it is idle.
     #[cold]

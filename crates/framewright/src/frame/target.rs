@@ -5,7 +5,7 @@ use super::block::HeldBlock;
 use super::search::WantedBlock;
 use super::seat::Seat;
 use super::tag::Tag;
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::{Class, Label, SHARE_SETTLED, takes_contents};
 use crate::units::{Frame, Mobility, Order};
 
@@ -84,7 +84,7 @@ pub(crate) struct FoundTargets {
     pub(crate) looks: u64,
 }
 
-impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
+impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// Takes up to `out.len()` blocks of `order` to move contents to, live and movable: the
     /// smallest free blocks that suffice, in the fullest pageblocks, as for movable requests. The
     /// search does not go by position: it takes the cheapest pageblock in the index, and stays

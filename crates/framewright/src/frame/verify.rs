@@ -4,7 +4,7 @@ use super::seat::CACHED_ORDERS;
 use super::stock::WORD_FRAMES;
 use super::tag::Tag;
 use super::zone::Zone;
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::{BlockFacts, Label, ZoneFacts};
 use crate::slots;
 use crate::stats::Broken;
@@ -24,7 +24,7 @@ pub struct Recount {
     pub allocated: [u64; 3],
 }
 
-impl<'m, P: Relax + Barrier> Zone<'m, P> {
+impl<'m, P: FramePlatform> Zone<'m, P> {
     /// Counts everything from the tags and the bitmaps. Stops all CPUs. O(frames).
     pub fn recount(&self) -> Recount {
         let _stopped = self.stop();

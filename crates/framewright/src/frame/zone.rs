@@ -16,7 +16,7 @@ use super::seat::{Seat, SeatRecord, SeatWords};
 use super::tag::Tag;
 use super::whole::Whole;
 use super::{SeatError, ZoneLayout, ZoneSetupError};
-use crate::platform::{Barrier, Clock, Patience, Relax};
+use crate::platform::{Clock, FramePlatform, Patience, Relax};
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Carver, Halves, record};
 use crate::seats::{
@@ -81,7 +81,7 @@ pub struct Zone<'m, P> {
     pub(super) tags: Halves<'m>,
 }
 
-impl<'m, P: Relax + Barrier> Zone<'m, P> {
+impl<'m, P: FramePlatform> Zone<'m, P> {
     /// A zone of that layout, with those policies, in `memory`, which has at least as many words as
     /// [`ZoneLayout::words_needed`] says; their values do not matter.
     ///

@@ -7,7 +7,7 @@ use super::slab::SlabState;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvError, KvSeat};
 use crate::frame::{AllocError, Blocks};
-use crate::platform::{Barrier, Direct, Map, Relax, Zero};
+use crate::platform::{FramePlatform, ObjectPlatform, Relax};
 use crate::seats::{self, Accounts, Inboxes, SeatSet, Standstill, StopAsk, StopWords, Turn};
 use crate::units::{Addr, Mobility, Order};
 use crate::vrange::FrameSource;
@@ -88,7 +88,7 @@ impl<'m, P: Relax> SeatSet<'m> for Kv<'m, P> {
     }
 }
 
-impl<'m, P: Relax + Barrier> Kv<'m, P> {
+impl<'m, P: FramePlatform> Kv<'m, P> {
     /// Stops all CPUs: each finishes its work in its seat and then waits. The caller is in no seat.
     pub(super) fn stop(&self) -> StoppedKv<'_, 'm, P> {
         let Ok(stopped) = self.lock_stops().stop();
@@ -98,7 +98,7 @@ impl<'m, P: Relax + Barrier> Kv<'m, P> {
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
-    P: Relax + Barrier + Map + Zero + Direct,
+    P: ObjectPlatform,
     F: FrameSource + Blocks,
 {
     /// Collects the slots that CPUs freed in one another's slabs, and gives all slabs without an object

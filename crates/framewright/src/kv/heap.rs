@@ -17,7 +17,7 @@ use super::slab::Records;
 use super::table::{KvEntry, KvTable, ObjectKind};
 use super::{KvLayout, KvSeat, KvSetupError};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Clock, Direct, Map, Relax, Zero};
+use crate::platform::{Clock, Direct, FramePlatform, Map, Zero};
 use crate::raw::{Carver, record};
 use crate::seats::{ACCOUNT_WORDS, Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
@@ -68,7 +68,7 @@ pub struct Kv<'m, P> {
     first: u64,
 }
 
-impl<'m, P: Relax + Barrier + Direct> Kv<'m, P> {
+impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
     /// An object allocator of that layout in `memory`, which has at least as many words as
     /// [`KvLayout::words_needed`] says; their values do not matter. Time: O(metadata).
     ///

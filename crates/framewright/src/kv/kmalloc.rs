@@ -5,7 +5,7 @@ use super::obtain::bytes_of;
 use super::table::KvEntry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
+use crate::platform::{ObjectPlatform, Relief};
 use crate::units::{Addr, Frame, Mobility, Order, Page, Run};
 use crate::vrange::FrameSource;
 
@@ -18,7 +18,7 @@ pub(super) fn order_of(bytes: u64, align_bytes: u64) -> Option<Order> {
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
-    P: Relax + Barrier + Map + Zero + Direct,
+    P: ObjectPlatform,
     R: Relief<F>,
     F: FrameSource + Blocks,
 {
@@ -98,7 +98,7 @@ where
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
-    P: Relax + Barrier + Map + Zero + Direct,
+    P: ObjectPlatform,
     F: FrameSource + Blocks,
 {
     /// A contiguous object that is there at once, in this CPU's slabs or by one look at the zones.

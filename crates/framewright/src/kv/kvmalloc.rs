@@ -3,13 +3,13 @@
 use super::obtain::MemoryNeed;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
+use crate::platform::{ObjectPlatform, Relief};
 use crate::units::{Addr, Page};
 use crate::vrange::{AreaKind, AreaState, FrameSource, RangeFreeError};
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
-    P: Relax + Barrier + Map + Zero + Direct,
+    P: ObjectPlatform,
     R: Relief<F>,
     F: FrameSource + Blocks,
 {

@@ -9,7 +9,7 @@ use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, MapError, Relax, Relief, Zero};
+use crate::platform::{MapError, ObjectPlatform, Relief};
 use crate::policy::{SpillFacts, SpillStep, Tried, next_step};
 use crate::units::{Addr, Order, Page};
 use crate::vrange::{AreaRequest, FrameSource, RangeError};
@@ -29,7 +29,7 @@ pub(super) struct MemoryNeed {
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
-    P: Relax + Barrier + Map + Zero + Direct,
+    P: ObjectPlatform,
     R: Relief<F>,
     F: FrameSource + Blocks,
 {

@@ -16,7 +16,7 @@ use super::obtain::{MemoryNeed, bytes_of};
 use super::table::KvEntry;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
+use crate::platform::{ObjectPlatform, Relief};
 use crate::units::{Addr, Context, Page};
 use crate::vrange::FrameSource;
 
@@ -26,7 +26,7 @@ const WASTE: u64 = 4;
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
-    P: Relax + Barrier + Map + Zero + Direct,
+    P: ObjectPlatform,
     R: Relief<F>,
     F: FrameSource + Blocks,
 {

@@ -5,7 +5,7 @@ use super::class::SizeClass;
 use super::held::Held;
 use super::slab::{BITMAP_WORDS, Records, SlabHeader, SlabState};
 use super::table::{KvEntry, SlabFrame};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 
@@ -28,7 +28,7 @@ pub struct KvRecount {
     pub run_frames: u64,
 }
 
-impl<P: Relax + Barrier> Kv<'_, P> {
+impl<P: FramePlatform> Kv<'_, P> {
     /// Checks every invariant K1 to K4 that can be seen at rest. Stops all CPUs.
     /// O(frames + slabs).
     ///

@@ -122,6 +122,11 @@ pub trait RangePlatform: FramePlatform + Map + Zero {}
 
 impl<T: FramePlatform + Map + Zero + ?Sized> RangePlatform for T {}
 
+/// What a reserve asks of its platform.
+pub trait ReservePlatform: Relax + Contents {}
+
+impl<T: Relax + Contents + ?Sized> ReservePlatform for T {}
+
 /// What objects ask of their platform.
 pub trait ObjectPlatform: RangePlatform + Direct {}
 

@@ -20,7 +20,7 @@ use super::settled::Settled;
 use super::state::{Counter, Reclaim, word};
 use super::watch::{Lack, NAPS, SLEEPS, WORKS};
 use crate::frame::Seat;
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::{Targets, boost_after, gap, held_back};
 use crate::sync::Ordering::{AcqRel, Relaxed};
 use crate::units::{Context, Mobility, Order};
@@ -50,7 +50,7 @@ enum BackgroundStep {
     Reached,
 }
 
-impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// One step of the background. First clients give frames back until there is room for requests
     /// and for compaction. Then pieces are emptied for unmovable contents, if too little is free
     /// that is not lent. Then pageblocks are emptied until as many are whole as the high target

@@ -14,7 +14,7 @@ use super::Migrate;
 use super::moving::{Emptying, MoveTally, cheapest_block};
 use super::state::{Counter, Reclaim, word};
 use crate::frame::{NotApart, Seat, TargetRoom};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::{Deferral, Label, compaction_cost, gap, takes_contents};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
@@ -111,7 +111,7 @@ struct CompactPlaces {
     count: usize,
 }
 
-impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
+impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     /// Tries once to make a free block of `order` for contents of `mobility`, by moving the
     /// contents between free frames; the block is the caller's then.
     ///

@@ -11,7 +11,7 @@
 use super::moving::{BATCH, Emptying, InTheWay, MoveBatch, MoveTally, Obstacle, answer_for};
 use super::{Clients, Discard, EvacuateError, Move, MoveState, Reclaim};
 use crate::frame::{Apart, NotApart, RunError, Seat, TargetRoom};
-use crate::platform::{Barrier, Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::policy::ContigConfig;
 use crate::units::{Frame, Mobility, Order, Run};
 use core::ops::Range;
@@ -31,7 +31,7 @@ pub struct RunEffort {
     pub reclaimed: u64,
 }
 
-impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// Empties the frames of `run` and takes them, as the fewest unmovable allocations. The caller
     /// frees them, together or in parts ([`Seat::free_frames`]). Adds what that took to `effort`.
     ///
@@ -154,7 +154,7 @@ struct Taking<'e, 'z, 'm, P> {
     effort: &'e mut RunEffort,
 }
 
-impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
+impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
     /// Empties `area`, batch by batch.
     fn empty(&mut self, apart: &Apart<'_, 'm, P>, area: &Range<usize>) -> Result<(), InTheWay> {
         self.emptying.tally.migrate_scanned += area.len() as u64;

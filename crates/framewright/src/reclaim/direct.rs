@@ -5,7 +5,7 @@ use super::state::{Counter, Reclaim, word};
 use super::watch::Lack;
 use super::{Ask, Clients, Shrunk};
 use crate::frame::{AllocError, Seat};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::{Remedy, compaction_cost, gap, next_priority, remedy, share};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Context, Frame, Mobility, Order, Run};
@@ -81,7 +81,7 @@ enum Next {
     GiveUp,
 }
 
-impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// Serves a request that may reclaim, and for which there is no block, or too little is free.
     ///
     /// Ends after `rounds_max` rounds and `compactions_max` attempts of compaction, not counting
@@ -403,7 +403,7 @@ pub(super) fn piece_of(whole: Order) -> Order {
 }
 
 /// Keeps the first block of `order` of an allocation of `whole`, and frees the rest.
-fn keep_front<P: Relax + Barrier>(
+fn keep_front<P: FramePlatform>(
     frames: &mut Seat<'_, '_, P>,
     block: Frame,
     whole: Order,

@@ -3,7 +3,7 @@
 use super::moving::{Emptying, MoveTally, Obstacle};
 use super::{Migrate, Reclaim};
 use crate::frame::{NotApart, RunError, Seat, TargetRoom};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::units::{Frame, Run};
 use core::fmt;
 
@@ -40,7 +40,7 @@ impl fmt::Display for EvacuateError {
 
 impl core::error::Error for EvacuateError {}
 
-impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
+impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     /// Empties the whole pageblocks of `run` and leaves them isolated and free, until
     /// [`unisolate`](crate::frame::Zone::unisolate). Their contents move to wherever the policy has
     /// room. Frames that do not exist are no obstacle.

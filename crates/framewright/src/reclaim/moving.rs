@@ -2,7 +2,7 @@
 
 use super::{Migrate, Move, MoveState};
 use crate::frame::{Apart, ApartContent, Beyond, NotApart, Seat, TargetRoom, Zone};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::units::{Frame, Mobility, Order};
 use core::fmt;
 use core::ops::Range;
@@ -175,7 +175,7 @@ const fn target_hash(to: Frame, order: Order) -> u64 {
     z ^ (z >> 31)
 }
 
-impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
+impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
     /// Empties `area`, which lies in the pageblocks `apart`. Afterwards all of its frames are free,
     /// or do not exist where that is allowed. Clients are called under no lock and in no busy seat
     /// (R5).

@@ -4,7 +4,7 @@ use super::Clients;
 use super::direct::{Behalf, Round};
 use super::state::Reclaim;
 use crate::frame::Seat;
-use crate::platform::{Barrier, Relax, Relief};
+use crate::platform::{FramePlatform, Relief};
 use crate::policy::next_priority;
 use crate::units::{Context, Mobility, Order};
 
@@ -24,7 +24,7 @@ impl<P> Clone for ReclaimRelief<'_, '_, '_, P> {
 
 impl<P> Copy for ReclaimRelief<'_, '_, '_, P> {}
 
-impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// The same with `clients`, as relief.
     #[must_use]
     pub const fn relief<'c>(
@@ -38,7 +38,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 }
 
-impl<'z, 'm, P: Relax + Barrier> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, 'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, 'z, 'm, P> {
     /// One attempt at a block for unmovable contents, which objects are. The block is free
     /// afterwards, in this CPU's cache if it is small.
     fn compact(&self, frames: &mut Seat<'z, 'm, P>, order: Order, context: Context) -> bool {

@@ -9,7 +9,7 @@ use super::direct::BlockRequest;
 use super::state::Reclaim;
 use super::{Clients, watch::Lack};
 use crate::frame::{AllocError, FreeError, Seat as FrameSeat, Spread};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::quota;
 use crate::units::{Context, Frame, Mobility, Order};
 
@@ -27,7 +27,7 @@ pub struct ReclaimSeat<'r, 'z, 'm, P> {
     left: u32,
 }
 
-impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// A CPU's seat in the zone, made of the frames' own.
     ///
     /// # Panics
@@ -46,7 +46,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 }
 
-impl<'r, 'z, 'm, P: Relax + Barrier> ReclaimSeat<'r, 'z, 'm, P> {
+impl<'r, 'z, 'm, P: FramePlatform> ReclaimSeat<'r, 'z, 'm, P> {
     /// Allocates a block of `order` for contents of `mobility`.
     ///
     /// Mostly as [the frames' own](FrameSeat::alloc). Near the low watermark it wakes the background.
@@ -120,7 +120,7 @@ pub(crate) struct CpuRequests<'a, 'z, 'm, P> {
     pub(crate) left: &'a mut u32,
 }
 
-impl<'z, 'm, P: Relax + Barrier> CpuRequests<'_, 'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
     /// See [`ReclaimSeat::alloc`].
     #[inline(always)]
     pub(crate) fn alloc(

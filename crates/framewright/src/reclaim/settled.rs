@@ -11,7 +11,7 @@ use super::moving::{Emptying, MoveTally};
 use super::state::{Counter, Reclaim};
 use super::{Clients, watch::Lack};
 use crate::frame::{Seat, TargetRoom};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::{Label, is_settled};
 
 /// Above this order a request does not wait for room: contents that leave a pageblock mostly leave
@@ -42,7 +42,7 @@ impl<P> Reclaim<'_, '_, P> {
     }
 }
 
-impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// Looks at all descriptors. Time: O(pageblocks), some ns each.
     pub(super) fn settled(&self) -> Settled {
         let zone = self.zone();

@@ -1,7 +1,7 @@
 //! What a zone's reclaim remembers between calls: hints, counters and skip bits.
 
 use crate::frame::{Zone, ZoneSetupError};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::ReclaimConfig;
 use crate::raw::Carver;
 use crate::stats::{ReclaimStats, Vmstat};
@@ -154,7 +154,7 @@ impl<P> Clone for Reclaim<'_, '_, P> {
 
 impl<P> Copy for Reclaim<'_, '_, P> {}
 
-impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// How many words of memory are needed to remember the state of `zone`.
     #[must_use]
     pub fn words_needed(zone: &Zone<'_, P>) -> usize {

@@ -2,10 +2,10 @@
 
 use super::Reserve;
 use super::table::{BLOCK, FREE, FrameState};
-use crate::platform::{Contents, Relax};
+use crate::platform::ReservePlatform;
 use crate::sync::Ordering::SeqCst;
 
-impl<P: Relax + Contents> Reserve<'_, P> {
+impl<P: ReservePlatform> Reserve<'_, P> {
     /// Counts `generations` more for each descriptor that is free now, as if that many pages had
     /// come and gone: the most that the bits of a generation hold, and it comes round. The index
     /// keeps the entries that earlier pages left.

@@ -7,7 +7,7 @@ use super::pool::{KINDS, POOL_WORDS, PoolConfig, PoolId, Pools};
 use super::reservations::Reservations;
 use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, FrameTable};
 use super::{Guest, ReserveSetupError};
-use crate::platform::{Awaited, Contents, Patience, Relax};
+use crate::platform::{Awaited, Patience, ReservePlatform};
 use crate::raw::Carver;
 use crate::sync::{AtomicU64, Lock};
 use crate::units::{CpuId, Frame, Run};
@@ -166,7 +166,7 @@ pub struct Reserve<'m, P> {
     pub(super) index: PageIndex<'m>,
 }
 
-impl<'m, P: Relax + Contents> Reserve<'m, P> {
+impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// A reserve of that layout, all of it free, in `memory`, which has at least as many words as
     /// [`ReserveLayout::words_needed`] says; their values do not matter. Time: O(metadata).
     ///

@@ -4,7 +4,7 @@ use super::area::Reserve;
 use super::counters::CURSOR;
 use super::places::{Cost, RunPlaces};
 use super::table::{DIRTY, FREE, KEPT, MOVABLE, OWNED, VISITED};
-use crate::platform::{Contents, Relax};
+use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
 use core::ops::{Add, Range, Sub};
 
@@ -61,7 +61,7 @@ impl Cost for RunCost {
     }
 }
 
-impl<P: Relax + Contents> Reserve<'_, P> {
+impl<P: ReservePlatform> Reserve<'_, P> {
     /// What taking the frames of a word would cost, if those that can be put back may be.
     #[inline]
     fn cost_of_word(&self, nth: usize, mask: u64, put_back: bool) -> RunCost {

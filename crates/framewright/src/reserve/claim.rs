@@ -4,7 +4,7 @@ use super::counters::count;
 use super::order::{EvictionOrder, OrderShard};
 use super::table::{BLOCK, FREE, FrameState, InsideFrom, KEPT, StateWord};
 use super::{Guest, PoolId};
-use crate::platform::{Contents, Relax};
+use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
 
 /// Steps of the hand that a put makes in one shard at most.
@@ -17,7 +17,7 @@ pub(super) struct ClaimedPage<'m> {
     pub(super) inside: InsideFrom<'m>,
 }
 
-impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
+impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     /// A descriptor for a page: free, or whatever the hand finds.
     pub(super) fn claim(
         &mut self,

@@ -3,7 +3,7 @@
 use super::counters::{CLEAN_CURSOR, CLEANER};
 use super::table::{DIRTY, FrameState, INDEX, OBJECT, StateWord};
 use super::{Guest, Key, PoolId};
-use crate::platform::{Contents, Relax};
+use crate::platform::ReservePlatform;
 use crate::sync::{Lock, Ordering::Relaxed};
 use crate::units::Frame;
 
@@ -18,7 +18,7 @@ pub struct Cleaned {
     pub overtaken: u64,
 }
 
-impl<P: Relax + Contents> Guest<'_, '_, P> {
+impl<P: ReservePlatform> Guest<'_, '_, P> {
     /// Has up to `pages` dirty pages written: calls `write` with the key and the frame of each. The
     /// contents of the frame do not change meanwhile. If `write` returns `true`, the page is on its
     /// device, and may be dropped from then on. Else it stays dirty, and is tried again after all
@@ -113,7 +113,7 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
 }
 
 /// A page that is being written. Dropping this ends the writing.
-struct EndWriting<'g, 'r, 'm, P: Relax + Contents> {
+struct EndWriting<'g, 'r, 'm, P: ReservePlatform> {
     guest: &'g Guest<'r, 'm, P>,
     id: usize,
     writing: StateWord,
@@ -125,7 +125,7 @@ enum WritingEnded {
     Gone,
 }
 
-impl<P: Relax + Contents> EndWriting<'_, '_, '_, P> {
+impl<P: ReservePlatform> EndWriting<'_, '_, '_, P> {
     fn finish(self) -> WritingEnded {
         let ended = self.end();
         core::mem::forget(self);
@@ -163,7 +163,7 @@ impl<P: Relax + Contents> EndWriting<'_, '_, '_, P> {
     }
 }
 
-impl<P: Relax + Contents> Drop for EndWriting<'_, '_, '_, P> {
+impl<P: ReservePlatform> Drop for EndWriting<'_, '_, '_, P> {
     fn drop(&mut self) {
         self.end();
     }

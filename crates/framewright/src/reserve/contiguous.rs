@@ -1,7 +1,7 @@
 //! What an owner asks of an area of contiguous frames, of either kind.
 
 use super::{ReleaseError, Reservation, ReservationError, Reserve, Supply, TakeError};
-use crate::platform::{Contents, Relax};
+use crate::platform::ReservePlatform;
 use crate::reclaim::Obstacle;
 use crate::units::{Frame, Run};
 use core::fmt;
@@ -179,7 +179,7 @@ impl<'r, 'm, P> Guaranteed<'r, 'm, P> {
     }
 }
 
-impl<P: Relax + Contents> Contiguous for Guaranteed<'_, '_, P> {
+impl<P: ReservePlatform> Contiguous for Guaranteed<'_, '_, P> {
     fn kind(&self) -> ContiguousKind {
         ContiguousKind::Guaranteed
     }

@@ -34,7 +34,7 @@
 //! and frontswap.rst of Linux 5.16.
 
 use super::{Guest, Key, PoolId, Put};
-use crate::platform::{Contents, PageWords, Relax};
+use crate::platform::{PageWords, ReservePlatform};
 
 /// A store of guests' pages. See the [contract](self).
 ///
@@ -68,7 +68,7 @@ pub trait Store {
     fn invalidate_pool(&mut self, pool: PoolId) -> bool;
 }
 
-impl<P: Relax + Contents> Store for Guest<'_, '_, P> {
+impl<P: ReservePlatform> Store for Guest<'_, '_, P> {
     #[inline]
     fn put(&mut self, key: Key, page: &PageWords) -> Put {
         Guest::put(self, key, page)

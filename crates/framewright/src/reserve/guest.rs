@@ -7,7 +7,7 @@ use super::counters::count;
 use super::index::{Bucket, LockedBucket, PageEntry, Ticket};
 use super::pool::{Born, Debt, PoolId};
 use super::table::{BORN, FrameState, INDEX, InsideFrom, OBJECT, StateWord, VALUE};
-use crate::platform::{Contents, PageWords, Relax};
+use crate::platform::{PageWords, ReservePlatform};
 use crate::raw::soon_written;
 use crate::sync::{
     AtomicU64,
@@ -99,7 +99,7 @@ impl<'r, 'm, P> Guest<'r, 'm, P> {
     }
 }
 
-impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
+impl<'r, 'm, P: ReservePlatform> Guest<'r, 'm, P> {
     pub(super) const fn reserve(&self) -> &'r Reserve<'m, P> {
         self.reserve
     }

@@ -32,7 +32,7 @@ use super::table::{
     BORN, DIRTY, FREE, FrameState, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, StateWord, VALUE,
 };
 use super::{Guest, Key, Supply, TakeError};
-use crate::platform::{Contents, PageWords, Relax};
+use crate::platform::{PageWords, ReservePlatform};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::units::{Frame, Run};
 use core::ops::Range;
@@ -63,20 +63,20 @@ struct SearchedWords {
 }
 
 /// A run that is kept for one owner while it clears the run. Dropping this ends that.
-struct KeptRun<'r, 'm, P: Relax + Contents> {
+struct KeptRun<'r, 'm, P: ReservePlatform> {
     reserve: &'r Reserve<'m, P>,
     ids: Range<usize>,
 }
 
 /// What a search for a run has led to.
-enum ClearPlan<'r, 'm, P: Relax + Contents> {
+enum ClearPlan<'r, 'm, P: ReservePlatform> {
     Taken(Run),
     Clear(KeptRun<'r, 'm, P>),
     Again,
     Nothing,
 }
 
-impl<'m, P: Relax + Contents> Reserve<'m, P> {
+impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// [`alloc_contig`](Self::alloc_contig) where pages of pools that [put
     /// back](super::PoolConfig::put_back) are no obstacle: those that are on no device yet are
     /// copied into frames of `supply`, and found there from then on. Such a page counts as much as
@@ -348,7 +348,7 @@ impl<P> Reserve<'_, P> {
 }
 
 /// A page on its way. Dropping this leaves the page where it was, unless it has been switched.
-struct MovingPage<'r, 'm, P: Relax + Contents> {
+struct MovingPage<'r, 'm, P: ReservePlatform> {
     reserve: &'r Reserve<'m, P>,
     from: usize,
     writing: StateWord,
@@ -357,7 +357,7 @@ struct MovingPage<'r, 'm, P: Relax + Contents> {
     is_begun: bool,
 }
 
-impl<P: Relax + Contents> MovingPage<'_, '_, P> {
+impl<P: ReservePlatform> MovingPage<'_, '_, P> {
     /// Makes the page visible in its new place, if it has not been forgotten meanwhile.
     fn switch(self) {
         let reserve = self.reserve;
@@ -399,7 +399,7 @@ impl<P: Relax + Contents> MovingPage<'_, '_, P> {
     }
 }
 
-impl<P: Relax + Contents> Drop for MovingPage<'_, '_, P> {
+impl<P: ReservePlatform> Drop for MovingPage<'_, '_, P> {
     fn drop(&mut self) {
         let reserve = self.reserve;
         let table = &reserve.table;
@@ -427,7 +427,7 @@ impl<P: Relax + Contents> Drop for MovingPage<'_, '_, P> {
     }
 }
 
-impl<P: Relax + Contents> KeptRun<'_, '_, P> {
+impl<P: ReservePlatform> KeptRun<'_, '_, P> {
     /// Moves every dirty page out of it.
     fn clear(&self, supply: &mut (impl Supply + ?Sized)) -> Result<(), (Stays, Frame)> {
         let reserve = self.reserve;
@@ -466,14 +466,14 @@ impl<P: Relax + Contents> KeptRun<'_, '_, P> {
     }
 }
 
-impl<P: Relax + Contents> Drop for KeptRun<'_, '_, P> {
+impl<P: ReservePlatform> Drop for KeptRun<'_, '_, P> {
     fn drop(&mut self) {
         let _owners = self.reserve.lock_owners();
         self.reserve.set_kept(&self.ids, false);
     }
 }
 
-impl<P: Relax + Contents> Guest<'_, '_, P> {
+impl<P: ReservePlatform> Guest<'_, '_, P> {
     /// A second look for a get that found no page, because the page may have been moved meanwhile.
     #[cold]
     pub(super) fn get_moved(&self, key: &Key, page: &mut PageWords) -> Option<()> {

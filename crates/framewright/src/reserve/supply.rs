@@ -1,7 +1,7 @@
 //! Where ordinary frames come from, one at a time.
 
 use crate::frame::{AllocError, Seat};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::units::{Frame, Mobility, Order};
 
 /// Where frames come from and go back to, one at a time, for contents that can move. A supply
@@ -20,7 +20,7 @@ pub trait Supply {
 
 /// The frames' own seat as a supply: it gives what is there, regardless of watermarks, and asks no
 /// client for memory.
-impl<P: Relax + Barrier> Supply for Seat<'_, '_, P> {
+impl<P: FramePlatform> Supply for Seat<'_, '_, P> {
     fn frame(&mut self) -> Result<Frame, AllocError> {
         self.alloc(Order::ZERO, Mobility::Movable)
     }

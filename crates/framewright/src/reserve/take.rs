@@ -6,7 +6,7 @@ use super::places::{RunPlaces, first_of, words_of};
 use super::reservations::{Reservation, ReservationEntry};
 use super::table::{BLOCK, DIRTY, FREE, FrameState, KEPT, OWNED, VISITED};
 use super::{ReleaseError, ReservationError, TakeError};
-use crate::platform::{Contents, Patience, Relax};
+use crate::platform::{Patience, ReservePlatform};
 use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::Run;
 use core::ops::Range;
@@ -23,7 +23,7 @@ enum Hindered {
     Waiting,
 }
 
-impl<'m, P: Relax + Contents> Reserve<'m, P> {
+impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: the highest
     /// such run. No other reservation and no [`alloc_contig`](Self::alloc_contig) gets any of it.
     /// Guests keep their pages there, but from now on it holds only pages that can be dropped.

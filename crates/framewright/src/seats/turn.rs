@@ -1,6 +1,6 @@
 //! Which CPU is in a seat, and whether a thread has it.
 
-use crate::platform::{Barrier, Patience, Relax};
+use crate::platform::{Barrier, FramePlatform, Patience, Relax};
 use crate::raw::record;
 use crate::sync::{
     AtomicU64,
@@ -75,7 +75,7 @@ impl<'m> Turn<'m> {
 
     /// The owner, in a busy seat before it does anything in it, lets a claimer have the seat first.
     #[inline]
-    pub(crate) fn wait_if_claimed<P: Relax + Barrier>(self, platform: &P) {
+    pub(crate) fn wait_if_claimed<P: FramePlatform>(self, platform: &P) {
         let entered = self.wait_if_claimed_unless(platform, || false);
         debug_assert!(entered, "every claim ends");
     }
@@ -84,7 +84,7 @@ impl<'m> Turn<'m> {
     /// has left the seat, and the result is false.
     #[inline]
     #[must_use]
-    pub(crate) fn wait_if_claimed_unless<P: Relax + Barrier>(
+    pub(crate) fn wait_if_claimed_unless<P: FramePlatform>(
         self,
         platform: &P,
         is_given_up: impl Fn() -> bool,
@@ -95,7 +95,7 @@ impl<'m> Turn<'m> {
     /// The same, but gives up if the claim lasts longer than `patience`: then the owner has left the
     /// seat, and the result is false.
     #[must_use]
-    pub(crate) fn wait_if_claimed_within<P: Relax + Barrier>(
+    pub(crate) fn wait_if_claimed_within<P: FramePlatform>(
         self,
         platform: &P,
         patience: &mut Patience,
@@ -104,7 +104,7 @@ impl<'m> Turn<'m> {
     }
 
     #[cold]
-    fn wait_until_unclaimed<P: Relax + Barrier>(
+    fn wait_until_unclaimed<P: FramePlatform>(
         self,
         platform: &P,
         mut is_given_up: impl FnMut() -> bool,
@@ -148,7 +148,7 @@ impl<'m> Turn<'m> {
     /// ClaimWords seats, and waits until the owner of each has left it. They are the claimer's until it
     /// [gives them up](Self::give_up). One barrier serves any number of claims. It asks `is_given_up` before
     /// each wait, and returns false instead of waiting once that is true.
-    pub(crate) fn claim_all<P: Relax + Barrier, T: Iterator<Item = Self>>(
+    pub(crate) fn claim_all<P: FramePlatform, T: Iterator<Item = Self>>(
         platform: &P,
         turns: impl Fn() -> T,
         mut is_given_up: impl FnMut() -> bool,

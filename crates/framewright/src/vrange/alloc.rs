@@ -16,7 +16,7 @@ use super::release::RELEASES;
 use super::seat::{Held, SpaceCounters};
 use super::span::SpanBits;
 use super::{AreaHeader, AreaKind, AreaRequest, FrameSource, RangeError, RangeSeat};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::seats::Inboxes;
 use crate::sync::{CounterWord, clear_bits, set_bits};
 use crate::units::{Context, Page};
@@ -39,7 +39,7 @@ pub(super) struct PageNeed {
     pub(super) context: Context,
 }
 
-impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Allocates address space \[`get_vm_area`\]: as many pages as asked for, and a guard page
     /// behind them. It maps nothing; the caller maps what it wants into the area's pages (never
     /// into the guard page).
@@ -161,7 +161,7 @@ impl<P> super::Space<'_, P> {
     }
 }
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Makes an area in one of the seat's spans live.
     #[inline(always)]
     pub(super) fn finish(&self, at: u32, header: AreaHeader) {

@@ -3,7 +3,7 @@
 use super::purge::sum;
 use super::span::SpanBits;
 use super::{AreaTag, Space};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::stats::{FitCounts, RangeStats};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Page, PageRange};
@@ -77,7 +77,7 @@ impl AreaInfo {
     }
 }
 
-impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
+impl<'m, P: RangePlatform> Space<'m, P> {
     /// The area that `page` belongs to, its guard page included.
     ///
     /// Time: O(1). While other CPUs free, the answer may be out of date as soon as it is returned.

@@ -19,7 +19,7 @@ use super::release::RELEASES;
 use super::seat::Held;
 use super::span::{Span, SpanBits, SpanLink, SpanOwner};
 use super::{FrameSource, bits};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::policy::Insert;
 use crate::sync::Ordering::Relaxed;
 
@@ -134,7 +134,7 @@ impl Span<'_> {
     }
 }
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Cuts a slot from one of the first few blocks in the list: mostly from the first one's run.
     #[inline(always)]
     pub(super) fn cut_first(&self, slot: u32) -> Option<u32> {

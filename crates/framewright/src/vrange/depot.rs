@@ -14,7 +14,7 @@
 use super::Space;
 use super::kept::{KEPT_MAX, KEPT_WORDS, Kept};
 use super::seat::Held;
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::raw::record;
 use crate::seats::ACCOUNT_WORDS;
 use crate::sync::{AtomicU64, Lock};
@@ -67,7 +67,7 @@ impl<'m, P> Space<'m, P> {
     }
 }
 
-impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
+impl<'m, P: RangePlatform> Space<'m, P> {
     fn with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> T {
         let (lock, depot) = self.depot_words();
         let account = &self.words.depot.account;
@@ -81,7 +81,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 }
 
-impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
+impl<'m, P: RangePlatform> Held<'_, 'm, P> {
     /// Whether the seat's lists have room for another area of `pages` pages. With other CPUs, one
     /// length takes at most a quarter of them, and 32 areas: areas that this CPU only frees are for
     /// the others.

@@ -13,11 +13,11 @@ use super::bits;
 use super::seat::{Held, SpaceCounters};
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, AreaKind, AreaState, FrameSource, RangeFreeError, RangeSeat};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::sync::CounterWord;
 use crate::units::Page;
 
-impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Frees an area made by [`alloc_area`](Self::alloc_area), by any CPU \[`remove_vm_area`\].
     /// Returns its length in pages, without the guard page.
     ///
@@ -139,7 +139,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 }
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Makes an area in one of the seat's spans lazy, if its header is still `header`; it has been
     /// reported. Returns false if the header has changed.
     #[inline(always)]

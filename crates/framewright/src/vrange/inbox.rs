@@ -11,7 +11,7 @@
 use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, AreaState, bits};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::seats::{Inboxes, Parcel};
 use crate::sync::{
     AtomicU64,
@@ -19,7 +19,7 @@ use crate::sync::{
     load_in_order,
 };
 
-impl<'m, P: Relax + Barrier + Map> Inboxes<'m> for Held<'_, 'm, P> {
+impl<'m, P: RangePlatform> Inboxes<'m> for Held<'_, 'm, P> {
     #[inline(always)]
     fn here(&self) -> u16 {
         self.cpu
@@ -80,7 +80,7 @@ impl<'m, P: Relax + Barrier + Map> Inboxes<'m> for Held<'_, 'm, P> {
     }
 }
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Sends an area in another CPU's span back to the span's owner. Its header says already that it is
     /// lazy. One bit stands for all of it, so that no part of it can arrive before another.
     #[inline(always)]

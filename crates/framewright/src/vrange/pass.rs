@@ -6,7 +6,7 @@
 use super::bits;
 use super::seat::Held;
 use super::span::{Marked, SpanBits};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::seats::Inboxes;
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::units::PageRange;
@@ -18,7 +18,7 @@ const PASS: usize = 6;
 /// pass has an end.
 const UNMAPS: u64 = 48;
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Records that pages of a span of the seat's have become lazy, in these words of its bitmap.
     #[inline(always)]
     pub(super) fn note_lazy(&self, number: u32, pages: u32, words: u32) {

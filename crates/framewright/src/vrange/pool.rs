@@ -9,7 +9,7 @@
 use super::bits;
 use super::seat::{Held, LISTS};
 use super::span::{Span, SpanBits, SpanOwner};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 
 /// Lists 0 to 10: poor spans, by the logarithm of their longest run; 11 to 21: rich ones. This one:
 /// the entirely free ones.
@@ -28,7 +28,7 @@ pub(super) enum Choice {
     Poor,
 }
 
-impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
+impl<'m, P: RangePlatform> Held<'_, 'm, P> {
     #[inline(always)]
     pub(super) fn span(&self, span: u32) -> Span<'m> {
         self.space.spans.get(span)

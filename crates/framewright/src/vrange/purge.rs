@@ -7,11 +7,11 @@
 use super::FrameSource;
 use super::seat::{Held, SpaceCounters, SpaceSeatRecord};
 use super::space::MERGES_MAX;
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::seats::Inboxes;
 use crate::sync::CounterWord;
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     pub(super) fn header(&self, at: u32) -> super::AreaHeader {
         self.space
             .table

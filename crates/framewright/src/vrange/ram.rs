@@ -6,11 +6,11 @@ use super::poison::Poisoned;
 use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, AreaKind, FrameSource, RangeError, RangeFreeError, RangeSeat, bits};
-use crate::platform::{Barrier, Map, MapError, Relax};
+use crate::platform::{MapError, RangePlatform};
 use crate::seats::Inboxes;
 use crate::units::{Context, Frame, Page, Run};
 
-impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Maps frames of the caller's, in that order, at consecutive pages \[`vm_map_ram`\].
     ///
     /// Up to 64 pages come from this CPU's vmap blocks, in slots of a power of two of pages, from
@@ -361,7 +361,7 @@ fn first_run(frames: &[Frame]) -> Option<Result<Run, Frame>> {
     Some(run.filter(|run| !run.is_empty()).ok_or(first))
 }
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Makes a slot in one of the seat's blocks live.
     #[inline(always)]
     pub(super) fn finish_ram(&self, at: u32, header: AreaHeader) {

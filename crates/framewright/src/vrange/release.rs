@@ -6,14 +6,14 @@ use super::seat::Held;
 use super::space::MERGES_MAX;
 use super::span::{Marked, SpanBits, SpanOwner};
 use super::{AreaKind, FrameSource};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Run;
 
 /// How many spans with waiting pages one request makes free.
 pub(super) const RELEASES: usize = 4;
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Frees the waiting pages of one of the seat's spans, if there is one whose generation has
     /// passed, and gives back the frames behind them. Returns whether there was one.
     pub(super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {

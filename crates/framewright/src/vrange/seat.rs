@@ -13,7 +13,7 @@ use super::poison::Poisoned;
 use super::span::SpanLink;
 use super::table::AreaTable;
 use super::{FrameSource, Space};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::raw::record;
 use crate::seats::{ClaimWords, Taken, Turn};
 use crate::sync::{
@@ -298,7 +298,7 @@ impl<'s, 'm, P, F> RangeSeat<'s, 'm, P, F> {
     }
 }
 
-impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
+impl<'s, 'm, P: RangePlatform, F: FrameSource> RangeSeat<'s, 'm, P, F> {
     pub(super) fn take(space: &'s Space<'m, P>, cpu: CpuId, frames: F) -> Option<Self> {
         let words = space.seat_words(cpu.0);
         Taken::take(&words.claims).map(|taken| Self {

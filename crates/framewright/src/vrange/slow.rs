@@ -6,7 +6,7 @@ use super::poison::Poisoned;
 use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, FrameSource, RangeSeat, Space};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::{RangePlatform, Relax};
 use crate::seats::{self, Inboxes, SeatSet, Standstill};
 use crate::sync::Ordering::Relaxed;
 
@@ -48,7 +48,7 @@ impl<'m, P: Relax> Space<'m, P> {
     }
 }
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Takes note of `delta` lazy pages that the seat has not reported yet; purges some if it is time to.
     pub(super) fn look_at(&self, delta: u64) {
         self.words.delta.set(delta);
@@ -131,7 +131,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     }
 }
 
-impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
+impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// Purges the lazy pages of other CPUs, one CPU after another and each in passes, until the space keeps
     /// its bound. It purges an eighth of the bound more, so that the next free need not do so again.
     #[cold]
@@ -268,7 +268,7 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     }
 }
 
-impl<'m, P: Relax + Barrier + Map> StoppedSpace<'_, 'm, P> {
+impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
     fn seats(&self) -> impl Iterator<Item = Held<'_, 'm, P>> {
         (0..self.set.shape.cpus).map(|cpu| self.set.claimed(cpu))
     }

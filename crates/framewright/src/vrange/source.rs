@@ -1,7 +1,7 @@
 //! Sources of frames for areas: a seat in one zone, seats in several, or none.
 
 use crate::frame::{AllocError, CACHED_ORDERS, Seat, Seats};
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::units::{Context, Frame, Mobility, Order, Run};
 use core::num::NonZeroU64;
 
@@ -124,7 +124,7 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
 
 /// Unmovable frames, in blocks: the largest that is there at once and fits, or one that is longer
 /// by at most a third, of which the rest is freed again. Else smaller ones.
-impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
+impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
     /// The zone, identified by the address of its metadata.
     fn origin(&self) -> Origin {
         Origin::numbered(self.zone().metadata_address())
@@ -182,7 +182,7 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
 
 /// From the first zone, in the order of preference, that has frames at once; only then is a zone
 /// stopped. The seats are short of frames when each zone is.
-impl<P: Relax + Barrier, const N: usize> FrameSource for Seats<'_, '_, P, N> {
+impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
     fn origin(&self) -> Origin {
         let zones = self.all().iter().map(Seat::origin);
         zones.reduce(Origin::and).unwrap_or(NoFrames.origin())

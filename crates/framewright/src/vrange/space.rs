@@ -20,7 +20,7 @@ use super::seat::SpaceSeatRecord;
 use super::span::Spans;
 use super::table::AreaTable;
 use super::{AreaKind, Fit, FrameSource, RangeSeat, RangeSetupError, SpaceLayout};
-use crate::platform::{Barrier, Clock, Map, Relax};
+use crate::platform::{Clock, RangePlatform, Relax};
 use crate::policy::RangeConfig;
 use crate::raw::Carver;
 use crate::seats::{Accounts, SeatSet, StopMemo, StopWords, Turn, WatchedLock, read_account};
@@ -69,7 +69,7 @@ pub struct Space<'m, P> {
     pub(super) empties_max: u64,
 }
 
-impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
+impl<'m, P: RangePlatform> Space<'m, P> {
     /// A space of that layout, with those policies, in `memory`, which has at least as many words
     /// as [`SpaceLayout::words_needed`] says; their values do not matter.
     ///

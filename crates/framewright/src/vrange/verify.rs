@@ -3,12 +3,12 @@
 use super::inbox::lazy_pages;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaState, Space, bits};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::RangePlatform;
 use crate::seats::SeatSet;
 use crate::stats::Broken;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
+impl<'m, P: RangePlatform> Space<'m, P> {
     /// Checks every invariant that can be seen at rest. Stops all CPUs. O(window).
     ///
     /// # Errors

@@ -24,10 +24,10 @@ use super::{
 };
 use super::{RangeSeat, Space, bits};
 use crate::frame::AllocError;
-use crate::platform::{Barrier, Map, MapError, Relax, Zero};
+use crate::platform::{MapError, RangePlatform};
 use crate::units::{Context, Frame, Page, Run};
 
-impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Allocates an area and its frames, and maps them \[`vmalloc`\]: as many pages as asked for,
     /// with a guard page behind them that is never mapped. The frames are anywhere, in runs as long
     /// as the source has them cheaply; one call maps each run.
@@ -362,7 +362,7 @@ impl<P> Space<'_, P> {
     }
 }
 
-impl<P: Relax + Barrier + Map> Space<'_, P> {
+impl<P: RangePlatform> Space<'_, P> {
     /// The frame behind a page of an area made by [`vmalloc`](RangeSeat::vmalloc)
     /// \[`vmalloc_to_pfn`\]; `None` for its guard page, and for all other pages.
     ///
@@ -379,7 +379,7 @@ impl<P: Relax + Barrier + Map> Space<'_, P> {
     }
 }
 
-impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Takes back the allocation of an area that was never handed out and has no mapping.
     fn undo(&mut self, at: u32, context: Context) {
         if self.enter().is_err() {
@@ -453,7 +453,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 }
 
-impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+impl<P: RangePlatform> Held<'_, '_, P> {
     /// Whether an area may be kept if there is room.
     #[inline(always)]
     fn may_keep(&self, header: AreaHeader) -> bool {

@@ -2,13 +2,13 @@
 
 use super::Gcma;
 use framewright::Run;
-use framewright::platform::{Contents, PageWords, Relax};
+use framewright::platform::{PageWords, ReservePlatform};
 use framewright::reserve::{
     ContigError, Contiguous, ContiguousKind, Key, PoolId, Put, PutRefused, ReleaseError,
     Reservation, ReservationError, Store,
 };
 
-impl<P: Relax + Contents> Store for &Gcma<P> {
+impl<P: ReservePlatform> Store for &Gcma<P> {
     fn put(&mut self, key: Key, page: &PageWords) -> Put {
         Gcma::put(self, key, page)
     }
@@ -38,7 +38,7 @@ impl<P: Relax + Contents> Store for &Gcma<P> {
 
 /// Any number of threads at a time: all share the same locks.
 #[cfg(target_os = "linux")]
-impl<P: Relax + Contents + Sync> framewright_linux::tenancy::Tenancy for Gcma<P> {
+impl<P: ReservePlatform + Sync> framewright_linux::tenancy::Tenancy for Gcma<P> {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         let mut store = self;
         work(&mut store);
@@ -46,7 +46,7 @@ impl<P: Relax + Contents + Sync> framewright_linux::tenancy::Tenancy for Gcma<P>
 }
 
 /// There are no reservations: an owner gets what is left when it asks.
-impl<P: Relax + Contents> Contiguous for &Gcma<P> {
+impl<P: ReservePlatform> Contiguous for &Gcma<P> {
     fn kind(&self) -> ContiguousKind {
         ContiguousKind::Guaranteed
     }

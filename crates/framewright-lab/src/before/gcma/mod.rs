@@ -49,7 +49,7 @@ mod tests;
 
 use area::{FrameFlags, GcmaFrames, OwnersBitmap};
 use dmem::{BUCKETS, DmemClient, DmemEntry, DmemLru, DmemPool};
-use framewright::platform::{Contents, PageWords, Relax};
+use framewright::platform::{PageWords, ReservePlatform};
 use framewright::reserve::{Key, PoolId, Put, PutRefused};
 use framewright::{Frame, Run};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -147,7 +147,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<P: Relax + Contents> Gcma<P> {
+impl<P: ReservePlatform> Gcma<P> {
     /// An area whose frames are all free.
     ///
     /// # Panics

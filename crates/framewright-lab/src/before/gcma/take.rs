@@ -4,13 +4,13 @@ use super::area::{ISOLATED, LRU, RECLAIMING};
 use super::dmem::{BUCKETS, DmemClient, DmemEntry};
 use super::{Conduct, Gcma, lock};
 use framewright::Run;
-use framewright::platform::{Contents, Relax};
+use framewright::platform::ReservePlatform;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-impl<P: Relax + Contents> Gcma<P> {
+impl<P: ReservePlatform> Gcma<P> {
     /// Takes the first run of `frames` frames, the first at a multiple of `align` frames, that no owner has,
     /// and drops the pages in it. `None` if there is no such run.
     ///

@@ -2,6 +2,7 @@ mod poison;
 
 use super::*;
 use framewright::Frame;
+use framewright::platform::{Contents, Relax};
 use framewright::reserve::{Contiguous, Reserve, ReserveLayout, Store};
 use framewright_sim::contract::{House, PoolPages, Verdict, verdicts};
 use std::sync::atomic::AtomicU64;

@@ -17,7 +17,7 @@ use super::{
 use crate::experiment::range_metrics as m;
 use crate::report::{Figure, FigureSource};
 use framewright::Page;
-use framewright::platform::{Barrier, Map, Relax, Zero};
+use framewright::platform::RangePlatform;
 use framewright::policy::{Insert, RangeConfig};
 use framewright::vrange::SpaceLayout;
 use framewright_sim::Random;
@@ -254,7 +254,7 @@ impl BlocksVariant {
         })
     }
 
-    fn on<P: Relax + Barrier + Map + Zero + Sync, F: SeatFrames>(
+    fn on<P: RangePlatform + Sync, F: SeatFrames>(
         &self,
         layout: &SpaceLayout,
         platform: P,

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::frame::tag::Tag;
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::stats::Broken;
 
 /// Fills memory with small blocks and gives some back, one at a time.
-fn one_by_one<P: Relax + Barrier>(pageblock: u8, nonmovable: usize, platform: P) {
+fn one_by_one<P: FramePlatform>(pageblock: u8, nonmovable: usize, platform: P) {
     let layout = ZoneLayout::new(Frame(0), 2048).with_orders(order(pageblock), order(10));
     let mut memory = memory(&layout);
     let zone = Zone::new(&layout, &caching(100), &mut memory, platform).unwrap();

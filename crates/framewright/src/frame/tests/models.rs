@@ -12,7 +12,7 @@ use super::{Seat, ZoneLayout};
 use crate::platform::Fenced;
 use crate::policy::{Config, End, Fallback};
 use crate::raw::Carver;
-use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use loom::thread;
 use std::boxed::Box;

@@ -2,9 +2,9 @@
 
 use super::tag::Tag;
 use super::*;
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 
-fn holders_collect<P: Relax + Barrier>(platform: P) {
+fn holders_collect<P: FramePlatform>(platform: P) {
     let layout = ZoneLayout::new(Frame(512), 512 * 6).with_cpus(2);
     let mut memory = memory(&layout);
     let zone = Zone::new(&layout, &caching(0), &mut memory, platform).unwrap();
@@ -67,7 +67,7 @@ fn f4_whoever_holds_a_pageblock_collects_what_others_free_there() {
     holders_collect(Fenced);
 }
 
-fn nobody_holds<P: Relax + Barrier>(platform: P) {
+fn nobody_holds<P: FramePlatform>(platform: P) {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
     let zone = Zone::new(&layout, &caching(0), &mut memory, platform).unwrap();

@@ -1,7 +1,7 @@
 //! Which requests stop all CPUs, how often, and with what result.
 
 use super::*;
-use crate::platform::{Barrier, Patience, Relax};
+use crate::platform::{Barrier, FramePlatform, Patience, Relax};
 use crate::seats::{ClaimWords, Turn};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ fn drains<P>(zone: &Zone<'_, P>) -> u64 {
 }
 
 /// Takes single frames until there is none.
-fn take_all<P: Relax + Barrier>(seat: &mut Seat<'_, '_, P>) -> Vec<Frame> {
+fn take_all<P: FramePlatform>(seat: &mut Seat<'_, '_, P>) -> Vec<Frame> {
     let mut taken = Vec::new();
     while let Ok(frame) = seat.alloc(Order::ZERO, Movable) {
         taken.push(frame);

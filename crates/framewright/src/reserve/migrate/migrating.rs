@@ -2,7 +2,7 @@
 
 use super::MigrateArea;
 use crate::frame::Seat;
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::reclaim::Clients;
 use crate::reserve::{
     ContigError, Contiguous, ContiguousKind, ReleaseError, Reservation, ReservationError,
@@ -36,7 +36,7 @@ impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
     }
 }
 
-impl<P: Relax + Barrier> Contiguous for Migrating<'_, '_, '_, '_, P> {
+impl<P: FramePlatform> Contiguous for Migrating<'_, '_, '_, '_, P> {
     fn kind(&self) -> ContiguousKind {
         ContiguousKind::Migrate
     }

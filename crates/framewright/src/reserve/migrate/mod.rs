@@ -64,7 +64,7 @@ mod tests;
 pub use migrating::Migrating;
 
 use crate::frame::RunError;
-use crate::platform::{Awaited, Barrier, Patience, Relax};
+use crate::platform::{Awaited, FramePlatform, Patience};
 use crate::policy::{ConfigError, ContigConfig, Label};
 use crate::raw::{Carver, TooShort};
 use crate::reclaim::Reclaim;
@@ -157,7 +157,7 @@ pub struct MigrateArea<'r, 'z, 'm, P> {
     bitmaps: &'r [AtomicU64],
 }
 
-impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
+impl<'r, 'z, 'm, P: FramePlatform> MigrateArea<'r, 'z, 'm, P> {
     /// How many words of memory an area of `run` needs: four bits a frame, and 1.2 KiB.
     #[must_use]
     pub const fn words_needed(run: Run) -> usize {

@@ -3,7 +3,7 @@
 use super::claims::{AtWork, ClaimedFrames};
 use super::{AT_WORK, FrameBits, MigrateArea, RESERVATIONS};
 use crate::frame::{RunError, Seat};
-use crate::platform::{Barrier, Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::policy::FirstPlace;
 use crate::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
 use crate::reserve::places::{RunPlaces, words_of};
@@ -18,7 +18,7 @@ use core::ops::Range;
 /// the CPU given away, 1 us and more.
 const LOOKS: u32 = 1 << 14;
 
-impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
+impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     /// A run of `frames` frames, the first at a multiple of `align` frames, from what no
     /// reservation needs. The first place at which that can be done is claimed, emptied and taken,
     /// in the order that the [configuration](crate::policy::ContigConfig) says. The frames are

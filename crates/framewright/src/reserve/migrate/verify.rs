@@ -2,13 +2,13 @@
 
 use super::{FrameBits, MigrateArea};
 use crate::frame::ApartContent;
-use crate::platform::{Barrier, Relax};
+use crate::platform::FramePlatform;
 use crate::policy::Label;
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Mobility;
 
-impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
+impl<P: FramePlatform> MigrateArea<'_, '_, '_, P> {
     /// Checks every invariant that can be seen while no other CPU is at work. O(frames).
     ///
     /// # Errors

@@ -6,7 +6,7 @@ extern crate std;
 
 use super::seat::Held;
 use super::{AreaRequest, NoFrames, RangeSeat, Space, SpaceLayout};
-use crate::platform::{Barrier, Fenced, Map, MapError, Relax};
+use crate::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
 use crate::policy::RangeConfig;
 use crate::seats::Inboxes;
 use crate::sync::{
@@ -36,6 +36,10 @@ impl Barrier for ModelPages {
     fn barrier_all(&self) {
         Fenced.barrier_all();
     }
+}
+
+impl Zero for ModelPages {
+    fn zero(&self, _frames: Run) {}
 }
 
 impl Map for ModelPages {

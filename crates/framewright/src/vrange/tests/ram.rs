@@ -7,7 +7,7 @@ mod ram_counts;
 mod ram_histories;
 
 use super::*;
-use crate::platform::{Barrier, Map, MapError, Relax};
+use crate::platform::{Barrier, Map, MapError, Relax, Zero};
 use crate::policy::{Insert, RangeConfig};
 pub(super) use crate::random::Random;
 use crate::stats::RangeStats;
@@ -75,6 +75,10 @@ impl Barrier for PageTable {
     const ALONE: bool = true;
 
     fn barrier_all(&self) {}
+}
+
+impl Zero for PageTable {
+    fn zero(&self, _frames: Run) {}
 }
 
 impl Map for PageTable {

@@ -4,7 +4,7 @@ extern crate std;
 
 use super::ram_tests::{BLOCK, Random, config, frames};
 use super::*;
-use crate::platform::{Barrier, Map, MapError, Relax};
+use crate::platform::{Barrier, Map, MapError, Relax, Zero};
 use crate::policy::Insert;
 use crate::units::{Context, CpuId, Page, PageRange, Run};
 use std::vec;
@@ -28,6 +28,10 @@ impl Barrier for Shared {
     fn barrier_all(&self) {
         crate::sync::fence(crate::sync::Ordering::SeqCst);
     }
+}
+
+impl Zero for Shared {
+    fn zero(&self, _frames: Run) {}
 }
 
 impl Map for Shared {

@@ -1,6 +1,7 @@
 //! Frees from another CPU in spans that change hands, and two frees at the same moment.
 
 use super::*;
+use crate::platform::{Map, MapError, Relax, Zero};
 
 /// A space in which CPU 0 has an area in a span that is on its way to CPU 2, which had the span
 /// before. A CPU that frees marks pages first, and sends the span after that; in between the owner
@@ -61,6 +62,10 @@ impl Barrier for Several {
     const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {}
+}
+
+impl Zero for Several {
+    fn zero(&self, _frames: Run) {}
 }
 
 impl Map for Several {

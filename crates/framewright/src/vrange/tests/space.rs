@@ -4,109 +4,21 @@ extern crate std;
 
 #[path = "lazy.rs"]
 mod lazy;
+mod pages;
 mod senders;
 
 use super::*;
-use crate::platform::{Barrier, Map, MapError, Relax};
+use crate::platform::Barrier;
 use crate::policy::RangeConfig;
 use crate::random::Random;
 use crate::seats::Inboxes;
 use crate::sync::Ordering;
 use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
-use core::cell::{Cell, RefCell};
+use pages::TestPages;
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
-
-/// What a page table and the TLBs know of a page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TestMapping {
-    Clean,
-    Mapped,
-    /// Unmapped, but not flushed.
-    Stale,
-}
-
-/// A page table for one window. Its n-th unmap can be made to fail.
-#[derive(Debug)]
-pub(super) struct TestPages {
-    start: u64,
-    pages: RefCell<Vec<TestMapping>>,
-    unmaps_until_failure: Cell<u64>,
-    /// Pages below this one cannot be unmapped.
-    stuck_below: Cell<u64>,
-}
-
-impl TestPages {
-    fn new(start: Page, pages: u64) -> Self {
-        Self {
-            start: start.0,
-            pages: RefCell::new(vec![TestMapping::Clean; pages as usize]),
-            unmaps_until_failure: Cell::new(u64::MAX),
-            stuck_below: Cell::new(0),
-        }
-    }
-
-    /// A caller maps its area.
-    fn use_area(&self, at: Page, pages: u64) {
-        let mut all = self.pages.borrow_mut();
-        let start = (at.0 - self.start) as usize;
-        // The guard page, too, must be one that no access reaches.
-        for (nth, page) in all[start..start + pages as usize + 1]
-            .iter_mut()
-            .enumerate()
-        {
-            assert_eq!(*page, TestMapping::Clean, "V5: page {nth} of {at}");
-            if nth < pages as usize {
-                *page = TestMapping::Mapped;
-            }
-        }
-    }
-}
-
-impl Relax for TestPages {
-    fn relax(&self, attempt: u32) {
-        assert!(attempt < 1000, "one thread waits for itself");
-    }
-}
-
-impl Barrier for TestPages {
-    const ASYMMETRIC: bool = true;
-    const ALONE: bool = true;
-
-    fn barrier_all(&self) {}
-}
-
-impl Map for TestPages {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
-        Err(MapError::NoMemory)
-    }
-
-    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
-        let left = self.unmaps_until_failure.get();
-        if left == 0 || range.start().0 < self.stuck_below.get() {
-            return Err(MapError::Limit { max: 0 });
-        }
-        self.unmaps_until_failure.set(left - 1);
-        let mut all = self.pages.borrow_mut();
-        let start = (range.start().0 - self.start) as usize;
-        for page in &mut all[start..start + range.pages() as usize] {
-            if *page == TestMapping::Mapped {
-                *page = TestMapping::Stale;
-            }
-        }
-        Ok(())
-    }
-
-    fn flush_all(&self) {
-        for page in self.pages.borrow_mut().iter_mut() {
-            if *page == TestMapping::Stale {
-                *page = TestMapping::Clean;
-            }
-        }
-    }
-}
 
 type TestSpace = Space<'static, TestPages>;
 type TestSeat = RangeSeat<'static, 'static, TestPages, NoFrames>;

@@ -1,7 +1,7 @@
 //! An area of either kind in one machine.
 
 use super::*;
-use crate::platform::{Contents, PageWords};
+use crate::platform::{Contents, PageWords, Relax};
 use crate::reserve::{Guaranteed, Key, PoolConfig, Reserve, ReserveLayout};
 use std::sync::Mutex;
 

@@ -11,7 +11,7 @@ mod threads;
 
 use super::*;
 use crate::frame::{Seat, Zone, ZoneLayout};
-use crate::platform::SingleThread;
+use crate::platform::{FramePlatform, SingleThread};
 use crate::policy::{Config, ReclaimConfig};
 use crate::random::Random;
 use crate::reclaim::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Obstacle};
@@ -108,7 +108,7 @@ impl AreaHolder {
     }
 
     /// Takes single frames of a zone, with their own number as contents.
-    fn hold<P: Relax + Barrier>(
+    fn hold<P: FramePlatform>(
         &self,
         zone: &Zone<'_, P>,
         frames: impl Iterator<Item = u64>,
