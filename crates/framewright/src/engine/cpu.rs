@@ -3,10 +3,10 @@
 use super::parts::{Parts, WithObjects, WithRanges};
 use super::relief::ZoneRelief;
 use super::{CpuError, Engine};
-use crate::frame::{AllocError, FreeError, Seat, Seats};
+use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
 use crate::kv::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::platform::{Contents, FramePlatform, ObjectPlatform, PageWords, RangePlatform, Relief};
-use crate::reclaim::{Clients, CpuRequests};
+use crate::reclaim::{BlockRequest, Clients, CpuRequests};
 use crate::reserve::{Guest, Key, Put, PutRefused};
 use crate::units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, Run};
 use crate::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat};
@@ -62,8 +62,8 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         })
     }
 
-    /// The same with clients that give memory back, for each zone those that hold its frames. CpuRequests
-    /// whose context may block and may reclaim ask them when a zone is short.
+    /// The same with clients that give memory back: for each zone those that hold its frames. A request
+    /// asks them when a zone is short, if its context may block and may reclaim.
     #[must_use]
     pub fn with_clients(mut self, clients: [Clients<'e, Seat<'e, 'm, P>>; ZONES]) -> Self {
         self.relief.clients = Some(clients);
@@ -84,9 +84,9 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
 
     /// Allocates a block of `order` for contents of `mobility`, from the first zone that has one.
     ///
-    /// Without clients: as [`Seats::alloc`]. With clients: as
-    /// [`ReclaimSeat::alloc`](crate::reclaim::ReclaimSeat::alloc) in each zone; a zone above its low
-    /// watermark comes before those that are below.
+    /// Without clients: as [`Seats::alloc`]; `context` changes nothing. With clients: as
+    /// [`ReclaimSeat::alloc`](crate::reclaim::ReclaimSeat::alloc) in each zone, and a zone above its low
+    /// watermark comes before those below.
     ///
     /// # Errors
     /// As these. Nothing has changed then, but clients may have given frames back and moved.
@@ -97,50 +97,50 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         mobility: Mobility,
         context: Context,
     ) -> Result<Frame, AllocError> {
-        let frames = W::frames(&mut self.seat);
-        match (&self.relief.clients, ZONES) {
-            (None, _) => frames.alloc(0, order, mobility),
-            (Some(clients), 1) => {
-                let requests = CpuRequests {
-                    reclaim: &self.relief.zones[0],
-                    frames: frames.seat(0),
-                    left: &mut self.left[0],
-                };
-                requests.alloc(order, mobility, context, &clients[0])
-            }
-            _ => self.alloc_from_zones(order, mobility, context),
+        if self.relief.clients.is_none() {
+            return W::frames(&mut self.seat).alloc(0, order, mobility);
         }
+        if let Some(frame) = self.requests(0).alloc_fast(order, mobility) {
+            return Ok(frame);
+        }
+        let request = BlockRequest {
+            order,
+            mobility,
+            context,
+        };
+        self.alloc_slow(&request)
     }
 
-    fn alloc_from_zones(
-        &mut self,
-        order: Order,
-        mobility: Mobility,
-        context: Context,
-    ) -> Result<Frame, AllocError> {
-        let frames = W::frames(&mut self.seat);
-        for nth in 0..ZONES {
-            let seat = frames.seat(nth);
-            if !seat.zone().is_low()
-                && let Some(frame) = seat.try_alloc(order, mobility)
-            {
-                return Ok(frame);
-            }
-        }
+    /// Allocates when the first zone's cache has no block, or a look at its watermarks is due.
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&mut self, request: &BlockRequest) -> Result<Frame, AllocError> {
         let clients = self.relief.clients.unwrap_or([Clients::NONE; ZONES]);
+        if let [clients] = clients.as_slice() {
+            return self.requests(0).alloc_slow(request, clients);
+        }
+        let above = (0..ZONES).find_map(|nth| self.requests(nth).alloc_above_low(request));
+        if let Some(frame) = above {
+            return Ok(frame);
+        }
         let mut worst = None;
         for (nth, clients) in clients.iter().enumerate() {
-            let requests = CpuRequests {
-                reclaim: &self.relief.zones[nth],
-                frames: frames.seat(nth),
-                left: &mut self.left[nth],
-            };
-            match requests.alloc(order, mobility, context, clients) {
+            match self.requests(nth).alloc_slow(request, clients) {
                 Ok(frame) => return Ok(frame),
                 Err(error) => worst = Some(AllocError::worse(worst, error)),
             }
         }
         Err(worst.unwrap_or(AllocError::Exhausted))
+    }
+
+    /// What the CPU's requests in zone `nth` work with.
+    #[inline(always)]
+    fn requests(&mut self, nth: usize) -> CpuRequests<'_, 'e, 'm, P> {
+        CpuRequests {
+            reclaim: &self.relief.zones[nth],
+            frames: W::frames(&mut self.seat).seat(nth),
+            left: &mut self.left[nth],
+        }
     }
 
     /// Frees the block of `order` at `frame`, in whichever zone it lies.
@@ -154,12 +154,17 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
 
     /// Allocates `frames` frames side by side, the first at a multiple of `align` frames, in one zone.
     ///
-    /// First it takes the smallest block in which they fit, as [`alloc`](Self::alloc) does, and frees the
-    /// rest. If there is none and the context may block, it looks for a run of free frames of any shape:
-    /// [`Zone::alloc_contiguous`](crate::frame::Zone::alloc_contiguous) with its stops of all CPUs.
+    /// First it takes the smallest block in which they fit, if one is free, and frees the rest. Else, if
+    /// the context may block, it looks for a run of free frames of any shape:
+    /// [`Zone::alloc_contiguous`](crate::frame::Zone::alloc_contiguous) with its stops of all CPUs. If there
+    /// is none either, it asks its clients for such a block, as [`alloc`](Self::alloc). Clients are not
+    /// asked for a run that is longer than any block.
     ///
     /// # Errors
-    /// As these. Nothing has changed then, but clients may have given frames back and moved.
+    /// [`AllocError::Impossible`] if no zone has so many frames, or `align` is no power of two, or `frames`
+    /// is 0. [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such
+    /// run is, or the context must not look for it. Nothing has changed then, but clients may have given
+    /// frames back and moved.
     pub fn alloc_run(
         &mut self,
         frames: u64,
@@ -170,18 +175,17 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         if frames == 0 || !align.is_power_of_two() {
             return Err(AllocError::Impossible);
         }
+        let max = W::frames(&mut self.seat).max_order();
         let whole = frames.max(align).checked_next_power_of_two();
         let order = whole.and_then(|frames| Order::new(frames.ilog2() as u8));
-        let mut failed = AllocError::Impossible;
-        if let Some(order) = order {
-            match self.alloc(order, mobility, context) {
-                Ok(first) => return Ok(self.cut(first, order, frames)),
-                Err(AllocError::TooLarge { .. }) => {}
-                Err(error) => failed = error,
-            }
+        let order = order.filter(|order| *order <= max);
+        if let Some(order) = order
+            && let Ok(first) = self.alloc(order, mobility, Context::NOWAIT)
+        {
+            return Ok(self.cut(first, order, frames));
         }
         if !context.may_block {
-            return Err(failed);
+            return Err(self.why_no_run(frames));
         }
         let mut worst = None;
         for nth in 0..ZONES {
@@ -191,7 +195,29 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
                 Err(error) => worst = Some(AllocError::worse(worst, error)),
             }
         }
-        Err(worst.unwrap_or(failed))
+        if let Some(order) = order
+            && self.relief.clients.is_some()
+            && let Ok(first) = self.alloc(order, mobility, context)
+        {
+            return Ok(self.cut(first, order, frames));
+        }
+        Err(worst.unwrap_or(AllocError::Impossible))
+    }
+
+    /// Why there is no run of so many frames, by the zones' counts alone.
+    fn why_no_run(&mut self, frames: u64) -> AllocError {
+        let seats = W::frames(&mut self.seat).all();
+        let is_any = |count: fn(&Zone<'m, P>) -> u64| {
+            let mut zones = seats.iter().map(Seat::zone);
+            zones.any(|zone| count(zone) >= frames)
+        };
+        if is_any(Zone::frames_not_allocated) {
+            AllocError::Fragmented
+        } else if is_any(Zone::present_frames) {
+            AllocError::Exhausted
+        } else {
+            AllocError::Impossible
+        }
     }
 
     /// The first `frames` frames of a block; the others are freed.
@@ -294,14 +320,14 @@ impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithO
 macro_rules! areas {
     ($parts:ty, $platform:path) => {
         impl<'e, 'm, P: $platform + Clone, const ZONES: usize> Cpu<'e, 'm, P, $parts, ZONES> {
-            /// Allocates an area of mapped frames, as [`RangeSeat::vmalloc`]. If there are too few
-            /// frames, it asks its clients once.
+            /// Allocates an area of mapped frames, as [`RangeSeat::vmalloc`]. If too few frames are
+            /// free, it asks its clients once.
             ///
             /// # Errors
             /// As that.
             pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
                 match self.ranges().vmalloc(request) {
-                    Err(RangeError::Frames(_) | RangeError::TooManyFrames { .. })
+                    Err(RangeError::Frames(_))
                         if self.reclaim(request.pages, request.context) > 0 =>
                     {
                         self.ranges().vmalloc(request)

@@ -72,8 +72,6 @@ pub enum CpuError {
     Taken(CpuId),
     /// The engine was made for fewer CPUs.
     Unknown(CpuId),
-    /// The window of the address space lies where the direct map has frames.
-    Overlap,
 }
 
 impl fmt::Display for CpuError {
@@ -81,7 +79,6 @@ impl fmt::Display for CpuError {
         match self {
             Self::Taken(cpu) => write!(f, "a seat of {cpu} is in use"),
             Self::Unknown(cpu) => write!(f, "{cpu} is not one of the engine's CPUs"),
-            Self::Overlap => f.write_str("the window lies where the direct map has frames"),
         }
     }
 }

@@ -5,7 +5,6 @@ use super::parts::{FramesOnly, PartLayout, WithObjects, WithRanges};
 use crate::frame::ZoneLayout;
 use crate::platform::ReservePlatform;
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
-use crate::raw::Carver;
 use crate::reclaim::ReclaimWords;
 use crate::reserve::{Reserve, ReserveLayout};
 use crate::units::{Frame, Page};
@@ -174,7 +173,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
             words += zone.words_needed().map_err(error)?;
             words += ReclaimWords::needed(zone.pageblocks().map_err(error)?);
         }
-        Ok(Carver::words_needed(words))
+        Ok(words)
     }
 }
 

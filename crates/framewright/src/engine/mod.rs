@@ -94,34 +94,26 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     ) -> Result<Self, EngineError> {
         let needed = layout.words_needed()?;
         let mut carver = Carver::new(memory, needed)?;
-        let zones = layout.zones.each_ref().map(|zone| {
-            let words = zone.words_needed()?;
-            Zone::new(
-                zone,
-                &layout.config,
-                carver.rest_of(words),
-                platform.clone(),
-            )
-        });
-        let zones = all(zones).map_err(|(nth, error)| EngineError::Zone { nth, error })?;
-        let reclaim = zones.each_ref().map(|zone| {
-            let pageblocks = zone.pageblocks();
-            let words = carver.rest_of(ReclaimWords::needed(pageblocks));
-            ReclaimWords::new(pageblocks, &layout.reclaim, words)
-        });
-        let reclaim = all(reclaim).map_err(|(nth, error)| EngineError::Zone { nth, error })?;
+        let mut zones = [const { None }; ZONES];
+        let mut reclaim = [const { None }; ZONES];
+        for (nth, zone) in layout.zones.iter().enumerate() {
+            let place = |error| EngineError::Zone { nth, error };
+            let memory = carver.cut(zone.words_needed().map_err(place)?);
+            let made = Zone::new(zone, &layout.config, memory, platform.clone()).map_err(place)?;
+            let pageblocks = made.pageblocks();
+            let memory = carver.cut(ReclaimWords::needed(pageblocks));
+            let words = ReclaimWords::new(pageblocks, &layout.reclaim, memory).map_err(place)?;
+            zones[nth] = Some(made);
+            reclaim[nth] = Some(words);
+        }
         let extent = layout.extent()?;
         let words = layout.parts.words_needed(&extent)?;
-        let shared = layout
-            .parts
-            .make(&extent, carver.rest_of(words), &platform)?;
+        let shared = layout.parts.make(&extent, carver.cut(words), &platform)?;
         let words = layout.reserve.words_needed(&extent)?;
-        let reserve = layout
-            .reserve
-            .make(&extent, carver.rest_of(words), &platform)?;
+        let reserve = layout.reserve.make(&extent, carver.cut(words), &platform)?;
         Ok(Self {
-            zones,
-            reclaim,
+            zones: zones.map(|zone| zone.expect("each zone was made")),
+            reclaim: reclaim.map(|words| words.expect("each zone's reclaim was made")),
             shared,
             reserve,
         })
@@ -225,21 +217,6 @@ impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> fmt::Debug
             .field("cpus", &cpus)
             .finish_non_exhaustive()
     }
-}
-
-/// All values, or the first error with its number.
-fn all<T, E, const N: usize>(results: [Result<T, E>; N]) -> Result<[T; N], (usize, E)> {
-    let mut results = results.map(Some);
-    let failed = results.iter().position(|one| matches!(one, Some(Err(_))));
-    if let Some(nth) = failed
-        && let Some(Err(error)) = results[nth].take()
-    {
-        return Err((nth, error));
-    }
-    Ok(results.map(|one| match one {
-        Some(Ok(value)) => value,
-        _ => unreachable!("the first error would have been returned"),
-    }))
 }
 
 impl From<TooShort> for EngineError {

@@ -239,10 +239,10 @@ impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
         platform: &P,
     ) -> Result<ObjectParts<'m, P>, EngineError> {
         let (of_space, of_objects) = memory.split_at_mut(self.0.words_needed(extent)?);
-        Ok(ObjectParts {
-            space: self.0.make(extent, of_space, platform)?,
-            kv: Kv::new(&Self::layout(extent), of_objects, platform.clone())?,
-        })
+        let space = self.0.make(extent, of_space, platform)?;
+        let kv = Kv::new(&Self::layout(extent), of_objects, platform.clone())?;
+        kv.check_window(space.start(), space.pages())?;
+        Ok(ObjectParts { space, kv })
     }
 
     fn seat<'e, 'm, const ZONES: usize>(
@@ -252,10 +252,7 @@ impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
         relief: ZoneRelief<'e, 'm, P, ZONES>,
     ) -> Result<Self::Seat<'e, 'm, ZONES>, CpuError> {
         let ranges = WithRanges::seat(&shared.space, cpu, frames, relief)?;
-        let seat = shared.kv.seat(ranges).map_err(|error| match error {
-            crate::kv::KvSetupError::Overlap { .. } => CpuError::Overlap,
-            _ => CpuError::Taken(cpu),
-        })?;
+        let seat = shared.kv.seat(ranges).map_err(|_| CpuError::Taken(cpu))?;
         Ok(seat.with_relief(relief))
     }
 

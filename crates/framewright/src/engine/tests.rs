@@ -2,14 +2,15 @@
 
 extern crate std;
 
+mod clients;
+
 use super::*;
 use crate::frame::{AllocError, FreeError, ZoneLayout};
-use crate::kv::KvRequest;
+use crate::kv::{KvRequest, KvSetupError};
 use crate::platform::{
     Barrier, Contents, Direct, Map, MapError, PageWords, Relax, SingleThread, Zero,
 };
-use crate::policy::Effort;
-use crate::reclaim::{Ask, Clients, Holding, Shrink, Shrunk};
+use crate::policy::{Config, RangeConfig, ReclaimConfig};
 use crate::reserve::{Key, PoolConfig, ReserveLayout};
 use crate::units::{Addr, Context, Frame, Mobility, Order, Page, PageRange};
 use crate::vrange::AreaRequest;
@@ -256,74 +257,14 @@ fn runs_of_any_length_are_taken_and_given_back_whole_or_in_parts() {
         let refused = cpu.alloc_run(frames, align, Mobility::Movable, Context::ANY);
         assert_eq!(refused, Err(AllocError::Impossible), "{frames} {align}");
     }
-    // A request that may not block takes no more than a block.
-    let nowait = cpu.alloc_run(1025, 1, Mobility::Movable, Context::NOWAIT);
-    assert_eq!(nowait, Err(AllocError::Impossible));
+    // A request that may not block takes no more than a block, and says what is in the way.
+    let mut nowait = |frames| cpu.alloc_run(frames, 1, Mobility::Movable, Context::NOWAIT);
+    assert_eq!(nowait(1025), Err(AllocError::Fragmented));
+    assert_eq!(nowait(FRAMES + 1), Err(AllocError::Impossible));
+    let block = nowait(512).unwrap();
+    assert_eq!(nowait(FRAMES), Err(AllocError::Exhausted));
+    cpu.free_run(block).unwrap();
     drop(cpu);
-    engine.verify().unwrap();
-}
-
-/// A cache that holds frames until it is asked.
-#[derive(Default)]
-struct FrameCache(RefCell<Vec<Frame>>);
-
-impl<'e, 'm> Shrink<crate::frame::Seat<'e, 'm, TestBoard>> for FrameCache {
-    fn holding(&self) -> Holding {
-        let frames = self.0.borrow().len() as u64;
-        Holding { frames, heat: 0 }
-    }
-
-    fn shrink(&self, frames: &mut crate::frame::Seat<'e, 'm, TestBoard>, ask: &Ask) -> Shrunk {
-        let mut shrunk = Shrunk::default();
-        while shrunk.freed < ask.wanted && shrunk.scanned < ask.scan {
-            let Some(frame) = self.0.borrow_mut().pop() else {
-                break;
-            };
-            shrunk.scanned += 1;
-            shrunk.freed += u64::from(frames.free(frame, Order::ZERO).is_ok());
-        }
-        shrunk
-    }
-}
-
-/// EN3: a request without clients, or one that may not reclaim, asks none.
-#[test]
-fn en3_only_requests_that_may_reclaim_ask_the_clients() {
-    let cache = FrameCache::default();
-    let layout = full_layout();
-    let mut memory = vec![0; layout.words_needed().unwrap()];
-    let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
-    engine.add(run(0, FRAMES)).unwrap();
-    let one = |cpu: &mut Cpu<'_, '_, TestBoard>, context| {
-        cpu.alloc(Order::ZERO, Mobility::Movable, context)
-    };
-    let mut cpu = engine.cpu(CpuId(0)).unwrap();
-    while let Ok(frame) = one(&mut cpu, Context::ANY) {
-        cache.0.borrow_mut().push(frame);
-    }
-    let held = cache.0.borrow().len();
-    assert_eq!(held as u64, FRAMES);
-    drop(cpu);
-
-    let shrink: [&dyn Shrink<_>; 1] = [&cache];
-    let clients = Clients {
-        shrink: &shrink,
-        migrate: &[],
-    };
-    let mut cpu = engine.cpu(CpuId(0)).unwrap().with_clients([clients]);
-    let refused = one(&mut cpu, Context::NOWAIT);
-    assert_eq!(refused, Err(AllocError::Exhausted));
-    assert_eq!(cache.0.borrow().len(), held, "it was not asked");
-    let frame = one(&mut cpu, Context::ANY).unwrap();
-    assert!(cache.0.borrow().len() < held);
-    let area = cpu.vmalloc(&AreaRequest::new(600)).unwrap();
-    let object = KvRequest::new(600 * Page::BYTES).with(Effort::MustSucceed);
-    let object = cpu.kvmalloc(&object).unwrap();
-    assert!(cache.0.borrow().len() <= held - 1200);
-    assert!(engine.reclaim(0).stats().pgsteal_direct >= 1200);
-    cpu.kvfree(object).unwrap();
-    cpu.vfree(area).unwrap();
-    cpu.free(frame, Order::ZERO).unwrap();
     engine.verify().unwrap();
 }
 
@@ -352,12 +293,53 @@ fn impossible_layouts_are_refused_with_their_place() {
     let window = EngineLayout::new(Frame(0), 1024).with_window(Page(1), 8192);
     let error = window.words_needed().unwrap_err();
     assert!(said(error).starts_with("address space: "), "{error}");
-    // The window lies in the direct map: no CPU gets a seat, and the error says so.
+    // The window lies in the direct map.
     let layout = EngineLayout::new(Frame(0), 1024)
         .with_window(Page(1 << 28), 8192)
         .with_objects();
     let mut memory = vec![0; layout.words_needed().unwrap()];
+    let refused = Engine::new(&layout, &mut memory, TestBoard::default()).map(|_| ());
+    let overlap = KvSetupError::Overlap {
+        window: Addr((1 << 28) * Page::BYTES),
+        direct: Addr(1 << 40),
+    };
+    assert_eq!(refused, Err(EngineError::Objects(overlap)));
+}
+
+/// The caller's policies reach the parts that they are for.
+#[test]
+fn each_part_has_the_callers_policies() {
+    let frames = Config {
+        cache_permille: 3,
+        ..Config::default()
+    };
+    let ranges = RangeConfig {
+        lazy_pages_max: 77,
+        ..RangeConfig::default()
+    };
+    let reclaim = ReclaimConfig {
+        quota_frames: 5,
+        ..ReclaimConfig::default()
+    };
+    let window = EngineLayout::new(Frame(0), FRAMES).with_window(Page(1 << 20), 8192);
+    let layout = window
+        .with_range_config(ranges)
+        .with_config(frames)
+        .with_reclaim_config(reclaim);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
     let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
-    let refused = engine.cpu(CpuId(0)).map(|_| ());
-    assert_eq!(refused, Err(CpuError::Overlap));
+    assert_eq!(engine.frames().zones()[0].config().cache_permille, 3);
+    assert_eq!(engine.space().config().lazy_pages_max, 77);
+    assert_eq!(engine.reclaim(0).config().quota_frames, 5);
+    let wrong = ReclaimConfig {
+        batch_frames: 0,
+        ..reclaim
+    };
+    let refused = Engine::new(
+        &layout.with_reclaim_config(wrong),
+        &mut memory,
+        TestBoard::default(),
+    );
+    let error = refused.map(|_| ()).unwrap_err();
+    assert!(matches!(error, EngineError::Zone { nth: 0, .. }), "{error}");
 }

@@ -127,6 +127,9 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         alloc: impl Fn(&mut Seat<'z, 'm, P>, Order, Mobility) -> Result<Frame, AllocError>,
     ) -> Result<Frame, AllocError> {
         let seats = &mut self.seats[first..];
+        if let [seat] = seats {
+            return alloc(seat, order, mobility);
+        }
         let quick = seats
             .iter_mut()
             .find_map(|seat| seat.try_alloc(order, mobility));

@@ -166,7 +166,7 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
 
 impl<'m, P> Kv<'m, P> {
     /// Checks that no address is both a frame's and a page's of the space.
-    fn check_window(&self, start: Page, pages: u64) -> Result<(), KvSetupError> {
+    pub(crate) fn check_window(&self, start: Page, pages: u64) -> Result<(), KvSetupError> {
         let (window, direct) = (addr_of(start), Addr(self.first));
         let bytes = |pages: u64| pages.saturating_mul(Page::BYTES);
         // Either range can wrap around the end of the number range.

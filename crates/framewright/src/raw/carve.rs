@@ -66,7 +66,8 @@ impl<'m> Carver<'m> {
         Self { is_zeroed, ..self }
     }
 
-    fn cut(&mut self, len: usize) -> &'m mut [u64] {
+    /// The next `len` words, with the values that they have.
+    pub(crate) fn cut(&mut self, len: usize) -> &'m mut [u64] {
         let (part, rest) = core::mem::take(&mut self.rest).split_at_mut(len);
         self.rest = rest;
         part
@@ -99,11 +100,6 @@ impl<'m> Carver<'m> {
     /// The next `len` words, with the values that they have.
     pub(crate) fn words_as_they_are(&mut self, len: usize) -> &'m [AtomicU64] {
         atomic_words(self.cut(len))
-    }
-
-    /// The next `len` words, for a part that carves them itself.
-    pub(crate) fn rest_of(&mut self, len: usize) -> &'m mut [u64] {
-        self.cut(len)
     }
 
     /// The next `len` words, to be cut further.

@@ -12,10 +12,10 @@ use crate::units::{Context, Frame, Mobility, Order, Run};
 
 /// A request for a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BlockRequest {
-    pub(super) order: Order,
-    pub(super) mobility: Mobility,
-    pub(super) context: Context,
+pub(crate) struct BlockRequest {
+    pub(crate) order: Order,
+    pub(crate) mobility: Mobility,
+    pub(crate) context: Context,
 }
 
 /// Whether clients are asked for a request or for the background.

@@ -111,6 +111,7 @@ pub use background::Background;
 pub use client::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
 pub use compact::{CompactEffort, Compaction};
 pub use contig::RunEffort;
+pub(crate) use direct::BlockRequest;
 pub use evacuate::{EvacuateError, Evacuated};
 pub use moving::Obstacle;
 pub use relief::ReclaimRelief;

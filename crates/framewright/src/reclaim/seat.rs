@@ -77,12 +77,20 @@ impl<'r, 'z, 'm, P: FramePlatform> ReclaimSeat<'r, 'z, 'm, P> {
         context: Context,
         clients: &Clients<'_, FrameSeat<'z, 'm, P>>,
     ) -> Result<Frame, AllocError> {
-        let requests = CpuRequests {
+        let mut requests = CpuRequests {
             reclaim: self.reclaim,
             frames: &mut self.frames,
             left: &mut self.left,
         };
-        requests.alloc(order, mobility, context, clients)
+        if let Some(frame) = requests.alloc_fast(order, mobility) {
+            return Ok(frame);
+        }
+        let request = BlockRequest {
+            order,
+            mobility,
+            context,
+        };
+        requests.alloc_slow(&request, clients)
     }
 
     /// Frees the block of `order` at `frame`, which was allocated with that order.
@@ -121,34 +129,35 @@ pub(crate) struct CpuRequests<'a, 'z, 'm, P> {
 }
 
 impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
-    /// See [`ReclaimSeat::alloc`].
+    /// Allocates a block from the CPU's cache, unless a look at the watermarks is due.
     #[inline(always)]
-    pub(crate) fn alloc(
-        self,
-        order: Order,
-        mobility: Mobility,
-        context: Context,
-        clients: &Clients<'_, FrameSeat<'z, 'm, P>>,
-    ) -> Result<Frame, AllocError> {
+    pub(crate) fn alloc_fast(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         let frames = order.frames();
-        if u64::from(*self.left) >= frames
-            && let Some(frame) = self.frames.alloc_cached(order, mobility)
-        {
-            *self.left -= frames as u32;
-            return Ok(frame);
+        if u64::from(*self.left) < frames {
+            return None;
         }
-        let request = BlockRequest {
-            order,
-            mobility,
-            context,
-        };
-        self.alloc_slow(&request, clients)
+        let frame = self.frames.alloc_cached(order, mobility)?;
+        *self.left -= frames as u32;
+        Some(frame)
+    }
+
+    /// Allocates a block that is there while the zone is above its low watermark.
+    pub(crate) fn alloc_above_low(&mut self, request: &BlockRequest) -> Option<Frame> {
+        let &BlockRequest {
+            order, mobility, ..
+        } = request;
+        if self.frames.zone().is_low() {
+            return None;
+        }
+        self.look(request);
+        *self.left = u64::from(*self.left).saturating_sub(order.frames()) as u32;
+        self.frames.try_alloc(order, mobility)
     }
 
     /// Allocates when the cache has no block, or a look at the watermarks is due.
     #[cold]
     #[inline(never)]
-    fn alloc_slow(
+    pub(crate) fn alloc_slow(
         mut self,
         request: &BlockRequest,
         clients: &Clients<'_, FrameSeat<'z, 'm, P>>,
