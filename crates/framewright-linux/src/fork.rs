@@ -32,17 +32,36 @@
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::OnceLock;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Where the process's token is: in a page that is zero in a child.
-static WORD: OnceLock<&'static AtomicU64> = OnceLock::new();
+/// Where the process's token is: in a page that is zero in a child. Null until a thread has asked.
+///
+/// Not a `OnceLock`: a child that is forked off while another thread is at work in one would wait for
+/// that thread, which it does not have.
+static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The same where the kernel does not wipe pages: fork(3) wipes it.
 static NOT_WIPED: AtomicU64 = AtomicU64::new(0);
+
+/// A place that one process at a time claims, and keeps.
+#[derive(Debug)]
+pub(crate) struct ProcessClaim(AtomicU64);
+
+impl ProcessClaim {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Claims it for the calling process. Returns whether it is that process's, now or already.
+    pub(crate) fn claim(&self) -> bool {
+        let this = Process::this();
+        let claimed = self.0.compare_exchange(0, this.0, Relaxed, Relaxed);
+        claimed.map_or_else(|by| by == this.0, |_| true)
+    }
+}
 
 /// A process, as distinct from those that it was forked from and those forked from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,8 +90,22 @@ impl WatchedProcess {
     }
 }
 
+#[inline]
 fn word() -> &'static AtomicU64 {
-    WORD.get_or_init(|| wiped().unwrap_or(&NOT_WIPED))
+    // Acquire pairs with the Release in `choose_word`.
+    // SAFETY: null, or from a reference that lasts for ever.
+    let known = unsafe { WORD.load(Acquire).as_ref() };
+    known.unwrap_or_else(choose_word)
+}
+
+/// Of several threads that choose, the first decides; the others have made a page for nothing.
+#[cold]
+fn choose_word() -> &'static AtomicU64 {
+    let mine = std::ptr::from_ref(wiped().unwrap_or(&NOT_WIPED)).cast_mut();
+    let chosen = WORD.compare_exchange(std::ptr::null_mut(), mine, Release, Acquire);
+    let word = chosen.map_or_else(|first| first, |_| mine);
+    // SAFETY: as in `word`, and not null.
+    unsafe { &*word }
 }
 
 impl Process {
@@ -132,7 +165,8 @@ struct ForkedRange {
 }
 
 static FIRST: AtomicPtr<ForkedRange> = AtomicPtr::new(std::ptr::null_mut());
-static HANDLER: OnceLock<()> = OnceLock::new();
+/// Whether fork(3) calls [`hide`]. Two threads at the same time may both see to it: it does no harm twice.
+static HAS_HANDLER: AtomicBool = AtomicBool::new(false);
 
 fn nodes() -> impl Iterator<Item = &'static ForkedRange> {
     let node = |at: &AtomicPtr<ForkedRange>| {
@@ -156,11 +190,13 @@ impl std::fmt::Debug for Unforked {
 impl Unforked {
     /// Whole pages, which belong to the caller until the result is dropped.
     pub(crate) fn new(start: usize, len_bytes: usize) -> Self {
-        HANDLER.get_or_init(|| {
+        // Relaxed: only the calling thread must know that its ranges are hidden.
+        if !HAS_HANDLER.load(Relaxed) {
             // SAFETY: fork(3) may call the function in a child: it only loads, and makes system
             // calls. It fails if there is no memory: then a child has what clone(2) leaves it.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(hide)) };
-        });
+            HAS_HANDLER.store(true, Relaxed);
+        }
         let take = |node: &&ForkedRange| {
             let taken = node
                 .state

@@ -63,6 +63,8 @@ pub enum HostError {
     },
     /// The kernel has no membarrier: [`Host::fenced`] does without.
     NoMembarrier,
+    /// Another thread of the parent's was making it when this process was forked off.
+    Forked,
 }
 
 impl fmt::Display for HostError {
@@ -86,6 +88,9 @@ impl fmt::Display for HostError {
                 write!(f, "a heap for {threads} threads: 1 to 1022 are possible")
             }
             Self::NoMembarrier => NoMembarrier.fmt(f),
+            Self::Forked => {
+                f.write_str("another thread was making it when this process was forked off")
+            }
         }
     }
 }

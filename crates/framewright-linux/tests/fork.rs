@@ -262,3 +262,29 @@ fn a_child_reads_its_parents_heap_and_changes_nothing_there() {
     let stats = heap.stats().unwrap();
     assert_eq!((stats.lost_frees, stats.objects.bad_frees), (0, 0));
 }
+
+/// A thread that makes a heap is not in the child, so a child must not wait for it.
+#[test]
+fn a_child_forked_while_another_thread_makes_a_heap_does_not_wait_for_it() {
+    for round in 0..100u32 {
+        let heap = Heap::new(HeapOptions::new(64 << 20).with_threads(64));
+        let ready = std::sync::Barrier::new(2);
+        let end = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                ready.wait();
+                heap.set_up().unwrap();
+            });
+            ready.wait();
+            for _ in 0..round * 50 {
+                std::hint::spin_loop();
+            }
+            in_child(|| {
+                let layout = Layout::new::<[u64; 8]>();
+                // SAFETY: the layout is not empty, and the object is freed once.
+                let at = unsafe { GlobalAlloc::alloc(&heap, layout) };
+                i32::from(at.is_null())
+            })
+        });
+        assert_eq!(end, ChildEnd::Said(0), "round {round}");
+    }
+}

@@ -91,6 +91,7 @@ impl HeapWith<'_> {
             Some(inner) => Ok(inner),
             None if mine::is_passing_on() => Err(HeapError::Inside),
             None => match self.heap.set_up() {
+                Err(HostError::Forked) => Err(HeapError::Forked),
                 Err(error) => Err(HeapError::Host(error)),
                 // Another thread has made it since.
                 Ok(()) => self.heap.made().ok_or(HeapError::Inside),

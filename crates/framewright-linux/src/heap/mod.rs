@@ -29,8 +29,9 @@
 //! A forked process can read the heap, and so start another program, as
 //! [`Command`](std::process::Command) does; a write to the heap ends it by SIGSEGV. It sees what
 //! its parent changes later. Its allocations come from the system, its frees of the heap's objects
-//! are lost, and as a [`Memory`] the heap returns [`HeapError::Forked`]. (A child that clone(2)
-//! makes without fork(3) shares the memory with its parent, and must not change it.)
+//! are lost, and as a [`Memory`] the heap returns [`HeapError::Forked`]. The same holds for a heap that
+//! another thread was making at that moment. (A child that clone(2) makes without fork(3) shares the
+//! memory with its parent, and must not change it.)
 //!
 //! A signal handler that interrupts the heap gets the system's memory, and its frees meanwhile are
 //! lost. The system does not promise either that a handler may allocate at all.
@@ -50,6 +51,7 @@ mod tests;
 pub use memory::{HeapError, HeapWith};
 
 use crate::HostError;
+use crate::fork::ProcessClaim;
 use framewright::stats::KvStats;
 use inner::HeapInner;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -112,6 +114,9 @@ impl HeapOptions {
 pub struct Heap {
     options: HeapOptions,
     inner: OnceLock<Result<Arc<HeapInner>, HostError>>,
+    /// The process of the first thread that makes it. A process that was forked off meanwhile does not
+    /// have that thread, and would wait for ever for it in `inner`.
+    maker: ProcessClaim,
     system_allocs: AtomicU64,
     lost_frees: AtomicU64,
 }
@@ -141,6 +146,7 @@ impl Heap {
         Self {
             options,
             inner: OnceLock::new(),
+            maker: ProcessClaim::new(),
             system_allocs: AtomicU64::new(0),
             lost_frees: AtomicU64::new(0),
         }
@@ -159,8 +165,12 @@ impl Heap {
     /// Makes the heap, if it has not been made. If that failed once, it is not tried again.
     ///
     /// # Errors
-    /// The part that could not be made, now or at the first try.
+    /// The part that could not be made, now or at the first try; [`HostError::Forked`] if another thread
+    /// was making it when this process was forked off.
     pub fn set_up(&self) -> Result<(), HostError> {
+        if self.inner.get().is_none() && !self.maker.claim() {
+            return Err(HostError::Forked);
+        }
         let made = self
             .inner
             .get_or_init(|| mine::passing_on(|| HeapInner::new(&self.options)));

@@ -22,8 +22,8 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Rounds of a thread's destructors that are sure to come: PTHREAD_DESTRUCTOR_ITERATIONS of POSIX.
@@ -77,15 +77,31 @@ thread_local! {
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The key by which threads give their slots back.
+/// The key by which threads give their slots back. `None` if the system has none left.
+///
+/// Not a `OnceLock`: a child that is forked off while another thread is at work in one would wait for
+/// that thread, which it does not have.
 fn key() -> Option<libc::pthread_key_t> {
-    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-    *KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: `key` is written to; `ending` is a function for values of this key.
-        let failed = unsafe { libc::pthread_key_create(&mut key, Some(ending)) };
-        (failed == 0).then_some(key)
-    })
+    /// The key plus one.
+    static KEY: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: a number, which needs nothing that was written before it.
+    if let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) {
+        return Some(key as libc::pthread_key_t);
+    }
+    let mut key = 0;
+    // SAFETY: `key` is written to; `ending` is a function for values of this key.
+    if unsafe { libc::pthread_key_create(&mut key, Some(ending)) } != 0 {
+        return None;
+    }
+    match KEY.compare_exchange(0, u64::from(key) + 1, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => Some(key),
+        Err(first) => {
+            // Another thread was faster.
+            // SAFETY: this thread's key, which has no values.
+            unsafe { libc::pthread_key_delete(key) };
+            Some((first - 1) as libc::pthread_key_t)
+        }
+    }
 }
 
 /// Sets the key's value. Returns whether the thread will be told of its end.
