@@ -115,6 +115,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     #[cold]
     #[inline(never)]
     fn alloc_slow(&mut self, request: &BlockRequest) -> Result<Frame, AllocError> {
+        let freed = W::frames(&mut self.seat).freed_from(0);
         let clients = self.relief.clients.unwrap_or([Clients::NONE; ZONES]);
         if let [clients] = clients.as_slice() {
             return self.requests(0).alloc_slow(request, clients);
@@ -130,7 +131,16 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
                 Err(error) => worst = Some(AllocError::worse(worst, error)),
             }
         }
-        Err(worst.unwrap_or(AllocError::Exhausted))
+        let &BlockRequest {
+            order,
+            mobility,
+            context,
+        } = request;
+        let last = match context.may_block {
+            true => W::frames(&mut self.seat).alloc_if_freed(0, order, mobility, freed),
+            false => None,
+        };
+        last.ok_or(worst.unwrap_or(AllocError::Exhausted))
     }
 
     /// What the CPU's requests in zone `nth` work with.

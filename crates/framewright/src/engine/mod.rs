@@ -20,6 +20,8 @@
 //! - **EN2** A `Cpu` holds all seats of its CPU, or the call that asked for it has taken none.
 //! - **EN3** A request without clients reclaims nothing. With clients, only a request whose context
 //!   may block and may reclaim asks them.
+//! - **EN4** A frame is a zone's or the reserve's. The reserve may lie in a hole of a zone:
+//!   [`Engine::add`] refuses its frames. (A zone's own [`add`](Zone::add) knows no reserve.)
 //!
 //! # Locks
 //! None of its own.
@@ -123,8 +125,16 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     /// The run lies in one zone. Stops all CPUs. Time: O(frames).
     ///
     /// # Errors
-    /// As [`Zone::add`]; [`RunError::Outside`] if it begins in no zone. Nothing has changed then.
+    /// As [`Zone::add`]; [`RunError::Outside`] if it begins in no zone; [`RunError::Present`] if a frame is
+    /// the reserve's (EN4). Nothing has changed then.
     pub fn add(&self, run: Run) -> Result<(), RunError> {
+        if let Some(reserve) = &self.reserve {
+            let (start, end) = (reserve.run().start(), reserve.run().end());
+            let first = run.start().max(start);
+            if first < run.end().min(end) {
+                return Err(RunError::Present(first));
+            }
+        }
         let zone = self.frames().zone_of(run.start());
         zone.ok_or(RunError::Outside)?.add(run)
     }

@@ -268,6 +268,31 @@ fn runs_of_any_length_are_taken_and_given_back_whole_or_in_parts() {
     engine.verify().unwrap();
 }
 
+/// EN4: no frame belongs to a zone and to the reserve.
+#[test]
+fn en4_a_reserve_may_lie_in_a_hole_of_a_zone_and_its_frames_are_not_added() {
+    let layout =
+        EngineLayout::new(Frame(0), FRAMES).with_reserve(ReserveLayout::new(run(1024, 512)));
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
+    let refused = [(0, FRAMES), (0, 1025), (1024, 512), (1535, 1), (1200, 8)];
+    for (start, frames) in refused {
+        let error = RunError::Present(Frame(start.max(1024)));
+        assert_eq!(
+            engine.add(run(start, frames)),
+            Err(error),
+            "{start} {frames}"
+        );
+    }
+    engine.add(run(0, 1024)).unwrap();
+    engine.add(run(1536, FRAMES - 1536)).unwrap();
+    let owned = engine.reserve().unwrap().alloc_contig(512, 512).unwrap();
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    while let Ok(frame) = cpu.alloc(Order::ZERO, Mobility::Movable, Context::ANY) {
+        assert!(!owned.contains(frame), "{frame} has two owners");
+    }
+}
+
 #[test]
 fn impossible_layouts_are_refused_with_their_place() {
     let said = |error: EngineError| std::format!("{error}");

@@ -1,7 +1,11 @@
 //! Several zones in the order in which requests prefer them, and a CPU's seats in all of them.
 
+use super::search::WantedBlock;
+use super::slow::Resort;
+use super::zone::StoppedZone;
 use super::{AllocError, FreeError, Seat, SeatError, Zone};
 use crate::platform::FramePlatform;
+use crate::seats::SeatSet;
 use crate::stats::FrameStats;
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 
@@ -86,11 +90,13 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
     /// that does not need short addresses starts further forward.
     ///
     /// No zone is stopped as long as another can serve the request without a stop. Time: as
-    /// [`Seat::alloc`], for each zone that is full.
+    /// [`Seat::alloc`], for each zone that is full; and a stop of all zones at once if a frame was freed
+    /// meanwhile.
     ///
     /// # Errors
     /// [`AllocError::Fragmented`] if one of the zones has enough free frames,
-    /// [`AllocError::Exhausted`] if none has. Nothing has changed then.
+    /// [`AllocError::Exhausted`] if none has. For an exact order, there was one moment during the call
+    /// at which no zone had a block (F8). Nothing has changed then.
     ///
     /// # Panics
     /// If there is no zone `first`.
@@ -100,7 +106,7 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
-        self.alloc_by(first, order, mobility, Seat::alloc)
+        self.alloc_by(first, order, mobility, Resort::ByOrder)
     }
 
     /// As [`alloc`](Self::alloc), with [`Seat::alloc_hard`] in each zone.
@@ -116,7 +122,7 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
-        self.alloc_by(first, order, mobility, Seat::alloc_hard)
+        self.alloc_by(first, order, mobility, Resort::Stop)
     }
 
     fn alloc_by(
@@ -124,12 +130,17 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         first: usize,
         order: Order,
         mobility: Mobility,
-        alloc: impl Fn(&mut Seat<'z, 'm, P>, Order, Mobility) -> Result<Frame, AllocError>,
+        resort: Resort,
     ) -> Result<Frame, AllocError> {
-        let seats = &mut self.seats[first..];
-        if let [seat] = seats {
-            return alloc(seat, order, mobility);
+        let alloc = |seat: &mut Seat<'z, 'm, P>| match resort {
+            Resort::ByOrder => seat.alloc(order, mobility),
+            Resort::Stop => seat.alloc_hard(order, mobility),
+        };
+        if let [seat] = &mut self.seats[first..] {
+            return alloc(seat);
         }
+        let freed = self.freed_from(first);
+        let seats = &mut self.seats[first..];
         let quick = seats
             .iter_mut()
             .find_map(|seat| seat.try_alloc(order, mobility));
@@ -137,13 +148,73 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
             return Ok(frame);
         }
         let mut worst = None;
+        let mut is_exact = true;
         for seat in seats {
-            match alloc(seat, order, mobility) {
+            is_exact &= resort == Resort::Stop || seat.zone().stops_for(order);
+            match alloc(seat) {
                 Ok(frame) => return Ok(frame),
                 Err(error) => worst = Some(AllocError::worse(worst, error)),
             }
         }
-        Err(worst.expect("there is a zone"))
+        let last = match is_exact {
+            true => self.alloc_if_freed(first, order, mobility, freed),
+            false => None,
+        };
+        last.ok_or_else(|| worst.expect("there is a zone"))
+    }
+
+    /// How often blocks became free in the zones from `first` on; 0 if that is one zone.
+    pub(crate) fn freed_from(&self, first: usize) -> u64 {
+        match &self.seats[first..] {
+            [_] => 0,
+            seats => seats
+                .iter()
+                .fold(0, |sum, seat| sum.wrapping_add(seat.zone().happened())),
+        }
+    }
+
+    /// The last attempt of a request that found nothing in one zone after the other: a block freed in one of
+    /// them meanwhile was perhaps taken in another, so that there was one at each moment (F8). If nothing
+    /// became free since `freed` was read, each zone still had nothing when the last one was searched.
+    /// Otherwise this stops all of them at once.
+    pub(crate) fn alloc_if_freed(
+        &mut self,
+        first: usize,
+        order: Order,
+        mobility: Mobility,
+        freed: u64,
+    ) -> Option<Frame> {
+        if self.freed_from(first) == freed {
+            return None;
+        }
+        let seats = &self.seats[first..];
+        let mut stopped: [Option<StoppedZone<'z, 'm, P>>; N] = [const { None }; N];
+        // By their addresses: whatever order others have for these zones, no CPUs wait in a circle.
+        let mut below = 0;
+        let next = |below| {
+            let places = seats.iter().enumerate();
+            let places = places.map(|(nth, seat)| (seat.zone().metadata_address(), nth));
+            places.filter(|(at, _)| *at > below).min()
+        };
+        while let Some((at, nth)) = next(below) {
+            let zone = stopped[nth].insert(seats[nth].zone().stop());
+            seats[nth].count_drain();
+            zone.drain();
+            below = at;
+        }
+        let wanted = WantedBlock { order, mobility };
+        let large = |seat: &&Seat<'z, 'm, P>| order <= seat.zone().max_order();
+        let found = seats.iter().filter(large).find_map(|seat| {
+            let offset = seat.fetch_drained(wanted)?;
+            seat.hand_out(offset, order, mobility);
+            Some(seat.zone().frame(offset))
+        });
+        if found.is_none() {
+            for zone in stopped.iter().flatten() {
+                zone.note_in_vain(order, mobility);
+            }
+        }
+        found
     }
 
     /// Frees the block of `order` at `frame`, in whichever zone it lies.

@@ -48,11 +48,13 @@
 //!   drained. An order is exact if it is at most the configuration's
 //!   [`stop_order_max`](crate::policy::Config::stop_order_max), if the request was made with
 //!   [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` do when they may wait, or if there is
-//!   one CPU. The same holds for a run of any length ([`Zone::alloc_contiguous`]), but what CPUs have
+//!   one CPU. A request to several zones ([`Seats::alloc`]) fails only if that moment was the same in all
+//!   of them. The same holds for a run of any length ([`Zone::alloc_contiguous`]), but what CPUs have
 //!   cached since its drain counts as taken there. Other requests stop no CPU: they fail if there is
 //!   no block in the pageblocks with this CPU's caches drained, or if other CPUs work in all
 //!   pageblocks that have one.
-//! - **F9** A request stops all CPUs at most once, and only where that may help: not if nothing was
+//! - **F9** A request stops all CPUs at most once (one to several zones stops each once more, all at once, if
+//!   a block became free in one of them meanwhile), and only where that may help: not if nothing was
 //!   freed, added, relabelled or opened since a stop that failed for a like request; not if all
 //!   CPUs stood still for another CPU after the request had begun, and there was no block for it
 //!   then; and not for what the zone could never have. While they stand still, each CPU's caches
@@ -63,6 +65,7 @@
 //! - Rank 1: the zone's stop lock. Its holder claims every seat, executes the platform's barrier,
 //!   and waits until no seat is busy; then the zone stands still. A request of an exact order takes
 //!   it before it fails, and operations on the zone as a whole take it. A busy seat never takes it.
+//!   A request to several zones takes those of all zones, by their addresses.
 //! - Rank 2: a pageblock's lock, held for one batch. A busy seat never waits for one, except to
 //!   split an allocation, and its holder waits for nothing. It is unlocked by a compare-and-swap
 //!   that fails if something was freed from elsewhere meanwhile; the holder then collects that

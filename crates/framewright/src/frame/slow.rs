@@ -136,7 +136,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         };
         let Ok(stopped) = lock.stop_within(patience);
         let stopped = stopped.ok_or(BoundedError::WouldWait)?;
-        self.words.counters().drains.add(1);
+        self.count_drain();
         stopped.drain();
         // All that is free lies in pageblocks now, and no other CPU takes it: if a free block of
         // the order exists, this finds it.
@@ -150,6 +150,10 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             Some(offset) => Ok(zone.frame(offset)),
             None => Err(zone.why_none(order, mobility).into()),
         }
+    }
+
+    pub(super) fn count_drain(&self) {
+        self.words.counters().drains.add(1);
     }
 
     /// Counts a request of `order` that failed.
@@ -218,7 +222,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
 
     /// Fetches a block from the pageblocks, the high-order reserve included; caches none. The seat
     /// is busy, or all CPUs are stopped.
-    fn fetch_drained(&self, wanted: WantedBlock) -> Option<usize> {
+    pub(super) fn fetch_drained(&self, wanted: WantedBlock) -> Option<usize> {
         if wanted.order > self.zone.pageblock_order() {
             return big::take(self.zone, self.words.counters(), wanted);
         }

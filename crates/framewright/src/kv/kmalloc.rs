@@ -5,7 +5,7 @@ use super::obtain::bytes_of;
 use super::table::KvEntry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{ObjectPlatform, Relief};
+use crate::platform::{ObjectPlatform, OrElse, Relief};
 use crate::units::{Addr, Frame, Mobility, Order, Page, Run};
 use crate::vrange::FrameSource;
 
@@ -57,7 +57,7 @@ where
         self.exit();
         let addr = found?;
         if request.zero {
-            self.kv.platform.zero_bytes(addr, class.bytes());
+            self.calling_out_for(addr, |platform| platform.zero_bytes(addr, class.bytes()));
         }
         Some(addr)
     }
@@ -85,6 +85,19 @@ where
             self.words.counters.bad_frees.add(1);
         }
         freed
+    }
+
+    /// Calls the platform for an object that has not been handed out yet: if the call unwinds, the object
+    /// is free again (K6).
+    #[inline(always)]
+    pub(super) fn calling_out_for(&mut self, addr: Addr, call: impl FnOnce(&P)) {
+        let kv = self.kv;
+        let unwound = OrElse::new(self, |seat| {
+            let freed = seat.kvfree(addr);
+            debug_assert!(freed.is_ok(), "{freed:?}: it was just made");
+        });
+        call(&kv.platform);
+        unwound.end();
     }
 
     #[cold]

@@ -53,7 +53,8 @@
 //!   of partial, empty or surplus slabs; a slab with a bit in its second bitmap is in its owner's
 //!   inbox, or about to be put there.
 //! - **K5** An object is handed out once, and its bytes are its user's alone until it is freed.
-//! - **K6** Whatever a request took before it failed has been given back.
+//! - **K6** Whatever a request took before it failed has been given back, also if it failed because the
+//!   platform unwound while it zeroed or copied.
 //! - **K7** No effort but the one asked for: `FailFast` never asks for relief; `MayCompact` at most
 //!   once for each kind; `MustSucceed` fails only when relief brings no more memory.
 //! - **K8** Everything that a request calls is called within its context.

@@ -281,11 +281,11 @@ where
 
     /// The object, with zeroes in all the bytes that it has if the request says so.
     #[inline(always)]
-    fn zeroed(&self, addr: Addr, request: &KvRequest) -> Addr {
+    fn zeroed(&mut self, addr: Addr, request: &KvRequest) -> Addr {
         if request.zero
             && let Ok(bytes) = self.kvsize(addr)
         {
-            self.kv.platform.zero_bytes(addr, bytes);
+            self.calling_out_for(addr, |platform| platform.zero_bytes(addr, bytes));
         }
         addr
     }

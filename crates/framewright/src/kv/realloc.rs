@@ -16,7 +16,7 @@ use super::obtain::{MemoryNeed, bytes_of};
 use super::table::KvEntry;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{ObjectPlatform, Relief};
+use crate::platform::{Direct, ObjectPlatform, Relief};
 use crate::units::{Addr, Context, Page};
 use crate::vrange::FrameSource;
 
@@ -73,7 +73,7 @@ where
             match need.and_then(|need| self.smaller(had, &bare, &need, addr)) {
                 Some(new) => new,
                 None => {
-                    self.zero_behind(addr, request, request.bytes, had);
+                    zero_behind(&self.kv.platform, addr, request, request.bytes, had);
                     return Ok(addr);
                 }
             }
@@ -81,10 +81,11 @@ where
             self.obtain(&bare, &need?)?
         };
         let kept = had.min(request.bytes);
-        self.kv.platform.copy_bytes(addr, new, kept);
-        if let Ok(has) = self.kvsize(new) {
-            self.zero_behind(new, request, kept, has);
-        }
+        let has = self.kvsize(new).unwrap_or(kept);
+        self.calling_out_for(new, |platform| {
+            platform.copy_bytes(addr, new, kept);
+            zero_behind(platform, new, request, kept, has);
+        });
         match self.kvfree(addr) {
             Ok(_) => Ok(new),
             // Another CPU has freed the object meanwhile, and does not know the new one.
@@ -142,11 +143,11 @@ where
         }
         None
     }
+}
 
-    fn zero_behind(&self, addr: Addr, request: &KvRequest, from: u64, to: u64) {
-        if request.zero && from < to {
-            let at = Addr(addr.0 + from);
-            self.kv.platform.zero_bytes(at, to - from);
-        }
+fn zero_behind(platform: &impl Direct, addr: Addr, request: &KvRequest, from: u64, to: u64) {
+    if request.zero && from < to {
+        let at = Addr(addr.0 + from);
+        platform.zero_bytes(at, to - from);
     }
 }

@@ -12,6 +12,7 @@ mod map;
 mod patience;
 mod relief;
 mod single;
+mod unwound;
 mod wakes;
 
 pub use contents::{Contents, PageWords};
@@ -21,6 +22,7 @@ pub use map::{Map, MapError, Zero};
 pub(crate) use patience::Patience;
 pub use relief::{NoRelief, Relief};
 pub use single::SingleThread;
+pub(crate) use unwound::OrElse;
 pub(crate) use wakes::{Awaited, Wakes};
 
 use crate::units::CpuId;

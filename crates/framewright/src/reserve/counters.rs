@@ -23,6 +23,8 @@ pub(super) const CLEANER: usize = 8;
 pub(super) const CLEAN_CURSOR: usize = 9;
 /// Pages copied into ordinary frames; added to under no lock.
 pub(super) const PUT_BACK: usize = 10;
+/// Runs that owners keep now while they clear them.
+pub(super) const CLEARING: usize = 11;
 /// Pools opened, by kind.
 const OPENED: usize = 16;
 /// Words of the reserve's own: whole cache lines.

@@ -45,6 +45,9 @@
 //!   A bucket names each descriptor at most once.
 //! - **C9** A handle is known only to the area that gave it out, and only until what it names is
 //!   given up.
+//! - **C10** An owner that clears a run ([`Reserve::alloc_contig_with`]) and fails makes no other one fail:
+//!   the frames count as taken only when it has them. An owner that finds no other room waits for that
+//!   meanwhile, for at most 2^14 calls of [`Relax::relax`](crate::platform::Relax::relax).
 //!
 //! # Generations
 //! A page remembers the sum of its pool's and its object's generation when it was put: 63 bits,
@@ -89,6 +92,7 @@ mod area;
 mod choose;
 mod claim;
 mod clean;
+mod clearing;
 mod contiguous;
 pub mod contract;
 mod counters;

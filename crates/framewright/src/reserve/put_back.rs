@@ -24,6 +24,7 @@
 //! because its number is higher, and waits where it is Filling.
 
 use super::area::Reserve;
+use super::clearing::{KeptRun, LOOKS_IN_TRANSIT};
 use super::counters::PUT_BACK;
 use super::index::PageEntry;
 use super::places::{first_of, words_of};
@@ -39,14 +40,12 @@ use core::ops::Range;
 
 /// How many further runs are tried after one that was not cleared.
 const TRIES: u32 = 8;
-/// How often to wait for a page in transit: it is one copy, or one step, from its end.
-const WAITS: u32 = 1000;
 /// How often a get looks again for a page that was moved: it is moved once.
 const LOOKS: usize = 4;
 
 /// Why a page stays where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stays {
+pub(super) enum Stays {
     /// It is being written, or its pool does not put pages back.
     Busy,
     /// There is no ordinary frame, or no descriptor for one.
@@ -57,15 +56,9 @@ enum Stays {
 /// the end: none is left there that is free with a frame, or free without one. So clearing takes
 /// time by the pages of the run, not by pages times words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct SearchedWords {
+pub(super) struct SearchedWords {
     stocked: usize,
     empty: usize,
-}
-
-/// A run that is kept for one owner while it clears the run. Dropping this ends that.
-struct KeptRun<'r, 'm, P: ReservePlatform> {
-    reserve: &'r Reserve<'m, P>,
-    ids: Range<usize>,
 }
 
 /// What a search for a run has led to.
@@ -73,6 +66,8 @@ enum ClearPlan<'r, 'm, P: ReservePlatform> {
     Taken(Run),
     Clear(KeptRun<'r, 'm, P>),
     Again,
+    /// Another owner clears frames that would do, and may fail.
+    InTransit,
     Nothing,
 }
 
@@ -104,7 +99,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         }
         self.collect(supply);
         let mut lacking = None;
-        for attempt in 0..TRIES {
+        let (mut attempt, mut looks) = (0, 0);
+        while attempt < TRIES {
             match self.plan(frames, align) {
                 ClearPlan::Taken(run) => return Ok(run),
                 ClearPlan::Clear(window) => match window.clear(supply) {
@@ -120,13 +116,20 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
                     }
                 },
                 ClearPlan::Again => {}
-                ClearPlan::Nothing => break,
+                ClearPlan::InTransit if looks < LOOKS_IN_TRANSIT => {
+                    self.platform.relax(looks);
+                    looks += 1;
+                    continue;
+                }
+                ClearPlan::InTransit | ClearPlan::Nothing => break,
             }
+            attempt += 1;
         }
         // Tries without putting any page back, perhaps at the cost of more clean ones.
         self.alloc_contig(frames, align)
             .map_err(|error| match (error, lacking) {
                 (TakeError::NoRoom, Some(frame)) => TakeError::NoMemory(frame),
+                (TakeError::NoRoom, None) if looks == LOOKS_IN_TRANSIT => TakeError::WouldWait,
                 _ => error,
             })
     }
@@ -199,7 +202,11 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     fn plan(&self, frames: u64, align: u64) -> ClearPlan<'_, 'm, P> {
         let _owners = self.lock_owners();
         let Some(ids) = self.cheapest(frames, align, true) else {
-            return ClearPlan::Nothing;
+            let in_transit = self.is_in_transit(frames, align, true);
+            return match in_transit {
+                true => ClearPlan::InTransit,
+                false => ClearPlan::Nothing,
+            };
         };
         self.drop_dead(&ids);
         if self.first_of(&ids, &[DIRTY]).is_none() {
@@ -216,7 +223,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             self.set_kept(&ids, false);
             return ClearPlan::Again;
         }
-        ClearPlan::Clear(KeptRun { reserve: self, ids })
+        ClearPlan::Clear(self.kept_run(ids))
     }
 
     /// A descriptor with an ordinary frame, in state Filling.
@@ -306,7 +313,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     }
 
     /// Puts the page of a frame back; also `Ok` if the page is gone meanwhile.
-    fn put_back(
+    pub(super) fn put_back(
         &self,
         id: usize,
         supply: &mut (impl Supply + ?Sized),
@@ -424,52 +431,6 @@ impl<P: ReservePlatform> Drop for MovingPage<'_, '_, P> {
         table.publish(self.from, word.next(FrameState::Free, word.pool()));
         table.set_free(self.from);
         reserve.tell_free(self.from);
-    }
-}
-
-impl<P: ReservePlatform> KeptRun<'_, '_, P> {
-    /// Moves every dirty page out of it.
-    fn clear(&self, supply: &mut (impl Supply + ?Sized)) -> Result<(), (Stays, Frame)> {
-        let reserve = self.reserve;
-        let mut looked = SearchedWords::default();
-        let mut at = self.ids.start;
-        let mut attempt = 0;
-        while let Some(id) = reserve.first_of(&(at..self.ids.end), &[DIRTY]) {
-            if at != id {
-                (at, attempt) = (id, 0);
-            } else if attempt == WAITS {
-                return Err((Stays::Busy, reserve.frame(id)));
-            } else if attempt > 0 {
-                // In transit: a get takes it away, or another CPU is about to drop it.
-                reserve.platform.relax(attempt);
-            }
-            let put_back = reserve.put_back(id, supply, &mut looked);
-            put_back.map_err(|stays| (stays, reserve.frame(id)))?;
-            attempt += 1;
-        }
-        Ok(())
-    }
-
-    /// Takes the run, if it is clear.
-    fn take(self) -> Option<Run> {
-        let reserve = self.reserve;
-        let owners = reserve.lock_owners();
-        if !reserve.discard(&self.ids, &[OWNED, DIRTY]) {
-            // The window is given up only after this, because that takes the lock.
-            drop(owners);
-            return None;
-        }
-        let run = reserve.run_at(&self.ids);
-        reserve.set_kept(&self.ids, false);
-        core::mem::forget(self);
-        Some(run)
-    }
-}
-
-impl<P: ReservePlatform> Drop for KeptRun<'_, '_, P> {
-    fn drop(&mut self) {
-        let _owners = self.reserve.lock_owners();
-        self.reserve.set_kept(&self.ids, false);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What owners do: reservations, taking, releasing.
 
 use super::area::{RESERVATIONS, Reserve};
+use super::clearing::LOOKS_IN_TRANSIT;
 use super::counters::{RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
 use super::places::{RunPlaces, first_of, words_of};
 use super::reservations::{Reservation, ReservationEntry};
@@ -32,7 +33,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// and writes nothing. An owner with ordinary frames for such pages takes a run by
     /// [`alloc_contig_with`](Self::alloc_contig_with), releases it, and reserves then.
     ///
-    /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames). Takes the owners' lock.
+    /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames). Takes the owners' lock, and
+    /// waits for an owner that clears frames which would do (C10).
     ///
     /// # Errors
     /// Why not. Nothing has changed then.
@@ -45,13 +47,24 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         if frames == 0 || !align.is_power_of_two() {
             return Err(ReservationError::Malformed);
         }
-        let _owners = self.lock_owners();
-        if self.reservations.is_full() {
-            return Err(ReservationError::TooMany(RESERVATIONS));
+        let mut looks = 0;
+        loop {
+            let owners = self.lock_owners();
+            if self.reservations.is_full() {
+                return Err(ReservationError::TooMany(RESERVATIONS));
+            }
+            match self.place(frames, align) {
+                Err(_) if looks < LOOKS_IN_TRANSIT && self.is_in_transit(frames, align, false) => {}
+                Err(error) => return Err(error),
+                Ok(run) => {
+                    let reservation = self.reservations.add(name, run);
+                    return reservation.ok_or(ReservationError::TooMany(RESERVATIONS));
+                }
+            }
+            drop(owners);
+            self.platform.relax(looks);
+            looks += 1;
         }
-        let run = self.place(frames, align)?;
-        let reservation = self.reservations.add(name, run);
-        reservation.ok_or(ReservationError::TooMany(RESERVATIONS))
     }
 
     /// Gives a reservation up: guests and other owners may use its frames again.
@@ -149,29 +162,42 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// Time: a search of the bitmaps, a few ns for each 64 frames, and as [`take`](Self::take).
     ///
     /// # Errors
-    /// If every run has a frame that is reserved, owned or dirty. Nothing has changed then, except
-    /// that pages may have been dropped.
+    /// If every run has a frame that is reserved, owned or dirty; [`TakeError::WouldWait`] if another owner
+    /// clears frames that would do, for longer than this one waits for it (C10). Nothing has changed then,
+    /// except that pages may have been dropped.
     pub fn alloc_contig(&self, frames: u64, align: u64) -> Result<Run, TakeError> {
         if frames == 0 || !align.is_power_of_two() {
             return Err(TakeError::Malformed);
         }
-        let _owners = self.lock_owners();
-        let mut swept = false;
-        for _ in 0..TRIES {
-            let Some(ids) = self.cheapest(frames, align, false) else {
-                if swept {
-                    break;
+        let mut looks = 0;
+        loop {
+            let owners = self.lock_owners();
+            let mut swept = false;
+            for _ in 0..TRIES {
+                let Some(ids) = self.cheapest(frames, align, false) else {
+                    if swept {
+                        break;
+                    }
+                    self.drop_dead(&(0..self.table.frames()));
+                    swept = true;
+                    continue;
+                };
+                if self.discard(&ids, &[OWNED, DIRTY, KEPT]) {
+                    return Ok(self.run_at(&ids));
                 }
-                self.drop_dead(&(0..self.table.frames()));
-                swept = true;
-                continue;
-            };
-            if self.discard(&ids, &[OWNED, DIRTY, KEPT]) {
-                return Ok(self.run_at(&ids));
             }
+            let in_transit = self.is_in_transit(frames, align, false);
+            if !in_transit || looks == LOOKS_IN_TRANSIT {
+                self.add(TAKES_FAILED, 1);
+                return Err(match in_transit {
+                    true => TakeError::WouldWait,
+                    false => TakeError::NoRoom,
+                });
+            }
+            drop(owners);
+            self.platform.relax(looks);
+            looks += 1;
         }
-        self.add(TAKES_FAILED, 1);
-        Err(TakeError::NoRoom)
     }
 
     /// Gives an owner's frames back: a whole reservation, or any part of what
@@ -227,7 +253,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         run.start() >= self.run().start() && run.end() <= self.run().end()
     }
 
-    fn offsets(&self, run: Run) -> Range<usize> {
+    pub(super) fn offsets(&self, run: Run) -> Range<usize> {
         let start = (run.start().0 - self.run().start().0) as usize;
         start..start + run.frames() as usize
     }

@@ -74,7 +74,8 @@
 //!   for each CPU, and the pages that the platform failed to unmap when all were tried. The bound
 //!   is the configured one, or an eighth of the window if that is less. (An area longer than the
 //!   bound is above it until its free returns, and in no peak.)
-//! - **V7** A frame taken for an area is in its table words until it is given back, once.
+//! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area
+//!   that was never handed out, because the platform's `map` or `zero` unwound, gives back what it has.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
 //!   length and alignment existed, while no page was lazy, kept or in a span. (Without recycling,
 //!   vmap blocks with a live slot stay what they are.)
@@ -161,6 +162,7 @@ mod space;
 mod span;
 mod table;
 mod tree;
+mod undo;
 mod verify;
 mod vmalloc;
 

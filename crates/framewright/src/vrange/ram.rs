@@ -6,7 +6,7 @@ use super::poison::Poisoned;
 use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, AreaKind, FrameSource, RangeError, RangeFreeError, RangeSeat, bits};
-use crate::platform::{MapError, RangePlatform};
+use crate::platform::{MapError, OrElse, RangePlatform};
 use crate::seats::Inboxes;
 use crate::units::{Context, Frame, Page, Run};
 
@@ -62,7 +62,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             return self.map_several(at, frames, context);
         };
         let page = self.space.page(at);
-        match self.space.platform.map(page, run, context) {
+        match self.calling_map(at, page, run, None, context) {
             Ok(()) => Ok(page),
             Err(error) => {
                 let had_spare = self.space.has_spare();
@@ -160,7 +160,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         while let Some(run) = first_run(&frames[done..]) {
             let page = self.space.page(at + done as u32);
             let mapped = match run {
-                Ok(run) => self.space.platform.map(page, run, context).map(|()| run),
+                Ok(run) => {
+                    let mapped = self.calling_map(at, page, run, reserved, context);
+                    mapped.map(|()| run)
+                }
                 Err(frame) => Err(MapError::Frame(frame)),
             };
             match mapped {
@@ -181,6 +184,27 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         self.unreserve(reserved);
         Ok(())
+    }
+
+    /// Maps frames behind pages of the live slot at `at`. If the platform unwinds, some of it may be mapped,
+    /// and the slot is given up.
+    #[inline]
+    fn calling_map(
+        &mut self,
+        at: u32,
+        page: Page,
+        run: Run,
+        reserved: Option<u64>,
+        context: Context,
+    ) -> Result<(), MapError> {
+        let space = self.space;
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            // A poisoned space keeps it.
+            let _ = seat.free_part(at, reserved, context);
+        });
+        let mapped = space.platform.map(page, run, context);
+        unwound.end();
+        mapped
     }
 
     /// Before a caller that may not wait maps several runs: reports as many lazy pages as it would

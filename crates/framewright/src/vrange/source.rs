@@ -197,22 +197,20 @@ impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
     }
 
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+        let at_once = Context {
+            may_block: false,
+            ..context
+        };
         let mut worst = None;
-        let waits = [false, true]
-            .into_iter()
-            .take(1 + usize::from(context.may_block));
-        for may_block in waits {
-            let context = Context {
-                may_block,
-                ..context
-            };
-            worst = None;
-            for nth in 0..N {
-                match self.seat(nth).alloc_run(frames, context) {
-                    Ok(run) => return Ok(run),
-                    Err(error) => worst = Some(AllocError::worse(worst, error)),
-                }
+        for nth in 0..N {
+            match self.seat(nth).alloc_run(frames, at_once) {
+                Ok(run) => return Ok(run),
+                Err(error) => worst = Some(AllocError::worse(worst, error)),
             }
+        }
+        if context.may_block {
+            let frame = self.alloc(0, Order::ZERO, Mobility::Unmovable)?;
+            return Ok(run_of(frame, Order::ZERO));
         }
         Err(worst.unwrap_or(AllocError::Exhausted))
     }

@@ -225,6 +225,12 @@ impl<'m> AreaTable<'m> {
         self.words(page)[1].load(Relaxed).checked_sub(1).map(Frame)
     }
 
+    /// How many of the area's first pages have a frame, before the first one that has none.
+    pub(super) fn frames_behind(self, at: u32, pages: u32) -> u32 {
+        let has_none = |page: &u32| self.frame(at + page).is_none();
+        (0..pages).find(has_none).unwrap_or(pages)
+    }
+
     /// Calls `run` with each run of consecutive frames behind the first `pages` pages of an area,
     /// and with the run's first page, until `run` fails.
     pub(super) fn for_each_run<E>(

@@ -24,7 +24,7 @@ use super::{
 };
 use super::{RangeSeat, Space, bits};
 use crate::frame::AllocError;
-use crate::platform::{MapError, RangePlatform};
+use crate::platform::{MapError, OrElse, RangePlatform};
 use crate::units::{Context, Frame, Page, Run};
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
@@ -68,7 +68,12 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.words.live.add(u64::from(pages) + 1);
         self.exit();
         if request.zero {
-            self.zero_area(at, pages);
+            let unwound = OrElse::new(self, |seat: &mut Self| {
+                let freed = seat.free_kind(seat.space.page(at), AreaKind::Vmalloc);
+                debug_assert!(freed.is_ok(), "{freed:?}: no other CPU knows the area");
+            });
+            unwound.seat.zero_area(at, pages);
+            unwound.end();
         }
         Some(self.space.page(at))
     }
@@ -150,7 +155,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let pages = request.pages as u32;
         // Only now: the search for pages may have moved areas of this CPU's own.
         let begin = self.space.moves();
-        if let Err((done, error)) = self.gather(at, pages, request) {
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            seat.give_back(at, seat.space.table.frames_behind(at, pages), pages);
+            seat.undo(at, request.context);
+        });
+        let gathered = unwound.seat.gather(at, pages, request);
+        unwound.end();
+        if let Err((done, error)) = gathered {
             self.give_back(at, done, pages);
             let had_spare = self.space.had_spare_since(begin);
             self.undo(at, request.context);
@@ -165,7 +176,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             });
             return Err((error, false));
         };
-        match self.map_area(at, pages, request.context) {
+        // Some of it may be mapped then.
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            seat.free_unused(at, reserved, request.context);
+        });
+        let mapped = unwound.seat.map_area(at, pages, request.context);
+        unwound.end();
+        match mapped {
             Ok(()) => {
                 self.space.sub_lazy(reserved);
                 Ok(page)
@@ -206,13 +223,14 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 Ok(run) if !run.is_empty() => self.at_most(run, asked),
                 failed => return Err((done, failed.err().unwrap_or(AllocError::Exhausted))),
             };
-            if request.zero {
-                self.space.platform.zero(run);
-            }
             for frame in run.start().0..run.end().0 {
                 let frame = Some(Frame(frame));
                 self.space.table.set_frame(at + done, frame);
                 done += 1;
+            }
+            // Only now: if the platform unwinds, the area gives them back.
+            if request.zero {
+                self.space.platform.zero(run);
             }
             // If there were no longer runs, there will be none the next time.
             most = (run.frames() as u32).saturating_mul(2);
@@ -252,18 +270,6 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         self.space.sub_lazy(needed);
         None
-    }
-
-    /// Gives back the frames behind the first `done` pages of an area, which are not mapped. None
-    /// of its pages has a frame then.
-    fn give_back(&mut self, at: u32, done: u32, pages: u32) {
-        let frames = &mut self.frames;
-        self.space
-            .table
-            .for_all_runs(at, done, |run| frames.free_run(run));
-        for page in at..at + pages {
-            self.space.table.set_frame(page, None);
-        }
     }
 
     /// Maps the frames of an area with as few calls as there are runs. On failure, returns how many
@@ -380,39 +386,6 @@ impl<P: RangePlatform> Space<'_, P> {
 }
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// Takes back the allocation of an area that was never handed out and has no mapping.
-    fn undo(&mut self, at: u32, context: Context) {
-        if self.enter().is_err() {
-            return;
-        }
-        let undone = self.held().unalloc(at);
-        self.exit();
-        if !undone {
-            self.free_unused(at, 0, context);
-        }
-    }
-
-    /// The same if it has a mapping: it becomes lazy. `reserved` lazy pages have been reported
-    /// already for a caller that may not wait, and so neither unmaps nor flushes.
-    fn free_unused(&mut self, at: u32, reserved: u64, context: Context) {
-        if context.may_block {
-            let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
-            let is_freed = freed.is_ok() || self.space.is_poisoned();
-            debug_assert!(is_freed, "{freed:?}: no other CPU knows the area");
-            return;
-        }
-        if self.enter().is_err() {
-            return;
-        }
-        let held = self.held();
-        let header = held.header(at);
-        let pages = u64::from(header.pages());
-        self.space.add_lazy(pages.wrapping_sub(reserved));
-        let freed = held.free_checked(at, header);
-        debug_assert!(freed, "no other CPU knows the area");
-        self.exit();
-    }
-
     /// Makes the kept area lazy that this seat took out of the lists, unless a CPU that stopped all others did
     /// so first. It is kept until it is lazy, so a second free learns at every moment that the area is free
     /// (V10).
@@ -550,7 +523,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Takes back the allocation of an area without any mapping, if it is in a span of this CPU's,
     /// or the arena's.
-    fn unalloc(&self, at: u32) -> bool {
+    pub(super) fn unalloc(&self, at: u32) -> bool {
         let header = self.header(at);
         let pages = header.pages();
         let (number, place) = self.space.spans.place(at);

@@ -370,3 +370,77 @@ fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_
         reserve.verify().unwrap();
     }
 }
+
+/// A supply that has nothing, and says so only when another owner has looked for frames.
+struct EmptySupply<'t>(&'t dyn Fn());
+
+impl Supply for EmptySupply<'_> {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        self.0();
+        Err(AllocError::Exhausted)
+    }
+
+    fn free(&mut self, _frame: Frame) {
+        panic!("it gave none");
+    }
+}
+
+/// One owner keeps all frames while it clears them, and fails. All of them but one were free at each moment.
+#[test]
+fn c10_an_owner_that_clears_a_run_and_fails_makes_no_other_one_fail() {
+    type Request = fn(&Reserve<'static, ReserveToy>, &mut OrdinaryFrames) -> bool;
+    let requests: [Request; 3] = [
+        |reserve, _| reserve.alloc_contig(8, 1).is_ok(),
+        |reserve, supply| reserve.alloc_contig_with(64, 1, supply).is_ok(),
+        |reserve, _| reserve.reserve("other", 8, 8).is_ok(),
+    ];
+    for request in requests {
+        let (reserve, _, mut supply) = beside(64, 8);
+        let pool = reserve.open_pool(&PUT_BACK).unwrap();
+        guest(&reserve, 0)
+            .put_dirty(key(pool, 1), &page(1))
+            .unwrap();
+        let failed = reserve.stats().takes_failed;
+        let begin = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let has_asked = || {
+                    begin.wait();
+                    // Time in which the other one finds nothing. It waits until this one has failed.
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                };
+                reserve.alloc_contig_with(64, 1, &mut EmptySupply(&has_asked))
+            });
+            begin.wait();
+            assert!(request(&reserve, &mut supply));
+            let error = first.join().unwrap().unwrap_err();
+            assert!(matches!(error, TakeError::NoMemory(_)), "{error}");
+        });
+        assert!(reserve.stats().takes_failed <= failed + 1);
+        reserve.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_request_that_no_cleared_frame_would_serve_does_not_wait_for_it() {
+    let (reserve, _, mut supply) = beside(64, 8);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    guest(&reserve, 0)
+        .put_dirty(key(pool, 1), &page(1))
+        .unwrap();
+    let kept = reserve.reserve("kept", 8, 8).unwrap();
+    let asks = || {
+        // The first owner waits for this one here, so a wait would end without a result.
+        assert_eq!(reserve.alloc_contig(64, 1), Err(TakeError::NoRoom));
+        let refused = reserve.reserve("other", 64, 1);
+        assert!(refused.is_err(), "{refused:?}");
+        assert_eq!(reserve.alloc_contig(8, 1), Err(TakeError::WouldWait));
+        let run = reserve.take(kept).unwrap();
+        reserve.release(run).unwrap();
+    };
+    let first = reserve.alloc_contig_with(56, 8, &mut EmptySupply(&asks));
+    assert!(matches!(first, Err(TakeError::NoMemory(_))), "{first:?}");
+    let run = reserve.alloc_contig_with(56, 8, &mut supply).unwrap();
+    reserve.release(run).unwrap();
+    reserve.verify().unwrap();
+}

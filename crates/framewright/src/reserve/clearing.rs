@@ -1,0 +1,115 @@
+//! A run that an owner keeps while it moves pages out of it, and other owners that want the frames.
+
+use super::Supply;
+use super::area::Reserve;
+use super::counters::CLEARING;
+use super::places::{RunPlaces, words_of};
+use super::put_back::{SearchedWords, Stays};
+use super::table::{DIRTY, MOVABLE, OWNED};
+use crate::platform::ReservePlatform;
+use crate::sync::Ordering::Relaxed;
+use crate::units::{Frame, Run};
+use core::ops::Range;
+
+/// How often to wait for a page in transit: it is one copy, or one step, from its end.
+const WAITS: u32 = 1000;
+/// How often an owner looks again at frames that another one clears, before it gives up. A page takes
+/// 0.9 to 2.1 us; a look, with the CPU given away, 1 us and more.
+pub(super) const LOOKS_IN_TRANSIT: u32 = 1 << 14;
+
+/// A run that is kept for one owner while it clears the run. Dropping this ends that.
+pub(super) struct KeptRun<'r, 'm, P: ReservePlatform> {
+    reserve: &'r Reserve<'m, P>,
+    ids: Range<usize>,
+}
+
+impl<'m, P: ReservePlatform> Reserve<'m, P> {
+    /// A run that has just been kept, for the owner that clears it. Under the owners' lock.
+    pub(super) fn kept_run(&self, ids: Range<usize>) -> KeptRun<'_, 'm, P> {
+        self.add(CLEARING, 1);
+        KeptRun { reserve: self, ids }
+    }
+
+    /// Whether a request that found no room may find some when an owner has failed to take the run that it
+    /// clears (C10). Under the owners' lock. Time: only while a run is being cleared, a search of the
+    /// bitmaps.
+    pub(super) fn is_in_transit(&self, frames: u64, align: u64, put_back: bool) -> bool {
+        if self.own[CLEARING].load(Relaxed) == 0 {
+            return false;
+        }
+        let stays = |nth| {
+            let movable = if put_back {
+                self.bits(nth, &[MOVABLE])
+            } else {
+                0
+            };
+            self.bits(nth, &[DIRTY]) & !movable
+        };
+        let obstacles = |nth| self.bits(nth, &[OWNED]) | stays(nth) | self.reserved_bits(nth);
+        let places = RunPlaces::new(self.run(), frames, align);
+        places.is_some_and(|places| places.first_fit(0, obstacles).is_some())
+    }
+
+    /// The frames of a word that lie in reservations.
+    fn reserved_bits(&self, nth: usize) -> u64 {
+        let word = nth * 64..(nth + 1) * 64;
+        self.reservations.all().fold(0, |bits, entry| {
+            let ids = self.offsets(entry.run());
+            let here = ids.start.max(word.start)..ids.end.min(word.end);
+            bits | words_of(&here).fold(0, |bits, (_, mask)| bits | mask)
+        })
+    }
+}
+
+impl<P: ReservePlatform> KeptRun<'_, '_, P> {
+    /// Moves every dirty page out of it.
+    pub(super) fn clear(&self, supply: &mut (impl Supply + ?Sized)) -> Result<(), (Stays, Frame)> {
+        let reserve = self.reserve;
+        let mut looked = SearchedWords::default();
+        let mut at = self.ids.start;
+        let mut attempt = 0;
+        while let Some(id) = reserve.first_of(&(at..self.ids.end), &[DIRTY]) {
+            if at != id {
+                (at, attempt) = (id, 0);
+            } else if attempt == WAITS {
+                return Err((Stays::Busy, reserve.frame(id)));
+            } else if attempt > 0 {
+                // In transit: a get takes it away, or another CPU is about to drop it.
+                reserve.platform.relax(attempt);
+            }
+            let put_back = reserve.put_back(id, supply, &mut looked);
+            put_back.map_err(|stays| (stays, reserve.frame(id)))?;
+            attempt += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the run, if it is clear.
+    pub(super) fn take(self) -> Option<Run> {
+        let reserve = self.reserve;
+        let owners = reserve.lock_owners();
+        if !reserve.discard(&self.ids, &[OWNED, DIRTY]) {
+            // The window is given up only after this, because that takes the lock.
+            drop(owners);
+            return None;
+        }
+        let run = reserve.run_at(&self.ids);
+        self.end();
+        core::mem::forget(self);
+        Some(run)
+    }
+
+    /// Keeps it no longer. Under the owners' lock.
+    fn end(&self) {
+        self.reserve.set_kept(&self.ids, false);
+        let clearing = &self.reserve.own[CLEARING];
+        clearing.store(clearing.load(Relaxed) - 1, Relaxed);
+    }
+}
+
+impl<P: ReservePlatform> Drop for KeptRun<'_, '_, P> {
+    fn drop(&mut self) {
+        let _owners = self.reserve.lock_owners();
+        self.end();
+    }
+}

@@ -1,0 +1,52 @@
+//! Takes back an area that was never handed out.
+
+use super::{AreaKind, FrameSource, RangeSeat};
+use crate::platform::RangePlatform;
+use crate::units::Context;
+
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Gives back the frames behind the first `done` pages of an area, which are not mapped. None
+    /// of its pages has a frame then.
+    pub(super) fn give_back(&mut self, at: u32, done: u32, pages: u32) {
+        let frames = &mut self.frames;
+        self.space
+            .table
+            .for_all_runs(at, done, |run| frames.free_run(run));
+        for page in at..at + pages {
+            self.space.table.set_frame(page, None);
+        }
+    }
+
+    /// Takes back the allocation of an area that was never handed out and has no mapping.
+    pub(super) fn undo(&mut self, at: u32, context: Context) {
+        if self.enter().is_err() {
+            return;
+        }
+        let undone = self.held().unalloc(at);
+        self.exit();
+        if !undone {
+            self.free_unused(at, 0, context);
+        }
+    }
+
+    /// The same if it has a mapping: it becomes lazy. `reserved` lazy pages have been reported
+    /// already for a caller that may not wait, and so neither unmaps nor flushes.
+    pub(super) fn free_unused(&mut self, at: u32, reserved: u64, context: Context) {
+        if context.may_block {
+            let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
+            let is_freed = freed.is_ok() || self.space.is_poisoned();
+            debug_assert!(is_freed, "{freed:?}: no other CPU knows the area");
+            return;
+        }
+        if self.enter().is_err() {
+            return;
+        }
+        let held = self.held();
+        let header = held.header(at);
+        let pages = u64::from(header.pages());
+        self.space.add_lazy(pages.wrapping_sub(reserved));
+        let freed = held.free_checked(at, header);
+        debug_assert!(freed, "no other CPU knows the area");
+        self.exit();
+    }
+}

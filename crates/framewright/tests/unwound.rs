@@ -1,0 +1,196 @@
+//! A platform whose calls unwind: whatever a request had taken for its caller is free again (K6, V7), and
+//! other CPUs go on.
+
+use framewright::engine::{Cpu, Engine, EngineLayout, WithObjects};
+use framewright::kv::KvRequest;
+use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
+use framewright::policy::Effort;
+use framewright::vrange::AreaRequest;
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+/// A call of the platform.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Call {
+    Map,
+    Zero,
+    ZeroBytes,
+    CopyBytes,
+}
+
+/// How many more calls of each kind return; none unwinds above [`MANY`].
+#[derive(Clone, Debug)]
+struct Unwinding(Arc<[AtomicU32; 4]>);
+
+const MANY: u32 = 1 << 20;
+
+impl Unwinding {
+    fn new() -> Self {
+        Self(Arc::new([const { AtomicU32::new(u32::MAX) }; 4]))
+    }
+
+    /// From the `nth` on, or none.
+    fn set(&self, call: Call, nth: u32) {
+        self.0[call as usize].store(nth, SeqCst);
+    }
+
+    fn called(&self, call: Call) {
+        let left = self.0[call as usize].fetch_sub(1, SeqCst);
+        if left == 0 {
+            self.set(call, u32::MAX);
+            panic!("{call:?} unwinds");
+        }
+        if left > MANY {
+            self.set(call, u32::MAX);
+        }
+    }
+}
+
+impl Relax for Unwinding {
+    fn relax(&self, _attempt: u32) {
+        panic!("one thread waits for no other one");
+    }
+}
+
+impl Barrier for Unwinding {}
+
+impl Map for Unwinding {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        self.called(Call::Map);
+        Ok(())
+    }
+
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn flush_all(&self) {}
+}
+
+impl Zero for Unwinding {
+    fn zero(&self, _frames: Run) {
+        self.called(Call::Zero);
+    }
+}
+
+impl Direct for Unwinding {
+    fn direct_base(&self) -> Addr {
+        Addr(1 << 40)
+    }
+
+    fn zero_bytes(&self, _at: Addr, _bytes: u64) {
+        self.called(Call::ZeroBytes);
+    }
+
+    fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {
+        self.called(Call::CopyBytes);
+    }
+}
+
+type TestCpu<'e, 'm> = Cpu<'e, 'm, Unwinding, WithObjects>;
+
+const FRAMES: u64 = 4096;
+
+/// A request, and the free of what it gave.
+type Work = fn(&mut TestCpu);
+
+fn object(cpu: &mut TestCpu, request: &KvRequest) {
+    let object = cpu.kvmalloc(request).unwrap();
+    cpu.kvfree(object).unwrap();
+}
+
+fn area(cpu: &mut TestCpu, context: Context) {
+    let request = AreaRequest::new(5).zeroed().within(context);
+    let area = cpu.vmalloc(&request).unwrap();
+    cpu.vfree(area).unwrap();
+}
+
+/// Frames that are no run, and frames that are one.
+fn aliases(cpu: &mut TestCpu, context: Context) {
+    let order = Order::new(2).unwrap();
+    let block = cpu.alloc(order, Mobility::Movable, context).unwrap().0;
+    let unwound = [[0, 1, 2, 3], [0, 2, 1, 3]].map(|frames| {
+        let frames = frames.map(|nth| Frame(block + nth));
+        catch_unwind(AssertUnwindSafe(|| {
+            let alias = cpu.map_ram(&frames, context).unwrap();
+            cpu.unmap_ram(alias, 4).unwrap();
+        }))
+    });
+    cpu.free(Frame(block), order).unwrap();
+    assert!(unwound.iter().all(Result::is_ok), "it goes on");
+}
+
+#[test]
+fn what_a_request_had_taken_is_free_again_if_the_platform_unwinds() {
+    let works: [(Call, Work); 13] = [
+        (Call::ZeroBytes, |cpu| {
+            object(cpu, &KvRequest::new(64).zeroed())
+        }),
+        (Call::ZeroBytes, |cpu| {
+            object(cpu, &KvRequest::new(8192).zeroed())
+        }),
+        (Call::ZeroBytes, |cpu| {
+            object(cpu, &KvRequest::new(64).zeroed().with(Effort::MustSucceed));
+        }),
+        // No block has so many frames.
+        (Call::Zero, |cpu| {
+            object(cpu, &KvRequest::new(2048 * 4096).zeroed())
+        }),
+        (Call::Map, |cpu| object(cpu, &KvRequest::new(2048 * 4096))),
+        (Call::Zero, |cpu| area(cpu, Context::ANY)),
+        (Call::Zero, |cpu| area(cpu, Context::NOWAIT)),
+        (Call::Map, |cpu| area(cpu, Context::ANY)),
+        (Call::Map, |cpu| area(cpu, Context::NOWAIT)),
+        (Call::Map, |cpu| aliases(cpu, Context::ANY)),
+        (Call::Map, |cpu| aliases(cpu, Context::NOWAIT)),
+        (Call::CopyBytes, |cpu| moved(cpu, &KvRequest::new(9000))),
+        (Call::ZeroBytes, |cpu| {
+            moved(cpu, &KvRequest::new(9000).zeroed())
+        }),
+    ];
+    let layout = EngineLayout::new(Frame(0), FRAMES)
+        .with_cpus(2)
+        .with_window(Page(1 << 20), 8192)
+        .with_objects();
+    for (nth_work, (call, work)) in works.into_iter().enumerate() {
+        let mut unwound = 0;
+        for nth in 0..8 {
+            let mut memory = vec![0; layout.words_needed().unwrap()];
+            let platform = Unwinding::new();
+            let engine = Engine::new(&layout, &mut memory, platform.clone()).unwrap();
+            engine.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
+            let mut cpu = engine.cpu(CpuId(0)).unwrap();
+            // The second time it takes what the first one left.
+            platform.set(call, nth);
+            for _ in 0..2 {
+                unwound += u32::from(catch_unwind(AssertUnwindSafe(|| work(&mut cpu))).is_err());
+            }
+            platform.set(call, u32::MAX);
+            drop(cpu);
+            let mut other = engine.cpu(CpuId(1)).unwrap();
+            let live = engine.objects().recount();
+            other.objects().drain();
+            other.ranges().drain();
+            drop(other);
+            let what = format!("work {nth_work}, call {nth} of {call:?}: {live:?}");
+            engine.verify().unwrap();
+            let mut areas = 0;
+            engine.space().for_each_area(|_| areas += 1);
+            assert_eq!(areas, 0, "{what}");
+            assert_eq!(engine.frames().stats().nr_free_pages, FRAMES, "{what}");
+        }
+        assert!(unwound > 0, "work {nth_work}: {call:?} was not called");
+    }
+}
+
+/// An object that becomes longer, and its free under whichever address it has.
+fn moved(cpu: &mut TestCpu, request: &KvRequest) {
+    let object = cpu.kvmalloc(&KvRequest::new(64)).unwrap();
+    let new = catch_unwind(AssertUnwindSafe(|| {
+        cpu.objects().kvrealloc(object, request).unwrap()
+    }));
+    cpu.kvfree(*new.as_ref().unwrap_or(&object)).unwrap();
+    assert!(new.is_ok());
+}

@@ -1,0 +1,95 @@
+//! Requests to several zones while another CPU moves from zone to zone.
+
+use framewright::frame::{Frames, Seats, Zone, ZoneLayout};
+use framewright::platform::{Barrier, Relax};
+use framewright::policy::Config;
+use framewright::vrange::FrameSource;
+use framewright::{Context, CpuId, Frame, Mobility::Movable, Order, Run};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What another CPU does when a stop ends.
+type AtTheEnd = Rc<RefCell<Option<Box<dyn FnOnce()>>>>;
+
+#[derive(Clone, Default)]
+struct StopHook(AtTheEnd);
+
+impl Relax for StopHook {
+    fn relax(&self, _attempt: u32) {
+        panic!("no CPU is in a seat");
+    }
+
+    fn wake(&self) {
+        let work = self.0.borrow_mut().take();
+        if let Some(work) = work {
+            work();
+        }
+    }
+}
+
+impl Barrier for StopHook {
+    const ASYMMETRIC: bool = true;
+
+    fn barrier_all(&self) {}
+}
+
+const FRAMES: u64 = 512;
+
+fn full_of_free(start: u64, hook: &StopHook) -> Zone<'static, StopHook> {
+    let layout = ZoneLayout::new(Frame(start), FRAMES).with_cpus(2);
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    let memory = vec![0; layout.words_needed().unwrap()].leak();
+    let zone = Zone::new(&layout, &config, memory, hook.clone()).unwrap();
+    zone.add(Run::new(layout.start, FRAMES).unwrap()).unwrap();
+    zone
+}
+
+/// F8 over zones: another CPU frees a frame in one and then takes one in the other, so one is free at
+/// each moment, and never where the request looks.
+#[test]
+fn f8_a_request_to_several_zones_fails_only_if_none_had_a_block_at_one_moment() {
+    type Request = fn(&mut Seats<'static, 'static, StopHook, 2>) -> Option<Frame>;
+    let requests: [Request; 3] = [
+        |cpu| cpu.alloc(0, Order::ZERO, Movable).ok(),
+        |cpu| cpu.alloc_hard(0, Order::ZERO, Movable).ok(),
+        |cpu| {
+            let run = FrameSource::alloc_run(cpu, 4, Context::ANY);
+            run.ok().map(Run::start)
+        },
+    ];
+    let cases = requests.map(|request| [(request, true), (request, false)]);
+    for (request, is_there) in cases.into_iter().flatten() {
+        let hook = StopHook::default();
+        let zones = Box::leak(Box::new([0, 1024].map(|start| full_of_free(start, &hook))));
+        let frames = Frames::new(zones);
+        let mut other = frames.seats::<2>(CpuId(1)).unwrap();
+        let [near, far] = [0, 1].map(|nth| other.seat(nth).alloc(Order::ZERO, Movable).unwrap());
+        let mut cpu = frames.seats::<2>(CpuId(0)).unwrap();
+        while cpu.alloc(0, Order::ZERO, Movable).is_ok() {}
+        // In the first zone something happened, so a request stops its CPUs. In the second one a frame is free,
+        // which only the other CPU's cache has.
+        other.free(near, Order::ZERO).unwrap();
+        assert_eq!(other.seat(0).try_alloc(Order::ZERO, Movable), Some(near));
+        other.free(far, Order::ZERO).unwrap();
+        if is_there {
+            let work = move || {
+                other.free(near, Order::ZERO).unwrap();
+                let next = other.seat(1).try_alloc(Order::ZERO, Movable);
+                assert_eq!(next, Some(far));
+            };
+            *hook.0.borrow_mut() = Some(Box::new(work));
+        } else {
+            assert_eq!(other.seat(1).try_alloc(Order::ZERO, Movable), Some(far));
+        }
+        let expected = is_there.then_some(near);
+        assert_eq!(request(&mut cpu), expected);
+        assert!(
+            hook.0.borrow().is_none(),
+            "the first zone's CPUs were stopped"
+        );
+        zones.iter().for_each(|zone| zone.verify().unwrap());
+    }
+}
