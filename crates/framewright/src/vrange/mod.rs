@@ -144,6 +144,7 @@ mod free;
 mod inbox;
 mod kept;
 mod layout;
+mod lazy;
 mod listing;
 mod node;
 mod pass;

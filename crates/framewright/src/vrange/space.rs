@@ -1,25 +1,21 @@
-//! The space: its metadata cut into parts, its own words, its seats as a set, and the flush.
+//! The space: its metadata cut into parts, its own words, and its seats as a set.
 //!
 //! The space's own words, by what writes them: `lazy`, `peak`, `spans_out` and the counts of
-//! flushes, all CPUs, by single atomic operations; `lowest`, `highest` and `merges`, the holder of
-//! the arena's lock; `longest` and the memo, the holder of the stop lock, with all CPUs stopped;
-//! `origin` and `poisoned`, one CPU, once.
-//!
-//! A flush takes a number, flushes, and then publishes the number as done. A CPU that has unmapped
-//! pages stamps them with the number of the next flush: they are free when a flush of that number
-//! or a higher one is done (V5). The flush takes off the lazy pages what was unmapped before it
-//! began, unless another flush took that off already (V6).
+//! [flushes](super::lazy), all CPUs, by single atomic operations; `lowest`, `highest` and `merges`,
+//! the holder of the arena's lock; `longest` and the memo, the holder of the stop lock, with all
+//! CPUs stopped; `origin` and `poisoned`, one CPU, once.
 
 use super::arena::{Arena, ArenaGuard};
 use super::block::SLOT_MAX;
 use super::layout::Shape;
+use super::lazy::not_negative;
 use super::poison::Poisoned;
 use super::purge::sum;
 use super::record::SpaceRecord;
 use super::seat::SpaceSeatRecord;
 use super::span::Spans;
 use super::table::AreaTable;
-use super::{AreaKind, Fit, FrameSource, RangeSeat, RangeSetupError, SpaceLayout};
+use super::{Fit, FrameSource, RangeSeat, RangeSetupError, SpaceLayout};
 use crate::platform::{Clock, RangePlatform, Relax};
 use crate::policy::RangeConfig;
 use crate::raw::Carver;
@@ -27,7 +23,7 @@ use crate::seats::{Accounts, SeatSet, StopMemo, StopWords, Turn, WatchedLock, re
 use crate::stats::LockStats;
 use crate::sync::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    Ordering::{Acquire, Relaxed},
     fence,
 };
 use crate::units::{CpuId, Page};
@@ -264,34 +260,6 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             words.counters.gives.add(merges as u64);
         }
     }
-
-    /// Flushes for all CPUs: pages that were unmapped before the call are free after it.
-    pub(super) fn flush(&self, words: &'m SpaceSeatRecord) {
-        // Pages are counted only after they were unmapped.
-        let unmapped = self.unmapped();
-        let number = self.words.begun.fetch_add(1, AcqRel) + 1;
-        // Pairs with the fence in `stamp`: a CPU with a stamp of at most this number did not see
-        // this flush begin, so this flush sees what the CPU had unmapped before.
-        fence(SeqCst);
-        let calling = self.calling_out();
-        self.platform.flush_all();
-        calling.end();
-        // Release pairs with the Acquire in `done`.
-        self.words.done.fetch_max(number, AcqRel);
-        // If several flushes run at a time, each subtracts only what no other one has.
-        let flushed = self.words.flushed.fetch_max(unmapped, AcqRel);
-        self.words
-            .lazy
-            .fetch_sub(unmapped.saturating_sub(flushed), AcqRel);
-        words.counters.flushes.add(1);
-    }
-
-    /// The generation that frees all pages unmapped so far.
-    pub(super) fn stamp(&self) -> u64 {
-        // Not a read-modify-write, so that the word's line stays with all CPUs between two flushes.
-        fence(SeqCst);
-        self.words.begun.load(Relaxed) + 1
-    }
 }
 
 /// How many moves of freed areas and their frames had ended at some moment.
@@ -308,66 +276,6 @@ impl<'m, P> Space<'m, P> {
             &words.depot.account,
         ]
         .map(read_account)
-    }
-
-    /// The highest completed generation.
-    pub(super) fn done(&self) -> u64 {
-        self.words.done.load(Acquire)
-    }
-
-    /// Lazy pages unmapped since the space was made, by all CPUs.
-    fn unmapped(&self) -> u64 {
-        self.all_seats().map(SpaceSeatRecord::unmapped).sum()
-    }
-
-    /// Lazy pages that are unmapped and wait for a flush.
-    pub(super) fn unflushed(&self) -> u64 {
-        let flushed = self.words.flushed.load(Relaxed);
-        self.unmapped().saturating_sub(flushed)
-    }
-
-    /// Adds to the lazy pages, and returns their sum.
-    pub(super) fn add_lazy(&self, pages: u64) -> u64 {
-        let before = self.words.lazy.fetch_add(pages, AcqRel);
-        not_negative(before.wrapping_add(pages))
-    }
-
-    /// Lazy pages that a seat need not report, if the last ones were of areas of that kind.
-    #[inline(always)]
-    pub(super) const fn batch_of(&self, kind: AreaKind) -> u64 {
-        match kind {
-            AreaKind::Ram => self.ram_batch,
-            AreaKind::Plain | AreaKind::Vmalloc => self.batch,
-        }
-    }
-
-    /// Takes back what [`add_lazy`](Self::add_lazy) added.
-    pub(super) fn sub_lazy(&self, pages: u64) {
-        self.words.lazy.fetch_sub(pages, AcqRel);
-    }
-
-    /// Lazy pages that the seats have reported.
-    pub(super) fn told_lazy(&self) -> u64 {
-        not_negative(self.words.lazy.load(Relaxed))
-    }
-
-    /// All lazy pages, except `reserved` ones that are reported but not lazy yet. Remembers the
-    /// peak.
-    pub(super) fn look_at_lazy(&self, reserved: u64) -> u64 {
-        let told = self.words.lazy.load(Relaxed).wrapping_sub(reserved);
-        let all = self
-            .all_seats()
-            .map(|seat| seat.delta.get())
-            .fold(told, u64::wrapping_add);
-        let all = not_negative(all);
-        if self.words.peak.load(Relaxed) < all {
-            self.words.peak.fetch_max(all, Relaxed);
-        }
-        all
-    }
-
-    pub(super) fn peak(&self) -> u64 {
-        self.words.peak.load(Relaxed)
     }
 
     pub(super) fn merges_max(&self) -> u64 {
@@ -516,11 +424,6 @@ impl<'m, P> Space<'m, P> {
     pub const fn lazy_batch_pages(&self) -> u64 {
         self.batch
     }
-}
-
-/// The sum, or zero if it is a little below zero for a moment.
-const fn not_negative(sum: u64) -> u64 {
-    if sum > i64::MAX as u64 { 0 } else { sum }
 }
 
 impl<'m, P: Relax> SeatSet<'m> for Space<'m, P> {
