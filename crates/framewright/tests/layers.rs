@@ -206,7 +206,6 @@ const LONGER: &[(&str, usize)] = &[
     ("frame/seat.rs", 709),
     ("raw/owned/tests.rs", 505),
     ("reserve/guest.rs", 624),
-    ("vrange/vmalloc.rs", 547),
 ];
 
 #[test]

@@ -142,6 +142,7 @@ mod error;
 mod fit;
 mod free;
 mod inbox;
+mod keep;
 mod kept;
 mod layout;
 mod lazy;

@@ -1,5 +1,8 @@
 //! Takes back an area that was never handed out.
 
+use super::bits;
+use super::seat::Held;
+use super::span::{SpanBits, SpanOwner};
 use super::{AreaKind, FrameSource, RangeSeat};
 use crate::platform::RangePlatform;
 use crate::units::Context;
@@ -48,5 +51,31 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let freed = held.free_checked(at, header);
         debug_assert!(freed, "no other CPU knows the area");
         self.exit();
+    }
+}
+
+impl<P: RangePlatform> Held<'_, '_, P> {
+    /// Takes back the allocation of an area without any mapping, if it is in a span of this CPU's,
+    /// or the arena's.
+    fn unalloc(&self, at: u32) -> bool {
+        let header = self.header(at);
+        let pages = header.pages();
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        match span.owner() {
+            SpanOwner::Areas(cpu) if cpu == self.cpu => {
+                bits::clear(span.bits(SpanBits::Starts), place, 1);
+                self.put_back(number, at, pages);
+            }
+            SpanOwner::Arena => {
+                self.clear_arena_start(at);
+                self.space.give(self.words, core::iter::once((at, pages)));
+            }
+            SpanOwner::Areas(_) | SpanOwner::Block(_) => return false,
+        }
+        self.words.counters.allocs.add(1u64.wrapping_neg());
+        self.words.counters.undone.add(1);
+        self.words.live.sub(u64::from(pages));
+        true
     }
 }
