@@ -205,7 +205,6 @@ const LONGER: &[(&str, usize)] = &[
     ("frame/index.rs", 508),
     ("frame/seat.rs", 709),
     ("raw/owned/tests.rs", 505),
-    ("reserve/guest.rs", 624),
 ];
 
 #[test]

@@ -1,0 +1,193 @@
+//! How a guest stores a page.
+//!
+//! 1. The older version of the page is forgotten, whatever becomes of the new one (C5). The bucket
+//!    then gives a ticket, which is valid until it changes.
+//! 2. The put claims a descriptor and enters its gate.
+//! 3. Under the bucket's lock it enters the page into the index, in state Filling, which no get
+//!    follows. Without a valid ticket another call with the key came between, and the put gives up.
+//! 4. It copies the page, and publishes the descriptor's state if that is still the claimed one. So
+//!    all atomic exchanges of a clean page come before the copy.
+//!
+//! A page of one repeated word goes into a descriptor without a frame, if there is one.
+
+use super::super::PutRefused;
+use super::super::claim::ClaimedPage;
+use super::super::counters::count;
+use super::super::index::{Bucket, LockedBucket, PageEntry, Ticket};
+use super::super::pool::{Debt, PoolId};
+use super::super::table::{BORN, FrameState, INDEX, OBJECT, VALUE};
+use super::{Guest, Key, PageVersion, Undo};
+use crate::platform::{PageWords, ReservePlatform};
+use crate::sync::Ordering::Relaxed;
+
+/// What became of a put.
+pub type Put = Result<(), PutRefused>;
+
+impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
+    /// Stores a page that may be dropped at any time: one that is clean, or on its device already.
+    ///
+    /// Copies the page, so the caller may use its own again at once. About 0.1 µs besides the copy.
+    ///
+    /// # Errors
+    /// Why it was refused. No version of the page is in the reserve then.
+    pub fn put(&mut self, key: Key, page: &PageWords) -> Put {
+        self.put_as(key, page, FrameState::Cached)
+    }
+
+    /// Stores a page that is on no device yet: it stays until it is [cleaned](Self::clean), got
+    /// away or invalidated. Never in a reservation (C3).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`PutRefused::NoPool`] where the pool was not opened for dirty pages;
+    /// [`PutRefused::DirtyFull`] above [its bound](super::super::PoolConfig::dirty_pages_max).
+    pub fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put {
+        self.put_as(key, page, FrameState::Dirty)
+    }
+
+    fn put_as(&mut self, key: Key, page: &PageWords, state: FrameState) -> Put {
+        let result = self.try_put(key, page, state);
+        let counter = match result {
+            Ok(()) => count::STORED,
+            Err(reason) => count::REFUSED + reason as usize,
+        };
+        self.count(key.pool.0.into(), counter);
+        result
+    }
+
+    fn try_put(&mut self, key: Key, page: &PageWords, state: FrameState) -> Put {
+        let reserve = self.reserve;
+        let table = &reserve.table;
+        let object_hash = key.object_hash();
+        let bucket = self.bucket(&key, object_hash);
+        bucket.fetch();
+        // The older version goes first: no get finds it from here on, whatever becomes of the new
+        // one.
+        let ticket = self.make_way(bucket, &key);
+        let walks = reserve.pools.walks(key.pool);
+        let born = reserve.pools.now(key.pool, object_hash);
+        let born = born.ok_or(PutRefused::NoPool)?;
+        if state == FrameState::Dirty && !reserve.pools.may_be_dirty(key.pool) {
+            return Err(PutRefused::NoPool);
+        }
+        let debt = match state {
+            FrameState::Dirty => {
+                let debt = reserve.pools.begin_dirty(key.pool);
+                Some(debt.ok_or(PutRefused::DirtyFull)?)
+            }
+            _ => None,
+        };
+        // A dirty page always has a frame, because that is what the cleaner hands to the device.
+        let value = repeated(page).filter(|_| state == FrameState::Cached);
+        let claim = value.and_then(|_| self.claim(key.pool, true, state));
+        let claim = claim.or_else(|| self.claim(key.pool, false, state));
+        let claim = claim.ok_or(PutRefused::Full)?;
+        let desc = table.desc(claim.id);
+        desc[OBJECT].store(key.object, Relaxed);
+        desc[INDEX].store(key.index, Relaxed);
+        desc[BORN].store(born.0, Relaxed);
+        // The entry stands in the index before the page does, and no get follows it while the state
+        // is Filling. So nothing after the copy has to wait for it to leave the processor.
+        let mut locked = bucket.lock(&reserve.platform);
+        // If the page's object or pool got a new generation meanwhile, the page goes in all the
+        // same: BORN says that it is dead.
+        if locked.ticket() != ticket || reserve.pools.walks_after_claim(key.pool) != walks {
+            drop(locked);
+            self.give_back(&claim);
+            return Err(PutRefused::Overtaken);
+        }
+        let entry = PageEntry::new(claim.id, claim.word.generation());
+        let mut displaced = None;
+        if !locked.insert(entry, table) {
+            displaced = self.give_up_one(&mut locked);
+            if displaced.is_none() || !locked.insert(entry, table) {
+                drop(locked);
+                self.give_back(&claim);
+                return Err(PutRefused::IndexFull);
+            }
+        }
+        locked.change();
+        drop(locked);
+        if table.has_frame(claim.id) {
+            // If the platform panics, the frame does not stay in transit.
+            let undo = Undo(|| self.give_back(&claim));
+            reserve.platform.store(reserve.frame(claim.id), page);
+            undo.disarm();
+        } else {
+            desc[VALUE].store(page[0], Relaxed);
+        }
+        let arrived = self.arrive(&claim, state, debt);
+        drop(claim);
+        if let Some(displaced) = displaced {
+            self.count(table.state(displaced.id).pool(), count::EVICTED);
+            self.drop_page(displaced);
+        }
+        arrived
+    }
+
+    /// Forgets the page of `key`. The ticket is valid until a page of its bucket is put or
+    /// invalidated.
+    fn make_way(&self, bucket: Bucket<'m>, key: &Key) -> Ticket {
+        // Mostly there is no page, and a look suffices.
+        let seen = bucket.ticket();
+        if let Some(seen) = seen
+            && !bucket.entries().any(|entry| self.is_of(entry, key))
+            && bucket.is_still_at(seen)
+        {
+            return seen;
+        }
+        let mut locked = bucket.lock(&self.reserve.platform);
+        let old = self.forget(&mut locked, key);
+        let ticket = locked.ticket();
+        drop(locked);
+        if let Some(old) = old {
+            self.drop_page(old);
+        }
+        ticket
+    }
+
+    /// Makes the copied page visible, unless it was forgotten meanwhile.
+    fn arrive(&self, claim: &ClaimedPage<'_>, state: FrameState, debt: Option<Debt<'_>>) -> Put {
+        let table = &self.reserve.table;
+        let there = claim.word.with_state(state);
+        if let Some(debt) = debt {
+            // An atomic exchange: a forgotten page that became dirty would reach its device some
+            // day, over a newer version.
+            let pool = PoolId(there.pool() as u16);
+            table.set_dirty(claim.id, self.reserve.pools.is_put_back(pool));
+            if table.change(claim.id, claim.word, there) {
+                debt.stays();
+                return Ok(());
+            }
+            table.set_clean(claim.id);
+        } else if table.state(claim.id) == claim.word {
+            // A CPU that forgets the page between this look and the store has taken the entry away
+            // before. So no get finds the page, and the hand takes its frame.
+            table.publish(claim.id, there);
+            return Ok(());
+        }
+        self.give_back(claim);
+        Err(PutRefused::Overtaken)
+    }
+
+    /// Takes an entry out of a full bucket, one whose page may be dropped to make room.
+    fn give_up_one(&self, locked: &mut LockedBucket<'_>) -> Option<PageVersion> {
+        self.remove(locked, |_, word| word.state() == FrameState::Cached)
+    }
+
+    fn give_back(&self, claim: &ClaimedPage<'_>) {
+        // The word may differ from the claimed one: a CPU that forgot the page has moved the
+        // generation on.
+        let word = self.reserve.table.state(claim.id);
+        self.release(claim.id, word, &claim.inside);
+    }
+}
+
+/// The word that the page repeats, if it consists of one.
+fn repeated(page: &PageWords) -> Option<u64> {
+    let value = page[0];
+    // Looks at some words first: mostly that ends it.
+    if page[511] != value || page[1] != value || page[256] != value {
+        return None;
+    }
+    page.iter().all(|word| *word == value).then_some(value)
+}
