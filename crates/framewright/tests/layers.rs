@@ -203,7 +203,6 @@ const LINES: usize = 500;
 const LONGER: &[(&str, usize)] = &[
     ("frame/block.rs", 620),
     ("frame/index.rs", 508),
-    ("frame/seat.rs", 709),
     ("raw/owned/tests.rs", 505),
 ];
 

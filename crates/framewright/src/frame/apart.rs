@@ -22,9 +22,10 @@
 
 #[cfg(doc)]
 use super::RunError;
+use super::caches::{CACHE_MAX, CACHED_ORDERS, SeatWords};
 use super::counters::Counters;
 use super::search::WantedBlock;
-use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords};
+use super::seat::Seat;
 use super::tag::Tag;
 use super::zone::{StoppedZone, Zone};
 use crate::platform::{FramePlatform, Patience, Relax};

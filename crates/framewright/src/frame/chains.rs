@@ -1,7 +1,7 @@
 //! Blocks that go back from a cache, those of one pageblock together.
 
+use super::caches::SeatWords;
 use super::give::GiveOutcome;
-use super::seat::SeatWords;
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::slots::run_mask;

@@ -5,8 +5,8 @@
 //! write (seats, descriptors) is a number of whole lines for each of them.
 
 use super::ZoneSetupError;
+use super::caches::SeatRecord;
 use super::index::IndexShape;
-use super::seat::SeatRecord;
 use super::tag::SEATS_MAX;
 use super::zone::ZoneRecord;
 use crate::policy::Classes;

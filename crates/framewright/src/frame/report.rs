@@ -1,8 +1,8 @@
 //! What a zone reports of itself: counters, free blocks, labels.
 
 use super::AllocError;
+use super::caches::{CACHED_ORDERS, SeatWords};
 use super::search::WantedBlock;
-use super::seat::{CACHED_ORDERS, SeatWords};
 use super::stock::WORD_FRAMES;
 use super::zone::Zone;
 use crate::platform::FramePlatform;

@@ -1,8 +1,8 @@
 //! From a request to a pageblock: takes the cheapest candidate in the index, or passes it by.
 
 use super::block::HeldBlock;
+use super::caches::{CACHED_ORDERS, SeatWords};
 use super::counters::Counters;
-use super::seat::{CACHED_ORDERS, SeatWords};
 use super::zone::Zone;
 use crate::policy::{Class, Label, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;

@@ -1,8 +1,9 @@
 //! The slow path of a seat, taken when its cache cannot serve a request or a free.
 
 use super::big;
+use super::caches::{CACHE_MAX, CACHED_ORDERS, cache_bit};
 use super::search::{BlockBatch, WantedBlock};
-use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, cache_bit};
+use super::seat::Seat;
 use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
 use super::zone::{Zone, kind};

@@ -8,7 +8,7 @@
 //! A stock is part of what its CPU may hold, at most half of that. It goes back as soon as the seat
 //! finds that it may hold less, and whenever caches are drained.
 
-use super::seat::{CACHE_MAX, SeatWords};
+use super::caches::{CACHE_MAX, SeatWords};
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::slots::WORD_ORDER;

@@ -39,7 +39,7 @@ pub(super) const SEATS_MAX: usize = 1 << 10;
 const _: () = {
     // Order::MAX fits five bits; cached orders fit three.
     assert!(Order::MAX.get() < 32);
-    assert!(super::seat::CACHED_ORDERS <= 8);
+    assert!(super::caches::CACHED_ORDERS <= 8);
     assert!(SEATS_MAX << SEAT == CACHED as usize);
 };
 
@@ -138,7 +138,7 @@ impl Tag {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seat::CACHED_ORDERS;
+    use super::super::caches::CACHED_ORDERS;
     use super::*;
 
     #[test]

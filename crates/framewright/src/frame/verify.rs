@@ -1,6 +1,6 @@
 //! The slow, obvious count of everything, and the invariants as assertions.
 
-use super::seat::CACHED_ORDERS;
+use super::caches::CACHED_ORDERS;
 use super::stock::WORD_FRAMES;
 use super::tag::Tag;
 use super::zone::Zone;

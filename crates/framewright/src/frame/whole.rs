@@ -11,12 +11,12 @@
 //! meets no other follows the policy alone.
 
 use super::block::{COUNTS, FULL_WORDS, LOCK, LOCKED, META, ORDERS};
+use super::caches::SeatWords;
 use super::counters::Counters;
 use super::counts::{BlockCounts, Meta};
 use super::index::REGION;
 use super::layout::BLOCK_WORDS;
 use super::search::WantedBlock;
-use super::seat::SeatWords;
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::policy::{End, Label, Policy, Pressure};

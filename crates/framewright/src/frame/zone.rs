@@ -9,10 +9,11 @@
 //! A stop claims all seats; `at_rest` then drains all caches. The last seat in the metadata is no
 //! CPU's: work outside the CPUs' seats counts there, with all of them stopped.
 
+use super::caches::{SeatRecord, SeatWords};
 use super::counters::Counters;
 use super::index::BlockIndex;
 use super::layout::Map;
-use super::seat::{Seat, SeatRecord, SeatWords};
+use super::seat::Seat;
 use super::tag::Tag;
 use super::whole::Whole;
 use super::{SeatError, ZoneLayout, ZoneSetupError};
