@@ -200,11 +200,7 @@ fn each_file_of_the_engine_begins_with_what_it_is_for() {
 const LINES: usize = 500;
 
 /// Files that are still longer. A change that shortens one lowers its line.
-const LONGER: &[(&str, usize)] = &[
-    ("frame/block.rs", 620),
-    ("frame/index.rs", 508),
-    ("raw/owned/tests.rs", 505),
-];
+const LONGER: &[(&str, usize)] = &[("frame/index.rs", 508), ("raw/owned/tests.rs", 505)];
 
 #[test]
 fn no_file_of_the_engine_is_longer_than_a_reader_holds() {

@@ -121,6 +121,7 @@
 
 mod apart;
 mod big;
+mod bitmap;
 mod block;
 mod blocks;
 mod caches;
