@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A *row* is a pair of an order and a class; a pageblock is in one row for each order of which it
-//! has a maximal free block. A *list* is a kind of request; for each order it ranks the classes by
-//! the policy's cost, once, when the zone is made.
+//! has a maximal free block. A *list* is a kind of request; for each order it [ranks](super::ranking)
+//! the classes by the policy's cost.
 //!
 //! # Invariants
 //! - **I1** A leaf bit is set if and only if the pageblock, unlocked and not isolated, is of that
@@ -37,6 +37,7 @@
 //! set, has found them clear. A CPU that clears one after that sees the summary's bit, which is
 //! older than `some`.
 
+use super::ranking::Ranking;
 use crate::policy::{End, LISTS};
 use crate::raw::Carver;
 use crate::sync::{
@@ -55,11 +56,9 @@ enum WrongSummary {
     Cleared,
 }
 
-const NO_RANK: u64 = 0xffff;
 /// Pageblocks whose bits of one row share a cache line, and one word of its summary.
 pub(super) const REGION: usize = 512;
 const _: () = assert!(4096 % REGION == 0);
-const _: () = assert!(LISTS <= 4, "a word holds four ranks of 16 bits");
 
 /// The size of an index.
 #[derive(Clone, Copy, Debug)]
@@ -113,12 +112,7 @@ pub(super) struct BlockIndex<'m> {
     summaries: &'m [AtomicU64],
     some: &'m [AtomicU64],
     ranked: &'m [AtomicU64],
-    /// By row: its class's rank in each list, 16 bits a list.
-    ranks: &'m [AtomicU64],
-    /// By order and rank: the class in each list, 16 bits a list.
-    classes: &'m [AtomicU64],
-    /// By order and rank: that class's cost in each list, 16 bits a list.
-    costs: &'m [AtomicU64],
+    ranking: Ranking<'m>,
     /// The platform's `ALONE`.
     alone: bool,
 }
@@ -134,50 +128,16 @@ impl<'m> BlockIndex<'m> {
     ) -> Self {
         let parts = shape.parts().map(|len| words.words(len));
         let [leaves, summaries, some, ranked, ranks, classes, costs] = parts;
-        let index = Self {
+        // The leaves, still unused, serve as scratch memory: there is at least one word a class.
+        let ranking = Ranking::new(shape.classes, [ranks, classes, costs], leaves, cost);
+        Self {
             shape,
             leaves,
             summaries,
             some,
             ranked,
-            ranks,
-            classes,
-            costs,
+            ranking,
             alone,
-        };
-        for list in 0..LISTS {
-            for order in 0..shape.orders {
-                index.rank(list, order, |class| cost(list, order, class));
-            }
-        }
-        index
-    }
-
-    /// Sorts the classes of `list` for `order`. The leaves, still unused, serve as scratch memory:
-    /// there is at least one word a class.
-    fn rank(&self, list: usize, order: usize, cost: impl Fn(usize) -> Option<i32>) {
-        let start = order * self.shape.classes;
-        let mut found = 0;
-        for class in 0..self.shape.classes {
-            if let Some(cost) = cost(class) {
-                debug_assert!(i16::try_from(cost).is_ok(), "a policy's cost has 16 bits");
-                // Sorts by cost, then by class: cost as an unsigned number with the same order.
-                let key = u64::from((cost as u32) ^ (1 << 31)) << 16 | class as u64;
-                self.leaves[found].store(key, Relaxed);
-                found += 1;
-            } else {
-                put_part(&self.ranks[start + class], list, NO_RANK);
-            }
-        }
-        sort(&self.leaves[..found]);
-        for rank in 0..found {
-            let key = self.leaves[rank].load(Relaxed);
-            let class = (key & 0xffff) as usize;
-            let cost = (key >> 16) as u32 ^ (1 << 31);
-            put_part(&self.costs[start + rank], list, u64::from(cost as u16));
-            put_part(&self.ranks[start + class], list, rank as u64);
-            put_part(&self.classes[start + rank], list, class as u64);
-            self.leaves[rank].store(0, Relaxed);
         }
     }
 
@@ -230,13 +190,9 @@ impl<'m> BlockIndex<'m> {
 
     /// Calls `visit` with the word and the bit of the row in each list that ranks it.
     fn for_each_rank(&self, row: usize, mut visit: impl FnMut(&AtomicU64, u64)) {
-        let ranks = self.ranks[row].load(Relaxed);
-        for list in 0..LISTS {
-            let rank = (ranks >> (16 * list)) & 0xffff;
-            if rank != NO_RANK {
-                let start = self.ranked_start(list, row / self.shape.classes);
-                visit(&self.ranked[start + rank as usize / 64], 1 << (rank % 64));
-            }
+        for (list, rank) in self.ranking.ranks(row) {
+            let start = self.ranked_start(list, row / self.shape.classes);
+            visit(&self.ranked[start + rank / 64], 1 << (rank % 64));
         }
     }
 
@@ -276,17 +232,14 @@ impl<'m> BlockIndex<'m> {
             bits = ranked.get(at)?.load(SeqCst);
         }
         let rank = at * 64 + bits.trailing_zeros() as usize;
-        let at = order * self.shape.classes + rank;
-        let class = self.classes[at].load(Relaxed) >> (16 * list) & 0xffff;
-        let cost = (self.costs[at].load(Relaxed) >> (16 * list)) as i16;
-        Some((rank, class as usize, i32::from(cost)))
+        let (class, cost) = self.ranking.class(list, order, rank);
+        Some((rank, class, cost))
     }
 
     /// What the cheapest class of `list` for `order` costs, whether or not it has a block.
     #[inline(always)]
     pub(super) fn least_cost(&self, list: usize, order: usize) -> i32 {
-        let cost = self.costs[order * self.shape.classes].load(Relaxed) >> (16 * list);
-        i32::from(cost as i16)
+        self.ranking.least_cost(list, order)
     }
 
     /// The pageblock of `row` nearest to `end`, beyond `from` if there is a `from`.
@@ -419,12 +372,11 @@ impl<'m> BlockIndex<'m> {
     /// other lists' bits stay until a search through them finds nothing either.
     #[cold]
     pub(super) fn lower_flag(&self, list: usize, row: usize) {
-        let rank = self.ranks[row].load(Relaxed) >> (16 * list) & 0xffff;
-        if rank == NO_RANK {
+        let Some(rank) = self.ranking.rank(list, row) else {
             return;
-        }
+        };
         let start = self.ranked_start(list, row / self.shape.classes);
-        let ranked = &self.ranked[start + rank as usize / 64];
+        let ranked = &self.ranked[start + rank / 64];
         clear_bits(ranked, 1 << (rank % 64), self.alone);
         clear_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
         model_fence();
@@ -481,26 +433,6 @@ fn within(start: usize, low: usize, high: usize) -> u64 {
         mask &= !0 >> (start + 64 - high);
     }
     mask
-}
-
-/// Sets the 16 bits of `list`, which are zero, in `word`.
-fn put_part(word: &AtomicU64, list: usize, value: u64) {
-    word.store(word.load(Relaxed) | value << (16 * list), Relaxed);
-}
-
-/// Sorts ascending, in place: Shell's sort with Ciura's gaps (2001).
-fn sort(words: &[AtomicU64]) {
-    for gap in [1750, 701, 301, 132, 57, 23, 10, 4, 1] {
-        for start in gap..words.len() {
-            let key = words[start].load(Relaxed);
-            let mut at = start;
-            while at >= gap && words[at - gap].load(Relaxed) > key {
-                words[at].store(words[at - gap].load(Relaxed), Relaxed);
-                at -= gap;
-            }
-            words[at].store(key, Relaxed);
-        }
-    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

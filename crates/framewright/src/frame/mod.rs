@@ -136,6 +136,7 @@ mod layout;
 mod memory;
 mod outlook;
 mod part;
+mod ranking;
 mod report;
 mod runs;
 mod search;
