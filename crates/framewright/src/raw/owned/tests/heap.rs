@@ -1,0 +1,104 @@
+//! A heap that remembers each object, and that can refuse.
+
+use super::super::{Memory, Place};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::alloc::{GlobalAlloc, System};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::vec::Vec;
+
+/// The system's memory. Remembers each object: its layout, and where it lies.
+#[derive(Default)]
+pub(super) struct Heap {
+    live: Mutex<BTreeMap<usize, (Layout, Place)>>,
+    asked: AtomicUsize,
+    /// Larger objects are refused, if it is not 0.
+    bytes_max: AtomicUsize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NoMemory;
+
+impl core::fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("no memory")
+    }
+}
+
+impl core::error::Error for NoMemory {}
+
+impl Heap {
+    /// A heap that refuses objects of more bytes, if that is not 0.
+    pub(super) const fn up_to(bytes: usize) -> Self {
+        Self {
+            live: Mutex::new(BTreeMap::new()),
+            asked: AtomicUsize::new(0),
+            bytes_max: AtomicUsize::new(bytes),
+        }
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Relaxed)
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.live.lock().unwrap().len()
+    }
+
+    pub(super) fn places(&self) -> Vec<Place> {
+        let live = self.live.lock().unwrap();
+        live.values().map(|(_, place)| *place).collect()
+    }
+}
+
+// SAFETY: the system's allocator keeps the promises, and unwinding out of this ends the test.
+unsafe impl Memory for Heap {
+    type Error = NoMemory;
+
+    fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, NoMemory> {
+        self.asked.fetch_add(1, Relaxed);
+        assert!(layout.size() > 0, "no owner asks for nothing");
+        let max = self.bytes_max.load(Relaxed);
+        if max != 0 && layout.size() > max {
+            return Err(NoMemory);
+        }
+        // SAFETY: more than 0 bytes.
+        let at = unsafe { System.alloc(layout) };
+        let at = NonNull::new(at).ok_or(NoMemory)?;
+        // SAFETY: as long as that.
+        unsafe { at.write_bytes(if zero { 0 } else { 0xa5 }, layout.size()) };
+        let before = self
+            .live
+            .lock()
+            .unwrap()
+            .insert(at.addr().get(), (layout, place));
+        assert_eq!(before, None);
+        Ok(at)
+    }
+
+    unsafe fn resize(
+        &self,
+        at: NonNull<u8>,
+        old: Layout,
+        bytes: usize,
+        place: Place,
+    ) -> Result<NonNull<u8>, NoMemory> {
+        let new = Layout::from_size_align(bytes, old.align()).unwrap();
+        let to = self.alloc(new, place, false)?;
+        // SAFETY: both are as long as that, and two objects.
+        unsafe { to.copy_from_nonoverlapping(at, old.size().min(bytes)) };
+        assert_eq!(self.live.lock().unwrap()[&at.addr().get()].1, place);
+        // SAFETY: what the caller promised.
+        unsafe { self.free(at, old) };
+        Ok(to)
+    }
+
+    unsafe fn free(&self, at: NonNull<u8>, layout: Layout) {
+        let had = self.live.lock().unwrap().remove(&at.addr().get());
+        assert_eq!(had.expect("not free").0, layout);
+        // SAFETY: allocated above with this layout.
+        unsafe { System.dealloc(at.as_ptr(), layout) };
+    }
+}
