@@ -24,7 +24,7 @@
 //!     FileCache ─┬─ Shrink  files through frames, over a cleancache       [`file_cache`]
 //!                └─ Migrate
 //!
-//!     Tenancy, Supply       what all of those ask of the engine         [`tenancy`]
+//!     Tenancy               what all of those ask of the engine         [`tenancy`]
 //!
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
@@ -75,6 +75,6 @@ pub use platform::{Linux, Membarrier, Paged, Stored};
 pub use ram::{Ram, RamPages, RamReport};
 pub use space::{HostRangeSeat, HostSpace, RangeOptions};
 pub use swap::{Frontswap, SwapDevice, SwapFile, Zram};
-pub use tenancy::{Guests, Supply, Tenancy};
+pub use tenancy::{Guests, Tenancy};
 pub use timed::TimedArea;
 pub use window::Window;

@@ -1,14 +1,14 @@
 //! A client on the engine's memory needs two things of it: a store for its pages, and frames.
 //!
 //! ```text
-//!    file cache ─┬─▶ Tenancy ──▶ Guests ──▶ a seat of the reserve, for one piece of work
+//!    file cache ─┬─▶ Tenancy ──────▶ Guests ──▶ a seat of the reserve, for one piece of work
 //!    paged memory┘
-//!                └─▶ Supply ───▶ a frames' seat, or one that reclaims
+//!                └─▶ FrameSource ──▶ a frames' seat, or one that reclaims
 //! ```
 //!
 //! All threads share a [`Tenancy`], which lends a [`Store`] to a thread that has a page to put or
-//! to get. [`Guests`] is the one over a reserve. A [`Supply`] belongs to the calling thread: it is
-//! where frames come from and go back to.
+//! to get. [`Guests`] is the one over a reserve. A client gets frames from a
+//! [`FrameSource`] of the calling thread, and gives them back to it.
 //!
 //! # Locks
 //! One for each seat of [`Guests`], tried from the thread's own on. It is held while the work runs,
@@ -16,12 +16,11 @@
 //! it.
 
 use crate::platform::Slots;
-use framewright::frame::{AllocError, Seat as FrameSeat};
+use framewright::frame::{AllocError, FrameSource, FreeError, Origin, Seat as FrameSeat};
 use framewright::platform::{FramePlatform, PageWords, ReservePlatform};
 use framewright::reclaim::{self, Clients};
-pub use framewright::reserve::Supply;
 use framewright::reserve::{Cleaned, Guest, Key, Reserve, Store};
-use framewright::{Context, CpuId, Frame, Mobility, Order};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -53,19 +52,41 @@ pub struct Reclaiming<'s, 'c, 'r, 'z, 'm, P> {
     pub context: Context,
 }
 
-impl<P: FramePlatform> Supply for Reclaiming<'_, '_, '_, '_, '_, P> {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
-        let Self {
-            seat,
-            clients,
-            context,
-        } = self;
-        seat.alloc(Order::ZERO, Mobility::Movable, *context, clients)
+impl<P: FramePlatform> FrameSource for Reclaiming<'_, '_, '_, '_, '_, P> {
+    fn origin(&self) -> Origin {
+        self.seat.reclaim().zone().origin()
     }
 
-    fn free(&mut self, frame: Frame) {
-        let freed = self.seat.free(frame, Order::ZERO);
-        debug_assert!(freed.is_ok(), "a supply's frame: {freed:?}");
+    fn frames_in_all(&self) -> u64 {
+        self.seat.reclaim().zone().present_frames()
+    }
+
+    fn max_order(&self) -> Order {
+        self.seat.reclaim().zone().max_order()
+    }
+
+    fn alloc_run(&mut self, _frames: u64, context: Context) -> Result<Run, AllocError> {
+        let frame = self.alloc_block(Order::ZERO, Mobility::Unmovable, context)?;
+        Ok(Run::new(frame, 1).expect("a frame of the zone"))
+    }
+
+    fn free_run(&mut self, frames: Run) {
+        self.seat.frames().free_run(frames);
+    }
+
+    /// A request may wait for what both its own context and the seat's allow.
+    fn alloc_block(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        let context = context.and(self.context);
+        self.seat.alloc(order, mobility, context, &self.clients)
+    }
+
+    fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.seat.free(frame, order)
     }
 }
 
@@ -254,7 +275,7 @@ mod tests {
     /// Holds frames, and gives them back.
     struct Hoard(Mutex<Vec<Frame>>);
 
-    impl<F: Supply> Shrink<F> for Hoard {
+    impl<F: FrameSource> Shrink<F> for Hoard {
         fn holding(&self) -> Holding {
             let frames = self.0.lock().unwrap().len() as u64;
             Holding { frames, heat: 0 }
@@ -266,7 +287,7 @@ mod tests {
                 .len()
                 .saturating_sub(ask.wanted.min(ask.scan) as usize);
             let gone = hoard.split_off(stays);
-            gone.iter().for_each(|frame| frames.free(*frame));
+            gone.iter().for_each(|frame| frames.free_frame(*frame));
             let freed = gone.len() as u64;
             Shrunk {
                 scanned: freed,
@@ -282,8 +303,8 @@ mod tests {
         let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut words).unwrap();
         let mut seat = host.seat().unwrap();
         let hoard = Hoard(Mutex::default());
-        let by_ref: &mut dyn Supply = &mut seat;
-        while let Ok(frame) = by_ref.frame() {
+        let by_ref: &mut dyn FrameSource = &mut seat;
+        while let Ok(frame) = by_ref.alloc_frame() {
             hoard.0.lock().unwrap().push(frame);
         }
         assert_eq!(hoard.0.lock().unwrap().len(), 1024);
@@ -294,10 +315,10 @@ mod tests {
             clients: none,
             context: Context::ANY,
         };
-        assert_eq!(supply.frame(), Err(AllocError::Exhausted));
+        assert_eq!(supply.alloc_frame(), Err(AllocError::Exhausted));
         supply.clients.shrink = &all;
-        let frame = supply.frame().unwrap();
+        let frame = supply.alloc_frame().unwrap();
         assert!(hoard.0.lock().unwrap().len() < 1024);
-        supply.free(frame);
+        supply.free_frame(frame);
     }
 }

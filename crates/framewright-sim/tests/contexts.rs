@@ -1,8 +1,8 @@
 //! Every inner call for a request has the context of its caller, whichever way the request takes.
 
-use framewright::frame::AllocError;
+use framewright::frame::{AllocError, FrameSource, Origin};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{AreaRequest, FrameSource, Origin, Space, SpaceLayout};
+use framewright::vrange::{AreaRequest, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Page, Run};
 use framewright_sim::{MachineCall, Paging, PoolFrames};
 use std::cell::Cell;

@@ -7,9 +7,10 @@
 //! lazy pages than the bound allows.
 #![cfg(shuttle)]
 
+use framewright::frame::NoFrames;
 use framewright::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{AreaRequest, NoFrames, RangeSeat, Space, SpaceLayout};
+use framewright::vrange::{AreaRequest, RangeSeat, Space, SpaceLayout};
 use framewright::{Context, CpuId, Page, PageRange, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

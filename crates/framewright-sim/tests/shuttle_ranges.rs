@@ -5,9 +5,10 @@
 //! framewright-sim --test shuttle_ranges`
 #![cfg(shuttle)]
 
+use framewright::frame::NoFrames;
 use framewright::policy::RangeConfig;
 use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
-use framewright::vrange::{AreaRequest, NoFrames, RangeError, RangeFreeError, Space, SpaceLayout};
+use framewright::vrange::{AreaRequest, RangeError, RangeFreeError, Space, SpaceLayout};
 use framewright::{CpuId, Page};
 use framewright_sim::range::{Hammer, HammerWork};
 use framewright_sim::{Paging, SharedFrames, SharedPaging};

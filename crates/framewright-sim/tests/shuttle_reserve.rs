@@ -4,13 +4,12 @@
 //! framewright-sim --test shuttle_reserve`
 #![cfg(shuttle)]
 
-use framewright::frame::AllocError;
+use framewright::frame::{AllocError, FrameSource, Origin};
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reserve::{
-    Guest, Key, PoolConfig, PoolId, PutRefused, ReservationError, Reserve, ReserveLayout, Supply,
-    TakeError,
+    Guest, Key, PoolConfig, PoolId, PutRefused, ReservationError, Reserve, ReserveLayout, TakeError,
 };
-use framewright::{CpuId, Frame, Run};
+use framewright::{Context, CpuId, Frame, Run};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::{Config, Runner, thread};
@@ -359,14 +358,24 @@ struct PoisonedFrames {
     free: Vec<Frame>,
 }
 
-impl Supply for PoisonedFrames {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
-        thread::yield_now();
-        self.free.pop().ok_or(AllocError::Exhausted)
+impl FrameSource for PoisonedFrames {
+    fn origin(&self) -> Origin {
+        Origin::shared(self)
     }
 
-    fn free(&mut self, frame: Frame) {
-        self.ends.poison(Run::new(frame, 1).unwrap());
+    fn frames_in_all(&self) -> u64 {
+        self.free.len() as u64
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
+        thread::yield_now();
+        let frame = self.free.pop().ok_or(AllocError::Exhausted)?;
+        Ok(Run::new(frame, 1).unwrap())
+    }
+
+    fn free_run(&mut self, run: Run) {
+        let frame = run.start();
+        self.ends.poison(run);
         assert!(!self.free.contains(&frame), "given back twice");
         self.free.push(frame);
     }

@@ -2,12 +2,10 @@
 //! drained for it.
 //! And a space has one source of frames.
 
-use framewright::frame::{AllocError, Frames, Zone, ZoneLayout};
+use framewright::frame::{AllocError, FrameSource, Frames, NoFrames, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Map, MapError, Relax, SingleThread, Zero};
 use framewright::policy::{Config, RangeConfig};
-use framewright::vrange::{
-    AreaRequest, FrameSource, NoFrames, RangeError, RangeSetupError, Space, SpaceLayout,
-};
+use framewright::vrange::{AreaRequest, RangeError, RangeSetupError, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_sim::{MachineCall, Paging, PoolFrames};
 

@@ -1,6 +1,6 @@
 //! Objects with memory that other clients give back: `kvmalloc` over the engine's own reclaim.
 
-use framewright::frame::{Blocks, Seat, Zone, ZoneLayout};
+use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
 use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
 use framewright::policy::{Config, Effort, RangeConfig, ReclaimConfig};
@@ -57,7 +57,7 @@ impl Direct for PlainPlatform {
 #[derive(Default)]
 struct ReliefCache(RefCell<BTreeSet<Frame>>);
 
-impl<F: Blocks> Shrink<F> for ReliefCache {
+impl<F: FrameSource> Shrink<F> for ReliefCache {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.0.borrow().len() as u64,

@@ -4,12 +4,10 @@
 //! In a normal build this file is empty.
 #![cfg(loom)]
 
-use framewright::frame::AllocError;
+use framewright::frame::{AllocError, FrameSource, NoFrames, Origin};
 use framewright::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{
-    AreaRequest, FrameSource, NoFrames, Origin, RangeFreeError, RangeSeat, Space, SpaceLayout,
-};
+use framewright::vrange::{AreaRequest, RangeFreeError, RangeSeat, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;

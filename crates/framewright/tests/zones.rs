@@ -1,9 +1,8 @@
 //! Requests to several zones while another CPU moves from zone to zone.
 
-use framewright::frame::{Frames, Seats, Zone, ZoneLayout};
+use framewright::frame::{FrameSource, Frames, Seats, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Relax};
 use framewright::policy::Config;
-use framewright::vrange::FrameSource;
 use framewright::{Context, CpuId, Frame, Mobility::Movable, Order, Run};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,9 +1,8 @@
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
+use framewright::frame::FrameSource;
 use framewright::platform::RangePlatform;
 use framewright::policy::RangeConfig;
-use framewright::vrange::{
-    AreaRequest, FrameSource, RangeError, RangeFreeError, RangeSeat, Space, SpaceLayout,
-};
+use framewright::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Page};
 
 /// The most pages of one `map_ram` in any case.

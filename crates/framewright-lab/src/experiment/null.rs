@@ -1,7 +1,8 @@
 use super::engine::{RAM_PAGES_MAX, SeatFrames};
 use super::{Failure, WINDOW_PAGES, WINDOW_START};
+use framewright::frame::NoFrames;
 use framewright::platform::{Barrier, Map, MapError, Relax, Zero};
-use framewright::vrange::{NoFrames, SpaceLayout};
+use framewright::vrange::SpaceLayout;
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use framewright_linux::Membarrier;
 use std::hint::black_box;

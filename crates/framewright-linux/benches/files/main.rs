@@ -14,12 +14,12 @@
 #[allow(dead_code, reason = "its threads go where they want")]
 mod machine;
 
-use framewright::frame::ZoneLayout;
+use framewright::frame::{FrameSource, ZoneLayout};
 use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink};
 use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
 use framewright::{Context, Frame, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions, OpenFile};
-use framewright_linux::tenancy::{Guests, Supply};
+use framewright_linux::tenancy::Guests;
 use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -79,7 +79,7 @@ impl BestLines {
     }
 }
 
-fn read_at_random(cache: &FileCache<'_>, supply: &mut dyn Supply, file: &OpenFile, seed: u64) {
+fn read_at_random(cache: &FileCache<'_>, supply: &mut dyn FrameSource, file: &OpenFile, seed: u64) {
     let (mut state, mut page) = (seed, [0; PAGE as usize]);
     for _ in 0..CALLS {
         let at = random(&mut state) % PAGES * PAGE;
@@ -89,7 +89,7 @@ fn read_at_random(cache: &FileCache<'_>, supply: &mut dyn Supply, file: &OpenFil
 }
 
 /// Reads every page once: `step` apart, so that no page is read ahead, or in sequence.
-fn read_once(cache: &FileCache<'_>, supply: &mut dyn Supply, file: &OpenFile, step: u64) {
+fn read_once(cache: &FileCache<'_>, supply: &mut dyn FrameSource, file: &OpenFile, step: u64) {
     let mut page = [0; PAGE as usize];
     for nth in 0..PAGES {
         let at = nth * step % PAGES * PAGE;
@@ -194,13 +194,13 @@ fn round(
 }
 
 /// All pages, one after the other, each to a free frame.
-fn moved(cache: &FileCache<'_>, seat: &mut impl Supply, file: &OpenFile) -> f64 {
+fn moved(cache: &FileCache<'_>, seat: &mut impl FrameSource, file: &OpenFile) -> f64 {
     let mut moves = Vec::new();
     for page in 0..PAGES / 8 {
         let pin = cache.pin(seat, file, page).expect("it is there");
         moves.push(Move {
             from: pin.frame(),
-            to: seat.frame().expect("there are some more"),
+            to: seat.alloc_frame().expect("there are some more"),
             order: Order::ZERO,
             state: MoveState::Unknown,
         });
@@ -208,7 +208,7 @@ fn moved(cache: &FileCache<'_>, seat: &mut impl Supply, file: &OpenFile) -> f64 
     let ns = each(PAGES / 8, || cache.migrate(&mut moves));
     for one in moves {
         assert_eq!(one.state, MoveState::Moved);
-        seat.free(one.from);
+        seat.free_frame(one.from);
     }
     ns
 }

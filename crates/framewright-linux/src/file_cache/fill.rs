@@ -6,7 +6,7 @@ use super::stats::count;
 use super::table::{HeldPage, PageKey, SlotState};
 use super::{FileCache, FileError, PAGE};
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
-use crate::tenancy::Supply;
+use framewright::frame::FrameSource;
 use framewright::platform::PageWords;
 use framewright::reserve::Key;
 use std::sync::PoisonError;
@@ -229,7 +229,7 @@ pub(super) enum Filled<'c> {
 
 impl FileCache<'_> {
     /// Obtains a slot with a frame of the cache's own: from its stock, or from the supply.
-    pub(super) fn obtain(&self, supply: &mut dyn Supply) -> Result<u32, FileError> {
+    pub(super) fn obtain(&self, supply: &mut dyn FrameSource) -> Result<u32, FileError> {
         if let Some(id) = self.stock_pop() {
             return Ok(id);
         }
@@ -238,10 +238,10 @@ impl FileCache<'_> {
             self.evict(supply, above, u64::MAX, true);
         }
         loop {
-            match supply.frame() {
+            match supply.alloc_frame() {
                 Ok(frame) => {
                     let Some(id) = self.table.id_of(frame) else {
-                        supply.free(frame);
+                        supply.free_frame(frame);
                         return Err(FileError::Foreign(crate::ram::NotInRam(frame)));
                     };
                     self.table.slot(id).reset(SlotState::Held);
@@ -261,7 +261,7 @@ impl FileCache<'_> {
     /// suggests. `None` if it is past the end. The reader wants `wanted` pages from it on.
     pub(super) fn page(
         &self,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         file: &OpenFile,
         page: u64,
         wanted: u64,
@@ -297,7 +297,7 @@ impl FileCache<'_> {
     /// Reads in a page that is missing, and the missing ones of the `window` pages from it on.
     fn fill(
         &self,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         inode: &Inode,
         page: u64,
         window: u64,

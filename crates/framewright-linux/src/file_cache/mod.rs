@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Each frame of the RAM has a *slot*, which says what the cache has in it. A table finds the slot
-//! of a (file, page), and of a frame. Frames come from the caller's [`Supply`] and go back to it,
+//! of a (file, page), and of a frame. Frames come from the caller's [`FrameSource`] and go back to it,
 //! or to the caller that asks the cache to [shrink](Shrink). An evicted page is offered to the
 //! *cleancache*, a pool of a [`Tenancy`], and a missing page is looked for there before it is read
 //! from the file. Eviction is by SIEVE. The more a reader reads in sequence, the more is read
@@ -99,10 +99,11 @@ pub use stats::FileStats;
 pub use verify::BrokenFiles;
 
 use crate::ram::{FRAME_BYTES, Ram};
-use crate::tenancy::{Supply, Tenancy};
+use crate::tenancy::Tenancy;
 use crate::words;
 use files::CacheFiles;
 use framewright::Frame;
+use framewright::frame::FrameSource;
 #[cfg(doc)]
 use framewright::reclaim::Shrink;
 use framewright::reserve::PoolId;
@@ -302,7 +303,7 @@ impl<'s> FileCache<'s> {
     /// Why nothing was read. A page that could not be read is not in the cache.
     pub fn read(
         &self,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         file: &OpenFile,
         offset: u64,
         into: &mut [u8],
@@ -340,7 +341,7 @@ impl<'s> FileCache<'s> {
     /// It cannot be read in, or is past the end, or has too many pins.
     pub fn pin(
         &self,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         file: &OpenFile,
         page: u64,
     ) -> Result<FilePin<'_, 's>, FileError> {
@@ -378,7 +379,7 @@ impl<'s> FileCache<'s> {
         Some(id)
     }
 
-    fn give_stock_back(&self, supply: &mut dyn Supply) {
+    fn give_stock_back(&self, supply: &mut dyn FrameSource) {
         while let Some(id) = self.stock_pop() {
             self.free_frame(supply, id);
         }

@@ -5,7 +5,7 @@ use super::order::HandStep;
 use super::stats::count;
 use super::table::{PageKey, SlotState};
 use crate::ram::FRAME_WORDS;
-use crate::tenancy::Supply;
+use framewright::frame::FrameSource;
 use framewright::reclaim::{Ask, Holding, Shrink, Shrunk};
 use framewright::reserve::Key;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ impl FileCache<'_> {
     /// Writes dirty ones first, or passes them by.
     pub(super) fn evict(
         &self,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         wanted: u64,
         scan: u64,
         may_write: bool,
@@ -90,14 +90,14 @@ impl FileCache<'_> {
         true
     }
 
-    pub(super) fn free_frame(&self, supply: &mut dyn Supply, id: u32) {
+    pub(super) fn free_frame(&self, supply: &mut dyn FrameSource, id: u32) {
         self.table.slot(id).reset(SlotState::Free);
-        supply.free(self.table.frame(id));
+        supply.free_frame(self.table.frame(id));
     }
 
     /// Writes all dirty pages and gives all pages up that it can: not those that are pinned, in
     /// use, or could not be written. Returns how many remain.
-    pub fn clear(&self, supply: &mut dyn Supply) -> u64 {
+    pub fn clear(&self, supply: &mut dyn FrameSource) -> u64 {
         self.write_everything();
         while self.evict(supply, u64::MAX, u64::MAX, true).freed > 0 {}
         self.give_stock_back(supply);
@@ -105,7 +105,7 @@ impl FileCache<'_> {
     }
 }
 
-impl<F: Supply> Shrink<F> for FileCache<'_> {
+impl<F: FrameSource> Shrink<F> for FileCache<'_> {
     /// As hot as the share of uses that found their page.
     fn holding(&self) -> Holding {
         let stats = self.stats();

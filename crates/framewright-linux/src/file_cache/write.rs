@@ -5,8 +5,8 @@ use super::fill::Filling;
 use super::stats::count;
 use super::table::{HeldPage, PageKey, SlotState};
 use super::{FileCache, FileError, PAGE};
-use crate::tenancy::Supply;
 use crate::words;
+use framewright::frame::FrameSource;
 use framewright::reserve::Key;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,7 +35,7 @@ impl FileCache<'_> {
     /// Why nothing was written.
     pub fn write(
         &self,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         file: &OpenFile,
         offset: u64,
         from: &[u8],
@@ -71,7 +71,7 @@ impl FileCache<'_> {
 
     fn write_part(
         &self,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         file: &OpenFile,
         part: &WritePart<'_>,
     ) -> Result<(), FileError> {

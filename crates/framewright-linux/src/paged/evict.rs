@@ -11,8 +11,8 @@ use super::region::count;
 use super::table::{BUSY, DIRTY, LEAVING, LISTED, PagedState, SHOWN, WRITABLE};
 use crate::ram::FRAME_WORDS;
 use crate::swap::SwapError;
-use crate::tenancy::Supply;
 use framewright::Frame;
+use framewright::frame::FrameSource;
 use framewright::platform::PageWords;
 use framewright::reclaim::{Ask, Holding, Shrink, Shrunk};
 use std::collections::VecDeque;
@@ -72,13 +72,15 @@ impl Paged<'_> {
     }
 
     /// Evicts at least `wanted` pages if possible, in whole batches.
-    pub(super) fn evict_some(&self, wanted: u64, supply: &mut dyn Supply) -> u64 {
+    pub(super) fn evict_some(&self, wanted: u64, supply: &mut dyn FrameSource) -> u64 {
         let mut evictor = self.evictor();
         // A small batch for a small budget, so that not half of it goes at once.
         let batch = (self.budget / 8).clamp(1, BATCH as u64) as usize;
         let (mut freed, mut rounds) = (0, 0);
         while freed < wanted && rounds < ROUNDS {
-            let done = self.evict(&mut evictor, batch, true, &mut |frame| supply.free(frame));
+            let done = self.evict(&mut evictor, batch, true, &mut |frame| {
+                supply.free_frame(frame)
+            });
             freed += done.freed;
             rounds = if done.freed == 0 { rounds + 1 } else { 0 };
         }
@@ -308,7 +310,7 @@ impl Paged<'_> {
     }
 }
 
-impl<F: Supply> Shrink<F> for Paged<'_> {
+impl<F: FrameSource> Shrink<F> for Paged<'_> {
     /// As hot as the share of hidden pages that were touched again.
     fn holding(&self) -> Holding {
         let counts = &self.region.counts;
@@ -333,7 +335,7 @@ impl<F: Supply> Shrink<F> for Paged<'_> {
             let wanted = (ask.wanted - shrunk.freed).min(BATCH as u64) as usize;
             let may_write = ask.context.may_io && ask.context.may_block;
             let done = self.evict(&mut evictor, wanted, may_write, &mut |frame| {
-                frames.free(frame)
+                frames.free_frame(frame)
             });
             shrunk.scanned += done.scanned.max(1);
             shrunk.freed += done.freed;

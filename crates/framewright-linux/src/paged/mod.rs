@@ -8,7 +8,7 @@
 //!    loads or stores ──SIGSEGV──▶ hidden? shown again ──▶ on
 //!                               │ no frame
 //!                               └──▶ asks, and sleeps ──────▶ room: others are evicted ──▶ Frontswap
-//!                                                             a frame, from a Supply
+//!                                                             a frame, from a source
 //!                                                             contents: the store, the device, or zero
 //!                                       wakes ◀────────────── shown
 //! ```

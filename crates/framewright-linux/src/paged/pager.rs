@@ -6,9 +6,9 @@ use super::table::{BUSY, DIRTY, FAILED, PagedState, SHOWN, WRITABLE};
 use super::{Paged, PagedError};
 use crate::ram::FRAME_WORDS;
 use crate::swap::LoadedPage;
-use crate::tenancy::Supply;
 use crate::window::MappingAccess;
 use framewright::Frame;
+use framewright::frame::FrameSource;
 use framewright::platform::PageWords;
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -92,7 +92,7 @@ impl Paged<'_> {
     /// its own, which touches no page of the region; several may do it.
     ///
     /// While no page is wanted it cleans, if the swap has many dirty pages.
-    pub fn serve(&self, supply: &mut dyn Supply) {
+    pub fn serve(&self, supply: &mut dyn FrameSource) {
         let region = &self.region;
         region.pagers.fetch_add(1, AcqRel);
         region.changed.tell();
@@ -126,13 +126,25 @@ impl Paged<'_> {
 
     /// Brings a page, and some behind it. Leaves those of the latter that cannot be brought: no
     /// thread wants them yet.
-    fn bring(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut PagerWork) {
+    fn bring(
+        &self,
+        nth: usize,
+        is_write: bool,
+        supply: &mut dyn FrameSource,
+        work: &mut PagerWork,
+    ) {
         self.arriving.fetch_add(1, Relaxed);
         let _bringing = Bringing(self);
         self.bring_now(nth, is_write, supply, work);
     }
 
-    fn bring_now(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut PagerWork) {
+    fn bring_now(
+        &self,
+        nth: usize,
+        is_write: bool,
+        supply: &mut dyn FrameSource,
+        work: &mut PagerWork,
+    ) {
         let wanted = work.cluster(nth);
         let pages = self.claim(nth, wanted);
         self.make_room(pages.len() as u64, supply);
@@ -141,7 +153,7 @@ impl Paged<'_> {
         let brought = pages.start..pages.start + work.loaded.len();
         let rest = brought.end..pages.end;
         let unused = work.frames.drain(brought.len()..);
-        unused.for_each(|frame| supply.free(frame));
+        unused.for_each(|frame| supply.free_frame(frame));
         self.resident.fetch_sub(rest.len() as u64, Relaxed);
         self.show_new(&brought, is_write, work);
         let failed = match filled {
@@ -198,7 +210,7 @@ impl Paged<'_> {
 
     /// Counts `more` pages as resident, and evicts until they are within the budget, if that is
     /// possible.
-    fn make_room(&self, more: u64, supply: &mut dyn Supply) {
+    fn make_room(&self, more: u64, supply: &mut dyn FrameSource) {
         let resident = self.resident.fetch_add(more, AcqRel) + more;
         let over = resident.saturating_sub(self.budget);
         if over > 0 || !self.region.window.has_room(BATCH as u64) {
@@ -210,13 +222,13 @@ impl Paged<'_> {
     fn take_frames(
         &self,
         wanted: usize,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         work: &mut PagerWork,
     ) -> Result<(), PagedError> {
         work.frames.clear();
         work.loaded.clear();
         while work.frames.len() < wanted {
-            match supply.frame() {
+            match supply.alloc_frame() {
                 Ok(frame) => work.frames.push(frame),
                 Err(_) if !work.frames.is_empty() => break,
                 Err(error) if self.evict_some(1, supply) == 0 => return Err(error.into()),

@@ -5,7 +5,7 @@ use super::evict::{BATCH, Evictor};
 use super::table::{BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
 use super::{Paged, PagedError};
 use crate::swap::SwapError;
-use crate::tenancy::Supply;
+use framewright::frame::FrameSource;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -133,7 +133,11 @@ impl Paged<'_> {
     ///
     /// # Errors
     /// A page is pinned, or outside. Those before it are forgotten.
-    pub fn discard(&self, pages: Range<u64>, supply: &mut dyn Supply) -> Result<(), PagedError> {
+    pub fn discard(
+        &self,
+        pages: Range<u64>,
+        supply: &mut dyn FrameSource,
+    ) -> Result<(), PagedError> {
         if pages.start > pages.end || pages.end > self.region.page_count() as u64 {
             return Err(PagedError::Outside(self.len_bytes()));
         }
@@ -149,7 +153,7 @@ impl Paged<'_> {
             evictor
                 .frames
                 .drain(..)
-                .for_each(|frame| supply.free(frame));
+                .for_each(|frame| supply.free_frame(frame));
             drop(evictor);
             at = next;
             match obstacle {

@@ -1,12 +1,12 @@
 //! A zone, a reserve, devices: what the tests run on.
 
-use framewright::frame::{AllocError, ZoneLayout};
+use framewright::frame::{AllocError, FrameSource, Origin, ZoneLayout};
 use framewright::platform::Fenced;
 use framewright::reserve::{PoolConfig, PoolId, Reserve, ReserveLayout};
-use framewright::{Frame, Run};
+use framewright::{Context, Frame, Run};
 use framewright_linux::paged::Paged;
 use framewright_linux::platform::Slots;
-use framewright_linux::tenancy::{Guests, Supply};
+use framewright_linux::tenancy::Guests;
 use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,13 +56,22 @@ impl OrdinaryRam {
     }
 }
 
-impl Supply for OrdinaryRam {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
-        self.0.pop().ok_or(AllocError::Exhausted)
+impl FrameSource for OrdinaryRam {
+    fn origin(&self) -> Origin {
+        Origin::shared(self)
     }
 
-    fn free(&mut self, frame: Frame) {
-        self.0.push(frame);
+    fn frames_in_all(&self) -> u64 {
+        ORDINARY
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
+        let frame = self.0.pop().ok_or(AllocError::Exhausted)?;
+        Ok(Run::new(frame, 1).expect("one frame"))
+    }
+
+    fn free_run(&mut self, run: Run) {
+        self.0.push(run.start());
     }
 }
 

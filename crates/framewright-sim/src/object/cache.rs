@@ -1,8 +1,7 @@
 use super::{RecordedSeat, SimRam};
 use crate::MachineCall;
-use framewright::frame::Blocks;
+use framewright::frame::FrameSource;
 use framewright::platform::Relief;
-use framewright::vrange::FrameSource;
 use framewright::{Context, Frame, Mobility, Order, Run};
 use std::cell::{Cell, RefCell};
 

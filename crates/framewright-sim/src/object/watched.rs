@@ -1,7 +1,6 @@
 use super::SimRam;
 use crate::{MachineCall, PagingLie};
-use framewright::frame::{AllocError, Blocks, FreeError, Seat};
-use framewright::vrange::{FrameSource, Origin};
+use framewright::frame::{AllocError, FrameSource, FreeError, Origin, Seat};
 use framewright::{Context, Frame, Mobility, Order, Run};
 
 /// A CPU's seat in the zone. It records its calls in the RAM, and they can be made to fail.
@@ -51,9 +50,7 @@ impl FrameSource for RecordedSeat<'_, '_> {
     fn is_short(&mut self) -> bool {
         self.seat.is_short()
     }
-}
 
-impl Blocks for RecordedSeat<'_, '_> {
     fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         if self.ram.machine().is_hit(MachineCall::Block) {
             return None;
@@ -62,12 +59,17 @@ impl Blocks for RecordedSeat<'_, '_> {
         Some(self.taken(frame, order))
     }
 
-    fn block(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
+    fn alloc_block(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
         self.ram.paging().note_wait("a block of all CPUs'");
         if self.ram.machine().is_hit(MachineCall::Block) {
             return Err(AllocError::Exhausted);
         }
-        let frame = self.seat.block(order, mobility)?;
+        let frame = self.seat.alloc_block(order, mobility, context)?;
         Ok(self.taken(frame, order))
     }
 
@@ -83,9 +85,5 @@ impl Blocks for RecordedSeat<'_, '_> {
 
     fn could_have(&self, order: Order) -> bool {
         self.seat.could_have(order)
-    }
-
-    fn frames_max(&self) -> u64 {
-        self.seat.frames_max()
     }
 }

@@ -1,7 +1,6 @@
 use super::{Paging, PagingLie};
 use crate::MachineCall;
-use framewright::frame::AllocError;
-use framewright::vrange::{FrameSource, Origin};
+use framewright::frame::{AllocError, FrameSource, Origin};
 use framewright::{Context, Frame, Run};
 
 /// The pool of a [`Paging`]'s frames: scattered pieces of one to eight frames.

@@ -1,7 +1,6 @@
 use super::{Paging, PoolFrames};
-use framewright::frame::AllocError;
+use framewright::frame::{AllocError, FrameSource, Origin};
 use framewright::platform::{Barrier, Cpus, Fenced, Map, MapError, Relax, Zero};
-use framewright::vrange::{FrameSource, Origin};
 use framewright::{Context, CpuId, Page, PageRange, Run};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

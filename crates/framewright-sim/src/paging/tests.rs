@@ -1,6 +1,6 @@
 use super::*;
 use crate::PoolFrames;
-use framewright::vrange::FrameSource;
+use framewright::frame::FrameSource;
 
 const CPU: CpuId = CpuId(0);
 const OTHER: CpuId = CpuId(1);

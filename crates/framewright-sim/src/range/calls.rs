@@ -2,9 +2,10 @@
 
 use super::ModelArea;
 use crate::Paging;
+use framewright::frame::FrameSource;
 use framewright::platform::RangePlatform;
 use framewright::vrange::{
-    AreaInfo, AreaKind, AreaRequest, AreaTag, FrameSource, RangeError, RangeFreeError, RangeSeat,
+    AreaInfo, AreaKind, AreaRequest, AreaTag, RangeError, RangeFreeError, RangeSeat,
 };
 use framewright::{Context, CpuId, Frame, Page};
 

@@ -1,8 +1,7 @@
 use crate::Machine;
-use framewright::frame::AllocError;
+use framewright::frame::{AllocError, FrameSource, Origin};
 use framewright::platform::{Contents, PageWords, Relax};
-use framewright::reserve::Supply;
-use framewright::{Frame, Run};
+use framewright::{Context, Frame, Run};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -131,8 +130,17 @@ impl Contents for Ground {
     }
 }
 
-impl Supply for &Ground {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
+impl FrameSource for &Ground {
+    fn origin(&self) -> Origin {
+        Origin::shared(*self)
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        let ordinary = self.state.borrow().ordinary.clone();
+        ordinary.end - ordinary.start
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
         let mut state = self.state.borrow_mut();
         let mut free = state.ordinary.clone();
         let free = free.find(|frame| state.closed[*frame as usize]);
@@ -140,10 +148,11 @@ impl Supply for &Ground {
         let frame = free.ok_or(AllocError::Exhausted)?;
         state.stock -= 1;
         state.closed[frame as usize] = false;
-        Ok(Frame(frame))
+        Ok(Run::new(Frame(frame), 1).expect("a frame of the ground"))
     }
 
-    fn free(&mut self, frame: Frame) {
+    fn free_run(&mut self, run: Run) {
+        let frame = run.start();
         let mut state = self.state.borrow_mut();
         if !state.ordinary.contains(&frame.0) || state.closed[frame.0 as usize] {
             state.wrong = Some(format!("{frame} is given back and was not lent"));

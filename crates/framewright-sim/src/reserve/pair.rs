@@ -3,12 +3,12 @@ use super::{Ground, POOLS, ReserveCase, ReserveLie, ReserveOp};
 use crate::difference::differ;
 use crate::drive::{InStep, in_step};
 use crate::{Difference, Finding, Machine, RunSummary};
-use framewright::frame::AllocError;
+use framewright::frame::{AllocError, FrameSource, Origin};
 use framewright::reserve::{
     Guest, Key, PutRefused, ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
-    Supply, TakeError,
+    TakeError,
 };
-use framewright::{CpuId, Frame, Run};
+use framewright::{Context, CpuId, Frame, Run};
 use std::collections::BTreeMap;
 
 /// Reservations of the other reserve.
@@ -59,19 +59,27 @@ struct MeddlingSupply<'a, 'r, 'm, 'g> {
     gone: Vec<PagePlace>,
 }
 
-impl Supply for MeddlingSupply<'_, '_, '_, '_> {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
+impl FrameSource for MeddlingSupply<'_, '_, '_, '_> {
+    fn origin(&self) -> Origin {
+        self.ground.origin()
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.ground.frames_in_all()
+    }
+
+    fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         if let Some((at, key)) = self.keys.next() {
             self.guest.invalidate_page(key);
             self.gone.push(at);
         }
         let mut ground = self.ground;
-        ground.frame()
+        ground.alloc_run(frames, context)
     }
 
-    fn free(&mut self, frame: Frame) {
+    fn free_run(&mut self, run: Run) {
         let mut ground = self.ground;
-        ground.free(frame);
+        ground.free_run(run);
     }
 }
 
@@ -599,7 +607,7 @@ impl ReservePair<'_, '_, '_> {
         let mut supply = self.ground;
         self.reserve.collect(&mut supply);
         if self.lies(ReserveLie::KeepFrame) {
-            let _ = supply.frame();
+            let _ = supply.alloc_frame();
         }
         let (lent, there) = (self.ground.lent(), self.reserve.occupancy().put_back);
         if lent != there {

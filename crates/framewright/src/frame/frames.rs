@@ -244,10 +244,6 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         Some((seat, part))
     }
 
-    pub(super) fn zones(&self) -> impl Iterator<Item = &'z Zone<'m, P>> + '_ {
-        self.seats.iter().map(Seat::zone)
-    }
-
     /// The largest order that one of the zones serves.
     pub(crate) fn max_order(&self) -> Order {
         let orders = self.seats.iter().map(|seat| seat.zone().max_order());

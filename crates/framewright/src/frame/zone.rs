@@ -383,8 +383,9 @@ impl<'m, P> Zone<'m, P> {
         (&raw const *self.words).addr() as u64
     }
 
-    /// Frames that exist.
-    pub(crate) fn present_frames(&self) -> u64 {
+    /// Frames that exist, free or not. Time: one load.
+    #[must_use]
+    pub fn present_frames(&self) -> u64 {
         self.words.present.load(Relaxed)
     }
 

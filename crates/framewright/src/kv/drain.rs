@@ -6,11 +6,10 @@ use super::seat::KvSeatRecord;
 use super::slab::SlabState;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvError, KvSeat};
-use crate::frame::{AllocError, Blocks};
+use crate::frame::{AllocError, FrameSource};
 use crate::platform::{FramePlatform, ObjectPlatform, Relax};
 use crate::seats::{self, Accounts, Inboxes, SeatSet, Standstill, StopAsk, StopWords, Turn};
 use crate::units::{Addr, Mobility, Order};
-use crate::vrange::FrameSource;
 use core::convert::Infallible;
 
 /// How many kinds of requests the memo of stops tells apart.
@@ -99,7 +98,7 @@ impl<'m, P: FramePlatform> Kv<'m, P> {
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: ObjectPlatform,
-    F: FrameSource + Blocks,
+    F: FrameSource,
 {
     /// Collects the slots that CPUs freed in one another's slabs, and gives all slabs without an object
     /// back to the frames, through this CPU's seat. Returns how many frames.

@@ -16,7 +16,7 @@ use super::seat::{KvCounters, KvSeatRecord};
 use super::slab::Records;
 use super::table::{KvEntry, KvTable, ObjectKind};
 use super::{KvLayout, KvSeat, KvSetupError};
-use crate::frame::Blocks;
+use crate::frame::FrameSource;
 use crate::platform::{Clock, Direct, FramePlatform, Map, Zero};
 use crate::raw::{Carver, record};
 use crate::seats::{ACCOUNT_WORDS, Accounts, StopMemo, StopWords, read_account};
@@ -24,7 +24,7 @@ use crate::slots::Tree;
 use crate::stats::KvStats;
 use crate::sync::{AtomicU64, CounterWord};
 use crate::units::{Addr, Frame, Page};
-use crate::vrange::{FrameSource, RangeSeat};
+use crate::vrange::RangeSeat;
 
 record! {
     /// The allocator's own words, in whole cache lines.
@@ -148,7 +148,7 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
     /// # Errors
     /// If the seat is taken, or there are fewer CPUs, or the space's window lies where the direct
     /// map has frames.
-    pub fn seat<'s, F: FrameSource + Blocks>(
+    pub fn seat<'s, F: FrameSource>(
         &self,
         ranges: RangeSeat<'s, 'm, P, F>,
     ) -> Result<KvSeat<'_, 's, 'm, P, F>, KvSetupError>

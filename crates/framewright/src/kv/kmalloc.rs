@@ -4,10 +4,9 @@ use super::class::SizeClass;
 use super::obtain::bytes_of;
 use super::table::KvEntry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
-use crate::frame::Blocks;
+use crate::frame::FrameSource;
 use crate::platform::{ObjectPlatform, OrElse, Relief};
-use crate::units::{Addr, Frame, Mobility, Order, Page, Run};
-use crate::vrange::FrameSource;
+use crate::units::{Addr, Context, Frame, Mobility, Order, Page, Run};
 
 /// The smallest block that holds so many bytes, aligned so; `None` if there is no such order.
 pub(super) fn order_of(bytes: u64, align_bytes: u64) -> Option<Order> {
@@ -20,7 +19,7 @@ impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: ObjectPlatform,
     R: Relief<F>,
-    F: FrameSource + Blocks,
+    F: FrameSource,
 {
     /// Allocates an object that is contiguous in memory, in the direct map \[`kmalloc`\].
     ///
@@ -112,7 +111,7 @@ where
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: ObjectPlatform,
-    F: FrameSource + Blocks,
+    F: FrameSource,
 {
     /// A contiguous object that is there at once, in this CPU's slabs or by one look at the zones.
     #[inline]
@@ -144,7 +143,10 @@ where
         order: Order,
     ) -> Result<Frame, KvError> {
         let order = class.map_or(order, |_| Order::ZERO);
-        let block = self.ranges.frames().block(order, Mobility::Unmovable);
+        let block = self
+            .ranges
+            .frames()
+            .alloc_block(order, Mobility::Unmovable, Context::ANY);
         block.map_err(KvError::Frames)
     }
 

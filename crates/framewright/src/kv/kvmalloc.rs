@@ -2,16 +2,16 @@
 
 use super::obtain::MemoryNeed;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
-use crate::frame::Blocks;
+use crate::frame::FrameSource;
 use crate::platform::{ObjectPlatform, Relief};
 use crate::units::{Addr, Page};
-use crate::vrange::{AreaKind, AreaState, FrameSource, RangeFreeError};
+use crate::vrange::{AreaKind, AreaState, RangeFreeError};
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: ObjectPlatform,
     R: Relief<F>,
-    F: FrameSource + Blocks,
+    F: FrameSource,
 {
     /// Allocates an object: contiguous if such memory is there now, and else of mapped pages
     /// \[`kvmalloc`\].

@@ -8,11 +8,11 @@ use super::drain::Missed;
 use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
 use super::{KvError, KvRequest, KvSeat};
-use crate::frame::Blocks;
+use crate::frame::FrameSource;
 use crate::platform::{MapError, ObjectPlatform, Relief};
 use crate::policy::{SpillFacts, SpillStep, Tried, next_step};
 use crate::units::{Addr, Order, Page};
-use crate::vrange::{AreaRequest, FrameSource, RangeError};
+use crate::vrange::{AreaRequest, RangeError};
 
 /// What memory will do for a request; at least one kind.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: ObjectPlatform,
     R: Relief<F>,
-    F: FrameSource + Blocks,
+    F: FrameSource,
 {
     /// What memory will do for a request, if there are enough frames. [`possible`](Self::possible)
     /// later removes a block that the existing frames could never give; it runs after the first
@@ -48,7 +48,7 @@ where
         } = request;
         let frames = bytes.div_ceil(Page::BYTES);
         let source = self.ranges.frames();
-        if frames > self.kv.shape.frames.min(source.frames_max()) {
+        if frames > self.kv.shape.frames.min(source.frames_in_all()) {
             return Err(KvError::TooLong { bytes });
         }
         let has_block = |order: &Order| *order <= source.max_order();

@@ -15,10 +15,9 @@ use super::kmalloc::order_of;
 use super::obtain::{MemoryNeed, bytes_of};
 use super::table::KvEntry;
 use super::{KvError, KvRequest, KvSeat};
-use crate::frame::Blocks;
+use crate::frame::FrameSource;
 use crate::platform::{Direct, ObjectPlatform, Relief};
 use crate::units::{Addr, Context, Page};
-use crate::vrange::FrameSource;
 
 /// An object moves to something smaller if it has so many times the memory it needs: below that the
 /// copy costs more than it gains.
@@ -28,7 +27,7 @@ impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: ObjectPlatform,
     R: Relief<F>,
-    F: FrameSource + Blocks,
+    F: FrameSource,
 {
     /// Changes the length of an object to the request's, and keeps the bytes that both lengths have
     /// \[`kvrealloc`\]. It is aligned as the request says, and moves if it must. If it fits in the

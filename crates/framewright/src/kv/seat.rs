@@ -12,7 +12,7 @@ use super::Kv;
 use super::class::{PLACES, SizeClass};
 use super::held::Held;
 use super::slab::SlabState;
-use crate::frame::Blocks;
+use crate::frame::FrameSource;
 use crate::platform::{FramePlatform, NoRelief, Relief};
 use crate::raw::record;
 use crate::seats::{ClaimWords, Taken, Turn};
@@ -169,7 +169,7 @@ impl<'k, 's, 'm, P, F, R> KvSeat<'k, 's, 'm, P, F, R> {
     }
 }
 
-impl<'k, 's, 'm, P: FramePlatform, F: Blocks> KvSeat<'k, 's, 'm, P, F> {
+impl<'k, 's, 'm, P: FramePlatform, F: FrameSource> KvSeat<'k, 's, 'm, P, F> {
     pub(super) fn take(kv: &'k Kv<'m, P>, ranges: RangeSeat<'s, 'm, P, F>) -> Option<Self> {
         let held = kv.held(ranges.cpu().0);
         let words = held.words;
@@ -198,7 +198,7 @@ impl<'k, 's, 'm, P: FramePlatform, F: Blocks> KvSeat<'k, 's, 'm, P, F> {
     }
 }
 
-impl<'k, 's, 'm, P: FramePlatform, F: Blocks, R> KvSeat<'k, 's, 'm, P, F, R> {
+impl<'k, 's, 'm, P: FramePlatform, F: FrameSource, R> KvSeat<'k, 's, 'm, P, F, R> {
     /// Another relief of the same kind from now on.
     pub(crate) fn set_relief(&mut self, relief: R) {
         self.relief = relief;

@@ -1,11 +1,11 @@
 //! A run that an owner keeps while it moves pages out of it, and other owners that want the frames.
 
-use super::Supply;
 use super::area::Reserve;
 use super::counters::CLEARING;
 use super::places::{RunPlaces, words_of};
 use super::put_back::{SearchedWords, Stays};
 use super::table::{DIRTY, MOVABLE, OWNED};
+use crate::frame::FrameSource;
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Run};
@@ -63,7 +63,10 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
 
 impl<P: ReservePlatform> KeptRun<'_, '_, P> {
     /// Moves every dirty page out of it.
-    pub(super) fn clear(&self, supply: &mut (impl Supply + ?Sized)) -> Result<(), (Stays, Frame)> {
+    pub(super) fn clear(
+        &self,
+        supply: &mut (impl FrameSource + ?Sized),
+    ) -> Result<(), (Stays, Frame)> {
         let reserve = self.reserve;
         let mut looked = SearchedWords::default();
         let mut at = self.ids.start;

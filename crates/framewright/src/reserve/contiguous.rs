@@ -1,6 +1,7 @@
 //! What an owner asks of an area of contiguous frames, of either kind.
 
-use super::{ReleaseError, Reservation, ReservationError, Reserve, Supply, TakeError};
+use super::{ReleaseError, Reservation, ReservationError, Reserve, TakeError};
+use crate::frame::FrameSource;
 use crate::platform::ReservePlatform;
 use crate::reclaim::Obstacle;
 use crate::units::{Frame, Run};
@@ -148,7 +149,7 @@ impl From<TakeError> for ContigError {
 /// An owner's access to a [`Reserve`], which gets runs by discarding.
 pub struct Guaranteed<'r, 'm, P> {
     reserve: &'r Reserve<'m, P>,
-    supply: Option<&'r mut dyn Supply>,
+    supply: Option<&'r mut dyn FrameSource>,
 }
 
 impl<P: fmt::Debug> fmt::Debug for Guaranteed<'_, '_, P> {
@@ -173,7 +174,7 @@ impl<'r, 'm, P> Guaranteed<'r, 'm, P> {
     /// The same, where pages that are on no device yet may be [put back](Reserve::alloc_contig_with)
     /// into frames of `supply`.
     #[must_use]
-    pub fn with_supply(mut self, supply: &'r mut dyn Supply) -> Self {
+    pub fn with_supply(mut self, supply: &'r mut dyn FrameSource) -> Self {
         self.supply = Some(supply);
         self
     }

@@ -32,7 +32,8 @@ use super::pool::PoolId;
 use super::table::{
     BORN, DIRTY, FREE, FrameState, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, StateWord, VALUE,
 };
-use super::{Guest, Key, Supply, TakeError};
+use super::{Guest, Key, TakeError};
+use crate::frame::FrameSource;
 use crate::platform::{PageWords, ReservePlatform};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::units::{Frame, Run};
@@ -92,7 +93,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         &self,
         frames: u64,
         align: u64,
-        supply: &mut (impl Supply + ?Sized),
+        supply: &mut (impl FrameSource + ?Sized),
     ) -> Result<Run, TakeError> {
         if frames == 0 || !align.is_power_of_two() {
             return Err(TakeError::Malformed);
@@ -140,7 +141,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// These include the frames of pages that are invalid by their pool's generation. Time: a few
     /// ns for each 64 pages that [may be](super::ReserveLayout::ordinary) in ordinary frames, and
     /// for each frame.
-    pub fn collect(&self, supply: &mut (impl Supply + ?Sized)) -> u64 {
+    pub fn collect(&self, supply: &mut (impl FrameSource + ?Sized)) -> u64 {
         let ids = self.table.ordinary();
         let mut collected = 0;
         for (nth, mask) in words_of(&ids) {
@@ -152,7 +153,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             self.collect_of(nth, mask, &mut spare);
             // The supply is called under no lock.
             for frame in spare.into_iter().flatten() {
-                supply.free(frame);
+                supply.free_frame(frame);
                 collected += 1;
             }
         }
@@ -230,7 +231,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     fn claim_ordinary(
         &self,
         pool: usize,
-        supply: &mut (impl Supply + ?Sized),
+        supply: &mut (impl FrameSource + ?Sized),
         looked: &mut SearchedWords,
     ) -> Result<(usize, StateWord), Stays> {
         let table = &self.table;
@@ -257,7 +258,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// if no descriptor is free. Fails if `supply` has no frame for it.
     fn stocked_descriptor(
         &self,
-        supply: &mut (impl Supply + ?Sized),
+        supply: &mut (impl FrameSource + ?Sized),
         looked: &mut SearchedWords,
     ) -> Result<Option<usize>, Stays> {
         let table = &self.table;
@@ -270,9 +271,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         if first_of(&ids, is_free).is_none() {
             return Ok(None);
         }
-        let frame = supply.frame().map_err(|_| Stays::NoMemory)?;
+        let frame = supply.alloc_frame().map_err(|_| Stays::NoMemory)?;
         let Some(id) = self.claim_free_ordinary(false, &mut looked.empty) else {
-            supply.free(frame);
+            supply.free_frame(frame);
             return Ok(None);
         };
         // Release: a reader of the number finds the frame as its supply left it.
@@ -316,7 +317,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     pub(super) fn put_back(
         &self,
         id: usize,
-        supply: &mut (impl Supply + ?Sized),
+        supply: &mut (impl FrameSource + ?Sized),
         looked: &mut SearchedWords,
     ) -> Result<(), Stays> {
         let table = &self.table;

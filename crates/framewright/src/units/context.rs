@@ -39,6 +39,17 @@ impl Context {
         may_io: false,
         may_fs: false,
     };
+
+    /// What both this one and `other` allow.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            may_block: self.may_block && other.may_block,
+            may_reclaim: self.may_reclaim && other.may_reclaim,
+            may_io: self.may_io && other.may_io,
+            may_fs: self.may_fs && other.may_fs,
+        }
+    }
 }
 
 impl Default for Context {

@@ -15,10 +15,11 @@
 //! all of it is dirty, purged and flushed. A block leaves the list when a request passes it by and
 //! finds that it has no room left.
 
+use super::bits;
 use super::release::RELEASES;
 use super::seat::Held;
 use super::span::{Span, SpanBits, SpanLink, SpanOwner};
-use super::{FrameSource, bits};
+use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::policy::Insert;
 use crate::sync::Ordering::Relaxed;

@@ -14,7 +14,8 @@ use super::depot::Spill;
 use super::kept::KEPT_MAX;
 use super::poison::Poisoned;
 use super::seat::Held;
-use super::{AreaHeader, AreaKind, FrameSource, RangeFreeError, RangeSeat};
+use super::{AreaHeader, AreaKind, RangeFreeError, RangeSeat};
+use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {

@@ -4,9 +4,9 @@
 //! long. A [pass](super::pass) turns lazy into waiting, the [release](super::release) waiting into
 //! free.
 
-use super::FrameSource;
 use super::seat::{Held, SpaceCounters, SpaceSeatRecord};
 use super::space::MERGES_MAX;
+use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::seats::Inboxes;
 use crate::sync::CounterWord;

@@ -5,7 +5,8 @@ use super::inbox::lazy_pages;
 use super::poison::Poisoned;
 use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
-use super::{AreaHeader, AreaKind, FrameSource, RangeError, RangeFreeError, RangeSeat, bits};
+use super::{AreaHeader, AreaKind, RangeError, RangeFreeError, RangeSeat, bits};
+use crate::frame::FrameSource;
 use crate::platform::{MapError, OrElse, RangePlatform};
 use crate::seats::Inboxes;
 use crate::units::{Context, Frame, Page, Run};
@@ -13,9 +14,8 @@ use crate::units::{Context, Frame, Page, Run};
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Maps frames of the caller's, in that order, at consecutive pages \[`vm_map_ram`\].
     ///
-    /// Up to 64 pages come from this CPU's vmap blocks, in slots of a power of two of pages, from
-    /// the first block of the list that has one; more come from the arena. One call maps frames
-    /// that follow one another. Mostly some nanoseconds, and the platform's time.
+    /// Up to 64 pages come from this CPU's vmap blocks, in slots of a power of two of pages; more come
+    /// from the arena. One call maps frames side by side. Cost: nanoseconds, and the platform's time.
     ///
     /// It waits for no other CPU, unless it would fail and the context allows waiting: then it
     /// first stops all CPUs and purges everything lazy. Without `may_block`, frames that are not

@@ -1,11 +1,12 @@
 //! The release: from waiting to free, once the generation has passed.
 
+use super::AreaKind;
 use super::bits;
 use super::inbox::lazy_pages;
 use super::seat::Held;
 use super::space::MERGES_MAX;
 use super::span::{Marked, SpanBits, SpanOwner};
-use super::{AreaKind, FrameSource};
+use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Run;

@@ -8,11 +8,12 @@
 //! it, whether by its own turn or by a claim, so the same code serves both. No CPU enters a seat of
 //! a poisoned space (V11).
 
+use super::Space;
 use super::kept::{KEPT_WORDS, Kept};
 use super::poison::Poisoned;
 use super::span::SpanLink;
 use super::table::AreaTable;
-use super::{FrameSource, Space};
+use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::raw::record;
 use crate::seats::{ClaimWords, Taken, Turn};

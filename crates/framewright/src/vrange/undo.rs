@@ -3,7 +3,8 @@
 use super::bits;
 use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
-use super::{AreaKind, FrameSource, RangeSeat};
+use super::{AreaKind, RangeSeat};
+use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::units::Context;
 

@@ -16,11 +16,9 @@
 
 use super::depot::Spill;
 use super::kept::KEPT_MAX;
-use super::{
-    AreaHeader, AreaKind, AreaRequest, AreaState, FrameSource, RangeError, RangeFreeError,
-};
+use super::{AreaHeader, AreaKind, AreaRequest, AreaState, RangeError, RangeFreeError};
 use super::{RangeSeat, Space};
-use crate::frame::AllocError;
+use crate::frame::{AllocError, FrameSource};
 use crate::platform::{MapError, OrElse, RangePlatform};
 use crate::units::{Context, Frame, Page, Run};
 

@@ -3,9 +3,10 @@
 use super::super::Failure;
 use super::area::PoolIds;
 use super::machine::GcmaMachine;
+use framewright::frame::FrameSource;
 use framewright::reserve::Key;
 use framewright_linux::file_cache::OpenFile;
-use framewright_linux::tenancy::{Supply, Tenancy};
+use framewright_linux::tenancy::Tenancy;
 use framewright_sim::Random;
 use std::fs::File;
 use std::path::Path;
@@ -110,7 +111,7 @@ impl Movable {
     pub(super) fn read(
         &mut self,
         machine: &GcmaMachine<'_>,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         pages: u64,
     ) -> Result<(), Failure> {
         let all = self.file.len_bytes() / PAGE as u64;
@@ -128,7 +129,7 @@ impl Movable {
     pub(super) fn read_any(
         &mut self,
         machine: &GcmaMachine<'_>,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         draw: &mut Random,
     ) -> Result<(), Failure> {
         let mut bytes = [0; PAGE];

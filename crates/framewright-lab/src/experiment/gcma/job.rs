@@ -11,9 +11,9 @@ use super::super::{Failure, Progress};
 use super::GcmaOptions;
 use super::storage::Storage;
 use super::tree::{SourceFile, SourceTree};
+use framewright::frame::FrameSource;
 use framewright_linux::file_cache::{FileCache, FilePin, OpenFile};
 use framewright_linux::paged::{Paged, PagedPin};
-use framewright_linux::tenancy::Supply;
 use framewright_sim::Random;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -145,7 +145,7 @@ impl<'a, 's> BuildJob<'a, 's> {
     pub(super) fn work(
         &self,
         nth: u16,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         progress: Option<Progress<'_>>,
     ) -> Result<CpuTime, Failure> {
         let mut worker = BuildWorker {
@@ -179,7 +179,7 @@ impl<'a, 's> BuildJob<'a, 's> {
     }
 
     /// Reads every file once: afterwards memory is as full as it ever is.
-    pub(super) fn read_all(&self, supply: &mut dyn Supply) -> Result<(), Failure> {
+    pub(super) fn read_all(&self, supply: &mut dyn FrameSource) -> Result<(), Failure> {
         let mut text = Vec::new();
         for source in &self.tree.sources {
             let file = self.open(source)?;
@@ -213,7 +213,7 @@ impl<'a, 's> BuildJob<'a, 's> {
     fn read(
         &self,
         file: &OpenFile,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
         into: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         let end = into.len() + file.len_bytes().min(FILE_BYTES_MAX) as usize;
@@ -237,7 +237,7 @@ impl<'a, 's> BuildJob<'a, 's> {
         &self,
         worker: &mut BuildWorker<'a, 's>,
         at: usize,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
     ) -> Result<(), Failure> {
         let file = self.open(&self.tree.sources[at])?;
         worker.text.clear();
@@ -251,7 +251,7 @@ impl<'a, 's> BuildJob<'a, 's> {
         &self,
         worker: &mut BuildWorker<'a, 's>,
         at: usize,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
     ) -> Result<(), Failure> {
         let file = self.open(&self.tree.sources[at])?;
         worker.text.clear();
@@ -290,7 +290,7 @@ impl<'a, 's> BuildJob<'a, 's> {
         &self,
         worker: &mut BuildWorker<'a, 's>,
         at: usize,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
     ) -> Result<(), Failure> {
         let path = self.out.join(format!("{at}.o"));
         let source = SourceFile { path, len_bytes: 0 };
@@ -372,7 +372,7 @@ impl<'a, 's> BuildJob<'a, 's> {
         &self,
         worker: &mut BuildWorker<'a, 's>,
         file: &OpenFile,
-        supply: &mut dyn Supply,
+        supply: &mut dyn FrameSource,
     ) -> Result<(), Failure> {
         if self.pins == 0 {
             return Ok(());

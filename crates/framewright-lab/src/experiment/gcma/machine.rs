@@ -13,7 +13,7 @@ use super::plan::GcmaPlan;
 use super::storage::Storage;
 use super::waiting::Waited;
 use super::{GcmaOptions, GcmaVariant, SwapSafety};
-use framewright::frame::{Seat, Zone, ZoneLayout};
+use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Background, Clients, Migrate, Reclaim, Shrink};
 use framewright::reserve::MigrateArea;
@@ -21,7 +21,7 @@ use framewright::{Context, Frame, Mobility, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{Frontswap, SwapDevice, SwapPolicy};
-use framewright_linux::tenancy::{Reclaiming, Supply, Tenancy};
+use framewright_linux::tenancy::{Reclaiming, Tenancy};
 use framewright_linux::{Host, Linux};
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl<'a> GcmaMachine<'a> {
     /// Runs `work` with frames for the calling thread, which takes a seat.
     pub(super) fn with_supply<R>(
         &self,
-        work: impl FnOnce(&mut dyn Supply) -> Result<R, Failure>,
+        work: impl FnOnce(&mut dyn FrameSource) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let mut seat = self.reclaim.seat(self.host.seat().map_err(Failure::new)?);
         self.with_clients(|clients| {

@@ -1,9 +1,9 @@
 //! How long owners wait: for pages that are read or written just now, and for guests' copies.
 
 use framewright::Frame;
+use framewright::frame::FrameSource;
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reclaim::{Ask, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
-use framewright::reserve::Supply;
 use framewright_linux::Stored;
 use framewright_linux::file_cache::FileCache;
 use framewright_linux::paged::Paged;
@@ -91,7 +91,7 @@ impl<C: AwaitFrame + Migrate> Migrate for Synchronous<'_, C> {
     }
 }
 
-impl<F: Supply, C: Shrink<F>> Shrink<F> for Synchronous<'_, C> {
+impl<F: FrameSource, C: Shrink<F>> Shrink<F> for Synchronous<'_, C> {
     fn holding(&self) -> Holding {
         self.client.holding()
     }

@@ -3,7 +3,7 @@
 use super::*;
 use framewright::Context;
 use framewright::Order as BlockOrder;
-use framewright::frame::AllocError;
+use framewright::frame::{AllocError, FrameSource};
 use framewright::reclaim::{Ask, Shrink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -334,7 +334,7 @@ fn without_a_frame_the_cache_gives_its_own_and_then_says_so() {
     assert_eq!(cleared(&cache, &mut seat), 0);
     let mut bytes = [0; 10];
     let mut all = Vec::new();
-    while let Ok(frame) = Supply::frame(&mut seat) {
+    while let Ok(frame) = FrameSource::alloc_frame(&mut seat) {
         all.push(frame);
     }
     let error = cache.read(&mut seat, &file, 0, &mut bytes).unwrap_err();
@@ -344,7 +344,7 @@ fn without_a_frame_the_cache_gives_its_own_and_then_says_so() {
         FileError::PastTheEnd { page: 2000 }
     );
     all.into_iter()
-        .for_each(|frame| Supply::free(&mut seat, frame));
+        .for_each(|frame| FrameSource::free_frame(&mut seat, frame));
     assert_eq!(cache.read(&mut seat, &file, 0, &mut bytes), Ok(10));
     assert_eq!(cleared(&cache, &mut seat), 0);
     drop((cache, file, seat));

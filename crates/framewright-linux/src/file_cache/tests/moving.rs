@@ -1,6 +1,7 @@
 //! Pages move while they are in use, unless they are pinned.
 
 use super::*;
+use framewright::frame::FrameSource;
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Clients, Migrate, Move, MoveState, Reclaim};
 use framewright::reserve::MigrateArea;
@@ -25,8 +26,8 @@ fn a_page_moves_with_its_contents_and_marks_and_a_pinned_one_stays() {
     cache.write(&mut seat, &file, 5, b"dirty").unwrap();
     let pin = cache.pin(&mut seat, &file, 0).unwrap();
     let from = pin.frame();
-    let to = Supply::frame(&mut seat).unwrap();
-    let foreign = Supply::frame(&mut seat).unwrap();
+    let to = FrameSource::alloc_frame(&mut seat).unwrap();
+    let foreign = FrameSource::alloc_frame(&mut seat).unwrap();
     let mut moves = [a_move(from, to), a_move(foreign, to), a_move(Frame(1), to)];
     cache.migrate(&mut moves);
     let states = moves.map(|one| one.state);
@@ -55,7 +56,7 @@ fn a_page_moves_with_its_contents_and_marks_and_a_pinned_one_stays() {
     );
     assert_eq!((cache.stats().moved, cache.stats().dirty), (1, 1));
     for frame in [from, foreign] {
-        Supply::free(&mut seat, frame);
+        FrameSource::free_frame(&mut seat, frame);
     }
     let mut expected = patterns(4);
     expected[5..10].copy_from_slice(b"dirty");
@@ -83,11 +84,11 @@ fn a_pinned_page_that_is_truncated_keeps_its_frame_until_it_is_unpinned() {
     assert_eq!(cache.stats().pages, 0);
     let again = cache.pin(&mut seat, &file, 2).unwrap();
     assert_ne!(again.frame(), frame);
-    let to = Supply::frame(&mut seat).unwrap();
+    let to = FrameSource::alloc_frame(&mut seat).unwrap();
     let mut moves = [a_move(frame, to)];
     cache.migrate(&mut moves);
     assert_eq!(moves[0].state, MoveState::Pinned);
-    Supply::free(&mut seat, to);
+    FrameSource::free_frame(&mut seat, to);
     let words = host.ram().words(frame).unwrap();
     assert_eq!(words[0].load(Relaxed).to_ne_bytes(), pattern(2)[..8]);
     drop((first, second, third, again));
@@ -222,7 +223,7 @@ fn pages_move_under_readers_and_a_writer() {
                 }
                 let is_moved = moves[0].state == MoveState::Moved;
                 moved += u64::from(is_moved);
-                Supply::free(&mut seat, if is_moved { from } else { to });
+                FrameSource::free_frame(&mut seat, if is_moved { from } else { to });
             }
             end.store(true, Relaxed);
             moved
@@ -251,7 +252,7 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_written() {
     let file = cache.add_medium(memory.clone(), true).unwrap();
     cache.write(&mut seat, &file, 5, b"dirty").unwrap();
     let from = cache.pin(&mut seat, &file, 0).unwrap().frame();
-    let to = Supply::frame(&mut seat).unwrap();
+    let to = FrameSource::alloc_frame(&mut seat).unwrap();
     assert!(!cache.await_frame(from), "no thread writes it");
     assert!(!cache.await_frame(Frame(1)) && !cache.await_frame(to));
     let moved = || {
@@ -286,7 +287,7 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_written() {
         writer.join().unwrap();
     });
     assert_eq!(moved(), MoveState::Moved);
-    Supply::free(&mut seat, from);
+    FrameSource::free_frame(&mut seat, from);
     assert_eq!(cleared(&cache, &mut seat), 0);
     drop((cache, file, seat));
     all_is_back(&host);

@@ -2,9 +2,8 @@
 //! and each can be made to fail.
 
 use super::*;
-use crate::frame::{AllocError, Blocks, FreeError};
+use crate::frame::{AllocError, FrameSource, FreeError, Origin};
 use crate::units::{Mobility, Order};
-use crate::vrange::{FrameSource, Origin};
 use std::cell::Cell;
 use std::string::String;
 
@@ -103,9 +102,7 @@ impl FrameSource for WatchedFrames {
     fn is_short(&mut self) -> bool {
         self.seat.is_short()
     }
-}
 
-impl Blocks for WatchedFrames {
     fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         assert!(!self.log.panics.take(), "injected");
         if self.log.note(Heard::Try(order)) {
@@ -114,11 +111,16 @@ impl Blocks for WatchedFrames {
         self.seat.try_block(order, mobility)
     }
 
-    fn block(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
+    fn alloc_block(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
         if self.log.note(Heard::Block(order)) {
             return Err(AllocError::Exhausted);
         }
-        self.seat.block(order, mobility)
+        self.seat.alloc_block(order, mobility, context)
     }
 
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
@@ -136,10 +138,6 @@ impl Blocks for WatchedFrames {
     fn could_have(&self, order: Order) -> bool {
         self.log.questions.set(self.log.questions.get() + 1);
         self.seat.could_have(order)
-    }
-
-    fn frames_max(&self) -> u64 {
-        self.seat.frames_max()
     }
 }
 
@@ -217,7 +215,10 @@ impl FullSource {
         let mut seat = machine.kv.seat(ranges).unwrap().with_relief(cache);
         let inner = &mut seat.ranges().frames().seat;
         let mut taken = 0;
-        while inner.block(Order::ZERO, Mobility::Unmovable).is_ok() {
+        while inner
+            .alloc_block(Order::ZERO, Mobility::Unmovable, Context::ANY)
+            .is_ok()
+        {
             taken += 1;
         }
         assert_eq!(taken, frames);

@@ -1,7 +1,7 @@
 //! Requests under pressure, with caches that give back.
 
 use super::*;
-use crate::frame::{AllocError, Blocks};
+use crate::frame::{AllocError, FrameSource};
 use crate::platform::{Fenced, Relief};
 use crate::reclaim;
 use crate::reclaim::watch::Lack;
@@ -38,7 +38,7 @@ impl TestCache {
     }
 }
 
-impl<F: Blocks> Shrink<F> for TestCache {
+impl<F: FrameSource> Shrink<F> for TestCache {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.held(),
@@ -57,9 +57,11 @@ impl<F: Blocks> Shrink<F> for TestCache {
             };
         }
         // What it needs in order to free, from where it frees to: R4.
-        let own = self
-            .allocates
-            .then(|| frames.block(Order::ZERO, Unmovable).unwrap());
+        let own = self.allocates.then(|| {
+            frames
+                .alloc_block(Order::ZERO, Unmovable, Context::ANY)
+                .unwrap()
+        });
         let count = ask.wanted.min(ask.scan).min(self.held());
         for _ in 0..count {
             let frame = self.frames.borrow_mut().pop_front().unwrap();

@@ -1,7 +1,8 @@
 //! Pages that are on no device, and owners that want their frames.
 
 use super::*;
-use crate::frame::AllocError;
+use crate::frame::{AllocError, FrameSource, Origin};
+use crate::units::{Context, Run};
 
 /// Frames behind those of the reserve, counted.
 pub(super) struct OrdinaryFrames {
@@ -16,13 +17,23 @@ impl OrdinaryFrames {
     }
 }
 
-impl Supply for OrdinaryFrames {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
-        self.calls += 1;
-        self.free.pop().ok_or(AllocError::Exhausted)
+impl FrameSource for OrdinaryFrames {
+    fn origin(&self) -> Origin {
+        Origin::shared(self)
     }
 
-    fn free(&mut self, frame: Frame) {
+    fn frames_in_all(&self) -> u64 {
+        self.free.len() as u64
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
+        self.calls += 1;
+        let frame = self.free.pop().ok_or(AllocError::Exhausted)?;
+        Ok(Run::new(frame, 1).unwrap())
+    }
+
+    fn free_run(&mut self, run: Run) {
+        let frame = run.start();
         assert!(!self.free.contains(&frame), "given back twice");
         self.free.push(frame);
     }
@@ -288,14 +299,20 @@ fn c3_a_reservation_is_placed_and_taken_beside_pages_that_were_put_back() {
 #[test]
 fn a_supply_that_panics_leaves_pages_and_frames_as_they_were() {
     struct PanickingSupply(OrdinaryFrames, u64);
-    impl Supply for PanickingSupply {
-        fn frame(&mut self) -> Result<Frame, AllocError> {
+    impl FrameSource for PanickingSupply {
+        fn origin(&self) -> Origin {
+            self.0.origin()
+        }
+        fn frames_in_all(&self) -> u64 {
+            self.0.frames_in_all()
+        }
+        fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
             self.1 -= 1;
             assert!(self.1 > 0, "as told");
-            self.0.frame()
+            self.0.alloc_run(frames, context)
         }
-        fn free(&mut self, frame: Frame) {
-            self.0.free(frame);
+        fn free_run(&mut self, run: Run) {
+            self.0.free_run(run);
         }
     }
     let (reserve, _, supply) = beside(16, 16);
@@ -329,15 +346,21 @@ fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_
         guest: Guest<'r, 'static, ReserveToy>,
         pool: PoolId,
     }
-    impl Supply for Forgets<'_> {
-        fn frame(&mut self) -> Result<Frame, AllocError> {
+    impl FrameSource for Forgets<'_> {
+        fn origin(&self) -> Origin {
+            self.ordinary.origin()
+        }
+        fn frames_in_all(&self) -> u64 {
+            self.ordinary.frames_in_all()
+        }
+        fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
             if self.ordinary.calls == self.calls {
                 (0..10).for_each(|index| self.guest.invalidate_page(key(self.pool, index)));
             }
-            self.ordinary.frame()
+            self.ordinary.alloc_run(frames, context)
         }
-        fn free(&mut self, frame: Frame) {
-            self.ordinary.free(frame);
+        fn free_run(&mut self, run: Run) {
+            self.ordinary.free_run(run);
         }
     }
     // At the last frame there is a descriptor for, and where there is a descriptor and no frame.
@@ -374,13 +397,21 @@ fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_
 /// A supply that has nothing, and says so only when another owner has looked for frames.
 struct EmptySupply<'t>(&'t dyn Fn());
 
-impl Supply for EmptySupply<'_> {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
+impl FrameSource for EmptySupply<'_> {
+    fn origin(&self) -> Origin {
+        Origin::shared(self)
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        0
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
         self.0();
         Err(AllocError::Exhausted)
     }
 
-    fn free(&mut self, _frame: Frame) {
+    fn free_run(&mut self, _frames: Run) {
         panic!("it gave none");
     }
 }

@@ -1,6 +1,7 @@
 //! What is lazy: the bound on it, and areas that cannot be unmapped.
 
 use super::*;
+use crate::frame::NoFrames;
 
 #[test]
 fn what_cannot_be_unmapped_stays_lazy_and_nothing_is_lost() {

@@ -5,7 +5,8 @@
 extern crate std;
 
 use super::seat::Held;
-use super::{AreaRequest, NoFrames, RangeSeat, Space, SpaceLayout};
+use super::{AreaRequest, RangeSeat, Space, SpaceLayout};
+use crate::frame::NoFrames;
 use crate::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
 use crate::policy::RangeConfig;
 use crate::seats::Inboxes;

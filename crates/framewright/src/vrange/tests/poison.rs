@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::*;
-use crate::frame::AllocError;
+use crate::frame::{AllocError, FrameSource, Origin};
 use crate::platform::{Barrier, Map, MapError, Relax, Zero};
 use crate::policy::RangeConfig;
 use crate::sync::{AtomicU64, Ordering::SeqCst, fence};

@@ -7,6 +7,7 @@ mod ram_counts;
 mod ram_histories;
 
 use super::*;
+use crate::frame::NoFrames;
 use crate::platform::{Barrier, Map, MapError, Relax, Zero};
 use crate::policy::{Insert, RangeConfig};
 pub(super) use crate::random::Random;

@@ -1,6 +1,7 @@
 //! `map_ram` beside a sorted list of what is live, through random histories.
 
 use super::*;
+use crate::frame::NoFrames;
 
 /// What a history knows: the live mappings, by their first page.
 struct Live {

@@ -4,6 +4,7 @@ extern crate std;
 
 use super::ram_tests::{BLOCK, Random, config, frames};
 use super::*;
+use crate::frame::NoFrames;
 use crate::platform::{Barrier, Map, MapError, Relax, Zero};
 use crate::policy::Insert;
 use crate::units::{Context, CpuId, Page, PageRange, Run};

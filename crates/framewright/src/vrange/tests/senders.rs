@@ -1,6 +1,7 @@
 //! Frees from another CPU in spans that change hands, and two frees at the same moment.
 
 use super::*;
+use crate::frame::NoFrames;
 use crate::platform::{Map, MapError, Relax, Zero};
 
 /// A space in which CPU 0 has an area in a span that is on its way to CPU 2, which had the span

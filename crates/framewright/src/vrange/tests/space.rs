@@ -8,6 +8,7 @@ mod pages;
 mod senders;
 
 use super::*;
+use crate::frame::NoFrames;
 use crate::platform::Barrier;
 use crate::policy::RangeConfig;
 use crate::random::Random;

@@ -1,6 +1,6 @@
-//! Sources of frames for areas: a seat in one zone, seats in several, or none.
+//! Where frames come from: a seat in one zone, seats in several, none, or a source of the caller's.
 
-use crate::frame::{AllocError, CACHED_ORDERS, Seat, Seats};
+use super::{AllocError, CACHED_ORDERS, FreeError, Seat, Seats, Zone};
 use crate::platform::FramePlatform;
 use crate::units::{Context, Frame, Mobility, Order, Run};
 use core::num::NonZeroU64;
@@ -33,12 +33,25 @@ impl Origin {
         Self::numbered(self.0.get().rotate_left(21) ^ other.0.get())
     }
 
-    pub(super) const fn number(self) -> u64 {
+    pub(crate) const fn number(self) -> u64 {
         self.0.get()
     }
 }
 
-/// Where an area's frames come from, and where they go back to.
+impl<P: FramePlatform> Zone<'_, P> {
+    /// The origin of all sources that are seats in this zone, identified by the address of its metadata.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        Origin::numbered(self.metadata_address())
+    }
+}
+
+/// Where a CPU gets frames and gives them back: a seat in one zone, seats in several, or a source of the
+/// caller's. Address space, objects and reserve take their frames from one.
+///
+/// A source gives runs of frames, and [blocks](Self::alloc_block) if it says that it
+/// [has them](Self::max_order). Address space and objects call a source while other CPUs wait for the
+/// calling CPU's seat there: a source must not call these.
 pub trait FrameSource {
     /// The origin of these frames. Asked once, when a seat is taken; always the same.
     fn origin(&self) -> Origin;
@@ -63,8 +76,8 @@ pub trait FrameSource {
     /// The source has not even one frame to give within the context.
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError>;
 
-    /// Gives frames back that were taken from here. A run may be a part of one that was taken, or
-    /// of several that lie side by side.
+    /// Gives frames back that were taken from here, or from another source of this origin. A run may be
+    /// a part of one that was taken, or of several that lie side by side. Never waits for long.
     fn free_run(&mut self, frames: Run);
 
     /// Whether frames are so scarce that memory kept for speed should go back. Asked when a
@@ -73,6 +86,66 @@ pub trait FrameSource {
     /// without the space, and runs short, must drain the space itself.
     fn is_short(&mut self) -> bool {
         false
+    }
+
+    /// The largest order that a block can have. By default 0: a block is one frame.
+    fn max_order(&self) -> Order {
+        Order::ZERO
+    }
+
+    /// Whether a block of `order` can exist among the frames that exist now, however many are free.
+    fn could_have(&self, order: Order) -> bool {
+        order <= self.max_order()
+    }
+
+    /// Takes a block of `order` if one is there at once: in this CPU's caches, or by one look at the zone.
+    /// Stops no CPU.
+    fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.alloc_block(order, mobility, Context::NOWAIT).ok()
+    }
+
+    /// Takes a block of `order` for contents of `mobility`; the contents are undefined. If the context may
+    /// block, any free block counts, in whichever CPU's cache it lies.
+    ///
+    /// # Errors
+    /// There is no such block, and the source has done all that the context allows to get one.
+    fn alloc_block(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        let _ = mobility;
+        let max = self.max_order();
+        if order > max || order > Order::ZERO {
+            return Err(AllocError::TooLarge { order, max });
+        }
+        Ok(self.alloc_run(1, context)?.start())
+    }
+
+    /// Gives a block back that was taken as one.
+    ///
+    /// # Errors
+    /// As [`Seat::free`]. A source that cannot tell gives the frames back as a run.
+    fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        let run = Run::new(frame, order.frames()).ok_or(FreeError::Outside(frame))?;
+        self.free_run(run);
+        Ok(())
+    }
+
+    /// Takes one frame for contents that can move. The caller must hold no lock that a client of reclaim
+    /// takes: a source may ask clients to give memory back.
+    ///
+    /// # Errors
+    /// As [`alloc_block`](Self::alloc_block) with a context that allows everything.
+    fn alloc_frame(&mut self) -> Result<Frame, AllocError> {
+        self.alloc_block(Order::ZERO, Mobility::Movable, Context::ANY)
+    }
+
+    /// Gives such a frame back. Never waits.
+    fn free_frame(&mut self, frame: Frame) {
+        let freed = self.free_block(frame, Order::ZERO);
+        debug_assert!(freed.is_ok(), "a source's frame: {freed:?}");
     }
 }
 
@@ -120,14 +193,38 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
     fn is_short(&mut self) -> bool {
         (**self).is_short()
     }
+
+    fn max_order(&self) -> Order {
+        (**self).max_order()
+    }
+
+    fn could_have(&self, order: Order) -> bool {
+        (**self).could_have(order)
+    }
+
+    fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        (**self).try_block(order, mobility)
+    }
+
+    fn alloc_block(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        (**self).alloc_block(order, mobility, context)
+    }
+
+    fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        (**self).free_block(frame, order)
+    }
 }
 
 /// Unmovable frames, in blocks: the largest that is there at once and fits, or one that is longer
 /// by at most a third, of which the rest is freed again. Else smaller ones.
 impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
-    /// The zone, identified by the address of its metadata.
     fn origin(&self) -> Origin {
-        Origin::numbered(self.zone().metadata_address())
+        self.zone().origin()
     }
 
     /// The frames that exist in the zone, including those in use: one load.
@@ -177,6 +274,40 @@ impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
 
     fn is_short(&mut self) -> bool {
         self.zone().is_low()
+    }
+
+    #[inline(always)]
+    fn max_order(&self) -> Order {
+        self.zone().max_order()
+    }
+
+    #[inline]
+    fn could_have(&self, order: Order) -> bool {
+        order <= self.zone().max_order() && self.zone().could_have(order)
+    }
+
+    #[inline(always)]
+    fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.try_alloc(order, mobility)
+    }
+
+    #[inline(always)]
+    fn alloc_block(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        if context.may_block {
+            self.alloc_hard(order, mobility)
+        } else {
+            self.alloc(order, mobility)
+        }
+    }
+
+    #[inline(always)]
+    fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.free(frame, order)
     }
 }
 
@@ -230,6 +361,35 @@ impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
     fn is_short(&mut self) -> bool {
         (0..N).all(|nth| self.seat(nth).is_short())
     }
+
+    fn max_order(&self) -> Order {
+        self.max_order()
+    }
+
+    fn could_have(&self, order: Order) -> bool {
+        self.all().iter().any(|seat| seat.could_have(order))
+    }
+
+    fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        (0..N).find_map(|nth| self.seat(nth).try_alloc(order, mobility))
+    }
+
+    fn alloc_block(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        if context.may_block {
+            self.alloc_hard(0, order, mobility)
+        } else {
+            self.alloc(0, order, mobility)
+        }
+    }
+
+    fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.free(frame, order)
+    }
 }
 
 /// The largest order that a seat caches.
@@ -252,117 +412,4 @@ fn run_of(frame: Frame, order: Order) -> Run {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    extern crate std;
-    use super::*;
-    use crate::frame::{Frames, Zone, ZoneLayout};
-    use crate::platform::SingleThread;
-    use crate::policy::Config;
-    use crate::units::CpuId;
-    use std::vec;
-    use std::vec::Vec;
-
-    #[test]
-    fn a_seat_gives_the_largest_run_that_one_block_has_and_takes_any_part_of_it_back() {
-        let layout = ZoneLayout::new(Frame(0), 2048);
-        let mut memory = vec![0; layout.words_needed().unwrap()];
-        let zone = Zone::new(
-            &layout,
-            &Config::default(),
-            &mut memory,
-            SingleThread::new(),
-        )
-        .unwrap();
-        zone.add(Run::new(Frame(0), 2048).unwrap()).unwrap();
-        let mut seat = zone.seat(CpuId(0)).unwrap();
-        let lengths = [0, 1, 2, 3, 5, 7, 8, 11, 15, 16, 95, 100, 511, 600].map(|asked| {
-            let run = seat.alloc_run(asked, Context::NOWAIT).unwrap();
-            let got = run.frames();
-            // Gives it back in parts that are no blocks, and not from the front.
-            let third = got / 3;
-            let part = |from: u64, frames| Run::new(Frame(run.start().0 + from), frames).unwrap();
-            seat.free_run(part(third, got - third));
-            seat.free_run(part(0, third));
-            got
-        });
-        assert_eq!(lengths, [1, 1, 2, 3, 4, 7, 8, 8, 15, 16, 64, 100, 511, 512]);
-        zone.drain();
-        zone.verify().unwrap();
-        assert_eq!(zone.stats().nr_free_pages, 2048);
-    }
-
-    #[test]
-    fn where_only_single_frames_are_left_single_frames_are_given_until_there_are_none() {
-        let layout = ZoneLayout::new(Frame(0), 1024);
-        let mut memory = vec![0; layout.words_needed().unwrap()];
-        let zone = Zone::new(
-            &layout,
-            &Config::default(),
-            &mut memory,
-            SingleThread::new(),
-        )
-        .unwrap();
-        zone.add(Run::new(Frame(0), 1024).unwrap()).unwrap();
-        let mut seat = zone.seat(CpuId(0)).unwrap();
-        let mut all = Vec::new();
-        while let Ok(run) = seat.alloc_run(1024, Context::ANY) {
-            all.push(run);
-        }
-        assert_eq!(all.iter().map(|run| run.frames()).sum::<u64>(), 1024);
-        assert_eq!(seat.alloc_run(1, Context::ANY), Err(AllocError::Exhausted));
-        assert_eq!(
-            seat.alloc_run(1, Context::NOWAIT),
-            Err(AllocError::Exhausted)
-        );
-        for frame in (0..1024).step_by(2) {
-            seat.free_run(Run::new(Frame(frame), 1).unwrap());
-        }
-        let mut singles = 0;
-        while let Ok(run) = seat.alloc_run(64, Context::ANY) {
-            assert_eq!(run.frames(), 1);
-            singles += 1;
-        }
-        assert_eq!(singles, 512);
-        // Gives all back at once: runs of many allocations, side by side.
-        seat.free_run(Run::new(Frame(0), 1024).unwrap());
-        zone.drain();
-        zone.verify().unwrap();
-        assert_eq!(zone.stats().nr_free_pages, 1024);
-    }
-
-    #[test]
-    fn several_zones_give_in_order_of_preference_and_take_runs_over_their_border() {
-        // The zones lie side by side, so a run may go back over the border.
-        let layouts = [1024, 0].map(|start| ZoneLayout::new(Frame(start), 1024));
-        let mut memory = layouts.map(|layout| vec![0; layout.words_needed().unwrap()]);
-        let [a, b] = &mut memory;
-        let zone = |layout: &ZoneLayout, memory| {
-            let zone = Zone::new(layout, &Config::default(), memory, SingleThread::new()).unwrap();
-            zone.add(Run::new(layout.start, 1024).unwrap()).unwrap();
-            zone
-        };
-        let zones = [zone(&layouts[0], a), zone(&layouts[1], b)];
-        let mut seats = Frames::new(&zones).seats::<2>(CpuId(0)).unwrap();
-        for context in [Context::NOWAIT, Context::ANY] {
-            let mut runs = Vec::new();
-            while let Ok(run) = seats.alloc_run(100, context) {
-                runs.push(run);
-                let is_short = zones.iter().all(Zone::is_low);
-                assert_eq!(seats.is_short(), is_short);
-            }
-            let taken: u64 = runs.iter().map(|run| run.frames()).sum();
-            assert_eq!(taken, 2048);
-            assert_eq!(seats.alloc_run(1, context), Err(AllocError::Exhausted));
-            // All of the preferred zone comes before any of the other.
-            let preferred = runs.iter().take_while(|run| run.start().0 >= 1024);
-            assert_eq!(preferred.map(|run| run.frames()).sum::<u64>(), 1024);
-            seats.free_run(Run::new(Frame(0), 1000).unwrap());
-            seats.free_run(Run::new(Frame(1000), 1048).unwrap());
-            zones.iter().for_each(|zone| {
-                zone.drain();
-                zone.verify().unwrap();
-                assert_eq!(zone.stats().nr_free_pages, 1024);
-            });
-        }
-    }
-}
+mod tests;
