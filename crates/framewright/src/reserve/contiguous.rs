@@ -66,7 +66,7 @@ pub trait Contiguous {
     fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError>;
 
     /// [Takes](Self::take) a reservation, unless others are in the way for longer than `rounds`
-    /// calls of the [platform](Relax::relax). In a [migrating](ContiguousKind::Migrate) area the bound holds
+    /// calls of the [platform](crate::platform::Relax::relax). In a [migrating](ContiguousKind::Migrate) area the bound holds
     /// until contents begin to move: moving takes as long as the clients take, and it fails where
     /// something stays. An area without a bound does as `take`.
     ///

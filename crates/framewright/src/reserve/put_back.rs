@@ -78,7 +78,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// copied into frames of `supply`, and found there from then on. Such a page counts as much as
     /// 64 clean ones when the run is chosen.
     ///
-    /// The platform [copies](Contents::copy) frames of `supply` too, and may read them until they
+    /// The platform [copies](crate::platform::Contents::copy) frames of `supply` too, and may read them until they
     /// are given back. First gives back frames that are no longer needed, as
     /// [`collect`](Self::collect).
     ///

@@ -112,7 +112,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         self.take_with(reservation, &mut Patience::Endless)
     }
 
-    /// The same, but waits for others for at most `rounds` calls of [`Relax::relax`] in all; 0
+    /// The same, but waits for others for at most `rounds` calls of [`Relax::relax`](crate::platform::Relax::relax) in all; 0
     /// means not at all.
     ///
     /// # Errors

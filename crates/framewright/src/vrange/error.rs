@@ -155,7 +155,7 @@ pub enum RangeSetupError {
     UnknownCpu(CpuId),
     /// The CPU's seat is in use.
     SeatTaken(CpuId),
-    /// The seats that were taken before have frames of another [origin](super::Origin).
+    /// The seats that were taken before have frames of another [origin](crate::frame::Origin).
     OtherFrames(CpuId),
 }
 

@@ -175,7 +175,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go back
     /// to it, as do those of other CPUs' areas that this seat purges.
     ///
-    /// All seats that a space ever has must have frames of one [origin](super::Origin), because
+    /// All seats that a space ever has must have frames of one [origin](crate::frame::Origin), because
     /// each gives back frames that another one took.
     ///
     /// The spans and lazy pages of the seat stay when it is given back. Time: two atomic

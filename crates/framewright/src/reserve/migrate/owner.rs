@@ -198,7 +198,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     }
 
     /// The same, but waits for other owners, and until each CPU has left its seat, for at most `rounds`
-    /// calls of [`Relax::relax`] in all, until the pageblocks are set apart. 0 means that it does not wait.
+    /// calls of [`Relax::relax`](crate::platform::Relax::relax) in all, until the pageblocks are set apart. 0 means that it does not wait.
     ///
     /// From then on it goes on as [`take`](Self::take) does: contents move for as long as clients take, as
     /// often as the [configuration](crate::policy::ContigConfig) says. To open the pageblocks it stops all
