@@ -1,5 +1,5 @@
-//! Puts the programs that stand in README.md and docs/library.md where the tests compile and run them, so that they
-//! say what is so.
+//! Puts the programs that stand in README.md and in `docs` where the tests compile and run them, so that they say what
+//! is so.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,9 +7,10 @@ use std::{env, fs, io};
 
 /// Each file with programs, its name in a test's name, and how many programs it has, so that none
 /// drops out unseen.
-const FILES: [(&str, &str, usize); 2] = [
+const FILES: [(&str, &str, usize); 3] = [
     ("README.md", "the_readme", 1),
     ("docs/library.md", "the_library_page", 3),
+    ("docs/kernel.md", "the_kernel_page", 1),
 ];
 
 fn main() -> io::Result<()> {

@@ -1,3 +1,3 @@
-//! The programs of README.md and docs/library.md.
+//! The programs of README.md, docs/library.md and docs/kernel.md.
 
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
