@@ -37,7 +37,7 @@ pub(super) const ABSENT: usize = 5;
 /// In the same word: an owner empties the pageblock. Until it has finished, no other CPU may pin
 /// the pageblock or change what it is.
 const APART: u64 = 1 << 63;
-/// The CPU that works in it, plus one; a hint.
+/// The CPU that works in it, plus one; a hint. The high-order reserve is a label and not meant here.
 const RESERVED: usize = 6;
 
 const _: () = assert!(RESERVED < BLOCK_WORDS);

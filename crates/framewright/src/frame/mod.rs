@@ -13,6 +13,8 @@
 //!    └────────────────────────────── spill, drain ──────┘
 //! ```
 //!
+//! A free that is not cached goes to *Remote* too while another CPU holds the pageblock.
+//!
 //! A zone's frames are grouped into pageblocks. A pageblock is a bitmap (1 = free), a second bitmap
 //! for what other CPUs free while one works in it, and a descriptor: a lock, free frames and frames
 //! of each mobility, the orders of its maximal free blocks, its class and label. An index knows all
@@ -25,6 +27,21 @@
 //! candidate, and the seat takes a batch out of it under the pageblock's lock; when it is full,
 //! the older half goes back. While memory abounds, the batch for order 0 is up to a pageblock in
 //! whole words, which wait behind the cache in the seat's *stock*.
+//!
+//! # Where a frame's state lies, and which CPU writes it
+//! A CPU writes any of these only from inside its own seat, or with all CPUs stopped.
+//! - **Tag** (`tag`), beside the block's first frame. The CPU that frees the block turns live to
+//!   cached or remote. The seat that a cached tag names turns it to live, or to remote when it
+//!   spills. The CPU that took frames out of the bitmap makes them live or cached. The holder of
+//!   the pageblock clears a tag as it sets the bits; above the pageblock order, the CPU whose
+//!   compare-and-swap clears the live tag frees the block. Parts of a live block get tags under one
+//!   lock (`part`). Frames become absent, and exist again, only with all CPUs stopped.
+//! - **Bitmap** (`bitmap`), counts, orders, class and label (`block`), and the index's bits for the
+//!   pageblock: the holder of the pageblock's lock.
+//! - **Second bitmap**: a CPU that leaves a block sets the bit of its first frame; the holder of the
+//!   pageblock clears the bit when it collects the block.
+//! - **Caches and stock** (`caches`, `stock`): the seat's CPU, or one that has claimed the seat.
+//! - **Absent frames, pins, apart, isolation**: a CPU that has stopped all others.
 //!
 //! # Invariants
 //! - **F1** Every frame of a pageblock is in exactly one state: absent, free, live, cached, remote.

@@ -2,7 +2,8 @@
 //!
 //! The CPU that frees a live block changes its tag. A cached tag is its seat's, which alone hands
 //! the block out (F3), or a CPU's that has claimed the seat. A remote tag is the business of the
-//! CPU that holds the pageblock. All accesses are relaxed: a block is handed over by its
+//! CPU that holds the pageblock. The zone's [header](super) lists each change of a tag and the CPU
+//! that makes it. All accesses are relaxed: a block is handed over by its
 //! pageblock's lock, or by its users. So a free needs no search to recognise a block, and of two
 //! frees at one moment at most one has an effect (F7).
 
@@ -88,7 +89,7 @@ impl Tag {
     }
 
     /// The difference between a live tag of a cached order and that of the same block in `seat`'s
-    /// cache.
+    /// cache. It has nothing to do with the seat's [`Turn`](crate::seats::Turn).
     pub(super) const fn turn(seat: u16) -> u16 {
         LIVE ^ (CACHED | seat << SEAT)
     }

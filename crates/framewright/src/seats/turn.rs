@@ -145,7 +145,7 @@ impl<'m> Turn<'m> {
         CallingOut(self)
     }
 
-    /// ClaimWords seats, and waits until the owner of each has left it. They are the claimer's until it
+    /// Claims seats, and waits until the owner of each has left it. They are the claimer's until it
     /// [gives them up](Self::give_up). One barrier serves any number of claims. It asks `is_given_up` before
     /// each wait, and returns false instead of waiting once that is true.
     pub(crate) fn claim_all<P: FramePlatform, T: Iterator<Item = Self>>(
@@ -158,7 +158,7 @@ impl<'m> Turn<'m> {
         turns().all(|turn| turn.wait_until_idle(platform, &mut is_given_up))
     }
 
-    /// ClaimWords the seat without a wait. Its owner leaves it when it looks next.
+    /// Claims the seat without a wait. Its owner leaves it when it looks next.
     pub(crate) fn claim(self) {
         self.claimed.store(1, SeqCst);
     }
