@@ -1,8 +1,14 @@
 //! What the engine asks of the world: a few verbs, each its own small trait.
 //!
 //! The engine is generic over them, and reads no clock and no CPU number in any other way. It calls
-//! none of them under a lock, except [`Relax`] while it waits for another one, and [`Map`] while it
-//! acts for CPUs that it has stopped. With the same answers from the platform, the same calls give
+//! none of them under a lock, except:
+//! - [`Relax`]: `relax` while it waits for another CPU, and `wake` when it ends a claim;
+//! - [`Barrier`] under a stop lock, once for each stop;
+//! - [`Map`], and a [source of frames](crate::frame::FrameSource), while it acts for CPUs that it has
+//!   stopped;
+//! - [`Clock`] where the user asked for accounts of locks.
+//!
+//! With the same answers from the platform, the same calls give
 //! the same results, bit for bit.
 
 mod contents;

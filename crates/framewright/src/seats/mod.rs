@@ -1,7 +1,8 @@
 //! Seats: ownership instead of locks, for frames, ranges and objects alike.
 //!
-//! Each CPU has a *seat* in each allocator, and works there with plain loads and stores. CPUs meet only through
-//! the parts in this folder, which are the same for all allocators:
+//! Each CPU has a *seat* in each allocator, and works there with plain loads and stores. Seats meet only through
+//! the parts in this folder, which are the same for all allocators. (Beside them each allocator has words that
+//! belong to no seat: pageblocks, the arena, the table.)
 //!
 //! ```text
 //!     Turn       a seat's turn        idle ─▶ busy ─▶ idle             its own CPU, often
@@ -9,9 +10,12 @@
 //!     Taken      a seat's thread      free ─▶ taken ─▶ free            a thread, once
 //!     SeatSet    a stop               lock ─▶ claim all ─▶ give up     one stopper at a time
 //!     StopMemo   whether to stop      a stop that found nothing answers all requests that waited for it
-//!     Inboxes    a remote free        bit ─▶ pending ─▶ inbox ─▶ owner
+//!     Inboxes    a remote free        bit ─▶ pending ─▶ inbox ─▶ owner    ranges and objects only
 //!     Accounts   lock times           how long locks are held, where the user asked for it
 //! ```
+//!
+//! A live block of frames has no owner, so its free needs no inbox: a CPU frees it into its own cache, or leaves it
+//! to the holder of the pageblock (`frame/block.rs`).
 //!
 //! # Invariants
 //! - **E1** A seat is busy or in a claimer's hands, never both: owner and claimer each write their own word
