@@ -1,3 +1,5 @@
+//! The engine as a subject of a replay.
+
 use super::{FreeRefused, ReplaySubject, TraceMemory};
 use crate::measure::BLOCK_FRAMES;
 use crate::steps;

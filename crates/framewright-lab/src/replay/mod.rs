@@ -1,16 +1,16 @@
 //! Replay: feeds a recorded trace to an allocator and observes what becomes of memory.
 //!
 //! ```text
-//!   Trace ──▶ Memory ──▶ replay ──▶ Outcome        one policy
-//!                  └───▶ replay_all ──▶ [Outcome]  several, in parallel, on the same operations
-//!                          │
-//!              Subject ◀───┴───▶ Observer
+//!   Trace ──▶ TraceMemory ──▶ replay ──▶ ReplayOutcome         one policy
+//!                  └────────▶ replay_all ──▶ [ReplayOutcome]   several, in parallel, on the same operations
+//!                                │
+//!              ReplaySubject ◀───┴───▶ Observer
 //! ```
 //!
 //! The subject decides where a block lies; the observer notes what was handed out and freed, and
-//! all that policies are compared by comes from it. What the replay does not have is what the
-//! recording kernel did besides allocating: it neither reclaims nor compacts, so an allocation
-//! that fails stays failed, its object is absent, and the object's frees are passed over.
+//! all that policies are compared by comes from it. Without [`reclaim`] the replay does not have
+//! what the recording kernel did besides allocating: it neither reclaims nor compacts, so an
+//! allocation that fails stays failed, its object is absent, and the object's frees are passed over.
 
 mod camera;
 mod engine;

@@ -1,3 +1,5 @@
+//! The policies that a replay compares, by name: Linux's of some years, and the engine's.
+
 use super::engine::with_engine;
 use super::{ReplaySubject, TraceMemory};
 use crate::before::buddy::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
@@ -28,7 +30,8 @@ impl ReplayPolicy {
     ];
 
     /// All of them: the historical ones, the engine's, and last the pole, which is not among
-    /// those compared unless it is named.
+    /// those compared unless it is named. A new one goes before the pole, and [`COMPARED`](Self::COMPARED)
+    /// is cut one further on.
     pub const ALL: [Self; 9] = [
         Self::HISTORICAL[0],
         Self::HISTORICAL[1],

@@ -1,3 +1,5 @@
+//! One replay: the loop over the operations, what it counts, and the values of its metrics.
+
 use super::camera::Camera;
 use super::{ReplayError, ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, start};
 use crate::measure::replay as m;

@@ -1,3 +1,5 @@
+//! What a replay asks of an allocator.
+
 use framewright::{CpuId, Frame, Mobility, Order};
 
 /// A free that the allocator did not accept; in a replay this is a fault of the allocator or of

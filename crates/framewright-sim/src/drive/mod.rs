@@ -1,15 +1,16 @@
 //! Engine and model in step: the loops that every kind of them shares.
 //!
 //! ```text
-//!     Subject ──seed──▶ ops ──▶ run ──▶ Pair ──step──▶ engine ──┐
-//!        │                                │                     ├─ compared as often as Cadence says
-//!        ├── platform: what fails         └─────────▶ model ────┘
+//!     DrivenCase ──seed──▶ ops ──▶ run ──▶ InStep ──step──▶ engine ──┐
+//!        │                                   │                       ├─ compared as often as Cadence says
+//!        ├── platform: what fails            └───────────▶ model ────┘
 //!        ├── check: a seed; what differs is made short, with the command that repeats it
 //!        ├── every_sequence: every sequence of so many operations
 //!        └── each_failure: the n-th call of the platform's fails, for every n
 //! ```
 //!
-//! Page frames, virtual ranges and objects are three kinds. A further one is two implementations:
+//! Page frames, virtual ranges, objects, reclaim and the reserve are five kinds. A further one is two
+//! implementations:
 //! - [`DrivenCase`] for the choices before a run, plain data: layouts, policies, the mixture of
 //!   operations. Its `run` sets engine and model up on a platform, and hands both to [`in_step`].
 //! - [`InStep`] for the two of them while they run. An operation that the engine and the model answer

@@ -17,8 +17,8 @@
 //!   pageblock by way of one of its small free blocks (*scarce*): the proposal of 2016 does that by
 //!   rule, this does it by price.
 //!
-//! The constants are the outcome of a search over two recorded traces; `docs/design` has the
-//! numbers, and what each constant is worth.
+//! The constants are the outcome of a search over two recorded traces; docs/design/0002-concentrated.md
+//! has the numbers, and what each constant is worth.
 
 use super::{BlockFacts, Class, Classes, Pressure, ZoneFacts};
 use crate::units::{Mobility, Order};

@@ -3,7 +3,8 @@
 use crate::units::Order;
 use core::fmt;
 
-/// Which pageblock a request falls back to.
+/// Which pageblock a request falls back to: the name of a fallback policy. [`Policy`](super::Policy)
+/// has the functions of each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fallback {
     /// The largest free block of another label, the rule of Linux up to 4.12.

@@ -1,3 +1,5 @@
+//! The years whose fallback rules the buddy allocator follows. The engine's own are in `framewright::policy`.
+
 use core::fmt;
 
 /// Whose rules a [`super::LinuxBuddy`] follows.

@@ -1,3 +1,5 @@
+//! The kernels that reclaim, by the name of their policy.
+
 use crate::before::buddy::LinuxPolicy;
 use crate::before::kernel310::{Kernel310, Layout310, Variant310};
 use crate::measure::BLOCK_ORDER;

@@ -1,3 +1,5 @@
+//! What requests that stall cost in a replay with reclaim, and the values of those metrics.
+
 use crate::measure::metric::metric_named;
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric};
