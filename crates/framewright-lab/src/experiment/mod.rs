@@ -7,7 +7,7 @@
 //! ```text
 //!   mod.rs        what is measured and how
 //!   command.rs    the plan, its options on the command line, `impl Experiment`
-//!   metrics.rs    the table of metrics
+//!   metrics.rs    the table of metrics; vmap_blocks and va_fit share range_metrics.rs
 //!   report.rs     introduction, method, tables, plots, verdict
 //!   published.rs  the document's own figures
 //! ```
@@ -97,7 +97,8 @@ macro_rules! metrics_of {
     ($($name:ident: $experiment:ty,)*) => { vec![$(<$experiment as Experiment>::METRICS),*] };
 }
 
-/// The tables of metrics of all experiments, each once.
+/// The tables of metrics of all experiments, each once: experiments that share a table stand side by side in the
+/// list.
 #[must_use]
 pub fn metric_tables() -> Vec<MetricTable> {
     let mut tables: Vec<MetricTable> = all_experiments!(metrics_of);

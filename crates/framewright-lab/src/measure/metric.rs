@@ -1,8 +1,9 @@
 //! What a metric is: a row of a table.
 //!
-//! Each experiment has one table (`metrics!`). A row says a metric's name, its unit, which value is the better
-//! one, how a value is shown, and its definition. Everything that says something of a metric reads it there:
-//! tables, JSON Lines, assertions, and `docs/metrics.md`, which `report::metrics_page` fills in.
+//! The replay has one table (`metrics!`), and so has each experiment; the two on virtual ranges share one.
+//! A row says a metric's name, its unit, which value is the better one, how a value is shown, and its
+//! definition. Everything that says something of a metric reads it there: tables, JSON Lines, assertions, and
+//! `docs/metrics.md`, which `report::metrics_page` fills in.
 //!
 //! A row is a *family* where it stands for several metrics: one an order, a quantile, a lock. Capitals in its
 //! name say which ([`Axis`]), and [`Metric::of`] picks a member. Metrics are ordered as their rows are, members

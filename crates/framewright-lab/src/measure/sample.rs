@@ -1,10 +1,13 @@
+//! What memory looked like at one moment, means over such samples, and the metrics that they are.
+
 use super::replay as m;
 use super::{BLOCK_FRAMES, MAX_ORDER, Metric, REGION_BLOCKS};
 use framewright::Mobility;
 
 /// What memory looked like at one moment of a trace.
 ///
-/// The formulas stand here and in `docs/metrics.md`, and nowhere else.
+/// The formulas stand here as code, and in the table [`replay`](super::replay) in words; `docs/metrics.md` is
+/// made from that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Milliseconds since the trace's start.

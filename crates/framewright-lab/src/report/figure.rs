@@ -1,3 +1,5 @@
+//! The figures of experiments: one of them, their JSON Lines, and their tables.
+
 use super::{Accent, FigureSource, Grid, GridRow, Heading, RunInfo, json};
 use crate::measure::Metric;
 use std::collections::BTreeSet;

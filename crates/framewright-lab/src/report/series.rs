@@ -1,3 +1,5 @@
+//! A replay's series over time as CSV. Its columns stand here and not in a table of metrics.
+
 use crate::measure::MAX_ORDER;
 use crate::printable::csv_field;
 use crate::replay::ReplayOutcome;

@@ -1,3 +1,5 @@
+//! The table of a replay as text: which metrics it shows. An experiment's `report.rs` says that for its own.
+
 use super::{Accent, Calibration, Grid, GridRow, Heading, LINUX, ReportCase, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric};

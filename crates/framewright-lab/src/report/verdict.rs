@@ -1,3 +1,5 @@
+//! A policy against the best of others, metric by metric.
+
 use super::{ReportCase, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{Better, Metric};
