@@ -1,3 +1,5 @@
+//! The busy list of `before` as a subject of the experiments on virtual ranges.
+
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use crate::before::busy_list::BusyList;
 use framewright::Page;

@@ -1,3 +1,5 @@
+//! The clocks of the experiments, and what a reading costs; latencies and their quantiles.
+
 use crate::report::Distribution;
 use hdrhistogram::Histogram;
 use std::time::Instant;

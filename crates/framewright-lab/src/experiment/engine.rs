@@ -1,3 +1,5 @@
+//! The engine as a subject of the experiments on virtual ranges.
+
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use framewright::frame::FrameSource;
 use framewright::platform::RangePlatform;

@@ -1,3 +1,5 @@
+//! Real memory and real mappings for the experiments on virtual ranges.
+
 use super::engine::{RAM_PAGES_MAX, SeatFrames};
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters, WINDOW_PAGES, null};
 use crate::before::busy_list::BusyList;

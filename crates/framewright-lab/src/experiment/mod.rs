@@ -15,17 +15,17 @@
 //! `all_experiments!` lists them all, once. From the list come the subcommands of `framewright lab`, the sections
 //! of the main job, and the tables of `docs/metrics.md`. One runner (`cmd/runner.rs`) does for each of them what
 //! is the same: progress, JSON Lines with a record of the machine, CSV, assertions, tables, the page's section.
-//! A new experiment is a folder and a line in the list.
+//! A new experiment is a folder and a line in the list; CONTRIBUTING.md says what comes with it.
 //!
 //! # The experiments on virtual ranges
 //! ```text
 //!   va_fit, vmap_blocks     what is measured: cases, each with its preparation and its operation
 //!         │
-//!      Subject              one CPU's way into an allocator: alloc, free, map_ram, unmap_ram
+//!     SpaceSubject          one CPU's way into an `Allocator`: alloc, free, map_ram, unmap_ram
 //!      ┌──┴───────┐
-//!   Busy        Engine      the busy list of `before`; the engine, by its configuration
+//!   BusyList  RangeEngine   the busy list of `before` (busy.rs); the engine, by its configuration (engine.rs)
 //!      └──┬───────┘
-//!   Null or Host            nothing is mapped; or a memfd's frames are
+//!   Null or MappedHost      nothing is mapped (null.rs); or a memfd's frames are (host.rs)
 //! ```
 //!
 //! # How time is taken

@@ -1,3 +1,5 @@
+//! A platform that maps nothing, for the experiments on virtual ranges.
+
 use super::engine::{RAM_PAGES_MAX, SeatFrames};
 use super::{Failure, WINDOW_PAGES, WINDOW_START};
 use framewright::frame::NoFrames;

@@ -78,7 +78,8 @@ metrics! {
     }
 }
 
-/// Whether it comes from the clock, and so differs from run to run.
+/// Whether it comes from the clock, and so differs from run to run. Its form tells: of this table only counts, bytes
+/// and percentages come from counters.
 #[must_use]
 pub const fn is_timed(metric: Metric) -> bool {
     !matches!(

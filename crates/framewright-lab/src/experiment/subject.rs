@@ -1,3 +1,5 @@
+//! What the experiments on virtual ranges ask of an allocator.
+
 use super::Failure;
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError};

@@ -1,3 +1,5 @@
+//! The plan of `fallback`, and its options on the command line.
+
 use super::metrics::TABLE;
 use super::report::{self, PUBLISHED_DAYS_MILLI};
 use super::{LifeJob, LifeSpan, Params, PhoneKernel, figures, live_all, series};

@@ -1,10 +1,10 @@
 //! What a fallback costs a phone in two and a half days: requests that stall, and blocks that mix.
 //!
 //! ```text
-//!   phone.toml ──▶ Params ──▶ a phone: what is asked for, and when        Policy ──▶ a kernel
+//!   phone.toml ──▶ Params ──▶ a phone: what is asked for, and when   PhoneKernel ──▶ a kernel
 //!                               └──────────────── lives on ──────────────────────────┘
 //!                                                    │
-//!                                  Outcome: the kernel's counters and lists, the phone's own view
+//!                              LifeOutcome: the kernel's counters and lists, the phone's own view
 //! ```
 //!
 //! A synthetic phone lives on a [kernel](crate::pressure::Kernel): the document's own, as it was

@@ -1,3 +1,5 @@
+//! The kernels that the phone lives on. The fallback rule is a part of each.
+
 use super::super::{BEFORE, FRAMEWRIGHT, PROPOSED};
 use super::Params;
 use crate::before::kernel310::{Kernel310, Layout310, Variant310};

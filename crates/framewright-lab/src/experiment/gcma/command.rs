@@ -1,3 +1,5 @@
+//! The plan of `gcma`, and its options on the command line.
+
 use super::metrics::TABLE;
 use super::{
     BesideRequests, DRAWN_ABOVE, Device, GcmaOptions, GcmaVariant, SwapSafety, report, run, steps,

@@ -1,3 +1,5 @@
+//! The plan of `kvmalloc`, and its options on the command line.
+
 use super::metrics::TABLE;
 use super::{FRAGMENTED, KvmallocOptions, MEMORY_BYTES, report, run, steps};
 use crate::experiment::{

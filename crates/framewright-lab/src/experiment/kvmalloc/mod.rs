@@ -2,13 +2,13 @@
 //! pieces.
 //!
 //! ```text
-//!   Plan      options, watermarks, the holder of each frame
+//!   KvmallocPlan     options, watermarks, the holder of each frame
 //!     │
-//!   Machine   frames of a memfd, and pages: mmap's, or a table of ours
+//!   JournalMachine   frames of a memfd, and pages: mmap's, or a table of ours
 //!     │
-//!   Variant   before, proposed: the kernel's way (before::journal); framewright: the engine
+//!   JournalVariant   before, proposed: the kernel's way (before::journal); framewright: the engine
 //!     │
-//!   Writer    a thread: read in, kvmalloc a batch, copy, checksum, free the oldest batch
+//!   Writer           a thread: read in, kvmalloc a batch, copy, checksum, free the oldest batch
 //! ```
 //!
 //! # What is the same for every variant

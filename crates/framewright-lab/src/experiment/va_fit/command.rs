@@ -1,3 +1,5 @@
+//! The plan of `va-fit`, and its options on the command line.
+
 use super::report;
 use super::{FitCase, run};
 use crate::experiment::range_metrics::TABLE;

@@ -1,3 +1,5 @@
+//! The plan of `vmap-blocks`, and its options on the command line.
+
 use super::report;
 use super::{Scenario, run, steps};
 use crate::experiment::range_metrics::TABLE;
