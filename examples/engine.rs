@@ -12,7 +12,7 @@ use std::error::Error;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The board: one CPU, and page tables that are only counted.
+/// The board: page tables that are only counted. Of its two CPUs only one runs here.
 #[derive(Clone, Copy)]
 struct Board;
 

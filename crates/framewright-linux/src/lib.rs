@@ -16,8 +16,8 @@
 //!     Anon ─┬─ Window        user addresses behind which frames move  [`anon`]
 //!           └─ Migrate     what compaction asks of it
 //!
-//!     Paged ─┬─ Window       more pages than frames, brought when they are touched  [`paged`]
-//!            └─ Frontswap    where the others are, in front of a device    [`swap`]
+//!     paged::Paged ─┬─ Window     more pages than frames, brought when they are touched  [`paged`]
+//!                   └─ Frontswap  where the others are, in front of a device    [`swap`]
 //!
 //!     SwapFile, Zram ── where pages lie that have no frame              [`swap`]
 //!
@@ -28,6 +28,8 @@
 //!
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
+//!
+//! [`Paged`] without a module before it is a platform: that of a space.
 //!
 //! A [`Host`] is made once and shared by reference; each thread asks it for its [seat](Host::seat).
 //! The same holds for a [`HostSpace`] and its [range seat](HostSpace::range_seat), and for a

@@ -1,3 +1,5 @@
+//! The platform of a reserve: frames' contents in a [`Ram`].
+
 use super::Linux;
 use super::copy::Copying;
 use crate::Membarrier;

@@ -1,3 +1,6 @@
+//! The platform of a space: page tables by a [`Window`]. `direct` adds what objects ask. The memory with more pages
+//! than frames is another `Paged`, in `crate::paged`.
+
 use super::Linux;
 use crate::Membarrier;
 use crate::window::Window;

@@ -36,8 +36,8 @@
 //!   the pageblock clears a tag as it sets the bits; above the pageblock order, the CPU whose
 //!   compare-and-swap clears the live tag frees the block. Parts of a live block get tags under one
 //!   lock (`part`). Frames become absent, and exist again, only with all CPUs stopped.
-//! - **Bitmap** (`bitmap`), counts, orders, class and label (`block`), and the index's bits for the
-//!   pageblock: the holder of the pageblock's lock.
+//! - **Bitmap** (`bitmap`), counts, orders, class and label (`block`), and the index's leaf bits for
+//!   the pageblock: the holder of the pageblock's lock.
 //! - **Second bitmap**: a CPU that leaves a block sets the bit of its first frame; the holder of the
 //!   pageblock clears the bit when it collects the block.
 //! - **Caches and stock** (`caches`, `stock`): the seat's CPU, or one that has claimed the seat.

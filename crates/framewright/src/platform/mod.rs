@@ -1,7 +1,20 @@
 //! What the engine asks of the world: a few verbs, each its own small trait.
 //!
-//! The engine is generic over them, and reads no clock and no CPU number in any other way. It calls
-//! none of them under a lock, except:
+//! | for | a platform implements |
+//! |---|---|
+//! | page frames and their reclaim | [`Relax`] and [`Barrier`]: it is a [`FramePlatform`] |
+//! | an address space | also [`Map`] and [`Zero`]: it is a [`RangePlatform`] |
+//! | objects | also [`Direct`]: it is an [`ObjectPlatform`] |
+//! | a reserve | [`Relax`] and [`Contents`]: it is a [`ReservePlatform`] |
+//! | accounts of locks | also [`Clock`] |
+//!
+//! An [engine](crate::engine::Engine) gives each part a clone of its platform. All methods of `Relax`
+//! and `Barrier` have defaults: a CPU that waits spins, and a barrier is a fence. [`SingleThread`] is
+//! for one thread.
+//!
+//! The engine is generic over the traits, and reads no clock in any other way. The number of a CPU
+//! comes from the caller that takes a seat; the engine itself never asks [`Cpus`]. It calls none of
+//! these traits under a lock, except:
 //! - [`Relax`]: `relax` while it waits for another CPU, and `wake` when it ends a claim;
 //! - [`Barrier`] under a stop lock, once for each stop;
 //! - [`Map`], and a [source of frames](crate::frame::FrameSource), while it acts for CPUs that it has
@@ -110,7 +123,8 @@ pub trait Clock {
     fn now_ns(&self) -> u64;
 }
 
-/// CPU slots.
+/// CPU slots, for callers that do not know their CPU's number, such as threads of a process. The engine
+/// does not call it.
 pub trait Cpus {
     /// How many slots there are; slots are numbered from 0.
     fn cpus(&self) -> u16;
