@@ -12,6 +12,7 @@ const CEILINGS: &[(&str, usize)] = &[
     ("crates/framewright-lines", 0),
     ("crates/framewright-linux", 0),
     ("crates/framewright-sim", 0),
+    ("crates/framewright-x86_64", 0),
     ("examples", 0),
     ("fuzz", 0),
 ];

@@ -1,0 +1,319 @@
+//! Page tables in a vector, beside a map of what was mapped.
+
+use super::*;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+/// Frames 0 to n - 1 hold tables; frame 0 is the root. A source that has only so many left.
+struct TestMemory {
+    frames: Vec<TablePage>,
+    free: RefCell<Vec<Frame>>,
+    given_back: Cell<u32>,
+}
+
+impl TestMemory {
+    fn new(tables: u64) -> Self {
+        let page = || [const { AtomicU64::new(!0) }; ENTRIES];
+        let frames: Vec<TablePage> = (0..tables).map(|_| page()).collect();
+        for word in &frames[0] {
+            word.store(0, Relaxed);
+        }
+        Self {
+            frames,
+            free: RefCell::new((1..tables).rev().map(Frame).collect()),
+            given_back: Cell::new(0),
+        }
+    }
+
+    fn tables(&self) -> PageTables<&Self> {
+        PageTables::new(Frame(0), self)
+    }
+
+    fn left(&self) -> usize {
+        self.free.borrow().len()
+    }
+}
+
+impl PhysMap for &TestMemory {
+    fn table(&self, frame: Frame) -> &TablePage {
+        &self.frames[frame.0 as usize]
+    }
+}
+
+impl TableSource for TestMemory {
+    fn take_table(&self, _context: Context) -> Option<Frame> {
+        self.free.borrow_mut().pop()
+    }
+
+    fn give_back(&self, frame: Frame) {
+        self.given_back.set(self.given_back.get() + 1);
+        self.free.borrow_mut().push(frame);
+    }
+}
+
+fn run(start: u64, frames: u64) -> Run {
+    Run::new(Frame(start), frames).unwrap()
+}
+
+fn range(start: u64, pages: u64) -> PageRange {
+    PageRange::new(Page(start), pages).unwrap()
+}
+
+/// The first page of the upper half's window, as kernels place it.
+const HIGH: u64 = 0xffff_c900_0000_0000 >> 12;
+
+#[test]
+fn a_run_is_found_page_by_page_and_not_beside_it() {
+    let memory = TestMemory::new(16);
+    let tables = memory.tables();
+    for (at, frame, pages) in [(HIGH + 510, 1000, 5), (7, 3, 1), (HIGH + 1024, 77, 700)] {
+        tables
+            .map(
+                Page(at),
+                run(frame, pages),
+                PageAccess::DATA,
+                &memory,
+                Context::ANY,
+            )
+            .unwrap();
+        for nth in 0..pages {
+            let found = tables.translate(Page(at + nth));
+            assert_eq!(found, Some((Frame(frame + nth), PageAccess::DATA)));
+            assert!(!tables.is_huge(Page(at + nth)));
+        }
+        assert_eq!(tables.translate(Page(at - 1)), None);
+        assert_eq!(tables.translate(Page(at + pages)), None);
+        tables
+            .unmap(range(at, pages), &memory, Context::ANY)
+            .unwrap();
+        for nth in 0..pages {
+            assert_eq!(tables.translate(Page(at + nth)), None);
+        }
+    }
+}
+
+#[test]
+fn two_mebibytes_are_one_entry_where_page_and_frame_are_aligned() {
+    let memory = TestMemory::new(16);
+    let tables = memory.tables();
+    let at = HIGH + 512 * 8;
+    // 100 pages before, two huge ones, 100 behind.
+    let frames = run(4096 - 100, 100 + 1024 + 100);
+    tables
+        .map(
+            Page(at - 100),
+            frames,
+            PageAccess::READ,
+            &memory,
+            Context::ANY,
+        )
+        .unwrap();
+    let huge = |page: u64| tables.is_huge(Page(page));
+    assert!(!huge(at - 1) && huge(at) && huge(at + 1023) && !huge(at + 1024));
+    for nth in [0, 99, 100, 611, 612, 1123, 1124, 1223] {
+        let found = tables.translate(Page(at - 100 + nth));
+        assert_eq!(found, Some((Frame(4096 - 100 + nth), PageAccess::READ)));
+    }
+    // Root, two levels, one table on either side.
+    assert_eq!(memory.left(), 15 - 4);
+    // Frames that are not aligned need pages.
+    let other = HIGH + 512 * 64;
+    tables
+        .map(
+            Page(other),
+            run(513, 512),
+            PageAccess::DATA,
+            &memory,
+            Context::ANY,
+        )
+        .unwrap();
+    assert!(!huge(other));
+    assert_eq!(tables.translate(Page(other + 511)).unwrap().0, Frame(1024));
+}
+
+#[test]
+fn pt3_a_split_moves_no_other_page() {
+    let memory = TestMemory::new(16);
+    let tables = memory.tables();
+    let at = HIGH + 512;
+    tables
+        .map(
+            Page(at),
+            run(1024, 1536),
+            PageAccess::DATA,
+            &memory,
+            Context::ANY,
+        )
+        .unwrap();
+    let before = memory.left();
+    // From the middle of the first to the middle of the third; the second goes whole.
+    tables
+        .unmap(range(at + 300, 912), &memory, Context::ANY)
+        .unwrap();
+    assert_eq!(before - memory.left(), 2);
+    for nth in 0..1536 {
+        let expected =
+            (!(300..1212).contains(&nth)).then_some((Frame(1024 + nth), PageAccess::DATA));
+        assert_eq!(tables.translate(Page(at + nth)), expected, "{nth}");
+    }
+    // The table stays, so the place is never huge again (PT1), and maps all the same.
+    tables
+        .unmap(range(at, 1536), &memory, Context::ANY)
+        .unwrap();
+    tables
+        .map(
+            Page(at),
+            run(2048, 1536),
+            PageAccess::DATA,
+            &memory,
+            Context::ANY,
+        )
+        .unwrap();
+    assert!(!tables.is_huge(Page(at)) && tables.is_huge(Page(at + 512)));
+    assert_eq!(tables.translate(Page(at + 5)).unwrap().0, Frame(2053));
+}
+
+#[test]
+fn pt2_without_a_frame_for_a_table_nothing_has_changed() {
+    // A map of two pages on either side of 1 GiB needs three tables below the root, then two more.
+    let at = HIGH + (1 << 18) - 1;
+    for tables_left in 0..6 {
+        let memory = TestMemory::new(1 + tables_left);
+        let tables = memory.tables();
+        let mapped = tables.map(
+            Page(at),
+            run(9, 2),
+            PageAccess::DATA,
+            &memory,
+            Context::NOWAIT,
+        );
+        let is_enough = tables_left == 5;
+        assert_eq!(mapped.is_ok(), is_enough, "{tables_left}: {mapped:?}");
+        assert!(is_enough || mapped == Err(MapError::NoMemory));
+        for nth in 0..2 {
+            assert_eq!(tables.translate(Page(at + nth)).is_some(), is_enough);
+        }
+    }
+    // Huge pages that reach out of the range at both ends, and tables for one split or none.
+    for extra in 0..3 {
+        let memory = TestMemory::new(1 + 2 + extra);
+        let tables = memory.tables();
+        tables
+            .map(
+                Page(HIGH),
+                run(512, 1024),
+                PageAccess::DATA,
+                &memory,
+                Context::ANY,
+            )
+            .unwrap();
+        let unmapped = tables.unmap(range(HIGH + 1, 1022), &memory, Context::NOWAIT);
+        assert_eq!(unmapped.is_ok(), extra == 2, "{extra}");
+        let is_mapped =
+            |nth| tables.translate(Page(HIGH + nth)) == Some((Frame(512 + nth), PageAccess::DATA));
+        for nth in 0..1024 {
+            let expected = extra < 2 || nth == 0 || nth == 1023;
+            assert_eq!(is_mapped(nth), expected, "{extra}: {nth}");
+        }
+    }
+}
+
+#[test]
+fn what_no_entry_can_say_is_refused_with_its_place() {
+    let memory = TestMemory::new(8);
+    let tables = memory.tables();
+    let map = |at, frames| tables.map(Page(at), frames, PageAccess::DATA, &memory, Context::ANY);
+    // The hole between the halves: 47 bits of address below, bit 47 above.
+    let hole = 1 << 35;
+    assert_eq!(map(hole, run(1, 1)), Err(MapError::Page(Page(hole))));
+    assert_eq!(
+        map(hole - 1, run(1, 2)),
+        Err(MapError::Page(Page(hole - 1)))
+    );
+    assert_eq!(
+        map(u64::MAX, run(1, 1)),
+        Err(MapError::Page(Page(u64::MAX)))
+    );
+    let last = FRAMES_MAX - 1;
+    assert_eq!(
+        map(HIGH, run(last, 2)),
+        Err(MapError::Frame(Frame(last + 1)))
+    );
+    let unmapped = tables.unmap(range(hole, 1), &memory, Context::ANY);
+    assert_eq!(unmapped, Err(MapError::Page(Page(hole))));
+    assert_eq!(tables.translate(Page(hole)), None);
+    assert_eq!(memory.left(), 7, "a refusal takes no table");
+    map(hole - 1, run(1, 1)).unwrap();
+    // A page inside a huge one.
+    map(HIGH, run(512, 512)).unwrap();
+    assert_eq!(
+        map(HIGH + 3, run(5, 1)),
+        Err(MapError::Page(Page(HIGH + 3)))
+    );
+    // What is not mapped may be unmapped.
+    tables
+        .unmap(range(HIGH + (1 << 30), 5000), &memory, Context::ANY)
+        .unwrap();
+    assert_eq!(memory.given_back.get(), 0);
+}
+
+/// Random maps and unmaps beside a map of pages; after each step every page of the window is compared.
+#[test]
+fn tables_and_a_plain_map_agree() {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 20) % below
+    };
+    let window = 32 * 512;
+    let memory = TestMemory::new(64);
+    let tables = memory.tables();
+    let mut plain: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut huge_seen = 0;
+    for _ in 0..120 {
+        // Half of them begin where huge pages do, and are longer than one.
+        let (at, pages) = if next(2) == 0 {
+            let slots = window / 512;
+            let slot = next(slots);
+            let longest = (slots - slot).min(2);
+            (slot * 512, 512 * (1 + next(longest)))
+        } else {
+            let at = next(window - 1);
+            (at, 1 + next((window - at).min(300)))
+        };
+        let is_free = plain.range(at..at + pages).next().is_none();
+        if is_free {
+            let frame = if next(2) == 0 {
+                at + 512 * next(50)
+            } else {
+                next(100_000)
+            };
+            tables
+                .map(
+                    Page(HIGH + at),
+                    run(frame, pages),
+                    PageAccess::DATA,
+                    &memory,
+                    Context::ANY,
+                )
+                .unwrap();
+            plain.extend((0..pages).map(|nth| (at + nth, frame + nth)));
+            huge_seen += u32::from(tables.is_huge(Page(HIGH + at)));
+        } else {
+            tables
+                .unmap(range(HIGH + at, pages), &memory, Context::ANY)
+                .unwrap();
+            plain.retain(|page, _| !(at..at + pages).contains(page));
+        }
+        for page in 0..window {
+            let found = tables
+                .translate(Page(HIGH + page))
+                .map(|(frame, _)| frame.0);
+            assert_eq!(found, plain.get(&page).copied());
+        }
+    }
+    assert!(huge_seen > 0);
+}
