@@ -1,0 +1,136 @@
+//! Each link of a document leads somewhere: to a file of the repository and, where it names a
+//! heading, to a heading of that file. Each page of `docs/` stands in the book once.
+
+mod sources;
+
+use sources::{files, root};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// README and its like, and the pages of `docs/`.
+fn documents() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(root())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file() && path.extension().is_some_and(|e| e == "md"))
+        .collect();
+    found.extend(files(&root().join("docs"), "md"));
+    found.sort();
+    found
+}
+
+/// The lines outside of programs and outputs.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        (!is_code && !is_fence).then_some((at + 1, line))
+    })
+}
+
+/// The name by which a link knows a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>()
+        .trim()
+        .to_lowercase()
+        .replace(' ', "-")
+}
+
+fn anchors(text: &str) -> Vec<String> {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    headings
+        .map(|(_, line)| {
+            let name = anchor(line.trim_start_matches('#'));
+            let before = times.entry(name.clone()).or_default();
+            *before += 1;
+            match *before {
+                1 => name,
+                n => format!("{name}-{}", n - 1),
+            }
+        })
+        .collect()
+}
+
+/// The targets of the links in a text, with their lines.
+fn targets(text: &str) -> Vec<(usize, String)> {
+    prose(text)
+        .flat_map(|(at, line)| {
+            line.match_indices("](").filter_map(move |(start, _)| {
+                let rest = &line[start + 2..];
+                let end = rest.find(')')?;
+                Some((at, rest[..end].to_owned()))
+            })
+        })
+        .collect()
+}
+
+/// What is wrong with the links of a document at `path`.
+fn broken(path: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (line, target) in targets(text) {
+        if target.contains("://") {
+            continue;
+        }
+        let (file, heading) = target.split_once('#').unwrap_or((&target, ""));
+        let to = if file.is_empty() {
+            path.to_owned()
+        } else {
+            path.parent().unwrap().join(file)
+        };
+        let what = if !to.exists() {
+            "no such file"
+        } else if !heading.is_empty()
+            && !anchors(&fs::read_to_string(&to).unwrap()).contains(&heading.to_owned())
+        {
+            "no such heading"
+        } else {
+            continue;
+        };
+        found.push(format!("{}:{line}: {target}: {what}", path.display()));
+    }
+    found
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let found: Vec<String> = documents()
+        .iter()
+        .flat_map(|path| broken(path, &fs::read_to_string(path).unwrap()))
+        .collect();
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn every_page_of_the_documents_stands_in_the_book_once() {
+    let docs = root().join("docs");
+    let summary = docs.join("SUMMARY.md");
+    let mut listed: Vec<PathBuf> = targets(&fs::read_to_string(&summary).unwrap())
+        .into_iter()
+        .map(|(_, target)| docs.join(target))
+        .collect();
+    listed.sort();
+    let mut pages = files(&docs, "md");
+    pages.retain(|page| *page != summary);
+    pages.sort();
+    assert_eq!(listed, pages);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let here = root().join("README.md");
+    let said = broken(
+        &here,
+        "a [b](docs/nothing.md)\n```\n[c](none)\n```\n[d](#no-such)",
+    );
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].ends_with("README.md:1: docs/nothing.md: no such file"));
+    assert!(said[1].ends_with("README.md:5: #no-such: no such heading"));
+    assert!(broken(&here, "[e](#two-commands) [f](https://example.org/x)").is_empty());
+    assert_eq!(anchors("# A `b`: c\n# A `b`: c"), ["a-b-c", "a-b-c-1"]);
+}
