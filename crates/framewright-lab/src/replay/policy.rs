@@ -30,8 +30,7 @@ impl ReplayPolicy {
     ];
 
     /// All of them: the historical ones, the engine's, and last the pole, which is not among
-    /// those compared unless it is named. A new one goes before the pole, and [`COMPARED`](Self::COMPARED)
-    /// is cut one further on.
+    /// those compared unless it is named. A new one goes before the pole.
     pub const ALL: [Self; 9] = [
         Self::HISTORICAL[0],
         Self::HISTORICAL[1],
@@ -45,7 +44,7 @@ impl ReplayPolicy {
     ];
 
     /// Those compared unless others are named.
-    pub const COMPARED: &'static [Self] = Self::ALL.split_at(8).0;
+    pub const COMPARED: &'static [Self] = Self::ALL.split_at(Self::ALL.len() - 1).0;
 
     /// The engine's default, which the others are held against.
     pub const OURS: Self = Self::Engine(Concentrated);

@@ -359,11 +359,7 @@ fn every_frame_has_one_owner(trace: &Trace, fallback: Fallback, by: Split) -> u6
 }
 
 fn under_every_policy(trace: &Trace) {
-    for fallback in [
-        Fallback::LargestFirst,
-        Fallback::SmallestWhenCostly,
-        Fallback::Concentrated,
-    ] {
+    for fallback in Fallback::ALL {
         for by in [Split::ByCpu, Split::ByObject(4)] {
             let crossed = every_frame_has_one_owner(trace, fallback, by);
             assert!(crossed > 0, "frees cross threads");

@@ -9,7 +9,7 @@
 //! Only the holder writes [bitmap](super::bitmap), counts and orders; it makes the index agree before it unlocks
 //! (F2, F5). A CPU without the lock leaves a block: its tag, its bit in the second bitmap, then
 //! `PENDING`; and it collects the block itself if the lock is free. Absent frames, pins and `APART`
-//! change only with all CPUs stopped. `RESERVED` is a hint.
+//! change only with all CPUs stopped. `WORKER` is a hint.
 
 use super::counters::Counters;
 use super::counts::{BlockCounts, Meta};
@@ -37,10 +37,10 @@ pub(super) const ABSENT: usize = 5;
 /// In the same word: an owner empties the pageblock. Until it has finished, no other CPU may pin
 /// the pageblock or change what it is.
 const APART: u64 = 1 << 63;
-/// The CPU that works in it, plus one; a hint. The high-order reserve is a label and not meant here.
-const RESERVED: usize = 6;
+/// The CPU that works in it, plus one; a hint.
+const WORKER: usize = 6;
 
-const _: () = assert!(RESERVED < BLOCK_WORDS);
+const _: () = assert!(WORKER < BLOCK_WORDS);
 
 /// A CPU holds the pageblock.
 pub(super) const LOCKED: u64 = 1;
@@ -118,14 +118,14 @@ impl<'m, P> Zone<'m, P> {
     }
 
     #[inline(always)]
-    pub(super) fn reserved_by(&self, id: usize) -> Option<u16> {
-        (self.descriptor(id)[RESERVED].load(Relaxed) as u16).checked_sub(1)
+    pub(super) fn worker_of(&self, id: usize) -> Option<u16> {
+        (self.descriptor(id)[WORKER].load(Relaxed) as u16).checked_sub(1)
     }
 
     #[inline(always)]
-    pub(super) fn set_reserved(&self, id: usize, cpu: Option<u16>) {
+    pub(super) fn set_worker(&self, id: usize, cpu: Option<u16>) {
         let value = cpu.map_or(0, |cpu| u64::from(cpu) + 1);
-        self.descriptor(id)[RESERVED].store(value, Relaxed);
+        self.descriptor(id)[WORKER].store(value, Relaxed);
     }
 
     /// Locks pageblock `id` if no CPU holds it. Time: one compare-and-swap.

@@ -47,7 +47,7 @@ record! {
         claims: ClaimWords,
         /// Whether the zone has pageblocks that serve only some requests. If so, the fast path of frees is closed. A
         /// CPU changes this word only with all CPUs stopped.
-        kept: AtomicU64,
+        restricted: AtomicU64,
         _unused: [AtomicU64; 5],
 
         // Only the owner writes the rest.
@@ -213,7 +213,7 @@ impl<'m> SeatWords<'m> {
     }
 
     pub(super) fn set_limit(self, mobility: Mobility, order: usize, blocks: usize) {
-        let full = if self.is_kept() {
+        let full = if self.is_restricted() {
             blocks
         } else {
             entries_start(mobility.index(), order) + blocks
@@ -360,13 +360,13 @@ impl<'m> SeatWords<'m> {
     }
 
     #[inline(always)]
-    pub(super) fn is_kept(self) -> bool {
-        self.record.kept.load(Relaxed) != 0
+    pub(super) fn is_restricted(self) -> bool {
+        self.record.restricted.load(Relaxed) != 0
     }
 
     /// Only with all CPUs stopped.
-    pub(super) fn set_kept(self, kept: bool) {
-        self.record.kept.store(u64::from(kept), Relaxed);
+    pub(super) fn set_restricted(self, restricted: bool) {
+        self.record.restricted.store(u64::from(restricted), Relaxed);
         for order in 0..CACHED_ORDERS {
             for mobility in Mobility::ALL {
                 self.set_limit(mobility, order, self.limit(mobility, order));

@@ -343,7 +343,7 @@ impl<'m, P> Zone<'m, P> {
             };
             at = Some(id);
             is_first = false;
-            if spare && self.reserved_by(id).is_some_and(|cpu| cpu != seat.number) {
+            if spare && self.worker_of(id).is_some_and(|cpu| cpu != seat.number) {
                 continue;
             }
             let Some(mut held) = self.try_lock(seat.counters(), id) else {
@@ -379,7 +379,7 @@ impl<'m, P> Zone<'m, P> {
             held.unlock_as(becomes, false);
             let is_small = wanted.order.index() < CACHED_ORDERS;
             if self.map.cpus > 1 && is_small && wanted.mobility.is_movable() {
-                self.reserve(seat, id);
+                self.work_in(seat, id);
             }
             return if is_own {
                 RowOutcome::Own
@@ -420,17 +420,17 @@ impl<'m, P> Zone<'m, P> {
 
     /// Marks `id` as the pageblock in which this CPU works, as a hint to the others.
     #[inline]
-    fn reserve(&self, seat: SeatWords<'m>, id: usize) {
+    fn work_in(&self, seat: SeatWords<'m>, id: usize) {
         let current = seat.current();
         if current == Some(id) {
             return;
         }
         if let Some(current) = current
-            && self.reserved_by(current) == Some(seat.number)
+            && self.worker_of(current) == Some(seat.number)
         {
-            self.set_reserved(current, None);
+            self.set_worker(current, None);
         }
-        self.set_reserved(id, Some(seat.number));
+        self.set_worker(id, Some(seat.number));
         seat.set_current(id);
     }
 

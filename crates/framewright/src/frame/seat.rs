@@ -29,7 +29,7 @@ pub struct Seat<'z, 'm, P> {
     tags: Halves<'m>,
     origin: u64,
     /// The difference between the tag of a live block and the tag of one in this seat's cache.
-    turn: u16,
+    cache_mask: u16,
     _taken: Taken<'m>,
 }
 
@@ -55,7 +55,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
             words,
             tags: zone.tags,
             origin: zone.map.origin,
-            turn: Tag::turn(words.number),
+            cache_mask: Tag::cache_mask(words.number),
             _taken: taken,
         })
     }
@@ -136,7 +136,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
             let cache = cache_number(mobility, order.index());
             let offset = words.youngest(cache);
             let live = Tag::live(order, mobility);
-            if tags.get(offset, Relaxed) == Some(live.0 ^ self.turn) {
+            if tags.get(offset, Relaxed) == Some(live.0 ^ self.cache_mask) {
                 words.hand_out_youngest(cache);
                 tags.store(offset, live.0, Relaxed);
                 let frame = Frame(self.origin + offset as u64);
@@ -242,7 +242,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
                 words.put(cache_number(mobility, order.index()), offset)
             }
         {
-            tags.store(offset, tag ^ self.turn, Relaxed);
+            tags.store(offset, tag ^ self.cache_mask, Relaxed);
             words.turn().exit();
             return Ok(());
         }
@@ -276,7 +276,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
             return Err(self.refuse(frame, order));
         };
         if order.index() < CACHED_ORDERS {
-            if self.words.is_kept() && self.zone.is_kept_from(offset, mobility) {
+            if self.words.is_restricted() && self.zone.is_restricted_for(offset, mobility) {
                 return self.free_uncached(offset, order, mobility);
             }
             let cached = self.words.cached(mobility, order.index());

@@ -89,8 +89,8 @@ impl Tag {
     }
 
     /// The difference between a live tag of a cached order and that of the same block in `seat`'s
-    /// cache. It has nothing to do with the seat's [`Turn`](crate::seats::Turn).
-    pub(super) const fn turn(seat: u16) -> u16 {
+    /// cache: exclusive or with it turns one into the other.
+    pub(super) const fn cache_mask(seat: u16) -> u16 {
         LIVE ^ (CACHED | seat << SEAT)
     }
 
@@ -162,7 +162,7 @@ mod tests {
                     for seat in [0, 1, 1023] {
                         let cached = Tag::cached(seat, order, mobility);
                         assert_eq!(cached.as_cached(), Some((seat, order, mobility)));
-                        assert_eq!(cached.0 ^ Tag::turn(seat), live.0);
+                        assert_eq!(cached.0 ^ Tag::cache_mask(seat), live.0);
                         assert_eq!((cached.as_live(), cached.as_remote()), (None, None));
                         assert!(cached.is_on_its_way());
                     }

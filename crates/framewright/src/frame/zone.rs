@@ -2,7 +2,7 @@
 //! stand still.
 //!
 //! The zone's own words are the stop lock (rank 1), the frames that exist, the low watermark, how
-//! many pageblocks are kept from some requests, and the memo of stops. Except for the lock with its
+//! many pageblocks are restricted, and the memo of stops. Except for the lock with its
 //! account and the count of corruptions, they change only with all CPUs stopped. Everything else is
 //! in seats, descriptors, bitmaps, index and tags.
 //!
@@ -44,7 +44,7 @@ record! {
         /// How many blocks were found in a state that only a wrong free in a race of two CPUs explains.
         corruptions: AtomicU64,
         /// Pageblocks that some requests may not be served from: isolated, contiguous, high-order.
-        kept: AtomicU64,
+        restricted: AtomicU64,
         /// The low watermark.
         low: AtomicU64,
         stop_account: [AtomicU64; ACCOUNT_WORDS],
@@ -362,7 +362,7 @@ impl<'m, P> Zone<'m, P> {
     /// `offset`. A block that is freed there is not cached, because a cache hands out without
     /// asking.
     #[cold]
-    pub(super) fn is_kept_from(&self, offset: usize, mobility: Mobility) -> bool {
+    pub(super) fn is_restricted_for(&self, offset: usize, mobility: Mobility) -> bool {
         let meta = self.meta(offset >> self.map.pageblock_order);
         meta.is_isolated()
             || match meta.label() {
@@ -419,7 +419,7 @@ impl<'m, P> Zone<'m, P> {
     }
 }
 
-const fn is_kept(label: Label, isolated: bool) -> bool {
+const fn is_restricted(label: Label, isolated: bool) -> bool {
     isolated || !matches!(label, Label::Of(_))
 }
 
@@ -464,14 +464,15 @@ impl<P: Relax> StoppedZone<'_, '_, P> {
     /// Changes the label of a pageblock, or its isolation.
     pub(super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
         let meta = self.set.meta(id);
-        let was_kept = is_kept(meta.label(), meta.is_isolated());
-        let had = self.set.words.kept.load(Relaxed);
-        let kept = had + u64::from(is_kept(label, isolated)) - u64::from(was_kept);
-        self.set.words.kept.store(kept, Relaxed);
+        let was_restricted = is_restricted(meta.label(), meta.is_isolated());
+        let had = self.set.words.restricted.load(Relaxed);
+        let restricted =
+            had + u64::from(is_restricted(label, isolated)) - u64::from(was_restricted);
+        self.set.words.restricted.store(restricted, Relaxed);
         // A seat knows only whether there are any: it is not told again for each pageblock.
-        if (had != 0) != (kept != 0) {
+        if (had != 0) != (restricted != 0) {
             for seat in self.set.all_seats() {
-                seat.set_kept(kept != 0);
+                seat.set_restricted(restricted != 0);
             }
         }
         self.count_change();

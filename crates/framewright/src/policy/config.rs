@@ -18,6 +18,13 @@ pub enum Fallback {
 }
 
 impl Fallback {
+    /// All of them, the default last.
+    pub const ALL: [Self; 3] = [
+        Self::LargestFirst,
+        Self::SmallestWhenCostly,
+        Self::Concentrated,
+    ];
+
     /// The name, as command lines and reports know it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -31,7 +38,10 @@ impl Fallback {
     /// Whether classes are by label and not by composition.
     #[must_use]
     pub const fn is_labelled(self) -> bool {
-        !matches!(self, Self::Concentrated)
+        match self {
+            Self::LargestFirst | Self::SmallestWhenCostly => true,
+            Self::Concentrated => false,
+        }
     }
 }
 
@@ -173,12 +183,7 @@ mod tests {
 
     #[test]
     fn each_fallback_has_the_name_that_command_lines_know() {
-        let names = [
-            Fallback::LargestFirst,
-            Fallback::SmallestWhenCostly,
-            Fallback::Concentrated,
-        ]
-        .map(Fallback::name);
+        let names = Fallback::ALL.map(Fallback::name);
         assert_eq!(
             names,
             ["largest-first", "smallest-when-costly", "concentrated"]

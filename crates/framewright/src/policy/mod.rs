@@ -182,10 +182,11 @@ impl Policy {
     #[inline]
     #[must_use]
     pub fn end(&self, mobility: Mobility) -> End {
-        if self.fallback == Fallback::Concentrated && mobility.is_movable() {
-            End::Highest
-        } else {
-            End::Lowest
+        match self.fallback {
+            Fallback::Concentrated if mobility.is_movable() => End::Highest,
+            Fallback::Concentrated | Fallback::LargestFirst | Fallback::SmallestWhenCostly => {
+                End::Lowest
+            }
         }
     }
 
@@ -280,11 +281,7 @@ mod tests {
             by_mobility: [512 - free - movable, movable, 0],
             absent: 0,
         };
-        for fallback in [
-            Fallback::Concentrated,
-            Fallback::LargestFirst,
-            Fallback::SmallestWhenCostly,
-        ] {
+        for fallback in Fallback::ALL {
             let policy = policy(fallback);
             let is_relabelled = |facts| policy.is_relabelled(&facts, Unmovable, order(0));
             let label = Label::Of(Movable);

@@ -223,10 +223,10 @@ fn what_not_everybody_may_have_is_not_cached() {
         assert!(cached <= 1);
         cached == 1
     };
-    assert!(!seat.words.is_kept());
+    assert!(!seat.words.is_restricted());
     assert!(is_cached(&mut seat, Frame(5), Movable));
     zone.set_label(run(0, 512), Label::Contiguous).unwrap();
-    assert!(seat.words.is_kept());
+    assert!(seat.words.is_restricted());
     assert!(is_cached(&mut seat, Frame(5), Movable));
     assert!(!is_cached(&mut seat, Frame(5), Unmovable));
     assert!(is_cached(&mut seat, Frame(513), Unmovable));
@@ -234,15 +234,15 @@ fn what_not_everybody_may_have_is_not_cached() {
     assert!(!is_cached(&mut seat, Frame(5), Movable));
     assert!(!is_cached(&mut seat, Frame(5), Unmovable));
     zone.set_label(run(0, 512), Label::Of(Movable)).unwrap();
-    assert!(!seat.words.is_kept());
+    assert!(!seat.words.is_restricted());
     zone.drain();
     zone.alloc_at(Frame(5), order(0), Movable).unwrap();
     zone.isolate(run(0, 512)).unwrap();
-    assert!(seat.words.is_kept());
+    assert!(seat.words.is_restricted());
     seat.free(Frame(5), order(0)).unwrap();
     assert_eq!(zone.recount().cached, 0);
     zone.unisolate(run(0, 512)).unwrap();
-    assert!(!seat.words.is_kept());
+    assert!(!seat.words.is_restricted());
     zone.verify().unwrap();
 }
 
@@ -285,7 +285,7 @@ fn each_cpu_stays_in_the_pageblock_that_it_works_in_while_large_blocks_abound() 
             if of.last() != Some(&id) {
                 of.push(id);
             }
-            assert_eq!(zone.reserved_by(id), Some(seat.words.number));
+            assert_eq!(zone.worker_of(id), Some(seat.words.number));
             assert_eq!(seat.words.current(), Some(id));
         }
     }
@@ -294,15 +294,15 @@ fn each_cpu_stays_in_the_pageblock_that_it_works_in_while_large_blocks_abound() 
         [[15, 13], [14, 12]],
         "a new one when the old one is full"
     );
-    assert_eq!(zone.reserved_by(15), None);
-    assert_eq!(zone.reserved_by(14), None);
+    assert_eq!(zone.worker_of(15), None);
+    assert_eq!(zone.worker_of(14), None);
     // Unmovable blocks stay with their kind instead, and large blocks reserve nothing.
     for seat in &mut seats {
         let frame = seat.alloc(order(0), Unmovable).unwrap();
         assert_eq!(frame.0 / 512, 0);
         seat.alloc(order(4), Movable).unwrap();
     }
-    assert_eq!(zone.reserved_by(0), None);
+    assert_eq!(zone.worker_of(0), None);
     assert_eq!(seats[0].words.current(), Some(13));
 }
 
@@ -479,13 +479,13 @@ fn what_other_cpus_work_in_serves_where_there_is_nothing_else() {
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &with_caches(0, 64), &mut memory);
     for id in [0, 1] {
-        zone.set_reserved(id, Some(1));
+        zone.set_worker(id, Some(1));
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
     for size in [0, 5] {
         assert!(seat.try_alloc(order(size), Movable).is_some());
         for id in [0, 1] {
-            zone.set_reserved(id, Some(1));
+            zone.set_worker(id, Some(1));
         }
     }
 }

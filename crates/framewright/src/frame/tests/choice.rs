@@ -72,7 +72,7 @@ impl Zone<'_, SingleThread> {
 #[test]
 fn a_request_takes_the_cheapest_of_all_candidates_and_contaminates_when_it_was_said_to() {
     let mut sums = [0; 2];
-    for fallback in ALL {
+    for fallback in Fallback::ALL {
         for (pageblock, blocks) in [(4, 40), (6, 30), (9, 20)] {
             let layout = ZoneLayout::new(Frame(0), blocks << pageblock)
                 .with_orders(order(pageblock), order(pageblock));
@@ -139,7 +139,7 @@ fn f5_a_pageblock_taken_and_given_whole_is_of_the_class_that_its_facts_say() {
         let frames = whole_order.frames() * 4;
         let layout = ZoneLayout::new(Frame(0), frames).with_orders(whole_order, whole_order);
         let mut memory = memory(&layout);
-        for fallback in ALL {
+        for fallback in Fallback::ALL {
             for mobility in Mobility::ALL {
                 for label in [Label::Of(Unmovable), Label::Of(Movable), Label::Contiguous] {
                     let zone = full_zone(&layout, &uncached(fallback), &mut memory);
@@ -206,7 +206,7 @@ fn a_cpu_that_goes_away_leaves_a_region_to_the_one_that_went_there() {
 
 #[test]
 fn i3_a_question_what_a_request_would_do_changes_nothing() {
-    for fallback in ALL {
+    for fallback in Fallback::ALL {
         let layout = ZoneLayout::new(Frame(0), 400).with_orders(order(1), order(1));
         let mut memory = memory(&layout);
         let zone = full_zone(&layout, &uncached(fallback), &mut memory);

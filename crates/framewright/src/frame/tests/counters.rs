@@ -66,7 +66,7 @@ fn each_fallback_is_counted_by_who_wanted_and_who_owned() {
 fn a_block_above_the_pageblocks_relabels_each_pageblock_of_another_label() {
     let layout = ZoneLayout::new(Frame(0), 1024);
     let mut memory = memory(&layout);
-    for fallback in ALL {
+    for fallback in Fallback::ALL {
         for wanted in Mobility::ALL {
             for owner in Mobility::ALL {
                 let zone = full_zone(&layout, &config(fallback), &mut memory);

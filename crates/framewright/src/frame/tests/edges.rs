@@ -30,7 +30,7 @@ fn edges() -> Vec<ZoneLayout> {
 #[test]
 fn zones_at_the_edges_of_what_a_layout_may_be_keep_their_invariants() {
     for layout in edges() {
-        for fallback in ALL {
+        for fallback in Fallback::ALL {
             for cache_permille in [0, 100] {
                 let config = Config {
                     fallback,

@@ -44,12 +44,6 @@ fn caching(permille: u16) -> Config {
     }
 }
 
-const ALL: [Fallback; 3] = [
-    Fallback::LargestFirst,
-    Fallback::SmallestWhenCostly,
-    Fallback::Concentrated,
-];
-
 fn memory(layout: &ZoneLayout) -> Vec<u64> {
     vec![!0; layout.words_needed().unwrap()]
 }
@@ -158,7 +152,7 @@ fn random_order_bound(layout: &ZoneLayout, random: &mut Random) -> usize {
 #[test]
 fn f8_no_request_fails_while_a_free_block_of_its_order_exists() {
     let mut failed = 0;
-    for fallback in ALL {
+    for fallback in Fallback::ALL {
         for (start, frames, pageblock, max, cpus) in [
             (0, 64, 3, 5, 1),
             (5, 300, 4, 6, 2),
@@ -393,7 +387,7 @@ fn threads(config: &Config, frames: u64, rounds: usize) {
 
 #[test]
 fn threads_never_hold_the_same_frame() {
-    for fallback in ALL {
+    for fallback in Fallback::ALL {
         threads(&config(fallback), 512 * 40, 4000);
         threads(&config(fallback), 512 * 6, 4000);
     }

@@ -57,7 +57,7 @@ fn isolated_pageblocks_take_back_and_give_nothing() {
 
 #[test]
 fn contiguous_areas_serve_movable_requests_only() {
-    for fallback in ALL {
+    for fallback in Fallback::ALL {
         let layout = ZoneLayout::new(Frame(0), 2048);
         let mut memory = memory(&layout);
         let zone = Zone::new(&layout, &config(fallback), &mut memory, SingleThread::new()).unwrap();
@@ -201,7 +201,7 @@ fn the_high_order_reserve_leaves_isolated_and_labelled_pageblocks_alone() {
 
 #[test]
 fn a_block_above_the_pageblocks_takes_only_pageblocks_that_it_may() {
-    for fallback in ALL {
+    for fallback in Fallback::ALL {
         let layout = ZoneLayout::new(Frame(512), 512 * 8);
         let mut memory = memory(&layout);
         let zone = full_zone(&layout, &config(fallback), &mut memory);

@@ -199,20 +199,20 @@ fn what_only_the_reserve_has_is_no_reason_to_call_single_frames_fragmented() {
 }
 
 #[test]
-fn a_seat_is_told_of_kept_pageblocks_when_there_is_the_first_and_when_the_last_is_gone() {
+fn a_seat_is_told_of_restricted_pageblocks_when_there_is_the_first_and_when_the_last_is_gone() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &Config::default(), &mut memory);
     let seat = zone.seat(CpuId(0)).unwrap();
     let of = |label| zone.set_label(run(0, 512 * 2), label).unwrap();
-    assert!(!seat.words.is_kept());
+    assert!(!seat.words.is_restricted());
     zone.isolate(run(512, 512)).unwrap();
-    assert!(seat.words.is_kept());
+    assert!(seat.words.is_restricted());
     of(Label::Contiguous);
     zone.unisolate(run(512, 512)).unwrap();
-    assert!(seat.words.is_kept(), "two pageblocks are contiguous");
+    assert!(seat.words.is_restricted(), "two pageblocks are contiguous");
     of(Label::Of(Movable));
-    assert!(!seat.words.is_kept());
+    assert!(!seat.words.is_restricted());
 }
 
 /// A platform on which the first stop goes on only when so many others wait for its lock.

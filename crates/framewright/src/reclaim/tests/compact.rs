@@ -10,11 +10,7 @@ pub(super) fn sprinkle(zone: &Zone<'_, SingleThread>, holder: &Holder, blocks: u
 
 #[test]
 fn r2_a_pageblock_is_made_of_scattered_movable_frames_and_no_contents_are_lost() {
-    for fallback in [
-        Fallback::LargestFirst,
-        Fallback::SmallestWhenCostly,
-        Fallback::Concentrated,
-    ] {
+    for fallback in Fallback::ALL {
         let config = Config {
             fallback,
             ..uncached()
@@ -378,11 +374,7 @@ fn random_histories_with_compaction_lose_nothing() {
     let mut captured = 0;
     for seed in 0..30 {
         let config = Config {
-            fallback: [
-                Fallback::LargestFirst,
-                Fallback::SmallestWhenCostly,
-                Fallback::Concentrated,
-            ][seed as usize % 3],
+            fallback: Fallback::ALL[seed as usize % 3],
             cache_permille: [0, 5, 100][seed as usize / 3 % 3],
             ..Config::default()
         };
