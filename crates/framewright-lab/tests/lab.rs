@@ -78,7 +78,7 @@ fn figures_are_flat_records_behind_one_that_describes_the_run() {
         assert_eq!(keys.len(), 7, "{record}");
         assert!(record["value"].is_number() && record["unit"].is_string());
         let variant = record["variant"].as_str().unwrap();
-        assert!(["before", "proposed", "framewright"].contains(&variant));
+        assert!(["before", "proposed", "tree", "framewright", "linux-6.12"].contains(&variant));
         let source = record["source"].as_str().unwrap();
         let nth = ["measured", "simulated", "published"]
             .iter()

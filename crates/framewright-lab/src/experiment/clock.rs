@@ -120,6 +120,13 @@ pub(super) fn least_and_middle(values: &[f64]) -> (f64, f64) {
     }
 }
 
+/// The least, the middle and the most of some values; of an even number of them the upper middle.
+pub(super) fn spread(values: &[f64]) -> [f64; 3] {
+    let (least, middle) = least_and_middle(values);
+    let most = values.iter().copied().fold(least, f64::max);
+    [least, middle, most]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +155,7 @@ mod tests {
     fn the_least_and_the_middle() {
         assert_eq!(least_and_middle(&[3.0, 1.0, 2.0]), (1.0, 2.0));
         assert_eq!(least_and_middle(&[]), (0.0, 0.0));
+        assert_eq!(spread(&[3.0, 1.0, 2.0]), [1.0, 2.0, 3.0]);
         let clock = CalibratedClock::calibrated();
         let (result, ns) = clock.time(|| std::thread::sleep(std::time::Duration::from_millis(2)));
         assert_eq!(result, ());

@@ -2,8 +2,8 @@
 
 use super::engine::{RAM_PAGES_MAX, SeatFrames};
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters, WINDOW_PAGES, null};
-use crate::before::busy_list::BusyList;
-use framewright::frame::{Seat, Zone, ZoneLayout};
+use crate::before::vmalloc::{AreaSet, VmallocList};
+use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Map, MapError, Relax, Zero};
 use framewright::policy::Config;
 use framewright::vrange::{RangeError, RangeFreeError, SpaceLayout};
@@ -129,35 +129,35 @@ impl<'z, 'm> SeatFrames for Hosted<'z, 'm> {
     }
 }
 
-/// `before` with memory: each area's frames are taken one by one and mapped in runs, and a free
-/// unmaps them at once, as vfree did; only the address space is lazy.
+/// A list of `before` or `proposed` with memory. The frames come from the source that the engine has, in the runs that
+/// it asks for; a free unmaps them before it returns, and only the address space is lazy.
 #[derive(Debug)]
-pub(super) struct HostedBusy<'h, 'z, 'm> {
-    pub(super) list: BusyList<&'h MappedHost>,
-    pub(super) host: &'h Hosted<'z, 'm>,
+pub(super) struct HostedList<'h, 'z, 'm, A> {
+    list: VmallocList<A, &'h MappedHost>,
+    host: &'h Hosted<'z, 'm>,
     /// The frames of each live area. Linux has them in the area's descriptor.
     areas: Mutex<BTreeMap<u64, Vec<Run>>>,
 }
 
-impl<'h, 'z, 'm> HostedBusy<'h, 'z, 'm> {
+impl<'h, 'z, 'm, A: AreaSet> HostedList<'h, 'z, 'm, A> {
     pub(super) fn new(host: &'h Hosted<'z, 'm>, cpus: u16) -> Self {
         Self {
-            list: BusyList::new(host.platform.range(), cpus, host.platform),
+            list: VmallocList::new(host.platform.range(), cpus, host.platform),
             host,
             areas: Mutex::new(BTreeMap::new()),
         }
     }
 }
 
-impl<'h, 'z, 'm> Allocator for HostedBusy<'h, 'z, 'm> {
+impl<'h, 'z, 'm, A: AreaSet + Send> Allocator for HostedList<'h, 'z, 'm, A> {
     type Seat<'a>
-        = HostedBusySeat<'a, 'h, 'z, 'm>
+        = HostedListSeat<'a, 'h, 'z, 'm, A>
     where
         Self: 'a;
 
     fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure> {
         let frames = self.host.source(CpuId(cpu))?;
-        Ok(HostedBusySeat { all: self, frames })
+        Ok(HostedListSeat { all: self, frames })
     }
 
     fn counters(&self) -> SubjectCounters {
@@ -165,27 +165,24 @@ impl<'h, 'z, 'm> Allocator for HostedBusy<'h, 'z, 'm> {
     }
 }
 
-/// One CPU's way into [`HostedBusy`].
-pub(super) struct HostedBusySeat<'a, 'h, 'z, 'm> {
-    all: &'a HostedBusy<'h, 'z, 'm>,
+/// One CPU's way into [`HostedList`].
+pub(super) struct HostedListSeat<'a, 'h, 'z, 'm, A> {
+    all: &'a HostedList<'h, 'z, 'm, A>,
     frames: Seat<'a, 'm, &'z MappedHost>,
 }
 
-impl HostedBusySeat<'_, '_, '_, '_> {
-    /// Frames one by one, neighbours joined.
+impl<A: AreaSet> HostedListSeat<'_, '_, '_, '_, A> {
+    /// Frames in the longest runs that are cheap to find, as the engine takes them.
     fn take(&mut self, pages: u64) -> Result<Vec<Run>, RangeError> {
         let mut runs: Vec<Run> = Vec::new();
-        for _ in 0..pages {
-            match self.frames.alloc(Order::ZERO, Mobility::Unmovable) {
-                Ok(frame) => {
-                    let longer = runs
-                        .last()
-                        .filter(|run| run.end() == frame)
-                        .and_then(|run| Run::new(run.start(), run.frames() + 1));
-                    match (longer, runs.last_mut()) {
-                        (Some(longer), Some(last)) => *last = longer,
-                        _ => runs.extend(Run::new(frame, 1)),
-                    }
+        let (mut left, mut most) = (pages, pages);
+        while left > 0 {
+            match self.frames.alloc_run(left.min(most), Context::ANY) {
+                Ok(run) => {
+                    left -= run.frames();
+                    // If there were no longer runs, there will be none the next time.
+                    most = run.frames() * 2;
+                    runs.push(run);
                 }
                 Err(error) => {
                     self.give_back(&runs);
@@ -197,16 +194,11 @@ impl HostedBusySeat<'_, '_, '_, '_> {
     }
 
     fn give_back(&mut self, runs: &[Run]) {
-        for run in runs {
-            for frame in run.start().0..run.end().0 {
-                let freed = self.frames.free(Frame(frame), Order::ZERO);
-                debug_assert!(freed.is_ok(), "the frame was taken from here");
-            }
-        }
+        runs.iter().for_each(|&run| self.frames.free_run(run));
     }
 }
 
-impl SpaceSubject for HostedBusySeat<'_, '_, '_, '_> {
+impl<A: AreaSet> SpaceSubject for HostedListSeat<'_, '_, '_, '_, A> {
     fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
         let start = self.all.list.alloc(pages, align_bytes)?;
         let runs = match self.take(pages) {

@@ -22,9 +22,9 @@
 //!   va_fit, vmap_blocks     what is measured: cases, each with its preparation and its operation
 //!         │
 //!     SpaceSubject          one CPU's way into an `Allocator`: alloc, free, map_ram, unmap_ram
-//!      ┌──┴───────┐
-//!   BusyList  RangeEngine   the busy list of `before` (busy.rs); the engine, by its configuration (engine.rs)
-//!      └──┬───────┘
+//!      ┌──┴─────────┐
+//!   VmallocList  RangeEngine   the lists of `before` and `proposed` (lists.rs); the engine, configured (engine.rs)
+//!      └──┬─────────┘
 //!   Null or MappedHost      nothing is mapped (null.rs); or a memfd's frames are (host.rs)
 //! ```
 //!
@@ -48,13 +48,14 @@
 //! 2015. `va_fit`: U. Rezki, "improve vmalloc allocation", LKML, October 2018, and the cases of
 //! Linux's lib/test_vmalloc.c, by their description.
 
-mod busy;
 mod clock;
 mod engine;
 pub mod fallback;
 pub mod gcma;
 mod host;
 pub mod kvmalloc;
+mod lists;
+mod load;
 mod null;
 #[cfg(test)]
 mod published;

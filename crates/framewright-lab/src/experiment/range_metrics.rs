@@ -7,7 +7,11 @@ metrics! {
     "times" {
         OP_NS_MIN = "op_ns_min", "ns", Lower, Time, "a repetition is a batch of `--loops` operations behind a tenth as many that warm up; its time divided by its operations; the least of `--repeat` of them. One thread: the thread's CPU time. Several: wall time, the mean of the threads";
         OP_NS_MEDIAN = "op_ns_median", "ns", Lower, Time, "the same, the middle repetition";
-        TIME_VS_BEFORE = "time_vs_before", "1", Lower, Left, "`op_ns_median` divided by that of `before`; `published`: the same of the document's i5-3320M";
+        OP_NS_MAX = "op_ns_max", "ns", Lower, Time, "the same, the longest repetition";
+        TIME_VS_BEFORE = "time_vs_before", "1", Lower, Left, "the time of a repetition divided by that of `before` in the same turn; the middle one. `published`: the ratio of the middle runs of the document's i5-3320M";
+        TIME_VS_BEFORE_MIN = "time_vs_before_min", "1", Lower, Left, "the same, the least; `published`: the least of the five runs side by side";
+        TIME_VS_BEFORE_MAX = "time_vs_before_max", "1", Lower, Left, "the same, the most";
+        TIME_VS_BEFORE_HIKEY = "time_vs_before_hikey960", "1", Lower, Left, "`published` only: the ratio of the middle runs of the document's HiKey960";
         TEST_US_I5 = "test_us_i5_3320m", "us", Lower, Time, "`published` only: the middle of the document's five runs of a whole test on its first machine; how many operations a test has it does not tell";
         TEST_US_HIKEY = "test_us_hikey960", "us", Lower, Time, "the same on its second machine";
         ALLOC_NS[QUANTILES] = "alloc_ns_QUANTILE", "ns", Lower, Time, "quantiles of the single calls in a pass of its own, wall time, less what two readings of the clock cost. A case that maps for a short time: `map_ram`";
@@ -31,20 +35,23 @@ metrics! {
         BLOCK_FREES = "block_frees", "blocks", Neither, Count, "vmap blocks given back (`free_vmap_block`)";
         VA_SPAN_BYTES = "va_span_bytes", "bytes", Lower, Mib, "from the lowest byte ever handed out to the highest";
         LAZY_PAGES_PEAK = "lazy_pages_peak", "pages", Lower, Count, "the most pages, guard pages included, that were freed and not yet reusable. With one thread exact";
-        LAZY_PAGES_BOUND = "lazy_pages_bound", "pages", Neither, Count, "what is allowed: 8,192 for each binary digit of the number of CPUs (2 in `va-fit`, 1 in `vmap-blocks`). In `before` a threshold; in the engine a bound, at most an eighth of the window";
-        LAZY_PAGES_MOST = "lazy_pages_most", "pages", Neither, Count, "what `lazy_pages_peak` is never above: `lazy_pages_bound` and one batch for each CPU. Not in `before`, where nothing bounds it";
+        LAZY_PAGES_BOUND = "lazy_pages_bound", "pages", Neither, Count, "what is allowed: 8,192 for each binary digit of the number of CPUs (2 in `va-fit`, 1 in `vmap-blocks`). In `before` and `proposed` a threshold; in the engine a bound, at most an eighth of the window";
+        LAZY_PAGES_MOST = "lazy_pages_most", "pages", Neither, Count, "what `lazy_pages_peak` is never above: `lazy_pages_bound` and one batch for each CPU. Not in `before` and `proposed`, where nothing bounds it";
         TLB_FLUSHES = "tlb_flushes", "flushes", Lower, Count, "of the whole TLB";
         FITS_FULL = "fits_full", "areas", Neither, Count, "pieces that filled their gap, the preparation included; not with spans, which cut most areas from no gap";
         FITS_LEFT_EDGE = "fits_left_edge", "areas", Neither, Count, "pieces cut from their gap's left edge";
         FITS_RIGHT_EDGE = "fits_right_edge", "areas", Neither, Count, "pieces cut from their gap's right edge";
         FITS_NO_EDGE = "fits_no_edge", "areas", Neither, Count, "pieces cut from the middle of their gap";
-        AREAS_WALKED = "areas_walked", "areas", Lower, Count, "`before`: busy areas that allocations walked past";
+        AREAS_WALKED = "areas_walked", "areas", Lower, Count, "`before`: busy areas that allocations walked past; `proposed`: free areas that were too short";
         FAILED = "failed", "requests", Neither, Count, "`align_shift`: alignments that the window does not have";
     }
     "times" {
         OPS_PER_SECOND = "ops_per_second", "operations/s", Higher, Time, "of all threads together, from the moment all begin until the first is done; the best repetition";
         SPEEDUP = "speedup", "1", Higher, Fixed(2), "`ops_per_second` divided by that of the first thread alone, with the same seats, by turns";
         SPEEDUP_CPU = "speedup_cpu", "1", Higher, Fixed(2), "threads times the least CPU time of an operation of the first thread alone, divided by the least of all: the speedup if each thread had a CPU to itself. Sleeping for a lock is not in it; on a machine that others use, `speedup` is lower";
+        LOAD_AVERAGE = "load_average", "1", Neither, Fixed(2), "the machine's load average of the last minute when the case ended, this process included";
+        FOREIGN_LOAD = "foreign_load", "CPUs", Neither, Fixed(2), "CPUs that other processes and the hypervisor had while the case ran, on average; above 0.50 the case's times are marked with `*`";
+        STOLEN_CPUS = "stolen_cpus", "CPUs", Neither, Fixed(2), "those of them that the hypervisor took";
         QUEUE_NS = "queue_ns", "ns", Neither, Time, "`remote_free`: handing one area over, without an allocator";
         REMOTE_VS_LOCAL = "remote_vs_local", "1", Lower, Fixed(2), "`remote_free`: time of an allocation and a free on two threads, without the queue, divided by that on one, both in batches of 64";
     }
@@ -65,6 +72,8 @@ metrics! {
     }
     "times" {
         FREE_NS_WORST = "free_ns_worst", "ns", Lower, Time, "`backlog`: of each of 5,000 frees the least time in several runs; the longest of them. What is left is the allocator's own";
+        FREE_NS_WORST_MEDIAN = "free_ns_worst_median", "ns", Lower, Time, "`backlog`: the longest of the 5,000 frees in each run; the middle run. What disturbs the CPU is in it";
+        FREE_NS_WORST_MAX = "free_ns_worst_max", "ns", Lower, Time, "the same, the run in which it was longest";
         PURGE_NS = "purge_ns", "ns", Lower, Time, "`backlog`: the least time of one purge of everything";
     }
     "counts" {

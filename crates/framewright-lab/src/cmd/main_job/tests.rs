@@ -166,12 +166,12 @@ mod of_experiments {
             "the quick form is short"
         );
         assert!(
-            section.summary[0].contains("long_busy_list 0."),
+            section.summary[0].contains("eproduced: long_busy_list, the search alone: "),
             "{:?}",
             section.summary
         );
         assert!(
-            section.summary[0].contains("(0.27)"),
+            section.summary[0].contains("0.27 (i5-3320M) and 0.08 (HiKey960)"),
             "{:?}",
             section.summary
         );

@@ -46,15 +46,16 @@ pub enum FitCase {
 }
 
 impl FitCase {
-    /// All cases, in the order in which they are run and shown.
+    /// All cases, in the order in which they are run and shown: the document's first.
     pub const ALL: [Self; 23] = [
+        Self::Backlog,
         Self::LeFit,
         Self::BFit,
         Self::NeFit,
-        Self::FixSize,
-        Self::FullFit,
         Self::LongBusyList,
         Self::LongBusyListClean,
+        Self::FixSize,
+        Self::FullFit,
         Self::RandomSize,
         Self::FixAlign,
         Self::RandomSizeAlign,
@@ -70,7 +71,6 @@ impl FitCase {
         Self::PinnedBlocks,
         Self::Occupancy,
         Self::LongBusyList1m,
-        Self::Backlog,
     ];
 
     /// The name in figures.

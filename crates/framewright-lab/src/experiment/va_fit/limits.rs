@@ -1,10 +1,10 @@
 //! How far it goes: what no table of the documents has a cell for. One thread, nothing mapped.
 
 use super::timed::{Rates, TimedCase};
-use super::{FitCase, body, configs};
-use crate::before::busy_list::BusyList;
+use super::variants::{FitVariant, TREE, VariantWork};
+use super::{FitCase, body};
 use crate::experiment::clock::Quantile;
-use crate::experiment::clock::{CalibratedClock, Latencies};
+use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
 use crate::experiment::engine::{RangeEngine, with_space};
 use crate::experiment::null::{Null, NumberFrames};
 use crate::experiment::range_metrics as m;
@@ -35,53 +35,23 @@ fn figure(case: FitCase, variant: &'static str, metric: Metric, value: f64) -> F
     }
 }
 
-/// A piece of work that is done with the allocator of every variant.
-trait VariantWork {
-    type Out;
-
-    fn with<A: Allocator>(&self, allocator: &A) -> Result<Self::Out, Failure>;
-}
-
-/// `work` with the busy list in a window of `pages`.
-fn on_busy<W: VariantWork>(pages: u64, lazy_pages_max: u64, work: &W) -> Result<W::Out, Failure> {
-    let window = PageRange::new(WINDOW_START, pages)
-        .ok_or_else(|| Failure::new("the window ends past the number range"))?;
-    let busy = BusyList::new(window, 1, Null::new()?).with_lazy_pages_max(lazy_pages_max);
-    work.with(&busy)
-}
-
-/// `work` with the engine in a window of `pages`.
-fn on_engine<W: VariantWork>(
-    pages: u64,
-    config: &RangeConfig,
-    work: &W,
-) -> Result<W::Out, Failure> {
-    let layout = SpaceLayout::new(WINDOW_START, pages);
-    with_space(&layout, config, Null::new()?, |space| {
-        let frames = &NumberFrames;
-        work.with(&RangeEngine::<_, _, false> { space, frames })
-    })
-}
-
-/// `work` with all three.
+/// `work` with all variants in a window of `pages`.
 fn on_all<W: VariantWork>(
     case: FitCase,
     pages: u64,
     lazy_pages_max: Option<u64>,
     work: &W,
 ) -> Result<Vec<(&'static str, W::Out)>, Failure> {
-    let bound = lazy_pages_max.unwrap_or(BusyList::<Null>::threshold(1));
-    let busy = on_busy(pages, bound, work).map_err(|e| e.of(case.name(), BEFORE))?;
-    let mut all = vec![(BEFORE, busy)];
-    for (variant, config) in configs(1) {
-        let config = RangeConfig {
-            lazy_pages_max: lazy_pages_max.unwrap_or(config.lazy_pages_max),
-            ..config
-        };
-        let out = on_engine(pages, &config, work).map_err(|e| e.of(case.name(), variant))?;
-        all.push((variant, out));
-    }
-    Ok(all)
+    let window = PageRange::new(WINDOW_START, pages)
+        .ok_or_else(|| Failure::new("the window ends past the number range"))?;
+    let all = FitVariant::all(Mapper::Null).iter().map(|variant| {
+        let out = variant.run_null(window, 1, lazy_pages_max, work);
+        Ok((
+            variant.name(),
+            out.map_err(|e| e.of(case.name(), variant.name()))?,
+        ))
+    });
+    all.collect()
 }
 
 /// Pages of 4 MiB.
@@ -99,7 +69,7 @@ impl AlignedHoles {
 impl VariantWork for AlignedHoles {
     type Out = u64;
 
-    fn with<A: Allocator>(&self, allocator: &A) -> Result<u64, Failure> {
+    fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<u64, Failure> {
         let mut seat = allocator.seat(0)?;
         let seat = &mut seat;
         let place = |page: Page| page.0 - WINDOW_START.0;
@@ -158,7 +128,7 @@ struct PinnedBlocks;
 impl VariantWork for PinnedBlocks {
     type Out = u64;
 
-    fn with<A: Allocator>(&self, allocator: &A) -> Result<u64, Failure> {
+    fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<u64, Failure> {
         let mut seat = allocator.seat(0)?;
         for live in 0.. {
             if seat.map_ram(1).is_err() {
@@ -191,7 +161,15 @@ pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
     };
     let mut figures = Vec::new();
     for (variant, config) in [(BEFORE, before), (PROPOSED, proposed), (FRAMEWRIGHT, ours)] {
-        let live = on_engine(SMALL_WINDOW, &config, &PinnedBlocks);
+        let layout = SpaceLayout::new(WINDOW_START, SMALL_WINDOW);
+        let live = with_space(&layout, &config, Null::new()?, |space| {
+            let engine = RangeEngine::<_, _, false> {
+                space,
+                frames: &NumberFrames,
+                strict: false,
+            };
+            PinnedBlocks.with(variant, &engine)
+        });
         let live = live.map_err(|e| e.of(case.name(), variant))?;
         figures.push(figure(case, variant, m::LIVE_MAPPINGS, live as f64));
     }
@@ -202,14 +180,14 @@ pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
 /// share of the window that is live then, guard pages included.
 struct OccupancyWork(u64);
 
-/// With so many first fit, which `proposed` is, comes to what Linux 6.12 was measured with in such a
+/// With so many first fit, which `proposed` and `tree` are, comes to what Linux 6.12 was measured with in such a
 /// window: 97 % in the mean, 94 to 96 % in the worst run.
 const MADE_FOR_ONE_FREED: u64 = 16;
 
 impl VariantWork for OccupancyWork {
     type Out = f64;
 
-    fn with<A: Allocator>(&self, allocator: &A) -> Result<f64, Failure> {
+    fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<f64, Failure> {
         let mut seat = allocator.seat(0)?;
         let mut random = Random::new(self.0);
         let mut live: Vec<(Page, u64)> = Vec::new();
@@ -254,7 +232,7 @@ pub(super) fn occupancy(seed: u64) -> Result<Vec<Figure>, Failure> {
         let worst = shares.iter().copied().fold(1.0, f64::min);
         figures.push(figure(case, variant, m::OCCUPANCY, mean));
         figures.push(figure(case, variant, m::OCCUPANCY_WORST, worst));
-        if variant != BEFORE {
+        if variant == TREE || variant == FRAMEWRIGHT {
             let words = SpaceLayout::new(WINDOW_START, SMALL_WINDOW).words_needed()?;
             let mapped = mean * (SMALL_WINDOW * PAGE) as f64;
             let share = (words * 8) as f64 / mapped;
@@ -279,10 +257,10 @@ pub(super) fn long_busy_list_1m(
         },
         clock,
     };
-    let few = timed.batches_null::<body::LongBusyList<1_000, true>>()?;
-    let many = timed.batches_null::<body::LongBusyList<1_000_000, true>>()?;
+    let few = timed.batches::<body::LongBusyList<1_000, true>>()?;
+    let many = timed.batches::<body::LongBusyList<1_000_000, true>>()?;
     let figures = few.iter().zip(&many).flat_map(|(few, many)| {
-        let least = |rates: &Rates| rates.op_ns().0;
+        let least = |rates: &Rates| least_and_middle(&rates.op_ns()).0;
         let (few_ns, many_ns) = (least(few), least(many));
         [
             figure(case, few.variant, m::OP_NS_FEW_LIVE, few_ns),
@@ -316,7 +294,7 @@ struct BacklogSeen {
 impl VariantWork for Backlog {
     type Out = BacklogSeen;
 
-    fn with<A: Allocator>(&self, allocator: &A) -> Result<BacklogSeen, Failure> {
+    fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<BacklogSeen, Failure> {
         let mut seat = allocator.seat(0)?;
         let mut areas = Vec::new();
         for _ in 0..(LAZY_AREAS + MORE) * 2 {
@@ -353,15 +331,17 @@ pub(super) fn backlog(
     let case = FitCase::Backlog;
     let work = Backlog(clock);
     // The same frees again and again: the least time of each is what it takes undisturbed.
-    let mut least: Vec<(&'static str, BacklogSeen, Latencies)> = Vec::new();
+    let mut least: Vec<(&'static str, BacklogSeen, Vec<f64>)> = Vec::new();
     for _ in 0..options.repeat.max(3) {
         let all = on_all(case, BACKLOG_WINDOW, Some(LAZY_PAGES), &work)?;
         for (nth, (variant, seen)) in all.into_iter().enumerate() {
+            let worst = seen.frees.iter().copied().max().unwrap_or(0) as f64;
             if least.len() == nth {
-                least.push((variant, seen, Latencies::new()));
+                least.push((variant, seen, vec![worst]));
                 continue;
             }
-            let (_, best, _) = &mut least[nth];
+            let (_, best, worsts) = &mut least[nth];
+            worsts.push(worst);
             best.purge_ns = best.purge_ns.min(seen.purge_ns);
             for (best, ns) in best.frees.iter_mut().zip(seen.frees) {
                 *best = ns.min(*best);
@@ -369,7 +349,8 @@ pub(super) fn backlog(
         }
     }
     let mut figures = Vec::new();
-    for (variant, seen, mut latencies) in least {
+    for (variant, seen, worsts) in least {
+        let mut latencies = Latencies::new();
         seen.frees.iter().for_each(|&ns| latencies.record(ns));
         let worst = seen.frees.iter().copied().max().unwrap_or(0);
         let mut push = |metric, value| figures.push(figure(case, variant, metric, value));
@@ -383,6 +364,9 @@ pub(super) fn backlog(
             latencies.at(Quantile::P999),
         );
         push(m::FREE_NS_WORST, worst as f64);
+        let [_, middle, most] = spread(&worsts);
+        push(m::FREE_NS_WORST_MEDIAN, middle);
+        push(m::FREE_NS_WORST_MAX, most);
         push(m::PURGE_NS, seen.purge_ns as f64);
         push(m::LAZY_PAGES_PEAK, seen.counters.lazy_pages_peak as f64);
         push(m::LAZY_PAGES_BOUND, seen.counters.lazy_pages_bound as f64);

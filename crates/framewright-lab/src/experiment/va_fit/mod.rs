@@ -15,15 +15,18 @@ mod remote;
 mod tests;
 mod timed;
 mod timing;
+mod variants;
 
 pub use case::FitCase;
 
 use super::clock::CalibratedClock;
-use super::{
-    FRAMEWRIGHT, Failure, Findings, PROPOSED, Progress, SpaceOptions, WINDOW_PAGES, WINDOW_START,
-};
+use super::load::{Load, LoadWatch};
+use super::range_metrics as m;
+use super::{Failure, Findings, Progress, SpaceOptions, WINDOW_PAGES, WINDOW_START};
+use crate::report::{Figure, FigureSource};
 use framewright::PageRange;
 use framewright::policy::RangeConfig;
+use std::time::Duration;
 use timed::TimedCase;
 
 /// Operations a repetition, where nothing else was asked for.
@@ -46,7 +49,12 @@ pub fn run(
     let mut findings = Findings::default();
     for &case in cases {
         findings.add(published::figures(case.name()).into());
-        findings.add(one(case, options, clock)?);
+        let watch = LoadWatch::begin();
+        let mut found = one(case, options, clock)?;
+        if let Some(load) = watch.end(Duration::ZERO) {
+            found.figures.extend(beside(&found.figures, load));
+        }
+        findings.add(found);
         progress.step();
     }
     Ok(findings)
@@ -85,21 +93,37 @@ fn one(case: FitCase, options: SpaceOptions, clock: CalibratedClock) -> Result<F
     }
 }
 
+/// The load of a case, once for each of its variants.
+fn beside(figures: &[Figure], load: Load) -> Vec<Figure> {
+    let mut out: Vec<Figure> = Vec::new();
+    for figure in figures {
+        if out.iter().any(|other| other.variant == figure.variant) {
+            continue;
+        }
+        let metrics = [
+            (m::LOAD_AVERAGE, load.average),
+            (m::FOREIGN_LOAD, load.foreign),
+            (m::STOLEN_CPUS, load.stolen),
+        ];
+        out.extend(metrics.map(|(metric, value)| Figure {
+            metric,
+            value,
+            source: FigureSource::Measured,
+            ..figure.clone()
+        }));
+    }
+    out
+}
+
 /// CPUs that the bound on lazy pages is made for: what the machine has that Linux's figures are
 /// from, or as many as there are threads.
 fn cpus(threads: u16) -> u16 {
     threads.max(2)
 }
 
-/// The variants of the engine.
-fn configs(cpus: u16) -> [(&'static str, RangeConfig); 2] {
-    let ours = RangeConfig::for_cpus(cpus);
-    let proposed = RangeConfig {
-        spans: false,
-        kept_pages_max: 0,
-        ..ours
-    };
-    [(PROPOSED, proposed), (FRAMEWRIGHT, ours)]
+/// The bound on lazy pages of all variants: Linux's.
+const fn cpus_bound(cpus: u16) -> u64 {
+    RangeConfig::for_cpus(cpus).lazy_pages_max
 }
 
 fn window() -> PageRange {

@@ -3,16 +3,13 @@
 //! The experiment times allocations and frees by batches, without the queue. It measures the queue
 //! apart, with page numbers that no allocator returned.
 
-use super::{configs, window};
-use crate::before::busy_list::BusyList;
+use super::variants::{FitVariant, VariantWork};
 use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{CalibratedClock, least_and_middle};
-use crate::experiment::engine::{RangeEngine, with_space};
-use crate::experiment::host::{HostedBusy, with_host};
-use crate::experiment::null::{Null, NumberFrames, relax};
+use crate::experiment::null::relax;
 use crate::experiment::range_metrics as m;
 use crate::experiment::threads::{bind, joined};
-use crate::experiment::{Allocator, BEFORE, Failure, Mapper, SpaceOptions, SpaceSubject};
+use crate::experiment::{Allocator, Failure, Mapper, SpaceOptions, SpaceSubject};
 use crate::report::{Figure, FigureSource};
 use framewright::Page;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -252,32 +249,20 @@ pub(super) fn figures(
         batches,
         queue_ns: least_and_middle(&queue_ns).0,
     };
-    let mut figures = match options.mapper {
-        Mapper::Null => pair.of(BEFORE, &BusyList::new(window(), CPUS, Null::new()?)),
-        Mapper::Host => with_host(CPUS, |host| pair.of(BEFORE, &HostedBusy::new(host, CPUS))),
-    }
-    .map_err(|e| e.of(CASE, BEFORE))?;
-    for (variant, config) in configs(CPUS) {
-        let more = match options.mapper {
-            Mapper::Null => with_space(&Null::layout(CPUS), &config, Null::new()?, |space| {
-                let frames = &NumberFrames;
-                pair.of(variant, &RangeEngine::<_, _, false> { space, frames })
-            }),
-            Mapper::Host => with_host(CPUS, |host| {
-                with_space(
-                    &host.platform.layout(CPUS),
-                    &config,
-                    host.platform,
-                    |space| {
-                        let frames = host;
-                        pair.of(variant, &RangeEngine::<_, _, true> { space, frames })
-                    },
-                )
-            }),
-        };
-        figures.extend(more.map_err(|e| e.of(CASE, variant))?);
+    let mut figures = Vec::new();
+    for &variant in FitVariant::all(options.mapper) {
+        if has_contract(variant, options.mapper) {
+            let more = variant.run(options.mapper, CPUS, &pair);
+            figures.extend(more.map_err(|e| e.of(CASE, variant.name()))?);
+        }
     }
     Ok(figures)
+}
+
+/// On the host a free of another CPU's area only tells that CPU, which unmaps it later: the strict variants of the
+/// engine would not be strict.
+fn has_contract(variant: FitVariant, mapper: Mapper) -> bool {
+    mapper == Mapper::Null || variant.is_list() || variant == FitVariant::Kept
 }
 
 struct ThreadPair {
@@ -287,8 +272,10 @@ struct ThreadPair {
     queue_ns: f64,
 }
 
-impl ThreadPair {
-    fn of<A: Allocator>(
+impl VariantWork for ThreadPair {
+    type Out = Vec<Figure>;
+
+    fn with<A: Allocator>(
         &self,
         variant: &'static str,
         allocator: &A,

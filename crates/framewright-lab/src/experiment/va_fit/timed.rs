@@ -1,19 +1,16 @@
 use super::body::{FitBody, Setting};
-use super::timing::{Lane, Rate, SeenCalls, Threads, watched};
-use super::{LOOPS_HOST, LOOPS_NULL, configs, cpus, window};
-use crate::before::busy_list::BusyList;
+use super::timing::{Rate, SeenCalls, Threads, watched};
+use super::variants::{FitVariant, VariantWork};
+use super::{LOOPS_HOST, LOOPS_NULL, cpus};
 use crate::experiment::clock::Quantile;
-use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle};
-use crate::experiment::engine::{RangeEngine, with_space};
-use crate::experiment::host::{HostedBusy, with_host};
-use crate::experiment::null::{Null, NumberFrames};
+use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
 use crate::experiment::range_metrics as m;
 use crate::experiment::{
-    Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, PROPOSED, SpaceOptions,
-    SubjectCounters,
+    Allocator, BEFORE, Failure, Findings, Mapper, SpaceOptions, SubjectCounters,
 };
 use crate::measure::Metric;
 use crate::report::{Figure, FigureSource};
+use std::marker::PhantomData;
 
 /// A case whose operation is timed.
 #[derive(Debug, Clone, Copy)]
@@ -32,14 +29,55 @@ struct Pass {
     counters: SubjectCounters,
 }
 
+/// One repetition of a variant: with the first thread alone, if there are several, and with all.
+struct Batch<'t, B> {
+    timed: &'t TimedCase,
+    body: PhantomData<fn() -> B>,
+}
+
+impl<B: FitBody> VariantWork for Batch<'_, B> {
+    type Out = (Option<Rate>, Rate);
+
+    fn with<A: Allocator>(
+        &self,
+        variant: &'static str,
+        allocator: &A,
+    ) -> Result<Self::Out, Failure> {
+        let mut threads = self.timed.threads::<A, B>(variant, allocator)?;
+        let alone = if self.timed.options.threads > 1 {
+            Some(threads.repetition(false)?)
+        } else {
+            None
+        };
+        Ok((alone, threads.repetition(true)?))
+    }
+}
+
+/// The pass with a look at every call.
+struct Watched<'t, B> {
+    timed: &'t TimedCase,
+    body: PhantomData<fn() -> B>,
+}
+
+impl<B: FitBody> VariantWork for Watched<'_, B> {
+    type Out = Pass;
+
+    fn with<A: Allocator>(&self, variant: &'static str, allocator: &A) -> Result<Pass, Failure> {
+        let timed = self.timed;
+        let (loops, threads) = (timed.loops::<B>(variant), timed.options.threads);
+        Ok(Pass {
+            variant,
+            seen: watched::<A, B>(allocator, threads, loops, timed.setting(), timed.clock)?,
+            ops: u64::from(threads) * (loops + loops / 10),
+            counters: allocator.counters(),
+        })
+    }
+}
+
 impl TimedCase {
     /// All that is measured of the case.
     pub(super) fn findings<B: FitBody>(&self) -> Result<Findings, Failure> {
-        let rates = match self.options.mapper {
-            Mapper::Null => self.batches_null::<B>(),
-            Mapper::Host => self.batches_host::<B>(),
-        };
-        let times = self.times(&rates.map_err(|e| e.of(self.case, "batches"))?);
+        let times = self.times(&self.batches::<B>()?);
         let mut findings = Findings::from(times);
         for pass in self.passes::<B>()? {
             let counted = self.counted(&pass, B::BEFORE_DIVISOR.is_some());
@@ -71,145 +109,57 @@ impl TimedCase {
         }
     }
 
-    fn lane<'a, A: Allocator, B: FitBody + 'a>(
+    fn threads<'a, A: Allocator, B: FitBody>(
         &self,
         variant: &'static str,
         allocator: &'a A,
-    ) -> Result<Box<dyn Lane + 'a>, Failure> {
-        let loops = self.loops::<B>(variant);
-        let threads = self.options.threads;
-        let lane = Threads::<A, B>::prepare(variant, allocator, threads, loops, self.setting());
-        Ok(Box::new(lane.map_err(|e| e.of(self.case, variant))?))
+    ) -> Result<Threads<'a, A, B>, Failure> {
+        let (loops, threads) = (self.loops::<B>(variant), self.options.threads);
+        Threads::prepare(allocator, threads, loops, self.setting())
     }
 
-    /// All variants by turns, nothing mapped.
-    pub(super) fn batches_null<B: FitBody>(&self) -> Result<Vec<Rates>, Failure> {
-        let null = Null::new()?;
-        let cpus = cpus(self.options.threads);
-        let layout = Null::layout(cpus);
-        let [(_, proposed), (_, ours)] = configs(cpus);
-        let frames = &NumberFrames;
-        with_space(&layout, &proposed, null, |space| {
-            let proposed = RangeEngine::<_, _, false> { space, frames };
-            with_space(&layout, &ours, null, |space| {
-                let ours = RangeEngine::<_, _, false> { space, frames };
-                let busy = BusyList::new(window(), cpus, null);
-                let mut lanes = Vec::new();
-                if B::BEFORE_DIVISOR.is_some() {
-                    lanes.push(self.lane::<_, B>(BEFORE, &busy)?);
-                }
-                lanes.push(self.lane::<_, B>(PROPOSED, &proposed)?);
-                lanes.push(self.lane::<_, B>(FRAMEWRIGHT, &ours)?);
-                self.in_turn(lanes)
-            })
-        })
+    /// The variants that have something comparable, by their order.
+    fn variants<B: FitBody>(&self) -> impl Iterator<Item = FitVariant> + use<B> {
+        let all = FitVariant::all(self.options.mapper).iter().copied();
+        all.filter(|variant| B::BEFORE_DIVISOR.is_some() || !variant.is_list())
     }
 
-    /// One variant after the other, each with memory of its own: one process may not have so many
+    /// All variants by turns, repetition by repetition, each on a fresh allocator: one process may not have so many
     /// mappings that all are there at once.
-    fn batches_host<B: FitBody>(&self) -> Result<Vec<Rates>, Failure> {
+    pub(super) fn batches<B: FitBody>(&self) -> Result<Vec<Rates>, Failure> {
+        let mut all: Vec<Rates> = Vec::new();
         let cpus = cpus(self.options.threads);
-        let mut rates = Vec::new();
-        if B::BEFORE_DIVISOR.is_some() {
-            rates.extend(with_host(cpus, |host| {
-                let busy = HostedBusy::new(host, cpus);
-                let lane = self.lane::<_, B>(BEFORE, &busy)?;
-                self.in_turn(vec![lane])
-            })?);
-        }
-        for (variant, config) in configs(cpus) {
-            rates.extend(with_host(cpus, |host| {
-                with_space(
-                    &host.platform.layout(cpus),
-                    &config,
-                    host.platform,
-                    |space| {
-                        let frames = host;
-                        let engine = RangeEngine::<_, _, true> { space, frames };
-                        let lane = self.lane::<_, B>(variant, &engine)?;
-                        self.in_turn(vec![lane])
-                    },
-                )
-            })?);
-        }
-        Ok(rates)
-    }
-
-    /// The repetitions of all lanes, one after the other.
-    fn in_turn(&self, lanes: Vec<Box<dyn Lane + '_>>) -> Result<Vec<Rates>, Failure> {
-        let mut lanes: Vec<_> = lanes
-            .into_iter()
-            .map(|lane| (Rates::of(lane.variant()), lane))
-            .collect();
+        let batch = Batch::<B> {
+            timed: self,
+            body: PhantomData,
+        };
         for _ in 0..self.options.repeat {
-            for (rates, lane) in &mut lanes {
-                let variant = rates.variant;
-                let mut repetition =
-                    |all| lane.repetition(all).map_err(|e| e.of(self.case, variant));
-                if self.options.threads > 1 {
-                    rates.alone.push(repetition(false)?);
+            for (nth, variant) in self.variants::<B>().enumerate() {
+                let (alone, rate) = variant
+                    .run(self.options.mapper, cpus, &batch)
+                    .map_err(|e| e.of(self.case, variant.name()))?;
+                if all.len() == nth {
+                    all.push(Rates::of(variant.name()));
                 }
-                rates.all.push(repetition(true)?);
+                all[nth].alone.extend(alone);
+                all[nth].all.push(rate);
             }
         }
-        Ok(lanes.into_iter().map(|(rates, _)| rates).collect())
+        Ok(all)
     }
 
     fn passes<B: FitBody>(&self) -> Result<Vec<Pass>, Failure> {
         let cpus = cpus(self.options.threads);
-        let mut passes = Vec::new();
-        if B::BEFORE_DIVISOR.is_some() {
-            let pass = match self.options.mapper {
-                Mapper::Null => {
-                    let busy = BusyList::new(window(), cpus, Null::new()?);
-                    self.pass::<_, B>(BEFORE, &busy)
-                }
-                Mapper::Host => with_host(cpus, |host| {
-                    let busy = HostedBusy::new(host, cpus);
-                    self.pass::<_, B>(BEFORE, &busy)
-                }),
-            };
-            passes.push(pass.map_err(|e| e.of(self.case, BEFORE))?);
-        }
-        for (variant, config) in configs(cpus) {
-            let pass = match self.options.mapper {
-                Mapper::Null => with_space(&Null::layout(cpus), &config, Null::new()?, |space| {
-                    let frames = &NumberFrames;
-                    let engine = RangeEngine::<_, _, false> { space, frames };
-                    self.pass::<_, B>(variant, &engine)
-                }),
-                Mapper::Host => with_host(cpus, |host| {
-                    with_space(
-                        &host.platform.layout(cpus),
-                        &config,
-                        host.platform,
-                        |space| {
-                            let frames = host;
-                            let engine = RangeEngine::<_, _, true> { space, frames };
-                            self.pass::<_, B>(variant, &engine)
-                        },
-                    )
-                }),
-            };
-            passes.push(pass.map_err(|e| e.of(self.case, variant))?);
-        }
-        Ok(passes)
-    }
-
-    fn pass<A: Allocator, B: FitBody>(
-        &self,
-        variant: &'static str,
-        allocator: &A,
-    ) -> Result<Pass, Failure> {
-        let loops = self.loops::<B>(variant);
-        let threads = self.options.threads;
-        let seen = watched::<A, B>(allocator, threads, loops, self.setting(), self.clock)?;
-        Ok(Pass {
-            variant,
-            seen,
-            ops: u64::from(threads) * (loops + loops / 10),
-            counters: allocator.counters(),
-        })
+        let watched = Watched::<B> {
+            timed: self,
+            body: PhantomData,
+        };
+        self.variants::<B>()
+            .map(|variant| {
+                let pass = variant.run(self.options.mapper, cpus, &watched);
+                pass.map_err(|e| e.of(self.case, variant.name()))
+            })
+            .collect()
     }
 
     fn figure(&self, variant: &'static str, metric: Metric, value: f64) -> Figure {
@@ -229,21 +179,26 @@ impl TimedCase {
 
     fn times(&self, all: &[Rates]) -> Vec<Figure> {
         let before = all.iter().find(|rates| rates.variant == BEFORE);
-        let before = before.map(|rates| rates.op_ns().1);
         let mut figures = Vec::new();
         for rates in all {
-            let (least, middle) = rates.op_ns();
-            figures.push(self.figure(rates.variant, m::OP_NS_MIN, least));
-            figures.push(self.figure(rates.variant, m::OP_NS_MEDIAN, middle));
+            let mut push = |metric, value| figures.push(self.figure(rates.variant, metric, value));
+            let [least, middle, most] = spread(&rates.op_ns());
+            push(m::OP_NS_MIN, least);
+            push(m::OP_NS_MEDIAN, middle);
+            push(m::OP_NS_MAX, most);
             if let Some(before) = before.filter(|_| rates.variant != BEFORE) {
-                figures.push(self.figure(rates.variant, m::TIME_VS_BEFORE, middle / before));
+                let turns = rates.op_ns().into_iter().zip(before.op_ns());
+                let ratios: Vec<f64> = turns.map(|(own, before)| own / before).collect();
+                let [least, middle, most] = spread(&ratios);
+                push(m::TIME_VS_BEFORE, middle);
+                push(m::TIME_VS_BEFORE_MIN, least);
+                push(m::TIME_VS_BEFORE_MAX, most);
             }
             if !rates.alone.is_empty() {
                 let (throughput, speedup) = rates.scaling();
-                let cpu = rates.cpu_scaling(self.options.threads);
-                figures.push(self.figure(rates.variant, m::OPS_PER_SECOND, throughput));
-                figures.push(self.figure(rates.variant, m::SPEEDUP, speedup));
-                figures.push(self.figure(rates.variant, m::SPEEDUP_CPU, cpu));
+                push(m::OPS_PER_SECOND, throughput);
+                push(m::SPEEDUP, speedup);
+                push(m::SPEEDUP_CPU, rates.cpu_scaling(self.options.threads));
             }
         }
         figures
@@ -318,10 +273,9 @@ impl Rates {
         }
     }
 
-    /// The least and the middle.
-    pub(super) fn op_ns(&self) -> (f64, f64) {
-        let times: Vec<f64> = self.all.iter().map(|rate| rate.op_ns).collect();
-        least_and_middle(&times)
+    /// Of each repetition.
+    pub(super) fn op_ns(&self) -> Vec<f64> {
+        self.all.iter().map(|rate| rate.op_ns).collect()
     }
 
     /// The best throughput of all threads, and that over the best of one thread. The best, because

@@ -24,15 +24,6 @@ pub(super) struct Rate {
     pub(super) ops_per_second: f64,
 }
 
-/// A prepared case of one variant, which runs a repetition when it is its turn.
-pub(super) trait Lane {
-    /// The variant.
-    fn variant(&self) -> &'static str;
-
-    /// A repetition with all threads, or with the first one only.
-    fn repetition(&mut self, all: bool) -> Result<Rate, Failure>;
-}
-
 /// What one thread works with, on cache lines of its own, which the CPU fetches in pairs. A body's
 /// random numbers change with every operation; beside another thread's they made `random_size` on
 /// two threads as slow as on one, whatever the allocator.
@@ -44,7 +35,6 @@ struct ThreadPlace<S, B> {
 
 /// The body `B` over the seats of one allocator.
 pub(super) struct Threads<'a, A: Allocator + 'a, B> {
-    variant: &'static str,
     places: Vec<ThreadPlace<A::Seat<'a>, B>>,
     loops: u64,
     bound: bool,
@@ -53,14 +43,12 @@ pub(super) struct Threads<'a, A: Allocator + 'a, B> {
 impl<'a, A: Allocator, B: FitBody> Threads<'a, A, B> {
     /// Prepares the body for each thread, and warms it up.
     pub(super) fn prepare(
-        variant: &'static str,
         allocator: &'a A,
         threads: u16,
         loops: u64,
         setting: Setting,
     ) -> Result<Self, Failure> {
-        let mut lane = Self {
-            variant,
+        let mut prepared = Self {
             places: Vec::new(),
             loops,
             bound: threads > 1,
@@ -71,18 +59,13 @@ impl<'a, A: Allocator, B: FitBody> Threads<'a, A, B> {
             for _ in 0..loops / 10 {
                 body.op(&mut seat)?;
             }
-            lane.places.push(ThreadPlace { seat, body });
+            prepared.places.push(ThreadPlace { seat, body });
         }
-        Ok(lane)
-    }
-}
-
-impl<A: Allocator, B: FitBody> Lane for Threads<'_, A, B> {
-    fn variant(&self) -> &'static str {
-        self.variant
+        Ok(prepared)
     }
 
-    fn repetition(&mut self, all: bool) -> Result<Rate, Failure> {
+    /// A repetition with all threads, or with the first one only.
+    pub(super) fn repetition(&mut self, all: bool) -> Result<Rate, Failure> {
         let threads = if all { self.places.len() } else { 1 };
         if !self.bound {
             let ThreadPlace { seat, body } = &mut self.places[0];

@@ -262,7 +262,11 @@ impl BlocksVariant {
     ) -> Result<(ScenarioRun, super::SubjectCounters), Failure> {
         let layout = layout.with_span_pages(BLOCK_PAGES as u32);
         with_space(&layout, &self.config, platform, |space| {
-            let engine = RangeEngine::<_, _, false> { space, frames };
+            let engine = RangeEngine::<_, _, false> {
+                space,
+                frames,
+                strict: false,
+            };
             let run = self.scenario_on(&mut engine.seat(0)?)?;
             Ok((run, engine.counters()))
         })

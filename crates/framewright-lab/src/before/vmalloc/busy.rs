@@ -1,4 +1,25 @@
-use super::{BusyCounters, HoleFit};
+//! The areas of Linux up to 5.1: busy ones in a list by address, and an allocation that walks it until a hole between
+//! two of them fits.
+//!
+//! ```text
+//!   window   [ area ][ area ]....[ area ]..[ area ][ area ]............
+//!   list        └──────┴───────────┴─────────┴───────┘
+//!                                  ▲ cache: where the last area was made; the walk begins behind it
+//! ```
+//!
+//! # Rules
+//! - The walk begins at the cached area, unless a request could fit into a hole *below* it that the
+//!   last walk passed by: one that is shorter than the largest hole seen, or less aligned than the
+//!   request before. Then it begins at the window's first page.
+//! - A lazy area that leaves the list moves the cache back to the area before it, if it starts at or
+//!   before the cached one.
+//!
+//! # Invariants
+//! - **BL1** The list is in the order of addresses, its areas are disjoint and inside the window, and
+//!   the tree holds the same areas.
+//! - **BL2** The cached area is in the list.
+
+use super::{AreaSet, HoleFit, VmallocCounters};
 use framewright::vrange::RangeFreeError;
 use framewright::{Page, PageRange};
 use std::collections::BTreeMap;
@@ -21,7 +42,7 @@ struct BusyArea {
 /// ended. Descriptors are numbers in a vector and used again, so that an operation costs no heap
 /// call of its own.
 #[derive(Debug)]
-pub(super) struct BusyAreas {
+pub struct BusyAreas {
     window: PageRange,
     areas: Vec<BusyArea>,
     unused: Vec<u32>,
@@ -33,11 +54,13 @@ pub(super) struct BusyAreas {
     /// The longest hole below the cached area that a walk passed by.
     cached_hole: u64,
     cached_align: u64,
-    counters: BusyCounters,
+    counters: VmallocCounters,
 }
 
-impl BusyAreas {
-    pub(super) fn new(window: PageRange) -> Self {
+impl AreaSet for BusyAreas {
+    const GIVES_WAY_BELOW: Option<u64> = None;
+
+    fn new(window: PageRange) -> Self {
         Self {
             window,
             areas: Vec::new(),
@@ -48,31 +71,15 @@ impl BusyAreas {
             cached: NONE,
             cached_hole: 0,
             cached_align: 1,
-            counters: BusyCounters::default(),
+            counters: VmallocCounters::default(),
         }
     }
 
-    pub(super) const fn counters(&self) -> BusyCounters {
+    fn counters(&self) -> VmallocCounters {
         self.counters
     }
 
-    fn area(&self, number: u32) -> Option<&BusyArea> {
-        self.areas.get(number as usize)
-    }
-
-    /// The area from which on a walk must look at `page`: the first one that ends at or behind it.
-    fn first_not_before(&self, page: u64) -> u32 {
-        let at_or_before = self.tree.range(..=page).next_back();
-        match at_or_before {
-            Some((_, &number)) if self.areas[number as usize].end >= page => number,
-            Some((_, &number)) => self.areas[number as usize].next,
-            None => self.first,
-        }
-    }
-
-    /// The first `pages` pages aligned to `align` from where the walk begins, or `None` if the walk
-    /// reaches the window's end.
-    pub(super) fn alloc(&mut self, pages: u64, align: u64) -> Option<Page> {
+    fn alloc(&mut self, pages: u64, align: u64) -> Option<Page> {
         let begin = self.window.start().0;
         let end = self.window.end().0;
         if pages < self.cached_hole || align < self.cached_align {
@@ -106,6 +113,102 @@ impl BusyAreas {
         let number = self.insert(at, wanted_end, next);
         self.cached = number;
         Some(Page(at))
+    }
+
+    fn set_lazy(&mut self, page: Page) -> Result<(u32, PageRange), RangeFreeError> {
+        if !self.window.contains(page) {
+            return Err(RangeFreeError::Outside(page));
+        }
+        let Some((_, &number)) = self.tree.range(..=page.0).next_back() else {
+            return Err(RangeFreeError::NotAllocated(page));
+        };
+        let area = &mut self.areas[number as usize];
+        if area.end <= page.0 {
+            return Err(RangeFreeError::NotAllocated(page));
+        }
+        if area.start != page.0 {
+            let start = Page(area.start);
+            return Err(RangeFreeError::NotTheFirst { page, start });
+        }
+        if area.lazy {
+            return Err(RangeFreeError::AlreadyFree(page));
+        }
+        area.lazy = true;
+        let range = PageRange::new(page, area.end - area.start);
+        Ok((number, range.expect("an area ends inside its window")))
+    }
+
+    fn remove(&mut self, number: u32) -> u64 {
+        let area = self.areas[number as usize];
+        debug_assert!(area.lazy, "BL3: only lazy areas leave the list");
+        if let Some(cached) = self.area(self.cached)
+            && area.start <= cached.start
+        {
+            self.cached = area.prev;
+        }
+        match self.areas.get_mut(area.prev as usize) {
+            Some(prev) => prev.next = area.next,
+            None => self.first = area.next,
+        }
+        match self.areas.get_mut(area.next as usize) {
+            Some(next) => next.prev = area.prev,
+            None => self.last = area.prev,
+        }
+        self.tree.remove(&area.start);
+        self.unused.push(number);
+        area.end - area.start
+    }
+
+    fn verify(&self) -> Result<u64, String> {
+        let mut lazy = 0;
+        let mut at = self.window.start().0;
+        let mut prev = NONE;
+        let mut number = self.first;
+        let mut count = 0;
+        let mut cache_found = self.cached == NONE;
+        while let Some(area) = self.area(number) {
+            if area.start < at || area.end <= area.start || area.prev != prev {
+                return Err(format!(
+                    "BL1: the area at page {:#x} is out of order",
+                    area.start
+                ));
+            }
+            if self.tree.get(&area.start) != Some(&number) {
+                return Err(format!(
+                    "BL1: the tree lacks the area at page {:#x}",
+                    area.start
+                ));
+            }
+            lazy += if area.lazy { area.end - area.start } else { 0 };
+            cache_found |= number == self.cached;
+            (at, prev, number, count) = (area.end, number, area.next, count + 1);
+        }
+        if at > self.window.end().0 || prev != self.last || count != self.tree.len() {
+            return Err(format!(
+                "BL1: {count} areas in the list, {} in the tree",
+                self.tree.len()
+            ));
+        }
+        if !cache_found {
+            return Err("BL2: the cached area is not in the list".into());
+        }
+        Ok(lazy)
+    }
+}
+
+impl BusyAreas {
+    fn area(&self, number: u32) -> Option<&BusyArea> {
+        self.areas.get(number as usize)
+    }
+
+    /// The area from which on a walk must look at `page`: the first one that ends at or behind it.
+    fn first_not_before(&self, page: u64) -> u32 {
+        let at_or_before = self.tree.range(..=page).next_back();
+        match at_or_before {
+            Some((_, &number)) if self.areas[number as usize].end >= page => number,
+            Some((_, &number)) => self.areas[number as usize].next,
+            None => self.first,
+        }
     }
 
     /// Puts a new area before `next`.
@@ -151,88 +254,5 @@ impl BusyAreas {
         self.counters.area_allocs += 1;
         self.counters.areas_peak = self.counters.areas_peak.max(self.tree.len() as u64);
         number
-    }
-
-    /// Marks the area that starts at `page`, and says which it is.
-    pub(super) fn set_lazy(&mut self, page: Page) -> Result<(u32, PageRange), RangeFreeError> {
-        if !self.window.contains(page) {
-            return Err(RangeFreeError::Outside(page));
-        }
-        let Some((_, &number)) = self.tree.range(..=page.0).next_back() else {
-            return Err(RangeFreeError::NotAllocated(page));
-        };
-        let area = &mut self.areas[number as usize];
-        if area.end <= page.0 {
-            return Err(RangeFreeError::NotAllocated(page));
-        }
-        if area.start != page.0 {
-            let start = Page(area.start);
-            return Err(RangeFreeError::NotTheFirst { page, start });
-        }
-        if area.lazy {
-            return Err(RangeFreeError::AlreadyFree(page));
-        }
-        area.lazy = true;
-        let range = PageRange::new(page, area.end - area.start);
-        Ok((number, range.expect("an area ends inside its window")))
-    }
-
-    /// Takes a lazy area out, and says how many pages it had.
-    pub(super) fn remove(&mut self, number: u32) -> u64 {
-        let area = self.areas[number as usize];
-        debug_assert!(area.lazy, "BL3: only lazy areas leave the list");
-        if let Some(cached) = self.area(self.cached)
-            && area.start <= cached.start
-        {
-            self.cached = area.prev;
-        }
-        match self.areas.get_mut(area.prev as usize) {
-            Some(prev) => prev.next = area.next,
-            None => self.first = area.next,
-        }
-        match self.areas.get_mut(area.next as usize) {
-            Some(next) => next.prev = area.prev,
-            None => self.last = area.prev,
-        }
-        self.tree.remove(&area.start);
-        self.unused.push(number);
-        area.end - area.start
-    }
-
-    /// Checks BL1 and BL2, and counts the lazy pages for BL3.
-    pub(super) fn verify(&self) -> Result<u64, String> {
-        let mut lazy = 0;
-        let mut at = self.window.start().0;
-        let mut prev = NONE;
-        let mut number = self.first;
-        let mut count = 0;
-        let mut cache_found = self.cached == NONE;
-        while let Some(area) = self.area(number) {
-            if area.start < at || area.end <= area.start || area.prev != prev {
-                return Err(format!(
-                    "BL1: the area at page {:#x} is out of order",
-                    area.start
-                ));
-            }
-            if self.tree.get(&area.start) != Some(&number) {
-                return Err(format!(
-                    "BL1: the tree lacks the area at page {:#x}",
-                    area.start
-                ));
-            }
-            lazy += if area.lazy { area.end - area.start } else { 0 };
-            cache_found |= number == self.cached;
-            (at, prev, number, count) = (area.end, number, area.next, count + 1);
-        }
-        if at > self.window.end().0 || prev != self.last || count != self.tree.len() {
-            return Err(format!(
-                "BL1: {count} areas in the list, {} in the tree",
-                self.tree.len()
-            ));
-        }
-        if !cache_found {
-            return Err("BL2: the cached area is not in the list".into());
-        }
-        Ok(lazy)
     }
 }

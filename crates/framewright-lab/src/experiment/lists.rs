@@ -1,17 +1,17 @@
-//! The busy list of `before` as a subject of the experiments on virtual ranges.
+//! The lists of `before` and `proposed` as subjects of the experiments on virtual ranges.
 
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
-use crate::before::busy_list::BusyList;
+use crate::before::vmalloc::{AreaSet, VmallocList};
 use framewright::Page;
 use framewright::platform::Map;
 use framewright::vrange::{RangeError, RangeFreeError};
 
-/// `before` of `va-fit`, at the address-space level.
-impl<M: Map + Send + Sync> Allocator for BusyList<M> {
+/// At the address-space level.
+impl<A: AreaSet + Send, M: Map + Send + Sync> Allocator for VmallocList<A, M> {
     type Seat<'a>
         = &'a Self
     where
-        M: 'a;
+        Self: 'a;
 
     fn seat(&self, _cpu: u16) -> Result<Self::Seat<'_>, Failure> {
         Ok(self)
@@ -31,32 +31,32 @@ impl<M: Map + Send + Sync> Allocator for BusyList<M> {
     }
 }
 
-impl<M: Map> SpaceSubject for &BusyList<M> {
+impl<A: AreaSet, M: Map> SpaceSubject for &VmallocList<A, M> {
     #[inline]
     fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
-        BusyList::alloc(self, pages, align_bytes)
+        VmallocList::alloc(self, pages, align_bytes)
     }
 
     #[inline]
     fn free(&mut self, page: Page) -> Result<(), RangeFreeError> {
-        BusyList::free(self, page)
+        VmallocList::free(self, page)
     }
 
     /// An area for each mapping, which Linux does only above 64 pages: no case that is shown
     /// asks for it.
     fn map_ram(&mut self, pages: u64) -> Result<Page, RangeError> {
-        BusyList::alloc(self, pages, Page::BYTES)
+        VmallocList::alloc(self, pages, Page::BYTES)
     }
 
     fn unmap_ram(&mut self, page: Page, _pages: u64) -> Result<(), RangeFreeError> {
-        BusyList::free(self, page)
+        VmallocList::free(self, page)
     }
 
     fn purge(&mut self) {
-        BusyList::purge(self);
+        VmallocList::purge(self);
     }
 
     fn drain(&mut self) {
-        BusyList::purge(self);
+        VmallocList::purge(self);
     }
 }

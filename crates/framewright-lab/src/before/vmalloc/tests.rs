@@ -3,7 +3,7 @@ use framewright::{Context, Run};
 use proptest::prelude::*;
 
 /// Maps nothing.
-struct MapsNothing;
+pub(super) struct MapsNothing;
 
 impl Map for MapsNothing {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {

@@ -1,51 +1,51 @@
-//! Linux's address-space allocator as it was up to 5.1: busy areas in a list by address, and an
-//! allocation that walks it until a hole between two of them fits.
+//! Linux's address-space allocator as it was up to 5.1, and as a proposal of 2018 would have it: two sets of areas
+//! behind the same lazy frees.
 //!
 //! ```text
-//!   window   [ area ][ area ]....[ area ]..[ area ][ area ]............
-//!   list        └──────┴───────────┴─────────┴───────┘
-//!                                  ▲ cache: where the last area was made; the walk begins behind it
+//!   BusyList   a list of busy areas by address; an allocation walks it until a hole between two of them fits (busy.rs)
+//!   FreeList   a list of free areas by address; an allocation takes the first that fits (free.rs)
 //!
-//!   free: the area stays in list and tree, lazy; more lazy than the threshold: one flush, and each
-//!   lazy area leaves list and tree.
+//!   VmallocList: lock, lazy areas, purge, counters
+//!     free: the area stays where it is, lazy; more lazy than the threshold: one flush, and each lazy area leaves
 //! ```
 //!
 //! # Rules
 //! - An area is its pages and one guard page.
-//! - The walk begins at the cached area, unless a request could fit into a hole *below* it that the
-//!   last walk passed by: one that is shorter than the largest hole seen, or less aligned than the
-//!   request before. Then it begins at the window's first page.
-//! - A request whose walk passes the window's end purges and walks again, once.
-//! - A lazy area that leaves the list moves the cache back to the area before it, if it starts at or
-//!   before the cached one.
+//! - A free unmaps the area's pages before it returns. Its address space is lazy: used again behind the next flush.
+//! - A request for which there is no place purges and looks again, once.
 //! - Above `fls(cpus) * 32 MiB` of lazy pages the freeing thread purges. If another thread purges
 //!   already, it does not wait for that one, so the threshold is no bound. Between two areas the
-//!   purging thread gives up the list's lock if another thread waits for it.
+//!   purging thread gives up the lock if another thread waits for it: always in `BusyList`; in `FreeList` only while
+//!   less than twice the threshold is lazy, which is the proposal's second patch.
 //!
 //! # Invariants
-//! - **BL1** The list is in the order of addresses, its areas are disjoint and inside the window, and
-//!   the tree holds the same areas.
-//! - **BL2** The cached area is in the list.
-//! - **BL3** Lazy areas are in the list, and their pages are what the counter says.
+//! - **BL3** Lazy areas are in the set, and their pages are what the counter says.
 //!
 //! # Locks
-//! Rank 1: the purge's. Rank 2: the list's, global. Rank 3: the lazy areas'.
+//! Rank 1: the purge's. Rank 2: the set's, global. Rank 3: the lazy areas'.
 //!
 //! # What is not here
-//! vmap blocks over it; the notifiers that Linux calls before it gives up.
+//! vmap blocks over it; the notifiers that Linux calls before it gives up; the memory of descriptors, which are
+//! numbers in a vector here and two objects of a slab there. `BTreeMap` stands for the red-black tree in both.
 //!
 //! # Sources
-//! U. Rezki, "improve vmalloc allocation", LKML, October 2018, whose complaint this is; the rules of
-//! the cache and of the purge as in Linux 4.12 to 5.1, mm/vmalloc.c.
+//! U. Rezki, "improve vmalloc allocation", LKML, October 2018, whose complaint and whose proposal these are; the rules
+//! of the cache and of the purge as in Linux 4.12 to 5.1, mm/vmalloc.c. Of the second patch the message has the title
+//! alone: the factor 2 is that of Linux 5.2, which has that patch.
 
-mod list;
+mod busy;
+mod free;
+#[cfg(test)]
+mod free_tests;
 #[cfg(test)]
 mod tests;
+
+pub use busy::BusyAreas;
+pub use free::FreeAreas;
 
 use framewright::platform::{Map, MapError};
 use framewright::vrange::{RangeError, RangeFreeError};
 use framewright::{Page, PageRange};
-use list::BusyAreas;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -65,12 +65,12 @@ pub enum HoleFit {
     NoEdge,
 }
 
-/// What a [`BusyList`] counts.
+/// What a [`VmallocList`] counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct BusyCounters {
+pub struct VmallocCounters {
     /// Areas made.
     pub area_allocs: u64,
-    /// Areas that the walks passed.
+    /// Areas that the walks passed: busy ones, or free ones that were too short.
     pub areas_walked: u64,
     /// Flushes, one a purge.
     pub flushes: u64,
@@ -80,15 +80,54 @@ pub struct BusyCounters {
     pub lazy_pages_peak: u64,
     /// Areas made by how they fit, in the order of [`HoleFit`].
     pub fits: [u64; 4],
-    /// The most areas that were in the list at once, lazy ones included.
+    /// The most areas that were in the set at once, lazy ones included.
     pub areas_peak: u64,
+    /// Descriptors that came from the cache instead of from new memory.
+    pub descriptors_reused: u64,
 }
+
+/// Busy, lazy and free areas of one window.
+pub trait AreaSet {
+    /// How many times the threshold must be lazy before a purge no longer lets waiting threads in between; `None`
+    /// if it always does.
+    const GIVES_WAY_BELOW: Option<u64>;
+
+    /// All of `window` free.
+    fn new(window: PageRange) -> Self;
+
+    /// A new busy area of `pages` pages aligned to `align`, or `None` if there is no place.
+    fn alloc(&mut self, pages: u64, align: u64) -> Option<Page>;
+
+    /// Marks the area that starts at `page`, and says which it is.
+    ///
+    /// # Errors
+    /// If no area starts there, or it is lazy already.
+    fn set_lazy(&mut self, page: Page) -> Result<(u32, PageRange), RangeFreeError>;
+
+    /// Makes a lazy area free, and says how many pages it had.
+    fn remove(&mut self, number: u32) -> u64;
+
+    /// What it counted so far.
+    fn counters(&self) -> VmallocCounters;
+
+    /// Checks its own rules, and counts the lazy pages for BL3.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    fn verify(&self) -> Result<u64, String>;
+}
+
+/// Linux up to 5.1: a list of busy areas.
+pub type BusyList<M> = VmallocList<BusyAreas, M>;
+
+/// The proposal of 2018: a list of free areas.
+pub type FreeList<M> = VmallocList<FreeAreas, M>;
 
 /// The allocator; any number of threads use it by reference.
 #[derive(Debug)]
-pub struct BusyList<M> {
-    list: Mutex<BusyAreas>,
-    /// Threads that wait for the list.
+pub struct VmallocList<A, M> {
+    list: Mutex<A>,
+    /// Threads that wait for the set.
     waiting: AtomicU32,
     purging: Mutex<()>,
     /// Lazy areas, by number and with their pages; the last one freed is the first one purged.
@@ -100,7 +139,7 @@ pub struct BusyList<M> {
     mapper: M,
 }
 
-impl<M: Map> BusyList<M> {
+impl<A: AreaSet, M: Map> VmallocList<A, M> {
     /// An empty window; the threshold is that of a machine with `cpus` CPUs.
     ///
     /// # Panics
@@ -109,7 +148,7 @@ impl<M: Map> BusyList<M> {
     pub fn new(window: PageRange, cpus: u16, mapper: M) -> Self {
         assert!(!window.is_empty(), "a window has pages");
         Self {
-            list: Mutex::new(BusyAreas::new(window)),
+            list: Mutex::new(A::new(window)),
             waiting: AtomicU32::new(0),
             purging: Mutex::new(()),
             lazy: Mutex::new(Vec::new()),
@@ -144,9 +183,9 @@ impl<M: Map> BusyList<M> {
         &self.mapper
     }
 
-    /// An area of `pages` pages and a guard page, the lowest from where the walk begins.
+    /// An area of `pages` pages and a guard page.
     ///
-    /// Time: O(areas) from there on.
+    /// Time: O(areas) in the list that is walked.
     ///
     /// # Errors
     /// If nothing fits, with everything lazy purged, or the request means nothing.
@@ -170,7 +209,7 @@ impl<M: Map> BusyList<M> {
         Err(RangeError::NoSpace { pages, align_bytes })
     }
 
-    /// Frees the area that starts at `page`: unmaps it, and leaves it in the list, lazy. Purges if
+    /// Frees the area that starts at `page`: unmaps it, and leaves it where it is, lazy. Purges if
     /// that is too much.
     ///
     /// # Errors
@@ -192,7 +231,7 @@ impl<M: Map> BusyList<M> {
         Ok(())
     }
 
-    /// Has what is lazy leave the list, after one flush; waits for a purge that runs.
+    /// Makes what is lazy free, after one flush; waits for a purge that runs.
     pub fn purge(&self) {
         let purging = lock(&self.purging);
         self.purge_lazy(&purging);
@@ -208,8 +247,8 @@ impl<M: Map> BusyList<M> {
         let mut list = self.locked();
         for &number in areas.iter().rev() {
             let pages = list.remove(number);
-            self.lazy_pages.fetch_sub(pages, Ordering::Relaxed);
-            if self.waiting.load(Ordering::Relaxed) > 0 {
+            let lazy = self.lazy_pages.fetch_sub(pages, Ordering::Relaxed) - pages;
+            if self.waiting.load(Ordering::Relaxed) > 0 && self.gives_way(lazy) {
                 drop(list);
                 std::thread::yield_now();
                 list = self.locked();
@@ -226,10 +265,18 @@ impl<M: Map> BusyList<M> {
         }
     }
 
+    /// Whether a purge lets other threads in between while `lazy` pages are lazy.
+    const fn gives_way(&self, lazy: u64) -> bool {
+        match A::GIVES_WAY_BELOW {
+            Some(times) => lazy < self.lazy_pages_max * times,
+            None => true,
+        }
+    }
+
     /// What it counted so far.
-    pub fn counters(&self) -> BusyCounters {
+    pub fn counters(&self) -> VmallocCounters {
         let list = self.locked();
-        BusyCounters {
+        VmallocCounters {
             flushes: self.flushes.load(Ordering::Relaxed),
             lazy_pages: self.lazy_pages.load(Ordering::Relaxed),
             lazy_pages_peak: self.lazy_pages_peak.load(Ordering::Relaxed),
@@ -237,8 +284,8 @@ impl<M: Map> BusyList<M> {
         }
     }
 
-    /// Checks BL1 to BL3; the message says which one does not hold. No other thread may use the
-    /// list meanwhile.
+    /// Checks BL3 and the set's own rules; the message says which one does not hold. No other thread may use the
+    /// areas meanwhile.
     ///
     /// # Errors
     /// The first rule that does not hold.
@@ -252,7 +299,7 @@ impl<M: Map> BusyList<M> {
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BusyAreas> {
+    fn locked(&self) -> MutexGuard<'_, A> {
         if let Ok(list) = self.list.try_lock() {
             return list;
         }
