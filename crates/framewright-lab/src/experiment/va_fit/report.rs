@@ -7,8 +7,8 @@ use crate::experiment::range_metrics as m;
 use crate::experiment::{BEFORE, CalibratedClock, Detail, FRAMEWRIGHT, Findings, Mapper, PROPOSED};
 use crate::measure::Metric;
 use crate::report::{
-    Distribution, Figure, FigureColumn, FigureSource, Grid, Item, Note, Tabled, figure_cases,
-    figure_grid_of, figure_value,
+    Distribution, Figure, FigureColumn, Grid, Item, Note, Tabled, figure_cases, figure_grid_of,
+    figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -341,6 +341,7 @@ fn engine(figures: &[Figure], mapper: Mapper) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::FigureSource;
 
     fn figure(variant: &'static str, metric: Metric, value: f64, published: bool) -> Figure {
         Figure {
