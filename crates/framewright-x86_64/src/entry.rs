@@ -74,6 +74,12 @@ impl TableEntry {
         self.0 & (PRESENT | HUGE) == PRESENT | HUGE
     }
 
+    /// Whether it names a table. Asked in upper levels only: there, what is not huge is a table.
+    #[must_use]
+    pub const fn is_table(self) -> bool {
+        self.0 & (PRESENT | HUGE) == PRESENT
+    }
+
     /// The frame that it names.
     #[must_use]
     pub const fn frame(self) -> Frame {

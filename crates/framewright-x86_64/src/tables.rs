@@ -82,6 +82,25 @@ fn within_table(page: Page, end: u64) -> u64 {
     (HUGE_PAGES - page.0 % HUGE_PAGES).min(end - page.0)
 }
 
+/// Writes the entries of pages, one after the other.
+#[inline(always)]
+fn fill(entries: &[AtomicU64], frame: Frame, access: PageAccess) {
+    for (entry, number) in entries.iter().zip(frame.0..) {
+        debug_assert_eq!(entry.load(Relaxed), TableEntry::EMPTY.0, "mapped twice");
+        // Relaxed: the walker of another CPU comes here only after that CPU has learnt of the page, which is
+        // the caller's to order.
+        entry.store(TableEntry::page(Frame(number), access).0, Relaxed);
+    }
+}
+
+/// Empties the entries of pages.
+#[inline(always)]
+fn empty(entries: &[AtomicU64]) {
+    for entry in entries {
+        entry.store(TableEntry::EMPTY.0, Relaxed);
+    }
+}
+
 impl<M: PhysMap> PageTables<M> {
     /// The tables below the root in `root`, which the caller has made: zeroes, or entries of its own.
     pub const fn new(root: Frame, phys: M) -> Self {
@@ -100,7 +119,42 @@ impl<M: PhysMap> PageTables<M> {
     /// [`MapError::Page`] if a page has no address, or is part of a huge mapping; [`MapError::Frame`]
     /// if an entry cannot name a frame; [`MapError::NoMemory`] if the source has no frame for a table.
     /// None of the pages is mapped then. New tables stay.
+    #[inline]
     pub fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        source: &impl TableSource,
+        context: Context,
+    ) -> Result<(), MapError> {
+        if let Some(entries) = self.entries(at, frames.frames())
+            && frames.end().0 <= FRAMES_MAX
+        {
+            fill(entries, frames.start(), access);
+            return Ok(());
+        }
+        self.map_pieces(at, frames, access, source, context)
+    }
+
+    /// The entries of so many pages from `page` on, if they lie in one table, and it is there.
+    #[inline(always)]
+    fn entries(&self, page: Page, pages: u64) -> Option<&[AtomicU64]> {
+        let first = index(page, 0);
+        if !is_canonical(page) || pages > (ENTRIES - first) as u64 {
+            return None;
+        }
+        let found = TableEntry(self.huge_entry(page)?.load(Acquire));
+        if !found.is_table() {
+            return None;
+        }
+        let table = self.phys.table(found.frame());
+        table.get(first..first + pages as usize)
+    }
+
+    /// The same where tables may be missing, or pages be huge.
+    #[inline(never)]
+    fn map_pieces(
         &self,
         at: Page,
         frames: Run,
@@ -157,12 +211,7 @@ impl<M: PhysMap> PageTables<M> {
         }
         let table = self.below(entry, page, source, context)?;
         let first = index(page, 0);
-        for (entry, number) in table[first..first + pages as usize].iter().zip(frame.0..) {
-            debug_assert_eq!(entry.load(Relaxed), TableEntry::EMPTY.0, "mapped twice");
-            // Relaxed: the walker of another CPU comes here only after that CPU has learnt of the page, which
-            // is the caller's to order.
-            entry.store(TableEntry::page(Frame(number), access).0, Relaxed);
-        }
+        fill(&table[first..first + pages as usize], frame, access);
         Ok(())
     }
 
@@ -225,7 +274,22 @@ impl<M: PhysMap> PageTables<M> {
     ///
     /// # Errors
     /// [`MapError::NoMemory`] if the source has no frame for that. Each page is as it was.
+    #[inline]
     pub fn unmap(
+        &self,
+        range: PageRange,
+        source: &impl TableSource,
+        context: Context,
+    ) -> Result<(), MapError> {
+        if let Some(entries) = self.entries(range.start(), range.pages()) {
+            empty(entries);
+            return Ok(());
+        }
+        self.unmap_pieces(range, source, context)
+    }
+
+    #[inline(never)]
+    fn unmap_pieces(
         &self,
         range: PageRange,
         source: &impl TableSource,
@@ -250,12 +314,12 @@ impl<M: PhysMap> PageTables<M> {
     }
 
     /// The entry of the 2 MiB around a page, if there are tables down to it.
-    #[inline]
+    #[inline(always)]
     fn huge_entry(&self, page: Page) -> Option<&AtomicU64> {
         let mut table = self.phys.table(self.root);
         for level in [3, 2] {
             let entry = TableEntry(table[index(page, level)].load(Acquire));
-            if !entry.is_present() || entry.is_huge() {
+            if !entry.is_table() {
                 return None;
             }
             table = self.phys.table(entry.frame());
@@ -308,9 +372,7 @@ impl<M: PhysMap> PageTables<M> {
                 } else if found.is_present() {
                     let first = index(page, 0);
                     let table = self.phys.table(found.frame());
-                    for entry in &table[first..first + pages as usize] {
-                        entry.store(TableEntry::EMPTY.0, Relaxed);
-                    }
+                    empty(&table[first..first + pages as usize]);
                 }
             }
             page = Page(page.0 + pages);

@@ -44,7 +44,7 @@ fn defined(line: &str) -> Option<&str> {
 fn each_name_of_a_type_stands_for_one_type() {
     let root = root();
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for folder in ["crates", "examples"] {
+    for folder in ["crates", "examples", "kernel"] {
         for file in files(&root.join(folder), "rs") {
             let shown = file.strip_prefix(&root).unwrap().display().to_string();
             for line in fs::read_to_string(&file).unwrap().lines() {

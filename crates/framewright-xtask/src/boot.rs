@@ -1,0 +1,225 @@
+//! Builds the kernel and boots it: one boot, its text and its end.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// How the message of a machine without QEMU begins.
+pub(crate) const NO_QEMU: &str = "there is no qemu-system-x86_64";
+
+const TARGET: &str = "x86_64-unknown-none";
+
+/// The longest that a boot may take: the longest test takes a tenth on an idle machine.
+const LONGEST: Duration = Duration::from_secs(180);
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// QEMU's version, such as `7.2.22`.
+pub(crate) fn qemu_version() -> Result<String, String> {
+    let said = Command::new(QEMU).arg("--version").output();
+    let said = said.map_err(|error| {
+        format!("{NO_QEMU}: {error}\non Debian: apt-get install qemu-system-x86")
+    })?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let version = said
+        .split_whitespace()
+        .skip_while(|word| *word != "version");
+    let version = version.clone().nth(1);
+    version.map_or(Err(format!("{QEMU} --version says {said:?}")), |version| {
+        Ok(version.to_owned())
+    })
+}
+
+/// Builds the kernel; where it is.
+pub(crate) fn build() -> Result<PathBuf, String> {
+    let root = root();
+    let target = root.join("target/kernel");
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args([
+            "build",
+            "--release",
+            "--quiet",
+            "--target",
+            TARGET,
+            "--manifest-path",
+        ])
+        .arg(root.join("kernel/Cargo.toml"))
+        .env("CARGO_TARGET_DIR", &target)
+        // The kernel is one for all: flags of the caller's workspace are not its.
+        .env_remove("RUSTFLAGS")
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !built.success() {
+        return Err(format!(
+            "the kernel was not built; if the target is missing: rustup target add {TARGET}"
+        ));
+    }
+    Ok(target.join(TARGET).join("release/framewright-kernel"))
+}
+
+/// How QEMU executes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Accelerator {
+    /// CPUs take turns in one thread, and time is the count of instructions: each run is the same.
+    Counting,
+    /// Each CPU is a thread: real races.
+    Threads,
+}
+
+/// A machine to boot.
+#[derive(Clone, Debug)]
+pub(crate) struct QemuMachine {
+    pub(crate) cpus: u16,
+    pub(crate) memory: String,
+    pub(crate) append: String,
+    pub(crate) kind: String,
+    pub(crate) accelerator: Accelerator,
+}
+
+impl Default for QemuMachine {
+    fn default() -> Self {
+        Self {
+            cpus: 1,
+            memory: "2G".to_owned(),
+            append: String::new(),
+            kind: "microvm".to_owned(),
+            accelerator: Accelerator::Counting,
+        }
+    }
+}
+
+/// How a boot ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BootResult {
+    Passed,
+    Panicked,
+    Faulted,
+    WrongBytes,
+    /// It did not end.
+    Late,
+    /// QEMU ended for a reason of its own.
+    Other(Option<i32>),
+}
+
+impl BootResult {
+    /// QEMU's exit code is twice the kernel's number, plus one.
+    fn of(code: Option<i32>) -> Self {
+        match code {
+            Some(0x21) => Self::Passed,
+            Some(0x23) => Self::Panicked,
+            Some(0x25) => Self::Faulted,
+            Some(0x27) => Self::WrongBytes,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// What a boot said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct BootEnd {
+    pub(crate) said: String,
+    pub(crate) end: BootResult,
+}
+
+impl BootEnd {
+    pub(crate) fn expect_passed(&self, test: &str) -> Result<(), String> {
+        match self.end {
+            BootResult::Passed => Ok(()),
+            end => Err(format!("{test} ended as {end:?}:\n{}", self.said)),
+        }
+    }
+}
+
+impl QemuMachine {
+    /// Boots the kernel with one test.
+    pub(crate) fn boot(&self, kernel: &Path, test: &str) -> Result<BootEnd, String> {
+        let accelerator: &[&str] = match self.accelerator {
+            Accelerator::Counting => &[
+                "-accel",
+                "tcg,thread=single",
+                "-icount",
+                "shift=0,sleep=off,align=off",
+            ],
+            Accelerator::Threads => &["-accel", "tcg,thread=multi"],
+        };
+        let cpus = self.cpus.to_string();
+        let words = format!("cpus={cpus} test={test} {}", self.append);
+        let mut qemu = Command::new(QEMU)
+            .args(accelerator)
+            .args([
+                "-machine",
+                &self.kind,
+                "-cpu",
+                "max",
+                "-smp",
+                &cpus,
+                "-m",
+                &self.memory,
+            ])
+            .arg("-kernel")
+            .arg(kernel)
+            .args([
+                "-append",
+                words.trim(),
+                "-display",
+                "none",
+                "-serial",
+                "stdio",
+            ])
+            .args(["-no-reboot", "-nodefaults", "-device"])
+            .arg("isa-debug-exit,iobase=0xf4,iosize=4")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{NO_QEMU}: {error}"))?;
+        let out = qemu.stdout.take().map(reader);
+        let errors = qemu.stderr.take().map(reader);
+        let start = Instant::now();
+        let end = loop {
+            let ended = qemu
+                .try_wait()
+                .map_err(|error| format!("{QEMU}: {error}"))?;
+            if let Some(status) = ended {
+                break BootResult::of(status.code());
+            }
+            if start.elapsed() > LONGEST {
+                // It may have ended in this moment.
+                let _ = qemu.kill();
+                let _ = qemu.wait();
+                break BootResult::Late;
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let texts = [out, errors].into_iter().flatten();
+        let texts = texts.map(|reader| reader.join().unwrap_or_default());
+        let said = texts.collect::<String>().replace('\r', "");
+        Ok(BootEnd { said, end })
+    }
+}
+
+/// Reads to the end in a thread of its own, so that QEMU never waits for a reader.
+fn reader(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before an error is all that there is.
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Writes a file of the repository's.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
+    let write = || -> io::Result<()> { File::create(path)?.write_all(text.as_bytes()) };
+    write().map_err(|error| format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,224 @@
+//! The suite: every figure, and every test that only passes or fails.
+
+use crate::boot::{self, Accelerator, BootResult, QemuMachine};
+use crate::document;
+use crate::figures::{self, KernelFigure, VfreeMode};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// The tests whose instructions are counted, in the document's order.
+const COUNTED: &[&str] = &[
+    "fix_size",
+    "full_fit",
+    "long_busy_list",
+    "random_size",
+    "fix_align",
+    "random_size_align",
+    "vm_map_ram_1",
+    "vm_map_ram_4",
+    "vm_map_ram_16",
+    "vm_map_ram_64",
+    "vm_map_ram_16_apart",
+    "vm_map_ram_64_apart",
+    "alloc_pages_0",
+    "alloc_pages_3",
+    "alloc_pages_9",
+    "kmalloc_64",
+    "kvmalloc_4k",
+    "kvmalloc_64k",
+    "kvmalloc_1m",
+    "map_1",
+    "map_64",
+];
+
+/// Those that free areas, and so are counted in both modes.
+const AREAS: usize = 6;
+
+/// A lazy bound so small, with nothing kept, that each address is soon used again: what a missing flush shows in.
+const SOON_AGAIN: &str = "lazy=16 kept=0";
+
+/// How many seeds a kernel without its flush is tried with, and must be caught with.
+const SEEDS: u32 = 20;
+
+/// Tests that pass: the machine, the test, and words for it.
+const PASSED: &[(u16, &str, &str, &str, &str)] = &[
+    // CPUs, memory, machine, test, words
+    (1, "512M", "microvm", "guards", ""),
+    (1, "512M", "microvm", "stack", ""),
+    (1, "512M", "microvm", "heap", ""),
+    (1, "512M", "microvm", "huge", ""),
+    (1, "256M", "microvm", "full", "window=1"),
+    (1, "512M", "microvm", "nested", "loops=10000"),
+    (1, "512M", "microvm", "interrupts", "loops=1500"),
+    (
+        2,
+        "512M",
+        "microvm",
+        "interrupts",
+        "loops=600 lazy=16 kept=0",
+    ),
+    (2, "512M", "microvm", "smp", "loops=2000 lazy=16 kept=0"),
+    // A hole below 4 GiB, and memory above.
+    (2, "8G", "microvm", "smp", "loops=300"),
+    (2, "5G", "q35", "smp", "loops=300"),
+    (4, "512M", "microvm", "smp", "loops=400 lazy=16 kept=0"),
+];
+
+/// The same with a thread for each CPU: real races.
+const RACES: &[(u16, &str, &str)] = &[
+    (2, "smp", "loops=2000 lazy=200 kept=0"),
+    (2, "interrupts", "loops=1000"),
+    (4, "smp", "loops=1000"),
+];
+
+pub(crate) fn run(kernel: &Path, qemu: &str, is_written: bool) -> Result<(), String> {
+    let start = Instant::now();
+    let figures = count(kernel, qemu)?;
+    for &(cpus, memory, kind, test, append) in PASSED {
+        let machine = QemuMachine {
+            cpus,
+            memory: memory.to_owned(),
+            append: append.to_owned(),
+            kind: kind.to_owned(),
+            accelerator: Accelerator::Counting,
+        };
+        passes(kernel, &machine, test)?;
+    }
+    for &(cpus, test, append) in RACES {
+        let machine = QemuMachine {
+            cpus,
+            memory: "512M".to_owned(),
+            append: append.to_owned(),
+            accelerator: Accelerator::Threads,
+            ..QemuMachine::default()
+        };
+        passes(kernel, &machine, test)?;
+    }
+    catch_missing_flush(kernel)?;
+    let kept = compare_or_write(figures, is_written);
+    println!("kernel: {} s", start.elapsed().as_secs());
+    kept
+}
+
+/// Counts the instructions of each test, in both modes.
+fn count(kernel: &Path, qemu: &str) -> Result<Vec<KernelFigure>, String> {
+    let commit = commit();
+    let mut figures = Vec::new();
+    for (nth, test) in COUNTED.iter().enumerate() {
+        let modes = [VfreeMode::Kept, VfreeMode::Strict];
+        for mode in modes.into_iter().take(if nth < AREAS { 2 } else { 1 }) {
+            let append = match mode {
+                VfreeMode::Kept => "",
+                VfreeMode::Strict => "kept=0",
+            };
+            let machine = QemuMachine {
+                append: append.to_owned(),
+                ..QemuMachine::default()
+            };
+            let end = machine.boot(kernel, test)?;
+            end.expect_passed(test)?;
+            let figure = KernelFigure::read(&end.said, mode, &commit, qemu)?;
+            println!("{test} ({mode:?}): {:.0}", figure.instructions);
+            figures.push(figure);
+        }
+    }
+    Ok(figures)
+}
+
+fn passes(kernel: &Path, machine: &QemuMachine, test: &str) -> Result<(), String> {
+    let start = Instant::now();
+    machine.boot(kernel, test)?.expect_passed(test)?;
+    let QemuMachine {
+        cpus,
+        memory,
+        append,
+        ..
+    } = machine;
+    let how = machine.accelerator;
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{test}: passed in {seconds:.1} s ({cpus} CPUs, {memory}, {how:?}, {append})");
+    Ok(())
+}
+
+/// A kernel whose flush does nothing, which the stress must catch with each seed: with wrong bytes, a fault or a panic.
+fn catch_missing_flush(kernel: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    for seed in 1..=SEEDS {
+        for (noflush, must_pass) in [(0, true), (1, false)] {
+            // The kernel with its flush passes with the same words, or the catch would say nothing.
+            if must_pass && seed % 5 != 1 {
+                continue;
+            }
+            let machine = QemuMachine {
+                cpus: 2,
+                memory: "256M".to_owned(),
+                append: format!("{SOON_AGAIN} window=1 loops=250 seed={seed} noflush={noflush}"),
+                ..QemuMachine::default()
+            };
+            let end = machine.boot(kernel, "smp")?;
+            let is_right = match end.end {
+                BootResult::Passed => must_pass,
+                BootResult::WrongBytes | BootResult::Faulted | BootResult::Panicked => !must_pass,
+                BootResult::Late | BootResult::Other(_) => false,
+            };
+            if !is_right {
+                let what = if must_pass {
+                    "did not pass"
+                } else {
+                    "was not caught"
+                };
+                let (end, said) = (end.end, end.said);
+                return Err(format!(
+                    "seed {seed}, noflush={noflush}: {what} ({end:?})\n{said}"
+                ));
+            }
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!("a kernel without its flush: caught {SEEDS} times of {SEEDS} in {seconds:.1} s");
+    Ok(())
+}
+
+/// Compares with the result file, or writes it.
+fn compare_or_write(figures: Vec<KernelFigure>, is_written: bool) -> Result<(), String> {
+    let results = boot::root().join("docs/results/kernel.jsonl");
+    let page = boot::root().join("docs/kernel-machine.md");
+    if is_written {
+        if let Some(folder) = results.parent() {
+            fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        boot::write(&results, &figures::print(&figures))?;
+        return boot::write(&page, &document::page(&figures));
+    }
+    let text = fs::read_to_string(&results);
+    let text = text.map_err(|error| format!("{}: {error}", results.display()))?;
+    let earlier =
+        figures::parse(&text).map_err(|error| format!("{}: {error}", results.display()))?;
+    let wrong: Vec<String> = figures
+        .iter()
+        .filter_map(|figure| figure.compare(&earlier))
+        .collect();
+    if wrong.is_empty() {
+        let count = figures.len();
+        println!("{count} figures within 15 % of docs/results/kernel.jsonl");
+        return Ok(());
+    }
+    Err(wrong.join("\n"))
+}
+
+/// The revision that is measured; `+` if something is changed beside it.
+fn commit() -> String {
+    let git = |words: &[&str]| {
+        let said = Command::new("git")
+            .current_dir(boot::root())
+            .args(words)
+            .output();
+        let said = said.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+        said.unwrap_or_default()
+    };
+    let changed = git(&["status", "--porcelain", "--", "crates", "kernel"]);
+    let mark = if changed.is_empty() { "" } else { "+" };
+    git(&["rev-parse", "--short", "HEAD"]) + mark
+}

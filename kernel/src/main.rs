@@ -1,0 +1,138 @@
+//! A bare-metal machine whose memory manager is Framewright's engine.
+//!
+//! | file | what |
+//! |---|---|
+//! | `memory.rs` | all that a kernel writes to have the engine |
+//! | `boot.s`, `boot.rs` | the first instructions, what the loader hands over |
+//! | `traps.rs`, `apic.rs`, `serial.rs` | the machine |
+//! | `suite` | the tests, one a boot, chosen by `test=` on the command line |
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod apic;
+mod boot;
+mod cells;
+mod heap;
+mod memory;
+mod serial;
+mod suite;
+mod traps;
+
+use core::arch::global_asm;
+use core::cell::UnsafeCell;
+use core::panic::PanicInfo;
+use core::sync::atomic::{
+    AtomicU16,
+    Ordering::{AcqRel, Acquire},
+};
+use framewright::policy::RangeConfig;
+use framewright::{CpuId, Frame};
+use framewright_x86_64::instructions::{enable_interrupts, time_stamp, write_port};
+use memory::MAX_CPUS;
+use serial::{Exit, exit};
+
+global_asm!(include_str!("boot.s"), options(att_syntax));
+
+#[repr(C, align(4096))]
+struct CpuStack(UnsafeCell<[u8; 0x10000]>);
+// SAFETY: each is the stack of one CPU.
+unsafe impl Sync for CpuStack {}
+
+/// The stacks of CPUs 1 and up; that of the first one is in `boot.s`.
+#[unsafe(no_mangle)]
+static CPU_STACKS: [CpuStack; MAX_CPUS] =
+    [const { CpuStack(UnsafeCell::new([0; 0x10000])) }; MAX_CPUS];
+
+/// How many CPUs run.
+static ONLINE: AtomicU16 = AtomicU16::new(1);
+
+fn cpus() -> u16 {
+    boot::number("cpus").map_or(1, |cpus| cpus as u16)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn kernel_main(info: u64) -> ! {
+    let start = time_stamp();
+    traps::set_up(CpuId(0));
+    // SAFETY: the loader's pointer, as boot.s hands it on; then the old interrupt controllers are masked.
+    let memory = unsafe {
+        let memory = boot::read(info);
+        write_port(0x21, 0xff);
+        write_port(0xa1, 0xff);
+        memory
+    };
+    let defaults = RangeConfig::for_cpus(cpus());
+    let ranges = RangeConfig {
+        kept_pages_max: boot::number("kept").unwrap_or(defaults.kept_pages_max),
+        lazy_pages_max: boot::number("lazy").unwrap_or(defaults.lazy_pages_max),
+        ..defaults
+    };
+    let window_pages = boot::number("window").unwrap_or(8) << 18;
+    memory::set_up(memory, cpus(), window_pages, ranges);
+    for range in memory {
+        if let Some(run) = range.usable_from(Frame(0)) {
+            say!(
+                "memory {:#x} to {:#x}",
+                run.start().0 << 12,
+                run.end().0 << 12
+            );
+        }
+    }
+    say!(
+        "ready after {} ticks, {} pages of metadata",
+        time_stamp() - start,
+        memory::COUNTS.metadata_pages.get()
+    );
+    apic::enable(CpuId(0));
+    start_others();
+    // SAFETY: the gates are loaded, and no caller relies on interrupts being off.
+    unsafe { enable_interrupts() };
+    suite::run(boot::word("test").unwrap_or("boot"));
+    memory::engine()
+        .verify()
+        .expect("the engine's invariants hold");
+    say!("passed");
+    exit(Exit::Passed)
+}
+
+fn start_others() {
+    assert!(usize::from(cpus()) <= MAX_CPUS, "at most {MAX_CPUS} CPUs");
+    if cpus() == 1 {
+        return;
+    }
+    unsafe extern "C" {
+        static trampoline: u8;
+        static trampoline_end: u8;
+    }
+    let (from, end) = (&raw const trampoline, &raw const trampoline_end);
+    // SAFETY: nothing else lies at 0x8000, and both are in the boot's map.
+    unsafe {
+        core::ptr::copy_nonoverlapping(from, 0x8000 as *mut u8, end as usize - from as usize)
+    };
+    apic::start_others();
+    while ONLINE.load(Acquire) < cpus() {
+        memory::answer();
+        core::hint::spin_loop();
+    }
+    say!("{} CPUs", cpus());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn other_cpu_main(number: u16) -> ! {
+    let cpu = CpuId(number);
+    traps::set_up(cpu);
+    apic::enable(cpu);
+    memory::cpu_comes(cpus());
+    ONLINE.fetch_add(1, AcqRel);
+    // SAFETY: the gates are loaded.
+    unsafe { enable_interrupts() };
+    suite::serve(cpu)
+}
+
+#[panic_handler]
+fn on_panic(info: &PanicInfo<'_>) -> ! {
+    say!("PANIC {info}");
+    exit(Exit::Panicked)
+}

@@ -1,0 +1,150 @@
+//! Timer interrupts that allocate and free, throughout the stress; and handlers that interrupt a call.
+
+use super::{Dice, loops, stress, touch};
+use crate::memory::{engine, try_with, with};
+use crate::traps::on_tick;
+use crate::{apic, say};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Relaxed},
+};
+use framewright::kv::KvRequest;
+use framewright::vrange::AreaRequest;
+use framewright::{Addr, Context, Mobility, Order, Page};
+use framewright_x86_64::instructions::{enable_interrupts, without_interrupts};
+
+static HELD_OBJECT: AtomicU64 = AtomicU64::new(0);
+static HELD_AREA: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+static SERVED: AtomicU64 = AtomicU64::new(0);
+static NO_MEMORY: AtomicU64 = AtomicU64::new(0);
+
+fn next_tick() {
+    // Odd and changing, so that it falls on other instructions each time.
+    apic::set_timer(700 + (apic::TICKS.load(Relaxed) * 37 % 900) as u32);
+}
+
+/// Frees what an earlier tick allocated, and allocates anew.
+fn tick() {
+    let served = try_with(|cpu| {
+        let object = HELD_OBJECT.swap(0, AcqRel);
+        if object != 0 {
+            // SAFETY: the object is the handlers'.
+            let found = unsafe { (object as *const u64).read_volatile() };
+            assert_eq!(
+                found, !object,
+                "an object of a handler's was handed out twice"
+            );
+            cpu.kvfree(Addr(object)).expect("it was allocated");
+        }
+        match cpu.kmalloc(&KvRequest::new(64).within(Context::NOWAIT)) {
+            Ok(object) => {
+                // SAFETY: as above.
+                unsafe { (object.0 as *mut u64).write_volatile(!object.0) };
+                let others = HELD_OBJECT.swap(object.0, AcqRel);
+                if others != 0 {
+                    cpu.kvfree(Addr(others)).expect("it was allocated");
+                }
+            }
+            Err(_) => apic::count(&NO_MEMORY),
+        }
+        if let Ok(frame) = cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::NOWAIT) {
+            cpu.free(frame, Order::ZERO).expect("it was allocated");
+        }
+        match cpu.vmalloc(&AreaRequest::new(3).within(Context::NOWAIT)) {
+            Ok(page) => {
+                touch(page);
+                let others = HELD_AREA.swap(page.0, AcqRel);
+                if others != 0 {
+                    cpu.vfree(Page(others)).expect("it was allocated");
+                }
+            }
+            Err(_) => apic::count(&NO_MEMORY),
+        }
+    });
+    apic::count(if served.is_some() { &SERVED } else { &REFUSED });
+    next_tick();
+}
+
+fn end() {
+    on_tick(|| {});
+    for (held, is_area) in [(&HELD_OBJECT, false), (&HELD_AREA, true)] {
+        let held = held.swap(0, AcqRel);
+        match is_area {
+            _ if held == 0 => {}
+            true => with(|cpu| cpu.vfree(Page(held)))
+                .map(|_| ())
+                .expect("it was allocated"),
+            false => with(|cpu| cpu.kvfree(Addr(held)))
+                .map(|_| ())
+                .expect("it was allocated"),
+        }
+    }
+    let [ticks, served, refused, failed] =
+        [&apic::TICKS, &SERVED, &REFUSED, &NO_MEMORY].map(|count| count.load(Relaxed));
+    say!(
+        "{ticks} ticks, {served} handlers served, {refused} refused as nested, {failed} requests failed"
+    );
+}
+
+/// The stress with ticks on the first CPU. Interrupts are off in every call of the engine, so none is nested.
+pub fn run() {
+    on_tick(tick);
+    next_tick();
+    stress::run();
+    end();
+    assert!(SERVED.load(Relaxed) > 100, "the timer hardly ticked");
+    assert_eq!(
+        REFUSED.load(Relaxed),
+        0,
+        "a handler found its CPU inside the engine"
+    );
+}
+
+/// A kernel that leaves interrupts on in its calls: handlers that come in the midst of one are refused, and
+/// nothing breaks.
+pub fn nested() {
+    assert_eq!(
+        crate::cpus(),
+        1,
+        "interrupts on in a call: on one CPU alone"
+    );
+    on_tick(tick);
+    next_tick();
+    let mut draw = Dice::new(9);
+    let mut objects = [0; 64];
+    for _ in 0..loops() {
+        let nth = draw.below(64) as usize;
+        try_with(|cpu| {
+            // SAFETY: `try_with` has marked the CPU busy, which is what this test is about.
+            unsafe { enable_interrupts() };
+            match objects[nth] {
+                0 => {
+                    let object = cpu.kvmalloc(&KvRequest::new(64 + 4096 * (nth as u64 % 3)));
+                    objects[nth] = object.expect("there is memory").0;
+                }
+                object => {
+                    // SAFETY: the object is this test's.
+                    let found = unsafe { (object as *const u64).read_volatile() };
+                    assert_eq!(found, object, "an object was handed out twice");
+                    cpu.kvfree(Addr(object)).expect("it was allocated");
+                    objects[nth] = 0;
+                }
+            }
+            without_interrupts(|| engine().frames().stats());
+        })
+        .expect("no handler is in the midst of a call here");
+        if objects[nth] != 0 {
+            // SAFETY: the object is this test's.
+            unsafe { (objects[nth] as *mut u64).write_volatile(objects[nth]) };
+        }
+    }
+    for object in objects.into_iter().filter(|object| *object != 0) {
+        with(|cpu| cpu.kvfree(Addr(object))).expect("it was allocated");
+    }
+    end();
+    assert!(
+        REFUSED.load(Relaxed) > 10 && SERVED.load(Relaxed) > 10,
+        "too few ticks in calls"
+    );
+}

@@ -1,0 +1,146 @@
+//! What only page tables and faults can show: guards, faults that name their area, huge pages, no memory left.
+
+use super::{address, measure, touch, vfree, vmalloc};
+use crate::memory::{BarePc, COUNTS, WINDOW, engine, page_tables, with};
+use crate::say;
+use crate::traps::{IS_FAULT_WANTED, try_write};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::arch::asm;
+use core::sync::atomic::Ordering::Relaxed;
+use framewright::platform::Map;
+use framewright::vrange::{AreaRequest, AreaTag};
+use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright_x86_64::instructions::{time_stamp, without_interrupts};
+
+/// A guard page faults, and so does a page that was freed and drained; others do not.
+pub fn guards() {
+    let page = vmalloc(&AreaRequest::new(4).tagged(AreaTag(7)));
+    let end = address(page) + 4 * Page::BYTES;
+    assert!(
+        try_write(address(page)) && try_write(end - 1),
+        "the area is mapped"
+    );
+    assert!(!try_write(end), "the guard page is not");
+    vfree(page);
+    with(|cpu| cpu.ranges().drain());
+    assert!(
+        !try_write(address(page)),
+        "a freed page is gone after a drain"
+    );
+}
+
+#[allow(unconditional_recursion)]
+fn recurse(depth: u64) -> u64 {
+    let mut words = [depth; 64];
+    // Kept on the stack.
+    core::hint::black_box(&mut words);
+    recurse(depth + 1) + words[depth as usize % 64]
+}
+
+extern "C" fn overflow() {
+    say!("{}", recurse(0));
+}
+
+/// A thread's stack is an area. It goes over the end, into what lies before it: another area's guard page.
+pub fn stack() {
+    let before = vmalloc(&AreaRequest::new(2).tagged(AreaTag(1)));
+    let stack = vmalloc(&AreaRequest::new(4).tagged(AreaTag(2)));
+    say!(
+        "an area at {:#x}, the stack at {:#x}",
+        address(before),
+        address(stack)
+    );
+    IS_FAULT_WANTED.store(true, Relaxed);
+    let top = address(stack) + 4 * Page::BYTES;
+    // SAFETY: the fault ends the machine; nothing runs behind it.
+    unsafe { asm!("mov rsp, {}", "call {}", in(reg) top, sym overflow, options(noreturn)) }
+}
+
+/// Collections of Rust's on the engine's objects, contiguous and mapped ones.
+pub fn heap() {
+    let mut map = BTreeMap::new();
+    for number in 0..10_000_u64 {
+        map.insert(number * 7919 % 10_007, format!("number {number}"));
+    }
+    assert_eq!(map.len(), 10_000);
+    assert_eq!(map[&7919], "number 1");
+    let lengths: usize = map.values().map(String::len).sum();
+    assert_eq!(lengths, 10_000 * 7 + 10 + 90 * 2 + 900 * 3 + 9000 * 4);
+    let words: Vec<u64> = (0..1_000_000).collect();
+    assert_eq!(words.iter().sum::<u64>(), 499_999_500_000);
+    let sixteen: Vec<u8> = alloc::vec![0xa5; 16 << 20];
+    assert!(sixteen.iter().all(|byte| *byte == 0xa5));
+    let stats = engine().objects().stats();
+    say!("{stats:?}");
+}
+
+/// A long area whose frames come aligned is mapped by pages of 2 MiB.
+pub fn huge() {
+    let before = COUNTS.maps.get();
+    let start = time_stamp();
+    let page = vmalloc(&AreaRequest::new(4096).aligned_to(2 << 20));
+    let ticks = time_stamp() - start;
+    let huge = (0..8)
+        .filter(|nth| page_tables().is_huge(Page(page.0 + 512 * nth)))
+        .count();
+    let maps = COUNTS.maps.get() - before;
+    say!("16 MiB in {ticks} ticks: {maps} maps, {huge} huge pages");
+    assert!(huge >= 4, "hardly any page is huge");
+    for nth in 0..4096 {
+        touch(Page(page.0 + nth));
+    }
+    vfree(page);
+    with(|cpu| cpu.ranges().drain());
+    assert!(!try_write(address(page)) && !try_write(address(page) + (4096 << 12) - 1));
+}
+
+/// Without memory every request ends in an error, page tables' too; then all of it is there again.
+pub fn full() {
+    let free = || engine().frames().stats().nr_free_pages;
+    let (before, tables_before) = (free(), COUNTS.tables.get());
+    let mut areas = Vec::with_capacity(1 << 16);
+    for pages in [4096, 64, 1] {
+        while areas.len() < areas.capacity()
+            && let Ok(page) = with(|cpu| cpu.vmalloc(&AreaRequest::new(pages)))
+        {
+            touch(page);
+            areas.push(page);
+        }
+    }
+    say!("{} areas, {} of {before} frames left", areas.len(), free());
+    let refused = with(|cpu| cpu.vmalloc(&AreaRequest::new(64)));
+    let nowait = with(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::NOWAIT));
+    say!("then {refused:?} and {nowait:?}");
+    assert!(refused.is_err(), "there is memory left");
+    if let Ok(frame) = nowait {
+        with(|cpu| cpu.free(frame, Order::ZERO)).expect("it was allocated");
+    }
+    engine()
+        .verify()
+        .expect("the invariants hold without memory");
+    areas.drain(..).for_each(vfree);
+    drop(areas);
+    with(|cpu| {
+        cpu.objects().drain();
+        cpu.ranges().drain();
+    });
+    let tables = COUNTS.tables.get() - tables_before;
+    say!("{} frames free again, {tables} page tables", free());
+    assert!(free() + tables + 8 >= before, "frames are lost");
+}
+
+/// What the platform itself costs in a mapping: a run mapped and unmapped, without the engine.
+pub fn map(name: &str, pages: u64) {
+    let at = Page((WINDOW >> 12) - 512);
+    let range = PageRange::new(at, pages).expect("a few pages");
+    let run = Run::new(Frame(1), pages).expect("a few frames");
+    measure(name, || {
+        without_interrupts(|| {
+            BarePc.map(at, run, Context::ANY).expect("nothing is there");
+            BarePc.unmap(range).expect("it was mapped");
+        });
+    });
+}
