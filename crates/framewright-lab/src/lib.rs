@@ -5,10 +5,12 @@ pub mod before;
 pub mod cmd;
 #[cfg(target_os = "linux")]
 pub mod experiment;
+mod files;
 pub mod fuzzing;
 pub mod measure;
 pub mod pressure;
 pub mod printable;
+#[cfg(target_os = "linux")]
 pub mod record;
 pub mod replay;
 pub mod report;

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use framewright_lab::record::{Instance, Tracefs};
-use framewright_lab::trace::{Input, read_frames, read_pft1};
+use framewright_lab::trace::{Input, TraceDigest, read_frames, read_frames_digest, read_pft1};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -45,6 +45,20 @@ fn names_in(folder: &Path) -> Vec<String> {
 fn read_back(folder: &Path, name: &str) -> usize {
     let open = |ending| Input::open(&folder.join(format!("{name}.{ending}"))).unwrap();
     let trace = read_pft1(open("pft.zst")).unwrap();
+    // All that lies beside it says that it belongs to it.
+    let mut bytes = Vec::new();
+    open("pft.zst").read_up_to(u64::MAX, &mut bytes).unwrap();
+    let digest = TraceDigest::of(&bytes);
+    let said = read_frames_digest(&mut open("pfn.zst")).unwrap();
+    assert_eq!(said, Some(digest));
+    for file in [
+        format!("{name}.linux_ref.csv"),
+        format!("state/{name}/before.zoneinfo"),
+        format!("state/{name}/after.pagetypeinfo"),
+    ] {
+        let text = fs::read_to_string(folder.join(&file)).unwrap();
+        assert_eq!(TraceDigest::of_text(&text), Ok(Some(digest)), "{file}");
+    }
     read_frames(open("pfn.zst"), &trace).unwrap();
     assert!(!trace.init.is_empty(), "memory was in use when it began");
     trace.ops.len()
@@ -92,6 +106,9 @@ fn a_command_is_recorded_and_can_be_replayed_and_nothing_stays_behind() {
         let state = folder.path().join(format!("state/run/{when}.pagetypeinfo"));
         let text = fs::read_to_string(&state).unwrap();
         framewright_lab::trace::state::read_pagetypeinfo("state", &text).unwrap();
+        let state = folder.path().join(format!("state/run/{when}.zoneinfo"));
+        let text = fs::read_to_string(&state).unwrap();
+        framewright_lab::trace::state::read_zoneinfo("state", &text).unwrap();
     }
     let summary = fs::read_to_string(folder.path().join("run.summary.txt")).unwrap();
     let ended = "until the command ended: exit status: 0";
@@ -263,6 +280,7 @@ fn what_cannot_be_recorded_leaves_nothing_behind() {
     let large = ["--buffer", "99999999"];
     fails(&large, "run.pft.zst", "--buffer 99999999: expected 1 to ");
     fails(&[], "none/run.pft.zst", "there is no folder ");
+    fails(&[], "state", "the folder of the state files has this name");
     fails(&[], "..", "not a file's name, expected one as run.pft.zst");
 }
 

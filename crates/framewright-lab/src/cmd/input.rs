@@ -5,9 +5,11 @@ use crate::replay::{ListedFree, fit_free_memory, read_reference};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::read_pagetypeinfo;
 use crate::trace::{
-    Input, MemoryLimit, Recording, TextReader, Trace, read_frames, read_pft1, text_of,
+    Input, MemoryLimit, Recording, RunningDigest, TextReader, Trace, TraceDigest, read_frames,
+    read_frames_digest, read_pft1, text_of, trace_stem,
 };
 use framewright::Mobility;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A trace with all that lies beside it.
@@ -15,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct LoadedTrace {
     /// What messages call it.
     pub(super) path: String,
-    /// The file's name without folder and extensions, as cases have it.
+    /// The file's name without folder and without a recording's ending, as cases have it.
     pub(super) name: String,
     /// The trace.
     pub(super) trace: Trace,
@@ -27,6 +29,8 @@ pub(super) struct LoadedTrace {
     pub(super) chosen: Option<Vec<u32>>,
     /// Free frames by label on the recording machine, from `--state`.
     pub(super) listed: Option<ListedFree>,
+    /// What a reader must know of the files beside it.
+    pub(super) notes: Vec<String>,
 }
 
 /// The sample trace and its reference, part of the program: the main job needs no file.
@@ -46,6 +50,7 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         reference: Some(reference),
         chosen: None,
         listed: None,
+        notes: Vec::new(),
     })
 }
 
@@ -57,8 +62,9 @@ pub(super) fn load(
     state: Option<&Path>,
     limit: MemoryLimit,
 ) -> Result<LoadedTrace, CommandError> {
-    let listed = state.map(read_state).transpose()?;
+    let state = state.map(read_state).transpose()?;
     let stem = case_name(path);
+    let beside = Beside::of(path);
     let mut loaded = LoadedTrace {
         path: printable::path(path),
         name: printable::text(&stem),
@@ -66,39 +72,173 @@ pub(super) fn load(
         anomalies: Vec::new(),
         reference: None,
         chosen: None,
-        listed,
+        listed: state.as_ref().map(|state| state.listed),
+        notes: Vec::new(),
     };
     let input = Input::open(path).map_err(CommandError::input)?;
+    let digest = RunningDigest::default();
+    let is_asked = beside.any() || state.is_some();
+    let input = match is_asked {
+        true => input.with_digest(digest.clone()),
+        false => input,
+    };
     let input = input.with_memory_limit(limit);
     match Recording::from_input(input).map_err(CommandError::input)? {
         Recording::Columns(trace) => loaded.trace = trace,
         Recording::Text(reader) => read_text(*reader, &mut loaded, limit)?,
     }
-    if let Some(beside) = beside(path, &stem, "linux_ref.csv") {
-        loaded.reference = Some(reference(&beside)?);
+    let digest = digest.so_far();
+    if let Some(state) = state {
+        loaded.belongs(&state.name, state.digest, digest)?;
+    }
+    if let Some(beside) = &beside.reference {
+        let (name, text) = text_of(beside).map_err(CommandError::input)?;
+        let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
+        let said = TraceDigest::of_text(&text).map_err(at)?;
+        loaded.belongs(&name, said, digest)?;
+        loaded.reference = Some(read_reference(&text).map_err(at)?);
     }
     // The reference knows more: migrations are in it.
-    let frames = beside(path, &stem, "pfn.zst").filter(|_| loaded.reference.is_none());
+    let frames = beside.frames.filter(|_| loaded.reference.is_none());
     if let Some(beside) = frames {
-        let input = Input::open(&beside).map_err(CommandError::input)?;
+        let mut input = Input::open(&beside).map_err(CommandError::input)?;
+        let said = read_frames_digest(&mut input).map_err(CommandError::input)?;
+        loaded.belongs(&printable::path(&beside), said, digest)?;
         let frames = read_frames(input, &loaded.trace).map_err(CommandError::input)?;
         loaded.chosen = Some(frames);
     }
     Ok(loaded)
 }
 
+impl LoadedTrace {
+    /// Whether a file beside the trace is one of this trace. One of an earlier version does not say, which is noted.
+    fn belongs(
+        &mut self,
+        file: &str,
+        said: Option<TraceDigest>,
+        digest: TraceDigest,
+    ) -> Result<(), CommandError> {
+        match said {
+            None => self.notes.push(format!(
+                "{} does not say which trace it belongs to (a recording of an earlier version); it is taken for this \
+                 one's",
+                Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy())
+            )),
+            Some(said) if said == digest => {}
+            Some(said) => {
+                return Err(CommandError::Input(format!(
+                    "{file}: belongs to another trace than {} (sha256 {said}, expected {digest}): rename it or \
+                     remove it",
+                    self.path
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Files beside a trace that are read with it.
+#[derive(Debug)]
+struct Beside {
+    /// What the recording kernel itself made of memory.
+    reference: Option<PathBuf>,
+    /// The frames that it chose.
+    frames: Option<PathBuf>,
+}
+
+impl Beside {
+    fn of(path: &Path) -> Self {
+        let stem = case_name(path);
+        Self {
+            reference: beside(path, &stem, "linux_ref.csv"),
+            frames: beside(path, &stem, "pfn.zst"),
+        }
+    }
+
+    fn any(&self) -> bool {
+        self.reference.is_some() || self.frames.is_some()
+    }
+}
+
+/// Every file that [`load`] reads.
+pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
+    let Beside { reference, frames } = Beside::of(path);
+    let mut files = vec![path.to_owned()];
+    files.extend(reference);
+    files.extend(frames);
+    files
+}
+
+/// The names of cases, one a trace and each once: where two files have the same name, their folders' names stand
+/// before it, and where that is not enough, a number behind it.
+///
+/// # Errors
+/// If a file is given twice: its cases would say the same under two names.
+pub(super) fn case_names(paths: &[PathBuf]) -> Result<Vec<String>, CommandError> {
+    let mut names: Vec<String> = Vec::new();
+    for (nth, path) in paths.iter().enumerate() {
+        let same = |other: &PathBuf| {
+            other == path
+                || fs::canonicalize(path)
+                    .is_ok_and(|a| fs::canonicalize(other).is_ok_and(|b| a == b))
+        };
+        if paths[..nth].iter().any(same) {
+            let path = printable::path(path);
+            return Err(CommandError::Input(format!(
+                "{path}: is given twice, expected each trace once"
+            )));
+        }
+        names.push(printable::text(&case_name(path)));
+    }
+    let is_twice =
+        |names: &[String], nth: usize| names.iter().filter(|n| **n == names[nth]).count() > 1;
+    let short = names.clone();
+    for (nth, path) in paths.iter().enumerate() {
+        let folder = path.parent().and_then(Path::file_name);
+        if let (true, Some(folder)) = (is_twice(&short, nth), folder) {
+            names[nth] = format!(
+                "{}/{}",
+                printable::text(&folder.to_string_lossy()),
+                short[nth]
+            );
+        }
+    }
+    let mut number = 1;
+    for nth in 0..names.len() {
+        while names[..nth].contains(&names[nth]) {
+            number += 1;
+            names[nth] = format!("{}#{number}", short[nth]);
+        }
+    }
+    Ok(names)
+}
+
+/// What `--state` names.
+struct GivenState {
+    name: String,
+    digest: Option<TraceDigest>,
+    listed: ListedFree,
+}
+
 /// Free frames by label in a `/proc/pagetypeinfo`, over all zones.
-fn read_state(path: &Path) -> Result<ListedFree, CommandError> {
+fn read_state(path: &Path) -> Result<GivenState, CommandError> {
     let (name, text) = text_of(path).map_err(CommandError::input)?;
     let info = read_pagetypeinfo(&name, &text).map_err(CommandError::input)?;
-    Ok(Mobility::ALL.map(|label| {
+    let digest = TraceDigest::of_text(&text);
+    let digest = digest.map_err(|cause| CommandError::Input(format!("{name}:{cause}")))?;
+    let listed = Mobility::ALL.map(|label| {
         (0..=MAX_ORDER)
             .map(|order| info.free_blocks(label, order).saturating_mul(1 << order))
             .fold(0, u64::saturating_add)
-    }))
+    });
+    Ok(GivenState {
+        name,
+        digest,
+        listed,
+    })
 }
 
-/// `fileA` for `../traces/fileA.pft.zst`, `stdin` for `-`.
+/// `fileA` for `../traces/fileA.pft.zst`, `t.ftrace.gz` for `t.ftrace.gz`, `stdin` for `-`.
 fn case_name(path: &Path) -> String {
     if path.as_os_str() == "-" {
         return "stdin".into();
@@ -107,12 +247,7 @@ fn case_name(path: &Path) -> String {
         .file_name()
         .map(|name| name.to_string_lossy())
         .unwrap_or_default();
-    // A leading point belongs to the name.
-    let end = file
-        .char_indices()
-        .find(|&(at, c)| at > 0 && c == '.')
-        .map_or(file.len(), |f| f.0);
-    file[..end].to_owned()
+    trace_stem(&file).to_owned()
 }
 
 fn beside(path: &Path, name: &str, extension: &str) -> Option<PathBuf> {
@@ -121,11 +256,6 @@ fn beside(path: &Path, name: &str, extension: &str) -> Option<PathBuf> {
     }
     let beside = path.with_file_name(format!("{name}.{extension}"));
     beside.is_file().then_some(beside)
-}
-
-fn reference(path: &Path) -> Result<Vec<ReferenceRow>, CommandError> {
-    let (name, text) = text_of(path).map_err(CommandError::input)?;
-    read_reference(&text).map_err(|cause| CommandError::Input(format!("{name}:{cause}")))
 }
 
 /// Reads text to its end and reduces it to objects.
@@ -169,10 +299,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_is_named_by_the_file_without_folder_and_extensions() {
+    fn a_case_is_named_by_the_file_without_folder_and_a_recording_s_ending() {
         assert_eq!(case_name(Path::new("../traces/fileA.pft.zst")), "fileA");
         assert_eq!(case_name(Path::new("trace")), "trace");
-        assert_eq!(case_name(Path::new("./.hidden.txt")), ".hidden");
+        assert_eq!(case_name(Path::new("run.1")), "run.1");
+        assert_eq!(case_name(Path::new("./.hidden.txt")), ".hidden.txt");
         assert_eq!(case_name(Path::new("-")), "stdin");
+    }
+
+    #[test]
+    fn each_case_has_a_name_of_its_own() {
+        let names = |paths: &[&str]| {
+            let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+            case_names(&paths)
+        };
+        assert_eq!(
+            names(&["a/run.pft", "b/run.pft", "b/x"]).unwrap(),
+            ["a/run", "b/run", "x"]
+        );
+        assert_eq!(
+            names(&["run.pft", "run.pft.zst", "run"]).unwrap(),
+            ["run", "run#2", "run#3"]
+        );
+        assert_eq!(names(&["a/c/run", "b/c/run"]).unwrap(), ["c/run", "run#2"]);
+        assert_eq!(names(&["run.1", "run.2"]).unwrap(), ["run.1", "run.2"]);
+        for twice in [["-", "-"], ["src/lib.rs", "src/../src/lib.rs"]] {
+            let CommandError::Input(said) = names(&twice).unwrap_err() else {
+                panic!("not bad input")
+            };
+            assert!(
+                said.contains("is given twice, expected each trace once"),
+                "{said}"
+            );
+        }
     }
 }

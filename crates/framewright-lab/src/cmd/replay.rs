@@ -1,8 +1,9 @@
 //! `framewright replay`: what memory would have looked like under another policy.
 
 use super::error::CommandError;
-use super::input::{LoadedTrace, load};
+use super::input::{LoadedTrace, case_names, files_of, load};
 use super::progress::with_progress;
+use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::measure::{Film, Picture, Sample, replay as m};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
@@ -13,13 +14,13 @@ use crate::report::html::HtmlPage;
 use crate::report::{
     self, Accent, Assertion, BlockMaps, Item, MachineRecord, Note, OverTime, PlotLine, ReportCase,
     ReportColumn, RunInfo, Scale, Section, Tabled, accent, calibrate, case_grid, has_place,
-    json_lines, linux_column, placement_column, series_csv, verdict, write_whole,
+    json_lines, linux_column, placement_column, series_csv, verdict,
 };
 use crate::trace::MemoryLimit;
 use clap::ValueEnum;
 use framewright::Order;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Replay traces of the kernel's page allocator under several policies, side by side
 ///
@@ -288,7 +289,7 @@ pub(super) fn replay_case(
     .map_err(|e| at(&e))?;
     let mut columns = Vec::new();
     let mut calibration = None;
-    let mut notes = Vec::new();
+    let mut notes = loaded.notes.clone();
     let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
     if let Some(reference) = &loaded.reference {
         if calibrates {
@@ -347,20 +348,9 @@ pub(super) fn replay_case(
 /// If a trace cannot be read or replayed, an output cannot be written, or an assertion does not
 /// hold.
 pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
-    let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
-    if is_stdout(&args.json) && is_stdout(&args.csv) {
-        return Err(CommandError::Input(
-            "--json - and --csv - both want standard output, expected one of them".into(),
-        ));
-    }
-    if is_stdout(&args.html) {
-        return Err(CommandError::Input(
-            "--html - wants standard output, expected a file's name".into(),
-        ));
-    }
-    for path in args.json.iter().chain(&args.csv).chain(&args.html) {
-        has_place(path).map_err(CommandError::input)?;
-    }
+    let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
+    let names = case_names(&args.traces)?;
+    claim(args)?;
     let options = ReplayOptions {
         start: args.start(),
         squeeze: args.squeeze,
@@ -384,8 +374,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         )));
     }
     let mut replayed = Vec::new();
-    for path in &args.traces {
-        let loaded = load(path, args.state.as_deref(), args.limit())?;
+    for (path, name) in args.traces.iter().zip(names) {
+        let mut loaded = load(path, args.state.as_deref(), args.limit())?;
+        loaded.name = name;
         let (threads, limit) = (args.threads(), args.limit());
         replayed.push(replay_case(&loaded, &policies, options, threads, limit)?);
     }
@@ -407,6 +398,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             }
         }
     }
+    let mut outputs = OutputSet::new();
+    let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);
     if let Some(path) = &args.csv {
         let runs: Vec<(&str, &ReplayOutcome)> = replayed
             .iter()
@@ -416,26 +409,55 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
                     .map(|outcome| (r.case.name.as_str(), outcome))
             })
             .collect();
-        write_whole(path, series_csv(&runs).as_bytes()).map_err(CommandError::input)?;
+        write(path, series_csv(&runs).into_bytes())?;
     }
     if let Some(path) = &args.html {
         let page = page(info.clone(), &replayed);
         let text = page.render().map_err(CommandError::input)?;
-        write_whole(path, text.as_bytes()).map_err(CommandError::input)?;
+        write(path, text.into_bytes())?;
     }
     if let Some(path) = &args.json {
         let lines = json_lines(&info, &cases).map_err(CommandError::input)?;
-        write_whole(path, &lines).map_err(CommandError::input)?;
+        write(path, lines)?;
     }
-    if !is_stdout(&args.json) && !is_stdout(&args.csv) {
+    if !to_stdout(&args.json) && !to_stdout(&args.csv) {
         let text = printed(args.format, &replayed);
-        write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+        write("-".as_ref(), text.into_bytes())?;
     }
+    outputs.keep().map_err(CommandError::input)?;
     if failed.is_empty() {
         Ok(())
     } else {
         Err(CommandError::Assertion(failed.join("\n")))
     }
+}
+
+/// Claims what the command reads and writes: no output is an input or another output (OF1), and each has a place.
+fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
+    let mut claims = FileClaims::new();
+    for path in args
+        .traces
+        .iter()
+        .flat_map(|path| files_of(path))
+        .chain(args.state.clone())
+    {
+        claims.reads(&path).map_err(CommandError::input)?;
+    }
+    for (option, path) in [
+        ("--json", &args.json),
+        ("--csv", &args.csv),
+        ("--html", &args.html),
+    ] {
+        let Some(path) = path else { continue };
+        if option == "--html" && is_stdout(path) {
+            return Err(CommandError::Input(
+                "--html - wants standard output, expected a file's name".into(),
+            ));
+        }
+        claims.writes(option, path).map_err(CommandError::input)?;
+        has_place(path).map_err(CommandError::input)?;
+    }
+    Ok(())
 }
 
 /// A case as a reader sees it: table, calibration, verdict, anomalies.

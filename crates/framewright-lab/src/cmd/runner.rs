@@ -3,9 +3,9 @@
 use super::error::CommandError;
 use super::progress::with_progress;
 use crate::experiment::{Detail, Experiment, Findings, Progress, Size, all_experiments};
+use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::report::{
     Figure, Item, MachineRecord, RunInfo, Section, Tabled, figure_lines, has_place, measured_cases,
-    write_whole,
 };
 use std::path::Path;
 
@@ -16,16 +16,17 @@ use std::path::Path;
 /// does not hold.
 pub(super) fn command<E: Experiment>(args: &E::Args) -> Result<(), CommandError> {
     let to = E::outputs(args);
-    let is_stdout = |path: Option<&Path>| path.is_some_and(|path| path.as_os_str() == "-");
-    if let Some(path) = to.json {
-        has_place(path).map_err(CommandError::input)?;
+    let to_stdout = |path: Option<&Path>| path.is_some_and(is_stdout);
+    let mut claims = FileClaims::new();
+    for path in E::inputs(args) {
+        match path.is_dir() {
+            true => claims.reads_folder(path),
+            false => claims.reads(path).map_err(CommandError::input)?,
+        }
     }
-    if is_stdout(to.json) && is_stdout(to.csv) {
-        return Err(CommandError::Input(
-            "--json - and --csv - both want standard output, expected one of them".into(),
-        ));
-    }
-    if let Some(path) = to.csv {
+    for (option, path) in [("--json", to.json), ("--csv", to.csv)] {
+        let Some(path) = path else { continue };
+        claims.writes(option, path).map_err(CommandError::input)?;
         has_place(path).map_err(CommandError::input)?;
     }
     let plan = E::asked(args).map_err(CommandError::Input)?;
@@ -42,18 +43,20 @@ pub(super) fn command<E: Experiment>(args: &E::Args) -> Result<(), CommandError>
             }
         }
     }
-    let write = |path: &Path, bytes: &[u8]| write_whole(path, bytes).map_err(CommandError::input);
+    let mut outputs = OutputSet::new();
+    let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);
     if let Some(path) = to.csv {
-        write(path, series.as_bytes())?;
+        write(path, series.into_bytes())?;
     }
     if let Some(path) = to.json {
-        write(path, &lines(&plan, &figures)?)?;
+        write(path, lines(&plan, &figures)?)?;
     }
-    if !is_stdout(to.json) && !is_stdout(to.csv) {
+    if !to_stdout(to.json) && !to_stdout(to.csv) {
         let tables = plan.tables(&figures, Detail::Full);
         let text: Vec<String> = tables.iter().map(Tabled::text).collect();
-        write("-".as_ref(), text.join("\n").as_bytes())?;
+        write("-".as_ref(), text.join("\n").into_bytes())?;
     }
+    outputs.keep().map_err(CommandError::input)?;
     if unheld.is_empty() {
         Ok(())
     } else {

@@ -146,6 +146,11 @@ pub trait Experiment: Sized {
     /// Where a command writes.
     fn outputs(args: &Self::Args) -> Outputs<'_>;
 
+    /// What a command reads, files and folders: none of its outputs may be among it.
+    fn inputs(_args: &Self::Args) -> Vec<&Path> {
+        Vec::new()
+    }
+
     /// The plan that a command asks for.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
 use crate::printable;
+use crate::report::WriteError;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -21,6 +22,12 @@ pub enum RecordError {
 impl RecordError {
     pub(super) fn file(path: &Path, cause: &io::Error) -> Self {
         Self::File(format!("{}: {cause}", printable::path(path)))
+    }
+}
+
+impl From<WriteError> for RecordError {
+    fn from(error: WriteError) -> Self {
+        Self::File(error.to_string())
     }
 }
 

@@ -32,7 +32,6 @@ mod error;
 mod instance;
 mod memory;
 mod report;
-mod stage;
 mod tracefs;
 
 pub use error::RecordError;
@@ -40,12 +39,14 @@ pub use instance::{BufferFill, Instance};
 pub use report::RecordReport;
 pub use tracefs::Tracefs;
 
+use crate::files::{FileClaims, Stage};
+use crate::printable;
 use crate::trace::reduce::{Reducer, Reduction, ReferenceRow};
 use crate::trace::{
-    Input, MemoryLimit, Snapshot, TextCounts, TextReader, write_frames, write_pft1,
+    Input, MemoryLimit, Snapshot, TextCounts, TextReader, TraceDigest, trace_stem, write_frames,
+    write_frames_digest, write_pft1,
 };
 use command::Running;
-use stage::Stage;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -203,13 +204,16 @@ struct Names {
 impl Names {
     fn of(options: &RecordOptions) -> Result<Self, RecordError> {
         let path = &options.output;
-        let bad = |what: &str| Err(RecordError::Options(format!("{}: {what}", path.display())));
+        let bad = |what: &str| {
+            Err(RecordError::Options(format!(
+                "{}: {what}",
+                printable::path(path)
+            )))
+        };
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return bad("not a file's name, expected one as run.pft.zst");
         };
-        // Up to the first point that is not the first letter, as a replay names its cases.
-        let end = name.char_indices().find(|&(at, c)| at > 0 && c == '.');
-        let stem = &name[..end.map_or(name.len(), |(at, _)| at)];
+        let stem = trace_stem(name);
         let folder = path.parent().unwrap_or(Path::new(""));
         let here = if folder.as_os_str().is_empty() {
             Path::new(".")
@@ -217,7 +221,7 @@ impl Names {
             folder
         };
         if !here.is_dir() {
-            return bad(&format!("there is no folder {}", here.display()));
+            return bad(&format!("there is no folder {}", printable::path(here)));
         }
         let state = folder.join("state").join(stem);
         let names = Self {
@@ -240,9 +244,19 @@ impl Names {
             if fs::symlink_metadata(file).is_ok() && !(options.replace && file.is_file()) {
                 return Err(RecordError::Options(format!(
                     "{}: is there already, expected a new name or --force",
-                    file.display()
+                    printable::path(file)
                 )));
             }
+        }
+        let mut claims = FileClaims::new();
+        let claimed = files.into_iter().chain(states.iter().flatten());
+        for file in claimed {
+            let claim = claims.writes("a file of the recording", file);
+            claim.map_err(|e| RecordError::Options(e.to_string()))?;
+        }
+        let above = names.state.ancestors().take(2);
+        if above.into_iter().any(|folder| folder == names.trace) {
+            return bad("the folder of the state files has this name, expected another");
         }
         Ok(names)
     }
@@ -261,6 +275,7 @@ impl Names {
         let mut stage = Stage::new();
         let mut columns = Vec::new();
         write_pft1(&reduction.trace, &mut columns).map_err(failed(&self.trace))?;
+        let digest = TraceDigest::of(&columns);
         let packed = self.trace.extension().is_some_and(|ending| ending == "zst");
         if packed {
             columns = pack(&columns).map_err(failed(&self.trace))?;
@@ -269,23 +284,28 @@ impl Names {
         drop(columns);
         check(interrupted)?;
         let mut frames = Vec::new();
+        write_frames_digest(digest, &mut frames).map_err(failed(&self.frames))?;
         write_frames(&reduction.chosen, &mut frames).map_err(failed(&self.frames))?;
         let frames = pack(&frames).map_err(failed(&self.frames))?;
         stage.write(&self.frames, &frames)?;
         check(interrupted)?;
-        let mut rows = Vec::new();
+        let mut rows = digest.line().into_bytes();
         ReferenceRow::write_csv(&reduction.reference, &mut rows)
             .map_err(failed(&self.reference))?;
         stage.write(&self.reference, &rows)?;
-        stage.write(&self.summary, report.to_string().as_bytes())?;
+        stage.write(
+            &self.summary,
+            format!("{report}{}", digest.line()).as_bytes(),
+        )?;
         stage.folder(&self.state)?;
         for (when, files) in states {
             for (name, bytes) in files {
-                stage.write(&self.state.join(format!("{when}.{name}")), bytes)?;
+                let bytes = [digest.line().as_bytes(), bytes].concat();
+                stage.write(&self.state.join(format!("{when}.{name}")), &bytes)?;
             }
         }
         check(interrupted)?;
-        stage.keep()
+        Ok(stage.keep()?)
     }
 }
 

@@ -1,16 +1,21 @@
 use crate::printable;
+use crate::trace::TraceDigest;
 use crate::trace::reduce::ReferenceRow;
 
-/// Reads a `*.linux_ref.csv`: what the recording kernel itself made of memory, once a second.
+/// Reads a `*.linux_ref.csv`: what the recording kernel itself made of memory, once a second. A first line that says
+/// which trace it belongs to ([`TraceDigest::of_text`]) is passed over.
 ///
 /// # Errors
 /// `LINE: what is wrong, what was expected`; lines count from 1.
 pub fn read_reference(text: &str) -> Result<Vec<ReferenceRow>, String> {
-    let mut lines = text.lines().zip(1u64..);
-    let header = lines.next().map_or("", |(line, _)| line.trim_end());
+    let mut lines = text.lines().zip(1u64..).peekable();
+    lines.next_if(|(line, _)| line.starts_with(TraceDigest::MARK));
+    let (header, number) = lines.next().unwrap_or(("", 1));
+    let header = header.trim_end();
     if header != ReferenceRow::HEADER {
         return Err(format!(
-            "1: the header is '{}', expected '{}'",
+            "{}: the header is '{}', expected '{}'",
+            number,
             shown(header),
             ReferenceRow::HEADER
         ));

@@ -1,3 +1,4 @@
+use crate::files::is_stdout;
 use crate::printable;
 use std::fmt;
 use std::fs;
@@ -10,6 +11,15 @@ use std::path::{Path, PathBuf};
 pub struct WriteError {
     path: PathBuf,
     cause: io::Error,
+}
+
+impl WriteError {
+    pub(crate) fn new(path: &Path, cause: io::Error) -> Self {
+        Self {
+            path: path.to_owned(),
+            cause,
+        }
+    }
 }
 
 impl fmt::Display for WriteError {
@@ -31,11 +41,8 @@ impl std::error::Error for WriteError {}
 /// # Errors
 /// If its folder is not there or may not be written into, or a folder has its name.
 pub fn has_place(path: &Path) -> Result<(), WriteError> {
-    let error = |cause| WriteError {
-        path: path.to_owned(),
-        cause,
-    };
-    if path.as_os_str() == "-" {
+    let error = |cause| WriteError::new(path, cause);
+    if is_stdout(path) {
         return Ok(());
     }
     if path.is_dir() {
@@ -79,11 +86,8 @@ fn may_write(_path: &Path) -> io::Result<()> {
 /// # Errors
 /// If the file cannot be written or take its name; the file beside it is removed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    let error = |cause| WriteError {
-        path: path.to_owned(),
-        cause,
-    };
-    if path.as_os_str() == "-" {
+    let error = |cause| WriteError::new(path, cause);
+    if is_stdout(path) {
         let mut out = io::stdout().lock();
         let written = out.write_all(bytes).and_then(|()| out.flush());
         return match written {

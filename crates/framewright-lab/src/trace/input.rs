@@ -11,7 +11,7 @@
 //! has it, and nothing is downloaded but crates. The decoders in Rust refuse windows above
 //! 100 MiB, and recorded traces use up to 2^27 bytes.
 
-use super::{MemoryLimit, TraceError};
+use super::{MemoryLimit, RunningDigest, TraceError};
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -172,6 +172,7 @@ pub struct Input {
     /// Unpacked bytes handed out.
     given: u64,
     limit: MemoryLimit,
+    digest: Option<RunningDigest>,
 }
 
 impl std::fmt::Debug for Input {
@@ -237,6 +238,7 @@ impl Input {
             ahead_start: 0,
             given: 0,
             limit: MemoryLimit::default(),
+            digest: None,
         })
     }
 
@@ -250,6 +252,15 @@ impl Input {
     #[must_use]
     pub fn with_memory_limit(self, limit: MemoryLimit) -> Self {
         Self { limit, ..self }
+    }
+
+    /// The same input, which adds what is read of it to a digest.
+    #[must_use]
+    pub(crate) fn with_digest(self, digest: RunningDigest) -> Self {
+        Self {
+            digest: Some(digest),
+            ..self
+        }
     }
 
     /// What a reader of this input may hold.
@@ -289,6 +300,14 @@ impl Input {
     /// # Errors
     /// If reading fails, or the packed stream is cut off or damaged; the message names the byte.
     pub fn read(&mut self, out: &mut [u8]) -> Result<usize, TraceError> {
+        let n = self.read_undigested(out)?;
+        if let Some(digest) = &self.digest {
+            digest.add(&out[..n]);
+        }
+        Ok(n)
+    }
+
+    fn read_undigested(&mut self, out: &mut [u8]) -> Result<usize, TraceError> {
         let have = &self.ahead[self.ahead_start..];
         if !have.is_empty() {
             let n = have.len().min(out.len());

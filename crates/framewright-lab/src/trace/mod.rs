@@ -18,11 +18,13 @@
 //! - **P7** What an error shows of an input is printable and as long as a line, its name included.
 
 mod detect;
+mod digest;
 mod error;
 mod event;
 mod input;
 mod limit;
 mod liveness;
+mod name;
 mod ops;
 mod pft1;
 pub mod reduce;
@@ -30,13 +32,18 @@ pub mod state;
 mod text;
 
 pub use detect::Recording;
+pub(crate) use digest::RunningDigest;
+pub use digest::TraceDigest;
 pub use error::TraceError;
 pub use event::{EventKind, TraceEvent};
 pub(crate) use input::text_of;
 pub use input::{Encoding, Input};
 pub use limit::{MemoryLimit, TooMuchMemory};
 pub use liveness::{BadFree, Liveness};
+pub use name::trace_stem;
 pub use ops::{InitClass, InitObject, OpKind, Trace, TraceOp};
-pub use pft1::{read_frames, read_pft1, write_frames, write_pft1};
+pub use pft1::{
+    read_frames, read_frames_digest, read_pft1, write_frames, write_frames_digest, write_pft1,
+};
 pub use state::{ReadFrameState, Snapshot};
 pub use text::{Dialect, TextCounts, TextReader};

@@ -2,6 +2,8 @@
 
 mod command;
 mod golden;
+#[cfg(unix)]
+mod mistakes;
 mod reclaim;
 mod recorded;
 mod support;

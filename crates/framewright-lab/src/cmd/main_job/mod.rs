@@ -11,10 +11,13 @@ pub(super) use outputs::JobOutputs;
 
 use super::error::CommandError;
 use super::input;
+use crate::files::{OutputSet, is_stdout};
+use crate::printable;
 use crate::report::Size;
 use crate::report::html::HtmlPage;
 use crate::report::{MachineRecord, RunInfo, Section, write_whole};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const LEAD: &str = "\
@@ -38,7 +41,7 @@ pub(super) fn run(size: Size, args: &JobOutputs) -> Result<(), CommandError> {
     let page = args.place()?;
     let json = args.json(page.as_deref())?;
     // If the figures go to standard output, their reader must find nothing else there.
-    let is_told = json.is_none_or(|path| path.as_os_str() != "-");
+    let is_told = json.is_none_or(|path| !is_stdout(path));
     let tell = |text: &str| if is_told { tell(text) } else { Ok(()) };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut sections: Vec<Section> = Vec::new();
@@ -60,10 +63,12 @@ pub(super) fn run(size: Size, args: &JobOutputs) -> Result<(), CommandError> {
     })?;
     tell(&summary(&sections))?;
     tell(&took(&sections, &times))?;
+    let mut outputs = OutputSet::new();
+    let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);
     if let Some(path) = json {
-        write_whole(path, &records).map_err(CommandError::input)?;
+        write(path, records)?;
     }
-    if let Some(path) = page {
+    if let Some(path) = &page {
         let page = HtmlPage {
             title: "Framewright: five proposals and a recording".into(),
             lead: LEAD.into(),
@@ -71,13 +76,16 @@ pub(super) fn run(size: Size, args: &JobOutputs) -> Result<(), CommandError> {
             sections,
         };
         let text = page.render().map_err(CommandError::input)?;
-        write_whole(&path, text.as_bytes()).map_err(CommandError::input)?;
-        tell(&format!(
-            "\nThe same with plots and maps: {}\n",
-            path.display()
-        ))?;
+        write(path, text.into_bytes())?;
     }
-    Ok(())
+    outputs.keep().map_err(CommandError::input)?;
+    match page {
+        Some(path) => tell(&format!(
+            "\nThe same with plots and maps: {}\n",
+            printable::path(&path)
+        )),
+        None => Ok(()),
+    }
 }
 
 /// How long each section took, of which `times` has the ends.

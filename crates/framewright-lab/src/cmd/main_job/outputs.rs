@@ -1,4 +1,6 @@
 use crate::cmd::error::CommandError;
+use crate::files::{FileClaims, is_stdout};
+use crate::printable;
 use crate::report::has_place;
 use crate::report::html::GENERATOR;
 use std::fs::File;
@@ -45,7 +47,7 @@ impl JobOutputs {
             return Ok(None);
         }
         let path = &self.html.clone().unwrap_or_else(|| folder.join(NAME));
-        if path.as_os_str() == "-" {
+        if is_stdout(path) {
             return Err(CommandError::Input(
                 "--html - wants standard output, expected a file's name".into(),
             ));
@@ -60,7 +62,7 @@ impl JobOutputs {
             return Err(CommandError::Input(format!(
                 "{}: there is such a file, and framewright has not written it; --html FILE writes the page \
                  elsewhere or in its place, --no-html writes none",
-                path.display()
+                printable::path(path)
             )));
         }
         Ok(Some(path.to_owned()))
@@ -74,13 +76,14 @@ impl JobOutputs {
         let Some(json) = &self.json else {
             return Ok(None);
         };
-        has_place(json).map_err(CommandError::input)?;
-        if page == Some(json) {
-            return Err(CommandError::Input(format!(
-                "{}: --json and the page want the same file, expected two",
-                json.display()
-            )));
+        let mut claims = FileClaims::new();
+        if let Some(page) = page {
+            claims
+                .writes("the page", page)
+                .map_err(CommandError::input)?;
         }
+        claims.writes("--json", json).map_err(CommandError::input)?;
+        has_place(json).map_err(CommandError::input)?;
         Ok(Some(json))
     }
 }

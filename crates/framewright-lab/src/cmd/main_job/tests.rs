@@ -61,12 +61,14 @@ fn every_policy_is_shown_from_three_starts_and_a_map_of_the_last() {
     let part = sample::part(&loaded, 2).unwrap();
     let records = String::from_utf8(part.records).unwrap();
     assert!(records.starts_with(r#"{"experiment":"replay","version""#));
-    assert!(records.contains(r#""case":"fork-storm/fresh/b40000","variant":"concentrated""#));
+    assert!(
+        records.contains(r#""case":"fork-storm.ftrace.gz/fresh/b40000","variant":"concentrated""#)
+    );
     let mut section = part.section;
     let text = section.text();
     for case in ["imposed/b0", "fresh/b0", "fresh/b40000"] {
         assert!(
-            text.contains(&format!("\nfork-storm/{case}: 15175 operations")),
+            text.contains(&format!("\nfork-storm.ftrace.gz/{case}: 15175 operations")),
             "{case}"
         );
     }

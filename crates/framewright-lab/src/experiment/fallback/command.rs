@@ -8,7 +8,7 @@ use crate::measure::MetricTable;
 use crate::report::{Figure, FigureAssertion, Item, Tabled};
 use crate::trace::text_of;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The most days.
 const DAYS_MAX: f64 = 100.0;
@@ -129,6 +129,10 @@ impl Experiment for FallbackExperiment {
     const METRICS: MetricTable = TABLE;
 
     type Args = FallbackArgs;
+
+    fn inputs(args: &FallbackArgs) -> Vec<&Path> {
+        args.params.iter().map(PathBuf::as_path).collect()
+    }
 
     fn outputs(args: &FallbackArgs) -> Outputs<'_> {
         Outputs {

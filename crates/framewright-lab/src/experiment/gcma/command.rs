@@ -10,7 +10,7 @@ use crate::experiment::{
 use crate::measure::MetricTable;
 use crate::report::{Figure, FigureAssertion, Item, Tabled, read_bytes};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What is run.
@@ -167,6 +167,10 @@ impl Experiment for GcmaExperiment {
     const METRICS: MetricTable = TABLE;
 
     type Args = GcmaArgs;
+
+    fn inputs(args: &GcmaArgs) -> Vec<&Path> {
+        args.tree.iter().map(PathBuf::as_path).collect()
+    }
 
     fn outputs(args: &GcmaArgs) -> Outputs<'_> {
         Outputs {

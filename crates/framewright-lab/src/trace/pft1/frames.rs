@@ -1,14 +1,44 @@
 use super::varint;
-use crate::trace::{Input, OpKind, Trace, TraceError};
+use crate::trace::{Input, OpKind, Trace, TraceDigest, TraceError};
 use std::io::{self, Write};
 
+/// What stands before a digest. A file without a digest cannot begin like this: its first number would be -64, and
+/// a frame is not below 0.
+const MAGIC: [u8; 5] = *b"\x7fPFN1";
+
+/// Reads which trace the frames belong to, if they say so: files of earlier versions do not.
+///
+/// # Errors
+/// If the input cannot be read or ends in the digest.
+pub fn read_frames_digest(input: &mut Input) -> Result<Option<TraceDigest>, TraceError> {
+    if input.peek(MAGIC.len())? != MAGIC {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    input.read_up_to((MAGIC.len() + TraceDigest::BYTES) as u64, &mut bytes)?;
+    match bytes[MAGIC.len()..].try_into() {
+        Ok(digest) => Ok(Some(TraceDigest::from_bytes(digest))),
+        Err(_) => Err(input.error("the input ends in its trace's digest (the file is cut off)")),
+    }
+}
+
+/// Writes what [`read_frames_digest`] reads; the frames follow.
+///
+/// # Errors
+/// What `out` reports.
+pub fn write_frames_digest(digest: TraceDigest, mut out: impl Write) -> io::Result<()> {
+    out.write_all(&MAGIC)?;
+    out.write_all(&digest.to_bytes())
+}
+
 /// Reads the frames that the recording kernel chose (`*.pfn`), one for each allocation of
-/// `trace`, in the order of the allocations.
+/// `trace`, in the order of the allocations. Which trace they belong to is not asked ([`read_frames_digest`]).
 ///
 /// # Errors
 /// If the input cannot be read, has more or fewer frames than the trace has allocations, or puts
 /// one outside the machine or on a frame that its order cannot start at.
 pub fn read_frames(mut input: Input, trace: &Trace) -> Result<Vec<u32>, TraceError> {
+    read_frames_digest(&mut input)?;
     let allocs = trace.ops.iter().filter(|op| op.kind() == OpKind::Alloc);
     // A number takes at most ten bytes; one byte more tells that there are too many.
     let len_bytes_max = 10 * allocs.count() as u64 + 1;

@@ -21,7 +21,8 @@
 //! ```
 //!
 //! A companion file (`*.pfn`) has the frame that the recording kernel chose for each allocation,
-//! as zigzag differences, without a header.
+//! as zigzag differences. Before them stand `7f "PFN1"` and the SHA-256 of the trace, unpacked; files of earlier
+//! versions lack these.
 //!
 //! # Invariants
 //! - **P1** A trace that was read is one: every free refers to what is allocated, every count is
@@ -37,7 +38,7 @@ mod read;
 mod varint;
 mod write;
 
-pub use frames::{read_frames, write_frames};
+pub use frames::{read_frames, read_frames_digest, write_frames, write_frames_digest};
 pub use read::read_pft1;
 pub use write::write_pft1;
 

@@ -1,5 +1,5 @@
 use crate::printable;
-use crate::trace::TraceError;
+use crate::trace::{TraceDigest, TraceError};
 
 /// One line of a `/proc` file, for errors that say where.
 #[derive(Debug, Clone, Copy)]
@@ -10,11 +10,13 @@ pub(super) struct ProcLine<'a> {
 }
 
 impl<'a> ProcLine<'a> {
-    /// The lines of a text that are not blank; they count from 1.
+    /// The lines of a text that are not blank, without a first one that says which trace the text belongs to; they
+    /// count from 1.
     pub(super) fn all(name: &'a str, text: &'a str) -> impl Iterator<Item = Self> {
         let lines = (1..).zip(text.lines());
+        let is_mark = |number, text: &str| number == 1 && text.starts_with(TraceDigest::MARK);
         lines
-            .filter(|(_, text)| !text.trim().is_empty())
+            .filter(move |&(number, text)| !text.trim().is_empty() && !is_mark(number, text))
             .map(move |(number, text)| Self { name, number, text })
     }
 

@@ -1,16 +1,13 @@
-use super::RecordError;
-use crate::report::create_beside;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use crate::report::{WriteError, create_beside};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The files of one recording, written beside their final names and then given them all at once:
+/// Files that belong together, as those of a recording, written beside their final names and then given them all at once:
 /// in the end either all of them are there, or all that was there before. Dropping it removes what
 /// was not kept.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     files: Vec<StagedFile>,
     /// Folders that were made for the files.
     folders: Vec<PathBuf>,
@@ -36,7 +33,7 @@ enum StageState {
 }
 
 impl Stage {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             files: Vec::new(),
             folders: Vec::new(),
@@ -44,40 +41,40 @@ impl Stage {
     }
 
     /// Makes `folder` and what is above it, as far as it is not there.
-    pub(super) fn folder(&mut self, folder: &Path) -> Result<(), RecordError> {
+    pub(crate) fn folder(&mut self, folder: &Path) -> Result<(), WriteError> {
         let missing: Vec<&Path> = folder
             .ancestors()
             .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
             .collect();
         for path in missing.into_iter().rev() {
-            fs::create_dir(path).map_err(|e| RecordError::file(path, &e))?;
+            fs::create_dir(path).map_err(|e| WriteError::new(path, e))?;
             self.folders.push(path.to_owned());
         }
         Ok(())
     }
 
     /// Writes `bytes` for `path`, under another name for the time being (W2).
-    pub(super) fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
-        let error = |cause: &io::Error| RecordError::file(path, cause);
+    pub(crate) fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+        let error = |cause: io::Error| WriteError::new(path, cause);
         // A device or a pipe would be replaced, not written to.
         if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
             let cause = io::Error::other("not a file, expected a name that a file can have");
-            return Err(error(&cause));
+            return Err(error(cause));
         }
-        let (mut file, staged) = create_beside(path).map_err(|e| error(&e))?;
+        let (mut file, staged) = create_beside(path).map_err(error)?;
         self.files.push(StagedFile {
             staged,
             path: path.to_owned(),
             state: StageState::Staged,
         });
-        file.write_all(bytes).map_err(|e| error(&e))
+        file.write_all(bytes).map_err(error)
     }
 
     /// Gives all files their names, the first one last: where that is the new one, all are. On an
     /// error those that were there have their names again (W1).
-    pub(super) fn keep(mut self) -> Result<(), RecordError> {
+    pub(crate) fn keep(mut self) -> Result<(), WriteError> {
         for file in self.files.iter_mut().rev() {
-            file.name().map_err(|e| RecordError::file(&file.path, &e))?;
+            file.name().map_err(|e| WriteError::new(&file.path, e))?;
         }
         for file in self.files.drain(..) {
             if file.state == StageState::Swapped {
@@ -94,19 +91,35 @@ impl StagedFile {
         if fs::symlink_metadata(&self.path).is_ok_and(|there| there.is_dir()) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let (staged, path) = (&self.staged, &self.path);
-        let rename = |flags| renameat_with(CWD, staged, CWD, path, flags);
-        self.state = match rename(RenameFlags::EXCHANGE) {
-            Ok(()) => StageState::Swapped,
-            Err(Errno::NOENT) => match rename(RenameFlags::NOREPLACE) {
-                Ok(()) => StageState::Named,
-                Err(errno) => return Err(errno.into()),
-            },
+        self.state = match self.exchange()? {
+            Some(state) => state,
             // A file system that cannot: the old one is set aside, and stays until all are new.
-            Err(Errno::INVAL | Errno::NOSYS) => self.name_in_steps()?,
-            Err(errno) => return Err(errno.into()),
+            None => self.name_in_steps()?,
         };
         Ok(())
+    }
+
+    /// Names it in one step, where the file system can.
+    #[cfg(target_os = "linux")]
+    fn exchange(&self) -> io::Result<Option<StageState>> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        let (staged, path) = (&self.staged, &self.path);
+        let rename = |flags| renameat_with(CWD, staged, CWD, path, flags);
+        match rename(RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(Some(StageState::Swapped)),
+            Err(Errno::NOENT) => match rename(RenameFlags::NOREPLACE) {
+                Ok(()) => Ok(Some(StageState::Named)),
+                Err(errno) => Err(errno.into()),
+            },
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn exchange(&self) -> io::Result<Option<StageState>> {
+        Ok(None)
     }
 
     fn name_in_steps(&mut self) -> io::Result<StageState> {

@@ -1,0 +1,16 @@
+//! The files that a command reads and writes: which they are, and how its outputs get their names.
+//!
+//! A command first claims every file by what it is ([`FileClaims`]), then works, and in the end gives all outputs
+//! their names at once ([`OutputSet`]). //!
+//! # Invariants
+//! - **OF1** No output of a command is one of its inputs or another of its outputs: not under another name, not
+//!   through a link, and not where the file does not exist yet. Standard output counts where it is a file.
+//! - **OF2** Either all outputs of a command have their names or none has: each is written beside its place first.
+
+mod claims;
+mod output;
+mod stage;
+
+pub(crate) use claims::FileClaims;
+pub(crate) use output::{OutputSet, is_stdout};
+pub(crate) use stage::Stage;

@@ -1,0 +1,211 @@
+//! What a user gets wrong, and must not pay for.
+
+use crate::support::{as_str, run, tight, write};
+use framewright_lab::trace::reduce::ReferenceRow;
+use framewright_lab::trace::{TraceDigest, write_frames, write_frames_digest};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Refused with that message, and everything is as it was.
+fn refused(args: &[&str], says: &str) {
+    let (code, out, error) = run(&[&["replay", "--policy", "linux-4.4"], args].concat());
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}: {error}");
+    assert!(error.contains(says), "{args:?}: {error}");
+}
+
+fn replayed(args: &[&str]) -> String {
+    let (code, out, error) = run(&[&["replay", "--policy", "linux-4.4"], args].concat());
+    assert_eq!(code, Some(0), "{args:?}: {error}");
+    out
+}
+
+#[test]
+fn of1_a_recording_is_not_replaced_by_an_output_whatever_it_is_called() {
+    let folder = folder();
+    let trace = write(&tight(300, 1), folder.path(), "t");
+    let bytes = fs::read(&trace).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::hard_link(&trace, at("hard")).unwrap();
+    std::os::unix::fs::symlink(&trace, at("soft")).unwrap();
+    for name in ["t.pft", "hard", "soft"] {
+        for option in ["--html", "--json", "--csv"] {
+            let says = format!("{option} would replace what is read from");
+            refused(&[as_str(&trace), option, as_str(&at(name))], &says);
+        }
+    }
+    // What lies beside it is read too, and so is what an option names.
+    fs::write(at("t.linux_ref.csv"), ReferenceRow::HEADER).unwrap();
+    let beside = at("t.linux_ref.csv");
+    refused(&[as_str(&trace), "--csv", as_str(&beside)], "would replace");
+    fs::write(at("state"), "Page block order: 9\n").unwrap();
+    let state = at("state");
+    let (trace, state) = (as_str(&trace), as_str(&state));
+    refused(&[trace, "--state", state, "--json", state], "would replace");
+    assert_eq!(fs::read(trace).unwrap(), bytes);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+}
+
+#[test]
+fn of1_two_outputs_want_two_files() {
+    let folder = folder();
+    let trace = write(&tight(300, 1), folder.path(), "t");
+    let new = folder.path().join("new");
+    let detour = folder
+        .path()
+        .join("../")
+        .join(folder.path().file_name().unwrap());
+    let again = detour.join("new");
+    let args = [
+        as_str(&trace),
+        "--html",
+        as_str(&new),
+        "--json",
+        as_str(&again),
+    ];
+    refused(&args, "want the same file, expected two");
+    assert!(!new.exists());
+}
+
+fn reference(first: &str, free_frames: u64) -> String {
+    let header = ReferenceRow::HEADER;
+    format!("{first}{header}\n0,200,{free_frames},0,0,0.5,1.0,4,4,100,0\n")
+}
+
+#[test]
+fn only_a_recording_s_ending_is_left_out_when_files_beside_it_are_looked_for() {
+    let folder = folder();
+    let trace = write(&tight(300, 1), folder.path(), "t");
+    for (name, free) in [("run.1", 4321), ("run.2", 1234)] {
+        let at = |ending: &str| folder.path().join(format!("{name}{ending}"));
+        fs::copy(&trace, at(".pft")).unwrap();
+        fs::write(at(".linux_ref.csv"), reference("", free)).unwrap();
+    }
+    let linux = |name: &str| {
+        let path = folder.path().join(name);
+        let out = replayed(&[as_str(&path), "--json", "-"]);
+        let of = |line: &&str| line.contains(r#""variant":"linux","metric":"free_frames""#);
+        out.lines().find(of).unwrap().to_owned()
+    };
+    assert!(linux("run.1.pft").contains(r#""value":4321.0"#));
+    assert!(linux("run.2.pft").contains(r#""value":1234.0"#));
+}
+
+/// Two traces, and the digest of each.
+fn two(folder: &Path) -> [(PathBuf, TraceDigest); 2] {
+    [("a", 1), ("b", 2)].map(|(name, seed)| {
+        let path = write(&tight(300, seed), folder, name);
+        let digest = TraceDigest::of(&fs::read(&path).unwrap());
+        (path, digest)
+    })
+}
+
+#[test]
+fn a_reference_of_another_trace_is_refused_and_one_of_an_earlier_version_is_noted() {
+    let folder = folder();
+    let [(a, of_a), (_, of_b)] = two(folder.path());
+    let beside = folder.path().join("a.linux_ref.csv");
+    fs::write(&beside, reference(&of_b.line(), 2000)).unwrap();
+    let says = format!("(sha256 {of_b}, expected {of_a}): rename it or remove it");
+    refused(&[as_str(&a)], &says);
+    refused(
+        &[as_str(&a)],
+        "a.linux_ref.csv: belongs to another trace than ",
+    );
+    fs::write(&beside, reference("# trace sha256 123\n", 2000)).unwrap();
+    refused(&[as_str(&a)], "a.linux_ref.csv:1: the digest is damaged");
+    let noted = "a.linux_ref.csv does not say which trace it belongs to";
+    fs::write(&beside, reference(&of_a.line(), 2000)).unwrap();
+    assert!(!replayed(&[as_str(&a)]).contains(noted));
+    fs::write(&beside, reference("", 2000)).unwrap();
+    assert!(replayed(&[as_str(&a)]).contains(noted));
+}
+
+#[test]
+fn frames_of_another_trace_are_refused_and_those_of_an_earlier_version_are_noted() {
+    let folder = folder();
+    let [(a, of_a), (_, of_b)] = two(folder.path());
+    let beside = folder.path().join("a.pfn.zst");
+    let allocs = tight(300, 1)
+        .ops
+        .iter()
+        .filter(|op| op.kind() == framewright_lab::trace::OpKind::Alloc)
+        .count();
+    let frames = |digest: Option<TraceDigest>| {
+        let mut bytes = Vec::new();
+        if let Some(digest) = digest {
+            write_frames_digest(digest, &mut bytes).unwrap();
+        }
+        write_frames(&vec![0; allocs], &mut bytes).unwrap();
+        fs::write(&beside, bytes).unwrap();
+    };
+    frames(Some(of_b));
+    refused(&[as_str(&a)], "a.pfn.zst: belongs to another trace than ");
+    let noted = "a.pfn.zst does not say which trace it belongs to";
+    for (digest, is_noted) in [(Some(of_a), false), (None, true)] {
+        frames(digest);
+        let out = replayed(&[as_str(&a)]);
+        assert_eq!(out.contains(noted), is_noted, "{out}");
+        assert!(
+            out.contains("linux is where the recording kernel put"),
+            "{out}"
+        );
+    }
+    fs::write(&beside, b"\x7fPFN1cut").unwrap();
+    refused(
+        &[as_str(&a)],
+        "a.pfn.zst: the input ends in its trace's digest",
+    );
+}
+
+#[test]
+fn a_state_of_another_trace_is_refused() {
+    let folder = folder();
+    let [(a, of_a), (_, of_b)] = two(folder.path());
+    let state = folder.path().join("before.pagetypeinfo");
+    let row = |kind| format!("Node 0, zone Normal, type {kind} {}\n", ["1"; 11].join(" "));
+    let text = format!(
+        "Page block order: 9\n{}{}Number of blocks type Unmovable Movable\nNode 0, zone Normal 1 1\n",
+        row("Unmovable"),
+        row("Movable")
+    );
+    let with = |first: &str| fs::write(&state, format!("{first}{text}")).unwrap();
+    with(&of_b.line());
+    let args = [as_str(&a), "--state", as_str(&state)];
+    refused(&args, "before.pagetypeinfo: belongs to another trace than ");
+    with(&of_a.line());
+    replayed(&args);
+    with("");
+    assert!(replayed(&args).contains("before.pagetypeinfo does not say which trace"));
+}
+
+#[test]
+fn each_case_in_json_is_there_once() {
+    let folder = folder();
+    let mut paths = Vec::new();
+    for (name, seed) in [("x", 1), ("y", 2)] {
+        let below = folder.path().join(name);
+        fs::create_dir(&below).unwrap();
+        paths.push(write(&tight(300, seed), &below, "run"));
+    }
+    let both = [as_str(&paths[0]), as_str(&paths[1])];
+    let out = replayed(&[&both[..], &["--json", "-"]].concat());
+    let of = |case: &str| {
+        let is_of = |line: &&str| line.contains(case) && line.contains(r#""metric":"free_frames""#);
+        out.lines().filter(is_of).count()
+    };
+    assert_eq!(
+        (
+            of(r#""case":"x/run/imposed/b0""#),
+            of(r#""case":"y/run/imposed/b0""#)
+        ),
+        (1, 1)
+    );
+    refused(
+        &[both[0], both[0]],
+        "is given twice, expected each trace once",
+    );
+}
