@@ -2,6 +2,7 @@ use super::error::CommandError;
 use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};
+use crate::report::hollow_trace;
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::read_pagetypeinfo;
 use crate::trace::{
@@ -29,6 +30,10 @@ pub(super) struct LoadedTrace {
     pub(super) chosen: Option<Vec<u32>>,
     /// Free frames by label on the recording machine, from `--state`.
     pub(super) listed: Option<ListedFree>,
+    /// Whether it was read from text, which does not say what was free.
+    pub(super) is_text: bool,
+    /// Frames that `/proc` of the recording machine called free when the trace began, per-CPU lists left out.
+    pub(super) listed_free: Option<u64>,
     /// What a reader must know of the files beside it.
     pub(super) notes: Vec<String>,
 }
@@ -50,6 +55,8 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         reference: Some(reference),
         chosen: None,
         listed: None,
+        is_text: false,
+        listed_free: None,
         notes: Vec::new(),
     })
 }
@@ -73,6 +80,10 @@ pub(super) fn load(
         reference: None,
         chosen: None,
         listed: state.as_ref().map(|state| state.listed),
+        is_text: false,
+        listed_free: state
+            .as_ref()
+            .map(|state| state.listed.iter().copied().fold(0, u64::saturating_add)),
         notes: Vec::new(),
     };
     let input = Input::open(path).map_err(CommandError::input)?;
@@ -85,7 +96,10 @@ pub(super) fn load(
     let input = input.with_memory_limit(limit);
     match Recording::from_input(input).map_err(CommandError::input)? {
         Recording::Columns(trace) => loaded.trace = trace,
-        Recording::Text(reader) => read_text(*reader, &mut loaded, limit)?,
+        Recording::Text(reader) => {
+            loaded.is_text = true;
+            read_text(*reader, &mut loaded, limit)?;
+        }
     }
     let digest = digest.so_far();
     if let Some(state) = state {
@@ -97,6 +111,12 @@ pub(super) fn load(
         let said = TraceDigest::of_text(&text).map_err(at)?;
         loaded.belongs(&name, said, digest)?;
         loaded.reference = Some(read_reference(&text).map_err(at)?);
+    }
+    // What the recorder has kept of the machine is looked at, too, where no other is given.
+    if let (Some(path), None) = (&beside.state, loaded.listed_free) {
+        let state = read_state(path)?;
+        loaded.belongs(&state.name, state.digest, digest)?;
+        loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
     }
     // The reference knows more: migrations are in it.
     let frames = beside.frames.filter(|_| loaded.reference.is_none());
@@ -111,6 +131,11 @@ pub(super) fn load(
 }
 
 impl LoadedTrace {
+    /// What it lets no replay know, by kind.
+    pub(super) fn hollow(&self) -> Vec<(&'static str, String)> {
+        hollow_trace(&self.trace, self.is_text, self.listed_free)
+    }
+
     /// Whether a file beside the trace is one of this trace. One of an earlier version does not say, which is noted.
     fn belongs(
         &mut self,
@@ -144,6 +169,8 @@ struct Beside {
     reference: Option<PathBuf>,
     /// The frames that it chose.
     frames: Option<PathBuf>,
+    /// What the machine said of itself when the recording began.
+    state: Option<PathBuf>,
 }
 
 impl Beside {
@@ -152,18 +179,29 @@ impl Beside {
         Self {
             reference: beside(path, &stem, "linux_ref.csv"),
             frames: beside(path, &stem, "pfn.zst"),
+            state: Some(
+                path.with_file_name("state")
+                    .join(&stem)
+                    .join("before.pagetypeinfo"),
+            )
+            .filter(|state| path.as_os_str() != "-" && state.is_file()),
         }
     }
 
     fn any(&self) -> bool {
-        self.reference.is_some() || self.frames.is_some()
+        self.reference.is_some() || self.frames.is_some() || self.state.is_some()
     }
 }
 
 /// Every file that [`load`] reads.
 pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
-    let Beside { reference, frames } = Beside::of(path);
+    let Beside {
+        reference,
+        frames,
+        state,
+    } = Beside::of(path);
     let mut files = vec![path.to_owned()];
+    files.extend(state);
     files.extend(reference);
     files.extend(frames);
     files

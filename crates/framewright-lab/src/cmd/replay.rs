@@ -4,7 +4,7 @@ use super::error::CommandError;
 use super::input::{LoadedTrace, case_names, files_of, load};
 use super::progress::with_progress;
 use crate::files::{FileClaims, OutputSet, is_stdout};
-use crate::measure::{Film, Picture, Sample, replay as m};
+use crate::measure::{Film, MAX_ORDER, Picture, Sample, replay as m};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
     ReclaimOptions, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, SAMPLE_MS, Start,
@@ -12,14 +12,16 @@ use crate::replay::{
 };
 use crate::report::html::HtmlPage;
 use crate::report::{
-    self, Accent, Assertion, BlockMaps, Item, MachineRecord, Note, OverTime, PlotLine, ReportCase,
-    ReportColumn, RunInfo, Scale, Section, Tabled, accent, calibrate, case_grid, has_place,
-    json_lines, linux_column, placement_column, series_csv, verdict,
+    self, Accent, Assertion, BlockMaps, Calibration, Deviation, Hollow, Item, MachineRecord, Note,
+    OverTime, PlotLine, ReportCase, ReportColumn, RunInfo, Scale, Section, Tabled, accent,
+    calibrate, case_grid, has_place, hollow_samples, hollow_text, json_lines, linux_column,
+    placement_column, series_csv, verdict,
 };
 use crate::trace::MemoryLimit;
 use clap::ValueEnum;
 use framewright::Order;
 use std::collections::BTreeMap;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Replay traces of the kernel's page allocator under several policies, side by side
@@ -113,9 +115,6 @@ pub(super) const RECLAIMING: [ReplayPolicy; 3] = [
     ReplayPolicy::HISTORICAL[1],
     ReplayPolicy::OURS,
 ];
-
-/// Fewer samples than these are worth a word to the reader.
-const FEW_SAMPLES: u64 = 10;
 
 /// Pictures of memory on a page.
 pub(super) const PICTURES: u32 = 120;
@@ -313,12 +312,9 @@ pub(super) fn replay_case(
     let samples = outcomes
         .first()
         .map_or(0, |outcome| outcome.means.samples());
-    if samples < FEW_SAMPLES {
-        notes.push(format!(
-            "means are over {samples} samples only, one a trace second: the trace is short, and \
-             --csv with --every shows what happens between them"
-        ));
-    }
+    let mut found = loaded.hollow();
+    found.extend(hollow_samples(samples, &memory));
+    found.extend(empty_errors(calibration.as_ref(), &outcomes));
     if let Some(stalls) = outcomes.iter().find_map(|outcome| outcome.stalls.as_ref()) {
         notes.extend(RECLAIM_NOTES.map(str::to_owned));
         if stalls.huge.tries.tried > 0 {
@@ -326,13 +322,20 @@ pub(super) fn replay_case(
         }
     }
     columns.extend(outcomes.iter().map(ReportColumn::of));
+    let name = format!(
+        "{}/{}/b{}",
+        loaded.name,
+        options.start.name(),
+        options.squeeze
+    );
+    let hollow = |(kind, says)| Hollow {
+        case: name.clone(),
+        kind,
+        says,
+    };
     let case = ReportCase {
-        name: format!(
-            "{}/{}/b{}",
-            loaded.name,
-            options.start.name(),
-            options.squeeze
-        ),
+        hollow: found.into_iter().map(hollow).collect(),
+        name,
         ops,
         columns,
         anomalies: loaded.anomalies.clone(),
@@ -340,6 +343,32 @@ pub(super) fn replay_case(
         notes,
     };
     Ok(Replayed { case, outcomes })
+}
+
+/// Failures of which the model's error says nothing because there were none, although some policy has them here.
+fn empty_errors(
+    calibration: Option<&Calibration>,
+    outcomes: &[ReplayOutcome],
+) -> Option<(&'static str, String)> {
+    let is_empty = |order: &usize| {
+        let has_some = outcomes.iter().any(|outcome| outcome.failures[*order] > 0);
+        let metric = m::FAILURES.of(*order);
+        has_some
+            && calibration
+                .is_some_and(|c| c.deviations.get(&metric).is_some_and(Deviation::is_empty))
+    };
+    let orders: Vec<String> = (0..=MAX_ORDER)
+        .filter(is_empty)
+        .map(|k| k.to_string())
+        .collect();
+    (!orders.is_empty()).then(|| {
+        let says = format!(
+            "the model's error is 0 for failures of order {} because the recording has none of them: how far a replay \
+             with less memory is off there is not known",
+            orders.join(", ")
+        );
+        ("zero_error", says)
+    })
 }
 
 /// Runs the command.
@@ -388,6 +417,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         seed: 0,
         options: args.described(),
         machine: MachineRecord::this(),
+        hollow: cases.iter().flat_map(|case| case.hollow.clone()).collect(),
     };
     let mut failed = Vec::new();
     for assertion in &args.assertions {
@@ -421,7 +451,15 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         write(path, lines)?;
     }
     if !to_stdout(&args.json) && !to_stdout(&args.csv) {
-        let text = printed(args.format, &replayed);
+        let first = hollow_text(&info.hollow);
+        let text = match args.format {
+            PrintFormat::Table => first + &printed(args.format, &replayed),
+            // What programs read as Linux's own stays so.
+            _ => {
+                let _ = io::stderr().write_all(first.as_bytes());
+                printed(args.format, &replayed)
+            }
+        };
         write("-".as_ref(), text.into_bytes())?;
     }
     outputs.keep().map_err(CommandError::input)?;

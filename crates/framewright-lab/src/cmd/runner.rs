@@ -141,6 +141,7 @@ fn lines<E: Experiment>(plan: &E, figures: &[Figure]) -> Result<Vec<u8>, Command
         seed: plan.seed(),
         options: plan.described(),
         machine: MachineRecord::this(),
+        hollow: Vec::new(),
     };
     figure_lines(&info, figures).map_err(CommandError::input)
 }

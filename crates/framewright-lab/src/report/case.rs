@@ -1,3 +1,4 @@
+use super::Hollow;
 use crate::measure::Metric;
 use crate::replay::ReplayOutcome;
 use serde::Serialize;
@@ -52,6 +53,14 @@ pub struct Deviation {
     pub error: f64,
 }
 
+impl Deviation {
+    /// Whether there is nothing that it could have been off by: the figure was 0 on the machine and in the model.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.linux == 0.0 && self.model == 0.0 && self.error == 0.0
+    }
+}
+
 /// The replay of the recording kernel's own policy, compared with what that kernel did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
@@ -64,10 +73,14 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Whether `a` and `b` differ by more than the error; `None` where the error is not known.
+    /// Whether `a` and `b` differ by more than the error; `None` where the error is not known, or is 0 because nothing
+    /// of the kind happened.
     #[must_use]
     pub fn tells_apart(&self, metric: Metric, a: f64, b: f64) -> Option<bool> {
         let deviation = self.deviations.get(&metric)?;
+        if deviation.is_empty() {
+            return None;
+        }
         Some((a - b).abs() > deviation.error)
     }
 }
@@ -85,6 +98,8 @@ pub struct ReportCase {
     pub anomalies: Vec<(String, u64)>,
     /// The model's error, where the recording comes with what Linux itself did.
     pub calibration: Option<Calibration>,
+    /// Why its figures say less than they seem to.
+    pub hollow: Vec<Hollow>,
     /// What a reader must know besides, a sentence each.
     pub notes: Vec<String>,
 }

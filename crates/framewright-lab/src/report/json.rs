@@ -1,4 +1,4 @@
-use super::{FigureSource, ReportCase};
+use super::{FigureSource, Hollow, ReportCase};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -59,6 +59,9 @@ pub struct RunInfo {
     pub options: BTreeMap<&'static str, String>,
     /// The machine.
     pub machine: MachineRecord,
+    /// Why figures of this run say less than they seem to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hollow: Vec<Hollow>,
 }
 
 /// A figure, flat.

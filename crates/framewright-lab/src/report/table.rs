@@ -82,7 +82,7 @@ fn rows(case: &ReportCase) -> Vec<Metric> {
 /// The case as a table with a column a variant.
 ///
 /// `~` behind a figure says that it differs from that of the first policy by no more than the
-/// calibration error, which the last column holds.
+/// calibration error, which the last column holds: `none` where nothing happened that it could be of.
 #[must_use]
 pub fn case_grid(case: &ReportCase) -> Grid {
     let mut headings: Vec<Heading> = case
@@ -107,7 +107,11 @@ pub fn case_grid(case: &ReportCase) -> Grid {
         let mut cells: Vec<String> = case.columns.iter().map(of).collect();
         if let Some(calibration) = &case.calibration {
             let error = calibration.deviations.get(&metric);
-            cells.push(error.map_or(String::new(), |d| metric.shown(d.error)));
+            cells.push(match error {
+                None => String::new(),
+                Some(deviation) if deviation.is_empty() => "none".into(),
+                Some(deviation) => metric.shown(deviation.error),
+            });
         }
         GridRow {
             labels: vec![metric.name()],

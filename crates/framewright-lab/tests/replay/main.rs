@@ -2,6 +2,7 @@
 
 mod command;
 mod golden;
+mod hollow;
 #[cfg(unix)]
 mod mistakes;
 mod reclaim;

@@ -128,5 +128,6 @@ fn info(size: Size) -> RunInfo {
         seed: 0,
         options: BTreeMap::from([("size", named.to_owned())]),
         machine: MachineRecord::this(),
+        hollow: Vec::new(),
     }
 }

@@ -6,7 +6,8 @@ use crate::cmd::input::LoadedTrace;
 use crate::cmd::replay::{METHOD, PICTURES, case_items, replay_case};
 use crate::replay::{ReplayOptions, ReplayPolicy, Start};
 use crate::report::{
-    Item, MachineRecord, ReportCase, RunInfo, Section, accent, json_lines, standing,
+    Hollow, Item, MachineRecord, ReportCase, RunInfo, Section, accent, hollow_text, json_lines,
+    standing,
 };
 use crate::trace::MemoryLimit;
 use std::collections::BTreeMap;
@@ -73,10 +74,16 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
         items.extend(case_items(&replayed, is_shown));
         replayed_cases.push(replayed.case);
     }
+    let hollow: Vec<Hollow> = replayed_cases
+        .iter()
+        .flat_map(|case| case.hollow.clone())
+        .collect();
+    items.insert(0, Item::Text(hollow_text(&hollow)));
     items.push(Item::Text(READING.into()));
     let [better, equal, worse] = standings;
     let name = ReplayPolicy::OURS.name();
-    let records = json_lines(&info(threads), &replayed_cases).map_err(CommandError::input)?;
+    let records =
+        json_lines(&info(threads, hollow), &replayed_cases).map_err(CommandError::input)?;
     let section = Section {
         id: "replay".into(),
         title: TITLE.into(),
@@ -94,7 +101,7 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
 }
 
 /// What ran; start and squeeze stand in the cases' names.
-fn info(threads: usize) -> RunInfo {
+fn info(threads: usize, hollow: Vec<Hollow>) -> RunInfo {
     let names: Vec<&str> = ReplayPolicy::COMPARED
         .iter()
         .map(|policy| policy.name())
@@ -106,5 +113,6 @@ fn info(threads: usize) -> RunInfo {
         seed: 0,
         options: BTreeMap::from([("policy", names.join(",")), ("jobs", threads.to_string())]),
         machine: MachineRecord::this(),
+        hollow,
     }
 }

@@ -71,6 +71,7 @@ impl HtmlPage {
                         (self.run_line())
                     }
                     main {
+                        (self.hollow())
                         (self.summary())
                         (self.contents())
                         @for section in sections? { (section) }
@@ -110,6 +111,18 @@ impl HtmlPage {
                     (machine.cpu) ", " (machine.cpus) " CPUs, "
                     (format!("{:.1}", machine.memory_kib as f64 / f64::from(1 << 20))) " GiB, "
                     (machine.os) ", " (machine.arch)
+                }
+            }
+        }
+    }
+
+    /// What a reader must know before any figure.
+    fn hollow(&self) -> Markup {
+        html! {
+            @if !self.info.hollow.is_empty() {
+                section class="hollow" aria-labelledby="hollow" {
+                    h2 id="hollow" { "Read this first: hollow answers" }
+                    ul { @for one in &self.info.hollow { li { (one) } } }
                 }
             }
         }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::measure::{Film, MapCell, Picture, Sample};
-use crate::report::{Distribution, GridRow, Latency, MachineRecord, OverTime, PlotLine, Scale};
+use crate::report::{
+    Distribution, GridRow, Hollow, Latency, MachineRecord, OverTime, PlotLine, Scale,
+};
 use scraper::{ElementRef, Html, Selector};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -256,6 +258,11 @@ fn page(films: Vec<(String, Film)>) -> HtmlPage {
                 cpus: 2,
                 memory_kib: 1 << 21,
             },
+            hollow: vec![Hollow {
+                case: NASTY.into(),
+                kind: "no_events",
+                says: NASTY.into(),
+            }],
         },
         sections: vec![section],
     }
@@ -281,6 +288,9 @@ fn a_page_is_well_formed_and_loads_nothing() {
         page.render().unwrap(),
         "the same rows, the same bytes"
     );
+    // What is hollow comes before every figure and every link to one.
+    let hollow = all(&parsed, "header + main > section:first-child.hollow li");
+    assert_eq!(super::tests::text(hollow[0]), format!("{NASTY}: {NASTY}"));
     // Three moments of each film.
     assert_eq!(all(&parsed, ".printed figure").len(), 6);
     let data = all(&parsed, "figure.map script")[0];

@@ -1,0 +1,142 @@
+use crate::replay::{SAMPLE_MS, TraceMemory};
+use crate::trace::{OpKind, Trace};
+use serde::Serialize;
+use std::fmt;
+
+/// Fewer samples than these say little.
+const FEW_SAMPLES: u64 = 10;
+
+/// A reason for which figures say less than they seem to. A reader learns of it before any figure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hollow {
+    /// The case.
+    pub case: String,
+    /// What it is, in a word for programs.
+    pub kind: &'static str,
+    /// What it means for the reader, and what helps.
+    pub says: String,
+}
+
+impl fmt::Display for Hollow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.case, self.says)
+    }
+}
+
+/// What stands above a report's first table: empty where nothing is hollow.
+#[must_use]
+pub fn hollow_text<'a>(all: impl IntoIterator<Item = &'a Hollow>) -> String {
+    let lines: Vec<String> = all.into_iter().map(|one| format!("  {one}\n")).collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("Read this first: hollow answers\n{}\n", lines.concat()),
+    }
+}
+
+/// What a trace by itself lets no replay know, by kind. `listed` is what `/proc` called free when it began; a trace
+/// from text without it has its free memory invented.
+#[must_use]
+pub fn hollow_trace(
+    trace: &Trace,
+    is_text: bool,
+    listed: Option<u64>,
+) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let moves_frames = |kind| matches!(kind, OpKind::Alloc | OpKind::Free | OpKind::FreePart);
+    if !trace.ops.iter().any(|op| moves_frames(op.kind())) {
+        found.push((
+            "no_events",
+            "there is no allocation and no free in the trace, so every policy leaves memory as it was".to_owned(),
+        ));
+    }
+    let free = free_at_start(trace);
+    match listed {
+        None if is_text => found.push((
+            "no_state",
+            format!(
+                "free memory is invented: text does not say what was free, so every frame that no event names counts \
+                 as free, {} MiB at the start; the machine's /proc/pagetypeinfo of that moment with --state mends it",
+                free / FRAMES_PER_MIB
+            ),
+        )),
+        Some(listed) if !is_text && free.abs_diff(listed) > listed / 20 + SLACK_FRAMES => found.push((
+            "inconsistent_start",
+            format!(
+                "the trace begins with {free} free frames, /proc listed {listed} and per-CPU lists: the snapshot and \
+                 the start of tracing do not belong together, and the first seconds are not to be relied on"
+            ),
+        )),
+        _ => {}
+    }
+    found
+}
+
+/// What a replay's means are over.
+#[must_use]
+pub fn hollow_samples(samples: u64, memory: &TraceMemory<'_>) -> Option<(&'static str, String)> {
+    (samples < FEW_SAMPLES).then(|| {
+        let says = format!(
+            "the trace is short, {:.1} s: means are over {samples} samples only, one each {} ms; --csv with --every \
+             shows what happens between them",
+            memory.ms as f64 / 1000.0,
+            SAMPLE_MS
+        );
+        ("short_trace", says)
+    })
+}
+
+/// Frames that may lie in per-CPU lists of a small machine, which `/proc/pagetypeinfo` does not list.
+const SLACK_FRAMES: u64 = 4096;
+
+const FRAMES_PER_MIB: u64 = 256;
+
+fn free_at_start(trace: &Trace) -> u64 {
+    let absent: u64 = trace.absent.iter().map(|run| run.frames()).sum();
+    (trace.nframes - absent.min(trace.nframes)).saturating_sub(trace.init.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::TraceOp;
+    use framewright::{Mobility, Order};
+
+    fn kinds(trace: &Trace, is_text: bool, listed: Option<u64>) -> Vec<&'static str> {
+        let found = hollow_trace(trace, is_text, listed);
+        found.into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    #[test]
+    fn a_trace_that_cannot_answer_says_so() {
+        let mut trace = Trace {
+            nframes: 100_000,
+            ops: vec![TraceOp::tick(5)],
+            ..Trace::default()
+        };
+        assert_eq!(kinds(&trace, false, None), ["no_events"]);
+        let request = TraceOp::alloc(false, Order::ZERO, Mobility::Movable, 0, 0, 0);
+        trace.ops.push(request);
+        assert_eq!(kinds(&trace, false, None), [""; 0]);
+        assert_eq!(kinds(&trace, true, None), ["no_state"]);
+        // What is listed was taken from the list for text.
+        assert_eq!(kinds(&trace, true, Some(5)), [""; 0]);
+        assert_eq!(kinds(&trace, false, Some(99_000)), [""; 0]);
+        for listed in [50_000, 200_000] {
+            assert_eq!(kinds(&trace, false, Some(listed)), ["inconsistent_start"]);
+        }
+    }
+
+    #[test]
+    fn what_is_hollow_stands_above_the_first_table() {
+        let one = Hollow {
+            case: "t/imposed/b0".into(),
+            kind: "no_events",
+            says: "nothing".into(),
+        };
+        assert_eq!(
+            hollow_text([&one]),
+            "Read this first: hollow answers\n  t/imposed/b0: nothing\n\n"
+        );
+        assert_eq!(hollow_text([]), "");
+    }
+}

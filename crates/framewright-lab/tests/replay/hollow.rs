@@ -1,0 +1,153 @@
+//! Answers that say less than they seem to: said before the first figure, in every form.
+
+use crate::support::{as_str, repository, run, tight, write};
+use framewright_lab::trace::reduce::ReferenceRow;
+use framewright_lab::trace::{Trace, TraceOp};
+use std::fs;
+use std::path::Path;
+
+const FIRST: &str = "Read this first: hollow answers\n";
+
+/// The kinds of what is hollow, which stand in the first record, and first on the terminal and in the page too.
+fn hollow(trace: &str, more: &[&str]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let args = [&["replay", "--policy", "linux-4.4", trace][..], more].concat();
+    let (code, out, error) = run(&[&args[..], &["--html", as_str(&page)]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let (_, json, _) = run(&[&args[..], &["--json", "-"]].concat());
+    let info: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    let found = info
+        .get("hollow")
+        .and_then(|found| found.as_array().cloned())
+        .unwrap_or_default();
+    let page = fs::read_to_string(page).unwrap();
+    let page = scraper::Html::parse_document(&page);
+    let items = scraper::Selector::parse("main > section:first-child.hollow li").unwrap();
+    let in_page: Vec<String> = page
+        .select(&items)
+        .map(|item| item.text().collect())
+        .collect();
+    let lines: Vec<&str> = match out.strip_prefix(FIRST) {
+        Some(rest) => rest.lines().take_while(|line| !line.is_empty()).collect(),
+        None => Vec::new(),
+    };
+    assert_eq!(
+        (lines.len(), in_page.len()),
+        (found.len(), found.len()),
+        "{out}"
+    );
+    for ((one, line), item) in found.iter().zip(lines).zip(in_page) {
+        let says = one["says"].as_str().unwrap();
+        assert!(line.starts_with("  ") && line.ends_with(says), "{line}");
+        assert!(item.ends_with(says), "{item}");
+    }
+    found
+        .iter()
+        .map(|one| one["kind"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn pagetypeinfo(path: &Path, free: u64) {
+    let row = |kind, n: u64| format!("Node 0, zone Normal, type {kind} {n} 0 0 0 0 0 0 0 0 0 0\n");
+    let text = format!(
+        "Page block order: 9\n{}{}Number of blocks type Unmovable Movable\nNode 0, zone Normal 1 1\n",
+        row("Unmovable", 0),
+        row("Movable", free)
+    );
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn text_without_a_state_has_its_free_memory_invented() {
+    let trace = repository("fork-storm.ftrace.gz");
+    assert_eq!(hollow(&trace, &[]), ["no_state", "short_trace"]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("pagetypeinfo");
+    pagetypeinfo(&state, 20_000);
+    assert_eq!(
+        hollow(&trace, &["--state", as_str(&state)]),
+        ["short_trace"]
+    );
+}
+
+#[test]
+fn a_trace_without_events_or_too_short_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = Trace {
+        nframes: 1024,
+        ops: vec![TraceOp::tick(1000); 20],
+        ..Trace::default()
+    };
+    let path = write(&trace, folder.path(), "empty");
+    assert_eq!(hollow(as_str(&path), &[]), ["no_events"]);
+    trace = tight(300, 1);
+    let path = write(&trace, folder.path(), "short");
+    assert_eq!(hollow(as_str(&path), &[]), ["short_trace"]);
+    let path = write(&tight(6_000, 1), folder.path(), "long");
+    assert_eq!(
+        hollow(as_str(&path), &[]),
+        [""; 0],
+        "nothing is said where nothing is hollow"
+    );
+}
+
+#[test]
+fn a_start_that_does_not_fit_its_machine_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&tight(6_000, 1), folder.path(), "run");
+    let beside = folder.path().join("state/run");
+    fs::create_dir_all(&beside).unwrap();
+    let state = beside.join("before.pagetypeinfo");
+    // A quarter of 8192 frames is free.
+    pagetypeinfo(&state, 2_048);
+    assert_eq!(hollow(as_str(&path), &[]), [""; 0]);
+    pagetypeinfo(&state, 20_480);
+    assert_eq!(hollow(as_str(&path), &[]), ["inconsistent_start"]);
+}
+
+#[test]
+fn an_error_of_zero_where_nothing_happened_is_no_error_bar() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = tight(6_000, 1);
+    // Nothing failed on the machine, and without a squeeze there is room for everything.
+    let is_failed = |op: &TraceOp| op.kind() == framewright_lab::trace::OpKind::Failed;
+    trace.ops.retain(|op| !is_failed(op));
+    trace.nframes = 65_536;
+    let path = write(&trace, folder.path(), "run");
+    let header = ReferenceRow::HEADER;
+    let rows: String = (1..31)
+        .map(|n| format!("0,{},2000,0,0,0.5,1.0,4,4,100,0\n", n * 200))
+        .collect();
+    fs::write(
+        folder.path().join("run.linux_ref.csv"),
+        format!("{header}\n{rows}"),
+    )
+    .unwrap();
+    assert_eq!(
+        hollow(as_str(&path), &["--start", "fresh"]),
+        [""; 0],
+        "nothing fails"
+    );
+    let squeezed = ["--start", "fresh", "--squeeze", "58000"];
+    assert_eq!(hollow(as_str(&path), &squeezed), ["zero_error"]);
+    let args = [
+        "replay",
+        as_str(&path),
+        "--policy",
+        "linux-4.4,concentrated",
+    ];
+    let (_, out, _) = run(&[&args[..], &squeezed].concat());
+    let row = out
+        .lines()
+        .find(|line| line.trim_start().starts_with("failures_order3 "))
+        .unwrap();
+    assert!(row.trim_end().ends_with("none"), "{row}");
+    let verdict = out
+        .lines()
+        .find(|line| line.trim_start().starts_with("failures_order3 ") && line.contains("against"));
+    assert!(
+        !verdict.unwrap().contains("the model's error"),
+        "{verdict:?}"
+    );
+}
