@@ -14,5 +14,6 @@ pub mod printable;
 pub mod record;
 pub mod replay;
 pub mod report;
+pub mod size;
 mod steps;
 pub mod trace;

@@ -24,9 +24,9 @@ pub struct RecordArgs {
     #[arg(long, value_name = "SECONDS", value_parser = super::replay::seconds, conflicts_with = "command")]
     pub seconds: Option<f64>,
 
-    /// Memory for the buffers of all CPUs together; a million events take 45 MiB [default: an
-    /// eighth of what is available, at most 1024]
-    #[arg(long, value_name = "MIB")]
+    /// Memory for the buffers of all CPUs together, as 512MiB, or a number of MiB; a million events take 45 MiB
+    /// [default: an eighth of what is available, at most 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::read_mib)]
     pub buffer: Option<u64>,
 
     /// Replace files that are there

@@ -7,8 +7,8 @@ use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::measure::{Film, MAX_ORDER, Picture, Sample, replay as m};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
-    ReclaimOptions, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, SAMPLE_MS, Start,
-    TraceMemory, labels_by_state, placement, replay_all,
+    ProposedSqueeze, ReclaimOptions, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy,
+    SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes, replay_all,
 };
 use crate::report::html::HtmlPage;
 use crate::report::{
@@ -17,6 +17,7 @@ use crate::report::{
     calibrate, case_grid, has_place, hollow_samples, hollow_text, json_lines, linux_column,
     placement_column, series_csv, verdict,
 };
+use crate::size::{read_frames_len, read_mib, shown_frames};
 use crate::trace::MemoryLimit;
 use clap::ValueEnum;
 use framewright::Order;
@@ -47,8 +48,8 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = StartArg::Imposed)]
     pub start: StartArg,
 
-    /// Movable frames to hold back from the start to the end, like a balloon
-    #[arg(long, value_name = "FRAMES", default_value_t = 0)]
+    /// Movable memory to hold back from the start to the end, like a balloon: 5GiB, 160MiB, or a number of frames
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = read_frames_len)]
     pub squeeze: u64,
 
     /// The recording machine's /proc/pagetypeinfo when the trace began: pageblocks are labelled so
@@ -100,8 +101,8 @@ pub struct ReplayArgs {
     pub assertions: Vec<Assertion>,
 
     /// How much of this machine's memory a trace may take: while it is read, and for each replay of it
-    /// [default: 4096, and for a replay no more than 512 and 1 for each 1024 operations]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    /// as 8GiB, or a number of MiB [default: 4GiB, and for a replay no more than 512MiB and 1KiB for each operation]
+    #[arg(long, value_name = "SIZE", value_parser = read_mib)]
     pub memory_limit: Option<u64>,
 
     /// Replays that run at once [default: the number of CPUs]. Times are best taken with 1
@@ -253,9 +254,10 @@ pub(super) fn replay_case(
     // With reclaim the balloon takes what others give back, and the figures say what it did not get.
     if options.squeeze > free && options.reclaim.is_none() {
         return Err(at(&format!(
-            "--squeeze {} is more than there is to take away, expected at most the {free} frames \
+            "--squeeze {} is more than there is to take away, expected at most the {} frames \
              that are free at the start",
-            options.squeeze
+            options.squeeze,
+            shown_frames(free)
         )));
     }
     if let Some(listed) = loaded.listed {
@@ -321,6 +323,15 @@ pub(super) fn replay_case(
             notes.push(HUGE_NOTE.to_owned());
         }
     }
+    let has_failed = |outcome: &ReplayOutcome| outcome.failures.iter().any(|&count| count > 0);
+    if !reclaims && !loaded.trace.ops.is_empty() && !outcomes.iter().any(has_failed) {
+        let policy = policies
+            .first()
+            .copied()
+            .unwrap_or(ReplayPolicy::RECORDING_KERNEL);
+        let proposed = propose_squeezes(&memory, policy, options, threads).map_err(|e| at(&e))?;
+        notes.push(nothing_fails(policy, &proposed));
+    }
     columns.extend(outcomes.iter().map(ReportColumn::of));
     let name = format!(
         "{}/{}/b{}",
@@ -343,6 +354,28 @@ pub(super) fn replay_case(
         notes,
     };
     Ok(Replayed { case, outcomes })
+}
+
+/// What to ask instead where nothing fails.
+fn nothing_fails(policy: ReplayPolicy, proposed: &[ProposedSqueeze]) -> String {
+    let each = proposed.iter().map(|one| match one.fails {
+        Some((order, count)) => format!(
+            "--squeeze {} (under {policy} {count} requests of order {order} fail)",
+            shown_frames(one.frames)
+        ),
+        None => format!(
+            "--squeeze {} (more than is ever free: some request fails under every policy)",
+            shown_frames(one.frames)
+        ),
+    });
+    let each: Vec<String> = each.collect();
+    match each.is_empty() {
+        true => "no request fails, and none would with less memory".into(),
+        false => format!(
+            "no request fails; with less memory some do: {}",
+            each.join(", ")
+        ),
+    }
 }
 
 /// Failures of which the model's error says nothing because there were none, although some policy has them here.

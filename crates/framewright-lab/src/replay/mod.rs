@@ -20,6 +20,7 @@ mod memory;
 mod objects;
 mod placement;
 mod policy;
+mod propose;
 pub mod reclaim;
 mod reference;
 mod run;
@@ -37,6 +38,7 @@ pub use memory::{MemoryError, TraceMemory};
 use objects::TraceObjects;
 pub use placement::{Placement, placement};
 pub use policy::{ReplayPolicy, UnknownPolicy};
+pub use propose::{ProposedSqueeze, least_free, propose_squeezes};
 pub use reclaim::{HugeProbes, Stalls};
 pub use reference::read_reference;
 pub use run::{

@@ -6,8 +6,6 @@
 //! virtual ranges.
 
 mod assertion;
-#[cfg(target_os = "linux")]
-mod bytes;
 mod calibrate;
 mod case;
 mod distribution;
@@ -28,8 +26,6 @@ mod table;
 mod verdict;
 
 pub use assertion::Assertion;
-#[cfg(target_os = "linux")]
-pub(crate) use bytes::read_bytes;
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Deviation, FigureSource, ReportCase, ReportColumn};
 pub use distribution::Distribution;

@@ -6,6 +6,7 @@ use super::{LifeJob, LifeSpan, Params, PhoneKernel, figures, live_all, series};
 use crate::experiment::{Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, Size};
 use crate::measure::MetricTable;
 use crate::report::{Figure, FigureAssertion, Item, Tabled};
+use crate::size::read_frames_len;
 use crate::trace::text_of;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,8 +74,8 @@ pub struct FallbackArgs {
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["days", "seed", "seeds", "params", "assertions"])]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Frames to hold back from the trace's memory, from the start to the end
-    #[arg(long, value_name = "FRAMES", requires = "trace", default_value_t = 0)]
+    /// Memory to hold back from the trace's, from the start to the end: 160MiB, or frames
+    #[arg(long, value_name = "SIZE", requires = "trace", default_value = "0", value_parser = read_frames_len)]
     pub(crate) squeeze: u64,
 
     /// Demand a relation between figures, as `framewright.allocstall<=proposed.allocstall`; may be

@@ -8,7 +8,8 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Figure, FigureAssertion, Item, Tabled, read_bytes};
+use crate::report::{Figure, FigureAssertion, Item, Tabled};
+use crate::size::read_bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

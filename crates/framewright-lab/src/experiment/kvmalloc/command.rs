@@ -6,7 +6,8 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Mapper, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Figure, Item, Tabled, read_bytes};
+use crate::report::{Figure, Item, Tabled};
+use crate::size::read_bytes;
 use std::collections::BTreeMap;
 
 /// The longest repetition, in seconds.

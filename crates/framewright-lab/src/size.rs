@@ -1,0 +1,124 @@
+//! Sizes of memory on a command line: one reader for all options.
+//!
+//! A number with a unit is bytes (`5GiB`, `512MiB`, `64K`). A plain number is what the option says: bytes, frames or
+//! MiB.
+
+use framewright::Frame;
+
+/// Units, in the order in which a message names them. A letter alone is the binary unit, as in Linux's own options.
+const UNITS: [(&str, &str, u64); 5] = [
+    ("B", "B", 1),
+    ("KiB", "K", 1 << 10),
+    ("MiB", "M", 1 << 20),
+    ("GiB", "G", 1 << 30),
+    ("TiB", "T", 1 << 40),
+];
+
+/// A size in pieces of `plain_bytes`, which is what a plain number counts; what a size with a unit has beyond whole
+/// pieces makes one more.
+fn read_pieces(text: &str, plain_bytes: u64, example: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    let bad = || format!("expected a size as {example}");
+    if matches!(unit, "KB" | "MB" | "GB" | "TB" | "kB" | "kb" | "mb" | "gb") {
+        let binary = format!("{}iB", unit[..1].to_ascii_uppercase());
+        return Err(format!("{}: units are binary, {digits}{binary}", bad()));
+    }
+    let number: u64 = digits.parse().map_err(|_| bad())?;
+    if unit.is_empty() {
+        let fits = number.checked_mul(plain_bytes).map(|_| number);
+        return fits.ok_or_else(|| format!("{}: this is more than there can be", bad()));
+    }
+    let found = UNITS
+        .iter()
+        .find(|(name, short, _)| unit == *name || unit == *short);
+    let &(_, _, unit_bytes) = found.ok_or_else(bad)?;
+    let bytes = number.checked_mul(unit_bytes);
+    let bytes = bytes.ok_or_else(|| format!("{}: this is more than there can be", bad()))?;
+    Ok(bytes.div_ceil(plain_bytes))
+}
+
+/// Bytes: `64KiB`, or `70000`.
+///
+/// # Errors
+/// What was expected.
+pub fn read_bytes(text: &str) -> Result<u64, String> {
+    match read_pieces(text, 1, "64KiB, 1MiB or 70000")? {
+        0 => Err("a size of 0 bytes is none, expected 1 byte or more".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Frames: `5GiB`, or `40000` frames; 0 too.
+///
+/// # Errors
+/// What was expected.
+pub fn read_frames_len(text: &str) -> Result<u64, String> {
+    read_pieces(
+        text,
+        Frame::BYTES,
+        "5GiB, 512MiB or a number of frames, 40000",
+    )
+}
+
+/// MiB: `4GiB`, or `512` MiB.
+///
+/// # Errors
+/// What was expected.
+pub fn read_mib(text: &str) -> Result<u64, String> {
+    match read_pieces(text, 1 << 20, "4GiB, 512MiB or a number of MiB, 512")? {
+        mib @ 1..=0x4000_0000 => Ok(mib),
+        mib => Err(format!("{mib} MiB is not in 1..=1073741824")),
+    }
+}
+
+/// Frames as a person reads them: `40000 (156.2 MiB)`.
+#[must_use]
+pub fn shown_frames(frames: u64) -> String {
+    let mib = frames as f64 * Frame::BYTES as f64 / f64::from(1 << 20);
+    match mib >= 10_240.0 {
+        true => format!("{frames} ({:.1} GiB)", mib / 1024.0),
+        false => format!("{frames} ({mib:.1} MiB)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_with_a_binary_unit_or_without() {
+        assert_eq!(read_bytes("64KiB"), Ok(65_536));
+        assert_eq!(read_bytes("1M"), Ok(1 << 20));
+        assert_eq!(read_bytes("70000"), Ok(70_000));
+        for bad in ["", "KiB", "64KB", "6 4", "-1", "1.5MiB", "99999999999GiB"] {
+            let error = read_bytes(bad).unwrap_err();
+            assert!(error.contains("expected a size as 64KiB"), "{bad}: {error}");
+        }
+        assert!(read_bytes("0").unwrap_err().contains("0 bytes"));
+        assert!(read_bytes("0KiB").is_err());
+        let binary = read_bytes("5GB").unwrap_err();
+        assert!(binary.ends_with(": units are binary, 5GiB"), "{binary}");
+    }
+
+    #[test]
+    fn a_plain_number_is_what_the_option_counts() {
+        assert_eq!(read_frames_len("40000"), Ok(40_000));
+        assert_eq!(read_frames_len("5GiB"), Ok(5 << 18));
+        assert_eq!(read_frames_len("1"), Ok(1));
+        assert_eq!(read_frames_len("1B"), Ok(1), "a part of a frame is one");
+        assert_eq!(read_frames_len("0"), Ok(0));
+        assert_eq!(read_mib("512"), Ok(512));
+        assert_eq!(read_mib("4GiB"), Ok(4096));
+        assert_eq!(read_mib("1KiB"), Ok(1));
+        for bad in ["0", "2000000000", "1PiB", "many"] {
+            assert!(read_mib(bad).is_err(), "{bad}");
+        }
+        for bad in ["many", "5 GiB", "18446744073709551615", "-5GiB"] {
+            let error = read_frames_len(bad).unwrap_err();
+            assert!(error.contains("expected a size as 5GiB"), "{bad}: {error}");
+        }
+        assert_eq!(shown_frames(40_000), "40000 (156.2 MiB)");
+        assert_eq!(shown_frames(5 << 20), "5242880 (20.0 GiB)");
+    }
+}
