@@ -65,7 +65,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
     // The reader of standard error may be gone, and the recording must end well all the same.
     let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
     let report = record(&options, &interrupted, say).map_err(CommandError::input)?;
-    let again = args.output.display();
+    let again = crate::printable::path(&args.output);
     say(&format!(
         "{report}replay it with: framewright replay {again}"
     ));

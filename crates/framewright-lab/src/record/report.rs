@@ -1,4 +1,5 @@
 use super::{BufferFill, RecordingEnded};
+use crate::printable;
 use crate::trace::TextCounts;
 use crate::trace::reduce::{Agreement, Anomalies, EventCounts};
 use std::ffi::OsString;
@@ -42,10 +43,10 @@ impl fmt::Display for RecordReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "kernel {}", self.kernel.trim_end())?;
         if !self.command.is_empty() {
-            let words: Vec<_> = self
+            let words: Vec<String> = self
                 .command
                 .iter()
-                .map(|word| word.to_string_lossy())
+                .map(|word| printable::text(&word.to_string_lossy()))
                 .collect();
             writeln!(f, "command {}", words.join(" "))?;
         }

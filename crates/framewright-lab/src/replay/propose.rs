@@ -1,4 +1,4 @@
-//! Squeezes at which something fails, for whoever asks a recording in which nothing does.
+//! Squeezes at which something fails, for a recording in which nothing does.
 
 use super::{
     ReplayError, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, TraceMemory, replay_all,
@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 /// Operations up to which proposals are tried: some seconds for each policy.
 const TRIED_OPS_MAX: usize = 4_000_000;
 
-/// Shares of the frames that are always free, in sixteenths, that are tried.
-const SIXTEENTHS: [u64; 4] = [8, 12, 14, 15];
+/// Shares of the frames that are always free, in sixty-fourths, that are tried.
+const SIXTY_FOURTHS: [u64; 4] = [40, 56, 60, 63];
 
 /// A squeeze, and what fails with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub fn propose_squeezes(
     let least = least_free(memory);
     let mut found = Vec::new();
     if memory.trace.ops.len() <= TRIED_OPS_MAX {
-        let tried = SIXTEENTHS.map(|part| least * part / 16);
+        let tried = SIXTY_FOURTHS.map(|part| least * part / 64);
         let job = |squeeze| ReplayJob {
             policy,
             memory,

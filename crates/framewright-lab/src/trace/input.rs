@@ -12,6 +12,7 @@
 //! 100 MiB, and recorded traces use up to 2^27 bytes.
 
 use super::{MemoryLimit, RunningDigest, TraceError};
+use crate::printable;
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -197,7 +198,7 @@ impl Input {
         if path.as_os_str() == "-" {
             return Self::from_reader("stdin", io::stdin());
         }
-        let name = path.display().to_string();
+        let name = path.to_string_lossy();
         match File::open(path) {
             Ok(file) => Self::from_reader(&name, file),
             Err(e) => Err(TraceError::new(&name, format!("cannot open the file: {e}"))),
@@ -231,7 +232,7 @@ impl Input {
             }
         };
         Ok(Self {
-            name: name.to_owned(),
+            name: printable::text(name),
             encoding,
             body,
             ahead: Vec::new(),
@@ -242,7 +243,7 @@ impl Input {
         })
     }
 
-    /// What error messages call it: the path, or `stdin`.
+    /// What error messages call it: the path, printable (P7), or `stdin`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -209,3 +209,109 @@ fn each_case_in_json_is_there_once() {
         "is given twice, expected each trace once",
     );
 }
+
+/// A name that a terminal would obey and reorder, of a trace whose task has one too.
+const NASTY: &str = "a\u{202e}\u{1b}[2J\u{200b}b.txt";
+
+#[test]
+fn p7_no_output_has_a_control_character_of_a_name() {
+    let folder = folder();
+    let nasty = folder.path().join(NASTY);
+    fs::create_dir(&nasty).unwrap();
+    let trace = nasty.join(NASTY);
+    let text = "# tracer: nop\n#\n a\u{1b}[2J\u{202e}b-1 [000] ...2. 1.000001: mm_page_free: page=x pfn=9 order=0\n";
+    fs::write(&trace, text).unwrap();
+    let same = folder.path().join(NASTY);
+    fs::create_dir_all(same.join("sub")).unwrap();
+    let second = same.join("sub").join(NASTY);
+    fs::write(&second, text).unwrap();
+    let at = |name: &str| nasty.join(name);
+    let (html, json, csv) = (at("p.html"), at("p.json"), at("p.csv"));
+    let out = replayed(&[
+        as_str(&trace),
+        as_str(&second),
+        "--html",
+        as_str(&html),
+        "--json",
+        as_str(&json),
+        "--csv",
+        as_str(&csv),
+    ]);
+    let mut outputs = vec![out];
+    outputs.extend([html, json, csv].map(|path| fs::read_to_string(path).unwrap()));
+    // And what is refused, for each file that is read.
+    let bad = [
+        vec![as_str(&nasty)],
+        vec![as_str(&trace), "--state", as_str(&trace)],
+        vec![as_str(&trace), "--json", as_str(&trace)],
+        vec![as_str(&trace), as_str(&trace)],
+    ];
+    for args in bad {
+        let (code, out, error) = run(&[&["replay"], &args[..]].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{error:?}");
+        assert!(error.contains("\\u{202e}"), "{error:?}");
+        outputs.push(error);
+    }
+    for output in outputs {
+        let is_hidden =
+            |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202e}' | '\u{200b}');
+        assert!(!output.contains(is_hidden), "{output:?}");
+    }
+}
+
+#[test]
+fn sizes_take_units_and_plain_numbers_keep_their_meaning() {
+    let folder = folder();
+    let trace = write(&tight(300, 1), folder.path(), "t");
+    for (size, frames) in [("1MiB", 256), ("4K", 1), ("9", 9)] {
+        let out = replayed(&[as_str(&trace), "--squeeze", size, "--memory-limit", "1GiB"]);
+        let case = format!("\nt/imposed/b{frames}: ");
+        assert!(out.contains(&case), "{size}:\n{out}");
+    }
+    refused(
+        &[as_str(&trace), "--squeeze", "5GB"],
+        "units are binary, 5GiB",
+    );
+    refused(
+        &[as_str(&trace), "--squeeze", "much"],
+        "a number of frames, 40000",
+    );
+    refused(
+        &[as_str(&trace), "--memory-limit", "0"],
+        "0 MiB is not in 1..=",
+    );
+    let (code, _, error) = run(&["record", "-o", "x", "--buffer", "64MB"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("units are binary, 64MiB"), "{error}");
+}
+
+#[test]
+fn where_nothing_fails_squeezes_are_named_at_which_something_does() {
+    let folder = folder();
+    let mut trace = tight(3_000, 1);
+    trace.nframes = 65_536;
+    trace
+        .ops
+        .retain(|op| op.kind() != framewright_lab::trace::OpKind::Failed);
+    let trace = write(&trace, folder.path(), "roomy");
+    let out = replayed(&[as_str(&trace)]);
+    let told = out
+        .lines()
+        .find(|line| line.starts_with("no request fails; "))
+        .unwrap();
+    let frames: Vec<&str> = told
+        .split("--squeeze ")
+        .skip(1)
+        .filter_map(|rest| rest.split_whitespace().next())
+        .collect();
+    assert!(!frames.is_empty(), "{told}");
+    for squeeze in frames {
+        let out = replayed(&[as_str(&trace), "--squeeze", squeeze, "--json", "-"]);
+        let fails = |line: &&str| {
+            line.contains(r#""metric":"failures_order"#) && !line.contains(r#""value":0,"#)
+        };
+        assert!(out.lines().any(|line| fails(&line)), "{squeeze}: {told}");
+        let out = replayed(&[as_str(&trace), "--squeeze", squeeze]);
+        assert!(!out.contains("no request fails"), "{out}");
+    }
+}

@@ -10,6 +10,7 @@ use super::plan::GcmaPlan;
 use super::request::{self, SizeOutcome};
 use super::tree::SourceTree;
 use super::{BesideRequests, GcmaOptions, GcmaVariant};
+use crate::printable;
 use framewright::Frame;
 use framewright::reserve::Contiguous;
 use framewright_sim::Random;
@@ -308,7 +309,7 @@ impl BuildWork<'_> {
     ) -> Result<Built, Failure> {
         let out = self.folder.join(format!("out-{nth}"));
         std::fs::create_dir(&out)
-            .map_err(|e| Failure::new(format!("{}: no folder: {e}", out.display())))?;
+            .map_err(|e| Failure::new(format!("{}: no folder: {e}", printable::path(&out))))?;
         let workers = self.options.workers;
         let job = self.job(machine, tree, &out, workers);
         // Of requests that are drawn, these are the steps; and of one build.

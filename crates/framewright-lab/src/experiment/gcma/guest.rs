@@ -3,6 +3,7 @@
 use super::super::Failure;
 use super::area::PoolIds;
 use super::machine::GcmaMachine;
+use crate::printable;
 use framewright::frame::FrameSource;
 use framewright::reserve::Key;
 use framewright_linux::file_cache::OpenFile;
@@ -98,7 +99,7 @@ impl Movable {
         let path = folder.join("file");
         let file = File::create_new(&path).and_then(|file| file.set_len(pages * PAGE as u64));
         let file = file.and_then(|()| machine.files.open(&path));
-        let file = file.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+        let file = file.map_err(|e| Failure::new(format!("{}: {e}", printable::path(&path))))?;
         let bytes: [u8; PAGE] = std::array::from_fn(|at| at as u8);
         for page in 0..machine.paged.pages() {
             let written = machine.paged.write(page * PAGE as u64, &bytes);

@@ -11,6 +11,7 @@ use super::super::{Failure, Progress};
 use super::GcmaOptions;
 use super::storage::Storage;
 use super::tree::{SourceFile, SourceTree};
+use crate::printable;
 use framewright::frame::FrameSource;
 use framewright_linux::file_cache::{FileCache, FilePin, OpenFile};
 use framewright_linux::paged::{Paged, PagedPin};
@@ -206,7 +207,12 @@ impl<'a, 's> BuildJob<'a, 's> {
     fn open(&self, source: &SourceFile) -> Result<OpenFile, Failure> {
         let opened = self.storage.file(&source.path, false);
         let opened = opened.and_then(|medium| self.files.add_medium(medium, false));
-        opened.map_err(|e| Failure::new(format!("{}: cannot read: {e}", source.path.display())))
+        opened.map_err(|e| {
+            Failure::new(format!(
+                "{}: cannot read: {e}",
+                printable::path(&source.path)
+            ))
+        })
     }
 
     /// Appends a file's text to `into`.
@@ -274,7 +280,8 @@ impl<'a, 's> BuildJob<'a, 's> {
         let path = self.out.join(format!("{at}.o"));
         let created = self.storage.file(&path, true);
         let created = created.and_then(|medium| self.files.add_medium(medium, true));
-        let failed = |e: io::Error| Failure::new(format!("{}: cannot write: {e}", path.display()));
+        let failed =
+            |e: io::Error| Failure::new(format!("{}: cannot write: {e}", printable::path(&path)));
         let created = created.map_err(failed)?;
         let sum = sum(&object).to_le_bytes();
         for (offset, bytes) in [(0, &sum[..]), (8, &object)] {
@@ -305,7 +312,7 @@ impl<'a, 's> BuildJob<'a, 's> {
                     || u64::from_le_bytes(*expected) == sum(bytes)
             });
         if !is_whole {
-            let name = source.path.display();
+            let name = printable::path(&source.path);
             return Err(Failure::new(format!(
                 "{name}: other bytes than were written"
             )));
@@ -356,7 +363,7 @@ impl<'a, 's> BuildJob<'a, 's> {
             read.map_err(Failure::new)?;
             // Unless the ring has come round to it meanwhile.
             if sum(&bytes) != packed.sum && is_there(&packed) {
-                let name = self.tree.sources[of].path.display();
+                let name = printable::path(&self.tree.sources[of].path);
                 return Err(Failure::new(format!(
                     "{name}: its copy in paged memory is another one"
                 )));

@@ -13,6 +13,7 @@ use super::plan::GcmaPlan;
 use super::storage::Storage;
 use super::waiting::Waited;
 use super::{GcmaOptions, GcmaVariant, SwapSafety};
+use crate::printable;
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Background, Clients, Migrate, Reclaim, Shrink};
@@ -121,7 +122,9 @@ pub(super) fn with_machine<R>(
         _ => {
             let path = folder.join("swap");
             let file = storage.swap_file(&path, plan.swap_slots);
-            file.map_err(|e| Failure::new(format!("{}: no swap file: {e}", path.display())))?
+            file.map_err(|e| {
+                Failure::new(format!("{}: no swap file: {e}", printable::path(&path)))
+            })?
         }
     };
     let device = &*device;

@@ -5,6 +5,7 @@
 //! seed gives the same bytes everywhere.
 
 use super::super::Failure;
+use crate::printable;
 use framewright_sim::Random;
 use std::fs;
 use std::io;
@@ -117,7 +118,7 @@ impl SourceTree {
             .tempdir()
             .map_err(|e| Failure::new(format!("no folder for source files: {e}")))?;
         let failed = |path: &Path, e: io::Error| {
-            Failure::new(format!("{}: cannot write: {e}", path.display()))
+            Failure::new(format!("{}: cannot write: {e}", printable::path(path)))
         };
         let mut draw = Random::new(seed);
         let files = (bytes / MEAN_BYTES).max(16);
@@ -158,7 +159,7 @@ impl SourceTree {
         let mut sources = Vec::new();
         walk(folder, 0, &mut sources)?;
         if sources.is_empty() {
-            let name = folder.display();
+            let name = printable::path(folder);
             return Err(Failure::new(format!(
                 "{name}: no file is in it, expected some"
             )));
@@ -192,7 +193,8 @@ impl SourceTree {
 }
 
 fn walk(folder: &Path, depth: usize, sources: &mut Vec<SourceFile>) -> Result<(), Failure> {
-    let failed = |e: io::Error| Failure::new(format!("{}: cannot read: {e}", folder.display()));
+    let failed =
+        |e: io::Error| Failure::new(format!("{}: cannot read: {e}", printable::path(folder)));
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         // Links are not followed: a tree has no loop.
@@ -210,7 +212,7 @@ fn walk(folder: &Path, depth: usize, sources: &mut Vec<SourceFile>) -> Result<()
         }
         let bytes: u64 = sources.last().map_or(0, |source| source.len_bytes);
         if sources.len() > FILES_MAX || bytes > BYTES_MAX {
-            let name = folder.display();
+            let name = printable::path(folder);
             return Err(Failure::new(format!(
                 "{name}: more than {FILES_MAX} files, or one of more than {} GiB",
                 BYTES_MAX >> 30

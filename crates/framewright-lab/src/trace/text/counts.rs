@@ -1,3 +1,4 @@
+use crate::printable;
 use std::collections::BTreeMap;
 
 /// The number of different names of passed-over events that are kept; beyond it they are counted
@@ -117,11 +118,11 @@ impl TextCounts {
 
     /// Counts an event of another kind. Allocates only for a name that is new.
     pub(super) fn other(&mut self, name: &[u8]) {
-        let name = String::from_utf8_lossy(&name[..name.len().min(64)]);
-        if let Some(n) = self.others.get_mut(&*name) {
+        let name = printable::bytes(&name[..name.len().min(64)]);
+        if let Some(n) = self.others.get_mut(&name) {
             *n += 1;
         } else if self.others.len() < NAMES_MAX {
-            self.others.insert(name.into_owned(), 1);
+            self.others.insert(name, 1);
         } else {
             *self.others.entry(MANY.to_owned()).or_insert(0) += 1;
         }
@@ -143,5 +144,13 @@ mod tests {
         assert_eq!(counts.others["event_0"], 2);
         assert_eq!(counts.others[MANY], 1000 - NAMES_MAX as u64);
         assert_eq!(counts.events(), 1001);
+    }
+
+    #[test]
+    fn p7_a_name_from_the_trace_is_kept_printable() {
+        let mut counts = TextCounts::default();
+        counts.other(b"\x1b[2Ja\xe2\x80\xaeb\xff");
+        let names: Vec<&String> = counts.others.keys().collect();
+        assert_eq!(names, ["\\u{1b}[2Ja\\u{202e}b\\xff"]);
     }
 }
