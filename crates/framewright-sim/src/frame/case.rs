@@ -215,16 +215,27 @@ impl DrivenCase for FrameCase {
     }
 }
 
+/// Of a hundred requests those that must not wait.
+const AT_ONCE: u64 = 12;
+
 impl FrameCase {
     /// A request or a free.
     fn plain(&self, random: &mut Random, nth: u64) -> FrameOp {
         let phase_ops = self.layout.frames / 2 + 20;
         let cpu = self.cpu(random);
         if draw::is_request(random, nth, phase_ops) {
-            FrameOp::Alloc {
-                cpu,
-                order: self.order(random),
-                mobility: mobility(random),
+            let (order, mobility) = (self.order(random), mobility(random));
+            match random.chance(AT_ONCE) {
+                true => FrameOp::AllocAtOnce {
+                    cpu,
+                    order,
+                    mobility,
+                },
+                false => FrameOp::Alloc {
+                    cpu,
+                    order,
+                    mobility,
+                },
             }
         } else {
             FrameOp::Free {

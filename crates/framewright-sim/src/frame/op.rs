@@ -18,6 +18,12 @@ pub enum FrameOp {
         order: u8,
         mobility: Mobility,
     },
+    /// `Seat::alloc_at_once`.
+    AllocAtOnce {
+        cpu: u16,
+        order: u8,
+        mobility: Mobility,
+    },
     /// `Seat::free` of a live allocation.
     Free { cpu: u16, pick: u32 },
     /// `Seat::free` of any place: mostly misuse.

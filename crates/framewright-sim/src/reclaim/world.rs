@@ -680,7 +680,7 @@ impl ReclaimModel {
     pub(super) fn count_failure(&mut self, error: AllocError) {
         match error {
             AllocError::Exhausted => self.exhausted += 1,
-            AllocError::Fragmented => self.fragmented += 1,
+            AllocError::Fragmented | AllocError::WouldWait => self.fragmented += 1,
             AllocError::TooLarge { .. } | AllocError::Impossible => {}
         }
     }

@@ -84,9 +84,9 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
 
     /// Allocates a block of `order` for contents of `mobility`, from the first zone that has one.
     ///
-    /// Without clients: as [`Seats::alloc`]; `context` changes nothing. With clients: as
-    /// [`ReclaimSeat::alloc`](crate::reclaim::ReclaimSeat::alloc) in each zone, and a zone above its low
-    /// watermark comes before those below.
+    /// Without clients: as [`Seats::alloc`], or as [`Seats::alloc_at_once`] if the context must not block.
+    /// With clients: as [`ReclaimSeat::alloc`](crate::reclaim::ReclaimSeat::alloc) in each zone, and a zone
+    /// above its low watermark comes before those below.
     ///
     /// # Errors
     /// As these. Nothing has changed then, but clients may have given frames back and moved.
@@ -98,7 +98,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         context: Context,
     ) -> Result<Frame, AllocError> {
         if self.relief.clients.is_none() {
-            return W::frames(&mut self.seat).alloc(0, order, mobility);
+            return W::frames(&mut self.seat).alloc_in(order, mobility, context);
         }
         if let Some(frame) = self.requests(0).alloc_fast(order, mobility) {
             return Ok(frame);
@@ -136,11 +136,14 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             mobility,
             context,
         } = request;
-        let last = match context.may_block {
-            true => W::frames(&mut self.seat).alloc_if_freed(0, order, mobility, freed),
-            false => None,
-        };
-        last.ok_or(worst.unwrap_or(AllocError::Exhausted))
+        let worst = worst.unwrap_or(AllocError::Exhausted);
+        let frames = W::frames(&mut self.seat);
+        if !context.may_block {
+            return Err(frames.unless_freed(0, freed, worst));
+        }
+        frames
+            .alloc_if_freed(0, order, mobility, freed)
+            .ok_or(worst)
     }
 
     /// What the CPU's requests in zone `nth` work with.
@@ -164,7 +167,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
 
     /// Allocates `frames` frames side by side, the first at a multiple of `align` frames, in one zone.
     ///
-    /// First it takes the smallest block in which they fit, if one is free, and frees the rest. Else, if
+    /// First it takes the smallest block in which they fit, if one is there at once, and frees the rest. Else, if
     /// the context may block, it looks for a run of free frames of any shape:
     /// [`Zone::alloc_contiguous`](crate::frame::Zone::alloc_contiguous) with its stops of all CPUs. If there
     /// is none either, it asks its clients for such a block, as [`alloc`](Self::alloc). Clients are not
@@ -173,8 +176,8 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     /// # Errors
     /// [`AllocError::Impossible`] if no zone has so many frames, or `align` is no power of two, or `frames`
     /// is 0. [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such
-    /// run is, or the context must not look for it. Nothing has changed then, but clients may have given
-    /// frames back and moved.
+    /// run is, [`AllocError::WouldWait`] if the context must not look for it. Nothing has changed then, but
+    /// clients may have given frames back and moved.
     pub fn alloc_run(
         &mut self,
         frames: u64,
@@ -214,7 +217,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         Err(worst.unwrap_or(AllocError::Impossible))
     }
 
-    /// Why there is no run of so many frames, by the zones' counts alone.
+    /// Why a request that must not look for a run of so many frames has none, by the zones' counts alone.
     fn why_no_run(&mut self, frames: u64) -> AllocError {
         let seats = W::frames(&mut self.seat).all();
         let is_any = |count: fn(&Zone<'m, P>) -> u64| {
@@ -222,7 +225,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             zones.any(|zone| count(zone) >= frames)
         };
         if is_any(Zone::frames_not_allocated) {
-            AllocError::Fragmented
+            AllocError::WouldWait
         } else if is_any(Zone::present_frames) {
             AllocError::Exhausted
         } else {

@@ -6,7 +6,7 @@ mod clients;
 
 use super::*;
 use crate::frame::{AllocError, FreeError, ZoneLayout};
-use crate::kv::{KvRequest, KvSetupError};
+use crate::kv::{KvError, KvRequest, KvSetupError};
 use crate::platform::{
     Barrier, Contents, Direct, Map, MapError, PageWords, Relax, SingleThread, Zero,
 };
@@ -257,9 +257,9 @@ fn runs_of_any_length_are_taken_and_given_back_whole_or_in_parts() {
         let refused = cpu.alloc_run(frames, align, Mobility::Movable, Context::ANY);
         assert_eq!(refused, Err(AllocError::Impossible), "{frames} {align}");
     }
-    // A request that may not block takes no more than a block, and says what is in the way.
+    // A request that may not block takes no more than a block, and says whether there may be such a run.
     let mut nowait = |frames| cpu.alloc_run(frames, 1, Mobility::Movable, Context::NOWAIT);
-    assert_eq!(nowait(1025), Err(AllocError::Fragmented));
+    assert_eq!(nowait(1025), Err(AllocError::WouldWait));
     assert_eq!(nowait(FRAMES + 1), Err(AllocError::Impossible));
     let block = nowait(512).unwrap();
     assert_eq!(nowait(FRAMES), Err(AllocError::Exhausted));

@@ -12,6 +12,9 @@ pub enum AllocError {
     Exhausted,
     /// Enough frames are free, but no free block of that order: some must be moved.
     Fragmented,
+    /// Enough frames are free, and the request must not wait: there may be a block among what other CPUs
+    /// have cached or hold, and it has not looked there.
+    WouldWait,
     /// No such run exists, free or not: the request has more frames than lie side by side, an
     /// alignment that none of them has, no frame at all, or an alignment that is no power of two.
     Impossible,
@@ -31,6 +34,10 @@ impl fmt::Display for AllocError {
             Self::Fragmented => {
                 f.write_str("enough frames are free, but no block of the order asked for")
             }
+            Self::WouldWait => f.write_str(
+                "enough frames are free, but no block was there at once, and the request must not wait for \
+                 what other CPUs have cached",
+            ),
             Self::Impossible => f.write_str(
                 "no run of that length and alignment exists: expected at least one frame, a power of two, \
                  and as many frames side by side",
@@ -242,6 +249,7 @@ mod tests {
         let messages = [
             AllocError::Exhausted.to_string(),
             AllocError::Fragmented.to_string(),
+            AllocError::WouldWait.to_string(),
             AllocError::TooLarge {
                 order: order(11),
                 max: order(10),
@@ -269,6 +277,8 @@ mod tests {
         let expected = [
             "fewer frames are free than asked for",
             "enough frames are free, but no block of the order asked for",
+            "enough frames are free, but no block was there at once, and the request must not wait for what \
+             other CPUs have cached",
             "order 11 is above the maximum 10",
             "frame 0x12 is not in the zone",
             "frame 0x12 is free already",

@@ -7,7 +7,7 @@ use super::{AllocError, FreeError, Seat, SeatError, Zone};
 use crate::platform::FramePlatform;
 use crate::seats::SeatSet;
 use crate::stats::FrameStats;
-use crate::units::{CpuId, Frame, Mobility, Order, Run};
+use crate::units::{Context, CpuId, Frame, Mobility, Order, Run};
 
 /// Several zones in the order in which requests prefer them: the usual memory first, and last the
 /// memory that few requests need, such as that for devices with short addresses.
@@ -125,6 +125,35 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         self.alloc_by(first, order, mobility, Resort::Stop)
     }
 
+    /// As [`alloc`](Self::alloc), with [`Seat::alloc_at_once`] in each zone: it stops no CPU.
+    ///
+    /// # Errors
+    /// [`AllocError::Exhausted`] if at one moment no zone had so many free frames, and
+    /// [`AllocError::WouldWait`] if that cannot be said: then there may be a block. Nothing has changed then.
+    ///
+    /// # Panics
+    /// If there is no zone `first`.
+    pub fn alloc_at_once(
+        &mut self,
+        first: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
+        self.alloc_by(first, order, mobility, Resort::OwnCaches)
+    }
+
+    /// As [`alloc`](Self::alloc), or as [`alloc_at_once`](Self::alloc_at_once) if `context` must not block.
+    #[inline(always)]
+    pub(crate) fn alloc_in(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        self.alloc_by(0, order, mobility, Resort::within(context))
+    }
+
+    #[inline(always)]
     fn alloc_by(
         &mut self,
         first: usize,
@@ -132,13 +161,19 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         mobility: Mobility,
         resort: Resort,
     ) -> Result<Frame, AllocError> {
-        let alloc = |seat: &mut Seat<'z, 'm, P>| match resort {
-            Resort::ByOrder => seat.alloc(order, mobility),
-            Resort::Stop => seat.alloc_hard(order, mobility),
-        };
         if let [seat] = &mut self.seats[first..] {
-            return alloc(seat);
+            return seat.alloc_by(order, mobility, resort);
         }
+        self.alloc_in_several(first, order, mobility, resort)
+    }
+
+    fn alloc_in_several(
+        &mut self,
+        first: usize,
+        order: Order,
+        mobility: Mobility,
+        resort: Resort,
+    ) -> Result<Frame, AllocError> {
         let freed = self.freed_from(first);
         let seats = &mut self.seats[first..];
         let quick = seats
@@ -150,8 +185,8 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         let mut worst = None;
         let mut is_exact = true;
         for seat in seats {
-            is_exact &= resort == Resort::Stop || seat.zone().stops_for(order);
-            match alloc(seat) {
+            is_exact &= resort.stops(seat.zone(), order);
+            match seat.alloc_by(order, mobility, resort) {
                 Ok(frame) => return Ok(frame),
                 Err(error) => worst = Some(AllocError::worse(worst, error)),
             }
@@ -160,7 +195,22 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
             true => self.alloc_if_freed(first, order, mobility, freed),
             false => None,
         };
-        last.ok_or_else(|| worst.expect("there is a zone"))
+        let worst = worst.expect("there is a zone");
+        match last {
+            Some(frame) => Ok(frame),
+            None if resort == Resort::OwnCaches => Err(self.unless_freed(first, freed, worst)),
+            None => Err(worst),
+        }
+    }
+
+    /// Why a request fails that looked at one zone after the other and stopped none: no zone had enough frames
+    /// when it was looked at. If a block became free since `freed` was read, perhaps that was so
+    /// in each of them, and never in all at one moment.
+    pub(crate) fn unless_freed(&self, first: usize, freed: u64, error: AllocError) -> AllocError {
+        match error {
+            AllocError::Exhausted if self.freed_from(first) != freed => AllocError::WouldWait,
+            error => error,
+        }
     }
 
     /// How often blocks became free in the zones from `first` on; 0 if that is one zone.
@@ -264,6 +314,7 @@ impl AllocError {
     pub(crate) fn worse(sofar: Option<Self>, next: Self) -> Self {
         match (sofar, next) {
             (None, error) => error,
+            (Some(Self::WouldWait), _) | (_, Self::WouldWait) => Self::WouldWait,
             (Some(Self::Fragmented), _) | (_, Self::Fragmented) => Self::Fragmented,
             (Some(Self::Exhausted), _) | (_, Self::Exhausted) => Self::Exhausted,
             (Some(first), _) => first,

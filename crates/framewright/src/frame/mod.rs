@@ -62,14 +62,14 @@
 //!   been asked for. To tell the two apart would take an atomic operation in every free.
 //! - **F8** A request of an *exact* order fails only if, at one moment during the call, no free
 //!   block of its order existed that it was allowed to take: with all CPUs stopped and all caches
-//!   drained. An order is exact if it is at most the configuration's
+//!   drained. An order is exact for a request that may wait if it is at most the configuration's
 //!   [`stop_order_max`](crate::policy::Config::stop_order_max), if the request was made with
 //!   [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` do when they may wait, or if there is
 //!   one CPU. A request to several zones ([`Seats::alloc`]) fails only if that moment was the same in all
 //!   of them. The same holds for a run of any length ([`Zone::alloc_contiguous`]), but what CPUs have
-//!   cached since its drain counts as taken there. Other requests stop no CPU: they fail if there is
-//!   no block in the pageblocks with this CPU's caches drained, or if other CPUs work in all
-//!   pageblocks that have one.
+//!   cached since its drain counts as taken there. Other requests, and all that must
+//!   not wait ([`alloc_at_once`](Seat::alloc_at_once)), stop no CPU: they fail if there is no block in the
+//!   pageblocks with this CPU's caches drained, or if other CPUs work in all pageblocks that have one.
 //! - **F9** A request stops all CPUs at most once (one to several zones stops each once more, all at once, if
 //!   a block became free in one of them meanwhile), and only where that may help: not if nothing was
 //!   freed, added, relabelled or opened since a stop that failed for a like request; not if all

@@ -283,6 +283,18 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
+    /// Why a request fails that has looked into no other CPU's caches: by the counts of frames, unless there
+    /// is no other CPU. Time: O(CPUs), or as [`why_none`](Self::why_none) on one.
+    pub(super) fn why_not_at_once(&self, order: Order, mobility: Mobility) -> AllocError {
+        if self.map.cpus == 1 {
+            self.why_none(order, mobility)
+        } else if self.frames_not_allocated() < order.frames() {
+            AllocError::Exhausted
+        } else {
+            AllocError::WouldWait
+        }
+    }
+
     /// How many frames a seat has cached, or in stock, from pageblocks that may serve requests of
     /// `order` and `mobility`; inexact while its CPU works. Time: O(cached blocks).
     fn cached_frames(&self, seat: SeatWords<'m>, order: Order, mobility: Mobility) -> u64 {

@@ -104,10 +104,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// [`Config::stop_order_max`]: crate::policy::Config::stop_order_max
     #[inline(always)]
     pub fn alloc(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
-        match self.alloc_fast(order, mobility) {
-            Some(frame) => Ok(frame),
-            None => self.alloc_slow(order, mobility, Resort::ByOrder),
-        }
+        self.alloc_by(order, mobility, Resort::ByOrder)
     }
 
     /// As [`alloc`](Self::alloc), but stops all CPUs before it fails, whatever the order, as
@@ -121,10 +118,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// changed then.
     #[inline]
     pub fn alloc_hard(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
-        match self.alloc_fast(order, mobility) {
-            Some(frame) => Ok(frame),
-            None => self.alloc_slow(order, mobility, Resort::Stop),
-        }
+        self.alloc_by(order, mobility, Resort::Stop)
     }
 
     /// The fast path, which serves most requests without a call. Leaves the seat idle if it found a
@@ -165,6 +159,32 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     pub fn try_alloc(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         self.enter();
         self.try_alloc_entered(order, mobility)
+    }
+
+    /// As [`alloc`](Self::alloc), but stops no CPU, whatever the order, and so is for a caller that must not
+    /// wait for others to leave their seats. Before it fails it drains this CPU's caches. It waits only while
+    /// another CPU stops this one, as each call does.
+    ///
+    /// # Errors
+    /// [`AllocError::WouldWait`] if enough frames are free by the counts: a block may lie in another CPU's
+    /// cache, or in a pageblock that another CPU has locked. [`AllocError::Exhausted`] if fewer are.
+    /// Nothing has changed then.
+    #[inline]
+    pub fn alloc_at_once(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
+        self.alloc_by(order, mobility, Resort::OwnCaches)
+    }
+
+    #[inline(always)]
+    pub(super) fn alloc_by(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        resort: Resort,
+    ) -> Result<Frame, AllocError> {
+        match self.alloc_fast(order, mobility) {
+            Some(frame) => Ok(frame),
+            None => self.alloc_slow(order, mobility, resort),
+        }
     }
 
     /// As [`alloc_hard`](Self::alloc_hard), but waits for other CPUs for at most `rounds` calls of

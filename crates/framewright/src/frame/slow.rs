@@ -11,7 +11,7 @@ use super::{AllocError, BoundedError, FreeError};
 use crate::platform::{FramePlatform, Patience};
 use crate::seats::{SeatSet, StopAsk};
 use crate::sync::Ordering::Relaxed;
-use crate::units::{Frame, Mobility, Order};
+use crate::units::{Context, Frame, Mobility, Order};
 
 /// The most blocks fetched from pageblocks at once: half a full cache.
 const BATCH: usize = CACHE_MAX / 2;
@@ -23,6 +23,28 @@ pub(super) enum Resort {
     ByOrder,
     /// Stop all CPUs.
     Stop,
+    /// No further than this CPU's own caches.
+    OwnCaches,
+}
+
+impl Resort {
+    /// For a request within `context`: one that must not wait stops no CPU.
+    #[inline(always)]
+    pub(super) const fn within(context: Context) -> Self {
+        match context.may_block {
+            true => Self::ByOrder,
+            false => Self::OwnCaches,
+        }
+    }
+
+    /// Whether a request that goes so far stops the CPUs of `zone` for a block of `order` before it fails.
+    pub(super) fn stops<P: FramePlatform>(self, zone: &Zone<'_, P>, order: Order) -> bool {
+        match self {
+            Self::ByOrder => zone.stops_for(order),
+            Self::Stop => true,
+            Self::OwnCaches => false,
+        }
+    }
 }
 
 impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
@@ -55,10 +77,9 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             return Ok(self.zone.frame(offset));
         }
         self.exit();
-        let may_stop = resort == Resort::Stop || self.zone.stops_for(order);
-        let found = match may_stop {
+        let found = match resort.stops(self.zone, order) {
             true => self.alloc_at_rest(order, mobility),
-            false => self.alloc_without_own_caches(order, mobility),
+            false => self.alloc_without_own_caches(order, mobility, resort),
         };
         found.inspect_err(|error| self.count_failure(order, *error))
     }
@@ -82,6 +103,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         &mut self,
         order: Order,
         mobility: Mobility,
+        resort: Resort,
     ) -> Result<Frame, AllocError> {
         self.check(order, mobility)?;
         self.enter();
@@ -95,6 +117,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         self.exit();
         match found {
             Some(offset) => Ok(self.zone.frame(offset)),
+            None if resort == Resort::OwnCaches => Err(self.zone.why_not_at_once(order, mobility)),
             None => Err(self.zone.why_none(order, mobility)),
         }
     }
@@ -162,7 +185,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         let counters = self.words.counters();
         let counters = match error {
             AllocError::Exhausted => &counters.exhausted,
-            AllocError::Fragmented => &counters.fragmented,
+            AllocError::Fragmented | AllocError::WouldWait => &counters.fragmented,
             AllocError::TooLarge { .. } | AllocError::Impossible => return,
         };
         counters[order.index()].add(1);

@@ -1,5 +1,6 @@
 //! Where frames come from: a seat in one zone, seats in several, none, or a source of the caller's.
 
+use super::slow::Resort;
 use super::{AllocError, CACHED_ORDERS, FreeError, Seat, Seats, Zone};
 use crate::platform::FramePlatform;
 use crate::units::{Context, Frame, Mobility, Order, Run};
@@ -70,10 +71,12 @@ pub trait FrameSource {
     }
 
     /// Takes a run of at most `frames` consecutive frames: the longest that is cheap to find, at
-    /// least one. The contents are undefined.
+    /// least one. The contents are undefined. If the context must not block, it waits for no CPU and stops
+    /// none.
     ///
     /// # Errors
-    /// The source has not even one frame to give within the context.
+    /// The source has not even one frame to give within the context. It may have one for another context if
+    /// the error is [`AllocError::WouldWait`].
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError>;
 
     /// Gives frames back that were taken from here, or from another source of this origin. A run may be
@@ -105,10 +108,12 @@ pub trait FrameSource {
     }
 
     /// Takes a block of `order` for contents of `mobility`; the contents are undefined. If the context may
-    /// block, any free block counts, in whichever CPU's cache it lies.
+    /// block, any free block counts, in whichever CPU's cache it lies. Else the source waits for no CPU and
+    /// stops none.
     ///
     /// # Errors
-    /// There is no such block, and the source has done all that the context allows to get one.
+    /// There is no such block, and the source has done all that the context allows to get one; there may be
+    /// one if the error is [`AllocError::WouldWait`].
     fn alloc_block(
         &mut self,
         order: Order,
@@ -238,32 +243,10 @@ impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
     }
 
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
-        let asked = frames.max(1);
-        let largest = self.zone().pageblock_order().get();
-        let fits = asked.ilog2() as u8;
-        let above = fits + 1;
-        let is_close = above <= largest && asked >= 3 << above >> 2 && !asked.is_power_of_two();
-        // The largest, and if there is none, those that the seat caches: the orders between would
-        // mostly be missing too, and cost a search each time.
-        let blocks = (1..=fits.min(CACHED_ORDER_MAX))
-            .chain((fits.min(largest) > CACHED_ORDER_MAX).then_some(fits.min(largest)))
-            .chain(is_close.then_some(above))
-            .rev();
-        for order in blocks.filter_map(Order::new) {
-            if let Some(frame) = self.try_alloc(order, Mobility::Unmovable) {
-                let (run, rest) = split(run_of(frame, order), asked);
-                if !rest.is_empty() {
-                    self.free_run(rest);
-                }
-                return Ok(run);
-            }
+        if let Some(run) = self.try_run(frames) {
+            return Ok(run);
         }
-        let frame = if context.may_block {
-            self.alloc(Order::ZERO, Mobility::Unmovable)?
-        } else {
-            self.try_alloc(Order::ZERO, Mobility::Unmovable)
-                .ok_or(AllocError::Exhausted)?
-        };
+        let frame = self.alloc_by(Order::ZERO, Mobility::Unmovable, Resort::within(context))?;
         Ok(run_of(frame, Order::ZERO))
     }
 
@@ -298,16 +281,43 @@ impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
         mobility: Mobility,
         context: Context,
     ) -> Result<Frame, AllocError> {
-        if context.may_block {
-            self.alloc_hard(order, mobility)
-        } else {
-            self.alloc(order, mobility)
+        match context.may_block {
+            true => self.alloc_hard(order, mobility),
+            false => self.alloc_at_once(order, mobility),
         }
     }
 
     #[inline(always)]
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.free(frame, order)
+    }
+}
+
+impl<P: FramePlatform> Seat<'_, '_, P> {
+    /// The longest run of at most `frames` unmovable frames that is there at once.
+    fn try_run(&mut self, frames: u64) -> Option<Run> {
+        let asked = frames.max(1);
+        let largest = self.zone().pageblock_order().get();
+        let fits = asked.ilog2() as u8;
+        let above = fits + 1;
+        let is_close = above <= largest && asked >= 3 << above >> 2 && !asked.is_power_of_two();
+        // The largest, and if there is none, those that the seat caches: the orders between would
+        // mostly be missing too, and cost a search each time.
+        let blocks = (1..=fits.min(CACHED_ORDER_MAX))
+            .chain((fits.min(largest) > CACHED_ORDER_MAX).then_some(fits.min(largest)))
+            .chain(is_close.then_some(above))
+            .rev();
+        for order in blocks.filter_map(Order::new) {
+            if let Some(frame) = self.try_alloc(order, Mobility::Unmovable) {
+                let (run, rest) = split(run_of(frame, order), asked);
+                if !rest.is_empty() {
+                    self.free_run(rest);
+                }
+                return Some(run);
+            }
+        }
+        let frame = self.try_alloc(Order::ZERO, Mobility::Unmovable)?;
+        Some(run_of(frame, Order::ZERO))
     }
 }
 
@@ -328,22 +338,11 @@ impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
     }
 
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
-        let at_once = Context {
-            may_block: false,
-            ..context
-        };
-        let mut worst = None;
-        for nth in 0..N {
-            match self.seat(nth).alloc_run(frames, at_once) {
-                Ok(run) => return Ok(run),
-                Err(error) => worst = Some(AllocError::worse(worst, error)),
-            }
+        if let Some(run) = (0..N).find_map(|nth| self.seat(nth).try_run(frames)) {
+            return Ok(run);
         }
-        if context.may_block {
-            let frame = self.alloc(0, Order::ZERO, Mobility::Unmovable)?;
-            return Ok(run_of(frame, Order::ZERO));
-        }
-        Err(worst.unwrap_or(AllocError::Exhausted))
+        let frame = self.alloc_in(Order::ZERO, Mobility::Unmovable, context)?;
+        Ok(run_of(frame, Order::ZERO))
     }
 
     fn free_run(&mut self, frames: Run) {
@@ -380,10 +379,9 @@ impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
         mobility: Mobility,
         context: Context,
     ) -> Result<Frame, AllocError> {
-        if context.may_block {
-            self.alloc_hard(0, order, mobility)
-        } else {
-            self.alloc(0, order, mobility)
+        match context.may_block {
+            true => self.alloc_hard(0, order, mobility),
+            false => self.alloc_at_once(0, order, mobility),
         }
     }
 

@@ -56,9 +56,9 @@ impl<'r, 'z, 'm, P: FramePlatform> ReclaimSeat<'r, 'z, 'm, P> {
     /// gets a block or nothing more helps. Each of these steps counts as a stall. It never stalls while
     /// there is a free block of its order and enough frames beside it are free.
     ///
-    /// A request that must not wait takes a block that is there, below the watermark too, or fails. Like
-    /// the frames' own, it stops other CPUs only for orders up to
-    /// [`Config::stop_order_max`](crate::policy::Config::stop_order_max).
+    /// A request that must not reclaim takes a block that is there, below the watermark too, or fails, as
+    /// [the frames' own](FrameSeat::alloc). One that must not wait stops no CPU: it ends as
+    /// [`FrameSeat::alloc_at_once`].
     ///
     /// A request for contents that cannot move may find room only in a pageblock in which all contents can.
     /// Then it wakes the background to empty a pageblock. If the
@@ -209,10 +209,12 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
         });
         if may_help {
             reclaim.obtain(self.frames, request, clients)
-        } else {
-            // A request that may not wait for long does not make all other CPUs wait for a costly order
-            // either (F8).
+        } else if context.may_block {
+            // A request that must not reclaim does not make all other CPUs wait for a costly order either
+            // (F8).
             self.frames.alloc(order, mobility)
+        } else {
+            self.frames.alloc_at_once(order, mobility)
         }
     }
 

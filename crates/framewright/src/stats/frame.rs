@@ -21,7 +21,8 @@ pub struct FrameStats {
     pub pgfree: u64,
     /// Requests that failed because too few frames were free, by order.
     pub exhausted: PerOrder,
-    /// Requests that failed although enough frames were free, by order.
+    /// Requests that failed although enough frames were free, by order. Those that must not wait count
+    /// here, too: for them a block may have lain in another CPU's cache.
     pub fragmented: PerOrder,
     /// Fallbacks that left the block's label as it was: `[wanted][taken from]`
     /// [`mm_page_alloc_extfrag` with `change_ownership=0`].

@@ -4,7 +4,8 @@
 /// `__GFP_IO`, `__GFP_FS`\]. One value, which every inner step of a request obeys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Context {
-    /// It may wait: for other CPUs, for a clean-up that takes long, for memory of other users.
+    /// It may wait: for other CPUs, for a clean-up that takes long, for memory of other users. If not, it stops
+    /// no CPU either.
     pub may_block: bool,
     /// It may have others give memory back before it is served.
     pub may_reclaim: bool,
@@ -33,6 +34,11 @@ impl Context {
         ..Self::NOFS
     };
     /// No waiting \[`GFP_NOWAIT`\]: what is there at once, or an error.
+    ///
+    /// Such a request stops no CPU, claims no seat, unmaps and flushes nothing and asks no client. So it does not
+    /// get what other CPUs have cached, and its error says that this may be so:
+    /// [`AllocError::WouldWait`](crate::frame::AllocError::WouldWait). Like every call it spins while another CPU
+    /// has this one stopped, and for a lock that is held for a search at most.
     pub const NOWAIT: Self = Self {
         may_block: false,
         may_reclaim: false,

@@ -99,6 +99,11 @@ impl drive::InStep for FramePair<'_, '_> {
                 let got = self.seat(cpu).alloc(order, mobility);
                 self.judge(order, mobility, got)
             }
+            FrameOp::AllocAtOnce {
+                cpu,
+                order,
+                mobility,
+            } => self.alloc_at_once(cpu, order_of(order), mobility),
             FrameOp::Free { cpu, pick } => match self.model.pick(pick) {
                 Some((at, order, _)) => self.free(cpu, at, order),
                 None => Ok(()),
@@ -269,12 +274,10 @@ impl<'z, 'm> FramePair<'z, 'm> {
                         "F8: {order} for {mobility}: the engine says {error:?}, the model {must:?}"
                     );
                 }
-                match error {
-                    AllocError::Exhausted => self.expected.exhausted[order.index()] += 1,
-                    AllocError::Fragmented => self.expected.fragmented[order.index()] += 1,
-                    AllocError::TooLarge { .. } | AllocError::Impossible => {}
+                if error == AllocError::WouldWait {
+                    return differ!("{order} for {mobility}: it may wait, and is told {error:?}");
                 }
-                self.summary.refused += 1;
+                self.count_refused(order, error);
                 if is_exact || must.is_err() {
                     return Ok(());
                 }
@@ -290,6 +293,50 @@ impl<'z, 'm> FramePair<'z, 'm> {
                 }
                 self.judge(order, mobility, got)
             }
+        }
+    }
+
+    /// A request that must not wait stops no CPU. It may miss a block that could be made of frames that other
+    /// CPUs have cached, and then it says so.
+    fn alloc_at_once(
+        &mut self,
+        cpu: u16,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), Difference> {
+        let drains = self.zone.stats().drains;
+        let got = self.seat(cpu).alloc_at_once(order, mobility);
+        let drained = self.zone.stats().drains - drains;
+        if drained != 0 {
+            return differ!("{order} for {mobility}: {got:?}, and all CPUs were stopped for it");
+        }
+        let Err(error) = got else {
+            return self.judge(order, mobility, got);
+        };
+        let must = self.model.must_alloc(order, mobility);
+        let is_right = match must {
+            // It leaves no doubt, and so it is exact.
+            _ if error != AllocError::WouldWait => must == Err(error),
+            _ if self.case.layout.cpus == 1 || order.frames() > self.model.free_frames() => false,
+            Ok(()) => self.zone.recount().cached != 0,
+            Err(must) => matches!(must, AllocError::Exhausted | AllocError::Fragmented),
+        };
+        if !is_right {
+            return differ!("{order} for {mobility} at once: {got:?}, the model {must:?}");
+        }
+        self.summary.missed += u64::from(must.is_ok());
+        self.count_refused(order, error);
+        Ok(())
+    }
+
+    fn count_refused(&mut self, order: Order, error: AllocError) {
+        self.summary.refused += 1;
+        match error {
+            AllocError::Exhausted => self.expected.exhausted[order.index()] += 1,
+            AllocError::Fragmented | AllocError::WouldWait => {
+                self.expected.fragmented[order.index()] += 1;
+            }
+            AllocError::TooLarge { .. } | AllocError::Impossible => {}
         }
     }
 

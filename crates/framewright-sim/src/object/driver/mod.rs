@@ -335,6 +335,7 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
         };
         let had_fault = self.ram.machine().has_fault();
         let paging = self.ram.paging();
+        let stops = self.stops();
         let got = paging.within(request.context, || match call {
             ObjectCall::Kmalloc => {
                 asked.made = Made::Kmalloc;
@@ -353,10 +354,18 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
             ObjectCall::Kvmalloc => self.seat(cpu).kvmalloc(&request),
         });
         self.check_effort(&request)?;
+        if !request.context.may_block && self.stops() != stops {
+            return differ!("{request:?}: it must not wait, and stopped all CPUs");
+        }
         match got {
             Ok(addr) => self.served(&asked, addr),
             Err(error) => self.refused(&asked, error, had_fault),
         }
+    }
+
+    /// How often all CPUs were stopped: in the zone, in the space and for objects.
+    fn stops(&self) -> u64 {
+        self.zone.stats().drains + self.space.stats().drains + self.kv.stats().drains
     }
 
     fn served(&mut self, asked: &AskedObject, addr: Addr) -> Result<(), Difference> {
@@ -446,7 +455,9 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
                     && match error {
                         AllocError::Exhausted => free < frames || was_hit,
                         AllocError::Fragmented => frames > 1,
-                        AllocError::TooLarge { .. } | AllocError::Impossible => false,
+                        AllocError::WouldWait
+                        | AllocError::TooLarge { .. }
+                        | AllocError::Impossible => false,
                     }
             }
             KvError::Ranges(error) if *made != Made::Kmalloc => {
@@ -513,7 +524,11 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
             (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::Frames(error)) => {
                 let free = self.zone.stats().nr_free_pages;
                 self.check_last_resort(request, had_fault)?;
-                error == AllocError::Exhausted && (!may_wait || was_hit || free < pages)
+                match error {
+                    AllocError::Exhausted => was_hit || free < pages,
+                    AllocError::WouldWait => !may_wait && self.case.zone.cpus > 1,
+                    _ => false,
+                }
             }
             (Ok(()), RangeError::Map(error)) => error == MapError::NoMemory && was_hit,
             _ => false,

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// The counters of engine and model before an operation.
 pub(super) struct Before {
-    frames: FrameStats,
+    pub(super) frames: FrameStats,
     pub(super) reclaim: ReclaimStats,
     pub(super) free: u64,
     allocated: [u64; 3],

@@ -34,6 +34,12 @@ impl ReclaimPair<'_, '_, '_, '_> {
         world.end()?;
         self.count(got.is_ok());
         let may = context.may_block && context.may_reclaim;
+        let stops = world.zone.stats().drains - before.frames.drains;
+        if !context.may_block && stops != 0 {
+            return differ!(
+                "{order} for {mobility}: {got:?} for a request that must not wait, by a stop"
+            );
+        }
         let is_quiet = {
             let calls = &world.model().calls;
             // For an unmovable request a pageblock may be emptied first, without use, into the
@@ -54,7 +60,7 @@ impl ReclaimPair<'_, '_, '_, '_> {
         if may && could.is_ok() && lacked == 0 && got.is_err() && is_known {
             return differ!("{order} for {mobility}: {got:?}, although a block was there");
         }
-        let is_missed = !may && could.is_ok() && got.is_err() && self.may_miss(order);
+        let is_missed = !may && self.may_miss(got.map(|_| ()), could, order);
         match got {
             Ok(frame) => {
                 world.take(frame, (order, mobility), owner)?;
@@ -63,6 +69,9 @@ impl ReclaimPair<'_, '_, '_, '_> {
                 }
             }
             Err(error) if is_missed => world.model().count_failure(error),
+            Err(AllocError::WouldWait) => {
+                return differ!("{order} for {mobility}: it says that it would wait");
+            }
             Err(error) => self.check_failure((order, mobility), error, may)?,
         }
         if !may {
@@ -70,7 +79,7 @@ impl ReclaimPair<'_, '_, '_, '_> {
                 if !is_missed {
                     return differ!("F8: NOWAIT, the engine says {got:?}, the model {could:?}");
                 }
-                self.summary.missed += 1;
+                self.summary.missed += u64::from(could.is_ok());
             }
             let mut stats = self.reclaim.stats();
             stats.kswapd_wake = before.reclaim.kswapd_wake;
@@ -85,12 +94,22 @@ impl ReclaimPair<'_, '_, '_, '_> {
         self.check_bounds(u64::from(config.compactions_max) + 2 + clears)
     }
 
-    /// Whether the engine may refuse that order to a request that must not wait, although there is
-    /// a block: one that could be made of frames that other CPUs have cached, for which no CPU is
-    /// stopped.
-    fn may_miss(&self, order: Order) -> bool {
-        let is_costly = order > self.world.case.config.stop_order_max;
-        is_costly && self.world.zone.recount().cached != 0
+    /// Whether the engine may say so to a request that must not wait: it need not know of a block that could
+    /// be made of frames that other CPUs have cached, because it stops no CPU.
+    fn may_miss(
+        &self,
+        got: Result<(), AllocError>,
+        could: Result<(), AllocError>,
+        order: Order,
+    ) -> bool {
+        let is_enough = order.frames() <= self.world.zone.stats().nr_free_pages;
+        got == Err(AllocError::WouldWait)
+            && is_enough
+            && self.world.case.cpus() > 1
+            && match could {
+                Ok(()) => self.world.zone.recount().cached != 0,
+                Err(error) => matches!(error, AllocError::Exhausted | AllocError::Fragmented),
+            }
     }
 
     /// After a request that was served: checks that the min watermark holds, unless the request

@@ -170,3 +170,56 @@ fn an_impossible_request_reclaims_nothing() {
     assert_eq!(cache.0.borrow().len(), 1000);
     cpu.free_run(taken.unwrap()).unwrap();
 }
+
+/// The frames that are left lie in another CPU's cache, where only a stop finds them.
+#[test]
+fn a_cpu_that_must_not_wait_stops_no_other_one_with_clients_or_without() {
+    for has_clients in [false, true] {
+        let cache = FrameCache::default();
+        let shrink: [&dyn Shrink<_>; 1] = [&cache];
+        let layout = full_layout().with_cpus(2);
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
+        engine.add(run(0, FRAMES)).unwrap();
+        let [mut one, mut other] = [0, 1].map(|cpu| engine.cpu(CpuId(cpu)).unwrap());
+        if has_clients {
+            one = one.with_clients([client(&shrink)]);
+        }
+        let frame = other.alloc(Order::ZERO, Mobility::Movable, Context::ANY);
+        other.free(frame.unwrap(), Order::ZERO).unwrap();
+        let nowait = Context::NOWAIT;
+        let stops = || {
+            let frames = engine.frames().stats().drains;
+            frames + engine.space().stats().drains + engine.objects().stats().drains
+        };
+        let before = stops();
+        while let Ok(frame) = one.alloc(Order::ZERO, Mobility::Movable, nowait) {
+            cache.0.borrow_mut().push(frame);
+        }
+        let would_wait = AllocError::WouldWait;
+        let size = |order| Order::new(order).unwrap();
+        for order in [0, 1].map(size) {
+            let failed = one.alloc(order, Mobility::Unmovable, nowait);
+            assert_eq!(failed, Err(would_wait), "{order}");
+            let failed = one.alloc_run(order.frames(), 1, Mobility::Movable, nowait);
+            assert_eq!(failed, Err(would_wait), "{order}");
+        }
+        let area = one.vmalloc(&AreaRequest::new(2).within(nowait));
+        assert_eq!(area, Err(RangeError::Frames(would_wait)));
+        let object = KvRequest::new(5000).within(nowait);
+        assert!(one.kmalloc(&object).is_err());
+        let spilled = one.kvmalloc(&object);
+        let for_frames = KvError::Ranges(RangeError::Frames(would_wait));
+        assert_eq!(spilled, Err(for_frames));
+        assert_eq!(stops(), before, "with clients: {has_clients}");
+        // One that may wait stops them and has the frame.
+        let blocks = Context {
+            may_block: true,
+            ..nowait
+        };
+        one.alloc(Order::ZERO, Mobility::Unmovable, blocks).unwrap();
+        assert!(stops() > before);
+        drop((one, other));
+        engine.verify().unwrap();
+    }
+}

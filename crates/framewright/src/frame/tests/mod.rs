@@ -3,6 +3,7 @@
 extern crate std;
 
 mod apart;
+mod at_once;
 mod broken;
 mod caches;
 mod choice;

@@ -458,8 +458,18 @@ fn a_frame_in_the_cpus_own_cache_is_had_without_a_stall_when_a_look_is_due() {
 }
 
 #[test]
-fn f8_who_must_not_wait_stops_nobody_for_a_costly_order() {
-    for (stop_order_max, is_costly) in [(order(3), true), (order(9), false)] {
+fn f8_who_must_not_wait_stops_nobody_and_who_must_not_reclaim_nobody_for_a_costly_order() {
+    let blocks = Context {
+        may_block: true,
+        ..Context::NOWAIT
+    };
+    let cases = [
+        (Context::NOWAIT, order(3), Err(AllocError::WouldWait)),
+        (Context::NOWAIT, order(9), Err(AllocError::WouldWait)),
+        (blocks, order(3), Err(AllocError::Fragmented)),
+        (blocks, order(9), Ok(Frame(0))),
+    ];
+    for (context, stop_order_max, expected) in cases {
         let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
         let config = Config {
             cache_permille: 100,
@@ -480,13 +490,9 @@ fn f8_who_must_not_wait_stops_nobody_for_a_costly_order() {
             migrate: &[],
         };
         let mut seat = reclaim.seat(zone.seat(CpuId(0)).unwrap());
-        let got = seat.alloc(order(9), Movable, Context::NOWAIT, &clients);
+        let got = seat.alloc(order(9), Movable, context, &clients);
         let drains = zone.stats().drains;
-        if is_costly {
-            assert_eq!((got, drains), (Err(AllocError::Fragmented), 0));
-        } else {
-            assert_eq!((got, drains), (Ok(Frame(0)), 1));
-        }
+        assert_eq!((got, drains), (expected, u64::from(expected.is_ok())));
         zone.verify().unwrap();
     }
 }
