@@ -2,14 +2,18 @@
 //! other CPUs go on.
 
 use framewright::engine::{Cpu, Engine, EngineLayout, WithObjects};
+use framewright::frame::{Zone, ZoneLayout};
 use framewright::kv::KvRequest;
-use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
-use framewright::policy::Effort;
+use framewright::platform::{Barrier, Clock, Direct, Map, MapError, Relax, Zero};
+use framewright::policy::{Config, Effort};
 use framewright::vrange::AreaRequest;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 /// A call of the platform.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,4 +197,147 @@ fn moved(cpu: &mut TestCpu, request: &KvRequest) {
     }));
     cpu.kvfree(*new.as_ref().unwrap_or(&object)).unwrap();
     assert!(new.is_ok());
+}
+
+/// What another CPU does while all CPUs of a zone are stopped.
+type WhileStopped = Rc<RefCell<Option<Box<dyn FnOnce()>>>>;
+
+/// A board whose waits unwind.
+#[derive(Clone, Default)]
+struct WaitsUnwind(WhileStopped);
+
+impl Relax for WaitsUnwind {
+    fn relax(&self, _attempt: u32) {
+        panic!("the wait unwinds");
+    }
+}
+
+impl Barrier for WaitsUnwind {
+    const ASYMMETRIC: bool = true;
+
+    fn barrier_all(&self) {
+        let work = self.0.borrow_mut().take();
+        if let Some(work) = work {
+            work();
+        }
+    }
+}
+
+impl Map for WaitsUnwind {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn flush_all(&self) {}
+}
+
+impl Zero for WaitsUnwind {
+    fn zero(&self, _frames: Run) {}
+}
+
+impl Direct for WaitsUnwind {
+    fn direct_base(&self) -> Addr {
+        Addr(1 << 40)
+    }
+
+    fn zero_bytes(&self, _at: Addr, _bytes: u64) {}
+
+    fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
+}
+
+#[test]
+fn what_a_free_could_not_give_back_because_its_wait_unwound_goes_back_later() {
+    // Blocks of frames, and the slots of several slabs, of which all but one go back when they are empty.
+    for (bytes, objects) in [(4096, 1), (64 << 10, 1), (2048, 64)] {
+        let layout = EngineLayout::new(Frame(0), FRAMES)
+            .with_cpus(2)
+            .with_window(Page(1 << 20), 8192)
+            .with_objects();
+        let memory = vec![0; layout.words_needed().unwrap()].leak();
+        let platform = WaitsUnwind::default();
+        let engine = Engine::new(&layout, memory, platform.clone()).unwrap();
+        let engine: &'static Engine<'static, WaitsUnwind, WithObjects> =
+            Box::leak(Box::new(engine));
+        engine.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        let held: Vec<Addr> = (0..objects)
+            .map(|_| cpu.kmalloc(&KvRequest::new(bytes)).unwrap())
+            .collect();
+        let after = Rc::new(RefCell::new(None));
+        let result = after.clone();
+        *platform.0.borrow_mut() = Some(Box::new(move || {
+            let mut unwound = held;
+            unwound.retain(|&addr| {
+                catch_unwind(AssertUnwindSafe(|| cpu.kvfree(addr).unwrap())).is_err()
+            });
+            // An object of more than a page becomes shorter, and keeps what cannot go back.
+            if let (Some(&addr), true) = (unwound.first(), bytes > 4096) {
+                let request = KvRequest::new(4096);
+                let mut cut = || cpu.objects().kvrealloc(addr, &request);
+                assert!(catch_unwind(AssertUnwindSafe(&mut cut)).is_err());
+                assert_eq!(cpu.objects().kvsize(addr), Ok(bytes));
+            }
+            *result.borrow_mut() = Some((cpu, unwound));
+        }));
+        // While this stops all CPUs of the zone, the first CPU frees.
+        engine.frames().zones()[0].drain();
+        let (mut cpu, unwound) = after.take().expect("a stop has a barrier");
+        assert!(!unwound.is_empty(), "{bytes}: no free had to wait");
+        for addr in unwound {
+            let again = cpu.kvfree(addr);
+            // A slot is free already: only the way of its slab to the zone was cut short.
+            let is_slot = bytes < 4096;
+            assert_eq!(again.is_err(), is_slot, "{bytes}: {again:?}");
+        }
+        cpu.objects().drain();
+        drop(cpu);
+        engine.verify().unwrap();
+        assert_eq!(engine.frames().stats().nr_free_pages, FRAMES, "{bytes}");
+    }
+}
+
+/// A clock that unwinds when it is told to.
+struct BrokenClock(AtomicBool);
+
+impl Relax for &BrokenClock {}
+
+impl Barrier for &BrokenClock {}
+
+impl Clock for &BrokenClock {
+    fn now_ns(&self) -> u64 {
+        assert!(!self.0.load(SeqCst), "the clock is broken");
+        0
+    }
+}
+
+/// Set for the program that is to end.
+const CHILD: &str = "FRAMEWRIGHT_BROKEN_CLOCK";
+
+#[test]
+fn a_clock_that_unwinds_under_a_lock_ends_the_program_with_a_message() {
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["a_clock_that_unwinds", "--nocapture"]);
+        let output = child.env(CHILD, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("no CPU may go on"), "{said}");
+        assert_eq!(output.status.code(), None, "a signal: {said}");
+        return;
+    }
+    let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(2);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let clock = BrokenClock(AtomicBool::new(false));
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, &clock).unwrap();
+    let zone = zone.with_lock_accounts();
+    zone.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    clock.0.store(true, SeqCst);
+    // If the program went on, the seat would be busy and a pageblock locked for ever.
+    let order = Order::new(5).unwrap();
+    let got = catch_unwind(AssertUnwindSafe(|| seat.alloc(order, Mobility::Movable)));
+    assert!(got.is_err());
 }

@@ -80,7 +80,8 @@ pub trait FrameSource {
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError>;
 
     /// Gives frames back that were taken from here, or from another source of this origin. A run may be
-    /// a part of one that was taken, or of several that lie side by side. Never waits for long.
+    /// a part of one that was taken, or of several that lie side by side. Never waits for long. If a wait for
+    /// another CPU unwinds out of this, a run that is a block has not gone back.
     fn free_run(&mut self, frames: Run);
 
     /// Whether frames are so scarce that memory kept for speed should go back. Asked when a
@@ -128,7 +129,8 @@ pub trait FrameSource {
         Ok(self.alloc_run(1, context)?.start())
     }
 
-    /// Gives a block back that was taken as one.
+    /// Gives a block back that was taken as one. If a wait for another CPU unwinds out of this, the block has
+    /// not gone back, and may be given back once more.
     ///
     /// # Errors
     /// As [`Seat::free`]. A source that cannot tell gives the frames back as a run.

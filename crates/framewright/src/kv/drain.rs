@@ -163,7 +163,7 @@ where
                 return Ok(addr);
             }
             match self.held.unmake_surplus() {
-                Some((frame, has)) => self.free_block(frame, has),
+                Some((class, frame, has)) => self.give_surplus(class, frame, has),
                 None => break,
             }
         }

@@ -71,10 +71,23 @@ impl Held<'_> {
     /// Turns a block of frames, at a place in the table, into a slab with all slots free, and
     /// serves the class from it. False if there is no record.
     pub(super) fn make(&self, class: SizeClass, order: Order, place: usize) -> bool {
-        let Some(number) = self.take_record() else {
-            return false;
-        };
-        let header = SlabHeader::new(class, order, self.cpu).with_state(SlabState::Full);
+        let made = self.begin_slab(class, order, place, SlabState::Full);
+        if let Some(number) = made {
+            self.serve_from(class, number);
+        }
+        made.is_some()
+    }
+
+    /// Makes a slab of a block, whose slots are all free; its number. `None` if there is no record.
+    fn begin_slab(
+        &self,
+        class: SizeClass,
+        order: Order,
+        place: usize,
+        state: SlabState,
+    ) -> Option<u32> {
+        let number = self.take_record()?;
+        let header = SlabHeader::new(class, order, self.cpu).with_state(state);
         self.records.get(number).begin(header, place);
         for nth in 0..order.frames() as usize {
             let part = SlabFrame::new(number, class, self.cpu, nth);
@@ -82,20 +95,19 @@ impl Held<'_> {
         }
         self.words.counters.slab_makes.add(1);
         self.words.counters.slab_frames.add(order.frames());
-        self.serve_from(class, number);
-        true
+        Some(number)
     }
 
     /// Takes apart a slab that is about to go back to the frames. Returns its block, which belongs
     /// to the caller then.
-    pub(super) fn unmake_surplus(&self) -> Option<(Frame, Order)> {
+    pub(super) fn unmake_surplus(&self) -> Option<(SizeClass, Frame, Order)> {
         let number = self.words.first(SlabState::Surplus, SizeClass::new(0));
         if number == 0 {
             return None;
         }
         self.move_to(number, SlabState::None);
         let slab = self.records.get(number);
-        let (order, place) = (slab.header().order(), slab.place());
+        let (class, order, place) = (slab.header().class(), slab.header().order(), slab.place());
         for nth in 0..order.frames() as usize {
             self.table.change(place + nth, KvEntry::None);
         }
@@ -108,7 +120,17 @@ impl Held<'_> {
         self.words.counters.slab_returns.add(1);
         let frames = order.frames().wrapping_neg();
         self.words.counters.slab_frames.add(frames);
-        Some((self.table.frame(place), order))
+        Some((class, self.table.frame(place), order))
+    }
+
+    /// Takes such a block back, which could not be given to the frames. Its record is still the seat's.
+    #[cold]
+    pub(super) fn remake_surplus(&self, class: SizeClass, frame: Frame, order: Order) {
+        if let Some(place) = self.table.place(frame)
+            && let Some(number) = self.begin_slab(class, order, place, SlabState::None)
+        {
+            self.move_to(number, SlabState::Surplus);
+        }
     }
 
     /// Moves a slab from the list of its state to that of another.

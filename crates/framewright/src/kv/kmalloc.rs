@@ -251,14 +251,21 @@ where
     /// Cuts a block to a shorter one, whose frames stay in place; the others are free then. Returns
     /// whether the block was there.
     pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
-        let (from, to) = (KvEntry::Run(order), KvEntry::Run(shorter));
-        if !self.kv.table.replace(place, from, to, P::ALONE) {
-            return false;
+        // Half by half: if a wait for another CPU unwinds, the object still has the half that did not go back.
+        for half in (shorter.get()..order.get()).rev().filter_map(Order::new) {
+            let whole = Order::new(half.get() + 1).unwrap_or(order);
+            let (from, to) = (KvEntry::Run(whole), KvEntry::Run(half));
+            if !self.kv.table.replace(place, from, to, P::ALONE) {
+                return false;
+            }
+            let start = Frame(self.kv.table.frame(place).0 + half.frames());
+            let rest = Run::new(start, half.frames()).expect("a part of a block of a zone");
+            let unwound = OrElse::new(self, |seat: &mut Self| {
+                seat.kv.table.replace(place, to, from, P::ALONE);
+            });
+            unwound.seat.ranges.frames().free_run(rest);
+            unwound.end();
         }
-        let start = Frame(self.kv.table.frame(place).0 + shorter.frames());
-        let rest = Run::new(start, order.frames() - shorter.frames());
-        let rest = rest.expect("a part of a block of a zone");
-        self.ranges.frames().free_run(rest);
         true
     }
 
@@ -304,12 +311,10 @@ where
     fn return_all_surplus(&mut self) -> u64 {
         let mut frames = 0;
         self.enter();
-        while let Some((frame, order)) = self.held.unmake_surplus() {
+        while let Some((class, frame, order)) = self.held.unmake_surplus() {
             // Still in the seat: a CPU that stops all others finds the block here or in the zones.
-            // The block belongs to no slab now: if the source unwinds, the source has it or has
-            // lost it.
             let giving = self.words.turn().calling_out();
-            self.free_block(frame, order);
+            self.give_surplus(class, frame, order);
             giving.end();
             frames += order.frames();
             // A CPU that stops all others waits for one block, not for all.
@@ -318,6 +323,16 @@ where
         }
         self.exit();
         frames
+    }
+
+    /// Gives back the block of a slab that was just taken apart. If a wait for another CPU unwinds out of this,
+    /// the block has not gone back, and is a slab again. The caller is in the busy seat.
+    pub(super) fn give_surplus(&mut self, class: SizeClass, frame: Frame, order: Order) {
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            seat.held.remake_surplus(class, frame, order);
+        });
+        unwound.seat.free_block(frame, order);
+        unwound.end();
     }
 
     /// Gives back all slabs with only free slots that no class is served from. Returns whether
@@ -355,7 +370,11 @@ where
             if !self.kv.table.clear(place, entry, P::ALONE) {
                 return Err(KvFreeError::AlreadyFree(addr));
             }
-            self.free_block(self.kv.table.frame(place), order);
+            let frame = self.kv.table.frame(place);
+            // If the wait for another CPU unwinds, the block has not gone back: the object is live as before.
+            let unwound = OrElse::new(self, |seat: &mut Self| seat.kv.table.set(place, entry));
+            unwound.seat.free_block(frame, order);
+            unwound.end();
             self.words.counters.run_frees.add(1);
             return Ok(bytes_of(order));
         }

@@ -39,10 +39,12 @@ where
     /// their contents.
     ///
     /// # Errors
-    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address: also if another CPU
-    /// frees the object while it moves. The object is unchanged then. Mapped pages move only for a
-    /// caller that may wait, because freeing them may wait. A length that the object can have
-    /// already, at an alignment that it has, is never refused for want of anything.
+    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address. The object is unchanged then.
+    /// Mapped pages move only for a caller that may wait, because freeing them may wait. A length that
+    /// the object can have already, at an alignment that it has, is never refused for want of anything.
+    ///
+    /// It is an error, too, if another CPU frees the object while it moves. Then the new one is freed as by
+    /// [`kvfree`](Self::kvfree), which has no context.
     pub fn kvrealloc(&mut self, addr: Addr, request: &KvRequest) -> Result<Addr, KvError> {
         request.check()?;
         let had = self.kvsize(addr);

@@ -120,6 +120,8 @@ pub trait Barrier {
 /// A clock that never goes back.
 pub trait Clock {
     /// Nanoseconds since some fixed moment.
+    ///
+    /// Where locks are accounted, it is read under them, and must not unwind: that ends the program.
     fn now_ns(&self) -> u64;
 }
 

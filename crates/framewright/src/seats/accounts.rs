@@ -3,7 +3,7 @@
 use crate::platform::{Clock, Relax};
 use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
-use core::fmt;
+use core::{fmt, mem};
 
 /// Whether an allocator accounts its locks, and by which clock.
 ///
@@ -22,6 +22,18 @@ impl<P> Copy for Accounts<P> {}
 impl<P> fmt::Debug for Accounts<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Accounts({})", self.0.is_some())
+    }
+}
+
+/// The caller reads the clock, and may hold a lock or sit in a seat in the middle of a change. If the clock
+/// unwinds, these stay so for ever. So this ends the program, with a message: a panic while another one unwinds
+/// is no longer caught.
+struct ReadsClock;
+
+impl Drop for ReadsClock {
+    #[cold]
+    fn drop(&mut self) {
+        panic!("the platform's clock unwound, perhaps under a lock: no CPU may go on");
     }
 }
 
@@ -48,7 +60,12 @@ impl<P> Accounts<P> {
     /// The time now; reads the clock only if locks are accounted.
     #[inline(always)]
     fn now(self, platform: &P) -> u64 {
-        self.0.map_or(0, |now_ns| now_ns(platform))
+        self.0.map_or(0, |now_ns| {
+            let reading = ReadsClock;
+            let now = now_ns(platform);
+            mem::forget(reading);
+            now
+        })
     }
 
     /// Records that the caller found a lock held.

@@ -339,6 +339,7 @@ fn what_no_memory_can_serve_is_refused_before_anybody_is_asked() {
 fn a_source_that_panics_leaves_the_seat_idle_and_whole() {
     let mut full = FullSource::new(512, 4096);
     full.free(0..64);
+    let free = full.machine.zone.stats().nr_free_pages;
     let request = KvRequest::new(100);
     for is_free in [false, true] {
         let held: Vec<Addr> = match is_free {
@@ -361,7 +362,10 @@ fn a_source_that_panics_leaves_the_seat_idle_and_whole() {
         full.machine.zone.verify().unwrap();
         let addr = full.seat.kmalloc(&request).unwrap();
         full.seat.kfree(addr).unwrap();
+        held.iter().for_each(|&addr| _ = full.seat.kfree(addr));
         full.seat.drain();
+        assert_eq!(full.machine.zone.stats().nr_free_pages, free, "K6");
+        full.machine.kv.verify().unwrap();
     }
 }
 
