@@ -9,7 +9,6 @@ use super::span::{Marked, SpanBits, SpanOwner};
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::sync::Ordering::Relaxed;
-use crate::units::Run;
 
 /// How many spans with waiting pages one request makes free.
 pub(super) const RELEASES: usize = 4;
@@ -140,29 +139,18 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if header.kind() != AreaKind::Vmalloc {
             return;
         }
-        let mut give = |run| {
+        let (mut page, end) = (at, at + header.pages() - 1);
+        while page < end {
+            let Some(run) = table.run_at(page, end) else {
+                page += 1;
+                continue;
+            };
+            let pages = run.frames() as u32;
+            table.clear_frames(page, pages);
             let calling = self.space.calling_out();
             frames.free_run(run);
             calling.end();
-        };
-        let mut run: Option<Run> = None;
-        for page in at..at + header.pages() - 1 {
-            let Some(frame) = table.frame(page) else {
-                continue;
-            };
-            table.set_frame(page, None);
-            run = match run {
-                Some(run) if run.end() == frame => Run::new(run.start(), run.frames() + 1),
-                _ => {
-                    if let Some(run) = run {
-                        give(run);
-                    }
-                    Run::new(frame, 1)
-                }
-            };
-        }
-        if let Some(run) = run {
-            give(run);
+            page += pages;
         }
     }
 }

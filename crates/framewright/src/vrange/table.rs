@@ -231,6 +231,24 @@ impl<'m> AreaTable<'m> {
         (0..pages).find(has_none).unwrap_or(pages)
     }
 
+    /// The frames behind `page` and the pages after it, up to `end`, as far as they are consecutive; `None` if
+    /// `page` has no frame. Time: O(pages), a load and a comparison each.
+    #[inline]
+    pub(super) fn run_at(self, page: u32, end: u32) -> Option<Run> {
+        let pages = &self.pages[page as usize..end as usize];
+        let first = pages.first()?[1].load(Relaxed);
+        let start = first.checked_sub(1)?;
+        let mut next = first;
+        for [_, frame] in pages {
+            // Zero, which is no frame, follows the largest number.
+            if next == 0 || frame.load(Relaxed) != next {
+                break;
+            }
+            next = next.wrapping_add(1);
+        }
+        Run::new(Frame(start), next.wrapping_sub(first))
+    }
+
     /// Calls `run` with each run of consecutive frames behind the first `pages` pages of an area,
     /// and with the run's first page, until `run` fails.
     pub(super) fn for_each_run<E>(
@@ -239,29 +257,17 @@ impl<'m> AreaTable<'m> {
         pages: u32,
         mut run: impl FnMut(u32, Run) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut pending: Option<(u32, Run)> = None;
-        for page in at..at + pages {
-            let Some(frame) = self.frame(page) else {
-                continue;
-            };
-            pending = match pending {
-                Some((start, found))
-                    if found.end() == frame && page - start == found.frames() as u32 =>
-                {
-                    Run::new(found.start(), found.frames() + 1).map(|longer| (start, longer))
+        let (mut page, end) = (at, at + pages);
+        while page < end {
+            match self.run_at(page, end) {
+                Some(found) => {
+                    run(page, found)?;
+                    page += found.frames() as u32;
                 }
-                _ => {
-                    if let Some((start, found)) = pending {
-                        run(start, found)?;
-                    }
-                    Run::new(frame, 1).map(|single| (page, single))
-                }
-            };
+                None => page += 1,
+            }
         }
-        match pending {
-            Some((start, found)) => run(start, found),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The same with a `run` that cannot fail.
@@ -275,15 +281,23 @@ impl<'m> AreaTable<'m> {
         }
     }
 
-    /// Records the frame behind a page, which must not be the very last frame number, or that there
-    /// is none.
+    /// Records consecutive frames behind `page` and the pages after it. None of them may be the very last frame
+    /// number.
     #[inline]
-    pub(crate) fn set_frame(self, page: u32, frame: Option<Frame>) {
-        let word = match frame {
-            Some(Frame(number)) => number.wrapping_add(1),
-            None => 0,
-        };
-        self.words(page)[1].store(word, Relaxed);
+    pub(super) fn set_run(self, page: u32, run: Run) {
+        let mut word = run.start().0.wrapping_add(1);
+        for [_, frame] in &self.pages[page as usize..][..run.frames() as usize] {
+            frame.store(word, Relaxed);
+            word = word.wrapping_add(1);
+        }
+    }
+
+    /// Records that so many pages have no frames.
+    #[inline]
+    pub(super) fn clear_frames(self, page: u32, pages: u32) {
+        for [_, frame] in &self.pages[page as usize..][..pages as usize] {
+            frame.store(0, Relaxed);
+        }
     }
 }
 
@@ -345,13 +359,45 @@ mod tests {
         let table = AreaTable::new(atomic_words(&mut memory));
         assert_eq!(table.frame(1), None);
         for frame in [Frame(0), Frame(u64::MAX - 1)] {
-            table.set_frame(1, Some(frame));
+            table.set_run(1, Run::new(frame, 1).unwrap());
             assert_eq!(table.frame(1), Some(frame));
         }
-        table.set_frame(1, None);
+        table.clear_frames(1, 1);
         assert_eq!((table.frame(1), table.frame(0)), (None, None));
-        table.set_frame(1, Some(Frame(7)));
+        table.set_run(1, Run::new(Frame(7), 1).unwrap());
         table.set_header(1, AreaHeader::live(AreaKind::Vmalloc, 1, 0));
         assert_eq!(table.frame(1), Some(Frame(7)), "the other word");
+    }
+
+    #[test]
+    fn runs_are_found_as_long_as_their_frames_are_consecutive() {
+        let run = |start, frames| Run::new(Frame(start), frames).unwrap();
+        let mut memory = [0; 24];
+        let table = AreaTable::new(atomic_words(&mut memory));
+        // Two runs that are one, one apart, none, and the largest number before none.
+        table.set_run(1, run(5, 2));
+        table.set_run(3, run(7, 1));
+        table.set_run(4, run(3, 2));
+        table.set_run(7, run(u64::MAX - 1, 1));
+        assert_eq!(table.run_at(0, 9), None);
+        assert_eq!(table.run_at(1, 9), Some(run(5, 3)));
+        assert_eq!(table.run_at(1, 3), Some(run(5, 2)), "not beyond the end");
+        assert_eq!(table.run_at(2, 9), Some(run(6, 2)));
+        assert_eq!(table.run_at(7, 9), Some(run(u64::MAX - 1, 1)));
+        assert_eq!(table.run_at(4, 4), None, "no pages");
+        let mut found = [(0, run(0, 0)); 3];
+        let mut count = 0;
+        let done = table.for_each_run(0, 9, |page, run| {
+            found[count] = (page, run);
+            count += 1;
+            if count == 3 { Err(page) } else { Ok(()) }
+        });
+        assert_eq!(done, Err(7));
+        assert_eq!(
+            found,
+            [(1, run(5, 3)), (4, run(3, 2)), (7, run(u64::MAX - 1, 1))]
+        );
+        table.clear_frames(1, 2);
+        assert_eq!((table.frame(2), table.frame(3)), (None, Some(Frame(7))));
     }
 }

@@ -16,9 +16,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.space
             .table
             .for_all_runs(at, done, |run| frames.free_run(run));
-        for page in at..at + pages {
-            self.space.table.set_frame(page, None);
-        }
+        self.space.table.clear_frames(at, pages);
     }
 
     /// Takes back the allocation of an area that was never handed out and has no mapping.

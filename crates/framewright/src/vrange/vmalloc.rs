@@ -218,11 +218,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 Ok(run) if !run.is_empty() => self.at_most(run, asked),
                 failed => return Err((done, failed.err().unwrap_or(AllocError::Exhausted))),
             };
-            for frame in run.start().0..run.end().0 {
-                let frame = Some(Frame(frame));
-                self.space.table.set_frame(at + done, frame);
-                done += 1;
-            }
+            self.space.table.set_run(at + done, run);
+            done += run.frames() as u32;
             // Only now: if the platform unwinds, the area gives them back.
             if request.zero {
                 self.space.platform.zero(run);
