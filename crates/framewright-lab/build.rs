@@ -9,13 +9,16 @@ fn git(args: &[&str]) -> Option<String> {
 }
 
 fn main() {
-    let commit = git(&[
+    // Sources that lie inside another project's repository are not of its commit.
+    let is_ours = git(&["ls-files", "--error-unmatch", "build.rs"]).is_some();
+    let described = git(&[
         "describe",
         "--always",
         "--dirty",
         "--abbrev=12",
         "--exclude=*",
     ]);
+    let commit = described.filter(|commit| is_ours && !commit.is_empty());
     println!(
         "cargo:rustc-env=FRAMEWRIGHT_COMMIT={}",
         commit.as_deref().unwrap_or("unknown")

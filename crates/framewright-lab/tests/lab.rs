@@ -6,7 +6,7 @@ use serde_json::Value;
 
 fn run(args: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_framewright"))
-        .arg("lab")
+        .args(["--wide", "lab"])
         .args(args)
         .output()
         .unwrap();
@@ -241,7 +241,7 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
     for (args, says) in [
         (
             &["va-fit", "--case", "no_fit"][..],
-            "there is no case 'no_fit', expected one of le_fit",
+            "there is no case 'no_fit', expected one of backlog, le_fit",
         ),
         (
             &["vmap-blocks", "--case", "tail"],

@@ -8,28 +8,49 @@ mod input;
 #[cfg(target_os = "linux")]
 pub mod lab;
 mod main_job;
+mod manual;
 mod progress;
 pub mod record;
 pub mod replay;
 #[cfg(target_os = "linux")]
 mod runner;
+mod signals;
 
 pub use error::CommandError;
 
-use crate::report::Size;
-use clap::{Parser, Subcommand};
+use crate::report::{Size, fit_terminal, write_whole};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// The experiment laboratory of Framewright, a memory manager as a library.
-///
-/// Without a command: replays the sample trace that the program carries under all policies, repeats
-/// the published experiments in a quick form, says what came out, and writes it as one HTML page.
+/// Version and commit.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("FRAMEWRIGHT_COMMIT"),
+    ")"
+);
+
+/// What the command can do, for a new user.
+const OVERVIEW: &str = "\
+framewright: what a kernel's page allocator was asked for, replayed under other rules
+
+  framewright demo                       a recording and five experiments, in two minutes
+  framewright record -o FILE -- COMMAND  record this machine's page allocator (root)
+  framewright replay FILE                memory under each policy, beside what Linux did
+  framewright replay FILE --squeeze 1GiB --html PAGE   with less memory, as a page
+  framewright lab EXPERIMENT             repeat a published experiment (lab --help)
+  framewright completions SHELL, man     completions and manual pages
+  framewright COMMAND --help             all options of a command
+";
+
+/// Replays what a kernel's page allocator was asked for under other rules, records it, and repeats published experiments
 #[derive(Debug, Parser)]
-#[command(name = "framewright", version, args_conflicts_with_subcommands = true)]
+#[command(name = "framewright", version = VERSION, max_term_width = 100, propagate_version = true)]
 struct Cli {
-    #[command(flatten)]
-    outputs: main_job::JobOutputs,
+    /// Show all columns of a table, however wide it is; otherwise as many as fit the terminal, or 80 characters
+    #[arg(long, global = true)]
+    wide: bool,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -37,22 +58,36 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// The demonstration: the sample recording under all policies, the published experiments in a quick form, one HTML page
+    ///
+    /// Says what came out, a line for each document. Takes less than two minutes.
+    Demo(main_job::JobOutputs),
     Replay(replay::ReplayArgs),
     Record(record::RecordArgs),
     #[cfg(target_os = "linux")]
     Lab(lab::LabArgs),
+    Completions(manual::CompletionArgs),
+    Man(manual::ManArgs),
 }
 
 /// Reads the command line, runs the command and says how it ended.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    fit_terminal(cli.wide);
+    // A recording ends well on a signal by itself.
+    if !matches!(cli.command, Some(Command::Record(_))) {
+        signals::clean_up_on_signals();
+    }
     let result = match cli.command {
+        Some(Command::Demo(outputs)) => main_job::run(Size::Quick, &outputs),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Record(args)) => record::run(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Lab(args)) => lab::run(&args),
-        None => main_job::run(Size::Quick, &cli.outputs),
+        Some(Command::Completions(args)) => manual::completions(&args, Cli::command()),
+        Some(Command::Man(args)) => manual::manual(&args, Cli::command()),
+        None => write_whole("-".as_ref(), OVERVIEW.as_bytes()).map_err(CommandError::input),
     };
     let (code, message) = match result {
         Ok(()) => return ExitCode::SUCCESS,
@@ -62,4 +97,19 @@ pub fn main() -> ExitCode {
     // If standard error is closed, the exit code still tells the caller; `eprintln` would panic.
     let _ = writeln!(io::stderr(), "{message}");
     ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_one() {
+        Cli::command().debug_assert();
+        assert!(OVERVIEW.lines().count() <= 10);
+        assert!(OVERVIEW.lines().all(|line| line.chars().count() <= 90));
+        for name in ["demo", "record", "replay", "lab", "completions", "man"] {
+            assert!(OVERVIEW.contains(name), "{name}");
+        }
+    }
 }

@@ -1,7 +1,9 @@
 //! The files that a command reads and writes: which they are, and how its outputs get their names.
 //!
 //! A command first claims every file by what it is ([`FileClaims`]), then works, and in the end gives all outputs
-//! their names at once ([`OutputSet`]). //!
+//! their names at once ([`OutputSet`]). What it needs for a while lies in a [`TempFolder`]. On a signal nothing of
+//! either is left ([`remove_all`]).
+//!
 //! # Invariants
 //! - **OF1** No output of a command is one of its inputs or another of its outputs: not under another name, not
 //!   through a link, and not where the file does not exist yet. Standard output counts where it is a file.
@@ -10,7 +12,9 @@
 mod claims;
 mod output;
 mod stage;
+mod temp;
 
 pub(crate) use claims::FileClaims;
 pub(crate) use output::{OutputSet, is_stdout};
 pub(crate) use stage::Stage;
+pub(crate) use temp::{TempFolder, remove_all};

@@ -1,3 +1,4 @@
+use super::temp::leftovers;
 use crate::report::{WriteError, create_beside};
 use std::fs;
 use std::io::{self, Write};
@@ -16,6 +17,8 @@ pub(crate) struct Stage {
 /// A file and how far it has come.
 #[derive(Debug)]
 struct StagedFile {
+    /// The name under which it was made.
+    made: PathBuf,
     /// Where it was written. Once it has its name, the old file of that name is here, if there was one.
     staged: PathBuf,
     path: PathBuf,
@@ -61,8 +64,14 @@ impl Stage {
             let cause = io::Error::other("not a file, expected a name that a file can have");
             return Err(error(cause));
         }
-        let (mut file, staged) = create_beside(path).map_err(error)?;
+        let (mut file, staged) = {
+            let mut leftovers = leftovers();
+            let made = create_beside(path).map_err(error)?;
+            leftovers.push(made.1.clone());
+            made
+        };
         self.files.push(StagedFile {
+            made: staged.clone(),
             staged,
             path: path.to_owned(),
             state: StageState::Staged,
@@ -73,10 +82,13 @@ impl Stage {
     /// Gives all files their names, the first one last: where that is the new one, all are. On an
     /// error those that were there have their names again (W1).
     pub(crate) fn keep(mut self) -> Result<(), WriteError> {
+        // A signal waits until all have their names.
+        let mut leftovers = leftovers();
         for file in self.files.iter_mut().rev() {
             file.name().map_err(|e| WriteError::new(&file.path, e))?;
         }
         for file in self.files.drain(..) {
+            leftovers.retain(|path| *path != file.made);
             if file.state == StageState::Swapped {
                 let _ = fs::remove_file(&file.staged);
             }
@@ -150,7 +162,9 @@ impl StagedFile {
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        let mut leftovers = leftovers();
         for file in &self.files {
+            leftovers.retain(|path| *path != file.made);
             file.undo();
         }
         // Only those that are empty again go.

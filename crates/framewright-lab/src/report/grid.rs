@@ -1,5 +1,7 @@
 //! A table before it has a form: what text and page show is the same, cell by cell.
 
+use super::LINUX;
+use super::width::width;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 
 /// Whose figures a column or a line holds, where it is one of the three that every experiment has.
@@ -50,6 +52,26 @@ pub struct Heading {
     pub is_published: bool,
 }
 
+impl Heading {
+    /// How early it is left out where there is no room: the higher the earlier. What the machine itself did, what it is
+    /// compared with and how far that is off stay longest.
+    fn rank(&self) -> u8 {
+        match self.accent {
+            _ if self.title == LINUX => 0,
+            Some(Accent::Framewright) => 0,
+            Some(_) if !self.is_published => 1,
+            None if self.title.starts_with("model") => 1,
+            Some(_) => 2,
+            None => 3,
+        }
+    }
+
+    /// The title on one line: behind a hyphen nothing is put in for a break.
+    pub(super) fn one_line(&self) -> String {
+        self.title.replace("-\n", "-").replace('\n', " ")
+    }
+}
+
 /// A row of figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GridRow {
@@ -73,20 +95,73 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// As text in columns, figures to the right.
+    /// As text in columns, figures to the right; as many columns as the terminal has room for
+    /// ([`fit_terminal`](super::fit_terminal)), and the titles of those left out.
     #[must_use]
     pub fn text(&self) -> String {
+        self.fitted(width())
+    }
+
+    /// The same for lines of at most `width` characters, as far as one column fits: those that are left out first stand
+    /// furthest to the right among those that matter least.
+    fn fitted(&self, width: usize) -> String {
+        let mut shown: Vec<usize> = (0..self.headings.len()).collect();
+        loop {
+            let text = self.columns(&shown);
+            let widest = text
+                .lines()
+                .map(|line| line.trim_end().chars().count())
+                .max();
+            let least = shown
+                .iter()
+                .copied()
+                .max_by_key(|&at| (self.headings[at].rank(), at));
+            let fits = widest.unwrap_or(0) <= width || shown.len() <= 1;
+            match least {
+                Some(least) if !fits => shown.retain(|&at| at != least),
+                _ => return text + &self.left_out(&shown, width),
+            }
+        }
+    }
+
+    /// What says which columns are not shown.
+    fn left_out(&self, shown: &[usize], width: usize) -> String {
+        let is_out = |at: &usize| !shown.contains(at);
+        let titles: Vec<String> = (0..self.headings.len())
+            .filter(is_out)
+            .map(|at| self.headings[at].one_line())
+            .collect();
+        if titles.is_empty() {
+            return String::new();
+        }
+        let mut lines = vec![String::from("--wide also shows")];
+        for (nth, title) in titles.iter().enumerate() {
+            let comma = if nth + 1 < titles.len() { "," } else { "" };
+            let word = format!("{title}{comma}");
+            let last = lines.last_mut().map_or(0, |line| line.chars().count());
+            match lines.last_mut() {
+                Some(line) if last + 1 + word.chars().count() <= width => {
+                    *line += &format!(" {word}")
+                }
+                _ => lines.push(format!("    {word}")),
+            }
+        }
+        format!("\n{}", lines.join("\n"))
+    }
+
+    fn columns(&self, shown: &[usize]) -> String {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING);
         table.set_style(TableComponent::HeaderLines, '-');
         // Never wrapped: a figure cut in two cannot be read, and a pager can scroll.
         table.set_content_arrangement(ContentArrangement::Disabled);
         let mut header = vec![Cell::new(""); self.labels];
-        header.extend(self.headings.iter().map(|heading| right(&heading.title)));
+        header.extend(shown.iter().map(|&at| right(&self.headings[at].title)));
         table.set_header(header);
         for row in &self.rows {
             let mut cells: Vec<Cell> = row.labels.iter().map(Cell::new).collect();
-            cells.extend(row.cells.iter().map(|cell| right(cell)));
+            let of = |&at: &usize| right(row.cells.get(at).map_or("", String::as_str));
+            cells.extend(shown.iter().map(of));
             table.add_row(cells);
         }
         table.to_string()
@@ -95,4 +170,67 @@ impl Grid {
 
 fn right(text: &str) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> Grid {
+        let heading = |title: &str, accent, is_published| Heading {
+            title: title.into(),
+            accent,
+            is_published,
+        };
+        let mut headings = vec![
+            heading("linux", None, false),
+            heading("linux-\n4.4", Some(Accent::Before), false),
+            heading("published", Some(Accent::Before), true),
+            heading("largest-\nfirst", None, false),
+            heading("smallest-\nwhen-costly", None, false),
+            heading("concentrated", Some(Accent::Framewright), false),
+            heading("model\nerror", None, false),
+        ];
+        headings.truncate(7);
+        let row = GridRow {
+            labels: vec!["contaminated_blocks".into()],
+            unit: String::new(),
+            cells: (0..7).map(|n| format!("{n}0000.0")).collect(),
+        };
+        Grid {
+            labels: 1,
+            headings,
+            rows: vec![row],
+        }
+    }
+
+    #[test]
+    fn a_table_fits_the_width_and_names_what_it_leaves_out() {
+        for width in [40, 50, 60, 80, 100] {
+            let text = grid().fitted(width);
+            let widest = text
+                .lines()
+                .map(|line| line.trim_end().chars().count())
+                .max();
+            assert!(widest.unwrap() <= width, "{width}:\n{text}");
+            for heading in grid().headings {
+                let title = heading.title.split('\n').next().unwrap().to_owned();
+                assert!(text.contains(&title), "{width}: {title} in\n{text}");
+            }
+        }
+        let narrow = grid().fitted(60);
+        assert!(narrow.contains("--wide also shows"), "{narrow}");
+        let shown = narrow
+            .lines()
+            .find(|line| line.contains("contaminated_blocks"))
+            .unwrap();
+        assert!(
+            shown.contains("00000.0") && shown.contains("50000.0"),
+            "{narrow}"
+        );
+        assert!(!shown.contains("40000.0"), "{narrow}");
+        assert!(!grid().fitted(usize::MAX).contains("--wide"));
+        // One column stays, however narrow it is.
+        assert!(grid().fitted(5).contains("50000.0") || grid().fitted(5).contains("00000.0"));
+    }
 }

@@ -24,6 +24,7 @@ mod series;
 mod statement;
 mod table;
 mod verdict;
+mod width;
 
 pub use assertion::Assertion;
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
@@ -49,3 +50,4 @@ pub use series::series_csv;
 pub use statement::{AssertionError, AssertionHeld};
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};
+pub use width::fit_terminal;

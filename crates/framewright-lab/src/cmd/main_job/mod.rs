@@ -1,6 +1,6 @@
 //! The main job: the sample trace and all published experiments, as text and as one page.
 //!
-//! `framewright` alone and `framewright lab all` are the same; `lab all --full` differs in its [`Size`].
+//! `framewright demo` and `framewright lab all` are the same; `lab all --full` differs in its [`Size`].
 
 mod outputs;
 mod sample;
@@ -38,8 +38,7 @@ struct JobPart {
 /// Before anything is run if an output has no place; later if an experiment fails or an output cannot
 /// be written.
 pub(super) fn run(size: Size, args: &JobOutputs) -> Result<(), CommandError> {
-    let page = args.place()?;
-    let json = args.json(page.as_deref())?;
+    let (page, json) = args.places()?;
     // If the figures go to standard output, their reader must find nothing else there.
     let is_told = json.is_none_or(|path| !is_stdout(path));
     let tell = |text: &str| if is_told { tell(text) } else { Ok(()) };
@@ -68,6 +67,8 @@ pub(super) fn run(size: Size, args: &JobOutputs) -> Result<(), CommandError> {
     if let Some(path) = json {
         write(path, records)?;
     }
+    let page = page.map(|place| place.path()).transpose();
+    let page = page.map_err(|e| CommandError::Input(format!("no folder for the page: {e}")))?;
     if let Some(path) = &page {
         let page = HtmlPage {
             title: "Framewright: five proposals and a recording".into(),

@@ -1,23 +1,17 @@
 use crate::cmd::error::CommandError;
 use crate::files::{FileClaims, is_stdout};
-use crate::printable;
 use crate::report::has_place;
-use crate::report::html::GENERATOR;
-use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the page goes unless another name is given: into the folder that the command is run in.
+/// The page's name in a folder of its own.
 const NAME: &str = "framewright.html";
-
-/// The first bytes of a file, enough to hold the name of the generator that made it.
-const HEAD_BYTES: u64 = 1024;
 
 /// What the main job writes besides its text.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct JobOutputs {
-    /// Write the page there, in the place of whatever has that name [default: framewright.html, which
-    /// takes the place of an earlier page only]
+    /// Write the page there, in the place of whatever has that name [default: a new folder in the system's temporary
+    /// one, which is named at the end]
     #[arg(long, value_name = "FILE", conflicts_with = "no_html")]
     html: Option<PathBuf>,
 
@@ -31,86 +25,82 @@ pub(crate) struct JobOutputs {
     json: Option<PathBuf>,
 }
 
+/// Where the page goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum JobPage {
+    /// Where the user wants it.
+    Named(PathBuf),
+    /// In a folder that is made for it in this one.
+    Temporary(PathBuf),
+}
+
+impl JobPage {
+    /// The page's path. Makes the folder, which stays: the page is for the user.
+    pub(super) fn path(&self) -> io::Result<PathBuf> {
+        match self {
+            Self::Named(path) => Ok(path.clone()),
+            Self::Temporary(parent) => {
+                let folder = tempfile::Builder::new()
+                    .prefix("framewright-page-")
+                    .tempdir_in(parent)?;
+                Ok(folder.keep().join(NAME))
+            }
+        }
+    }
+}
+
 impl JobOutputs {
-    /// Where the page is to go, if anywhere.
+    /// Where page and figures are to go, if anywhere.
     ///
     /// # Errors
-    /// If it cannot be written there, or would take the place of what is not ours without having been
-    /// told to.
-    pub(super) fn place(&self) -> Result<Option<PathBuf>, CommandError> {
-        self.place_in(Path::new(""))
+    /// If they cannot be written there, or are to go to the same file.
+    pub(super) fn places(&self) -> Result<(Option<JobPage>, Option<&Path>), CommandError> {
+        self.places_in(&std::env::temp_dir())
     }
 
-    /// The same, with the default name in `folder`.
-    pub(super) fn place_in(&self, folder: &Path) -> Result<Option<PathBuf>, CommandError> {
-        if self.no_html {
-            return Ok(None);
-        }
-        let path = &self.html.clone().unwrap_or_else(|| folder.join(NAME));
-        if is_stdout(path) {
-            return Err(CommandError::Input(
-                "--html - wants standard output, expected a file's name".into(),
-            ));
-        }
-        has_place(path).map_err(|e| match &self.html {
-            Some(_) => CommandError::input(e),
-            None => CommandError::Input(format!(
-                "{e}; --html FILE writes the page elsewhere, --no-html writes none"
-            )),
-        })?;
-        if self.html.is_none() && path.exists() && !is_ours(path) {
-            return Err(CommandError::Input(format!(
-                "{}: there is such a file, and framewright has not written it; --html FILE writes the page \
-                 elsewhere or in its place, --no-html writes none",
-                printable::path(path)
-            )));
-        }
-        Ok(Some(path.to_owned()))
-    }
-
-    /// Where the figures are to go, if anywhere.
-    ///
-    /// # Errors
-    /// If they cannot be written there, or the page is to go there.
-    pub(super) fn json(&self, page: Option<&Path>) -> Result<Option<&Path>, CommandError> {
-        let Some(json) = &self.json else {
-            return Ok(None);
-        };
+    /// The same, with another temporary folder.
+    pub(super) fn places_in(
+        &self,
+        temporary: &Path,
+    ) -> Result<(Option<JobPage>, Option<&Path>), CommandError> {
         let mut claims = FileClaims::new();
-        if let Some(page) = page {
-            claims
-                .writes("the page", page)
-                .map_err(CommandError::input)?;
+        let page = match &self.html {
+            _ if self.no_html => None,
+            Some(path) if is_stdout(path) => {
+                return Err(CommandError::Input(
+                    "--html - wants standard output, expected a file's name".into(),
+                ));
+            }
+            Some(path) => {
+                claims.writes("--html", path).map_err(CommandError::input)?;
+                has_place(path).map_err(CommandError::input)?;
+                Some(JobPage::Named(path.clone()))
+            }
+            None => {
+                has_place(&temporary.join(NAME)).map_err(|e| {
+                    CommandError::Input(format!(
+                        "{e}; --html FILE writes the page elsewhere, --no-html writes none"
+                    ))
+                })?;
+                Some(JobPage::Temporary(temporary.to_owned()))
+            }
+        };
+        if let Some(json) = &self.json {
+            claims.writes("--json", json).map_err(CommandError::input)?;
+            has_place(json).map_err(CommandError::input)?;
         }
-        claims.writes("--json", json).map_err(CommandError::input)?;
-        has_place(json).map_err(CommandError::input)?;
-        Ok(Some(json))
+        Ok((page, self.json.as_deref()))
     }
 }
 
 #[cfg(test)]
 impl JobOutputs {
-    /// As with `--html`.
-    pub(super) fn named(path: &Path) -> Self {
+    /// As with `--html` and `--json`.
+    pub(super) fn of(html: Option<&Path>, json: Option<&Path>) -> Self {
         Self {
-            html: Some(path.to_owned()),
-            ..Self::default()
+            html: html.map(Path::to_owned),
+            json: json.map(Path::to_owned),
+            no_html: false,
         }
     }
-
-    /// As with `--json`.
-    pub(super) fn with_json(path: &Path) -> Self {
-        Self {
-            json: Some(path.to_owned()),
-            ..Self::default()
-        }
-    }
-}
-
-/// Whether the file says that it is a page of this program.
-fn is_ours(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    let mark = format!("<meta name=\"generator\" content=\"{GENERATOR}\">");
-    read.is_ok() && head.windows(mark.len()).any(|part| part == mark.as_bytes())
 }

@@ -1,3 +1,4 @@
+use super::outputs::JobPage;
 use super::*;
 use crate::cmd::input::{load, sample as carried};
 use crate::report::html::tests::{check, has_rows};
@@ -283,43 +284,45 @@ mod of_experiments {
 }
 
 #[test]
-fn a_page_takes_the_place_of_an_earlier_one_only_unless_it_is_named() {
+fn a_page_goes_where_it_is_wanted_or_into_a_folder_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
-    let place = |args: &JobOutputs| args.place_in(folder.path());
-    let said = |args: &JobOutputs| match place(args).unwrap_err() {
-        CommandError::Input(said) | CommandError::Assertion(said) => said,
+    let in_temporary = folder.path();
+    let said = |args: &JobOutputs, temporary: &std::path::Path| match args.places_in(temporary) {
+        Err(CommandError::Input(said) | CommandError::Assertion(said)) => said,
+        Ok(places) => panic!("{places:?}"),
     };
     let default = JobOutputs::default();
-    let path = folder.path().join("framewright.html");
-    assert_eq!(place(&default).unwrap(), Some(path.clone()));
-    std::fs::write(&path, page(Vec::new())).unwrap();
-    assert_eq!(place(&default).unwrap(), Some(path.clone()));
-    std::fs::write(&path, "<title>mine</title>").unwrap();
-    let error = said(&default);
-    assert!(error.contains("framewright has not written it"), "{error}");
-    assert!(error.contains("framewright.html: "), "{error}");
-    let named = JobOutputs::named(&path);
-    assert_eq!(place(&named).unwrap(), Some(path.clone()));
-    assert_eq!(std::fs::read(&path).unwrap(), b"<title>mine</title>");
-    let nowhere = JobOutputs::named(&folder.path().join("none/a.html"));
-    let error = said(&nowhere);
-    assert!(error.contains("a.html: cannot write: "), "{error}");
-    std::fs::remove_file(&path).unwrap();
-    std::fs::create_dir(&path).unwrap();
-    assert!(said(&default).contains("--no-html writes none"));
-    assert!(said(&JobOutputs::named("-".as_ref())).contains("expected a file's name"));
+    let (page, json) = default.places_in(in_temporary).unwrap();
+    let page = page.unwrap();
+    assert_eq!(
+        (&page, json),
+        (&JobPage::Temporary(in_temporary.to_owned()), None)
+    );
+    assert_eq!(
+        std::fs::read_dir(in_temporary).unwrap().count(),
+        0,
+        "not before the end"
+    );
+    let (first, second) = (page.path().unwrap(), page.path().unwrap());
+    assert!(first != second && first.starts_with(in_temporary));
+    assert!(first.parent().unwrap().is_dir());
+    let nowhere = folder.path().join("none");
+    assert!(said(&default, &nowhere).contains("--no-html writes none"));
+    let path = folder.path().join("mine.html");
+    let named = JobOutputs::of(Some(&path), None);
+    let (page, _) = named.places_in(&nowhere).unwrap();
+    assert_eq!(page, Some(JobPage::Named(path.clone())));
+    let lost = JobOutputs::of(Some(&nowhere.join("a.html")), None);
+    assert!(said(&lost, in_temporary).contains("a.html: cannot write: "));
+    let stdout = JobOutputs::of(Some("-".as_ref()), None);
+    assert!(said(&stdout, in_temporary).contains("expected a file's name"));
     // Figures and page have a place each.
-    let both = folder.path().join("both");
-    let args = JobOutputs::with_json(&both);
-    assert_eq!(args.json(None).unwrap(), Some(both.as_path()));
-    let error = args.json(Some(&both)).unwrap_err();
+    let both = JobOutputs::of(Some(&path), Some(&path));
+    let error = said(&both, in_temporary);
     assert!(
-        matches!(error, CommandError::Input(said) if said.contains("both: --json and the page want the same file"))
+        error.contains("mine.html: --json and --html want the same file"),
+        "{error}"
     );
-    assert!(default.json(Some(&both)).unwrap().is_none());
-    assert!(
-        JobOutputs::with_json(&folder.path().join("none/a"))
-            .json(None)
-            .is_err()
-    );
+    let lost = JobOutputs::of(None, Some(&nowhere.join("a")));
+    assert!(said(&lost, in_temporary).contains("cannot write: "));
 }

@@ -36,6 +36,7 @@ mod waiting;
 pub use request::SIZES;
 
 use super::{CalibratedClock, Failure, Findings, Progress};
+use crate::files::TempFolder;
 use crate::report::{Distribution, Figure, FigureSource};
 use build::{BuildWork, Built, Came};
 use machine::with_machine;
@@ -285,9 +286,7 @@ pub fn run(options: &GcmaOptions, progress: Progress<'_>) -> Result<Findings, Fa
     let runs = if is_build { options.runs } else { 1 };
     for run in 1..=runs {
         for (&variant, tally) in variants.iter().zip(&mut tallies) {
-            let folder = tempfile::Builder::new()
-                .prefix("framewright-gcma-")
-                .tempdir();
+            let folder = TempFolder::make("gcma");
             let folder =
                 folder.map_err(|e| Failure::new(format!("no folder for a machine: {e}")))?;
             let missing = tally.missing(options, plan.sizes.len());

@@ -5,6 +5,7 @@
 //! seed gives the same bytes everywhere.
 
 use super::super::Failure;
+use crate::files::TempFolder;
 use crate::printable;
 use framewright_sim::Random;
 use std::fs;
@@ -44,7 +45,7 @@ pub(super) struct SourceTree {
     /// File names of headers, in order, with the place among the sources.
     headers: Vec<(String, usize)>,
     /// A made tree's folder, which is gone with it.
-    _made: Option<tempfile::TempDir>,
+    _made: Option<TempFolder>,
 }
 
 /// Below `end`, small ones more often: the product of two.
@@ -113,9 +114,7 @@ fn text(len: u64, headers: u64, draw: &mut Random) -> Vec<u8> {
 impl SourceTree {
     /// A tree of about `bytes` bytes in a folder of its own, the same for each seed.
     pub(super) fn make(bytes: u64, seed: u64) -> Result<Self, Failure> {
-        let folder = tempfile::Builder::new()
-            .prefix("framewright-tree-")
-            .tempdir()
+        let folder = TempFolder::make("tree")
             .map_err(|e| Failure::new(format!("no folder for source files: {e}")))?;
         let failed = |path: &Path, e: io::Error| {
             Failure::new(format!("{}: cannot write: {e}", printable::path(path)))
@@ -168,7 +167,7 @@ impl SourceTree {
         Ok(Self::of(sources, None))
     }
 
-    fn of(sources: Vec<SourceFile>, made: Option<tempfile::TempDir>) -> Self {
+    fn of(sources: Vec<SourceFile>, made: Option<TempFolder>) -> Self {
         let name = |(nth, source): (usize, &SourceFile)| {
             let name = source.path.file_name()?.to_str()?;
             name.ends_with(".h").then(|| (name.to_owned(), nth))

@@ -23,7 +23,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("scrub.js");
 
-/// The generator that the file names. The main job looks for it before it replaces a file of that name.
+/// The generator that the file names.
 pub const GENERATOR: &str = "framewright laboratory";
 
 /// A page.
@@ -245,7 +245,7 @@ fn table(tabled: &Tabled) -> Markup {
                     @if grid.labels > 1 { th scope="col" { "case" } }
                     th scope="col" { "figure" }
                     @for column in &grid.headings {
-                        th scope="col" class=(class(column)) { (title(column)) }
+                        th scope="col" class=(class(column)) { (column.one_line()) }
                     }
                 } }
                 @for (first, rows) in groups(grid) {
@@ -304,11 +304,6 @@ fn class(column: &Heading) -> String {
         ""
     };
     format!("{accent}{published}")
-}
-
-/// A title on one line: behind a hyphen nothing is put in for a break.
-fn title(column: &Heading) -> String {
-    column.title.replace("-\n", "-").replace('\n', " ")
 }
 
 /// What a plot's lines are and how each is drawn, those without an accent together.
