@@ -1,8 +1,8 @@
 //! What the loader hands over (PVH): the memory map and the command line.
 
-use crate::cells::Once;
 use core::ffi::{CStr, c_char};
 use framewright::{Frame, Run};
+use framewright_x86_64::cells::SetOnce;
 
 /// The loader's structure, version 1.
 #[repr(C)]
@@ -49,7 +49,16 @@ pub fn behind(run: Run, frames: u64) -> Run {
     left.expect("the run is longer")
 }
 
-static COMMAND_LINE: Once<&'static str> = Once::new();
+/// A run without its last frames, and those.
+pub fn without_end(run: Run, frames: u64) -> (Run, Run) {
+    let end = behind(run, run.frames() - frames);
+    (
+        Run::new(run.start(), run.frames() - frames).expect("it is shorter"),
+        end,
+    )
+}
+
+static COMMAND_LINE: SetOnce<&'static str> = SetOnce::new();
 
 /// Reads the loader's data, which stay where they are: below 1 MiB.
 ///

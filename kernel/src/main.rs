@@ -13,7 +13,7 @@ extern crate alloc;
 
 mod apic;
 mod boot;
-mod cells;
+mod counts;
 mod heap;
 mod memory;
 mod serial;

@@ -9,21 +9,19 @@
 
 use crate::apic;
 use crate::boot::{self, MemoryRange};
-use crate::cells::{Counts, Once};
-use core::cell::UnsafeCell;
-use core::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-    compiler_fence,
-};
+use crate::counts::Counts;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use framewright::engine::{Cpu, Engine, EngineLayout};
-use framewright::frame::Seats;
-use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
+use framewright::frame::Seat;
+use framewright::platform::{Barrier, Contents, Direct, Map, MapError, PageWords, Relax, Zero};
 use framewright::policy::RangeConfig;
+use framewright::reclaim::Clients;
+use framewright::reserve::ReserveLayout;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright_x86_64::cells::{CpuCells, NestedEntry, SetOnce};
 use framewright_x86_64::entry::PageAccess;
 use framewright_x86_64::instructions::{
-    current_cpu, flush_translations, without_interrupts, zero_words,
+    copy_words, current_cpu, flush_translations, without_interrupts, zero_words,
 };
 use framewright_x86_64::shootdown::{Ipi, Shootdown, ShootdownRound};
 use framewright_x86_64::tables::{PageTables, PhysMap, TablePage, TableSource};
@@ -37,6 +35,8 @@ const BOOT_MAP_END: Frame = Frame(1 << 20);
 /// Areas.
 pub const WINDOW: u64 = 0xffff_c900_0000_0000;
 pub const MAX_CPUS: usize = 8;
+/// The reserve, at the end of the longest range of memory: 16 MiB.
+pub const RESERVE_FRAMES: u64 = 4096;
 
 /// The platform: this machine, of which there is one.
 #[derive(Clone, Copy, Debug)]
@@ -45,24 +45,10 @@ pub struct BarePc;
 /// A CPU's requests.
 pub type KernelCpu = Cpu<'static, 'static, BarePc>;
 
-/// What a CPU has: its place in the engine, and a seat in the zones for page tables.
-struct Place {
-    is_busy: AtomicBool,
-    cpu: UnsafeCell<Option<KernelCpu>>,
-    tables: UnsafeCell<Option<Seats<'static, 'static, BarePc, 1>>>,
-}
-
-// SAFETY: a CPU uses only its own place, with interrupts off or `is_busy` set.
-unsafe impl Sync for Place {}
-
-static ENGINE: Once<Engine<'static, BarePc>> = Once::new();
-static PLACES: [Place; MAX_CPUS] = [const {
-    Place {
-        is_busy: AtomicBool::new(false),
-        cpu: UnsafeCell::new(None),
-        tables: UnsafeCell::new(None),
-    }
-}; MAX_CPUS];
+static ENGINE: SetOnce<Engine<'static, BarePc>> = SetOnce::new();
+static SEATS: CpuCells<KernelCpu, MAX_CPUS> = CpuCells::new();
+/// The seats with which a CPU takes page tables, while it maps with the others.
+static TABLE_SEATS: CpuCells<KernelCpu, MAX_CPUS> = CpuCells::new();
 static SHOOTDOWN: Shootdown<MAX_CPUS> = Shootdown::new();
 /// The next page that is free, while there is no engine.
 static BOOT_NEXT: AtomicU64 = AtomicU64::new(0);
@@ -76,54 +62,38 @@ pub fn engine() -> &'static Engine<'static, BarePc> {
     ENGINE.get().expect("memory is set up")
 }
 
-/// The calling CPU's place in the engine, with interrupts off. `None` if the CPU is in it: a handler that
-/// interrupted a call with interrupts on.
+/// The calling CPU's seats, with interrupts off.
+///
+/// # Errors
+/// If the CPU is inside: a handler that interrupted a call with interrupts on.
 #[inline(always)]
-pub fn try_with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> Option<T> {
-    without_interrupts(|| {
-        let place = place();
-        (!place.is_busy.load(Relaxed)).then(|| place.enter(work))
+pub fn try_with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> Result<T, NestedEntry> {
+    // SAFETY: with interrupts off a CPU stays itself; it took its seats when it came.
+    without_interrupts(|| unsafe {
+        SEATS.enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked()))
     })
 }
 
-/// The same for a caller that knows the CPU is not in it.
-///
-/// # Panics
-/// If it is: one load tells, where two in one place would hand memory out twice.
+/// The same for a caller that knows the CPU is not inside. It panics if the CPU is.
 #[inline(always)]
 pub fn with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
-    without_interrupts(|| {
-        let place = place();
-        assert!(!place.is_busy.load(Relaxed), "a nested call of the engine");
-        place.enter(work)
+    // SAFETY: as above.
+    without_interrupts(|| unsafe {
+        SEATS.must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked()))
     })
 }
 
-impl Place {
-    #[inline(always)]
-    fn enter<T>(&self, work: impl FnOnce(&mut KernelCpu) -> T) -> T {
-        self.is_busy.store(true, Relaxed);
-        // For a handler on this CPU: what is done in the place stays between the two stores.
-        compiler_fence(SeqCst);
-        // SAFETY: `is_busy` was not set, so no other reference exists. The CPU took its seats when it came.
-        let result = work(unsafe { (*self.cpu.get()).as_mut().unwrap_unchecked() });
-        compiler_fence(SeqCst);
-        self.is_busy.store(false, Relaxed);
-        result
-    }
-}
-
+/// Where a frame lies.
 #[inline(always)]
-fn place() -> &'static Place {
-    // SAFETY: a CPU sets its GS base before anything else.
-    &PLACES[unsafe { current_cpu() }.index() % MAX_CPUS]
+pub const fn direct(frame: Frame) -> Addr {
+    Addr(DIRECT + frame.0 * Frame::BYTES)
 }
 
 impl PhysMap for BarePc {
     #[inline(always)]
     fn table(&self, frame: Frame) -> &TablePage {
         // SAFETY: the direct map has all memory, a table is never freed, and all its words are atomics.
-        unsafe { &*((DIRECT + frame.0 * Frame::BYTES) as *const TablePage) }
+        unsafe { &*(direct(frame).0 as *const TablePage) }
     }
 }
 
@@ -133,23 +103,27 @@ impl TableSource for BarePc {
             let next = BOOT_NEXT.fetch_add(Frame::BYTES, Relaxed);
             return Some(Frame(next / Frame::BYTES));
         }
-        // SAFETY: interrupts are off, and nothing that this seat does maps.
-        let seats = unsafe { (*place().tables.get()).as_mut()? };
-        let frame = match context.may_block {
-            true => seats.alloc(0, Order::ZERO, Mobility::Unmovable).ok(),
-            false => seats.seat(0).try_alloc(Order::ZERO, Mobility::Unmovable),
-        };
+        let frame = with_table_seats(|cpu| match context.may_block {
+            true => cpu.alloc(Order::ZERO, Mobility::Unmovable, context).ok(),
+            false => cpu
+                .frames()
+                .seat(0)
+                .try_alloc(Order::ZERO, Mobility::Unmovable),
+        });
         COUNTS.tables.add(u64::from(frame.is_some()));
         frame
     }
 
     fn give_back(&self, frame: Frame) {
         COUNTS.tables.add(u64::MAX);
-        // SAFETY: as above.
-        let seats = unsafe { (*place().tables.get()).as_mut() };
-        let seats = seats.expect("one CPU at a time maps at boot");
-        seats.free(frame, Order::ZERO).expect("it is a moment old");
+        let freed = with_table_seats(|cpu| cpu.free(frame, Order::ZERO));
+        freed.expect("it is a moment old");
     }
+}
+
+fn with_table_seats<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
+    // SAFETY: the engine maps with interrupts off, and the CPU took these seats when it came.
+    unsafe { TABLE_SEATS.must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked())) }
 }
 
 impl Ipi for BarePc {
@@ -219,8 +193,7 @@ impl Map for BarePc {
 
 impl Zero for BarePc {
     fn zero(&self, frames: Run) {
-        let at = Addr(DIRECT + frames.start().0 * Frame::BYTES);
-        self.zero_bytes(at, frames.frames() * Frame::BYTES);
+        self.zero_bytes(direct(frames.start()), frames.frames() * Frame::BYTES);
     }
 }
 
@@ -246,6 +219,18 @@ impl Direct for BarePc {
     }
 }
 
+impl Contents for BarePc {
+    fn store(&self, frame: Frame, page: &PageWords) {
+        // SAFETY: the engine says that no other CPU writes the frame.
+        unsafe { copy_words(page.as_ptr(), direct(frame).0 as *mut u64, page.len()) };
+    }
+
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        // SAFETY: the direct map has the frame; an owner may write it meanwhile.
+        unsafe { copy_words(direct(frame).0 as *const u64, page.as_mut_ptr(), page.len()) };
+    }
+}
+
 /// Sets memory up, on the first CPU: the direct map of what lies above 4 GiB, the metadata at the beginning of
 /// the longest range, the engine with all other frames. Below 1 MiB is what the loader and other CPUs' start need.
 pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: RangeConfig) {
@@ -265,20 +250,23 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     let from = Frame(BOOT_NEXT.load(Relaxed) / Frame::BYTES);
     let longest = usable(from).max_by_key(|run| run.frames()).expect("RAM");
     let top = usable(from).map(|run| run.end().0).max().unwrap_or(0);
+    let (longest, reserve) = boot::without_end(longest, RESERVE_FRAMES);
     let layout = EngineLayout::new(Frame(0), top)
         .with_cpus(2 * cpus)
         .with_window(Page::of_address(WINDOW), window_pages)
         .with_range_config(ranges)
-        .with_objects();
+        .with_objects()
+        .with_reserve(ReserveLayout::new(reserve));
     let words = layout.words_needed().expect("the layout is possible");
     let pages = (words as u64 * 8).div_ceil(Frame::BYTES);
     let rest = boot::behind(longest, pages);
-    let at = (DIRECT + longest.start().0 * Frame::BYTES) as *mut u64;
+    let at = direct(longest.start()).0 as *mut u64;
     // SAFETY: nothing else has this memory, now or later: it is not added below.
     let metadata = unsafe { core::slice::from_raw_parts_mut(at, words) };
     let engine = Engine::new(&layout, metadata, BarePc).expect("the layout is possible");
     for run in usable(from) {
-        let added = engine.add(if run == longest { rest } else { run });
+        let is_longest = run.start() == longest.start();
+        let added = engine.add(if is_longest { rest } else { run });
         added.expect("each range is there once");
     }
     COUNTS.metadata_pages.add(pages);
@@ -286,14 +274,26 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     cpu_comes(cpus);
 }
 
-/// The calling CPU takes its seats. `cpus` is the number of them all.
+/// The calling CPU takes its seats, with interrupts off. `cpus` is the number of them all.
 pub fn cpu_comes(cpus: u16) {
     SHOOTDOWN.online(&BarePc);
-    let (cpu, place) = (BarePc.current(), place());
-    let tables = engine().frames().seats(CpuId(cpus + cpu.0));
-    // SAFETY: no other CPU uses this place, and this one has interrupts off.
+    let cpu = BarePc.current();
+    let [own, tables] = [cpu, CpuId(cpus + cpu.0)].map(|slot| engine().cpu(slot).ok());
+    // SAFETY: with interrupts off a CPU stays itself.
     unsafe {
-        *place.tables.get() = Some(tables.expect("no other has it"));
-        *place.cpu.get() = Some(engine().cpu(cpu).expect("no other has it"));
+        SEATS.must_enter(cpu, |seats| *seats = own);
+        TABLE_SEATS.must_enter(cpu, |seats| *seats = tables);
+    }
+}
+
+/// Gives the calling CPU's requests clients that they may ask for memory, those for page tables too.
+pub fn with_clients(clients: Clients<'static, Seat<'static, 'static, BarePc>>) {
+    for seats in [&SEATS, &TABLE_SEATS] {
+        // SAFETY: as above.
+        without_interrupts(|| unsafe {
+            seats.must_enter(current_cpu(), |cell| {
+                *cell = cell.take().map(|cpu| cpu.with_clients([clients]));
+            });
+        });
     }
 }

@@ -181,6 +181,24 @@ pub unsafe fn zero_words(at: *mut u64, words: usize) {
     }
 }
 
+/// Copies words, 8 bytes a step. Another CPU may write the source meanwhile: then the copy is any mixture.
+///
+/// # Safety
+/// `words` words from `from` on are memory, and as many from `to` on are the caller's to write.
+#[inline]
+pub unsafe fn copy_words(from: *const u64, to: *mut u64, words: usize) {
+    // SAFETY: as the caller owes; the compiler knows nothing of the loads, so a race is only a mixture.
+    unsafe {
+        asm!(
+            "rep movsq",
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            inout("rcx") words => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -192,6 +210,10 @@ mod tests {
         // SAFETY: three words inside the array.
         unsafe { zero_words(words[1..].as_mut_ptr(), 3) };
         assert_eq!(words, [!0, 0, 0, 0, !0]);
+        let from = [1, 2, 3, 4, 5];
+        // SAFETY: two words inside each array.
+        unsafe { copy_words(from[2..].as_ptr(), words[1..].as_mut_ptr(), 2) };
+        assert_eq!(words, [!0, 3, 4, 0, !0]);
         assert!(time_stamp() > before);
     }
 }

@@ -6,6 +6,7 @@
 //! | [`entry`] | an entry of a page table, and the access it grants | yes |
 //! | [`tables`] | 4-level page tables: map, unmap, translate, over any memory | yes |
 //! | [`shootdown`] | flush and barrier on all CPUs, by generations | yes, and by loom |
+//! | [`cells`] | a value that is set once, a value for each CPU | yes |
 //! | [`instructions`] | per-CPU base, clock, interrupts, ports | in a kernel |
 //!
 //! The crate holds no state and knows no machine. A kernel says where physical memory lies
@@ -18,6 +19,7 @@
 #[cfg(any(test, loom))]
 extern crate std;
 
+pub mod cells;
 pub mod entry;
 #[cfg(target_arch = "x86_64")]
 pub mod instructions;

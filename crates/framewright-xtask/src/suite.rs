@@ -31,6 +31,9 @@ const COUNTED: &[&str] = &[
     "kvmalloc_1m",
     "map_1",
     "map_64",
+    "longest_random",
+    "longest_16m_zeroed",
+    "longest_drain",
 ];
 
 /// Those that free areas, and so are counted in both modes.
@@ -50,6 +53,8 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
     (1, "512M", "microvm", "heap", ""),
     (1, "512M", "microvm", "huge", ""),
     (1, "256M", "microvm", "full", "window=1"),
+    (1, "128M", "microvm", "reclaim", "window=1"),
+    (2, "512M", "microvm", "reserve", "loops=1500"),
     (1, "512M", "microvm", "nested", "loops=10000"),
     (1, "512M", "microvm", "interrupts", "loops=1500"),
     (
@@ -61,7 +66,7 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
     ),
     (2, "512M", "microvm", "smp", "loops=2000 lazy=16 kept=0"),
     // A hole below 4 GiB, and memory above.
-    (2, "8G", "microvm", "smp", "loops=300"),
+    (2, "5G", "microvm", "smp", "loops=300"),
     (2, "5G", "q35", "smp", "loops=300"),
     (4, "512M", "microvm", "smp", "loops=400 lazy=16 kept=0"),
 ];
@@ -71,6 +76,7 @@ const RACES: &[(u16, &str, &str)] = &[
     (2, "smp", "loops=2000 lazy=200 kept=0"),
     (2, "interrupts", "loops=1000"),
     (4, "smp", "loops=1000"),
+    (2, "reserve", "loops=3000"),
 ];
 
 pub(crate) fn run(kernel: &Path, qemu: &str, is_written: bool) -> Result<(), String> {
@@ -154,7 +160,7 @@ fn catch_missing_flush(kernel: &Path) -> Result<(), String> {
             let machine = QemuMachine {
                 cpus: 2,
                 memory: "256M".to_owned(),
-                append: format!("{SOON_AGAIN} window=1 loops=250 seed={seed} noflush={noflush}"),
+                append: format!("{SOON_AGAIN} window=1 loops=160 seed={seed} noflush={noflush}"),
                 ..QemuMachine::default()
             };
             let end = machine.boot(kernel, "smp")?;

@@ -62,7 +62,7 @@ fn tick() {
             Err(_) => apic::count(&NO_MEMORY),
         }
     });
-    apic::count(if served.is_some() { &SERVED } else { &REFUSED });
+    apic::count(if served.is_ok() { &SERVED } else { &REFUSED });
     next_tick();
 }
 

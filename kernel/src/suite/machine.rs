@@ -1,6 +1,6 @@
 //! What only page tables and faults can show: guards, faults that name their area, huge pages, no memory left.
 
-use super::{address, measure, touch, vfree, vmalloc};
+use super::{Dice, address, loops, measure, touch, vfree, vmalloc};
 use crate::memory::{BarePc, COUNTS, WINDOW, engine, page_tables, with};
 use crate::say;
 use crate::traps::{IS_FAULT_WANTED, try_write};
@@ -143,4 +143,38 @@ pub fn map(name: &str, pages: u64) {
             BarePc.unmap(range).expect("it was mapped");
         });
     });
+}
+
+/// How long a call keeps interrupts off: the longest of many, in instructions.
+pub fn longest(name: &str) {
+    let mut longest = 0;
+    let mut time = |work: &mut dyn FnMut()| {
+        let start = time_stamp();
+        work();
+        longest = longest.max(time_stamp() - start);
+    };
+    if name == "longest_random" {
+        let mut dice = Dice::new(5);
+        let mut live = [None; 512];
+        for _ in 0..loops() {
+            let place = &mut live[dice.below(512) as usize];
+            let request = AreaRequest::new(1 + dice.below(100));
+            time(&mut || match place.take() {
+                Some(page) => vfree(page),
+                None => *place = Some(vmalloc(&request)),
+            });
+        }
+        live.into_iter().flatten().for_each(vfree);
+    } else if name == "longest_16m_zeroed" {
+        let request = AreaRequest::new(4096).zeroed();
+        time(&mut || vfree(vmalloc(&request)));
+    } else {
+        let pages: Vec<Page> = (0..2000)
+            .map(|nth| vmalloc(&AreaRequest::new(1 + nth % 7)))
+            .collect();
+        pages.into_iter().for_each(vfree);
+        time(&mut || with(|cpu| cpu.ranges().drain()));
+    }
+    let hundredths = longest * 100;
+    say!("figure {name} {hundredths} {hundredths} loops 1 maps 0");
 }

@@ -4,6 +4,7 @@ mod areas;
 mod interrupts;
 mod machine;
 mod objects;
+mod pressure;
 mod stress;
 
 use crate::memory::{COUNTS, with};
@@ -40,9 +41,12 @@ pub fn run(test: &str) {
         "kvmalloc_1m" => objects::kvmalloc(1 << 20),
         "map_1" => machine::map(test, 1),
         "map_64" => machine::map(test, 64),
+        "longest_random" | "longest_16m_zeroed" | "longest_drain" => machine::longest(test),
         "smp" => stress::run(),
         "interrupts" => interrupts::run(),
         "nested" => interrupts::nested(),
+        "reclaim" => pressure::reclaim(),
+        "reserve" => pressure::reserve(),
         "guards" => machine::guards(),
         "stack" => machine::stack(),
         "heap" => machine::heap(),
