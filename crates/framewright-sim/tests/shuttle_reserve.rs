@@ -523,6 +523,40 @@ fn c7_pages_are_got_away_and_written_while_an_owner_has_them_moved() {
 }
 
 #[test]
+fn c10_an_owner_that_clears_a_run_and_fails_makes_no_other_one_fail() {
+    // One page is dirty, and the first owner has no ordinary frame for it: it keeps all frames for a while, and
+    // gives them up. So the other one has room at each moment.
+    let requests: [fn(&ShuttleReserve, TwoEnds) -> Result<Run, TakeError>; 2] = [
+        |reserve, _| reserve.alloc_contig(2, 1),
+        |reserve, ends| reserve.alloc_contig_with(2, 1, &mut ordinary(ends, 4, 2)),
+    ];
+    for request in requests {
+        explore(400, move || {
+            let (reserve, ends) = beside(4, 2, 2);
+            let pool = reserve.open_pool(&PUT_BACK).unwrap();
+            let mut seat = reserve.guest(CpuId(0)).unwrap();
+            seat.put_dirty(key(pool, 0), &page(1)).unwrap();
+            let failing = thread::spawn(move || {
+                for _ in 0..2 {
+                    let got = reserve.alloc_contig_with(4, 1, &mut ordinary(ends, 4, 0));
+                    let is_right = matches!(got, Err(TakeError::NoMemory(_) | TakeError::NoRoom));
+                    assert!(is_right, "{got:?}");
+                }
+            });
+            let run = request(reserve, ends).expect("C10: two clean frames lie side by side");
+            ends.poison(run);
+            failing.join().unwrap();
+            reserve.release(run).unwrap();
+            let mut out = [0; 512];
+            assert!(seat.get(key(pool, 0), &mut out), "C7");
+            assert_eq!(stamp(&out), 1);
+            drop(seat);
+            reserve.verify().unwrap();
+        });
+    }
+}
+
+#[test]
 fn who_puts_at_once_drops_nobodys_page_while_there_is_room() {
     explore(10_000, || {
         let (reserve, _) = whole(8, 3);
