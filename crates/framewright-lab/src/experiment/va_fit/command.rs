@@ -1,6 +1,8 @@
 //! The plan of `va-fit`, and its options on the command line.
 
+use super::peer::PeerProgram;
 use super::report;
+use super::variants::LINUX;
 use super::{FitCase, run};
 use crate::experiment::range_metrics::TABLE;
 use crate::experiment::ranges::{RangeArgs, SpaceOptions, or_all};
@@ -101,7 +103,10 @@ impl Experiment for VaFit {
 
     fn described(&self) -> BTreeMap<&'static str, String> {
         let names: Vec<&str> = self.cases.iter().map(|case| case.name()).collect();
-        self.options.described(&names)
+        let mut described = self.options.described(&names);
+        let linux = PeerProgram::found().map_or("skipped".into(), |peer| peer.version);
+        described.insert(LINUX, linux);
+        described
     }
 
     fn tables(&self, figures: &[Figure], detail: Detail) -> Vec<Tabled> {

@@ -1,7 +1,8 @@
 //! How far it goes: what no table of the documents has a cell for. One thread, nothing mapped.
 
+use super::peer::{PeerProgram, Recorder};
 use super::timed::{Rates, TimedCase};
-use super::variants::{FitVariant, TREE, VariantWork};
+use super::variants::{FitVariant, LINUX, TREE, VariantWork};
 use super::{FitCase, body};
 use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
@@ -246,6 +247,7 @@ pub(super) fn occupancy(seed: u64) -> Result<Vec<Figure>, Failure> {
 pub(super) fn long_busy_list_1m(
     options: SpaceOptions,
     clock: CalibratedClock,
+    peer: Option<&PeerProgram>,
 ) -> Result<Vec<Figure>, Failure> {
     let case = FitCase::LongBusyList1m;
     let timed = TimedCase {
@@ -256,6 +258,7 @@ pub(super) fn long_busy_list_1m(
             ..options
         },
         clock,
+        peer,
     };
     let few = timed.batches::<body::LongBusyList<1_000, true>>()?;
     let many = timed.batches::<body::LongBusyList<1_000_000, true>>()?;
@@ -324,16 +327,53 @@ impl VariantWork for Backlog {
     }
 }
 
+/// The same in Linux's own allocator, whose bound follows from the number of CPUs alone: with 64 of them it is 57,344
+/// pages. What a purge takes is the time of the work that it puts off.
+fn linux_backlog(peer: &PeerProgram, clock: CalibratedClock) -> Result<BacklogSeen, Failure> {
+    let mut linux = peer.start(64)?;
+    let bound = linux.counters()?.lazy_pages_bound;
+    let mut recorder = Recorder::default();
+    let mut areas = Vec::new();
+    for _ in 0..(LAZY_AREAS + MORE) * 2 {
+        areas.push(recorder.alloc(1, PAGE)?);
+    }
+    let mut freed = areas.into_iter().step_by(2);
+    for page in freed.by_ref().take((bound / 2) as usize) {
+        recorder.free(page)?;
+    }
+    linux.run(&recorder.take())?;
+    for page in freed.take(MORE as usize) {
+        recorder.free(page)?;
+    }
+    let frees = linux.timed(&recorder.take())?;
+    let frees = frees.iter().map(|ns| ns.saturating_sub(clock.own_ns));
+    let counters = linux.counters()?;
+    Ok(BacklogSeen {
+        frees: frees.collect(),
+        purge_ns: counters.longest_work_ns,
+        counters: SubjectCounters {
+            lazy_pages_peak: counters.lazy_pages_peak,
+            lazy_pages_bound: bound,
+            ..SubjectCounters::default()
+        },
+    })
+}
+
 pub(super) fn backlog(
     options: SpaceOptions,
     clock: CalibratedClock,
+    peer: Option<&PeerProgram>,
 ) -> Result<Vec<Figure>, Failure> {
     let case = FitCase::Backlog;
     let work = Backlog(clock);
     // The same frees again and again: the least time of each is what it takes undisturbed.
     let mut least: Vec<(&'static str, BacklogSeen, Vec<f64>)> = Vec::new();
     for _ in 0..options.repeat.max(3) {
-        let all = on_all(case, BACKLOG_WINDOW, Some(LAZY_PAGES), &work)?;
+        let mut all = on_all(case, BACKLOG_WINDOW, Some(LAZY_PAGES), &work)?;
+        if let Some(peer) = peer {
+            let seen = linux_backlog(peer, clock).map_err(|e| e.of(case.name(), LINUX))?;
+            all.push((LINUX, seen));
+        }
         for (nth, (variant, seen)) in all.into_iter().enumerate() {
             let worst = seen.frees.iter().copied().max().unwrap_or(0) as f64;
             if least.len() == nth {
@@ -354,7 +394,8 @@ pub(super) fn backlog(
         seen.frees.iter().for_each(|&ns| latencies.record(ns));
         let worst = seen.frees.iter().copied().max().unwrap_or(0);
         let mut push = |metric, value| figures.push(figure(case, variant, metric, value));
-        push(m::LAZY_AREAS, LAZY_AREAS as f64);
+        let pending = LAZY_AREAS.min(seen.counters.lazy_pages_bound / 2);
+        push(m::LAZY_AREAS, pending as f64);
         push(
             m::FREE_NS.of(Quantile::P50 as usize),
             latencies.at(Quantile::P50),

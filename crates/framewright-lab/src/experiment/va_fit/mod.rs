@@ -10,6 +10,7 @@ pub use command::{FitArgs, VaFit};
 mod body;
 mod case;
 mod limits;
+mod peer;
 mod remote;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use super::{Failure, Findings, Progress, SpaceOptions, WINDOW_PAGES, WINDOW_STAR
 use crate::report::{Figure, FigureSource};
 use framewright::PageRange;
 use framewright::policy::RangeConfig;
+use peer::PeerProgram;
 use std::time::Duration;
 use timed::TimedCase;
 
@@ -47,11 +49,15 @@ pub fn run(
 ) -> Result<Findings, Failure> {
     let clock = CalibratedClock::calibrated();
     let mut findings = Findings::default();
+    let peer = PeerProgram::found().ok();
+    let peer = peer.as_ref();
     for &case in cases {
         findings.add(published::figures(case.name()).into());
         let watch = LoadWatch::begin();
-        let mut found = one(case, options, clock)?;
-        if let Some(load) = watch.end(Duration::ZERO) {
+        let spent = || peer.map_or(Duration::ZERO, PeerProgram::spent);
+        let before = spent();
+        let mut found = one(case, options, clock, peer)?;
+        if let Some(load) = watch.end(spent() - before) {
             found.figures.extend(beside(&found.figures, load));
         }
         findings.add(found);
@@ -60,11 +66,17 @@ pub fn run(
     Ok(findings)
 }
 
-fn one(case: FitCase, options: SpaceOptions, clock: CalibratedClock) -> Result<Findings, Failure> {
+fn one(
+    case: FitCase,
+    options: SpaceOptions,
+    clock: CalibratedClock,
+    peer: Option<&PeerProgram>,
+) -> Result<Findings, Failure> {
     let timed = TimedCase {
         case: case.name(),
         options,
         clock,
+        peer,
     };
     match case {
         FitCase::LeFit => timed.findings::<body::LeFit>(),
@@ -88,8 +100,10 @@ fn one(case: FitCase, options: SpaceOptions, clock: CalibratedClock) -> Result<F
         FitCase::AlignedHoles => limits::aligned_holes().map(Findings::from),
         FitCase::PinnedBlocks => limits::pinned_blocks().map(Findings::from),
         FitCase::Occupancy => limits::occupancy(options.seed).map(Findings::from),
-        FitCase::LongBusyList1m => limits::long_busy_list_1m(options, clock).map(Findings::from),
-        FitCase::Backlog => limits::backlog(options, clock).map(Findings::from),
+        FitCase::LongBusyList1m => {
+            limits::long_busy_list_1m(options, clock, peer).map(Findings::from)
+        }
+        FitCase::Backlog => limits::backlog(options, clock, peer).map(Findings::from),
     }
 }
 

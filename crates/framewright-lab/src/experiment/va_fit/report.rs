@@ -1,6 +1,7 @@
 //! What `va-fit` says: its table, its plots, and what came out.
 
 use super::VaFit;
+use super::peer;
 use super::variants::{FRAMEWRIGHT_KEPT, LINUX, TREE};
 use crate::experiment::load::FOREIGN_MAX;
 use crate::experiment::range_metrics as m;
@@ -102,6 +103,11 @@ pub(super) fn table(plan: &VaFit, figures: &[Figure], detail: Detail) -> Tabled 
         }
         .into(),
     );
+    notes.push(if mapper == Mapper::Null.name() && threads == 1 {
+        peer::told()
+    } else {
+        format!("{LINUX} skipped: its program has one thread and maps nothing (--mapper null).")
+    });
     Tabled {
         caption: format!(
             "va-fit, mapper {mapper}, threads {threads}, an operation is an allocation and its free"
@@ -244,6 +250,9 @@ fn backlog(figures: &[Figure]) -> Option<String> {
     let (before, proposed) = (worst(BEFORE)?, worst(PROPOSED)?);
     let (tree, ours) = (worst(TREE)?, worst(FRAMEWRIGHT)?);
     let us = |ns: f64| format!("{:.1} us", ns / 1e3);
+    let linux =
+        worst(LINUX).map(|ns| format!(", {} with {LINUX}, which puts the purge off", us(ns)));
+    let linux = linux.unwrap_or_default();
     let (word, because) = if before > 1e6 {
         ("Reproduced", String::new())
     } else {
@@ -256,7 +265,7 @@ fn backlog(figures: &[Figure]) -> Option<String> {
     Some(format!(
         "{word}: the document complains of more than 1 ms without preemption; with 30,000 freed areas pending one free \
          takes {} before, {} with the proposal, which purges in the same call, {} with a tree, {} with \
-         framewright{because}{}.",
+         framewright{linux}{because}{}.",
         us(before),
         us(proposed),
         us(tree),

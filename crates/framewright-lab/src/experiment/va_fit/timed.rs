@@ -1,6 +1,7 @@
 use super::body::{FitBody, Setting};
+use super::peer::{PeerCase, PeerProgram};
 use super::timing::{Rate, SeenCalls, Threads, watched};
-use super::variants::{FitVariant, VariantWork};
+use super::variants::{FitVariant, LINUX, VariantWork};
 use super::{LOOPS_HOST, LOOPS_NULL, cpus};
 use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
@@ -14,10 +15,12 @@ use std::marker::PhantomData;
 
 /// A case whose operation is timed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TimedCase {
+pub(super) struct TimedCase<'p> {
     pub(super) case: &'static str,
     pub(super) options: SpaceOptions,
     pub(super) clock: CalibratedClock,
+    /// Linux's own allocator, if it is there.
+    pub(super) peer: Option<&'p PeerProgram>,
 }
 
 /// What the watched pass of one variant gave.
@@ -31,7 +34,7 @@ struct Pass {
 
 /// One repetition of a variant: with the first thread alone, if there are several, and with all.
 struct Batch<'t, B> {
-    timed: &'t TimedCase,
+    timed: &'t TimedCase<'t>,
     body: PhantomData<fn() -> B>,
 }
 
@@ -55,7 +58,7 @@ impl<B: FitBody> VariantWork for Batch<'_, B> {
 
 /// The pass with a look at every call.
 struct Watched<'t, B> {
-    timed: &'t TimedCase,
+    timed: &'t TimedCase<'t>,
     body: PhantomData<fn() -> B>,
 }
 
@@ -74,7 +77,7 @@ impl<B: FitBody> VariantWork for Watched<'_, B> {
     }
 }
 
-impl TimedCase {
+impl TimedCase<'_> {
     /// All that is measured of the case.
     pub(super) fn findings<B: FitBody>(&self) -> Result<Findings, Failure> {
         let times = self.times(&self.batches::<B>()?);
@@ -87,6 +90,7 @@ impl TimedCase {
             let calls = [of(&pass.seen.allocs, "alloc"), of(&pass.seen.frees, "free")];
             findings.latencies.extend(calls);
         }
+        self.peer_pass::<B>(&mut findings)?;
         Ok(findings)
     }
 
@@ -128,6 +132,7 @@ impl TimedCase {
     /// mappings that all are there at once.
     pub(super) fn batches<B: FitBody>(&self) -> Result<Vec<Rates>, Failure> {
         let mut all: Vec<Rates> = Vec::new();
+        let mut linux = Rates::of(LINUX);
         let cpus = cpus(self.options.threads);
         let batch = Batch::<B> {
             timed: self,
@@ -144,8 +149,50 @@ impl TimedCase {
                 all[nth].alone.extend(alone);
                 all[nth].all.push(rate);
             }
+            if let Some(mut case) = self.peer_case::<B>()? {
+                let rate = case.repetition().map_err(|e| e.of(self.case, LINUX))?;
+                linux.all.push(rate);
+            }
+        }
+        if !linux.all.is_empty() {
+            all.push(linux);
         }
         Ok(all)
+    }
+
+    /// The case in Linux's own allocator, which has one thread and maps nothing.
+    fn peer_case<B: FitBody>(&self) -> Result<Option<PeerCase<'_, B>>, Failure> {
+        let fits = self.options.threads == 1 && self.options.mapper == Mapper::Null;
+        let Some(peer) = self.peer.filter(|_| fits) else {
+            return Ok(None);
+        };
+        let cpus = cpus(self.options.threads);
+        let case = PeerCase::prepare(peer, cpus, self.loops::<B>(LINUX), self.setting());
+        case.map(Some).map_err(|e| e.of(self.case, LINUX))
+    }
+
+    /// The pass with a look at every call, of Linux's own allocator.
+    fn peer_pass<B: FitBody>(&self, findings: &mut Findings) -> Result<(), Failure> {
+        let Some(mut case) = self.peer_case::<B>()? else {
+            return Ok(());
+        };
+        let watched = case.watched(self.clock);
+        let (allocs, frees, counters) = watched.map_err(|e| e.of(self.case, LINUX))?;
+        let mut push = |metric, value| findings.figures.push(self.figure(LINUX, metric, value));
+        for quantile in Quantile::ALL {
+            push(m::ALLOC_NS.of(quantile as usize), allocs.at(quantile));
+            push(m::FREE_NS.of(quantile as usize), frees.at(quantile));
+        }
+        let loops = self.loops::<B>(LINUX);
+        push(m::OPS, (loops + loops / 10) as f64);
+        push(m::LAZY_PAGES_PEAK, counters.lazy_pages_peak as f64);
+        push(m::LAZY_PAGES_BOUND, counters.lazy_pages_bound as f64);
+        push(m::TLB_FLUSHES, counters.tlb_flushes as f64);
+        let of = |latencies: &Latencies, call| latencies.distribution(self.case, LINUX, call);
+        findings
+            .latencies
+            .extend([of(&allocs, "alloc"), of(&frees, "free")]);
+        Ok(())
     }
 
     fn passes<B: FitBody>(&self) -> Result<Vec<Pass>, Failure> {
