@@ -24,26 +24,28 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn run<B: Barrier + Clone>(host: &HostSpace<B>) -> Result<(), Box<dyn Error>> {
-    let mut seat = host.range_seat()?;
+    let mut cpu = host.cpu()?;
 
     // Bytes written through the area are those of the frames behind it.
-    let area = seat.vmalloc(&AreaRequest::new(5).zeroed().tagged(READER))?;
+    let area = cpu.vmalloc(&AreaRequest::new(5).zeroed().tagged(READER))?;
     host.window().write(area, 4090, b"over two pages")?;
     let second = Page(area.0 + 1);
     let frame = host.space().frame_behind(second).ok_or("no frame")?;
     let mut bytes = [0; 4096];
-    host.host().ram().read(frame, &mut bytes)?;
+    host.ram().read(frame, &mut bytes)?;
     println!("in the second frame: {}", str::from_utf8(&bytes[..8])?);
 
     // A freed area is kept as it stands, and the next of its length is the same one.
-    seat.vfree(area)?;
-    let again = seat.vmalloc(&AreaRequest::new(5).zeroed().tagged(WRITER))?;
+    cpu.vfree(area)?;
+    let again = cpu.vmalloc(&AreaRequest::new(5).zeroed().tagged(WRITER))?;
     host.window().read(again, 0, &mut bytes)?;
     let is_zero = bytes.iter().all(|&byte| byte == 0);
     println!("the same area: {}, zeroed: {is_zero}", again == area);
 
     // Every area, in the layout of /proc/vmallocinfo; the addresses differ from run to run.
-    let other = seat.alloc_area(&AreaRequest::new(2).tagged(READER))?;
+    let other = cpu
+        .ranges()
+        .alloc_area(&AreaRequest::new(2).tagged(READER))?;
     host.space().for_each_area(|area| {
         let line = area.listed(|tag, f| {
             f.write_str(match tag {
@@ -57,17 +59,17 @@ fn run<B: Barrier + Clone>(host: &HostSpace<B>) -> Result<(), Box<dyn Error>> {
     });
 
     // A wrong free is an error, and changes nothing.
-    if let Err(error) = seat.vfree(other) {
+    if let Err(error) = cpu.vfree(other) {
         println!(
             "refused: {}",
             error.to_string().replace(&other.to_string(), "...")
         );
     }
-    seat.free_area(other)?;
-    seat.vfree(again)?;
+    cpu.ranges().free_area(other)?;
+    cpu.vfree(again)?;
 
     // Everything back: one gap, one mapping of the kernel's.
-    seat.drain();
+    cpu.ranges().drain();
     host.space().verify()?;
     println!("mappings in the window: {}", host.window().mappings());
     Ok(())

@@ -1,132 +1,48 @@
-// UNSAFETY: the zone borrows its metadata from a mapping that lies beside it in one value; the
+// UNSAFETY: the engine borrows its metadata from a mapping that lies beside it in one value; the
 // language has no name for such a borrow.
 
+//! The engine over this process's memory: one value owns metadata, RAM and window, and what is hosted there is
+//! what the engine's parts say. A thread has its seats in all parts as one [`HostCpu`].
+
+mod error;
+mod options;
+
+pub use error::{HostError, SlotError};
+pub use options::{Options, RangeOptions};
+
 use crate::mapping::Mapping;
-use crate::platform::{Linux, Membarrier, NoMembarrier, NoSlot, Slots};
-use crate::ram::{Ram, RamError, RamPages};
-use crate::window::WindowError;
-use framewright::frame::{Seat, SeatError, Zone, ZoneLayout, ZoneSetupError};
-use framewright::platform::{Barrier, Fenced};
-use framewright::policy::Config;
-use framewright::{CpuId, Run, kv, vrange};
-use std::fmt;
+use crate::platform::{Linux, Membarrier, Paged, Slots};
+use crate::ram::Ram;
+use crate::window::Window;
+use framewright::CpuId;
+use framewright::engine::{
+    Cpu, Engine, EngineLayout, FramesOnly, Parts, RangeParts, WithObjects, WithRanges,
+};
+use framewright::frame::{Seat, Zone};
+use framewright::kv::Kv;
+use framewright::platform::{Barrier, Clock, Fenced, FramePlatform, ObjectPlatform, RangePlatform};
+use framewright::vrange::Space;
 use std::sync::Arc;
 
-/// The specification of a [`Host`].
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Which frames exist, and for how many threads at a time.
-    pub layout: ZoneLayout,
-    /// The zone's policies.
-    pub config: Config,
-    /// Which pages the frames lie in.
-    pub pages: RamPages,
-    /// Whether locks are accounted, for the statistics: those of the zone, of a space over it, and
-    /// of objects in them. Each lock that is taken then costs two readings of the clock.
-    pub accounts_locks: bool,
-}
-
-impl Options {
-    /// The zone `layout` with default policies, in base pages.
-    #[must_use]
-    pub fn new(layout: ZoneLayout) -> Self {
-        Self {
-            layout,
-            config: Config::default(),
-            pages: RamPages::Base,
-            accounts_locks: false,
-        }
-    }
-}
-
-/// Why there is no host. Nothing is left behind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HostError {
-    /// The zone cannot be made that way.
-    Setup(ZoneSetupError),
-    /// The machine gave no RAM for the frames.
-    Ram(RamError),
-    /// The machine gave no memory for metadata; an errno.
-    Metadata(i32),
-    /// There is no window for the frames.
-    Window(WindowError),
-    /// The space cannot be made that way.
-    Ranges(vrange::RangeSetupError),
-    /// The object allocator cannot be made that way.
-    Objects(kv::KvSetupError),
-    /// A [`Heap`](crate::Heap) is for 1 to 1022 threads, and has more frames than that.
-    Heap {
-        /// The frames asked for.
-        frames: u64,
-        /// The threads asked for.
-        threads: u16,
-    },
-    /// The kernel has no membarrier: [`Host::fenced`] does without.
-    NoMembarrier,
-    /// Another thread of the parent's was making it when this process was forked off.
-    Forked,
-}
-
-impl fmt::Display for HostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Setup(error) => error.fmt(f),
-            Self::Ram(error) => error.fmt(f),
-            Self::Metadata(errno) => {
-                let reason = std::io::Error::from_raw_os_error(*errno);
-                write!(f, "no memory for metadata: {reason}")
-            }
-            Self::Window(error) => error.fmt(f),
-            Self::Ranges(error) => error.fmt(f),
-            Self::Objects(error) => error.fmt(f),
-            Self::Heap { frames, threads } if (1..=1022).contains(threads) => write!(
-                f,
-                "a heap of {frames} frames is too small for {threads} threads: at least {} are needed",
-                threads + 1
-            ),
-            Self::Heap { threads, .. } => {
-                write!(f, "a heap for {threads} threads: 1 to 1022 are possible")
-            }
-            Self::NoMembarrier => NoMembarrier.fmt(f),
-            Self::Forked => {
-                f.write_str("another thread was making it when this process was forked off")
-            }
-        }
-    }
-}
-
-impl std::error::Error for HostError {}
-
-/// Why a thread has no seat.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SlotError {
-    /// More threads than slots, or the thread is ending.
-    NoSlot(NoSlot),
-    /// The thread has its seat already, and has not dropped it yet.
-    SeatTaken(CpuId),
-    /// The process was forked off from the one that made the host and has the frames.
-    Forked,
-}
-
-impl fmt::Display for SlotError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSlot(error) => error.fmt(f),
-            Self::SeatTaken(cpu) => write!(f, "the seat of {cpu} is in use"),
-            Self::Forked => {
-                f.write_str("the host is the parent's: this process was forked off from it")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SlotError {}
-
-/// A zone of page frames in this process: the frames, their metadata and the platform.
+/// An engine in this process: the frames, the metadata, the platform, and the window if there is one.
+/// [`Host`], [`HostSpace`] and [`HostKv`] are its three kinds.
 ///
-/// Threads share it by reference; each has its own [`seat`](Self::seat). No part of it belongs to
+/// Threads share it by reference; each has its own [`cpu`](Self::cpu). No part of it belongs to
 /// another process: a forked one gets no seat ([`SlotError::Forked`]), and if it uses a seat that
-/// it had, or touches a frame, it ends by SIGSEGV. The parent does not notice.
+/// it had, or touches a frame or the window, it ends by SIGSEGV. The parent does not notice. Only a child
+/// that clone(2) makes without fork(3) shares with its parent what a window shows.
+#[derive(Debug)]
+pub struct HostedEngine<P: FramePlatform + Clone, W: Parts<P>> {
+    // INVARIANT: the engine's 'static is a lie that stays in this file: its memory is `metadata`,
+    // which is dropped after it, and it is handed out with the lifetime of a borrow of this value.
+    engine: Engine<'static, P, W>,
+    _metadata: Mapping,
+    platform: P,
+    slots: Slots,
+    ram: Arc<Ram>,
+}
+
+/// Frames, and a zone of them.
 ///
 /// ```
 /// use framewright::{Frame, Mobility, Order, frame::ZoneLayout};
@@ -142,27 +58,76 @@ impl std::error::Error for SlotError {}
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
-pub struct Host<B = Membarrier> {
-    // INVARIANT: the zone's 'static is a lie that stays in this file: its memory is `metadata`,
-    // which is dropped after it, and it is handed out with the lifetime of a borrow of the host.
-    zone: Zone<'static, Linux<B>>,
-    platform: Linux<B>,
-    ram: Arc<Ram>,
-    _metadata: Mapping,
-}
+pub type Host<B = Membarrier> = HostedEngine<Linux<B>, FramesOnly>;
 
-impl Host<Membarrier> {
+/// A [`Host`] with virtual ranges: frames, a window in which they appear, and the space that hands
+/// out the window.
+///
+/// Of the space's metadata only used parts cost memory: less than 1 % of the
+/// mapped memory, once that is more than a few MiB, however long the window.
+///
+/// ```
+/// use framewright::Frame;
+/// use framewright::frame::ZoneLayout;
+/// use framewright::vrange::AreaRequest;
+/// use framewright_linux::{HostSpace, Options, RangeOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(2));
+/// // HostSpace::fenced(..) where there is no membarrier
+/// let host = HostSpace::new(&options, &RangeOptions::new(1 << 20))?;
+/// let mut cpu = host.cpu()?;
+/// let area = cpu.vmalloc(&AreaRequest::new(3).zeroed())?;
+/// host.window().write(area, 4094, b"over two pages")?;
+/// let mut bytes = [0; 8];
+/// host.window().read(area, 4090, &mut bytes)?;
+/// assert_eq!(&bytes, b"\0\0\0\0over");
+/// assert_eq!(cpu.vfree(area)?, 3);
+/// # Ok(())
+/// # }
+/// ```
+pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, WithRanges>;
+
+/// A [`HostSpace`] with objects: kmalloc and kvmalloc in its frames and in its window.
+///
+/// Objects are known by real addresses of this process. A caller that has an object may use its
+/// bytes by them, through [`Ram::bytes_mut`](crate::Ram::bytes_mut) and [`Window::bytes_mut`], and
+/// must then keep the promises of these.
+///
+/// ```
+/// use framewright::Frame;
+/// use framewright::frame::ZoneLayout;
+/// use framewright::kv::{KvRequest, ObjectKind};
+/// use framewright_linux::{HostKv, Options, RangeOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(2));
+/// // HostKv::fenced(..) where there is no membarrier
+/// let host = HostKv::new(&options, &RangeOptions::new(1 << 20))?;
+/// let mut cpu = host.cpu()?;
+/// let small = cpu.kmalloc(&KvRequest::new(64))?;
+/// let large = cpu.kvmalloc(&KvRequest::new(8 << 20).zeroed())?; // no block is so large
+/// assert_eq!(host.kv().kind(large), ObjectKind::Mapped);
+/// let mut bytes = [1; 100];
+/// host.window().read(large.page(), 5 << 20, &mut bytes)?;
+/// assert_eq!(bytes, [0; 100]);
+/// cpu.kvfree(small)?;
+/// cpu.kvfree(large)?;
+/// # Ok(())
+/// # }
+/// ```
+pub type HostKv<B = Membarrier> = HostedEngine<Paged<B>, WithObjects>;
+
+/// A thread's place in a host: its seats in all of the host's parts.
+pub type HostCpu<'h, P = Paged, W = WithObjects> = Cpu<'h, 'h, P, W>;
+
+impl Host {
     /// A host with all frames free.
     ///
     /// # Errors
     /// The part that could not be made.
     pub fn new(options: &Options) -> Result<Self, HostError> {
-        let platform = Linux::new(Slots::new(options.layout.cpus));
-        Self::with_platform(
-            options,
-            platform.map_err(|NoMembarrier| HostError::NoMembarrier)?,
-        )
+        Self::over(options.linux()?, options)
     }
 }
 
@@ -172,75 +137,178 @@ impl Host<Fenced> {
     /// # Errors
     /// The part that could not be made.
     pub fn fenced(options: &Options) -> Result<Self, HostError> {
-        Self::with_platform(options, Linux::fenced(Slots::new(options.layout.cpus)))
+        Self::over(options.linux_fenced(), options)
     }
 }
 
 impl<B: Barrier + Clone> Host<B> {
-    fn with_platform(options: &Options, platform: Linux<B>) -> Result<Self, HostError> {
-        let layout = &options.layout;
-        let words = layout.words_needed().map_err(HostError::Setup)?;
-        let frames = Run::new(layout.start, layout.frames).expect("the layout was checked");
-        let ram = Ram::new(frames, options.pages).map_err(HostError::Ram)?;
+    fn over(linux: Linux<B>, options: &Options) -> Result<Self, HostError> {
+        let slots = linux.slots().clone();
+        Self::make(&options.engine(), options, options.ram()?, slots, linux)
+    }
+}
+
+impl HostSpace {
+    /// A host with all frames free, and a window that is all free.
+    ///
+    /// # Errors
+    /// The part that could not be made.
+    pub fn new(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
+        Self::over(options.linux()?, options, ranges)
+    }
+}
+
+impl HostSpace<Fenced> {
+    /// The same without membarrier: each operation costs about 10 ns more.
+    ///
+    /// # Errors
+    /// The part that could not be made.
+    pub fn fenced(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
+        Self::over(options.linux_fenced(), options, ranges)
+    }
+}
+
+impl<B: Barrier + Clone> HostSpace<B> {
+    fn over(linux: Linux<B>, options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
+        Self::with_window(linux, options, ranges, |layout| layout)
+    }
+}
+
+impl HostKv {
+    /// A host with nothing allocated.
+    ///
+    /// # Errors
+    /// The part that could not be made.
+    pub fn new(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
+        Self::over(options.linux()?, options, ranges)
+    }
+}
+
+impl HostKv<Fenced> {
+    /// The same without membarrier: each operation costs about 10 ns more.
+    ///
+    /// # Errors
+    /// The part that could not be made.
+    pub fn fenced(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
+        Self::over(options.linux_fenced(), options, ranges)
+    }
+}
+
+impl<B: Barrier + Clone> HostKv<B> {
+    fn over(linux: Linux<B>, options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
+        Self::with_window(linux, options, ranges, |layout| {
+            let layout = layout.with_objects();
+            match ranges.slabs_max {
+                Some(slabs) => layout.with_slabs_max(slabs),
+                None => layout,
+            }
+        })
+    }
+}
+
+impl<B: Barrier + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
+    fn with_window(
+        linux: Linux<B>,
+        options: &Options,
+        ranges: &RangeOptions,
+        parts: impl FnOnce(EngineLayout<WithRanges>) -> EngineLayout<W>,
+    ) -> Result<Self, HostError> {
+        let ram = options.ram()?;
+        let window = ranges.window(&ram)?;
+        let layout = parts(ranges.engine(options, &window));
+        let slots = linux.slots().clone();
+        Self::make(&layout, options, ram, slots, Paged::new(linux, window))
+    }
+}
+
+impl<P: FramePlatform + Clock + Clone, W: Parts<P>> HostedEngine<P, W> {
+    fn make(
+        layout: &EngineLayout<W>,
+        options: &Options,
+        ram: Arc<Ram>,
+        slots: Slots,
+        platform: P,
+    ) -> Result<Self, HostError> {
+        let words = layout.words_needed()?;
         let metadata = Mapping::anonymous(words * 8)
             .map_err(|errno| HostError::Metadata(errno.raw_os_error()))?;
-        // Only a hint: fewer misses where the host follows it.
-        let _ = metadata.advise_huge();
-        // SAFETY: used after the mapping is dropped: no, it moves into the host beside the zone,
+        // Only a hint. Each free looks its frame up, and those of many objects lie far apart; a long
+        // window's words are mostly never touched.
+        metadata.advise_huge_up_to((words - layout.window_words()?) * 8);
+        // SAFETY: used after the mapping is dropped: no, it moves into the host beside the engine,
         // which is dropped first. Accessed in another way, or called again: no, the mapping is
         // private and has no other use.
         let memory: &'static mut [u64] = unsafe { metadata.words_for_ever() };
-        let zone = Zone::new(layout, &options.config, memory, platform.clone())
-            .map_err(HostError::Setup)?;
-        let zone = if options.accounts_locks {
-            zone.with_lock_accounts()
-        } else {
-            zone
-        };
-        zone.add(frames)
-            .expect("the frames are the zone's own, and none exists yet");
+        // Fresh from the kernel: zeroes.
+        let mut engine = Engine::in_zeroed(layout, memory, platform.clone())?;
+        if options.accounts_locks {
+            engine = engine.with_lock_accounts();
+        }
+        let added = engine.add(ram.frames());
+        added.expect("the frames are the zone's own, and none exists yet");
         Ok(Self {
-            zone,
-            platform,
-            ram: Arc::new(ram),
+            engine,
             _metadata: metadata,
+            platform,
+            slots,
+            ram,
         })
     }
+}
 
-    /// The calling thread's seat, until it is dropped. Its cached blocks stay there.
+impl<P: FramePlatform + Clone, W: Parts<P>> HostedEngine<P, W> {
+    /// The calling thread's seats in all parts, until the value is dropped. What they have cached stays
+    /// there.
     ///
     /// The thread takes a slot at its first call, and keeps it until it ends: even the destructors
     /// of its values and of pthread keys find it. If other threads have all slots, the call waits
     /// up to 50 ms for one that is ending to give its slot back.
     ///
     /// # Errors
-    /// If there are more threads than slots, or the thread has its seat already, or the process was forked off.
-    /// Nothing has changed then.
-    pub fn seat(&self) -> Result<Seat<'_, '_, Linux<B>>, SlotError> {
+    /// If there are more threads than slots, or the thread has one of its seats already, or the process was
+    /// forked off. Nothing has changed then.
+    pub fn cpu(&self) -> Result<HostCpu<'_, P, W>, SlotError> {
+        let cpu = self.slot()?;
+        // There are as many slots as CPUs, so none is unknown.
+        self.cpu_of(cpu).ok_or(SlotError::SeatTaken(cpu))
+    }
+
+    /// The same for the zone alone: for what works with frames and knows no other part.
+    ///
+    /// # Errors
+    /// As [`cpu`](Self::cpu).
+    pub fn seat(&self) -> Result<Seat<'_, '_, P>, SlotError> {
+        let cpu = self.slot()?;
+        let seat = self.zone().seat(cpu);
+        seat.map_err(|_| SlotError::SeatTaken(cpu))
+    }
+
+    fn slot(&self) -> Result<CpuId, SlotError> {
         if !self.ram.is_this_process() {
             return Err(SlotError::Forked);
         }
-        let cpu = self
-            .platform
-            .slots()
-            .await_mine()
-            .map_err(SlotError::NoSlot)?;
-        self.zone().seat(cpu).map_err(|error| match error {
-            // There are as many slots as seats, so no slot is unknown.
-            SeatError::Taken(cpu) | SeatError::Unknown(cpu) => SlotError::SeatTaken(cpu),
-        })
+        self.slots.await_mine().map_err(SlotError::NoSlot)
+    }
+
+    /// The seats of a CPU, for any thread; `None` if one of them is taken.
+    pub(crate) fn cpu_of(&self, cpu: CpuId) -> Option<HostCpu<'_, P, W>> {
+        self.engine().cpu(cpu).ok()
+    }
+
+    /// The engine, which is all of this but for the memory.
+    #[must_use]
+    pub fn engine(&self) -> &Engine<'_, P, W> {
+        // The engine's lifetime parameter shrinks to that of the borrow: the compiler accepts it
+        // because no type in an engine depends on it in the other direction.
+        &self.engine
     }
 
     /// The zone.
     #[must_use]
-    pub fn zone(&self) -> &Zone<'_, Linux<B>> {
-        // The zone's lifetime parameter shrinks to that of the borrow: the compiler accepts it
-        // because no type in a zone depends on it in the other direction.
-        &self.zone
+    pub fn zone(&self) -> &Zone<'_, P> {
+        &self.engine().frames().zones()[0]
     }
-}
 
-impl<B> Host<B> {
     /// The frames' contents.
     #[must_use]
     pub fn ram(&self) -> &Ram {
@@ -253,9 +321,36 @@ impl<B> Host<B> {
         &self.ram
     }
 
-    /// Clock and slots.
+    /// What the engine asks of this process.
     #[must_use]
-    pub const fn platform(&self) -> &Linux<B> {
+    pub const fn platform(&self) -> &P {
         &self.platform
     }
 }
+
+impl<P: RangePlatform + Clone, W: RangeParts<P>> HostedEngine<P, W> {
+    /// The space.
+    #[must_use]
+    pub fn space(&self) -> &Space<'_, P> {
+        self.engine().space()
+    }
+}
+
+impl<B: Barrier + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
+    /// The window, and its bytes.
+    #[must_use]
+    pub fn window(&self) -> &Window {
+        self.platform.window()
+    }
+}
+
+impl<P: ObjectPlatform + Clone> HostedEngine<P, WithObjects> {
+    /// The object allocator.
+    #[must_use]
+    pub fn kv(&self) -> &Kv<'_, P> {
+        self.engine().objects()
+    }
+}
+
+#[cfg(test)]
+mod tests;

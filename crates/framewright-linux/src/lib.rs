@@ -1,17 +1,13 @@
 //! The engine inside a Linux process: memory is a memfd, CPUs are threads' slots.
 //!
 //! ```text
-//!     Host ─┬─ Ram        the frames: a memfd with a direct map        [`ram`]
-//!           ├─ Zone       the engine's allocator, metadata in a mapping of its own
-//!           └─ Linux      what the engine asks: relax, barrier, clock  [`platform`]
-//!                └─ Slots a number for each thread, given back at its end
+//!     HostedEngine ─┬─ Ram     the frames: a memfd with a direct map        [`ram`]
+//!                   ├─ Engine  zone, space and objects; their metadata in one mapping
+//!                   ├─ Linux   what the engine asks: relax, barrier, clock  [`platform`]
+//!                   │   └─ Slots  a number for each thread, given back at its end
+//!                   └─ Paged   or that, and address space in which the frames appear  [`window`]
 //!
-//!     HostSpace ─┬─ Host    all of the above
-//!                ├─ Window  address space in which the frames appear   [`window`]
-//!                └─ Space   the engine's virtual ranges over it
-//!
-//!     HostKv ─┬─ HostSpace   all of the above
-//!             └─ Kv          the engine's objects in both
+//!     Host, HostSpace, HostKv: a HostedEngine of frames; with virtual ranges; with these and objects
 //!
 //!     Anon ─┬─ Window        user addresses behind which frames move  [`anon`]
 //!           └─ Migrate     what compaction asks of it
@@ -31,11 +27,9 @@
 //!
 //! [`Paged`] without a module before it is a platform: that of a space.
 //!
-//! A [`Host`] is made once and shared by reference; each thread asks it for its [seat](Host::seat).
-//! The same holds for a [`HostSpace`] and its [range seat](HostSpace::range_seat), and for a
-//! [`HostKv`] and its [seat](HostKv::seat), which contains the others. No setting of the host is
-//! changed, and no privilege is needed. A [`RamReport`] or an error tells what the host did not
-//! give (huge pages, membarrier).
+//! A host is made once and shared by reference; each thread asks it for its [`cpu`](HostedEngine::cpu), by
+//! which it does everything. No setting of the machine is changed, and no privilege is needed. A
+//! [`RamReport`] or an error tells what the machine did not give (huge pages, membarrier).
 //!
 //! # Forked processes
 //! A forked process has nothing of a host: its calls return an error, and touching the memory ends
@@ -55,13 +49,11 @@ mod fork;
 mod gate;
 pub mod heap;
 mod host;
-mod kv;
 mod mapping;
 pub mod paged;
 pub mod platform;
 pub mod ram;
 mod reverse;
-mod space;
 pub mod swap;
 pub mod tenancy;
 mod timed;
@@ -71,11 +63,11 @@ mod words;
 pub use anon::Anon;
 pub use file_cache::FileCache;
 pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
-pub use host::{Host, HostError, Options, SlotError};
-pub use kv::{HostKv, HostKvSeat};
+pub use host::{
+    Host, HostCpu, HostError, HostKv, HostSpace, HostedEngine, Options, RangeOptions, SlotError,
+};
 pub use platform::{Linux, Membarrier, Paged, Stored};
 pub use ram::{Ram, RamPages, RamReport};
-pub use space::{HostRangeSeat, HostSpace, RangeOptions};
 pub use swap::{Frontswap, SwapDevice, SwapFile, Zram};
 pub use tenancy::{Guests, Tenancy};
 pub use timed::TimedArea;

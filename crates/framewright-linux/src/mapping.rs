@@ -117,7 +117,7 @@ impl Mapping {
                     process: Process::this(),
                 };
                 // No kernel refuses it; and fork(3) calls the function that hides it in any case.
-                let _ = mapping.advise(libc::MADV_DONTFORK);
+                let _ = mapping.advise(0, len_bytes, libc::MADV_DONTFORK);
                 Ok(mapping)
             }
             Err(errno) => {
@@ -132,7 +132,7 @@ impl Mapping {
     /// Lets a child read it from here on.
     pub(crate) fn let_children_read(&self) {
         self.unforked.let_read();
-        let _ = self.advise(libc::MADV_DOFORK);
+        let _ = self.advise(0, self.len_bytes, libc::MADV_DOFORK);
     }
 
     /// The process that made it.
@@ -193,16 +193,14 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(self.start.cast().as_ptr(), self.len_bytes / 8) }
     }
 
-    /// Asks the kernel to serve the mapping with huge pages when it is first used; the kernel may
-    /// ignore it, with or without an error.
-    pub(crate) fn advise_huge(&self) -> Result<(), Errno> {
-        self.advise(libc::MADV_HUGEPAGE)
-    }
-
-    /// Asks the kernel not to serve the mapping with huge pages, so that parts that are not touched
-    /// cost no memory.
-    pub(crate) fn advise_small(&self) -> Result<(), Errno> {
-        self.advise(libc::MADV_NOHUGEPAGE)
+    /// Asks the kernel to serve the first `huge_bytes` with huge pages when they are first used, and the
+    /// pages behind them never with huge ones, so that parts that are not touched cost no memory. The kernel
+    /// may ignore it.
+    pub(crate) fn advise_huge_up_to(&self, huge_bytes: usize) {
+        let huge_bytes = huge_bytes / 4096 * 4096;
+        let _ = self.advise(0, huge_bytes, libc::MADV_HUGEPAGE);
+        let rest = self.len_bytes - huge_bytes;
+        let _ = self.advise(huge_bytes, rest, libc::MADV_NOHUGEPAGE);
     }
 
     /// Makes huge pages of the whole mapping now, as far as whole ones fit, and fills it.
@@ -217,14 +215,18 @@ impl Mapping {
         for offset in (0..self.len_bytes).step_by(HUGE_BYTES) {
             std::hint::black_box(self.words(offset, 1)[0].load(Ordering::Relaxed));
         }
-        self.advise(libc::MADV_COLLAPSE)
+        self.advise(0, self.len_bytes, libc::MADV_COLLAPSE)
     }
 
     /// Gives advice that must leave the contents and the protection unchanged.
-    fn advise(&self, advice: libc::c_int) -> Result<(), Errno> {
-        // SAFETY: the range is this mapping, and the advices used here change which physical
+    fn advise(&self, offset: usize, len_bytes: usize, advice: libc::c_int) -> Result<(), Errno> {
+        self.check(offset, len_bytes);
+        // SAFETY: the range lies in this mapping, and the advices used here change which physical
         // pages are behind it, but neither contents nor protection.
-        let failed = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len_bytes, advice) };
+        let failed = unsafe {
+            let start = self.start.byte_add(offset);
+            libc::madvise(start.as_ptr().cast(), len_bytes, advice)
+        };
         if failed == 0 {
             return Ok(());
         }

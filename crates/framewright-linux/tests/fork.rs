@@ -65,21 +65,20 @@ fn options() -> Options {
 #[test]
 fn a_child_gets_no_seat_of_its_parents_host_and_makes_one_of_its_own() {
     let host = HostKv::fenced(&options(), &RangeOptions::new(4096)).unwrap();
-    drop(host.seat().unwrap());
+    drop(host.cpu().unwrap());
     let said = in_child(|| {
         let refused = [
-            host.host().seat().map(drop).unwrap_err(),
-            host.space().range_seat().map(drop).unwrap_err(),
+            host.cpu().map(drop).unwrap_err(),
             host.seat().map(drop).unwrap_err(),
         ];
-        assert_eq!(refused, [SlotError::Forked; 3]);
+        assert_eq!(refused, [SlotError::Forked; 2]);
         let own = HostKv::fenced(&options(), &RangeOptions::new(4096)).unwrap();
-        let mut seat = own.seat().unwrap();
+        let mut seat = own.cpu().unwrap();
         let object = seat.kmalloc(&KvRequest::new(64)).unwrap();
-        seat.kfree(object).unwrap();
+        seat.kvfree(object).unwrap();
         // A child of the child's.
         assert_eq!(
-            in_child(|| i32::from(own.seat().is_err())),
+            in_child(|| i32::from(own.cpu().is_err())),
             ChildEnd::Said(1)
         );
         drop(seat);
@@ -91,25 +90,28 @@ fn a_child_gets_no_seat_of_its_parents_host_and_makes_one_of_its_own() {
         SlotError::Forked.to_string(),
         "the host is the parent's: this process was forked off from it"
     );
-    let mut seat = host.seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let object = seat.kmalloc(&KvRequest::new(64)).unwrap();
-    seat.kfree(object).unwrap();
+    seat.kvfree(object).unwrap();
     drop(seat);
-    host.space().host().zone().verify().unwrap();
+    host.zone().verify().unwrap();
 }
 
 #[test]
 fn a_child_that_uses_a_seat_or_touches_memory_of_its_parents_ends_and_the_parent_keeps_its_contents()
  {
     let host = HostSpace::fenced(&options(), &RangeOptions::new(4096)).unwrap();
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let area = seat.vmalloc(&AreaRequest::new(16).zeroed()).unwrap();
-    let frame = seat.frames().alloc(Order::ZERO, Mobility::Movable).unwrap();
+    let frame = seat
+        .frames()
+        .alloc(0, Order::ZERO, Mobility::Movable)
+        .unwrap();
     let bytes: Vec<u8> = (0..65_536u32)
         .map(|nth| nth as u8 ^ (nth >> 8) as u8)
         .collect();
     host.window().write(area, 0, &bytes).unwrap();
-    host.host().ram().write(frame, &[5; 4096]).unwrap();
+    host.ram().write(frame, &[5; 4096]).unwrap();
     let address = host.window().address(area).unwrap();
     let window = host.window();
     // A seat that it had, by each of its layers.
@@ -118,11 +120,11 @@ fn a_child_that_uses_a_seat_or_touches_memory_of_its_parents_ends_and_the_parent
         FAULT
     );
     assert_eq!(in_child(|| seat.vfree(area).is_ok().into()), FAULT);
-    let mut alloc = || seat.frames().alloc(Order::ZERO, Mobility::Movable);
+    let mut alloc = || seat.frames().alloc(0, Order::ZERO, Mobility::Movable);
     assert_eq!(in_child(|| alloc().is_ok().into()), FAULT);
     // Memory.
     assert_eq!(
-        in_child(|| host.host().ram().write(frame, &[6; 4096]).is_ok().into()),
+        in_child(|| host.ram().write(frame, &[6; 4096]).is_ok().into()),
         FAULT
     );
     for (nth, is_write) in [(0, true), (15, true), (7, false)] {
@@ -155,13 +157,13 @@ fn a_child_that_uses_a_seat_or_touches_memory_of_its_parents_ends_and_the_parent
     host.window().read(area, 0, &mut now).unwrap();
     assert_eq!(now, bytes, "all 65,536 bytes are the parent's");
     let mut words = [0; 4096];
-    host.host().ram().read(frame, &mut words).unwrap();
+    host.ram().read(frame, &mut words).unwrap();
     assert_eq!(words, [5; 4096]);
     assert_eq!(seat.vfree(area), Ok(16));
     seat.frames().free(frame, Order::ZERO).unwrap();
     drop(seat);
     host.space().verify().unwrap();
-    host.host().zone().verify().unwrap();
+    host.zone().verify().unwrap();
 }
 
 #[test]

@@ -14,7 +14,7 @@ const PAGES: u64 = 2048;
 fn long_areas_that_are_freed_hold_few_frames_beyond_the_bound_on_lazy_pages() {
     let layout = ZoneLayout::new(Frame(0), FRAMES);
     let host = HostSpace::fenced(&Options::new(layout), &RangeOptions::new(1 << 20)).unwrap();
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let mut live = VecDeque::new();
     let mut least_free = FRAMES;
     for round in 0..200 {
@@ -25,7 +25,7 @@ fn long_areas_that_are_freed_hold_few_frames_beyond_the_bound_on_lazy_pages() {
         }
         live.push_back(seat.vmalloc(&AreaRequest::new(PAGES)).unwrap());
         if round % 50 > 5 && round % 50 < 25 {
-            least_free = least_free.min(host.host().zone().stats().nr_free_pages);
+            least_free = least_free.min(host.zone().stats().nr_free_pages);
         }
     }
     let lazy = host.space().lazy_bound_pages();

@@ -15,27 +15,30 @@ const FRAMES: u64 = 4096;
 /// Fewer than there are frames: so what no gap of the window can serve is not refused for its frames.
 const PAGES: u64 = 1 << 11;
 
-fn host(accounts_locks: bool) -> HostSpace<Fenced> {
-    let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(2);
-    let options = Options {
+fn options(accounts_locks: bool, frames: u64) -> Options {
+    Options {
         accounts_locks,
-        ..Options::new(layout)
-    };
+        ..Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(2))
+    }
+}
+
+fn host(accounts_locks: bool) -> HostSpace<Fenced> {
+    let options = options(accounts_locks, FRAMES);
     HostSpace::fenced(&options, &RangeOptions::new(PAGES)).unwrap()
 }
 
 /// One thread's work, in which every lock is taken: a pageblock's, the arena's, and at the end the
 /// stop locks by requests that can never be served.
 fn work(host: &HostSpace<Fenced>) {
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let area = seat.vmalloc(&AreaRequest::new(3)).unwrap();
     seat.vmalloc(&AreaRequest::new(PAGES - 2)).unwrap_err();
     seat.vfree(area).unwrap();
     let block = Order::new(9).unwrap();
-    let frame = seat.frames().alloc(block, Mobility::Movable).unwrap();
+    let frame = seat.frames().alloc(0, block, Mobility::Movable).unwrap();
     seat.frames().free(frame, block).unwrap();
     let mut all = Vec::new();
-    while let Ok(frame) = seat.frames().alloc_hard(block, Mobility::Movable) {
+    while let Ok(frame) = seat.frames().alloc_hard(0, block, Mobility::Movable) {
         all.push(frame);
     }
     for frame in all {
@@ -48,7 +51,7 @@ fn all(host: &HostSpace<Fenced>) -> ([LockStats; 2], [LockStats; 3]) {
         stop_lock,
         pageblock_locks,
         ..
-    } = host.host().zone().stats();
+    } = host.zone().stats();
     let frames = [stop_lock, pageblock_locks];
     let RangeStats {
         stop_lock,
@@ -85,13 +88,9 @@ fn by_one_thread_every_lock_is_taken_so_often_and_never_met() {
 /// How often the stop lock and pageblocks' locks are taken while each of two CPUs, in turn, takes
 /// `held` blocks of `order` and frees them, so many times, when they have done so before.
 fn taken_by_two(order: Order, held: usize, rounds: usize) -> [u64; 2] {
-    let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
-    let options = Options {
-        accounts_locks: true,
-        ..Options::new(layout)
-    };
+    let options = options(true, 1 << 16);
     let host = HostSpace::fenced(&options, &RangeOptions::new(PAGES)).unwrap();
-    let zone = host.host().zone();
+    let zone = host.zone();
     let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
     let mut both = |rounds| {
         let mut blocks = [vec![], vec![]];
@@ -134,8 +133,8 @@ fn no_operation_of_the_orders_0_to_4_takes_a_lock_that_all_cpus_share() {
 
 #[test]
 fn the_stop_lock_of_objects_is_taken_by_requests_that_would_fail() {
-    let objects = HostKv::over(host(true)).unwrap();
-    let mut seat = objects.seat().unwrap();
+    let objects = HostKv::fenced(&options(true, FRAMES), &RangeOptions::new(PAGES)).unwrap();
+    let mut seat = objects.cpu().unwrap();
     let request = KvRequest::new(64).with(Effort::MustSucceed);
     assert_eq!(objects.kv().stats().stop_lock, LockStats::default());
     while seat.kmalloc(&request).is_ok() {}
@@ -163,9 +162,9 @@ fn of_two_threads_the_sums_are_those_of_both() {
             scope.spawn(|| {
                 begin.wait();
                 for _ in 0..200 {
-                    let mut seat = host.range_seat().unwrap();
+                    let mut seat = host.cpu().unwrap();
                     let order = Order::new(9).unwrap();
-                    let frame = seat.frames().alloc(order, Mobility::Movable).unwrap();
+                    let frame = seat.frames().alloc(0, order, Mobility::Movable).unwrap();
                     seat.frames().free(frame, order).unwrap();
                 }
             });

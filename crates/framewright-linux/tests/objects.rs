@@ -11,7 +11,7 @@ use framewright::kv::{KvError, KvFreeError, KvRequest, ObjectKind};
 use framewright::platform::{Barrier, Fenced, MapError};
 use framewright::vrange::RangeError;
 use framewright::{Addr, Frame};
-use framewright_linux::{HostError, HostKv, HostKvSeat, Options, RangeOptions};
+use framewright_linux::{HostCpu, HostError, HostKv, Options, Paged, RangeOptions};
 use framewright_sim::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -73,7 +73,7 @@ impl LiveObject {
         let at = if host.kv().kind(self.addr) == ObjectKind::Mapped {
             host.window().address(self.addr.page()).unwrap()
         } else {
-            let ram = host.host().ram();
+            let ram = host.ram();
             let first = ram.address(Frame(START)).unwrap();
             let offset = self.addr.0 as usize - first.addr();
             assert!(offset + bytes as usize <= BYTES as usize, "{self:?}");
@@ -133,9 +133,9 @@ fn is_full(error: KvError) -> bool {
     }
 }
 
-struct ObjectWorker<'h, B> {
+struct ObjectWorker<'h, B: Barrier + Clone> {
     host: &'h HostKv<B>,
-    seat: HostKvSeat<'h, B>,
+    seat: HostCpu<'h, Paged<B>>,
     random: Draw,
     counts: &'h ThreadCounts,
     kept: Vec<LiveObject>,
@@ -150,7 +150,7 @@ impl<B: Barrier + Clone> ObjectWorker<'_, B> {
         let way = self.random.below(4);
         let addr = match way {
             0 if bytes <= 4 << 20 => self.seat.kmalloc(&request),
-            1 => self.seat.kvcalloc(bytes / 8, 8, &request),
+            1 => self.seat.objects().kvcalloc(bytes / 8, 8, &request),
             _ => self.seat.kvmalloc(&request),
         };
         let addr = match addr {
@@ -179,7 +179,7 @@ impl<B: Barrier + Clone> ObjectWorker<'_, B> {
         let freed = if is_mapped || self.random.below(2) == 0 {
             self.seat.kvfree(object.addr)
         } else {
-            self.seat.kfree(object.addr)
+            self.seat.objects().kfree(object.addr)
         };
         assert!(freed.unwrap() >= object.bytes, "{object:?}");
         count(&self.counts.freed);
@@ -188,7 +188,10 @@ impl<B: Barrier + Clone> ObjectWorker<'_, B> {
     /// Gives an object another length; its bytes stay, whether there was memory or not.
     fn resize(&mut self, mut object: LiveObject) -> LiveObject {
         let bytes = self.random.bytes();
-        let moved = self.seat.kvrealloc(object.addr, &KvRequest::new(bytes));
+        let moved = self
+            .seat
+            .objects()
+            .kvrealloc(object.addr, &KvRequest::new(bytes));
         match moved {
             Ok(addr) => {
                 object.addr = addr;
@@ -260,15 +263,15 @@ fn all_is_back<B: Barrier + Clone>(host: &HostKv<B>) {
     host.kv().verify().unwrap();
     let present = host.kv().recount();
     assert_eq!((present.live_slots, present.runs), (0, 0));
-    let mut seat = host.seat().unwrap();
-    seat.drain();
+    let mut seat = host.cpu().unwrap();
+    seat.objects().drain();
     seat.ranges().drain();
     drop(seat);
     host.kv().verify().unwrap();
-    host.space().space().verify().unwrap();
-    host.host().zone().drain();
-    host.host().zone().verify().unwrap();
-    assert_eq!(host.host().zone().recount().free, FRAMES);
+    host.space().verify().unwrap();
+    host.zone().drain();
+    host.zone().verify().unwrap();
+    assert_eq!(host.zone().recount().free, FRAMES);
 }
 
 fn hand_round<B: Barrier + Clone + Send + Sync>(host: &HostKv<B>, threads: usize, share: u64) {
@@ -283,7 +286,7 @@ fn hand_round<B: Barrier + Clone + Send + Sync>(host: &HostKv<B>, threads: usize
             workers.push(scope.spawn(move || {
                 let worker = ObjectWorker {
                     host,
-                    seat: host.seat().unwrap(),
+                    seat: host.cpu().unwrap(),
                     random: Draw(Random::new(thread as u64)),
                     counts,
                     kept: Vec::new(),
@@ -340,7 +343,7 @@ fn no_thread_finds_its_objects_overwritten_with_fences() {
 fn a_free_of_what_is_free_or_nobodys_is_an_error_on_real_memory() {
     let (options, ranges) = options(1);
     let host = HostKv::fenced(&options, &ranges).unwrap();
-    let mut seat = host.seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let (small, run) = (KvRequest::new(64), KvRequest::new(10_000));
     let objects = [
         seat.kmalloc(&small).unwrap(),
@@ -353,7 +356,10 @@ fn a_free_of_what_is_free_or_nobodys_is_an_error_on_real_memory() {
         [ObjectKind::Slab, ObjectKind::Run, ObjectKind::Mapped]
     );
     let mapped = objects[2];
-    assert_eq!(seat.kfree(mapped), Err(KvFreeError::Mapped(mapped)));
+    assert_eq!(
+        seat.objects().kfree(mapped),
+        Err(KvFreeError::Mapped(mapped))
+    );
     for addr in objects {
         seat.kvfree(addr).unwrap();
         let twice = seat.kvfree(addr).unwrap_err();

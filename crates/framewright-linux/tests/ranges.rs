@@ -1,11 +1,12 @@
 //! Virtual ranges on real memory: every byte of every mapping, by several threads, at the limits.
 
+use framewright::engine::WithRanges;
 use framewright::frame::{AllocError, ZoneLayout};
 use framewright::platform::{Barrier, Fenced, MapError};
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, AreaState, AreaTag, RangeError, RangeFreeError};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange};
-use framewright_linux::{HostError, HostRangeSeat, HostSpace, Options, RangeOptions};
+use framewright_linux::{HostCpu, HostError, HostSpace, Options, Paged, RangeOptions};
 use framewright_sim::Random;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -67,24 +68,21 @@ impl LiveArea {
 
 /// All frames are back, and all of the window is one gap.
 fn all_is_back<B: Barrier + Clone>(host: &HostSpace<B>) {
-    let mut seat = host.range_seat().unwrap();
-    seat.drain();
+    let mut seat = host.cpu().unwrap();
+    seat.ranges().drain();
     host.space().verify().unwrap();
     let stats = host.space().stats();
     assert_eq!((stats.live_pages, stats.kept_pages), (0, 0));
     assert_eq!(host.window().mappings(), 1);
-    let zone = host.host().zone();
+    let zone = host.zone();
     zone.drain();
     zone.verify().unwrap();
-    assert_eq!(
-        zone.stats().nr_free_pages,
-        host.host().ram().frames().frames()
-    );
+    assert_eq!(zone.stats().nr_free_pages, host.ram().frames().frames());
 }
 
 fn vmalloc<B: Barrier + Clone>(
     host: &HostSpace<B>,
-    seat: &mut HostRangeSeat<'_, B>,
+    seat: &mut HostCpu<'_, Paged<B>, WithRanges>,
     request: &AreaRequest,
     number: u64,
 ) -> Result<LiveArea, RangeError> {
@@ -122,7 +120,7 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
         for thread in 0..THREADS {
             let (host, shared, served, refused) = (&host, &shared, &served, &refused);
             scope.spawn(move || {
-                let mut seat = host.range_seat().unwrap();
+                let mut seat = host.cpu().unwrap();
                 let mut random = Random::new(thread * 77 + 1);
                 let mut live = Vec::new();
                 for round in 1..=ROUNDS {
@@ -178,7 +176,7 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
             });
         }
     });
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     for area in shared.into_inner().unwrap() {
         area.check(&host);
         seat.vfree(area.at).unwrap();
@@ -200,17 +198,17 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
 /// Single frames of the caller's own, each filled with what tells it.
 fn own_frames<B: Barrier + Clone>(
     host: &HostSpace<B>,
-    seat: &mut HostRangeSeat<'_, B>,
+    seat: &mut HostCpu<'_, Paged<B>, WithRanges>,
     count: usize,
 ) -> Vec<Frame> {
     let frames: Vec<_> = (0..count)
         .map(|_| {
-            let frame = seat.frames().alloc(Order::ZERO, Mobility::Movable);
+            let frame = seat.frames().alloc(0, Order::ZERO, Mobility::Movable);
             frame.unwrap()
         })
         .collect();
     for &frame in &frames {
-        host.host().ram().write(frame, &told_by(frame)).unwrap();
+        host.ram().write(frame, &told_by(frame)).unwrap();
     }
     frames
 }
@@ -222,7 +220,7 @@ fn told_by(frame: Frame) -> [u8; BYTES] {
 #[test]
 fn frames_of_the_callers_own_are_seen_wherever_they_are_mapped() {
     let host = host(1024, &RangeOptions::new(4096));
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let frames = own_frames(&host, &mut seat, 70);
     let reversed: Vec<_> = frames.iter().rev().copied().collect();
     let one = seat.map_ram(&frames, Context::ANY).unwrap();
@@ -238,12 +236,15 @@ fn frames_of_the_callers_own_are_seen_wherever_they_are_mapped() {
     host.window().write(Page(one.0 + 69), 100, b"seen").unwrap();
     host.window().read(other, 100, &mut bytes[..4]).unwrap();
     assert_eq!(&bytes[..4], b"seen");
-    host.host().ram().read(frames[69], &mut bytes).unwrap();
+    host.ram().read(frames[69], &mut bytes).unwrap();
     assert_eq!(&bytes[100..104], b"seen");
     // Wrong counterparts.
     assert_eq!(seat.vfree(one), Err(RangeFreeError::WrongKind(one)));
     assert_eq!(seat.vfree(other), Err(RangeFreeError::WrongKind(other)));
-    assert_eq!(seat.free_area(other), Err(RangeFreeError::WrongKind(other)));
+    assert_eq!(
+        seat.ranges().free_area(other),
+        Err(RangeFreeError::WrongKind(other))
+    );
     let area = seat.vmalloc(&AreaRequest::new(70)).unwrap();
     assert_eq!(
         seat.unmap_ram(area, 70),
@@ -252,7 +253,7 @@ fn frames_of_the_callers_own_are_seen_wherever_they_are_mapped() {
     seat.vfree(area).unwrap();
     seat.unmap_ram(one, 70).unwrap();
     seat.unmap_ram(other, 64).unwrap();
-    seat.purge();
+    seat.ranges().purge();
     assert!(host.window().read(one, 0, &mut bytes).is_err());
     assert!(host.window().read(other, 0, &mut bytes).is_err());
     // An invalid frame in the middle: no page stays mapped.
@@ -260,7 +261,10 @@ fn frames_of_the_callers_own_are_seen_wherever_they_are_mapped() {
     wrong[33] = Frame(5);
     let refused = seat.map_ram(&wrong[..40], Context::ANY);
     assert_eq!(refused, Err(RangeError::Map(MapError::Frame(Frame(5)))));
-    seat.frames().free_bulk(Order::ZERO, &frames).unwrap();
+    seat.frames()
+        .seat(0)
+        .free_bulk(Order::ZERO, &frames)
+        .unwrap();
     drop(seat);
     all_is_back(&host);
 }
@@ -272,7 +276,7 @@ fn threads_that_map_their_own_frames_see_them_and_no_others() {
         for thread in 0..3 {
             let host = &host;
             scope.spawn(move || {
-                let mut seat = host.range_seat().unwrap();
+                let mut seat = host.cpu().unwrap();
                 let mut random = Random::new(thread + 5);
                 let mut frames = own_frames(host, &mut seat, 80);
                 let mut bytes = [0; BYTES];
@@ -293,7 +297,10 @@ fn threads_that_map_their_own_frames_see_them_and_no_others() {
                     }
                     seat.unmap_ram(at, length).unwrap();
                 }
-                seat.frames().free_bulk(Order::ZERO, &frames).unwrap();
+                seat.frames()
+                    .seat(0)
+                    .free_bulk(Order::ZERO, &frames)
+                    .unwrap();
             });
         }
     });
@@ -303,10 +310,10 @@ fn threads_that_map_their_own_frames_see_them_and_no_others() {
 #[test]
 fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
     let host = host(4096, &RangeOptions::new(16 << 10));
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let mut random = Random::new(9);
     let mut live: Vec<Option<LiveArea>> = vec![None; 8];
-    let mut round = |seat: &mut HostRangeSeat<'_, Fenced>, number: u64| {
+    let mut round = |seat: &mut HostCpu<'_, Paged<Fenced>, WithRanges>, number: u64| {
         let slot = random.remainder(8) as usize;
         if let Some(area) = live[slot].take() {
             area.check(&host);
@@ -347,13 +354,13 @@ fn one_thread_allocates_and_another_frees_and_what_is_kept_goes_round() {
     std::thread::scope(|scope| {
         let host = &host;
         scope.spawn(move || {
-            let mut seat = host.range_seat().unwrap();
+            let mut seat = host.cpu().unwrap();
             for area in take {
                 area.check(host);
                 assert_eq!(seat.vfree(area.at), Ok(area.pages));
             }
         });
-        let mut seat = host.range_seat().unwrap();
+        let mut seat = host.cpu().unwrap();
         let mut random = Random::new(3);
         for number in 0..areas {
             let request = AreaRequest::new(1 + random.remainder(8));
@@ -375,7 +382,7 @@ fn the_budget_of_mappings_is_an_error_that_names_it_only_when_nothing_can_be_unm
     let mut ranges = RangeOptions::new(16 << 10);
     ranges.mappings_max = Some(100);
     let host = host(4096, &ranges);
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let mut live = Vec::new();
     let refused = loop {
         match vmalloc(&host, &mut seat, &AreaRequest::new(1), live.len() as u64) {
@@ -411,8 +418,11 @@ fn the_budget_of_mappings_is_an_error_that_names_it_only_when_nothing_can_be_unm
     assert_eq!(bytes, told_by(scattered[0]));
     seat.unmap_ram(others.unwrap(), 60).unwrap();
     seat.unmap_ram(mapped, 20).unwrap();
-    seat.frames().free_bulk(Order::ZERO, &frames).unwrap();
-    seat.drain();
+    seat.frames()
+        .seat(0)
+        .free_bulk(Order::ZERO, &frames)
+        .unwrap();
+    seat.ranges().drain();
     let two = vmalloc(&host, &mut seat, &AreaRequest::new(2), 1).unwrap();
     let nowait = AreaRequest::new(3).within(Context::NOWAIT);
     let three = vmalloc(&host, &mut seat, &nowait, 2).unwrap();
@@ -455,7 +465,7 @@ fn at_the_kernels_limit_the_engine_purges_and_then_names_it() {
     config.kept_pages_max = 4096;
     ranges.config = Some(config);
     let host = host(limit, &ranges);
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let request = AreaRequest::new(1);
     let mut areas = Vec::new();
     let refused = loop {
@@ -500,7 +510,7 @@ fn all_frames_can_be_had_though_they_were_kept_by_somebody_else() {
     let host = host(1024, &ranges);
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
-            let mut seat = host.range_seat().unwrap();
+            let mut seat = host.cpu().unwrap();
             let areas: Vec<_> = (0..60)
                 .map(|_| seat.vmalloc(&AreaRequest::new(10)).unwrap())
                 .collect();
@@ -512,7 +522,7 @@ fn all_frames_can_be_had_though_they_were_kept_by_somebody_else() {
         let at = sleeper.join().unwrap();
         assert_eq!(host.space().find(at).unwrap().state, AreaState::Kept);
     });
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let all = vmalloc(&host, &mut seat, &AreaRequest::new(1024).zeroed(), 5).unwrap();
     let refused = seat.vmalloc(&AreaRequest::new(1));
     assert_eq!(refused, Err(RangeError::Frames(AllocError::Exhausted)));
@@ -525,7 +535,7 @@ fn all_frames_can_be_had_though_they_were_kept_by_somebody_else() {
 #[test]
 fn what_is_kept_goes_as_soon_as_frames_are_short() {
     let host = host(4096, &RangeOptions::new(16 << 10));
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let areas: Vec<_> = (0..24)
         .map(|nth| seat.vmalloc(&AreaRequest::new(10 + nth % 4)).unwrap())
         .collect();
@@ -535,8 +545,8 @@ fn what_is_kept_goes_as_soon_as_frames_are_short() {
     let kept = host.space().stats().kept_pages;
     assert!(kept > 200);
     let mut frames = Vec::new();
-    while !host.host().zone().is_low() {
-        let frame = seat.frames().alloc(Order::ZERO, Mobility::Movable);
+    while !host.zone().is_low() {
+        let frame = seat.frames().alloc(0, Order::ZERO, Mobility::Movable);
         frames.push(frame.unwrap());
     }
     assert!(frames.len() > 2000);
@@ -551,7 +561,10 @@ fn what_is_kept_goes_as_soon_as_frames_are_short() {
     for at in [other, third] {
         seat.vfree(at).unwrap();
     }
-    seat.frames().free_bulk(Order::ZERO, &frames).unwrap();
+    seat.frames()
+        .seat(0)
+        .free_bulk(Order::ZERO, &frames)
+        .unwrap();
     drop(seat);
     all_is_back(&host);
 }
@@ -559,7 +572,7 @@ fn what_is_kept_goes_as_soon_as_frames_are_short() {
 #[test]
 fn frames_come_in_runs_so_that_few_mappings_are_needed() {
     let host = host(8192, &RangeOptions::new(16 << 10));
-    let mut seat = host.range_seat().unwrap();
+    let mut seat = host.cpu().unwrap();
     let area = vmalloc(&host, &mut seat, &AreaRequest::new(1000), 1).unwrap();
     // 1 for the window, and 2 for each piece at most; 1000 are 512 + 256 + 128 + 64 + 32 + 8.
     assert!(
@@ -587,14 +600,14 @@ fn with_membarrier_it_is_the_same() {
         for thread in 0..2u64 {
             let host = &host;
             scope.spawn(move || {
-                let mut seat = host.range_seat().unwrap();
+                let mut seat = host.cpu().unwrap();
                 for number in 0..300 {
                     let request = AreaRequest::new(1 + number % 70).zeroed();
                     let area = vmalloc(host, &mut seat, &request, number * 2 + thread).unwrap();
                     area.check(host);
                     seat.vfree(area.at).unwrap();
                     if number % 100 == 99 {
-                        seat.drain();
+                        seat.ranges().drain();
                     }
                 }
             });

@@ -7,7 +7,7 @@ use framewright::frame::ZoneLayout;
 use framewright::kv::KvRequest;
 use framewright::platform::{Barrier, Fenced};
 use framewright_linux::{
-    Heap, HeapOptions, HostError, HostKv, HostKvSeat, Membarrier, Options, RangeOptions,
+    Heap, HeapOptions, HostCpu, HostError, HostKv, Membarrier, Options, Paged, RangeOptions,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use talc::TalcLock;
@@ -61,25 +61,21 @@ impl KvEngine {
 
 impl<B: Barrier + Clone + Sync> KvSubject for HostKv<B> {
     type Worker<'s>
-        = HostKvSeat<'s, B>
+        = HostCpu<'s, Paged<B>>
     where
         B: 's;
 
-    fn worker(&self) -> HostKvSeat<'_, B> {
-        self.seat().expect("as many slots as threads")
+    fn worker(&self) -> HostCpu<'_, Paged<B>> {
+        self.cpu().expect("as many slots as threads")
     }
 
     fn verify(&self) {
-        self.host().zone().verify().expect("every invariant holds");
-        self.space()
-            .space()
-            .verify()
-            .expect("every invariant holds");
+        self.engine().verify().expect("every invariant holds");
         assert_eq!(self.kv().stats().bad_frees, 0);
     }
 }
 
-impl<B: Barrier + Clone> KvWorker for HostKvSeat<'_, B> {
+impl<B: Barrier + Clone> KvWorker for HostCpu<'_, Paged<B>> {
     #[inline]
     fn try_alloc(&mut self, bytes: usize, any: bool) -> Option<usize> {
         let request = KvRequest::new(bytes as u64);
@@ -95,7 +91,7 @@ impl<B: Barrier + Clone> KvWorker for HostKvSeat<'_, B> {
         let addr = Addr(at as u64);
         let freed = match any {
             true => self.kvfree(addr),
-            false => self.kfree(addr),
+            false => self.objects().kfree(addr),
         };
         freed.expect("it is allocated");
     }

@@ -4,13 +4,14 @@
 //! least and the median of 15 repetitions, and how often anything was torn down. With `-- --only
 //! NAME`, those with names that start so; with `-- --quick`, a hundredth of the calls.
 
+use framewright::engine::WithRanges;
 use framewright::frame::ZoneLayout;
 use framewright::platform::{Barrier, Fenced};
 use framewright::policy::RangeConfig;
 use framewright::stats::RangeStats;
 use framewright::vrange::AreaRequest;
 use framewright::{Frame, Page};
-use framewright_linux::{HostError, HostRangeSeat, HostSpace, Membarrier, Options, RangeOptions};
+use framewright_linux::{HostCpu, HostError, HostSpace, Membarrier, Options, Paged, RangeOptions};
 use framewright_sim::Random;
 use std::error::Error;
 use std::sync::atomic::{
@@ -148,7 +149,7 @@ fn side_by_side<B: Barrier + Clone + Sync>(
     let repeats = if quick { 1 } else { REPEATS };
     let together = std::sync::Barrier::new(2);
     let worker = || -> Result<Vec<f64>, String> {
-        let mut seat = host.range_seat().map_err(|error| error.to_string())?;
+        let mut seat = host.cpu().map_err(|error| error.to_string())?;
         let mut live = vec![None; churn.live];
         let mut times = Vec::with_capacity(repeats);
         for repeat in 0..=repeats {
@@ -223,14 +224,14 @@ fn hand_over<B: Barrier + Clone + Sync>(
         let start = Instant::now();
         std::thread::scope(|scope| {
             let freeing = scope.spawn(|| {
-                let mut seat = host.range_seat().map_err(|error| error.to_string())?;
+                let mut seat = host.cpu().map_err(|error| error.to_string())?;
                 for nth in 0..pairs {
                     let freed = seat.vfree(ring.take(nth));
                     freed.map_err(|error| error.to_string())?;
                 }
                 Ok::<(), String>(())
             });
-            let mut seat = host.range_seat()?;
+            let mut seat = host.cpu()?;
             for nth in 0..pairs {
                 let pages = 1 + nth as u64 * 7 % churn.pages_max;
                 ring.put(nth, seat.vmalloc(&AreaRequest::new(pages))?);
@@ -259,7 +260,7 @@ fn run<B: Barrier + Clone>(
     } else {
         churn.pairs
     };
-    let mut seat = host.range_seat()?;
+    let mut seat = host.cpu()?;
     let mut live = vec![None; churn.live];
     let steps = steps_of(churn, pairs);
     // Once to make what is kept.
@@ -276,7 +277,7 @@ fn run<B: Barrier + Clone>(
     for at in live.into_iter().flatten() {
         seat.vfree(at)?;
     }
-    seat.drain();
+    seat.ranges().drain();
     host.space().verify()?;
     Ok(())
 }
@@ -295,7 +296,7 @@ fn print_line(name: &str, times: &[f64], before: &RangeStats, after: &RangeStats
 }
 
 fn churned<B: Barrier + Clone>(
-    seat: &mut HostRangeSeat<'_, B>,
+    seat: &mut HostCpu<'_, Paged<B>, WithRanges>,
     live: &mut [Option<Page>],
     steps: &[(usize, u64)],
     zero: bool,

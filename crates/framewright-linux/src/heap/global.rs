@@ -12,7 +12,7 @@ impl Heap {
     fn serve(&self, layout: Layout, zero: bool) -> Option<NonNull<u8>> {
         let heap = self.inner()?;
         let request = KvRequest::new(layout.size() as u64).aligned_to(layout.align() as u64);
-        let addr = mine::in_seat(heap, true, |seat| seat.kvmalloc(&request));
+        let addr = mine::in_seat(heap, true, |seat| seat.objects().kvmalloc(&request));
         let addr = addr.ok()?.ok()?;
         let at = heap.pointer(addr);
         if zero {
@@ -35,8 +35,8 @@ impl Heap {
         let given = self.made().and_then(|heap| {
             let given = mine::in_seat(heap, true, |seat| {
                 let freed = match heap.is_direct(at.as_ptr()) {
-                    true => seat.kfree(address(at)),
-                    false => seat.kvfree(address(at)),
+                    true => seat.objects().kfree(address(at)),
+                    false => seat.objects().kvfree(address(at)),
                 };
                 // The caller promised that the object is the heap's. In here, so that a wrong one
                 // ends the program.
@@ -101,7 +101,7 @@ unsafe impl GlobalAlloc for Heap {
         let request = KvRequest::new(bytes as u64).aligned_to(layout.align() as u64);
         let moved = self.made().and_then(|heap| {
             let addr = mine::in_seat(heap, true, |seat| {
-                let moved = seat.kvrealloc(address(old), &request);
+                let moved = seat.objects().kvrealloc(address(old), &request);
                 debug_assert!(
                     !matches!(moved, Err(KvError::Free(_))),
                     "a wrong realloc: {}",

@@ -3,7 +3,7 @@
 
 use super::HeapOptions;
 use crate::fork::{Process, WatchedProcess};
-use crate::{Host, HostError, HostKv, HostKvSeat, HostSpace, Options, RangeOptions};
+use crate::{HostCpu, HostError, HostKv, Options, RangeOptions};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
 use framewright::{Addr, CpuId, Frame};
@@ -91,19 +91,19 @@ impl HeapMemory {
 pub(super) struct HeapSeat {
     // INVARIANT: `seat` points to a box that this value owns, with a seat in the heap of the life
     // `life`. Its 'static is a lie: no code touches the seat after that life has ended.
-    seat: NonNull<HostKvSeat<'static>>,
+    seat: NonNull<HostCpu<'static>>,
     life: Arc<HeapLife>,
 }
 
 impl HeapSeat {
     /// A seat that is free now. Time: O(seats).
     pub(super) fn take(heap: &Arc<HeapInner>) -> Option<Self> {
-        let seat = (0..heap.threads).find_map(|cpu| heap.kv.seat_of(CpuId(cpu)))?;
+        let seat = (0..heap.threads).find_map(|cpu| heap.kv.cpu_of(CpuId(cpu)))?;
         // SAFETY: only the lifetime changes. The value that it borrows from lies in the `Arc`, is
         // not moved out of it, and is dropped after `life` has ended, when the seat is no longer
         // touched.
-        let seat: HostKvSeat<'static> =
-            unsafe { std::mem::transmute::<HostKvSeat<'_>, HostKvSeat<'static>>(seat) };
+        let seat: HostCpu<'static> =
+            unsafe { std::mem::transmute::<HostCpu<'_>, HostCpu<'static>>(seat) };
         Some(Self {
             seat: NonNull::from(Box::leak(Box::new(seat))),
             life: Arc::clone(&heap.life),
@@ -111,7 +111,7 @@ impl HeapSeat {
     }
 
     /// Where the seat lies: valid while this value and the heap live; for one user at a time.
-    pub(super) const fn seat(&self) -> NonNull<HostKvSeat<'static>> {
+    pub(super) const fn seat(&self) -> NonNull<HostCpu<'static>> {
         self.seat
     }
 }
@@ -124,7 +124,7 @@ impl Drop for HeapSeat {
         }
         let gate = self.life.gate.lock();
         let _gate = gate.unwrap_or_else(PoisonError::into_inner);
-        let seat = self.seat.cast::<MaybeUninit<HostKvSeat<'static>>>();
+        let seat = self.seat.cast::<MaybeUninit<HostCpu<'static>>>();
         // SAFETY: boxed by `take`, in the same layout, and unboxed once.
         let mut seat = unsafe { Box::from_raw(seat.as_ptr()) };
         if !self.life.has_ended() {
@@ -149,16 +149,15 @@ impl HeapInner {
         let mut of_host = Options::new(layout);
         // Most seats are empty most of the time: the others together may have a tenth.
         of_host.config.cache_permille = 100;
-        let host = Host::new(&of_host)?;
-        let space = HostSpace::over(host, &RangeOptions::new(options.pages))?;
-        let objects = KvLayout::new(Frame(0), frames);
-        let slabs = objects.slabs_max.max(u64::from(cpus));
-        let kv = HostKv::with_layout(space, &objects.with_slabs_max(slabs))?;
-        let (ram, window) = (kv.host().ram(), kv.window());
+        let slabs = KvLayout::new(Frame(0), frames).slabs_max;
+        let mut of_window = RangeOptions::new(options.pages);
+        of_window.slabs_max = Some(slabs.max(u64::from(cpus)));
+        let kv = HostKv::new(&of_host, &of_window)?;
+        let (ram, window) = (kv.ram(), kv.window());
         let (frames, pages) = (ram.frames(), window.range());
         let start = ram.address(frames.start()).ok().and_then(NonNull::new);
         // A forked child that starts another program reads that program's arguments from here.
-        kv.host().ram().let_children_read();
+        kv.ram().let_children_read();
         window.let_children_read();
         let ram = HeapMemory {
             start: start.expect("RAM has a first frame"),
@@ -213,7 +212,7 @@ impl HeapInner {
     pub(super) fn in_shared_seat<T>(
         &self,
         may_block: bool,
-        work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
+        work: impl FnOnce(&mut HostCpu<'_>) -> T,
     ) -> Result<T, NoHeapSeat> {
         // The lock protects no data that a panic could have left half changed.
         let _mine = match self.shared.try_lock() {
@@ -224,7 +223,7 @@ impl HeapInner {
                 self.shared.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        let seat = self.kv.seat_of(CpuId(self.threads));
+        let seat = self.kv.cpu_of(CpuId(self.threads));
         let mut seat = seat.ok_or(NoHeapSeat::InUse)?;
         self.shared_seat.fetch_add(1, Relaxed);
         Ok(work(&mut seat))

@@ -115,9 +115,9 @@ impl HeapWith<'_> {
     ) -> Result<NonNull<u8>, HeapError> {
         let may_block = request.context.may_block;
         let addr = mine::in_seat(inner, may_block, |seat| match place {
-            Place::Contiguous => seat.kmalloc(request),
-            Place::Either => seat.kvmalloc(request),
-            Place::Mapped => seat.vmalloc(request),
+            Place::Contiguous => seat.objects().kmalloc(request),
+            Place::Either => seat.objects().kvmalloc(request),
+            Place::Mapped => seat.objects().vmalloc(request),
         });
         addr?
             .map(|addr| inner.pointer(addr))
@@ -156,7 +156,7 @@ unsafe impl Memory for HeapWith<'_> {
         let may_block = request.context.may_block;
         if place == Place::Either {
             let addr = mine::in_seat(inner, may_block, |seat| {
-                seat.kvrealloc(address(at), &request)
+                seat.objects().kvrealloc(address(at), &request)
             });
             return match addr? {
                 Ok(addr) => Ok(inner.pointer(addr)),
@@ -164,7 +164,7 @@ unsafe impl Memory for HeapWith<'_> {
             };
         }
         // An object that may lie in one place only does not move to the other.
-        let room = mine::in_seat(inner, may_block, |seat| seat.kvsize(address(at)));
+        let room = mine::in_seat(inner, may_block, |seat| seat.objects().kvsize(address(at)));
         if let Ok(Ok(room)) = room
             && (room / 2..=room).contains(&request.bytes)
         {

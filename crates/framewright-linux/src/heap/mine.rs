@@ -4,7 +4,7 @@
 //! The calling thread's seats, and whether it is in one.
 
 use super::inner::{HeapInner, HeapLife, HeapSeat, NoHeapSeat};
-use crate::HostKvSeat;
+use crate::HostCpu;
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct Now {
     /// The life of the heap that the seat `seat` is in; null for none.
     heap: Cell<*const HeapLife>,
     // INVARIANT: unless `heap` is null, the seat of an `HeapSeat` in `MINE`, beside that life.
-    seat: Cell<*mut HostKvSeat<'static>>,
+    seat: Cell<*mut HostCpu<'static>>,
 }
 
 thread_local! {
@@ -101,7 +101,7 @@ fn now<'t>() -> &'t Now {
 pub(super) fn in_seat<T>(
     heap: &Arc<HeapInner>,
     may_block: bool,
-    work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
+    work: impl FnOnce(&mut HostCpu<'_>) -> T,
 ) -> Result<T, NoHeapSeat> {
     if !heap.is_this_process() {
         return Err(NoHeapSeat::Forked);
@@ -130,7 +130,7 @@ pub(super) fn in_seat<T>(
 
 /// The thread's seat in a heap that is not the one of `now.seat`; null if it gets none.
 #[cold]
-fn own_seat(now: &Now, heap: &Arc<HeapInner>) -> *mut HostKvSeat<'static> {
+fn own_seat(now: &Now, heap: &Arc<HeapInner>) -> *mut HostCpu<'static> {
     let found = MINE.try_with(|mine| {
         let mut mine = mine.0.borrow_mut();
         mine.retain(|known| {

@@ -184,7 +184,7 @@ impl Heap {
         let inner = self.made().filter(|inner| inner.is_this_process())?;
         Some(HeapStats {
             objects: inner.kv().kv().stats(),
-            free_frames: inner.kv().host().zone().stats().nr_free_pages,
+            free_frames: inner.kv().zone().stats().nr_free_pages,
             // Relaxed: only a count.
             system_allocs: self.system_allocs.load(Relaxed),
             shared_seat: inner.shared_seat(),

@@ -42,7 +42,7 @@ fn is_filled(at: *const u8, bytes: usize, value: u8) -> bool {
 /// The objects handed out and not given back.
 fn objects(heap: &Heap) -> i64 {
     let stats = heap.stats().unwrap().objects;
-    let areas = heap.made().unwrap().kv().space().space().stats();
+    let areas = heap.made().unwrap().kv().space().stats();
     let allocs = stats.slab_allocs + stats.run_allocs + areas.area_allocs;
     let frees = stats.slab_frees + stats.run_frees + areas.area_frees;
     allocs as i64 - frees as i64
@@ -458,7 +458,7 @@ fn two_heaps_live_side_by_side_and_what_is_dropped_goes() {
 
 /// A heap's memory, for as long as it is there.
 fn ram(heap: &Heap) -> Weak<crate::Ram> {
-    let host = heap.made().unwrap().kv().host();
+    let host = heap.made().unwrap().kv();
     Arc::downgrade(host.ram_shared())
 }
 

@@ -1,6 +1,6 @@
 //! A CPU's seats in all parts of an engine, as one value.
 
-use super::parts::{Parts, WithObjects, WithRanges};
+use super::parts::{Parts, RangeParts, WithObjects};
 use super::relief::ZoneRelief;
 use super::{CpuError, Engine};
 use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
@@ -284,19 +284,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     }
 }
 
-impl<'e, 'm, P: RangePlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithRanges, ZONES> {
-    /// The seat in the address space, for all that a seat can do.
-    pub const fn ranges(&mut self) -> &mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
-        &mut self.seat
-    }
-}
-
 impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithObjects, ZONES> {
-    /// The seat in the address space, for all that a seat can do.
-    pub const fn ranges(&mut self) -> &mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
-        self.seat.ranges()
-    }
-
     /// The seat in the object allocator, for all that a seat can do.
     pub const fn objects(
         &mut self,
@@ -308,6 +296,7 @@ impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithO
     ///
     /// # Errors
     /// As that.
+    #[inline]
     pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         self.seat.kmalloc(request)
     }
@@ -316,6 +305,7 @@ impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithO
     ///
     /// # Errors
     /// As that.
+    #[inline]
     pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         self.seat.kvmalloc(request)
     }
@@ -324,64 +314,62 @@ impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithO
     ///
     /// # Errors
     /// As that.
+    #[inline]
     pub fn kvfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
         self.seat.kvfree(addr)
     }
 }
 
-/// Forwards the calls of the address space, which two kinds of engines have.
-macro_rules! areas {
-    ($parts:ty, $platform:path) => {
-        impl<'e, 'm, P: $platform + Clone, const ZONES: usize> Cpu<'e, 'm, P, $parts, ZONES> {
-            /// Allocates an area of mapped frames, as [`RangeSeat::vmalloc`]. If too few frames are
-            /// free, it asks its clients once.
-            ///
-            /// # Errors
-            /// As that.
-            pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-                match self.ranges().vmalloc(request) {
-                    Err(RangeError::Frames(_))
-                        if self.reclaim(request.pages, request.context) > 0 =>
-                    {
-                        self.ranges().vmalloc(request)
-                    }
-                    result => result,
-                }
-            }
+impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
+    Cpu<'e, 'm, P, W, ZONES>
+{
+    /// The seat in the address space, for all that a seat can do.
+    pub fn ranges(&mut self) -> &mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
+        W::ranges(&mut self.seat)
+    }
 
-            /// Frees an area, as [`RangeSeat::vfree`]. Returns its length in pages.
-            ///
-            /// # Errors
-            /// As that.
-            pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
-                self.ranges().vfree(page)
+    /// Allocates an area of mapped frames, as [`RangeSeat::vmalloc`]. If too few frames are
+    /// free, it asks its clients once.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        match self.ranges().vmalloc(request) {
+            Err(RangeError::Frames(_)) if self.reclaim(request.pages, request.context) > 0 => {
+                self.ranges().vmalloc(request)
             }
-
-            /// Maps frames of the caller's, as [`RangeSeat::map_ram`].
-            ///
-            /// # Errors
-            /// As that.
-            pub fn map_ram(
-                &mut self,
-                frames: &[Frame],
-                context: Context,
-            ) -> Result<Page, RangeError> {
-                self.ranges().map_ram(frames, context)
-            }
-
-            /// Unmaps them, as [`RangeSeat::unmap_ram`]. Returns how many pages.
-            ///
-            /// # Errors
-            /// As that.
-            pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
-                self.ranges().unmap_ram(page, pages)
-            }
+            result => result,
         }
-    };
-}
+    }
 
-areas!(WithRanges, RangePlatform);
-areas!(WithObjects, ObjectPlatform);
+    /// Frees an area, as [`RangeSeat::vfree`]. Returns its length in pages.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        self.ranges().vfree(page)
+    }
+
+    /// Maps frames of the caller's, as [`RangeSeat::map_ram`].
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
+        self.ranges().map_ram(frames, context)
+    }
+
+    /// Unmaps them, as [`RangeSeat::unmap_ram`]. Returns how many pages.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+        self.ranges().unmap_ram(page, pages)
+    }
+}
 
 impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'_, '_, P, W, ZONES> {
     /// Asks the clients for frames. Returns how many came.

@@ -80,8 +80,27 @@ impl<const ZONES: usize> EngineLayout<WithRanges, NoReserve, ZONES> {
     /// zones, and of the holes between them.
     #[must_use]
     pub fn with_objects(self) -> EngineLayout<WithObjects, NoReserve, ZONES> {
-        let parts = WithObjects(self.parts);
+        let parts = WithObjects {
+            ranges: self.parts,
+            slabs_max: None,
+        };
         self.with_parts(parts)
+    }
+
+    /// The same with spans of `pages` pages in the address space: see [`SpaceLayout::span_pages`].
+    #[must_use]
+    pub fn with_span_pages(mut self, pages: u32) -> Self {
+        self.parts.layout = self.parts.layout.with_span_pages(pages);
+        self
+    }
+}
+
+impl<const ZONES: usize> EngineLayout<WithObjects, NoReserve, ZONES> {
+    /// The same with at most `slabs` slabs: see [`KvLayout::slabs_max`](crate::kv::KvLayout::slabs_max).
+    #[must_use]
+    pub fn with_slabs_max(mut self, slabs: u64) -> Self {
+        self.parts.slabs_max = Some(slabs);
+        self
     }
 }
 
@@ -166,14 +185,26 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
         W: PartLayout,
         G: PartLayout,
     {
-        let extent = self.extent()?;
-        let mut words = self.parts.words_needed(&extent)? + self.reserve.words_needed(&extent)?;
+        let mut words = 0;
         for (nth, zone) in self.zones.iter().enumerate() {
             let error = |error| EngineError::Zone { nth, error };
             words += zone.words_needed().map_err(error)?;
             words += ReclaimWords::needed(zone.pageblocks().map_err(error)?);
         }
-        Ok(words)
+        let extent = self.extent()?;
+        Ok(words + self.reserve.words_needed(&extent)? + self.parts.words_needed(&extent)?)
+    }
+
+    /// How many of these words, the last ones, are the address space's. The space touches only those of
+    /// pages that are used, so a host may prefer small pages behind them, and large ones behind the others.
+    ///
+    /// # Errors
+    /// As [`words_needed`](Self::words_needed).
+    pub fn window_words(&self) -> Result<usize, EngineError>
+    where
+        W: PartLayout,
+    {
+        self.parts.window_words(&self.extent()?)
     }
 }
 

@@ -38,12 +38,12 @@ mod tests;
 pub use cpu::Cpu;
 pub use error::{CpuError, EngineError};
 pub use layout::{EngineLayout, Extent, NoReserve, ReservePart};
-pub use parts::{FramesOnly, ObjectParts, PartLayout, Parts, WithObjects, WithRanges};
+pub use parts::{FramesOnly, PartLayout, Parts, RangeParts, SharedParts, WithObjects, WithRanges};
 pub use relief::ZoneRelief;
 
 use crate::frame::{Frames, RunError, Zone};
 use crate::kv::Kv;
-use crate::platform::FramePlatform;
+use crate::platform::{Clock, FramePlatform, ObjectPlatform, RangePlatform};
 use crate::raw::{Carver, TooShort};
 use crate::reclaim::{Reclaim, ReclaimWords};
 use crate::reserve::Reserve;
@@ -51,6 +51,7 @@ use crate::stats::Broken;
 use crate::units::{CpuId, Run};
 use crate::vrange::Space;
 use core::fmt;
+use core::marker::PhantomData;
 
 /// All allocators of one machine. CPUs share it by reference; each works through its [`Cpu`].
 ///
@@ -77,8 +78,9 @@ use core::fmt;
 pub struct Engine<'m, P: FramePlatform + Clone, W: Parts<P> = WithObjects, const ZONES: usize = 1> {
     zones: [Zone<'m, P>; ZONES],
     reclaim: [ReclaimWords<'m>; ZONES],
-    shared: W::Shared<'m>,
+    shared: SharedParts<'m, P>,
     reserve: Option<Reserve<'m, P>>,
+    parts: PhantomData<W>,
 }
 
 impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P, W, ZONES> {
@@ -93,6 +95,31 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
         layout: &EngineLayout<W, G, ZONES>,
         memory: &'m mut [u64],
         platform: P,
+    ) -> Result<Self, EngineError> {
+        Self::in_memory(layout, memory, platform, false)
+    }
+
+    /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does. It does not touch
+    /// the words of the address space and of objects that are never used. Time: O(metadata of the zones).
+    ///
+    /// If memory holds anything else, it may hand out what is not free; it breaks no other promise of the
+    /// language.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn in_zeroed<G: ReservePart<P>>(
+        layout: &EngineLayout<W, G, ZONES>,
+        memory: &'m mut [u64],
+        platform: P,
+    ) -> Result<Self, EngineError> {
+        Self::in_memory(layout, memory, platform, true)
+    }
+
+    fn in_memory<G: ReservePart<P>>(
+        layout: &EngineLayout<W, G, ZONES>,
+        memory: &'m mut [u64],
+        platform: P,
+        is_zeroed: bool,
     ) -> Result<Self, EngineError> {
         let needed = layout.words_needed()?;
         let mut carver = Carver::new(memory, needed)?;
@@ -109,16 +136,32 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
             reclaim[nth] = Some(words);
         }
         let extent = layout.extent()?;
-        let words = layout.parts.words_needed(&extent)?;
-        let shared = layout.parts.make(&extent, carver.cut(words), &platform)?;
         let words = layout.reserve.words_needed(&extent)?;
         let reserve = layout.reserve.make(&extent, carver.cut(words), &platform)?;
+        // Last: see `EngineLayout::window_words`.
+        let memory = carver.cut(layout.parts.words_needed(&extent)?);
+        let shared = layout.parts.make(&extent, memory, &platform, is_zeroed)?;
         Ok(Self {
             zones: zones.map(|zone| zone.expect("each zone was made")),
             reclaim: reclaim.map(|words| words.expect("each zone's reclaim was made")),
             shared,
             reserve,
+            parts: PhantomData,
         })
+    }
+
+    /// The same with its locks accounted, for the statistics: those of the zones, of the address space and
+    /// of objects. Each lock that is taken then costs two readings of the clock.
+    #[must_use]
+    pub fn with_lock_accounts(self) -> Self
+    where
+        P: Clock,
+    {
+        Self {
+            zones: self.zones.map(Zone::with_lock_accounts),
+            shared: self.shared.with_lock_accounts(),
+            ..self
+        }
     }
 
     /// Says that the frames of `run` exist, all of them free: memory found at boot, or plugged in later.
@@ -189,31 +232,19 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     }
 }
 
-impl<'m, P: FramePlatform + Clone, const ZONES: usize> Engine<'m, P, WithRanges, ZONES>
-where
-    WithRanges: Parts<P, Shared<'m> = Space<'m, P>>,
-{
+impl<'m, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize> Engine<'m, P, W, ZONES> {
     /// The address space.
     #[must_use]
     pub const fn space(&self) -> &Space<'m, P> {
-        &self.shared
+        self.shared.space()
     }
 }
 
-impl<'m, P: FramePlatform + Clone, const ZONES: usize> Engine<'m, P, WithObjects, ZONES>
-where
-    WithObjects: Parts<P, Shared<'m> = ObjectParts<'m, P>>,
-{
-    /// The address space.
-    #[must_use]
-    pub const fn space(&self) -> &Space<'m, P> {
-        &self.shared.space
-    }
-
+impl<'m, P: ObjectPlatform + Clone, const ZONES: usize> Engine<'m, P, WithObjects, ZONES> {
     /// The object allocator.
     #[must_use]
     pub const fn objects(&self) -> &Kv<'m, P> {
-        &self.shared.kv
+        self.shared.kv()
     }
 }
 

@@ -4,7 +4,7 @@ use super::relief::ZoneRelief;
 use super::{CpuError, EngineError, Extent};
 use crate::frame::Seats;
 use crate::kv::{Kv, KvLayout, KvSeat};
-use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform};
+use crate::platform::{Clock, FramePlatform, ObjectPlatform, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::stats::Broken;
 use crate::units::CpuId;
@@ -17,6 +17,14 @@ pub trait PartLayout: sealed::SealedPart + Copy {
     /// # Errors
     /// If it cannot be made that way.
     fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError>;
+
+    /// How many of these words, the last ones, are the address space's.
+    ///
+    /// # Errors
+    /// If it cannot be made that way.
+    fn window_words(&self, _extent: &Extent) -> Result<usize, EngineError> {
+        Ok(0)
+    }
 }
 
 mod sealed {
@@ -35,14 +43,12 @@ mod sealed {
 /// What an engine has over its zones: [`FramesOnly`], [`WithRanges`] or [`WithObjects`]. Each asks its
 /// platform for what it needs, and for no more.
 pub trait Parts<P: FramePlatform + Clone>: PartLayout {
-    /// What all CPUs share.
-    type Shared<'m>;
     /// What one CPU has: its seats, with those in the zones inside.
     type Seat<'e, 'm: 'e, const ZONES: usize>
     where
         P: 'e;
 
-    /// Makes the shared part.
+    /// Makes what all CPUs share, in words that hold zeroes if `is_zeroed`.
     ///
     /// # Errors
     /// What is wrong with the layout.
@@ -51,14 +57,15 @@ pub trait Parts<P: FramePlatform + Clone>: PartLayout {
         extent: &Extent,
         memory: &'m mut [u64],
         platform: &P,
-    ) -> Result<Self::Shared<'m>, EngineError>;
+        is_zeroed: bool,
+    ) -> Result<SharedParts<'m, P>, EngineError>;
 
     /// Takes the seats of a CPU, around those in the zones.
     ///
     /// # Errors
     /// If one is taken, or there are fewer CPUs.
     fn seat<'e, 'm, const ZONES: usize>(
-        shared: &'e Self::Shared<'m>,
+        shared: &'e SharedParts<'m, P>,
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         relief: ZoneRelief<'e, 'm, P, ZONES>,
@@ -79,7 +86,44 @@ pub trait Parts<P: FramePlatform + Clone>: PartLayout {
     ///
     /// # Errors
     /// The first that does not hold.
-    fn verify(shared: &Self::Shared<'_>) -> Result<(), Broken>;
+    fn verify(shared: &SharedParts<'_, P>) -> Result<(), Broken>;
+}
+
+/// The parts with an address space: [`WithRanges`] or [`WithObjects`].
+pub trait RangeParts<P: RangePlatform + Clone>: Parts<P> {
+    /// The seat in the address space.
+    fn ranges<'a, 'e, 'm, const ZONES: usize>(
+        seat: &'a mut Self::Seat<'e, 'm, ZONES>,
+    ) -> &'a mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>;
+}
+
+/// What the CPUs of an engine share over its zones. Which of it there is depends on the engine's parts.
+#[derive(Debug)]
+pub struct SharedParts<'m, P> {
+    space: Option<Space<'m, P>>,
+    kv: Option<Kv<'m, P>>,
+}
+
+impl<'m, P> SharedParts<'m, P> {
+    /// The address space of [`RangeParts`].
+    pub(super) const fn space(&self) -> &Space<'m, P> {
+        self.space.as_ref().expect("these parts have a window")
+    }
+
+    /// The object allocator of [`WithObjects`].
+    pub(super) const fn kv(&self) -> &Kv<'m, P> {
+        self.kv.as_ref().expect("these parts have objects")
+    }
+
+    pub(super) fn with_lock_accounts(self) -> Self
+    where
+        P: Clock,
+    {
+        Self {
+            space: self.space.map(Space::with_lock_accounts),
+            kv: self.kv.map(Kv::with_lock_accounts),
+        }
+    }
 }
 
 /// An engine of page frames and nothing else. Its platform waits and has barriers
@@ -94,23 +138,24 @@ impl PartLayout for FramesOnly {
 }
 
 impl<P: FramePlatform + Clone> Parts<P> for FramesOnly {
-    type Shared<'m> = ();
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = Seats<'e, 'm, P, ZONES>
     where
         P: 'e;
 
-    fn make(
+    fn make<'m>(
         &self,
         _extent: &Extent,
-        _memory: &mut [u64],
+        _memory: &'m mut [u64],
         _platform: &P,
-    ) -> Result<(), EngineError> {
-        Ok(())
+        _is_zeroed: bool,
+    ) -> Result<SharedParts<'m, P>, EngineError> {
+        let (space, kv) = (None, None);
+        Ok(SharedParts { space, kv })
     }
 
     fn seat<'e, 'm, const ZONES: usize>(
-        (): &'e (),
+        _shared: &'e SharedParts<'m, P>,
         _cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         _relief: ZoneRelief<'e, 'm, P, ZONES>,
@@ -131,7 +176,7 @@ impl<P: FramePlatform + Clone> Parts<P> for FramesOnly {
     ) {
     }
 
-    fn verify((): &()) -> Result<(), Broken> {
+    fn verify(_shared: &SharedParts<'_, P>) -> Result<(), Broken> {
         Ok(())
     }
 }
@@ -154,10 +199,13 @@ impl PartLayout for WithRanges {
     fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
         Ok(self.layout(extent).words_needed()?)
     }
+
+    fn window_words(&self, extent: &Extent) -> Result<usize, EngineError> {
+        PartLayout::words_needed(self, extent)
+    }
 }
 
 impl<P: RangePlatform + Clone> Parts<P> for WithRanges {
-    type Shared<'m> = Space<'m, P>;
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>
     where
@@ -168,19 +216,23 @@ impl<P: RangePlatform + Clone> Parts<P> for WithRanges {
         extent: &Extent,
         memory: &'m mut [u64],
         platform: &P,
-    ) -> Result<Space<'m, P>, EngineError> {
+        is_zeroed: bool,
+    ) -> Result<SharedParts<'m, P>, EngineError> {
         let config = self.config.unwrap_or(RangeConfig::for_cpus(extent.cpus));
         let layout = self.layout(extent);
-        Ok(Space::new(&layout, &config, memory, platform.clone())?)
+        let space = Space::in_memory(&layout, &config, memory, platform.clone(), is_zeroed)?;
+        let (space, kv) = (Some(space), None);
+        Ok(SharedParts { space, kv })
     }
 
     fn seat<'e, 'm, const ZONES: usize>(
-        space: &'e Space<'m, P>,
+        shared: &'e SharedParts<'m, P>,
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         _relief: ZoneRelief<'e, 'm, P, ZONES>,
     ) -> Result<RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>, CpuError> {
-        space.seat(cpu, frames).map_err(|_| CpuError::Taken(cpu))
+        let seat = shared.space().seat(cpu, frames);
+        seat.map_err(|_| CpuError::Taken(cpu))
     }
 
     #[inline(always)]
@@ -196,37 +248,46 @@ impl<P: RangePlatform + Clone> Parts<P> for WithRanges {
     ) {
     }
 
-    fn verify(space: &Space<'_, P>) -> Result<(), Broken> {
-        space.verify()
+    fn verify(shared: &SharedParts<'_, P>) -> Result<(), Broken> {
+        shared.space().verify()
+    }
+}
+
+impl<P: RangePlatform + Clone> RangeParts<P> for WithRanges {
+    #[inline(always)]
+    fn ranges<'a, 'e, 'm, const ZONES: usize>(
+        seat: &'a mut <Self as Parts<P>>::Seat<'e, 'm, ZONES>,
+    ) -> &'a mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
+        seat
     }
 }
 
 /// An engine of page frames, an address space, and objects in both. Its platform has a direct map too
 /// ([`ObjectPlatform`]).
 #[derive(Clone, Copy, Debug)]
-pub struct WithObjects(pub(super) WithRanges);
-
-impl WithObjects {
-    const fn layout(extent: &Extent) -> KvLayout {
-        KvLayout::new(extent.start, extent.frames).with_cpus(extent.cpus)
-    }
+pub struct WithObjects {
+    pub(super) ranges: WithRanges,
+    pub(super) slabs_max: Option<u64>,
 }
 
-/// What the CPUs of an engine with objects share.
-#[derive(Debug)]
-pub struct ObjectParts<'m, P> {
-    pub(super) space: Space<'m, P>,
-    pub(super) kv: Kv<'m, P>,
+impl WithObjects {
+    fn layout(&self, extent: &Extent) -> KvLayout {
+        let layout = KvLayout::new(extent.start, extent.frames).with_cpus(extent.cpus);
+        layout.with_slabs_max(self.slabs_max.unwrap_or(layout.slabs_max))
+    }
 }
 
 impl PartLayout for WithObjects {
     fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
-        Ok(self.0.words_needed(extent)? + Self::layout(extent).words_needed()?)
+        Ok(self.layout(extent).words_needed()? + self.window_words(extent)?)
+    }
+
+    fn window_words(&self, extent: &Extent) -> Result<usize, EngineError> {
+        self.ranges.window_words(extent)
     }
 }
 
 impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
-    type Shared<'m> = ObjectParts<'m, P>;
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = KvSeat<'e, 'e, 'm, P, Seats<'e, 'm, P, ZONES>, ZoneRelief<'e, 'm, P, ZONES>>
     where
@@ -237,22 +298,26 @@ impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
         extent: &Extent,
         memory: &'m mut [u64],
         platform: &P,
-    ) -> Result<ObjectParts<'m, P>, EngineError> {
-        let (of_space, of_objects) = memory.split_at_mut(self.0.words_needed(extent)?);
-        let space = self.0.make(extent, of_space, platform)?;
-        let kv = Kv::new(&Self::layout(extent), of_objects, platform.clone())?;
-        kv.check_window(space.start(), space.pages())?;
-        Ok(ObjectParts { space, kv })
+        is_zeroed: bool,
+    ) -> Result<SharedParts<'m, P>, EngineError> {
+        let layout = self.layout(extent);
+        let (of_objects, of_space) = memory.split_at_mut(layout.words_needed()?);
+        let shared = self.ranges.make(extent, of_space, platform, is_zeroed)?;
+        let kv = Kv::in_memory(&layout, of_objects, platform.clone(), is_zeroed)?;
+        kv.check_window(shared.space().start(), shared.space().pages())?;
+        let kv = Some(kv);
+        Ok(SharedParts { kv, ..shared })
     }
 
     fn seat<'e, 'm, const ZONES: usize>(
-        shared: &'e ObjectParts<'m, P>,
+        shared: &'e SharedParts<'m, P>,
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         relief: ZoneRelief<'e, 'm, P, ZONES>,
     ) -> Result<Self::Seat<'e, 'm, ZONES>, CpuError> {
-        let ranges = WithRanges::seat(&shared.space, cpu, frames, relief)?;
-        let seat = shared.kv.seat(ranges).map_err(|_| CpuError::Taken(cpu))?;
+        let ranges = WithRanges::seat(shared, cpu, frames, relief)?;
+        let seat = shared.kv().seat(ranges);
+        let seat = seat.map_err(|_| CpuError::Taken(cpu))?;
         Ok(seat.with_relief(relief))
     }
 
@@ -270,8 +335,17 @@ impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
         seat.set_relief(relief);
     }
 
-    fn verify(shared: &ObjectParts<'_, P>) -> Result<(), Broken> {
-        shared.space.verify()?;
-        shared.kv.verify()
+    fn verify(shared: &SharedParts<'_, P>) -> Result<(), Broken> {
+        shared.space().verify()?;
+        shared.kv().verify()
+    }
+}
+
+impl<P: ObjectPlatform + Clone> RangeParts<P> for WithObjects {
+    #[inline(always)]
+    fn ranges<'a, 'e, 'm, const ZONES: usize>(
+        seat: &'a mut <Self as Parts<P>>::Seat<'e, 'm, ZONES>,
+    ) -> &'a mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
+        seat.ranges()
     }
 }

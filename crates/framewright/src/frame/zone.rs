@@ -372,12 +372,6 @@ impl<'m, P> Zone<'m, P> {
             }
     }
 
-    /// Whether its locks are accounted: see [`with_lock_accounts`](Self::with_lock_accounts).
-    #[must_use]
-    pub const fn accounts_locks(&self) -> bool {
-        self.accounts.is_on()
-    }
-
     /// Where the zone's metadata lies: no other zone's lies there, and it does not move.
     pub(crate) fn metadata_address(&self) -> u64 {
         (&raw const *self.words).addr() as u64

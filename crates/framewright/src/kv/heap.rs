@@ -68,6 +68,16 @@ pub struct Kv<'m, P> {
     first: u64,
 }
 
+impl<P: Clock> Kv<'_, P> {
+    /// The same with its locks accounted, for the statistics: each lock that is taken then costs
+    /// two readings of the clock.
+    #[must_use]
+    pub fn with_lock_accounts(self) -> Self {
+        let accounts = Accounts::on();
+        Self { accounts, ..self }
+    }
+}
+
 impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
     /// An object allocator of that layout in `memory`, which has at least as many words as
     /// [`KvLayout::words_needed`] says; their values do not matter. Time: O(metadata).
@@ -98,7 +108,7 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
         Self::in_memory(layout, memory, platform, true)
     }
 
-    fn in_memory(
+    pub(crate) fn in_memory(
         layout: &KvLayout,
         memory: &'m mut [u64],
         platform: P,
@@ -128,17 +138,6 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
                 .0
                 .wrapping_add(shape.start.0.wrapping_mul(Page::BYTES)),
         })
-    }
-
-    /// The same with its locks accounted, for the statistics: each lock that is taken then costs
-    /// two readings of the clock.
-    #[must_use]
-    pub fn with_lock_accounts(self) -> Self
-    where
-        P: Clock,
-    {
-        let accounts = Accounts::on();
-        Self { accounts, ..self }
     }
 
     /// The seat of the CPU that the seat `ranges` in the space belongs to, until it is dropped.

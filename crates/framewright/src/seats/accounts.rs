@@ -53,10 +53,6 @@ impl<P> Accounts<P> {
         Self(Some(P::now_ns))
     }
 
-    pub(crate) const fn is_on(self) -> bool {
-        self.0.is_some()
-    }
-
     /// The time now; reads the clock only if locks are accounted.
     #[inline(always)]
     fn now(self, platform: &P) -> u64 {

@@ -66,6 +66,16 @@ pub struct Space<'m, P> {
     pub(super) empties_max: u64,
 }
 
+impl<P: Clock> Space<'_, P> {
+    /// The same with its locks accounted, for the statistics: each lock that is taken then costs
+    /// two readings of the clock.
+    #[must_use]
+    pub fn with_lock_accounts(self) -> Self {
+        let accounts = Accounts::on();
+        Self { accounts, ..self }
+    }
+}
+
 impl<'m, P: RangePlatform> Space<'m, P> {
     /// A space of that layout, with those policies, in `memory`, which has at least as many words
     /// as [`SpaceLayout::words_needed`] says; their values do not matter.
@@ -103,7 +113,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         Self::in_memory(layout, config, memory, platform, true)
     }
 
-    fn in_memory(
+    pub(crate) fn in_memory(
         layout: &SpaceLayout,
         config: &RangeConfig,
         memory: &'m mut [u64],
@@ -150,17 +160,6 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         debug_assert!(given.is_ok(), "a new arena has no gap");
         drop(held);
         Ok(space)
-    }
-
-    /// The same with its locks accounted, for the statistics: each lock that is taken then costs
-    /// two readings of the clock.
-    #[must_use]
-    pub fn with_lock_accounts(self) -> Self
-    where
-        P: Clock,
-    {
-        let accounts = Accounts::on();
-        Self { accounts, ..self }
     }
 
     /// The arena, locked.
