@@ -2,30 +2,25 @@
 //!
 //! `cargo run -p framewright-examples --bin zone`
 
-use framewright::frame::{Zone, ZoneLayout};
+use framewright::engine::{Engine, EngineLayout};
 use framewright::platform::SingleThread;
-use framewright::policy::Config;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // 64 MiB of frames from number 0x8000 on. The layout says how much metadata it takes.
-    let layout = ZoneLayout::new(Frame(0x8000), 16384);
+    let layout = EngineLayout::new(Frame(0x8000), 16384);
     let mut metadata = vec![0; layout.words_needed()?];
     println!("metadata: {} KiB", metadata.len() * 8 / 1024);
 
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut metadata,
-        SingleThread::new(),
-    )?;
-    zone.add(Run::new(Frame(0x8000), 16384).ok_or("a run ends inside the numbers")?)?;
+    let engine = Engine::new(&layout, &mut metadata, SingleThread::new())?;
+    engine.add(Run::new(Frame(0x8000), 16384).ok_or("a run ends inside the numbers")?)?;
 
-    let mut seat = zone.seat(CpuId(0))?;
+    let mut cpu = engine.cpu(CpuId(0))?;
+    let seat = cpu.frames();
     let stack = Order::new(2).ok_or("2 is an order")?;
-    let one = seat.alloc(stack, Mobility::Unmovable)?;
-    let two = seat.alloc(stack, Mobility::Unmovable)?;
+    let one = seat.alloc(0, stack, Mobility::Unmovable)?;
+    let two = seat.alloc(0, stack, Mobility::Unmovable)?;
     println!("two stacks: frames {one} and {two}");
 
     // A block is freed once, by its first frame, with the order that it was allocated with.
@@ -42,7 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     seat.free(two, stack)?;
 
-    zone.verify()?;
-    println!("free again: {} frames", zone.stats().nr_free_pages);
+    engine.verify()?;
+    let stats = engine.frames().stats();
+    println!("free again: {} frames", stats.nr_free_pages);
     Ok(())
 }
