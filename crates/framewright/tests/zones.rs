@@ -1,6 +1,7 @@
 //! Requests to several zones while another CPU moves from zone to zone.
 
-use framewright::frame::{FrameSource, Frames, Seats, Zone, ZoneLayout};
+use framewright::engine::{Engine, EngineLayout, FramesOnly};
+use framewright::frame::{AllocError, FrameSource, Frames, Seats, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Relax};
 use framewright::policy::Config;
 use framewright::{Context, CpuId, Frame, Mobility::Movable, Order, Run};
@@ -90,5 +91,52 @@ fn f8_a_request_to_several_zones_fails_only_if_none_had_a_block_at_one_moment() 
             "the first zone's CPUs were stopped"
         );
         zones.iter().for_each(|zone| zone.verify().unwrap());
+    }
+}
+
+/// The same for a run of frames, through the engine's front door: another CPU frees its run in the first zone
+/// and then takes the one in the second, after the request has looked at the first.
+#[test]
+fn f8_a_run_in_several_zones_fails_only_if_none_had_one_at_one_moment() {
+    const RUN: u64 = 300;
+    for is_there in [true, false] {
+        let hook = StopHook::default();
+        let zones = [0, 1024].map(|start| ZoneLayout::new(Frame(start), FRAMES));
+        let layout = EngineLayout::of_zones(zones).with_cpus(2);
+        let memory = vec![0; layout.words_needed().unwrap()].leak();
+        let engine: Engine<StopHook, FramesOnly, 2> =
+            Engine::new(&layout, memory, hook.clone()).unwrap();
+        let engine = Box::leak(Box::new(engine));
+        for zone in &zones {
+            engine.add(Run::new(zone.start, FRAMES).unwrap()).unwrap();
+        }
+        let zones = engine.frames().zones();
+        let mut other = engine.cpu(CpuId(1)).unwrap();
+        let run_in = |nth: usize| zones[nth].alloc_contiguous(RUN, 1, Movable);
+        let near = run_in(0).unwrap();
+        // Behind this a run is left, and no block as long.
+        zones[1].alloc_contiguous(200, 1, Movable).unwrap();
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        if is_there {
+            // The first stop is the first zone's.
+            let first = hook.clone();
+            let work = move || {
+                other.free_run(near).unwrap();
+                run_in(1).unwrap();
+            };
+            let then = move || *first.0.borrow_mut() = Some(Box::new(work));
+            *hook.0.borrow_mut() = Some(Box::new(then));
+        } else {
+            run_in(1).unwrap();
+        }
+        let found = cpu.alloc_run(RUN, 1, Movable, Context::ANY);
+        let expected = if is_there {
+            Ok(near)
+        } else {
+            Err(AllocError::Exhausted)
+        };
+        assert_eq!(found, expected);
+        assert!(hook.0.borrow().is_none(), "the zones' CPUs were stopped");
+        engine.verify().unwrap();
     }
 }

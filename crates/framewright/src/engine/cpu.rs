@@ -169,8 +169,9 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     ///
     /// First it takes the smallest block in which they fit, if one is there at once, and frees the rest. Else, if
     /// the context may block, it looks for a run of free frames of any shape:
-    /// [`Zone::alloc_contiguous`](crate::frame::Zone::alloc_contiguous) with its stops of all CPUs. If there
-    /// is none either, it asks its clients for such a block, as [`alloc`](Self::alloc). Clients are not
+    /// [`Zone::alloc_contiguous`](crate::frame::Zone::alloc_contiguous) with its stops of all CPUs. Several
+    /// zones are searched one after the other, and at last all at once, if a frame was freed meanwhile. If
+    /// there is none either, it asks its clients for such a block, as [`alloc`](Self::alloc). Clients are not
     /// asked for a run that is longer than any block.
     ///
     /// # Errors
@@ -200,6 +201,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         if !context.may_block {
             return Err(self.why_no_run(frames));
         }
+        let freed = W::frames(&mut self.seat).freed_from(0);
         let mut worst = None;
         for nth in 0..ZONES {
             let zone = W::frames(&mut self.seat).seat(nth).zone();
@@ -207,6 +209,10 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
                 Ok(run) => return Ok(run),
                 Err(error) => worst = Some(AllocError::worse(worst, error)),
             }
+        }
+        let last = W::frames(&mut self.seat).alloc_run_if_freed(frames, align, mobility, freed);
+        if let Some(run) = last {
+            return Ok(run);
         }
         if let Some(order) = order
             && self.relief.clients.is_some()

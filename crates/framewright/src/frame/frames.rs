@@ -237,6 +237,41 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         if self.freed_from(first) == freed {
             return None;
         }
+        let stopped = self.stop_from(first);
+        let seats = &self.seats[first..];
+        let wanted = WantedBlock { order, mobility };
+        let large = |seat: &&Seat<'z, 'm, P>| order <= seat.zone().max_order();
+        let found = seats.iter().filter(large).find_map(|seat| {
+            let offset = seat.fetch_drained(wanted)?;
+            seat.hand_out(offset, order, mobility);
+            Some(seat.zone().frame(offset))
+        });
+        if found.is_none() {
+            for zone in stopped.iter().flatten() {
+                zone.note_in_vain(order, mobility);
+            }
+        }
+        found
+    }
+
+    /// The same for a run of `frames` frames, the first at a multiple of `align` frames.
+    pub(crate) fn alloc_run_if_freed(
+        &mut self,
+        frames: u64,
+        align: u64,
+        mobility: Mobility,
+        freed: u64,
+    ) -> Option<Run> {
+        if self.freed_from(0) == freed {
+            return None;
+        }
+        let stopped = self.stop_from(0);
+        let mut stopped = stopped.iter().flatten();
+        stopped.find_map(|zone| zone.set.alloc_contiguous_of(zone, frames, align, mobility))
+    }
+
+    /// Stops the zones from `first` on, all at once, and gives back what is cached.
+    fn stop_from(&self, first: usize) -> [Option<StoppedZone<'z, 'm, P>>; N] {
         let seats = &self.seats[first..];
         let mut stopped: [Option<StoppedZone<'z, 'm, P>>; N] = [const { None }; N];
         // By their addresses: whatever order others have for these zones, no CPUs wait in a circle.
@@ -252,19 +287,7 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
             zone.drain();
             below = at;
         }
-        let wanted = WantedBlock { order, mobility };
-        let large = |seat: &&Seat<'z, 'm, P>| order <= seat.zone().max_order();
-        let found = seats.iter().filter(large).find_map(|seat| {
-            let offset = seat.fetch_drained(wanted)?;
-            seat.hand_out(offset, order, mobility);
-            Some(seat.zone().frame(offset))
-        });
-        if found.is_none() {
-            for zone in stopped.iter().flatten() {
-                zone.note_in_vain(order, mobility);
-            }
-        }
-        found
+        stopped
     }
 
     /// Frees the block of `order` at `frame`, in whichever zone it lies.

@@ -157,10 +157,25 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         }
         // Other CPUs took each run that was found, or freed frames behind each search, so the last
         // one is made while they stand still.
-        self.at_rest(|stopped| match self.find_free(wanted, mobility).found {
-            Some(offsets) => Ok(self.take_contiguous(stopped, &offsets, mobility)),
-            None => Err(self.why_no_run(frames, mobility)),
+        self.at_rest(|stopped| {
+            let found = self.alloc_contiguous_of(stopped, frames, align, mobility);
+            found.ok_or_else(|| self.why_no_run(frames, mobility))
         })
+    }
+
+    /// A run as [`alloc_contiguous`](Self::alloc_contiguous) finds it, while all CPUs stand still and nothing is
+    /// cached.
+    pub(super) fn alloc_contiguous_of(
+        &self,
+        stopped: &StoppedZone<'_, 'm, P>,
+        frames: u64,
+        align: u64,
+        mobility: Mobility,
+    ) -> Option<Run> {
+        let found = self
+            .find_free(Sought::new(frames, align)?, mobility)
+            .found?;
+        Some(self.take_contiguous(stopped, &found, mobility))
     }
 
     fn take_contiguous(

@@ -66,7 +66,8 @@
 //!   [`stop_order_max`](crate::policy::Config::stop_order_max), if the request was made with
 //!   [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` do when they may wait, or if there is
 //!   one CPU. A request to several zones ([`Seats::alloc`]) fails only if that moment was the same in all
-//!   of them. The same holds for a run of any length ([`Zone::alloc_contiguous`]), but what CPUs have
+//!   of them. The same holds for a run of any length ([`Zone::alloc_contiguous`], and
+//!   over several zones the engine's `Cpu::alloc_run`), but what CPUs have
 //!   cached since its drain counts as taken there. Other requests, and all that must
 //!   not wait ([`alloc_at_once`](Seat::alloc_at_once)), stop no CPU: they fail if there is no block in the
 //!   pageblocks with this CPU's caches drained, or if other CPUs work in all pageblocks that have one.

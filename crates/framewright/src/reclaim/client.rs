@@ -68,6 +68,9 @@ pub trait Migrate {
     /// It may reorder the moves: an answer counts for the source beside which it stands. A source
     /// that it takes out stays.
     ///
+    /// If it unwinds, what it has set until then is its answer: a block is moved exactly if its state
+    /// says so. So a client that may unwind sets the state as it changes hands.
+    ///
     /// It may wait for its own I/O, if contents cannot move before they are written: then every
     /// request that waits for the room waits with it.
     fn migrate(&self, moves: &mut [Move]);
@@ -79,8 +82,8 @@ pub trait Migrate {
     /// them. It leaves alone contents that it does not know, and those that are dirty, pinned, in
     /// use or not worth dropping. Here, too, it may reorder.
     ///
-    /// Must not wait for I/O. Called under no lock of the engine, in no busy seat. Drops nothing
-    /// unless overridden.
+    /// Must not wait for I/O. Called under no lock of the engine, in no busy seat. If it unwinds, what it
+    /// has set until then is its answer. Drops nothing unless overridden.
     fn discard(&self, blocks: &mut [Discard]) {
         _ = blocks;
     }

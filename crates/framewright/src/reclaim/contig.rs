@@ -8,10 +8,11 @@
 //!     └────────────── tries ──────────────┴──▶ stays ──▶ the place is given up
 //! ```
 
-use super::moving::{BATCH, Emptying, InTheWay, MoveBatch, MoveTally, Obstacle, answer_for};
+use super::batch::{BATCH, MoveBatch, answer_for};
+use super::moving::{Emptying, InTheWay, MoveTally, Obstacle};
 use super::{Clients, Discard, EvacuateError, Move, MoveState, Reclaim};
 use crate::frame::{Apart, NotApart, RunError, Seat, TargetRoom};
-use crate::platform::{FramePlatform, Patience};
+use crate::platform::{FramePlatform, OrElse, Patience};
 use crate::policy::ContigConfig;
 use crate::units::{Frame, Mobility, Order, Run};
 use core::ops::Range;
@@ -154,6 +155,9 @@ struct Taking<'e, 'z, 'm, P> {
     effort: &'e mut RunEffort,
 }
 
+/// A client is asked what it has dropped: the taking, the batch, the questions.
+type Asking<'a, T> = (&'a mut T, &'a mut MoveBatch, &'a mut [Discard]);
+
 impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
     /// Empties `area`, batch by batch.
     fn empty(&mut self, apart: &Apart<'_, 'm, P>, area: &Range<usize>) -> Result<(), InTheWay> {
@@ -203,8 +207,7 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
                     return Ok(());
                 }
                 self.find_targets(apart, batch)?;
-                batch.offer(self.clients.migrate);
-                stays = self.emptying.settle(batch);
+                stays = self.emptying.offer(batch);
                 self.keep_those_that_stay(batch);
                 // A frame that was just allocated may be unknown to its client for a moment.
                 let is_final = !self.config.retries_pinned;
@@ -231,7 +234,7 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
         };
         let mut asked = [none; BATCH];
         for mover in self.clients.migrate {
-            let len = batch.len;
+            let asked = &mut asked[..batch.len];
             for (ask, of) in asked.iter_mut().zip(batch.moves()) {
                 *ask = Discard {
                     frame: of.from,
@@ -239,29 +242,44 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
                     is_dropped: false,
                 };
             }
-            mover.discard(&mut asked[..len]);
-            // The answer counts for the block beside which it stands (R8); the order is ours, not
-            // the client's.
-            let is_dropped = |nth: usize, of: &Move| {
-                answer_for(&asked[..len], nth, |ask| ask.frame == of.from)
-                    .is_some_and(|ask| ask.is_dropped)
-            };
-            let dropped = batch.moves().iter().enumerate();
-            let dropped = dropped.filter(|(nth, of)| is_dropped(*nth, of));
-            let freed = self
-                .emptying
-                .seat
-                .free_at_once(dropped.map(|(_, of)| (of.from, of.order)));
-            self.effort.discarded += freed;
-            let mut nth = 0;
-            batch.keep(|of| {
-                nth += 1;
-                !is_dropped(nth - 1, of)
-            });
+            let mut asking = (&mut *self, &mut *batch, asked);
+            // If the client unwinds, what it has dropped until then is in use no longer.
+            let unwound = OrElse::new(
+                &mut asking,
+                |(taking, batch, asked): &mut Asking<'_, Self>| {
+                    taking.free_dropped(batch, asked);
+                },
+            );
+            mover.discard(unwound.seat.2);
+            unwound.end();
+            let (taking, batch, asked) = asking;
+            taking.free_dropped(batch, asked);
             if batch.len == 0 {
                 return;
             }
         }
+    }
+
+    /// Frees the blocks of a batch whose contents a client has dropped, by its answers. The others stay in
+    /// the batch.
+    fn free_dropped(&mut self, batch: &mut MoveBatch, asked: &[Discard]) {
+        // The answer counts for the block beside which it stands (R8); the order is ours, not
+        // the client's.
+        let is_dropped = |nth: usize, of: &Move| {
+            answer_for(asked, nth, |ask| ask.frame == of.from).is_some_and(|ask| ask.is_dropped)
+        };
+        let dropped = batch.moves().iter().enumerate();
+        let dropped = dropped.filter(|(nth, of)| is_dropped(*nth, of));
+        let freed = self
+            .emptying
+            .seat
+            .free_at_once(dropped.map(|(_, of)| (of.from, of.order)));
+        self.effort.discarded += freed;
+        let mut nth = 0;
+        batch.keep(|of| {
+            nth += 1;
+            !is_dropped(nth - 1, of)
+        });
     }
 
     /// Takes a target for each move, after clients have given frames back where too few are free.

@@ -59,7 +59,8 @@
 //! - **R1** When a call returns, on every way, it leaves no pageblock apart but those that it was
 //!   asked to isolate, and it holds no frame but those it returns.
 //! - **R2** A frame's contents are in one place: the source is freed only after the client said
-//!   that it moved, the target only if it did not.
+//!   that it moved, the target only if it did not. If the client unwinds, that means by what it had said until
+//!   then.
 //! - **R3** Every call ends: priorities deepen; rounds, attempts of compaction and the pageblocks
 //!   of each are counted; a scanner that has seen everything without a gain stops; and the
 //!   background gives up a target that a step did not bring nearer. A step for the stock counts as
@@ -92,6 +93,7 @@
 //! unmovable requests: Linux 6.15's defrag_mode and its repair in 2026.
 
 mod background;
+mod batch;
 mod client;
 mod compact;
 mod contig;

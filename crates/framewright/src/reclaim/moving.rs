@@ -1,15 +1,12 @@
 //! Empties a range of frames: its contents move elsewhere, in batches.
 
+use super::batch::{BATCH, MoveBatch};
 use super::{Migrate, Move, MoveState};
 use crate::frame::{Apart, ApartContent, Beyond, NotApart, Seat, TargetRoom, Zone};
-use crate::platform::FramePlatform;
+use crate::platform::{FramePlatform, OrElse};
 use crate::units::{Frame, Mobility, Order};
 use core::fmt;
 use core::ops::Range;
-
-/// Moves offered to clients at a time. So many that a client's work for a whole batch costs each
-/// move little, and so few that the caller's stack can hold them (2 KiB).
-pub(super) const BATCH: usize = 64;
 
 /// How often to go through a range: once, and again for blocks that were busy, or about to be free.
 const PASSES: usize = 3;
@@ -66,115 +63,6 @@ pub(super) struct Emptying<'e, 'z, 'm, P> {
     pub(super) tally: MoveTally,
 }
 
-/// Moves to be offered together.
-pub(super) struct MoveBatch {
-    pub(super) moves: [Move; BATCH],
-    pub(super) len: usize,
-}
-
-impl MoveBatch {
-    pub(super) const EMPTY: Self = Self {
-        moves: [Move {
-            from: Frame(0),
-            to: Frame(0),
-            order: Order::ZERO,
-            state: MoveState::Unknown,
-        }; BATCH],
-        len: 0,
-    };
-
-    pub(super) fn moves(&self) -> &[Move] {
-        &self.moves[..self.len]
-    }
-
-    pub(super) fn add(&mut self, from: Frame, order: Order) {
-        self.moves[self.len] = Move {
-            from,
-            to: from,
-            order,
-            state: MoveState::Unknown,
-        };
-        self.len += 1;
-    }
-
-    /// Keeps the moves for which `is_kept` is true, in their order, as if the others had never been
-    /// in the batch.
-    pub(super) fn keep(&mut self, mut is_kept: impl FnMut(&Move) -> bool) {
-        let mut len = 0;
-        for nth in 0..self.len {
-            let of = self.moves[nth];
-            if is_kept(&of) {
-                self.moves[len] = Move {
-                    to: of.from,
-                    state: MoveState::Unknown,
-                    ..of
-                };
-                len += 1;
-            }
-        }
-        self.len = len;
-    }
-
-    /// Offers to each client the moves that no client before it knew. A client never sees the
-    /// others' moves. Of those that it sees, it changes states, and may exchange targets. Its
-    /// answer counts for the source beside which it stands (R8); a source that it took out stays,
-    /// with its own target.
-    pub(super) fn offer(&mut self, movers: &[&dyn Migrate]) {
-        let mut places = [0; BATCH];
-        let mut offered = Self::EMPTY;
-        for mover in movers {
-            offered.len = 0;
-            for (nth, a_move) in self.moves().iter().enumerate() {
-                if a_move.state == MoveState::Unknown {
-                    places[offered.len] = nth;
-                    offered.moves[offered.len] = *a_move;
-                    offered.len += 1;
-                }
-            }
-            if offered.len == 0 {
-                return;
-            }
-            let places = &places[..offered.len];
-            mover.migrate(&mut offered.moves[..offered.len]);
-            let answers = offered.moves();
-            let (mut before, mut after) = (0u64, 0u64);
-            for (nth, &place) in places.iter().enumerate() {
-                let of = self.moves[place];
-                before = before.wrapping_add(target_hash(of.to, of.order));
-                let to = answer_for(answers, nth, |seen| seen.from == of.from).map(|seen| seen.to);
-                after = after.wrapping_add(to.map_or(0, |to| target_hash(to, of.order)));
-            }
-            for (nth, &place) in places.iter().enumerate() {
-                let of = &mut self.moves[place];
-                let Some(seen) = answer_for(answers, nth, |seen| seen.from == of.from) else {
-                    continue;
-                };
-                of.state = seen.state;
-                if before == after {
-                    of.to = seen.to;
-                }
-            }
-        }
-    }
-}
-
-/// A client's answer for the `nth` thing that it was asked about: mostly at that place, else
-/// wherever the client has left it. `None` if the client has removed it.
-pub(super) fn answer_for<T>(answers: &[T], nth: usize, is_it: impl Fn(&T) -> bool) -> Option<&T> {
-    let at_its_place = answers.get(nth).filter(|answer| is_it(answer));
-    at_its_place.or_else(|| answers.iter().find(|answer| is_it(answer)))
-}
-
-/// The sum of these is equal for the same targets in another sequence, and hardly for other
-/// targets: so targets that a client makes up are not freed.
-const fn target_hash(to: Frame, order: Order) -> u64 {
-    // SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014).
-    let mut z = to.0 ^ (order.get() as u64) << 56;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
     /// Empties `area`, which lies in the pageblocks `apart`. Afterwards all of its frames are free,
     /// or do not exist where that is allowed. Clients are called under no lock and in no busy seat
@@ -200,8 +88,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
                 }
                 let beyond = self.keep_unpinned(apart, &batch)?;
                 self.find_targets(&mut batch)?;
-                batch.offer(self.movers);
-                let stays = self.settle(&batch);
+                let stays = self.offer(&mut batch);
                 drop(beyond);
                 if let Some(stays) = stays.filter(|stays| stays.why != Obstacle::Busy) {
                     return Err(stays);
@@ -243,8 +130,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
             if batch.len == 0 || self.find_targets(&mut batch).is_err() {
                 return;
             }
-            batch.offer(self.movers);
-            self.settle(&batch);
+            self.offer(&mut batch);
         }
     }
 
@@ -388,10 +274,25 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
         Ok(())
     }
 
+    /// Offers moves that have targets to the clients, and frees what is in use no longer: of each move either
+    /// the source or the target, also if a client unwinds. Returns a block that stays and is still there, as
+    /// [`settle`](Self::settle).
+    pub(super) fn offer(&mut self, batch: &mut MoveBatch) -> Option<InTheWay> {
+        let movers = self.movers;
+        let mut offering = (self, batch);
+        let unwound = OrElse::new(&mut offering, |(emptying, batch): &mut (&mut Self, _)| {
+            _ = emptying.settle(batch);
+        });
+        unwound.seat.1.offer(movers);
+        unwound.end();
+        let (emptying, batch) = offering;
+        emptying.settle(batch)
+    }
+
     /// Frees the sources of moves that succeeded, and the targets of those that did not (R2).
     /// Returns a block that stays and is still there, if there is one: rather one that stays for
     /// good.
-    pub(super) fn settle(&mut self, batch: &MoveBatch) -> Option<InTheWay> {
+    fn settle(&mut self, batch: &MoveBatch) -> Option<InTheWay> {
         let zone = self.seat.zone();
         let mut stays: Option<InTheWay> = None;
         for of in batch.moves() {
