@@ -90,16 +90,26 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     ///
     /// # Errors
     /// As these. Nothing has changed then, but clients may have given frames back and moved.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(
         &mut self,
         order: Order,
         mobility: Mobility,
         context: Context,
     ) -> Result<Frame, AllocError> {
-        if self.relief.clients.is_none() {
-            return W::frames(&mut self.seat).alloc_in(order, mobility, context);
+        match self.relief.clients {
+            None => W::frames(&mut self.seat).alloc_in(order, mobility, context),
+            Some(_) => self.alloc_with_clients(order, mobility, context),
         }
+    }
+
+    #[inline]
+    fn alloc_with_clients(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
         if let Some(frame) = self.requests(0).alloc_fast(order, mobility) {
             return Ok(frame);
         }
@@ -160,9 +170,11 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     ///
     /// # Errors
     /// As [`Seat::free`]. Nothing has changed then.
-    #[inline]
+    #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        W::frames(&mut self.seat).free(frame, order)
+        // Not `Seats::free`, which is a call.
+        let seat = W::frames(&mut self.seat).seat_of(frame);
+        seat.ok_or(FreeError::Outside(frame))?.free(frame, order)
     }
 
     /// Allocates `frames` frames side by side, the first at a multiple of `align` frames, in one zone.
