@@ -39,6 +39,19 @@ const fn bytes() -> [u16; PLACES] {
     all
 }
 
+/// By class: 2^32 divided by the bytes of a slot, rounded up.
+const RECIPROCALS: &[u32; PLACES] = &reciprocals();
+
+const fn reciprocals() -> [u32; PLACES] {
+    let mut all = [0; PLACES];
+    let mut number = 0;
+    while number <= LAST as usize {
+        all[number] = (1_u64 << 32).div_ceil(BYTES[number] as u64) as u32;
+        number += 1;
+    }
+    all
+}
+
 /// By length in units of 16 bytes, rounded up: the smallest class that holds that many.
 const BY_LENGTH: &[u8; (BYTES_MAX / ALIGN) as usize + 1] = &by_length();
 
@@ -143,7 +156,6 @@ impl SizeClass {
     }
 
     /// The bytes in units of 16: 1 or 3, times a power of two.
-    #[inline(always)]
     const fn parts(self) -> (u16, u32) {
         let half = self.0 as u32 / 2;
         match self.0 % 2 {
@@ -156,20 +168,13 @@ impl SizeClass {
 
     /// The slot in which the byte at `offset` of a slab lies, and whether it is the slot's first.
     ///
-    /// Computed, not looked up, because a free waits for it.
+    /// One multiplication gives both: the whole part of the quotient in the upper half, and in the lower half a
+    /// fraction that is below the reciprocal only if the division leaves nothing. Exact for the 2^15 bytes of a slab.
     #[inline(always)]
     pub(super) const fn slot_at(self, offset: u64) -> (u32, bool) {
-        // 2^16 / 3, rounded up: exact below 2^15, and a slab has 2^11 units.
-        const THIRD: u64 = (1 << 16) / 3 + 1;
-        let (factor, power) = self.parts();
-        let units = offset / ALIGN;
-        let scaled = if factor == 1 {
-            units << 16
-        } else {
-            units * THIRD
-        };
-        let slot = scaled >> (16 + power);
-        (slot as u32, slot * self.bytes() == offset)
+        let reciprocal = RECIPROCALS[self.index()];
+        let quotient = offset * reciprocal as u64;
+        ((quotient >> 32) as u32, (quotient as u32) < reciprocal)
     }
 }
 

@@ -140,7 +140,7 @@ where
         memo.stand_still();
         let happened = kv.happened();
         self.collect_all_empties(&stopped);
-        let had_surplus = self.words.has_surplus();
+        let had_surplus = self.held.words.has_surplus();
         let slot = class.and_then(|class| self.take_over_slots(&stopped, class));
         let found = match (slot, order) {
             (Some(addr), _) => Ok(addr),
@@ -191,7 +191,7 @@ where
     /// With all CPUs stopped: collects all remote frees, and moves all slabs without an object into this
     /// seat's list of those about to go back. No magazine has a slab afterwards.
     fn collect_all_empties<'m>(&self, stopped: &StoppedKv<'_, 'm, P>) {
-        self.words.counters.drains.add(1);
+        self.held.words.counters.drains.add(1);
         // A slab may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
         // that has collected already. After the second round every slab is with its owner.
         for _ in 0..2 {

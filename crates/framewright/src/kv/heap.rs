@@ -14,7 +14,7 @@ use super::layout::Shape;
 use super::pool::RecordPool;
 use super::seat::{KvCounters, KvSeatRecord};
 use super::slab::Records;
-use super::table::{KvEntry, KvTable, ObjectKind};
+use super::table::{KvEntry, KvTable, ObjectKind, SlabOwner};
 use super::{KvLayout, KvSeat, KvSetupError};
 use crate::frame::FrameSource;
 use crate::platform::{Clock, Direct, FramePlatform, Map, Zero};
@@ -23,7 +23,7 @@ use crate::seats::{ACCOUNT_WORDS, Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
 use crate::stats::KvStats;
 use crate::sync::{AtomicU64, CounterWord};
-use crate::units::{Addr, Frame, Page};
+use crate::units::{Addr, Page};
 use crate::vrange::RangeSeat;
 
 record! {
@@ -64,8 +64,6 @@ pub struct Kv<'m, P> {
     pub(super) table: KvTable<'m>,
     /// Where frame 0 lies, in wrapping arithmetic.
     pub(super) direct: u64,
-    /// Where the first frame of the table lies.
-    first: u64,
 }
 
 impl<P: Clock> Kv<'_, P> {
@@ -124,6 +122,9 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
         let words = carver.record();
         let seats = carver.records(usize::from(shape.cpus));
         let [records, given, table] = shape.parts().map(|len| carver.words(len));
+        // One address, for the direct map's base and the first frame together.
+        let bytes = shape.start.0.wrapping_mul(Page::BYTES);
+        let first = Addr(direct.0.wrapping_add(bytes));
         Ok(Self {
             shape,
             platform,
@@ -132,11 +133,8 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
             seats,
             records: Records::new(records),
             given: Tree::new(given, shape.slabs + 1),
-            table: KvTable::new(table, shape.start),
+            table: KvTable::new(table, shape.start, first),
             direct: direct.0,
-            first: direct
-                .0
-                .wrapping_add(shape.start.0.wrapping_mul(Page::BYTES)),
         })
     }
 
@@ -166,7 +164,7 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
 impl<'m, P> Kv<'m, P> {
     /// Checks that no address is both a frame's and a page's of the space.
     pub(crate) fn check_window(&self, start: Page, pages: u64) -> Result<(), KvSetupError> {
-        let (window, direct) = (addr_of(start), Addr(self.first));
+        let (window, direct) = (addr_of(start), self.table.addr(0));
         let bytes = |pages: u64| pages.saturating_mul(Page::BYTES);
         // Either range can wrap around the end of the number range.
         let is_in = |addr: Addr, from: Addr, bytes| addr.0.wrapping_sub(from.0) < bytes;
@@ -184,8 +182,8 @@ impl<'m, P> Kv<'m, P> {
             table: self.table,
             pool: self.pool(),
             seats: self.seats,
-            direct: self.direct,
             cpu,
+            owner: SlabOwner::new(cpu),
         }
     }
 
@@ -207,17 +205,10 @@ impl<'m, P> Kv<'m, P> {
         self.seats.iter()
     }
 
-    /// The address of a frame's first byte.
-    #[inline(always)]
-    pub(super) const fn addr(&self, frame: Frame) -> Addr {
-        Addr(self.direct.wrapping_add(frame.0.wrapping_mul(Page::BYTES)))
-    }
-
     /// The place in the table of the frame that contains an address of the direct map.
     #[inline(always)]
     pub(super) fn place(&self, addr: Addr) -> Option<usize> {
-        // One subtraction, for the direct map's base and the first frame together.
-        self.table.place_of(addr.0.wrapping_sub(self.first))
+        self.table.place_at(addr)
     }
 
     /// What kind of object an address could belong to, without a look whether there is one.

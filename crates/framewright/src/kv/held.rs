@@ -4,9 +4,9 @@ use super::class::SizeClass;
 use super::pool::RecordPool;
 use super::seat::KvSeatRecord;
 use super::slab::{Records, SlabHeader, SlabState};
-use super::table::{KvEntry, KvTable, SlabFrame};
+use super::table::{KvEntry, KvTable, SlabFrame, SlabOwner};
 use crate::sync::Ordering::Relaxed;
-use crate::units::{Frame, Order, Page};
+use crate::units::{Frame, Order};
 
 /// A seat in the hands of the CPU that may touch it: its own while it is busy, or the holder of the
 /// stop lock that has claimed it.
@@ -18,18 +18,12 @@ pub(super) struct Held<'m> {
     pub(super) pool: RecordPool<'m>,
     /// All seats' words, to reach other CPUs' inboxes.
     pub(super) seats: &'m [KvSeatRecord],
-    /// Where frame 0 lies, in wrapping arithmetic.
-    pub(super) direct: u64,
     pub(super) cpu: u16,
+    /// The same, as entries of the table have it.
+    pub(super) owner: SlabOwner,
 }
 
 impl Held<'_> {
-    /// The address of the first byte of the frame at a place in the table.
-    pub(super) const fn addr(&self, place: usize) -> u64 {
-        let frame = self.table.frame(place);
-        self.direct.wrapping_add(frame.0.wrapping_mul(Page::BYTES))
-    }
-
     /// Whether the seat has a record without a slab; takes some from the pool if it has none.
     pub(super) fn has_record(&self) -> bool {
         if self.words.records().1 == 0 {
@@ -240,9 +234,8 @@ impl Held<'_> {
         // Keeps the slab: slots that are freed in its other words are found the next time.
         let found = slab.first_free_word();
         let word = found.unwrap_or(0);
-        let first = self
-            .addr(slab.place())
-            .wrapping_add(64 * word as u64 * class.bytes());
+        let start = self.table.addr(slab.place()).0;
+        let first = start.wrapping_add(64 * word as u64 * class.bytes());
         let magazine = Records::magazine(current, word);
         self.words.set_magazine(class, magazine, first);
         found.is_some()

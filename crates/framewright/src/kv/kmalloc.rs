@@ -10,9 +10,8 @@ use crate::units::{Addr, Context, Frame, Mobility, Order, Page, Run};
 
 /// The smallest block that holds so many bytes, aligned so; `None` if there is no such order.
 pub(super) fn order_of(bytes: u64, align_bytes: u64) -> Option<Order> {
-    let frames = bytes.max(align_bytes).div_ceil(Page::BYTES);
-    let order = frames.checked_next_power_of_two()?.trailing_zeros();
-    Order::new(u8::try_from(order).ok()?)
+    let more_frames = (bytes.max(align_bytes).max(1) - 1) / Page::BYTES;
+    Order::new((u64::BITS - more_frames.leading_zeros()) as u8)
 }
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
@@ -63,8 +62,7 @@ where
 
     #[inline(never)]
     fn kmalloc_slow(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        let need = self.need(request, false)?;
-        self.obtain(request, &need)
+        self.obtain_for(request, false)
     }
 
     /// Frees an object that is contiguous in memory \[`kfree`\]. Returns how many bytes it could
@@ -76,12 +74,12 @@ where
     /// What is wrong with the address. Nothing has changed then.
     #[inline]
     pub fn kfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
-        let freed = match self.kv.place(addr) {
+        let freed = match self.held.table.place_at(addr) {
             Some(place) => self.free_contiguous(addr, place),
             None => Err(self.not_contiguous(addr)),
         };
         if freed.is_err() {
-            self.words.counters.bad_frees.add(1);
+            self.held.words.counters.bad_frees.add(1);
         }
         freed
     }
@@ -195,7 +193,7 @@ where
 
     fn new_slab_held(&mut self, class: SizeClass) -> Option<Addr> {
         // Until the block is a slab, the seat is unchanged.
-        let asking = self.words.turn().calling_out();
+        let asking = self.held.words.turn().calling_out();
         let place = self.place_of_block(class);
         asking.end();
         let (order, place) = place?;
@@ -273,9 +271,9 @@ where
     #[inline(always)]
     pub(super) fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, order)?;
-        self.kv.table.set(place, KvEntry::Run(order));
-        self.words.counters.run_allocs.add(1);
-        Some(self.kv.addr(frame))
+        self.held.table.set(place, KvEntry::Run(order));
+        self.held.words.counters.run_allocs.add(1);
+        Some(self.held.table.addr(place))
     }
 
     /// The place of a block that was just taken. Gives the block back if objects cannot lie in all
@@ -283,8 +281,8 @@ where
     #[inline(always)]
     pub(super) fn place_of(&mut self, frame: Frame, order: Order) -> Option<usize> {
         let last = Frame(frame.0.wrapping_add(order.frames() - 1));
-        let place = self.kv.table.place(frame);
-        if place.is_none() || self.kv.table.place(last).is_none() {
+        let place = self.held.table.place(frame);
+        if place.is_none() || self.held.table.place(last).is_none() {
             self.free_block(frame, order);
             return None;
         }
@@ -301,7 +299,7 @@ where
     /// Gives back the seat's surplus slabs. Returns how many frames.
     #[inline(always)]
     pub(super) fn return_surplus(&mut self) -> u64 {
-        match self.words.has_surplus() {
+        match self.held.words.has_surplus() {
             true => self.return_all_surplus(),
             false => 0,
         }
@@ -313,7 +311,7 @@ where
         self.enter();
         while let Some((class, frame, order)) = self.held.unmake_surplus() {
             // Still in the seat: a CPU that stops all others finds the block here or in the zones.
-            let giving = self.words.turn().calling_out();
+            let giving = self.held.words.turn().calling_out();
             self.give_surplus(class, frame, order);
             giving.end();
             frames += order.frames();
@@ -355,29 +353,38 @@ where
             self.exit();
             return Ok(bytes);
         }
-        self.free_slow(addr, place)
+        match self.held.table.get(place) {
+            KvEntry::Run(order) => {
+                self.exit();
+                self.free_run(addr, place, order)
+            }
+            KvEntry::Slab(_) | KvEntry::None => self.free_slow(addr, place),
+        }
     }
 
-    /// The slow path of a free, which does more than set a bit. The caller has entered the seat; if
-    /// another CPU claims the seat, it is idle.
+    /// Frees a run of that order. The seat is idle.
+    #[inline]
+    fn free_run(&mut self, addr: Addr, place: usize, order: Order) -> Result<u64, KvFreeError> {
+        let entry = KvEntry::Run(order);
+        if addr.in_page() != 0 {
+            return Err(KvFreeError::NotAllocated(addr));
+        }
+        if !self.held.table.clear(place, entry, P::ALONE) {
+            return Err(KvFreeError::AlreadyFree(addr));
+        }
+        let frame = self.held.table.frame(place);
+        // If the wait for another CPU unwinds, the block has not gone back: the object is live as before.
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.held.table.set(place, entry));
+        unwound.seat.free_block(frame, order);
+        unwound.end();
+        self.held.words.counters.run_frees.add(1);
+        Ok(bytes_of(order))
+    }
+
+    /// The slow path of a slot's free, which does more than set a bit. The caller has entered the seat;
+    /// another CPU may claim it.
     #[inline(never)]
     fn free_slow(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
-        if let entry @ KvEntry::Run(order) = self.kv.table.get(place) {
-            self.exit();
-            if addr.in_page() != 0 {
-                return Err(KvFreeError::NotAllocated(addr));
-            }
-            if !self.kv.table.clear(place, entry, P::ALONE) {
-                return Err(KvFreeError::AlreadyFree(addr));
-            }
-            let frame = self.kv.table.frame(place);
-            // If the wait for another CPU unwinds, the block has not gone back: the object is live as before.
-            let unwound = OrElse::new(self, |seat: &mut Self| seat.kv.table.set(place, entry));
-            unwound.seat.free_block(frame, order);
-            unwound.end();
-            self.words.counters.run_frees.add(1);
-            return Ok(bytes_of(order));
-        }
         self.wait_if_claimed();
         // Looks only now, because the slab's owner may have changed until here.
         let freed = match self.kv.table.get(place) {

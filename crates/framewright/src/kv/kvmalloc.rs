@@ -32,8 +32,7 @@ where
 
     #[inline(never)]
     fn kvmalloc_slow(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        let need = self.need(request, true)?;
-        self.obtain(request, &need)
+        self.obtain_for(request, true)
     }
 
     /// Allocates zeroed memory for `count` elements of `bytes_each`. All else is as `request` says,
@@ -76,19 +75,19 @@ where
     /// # Errors
     /// What is wrong with the address. Nothing has changed then.
     pub fn kvfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
-        let freed = match self.kv.place(addr) {
+        let freed = match self.held.table.place_at(addr) {
             Some(place) => self.free_contiguous(addr, place),
             None if addr.in_page() != 0 => self.mapped_bytes(addr),
             None => match self.ranges.vfree(addr.page()) {
                 Ok(pages) => {
-                    self.words.counters.mapped_frees.add(1);
+                    self.held.words.counters.mapped_frees.add(1);
                     Ok(pages * Page::BYTES)
                 }
                 Err(error) => Err(KvFreeError::of_mapped(addr, error)),
             },
         };
         if freed.is_err() {
-            self.words.counters.bad_frees.add(1);
+            self.held.words.counters.bad_frees.add(1);
         }
         freed
     }

@@ -5,14 +5,14 @@ use super::KvFreeError;
 use super::class::SizeClass;
 use super::held::Held;
 use super::slab::{BITMAP_WORDS, Slab, SlabHeader, SlabState};
-use super::table::{KvEntry, SlabFrame};
+use super::table::SlabFrame;
 use crate::seats::{Inboxes, Parcel};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, SeqCst},
     set_bits,
 };
-use crate::units::{Addr, Page};
+use crate::units::Addr;
 
 /// A slot that starts at an address.
 #[derive(Clone, Copy)]
@@ -80,12 +80,7 @@ impl<'m> Held<'m> {
     /// the seat's, and the free need only set a bit and list a slab that was full. Returns the slot's length.
     #[inline(always)]
     pub(super) fn free_fast(&self, addr: Addr, place: usize) -> Option<u64> {
-        let KvEntry::Slab(part) = self.table.get(place) else {
-            return None;
-        };
-        if part.owner() != self.cpu {
-            return None;
-        }
+        let part = self.table.slab_of(place, self.owner)?;
         let slot = self.slot(addr, part).ok()?;
         let free = slot.slab.free(slot.word);
         let bits = free.load(Relaxed);
@@ -155,7 +150,7 @@ impl<'m> Held<'m> {
     #[inline(always)]
     fn slot(&self, addr: Addr, part: SlabFrame) -> Result<ObjectSlot<'m>, KvFreeError> {
         // A frame begins at a multiple of the page length.
-        let offset = part.nth() * Page::BYTES + addr.in_page();
+        let offset = part.bytes_before() | addr.in_page();
         let (number, is_first) = part.class().slot_at(offset);
         let slab = self.records.get(part.record());
         let header = slab.header();

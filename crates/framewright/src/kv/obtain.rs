@@ -3,7 +3,7 @@
 //! The [policy](crate::policy::next_step) chooses the next step; this file carries out each of
 //! them. Every step is taken outside a busy seat, and within the request's context (K8).
 
-use super::class::SizeClass;
+use super::class::{BYTES_MAX, SizeClass};
 use super::drain::Missed;
 use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
@@ -47,10 +47,10 @@ where
             bytes, align_bytes, ..
         } = request;
         let frames = bytes.div_ceil(Page::BYTES);
-        let source = self.ranges.frames();
-        if frames > self.kv.shape.frames.min(source.frames_in_all()) {
+        if self.has_fewer(frames) {
             return Err(KvError::TooLong { bytes });
         }
+        let source = self.ranges.frames();
         let has_block = |order: &Order| *order <= source.max_order();
         // A block is aligned to its length relative to the start of the direct map.
         let is_aligned = self.kv.direct & (align_bytes - 1) == 0;
@@ -84,6 +84,17 @@ where
         }
     }
 
+    /// Whether so many frames do not exist, or objects cannot lie in them.
+    #[inline(always)]
+    fn has_fewer(&mut self, frames: u64) -> bool {
+        frames
+            > self
+                .kv
+                .shape
+                .frames
+                .min(self.ranges.frames().frames_in_all())
+    }
+
     /// The part of `need` that the existing frames could ever give.
     pub(super) fn possible(
         &mut self,
@@ -110,6 +121,41 @@ where
         Err(KvError::TooLong { bytes })
     }
 
+    /// An object for a request that no slot at hand serves. A long one mostly finds a block at once, before
+    /// everything is worked out that would do.
+    #[inline(always)]
+    pub(super) fn obtain_for(
+        &mut self,
+        request: &KvRequest,
+        may_be_mapped: bool,
+    ) -> Result<Addr, KvError> {
+        let Some(order) = self.order_of_long(request) else {
+            let need = self.need(request, may_be_mapped)?;
+            return self.obtain(request, &need);
+        };
+        if let Some(addr) = self.run(order) {
+            return Ok(self.zeroed(addr, request));
+        }
+        let need = self.need(request, may_be_mapped)?;
+        self.obtain_slow(request, &need)
+    }
+
+    /// The order of the block that serves a request first; `None` for a request that a slot serves, and for
+    /// one that is wrong.
+    #[inline(always)]
+    fn order_of_long(&mut self, request: &KvRequest) -> Option<Order> {
+        let &KvRequest {
+            bytes, align_bytes, ..
+        } = request;
+        let is_aligned = self.kv.direct & align_bytes.wrapping_sub(1) == 0;
+        if request.check().is_err() || bytes.max(align_bytes) <= BYTES_MAX || !is_aligned {
+            return None;
+        }
+        let order = order_of(bytes, align_bytes)?;
+        let is_possible = order <= self.ranges.frames().max_order();
+        (is_possible && !self.has_fewer(order.frames())).then_some(order)
+    }
+
     /// An object in memory that will do, filled with zeroes if that was asked for.
     #[inline]
     pub(super) fn obtain(
@@ -132,6 +178,7 @@ where
 
     /// Goes on after the first look found no memory.
     #[cold]
+    #[inline(never)]
     fn obtain_slow(&mut self, request: &KvRequest, need: &MemoryNeed) -> Result<Addr, KvError> {
         let &KvRequest {
             bytes,
@@ -187,7 +234,7 @@ where
                     Tried::Reclaim(self.reclaim(request, block))
                 }
                 SpillStep::Fail => {
-                    self.words.counters.failures.add(1);
+                    self.held.words.counters.failures.add(1);
                     return Err(error);
                 }
             };
@@ -256,8 +303,12 @@ where
             tag: request.tag,
         };
         let page = self.ranges.vmalloc(&area)?;
-        self.words.counters.mapped_allocs.add(1);
-        self.words.counters.spills.add(u64::from(need.may_spill));
+        self.held.words.counters.mapped_allocs.add(1);
+        self.held
+            .words
+            .counters
+            .spills
+            .add(u64::from(need.may_spill));
         Ok(addr_of(page))
     }
 
@@ -265,14 +316,14 @@ where
         let Some(order) = need.order else {
             return false;
         };
-        self.words.counters.compact_stall.add(1);
+        self.held.words.counters.compact_stall.add(1);
         let frames = self.ranges.frames();
         self.relief.compact(frames, order, request.context)
     }
 
     /// Has as many frames reclaimed as mapped pages need, or as the block needs.
     fn reclaim(&mut self, request: &KvRequest, block: Option<Order>) -> u64 {
-        self.words.counters.alloc_stall.add(1);
+        self.held.words.counters.alloc_stall.add(1);
         let pages = request.bytes.div_ceil(Page::BYTES);
         let wanted = block.map_or(pages, Order::frames);
         let frames = self.ranges.frames();

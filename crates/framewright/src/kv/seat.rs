@@ -140,7 +140,6 @@ impl KvSeatRecord {
 #[derive(Debug)]
 pub struct KvSeat<'k, 's, 'm, P, F, R = NoRelief> {
     pub(super) kv: &'k Kv<'m, P>,
-    pub(super) words: &'m KvSeatRecord,
     /// What the busy seat's own thread works with.
     pub(super) held: Held<'m>,
     pub(super) ranges: RangeSeat<'s, 'm, P, F>,
@@ -172,10 +171,8 @@ impl<'k, 's, 'm, P, F, R> KvSeat<'k, 's, 'm, P, F, R> {
 impl<'k, 's, 'm, P: FramePlatform, F: FrameSource> KvSeat<'k, 's, 'm, P, F> {
     pub(super) fn take(kv: &'k Kv<'m, P>, ranges: RangeSeat<'s, 'm, P, F>) -> Option<Self> {
         let held = kv.held(ranges.cpu().0);
-        let words = held.words;
-        Taken::take(&words.claims).map(|taken| Self {
+        Taken::take(&held.words.claims).map(|taken| Self {
             kv,
-            words,
             held,
             ranges,
             relief: NoRelief,
@@ -189,7 +186,6 @@ impl<'k, 's, 'm, P: FramePlatform, F: FrameSource> KvSeat<'k, 's, 'm, P, F> {
     pub fn with_relief<R: Relief<F>>(self, relief: R) -> KvSeat<'k, 's, 'm, P, F, R> {
         KvSeat {
             kv: self.kv,
-            words: self.words,
             held: self.held,
             ranges: self.ranges,
             relief,
@@ -217,18 +213,18 @@ impl<'k, 's, 'm, P: FramePlatform, F: FrameSource, R> KvSeat<'k, 's, 'm, P, F, R
     /// Enters, but does not wait: see `Turn::try_enter`.
     #[inline(always)]
     pub(super) fn try_enter(&self) -> bool {
-        self.words.turn().try_enter::<P>()
+        self.held.words.turn().try_enter::<P>()
     }
 
     /// In a busy seat, before the caller does anything in it: lets a CPU that claims the seat have it
     /// first.
     #[inline]
     pub(super) fn wait_if_claimed(&self) {
-        self.words.turn().wait_if_claimed(&self.kv.platform);
+        self.held.words.turn().wait_if_claimed(&self.kv.platform);
     }
 
     #[inline(always)]
     pub(super) fn exit(&self) {
-        self.words.turn().exit();
+        self.held.words.turn().exit();
     }
 }

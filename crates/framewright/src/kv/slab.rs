@@ -117,25 +117,25 @@ impl SlabHeader {
 /// All records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Records<'m> {
+    records: &'m [[AtomicU64; RECORD_WORDS]],
+    /// The words of all of them.
     words: &'m [AtomicU64],
 }
 
 impl<'m> Records<'m> {
     pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
-        Self { words }
+        let (records, _) = words.as_chunks();
+        Self { records, words }
     }
 
     /// How many records there are, number 0 not counted.
     pub(super) const fn count(self) -> u32 {
-        (self.words.len() / RECORD_WORDS - 1) as u32
+        (self.records.len() - 1) as u32
     }
 
     #[inline(always)]
     pub(super) fn get(self, number: u32) -> Slab<'m> {
-        let start = number as usize * RECORD_WORDS;
-        let words = (&self.words[start..start + RECORD_WORDS])
-            .try_into()
-            .expect("a record has its words");
+        let words = &self.records[number as usize];
         Slab { words }
     }
 

@@ -10,7 +10,7 @@ use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::units::{Frame, Order, Page};
+use crate::units::{Addr, Frame, Order, Page};
 
 /// What kind of object stands at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,14 +34,25 @@ pub(super) enum KvEntry {
     Slab(SlabFrame),
 }
 
-// The bits of an entry: its kind, and for a slab the owner, the class, which frame of the slab it
-// is, and from bit 32 on the record.
+// The bits of an entry: its kind, and for a slab the owner, which frame of the slab it is, the class, and from
+// bit 32 on the record. The number of the frame stands where a page's number stands in an offset.
 const KIND: u64 = 0b11;
 const RUN: u64 = 1;
 const SLAB: u64 = 2;
 const OWNER_SHIFT: u32 = 2;
-const CLASS_SHIFT: u32 = 12;
-const NTH_SHIFT: u32 = 16;
+const OWNERS: u64 = 0x3ff;
+const NTH_SHIFT: u32 = Page::BYTES.trailing_zeros();
+const CLASS_SHIFT: u32 = 28;
+
+/// What an entry has in common with all entries of slabs of that owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SlabOwner(u64);
+
+impl SlabOwner {
+    pub(super) const fn new(cpu: u16) -> Self {
+        Self(SLAB | (cpu as u64) << OWNER_SHIFT)
+    }
+}
 
 /// A frame of a slab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +62,7 @@ impl SlabFrame {
     /// The `nth` frame, from 0, of the slab with that record.
     pub(super) const fn new(record: u32, class: SizeClass, owner: u16, nth: usize) -> Self {
         Self(
-            SLAB | (owner as u64) << OWNER_SHIFT
+            SlabOwner::new(owner).0
                 | (class.index() as u64) << CLASS_SHIFT
                 | (nth as u64) << NTH_SHIFT
                 | (record as u64) << 32,
@@ -70,13 +81,18 @@ impl SlabFrame {
 
     #[inline(always)]
     pub(super) const fn owner(self) -> u16 {
-        (self.0 >> OWNER_SHIFT & 0x3ff) as u16
+        (self.0 >> OWNER_SHIFT & OWNERS) as u16
+    }
+
+    /// How many bytes of its slab lie before the frame.
+    #[inline(always)]
+    pub(super) const fn bytes_before(self) -> u64 {
+        self.0 & 7 << NTH_SHIFT
     }
 
     /// The number of the frame in its slab, from 0.
-    #[inline(always)]
     pub(super) const fn nth(self) -> u64 {
-        self.0 >> NTH_SHIFT & 7
+        self.bytes_before() >> NTH_SHIFT
     }
 }
 
@@ -105,13 +121,17 @@ impl KvEntry {
 pub(super) struct KvTable<'m> {
     words: &'m [AtomicU64],
     start: u64,
+    /// Where the first frame lies.
+    first: u64,
 }
 
 impl<'m> KvTable<'m> {
-    pub(super) const fn new(words: &'m [AtomicU64], start: Frame) -> Self {
+    /// The table of the frames from `start` on, which lie from the address `first` on.
+    pub(super) const fn new(words: &'m [AtomicU64], start: Frame, first: Addr) -> Self {
         Self {
             words,
             start: start.0,
+            first: first.0,
         }
     }
 
@@ -133,18 +153,33 @@ impl<'m> KvTable<'m> {
         (place < self.words.len() as u64).then_some(place as usize)
     }
 
-    /// The place of the frame that lies `bytes` bytes behind the first one, if objects can lie in
-    /// it.
+    /// The place of the frame that contains an address of the direct map, if objects can lie in it.
     #[inline(always)]
-    pub(super) fn place_of(self, bytes: u64) -> Option<usize> {
-        let place = bytes / Page::BYTES;
+    pub(super) fn place_at(self, addr: Addr) -> Option<usize> {
+        let place = addr.0.wrapping_sub(self.first) / Page::BYTES;
         (place < self.words.len() as u64).then_some(place as usize)
+    }
+
+    /// The address of the first byte of the frame at a place.
+    #[inline(always)]
+    pub(super) const fn addr(self, place: usize) -> Addr {
+        let bytes = (place as u64).wrapping_mul(Page::BYTES);
+        Addr(self.first.wrapping_add(bytes))
     }
 
     #[inline(always)]
     pub(super) fn get(self, place: usize) -> KvEntry {
         // Acquire pairs with the Release in `set`, `change` and `replace`.
         KvEntry::of(self.words[place].load(Acquire))
+    }
+
+    /// The frame at a place, if it is part of a slab of that owner's.
+    #[inline(always)]
+    pub(super) fn slab_of(self, place: usize, owner: SlabOwner) -> Option<SlabFrame> {
+        const KIND_AND_OWNER: u64 = KIND | OWNERS << OWNER_SHIFT;
+        // Acquire as above.
+        let word = self.words[place].load(Acquire);
+        (word & KIND_AND_OWNER == owner.0).then_some(SlabFrame(word))
     }
 
     /// Sets the entry of a frame that had none.
