@@ -161,7 +161,12 @@ fn lab_fallback_runs_the_same_machine_over_a_trace_in_the_phone_s_place() {
     ];
     let (code, out, error) = run(&args);
     assert_eq!(code, Some(0), "{error}");
-    assert!(out.starts_with("tight/imposed/b500: "), "{out}");
+    let (hollow, table) = out.split_once("\n\n").unwrap();
+    assert!(
+        hollow.contains("tight/imposed/b500: the trace is short"),
+        "{out}"
+    );
+    assert!(table.starts_with("tight/imposed/b500: "), "{out}");
     assert!(out.contains("huge pages are requested"), "{out}");
     let (code, _, error) = run(&["lab", "fallback", "--squeeze", "500"]);
     assert_eq!(code, Some(2));
