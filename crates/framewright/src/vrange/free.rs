@@ -75,6 +75,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         kind: AreaKind,
         check: impl Fn(&Held<'_, '_, P>) -> Result<AreaHeader, RangeFreeError>,
     ) -> Result<u64, RangeFreeError> {
+        self.held().settle();
         let mut told = 0;
         let mut helped = false;
         let freed = loop {
@@ -103,9 +104,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     told = pages;
                     if !held.make_room(delta + pages, pages, &mut self.frames) && !helped {
                         helped = true;
-                        self.exit();
-                        self.purge_others(pages)?;
-                        self.enter()?;
+                        self.words.promised.set(pages);
+                        self.purge_others_meanwhile()?;
+                        self.words.promised.set(0);
                         continue;
                     }
                 }
@@ -120,9 +121,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     // is. So the peak, which counts only what stays, is without it. If there is
                     // room now, that room is for CPUs that have reported pages since, and found
                     // none.
-                    self.exit();
-                    self.purge_others(pages)?;
-                    self.enter()?;
+                    self.words.above.set(pages);
+                    self.purge_others_meanwhile()?;
+                    self.words.above.set(0);
                 }
                 if header.pages() > self.space.small_max {
                     // A few long areas have many frames: these do not wait for the next request.

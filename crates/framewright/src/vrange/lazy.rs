@@ -89,15 +89,19 @@ impl<P> Space<'_, P> {
         not_negative(self.words.lazy.load(Relaxed))
     }
 
-    /// All lazy pages, except `reserved` ones that are reported but not lazy yet. Remembers the
-    /// peak.
-    pub(super) fn look_at_lazy(&self, reserved: u64) -> u64 {
+    /// All lazy pages, except `reserved` ones that are reported but not lazy yet.
+    pub(super) fn sum_of_lazy(&self, reserved: u64) -> u64 {
         let told = self.words.lazy.load(Relaxed).wrapping_sub(reserved);
         let all = self
             .all_seats()
             .map(|seat| seat.delta.get())
             .fold(told, u64::wrapping_add);
-        let all = not_negative(all);
+        not_negative(all)
+    }
+
+    /// The same; remembers the peak.
+    pub(super) fn look_at_lazy(&self, reserved: u64) -> u64 {
+        let all = self.sum_of_lazy(reserved);
         if self.words.peak.load(Relaxed) < all {
             self.words.peak.fetch_max(all, Relaxed);
         }

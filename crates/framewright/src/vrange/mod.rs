@@ -73,7 +73,10 @@
 //! - **V6** Lazy pages, including those that wait for a flush, are at most the bound plus one batch
 //!   for each CPU, and the pages that the platform failed to unmap when all were tried. The bound
 //!   is the configured one, or an eighth of the window if that is less. (An area longer than the
-//!   bound is above it until its free returns, and in no peak.)
+//!   bound is above it until its free returns, and in no peak; if the wait for another CPU unwinds
+//!   out of that free, until a later free has purged it.) At each moment at which no seat is busy,
+//!   the counts are right: those of pages, and those of what is reported for calls that are out of
+//!   their seats.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area
 //!   that was never handed out, because the platform's `map` or `zero` unwound, gives back what it has.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
@@ -152,6 +155,7 @@ mod pass;
 mod path;
 mod poison;
 mod pool;
+mod promise;
 mod purge;
 mod ram;
 mod record;
@@ -185,6 +189,10 @@ mod ram_threads_tests;
 #[cfg(all(test, not(any(loom, shuttle, miri))))]
 #[path = "tests/poison.rs"]
 mod poison_tests;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "tests/passing.rs"]
+mod passing_tests;
 
 pub use area::{AreaInfo, AreaKind, AreaState};
 pub use arena::Gap;

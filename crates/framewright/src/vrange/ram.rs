@@ -169,7 +169,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             match mapped {
                 Ok(run) => done += run.frames() as usize,
                 Err(error) if done == 0 => {
-                    self.unreserve(reserved);
+                    self.unreserve(reserved.unwrap_or(0));
                     let had_spare = self.space.has_spare();
                     self.undo_ram(at);
                     return Err((RangeError::Map(error), had_spare));
@@ -182,7 +182,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 }
             }
         }
-        self.unreserve(reserved);
+        self.unreserve(reserved.unwrap_or(0));
         Ok(())
     }
 
@@ -222,9 +222,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.enter()?;
         let held = self.held();
         let pages = u64::from(held.lazy_pages_of(at, held.header(at)));
-        let fits = self.space.add_lazy(pages) <= self.space.lazy_max;
+        let fits = held.promise(pages);
         if !fits {
-            self.space.sub_lazy(pages);
             self.words.counters.failures.add(1);
         }
         self.exit();
@@ -235,12 +234,6 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 pages: frames.len() as u64,
                 align_bytes: Page::BYTES,
             })
-        }
-    }
-
-    fn unreserve(&self, reserved: Option<u64>) {
-        if let Some(pages) = reserved {
-            self.space.sub_lazy(pages);
         }
     }
 
@@ -259,6 +252,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             // Its span may have been dissolved since: then the area is shorter than its slot.
             let pages = u64::from(held.lazy_pages_of(at, header));
             self.space.sub_lazy(reserved - pages.min(reserved));
+            self.words.promised.set(0);
             let freed = held.free_checked(at, header);
             debug_assert!(freed, "no other CPU knows the slot");
             self.exit();

@@ -139,7 +139,11 @@ record! {
         /// A kept area that the owner has taken out of the lists to make it lazy. A CPU that stops all others may
         /// do that first.
         pub(super) evicting: OwnWord,
-        _moves: [AtomicU64; 5],
+        /// Lazy pages that a call has reported and that are not lazy yet, while it is out of the seat.
+        pub(super) promised: OwnWord,
+        /// Pages above the bound that are lazy only until the free of their area has purged them.
+        pub(super) above: OwnWord,
+        _moves: [AtomicU64; 3],
         /// The lists of kept areas.
         kept: [AtomicU64; KEPT_WORDS],
     } = 176 words, claims at 8, inbox at 16, mask at 24, heads at 40, counters at 64, moves_begun at 96, kept at 104;

@@ -136,7 +136,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// Purges the lazy pages of other CPUs, one CPU after another and each in passes, until the space keeps
     /// its bound. It purges an eighth of the bound more, so that the next free need not do so again.
     #[cold]
-    pub(super) fn purge_others(&mut self, reserved: u64) -> Result<(), Poisoned> {
+    pub(super) fn purge_others(&mut self) -> Result<(), Poisoned> {
         let bound = self.space.lazy_max;
         let claims = self.space.lock_stops().claims();
         for cpu in 0..self.space.shape.cpus {
@@ -151,7 +151,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             let turn = self.space.seat_words(cpu).turn();
             claims.claim(turn)?;
             let held = self.space.claimed(cpu);
-            self.space.look_at_lazy(reserved);
+            self.space.look_at_lazy(self.space.passing());
             held.collect_inbox();
             held.purge_down_to(bound - bound / 8);
             held.release_all(&mut self.frames);
@@ -254,6 +254,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         if self.enter().is_err() {
             return;
         }
+        self.held().settle();
         self.space.look_at_lazy(0);
         self.held().purge_all(&mut self.frames);
         self.exit();
@@ -296,7 +297,7 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
     fn drain(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
         let space = self.set;
         own.words.counters.drains.add(1);
-        space.look_at_lazy(0);
+        space.look_at_lazy(space.passing());
         // A span may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
         // that has collected already. After the second round every span is with its owner.
         for seat in self.seats() {

@@ -47,6 +47,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let header = held.header(at);
         let pages = u64::from(header.pages());
         self.space.add_lazy(pages.wrapping_sub(reserved));
+        self.words.promised.set(0);
         let freed = held.free_checked(at, header);
         debug_assert!(freed, "no other CPU knows the area");
         self.exit();

@@ -9,10 +9,15 @@ use crate::stats::Broken;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 impl<'m, P: RangePlatform> Space<'m, P> {
-    /// Checks every invariant that can be seen at rest. Stops all CPUs. O(window).
+    /// Checks every invariant that can be seen at rest, and changes nothing. O(window).
+    ///
+    /// It stops all CPUs itself, so the others may be at work, also in the middle of a call: the
+    /// answer is about the moment at which no seat was busy. The caller must not be in a call of this
+    /// space that purges (`unmap`, `flush_all`, a source's `free_run`), which would wait for itself.
     ///
     /// # Errors
-    /// The first one that does not hold, with the page or the span's first page.
+    /// The first one that does not hold, with the page or the span's first page; V11 if the space is
+    /// poisoned.
     pub fn verify(&self) -> Result<(), Broken> {
         let stopped = self.lock_stops().stop();
         let _stopped = stopped.map_err(|_| self.broken("V11: not poisoned", 0))?;
@@ -244,11 +249,12 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             lazy += own;
             stuck += own.min(seat.stuck.get());
         }
-        let counted = self.look_at_lazy(0);
+        // Calls that are out of their seats have reported these.
+        let counted = self.sum_of_lazy(self.promised());
         let same = lazy + self.unflushed() == counted;
         self.check("V6: all lazy pages", 0, same)?;
         let most = self.lazy_max + self.batch * u64::from(self.shape.cpus);
-        self.check("V6: the bound", 0, counted <= most + stuck)
+        self.check("V6: the bound", 0, counted <= most + stuck + self.above())
     }
 
     /// The pages of areas in a span that were freed from elsewhere, and are not yet collected.

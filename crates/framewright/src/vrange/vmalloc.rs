@@ -162,14 +162,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.undo(at, request.context);
             return Err((RangeError::Frames(error), had_spare));
         }
-        let Some(reserved) = self.reserve_area(at, pages, request.context) else {
-            self.give_back(at, pages, pages);
-            self.undo(at, request.context);
-            let error = self.failed(RangeError::NoSpace {
-                pages: request.pages,
-                align_bytes: request.align_bytes,
-            });
-            return Err((error, false));
+        let reserved = match self.reserve_area(at, pages, request) {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                self.give_back(at, pages, pages);
+                self.undo(at, request.context);
+                return Err((self.failed(error), false));
+            }
         };
         // Some of it may be mapped then.
         let unwound = OrElse::new(self, |seat: &mut Self| {
@@ -179,11 +178,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         unwound.end();
         match mapped {
             Ok(()) => {
-                self.space.sub_lazy(reserved);
+                self.unreserve(reserved);
                 Ok(page)
             }
             Err((0, error)) => {
-                self.space.sub_lazy(reserved);
+                self.unreserve(reserved);
                 self.give_back(at, pages, pages);
                 let had_spare = self.space.had_spare_since(begin);
                 self.undo(at, request.context);
@@ -245,23 +244,29 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Before a caller that may not wait maps several runs: reports as many lazy pages as it would
-    /// leave if it could map only some of them. Returns how many, or `None` if there is no room for
+    /// leave if it could map only some of them. Returns how many. Fails if there is no room for
     /// them.
-    fn reserve_area(&mut self, at: u32, pages: u32, context: Context) -> Option<u64> {
-        if context.may_block {
-            return Some(0);
+    fn reserve_area(&self, at: u32, pages: u32, request: &AreaRequest) -> Result<u64, RangeError> {
+        if request.context.may_block {
+            return Ok(0);
         }
         let mut runs = 0;
         self.space.table.for_all_runs(at, pages, |_| runs += 1);
         if runs == 1 {
-            return Some(0);
+            return Ok(0);
         }
         let needed = u64::from(pages) + 1;
-        if self.space.add_lazy(needed) <= self.space.lazy_max {
-            return Some(needed);
+        self.enter()?;
+        let fits = self.held().promise(needed);
+        self.exit();
+        if fits {
+            Ok(needed)
+        } else {
+            Err(RangeError::NoSpace {
+                pages: request.pages,
+                align_bytes: request.align_bytes,
+            })
         }
-        self.space.sub_lazy(needed);
-        None
     }
 
     /// Maps the frames of an area with as few calls as there are runs. On failure, returns how many

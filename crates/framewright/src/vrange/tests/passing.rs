@@ -1,0 +1,225 @@
+//! The check of the counts of lazy pages while calls are out of their seats (V6).
+
+extern crate std;
+
+use super::*;
+use crate::frame::{AllocError, FrameSource, Origin};
+use crate::platform::{Barrier, Map, MapError, Relax, Zero};
+use crate::policy::RangeConfig;
+use crate::seats::SeatSet;
+use crate::stats::Broken;
+use crate::sync::{Lock, Ordering::Relaxed};
+use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
+use core::mem;
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::vec;
+use std::vec::Vec;
+
+type PassingSpace = Space<'static, ChecksSpace>;
+
+/// A platform that has the space checked where it is called outside of a seat.
+#[derive(Clone, Debug, Default)]
+struct ChecksSpace(Rc<SpaceChecks>);
+
+#[derive(Debug, Default)]
+struct SpaceChecks {
+    space: Cell<Option<&'static PassingSpace>>,
+    is_checking: Cell<bool>,
+    /// How often the space was checked, and what did not hold.
+    checks: Cell<u32>,
+    broken: RefCell<Vec<Broken>>,
+    /// The nth call of `map` from now on fails.
+    maps: Cell<u32>,
+    /// At the next wake another CPU takes the stop lock, and keeps it.
+    is_rushed: Cell<bool>,
+}
+
+impl ChecksSpace {
+    fn ask(&self) {
+        let Some(space) = self.0.space.get() else {
+            return;
+        };
+        // Claims end one by one under the stop lock. And the check wakes, too.
+        let is_stopping = Lock::new(space.stop_words().lock).is_locked();
+        if !is_stopping && !self.0.is_checking.replace(true) {
+            self.0.checks.set(self.0.checks.get() + 1);
+            self.0.broken.borrow_mut().extend(space.verify().err());
+            if self.0.is_rushed.take() {
+                mem::forget(space.lock_stops());
+            }
+            self.0.is_checking.set(false);
+        }
+    }
+
+    fn is_checked_and_right(&self) {
+        assert!(self.0.checks.take() > 0, "it was not asked");
+        assert_eq!(self.0.broken.take(), []);
+    }
+}
+
+impl Relax for ChecksSpace {
+    fn relax(&self, _attempt: u32) {
+        panic!("the wait unwinds");
+    }
+
+    fn wake(&self) {
+        self.ask();
+    }
+}
+
+impl Barrier for ChecksSpace {
+    const ASYMMETRIC: bool = true;
+
+    fn barrier_all(&self) {}
+}
+
+impl Map for ChecksSpace {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        self.ask();
+        let left = self.0.maps.get();
+        self.0.maps.set(left.saturating_sub(1));
+        match left {
+            1 => Err(MapError::Refused(7)),
+            _ => Ok(()),
+        }
+    }
+
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn flush_all(&self) {}
+}
+
+impl Zero for ChecksSpace {
+    fn zero(&self, _frames: Run) {}
+}
+
+/// Frames none of which are neighbours.
+struct ScatteredFrames(u64);
+
+impl FrameSource for ScatteredFrames {
+    fn origin(&self) -> Origin {
+        Origin::shared(&())
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        1 << 20
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
+        self.0 += 2;
+        Ok(Run::new(Frame(self.0), 1).unwrap())
+    }
+
+    fn free_run(&mut self, _frames: Run) {}
+}
+
+type PassingSeat = RangeSeat<'static, 'static, ChecksSpace, ScatteredFrames>;
+
+const BOUND: u64 = 200;
+
+fn passing() -> (&'static PassingSpace, Vec<PassingSeat>, ChecksSpace) {
+    let layout = SpaceLayout::new(Page(0), 1 << 14)
+        .with_cpus(2)
+        .with_span_pages(64);
+    let config = RangeConfig {
+        lazy_pages_max: BOUND,
+        kept_pages_max: 0,
+        ..RangeConfig::default()
+    };
+    let memory = vec![0; layout.words_needed().unwrap()].leak();
+    let board = ChecksSpace::default();
+    let space = Space::new(&layout, &config, memory, board.clone()).unwrap();
+    let space: &'static PassingSpace = Box::leak(Box::new(space));
+    let seat = |cpu| space.seat(CpuId(cpu), ScatteredFrames(0)).unwrap();
+    let seats = vec![seat(0), seat(1)];
+    board.0.space.set(Some(space));
+    (space, seats, board)
+}
+
+#[test]
+fn v6_the_counts_are_right_while_a_caller_that_may_not_wait_maps_run_by_run() {
+    let (space, mut seats, board) = passing();
+    let frames = [Frame(1), Frame(7), Frame(9)];
+    for failing in [0, 1, 2, 3] {
+        for context in [Context::NOWAIT, Context::ANY] {
+            board.0.maps.set(failing);
+            let mapped = seats[0].map_ram(&frames, context);
+            board.is_checked_and_right();
+            assert_eq!(mapped.is_err(), failing != 0);
+            board.0.maps.set(failing);
+            let area = seats[0].vmalloc(&AreaRequest::new(3).within(context));
+            board.is_checked_and_right();
+            assert_eq!(area.is_err(), failing != 0);
+            space.verify().unwrap();
+            if let (Ok(mapped), Ok(area)) = (mapped, area) {
+                seats[1].unmap_ram(mapped, 3).unwrap();
+                seats[1].vfree(area).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn v6_the_counts_are_right_while_a_free_makes_room_elsewhere() {
+    let (space, mut seats, board) = passing();
+    for pages in [BOUND - 1, BOUND, 3 * BOUND, 5000] {
+        for nth in 0..BOUND {
+            let at = seats[1].alloc_area(&AreaRequest::new(2)).unwrap();
+            seats[nth as usize % 2].free_area(at).unwrap();
+        }
+        let at = seats[0].alloc_area(&AreaRequest::new(pages)).unwrap();
+        board.0.checks.set(0);
+        seats[0].free_area(at).unwrap();
+        if pages > BOUND {
+            board.is_checked_and_right();
+        }
+        space.verify().unwrap();
+        let most = BOUND + 2 * space.lazy_batch_pages();
+        assert!(space.stats().lazy_pages_peak <= most, "{pages}");
+    }
+    assert_eq!(board.0.broken.take(), []);
+}
+
+#[test]
+fn v6_a_free_whose_wait_unwinds_leaves_no_pages_counted_that_are_not_lazy() {
+    let (space, mut seats, board) = passing();
+    let at = seats[0].alloc_area(&AreaRequest::new(5000)).unwrap();
+    let lock = space.lock_stops();
+    let freed = catch_unwind(AssertUnwindSafe(|| seats[0].free_area(at)));
+    assert!(freed.is_err(), "the lock is held");
+    assert!(
+        space
+            .find(at)
+            .is_some_and(|area| area.state == AreaState::Live)
+    );
+    assert_eq!(space.told_lazy(), 0, "nothing is lazy");
+    drop(lock);
+    board.is_checked_and_right();
+    seats[0].free_area(at).unwrap();
+    space.verify().unwrap();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+}
+
+#[test]
+fn v6_pages_above_the_bound_whose_free_unwound_go_with_a_later_one() {
+    let (space, mut seats, board) = passing();
+    let at = seats[0].alloc_area(&AreaRequest::new(5000)).unwrap();
+    let small = seats[0].alloc_area(&AreaRequest::new(600)).unwrap();
+    // Between the purge for room and the one of the area itself another CPU takes the lock.
+    board.0.is_rushed.set(true);
+    let freed = catch_unwind(AssertUnwindSafe(|| seats[0].free_area(at)));
+    assert!(freed.is_err(), "the lock is held");
+    space.stop_words().lock.store(0, Relaxed);
+    assert_eq!(space.stats().vmap_lazy_nr, 5001);
+    assert_eq!(space.verify(), Ok(()));
+    assert!(seats[1].free_area(at).is_err(), "it is free");
+    seats[0].free_area(small).unwrap();
+    assert!(space.stats().vmap_lazy_nr <= BOUND);
+    space.verify().unwrap();
+    board.is_checked_and_right();
+}
