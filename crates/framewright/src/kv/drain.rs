@@ -7,9 +7,9 @@ use super::slab::SlabState;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvError, KvSeat};
 use crate::frame::{AllocError, FrameSource};
-use crate::platform::{FramePlatform, ObjectPlatform, Relax};
+use crate::platform::{FramePlatform, ObjectPlatform, OrElse, Relax};
 use crate::seats::{self, Accounts, Inboxes, SeatSet, Standstill, StopAsk, StopWords, Turn};
-use crate::units::{Addr, Mobility, Order};
+use crate::units::{Addr, Order};
 use core::convert::Infallible;
 
 /// How many kinds of requests the memo of stops tells apart.
@@ -106,6 +106,7 @@ where
     /// For a user that runs short of frames without a request to `kv`. Stops all CPUs. Time: O(CPUs
     /// + slabs with remote frees).
     pub fn drain(&mut self) -> u64 {
+        self.give_loose();
         let stopped = self.kv.stop();
         self.collect_all_empties(&stopped);
         drop(stopped);
@@ -150,8 +151,11 @@ where
         if found.is_err() && (order.is_some() || !had_surplus) {
             memo.note(kind, happened);
         }
+        // The end of the stop wakes those that wait.
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.take_back(found.ok()));
         drop(stopped);
-        self.return_surplus();
+        unwound.end();
+        self.return_surplus_beside(found.ok());
         found.map_err(Missed::Nothing)
     }
 
@@ -169,10 +173,9 @@ where
         }
         let frame = self.fetch_block(class, order)?;
         let order = class.map_or(order, |_| Order::ZERO);
-        let slab = class.and_then(|class| {
-            let place = self.place_of(frame, order)?;
-            self.slab_of(class, order, place)
-        });
+        let place = self.place_of(frame, order);
+        let place = place.ok_or(KvError::Outside(frame))?;
+        let slab = class.and_then(|class| self.slab_of(class, order, place));
         let addr = slab.or_else(|| self.run_of(order, frame));
         addr.ok_or(KvError::Outside(frame))
     }
@@ -184,7 +187,7 @@ where
             return self.slab_of(class, order, place);
         }
         let order = class.map_or(order, |_| Order::ZERO);
-        let frame = self.ranges.frames().try_block(order, Mobility::Unmovable)?;
+        let frame = self.try_block(order)?;
         self.run_of(order, frame)
     }
 

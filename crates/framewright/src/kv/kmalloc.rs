@@ -134,6 +134,16 @@ where
         addr.ok_or(KvError::Outside(frame))
     }
 
+    /// A block of the zones, if it is there at once. With a loose block in its hands, the seat takes no other.
+    #[inline(always)]
+    pub(super) fn try_block(&mut self, order: Order) -> Option<Frame> {
+        if self.held.words.has_loose() {
+            self.give_loose();
+        }
+        let blocks = self.ranges.frames();
+        blocks.try_block(order, Mobility::Unmovable)
+    }
+
     /// The frames for that: of `order`, or one frame for a slab.
     pub(super) fn fetch_block(
         &mut self,
@@ -141,6 +151,7 @@ where
         order: Order,
     ) -> Result<Frame, KvError> {
         let order = class.map_or(order, |_| Order::ZERO);
+        self.give_loose();
         let block = self
             .ranges
             .frames()
@@ -155,7 +166,7 @@ where
         let mut found = self.held.take_any(class);
         let has_record = found.is_none() && self.held.has_record();
         self.exit();
-        self.return_surplus();
+        self.return_surplus_beside(found);
         if has_record {
             found = self.new_slab(class);
             if found.is_none() && self.return_empties() {
@@ -173,7 +184,7 @@ where
         let mut larger = class.and_larger();
         let found = larger.find_map(|class| self.held.take_any(class));
         self.exit();
-        self.return_surplus();
+        self.return_surplus_beside(found);
         found
     }
 
@@ -204,9 +215,8 @@ where
     /// place.
     pub(super) fn place_of_block(&mut self, class: SizeClass) -> Option<(Order, usize)> {
         let mut orders = (0..=class.order().get()).rev().filter_map(Order::new);
-        let blocks = self.ranges.frames();
         let (order, frame) = orders.find_map(|order| {
-            let frame = blocks.try_block(order, Mobility::Unmovable)?;
+            let frame = self.try_block(order)?;
             Some((order, frame))
         })?;
         let place = self.place_of(frame, order)?;
@@ -217,7 +227,10 @@ where
     /// becomes a run.
     fn slab_or_run(&mut self, class: SizeClass, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, Order::ZERO)?;
+        // If the wait unwinds, the block is no object's yet.
+        self.held.words.set_loose(frame, Order::ZERO);
         self.enter();
+        self.held.words.end_loose();
         let addr = self.slab_of(class, Order::ZERO, place);
         self.exit();
         addr.or_else(|| self.run_of(Order::ZERO, frame))
@@ -233,16 +246,14 @@ where
     /// A block of frames, if it is there at once.
     #[inline]
     pub(super) fn run(&mut self, order: Order) -> Option<Addr> {
-        let blocks = self.ranges.frames();
-        if let Some(frame) = blocks.try_block(order, Mobility::Unmovable) {
+        if let Some(frame) = self.try_block(order) {
             return self.run_of(order, frame);
         }
         // Only blocks of these orders are kept for speed.
         if order > SizeClass::ORDER_MAX || !self.return_empties() {
             return None;
         }
-        let blocks = self.ranges.frames();
-        let frame = blocks.try_block(order, Mobility::Unmovable)?;
+        let frame = self.try_block(order)?;
         self.run_of(order, frame)
     }
 
@@ -283,10 +294,20 @@ where
         let last = Frame(frame.0.wrapping_add(order.frames() - 1));
         let place = self.held.table.place(frame);
         if place.is_none() || self.held.table.place(last).is_none() {
-            self.free_block(frame, order);
+            self.held.words.set_loose(frame, order);
+            self.give_loose();
             return None;
         }
         place
+    }
+
+    /// Gives back the seat's loose block. If the wait for another CPU unwinds, it is loose as before.
+    #[cold]
+    pub(super) fn give_loose(&mut self) {
+        if let Some((frame, order)) = self.held.words.loose() {
+            self.free_block(frame, order);
+            self.held.words.end_loose();
+        }
     }
 
     /// Gives back a block of `kv`'s that has no entry in the table.
@@ -294,6 +315,39 @@ where
     pub(super) fn free_block(&mut self, frame: Frame, order: Order) {
         let freed = self.ranges.frames().free_block(frame, order);
         debug_assert!(freed.is_ok(), "{freed:?}: it was kv's (K1)");
+    }
+
+    /// Gives back the seat's surplus slabs, for a request that has found `found`. If the wait for another CPU
+    /// unwinds out of this, the object is free again (K6).
+    #[inline(always)]
+    pub(super) fn return_surplus_beside(&mut self, found: Option<Addr>) {
+        if self.held.words.has_surplus() {
+            let unwound = OrElse::new(self, |seat: &mut Self| seat.take_back(found));
+            unwound.seat.return_all_surplus();
+            unwound.end();
+        }
+    }
+
+    /// Frees a contiguous object that was not handed out, because a wait unwound: waits for no zone.
+    #[cold]
+    pub(super) fn take_back(&mut self, found: Option<Addr>) {
+        let Some((addr, place)) = found.and_then(|addr| Some((addr, self.kv.place(addr)?))) else {
+            return;
+        };
+        self.enter();
+        match self.kv.table.get(place) {
+            KvEntry::Run(order) => {
+                self.kv.table.change(place, KvEntry::None);
+                self.held.words.counters.run_frees.add(1);
+                self.held.words.set_loose(self.kv.table.frame(place), order);
+            }
+            KvEntry::Slab(part) => {
+                let freed = self.held.free(addr, part, P::ALONE);
+                debug_assert!(freed.is_ok(), "{freed:?}: it was just made");
+            }
+            KvEntry::None => debug_assert!(false, "it was just made"),
+        }
+        self.exit();
     }
 
     /// Gives back the seat's surplus slabs. Returns how many frames.

@@ -55,7 +55,8 @@
 //! - **K5** An object is handed out once, and its bytes are its user's alone until it is freed.
 //! - **K6** Whatever a request took before it failed has been given back, also if it failed because the
 //!   platform unwound while it zeroed or copied. If the wait for another CPU unwinds out of a free,
-//!   what was to go back is still `kv`'s, and goes back later.
+//!   what was to go back is still `kv`'s, and goes back later. If it unwinds out of a request that has
+//!   a block in its hands, the seat keeps that block *loose*, and gives it back before it takes another.
 //! - **K7** No effort but the one asked for: `FailFast` never asks for relief; `MayCompact` at most
 //!   once for each kind; `MustSucceed` fails only when relief brings no more memory.
 //! - **K8** Everything that a request calls is called within its context.

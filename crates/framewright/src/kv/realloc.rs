@@ -16,7 +16,7 @@ use super::obtain::{MemoryNeed, bytes_of};
 use super::table::KvEntry;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::FrameSource;
-use crate::platform::{Direct, ObjectPlatform, Relief};
+use crate::platform::{Direct, ObjectPlatform, OrElse, Relief};
 use crate::units::{Addr, Context, Page};
 
 /// An object moves to something smaller if it has so many times the memory it needs: below that the
@@ -87,7 +87,14 @@ where
             platform.copy_bytes(addr, new, kept);
             zero_behind(platform, new, request, kept, has);
         });
-        match self.kvfree(addr) {
+        // If the wait for another CPU unwinds out of this, the caller does not know the new object either.
+        let unwound = OrElse::new(self, |seat| {
+            let freed = seat.kvfree(new);
+            debug_assert!(freed.is_ok(), "{freed:?}: it was just made");
+        });
+        let freed = unwound.seat.kvfree(addr);
+        unwound.end();
+        match freed {
             Ok(_) => Ok(new),
             // Another CPU has freed the object meanwhile, and does not know the new one.
             Err(error) => {

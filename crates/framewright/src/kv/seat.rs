@@ -17,7 +17,7 @@ use crate::platform::{FramePlatform, NoRelief, Relief};
 use crate::raw::record;
 use crate::seats::{ClaimWords, Taken, Turn};
 use crate::sync::{AtomicU64, CounterWord, Ordering::Relaxed};
-use crate::units::CpuId;
+use crate::units::{CpuId, Frame, Order};
 use crate::vrange::RangeSeat;
 
 record! {
@@ -55,7 +55,11 @@ record! {
         surplus: AtomicU64,
         /// Records that are no slab's: the first one, and above it how many there are.
         records: AtomicU64,
-        _owners: [AtomicU64; 5],
+        /// A block that no entry of the table names: its frame plus one, and its order. See
+        /// [`loose`](KvSeatRecord::loose).
+        loose: AtomicU64,
+        loose_order: AtomicU64,
+        _owners: [AtomicU64; 3],
 
         // Other CPUs write the second line.
         claims: ClaimWords,
@@ -118,6 +122,29 @@ impl KvSeatRecord {
     #[inline(always)]
     pub(super) fn has_surplus(&self) -> bool {
         self.surplus.load(Relaxed) != 0
+    }
+
+    /// A block that a call of the owner's had in its hands when it unwound, and that has not gone back yet.
+    /// Only the thread that has the seat looks at it, whether the seat is busy or not.
+    pub(super) fn loose(&self) -> Option<(Frame, Order)> {
+        let frame = self.loose.load(Relaxed).checked_sub(1)?;
+        let order = Order::new(self.loose_order.load(Relaxed) as u8)?;
+        Some((Frame(frame), order))
+    }
+
+    #[inline(always)]
+    pub(super) fn has_loose(&self) -> bool {
+        self.loose.load(Relaxed) != 0
+    }
+
+    pub(super) fn set_loose(&self, frame: Frame, order: Order) {
+        debug_assert!(!self.has_loose(), "K6: one block at a time is loose");
+        self.loose.store(frame.0 + 1, Relaxed);
+        self.loose_order.store(order.get().into(), Relaxed);
+    }
+
+    pub(super) fn end_loose(&self) {
+        self.loose.store(0, Relaxed);
     }
 
     /// The first record that is no slab's, and how many the seat has.

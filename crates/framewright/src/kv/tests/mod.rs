@@ -14,6 +14,7 @@ use std::vec::Vec;
 
 mod efforts;
 mod errors;
+mod loose;
 mod objects;
 mod realloc;
 mod slabs;
