@@ -15,7 +15,11 @@ use shuttle::{Config as ShuttleConfig, Runner, thread};
 use std::sync::Arc;
 
 const MOVABLE: Mobility = Mobility::Movable;
-const FRAMES: u64 = 8;
+/// Frames of a zone. Of so few no CPU caches any, so each request finds what the other CPU frees.
+const FEW: u64 = 8;
+/// Of so many a CPU caches three, so a request that must not wait finds none of what the other CPU frees: all
+/// that it knows of that are the counts.
+const SOME: u64 = 64;
 /// How often the one CPU moves, how often the other one asks, and in how many schedules.
 const MOVES: usize = 40;
 const REQUESTS: usize = 12;
@@ -56,9 +60,9 @@ fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(5, schedules / 2), config).run(move || same());
 }
 
-fn zone(start: u64) -> Zone<'static, YieldsBetween> {
+fn zone(start: u64, frames: u64) -> Zone<'static, YieldsBetween> {
     let order = |order| Order::new(order).unwrap();
-    let layout = ZoneLayout::new(Frame(start), FRAMES)
+    let layout = ZoneLayout::new(Frame(start), frames)
         .with_orders(order(3), order(3))
         .with_cpus(2);
     let config = Config {
@@ -67,15 +71,15 @@ fn zone(start: u64) -> Zone<'static, YieldsBetween> {
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
     let zone = Zone::new(&layout, &config, memory, YieldsBetween).unwrap();
-    zone.add(Run::new(layout.start, FRAMES).unwrap()).unwrap();
+    zone.add(Run::new(layout.start, frames).unwrap()).unwrap();
     zone
 }
 
 /// Two zones that are full but for two frames. The other CPU has one of them at most, and moves: it frees it before
 /// it takes one in the other zone. So a frame is free at each moment of a request of this CPU, which then gives
 /// back what it got. Returns how often CPUs were stopped.
-fn beside_a_cpu_that_moves(request: impl Fn(&mut TwoSeats) -> Option<Frame>) -> u64 {
-    let zones: TwoZones = Box::leak(Box::new([zone(0), zone(64)]));
+fn beside_a_cpu_that_moves(frames: u64, request: impl Fn(&mut TwoSeats) -> Option<Frame>) -> u64 {
+    let zones: TwoZones = Box::leak(Box::new([zone(0, frames), zone(64, frames)]));
     let frames = Frames::new(zones);
     let mut seats = frames.seats::<2>(CpuId(0)).unwrap();
     let mut other = frames.seats::<2>(CpuId(1)).unwrap();
@@ -112,7 +116,7 @@ fn f8_a_request_to_two_zones_is_served_if_one_of_them_had_a_frame_at_each_moment
     ];
     for request in requests {
         explore(SCHEDULES, move || {
-            beside_a_cpu_that_moves(|seats| {
+            beside_a_cpu_that_moves(FEW, |seats| {
                 let got = request(seats);
                 Some(got.expect("F8: at each moment a frame was free"))
             });
@@ -126,9 +130,13 @@ fn f8_a_request_that_must_not_wait_stops_no_cpu_of_two_zones_and_does_not_call_t
         |seats| seats.alloc_at_once(0, Order::ZERO, MOVABLE),
         |seats| seats.alloc_run(1, Context::NOWAIT).map(Run::start),
     ];
-    for request in requests {
+    for (request, frames) in requests
+        .map(|of| [(of, FEW), (of, SOME)])
+        .into_iter()
+        .flatten()
+    {
         explore(SCHEDULES, move || {
-            let stops = beside_a_cpu_that_moves(|seats| {
+            let stops = beside_a_cpu_that_moves(frames, |seats| {
                 let got = request(seats);
                 let is_right = matches!(got, Ok(_) | Err(AllocError::WouldWait));
                 assert!(is_right, "F8: {got:?}, and at each moment a frame was free");
