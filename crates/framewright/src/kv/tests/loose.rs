@@ -212,3 +212,87 @@ fn k6_an_object_that_moved_is_where_it_was_if_the_free_of_its_old_place_unwinds(
     drop(seat);
     machine.assert_all_free(machine.seat(0));
 }
+
+/// A seat that sees no block at once, and beside which another CPU works before it stops the zone.
+struct BesideFrames<W> {
+    seat: Seat<'static, 'static, &'static KvToy>,
+    work: Option<W>,
+}
+
+impl<W: FnOnce()> FrameSource for BesideFrames<W> {
+    fn origin(&self) -> Origin {
+        self.seat.origin()
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.seat.frames_in_all()
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
+        Err(AllocError::Exhausted)
+    }
+
+    fn free_run(&mut self, frames: Run) {
+        FrameSource::free_run(&mut self.seat, frames);
+    }
+
+    fn try_block(&mut self, _order: Order, _mobility: Mobility) -> Option<Frame> {
+        None
+    }
+
+    fn alloc_block(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        context: Context,
+    ) -> Result<Frame, AllocError> {
+        if let Some(work) = self.work.take() {
+            work();
+        }
+        self.seat.alloc_block(order, mobility, context)
+    }
+}
+
+#[test]
+fn k9_a_frame_that_becomes_a_slab_while_the_zones_are_asked_is_found() {
+    let machine = ToyMachine::new(512, 2, 4096);
+    let mut other = machine.seat(1);
+    let last = machine
+        .zone
+        .alloc_at(Frame(300), Order::ZERO, Mobility::Movable);
+    last.unwrap();
+    let mut own = vec![];
+    for bytes in [2048, 64] {
+        while let Ok(addr) = other.kmalloc(&KvRequest::new(bytes).with(MayCompact)) {
+            own.push(addr);
+        }
+    }
+    // No slab has anything, which a stop has found, and one frame of the zone is free.
+    other
+        .ranges()
+        .frames()
+        .free_block(Frame(300), Order::ZERO)
+        .unwrap();
+    let work = move || {
+        let addr = other.kmalloc(&KvRequest::new(64)).unwrap();
+        other.kfree(addr).unwrap();
+    };
+    let frames = BesideFrames {
+        seat: machine.zone.seat(CpuId(0)).unwrap(),
+        work: Some(work),
+    };
+    let ranges = machine.space.seat(CpuId(0), frames).unwrap();
+    let mut seat = machine.kv.seat(ranges).unwrap();
+    let request = KvRequest::new(64).with(MayCompact);
+    let addr = seat.kmalloc(&request).expect("K9: in a slab or a zone");
+    assert!(
+        seat.ranges().frames().work.is_none(),
+        "the zones were asked"
+    );
+    assert!(!own.contains(&addr));
+    for addr in own {
+        seat.kfree(addr).unwrap();
+    }
+    seat.kfree(addr).unwrap();
+    machine.kv.verify().unwrap();
+}
