@@ -248,10 +248,15 @@ impl FrameCase {
     fn misuse(&self, random: &mut Random) -> FrameOp {
         let (cpu, at, order) = (self.cpu(random), self.place(random), self.order(random));
         let pick = random.bits() as u32;
-        match random.below(4) {
+        match random.below(5) {
             0 => FrameOp::FreeTwice { cpu, pick },
             1 => FrameOp::FreePartAny { cpu, at, order },
             2 => FrameOp::FreeRangeAny {
+                cpu,
+                at,
+                frames: self.frames(random),
+            },
+            3 => FrameOp::FreeFramesAny {
                 cpu,
                 at,
                 frames: self.frames(random),
@@ -263,7 +268,7 @@ impl FrameCase {
     fn piece(&self, random: &mut Random) -> FrameOp {
         let (cpu, order) = (self.cpu(random), self.order(random));
         let (pick, count) = (random.bits() as u32, random.below(12) as u8);
-        match random.below(7) {
+        match random.below(11) {
             0 | 1 => FrameOp::FreePart {
                 cpu,
                 pick,
@@ -284,6 +289,22 @@ impl FrameCase {
             },
             4 => FrameOp::FreeRange { cpu, pick, count },
             5 => FrameOp::Reseat { cpu },
+            6 | 7 => FrameOp::TakeRun {
+                cpu,
+                frames: match random.chance(80) {
+                    true => random.below(2 << self.layout.pageblock_order.get()) as u32,
+                    false => self.frames(random),
+                },
+            },
+            8 | 9 => FrameOp::FreeFrames {
+                cpu,
+                pick,
+                count,
+                cut: match random.chance(50) {
+                    true => 0,
+                    false => random.bits() as u16,
+                },
+            },
             _ => FrameOp::AllocAt {
                 at: self.place(random),
                 order,

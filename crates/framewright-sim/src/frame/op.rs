@@ -58,6 +58,18 @@ pub enum FrameOp {
     FreeRange { cpu: u16, pick: u32, count: u8 },
     /// `Seat::free_range` of any place.
     FreeRangeAny { cpu: u16, at: u32, frames: u32 },
+    /// `FrameSource::alloc_run` of a seat.
+    TakeRun { cpu: u16, frames: u32 },
+    /// `Seat::free_frames` from inside a live allocation on, over `count` allocations as far as they touch, and to a
+    /// frame inside the last. `cut` says how far inside.
+    FreeFrames {
+        cpu: u16,
+        pick: u32,
+        count: u8,
+        cut: u16,
+    },
+    /// `Seat::free_frames` of any place.
+    FreeFramesAny { cpu: u16, at: u32, frames: u32 },
     /// `Zone::alloc_at`.
     AllocAt {
         at: u32,

@@ -221,11 +221,7 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
         self.reserve.as_ref()
     }
 
-    /// Checks the invariants of all parts, one after another, and changes nothing: for tests.
-    ///
-    /// Zones, address space and objects each stop their own CPUs for O(metadata). So for them other CPUs
-    /// may be at work meanwhile; the caller itself must be in no call of the engine. The reserve stops no
-    /// CPU: if there is one, no guest and no owner of it may be in a call ([`Reserve::verify`]).
+    /// Checks the invariants of all parts. Stops the CPUs of each part for O(metadata): for tests.
     ///
     /// # Errors
     /// The first invariant that does not hold.

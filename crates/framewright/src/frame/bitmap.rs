@@ -144,6 +144,41 @@ impl<P> HeldBlock<'_, '_, P> {
         taken
     }
 
+    /// Takes the first `frames` frames of the lowest maximal free block of order `found`, which has at least as
+    /// many. Returns the slot at which they begin; `None`, without any change, if there is no such block.
+    #[inline]
+    pub(super) fn take_first(
+        &mut self,
+        found: u8,
+        frames: usize,
+        mobility: Mobility,
+    ) -> Option<usize> {
+        self.settle();
+        let slot = if found < WORD_ORDER {
+            let has_run = |word: &usize| self.word_orders(*word) >> found & 1 != 0;
+            let word = (0..self.zone.map.words_per_block).find(has_run)?;
+            let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
+            let start = runs_in(bits, found).trailing_zeros();
+            let taken = ((1 << frames) - 1) << (start % 64);
+            debug_assert!(
+                bits & taken == taken,
+                "F2: the orders are those of the bits"
+            );
+            self.set_word(word, bits & !taken);
+            word * 64 + start as usize
+        } else {
+            let runs = runs_in(self.full_words(), found - WORD_ORDER);
+            if runs == 0 {
+                return None;
+            }
+            let word = runs.trailing_zeros() as usize;
+            self.clear_low(word, frames);
+            word * 64
+        };
+        self.counts = self.counts.take(frames as u64, mobility);
+        Some(slot)
+    }
+
     /// Takes up to `max` whole words of the lowest maximal free block of order `found`, which is at
     /// least that of a word. Returns the slot at which they begin, and how many there are.
     #[inline]

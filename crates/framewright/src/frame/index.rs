@@ -88,11 +88,20 @@ impl IndexShape {
     }
 
     pub(super) const fn words(&self) -> usize {
-        let [leaves, summaries, some, ranked, ranks, classes, costs] = self.parts();
-        leaves + summaries + some + ranked + ranks + classes + costs
+        let [
+            leaves,
+            summaries,
+            some,
+            ranked,
+            ranks,
+            classes,
+            costs,
+            least,
+        ] = self.parts();
+        leaves + summaries + some + ranked + ranks + classes + costs + least
     }
 
-    const fn parts(&self) -> [usize; 7] {
+    const fn parts(&self) -> [usize; 8] {
         [
             self.rows() * self.leaf,
             self.rows() * self.summary,
@@ -101,6 +110,7 @@ impl IndexShape {
             self.rows(),
             self.rows(),
             self.rows(),
+            self.orders,
         ]
     }
 }
@@ -127,9 +137,18 @@ impl<'m> BlockIndex<'m> {
         cost: impl Fn(usize, usize, usize) -> Option<i32>,
     ) -> Self {
         let parts = shape.parts().map(|len| words.words(len));
-        let [leaves, summaries, some, ranked, ranks, classes, costs] = parts;
+        let [
+            leaves,
+            summaries,
+            some,
+            ranked,
+            ranks,
+            classes,
+            costs,
+            least,
+        ] = parts;
         // The leaves, still unused, serve as scratch memory: there is at least one word a class.
-        let ranking = Ranking::new(shape.classes, [ranks, classes, costs], leaves, cost);
+        let ranking = Ranking::new(shape.classes, [ranks, classes, costs], least, leaves, cost);
         Self {
             shape,
             leaves,

@@ -1,9 +1,10 @@
 //! Allocates and frees more than one block at a time, and parts of one.
 
 use super::block::HeldBlock;
+use super::search::WantedBlock;
 use super::seat::Seat;
 use super::tag::Tag;
-use super::{AllocError, FreeError, RunError};
+use super::{AllocError, CACHED_ORDERS, FreeError, RunError};
 use crate::platform::FramePlatform;
 use crate::units::{Frame, Mobility, Order, Run};
 
@@ -75,20 +76,105 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         }
         at = run.start();
         while at < run.end() {
-            let whole = self.allocation_of(at);
-            let whole =
-                whole.filter(|(start, order)| *start == at && at.0 + order.frames() <= run.end().0);
-            let (order, freed) = match whole {
-                Some((_, order)) => (order, self.free(at, order)),
+            at = match self.allocation_at(at, run.end()) {
+                Some(order) if order.index() < CACHED_ORDERS => self.free_next(at, order),
+                Some(order) => match self.free_in_one_turn(at, run.end()) {
+                    Some(next) => next,
+                    None => self.free_next(at, order),
+                },
                 None => {
                     let order = self.largest_part(at, run.end());
-                    (order, self.free_part(at, order))
+                    let freed = self.free_part(at, order);
+                    debug_assert!(freed.is_ok(), "the frames were allocated a moment ago");
+                    Frame(at.0 + order.frames())
                 }
             };
-            debug_assert!(freed.is_ok(), "the frames were allocated a moment ago");
-            at = Frame(at.0 + order.frames());
         }
         Ok(())
+    }
+
+    /// Frees one of several allocations; the frame behind it.
+    fn free_next(&mut self, at: Frame, order: Order) -> Frame {
+        let freed = self.free(at, order);
+        debug_assert!(freed.is_ok(), "the frames were allocated a moment ago");
+        Frame(at.0 + order.frames())
+    }
+
+    /// The order of the allocation that starts at `at`, if one does and ends at or before `end`.
+    #[inline]
+    fn allocation_at(&self, at: Frame, end: Frame) -> Option<Order> {
+        let (order, _) = self.zone.tag(self.zone.offset(at)?).as_live()?;
+        (at.0 + order.frames() <= end.0).then_some(order)
+    }
+
+    /// Frees the allocations from `at` to `end`, under one lock, as long as they lie side by side in one pageblock.
+    /// The frame behind them; `None`, without any change, if another CPU holds the pageblock.
+    fn free_in_one_turn(&mut self, at: Frame, end: Frame) -> Option<Frame> {
+        let zone = self.zone;
+        let first = zone.offset(at)?;
+        let id = first >> zone.map.pageblock_order;
+        self.enter();
+        let held = zone.try_lock(self.words.counters(), id);
+        let (mut next, mut frames) = (first, 0);
+        if let Some(mut held) = held {
+            let block_end = (id + 1) << zone.map.pageblock_order;
+            let end = block_end.min(first + (end.0 - at.0) as usize);
+            while next < end
+                && let Some((order, mobility)) = zone.tag(next).as_live()
+                && next + order.frames() as usize <= end
+            {
+                zone.set_tag(next, Tag::NONE);
+                if held.give(zone.slot(next), order, mobility) {
+                    frames += order.frames();
+                } else {
+                    zone.count_corruption();
+                }
+                next += order.frames() as usize;
+            }
+            held.unlock();
+            self.words.counters().net.add(frames.wrapping_neg());
+            self.words.counters().pgfree.add(frames);
+        }
+        self.exit();
+        (next > first).then(|| Frame(at.0 + (next - first) as u64))
+    }
+
+    /// Allocates the first `frames` frames of an unmovable block of `order`, which has more, as the fewest aligned
+    /// allocations, if such a block is there at once. What remains of the block is free, or in this CPU's caches.
+    pub(super) fn try_first(&mut self, order: Order, frames: u64) -> Option<Run> {
+        let mobility = Mobility::Unmovable;
+        self.enter();
+        let is_cached = order.index() < CACHED_ORDERS;
+        let offset = if is_cached {
+            let cached = self.words.pop(self.zone, mobility, order);
+            cached.or_else(|| self.fetch(order, mobility))
+        } else {
+            let wanted = WantedBlock { order, mobility };
+            let first = self.zone.take_first(self.words, wanted, frames as usize);
+            if first.is_some() {
+                self.words.counters().net.add(frames);
+            }
+            first
+        };
+        if let Some(offset) = offset {
+            let mut at = 0;
+            while at < frames {
+                let part = (frames - at).ilog2();
+                let part = Order::new(part as u8).expect("smaller than a block");
+                self.hand_out(offset + at as usize, part, mobility);
+                at += part.frames();
+            }
+            while is_cached && at < order.frames() {
+                let part = Order::new(at.trailing_zeros() as u8).expect("smaller than a block");
+                let rest = offset + at as usize;
+                self.hand_out(rest, part, mobility);
+                let freed = self.free_entered(self.zone.frame(rest), part);
+                debug_assert!(freed.is_ok(), "it was allocated a moment ago");
+                at += part.frames();
+            }
+        }
+        self.exit();
+        offset.and_then(|offset| Run::new(self.zone.frame(offset), frames))
     }
 
     /// The allocation that `frame` belongs to.

@@ -25,15 +25,18 @@ pub(super) struct Ranking<'m> {
     class_at: &'m [AtomicU64],
     /// By order and rank: that class's cost in each list.
     cost_at: &'m [AtomicU64],
+    /// By order: the cost of the cheapest class in each list, side by side, because a search looks at all orders.
+    least: &'m [AtomicU64],
 }
 
 impl<'m> Ranking<'m> {
     /// The ranking by `cost(list, order, class)`; where that is `None`, the list leaves out the
-    /// class. Each of `words` has one for each order and class. `scratch` has one for each class; it
-    /// is zero before and after.
+    /// class. Each of `words` has one for each order and class, `least` one for each order. `scratch` has one for
+    /// each class; it is zero before and after.
     pub(super) fn new(
         classes: usize,
         words: [&'m [AtomicU64]; 3],
+        least: &'m [AtomicU64],
         scratch: &[AtomicU64],
         cost: impl Fn(usize, usize, usize) -> Option<i32>,
     ) -> Self {
@@ -43,6 +46,7 @@ impl<'m> Ranking<'m> {
             rank_of,
             class_at,
             cost_at,
+            least,
         };
         for list in 0..LISTS {
             for order in 0..rank_of.len() / classes {
@@ -75,6 +79,10 @@ impl<'m> Ranking<'m> {
         }
         let found = &scratch[..found];
         sort(found);
+        if let Some(cheapest) = found.first() {
+            let cost = (cheapest.load(Relaxed) >> 16) as u32 ^ (1 << 31);
+            put_part(&self.least[order], list, u64::from(cost as u16));
+        }
         for (rank, word) in found.iter().enumerate() {
             let key = word.load(Relaxed);
             let class = (key & 0xffff) as usize;
@@ -109,8 +117,7 @@ impl<'m> Ranking<'m> {
     /// The cost of the cheapest class.
     #[inline(always)]
     pub(super) fn least_cost(&self, list: usize, order: usize) -> i32 {
-        let cost = self.cost_at[order * self.classes].load(Relaxed) >> (16 * list);
-        i32::from(cost as i16)
+        i32::from((self.least[order].load(Relaxed) >> (16 * list)) as i16)
     }
 }
 

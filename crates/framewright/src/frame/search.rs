@@ -4,7 +4,7 @@ use super::block::HeldBlock;
 use super::caches::{CACHED_ORDERS, SeatWords};
 use super::counters::Counters;
 use super::zone::Zone;
-use crate::policy::{Class, Label, SHARE_SETTLED, ZoneFacts};
+use crate::policy::{Class, Label, Pressure, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
@@ -41,6 +41,8 @@ pub(super) struct BlockBatch<'o> {
     pub(super) words_max: usize,
     /// Where the words begin, and how many there are; then the batch has no blocks.
     pub(super) words: Option<(usize, usize)>,
+    /// So many frames of one block are taken, from its first on, instead of blocks.
+    frames: Option<usize>,
 }
 
 impl<'o> BlockBatch<'o> {
@@ -51,7 +53,15 @@ impl<'o> BlockBatch<'o> {
             taken: 0,
             words_max: 0,
             words: None,
+            frames: None,
         }
+    }
+
+    /// A batch of the first `frames` frames of one block.
+    const fn first(frames: usize, offset: &'o mut [u32; 1]) -> Self {
+        let mut batch = Self::new(offset);
+        batch.frames = Some(frames);
+        batch
     }
 
     const fn is_full(&self) -> bool {
@@ -66,21 +76,20 @@ const ORDERS: usize = 11;
 struct BlockSearch {
     list: usize,
     wanted: WantedBlock,
+    pressure: Pressure,
     /// Whether to leave pageblocks in which other CPUs work to them, as long as there are others.
     spare: bool,
     /// Rows that were passed by because they were empty.
     empty: usize,
-    /// By order: the cheapest class, of those not passed by.
+    /// The orders at which the search has looked, a bit each.
+    seen: u16,
+    /// By order seen: the cheapest class, of those not passed by.
     best: [Candidate; ORDERS],
 }
 
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// The cost of the order's cheapest class, whether or not it has a block, with the order's
-    /// surcharge.
-    floor: i32,
-    /// The policy's cost with the surcharge; `NOBODY` if there is no candidate. The floor as long
-    /// as the search has not looked, which the rank `UNSEEN` marks.
+    /// The policy's cost with the surcharge; `NOBODY` if there is no candidate.
     cost: i32,
     rank: u16,
     class: u16,
@@ -89,53 +98,50 @@ struct Candidate {
 /// More than any cost: the policy's are 16 bits, its surcharges not much more.
 const NOBODY: i32 = i32::MAX;
 
-/// A rank that no class has.
-const UNSEEN: u16 = u16::MAX;
-
 impl BlockSearch {
     #[inline(always)]
     fn new<P>(zone: &Zone<'_, P>, wanted: WantedBlock) -> Self {
         let pressure = zone.policy.pressure(&zone.zone_facts());
         let nobody = Candidate {
-            floor: NOBODY,
             cost: NOBODY,
-            rank: UNSEEN,
+            rank: 0,
             class: 0,
         };
-        let mut search = Self {
+        Self {
             list: zone.policy.list(wanted.mobility, pressure),
             wanted,
+            pressure,
             spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
             empty: 0,
+            seen: 0,
             best: [nobody; ORDERS],
-        };
-        for order in wanted.order.get()..=zone.map.pageblock_order {
-            let found = Order::new(order).expect("orders in a pageblock are small");
-            let surcharge = zone
-                .policy
-                .surcharge(pressure, wanted.mobility, wanted.order, found);
-            let order = usize::from(order);
-            let floor = zone.index.least_cost(search.list, order) + surcharge;
-            search.best[order].floor = floor;
-            search.best[order].cost = floor;
         }
-        search
     }
 
     /// Forgets the pageblocks that it saw, and passes none by.
     #[inline(always)]
-    fn look_again(&mut self) {
-        for best in &mut self.best {
-            best.cost = best.floor;
-            best.rank = UNSEEN;
-        }
+    const fn look_again(&mut self) {
+        self.seen = 0;
+    }
+
+    /// What the order found adds to each class's cost.
+    #[inline(always)]
+    fn surcharge<P>(&self, zone: &Zone<'_, P>, order: usize) -> i32 {
+        let WantedBlock {
+            order: wanted,
+            mobility,
+        } = self.wanted;
+        let found = Order::new(order as u8).expect("orders in a pageblock are small");
+        zone.policy
+            .surcharge(self.pressure, mobility, wanted, found)
     }
 
     /// Looks at one order, from rank `from` on.
     #[inline(always)]
     fn look<P>(&mut self, zone: &Zone<'_, P>, order: usize, from: usize) {
+        let surcharge = self.surcharge(zone, order);
+        self.seen |= 1 << order;
         let best = &mut self.best[order];
-        let surcharge = best.floor - zone.index.least_cost(self.list, order);
         match zone.index.cheapest(self.list, order, from) {
             Some((rank, class, cost)) => {
                 best.cost = cost + surcharge;
@@ -156,14 +162,16 @@ impl BlockSearch {
         let mut cheapest = None;
         let mut least = NOBODY;
         for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
-            if self.best[order].cost >= least {
-                continue;
-            }
-            if self.best[order].rank == UNSEEN {
-                self.look(zone, order, 0);
-                if self.best[order].cost >= least {
+            if self.seen >> order & 1 == 0 {
+                // What the cheapest class costs, whether or not it has a block.
+                let floor = zone.index.least_cost(self.list, order);
+                if floor >= least || floor + self.surcharge(zone, order) >= least {
                     continue;
                 }
+                self.look(zone, order, 0);
+            }
+            if self.best[order].cost >= least {
+                continue;
             }
             least = self.best[order].cost;
             cheapest = Some(order);
@@ -187,8 +195,19 @@ enum RowOutcome {
 impl<'m, P> Zone<'m, P> {
     /// Takes one block. Returns its offset, if there is one. Never waits.
     pub(super) fn take_one(&self, seat: SeatWords<'m>, wanted: WantedBlock) -> Option<usize> {
+        self.take_first(seat, wanted, wanted.order.frames() as usize)
+    }
+
+    /// Takes `frames` frames side by side, the first ones of a block that `wanted` could have. Returns the offset of
+    /// the first, if there is such a block. Never waits.
+    pub(super) fn take_first(
+        &self,
+        seat: SeatWords<'m>,
+        wanted: WantedBlock,
+        frames: usize,
+    ) -> Option<usize> {
         let mut out = [0];
-        let mut batch = BlockBatch::new(&mut out);
+        let mut batch = BlockBatch::first(frames, &mut out);
         self.take_some(seat, wanted, &mut batch);
         (batch.taken == 1).then_some(out[0] as usize)
     }
@@ -372,6 +391,11 @@ impl<'m, P> Zone<'m, P> {
             if is_own && batch.words_max > 0 && batch.taken == 0 && found >= WORD_ORDER {
                 let (slot, words) = held.take_words(found, batch.words_max, wanted.mobility);
                 batch.words = Some((id << self.map.pageblock_order | slot, words));
+            } else if let Some(frames) = batch.frames {
+                if let Some(slot) = held.take_first(found, frames, wanted.mobility) {
+                    batch.blocks[0] = (id << self.map.pageblock_order | slot) as u32;
+                    batch.taken = 1;
+                }
             } else {
                 let (out, taken) = (&mut *batch.blocks, batch.taken);
                 batch.taken = held.take(found, wanted.order, wanted.mobility, out, taken);

@@ -155,9 +155,18 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// CPU before it fails. It waits only while another CPU stops this one.
     ///
     /// `None` does not mean that there is no block: it may lie in another CPU's cache.
-    #[inline]
+    #[inline(always)]
     pub fn try_alloc(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
-        self.enter();
+        match self.alloc_fast(order, mobility) {
+            Some(frame) => Some(frame),
+            None => self.try_alloc_slow(order, mobility),
+        }
+    }
+
+    /// The seat is busy before, perhaps while another CPU claims it, and idle after.
+    #[inline(never)]
+    fn try_alloc_slow(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.wait_if_claimed();
         self.try_alloc_entered(order, mobility)
     }
 

@@ -227,8 +227,8 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
     }
 }
 
-/// Unmovable frames, in blocks: the largest that is there at once and fits, or one that is longer
-/// by at most a third, of which the rest is freed again. Else smaller ones.
+/// Unmovable frames: as many side by side as asked for, if a block at most a third longer is there at once, and
+/// else the largest block that is there at once and fits.
 impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
     fn origin(&self) -> Origin {
         self.zone().origin()
@@ -298,28 +298,41 @@ impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
 impl<P: FramePlatform> Seat<'_, '_, P> {
     /// The longest run of at most `frames` unmovable frames that is there at once.
     fn try_run(&mut self, frames: u64) -> Option<Run> {
-        let asked = frames.max(1);
-        let largest = self.zone().pageblock_order().get();
-        let fits = asked.ilog2() as u8;
-        let above = fits + 1;
-        let is_close = above <= largest && asked >= 3 << above >> 2 && !asked.is_power_of_two();
-        // The largest, and if there is none, those that the seat caches: the orders between would
-        // mostly be missing too, and cost a search each time.
-        let blocks = (1..=fits.min(CACHED_ORDER_MAX))
-            .chain((fits.min(largest) > CACHED_ORDER_MAX).then_some(fits.min(largest)))
-            .chain(is_close.then_some(above))
-            .rev();
-        for order in blocks.filter_map(Order::new) {
-            if let Some(frame) = self.try_alloc(order, Mobility::Unmovable) {
-                let (run, rest) = split(run_of(frame, order), asked);
-                if !rest.is_empty() {
-                    self.free_run(rest);
-                }
-                return Some(run);
-            }
+        if let Some(fits) = frames.checked_ilog2().filter(|fits| *fits > 0)
+            && let Some(run) = self.try_longer_run(frames, fits as u8)
+        {
+            return Some(run);
         }
         let frame = self.try_alloc(Order::ZERO, Mobility::Unmovable)?;
         Some(run_of(frame, Order::ZERO))
+    }
+
+    /// The same for a run of at least two frames; `fits` is the largest order that is not longer than asked for.
+    #[inline(never)]
+    fn try_longer_run(&mut self, frames: u64, fits: u8) -> Option<Run> {
+        let largest = self.zone().pageblock_order().get();
+        let above = fits + 1;
+        let is_close = above <= largest && frames >= 3 << above >> 2 && !frames.is_power_of_two();
+        if is_close
+            && let Some(above) = Order::new(above)
+            && let Some(run) = self.try_first(above, frames)
+        {
+            return Some(run);
+        }
+        // The largest, and if there is none, those that the seat caches: the orders between would
+        // mostly be missing too, and cost a search each time.
+        let largest = fits.min(largest);
+        let cached = (1..=largest.min(CACHED_ORDER_MAX)).rev();
+        let orders = (largest > CACHED_ORDER_MAX)
+            .then_some(largest)
+            .into_iter()
+            .chain(cached);
+        for order in orders.filter_map(Order::new) {
+            if let Some(frame) = self.try_alloc(order, Mobility::Unmovable) {
+                return Some(run_of(frame, order));
+            }
+        }
+        None
     }
 }
 

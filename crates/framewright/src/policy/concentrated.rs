@@ -154,17 +154,18 @@ pub(super) const fn surcharge(
     order: Order,
     found: Order,
 ) -> i32 {
-    let scarce = pressure.scarce;
     let (order, found) = (order.get(), found.get());
-    let keeps_order_2 = scarce && order == 2 && pressure.order_2_scarce;
-    let breaks = scarce && found > order && found >= BREAKABLE && !keeps_order_2;
-    if mobility.is_movable() {
-        let small = found < SMALL_ORDERS && !scarce;
-        let step = if small {
-            0
-        } else {
+    if !pressure.scarce {
+        return if mobility.is_movable() && found >= SMALL_ORDERS {
             found as i32 * MOVABLE_ORDER_COST
+        } else {
+            0
         };
+    }
+    let keeps_order_2 = order == 2 && pressure.order_2_scarce;
+    let breaks = found > order && found >= BREAKABLE && !keeps_order_2;
+    if mobility.is_movable() {
+        let step = found as i32 * MOVABLE_ORDER_COST;
         step + if breaks { MOVABLE_BREAKING_COST } else { 0 }
     } else {
         let kept = keeps_order_2 && found == 2;

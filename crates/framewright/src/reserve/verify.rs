@@ -8,11 +8,7 @@ use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 
 impl<P> Reserve<'_, P> {
-    /// Checks every invariant that can be seen at rest, and changes nothing. O(metadata).
-    ///
-    /// It stops no CPU, because nothing here stops guests. **The caller sees to it that no guest and no
-    /// owner of this reserve is in a call meanwhile.** Then the answer is exact. Beside a call it does no
-    /// harm, but may name an invariant of what is on its way at that moment.
+    /// Checks every invariant that can be seen while no other CPU is at work. O(metadata).
     ///
     /// # Errors
     /// The first that does not hold, with the frame's number in the reserve or the pool's.

@@ -71,8 +71,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     fn with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> T {
         let (lock, depot) = self.depot_words();
         let account = &self.words.depot.account;
-        let (guard, waited) = Lock::new(lock).lock_and_tell(|attempt| self.relax_inside(attempt));
-        let _held = self.accounts.watch(&self.platform, account, waited, guard);
+        let _held = self.accounts.lock(Lock::new(lock), &self.platform, account);
         work(depot)
     }
 

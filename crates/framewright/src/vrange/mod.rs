@@ -95,7 +95,7 @@
 //!   is refused at every moment until the area is handed out again.
 //!
 //! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a
-//!   purge, or the wait for the arena's or the depot's lock out of a busy seat, the space is *poisoned*: every later request is refused with that as its error, and the
+//!   purge, the space is *poisoned*: every later request is refused with that as its error, and the
 //!   space does not change again. All its seats are claimed for good, and no CPU waits for one of
 //!   them.
 //!

@@ -1,8 +1,8 @@
 //! The state of a space after a call out of it that did not return.
 //!
 //! A purge calls the platform and the source of frames in the middle of a change (`unmap`,
-//! `flush_all`, `free_run`), and a busy seat waits for the arena's lock and the depot's there
-//! (`relax`). If one of them unwinds, it is unknown what is mapped, lazy or given back. So the space is not touched again. All seats are claimed for good (V11): the frequent side
+//! `flush_all`, `free_run`). If one of them unwinds, it is unknown what is mapped, lazy or given
+//! back. So the space is not touched again. All seats are claimed for good (V11): the frequent side
 //! notices by the claim, which it looks at anyway.
 
 use super::{RangeError, RangeFreeError, Space};
@@ -52,13 +52,6 @@ impl<'m, P: Relax> Space<'m, P> {
         PoisonGuard(self)
     }
 
-    /// Waits for a lock in a busy seat, perhaps in the middle of a change.
-    pub(super) fn relax_inside(&self, attempt: u32) {
-        let calling = self.calling_out();
-        self.platform.relax(attempt);
-        calling.end();
-    }
-
     #[cold]
     fn poison(&self) {
         self.poison_word().store(1, SeqCst);
@@ -68,7 +61,7 @@ impl<'m, P: Relax> Space<'m, P> {
 
 impl<P> Space<'_, P> {
     /// Whether a call of the platform's `unmap` or `flush_all`, or of a source's `free_run`, has
-    /// unwound out of the space, or a wait for one of its locks out of a busy seat. Then every request is refused, and `verify` too.
+    /// unwound out of the space. Then every request is refused, and `verify` too.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.poison_word().load(SeqCst) != 0

@@ -203,15 +203,6 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         }
     }
 
-    /// The same for a caller in a busy seat, perhaps in the middle of a change: if the wait unwinds, the space is
-    /// poisoned.
-    fn lock_arena_inside(&self) -> WatchedLock<'_, 'm, P, ArenaGuard<'m>> {
-        let relax = |attempt| self.relax_inside(attempt);
-        let (guard, waited) = self.arena.lock_and_tell(relax);
-        let account = &self.words.arena_account;
-        self.accounts.watch(&self.platform, account, waited, guard)
-    }
-
     /// Cuts the lowest possible piece from the arena. Counts it for the seat.
     pub(super) fn cut(
         &self,
@@ -219,7 +210,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         pages: u32,
         align_pages: u64,
     ) -> Option<u32> {
-        let mut held = self.lock_arena_inside();
+        let mut held = self.lock_arena();
         let (at, fit) = held.guard.alloc(pages, align_pages)?;
         let lowest = &self.words.lowest;
         if lowest.load(Relaxed).wrapping_sub(1) > u64::from(at) {
@@ -250,7 +241,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     ) {
         let mut next = pieces.next();
         while next.is_some() {
-            let mut held = self.lock_arena_inside();
+            let mut held = self.lock_arena();
             let mut merges = 0;
             while let Some((at, pages)) = next {
                 if merges == MERGES_MAX {

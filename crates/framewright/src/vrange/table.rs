@@ -6,7 +6,11 @@
 //!     node     [1|f|bal][ left + 1      ][ right         ]    word 0 of a gap's first page
 //!              [ point ][ pages - 1     ][ longest - 1   ]    word 1 of a gap's first page
 //!     frame    [ frame + 1                               ]    word 1 of a page with a frame
+//!     run      [ 0                       ][ pages        ]    word 0 of the page behind a run's first page
 //! ```
+//!
+//! A *run* is consecutive frames behind consecutive pages, as long as they were found: one call maps them, and one
+//! gives them back. The page behind its first one is in the area too, because each has a guard page.
 //!
 //! The words of other pages have no meaning and may have any value: the tree, or a span's bitmap,
 //! tells what starts at a page. Even so, a header is never zero, and never a node.
@@ -231,26 +235,17 @@ impl<'m> AreaTable<'m> {
         (0..pages).find(has_none).unwrap_or(pages)
     }
 
-    /// The frames behind `page` and the pages after it, up to `end`, as far as they are consecutive; `None` if
-    /// `page` has no frame. Time: O(pages), a load and a comparison each.
+    /// The run that begins at `page`, of the pages below `end`; `None` if `page` has no frame.
     #[inline]
     pub(super) fn run_at(self, page: u32, end: u32) -> Option<Run> {
-        let pages = &self.pages[page as usize..end as usize];
-        let first = pages.first()?[1].load(Relaxed);
-        let start = first.checked_sub(1)?;
-        let mut next = first;
-        for [_, frame] in pages {
-            // Zero, which is no frame, follows the largest number.
-            if next == 0 || frame.load(Relaxed) != next {
-                break;
-            }
-            next = next.wrapping_add(1);
-        }
-        Run::new(Frame(start), next.wrapping_sub(first))
+        let most = u64::from(end.checked_sub(page).filter(|most| *most > 0)?);
+        let start = self.frame(page)?;
+        let pages = self.words(page + 1)[0].load(Relaxed);
+        Run::new(start, pages.min(most))
     }
 
-    /// Calls `run` with each run of consecutive frames behind the first `pages` pages of an area,
-    /// and with the run's first page, until `run` fails.
+    /// Calls `run` with each run behind the first `pages` pages of an area, and with the run's first page, until
+    /// `run` fails.
     pub(super) fn for_each_run<E>(
         self,
         at: u32,
@@ -281,15 +276,18 @@ impl<'m> AreaTable<'m> {
         }
     }
 
-    /// Records consecutive frames behind `page` and the pages after it. None of them may be the very last frame
-    /// number.
+    /// Records consecutive frames behind `page` and the pages after it. They belong to the run that begins at
+    /// `first`, at `page` or before, and make it end where they end. All of it is in one area with the page behind
+    /// it. None of the frames may be the very last frame number.
     #[inline]
-    pub(super) fn set_run(self, page: u32, run: Run) {
+    pub(super) fn set_run(self, first: u32, page: u32, run: Run) {
         let mut word = run.start().0.wrapping_add(1);
         for [_, frame] in &self.pages[page as usize..][..run.frames() as usize] {
             frame.store(word, Relaxed);
             word = word.wrapping_add(1);
         }
+        let pages = u64::from(page - first) + run.frames();
+        self.words(first + 1)[0].store(pages, Relaxed);
     }
 
     /// Records that so many pages have no frames.
@@ -355,34 +353,33 @@ mod tests {
 
     #[test]
     fn frame_zero_is_a_frame_and_zero_is_none() {
-        let mut memory = [0; 4];
+        let mut memory = [0; 6];
         let table = AreaTable::new(atomic_words(&mut memory));
         assert_eq!(table.frame(1), None);
         for frame in [Frame(0), Frame(u64::MAX - 1)] {
-            table.set_run(1, Run::new(frame, 1).unwrap());
+            table.set_run(1, 1, Run::new(frame, 1).unwrap());
             assert_eq!(table.frame(1), Some(frame));
         }
         table.clear_frames(1, 1);
         assert_eq!((table.frame(1), table.frame(0)), (None, None));
-        table.set_run(1, Run::new(Frame(7), 1).unwrap());
+        table.set_run(1, 1, Run::new(Frame(7), 1).unwrap());
         table.set_header(1, AreaHeader::live(AreaKind::Vmalloc, 1, 0));
         assert_eq!(table.frame(1), Some(Frame(7)), "the other word");
     }
 
     #[test]
-    fn runs_are_found_as_long_as_their_frames_are_consecutive() {
+    fn runs_are_found_as_long_as_they_were_recorded() {
         let run = |start, frames| Run::new(Frame(start), frames).unwrap();
         let mut memory = [0; 24];
         let table = AreaTable::new(atomic_words(&mut memory));
-        // Two runs that are one, one apart, none, and the largest number before none.
-        table.set_run(1, run(5, 2));
-        table.set_run(3, run(7, 1));
-        table.set_run(4, run(3, 2));
-        table.set_run(7, run(u64::MAX - 1, 1));
+        // Two that became one, one apart, none, and the largest number before none.
+        table.set_run(1, 1, run(5, 2));
+        table.set_run(1, 3, run(7, 1));
+        table.set_run(4, 4, run(3, 2));
+        table.set_run(7, 7, run(u64::MAX - 1, 1));
         assert_eq!(table.run_at(0, 9), None);
         assert_eq!(table.run_at(1, 9), Some(run(5, 3)));
         assert_eq!(table.run_at(1, 3), Some(run(5, 2)), "not beyond the end");
-        assert_eq!(table.run_at(2, 9), Some(run(6, 2)));
         assert_eq!(table.run_at(7, 9), Some(run(u64::MAX - 1, 1)));
         assert_eq!(table.run_at(4, 4), None, "no pages");
         let mut found = [(0, run(0, 0)); 3];

@@ -7,6 +7,7 @@ use crate::platform::RangePlatform;
 use crate::seats::SeatSet;
 use crate::stats::Broken;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::units::Frame;
 
 impl<'m, P: RangePlatform> Space<'m, P> {
     /// Checks every invariant that can be seen at rest, and changes nothing. O(window).
@@ -67,6 +68,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
                 let frame = self.table.frame(page);
                 self.check("V7: a kept area has its frames", page, frame.is_some())?;
             }
+            self.verify_runs(at, pages - 1)?;
         }
         for page in at..at + pages {
             let found = self.find(self.page(page));
@@ -77,6 +79,23 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             self.check("V1: one area a page", page, page == at || !starts)?;
         }
         Ok(pages)
+    }
+
+    /// Checks that each run behind an area's pages has consecutive frames, and that a longer one is not two.
+    fn verify_runs(&self, at: u32, pages: u32) -> Result<(), Broken> {
+        let mut behind = None;
+        self.table.for_each_run(at, pages, |page, run| {
+            let are_consecutive = (page..)
+                .zip(run.start().0..run.end().0)
+                .all(|(page, frame)| self.table.frame(page) == Some(Frame(frame)));
+            let is_whole = behind != Some((page, run.start()));
+            behind = Some((page + run.frames() as u32, run.end()));
+            self.check(
+                "V7: a run of a kept area has consecutive frames",
+                page,
+                are_consecutive && is_whole,
+            )
+        })
     }
 
     /// Checks a span that a CPU has.

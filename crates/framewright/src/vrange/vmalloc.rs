@@ -211,14 +211,20 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     ) -> Result<(), (u32, AllocError)> {
         let mut done = 0;
         let mut most = pages;
+        // The run that ends at `done`: its first page and the frame behind it.
+        let (mut first, mut behind) = (0, None);
         while done < pages {
             let asked = (pages - done).min(most);
             let run = match self.frames.alloc_run(u64::from(asked), request.context) {
                 Ok(run) if !run.is_empty() => self.at_most(run, asked),
                 failed => return Err((done, failed.err().unwrap_or(AllocError::Exhausted))),
             };
-            self.space.table.set_run(at + done, run);
+            if behind != Some(run.start()) {
+                first = done;
+            }
+            self.space.table.set_run(at + first, at + done, run);
             done += run.frames() as u32;
+            behind = Some(run.end());
             // Only now: if the platform unwinds, the area gives them back.
             if request.zero {
                 self.space.platform.zero(run);

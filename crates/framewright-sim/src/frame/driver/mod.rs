@@ -1,4 +1,5 @@
 mod compare;
+mod runs;
 mod zone;
 
 use super::{FrameCase, FrameModel, FrameOp, ModelFrame};
@@ -158,6 +159,16 @@ impl drive::InStep for FramePair<'_, '_> {
                 None => Ok(()),
             },
             FrameOp::FreeRangeAny { cpu, at, frames } => self.free_range(cpu, at, frames),
+            FrameOp::TakeRun { cpu, frames } => self.take_run(cpu, u64::from(frames)),
+            FrameOp::FreeFrames {
+                cpu,
+                pick,
+                count,
+                cut,
+            } => self.free_frames_from(cpu, pick, count, usize::from(cut)),
+            FrameOp::FreeFramesAny { cpu, at, frames } => {
+                self.free_frames(cpu, at as usize, frames as usize)
+            }
             FrameOp::Reseat { cpu } => {
                 self.machine.run_on(CpuId(cpu));
                 if self.zone.seat(CpuId(cpu)).is_ok() {

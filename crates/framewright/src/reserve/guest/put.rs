@@ -87,10 +87,7 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         desc[BORN].store(born.0, Relaxed);
         // The entry stands in the index before the page does, and no get follows it while the state
         // is Filling. So nothing after the copy has to wait for it to leave the processor.
-        // If the wait unwinds, the frame does not stay in transit.
-        let undo = Undo(|| self.give_back(&claim));
         let mut locked = bucket.lock(&reserve.platform);
-        undo.disarm();
         // If the page's object or pool got a new generation meanwhile, the page goes in all the
         // same: BORN says that it is dead.
         if locked.ticket() != ticket || reserve.pools.walks_after_claim(key.pool) != walks {

@@ -2,9 +2,7 @@
 
 use super::under_way::{At, hooked};
 use super::*;
-use core::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 
 fn key(pool: PoolId, object: u64, index: u64) -> Key {
     Key {
@@ -186,49 +184,6 @@ fn c1_a_load_or_a_write_that_panics_leaves_the_page_and_holds_no_gate() {
     let run = reserve.alloc_contig(64, 1).unwrap();
     reserve.release(run).unwrap();
     reserve.verify().unwrap();
-}
-
-#[test]
-fn c1_a_put_whose_wait_for_its_bucket_unwinds_leaves_no_frame_in_transit() {
-    let (reserve, hook, [mut guest, _]) = hooked(64);
-    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-    let key = key(pool, 0, 1);
-    // Another CPU has the order of eviction, and then, when the put has a frame, its bucket.
-    let order = reserve.orders[0];
-    let mut shards: Vec<_> = (0..order.len()).map(|nth| order.try_lock(nth)).collect();
-    let has = Rc::new(RefCell::new(None));
-    let (locked, next) = (has.clone(), hook.clone());
-    hook.set(At::Wait, move || {
-        let bucket = reserve.bucket(&key, key.object_hash());
-        *locked.borrow_mut() = Some(bucket.lock(reserve.platform()));
-        shards.clear();
-        next.set(At::Wait, || panic!("the wait unwinds"));
-    });
-    let put = catch_unwind(AssertUnwindSafe(|| guest.put_dirty(key, &page(7))));
-    assert!(put.is_err() && hook.is_done());
-    drop(has.take());
-    reserve.verify().unwrap();
-    guest.put_dirty(key, &page(8)).unwrap();
-    reserve.verify().unwrap();
-}
-
-/// What [`Reserve::verify`] says of its caller.
-#[test]
-fn c1_a_check_beside_a_call_may_find_what_is_on_its_way_and_does_no_harm() {
-    let (reserve, hook, [mut guest, _]) = hooked(64);
-    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-    let found = Rc::new(RefCell::new(None));
-    let seen = found.clone();
-    hook.set(At::Store, move || {
-        *seen.borrow_mut() = Some(reserve.verify())
-    });
-    guest.put(key(pool, 0, 1), &page(7)).unwrap();
-    let broken = found.take().unwrap().unwrap_err();
-    assert_eq!(broken.invariant, "C1", "the page is in transit");
-    reserve.verify().unwrap();
-    let mut out = [0; 512];
-    assert!(guest.get(key(pool, 0, 1), &mut out));
-    assert_eq!(stamp(&out), 7);
 }
 
 #[test]
