@@ -103,15 +103,9 @@ impl TableSource for BarePc {
             let next = BOOT_NEXT.fetch_add(Frame::BYTES, Relaxed);
             return Some(Frame(next / Frame::BYTES));
         }
-        let frame = with_table_seats(|cpu| match context.may_block {
-            true => cpu.alloc(Order::ZERO, Mobility::Unmovable, context).ok(),
-            false => cpu
-                .frames()
-                .seat(0)
-                .try_alloc(Order::ZERO, Mobility::Unmovable),
-        });
-        COUNTS.tables.add(u64::from(frame.is_some()));
-        frame
+        let taken = with_table_seats(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, context));
+        COUNTS.tables.add(u64::from(taken.is_ok()));
+        taken.ok()
     }
 
     fn give_back(&self, frame: Frame) {
@@ -178,6 +172,11 @@ impl Map for BarePc {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         COUNTS.maps.add(1);
         page_tables().map(at, frames, PageAccess::DATA, self, context)
+    }
+
+    fn map_frames(&self, at: Page, all: &[Frame], how: Context) -> Result<(), (u64, MapError)> {
+        COUNTS.maps.add(1);
+        page_tables().map_frames(at, all, PageAccess::DATA, self, how)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {

@@ -137,6 +137,37 @@ impl<M: PhysMap> PageTables<M> {
         self.map_pieces(at, frames, access, source, context)
     }
 
+    /// Maps a page to each frame, wherever it lies, from `at` on.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map), with the number of pages that are mapped, the first ones.
+    #[inline]
+    pub fn map_frames(
+        &self,
+        at: Page,
+        frames: &[Frame],
+        access: PageAccess,
+        source: &impl TableSource,
+        context: Context,
+    ) -> Result<(), (u64, MapError)> {
+        let all_bits = frames.iter().fold(0, |bits, frame| bits | frame.0);
+        if let Some(entries) = self.entries(at, frames.len() as u64)
+            && all_bits < FRAMES_MAX
+        {
+            for (entry, frame) in entries.iter().zip(frames) {
+                fill(core::slice::from_ref(entry), *frame, access);
+            }
+            return Ok(());
+        }
+        for (nth, &frame) in (0..).zip(frames) {
+            let page = at.0.checked_add(nth).ok_or((nth, MapError::Page(at)))?;
+            let run = Run::new(frame, 1).ok_or((nth, MapError::Frame(frame)))?;
+            let mapped = self.map(Page(page), run, access, source, context);
+            mapped.map_err(|error| (nth, error))?;
+        }
+        Ok(())
+    }
+
     /// The entries of so many pages from `page` on, if they lie in one table, and it is there.
     #[inline(always)]
     fn entries(&self, page: Page, pages: u64) -> Option<&[AtomicU64]> {

@@ -94,6 +94,34 @@ fn a_run_is_found_page_by_page_and_not_beside_it() {
 }
 
 #[test]
+fn frames_that_lie_apart_are_mapped_in_one_go_or_up_to_the_first_that_cannot_be() {
+    let memory = TestMemory::new(8);
+    let tables = memory.tables();
+    let map = |at, frames: &[Frame]| {
+        let access = PageAccess::DATA;
+        tables.map_frames(Page(at), frames, access, &memory, Context::ANY)
+    };
+    let apart = [5, 3, 9, 10, 1 << 30].map(Frame);
+    // Where no table is, across two tables, and where both are.
+    for at in [HIGH + 509, HIGH + 509, HIGH + 3] {
+        assert_eq!(map(at, &apart), Ok(()));
+        for (page, frame) in (at..).zip(apart) {
+            let found = tables.translate(Page(page));
+            assert_eq!(found, Some((frame, PageAccess::DATA)));
+        }
+        tables.unmap(range(at, 5), &memory, Context::ANY).unwrap();
+    }
+    let beyond = [5, 3, FRAMES_MAX, 7].map(Frame);
+    let refused = MapError::Frame(beyond[2]);
+    assert_eq!(map(HIGH, &beyond), Err((2, refused)));
+    assert!(tables.translate(Page(HIGH + 1)).is_some());
+    assert_eq!(tables.translate(Page(HIGH + 2)), None);
+    memory.free.borrow_mut().clear();
+    let far = HIGH + (1 << 18) - 1;
+    assert_eq!(map(far, &apart), Err((0, MapError::NoMemory)));
+}
+
+#[test]
 fn two_mebibytes_are_one_entry_where_page_and_frame_are_aligned() {
     let memory = TestMemory::new(16);
     let tables = memory.tables();

@@ -62,6 +62,31 @@ pub trait Map {
     /// None of the pages is mapped then.
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError>;
 
+    /// Maps a page to each frame, in order, from `at` on: a caller's frames, wherever they lie \[`vm_map_ram`\]. By
+    /// default one [`map`](Self::map) for those that lie side by side. A platform with tables of entries can write
+    /// all in one go.
+    ///
+    /// # Errors
+    /// How many pages are mapped, the first ones, and why the next one is not.
+    fn map_frames(
+        &self,
+        at: Page,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<(), (u64, MapError)> {
+        let mut done = 0;
+        while let Some(&first) = frames.get(done as usize) {
+            let run = first_run(&frames[done as usize..]).ok_or(MapError::Frame(first));
+            let page = at.0.checked_add(done).ok_or(MapError::Page(at));
+            let mapped = page.and_then(|page| {
+                let run = run?;
+                self.map(Page(page), run, context).map(|()| run)
+            });
+            done += mapped.map_err(|error| (done, error))?.frames();
+        }
+        Ok(())
+    }
+
     /// Unmaps every page of the range. Some of them may not be mapped.
     ///
     /// # Errors
@@ -77,6 +102,20 @@ pub trait Map {
     fn flush_all(&self);
 }
 
+/// The frames at the beginning that follow one another; `None` if there is none, or if the first one's number is
+/// too high for a run.
+fn first_run(frames: &[Frame]) -> Option<Run> {
+    let (&first, rest) = frames.split_first()?;
+    let more = rest
+        .iter()
+        .zip(1..)
+        .take_while(|&(&frame, nth)| first.checked_add(nth) == Some(frame))
+        .count();
+    // The last frame of the number range has no frame behind it that could end a run.
+    let run = Run::new(first, more as u64 + 1).or_else(|| Run::new(first, more as u64));
+    run.filter(|run| !run.is_empty())
+}
+
 /// Zeroing, the one thing that the engine itself does to frames' contents.
 pub trait Zero {
     /// Fills the frames with zeroes.
@@ -86,6 +125,15 @@ pub trait Zero {
 impl<T: Map + ?Sized> Map for &T {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         (**self).map(at, frames, context)
+    }
+
+    fn map_frames(
+        &self,
+        at: Page,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<(), (u64, MapError)> {
+        (**self).map_frames(at, frames, context)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {

@@ -62,7 +62,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             return self.map_several(at, frames, context);
         };
         let page = self.space.page(at);
-        match self.calling_map(at, page, run, None, context) {
+        match self.calling_map(at, page, run, context) {
             Ok(()) => Ok(page),
             Err(error) => {
                 let had_spare = self.space.has_spare();
@@ -141,7 +141,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         })
     }
 
-    /// Maps the frames of a live slot, run by run. On failure nothing is mapped, and the slot is
+    /// Maps the frames of a live slot. On failure nothing is mapped, and the slot is
     /// given up; then it also returns whether anything was kept, lazy or waiting.
     fn map_runs(
         &mut self,
@@ -156,34 +156,31 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 return Err((error, false));
             }
         };
-        let mut done = 0;
-        while let Some(run) = first_run(&frames[done..]) {
-            let page = self.space.page(at + done as u32);
-            let mapped = match run {
-                Ok(run) => {
-                    let mapped = self.calling_map(at, page, run, reserved, context);
-                    mapped.map(|()| run)
-                }
-                Err(frame) => Err(MapError::Frame(frame)),
-            };
-            match mapped {
-                Ok(run) => done += run.frames() as usize,
-                Err(error) if done == 0 => {
+        let page = self.space.page(at);
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            // Some of it may be mapped. A poisoned space keeps it.
+            let _ = seat.free_part(at, reserved, context);
+        });
+        let platform = &unwound.seat.space.platform;
+        let mapped = platform.map_frames(page, frames, context);
+        unwound.end();
+        match mapped {
+            Ok(()) => {
+                self.unreserve(reserved.unwrap_or(0));
+                Ok(())
+            }
+            Err((done, error)) => {
+                let had_spare = self.space.has_spare();
+                if done == 0 {
                     self.unreserve(reserved.unwrap_or(0));
-                    let had_spare = self.space.has_spare();
                     self.undo_ram(at);
-                    return Err((RangeError::Map(error), had_spare));
-                }
-                Err(error) => {
-                    let had_spare = self.space.has_spare();
+                } else {
                     self.free_part(at, reserved, context)
                         .map_err(|poisoned| (poisoned.into(), false))?;
-                    return Err((RangeError::Map(error), had_spare));
                 }
+                Err((RangeError::Map(error), had_spare))
             }
         }
-        self.unreserve(reserved.unwrap_or(0));
-        Ok(())
     }
 
     /// Maps frames behind pages of the live slot at `at`. If the platform unwinds, some of it may be mapped,
@@ -194,13 +191,12 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         at: u32,
         page: Page,
         run: Run,
-        reserved: Option<u64>,
         context: Context,
     ) -> Result<(), MapError> {
         let space = self.space;
         let unwound = OrElse::new(self, |seat: &mut Self| {
             // A poisoned space keeps it.
-            let _ = seat.free_part(at, reserved, context);
+            let _ = seat.free_part(at, None, context);
         });
         let mapped = space.platform.map(page, run, context);
         unwound.end();
@@ -363,20 +359,6 @@ fn as_one_run(frames: &[Frame]) -> Option<Run> {
     } else {
         None
     }
-}
-
-/// The frames at the beginning that follow one another, or the first frame, if its number is too
-/// high for a run. `None` if there is no frame.
-fn first_run(frames: &[Frame]) -> Option<Result<Run, Frame>> {
-    let (&first, rest) = frames.split_first()?;
-    let more = rest
-        .iter()
-        .zip(1..)
-        .take_while(|&(&frame, nth)| first.checked_add(nth) == Some(frame))
-        .count();
-    // The last frame of the number range has no frame behind it that could end a run.
-    let run = Run::new(first, more as u64 + 1).or_else(|| Run::new(first, more as u64));
-    Some(run.filter(|run| !run.is_empty()).ok_or(first))
 }
 
 impl<P: RangePlatform> Held<'_, '_, P> {
