@@ -155,8 +155,8 @@ It is no time: it knows no caches, and an atomic operation costs one. Each call 
   before `vfree` returns, as in Linux. The engine has no mode yet in which `vfree` unmaps at once.
 - The *bar* is what was asked for, kept / strict. **Bold**: missed.
 - *strict* is counted where a test frees areas; the others have nothing that could be kept.
-- Linux maps `vm_map_ram`'s frames one by one, so its cost is the same wherever they lie. The engine maps a run with one
-  call: frames side by side cost it little, and frames apart cost it a call each.
+- Linux maps `vm_map_ram`'s frames one by one, so its cost is the same wherever they lie. So is the engine's
+  call of the platform where they lie apart; frames side by side it maps as one run, which costs less.
 - `longest_*` is one call, from its beginning to its end, with interrupts off: an instruction is a nanosecond there, so
   the bar is 20 µs. Words zeroed are in it. An interrupt that comes meanwhile waits so long.
 

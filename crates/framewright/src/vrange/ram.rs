@@ -15,7 +15,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Maps frames of the caller's, in that order, at consecutive pages \[`vm_map_ram`\].
     ///
     /// Up to 64 pages come from this CPU's vmap blocks, in slots of a power of two of pages; more come
-    /// from the arena. One call maps frames side by side. Cost: nanoseconds, and the platform's time.
+    /// from the arena. One call of the platform maps all of them. Cost: nanoseconds, and the platform's time.
     ///
     /// It waits for no other CPU, unless it would fail and the context allows waiting: then it
     /// first stops all CPUs and purges everything lazy. Without `may_block`, frames that are not
