@@ -1,48 +1,45 @@
-//! A policy asked directly: it is a pure function, so no zone is needed.
+//! One history under each fallback policy: which pageblocks are broken into?
 //!
-//! An unmovable frame is wanted, and no unmovable pageblock has room. Which pageblock is broken
-//! into?
+//! Movable frames fill memory, some are freed, and unmovable ones come. A pageblock with one unmovable
+//! frame cannot be emptied any more.
 //!
 //! `cargo run -p framewright-examples --bin policy`
 
-use framewright::policy::{BlockFacts, Config, Fallback, Label, Policy, ZoneFacts};
-use framewright::{Mobility, Order};
+use framewright::engine::{Engine, EngineLayout};
+use framewright::platform::SingleThread;
+use framewright::policy::{Config, Fallback};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let order = |order| Order::new(order).ok_or("not an order");
-    let facts = |by_mobility: [u32; 3]| BlockFacts {
-        label: Label::Of(Mobility::Movable),
-        free: 512 - by_mobility.iter().sum::<u32>(),
-        by_mobility,
-        absent: 0,
-    };
-    // Allocated frames: unmovable, movable, reclaimable; and the largest free block.
-    let candidates = [
-        ("clean, a large free block", facts([0, 400, 0]), order(6)?),
-        ("mixed, a small free block", facts([40, 300, 0]), order(3)?),
-    ];
-    for fallback in [
-        Fallback::LargestFirst,
-        Fallback::SmallestWhenCostly,
-        Fallback::Concentrated,
-    ] {
-        let policy = Policy::new(fallback, order(9)?);
-        let zone = ZoneFacts {
-            frames: 1 << 20,
-            free: 1 << 18,
-            free_mixed: 1 << 16,
-            free_large: 1 << 17,
-            blocks_of_order_2: 1 << 12,
-            free_lent: 0,
+    for fallback in Fallback::ALL {
+        let config = Config {
+            fallback,
+            ..Config::default()
         };
-        let list = policy.list(Mobility::Unmovable, policy.pressure(&zone));
-        let cost = |(_, facts, found): &&(&str, BlockFacts, Order)| {
-            let class = policy.class(facts);
-            policy.cost(list, *found, class).unwrap_or(i32::MAX)
-        };
-        let (name, ..) = candidates.iter().min_by_key(cost).ok_or("no candidate")?;
-        println!("{:<22}{name}", fallback.name());
+        let layout = EngineLayout::new(Frame(0), 64 * 512).with_config(config);
+        let mut metadata = vec![0; layout.words_needed()?];
+        let engine = Engine::new(&layout, &mut metadata, SingleThread::new())?;
+        engine.add(Run::new(Frame(0), 64 * 512).ok_or("a run ends inside the numbers")?)?;
+        let mut cpu = engine.cpu(CpuId(0))?;
+        let mut alloc = |mobility| cpu.alloc(Order::ZERO, mobility, Context::ANY);
+        let movable: Vec<Frame> = std::iter::from_fn(|| alloc(Mobility::Movable).ok()).collect();
+        // Every seventh page goes, and eight pages side by side where there is a multiple of 500.
+        for (nth, frame) in movable.iter().enumerate() {
+            if nth % 7 == 0 || nth % 500 < 8 {
+                cpu.free(*frame, Order::ZERO)?;
+            }
+        }
+        for _ in 0..400 {
+            cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::ANY)?;
+        }
+        let zone = &engine.frames().zones()[0];
+        let is_contaminated = |nth: &usize| zone.pageblock(*nth).nonmovable() > 0;
+        let contaminated = (0..zone.pageblocks()).filter(is_contaminated).count();
+        println!(
+            "{:<22}{contaminated} pageblocks contaminated",
+            fallback.name()
+        );
     }
     println!("the default is {}", Config::default().fallback.name());
     Ok(())

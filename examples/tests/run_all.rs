@@ -66,12 +66,12 @@ mappings in the window: 1
 }
 
 #[test]
-fn a_policy_answers_without_a_zone() {
+fn a_policy_decides_how_many_pageblocks_are_broken_into() {
     let out = output(env!("CARGO_BIN_EXE_policy"));
     let expected = "\
-largest-first         clean, a large free block
-smallest-when-costly  clean, a large free block
-concentrated          mixed, a small free block
+largest-first         64 pageblocks contaminated
+smallest-when-costly  6 pageblocks contaminated
+concentrated          6 pageblocks contaminated
 the default is concentrated
 ";
     assert_eq!(out, expected);

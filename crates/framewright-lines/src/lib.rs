@@ -169,7 +169,7 @@ macro_rules! atomic {
     )* };
 }
 
-atomic!(AtomicU8 of u8, AtomicU16 of u16, AtomicU32 of u32, AtomicU64 of u64);
+atomic!(AtomicU16 of u16, AtomicU32 of u32, AtomicU64 of u64);
 
 #[cfg(test)]
 mod tests {
@@ -209,6 +209,6 @@ mod tests {
         assert_eq!(word.fetch_max(20, Relaxed), 12);
         let doubled = word.fetch_update(Relaxed, Relaxed, |value| value.checked_mul(2));
         assert_eq!((doubled, word.load(Relaxed)), (Ok(20), 40));
-        assert_eq!(AtomicU8::default().into_inner(), 0);
+        assert_eq!(AtomicU16::default().into_inner(), 0);
     }
 }

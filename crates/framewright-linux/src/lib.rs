@@ -49,6 +49,7 @@ mod fork;
 mod gate;
 pub mod heap;
 mod host;
+mod latency;
 mod mapping;
 pub mod paged;
 pub mod platform;
@@ -66,6 +67,7 @@ pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
 pub use host::{
     Host, HostCpu, HostError, HostKv, HostSpace, HostedEngine, Options, RangeOptions, SlotError,
 };
+pub use latency::LatencyHistogram;
 pub use platform::{Linux, Membarrier, Paged, Stored};
 pub use ram::{Ram, RamPages, RamReport};
 pub use swap::{Frontswap, SwapDevice, SwapFile, Zram};

@@ -1,10 +1,8 @@
 //! How long owners wait: an area whose takes are timed.
 
+use crate::LatencyHistogram;
 use framewright::Run;
-use framewright::reserve::{
-    ContigError, Contiguous, ContiguousKind, ReleaseError, Reservation, ReservationError,
-};
-use framewright::stats::LatencyHistogram;
+use framewright::reserve::{ContigError, Contiguous, ContiguousKind, Reservation};
 use std::time::Instant;
 
 /// An area of contiguous frames, of either kind, that notes how long each call for a run took.
@@ -67,16 +65,11 @@ impl<A: Contiguous> Contiguous for TimedArea<A> {
         self.time(|area| area.alloc_contig(frames, align))
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+    fn release(&mut self, run: Run) -> Result<(), ContigError> {
         self.area.release(run)
     }
 
-    fn reserve(
-        &mut self,
-        name: &str,
-        frames: u64,
-        align: u64,
-    ) -> Result<Reservation, ReservationError> {
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
         self.area.reserve(name, frames, align)
     }
 

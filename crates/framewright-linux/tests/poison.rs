@@ -5,7 +5,7 @@
 use framewright::frame::{Seat, ZoneLayout};
 use framewright::platform::{Contents, Fenced, PageWords, Relax};
 use framewright::reserve::{
-    Guest, Key, PoolConfig, PoolId, Reservation, Reserve, ReserveLayout, Store, TakeError,
+    ContigError, Guest, Key, PoolConfig, PoolId, Reservation, Reserve, ReserveLayout, Store,
 };
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::platform::Slots;
@@ -184,7 +184,7 @@ impl PoisonOwner for PutBackOwner<'_, '_, '_> {
         };
         match run {
             Ok(run) => Some(run),
-            Err(TakeError::NoRoom | TakeError::NoMemory(_)) => None,
+            Err(ContigError::NoRoom | ContigError::NoMemory(_)) => None,
             Err(other) => panic!("{other}"),
         }
     }

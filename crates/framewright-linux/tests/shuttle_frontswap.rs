@@ -9,7 +9,7 @@
 
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reserve::{
-    Cleaned, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout, Store, TakeError,
+    Cleaned, ContigError, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout, Store,
 };
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::swap::{Frontswap, LoadedPage, SwapDevice, SwapError, SwapPolicy};
@@ -204,7 +204,7 @@ fn all_at_once(frames: u64, slots: u64, policy: SwapPolicy) {
                     .for_each(|frame| reserve.platform().set(frame, &poison));
                 reserve.release(run).unwrap();
             }
-            Err(TakeError::NoRoom) => {}
+            Err(ContigError::NoRoom) => {}
             Err(other) => panic!("{other}"),
         }
     }

@@ -1,7 +1,7 @@
 //! The simulated platform.
 
 use framewright::CpuId;
-use framewright::platform::{Barrier, Clock, Cpus, Relax};
+use framewright::platform::{Barrier, Clock, Relax};
 use std::cell::Cell;
 use std::fmt;
 
@@ -79,6 +79,16 @@ impl fmt::Display for MetadataError {
 impl std::error::Error for MetadataError {}
 
 impl Machine {
+    /// How many CPUs there are.
+    pub(crate) const fn cpus(&self) -> u16 {
+        self.cpus
+    }
+
+    /// The CPU that runs.
+    pub(crate) const fn current(&self) -> CpuId {
+        CpuId(self.current.get())
+    }
+
     /// A machine with that many CPUs, at time 0, on which no call fails.
     #[must_use]
     pub const fn new(cpus: u16) -> Self {
@@ -193,16 +203,6 @@ impl Barrier for Machine {
 impl Clock for Machine {
     fn now_ns(&self) -> u64 {
         self.now_ns.get()
-    }
-}
-
-impl Cpus for Machine {
-    fn cpus(&self) -> u16 {
-        self.cpus
-    }
-
-    fn current(&self) -> CpuId {
-        CpuId(self.current.get())
     }
 }
 

@@ -1,9 +1,8 @@
 //! The n-th call of anything made to fail: the state is as before, and life goes on.
 
-use framewright::frame::{Zone, ZoneSetupError};
+use framewright::frame::Zone;
 use framewright::platform::SingleThread;
-use framewright::raw::TooShort;
-use framewright::{CpuId, Mobility, Order};
+use framewright::{CpuId, Mobility, Order, SetupError};
 use framewright_sim::drive::{DrivenCase, Failures, each_failure};
 use framewright_sim::{FrameCase, Machine, MachineCall, MetadataError};
 
@@ -33,7 +32,7 @@ fn each_number_of_words_below_the_needed_one_is_refused() {
             SingleThread::new(),
         );
         let words = found;
-        let refused = ZoneSetupError::Metadata(TooShort { words, needed });
+        let refused = SetupError::Metadata { words, needed };
         assert_eq!(zone.err(), Some(refused));
     }
     assert!(Zone::new(&case.layout, &case.config, &mut memory, SingleThread::new()).is_ok());

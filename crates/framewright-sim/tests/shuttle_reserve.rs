@@ -7,7 +7,7 @@
 use framewright::frame::{AllocError, FrameSource, Origin};
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reserve::{
-    Guest, Key, PoolConfig, PoolId, PutRefused, ReservationError, Reserve, ReserveLayout, TakeError,
+    ContigError, Guest, Key, PoolConfig, PoolId, PutRefused, Reserve, ReserveLayout,
 };
 use framewright::{Context, CpuId, Frame, Run};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -214,7 +214,7 @@ fn c3_c7_a_reservation_is_taken_and_no_dirty_page_is_lost() {
         });
         let reservation = match reserve.reserve("camera", 3, 1) {
             Ok(reservation) => Some(reservation),
-            Err(ReservationError::Busy) => None,
+            Err(ContigError::Held) => None,
             Err(other) => panic!("{other}"),
         };
         if let Some(reservation) = reservation {
@@ -250,7 +250,7 @@ fn c3_an_owner_that_waits_with_a_bound_takes_a_reservation_or_changes_nothing() 
                     reserve.release(run).unwrap();
                 }
                 // No frame is an owner's: a guest that finds otherwise would see a torn page.
-                Err(TakeError::WouldWait) => assert_eq!(reserve.occupancy().owned, 0),
+                Err(ContigError::WouldWait) => assert_eq!(reserve.occupancy().owned, 0),
                 Err(other) => panic!("{other}"),
             }
         }
@@ -401,7 +401,7 @@ fn owner_who_puts_back(
                     reserve.release(run).unwrap();
                     true
                 }
-                Err(TakeError::NoRoom | TakeError::NoMemory(_)) => false,
+                Err(ContigError::NoRoom | ContigError::NoMemory(_)) => false,
                 Err(other) => panic!("{other}"),
             },
         );
@@ -526,7 +526,7 @@ fn c7_pages_are_got_away_and_written_while_an_owner_has_them_moved() {
 fn c10_an_owner_that_clears_a_run_and_fails_makes_no_other_one_fail() {
     // One page is dirty, and the first owner has no ordinary frame for it: it keeps all frames for a while, and
     // gives them up. So the other one has room at each moment.
-    let requests: [fn(&ShuttleReserve, TwoEnds) -> Result<Run, TakeError>; 2] = [
+    let requests: [fn(&ShuttleReserve, TwoEnds) -> Result<Run, ContigError>; 2] = [
         |reserve, _| reserve.alloc_contig(2, 1),
         |reserve, ends| reserve.alloc_contig_with(2, 1, &mut ordinary(ends, 4, 2)),
     ];
@@ -539,7 +539,8 @@ fn c10_an_owner_that_clears_a_run_and_fails_makes_no_other_one_fail() {
             let failing = thread::spawn(move || {
                 for _ in 0..2 {
                     let got = reserve.alloc_contig_with(4, 1, &mut ordinary(ends, 4, 0));
-                    let is_right = matches!(got, Err(TakeError::NoMemory(_) | TakeError::NoRoom));
+                    let is_right =
+                        matches!(got, Err(ContigError::NoMemory(_) | ContigError::NoRoom));
                     assert!(is_right, "{got:?}");
                 }
             });

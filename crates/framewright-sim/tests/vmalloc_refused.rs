@@ -5,8 +5,8 @@
 use framewright::frame::{AllocError, FrameSource, Frames, NoFrames, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Map, MapError, Relax, SingleThread, Zero};
 use framewright::policy::{Config, RangeConfig};
-use framewright::vrange::{AreaRequest, RangeError, RangeSetupError, Space, SpaceLayout};
-use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::vrange::{AreaRequest, RangeError, Space, SpaceLayout};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, SeatError};
 use framewright_sim::{MachineCall, Paging, PoolFrames};
 
 const START: Page = Page(1 << 20);
@@ -138,17 +138,17 @@ fn all_seats_of_a_space_have_frames_of_one_origin() {
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
     let first = space.seat(CpuId(0), PoolFrames(&paging)).unwrap();
     let refused = space.seat(CpuId(1), PoolFrames(&others)).unwrap_err();
-    assert_eq!(refused, RangeSetupError::OtherFrames(CpuId(1)));
+    assert_eq!(refused, SeatError::OtherFrames(CpuId(1)));
     assert!(refused.to_string().contains("another origin"), "{refused}");
     assert_eq!(
         space.seat(CpuId(1), NoFrames).unwrap_err(),
-        RangeSetupError::OtherFrames(CpuId(1))
+        SeatError::OtherFrames(CpuId(1))
     );
     // The seat is not taken by that; and what a space once had, it has for good.
     drop(space.seat(CpuId(1), PoolFrames(&paging)).unwrap());
     drop(first);
     let refused = space.seat(CpuId(0), PoolFrames(&others)).unwrap_err();
-    assert_eq!(refused, RangeSetupError::OtherFrames(CpuId(0)));
+    assert_eq!(refused, SeatError::OtherFrames(CpuId(0)));
     assert!(space.seat(CpuId(0), &mut PoolFrames(&paging)).is_ok());
 }
 

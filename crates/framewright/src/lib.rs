@@ -36,8 +36,11 @@ pub mod reserve;
 mod seats;
 mod slots;
 pub mod stats;
-pub mod sync;
+mod sync;
 pub mod units;
 pub mod vrange;
 
-pub use units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+pub use units::{
+    Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, RunError, SeatError,
+    SetupError,
+};

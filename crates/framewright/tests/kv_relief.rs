@@ -2,10 +2,10 @@
 
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
-use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
+use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Relief, Zero};
 use framewright::policy::{Config, Effort, RangeConfig, ReclaimConfig};
 use framewright::reclaim::{
-    Ask, Clients, Holding, Migrate, Move, MoveState, Reclaim, ReclaimRelief, Shrink, Shrunk,
+    Ask, Clients, Holding, Migrate, Move, MoveState, Reclaim, Shrink, Shrunk,
 };
 use framewright::vrange::{Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -93,7 +93,6 @@ impl Migrate for ReliefCache {
 }
 
 type ReliefFrames = Seat<'static, 'static, PlainPlatform>;
-type CacheRelief = ReclaimRelief<'static, 'static, 'static, PlainPlatform>;
 
 fn leak<T>(value: T) -> &'static mut T {
     Box::leak(Box::new(value))
@@ -107,7 +106,14 @@ fn machine(
 ) -> (
     &'static ReliefCache,
     &'static Reclaim<'static, 'static, PlainPlatform>,
-    KvSeat<'static, 'static, 'static, PlainPlatform, ReliefFrames, CacheRelief>,
+    KvSeat<
+        'static,
+        'static,
+        'static,
+        PlainPlatform,
+        ReliefFrames,
+        impl Relief<ReliefFrames> + use<>,
+    >,
 ) {
     let layout = ZoneLayout::new(Frame(0), FRAMES);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);

@@ -5,26 +5,19 @@ use crate::ram::RamError;
 use crate::window::WindowError;
 use framewright::CpuId;
 use framewright::engine::EngineError;
-use framewright::frame::ZoneSetupError;
-use framewright::kv::KvSetupError;
-use framewright::vrange::RangeSetupError;
 use std::fmt;
 
 /// Why there is no host. Nothing is left behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostError {
-    /// The zone cannot be made that way.
-    Setup(ZoneSetupError),
+    /// The engine cannot be made that way.
+    Setup(EngineError),
     /// The machine gave no RAM for the frames.
     Ram(RamError),
     /// The machine gave no memory for metadata; an errno.
     Metadata(i32),
     /// There is no window for the frames.
     Window(WindowError),
-    /// The space cannot be made that way.
-    Ranges(RangeSetupError),
-    /// The object allocator cannot be made that way.
-    Objects(KvSetupError),
     /// A [`Heap`](crate::Heap) is for 1 to 1022 threads, and has more frames than that.
     Heap {
         /// The frames asked for.
@@ -48,8 +41,6 @@ impl fmt::Display for HostError {
                 write!(f, "no memory for metadata: {reason}")
             }
             Self::Window(error) => error.fmt(f),
-            Self::Ranges(error) => error.fmt(f),
-            Self::Objects(error) => error.fmt(f),
             Self::Heap { frames, threads } if (1..=1022).contains(threads) => write!(
                 f,
                 "a heap of {frames} frames is too small for {threads} threads: at least {} are needed",
@@ -70,14 +61,7 @@ impl std::error::Error for HostError {}
 
 impl From<EngineError> for HostError {
     fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::Zone { error, .. } => Self::Setup(error),
-            EngineError::Ranges(error) => Self::Ranges(error),
-            EngineError::Objects(error) => Self::Objects(error),
-            EngineError::TooShort(_) | EngineError::Zones | EngineError::Reserve(_) => {
-                unreachable!("one zone without a reserve, in as many words as it needs: {error}")
-            }
-        }
+        Self::Setup(error)
     }
 }
 

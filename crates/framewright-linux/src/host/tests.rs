@@ -1,9 +1,10 @@
 use super::*;
+use framewright::engine::EngineError;
 use framewright::frame::ZoneLayout;
 use framewright::kv::{KvRequest, ObjectKind};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{AreaRequest, RangeSetupError};
-use framewright::{Addr, Frame};
+use framewright::vrange::AreaRequest;
+use framewright::{Addr, Frame, SetupError};
 
 fn space(cpus: u16, ranges: &RangeOptions) -> Result<HostSpace<Fenced>, HostError> {
     let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(cpus);
@@ -108,7 +109,12 @@ fn what_cannot_be_had_is_said() {
     ranges.span_pages = 3;
     assert_eq!(
         refused(&ranges),
-        HostError::Ranges(RangeSetupError::SpanPages(3))
+        HostError::Setup(EngineError::Ranges(SetupError::Limit {
+            what: "span_pages",
+            found: 3,
+            min: 4,
+            max: 1024
+        }))
     );
 }
 

@@ -28,8 +28,7 @@ pub use paged::Paged;
 pub use slots::{NoSlot, Slots};
 
 use crate::event::WaitEvent;
-use framewright::CpuId;
-use framewright::platform::{Barrier, Clock, Cpus, Fenced, Relax};
+use framewright::platform::{Barrier, Clock, Fenced, Relax};
 use rustix::thread::{MembarrierCommand, membarrier};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
@@ -194,23 +193,6 @@ impl<B> Clock for Linux<B> {
     }
 }
 
-impl<B> Cpus for Linux<B> {
-    fn cpus(&self) -> u16 {
-        self.slots.count()
-    }
-
-    /// The thread's slot. The thread takes one if it has none yet.
-    ///
-    /// # Panics
-    /// If all slots are other threads': see [`Slots::mine`], which returns that as an error.
-    fn current(&self) -> CpuId {
-        match self.slots.mine() {
-            Ok(slot) => slot,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,7 +276,7 @@ mod tests {
                 for round in 1..=ROUNDS {
                     wait_for(started, round);
                     busy.store(round, Ordering::Relaxed);
-                    framewright::sync::light_fence(true);
+                    std::sync::atomic::compiler_fence(Ordering::SeqCst);
                     let none = claimed.load(Ordering::Relaxed) < round;
                     saw_no_claim.store(none, Ordering::Relaxed);
                     done.store(round, Ordering::Release);

@@ -4,8 +4,8 @@
 use super::Linux;
 use crate::Membarrier;
 use crate::window::Window;
-use framewright::platform::{Barrier, Clock, Cpus, Map, MapError, Relax, Zero};
-use framewright::{Context, CpuId, Page, PageRange, Run};
+use framewright::platform::{Barrier, Clock, Map, MapError, Relax, Zero};
+use framewright::{Context, Page, PageRange, Run};
 use std::sync::Arc;
 
 /// The platform of a space: [`Linux`] for waiting, barriers, clock and slots, and a [`Window`] with
@@ -58,16 +58,6 @@ impl<B: Barrier> Barrier for Paged<B> {
 impl<B> Clock for Paged<B> {
     fn now_ns(&self) -> u64 {
         self.linux.now_ns()
-    }
-}
-
-impl<B> Cpus for Paged<B> {
-    fn cpus(&self) -> u16 {
-        self.linux.cpus()
-    }
-
-    fn current(&self) -> CpuId {
-        self.linux.current()
     }
 }
 

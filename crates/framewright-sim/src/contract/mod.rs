@@ -209,7 +209,11 @@ mod tests {
     }
 
     impl Store for Careless {
-        fn put(&mut self, key: Key, page: &PageWords) -> framewright::reserve::Put {
+        fn put(
+            &mut self,
+            key: Key,
+            page: &PageWords,
+        ) -> Result<(), framewright::reserve::PutRefused> {
             let at = (key.pool.0, key.object, key.index);
             if self.closed.contains(&key.pool) {
                 return Err(framewright::reserve::PutRefused::NoPool);
@@ -225,7 +229,11 @@ mod tests {
             Ok(())
         }
 
-        fn put_dirty(&mut self, _: Key, _: &PageWords) -> framewright::reserve::Put {
+        fn put_dirty(
+            &mut self,
+            _: Key,
+            _: &PageWords,
+        ) -> Result<(), framewright::reserve::PutRefused> {
             // The older version stays.
             Err(framewright::reserve::PutRefused::NoPool)
         }

@@ -1,5 +1,5 @@
 use crate::{Machine, Paging, PagingLie};
-use framewright::platform::{Barrier, Clock, Cpus, Direct, Map, MapError, Relax, Zero};
+use framewright::platform::{Barrier, Clock, Direct, Map, MapError, Relax, Zero};
 use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
 use std::cell::RefCell;
 
@@ -162,7 +162,7 @@ impl SimRam {
         let mut parts = Vec::new();
         while at < end {
             let len = (Page::BYTES - at % Page::BYTES).min(end - at);
-            match self.place(state, self.current(), Addr(at)) {
+            match self.place(state, self.paging.machine().current(), Addr(at)) {
                 Some(place) => parts.push((place, len as usize)),
                 None => self
                     .paging
@@ -254,15 +254,5 @@ impl Barrier for SimRam {
 impl Clock for SimRam {
     fn now_ns(&self) -> u64 {
         self.paging.now_ns()
-    }
-}
-
-impl Cpus for SimRam {
-    fn cpus(&self) -> u16 {
-        self.paging.cpus()
-    }
-
-    fn current(&self) -> CpuId {
-        self.paging.current()
     }
 }

@@ -7,7 +7,7 @@ pub use pool::PoolFrames;
 pub use shared::{SharedFrames, SharedPaging};
 
 use crate::{Machine, MachineCall, Random};
-use framewright::platform::{Barrier, Clock, Cpus, Map, MapError, Relax, Zero};
+use framewright::platform::{Barrier, Clock, Map, MapError, Relax, Zero};
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use std::cell::{Cell, RefCell};
 
@@ -531,16 +531,6 @@ impl Barrier for Paging {
 impl Clock for Paging {
     fn now_ns(&self) -> u64 {
         self.machine.now_ns()
-    }
-}
-
-impl Cpus for Paging {
-    fn cpus(&self) -> u16 {
-        self.machine.cpus()
-    }
-
-    fn current(&self) -> CpuId {
-        self.machine.current()
     }
 }
 

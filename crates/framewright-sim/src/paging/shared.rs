@@ -1,6 +1,6 @@
 use super::{Paging, PoolFrames};
 use framewright::frame::{AllocError, FrameSource, Origin};
-use framewright::platform::{Barrier, Cpus, Fenced, Map, MapError, Relax, Zero};
+use framewright::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
 use framewright::{Context, CpuId, Page, PageRange, Run};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -61,7 +61,7 @@ impl Map for SharedPaging {
     }
 
     fn flush_all(&self) {
-        let cpus = self.lock().cpus();
+        let cpus = self.lock().machine().cpus();
         for cpu in 0..cpus {
             self.paused().flush(CpuId(cpu));
         }

@@ -3,10 +3,10 @@ use super::{CLIENTS, ReclaimCase, ReclaimLie, USER};
 use crate::difference::{Difference, differ};
 use crate::frame::{FrameModel, ModelFrame as FrameState};
 use crate::{Machine, MachineCall};
-use framewright::frame::{AllocError, RunError, Seat, Zone};
+use framewright::frame::{AllocError, Seat, Zone};
 use framewright::policy::Label;
 use framewright::reclaim::{Move, MoveState};
-use framewright::{Context, CpuId, Frame, Mobility, Order};
+use framewright::{Context, CpuId, Frame, Mobility, Order, RunError};
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -492,7 +492,6 @@ impl<'z, 'm> World<'z, 'm> {
         &self,
         work: impl FnOnce(&mut OwnFrames<'z, 'm>) -> Result<(), Difference>,
     ) {
-        use framewright::platform::Cpus;
         let before = self.machine.current();
         self.machine.run_on(self.spare_cpu);
         let done = work(&mut self.spare.borrow_mut());

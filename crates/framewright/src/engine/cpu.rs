@@ -1,14 +1,14 @@
 //! A CPU's seats in all parts of an engine, as one value.
 
+use super::Engine;
 use super::parts::{Parts, RangeParts, WithObjects};
 use super::relief::ZoneRelief;
-use super::{CpuError, Engine};
 use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
 use crate::kv::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::platform::{Contents, FramePlatform, ObjectPlatform, PageWords, RangePlatform, Relief};
 use crate::reclaim::{BlockRequest, Clients, CpuRequests};
-use crate::reserve::{Guest, Key, Put, PutRefused};
-use crate::units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, Run};
+use crate::reserve::{Guest, Key, PutRefused};
+use crate::units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, Run, SeatError};
 use crate::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat};
 use core::fmt;
 
@@ -42,7 +42,7 @@ impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> fmt::Debug
 }
 
 impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 'm, P, W, ZONES> {
-    pub(super) fn take(engine: &'e Engine<'m, P, W, ZONES>, cpu: CpuId) -> Result<Self, CpuError> {
+    pub(super) fn take(engine: &'e Engine<'m, P, W, ZONES>, cpu: CpuId) -> Result<Self, SeatError> {
         let relief = ZoneRelief {
             zones: core::array::from_fn(|nth| engine.reclaim(nth)),
             clients: None,
@@ -50,7 +50,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         let frames = engine.frames().seats(cpu)?;
         let seat = W::seat(&engine.shared, cpu, frames, relief)?;
         let guest = match &engine.reserve {
-            Some(reserve) => Some(reserve.guest(cpu).ok_or(CpuError::Taken(cpu))?),
+            Some(reserve) => Some(reserve.guest(cpu).ok_or(SeatError::Taken(cpu))?),
             None => None,
         };
         Ok(Self {
@@ -282,7 +282,7 @@ impl<P: FramePlatform + Contents + Clone, W: Parts<P>, const ZONES: usize>
     ///
     /// # Errors
     /// As that; [`PutRefused::NoPool`] if there is no reserve.
-    pub fn put(&mut self, key: Key, page: &PageWords) -> Put {
+    pub fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
         let guest = self.guest.as_mut().ok_or(PutRefused::NoPool)?;
         guest.put(key, page)
     }

@@ -245,7 +245,7 @@ impl<P> ReservePart<P> for NoReserve {
 
 impl PartLayout for ReserveLayout {
     fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
-        Ok(Self::words_needed(&self.with_cpus(extent.cpus))?)
+        Self::words_needed(&self.with_cpus(extent.cpus)).map_err(EngineError::Reserve)
     }
 }
 
@@ -257,6 +257,7 @@ impl<P: ReservePlatform + Clone> ReservePart<P> for ReserveLayout {
         platform: &P,
     ) -> Result<Option<Reserve<'m, P>>, EngineError> {
         let layout = self.with_cpus(extent.cpus);
-        Ok(Some(Reserve::new(&layout, memory, platform.clone())?))
+        let made = Reserve::new(&layout, memory, platform.clone());
+        made.map(Some).map_err(EngineError::Reserve)
     }
 }

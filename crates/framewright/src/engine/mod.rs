@@ -36,19 +36,20 @@ mod relief;
 mod tests;
 
 pub use cpu::Cpu;
-pub use error::{CpuError, EngineError};
-pub use layout::{EngineLayout, Extent, NoReserve, ReservePart};
-pub use parts::{FramesOnly, PartLayout, Parts, RangeParts, SharedParts, WithObjects, WithRanges};
-pub use relief::ZoneRelief;
+pub use error::EngineError;
+pub use layout::EngineLayout;
+use layout::{Extent, NoReserve, ReservePart};
+use parts::SharedParts;
+pub use parts::{FramesOnly, Parts, RangeParts, WithObjects, WithRanges};
 
-use crate::frame::{Frames, RunError, Zone};
+use crate::frame::{Frames, Zone};
 use crate::kv::Kv;
 use crate::platform::{Clock, FramePlatform, ObjectPlatform, RangePlatform};
-use crate::raw::{Carver, TooShort};
+use crate::raw::Carver;
 use crate::reclaim::{Reclaim, ReclaimWords};
 use crate::reserve::Reserve;
 use crate::stats::Broken;
-use crate::units::{CpuId, Run};
+use crate::units::{CpuId, Run, RunError, SeatError};
 use crate::vrange::Space;
 use core::fmt;
 use core::marker::PhantomData;
@@ -122,7 +123,7 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
         is_zeroed: bool,
     ) -> Result<Self, EngineError> {
         let needed = layout.words_needed()?;
-        let mut carver = Carver::new(memory, needed)?;
+        let mut carver = Carver::new(memory, needed).map_err(EngineError::Metadata)?;
         let mut zones = [const { None }; ZONES];
         let mut reclaim = [const { None }; ZONES];
         for (nth, zone) in layout.zones.iter().enumerate() {
@@ -196,7 +197,7 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     ///
     /// # Errors
     /// If one of the seats is taken, or the engine was made for fewer CPUs. No seat is taken then.
-    pub fn cpu(&self, cpu: CpuId) -> Result<Cpu<'_, 'm, P, W, ZONES>, CpuError> {
+    pub fn cpu(&self, cpu: CpuId) -> Result<Cpu<'_, 'm, P, W, ZONES>, SeatError> {
         Cpu::take(self, cpu)
     }
 
@@ -257,11 +258,5 @@ impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> fmt::Debug
             .field("zones", &ZONES)
             .field("cpus", &cpus)
             .finish_non_exhaustive()
-    }
-}
-
-impl From<TooShort> for EngineError {
-    fn from(error: TooShort) -> Self {
-        Self::TooShort(error)
     }
 }

@@ -1,13 +1,13 @@
 //! What an engine has over its zones: nothing, an address space, or that and objects.
 
 use super::relief::ZoneRelief;
-use super::{CpuError, EngineError, Extent};
+use super::{EngineError, Extent};
 use crate::frame::Seats;
 use crate::kv::{Kv, KvLayout, KvSeat};
 use crate::platform::{Clock, FramePlatform, ObjectPlatform, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::stats::Broken;
-use crate::units::CpuId;
+use crate::units::{CpuId, SeatError, SetupError};
 use crate::vrange::{RangeSeat, Space, SpaceLayout};
 
 /// A part of a layout: how much metadata it needs.
@@ -69,7 +69,7 @@ pub trait Parts<P: FramePlatform + Clone>: PartLayout {
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         relief: ZoneRelief<'e, 'm, P, ZONES>,
-    ) -> Result<Self::Seat<'e, 'm, ZONES>, CpuError>;
+    ) -> Result<Self::Seat<'e, 'm, ZONES>, SeatError>;
 
     /// The seats in the zones.
     fn frames<'a, 'e, 'm, const ZONES: usize>(
@@ -159,7 +159,7 @@ impl<P: FramePlatform + Clone> Parts<P> for FramesOnly {
         _cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         _relief: ZoneRelief<'e, 'm, P, ZONES>,
-    ) -> Result<Seats<'e, 'm, P, ZONES>, CpuError> {
+    ) -> Result<Seats<'e, 'm, P, ZONES>, SeatError> {
         Ok(frames)
     }
 
@@ -197,7 +197,9 @@ impl WithRanges {
 
 impl PartLayout for WithRanges {
     fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
-        Ok(self.layout(extent).words_needed()?)
+        self.layout(extent)
+            .words_needed()
+            .map_err(EngineError::Ranges)
     }
 
     fn window_words(&self, extent: &Extent) -> Result<usize, EngineError> {
@@ -220,7 +222,8 @@ impl<P: RangePlatform + Clone> Parts<P> for WithRanges {
     ) -> Result<SharedParts<'m, P>, EngineError> {
         let config = self.config.unwrap_or(RangeConfig::for_cpus(extent.cpus));
         let layout = self.layout(extent);
-        let space = Space::in_memory(&layout, &config, memory, platform.clone(), is_zeroed)?;
+        let space = Space::in_memory(&layout, &config, memory, platform.clone(), is_zeroed);
+        let space = space.map_err(EngineError::Ranges)?;
         let (space, kv) = (Some(space), None);
         Ok(SharedParts { space, kv })
     }
@@ -230,9 +233,8 @@ impl<P: RangePlatform + Clone> Parts<P> for WithRanges {
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         _relief: ZoneRelief<'e, 'm, P, ZONES>,
-    ) -> Result<RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>, CpuError> {
-        let seat = shared.space().seat(cpu, frames);
-        seat.map_err(|_| CpuError::Taken(cpu))
+    ) -> Result<RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>, SeatError> {
+        shared.space().seat(cpu, frames)
     }
 
     #[inline(always)]
@@ -279,7 +281,8 @@ impl WithObjects {
 
 impl PartLayout for WithObjects {
     fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
-        Ok(self.layout(extent).words_needed()? + self.window_words(extent)?)
+        let words = self.layout(extent).words_needed();
+        Ok(words.map_err(EngineError::Objects)? + self.window_words(extent)?)
     }
 
     fn window_words(&self, extent: &Extent) -> Result<usize, EngineError> {
@@ -301,10 +304,15 @@ impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
         is_zeroed: bool,
     ) -> Result<SharedParts<'m, P>, EngineError> {
         let layout = self.layout(extent);
-        let (of_objects, of_space) = memory.split_at_mut(layout.words_needed()?);
+        let (of_objects, of_space) =
+            memory.split_at_mut(layout.words_needed().map_err(EngineError::Objects)?);
         let shared = self.ranges.make(extent, of_space, platform, is_zeroed)?;
-        let kv = Kv::in_memory(&layout, of_objects, platform.clone(), is_zeroed)?;
-        kv.check_window(shared.space().start(), shared.space().pages())?;
+        let kv = Kv::in_memory(&layout, of_objects, platform.clone(), is_zeroed);
+        let kv = kv.map_err(EngineError::Objects)?;
+        let space = shared.space();
+        if let Some((window, direct)) = kv.overlap(space.start(), space.pages()) {
+            return Err(EngineError::Objects(SetupError::Overlap { window, direct }));
+        }
         let kv = Some(kv);
         Ok(SharedParts { kv, ..shared })
     }
@@ -314,11 +322,9 @@ impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         relief: ZoneRelief<'e, 'm, P, ZONES>,
-    ) -> Result<Self::Seat<'e, 'm, ZONES>, CpuError> {
+    ) -> Result<Self::Seat<'e, 'm, ZONES>, SeatError> {
         let ranges = WithRanges::seat(shared, cpu, frames, relief)?;
-        let seat = shared.kv().seat(ranges);
-        let seat = seat.map_err(|_| CpuError::Taken(cpu))?;
-        Ok(seat.with_relief(relief))
+        Ok(shared.kv().seat(ranges)?.with_relief(relief))
     }
 
     #[inline(always)]

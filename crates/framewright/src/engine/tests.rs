@@ -6,13 +6,15 @@ mod clients;
 
 use super::*;
 use crate::frame::{AllocError, FreeError, ZoneLayout};
-use crate::kv::{KvError, KvRequest, KvSetupError};
+use crate::kv::{KvError, KvRequest};
 use crate::platform::{
     Barrier, Contents, Direct, Map, MapError, PageWords, Relax, SingleThread, Zero,
 };
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
 use crate::reserve::{Key, PoolConfig, ReserveLayout};
-use crate::units::{Addr, Context, Frame, Mobility, Order, Page, PageRange};
+use crate::units::{
+    Addr, Context, Frame, Mobility, Order, Page, PageRange, RunError, SeatError, SetupError,
+};
 use crate::vrange::AreaRequest;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -113,11 +115,11 @@ fn one_slice_holds_all_parts_wherever_it_begins() {
         let mut memory = vec![!0; words + shift];
         let board = TestBoard::default();
         let short = Engine::new(&layout, &mut memory[shift + 1..], board.clone()).unwrap_err();
-        let needed = TooShort {
+        let needed = SetupError::Metadata {
             words: words - 1,
             needed: words,
         };
-        assert_eq!(short, EngineError::TooShort(needed));
+        assert_eq!(short, EngineError::Metadata(needed));
         let engine = Engine::new(&layout, &mut memory[shift..], board).unwrap();
         engine.add(run(0, FRAMES)).unwrap();
         engine.verify().unwrap();
@@ -179,7 +181,7 @@ fn en2_a_refused_cpu_leaves_no_seat_taken() {
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
     let one = CpuId(0);
-    let taken = Err(CpuError::Taken(one));
+    let taken = Err(SeatError::Taken(one));
     let refused = || engine.cpu(one).map(|_| ());
     {
         let _zone = engine.frames().zones()[0].seat(one).unwrap();
@@ -199,7 +201,7 @@ fn en2_a_refused_cpu_leaves_no_seat_taken() {
     drop(cpu);
     assert_eq!(refused(), Ok(()));
     let unknown = engine.cpu(CpuId(2)).map(|_| ());
-    assert_eq!(unknown, Err(CpuError::Unknown(CpuId(2))));
+    assert_eq!(unknown, Err(SeatError::Unknown(CpuId(2))));
 }
 
 #[test]
@@ -324,7 +326,7 @@ fn impossible_layouts_are_refused_with_their_place() {
         .with_objects();
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let refused = Engine::new(&layout, &mut memory, TestBoard::default()).map(|_| ());
-    let overlap = KvSetupError::Overlap {
+    let overlap = SetupError::Overlap {
         window: Addr((1 << 28) * Page::BYTES),
         direct: Addr(1 << 40),
     };

@@ -20,8 +20,6 @@
 //!   label or remove them is [refused](RunError::Apart). So what lies there can be moved without
 //!   another look.
 
-#[cfg(doc)]
-use super::RunError;
 use super::caches::{CACHE_MAX, CACHED_ORDERS, SeatWords};
 use super::counters::Counters;
 use super::search::WantedBlock;
@@ -31,6 +29,8 @@ use super::zone::{StoppedZone, Zone};
 use crate::platform::{FramePlatform, Patience, Relax};
 use crate::policy::Label;
 use crate::sync::Ordering::Relaxed;
+#[cfg(doc)]
+use crate::units::RunError;
 use crate::units::{Frame, Mobility, Order};
 use core::mem;
 use core::ops::Range;

@@ -3,11 +3,11 @@
 use super::search::WantedBlock;
 use super::slow::Resort;
 use super::zone::StoppedZone;
-use super::{AllocError, FreeError, Seat, SeatError, Zone};
+use super::{AllocError, FreeError, Seat, Zone};
 use crate::platform::FramePlatform;
 use crate::seats::SeatSet;
 use crate::stats::FrameStats;
-use crate::units::{Context, CpuId, Frame, Mobility, Order, Run};
+use crate::units::{Context, CpuId, Frame, Mobility, Order, Run, SeatError};
 
 /// Several zones in the order in which requests prefer them: the usual memory first, and last the
 /// memory that few requests need, such as that for devices with short addresses.

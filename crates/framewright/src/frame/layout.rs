@@ -4,7 +4,6 @@
 //! its memory in the order of `Map::parts`, from the start of a cache line on. What different CPUs
 //! write (seats, descriptors) is a number of whole lines for each of them.
 
-use super::ZoneSetupError;
 use super::caches::SeatRecord;
 use super::index::IndexShape;
 use super::tag::SEATS_MAX;
@@ -12,7 +11,7 @@ use super::zone::ZoneRecord;
 use crate::policy::Classes;
 use crate::raw::{Carver, Halves, RawRecord};
 use crate::slots;
-use crate::units::{Frame, Order};
+use crate::units::{Frame, Order, SetupError};
 
 /// The place and the shape of a zone. It determines the size of the metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,12 +65,12 @@ impl ZoneLayout {
     ///
     /// # Errors
     /// If no zone can have the layout.
-    pub fn words_needed(&self) -> Result<usize, ZoneSetupError> {
+    pub fn words_needed(&self) -> Result<usize, SetupError> {
         Ok(Map::new(self)?.words)
     }
 
     /// How many pageblocks the zone has, the first and the last perhaps in part.
-    pub(crate) fn pageblocks(&self) -> Result<usize, ZoneSetupError> {
+    pub(crate) fn pageblocks(&self) -> Result<usize, SetupError> {
         Ok(Map::new(self)?.blocks)
     }
 }
@@ -98,31 +97,23 @@ pub(super) struct Map {
 }
 
 impl Map {
-    pub(super) fn new(layout: &ZoneLayout) -> Result<Self, ZoneSetupError> {
+    pub(super) fn new(layout: &ZoneLayout) -> Result<Self, SetupError> {
         let order = layout.pageblock_order;
-        if !(1..=10).contains(&order.get()) {
-            return Err(ZoneSetupError::PageblockOrder(order));
-        }
-        if layout.max_order < order {
-            return Err(ZoneSetupError::MaxOrder {
-                max: layout.max_order,
-                pageblock: order,
-            });
-        }
-        if layout.cpus == 0 || usize::from(layout.cpus) >= SEATS_MAX {
-            return Err(ZoneSetupError::Cpus(layout.cpus));
-        }
-        if layout.frames == 0 {
-            return Err(ZoneSetupError::Empty);
-        }
-        let end = layout.start.checked_add(layout.frames);
-        let end = end.ok_or(ZoneSetupError::Empty)?;
-        let top = end.align_up(order).ok_or(ZoneSetupError::Empty)?;
+        let [block, max] = [order, layout.max_order].map(|order| u64::from(order.get()));
+        let cpus = u64::from(layout.cpus);
+        SetupError::limit("pageblock_order", block, 1, 10)?;
+        SetupError::limit("max_order", max, block, Order::MAX.get().into())?;
+        SetupError::limit("number of CPUs", cpus, 1, SEATS_MAX as u64 - 1)?;
+        SetupError::limit("number of frames", layout.frames, 1, u64::MAX)?;
+        let past = SetupError::End {
+            what: "a zone's frames",
+            start: layout.start.0,
+        };
+        let end = layout.start.checked_add(layout.frames).ok_or(past)?;
+        let top = end.align_up(order).ok_or(past)?;
         let origin = layout.start.align_down(order);
         let span = top.0 - origin.0;
-        if span > 1 << 32 {
-            return Err(ZoneSetupError::TooManyFrames(span));
-        }
+        SetupError::limit("number of frames", span, 1, 1 << 32)?;
         let blocks = (span >> order.get()) as usize;
         let words_per_block = slots::words_needed(order.frames() as usize);
         let index = IndexShape::new(order.index() + 1, Classes::new(order).count(), blocks);
@@ -188,7 +179,7 @@ mod tests {
         let refused = [
             (
                 ZoneLayout { frames: 0, ..good },
-                "the zone has no frame or ends past the number range",
+                "number of frames 0 is below the minimum 1",
             ),
             (
                 ZoneLayout {
@@ -196,29 +187,32 @@ mod tests {
                     frames: 10,
                     ..good
                 },
-                "the zone has no frame or ends past the number range",
+                "a zone's frames from 0xfffffffffffffff5 end past the number range",
             ),
             (
                 ZoneLayout {
                     frames: 1 << 33,
                     ..good
                 },
-                "a zone of 8589935104 frames is above the maximum 2^32",
+                "number of frames 8589935104 is above the maximum 4294967296",
             ),
             (
                 good.with_orders(order(11), order(11)),
-                "pageblock order 11 is not between 1 and 10",
+                "pageblock_order 11 is above the maximum 10",
             ),
             (
                 good.with_orders(order(0), order(3)),
-                "pageblock order 0 is not between 1 and 10",
+                "pageblock_order 0 is below the minimum 1",
             ),
             (
                 good.with_orders(order(9), order(8)),
-                "maximum order 8 is below the pageblocks' 9",
+                "max_order 8 is below the minimum 9",
             ),
-            (good.with_cpus(0), "0 CPUs are not between 1 and 1023"),
-            (good.with_cpus(1024), "1024 CPUs are not between 1 and 1023"),
+            (good.with_cpus(0), "number of CPUs 0 is below the minimum 1"),
+            (
+                good.with_cpus(1024),
+                "number of CPUs 1024 is above the maximum 1023",
+            ),
         ];
         for (layout, message) in refused {
             assert_eq!(layout.words_needed().unwrap_err().to_string(), message);

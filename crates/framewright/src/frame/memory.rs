@@ -1,14 +1,14 @@
 //! Operations on a zone as a whole, with all CPUs stopped: memory that comes and goes, labels,
 //! isolation, allocation at a place.
 
+use super::AllocError;
 use super::runs::Sought;
 use super::tag::Tag;
 use super::zone::{StoppedZone, Zone};
-use super::{AllocError, RunError};
 use crate::platform::FramePlatform;
 use crate::policy::{Class, Label};
 use crate::seats::SeatSet;
-use crate::units::{Frame, Mobility, Order, Run};
+use crate::units::{Frame, Mobility, Order, Run, RunError};
 use core::ops::Range;
 
 /// How often to search for a run while other CPUs take the run that was found.

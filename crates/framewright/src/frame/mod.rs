@@ -175,13 +175,11 @@ mod tests;
 
 pub(crate) use apart::{Apart, ApartContent, Beyond, NotApart};
 pub(crate) use caches::CACHED_ORDERS;
-pub use error::{AllocError, BoundedError, FreeError, RunError, SeatError, ZoneSetupError};
+pub use error::{AllocError, FreeError};
 pub use frames::{Frames, Seats};
 pub use layout::ZoneLayout;
-pub use report::{FreeBlocks, Region, Standing};
 pub(crate) use search::Spread;
 pub use seat::Seat;
 pub use source::{FrameSource, NoFrames, Origin};
 pub(crate) use target::TargetRoom;
-pub use verify::Recount;
 pub use zone::Zone;

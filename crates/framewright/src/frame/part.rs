@@ -4,9 +4,9 @@ use super::block::HeldBlock;
 use super::search::WantedBlock;
 use super::seat::Seat;
 use super::tag::Tag;
-use super::{AllocError, CACHED_ORDERS, FreeError, RunError};
+use super::{AllocError, CACHED_ORDERS, FreeError};
 use crate::platform::FramePlatform;
-use crate::units::{Frame, Mobility, Order, Run};
+use crate::units::{Frame, Mobility, Order, Run, RunError};
 
 impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// Allocates up to `frames.len()` blocks of `order`; returns how many. Fewer only if the next

@@ -16,9 +16,6 @@ use crate::sync::{
 };
 use crate::units::{Frame, Mobility, Order};
 
-/// Free blocks by label ([`Label::index`]) and order, as `/proc/pagetypeinfo` counts them.
-pub type FreeBlocks = [[u64; Order::MAX.index() + 1]; Label::COUNT];
-
 /// Where a zone stands against its watermarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
@@ -56,9 +53,9 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     ///
     /// Stops all CPUs. O(pageblocks), and O(frames / 64) for those that are neither wholly free nor
     /// full.
-    pub fn free_blocks(&self) -> FreeBlocks {
+    pub fn free_blocks(&self) -> [[u64; Order::MAX.index() + 1]; Label::COUNT] {
         let _stopped = self.stop();
-        let mut counts = FreeBlocks::default();
+        let mut counts = [[0; Order::MAX.index() + 1]; Label::COUNT];
         for id in 0..self.map.blocks {
             let meta = self.meta(id);
             let of_label = &mut counts[meta.label().index()];

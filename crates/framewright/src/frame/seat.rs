@@ -9,7 +9,7 @@ use super::caches::{CACHED_ORDERS, SeatWords, cache_number};
 use super::slow::Resort;
 use super::tag::Tag;
 use super::zone::Zone;
-use super::{AllocError, BoundedError, FreeError};
+use super::{AllocError, FreeError};
 use crate::platform::{FramePlatform, Patience};
 use crate::raw::Halves;
 use crate::seats::Taken;
@@ -201,24 +201,26 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// each CPU has left its seat. With 0 it does not wait.
     ///
     /// # Errors
-    /// As `alloc_hard` (F8); [`BoundedError::WouldWait`] if the bound was too short. Nothing has changed
+    /// As `alloc_hard` (F8); [`AllocError::WouldWait`] if the bound was too short. Nothing has changed
     /// then.
     pub fn alloc_within(
         &mut self,
         order: Order,
         mobility: Mobility,
         rounds: u32,
-    ) -> Result<Frame, BoundedError> {
+    ) -> Result<Frame, AllocError> {
         let mut patience = Patience::Rounds(rounds);
         let (turn, platform) = (self.words.turn(), &self.zone.platform);
         if !self.try_enter() && !turn.wait_if_claimed_within(platform, &mut patience) {
-            return Err(BoundedError::WouldWait);
+            return Err(AllocError::WouldWait);
         }
         if let Some(frame) = self.try_alloc_entered(order, mobility) {
             return Ok(frame);
         }
         let found = self.alloc_at_rest_within(order, mobility, &mut patience);
-        if let Err(BoundedError::Alloc(error)) = found {
+        if let Err(error) = found
+            && error != AllocError::WouldWait
+        {
             self.count_failure(order, error);
         }
         found

@@ -7,7 +7,7 @@ use super::seat::Seat;
 use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
 use super::zone::{Zone, kind};
-use super::{AllocError, BoundedError, FreeError};
+use super::{AllocError, FreeError};
 use crate::platform::{FramePlatform, Patience};
 use crate::seats::{SeatSet, StopAsk};
 use crate::sync::Ordering::Relaxed;
@@ -130,11 +130,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
-        match self.alloc_at_rest_within(order, mobility, &mut Patience::Endless) {
-            Ok(frame) => Ok(frame),
-            Err(BoundedError::Alloc(error)) => Err(error),
-            Err(BoundedError::WouldWait) => unreachable!("there is no bound"),
-        }
+        self.alloc_at_rest_within(order, mobility, &mut Patience::Endless)
     }
 
     /// The same, but gives up if it has to wait for longer than `patience` lasts.
@@ -143,13 +139,13 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         order: Order,
         mobility: Mobility,
         patience: &mut Patience,
-    ) -> Result<Frame, BoundedError> {
+    ) -> Result<Frame, AllocError> {
         self.check(order, mobility)?;
         let zone = self.zone;
         let begin = zone.stop_words().memo.last();
         let ask = zone.ask_within(kind(order, mobility), begin, patience);
-        let lock = match ask.ok_or(BoundedError::WouldWait)? {
-            StopAsk::Vain => return Err(zone.why_none(order, mobility).into()),
+        let lock = match ask.ok_or(AllocError::WouldWait)? {
+            StopAsk::Vain => return Err(zone.why_none(order, mobility)),
             StopAsk::Meanwhile(lock) => {
                 if let Some(frame) = self.try_alloc(order, mobility) {
                     return Ok(frame);
@@ -159,7 +155,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             StopAsk::Alone(lock) => lock,
         };
         let Ok(stopped) = lock.stop_within(patience);
-        let stopped = stopped.ok_or(BoundedError::WouldWait)?;
+        let stopped = stopped.ok_or(AllocError::WouldWait)?;
         self.count_drain();
         stopped.drain();
         // All that is free lies in pageblocks now, and no other CPU takes it: if a free block of
@@ -172,7 +168,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         drop(stopped);
         match found {
             Some(offset) => Ok(zone.frame(offset)),
-            None => Err(zone.why_none(order, mobility).into()),
+            None => Err(zone.why_none(order, mobility)),
         }
     }
 

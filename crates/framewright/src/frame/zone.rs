@@ -9,6 +9,7 @@
 //! A stop claims all seats; `at_rest` then drains all caches. The last seat in the metadata is no
 //! CPU's: work outside the CPUs' seats counts there, with all of them stopped.
 
+use super::ZoneLayout;
 use super::caches::{SeatRecord, SeatWords};
 use super::counters::Counters;
 use super::index::BlockIndex;
@@ -16,7 +17,6 @@ use super::layout::Map;
 use super::seat::Seat;
 use super::tag::Tag;
 use super::whole::Whole;
-use super::{SeatError, ZoneLayout, ZoneSetupError};
 use crate::platform::{Clock, FramePlatform, Patience, Relax};
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Carver, Halves, record};
@@ -25,7 +25,7 @@ use crate::seats::{
 };
 use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::units::{CpuId, Frame, Mobility, Order};
+use crate::units::{CpuId, Frame, Mobility, Order, SeatError, SetupError};
 use core::convert::Infallible;
 
 /// Kinds of requests that the same blocks serve: by order, for movable ones and for others.
@@ -95,9 +95,9 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         config: &Config,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, ZoneSetupError> {
+    ) -> Result<Self, SetupError> {
         let map = Map::new(layout)?;
-        config.check().map_err(ZoneSetupError::Config)?;
+        config.check()?;
         let mut carver = Carver::new(memory, map.words)?.at_a_line();
         let words = carver.record();
         let seats = carver.records(usize::from(map.cpus) + 1);

@@ -2,8 +2,7 @@
 
 use super::kvmalloc::addr_of;
 use crate::frame::AllocError;
-use crate::raw::TooShort;
-use crate::units::{Addr, CpuId, Frame};
+use crate::units::{Addr, Frame};
 use crate::vrange::{RangeError, RangeFreeError};
 use core::fmt;
 
@@ -157,69 +156,3 @@ impl fmt::Display for KvFreeError {
 }
 
 impl core::error::Error for KvFreeError {}
-
-/// Why there is no object allocator, or no seat in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KvSetupError {
-    /// There are 1 to 2^32 frames, and their end is below the number range's.
-    Frames {
-        /// The first frame.
-        start: Frame,
-        /// How many.
-        frames: u64,
-    },
-    /// There are 1 to 1023 CPUs.
-    Cpus(u16),
-    /// There is at least one slab for each CPU, and at most one for each frame.
-    Slabs(u64),
-    /// The direct map starts at a multiple of a page's bytes.
-    DirectBase(Addr),
-    /// Pages of the space lie where the direct map has frames: one address would belong to two
-    /// objects.
-    Overlap {
-        /// The first byte of the space's window.
-        window: Addr,
-        /// The first byte of the frames in the direct map.
-        direct: Addr,
-    },
-    /// The memory for metadata is too short.
-    Metadata(TooShort),
-    /// The CPU is not one of those that it was made for.
-    UnknownCpu(CpuId),
-    /// The CPU's seat is in use.
-    SeatTaken(CpuId),
-}
-
-impl fmt::Display for KvSetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Frames { start, frames } => write!(
-                f,
-                "{frames} frames from frame {start} on are not between 1 and 2^32, or end past the number range"
-            ),
-            Self::Cpus(cpus) => write!(f, "{cpus} CPUs are not between 1 and 1023"),
-            Self::Slabs(slabs) => write!(
-                f,
-                "{slabs} slabs are not between one for each CPU and one for each frame"
-            ),
-            Self::DirectBase(addr) => {
-                write!(f, "the direct map's base {addr} is no multiple of 4096")
-            }
-            Self::Overlap { window, direct } => write!(
-                f,
-                "the space's window at {window} overlaps the frames at {direct} in the direct map"
-            ),
-            Self::Metadata(error) => error.fmt(f),
-            Self::UnknownCpu(cpu) => write!(f, "{cpu} is not one of those it was made for"),
-            Self::SeatTaken(cpu) => write!(f, "the seat of {cpu} is in use"),
-        }
-    }
-}
-
-impl core::error::Error for KvSetupError {}
-
-impl From<TooShort> for KvSetupError {
-    fn from(error: TooShort) -> Self {
-        Self::Metadata(error)
-    }
-}

@@ -15,7 +15,7 @@ use super::pool::RecordPool;
 use super::seat::{KvCounters, KvSeatRecord};
 use super::slab::Records;
 use super::table::{KvEntry, KvTable, ObjectKind, SlabOwner};
-use super::{KvLayout, KvSeat, KvSetupError};
+use super::{KvLayout, KvSeat};
 use crate::frame::FrameSource;
 use crate::platform::{Clock, Direct, FramePlatform, Map, Zero};
 use crate::raw::{Carver, record};
@@ -23,7 +23,7 @@ use crate::seats::{ACCOUNT_WORDS, Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
 use crate::stats::KvStats;
 use crate::sync::{AtomicU64, CounterWord};
-use crate::units::{Addr, Page};
+use crate::units::{Addr, Page, SeatError, SetupError};
 use crate::vrange::RangeSeat;
 
 record! {
@@ -82,11 +82,7 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
     ///
     /// # Errors
     /// What is wrong with layout or memory, with the number.
-    pub fn new(
-        layout: &KvLayout,
-        memory: &'m mut [u64],
-        platform: P,
-    ) -> Result<Self, KvSetupError> {
+    pub fn new(layout: &KvLayout, memory: &'m mut [u64], platform: P) -> Result<Self, SetupError> {
         Self::in_memory(layout, memory, platform, false)
     }
 
@@ -102,7 +98,7 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
         layout: &KvLayout,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, KvSetupError> {
+    ) -> Result<Self, SetupError> {
         Self::in_memory(layout, memory, platform, true)
     }
 
@@ -111,11 +107,15 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
         memory: &'m mut [u64],
         platform: P,
         is_zeroed: bool,
-    ) -> Result<Self, KvSetupError> {
+    ) -> Result<Self, SetupError> {
         let shape = Shape::new(layout)?;
         let direct = platform.direct_base();
         if direct.in_page() != 0 {
-            return Err(KvSetupError::DirectBase(direct));
+            return Err(SetupError::Multiple {
+                what: "the direct map's base",
+                found: direct.0,
+                of: Page::BYTES,
+            });
         }
         let carver = Carver::new(memory, shape.words)?;
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
@@ -148,30 +148,32 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
     pub fn seat<'s, F: FrameSource>(
         &self,
         ranges: RangeSeat<'s, 'm, P, F>,
-    ) -> Result<KvSeat<'_, 's, 'm, P, F>, KvSetupError>
+    ) -> Result<KvSeat<'_, 's, 'm, P, F>, SeatError>
     where
         P: Map + Zero,
     {
         let cpu = ranges.cpu();
         if cpu.0 >= self.shape.cpus {
-            return Err(KvSetupError::UnknownCpu(cpu));
+            return Err(SeatError::Unknown(cpu));
         }
-        self.check_window(ranges.space().start(), ranges.space().pages())?;
-        KvSeat::take(self, ranges).ok_or(KvSetupError::SeatTaken(cpu))
+        let space = ranges.space();
+        if let Some((window, direct)) = self.overlap(space.start(), space.pages()) {
+            return Err(SeatError::Overlap { window, direct });
+        }
+        KvSeat::take(self, ranges).ok_or(SeatError::Taken(cpu))
     }
 }
 
 impl<'m, P> Kv<'m, P> {
-    /// Checks that no address is both a frame's and a page's of the space.
-    pub(crate) fn check_window(&self, start: Page, pages: u64) -> Result<(), KvSetupError> {
+    /// The first bytes of the space and of the frames, if an address is both a page's of the space and a frame's.
+    pub(crate) fn overlap(&self, start: Page, pages: u64) -> Option<(Addr, Addr)> {
         let (window, direct) = (addr_of(start), self.table.addr(0));
         let bytes = |pages: u64| pages.saturating_mul(Page::BYTES);
         // Either range can wrap around the end of the number range.
         let is_in = |addr: Addr, from: Addr, bytes| addr.0.wrapping_sub(from.0) < bytes;
-        if is_in(window, direct, bytes(self.shape.frames)) || is_in(direct, window, bytes(pages)) {
-            return Err(KvSetupError::Overlap { window, direct });
-        }
-        Ok(())
+        let overlap =
+            is_in(window, direct, bytes(self.shape.frames)) || is_in(direct, window, bytes(pages));
+        overlap.then_some((window, direct))
     }
 
     /// The seat of a CPU, for the CPU itself while it is busy, or for a CPU that has claimed it.

@@ -4,12 +4,11 @@
 //! allocator cuts its memory in the order of `Shape::parts`, from the start of a cache line on.
 //! Record 0 is there, but no slab has it.
 
-use super::KvSetupError;
 use super::heap::KvRecord;
 use super::seat::KvSeatRecord;
 use crate::raw::{Carver, RawRecord};
 use crate::slots::Tree;
-use crate::units::Frame;
+use crate::units::{Frame, SetupError};
 
 /// Determines the size of an object allocator's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +56,7 @@ impl KvLayout {
     ///
     /// # Errors
     /// If no allocator can have the layout.
-    pub fn words_needed(&self) -> Result<usize, KvSetupError> {
+    pub fn words_needed(&self) -> Result<usize, SetupError> {
         Ok(Shape::new(self)?.words)
     }
 }
@@ -76,21 +75,22 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn new(layout: &KvLayout) -> Result<Self, KvSetupError> {
+    pub(super) fn new(layout: &KvLayout) -> Result<Self, SetupError> {
         let KvLayout {
             start,
             frames,
             cpus,
             slabs_max,
         } = *layout;
-        if frames == 0 || frames > 1 << 32 || start.0.checked_add(frames).is_none() {
-            return Err(KvSetupError::Frames { start, frames });
-        }
-        if cpus == 0 || cpus > 1023 {
-            return Err(KvSetupError::Cpus(cpus));
-        }
-        if slabs_max < u64::from(cpus) || slabs_max > frames {
-            return Err(KvSetupError::Slabs(slabs_max));
+        SetupError::limits(&[
+            ("number of frames", frames, 1, 1 << 32),
+            ("number of CPUs", cpus.into(), 1, 1023),
+            // At least one for each CPU, and at most one for each frame.
+            ("slabs_max", slabs_max, cpus.into(), frames),
+        ])?;
+        if start.0.checked_add(frames).is_none() {
+            let (what, start) = ("the frames of objects", start.0);
+            return Err(SetupError::End { what, start });
         }
         let mut shape = Self {
             start,

@@ -126,15 +126,13 @@ mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub use error::{KvError, KvFreeError, KvSetupError};
+pub use error::{KvError, KvFreeError};
 pub use heap::Kv;
 pub use layout::KvLayout;
 pub use request::KvRequest;
 pub use seat::KvSeat;
 pub use table::ObjectKind;
-pub use verify::KvRecount;
 
 pub use crate::raw::owned::{
-    Boxed, IntoIter, KBox, KVBox, KVVec, KVec, Memory, Place, Refused, ReserveError, VBox, VVec,
-    Vector,
+    KBox, KVBox, KVVec, KVec, Memory, Place, Refused, ReserveError, VBox, VVec,
 };

@@ -13,7 +13,7 @@
 //! for one thread.
 //!
 //! The engine is generic over the traits, and reads no clock in any other way. The number of a CPU
-//! comes from the caller that takes a seat; the engine itself never asks [`Cpus`]. It calls none of
+//! comes from the caller that takes a seat; the engine itself never asks for it. It calls none of
 //! these traits under a lock, except:
 //! - [`Relax`]: `relax` while it waits for another CPU, and `wake` when it ends a claim;
 //! - [`Barrier`] under a stop lock, once for each stop;
@@ -39,12 +39,11 @@ pub use direct::Direct;
 pub use fenced::Fenced;
 pub use map::{Map, MapError, Zero};
 pub(crate) use patience::Patience;
-pub use relief::{NoRelief, Relief};
+pub(crate) use relief::NoRelief;
+pub use relief::Relief;
 pub use single::SingleThread;
 pub(crate) use unwound::OrElse;
 pub(crate) use wakes::{Awaited, Wakes};
-
-use crate::units::CpuId;
 
 /// Waiting for another CPU.
 ///
@@ -125,17 +124,6 @@ pub trait Clock {
     fn now_ns(&self) -> u64;
 }
 
-/// CPU slots, for callers that do not know their CPU's number, such as threads of a process. The engine
-/// does not call it.
-pub trait Cpus {
-    /// How many slots there are; slots are numbered from 0.
-    fn cpus(&self) -> u16;
-
-    /// The slot of the caller. Two callers that run at the same time have different slots, and a
-    /// caller's slot does not change while it is inside the engine.
-    fn current(&self) -> CpuId;
-}
-
 /// What page frames ask of their platform.
 pub trait FramePlatform: Relax + Barrier {}
 
@@ -182,17 +170,5 @@ impl<T: Clock + ?Sized> Clock for &T {
     #[inline]
     fn now_ns(&self) -> u64 {
         (**self).now_ns()
-    }
-}
-
-impl<T: Cpus + ?Sized> Cpus for &T {
-    #[inline]
-    fn cpus(&self) -> u16 {
-        (**self).cpus()
-    }
-
-    #[inline]
-    fn current(&self) -> CpuId {
-        (**self).current()
     }
 }

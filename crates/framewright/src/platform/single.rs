@@ -1,12 +1,11 @@
 //! The platform of a program in which one thread at a time uses the engine.
 
-use super::{Barrier, Clock, Cpus, Relax};
-use crate::units::CpuId;
+use super::{Barrier, Clock, Relax};
 use core::cell::Cell;
 use core::marker::PhantomData;
 
 /// The platform of a program in which one thread at a time uses the engine: a replay, a boot
-/// loader, an example. One CPU slot, a clock that stands still, barriers that cost nothing.
+/// loader, an example. A clock that stands still, barriers that cost nothing.
 ///
 /// It is not `Sync`, and so is no engine over it: the compiler refuses the second thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,15 +39,5 @@ impl Barrier for SingleThread {
 impl Clock for SingleThread {
     fn now_ns(&self) -> u64 {
         0
-    }
-}
-
-impl Cpus for SingleThread {
-    fn cpus(&self) -> u16 {
-        1
-    }
-
-    fn current(&self) -> CpuId {
-        CpuId(0)
     }
 }

@@ -83,7 +83,7 @@ impl BlockFacts {
 
 /// What a policy may know of a zone as a whole: sums over its pageblocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ZoneFacts {
+pub(crate) struct ZoneFacts {
     /// Frames that exist.
     pub frames: u64,
     /// Free frames.
@@ -104,7 +104,7 @@ pub struct ZoneFacts {
 /// `share` counts non-movable frames: 0 for below a 64th of the pageblock, 1 for below an eighth,
 /// 2 for below three eighths, 3 for more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
+pub(crate) enum Class {
     /// No frame in it is allocated, and every frame exists.
     Empty,
     /// Movable frames only.
@@ -150,7 +150,7 @@ pub(crate) const SHARE_SETTLED: u8 = 2;
 
 /// The numbering of classes for pageblocks of one order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Classes {
+pub(crate) struct Classes {
     pageblock_order: u8,
     levels: u8,
 }
@@ -158,7 +158,7 @@ pub struct Classes {
 impl Classes {
     /// The numbering for pageblocks of `pageblock_order`.
     #[must_use]
-    pub const fn new(pageblock_order: Order) -> Self {
+    pub(crate) const fn new(pageblock_order: Order) -> Self {
         let order = pageblock_order.get();
         // Half octaves of 1..=2^order: 0, 1, 2, then two for each further octave.
         let levels = if order < 2 { 2 } else { 2 * order };
@@ -170,7 +170,7 @@ impl Classes {
 
     /// The order of the pageblocks.
     #[must_use]
-    pub const fn pageblock_order(self) -> Order {
+    pub(crate) const fn pageblock_order(self) -> Order {
         match Order::new(self.pageblock_order) {
             Some(order) => order,
             None => Order::MAX,
@@ -179,7 +179,7 @@ impl Classes {
 
     /// How many levels there are.
     #[must_use]
-    pub const fn levels(self) -> u8 {
+    pub(crate) const fn levels(self) -> u8 {
         self.levels
     }
 
@@ -187,7 +187,7 @@ impl Classes {
     /// octave has two; no free frame is level 0 too.
     #[inline]
     #[must_use]
-    pub const fn level(self, free: u32) -> u8 {
+    pub(crate) const fn level(self, free: u32) -> u8 {
         if free < 4 {
             free.saturating_sub(1) as u8
         } else {
@@ -199,7 +199,7 @@ impl Classes {
     /// Whether two counts of free frames are of one [`level`](Self::level).
     #[inline(always)]
     #[must_use]
-    pub const fn is_same_level(self, free: u32, other: u32) -> bool {
+    pub(crate) const fn is_same_level(self, free: u32, other: u32) -> bool {
         if free < 4 || other < 4 {
             return self.level(free) == self.level(other);
         }
@@ -210,7 +210,7 @@ impl Classes {
     /// The share of that many non-movable frames.
     #[inline]
     #[must_use]
-    pub const fn share(self, nonmovable: u32) -> u8 {
+    pub(crate) const fn share(self, nonmovable: u32) -> u8 {
         // In 64ths of a pageblock, rounded down; the limits are 1, 8 and 24 of 64.
         match (nonmovable << 6) >> self.pageblock_order {
             0 => 0,
@@ -222,7 +222,7 @@ impl Classes {
 
     /// How many class numbers there are.
     #[must_use]
-    pub const fn count(self) -> usize {
+    pub(crate) const fn count(self) -> usize {
         self.contiguous() as usize + self.levels as usize + 1
     }
 
@@ -233,7 +233,7 @@ impl Classes {
     /// The number of `class`, below [`count`](Self::count).
     #[inline]
     #[must_use]
-    pub const fn number(self, class: Class) -> u16 {
+    pub(crate) const fn number(self, class: Class) -> u16 {
         match class {
             Class::Empty => 0,
             Class::Clean { level } => self.in_group(0, level),
@@ -255,7 +255,7 @@ impl Classes {
     ///
     /// `None` for a number that no class has.
     #[must_use]
-    pub const fn class(self, number: u16, labelled: bool) -> Option<Class> {
+    pub(crate) const fn class(self, number: u16, labelled: bool) -> Option<Class> {
         let levels = self.levels as u16;
         if number >= self.contiguous() {
             let level = number - self.contiguous();

@@ -1,13 +1,8 @@
 //! Which pageblock compaction empties for a request, and when it leaves off.
 
-use super::{BlockFacts, EvacuationCost, Label, evacuation_cost};
+use super::cost::{COPY, evacuation_cost};
+use super::{BlockFacts, Label};
 use crate::units::{Mobility, Order};
-
-/// The weight of a copied frame on the scale of [`EvacuationCost`].
-const COPY: u32 = match EvacuationCost::Movable.weight() {
-    Some(weight) => weight,
-    None => 0,
-};
 
 /// What it costs to make a free block of `order` for contents of `mobility` in a pageblock of
 /// `pageblock_order` by moving its contents; `None` if that cannot be done, or there are no

@@ -1,7 +1,6 @@
-//! The policies of one zone as a plain value, and the error of a configuration outside its limits.
+//! The policies of one zone as a plain value.
 
-use crate::units::Order;
-use core::fmt;
+use crate::units::{Order, SetupError};
 
 /// Which pageblock a request falls back to: the name of a fallback policy. [`Policy`](super::Policy)
 /// has the functions of each.
@@ -81,70 +80,16 @@ impl Default for Config {
 /// The largest order that is not costly.
 const COSTLY: Order = Order::new(3).unwrap();
 
-/// Why a [`Config`], [`ReclaimConfig`](super::ReclaimConfig) or
-/// [`ContigConfig`](super::ContigConfig) was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfigError {
-    /// `cache_permille` is above 100.
-    CachePermille(u16),
-    /// `cache_blocks_max` is above 64.
-    CacheBlocks(u16),
-    /// A number of a [`ReclaimConfig`](super::ReclaimConfig) or [`ContigConfig`](super::ContigConfig) is
-    /// too large.
-    Above {
-        /// Its name.
-        field: &'static str,
-        /// The number found.
-        found: u64,
-        /// The largest it may be.
-        max: u64,
-    },
-    /// A number of a [`ReclaimConfig`](super::ReclaimConfig) or [`ContigConfig`](super::ContigConfig) is
-    /// too small.
-    Below {
-        /// Its name.
-        field: &'static str,
-        /// The number found.
-        found: u64,
-        /// The least it may be.
-        min: u64,
-    },
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CachePermille(found) => {
-                write!(f, "cache_permille {found} is above the maximum 100")
-            }
-            Self::CacheBlocks(found) => {
-                write!(f, "cache_blocks_max {found} is above the maximum 64")
-            }
-            Self::Above { field, found, max } => {
-                write!(f, "{field} {found} is above the maximum {max}")
-            }
-            Self::Below { field, found, min } => {
-                write!(f, "{field} {found} is below the minimum {min}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
 impl Config {
     /// Checks every limit.
     ///
     /// # Errors
     /// The first limit that is not kept.
-    pub const fn check(&self) -> Result<(), ConfigError> {
-        if self.cache_permille > 100 {
-            return Err(ConfigError::CachePermille(self.cache_permille));
-        }
-        if self.cache_blocks_max > 64 {
-            return Err(ConfigError::CacheBlocks(self.cache_blocks_max));
-        }
-        Ok(())
+    pub const fn check(&self) -> Result<(), SetupError> {
+        SetupError::limits(&[
+            ("cache_permille", self.cache_permille as u64, 0, 100),
+            ("cache_blocks_max", self.cache_blocks_max as u64, 0, 64),
+        ])
     }
 }
 

@@ -1,6 +1,6 @@
 //! How a contiguous run is taken from frames that are lent: Linux's way, and the engine's.
 
-use super::ConfigError;
+use crate::units::SetupError;
 
 /// Which place a contiguous run is tried at first, among those that have no owner and that no
 /// reservation needs.
@@ -64,26 +64,14 @@ impl ContigConfig {
     ///
     /// # Errors
     /// The first limit that is not kept.
-    pub const fn check(&self) -> Result<(), ConfigError> {
+    pub const fn check(&self) -> Result<(), SetupError> {
         let limits = [
-            ("places_max", self.places_max as u64, u32::MAX as u64),
-            ("batch", self.batch as u64, 64),
-            ("tries", self.tries as u64, 64),
-            ("passes", self.passes as u64, 64),
+            ("places_max", self.places_max as u64, 1, u32::MAX as u64),
+            ("batch", self.batch as u64, 1, 64),
+            ("tries", self.tries as u64, 1, 64),
+            ("passes", self.passes as u64, 1, 64),
         ];
-        let mut nth = 0;
-        while nth < limits.len() {
-            let (field, found, max) = limits[nth];
-            if found == 0 {
-                let min = 1;
-                return Err(ConfigError::Below { field, found, min });
-            }
-            if found > max {
-                return Err(ConfigError::Above { field, found, max });
-            }
-            nth += 1;
-        }
-        Ok(())
+        SetupError::limits(&limits)
     }
 }
 

@@ -35,15 +35,16 @@ mod range;
 mod spill;
 mod watermark;
 
+pub use class::Label;
 pub(crate) use class::SHARE_SETTLED;
-pub use class::{BlockFacts, Label, ZoneFacts};
+pub(crate) use class::{BlockFacts, ZoneFacts};
 pub(crate) use class::{Class, Classes};
 pub(crate) use compaction::{Deferral, compaction_cost, is_settled, takes_contents};
-pub use config::{Config, ConfigError, Fallback};
+pub use config::{Config, Fallback};
 pub use contiguous::ContigConfig;
 pub(crate) use contiguous::FirstPlace;
-pub use cost::{EvacuationCost, evacuation_cost};
-pub use pressure::{ReclaimConfig, Targets};
+pub use pressure::ReclaimConfig;
+pub(crate) use pressure::Targets;
 pub(crate) use pressure::{
     Remedy, boost_after, boosted, gap, held_back, next_priority, quota, remedy, share,
 };
@@ -51,13 +52,13 @@ pub use range::{Insert, RangeConfig};
 pub use spill::Effort;
 pub(crate) use spill::{SpillFacts, SpillStep, Tried, next_step};
 pub(crate) use watermark::Level;
-pub use watermark::Watermarks;
+pub(crate) use watermark::Watermarks;
 
 use crate::units::{Mobility, Order};
 
 /// Which candidate a request takes when several pageblocks cost the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub(crate) enum End {
     /// The one with the lowest address.
     Lowest,
     /// The one with the highest address.
@@ -66,25 +67,25 @@ pub enum End {
 
 /// How a zone is doing, in the words of the policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pressure {
+pub(crate) struct Pressure {
     /// So little is free in mixed pageblocks that it is left to requests that need it.
-    pub heals: bool,
+    pub(crate) heals: bool,
     /// Free blocks of order 3 and more are scarce.
-    pub scarce: bool,
+    pub(crate) scarce: bool,
     /// Free blocks of order 2 are scarce.
-    pub order_2_scarce: bool,
+    pub(crate) order_2_scarce: bool,
     /// Large free blocks abound.
-    pub plenty: bool,
+    pub(crate) plenty: bool,
     /// Most free frames are lent: only movable requests may have them.
-    pub lent: bool,
+    pub(crate) lent: bool,
 }
 
 /// How many rankings of candidates a policy has at most.
-pub const LISTS: usize = 4;
+pub(crate) const LISTS: usize = 4;
 
 /// The functions of one fallback policy for pageblocks of one order.
 #[derive(Clone, Copy, Debug)]
-pub struct Policy {
+pub(crate) struct Policy {
     fallback: Fallback,
     classes: Classes,
 }
@@ -92,7 +93,7 @@ pub struct Policy {
 impl Policy {
     /// The functions of `fallback` for pageblocks of `pageblock_order`.
     #[must_use]
-    pub const fn new(fallback: Fallback, pageblock_order: Order) -> Self {
+    pub(crate) const fn new(fallback: Fallback, pageblock_order: Order) -> Self {
         Self {
             fallback,
             classes: Classes::new(pageblock_order),
@@ -101,20 +102,20 @@ impl Policy {
 
     /// The class numbers of this policy.
     #[must_use]
-    pub const fn classes(&self) -> Classes {
+    pub(crate) const fn classes(&self) -> Classes {
         self.classes
     }
 
     /// Whether its classes are by label and not by composition.
     #[must_use]
-    pub const fn is_labelled(&self) -> bool {
+    pub(crate) const fn is_labelled(&self) -> bool {
         self.fallback.is_labelled()
     }
 
     /// The class of a pageblock.
     #[inline]
     #[must_use]
-    pub fn class(&self, facts: &BlockFacts) -> Class {
+    pub(crate) fn class(&self, facts: &BlockFacts) -> Class {
         match facts.label {
             Label::Contiguous => Class::Contiguous {
                 level: self.classes.level(facts.free),
@@ -133,14 +134,14 @@ impl Policy {
     /// How the zone is doing. The limits are those of `Concentrated`, whatever the policy.
     #[inline]
     #[must_use]
-    pub const fn pressure(&self, zone: &ZoneFacts) -> Pressure {
+    pub(crate) const fn pressure(&self, zone: &ZoneFacts) -> Pressure {
         concentrated::pressure(zone)
     }
 
     /// Which ranking of candidates a request of `mobility` follows, below [`LISTS`].
     #[inline]
     #[must_use]
-    pub const fn list(&self, mobility: Mobility, pressure: Pressure) -> usize {
+    pub(crate) const fn list(&self, mobility: Mobility, pressure: Pressure) -> usize {
         match self.fallback {
             Fallback::Concentrated => concentrated::list(mobility, pressure),
             Fallback::LargestFirst | Fallback::SmallestWhenCostly => mobility.index(),
@@ -154,7 +155,7 @@ impl Policy {
     /// here: it is asked when everything else has failed.
     #[inline]
     #[must_use]
-    pub fn cost(&self, list: usize, found: Order, class: Class) -> Option<i32> {
+    pub(crate) fn cost(&self, list: usize, found: Order, class: Class) -> Option<i32> {
         match self.fallback {
             Fallback::Concentrated => concentrated::cost(self.classes, list, found, class),
             Fallback::LargestFirst => labelled::cost(self.classes, list, found, class, false),
@@ -165,7 +166,7 @@ impl Policy {
     /// The surcharge on the cost of all free blocks of `found` for a request of `order`.
     #[inline]
     #[must_use]
-    pub const fn surcharge(
+    pub(crate) const fn surcharge(
         &self,
         pressure: Pressure,
         mobility: Mobility,
@@ -181,7 +182,7 @@ impl Policy {
     /// From which end of memory a request takes, among pageblocks of one class.
     #[inline]
     #[must_use]
-    pub fn end(&self, mobility: Mobility) -> End {
+    pub(crate) fn end(&self, mobility: Mobility) -> End {
         match self.fallback {
             Fallback::Concentrated if mobility.is_movable() => End::Highest,
             Fallback::Concentrated | Fallback::LargestFirst | Fallback::SmallestWhenCostly => {
@@ -195,14 +196,19 @@ impl Policy {
     /// request, the second best candidate costs more than waiting.
     #[inline]
     #[must_use]
-    pub const fn is_sparing(&self, mobility: Mobility, pressure: Pressure) -> bool {
+    pub(crate) const fn is_sparing(&self, mobility: Mobility, pressure: Pressure) -> bool {
         mobility.is_movable() && pressure.plenty
     }
 
     /// Whether a fallback changes the pageblock's label to the requester's mobility. `facts` are as
     /// before the request takes from the free block of `found`.
     #[must_use]
-    pub fn is_relabelled(&self, facts: &BlockFacts, mobility: Mobility, found: Order) -> bool {
+    pub(crate) fn is_relabelled(
+        &self,
+        facts: &BlockFacts,
+        mobility: Mobility,
+        found: Order,
+    ) -> bool {
         if !matches!(facts.label, Label::Of(_)) {
             return false;
         }

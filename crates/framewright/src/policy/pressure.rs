@@ -1,7 +1,7 @@
 //! What to do about pressure: how much to ask of which client, for how long, and where it ends.
 
-use super::{ConfigError, Watermarks};
-use crate::units::Order;
+use super::Watermarks;
+use crate::units::{Order, SetupError};
 
 /// How reclaim and compaction of one zone work, as a plain value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ impl ReclaimConfig {
     ///
     /// # Errors
     /// The first limit that is not kept.
-    pub const fn check(&self) -> Result<(), ConfigError> {
+    pub const fn check(&self) -> Result<(), SetupError> {
         let rounds_min = self.priority_first as u64 + 1;
         let limits = [
             ("priority_first", self.priority_first as u64, 0, 31),
@@ -90,18 +90,7 @@ impl ReclaimConfig {
             ("stock_percent", self.stock_percent as u64, 0, 1000),
             ("boost_percent", self.boost_percent as u64, 0, 400),
         ];
-        let mut nth = 0;
-        while nth < limits.len() {
-            let (field, found, min, max) = limits[nth];
-            if found > max {
-                return Err(ConfigError::Above { field, found, max });
-            }
-            if found < min {
-                return Err(ConfigError::Below { field, found, min });
-            }
-            nth += 1;
-        }
-        Ok(())
+        SetupError::limits(&limits)
     }
 }
 
@@ -202,24 +191,19 @@ pub struct Targets {
     pub stock: Watermarks,
 }
 
-impl Targets {
+impl ReclaimConfig {
     /// The targets of a zone with the watermarks `marks` and pageblocks of `pageblock_order`, raised by
     /// `boost` pageblocks.
     #[must_use]
-    pub const fn of(
-        config: &ReclaimConfig,
-        marks: Watermarks,
-        pageblock_order: Order,
-        boost: u64,
-    ) -> Self {
-        let percent = config.pageblocks_percent as u64;
+    pub const fn targets(&self, marks: Watermarks, pageblock_order: Order, boost: u64) -> Targets {
+        let percent = self.pageblocks_percent as u64;
         let part = Watermarks {
             min: marks.min * percent / 100,
             low: marks.low * percent / 100,
             high: marks.high * percent / 100,
         };
         let mut pageblocks = part.in_pageblocks(pageblock_order);
-        let stocked = (config.stock_percent as u64) << pageblock_order.get();
+        let stocked = (self.stock_percent as u64) << pageblock_order.get();
         let stock = Watermarks {
             min: 0,
             low: pageblocks.low * stocked / 100,
@@ -233,7 +217,7 @@ impl Targets {
         let each = pageblock_order.frames();
         let kept = if percent > 0 { pageblocks } else { MARKS_ZERO };
         let boosted = if percent > 0 { 0 } else { boost * each };
-        Self {
+        Targets {
             frames: Watermarks {
                 min: marks.min,
                 low: marks.low + kept.low * each + boosted,

@@ -3,25 +3,7 @@
 use super::record::{RawRecord, records};
 use super::{Halves, atomic_words};
 use crate::sync::AtomicU64;
-use core::fmt;
-
-/// The memory handed in for metadata is too short.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TooShort {
-    /// The words that were handed in.
-    pub words: usize,
-    /// The words that are needed.
-    pub needed: usize,
-}
-
-impl fmt::Display for TooShort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { words, needed } = self;
-        write!(f, "{words} words of metadata, {needed} are needed")
-    }
-}
-
-impl core::error::Error for TooShort {}
+use crate::units::SetupError;
 
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
@@ -42,10 +24,11 @@ impl<'m> Carver<'m> {
     }
 
     /// The first `needed` words of `memory`.
-    pub(crate) fn new(memory: &'m mut [u64], needed: usize) -> Result<Self, TooShort> {
+    pub(crate) fn new(memory: &'m mut [u64], needed: usize) -> Result<Self, SetupError> {
         let words = memory.len();
         let rest = memory.get_mut(..needed);
-        rest.map(Self::of).ok_or(TooShort { words, needed })
+        rest.map(Self::of)
+            .ok_or(SetupError::Metadata { words, needed })
     }
 
     /// All words of `memory`.
@@ -178,8 +161,8 @@ mod tests {
     #[test]
     fn too_few_words_are_refused_with_both_numbers() {
         let refused = Carver::new(&mut [0; 9], 10).unwrap_err();
-        let TooShort { words, needed } = refused;
-        assert_eq!((words, needed), (9, 10));
+        let (words, needed) = (9, 10);
+        assert_eq!(refused, SetupError::Metadata { words, needed });
         let text = std::format!("{refused}");
         assert_eq!(text, "9 words of metadata, 10 are needed");
     }

@@ -14,13 +14,12 @@
 
 mod carve;
 mod halves;
-pub mod owned;
+pub(crate) mod owned;
 mod record;
 mod soon;
 mod words;
 
 pub(crate) use carve::Carver;
-pub use carve::TooShort;
 pub(crate) use halves::Halves;
 pub(crate) use record::{RawRecord, record};
 pub(crate) use soon::soon_written;

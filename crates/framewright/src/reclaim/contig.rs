@@ -11,10 +11,10 @@
 use super::batch::{BATCH, MoveBatch, answer_for};
 use super::moving::{Emptying, InTheWay, MoveTally, Obstacle};
 use super::{Clients, Discard, EvacuateError, Move, MoveState, Reclaim};
-use crate::frame::{Apart, NotApart, RunError, Seat, TargetRoom};
+use crate::frame::{Apart, NotApart, Seat, TargetRoom};
 use crate::platform::{FramePlatform, OrElse, Patience};
 use crate::policy::ContigConfig;
-use crate::units::{Frame, Mobility, Order, Run};
+use crate::units::{Frame, Mobility, Order, Run, RunError};
 use core::ops::Range;
 
 /// What it took to take a run, or to try.

@@ -2,17 +2,10 @@
 
 use super::moving::{Emptying, MoveTally, Obstacle};
 use super::{Migrate, Reclaim};
-use crate::frame::{NotApart, RunError, Seat, TargetRoom};
+use crate::frame::{NotApart, Seat, TargetRoom};
 use crate::platform::FramePlatform;
-use crate::units::{Frame, Run};
+use crate::units::{Frame, Run, RunError};
 use core::fmt;
-
-/// What it took to empty a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Evacuated {
-    /// Frames with contents that moved.
-    pub moved: u64,
-}
 
 /// Why a run was not emptied. The call leaves no part of it isolated; contents that had moved until
 /// then stay where they are now.
@@ -60,7 +53,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
         seat: &mut Seat<'_, 'm, P>,
         run: Run,
         movers: &[&dyn Migrate],
-    ) -> Result<Evacuated, EvacuateError> {
+    ) -> Result<u64, EvacuateError> {
         let zone = self.zone();
         assert!(
             core::ptr::addr_eq(seat.zone(), zone),
@@ -93,7 +86,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
         match result {
             Ok(()) => {
                 apart.keep_isolated();
-                Ok(Evacuated { moved: tally.moved })
+                Ok(tally.moved)
             }
             Err(in_the_way) => Err(EvacuateError::InTheWay {
                 frame: zone.frame_at(in_the_way.offset),

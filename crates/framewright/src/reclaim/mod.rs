@@ -22,8 +22,8 @@
 //! the engine has neither.
 //!
 //! # Compaction
-//! The *migrate scanner* chooses what to empty, by the scale of [evacuation
-//! cost](crate::policy::EvacuationCost), from the descriptors of the pageblocks. Among equals it
+//! The *migrate scanner* chooses what to empty, by the scale of evacuation
+//! cost, from the descriptors of the pageblocks. Among equals it
 //! goes on from where it was. A place that gained nothing has a skip bit until all have been tried.
 //! The *free scanner* finds frames to move to, where movable contents lie already, without breaking
 //! a block of the order asked for. If the block is not for movable contents, it looks first in
@@ -114,9 +114,8 @@ pub use client::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrin
 pub use compact::{CompactEffort, Compaction};
 pub use contig::RunEffort;
 pub(crate) use direct::BlockRequest;
-pub use evacuate::{EvacuateError, Evacuated};
+pub use evacuate::EvacuateError;
 pub use moving::Obstacle;
-pub use relief::ReclaimRelief;
 pub(crate) use seat::CpuRequests;
 pub use seat::ReclaimSeat;
 pub use state::Reclaim;

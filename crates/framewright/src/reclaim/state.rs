@@ -1,12 +1,12 @@
 //! What a zone's reclaim remembers between calls: hints, counters and skip bits.
 
-use crate::frame::{Zone, ZoneSetupError};
+use crate::frame::Zone;
 use crate::platform::FramePlatform;
 use crate::policy::ReclaimConfig;
 use crate::raw::Carver;
-use crate::stats::{ReclaimStats, Vmstat};
+use crate::stats::ReclaimStats;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::units::Order;
+use crate::units::{Order, SetupError};
 
 /// The words that are remembered between calls.
 ///
@@ -118,8 +118,8 @@ impl<'m> ReclaimWords<'m> {
         pageblocks: usize,
         config: &ReclaimConfig,
         memory: &'m mut [u64],
-    ) -> Result<Self, ZoneSetupError> {
-        config.check().map_err(ZoneSetupError::Config)?;
+    ) -> Result<Self, SetupError> {
+        config.check()?;
         let mut carver = Carver::new(memory, Self::needed(pageblocks))?;
         Ok(Self {
             config: *config,
@@ -171,7 +171,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         zone: &'z Zone<'m, P>,
         config: &ReclaimConfig,
         memory: &'m mut [u64],
-    ) -> Result<Self, ZoneSetupError> {
+    ) -> Result<Self, SetupError> {
         Ok(ReclaimWords::new(zone.pageblocks(), config, memory)?.of(zone))
     }
 }
@@ -199,15 +199,6 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
             *sum = stalls.load(Relaxed);
         }
         stats
-    }
-
-    /// These counters and the zone's own, for a listing.
-    #[must_use]
-    pub fn vmstat(&self) -> Vmstat {
-        Vmstat {
-            frames: self.zone.stats(),
-            reclaim: self.stats(),
-        }
     }
 
     /// Adds to a counter.

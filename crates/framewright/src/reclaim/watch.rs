@@ -64,7 +64,7 @@ impl<P> Reclaim<'_, '_, P> {
         if !self.keeps_stock() {
             config.stock_percent = 0;
         }
-        Targets::of(&config, zone.watermarks(), zone.pageblock_order(), boost)
+        config.targets(zone.watermarks(), zone.pageblock_order(), boost)
     }
 
     /// Looks where the zone stands, and wakes the background if it is below its low targets. First

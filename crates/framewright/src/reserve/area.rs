@@ -1,16 +1,16 @@
 //! The reserve as a whole: its memory, its seats, its pools.
 
+use super::Guest;
 use super::counters::{OWN_WORDS, OWNERS_LOCK, count};
 use super::index::{BUCKET_WORDS, PageIndex};
 use super::order::{EvictionOrder, SHARD_WORDS};
 use super::pool::{KINDS, POOL_WORDS, PoolConfig, PoolId, Pools};
 use super::reservations::Reservations;
 use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, FrameTable};
-use super::{Guest, ReserveSetupError};
 use crate::platform::{Awaited, Patience, ReservePlatform};
 use crate::raw::Carver;
 use crate::sync::{AtomicU64, Lock};
-use crate::units::{CpuId, Frame, Run};
+use crate::units::{CpuId, Frame, Run, SetupError};
 use core::ops::Range;
 
 /// The place and the shape of a reserve.
@@ -51,21 +51,20 @@ const FRAMES_MAX: u64 = 1 << 30;
 const VALUES_MAX: u32 = 1 << 29;
 
 impl Shape {
-    fn new(layout: &ReserveLayout) -> Result<Self, ReserveSetupError> {
+    fn new(layout: &ReserveLayout) -> Result<Self, SetupError> {
         let frames = layout.run.frames();
-        if frames == 0 || frames > FRAMES_MAX {
-            return Err(ReserveSetupError::Frames(frames));
-        }
-        if layout.values > VALUES_MAX || layout.ordinary > VALUES_MAX - layout.values {
-            let values = u64::from(layout.values) + u64::from(layout.ordinary);
-            return Err(ReserveSetupError::Values(values));
-        }
-        if layout.cpus == 0 || layout.cpus > 1023 {
-            return Err(ReserveSetupError::Cpus(layout.cpus));
-        }
-        if layout.pools == 0 || layout.pools > 256 {
-            return Err(ReserveSetupError::Pools(layout.pools));
-        }
+        let values = u64::from(layout.values) + u64::from(layout.ordinary);
+        SetupError::limits(&[
+            ("number of frames", frames, 1, FRAMES_MAX),
+            (
+                "number of pages without a frame of the reserve",
+                values,
+                0,
+                VALUES_MAX.into(),
+            ),
+            ("number of CPUs", layout.cpus.into(), 1, 1023),
+            ("number of pools", layout.pools.into(), 1, 256),
+        ])?;
         let frames = frames as usize;
         let rounded = frames.next_multiple_of(BLOCK);
         let values = layout.values as usize;
@@ -142,7 +141,7 @@ impl ReserveLayout {
     ///
     /// # Errors
     /// If the layout is not one a reserve can have.
-    pub fn words_needed(&self) -> Result<usize, ReserveSetupError> {
+    pub fn words_needed(&self) -> Result<usize, SetupError> {
         Ok(Shape::new(self)?.words)
     }
 }
@@ -176,7 +175,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         layout: &ReserveLayout,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, ReserveSetupError> {
+    ) -> Result<Self, SetupError> {
         let shape = Shape::new(layout)?;
         let mut carver = Carver::new(memory, shape.words)?.at_a_line();
         // The serials of the reservations go on.

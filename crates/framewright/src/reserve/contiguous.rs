@@ -1,10 +1,10 @@
 //! What an owner asks of an area of contiguous frames, of either kind.
 
-use super::{ReleaseError, Reservation, ReservationError, Reserve, TakeError};
+use super::{Reservation, Reserve};
 use crate::frame::FrameSource;
 use crate::platform::ReservePlatform;
-use crate::reclaim::Obstacle;
-use crate::units::{Frame, Run};
+use crate::reserve::ContigError;
+use crate::units::Run;
 use core::fmt;
 
 /// What an area does with its frames while no owner has them, and so what an owner may rely on.
@@ -43,19 +43,14 @@ pub trait Contiguous {
     ///
     /// # Errors
     /// If not all of it is owned, or it is part of a reservation. Nothing has changed then.
-    fn release(&mut self, run: Run) -> Result<(), ReleaseError>;
+    fn release(&mut self, run: Run) -> Result<(), ContigError>;
 
     /// Sets a run aside, so that no other reservation and no [`alloc_contig`](Self::alloc_contig)
     /// gets any of it. The first sixteen bytes of the name are kept for listings.
     ///
     /// # Errors
     /// Why not. Nothing has changed then.
-    fn reserve(
-        &mut self,
-        name: &str,
-        frames: u64,
-        align: u64,
-    ) -> Result<Reservation, ReservationError>;
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError>;
 
     /// Takes a reservation. In a [guaranteed](ContiguousKind::Guaranteed) area that fails only if it is
     /// taken already. In a [migrating](ContiguousKind::Migrate) one no other request can break it up, but
@@ -84,66 +79,6 @@ pub trait Contiguous {
     /// If there is no such reservation, or it is taken; [`ContigError::WouldWait`] if another owner is
     /// about to take it, and may fail to. Nothing has changed then.
     fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError>;
-}
-
-/// Why an owner did not get a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ContigError {
-    /// No frame asked for, or an alignment that is no power of two.
-    Malformed,
-    /// No run of that length and alignment is left beside reservations and owned frames. Trying
-    /// again helps after a release.
-    NoRoom,
-    /// The reservation is taken already, and its owner has this run.
-    Taken(Run),
-    /// The reservation is not this area's, or was given up.
-    Unknown,
-    /// Others were in the way for longer than the caller was willing to
-    /// [wait](Contiguous::try_take).
-    WouldWait,
-    /// Every place had something in it that did not go away (`-EBUSY`): in the last one the block
-    /// at `frame`. Only where contents are [moved](ContiguousKind::Migrate); trying again may help.
-    Busy {
-        /// The first frame of the block that stays, or of the pageblock with the pin.
-        frame: Frame,
-        /// Why it stays.
-        why: Obstacle,
-    },
-    /// Contents in the way find no room elsewhere (`-ENOMEM`); this block was the first of them.
-    /// Only where contents are [moved](ContiguousKind::Migrate), or put back: no other place would do
-    /// better.
-    NoMemory(Frame),
-}
-
-impl fmt::Display for ContigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => TakeError::Malformed.fmt(f),
-            Self::NoRoom => TakeError::NoRoom.fmt(f),
-            Self::Taken(run) => TakeError::Taken(*run).fmt(f),
-            Self::Unknown => TakeError::Unknown.fmt(f),
-            Self::WouldWait => TakeError::WouldWait.fmt(f),
-            Self::Busy { frame, why } => write!(f, "the block at frame {frame} {why}"),
-            Self::NoMemory(frame) => {
-                write!(f, "the block at frame {frame} {}", Obstacle::NoRoom)
-            }
-        }
-    }
-}
-
-impl core::error::Error for ContigError {}
-
-impl From<TakeError> for ContigError {
-    fn from(error: TakeError) -> Self {
-        match error {
-            TakeError::Taken(run) => Self::Taken(run),
-            TakeError::Unknown => Self::Unknown,
-            TakeError::WouldWait => Self::WouldWait,
-            TakeError::Malformed => Self::Malformed,
-            TakeError::NoRoom => Self::NoRoom,
-            TakeError::NoMemory(frame) => Self::NoMemory(frame),
-        }
-    }
 }
 
 /// An owner's access to a [`Reserve`], which gets runs by discarding.
@@ -192,16 +127,11 @@ impl<P: ReservePlatform> Contiguous for Guaranteed<'_, '_, P> {
         })
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+    fn release(&mut self, run: Run) -> Result<(), ContigError> {
         self.reserve.release(run)
     }
 
-    fn reserve(
-        &mut self,
-        name: &str,
-        frames: u64,
-        align: u64,
-    ) -> Result<Reservation, ReservationError> {
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
         self.reserve.reserve(name, frames, align)
     }
 

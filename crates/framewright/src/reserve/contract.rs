@@ -33,7 +33,7 @@
 //! Linux's cleancache and frontswap, and what their backends are held to: Documentation/vm/cleancache.rst
 //! and frontswap.rst of Linux 5.16.
 
-use super::{Guest, Key, PoolId, Put};
+use super::{Guest, Key, PoolId, PutRefused};
 use crate::platform::{PageWords, ReservePlatform};
 
 /// A store of guests' pages. See the [contract](self).
@@ -45,13 +45,13 @@ pub trait Store {
     ///
     /// # Errors
     /// Why it was refused. No version of the page is in the store then (S2).
-    fn put(&mut self, key: Key, page: &PageWords) -> Put;
+    fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused>;
 
     /// Stores a page that is on no device yet (S6).
     ///
     /// # Errors
     /// As [`put`](Self::put); also where the pool, or the store, takes no such pages.
-    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put;
+    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused>;
 
     /// Copies the page of `key` into `page`, if it is there; what `page` holds after a miss is
     /// not defined.
@@ -70,12 +70,12 @@ pub trait Store {
 
 impl<P: ReservePlatform> Store for Guest<'_, '_, P> {
     #[inline]
-    fn put(&mut self, key: Key, page: &PageWords) -> Put {
+    fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
         Guest::put(self, key, page)
     }
 
     #[inline]
-    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put {
+    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
         Guest::put_dirty(self, key, page)
     }
 
@@ -102,12 +102,12 @@ impl<P: ReservePlatform> Store for Guest<'_, '_, P> {
 
 impl<S: Store + ?Sized> Store for &mut S {
     #[inline]
-    fn put(&mut self, key: Key, page: &PageWords) -> Put {
+    fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
         (**self).put(key, page)
     }
 
     #[inline]
-    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put {
+    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
         (**self).put_dirty(key, page)
     }
 

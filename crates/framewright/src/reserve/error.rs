@@ -1,138 +1,73 @@
 //! What the reserve refuses, and why.
 
-use crate::raw::TooShort;
+use crate::reclaim::Obstacle;
 use crate::units::{Frame, Run};
 use core::fmt;
 
-/// Why a reserve was not made.
+/// Why an owner did not get a run, a reservation, or rid of one. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReserveSetupError {
-    /// No frame, or more than 2^30.
-    Frames(u64),
-    /// More than 2^29 pages without a frame of the reserve.
-    Values(u64),
-    /// No CPU, or more than 1023.
-    Cpus(u16),
-    /// More than 256 pools, or none.
-    Pools(u16),
-    /// The memory for metadata is too short.
-    Metadata(TooShort),
-}
-
-impl fmt::Display for ReserveSetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Frames(n) => write!(f, "a reserve of {n} frames, expected 1 to {}", 1u64 << 30),
-            Self::Values(n) => write!(
-                f,
-                "{n} pages without a frame of the reserve, expected at most {}",
-                1u32 << 29
-            ),
-            Self::Cpus(n) => write!(f, "a reserve for {n} CPUs, expected 1 to 1023"),
-            Self::Pools(n) => write!(f, "a reserve with {n} pools, expected 1 to 256"),
-            Self::Metadata(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for ReserveSetupError {}
-
-impl From<TooShort> for ReserveSetupError {
-    fn from(error: TooShort) -> Self {
-        Self::Metadata(error)
-    }
-}
-
-/// Why a reservation was not placed. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReservationError {
+pub enum ContigError {
     /// No frame asked for, or an alignment that is no power of two.
     Malformed,
-    /// No run of that length and alignment is left beside the other reservations.
+    /// No run of that length and alignment is left beside reservations and owned frames. Trying
+    /// again helps after a release.
     NoRoom,
-    /// A run would be left, but every one has frames that are owned, or pages that are not yet on
-    /// their device: trying again may help.
-    Busy,
-    /// As many reservations as the reserve can remember.
-    TooMany(usize),
-}
-
-impl fmt::Display for ReservationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => {
-                f.write_str("a reservation has at least one frame and a power of two as alignment")
-            }
-            Self::NoRoom => {
-                f.write_str("no run of that length and alignment is left beside the reservations")
-            }
-            Self::Busy => f.write_str(
-                "every run of that length has frames that are owned or hold pages not yet written",
-            ),
-            Self::TooMany(max) => write!(f, "{max} reservations are as many as there can be"),
-        }
-    }
-}
-
-impl core::error::Error for ReservationError {}
-
-/// Why a run was not taken. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TakeError {
-    /// It is owned already, or part of it is.
+    /// It is owned already, or part of it is: the reservation's owner has this run.
     Taken(Run),
-    /// The reservation is not this reserve's, or was given up.
+    /// The reservation is not this area's, or was given up.
     Unknown,
-    /// A guest is copying a page there, or another owner is at work, and has not ended within the
-    /// [bound](super::Reserve::try_take).
+    /// Others were in the way for longer than the caller was willing to
+    /// [wait](super::Contiguous::try_take): a guest that copies a page, or another owner.
     WouldWait,
-    /// No frame asked for, or an alignment that is no power of two.
-    Malformed,
-    /// No run of that length and alignment exists beside reservations and owned frames.
-    NoRoom,
-    /// There would be a run if pages that are on no device yet found ordinary memory: there was
-    /// none for the page in this frame.
+    /// A run would be left to reserve, but every one has frames that are owned, or pages that are not
+    /// yet on their device: trying again may help.
+    Held,
+    /// As many reservations as can be remembered.
+    TooMany(usize),
+    /// A frame of the run to be released is not owned, or is not inside.
+    NotOwned(Run),
+    /// Every place had something in it that did not go away (`-EBUSY`): in the last one the block
+    /// at `frame`. Only where contents are [moved](super::ContiguousKind::Migrate); trying again may help.
+    Busy {
+        /// The first frame of the block that stays, or of the pageblock with the pin.
+        frame: Frame,
+        /// Why it stays.
+        why: Obstacle,
+    },
+    /// Contents in the way find no room elsewhere (`-ENOMEM`); this block was the first of them.
+    /// Only where contents are [moved](super::ContiguousKind::Migrate), or put back: no other place would do
+    /// better.
     NoMemory(Frame),
 }
 
-impl fmt::Display for TakeError {
+impl fmt::Display for ContigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken(run) => write!(f, "{run:?} is taken already"),
-            Self::Unknown => f.write_str("there is no such reservation"),
-            Self::WouldWait => f.write_str(
-                "a guest copies a page there, or another owner is at work: longer than was to be waited",
-            ),
             Self::Malformed => {
                 f.write_str("a run has at least one frame and a power of two as alignment")
             }
             Self::NoRoom => f.write_str(
                 "no run of that length and alignment is left beside reservations and owned frames",
             ),
+            Self::Taken(run) => write!(f, "{run:?} is taken already"),
+            Self::Unknown => f.write_str("there is no such reservation"),
+            Self::WouldWait => f.write_str(
+                "a guest copies a page there, or another owner is at work: longer than was to be waited",
+            ),
+            Self::Held => f.write_str(
+                "every run of that length has frames that are owned or hold pages not yet written",
+            ),
+            Self::TooMany(max) => write!(f, "{max} reservations are as many as there can be"),
+            Self::NotOwned(run) => write!(f, "{run:?} is not owned, or not all of it"),
+            Self::Busy { frame, why } => write!(f, "the block at frame {frame} {why}"),
             Self::NoMemory(frame) => {
-                write!(f, "no ordinary memory for the page in frame {frame}")
+                write!(f, "the block at frame {frame} {}", Obstacle::NoRoom)
             }
         }
     }
 }
 
-impl core::error::Error for TakeError {}
-
-/// Why a run was not released. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReleaseError {
-    /// A frame of it is not owned, or it is not inside the reserve.
-    NotOwned(Run),
-}
-
-impl fmt::Display for ReleaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::NotOwned(run) = self;
-        write!(f, "{run:?} is not owned, or not all of it")
-    }
-}
-
-impl core::error::Error for ReleaseError {}
+impl core::error::Error for ContigError {}
 
 /// Why a page was not stored. No version of it is in the reserve then (C5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -117,10 +117,11 @@ mod tests;
 
 pub use area::{Reserve, ReserveLayout};
 pub use clean::Cleaned;
-pub use contiguous::{ContigError, Contiguous, ContiguousKind, Guaranteed};
+pub use contiguous::{Contiguous, ContiguousKind, Guaranteed};
 pub use contract::Store;
-pub use error::{PutRefused, ReleaseError, ReservationError, ReserveSetupError, TakeError};
-pub use guest::{Guest, Key, Put};
-pub use migrate::{AreaError, MigrateArea, Migrating};
-pub use pool::{PoolConfig, PoolId, PoolKind};
+pub use error::{ContigError, PutRefused};
+pub use guest::{Guest, Key};
+pub use migrate::{MigrateArea, Migrating};
+pub(crate) use pool::PoolKind;
+pub use pool::{PoolConfig, PoolId};
 pub use reservations::Reservation;

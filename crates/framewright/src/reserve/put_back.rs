@@ -32,9 +32,10 @@ use super::pool::PoolId;
 use super::table::{
     BORN, DIRTY, FREE, FrameState, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, StateWord, VALUE,
 };
-use super::{Guest, Key, TakeError};
+use super::{Guest, Key};
 use crate::frame::FrameSource;
 use crate::platform::{PageWords, ReservePlatform};
+use crate::reserve::ContigError;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::units::{Frame, Run};
 use core::ops::Range;
@@ -86,7 +87,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// calls `supply`.
     ///
     /// # Errors
-    /// As `alloc_contig`; [`TakeError::NoMemory`] if only ordinary memory is missing: `supply` has
+    /// As `alloc_contig`; [`ContigError::NoMemory`] if only ordinary memory is missing: `supply` has
     /// no frame, or as many pages as may be are [in ordinary
     /// frames](super::ReserveLayout::ordinary) already. No page is lost then.
     pub fn alloc_contig_with(
@@ -94,9 +95,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         frames: u64,
         align: u64,
         supply: &mut (impl FrameSource + ?Sized),
-    ) -> Result<Run, TakeError> {
+    ) -> Result<Run, ContigError> {
         if frames == 0 || !align.is_power_of_two() {
-            return Err(TakeError::Malformed);
+            return Err(ContigError::Malformed);
         }
         self.collect(supply);
         let mut lacking = None;
@@ -129,8 +130,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         // Tries without putting any page back, perhaps at the cost of more clean ones.
         self.alloc_contig(frames, align)
             .map_err(|error| match (error, lacking) {
-                (TakeError::NoRoom, Some(frame)) => TakeError::NoMemory(frame),
-                (TakeError::NoRoom, None) if looks == LOOKS_IN_TRANSIT => TakeError::WouldWait,
+                (ContigError::NoRoom, Some(frame)) => ContigError::NoMemory(frame),
+                (ContigError::NoRoom, None) if looks == LOOKS_IN_TRANSIT => ContigError::WouldWait,
                 _ => error,
             })
     }

@@ -4,7 +4,7 @@ use super::LockStats;
 use crate::units::{Mobility, Order};
 
 /// One counter an order, for every order the engine can name.
-pub type PerOrder = [u64; Order::MAX.index() + 1];
+pub(crate) type PerOrder = [u64; Order::MAX.index() + 1];
 
 /// What the page-frame allocator has counted since it was made.
 ///

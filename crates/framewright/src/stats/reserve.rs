@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// Why puts are refused, in the order of `reserve::PutRefused`.
-pub const REFUSALS: [&str; 5] = ["no_pool", "full", "overtaken", "index_full", "dirty_full"];
+pub(crate) const REFUSALS: [&str; 5] = ["no_pool", "full", "overtaken", "index_full", "dirty_full"];
 
 /// What guests of one kind did to a reserve, under the names of the proposal's debugfs where it has
 /// one. The proposal puts `cc_` before them for the cleancache and `fs_` for frontswap.

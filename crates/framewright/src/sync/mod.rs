@@ -15,13 +15,13 @@ pub(crate) use counter::CounterWord;
 pub(crate) use lock::{Lock, LockGuard};
 
 #[cfg(not(any(lines, loom, shuttle)))]
-pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(lines)]
-pub use framewright_lines::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use framewright_lines::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use shuttle::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The frequent side's fence. A CPU that calls the platform's barrier in between sees a store
 /// before it before a load after it.
@@ -30,7 +30,7 @@ pub use shuttle::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Order
 /// the platform's `ASYMMETRIC` constant. In a model it is always a full barrier, because models
 /// know no barrier that acts on other threads.
 #[inline(always)]
-pub fn light_fence(asymmetric: bool) {
+pub(crate) fn light_fence(asymmetric: bool) {
     if cfg!(any(loom, shuttle)) || !asymmetric {
         fence(Ordering::SeqCst);
     } else {

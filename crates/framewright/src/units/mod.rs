@@ -3,6 +3,7 @@
 mod addr;
 mod context;
 mod cpu;
+mod error;
 mod frame;
 mod mobility;
 mod order;
@@ -12,6 +13,7 @@ mod run;
 pub use addr::Addr;
 pub use context::Context;
 pub use cpu::CpuId;
+pub use error::{RunError, SeatError, SetupError};
 pub use frame::Frame;
 pub use mobility::Mobility;
 pub use order::Order;

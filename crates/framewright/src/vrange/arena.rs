@@ -42,17 +42,17 @@ impl core::error::Error for ArenaError {}
 
 /// A free range between areas, in pages from the window's beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gap {
+pub(super) struct Gap {
     /// Its first page.
-    pub start: u32,
+    pub(super) start: u32,
     /// Its length in pages.
-    pub pages: u32,
+    pub(super) pages: u32,
 }
 
 impl Gap {
     /// The page behind it.
     #[must_use]
-    pub const fn end(self) -> u32 {
+    pub(super) const fn end(self) -> u32 {
         self.start + self.pages
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::frame::AllocError;
 use crate::platform::MapError;
-use crate::raw::TooShort;
-use crate::units::{CpuId, Page};
+use crate::units::Page;
 use core::fmt;
 
 /// Why no area was allocated or mapped. Nothing has changed.
@@ -131,81 +130,12 @@ impl fmt::Display for RangeFreeError {
 
 impl core::error::Error for RangeFreeError {}
 
-/// Why there is no space or no seat in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RangeSetupError {
-    /// A window has 1 to 2^30 - 1 pages.
-    Pages(u64),
-    /// The window ends past the number range.
-    End(Page),
-    /// Spans have a power of two of pages, 4 to 1024.
-    SpanPages(u32),
-    /// The window does not start at a multiple of a span's length.
-    Misaligned {
-        /// Where it starts.
-        start: Page,
-        /// The length of a span in pages.
-        span_pages: u32,
-    },
-    /// A space has 1 to 1023 CPUs.
-    Cpus(u16),
-    /// The memory for metadata is too short.
-    Metadata(TooShort),
-    /// The CPU is not one of the space's.
-    UnknownCpu(CpuId),
-    /// The CPU's seat is in use.
-    SeatTaken(CpuId),
-    /// The seats that were taken before have frames of another [origin](crate::frame::Origin).
-    OtherFrames(CpuId),
-}
-
-impl fmt::Display for RangeSetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pages(pages) => {
-                write!(f, "a window of {pages} pages is not between 1 and 2^30 - 1")
-            }
-            Self::End(start) => {
-                write!(f, "the window from page {start} ends past the number range")
-            }
-            Self::SpanPages(pages) => {
-                write!(
-                    f,
-                    "{pages} pages a span are no power of two between 4 and 1024"
-                )
-            }
-            Self::Misaligned { start, span_pages } => {
-                write!(
-                    f,
-                    "the window's first page {start} is no multiple of {span_pages}"
-                )
-            }
-            Self::Cpus(cpus) => write!(f, "{cpus} CPUs are not between 1 and 1023"),
-            Self::Metadata(error) => error.fmt(f),
-            Self::UnknownCpu(cpu) => write!(f, "{cpu} is not one of the space's"),
-            Self::SeatTaken(cpu) => write!(f, "the seat of {cpu} is in use"),
-            Self::OtherFrames(cpu) => write!(
-                f,
-                "the frames for {cpu} are of another origin than those of the space's other seats"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for RangeSetupError {}
-
-impl From<TooShort> for RangeSetupError {
-    fn from(error: TooShort) -> Self {
-        Self::Metadata(error)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     extern crate std;
 
     use super::*;
-    use std::string::{String, ToString};
+    use std::string::ToString;
 
     #[test]
     fn a_refused_request_says_what_was_asked_for() {
@@ -290,39 +220,6 @@ mod tests {
         ];
         for (error, text) in texts {
             assert_eq!(error.to_string(), text);
-        }
-    }
-
-    #[test]
-    fn a_space_that_cannot_be_made_says_which_number_is_wrong() {
-        let texts: [(RangeSetupError, &[&str]); 8] = [
-            (RangeSetupError::Pages(0), &["0 pages"]),
-            (RangeSetupError::End(Page(0x77)), &["0x77"]),
-            (
-                RangeSetupError::SpanPages(3),
-                &["3 pages a span", "4 and 1024"],
-            ),
-            (
-                RangeSetupError::Misaligned {
-                    start: Page(0x11),
-                    span_pages: 64,
-                },
-                &["0x11", "64"],
-            ),
-            (RangeSetupError::Cpus(1024), &["1024 CPUs", "1 and 1023"]),
-            (
-                RangeSetupError::Metadata(TooShort {
-                    words: 5,
-                    needed: 99,
-                }),
-                &["5 words", "99"],
-            ),
-            (RangeSetupError::UnknownCpu(CpuId(9)), &["9"]),
-            (RangeSetupError::SeatTaken(CpuId(8)), &["8"]),
-        ];
-        for (error, numbers) in texts {
-            let text: String = error.to_string();
-            assert!(numbers.iter().all(|number| text.contains(number)), "{text}");
         }
     }
 }

@@ -4,11 +4,10 @@
 //! cuts its memory in the order of `Shape::parts`, from the start of a cache line on. Seats and
 //! records are whole lines.
 
-use super::RangeSetupError;
 use super::record::SpaceRecord;
 use super::seat::SpaceSeatRecord;
 use crate::raw::{Carver, RawRecord};
-use crate::units::Page;
+use crate::units::{Page, SetupError};
 
 /// The place and the shape of a space. It determines the size of the metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +56,7 @@ impl SpaceLayout {
     ///
     /// # Errors
     /// If no space can have the layout.
-    pub fn words_needed(&self) -> Result<usize, RangeSetupError> {
+    pub fn words_needed(&self) -> Result<usize, SetupError> {
         Ok(Shape::new(self)?.words)
     }
 }
@@ -82,25 +81,30 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn new(layout: &SpaceLayout) -> Result<Self, RangeSetupError> {
+    pub(super) fn new(layout: &SpaceLayout) -> Result<Self, SetupError> {
         let span_pages = layout.span_pages;
-        if !span_pages.is_power_of_two() || !(4..=1024).contains(&span_pages) {
-            return Err(RangeSetupError::SpanPages(span_pages));
+        SetupError::limit("span_pages", span_pages.into(), 4, 1024)?;
+        if !span_pages.is_power_of_two() {
+            return Err(SetupError::Multiple {
+                what: "span_pages",
+                found: span_pages.into(),
+                of: span_pages.next_power_of_two().into(),
+            });
         }
-        if layout.pages == 0 || layout.pages > PAGES_MAX {
-            return Err(RangeSetupError::Pages(layout.pages));
-        }
-        if layout.cpus == 0 || layout.cpus > 1023 {
-            return Err(RangeSetupError::Cpus(layout.cpus));
-        }
+        SetupError::limits(&[
+            ("number of pages", layout.pages, 1, PAGES_MAX),
+            ("number of CPUs", layout.cpus.into(), 1, 1023),
+        ])?;
         let end = layout.start.checked_add(layout.pages);
         if end.and_then(Page::address).is_none() {
-            return Err(RangeSetupError::End(layout.start));
+            let (what, start) = ("the window's pages", layout.start.0);
+            return Err(SetupError::End { what, start });
         }
         if !layout.start.0.is_multiple_of(u64::from(span_pages)) {
-            return Err(RangeSetupError::Misaligned {
-                start: layout.start,
-                span_pages,
+            return Err(SetupError::Multiple {
+                what: "the window's first page",
+                found: layout.start.0,
+                of: span_pages.into(),
             });
         }
         let bitmap_words = (span_pages as usize).div_ceil(64);

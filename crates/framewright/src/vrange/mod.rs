@@ -195,11 +195,9 @@ mod poison_tests;
 mod passing_tests;
 
 pub use area::{AreaInfo, AreaKind, AreaState};
-pub use arena::Gap;
-pub use error::{RangeError, RangeFreeError, RangeSetupError};
+pub use error::{RangeError, RangeFreeError};
 pub(crate) use fit::Fit;
 pub use layout::SpaceLayout;
-pub use listing::ListedArea;
 pub use request::{AreaRequest, AreaTag};
 pub use seat::RangeSeat;
 pub use space::Space;

@@ -15,7 +15,7 @@ use super::record::SpaceRecord;
 use super::seat::SpaceSeatRecord;
 use super::span::Spans;
 use super::table::AreaTable;
-use super::{Fit, RangeSeat, RangeSetupError, SpaceLayout};
+use super::{Fit, RangeSeat, SpaceLayout};
 use crate::frame::FrameSource;
 use crate::platform::{Clock, RangePlatform, Relax};
 use crate::policy::RangeConfig;
@@ -27,7 +27,7 @@ use crate::sync::{
     Ordering::{Acquire, Relaxed},
     fence,
 };
-use crate::units::{CpuId, Page};
+use crate::units::{CpuId, Page, SeatError, SetupError};
 
 /// The most gaps given back under one hold of the arena's lock.
 pub(super) const MERGES_MAX: usize = 32;
@@ -91,7 +91,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         config: &RangeConfig,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, RangeSetupError> {
+    ) -> Result<Self, SetupError> {
         Self::in_memory(layout, config, memory, platform, false)
     }
 
@@ -109,7 +109,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         config: &RangeConfig,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, RangeSetupError> {
+    ) -> Result<Self, SetupError> {
         Self::in_memory(layout, config, memory, platform, true)
     }
 
@@ -119,7 +119,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         memory: &'m mut [u64],
         platform: P,
         is_zeroed: bool,
-    ) -> Result<Self, RangeSetupError> {
+    ) -> Result<Self, SetupError> {
         let shape = Shape::new(layout)?;
         let carver = Carver::new(memory, shape.words)?;
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
@@ -186,19 +186,19 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         &self,
         cpu: CpuId,
         frames: F,
-    ) -> Result<RangeSeat<'_, 'm, P, F>, RangeSetupError> {
+    ) -> Result<RangeSeat<'_, 'm, P, F>, SeatError> {
         if cpu.0 >= self.shape.cpus {
-            return Err(RangeSetupError::UnknownCpu(cpu));
+            return Err(SeatError::Unknown(cpu));
         }
         let origin = frames.origin().number();
-        let seat = RangeSeat::take(self, cpu, frames).ok_or(RangeSetupError::SeatTaken(cpu))?;
+        let seat = RangeSeat::take(self, cpu, frames).ok_or(SeatError::Taken(cpu))?;
         // Relaxed: no other access depends on the number.
         match self
             .words
             .origin
             .compare_exchange(0, origin, Relaxed, Relaxed)
         {
-            Err(other) if other != origin => Err(RangeSetupError::OtherFrames(cpu)),
+            Err(other) if other != origin => Err(SeatError::OtherFrames(cpu)),
             _ => Ok(seat),
         }
     }

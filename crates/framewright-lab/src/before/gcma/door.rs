@@ -4,17 +4,16 @@ use super::Gcma;
 use framewright::Run;
 use framewright::platform::{PageWords, ReservePlatform};
 use framewright::reserve::{
-    ContigError, Contiguous, ContiguousKind, Key, PoolId, Put, PutRefused, ReleaseError,
-    Reservation, ReservationError, Store,
+    ContigError, Contiguous, ContiguousKind, Key, PoolId, PutRefused, Reservation, Store,
 };
 
 impl<P: ReservePlatform> Store for &Gcma<P> {
-    fn put(&mut self, key: Key, page: &PageWords) -> Put {
+    fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
         Gcma::put(self, key, page)
     }
 
     /// Refused: every page is on its device before it comes here.
-    fn put_dirty(&mut self, key: Key, _page: &PageWords) -> Put {
+    fn put_dirty(&mut self, key: Key, _page: &PageWords) -> Result<(), PutRefused> {
         self.forget(key);
         Err(PutRefused::NoPool)
     }
@@ -58,10 +57,10 @@ impl<P: ReservePlatform> Contiguous for &Gcma<P> {
         Gcma::take(self, frames, align).ok_or(ContigError::NoRoom)
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+    fn release(&mut self, run: Run) -> Result<(), ContigError> {
         match self.give_back(run) {
             true => Ok(()),
-            false => Err(ReleaseError::NotOwned(run)),
+            false => Err(ContigError::NotOwned(run)),
         }
     }
 
@@ -70,8 +69,8 @@ impl<P: ReservePlatform> Contiguous for &Gcma<P> {
         _name: &str,
         _frames: u64,
         _align: u64,
-    ) -> Result<Reservation, ReservationError> {
-        Err(ReservationError::TooMany(0))
+    ) -> Result<Reservation, ContigError> {
+        Err(ContigError::TooMany(0))
     }
 
     fn take(&mut self, _reservation: Reservation) -> Result<Run, ContigError> {

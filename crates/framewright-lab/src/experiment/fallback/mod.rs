@@ -42,7 +42,7 @@ pub use policy::PhoneKernel;
 
 use super::{Failure, Progress};
 use crate::pressure::{Kernel, LISTS};
-use framewright::stats::{PerOrder, ReclaimStats};
+use framewright::stats::ReclaimStats;
 use phone::{Lived, PhoneLife};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,7 +74,7 @@ struct LifePoint {
     awake_s: u64,
     labels: [u64; LISTS],
     free_blocks: [[u64; 11]; LISTS],
-    stalls: PerOrder,
+    stalls: [u64; framewright::Order::MAX.index() + 1],
     lived: Lived,
 }
 

@@ -9,7 +9,7 @@ use framewright::Run;
 use framewright::reclaim::{Clients, Migrate, Shrink};
 use framewright::reserve::{
     ContigError, Contiguous, ContiguousKind, Guaranteed, MigrateArea, Migrating, PoolConfig,
-    PoolId, ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
+    PoolId, Reservation, Reserve, ReserveLayout,
 };
 use framewright_linux::file_cache::FileCache;
 use framewright_linux::paged::Paged;
@@ -200,16 +200,11 @@ impl Contiguous for Reserved<'_, '_> {
         })
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+    fn release(&mut self, run: Run) -> Result<(), ContigError> {
         self.area.release(run)
     }
 
-    fn reserve(
-        &mut self,
-        name: &str,
-        frames: u64,
-        align: u64,
-    ) -> Result<Reservation, ReservationError> {
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
         self.area.reserve(name, frames, align)
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use framewright::Context;
 use framewright::Order as BlockOrder;
 use framewright::reclaim::{Ask, Shrink, Shrunk};
-use framewright::reserve::{Key, Put, Store};
+use framewright::reserve::{Key, PutRefused, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn ask(wanted: u64, scan: u64, context: Context) -> Ask {
@@ -343,7 +343,7 @@ impl crate::Tenancy for OvertakenStore {
 }
 
 impl Store for SlowStore<'_> {
-    fn put(&mut self, key: Key, page: &[u64; 512]) -> Put {
+    fn put(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         let stage = &self.0.stage;
         if stage.compare_exchange(0, 1, Relaxed, Relaxed).is_ok() {
             while stage.load(Relaxed) < 2 {
@@ -359,7 +359,7 @@ impl Store for SlowStore<'_> {
         Ok(())
     }
 
-    fn put_dirty(&mut self, _: Key, _: &[u64; 512]) -> Put {
+    fn put_dirty(&mut self, _: Key, _: &[u64; 512]) -> Result<(), PutRefused> {
         panic!("a cache of files puts clean pages");
     }
 

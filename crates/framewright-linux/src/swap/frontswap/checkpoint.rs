@@ -33,11 +33,11 @@
 
 use super::{Frontswap, SwapDevice, SwapEntry, SwapEntryKind, SwapError};
 use framewright::platform::PageWords;
-use framewright::sync::Ordering::{Acquire, Relaxed};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Words in a slot.
 const WORDS: u64 = 512;
@@ -486,7 +486,7 @@ impl<'s> Frontswap<'s> {
 }
 
 /// The slot that an entry names, if it names one.
-fn slot_of(word: &framewright::sync::AtomicU64) -> Option<u64> {
+fn slot_of(word: &super::AtomicU64) -> Option<u64> {
     let entry = SwapEntry(word.load(Relaxed));
     (entry.kind() == SwapEntryKind::Device && !entry.is_lost()).then(|| entry.slot())
 }

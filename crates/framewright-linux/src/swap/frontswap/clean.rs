@@ -4,8 +4,8 @@ use super::entry::{SwapEntry, SwapEntryKind};
 use super::stats::count;
 use super::{Frontswap, SwapError, SwapPolicy};
 use framewright::platform::PageWords;
-use framewright::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 impl Frontswap<'_> {
     /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not.

@@ -63,14 +63,15 @@ use crate::tenancy::Tenancy;
 use entry::{SLOTS_MAX, SwapEntry, SwapEntryKind};
 use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
-// The engine's atomics, so that the models see them.
-use framewright::sync::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
+// In a model, those that the model sees.
+#[cfg(shuttle)]
+use shuttle::sync::atomic::AtomicU64;
 use stats::{SwapCounts, count};
 use std::fmt;
 use std::io;
+#[cfg(not(shuttle))]
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 /// How a stored page stays safe when its frame is discarded.

@@ -3,7 +3,7 @@
 use super::ReclaimPair;
 use crate::difference::{Difference, differ};
 use crate::frame::ModelFrame;
-use framewright::policy::{Label, Targets};
+use framewright::policy::Label;
 use framewright::reclaim::Background;
 use framewright::stats::{FrameStats, ReclaimStats};
 use framewright::{Mobility, Order};
@@ -198,7 +198,7 @@ impl ReclaimPair<'_, '_, '_, '_> {
         let zone = self.world.zone;
         let standing = zone.standing();
         let config = &self.world.case.reclaim;
-        let targets = Targets::of(config, zone.watermarks(), zone.pageblock_order(), 0);
+        let targets = config.targets(zone.watermarks(), zone.pageblock_order(), 0);
         let is_reached = standing.free_frames >= targets.frames.high
             && standing.free_pageblocks >= targets.pageblocks.high;
         if is_reached {

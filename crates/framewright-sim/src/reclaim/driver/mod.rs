@@ -381,10 +381,10 @@ impl ReclaimPair<'_, '_, '_, '_> {
         world.end()?;
         let mut model = world.model();
         match got {
-            Ok(evacuated) => {
-                if evacuated.moved != model.calls.moved {
+            Ok(moved_now) => {
+                if moved_now != model.calls.moved {
                     let moved = model.calls.moved;
-                    return differ!("{evacuated:?}, but {moved} frames moved");
+                    return differ!("{moved_now} frames are said to have moved, but {moved} have");
                 }
                 let left = model.frames.set_isolated(block, blocks, true);
                 if left != Some(0) {

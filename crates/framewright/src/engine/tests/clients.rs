@@ -1,6 +1,7 @@
 //! Requests of a CPU whose clients give memory back.
 
 use super::*;
+use crate::frame::AllocError;
 use crate::policy::Effort;
 use crate::reclaim::{Ask, Clients, Holding, Shrink, Shrunk};
 use crate::vrange::RangeError;

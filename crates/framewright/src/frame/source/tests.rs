@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::*;
-use crate::frame::{Frames, ZoneLayout};
+use crate::frame::{AllocError, Frames, ZoneLayout};
 use crate::platform::SingleThread;
 use crate::policy::Config;
 use crate::units::CpuId;

@@ -3,6 +3,8 @@
 use super::apart::{ApartContent, NotApart};
 use super::target::TargetRoom;
 use super::*;
+use crate::frame::AllocError;
+use crate::units::RunError;
 
 fn is_open(zone: &Zone<'_, SingleThread>, id: usize) -> bool {
     zone.pins_if_open(id).is_some()

@@ -1,7 +1,7 @@
 //! Requests that must not wait: they stop no CPU, and wait for no CPU to leave its seat.
 
 use super::*;
-use crate::frame::{FrameSource, Frames, Seats};
+use crate::frame::{AllocError, FrameSource, Frames, Seats};
 use crate::platform::{Barrier, FramePlatform, Relax};
 use crate::units::Context;
 

@@ -1,6 +1,7 @@
 //! What a zone says of itself.
 
 use super::*;
+use crate::frame::AllocError;
 use crate::stats::FrameStats;
 
 /// A zone of one pageblock labelled `owner`, of which `taken` frames are used by it.

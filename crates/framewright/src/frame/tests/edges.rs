@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sync::Ordering::Relaxed;
+use crate::units::RunError;
 
 /// Zones of one frame, at the end of the number range, with the most CPUs, and with orders far apart.
 fn edges() -> Vec<ZoneLayout> {
@@ -67,7 +68,9 @@ fn runs(layout: &ZoneLayout) -> Vec<Run> {
 }
 
 /// All that a zone says of itself, except for counts of refused calls.
-fn said(zone: &Zone<'_, SingleThread>) -> (Recount, [u64; 5], Vec<u64>, Vec<u32>) {
+fn said(
+    zone: &Zone<'_, SingleThread>,
+) -> (crate::frame::verify::Recount, [u64; 5], Vec<u64>, Vec<u32>) {
     let words = zone.free.iter().map(|word| word.load(Relaxed)).collect();
     let pins = (0..zone.pageblocks()).map(|id| zone.pins(id)).collect();
     (zone.recount(), zone.pageblocks_by_label(), words, pins)

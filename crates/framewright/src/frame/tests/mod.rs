@@ -18,10 +18,11 @@ mod stock;
 mod stops;
 
 use super::*;
+use crate::frame::AllocError;
 use crate::platform::{Fenced, SingleThread};
 use crate::policy::{Config, Fallback, Label};
 use crate::random::Random;
-use crate::units::{CpuId, Frame, Mobility, Order, Run};
+use crate::units::{CpuId, Frame, Mobility, Order, Run, SeatError};
 use Mobility::{Movable, Reclaimable, Unmovable};
 use std::vec;
 use std::vec::Vec;

@@ -1,6 +1,8 @@
 //! Ranges: allocation at a place, memory that comes and goes, labels, isolation, many at once.
 
 use super::*;
+use crate::frame::AllocError;
+use crate::units::RunError;
 
 #[test]
 fn memory_comes_and_goes_while_the_rest_is_in_use() {

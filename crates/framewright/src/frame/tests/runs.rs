@@ -1,6 +1,8 @@
 //! Runs of frames: where they are found, what they cost, and how they are freed.
 
 use super::*;
+use crate::frame::AllocError;
+use crate::units::RunError;
 
 #[test]
 fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {

@@ -1,6 +1,7 @@
 //! Which requests stop all CPUs, how often, and with what result.
 
 use super::*;
+use crate::frame::AllocError;
 use crate::platform::{Barrier, FramePlatform, Patience, Relax};
 use crate::seats::{ClaimWords, Turn};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -447,7 +448,7 @@ fn f8_a_request_with_a_bound_is_served_or_fails_exactly_or_says_that_it_would_wa
         zone.add(whole(&layout)).unwrap();
         let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
         let [one, other] = &mut seats;
-        let would_wait = Err(BoundedError::WouldWait);
+        let would_wait = Err(AllocError::WouldWait);
         // The last free frames lie in the other CPU's cache.
         other.alloc(Order::ZERO, Movable).unwrap();
         while one.try_alloc(Order::ZERO, Movable).is_some() {}
@@ -471,7 +472,7 @@ fn f8_a_request_with_a_bound_is_served_or_fails_exactly_or_says_that_it_would_wa
         one.alloc_within(Order::ZERO, Movable, rounds).unwrap();
         take_all(one);
         let failures = zone.stats().exhausted[0];
-        let exhausted = Err(BoundedError::Alloc(AllocError::Exhausted));
+        let exhausted = Err(AllocError::Exhausted);
         assert_eq!(one.alloc_within(Order::ZERO, Movable, rounds), exhausted);
         assert_eq!(zone.stats().exhausted[0], failures + 1);
         zone.verify().unwrap();

@@ -42,7 +42,7 @@ impl ToyMachine {
         self.check();
         seat.drain();
         self.check();
-        assert_eq!(self.kv.recount(), KvRecount::default());
+        assert_eq!(self.kv.recount(), crate::kv::verify::KvRecount::default());
         self.assert_all_free(seat);
     }
 }

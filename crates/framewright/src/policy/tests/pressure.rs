@@ -148,14 +148,14 @@ fn targets_in_frames_stand_above_what_lies_in_the_pageblocks_that_are_kept() {
     // The document's device: 698,142 frames, pageblocks of 1024.
     let marks = Watermarks::of(698_142);
     assert_eq!((marks.min, marks.low, marks.high), (1670, 2087, 2505));
-    let targets = Targets::of(&CONFIG, marks, order(10), 0);
+    let targets = CONFIG.targets(marks, order(10), 0);
     let pageblocks = targets.pageblocks;
     assert_eq!((pageblocks.min, pageblocks.low, pageblocks.high), (2, 3, 4));
     let frames = targets.frames;
     assert_eq!(frames.min, 1670);
     assert_eq!(frames.low, 2087 + 3 * 1024);
     assert_eq!(frames.high, 2505 + 4 * 1024);
-    let raised = Targets::of(&CONFIG, marks, order(10), 2);
+    let raised = CONFIG.targets(marks, order(10), 2);
     assert_eq!(raised.pageblocks.high, 6);
     assert_eq!(raised.frames.high, frames.high + 2048);
     assert_eq!(raised.frames.min, frames.min);
@@ -163,7 +163,7 @@ fn targets_in_frames_stand_above_what_lies_in_the_pageblocks_that_are_kept() {
         pageblocks_percent: 0,
         ..CONFIG
     };
-    let plain = Targets::of(&without, marks, order(10), 1);
+    let plain = without.targets(marks, order(10), 1);
     assert_eq!(plain.pageblocks, Watermarks::default());
     assert_eq!(plain.frames.high, marks.high + 1024);
 }
@@ -176,8 +176,8 @@ fn the_stock_follows_the_pageblocks_and_no_more_than_eight_times_it_is_held_back
         ..CONFIG
     };
     let (without, with) = (
-        Targets::of(&CONFIG, marks, order(10), 0),
-        Targets::of(&with, marks, order(10), 7),
+        CONFIG.targets(marks, order(10), 0),
+        with.targets(marks, order(10), 7),
     );
     assert_eq!(without.stock, Watermarks::default());
     // Half of 3 and 4 pageblocks, whatever the boost.

@@ -29,10 +29,10 @@ mod vector;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub use boxed::Boxed;
+pub(crate) use boxed::Boxed;
 pub use error::{Refused, ReserveError};
-pub use into_iter::IntoIter;
-pub use vector::Vector;
+pub(crate) use into_iter::IntoIter;
+pub(crate) use vector::Vector;
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

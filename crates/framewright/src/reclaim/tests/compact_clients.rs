@@ -2,6 +2,7 @@
 
 use super::compact::sprinkle;
 use super::*;
+use crate::units::RunError;
 use CompactEffort::{Background, Direct};
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::units::RunError;
 
 #[test]
 fn r1_evacuated_pageblocks_are_free_and_isolated_and_nothing_else_is() {
@@ -12,7 +13,7 @@ fn r1_evacuated_pageblocks_are_free_and_isolated_and_nothing_else_is() {
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let run = run(64, 192);
     let done = reclaim.evacuate(&mut seat, run, &[&holder]).unwrap();
-    assert_eq!(done.moved, 48 + 2);
+    assert_eq!(done, 48 + 2);
     assert_eq!(holder.contents(), contents);
     for id in 0..8 {
         assert_eq!(zone.pins_if_open(id).is_none(), (1..4).contains(&id));
@@ -112,7 +113,7 @@ fn holes_and_blocks_that_reach_into_a_run_are_no_obstacle() {
     // From the middle of a block of four pageblocks to behind a hole.
     let run = run(64 * 6, 64 * 4);
     let done = reclaim.evacuate(&mut seat, run, &[&holder]).unwrap();
-    assert_eq!(done.moved, 256 + 1);
+    assert_eq!(done, 256 + 1);
     zone.unisolate(run).unwrap();
     assert_nothing_is_left(&zone, holder.frames());
 }
@@ -145,7 +146,7 @@ fn r6_a_block_does_not_move_out_of_a_pageblock_beside_the_run_that_is_pinned() {
     );
     assert_nothing_is_left(&zone, 256);
     zone.unpin(Frame(64 * 7)).unwrap();
-    assert_eq!(evacuate(), Ok(Evacuated { moved: 256 }));
+    assert_eq!(evacuate(), Ok(256));
     zone.unisolate(run(64 * 6, 64)).unwrap();
     assert_nothing_is_left(&zone, 256);
 }

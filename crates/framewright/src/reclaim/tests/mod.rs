@@ -14,7 +14,7 @@ mod threads;
 mod users;
 
 use super::*;
-use crate::frame::{RunError, Seat, Zone, ZoneLayout};
+use crate::frame::{Seat, Zone, ZoneLayout};
 use crate::platform::SingleThread;
 use crate::policy::{Config, Fallback, Label, ReclaimConfig};
 use crate::random::Random;
@@ -201,7 +201,7 @@ fn memory_that_is_too_short_and_broken_limits_are_refused() {
     let words = needed - 1;
     assert_eq!(
         Reclaim::new(&zone, &ReclaimConfig::default(), &mut short).unwrap_err(),
-        crate::frame::ZoneSetupError::Metadata(crate::raw::TooShort { words, needed })
+        crate::units::SetupError::Metadata { words, needed }
     );
     let config = ReclaimConfig {
         defer_shift_max: 17,
@@ -210,6 +210,9 @@ fn memory_that_is_too_short_and_broken_limits_are_refused() {
     let mut words = vec![0; needed];
     assert!(matches!(
         Reclaim::new(&zone, &config, &mut words),
-        Err(crate::frame::ZoneSetupError::Config(_))
+        Err(crate::units::SetupError::Limit {
+            what: "defer_shift_max",
+            ..
+        })
     ));
 }

@@ -9,8 +9,6 @@ mod get;
 mod invalidate;
 mod put;
 
-pub use put::Put;
-
 use super::area::Reserve;
 use super::counters::count;
 use super::index::{Bucket, LockedBucket, PageEntry};

@@ -20,9 +20,6 @@ use super::{Guest, Key, PageVersion, Undo};
 use crate::platform::{PageWords, ReservePlatform};
 use crate::sync::Ordering::Relaxed;
 
-/// What became of a put.
-pub type Put = Result<(), PutRefused>;
-
 impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     /// Stores a page that may be dropped at any time: one that is clean, or on its device already.
     ///
@@ -30,7 +27,7 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     ///
     /// # Errors
     /// Why it was refused. No version of the page is in the reserve then.
-    pub fn put(&mut self, key: Key, page: &PageWords) -> Put {
+    pub fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
         self.put_as(key, page, FrameState::Cached)
     }
 
@@ -40,11 +37,11 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     /// # Errors
     /// As [`put`](Self::put); [`PutRefused::NoPool`] where the pool was not opened for dirty pages;
     /// [`PutRefused::DirtyFull`] above [its bound](super::super::PoolConfig::dirty_pages_max).
-    pub fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put {
+    pub fn put_dirty(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
         self.put_as(key, page, FrameState::Dirty)
     }
 
-    fn put_as(&mut self, key: Key, page: &PageWords, state: FrameState) -> Put {
+    fn put_as(&mut self, key: Key, page: &PageWords, state: FrameState) -> Result<(), PutRefused> {
         let result = self.try_put(key, page, state);
         let counter = match result {
             Ok(()) => count::STORED,
@@ -54,7 +51,7 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         result
     }
 
-    fn try_put(&mut self, key: Key, page: &PageWords, state: FrameState) -> Put {
+    fn try_put(&mut self, key: Key, page: &PageWords, state: FrameState) -> Result<(), PutRefused> {
         let reserve = self.reserve;
         let table = &reserve.table;
         let object_hash = key.object_hash();
@@ -146,7 +143,12 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     }
 
     /// Makes the copied page visible, unless it was forgotten meanwhile.
-    fn arrive(&self, claim: &ClaimedPage<'_>, state: FrameState, debt: Option<Debt<'_>>) -> Put {
+    fn arrive(
+        &self,
+        claim: &ClaimedPage<'_>,
+        state: FrameState,
+        debt: Option<Debt<'_>>,
+    ) -> Result<(), PutRefused> {
         let table = &self.reserve.table;
         let there = claim.word.with_state(state);
         if let Some(debt) = debt {

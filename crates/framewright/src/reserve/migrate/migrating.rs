@@ -4,9 +4,7 @@ use super::MigrateArea;
 use crate::frame::Seat;
 use crate::platform::FramePlatform;
 use crate::reclaim::Clients;
-use crate::reserve::{
-    ContigError, Contiguous, ContiguousKind, ReleaseError, Reservation, ReservationError,
-};
+use crate::reserve::{ContigError, Contiguous, ContiguousKind, Reservation};
 use crate::units::Run;
 
 /// An owner's access to a [`MigrateArea`], with a CPU's seat and the clients whose contents may
@@ -46,16 +44,11 @@ impl<P: FramePlatform> Contiguous for Migrating<'_, '_, '_, '_, P> {
             .alloc_contig(self.seat, frames, align, &self.clients)
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+    fn release(&mut self, run: Run) -> Result<(), ContigError> {
         self.area.release(self.seat, run)
     }
 
-    fn reserve(
-        &mut self,
-        name: &str,
-        frames: u64,
-        align: u64,
-    ) -> Result<Reservation, ReservationError> {
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
         self.area.reserve(name, frames, align)
     }
 

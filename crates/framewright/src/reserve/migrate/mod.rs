@@ -63,17 +63,15 @@ mod tests;
 
 pub use migrating::Migrating;
 
-use crate::frame::RunError;
 use crate::platform::{Awaited, FramePlatform, Patience};
-use crate::policy::{ConfigError, ContigConfig, Label};
-use crate::raw::{Carver, TooShort};
+use crate::policy::{ContigConfig, Label};
+use crate::raw::Carver;
 use crate::reclaim::Reclaim;
 use crate::reserve::places::words_of;
 use crate::reserve::reservations::Reservations;
 use crate::stats::ContigStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
-use crate::units::{Frame, Run};
-use core::fmt;
+use crate::units::{Frame, Run, SetupError};
 use core::ops::Range;
 
 // The area's own words.
@@ -105,35 +103,6 @@ enum FrameBits {
 
 impl FrameBits {
     const COUNT: usize = 4;
-}
-
-/// Why there is no area.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AreaError {
-    /// The run is not one of whole pageblocks of the zone, or one of them is being emptied.
-    Range(RunError),
-    /// A number of the configuration is outside its limits.
-    Config(ConfigError),
-    /// The memory for metadata is too short.
-    Metadata(TooShort),
-}
-
-impl fmt::Display for AreaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Range(error) => error.fmt(f),
-            Self::Config(error) => error.fmt(f),
-            Self::Metadata(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for AreaError {}
-
-impl From<TooShort> for AreaError {
-    fn from(error: TooShort) -> Self {
-        Self::Metadata(error)
-    }
 }
 
 const fn bitmap_words(run: Run) -> usize {
@@ -179,13 +148,13 @@ impl<'r, 'z, 'm, P: FramePlatform> MigrateArea<'r, 'z, 'm, P> {
         run: Run,
         config: &ContigConfig,
         memory: &'r mut [u64],
-    ) -> Result<Self, AreaError> {
-        config.check().map_err(AreaError::Config)?;
+    ) -> Result<Self, SetupError> {
+        config.check()?;
         let zone = reclaim.zone();
-        let ids = zone.pageblocks_of(run).map_err(AreaError::Range)?;
+        let ids = zone.pageblocks_of(run).map_err(SetupError::Run)?;
         let mut carver = Carver::new(memory, Self::words_needed(run))?;
         zone.set_label(run, Label::Contiguous)
-            .map_err(AreaError::Range)?;
+            .map_err(SetupError::Run)?;
         let [own, counters] = [OWN_WORDS, COUNTERS].map(|len| carver.words(len));
         // The serials of the reservations go on.
         let reservations = carver.words_as_they_are(Reservations::words_needed(RESERVATIONS));

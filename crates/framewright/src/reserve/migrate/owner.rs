@@ -2,15 +2,15 @@
 
 use super::claims::{AtWork, ClaimedFrames};
 use super::{AT_WORK, FrameBits, MigrateArea, RESERVATIONS};
-use crate::frame::{RunError, Seat};
+use crate::frame::Seat;
 use crate::platform::{FramePlatform, Patience};
 use crate::policy::FirstPlace;
 use crate::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
 use crate::reserve::places::{RunPlaces, words_of};
-use crate::reserve::{ContigError, ReleaseError, Reservation, ReservationError};
+use crate::reserve::{ContigError, Reservation};
 use crate::stats::ContigStats;
 use crate::sync::Ordering::Relaxed;
-use crate::units::{Frame, Run};
+use crate::units::{Frame, Run, RunError};
 use core::ops::Range;
 
 /// Looks at pageblocks that another CPU is emptying before a request gives up. A compaction takes
@@ -60,9 +60,9 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     ///
     /// # Panics
     /// If `seat` is in another zone.
-    pub fn release(&self, seat: &mut Seat<'z, 'm, P>, run: Run) -> Result<(), ReleaseError> {
+    pub fn release(&self, seat: &mut Seat<'z, 'm, P>, run: Run) -> Result<(), ContigError> {
         self.assert_zone(seat);
-        let not_owned = ReleaseError::NotOwned(run);
+        let not_owned = ContigError::NotOwned(run);
         let ids = self.ids_of(run).ok_or(not_owned)?;
         let reservation = {
             let _claims = self.lock_claims();
@@ -103,28 +103,23 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     ///
     /// # Errors
     /// Why not. Nothing has changed then.
-    pub fn reserve(
-        &self,
-        name: &str,
-        frames: u64,
-        align: u64,
-    ) -> Result<Reservation, ReservationError> {
+    pub fn reserve(&self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
         if frames == 0 || !align.is_power_of_two() {
-            return Err(ReservationError::Malformed);
+            return Err(ContigError::Malformed);
         }
         let _claims = self.lock_claims();
         if self.reservations.is_full() {
-            return Err(ReservationError::TooMany(RESERVATIONS));
+            return Err(ContigError::TooMany(RESERVATIONS));
         }
-        let places = RunPlaces::new(self.run, frames, align).ok_or(ReservationError::NoRoom)?;
+        let places = RunPlaces::new(self.run, frames, align).ok_or(ContigError::NoRoom)?;
         let Some(ids) = self.last_fit(places, &[FrameBits::Claimed, FrameBits::Kept]) else {
             return Err(match self.last_fit(places, &[FrameBits::Kept]) {
-                Some(_) => ReservationError::Busy,
-                None => ReservationError::NoRoom,
+                Some(_) => ContigError::Held,
+                None => ContigError::NoRoom,
             });
         };
         let reservation = self.reservations.add(name, self.run_of_ids(&ids));
-        let reservation = reservation.ok_or(ReservationError::TooMany(RESERVATIONS))?;
+        let reservation = reservation.ok_or(ContigError::TooMany(RESERVATIONS))?;
         self.set(FrameBits::Kept, &ids, true);
         Ok(reservation)
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::reclaim::Obstacle;
+use crate::reserve::ContigError;
 use std::string::ToString;
 
 #[test]
@@ -17,7 +18,7 @@ fn a_guaranteed_area_is_had_by_the_calls_that_any_area_has() {
     assert_eq!(area.take(camera), Err(ContigError::Taken(taken)));
     assert_eq!(area.unreserve(camera), Err(ContigError::Taken(taken)));
     assert_eq!(area.release(run), Ok(()));
-    assert_eq!(area.release(run), Err(ReleaseError::NotOwned(run)));
+    assert_eq!(area.release(run), Err(ContigError::NotOwned(run)));
     assert_eq!(area.release(taken), Ok(()));
     assert_eq!(area.unreserve(camera), Ok(()));
     assert_eq!(area.take(camera), Err(ContigError::Unknown));
@@ -31,13 +32,13 @@ fn errors_of_either_kind_say_what_is_in_the_way() {
     let said = |error: ContigError| error.to_string();
     assert_eq!(
         said(ContigError::Malformed),
-        TakeError::Malformed.to_string()
+        ContigError::Malformed.to_string()
     );
-    assert_eq!(said(ContigError::NoRoom), TakeError::NoRoom.to_string());
-    assert_eq!(said(ContigError::Unknown), TakeError::Unknown.to_string());
+    assert_eq!(said(ContigError::NoRoom), ContigError::NoRoom.to_string());
+    assert_eq!(said(ContigError::Unknown), ContigError::Unknown.to_string());
     assert_eq!(
         said(ContigError::Taken(run)),
-        TakeError::Taken(run).to_string()
+        ContigError::Taken(run).to_string()
     );
     let frame = Frame(0x12);
     let why = Obstacle::Pinned;

@@ -1,6 +1,7 @@
 //! What guests may rely on: C4 to C8.
 
 use super::*;
+use crate::reserve::ContigError;
 
 fn key(pool: PoolId, object: u64, index: u64) -> Key {
     Key {
@@ -283,7 +284,7 @@ fn c7_a_dirty_page_stays_until_it_is_written() {
         guest.put(key(pool, 0, index), &page(index)).unwrap();
     }
     assert!((0..12).all(|index| guest.get(key(pool, 0, index), &mut out)));
-    assert_eq!(reserve.alloc_contig(16, 1), Err(TakeError::NoRoom));
+    assert_eq!(reserve.alloc_contig(16, 1), Err(ContigError::NoRoom));
     // The device fails at every third, and one page is put again while it is written.
     let mut written = Vec::new();
     let mut nth = 0;

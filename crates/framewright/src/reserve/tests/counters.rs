@@ -16,7 +16,7 @@ fn key(pool: PoolId, object: u64, index: u64) -> Key {
 struct CountedCalls(GuestStats);
 
 impl CountedCalls {
-    fn put(&mut self, put: Put) {
+    fn put(&mut self, put: Result<(), PutRefused>) {
         match put {
             Ok(()) => self.0.stored_pages += 1,
             Err(reason) => self.0.refused[reason as usize] += 1,

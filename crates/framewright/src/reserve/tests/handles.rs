@@ -1,6 +1,7 @@
 //! Handles that are another area's, or of an earlier one.
 
 use super::*;
+use crate::reserve::ContigError;
 
 #[test]
 fn c2_another_areas_reservation_is_unknown() {
@@ -11,10 +12,10 @@ fn c2_another_areas_reservation_is_unknown() {
     for (area, handle, other) in [(&a, of_a, of_b), (&b, of_b, of_a)] {
         let own = area.run_of(handle).unwrap();
         assert_eq!(area.run_of(other), None);
-        assert_eq!(area.take(other), Err(TakeError::Unknown));
-        assert_eq!(area.unreserve(other), Err(TakeError::Unknown));
+        assert_eq!(area.take(other), Err(ContigError::Unknown));
+        assert_eq!(area.unreserve(other), Err(ContigError::Unknown));
         assert_eq!(area.take(handle), Ok(own));
-        assert_eq!(area.take(other), Err(TakeError::Unknown));
+        assert_eq!(area.take(other), Err(ContigError::Unknown));
         area.release(own).unwrap();
     }
     // A handle is its area's from whichever way it is asked.
@@ -29,8 +30,8 @@ fn c2_a_reservation_that_was_given_up_is_unknown_when_its_place_is_another_ones(
     for _ in 0..100 {
         let now = reserve.reserve("camera", 16, 16).unwrap();
         for &handle in &earlier {
-            assert_eq!(reserve.take(handle), Err(TakeError::Unknown));
-            assert_eq!(reserve.unreserve(handle), Err(TakeError::Unknown));
+            assert_eq!(reserve.take(handle), Err(ContigError::Unknown));
+            assert_eq!(reserve.unreserve(handle), Err(ContigError::Unknown));
         }
         reserve.unreserve(now).unwrap();
         earlier.push(now);
@@ -47,7 +48,7 @@ fn c2_a_reservation_of_an_earlier_area_in_the_same_memory_is_unknown() {
         let area = Reserve::new(&layout, &mut memory, toy.clone()).unwrap();
         let now = area.reserve("camera", 16, 16).unwrap();
         for &handle in &earlier {
-            assert_eq!(area.take(handle), Err(TakeError::Unknown));
+            assert_eq!(area.take(handle), Err(ContigError::Unknown));
         }
         area.take(now).unwrap();
         earlier.push(now);

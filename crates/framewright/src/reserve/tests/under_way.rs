@@ -2,6 +2,7 @@
 
 use super::put_back::{OrdinaryFrames, PUT_BACK};
 use super::*;
+use crate::reserve::ContigError;
 use crate::sync::Ordering;
 use core::cell::RefCell;
 use std::rc::Rc;
@@ -103,7 +104,12 @@ pub(super) fn key(pool: PoolId, index: u64) -> Key {
 fn put_while(
     dirty: bool,
     mut meanwhile: impl FnMut(&mut HookedGuest, PoolId) + 'static,
-) -> (Put, &'static HookedReserve, HookedGuest, PoolId) {
+) -> (
+    Result<(), PutRefused>,
+    &'static HookedReserve,
+    HookedGuest,
+    PoolId,
+) {
     let (reserve, hook, [mut one, mut other]) = whole();
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     hook.set(At::Store, move || meanwhile(&mut other, pool));
@@ -143,7 +149,7 @@ fn c3_an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_c
         hook.set(At::Store, move || {
             // Inside the gate of all frames; a guest that is off its CPU looks like this.
             for rounds in [0, 1, 100] {
-                assert_eq!(reserve.try_take(all, rounds), Err(TakeError::WouldWait));
+                assert_eq!(reserve.try_take(all, rounds), Err(ContigError::WouldWait));
             }
             assert_eq!(
                 Guaranteed::new(reserve).try_take(all, 3),
@@ -162,7 +168,7 @@ fn c3_an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_c
         reserve.verify().unwrap();
         // No guest is inside now, so no round is needed.
         assert_eq!(reserve.try_take(all, 0), Ok(run));
-        assert_eq!(reserve.try_take(all, 0), Err(TakeError::Taken(run)));
+        assert_eq!(reserve.try_take(all, 0), Err(ContigError::Taken(run)));
         reserve.release(run).unwrap();
         reserve.verify().unwrap();
     }

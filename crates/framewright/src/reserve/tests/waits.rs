@@ -2,11 +2,12 @@
 
 use super::under_way::{At, HookedGuest, HookedReserve, hooked, key};
 use super::*;
+use crate::reserve::ContigError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const KINDS_OF_PUT: [bool; 2] = [false, true];
 
-fn put(guest: &mut HookedGuest, dirty: bool, key: Key, page: &PageWords) -> Put {
+fn put(guest: &mut HookedGuest, dirty: bool, key: Key, page: &PageWords) -> Result<(), PutRefused> {
     if dirty {
         guest.put_dirty(key, page)
     } else {
@@ -20,7 +21,12 @@ fn put_that_waits(
     config: &PoolConfig,
     dirty: bool,
     meanwhile: impl Fn(&mut HookedGuest, PoolId) + 'static,
-) -> (Put, &'static HookedReserve, HookedGuest, PoolId) {
+) -> (
+    Result<(), PutRefused>,
+    &'static HookedReserve,
+    HookedGuest,
+    PoolId,
+) {
     let (reserve, hook, [mut one, mut other]) = hooked(64);
     let pool = reserve.open_pool(config).unwrap();
     let order = reserve.orders[0];
@@ -176,7 +182,7 @@ fn dirty_meanwhile(owner: impl Fn(&HookedReserve)) {
 fn c7_a_page_that_becomes_dirty_after_the_run_was_chosen_is_not_an_owners() {
     let frames = 2 * table::BLOCK as u64;
     dirty_meanwhile(|reserve| {
-        assert_eq!(reserve.alloc_contig(frames, 1), Err(TakeError::NoRoom));
+        assert_eq!(reserve.alloc_contig(frames, 1), Err(ContigError::NoRoom));
     });
 }
 
@@ -185,6 +191,6 @@ fn c3_a_page_that_becomes_dirty_before_its_block_is_kept_is_in_no_reservation() 
     let frames = 2 * table::BLOCK as u64;
     dirty_meanwhile(|reserve| {
         let reserved = reserve.reserve("late", frames, 1);
-        assert_eq!(reserved, Err(ReservationError::Busy));
+        assert_eq!(reserved, Err(ContigError::Held));
     });
 }

@@ -263,13 +263,42 @@ fn impossible_requests_are_errors_at_once() {
 #[test]
 fn a_window_has_a_page_number_less_than_thirty_bits_can_say() {
     let layout = |pages| SpaceLayout::new(Page(0), pages).words_needed();
-    for pages in [0, 1 << 30] {
-        let error = layout(pages).unwrap_err();
-        assert_eq!(error, RangeSetupError::Pages(pages));
-        let text = std::format!("a window of {pages} pages is not between 1 and 2^30 - 1");
-        assert_eq!(std::string::ToString::to_string(&error), text);
+    let said = |layout: SpaceLayout| std::format!("{}", layout.words_needed().unwrap_err());
+    for (pages, text) in [
+        (0, "number of pages 0 is below the minimum 1"),
+        (
+            1 << 30,
+            "number of pages 1073741824 is above the maximum 1073741823",
+        ),
+    ] {
+        assert_eq!(said(SpaceLayout::new(Page(0), pages)), text);
     }
     assert!(layout((1 << 30) - 1).is_ok());
+    let usual = SpaceLayout::new(Page(0x40), 64);
+    for (layout, text) in [
+        (
+            SpaceLayout::new(Page(u64::MAX - 7), 16).with_span_pages(4),
+            "the window's pages from 0xfffffffffffffff8 end past the number range",
+        ),
+        (
+            SpaceLayout::new(Page(0x11), 64).with_span_pages(64),
+            "the window's first page 0x11 is no multiple of 64",
+        ),
+        (
+            usual.with_span_pages(3),
+            "span_pages 3 is below the minimum 4",
+        ),
+        (
+            usual.with_span_pages(12),
+            "span_pages 0xc is no multiple of 16",
+        ),
+        (
+            usual.with_cpus(1024),
+            "number of CPUs 1024 is above the maximum 1023",
+        ),
+    ] {
+        assert_eq!(said(layout), text);
+    }
 }
 
 #[test]

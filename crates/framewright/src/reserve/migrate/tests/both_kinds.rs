@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::platform::{Contents, PageWords, Relax};
-use crate::reserve::{Guaranteed, Key, PoolConfig, Reserve, ReserveLayout};
+use crate::reserve::{ContigError, Guaranteed, Key, PoolConfig, Reserve, ReserveLayout};
 use std::sync::Mutex;
 
 /// The memory in which guests' pages lie.

@@ -1,6 +1,7 @@
 //! Requests that fail, or go elsewhere: pins, tries, no room, another CPU at work.
 
 use super::*;
+use crate::reserve::ContigError;
 
 #[test]
 fn m3_with_pins_everywhere_it_fails_and_all_is_as_before() {

@@ -16,7 +16,7 @@ use crate::policy::{Config, ReclaimConfig};
 use crate::random::Random;
 use crate::reclaim::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Obstacle};
 use crate::reclaim::{Shrink, Shrunk};
-use crate::reserve::{ContigError, Contiguous, ContiguousKind, ReleaseError, ReservationError};
+use crate::reserve::{Contiguous, ContiguousKind};
 use crate::units::{CpuId, Mobility, Order};
 use Mobility::{Movable, Unmovable};
 use std::cell::{Cell, RefCell};

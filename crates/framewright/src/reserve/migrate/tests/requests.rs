@@ -1,6 +1,8 @@
 //! Requests that are served: of any length, out of lent frames.
 
 use super::*;
+use crate::reserve::ContigError;
+use crate::units::RunError;
 
 #[test]
 fn m1_runs_of_any_length_are_had_out_of_what_is_lent_and_nothing_is_lost() {
@@ -210,7 +212,7 @@ fn what_was_released_is_lent_again_to_what_moves_and_to_nothing_else() {
     area.release(&mut seat, run(FIRST + 16, AREA - 16)).unwrap();
     assert_eq!(
         area.release(&mut seat, all),
-        Err(ReleaseError::NotOwned(all))
+        Err(ContigError::NotOwned(all))
     );
     assert_sound(&area, &holder);
     assert_eq!(zone.recount().free, FRAMES - 1);
@@ -233,13 +235,13 @@ fn what_is_not_owned_is_not_released() {
         run(FRAMES - 1, 4),
         run(end, 1),
     ] {
-        let refused = Err(ReleaseError::NotOwned(wrong));
+        let refused = Err(ContigError::NotOwned(wrong));
         assert_eq!(area.release(&mut seat, wrong), refused);
     }
     assert_sound(&area, &holder);
     area.release(&mut seat, owned).unwrap();
     let again = area.release(&mut seat, owned);
-    assert_eq!(again, Err(ReleaseError::NotOwned(owned)));
+    assert_eq!(again, Err(ContigError::NotOwned(owned)));
     assert_eq!(zone.stats().bad_frees, 0);
 }
 

@@ -1,6 +1,7 @@
 //! Reservations where contents have to move: no other request breaks them up, and taking may fail.
 
 use super::*;
+use crate::reserve::ContigError;
 
 #[test]
 fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
@@ -36,7 +37,7 @@ fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
         assert_sound(&area, &holder);
         let part = run(kept.start().0, 10);
         let refused = area.release(&mut seat, part);
-        assert_eq!(refused, Err(ReleaseError::NotOwned(part)));
+        assert_eq!(refused, Err(ContigError::NotOwned(part)));
         area.release(&mut seat, kept).unwrap();
         assert_eq!(area.take(&mut seat, camera, &clients), Ok(kept));
         area.release(&mut seat, kept).unwrap();
@@ -137,23 +138,23 @@ fn reservations_that_cannot_be_placed_say_why() {
     let holder = AreaHolder::default();
     for (frames, align) in [(0, 1), (4, 3)] {
         let refused = area.reserve("none", frames, align);
-        assert_eq!(refused, Err(ReservationError::Malformed));
+        assert_eq!(refused, Err(ContigError::Malformed));
     }
     for frames in [AREA + 1, u64::MAX] {
         let refused = area.reserve("large", frames, 1);
-        assert_eq!(refused, Err(ReservationError::NoRoom));
+        assert_eq!(refused, Err(ContigError::NoRoom));
     }
     let owned = area
         .alloc_contig(&mut seat, 1, 1, &movers(&[&holder]))
         .unwrap();
-    assert_eq!(area.reserve("all", AREA, 1), Err(ReservationError::Busy));
+    assert_eq!(area.reserve("all", AREA, 1), Err(ContigError::Held));
     area.release(&mut seat, owned).unwrap();
     let made: Vec<_> = (0..16)
         .map(|nth| area.reserve("a name longer than it is kept", 2 + nth, 2))
         .collect();
     assert!(made.iter().all(Result::is_ok));
     let refused = area.reserve("more", 1, 1);
-    assert_eq!(refused, Err(ReservationError::TooMany(16)));
+    assert_eq!(refused, Err(ContigError::TooMany(16)));
     let mut listed = vec![];
     area.for_each_reservation(|name, run, taken| {
         assert_eq!((name, taken), ("a name longer th", false));

@@ -1,6 +1,6 @@
 //! A histogram of fixed length for times: buckets grow with the value.
 
-use core::fmt;
+use std::fmt;
 
 /// Each power of two is divided into this many parts of equal length: the length of a bucket is at
 /// most an eighth of its lower end.

@@ -1,0 +1,197 @@
+//! What several parts of the engine refuse for the same reasons: to be made, to give a seat, a range of frames.
+
+use super::{Addr, CpuId, Frame};
+use core::fmt;
+
+/// Why a part of the engine was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetupError {
+    /// A number is outside its limits.
+    Limit {
+        /// Which one.
+        what: &'static str,
+        /// The number found.
+        found: u64,
+        /// The least it may be.
+        min: u64,
+        /// The most it may be.
+        max: u64,
+    },
+    /// A number is no multiple of what it must be a multiple of.
+    Multiple {
+        /// Which one.
+        what: &'static str,
+        /// The number found.
+        found: u64,
+        /// What it must be a multiple of.
+        of: u64,
+    },
+    /// Frames or pages end past the range of their numbers.
+    End {
+        /// Which ones.
+        what: &'static str,
+        /// The number of the first.
+        start: u64,
+    },
+    /// Pages of the space lie where the direct map has frames: one address would belong to two
+    /// objects.
+    Overlap {
+        /// The first byte of the space's window.
+        window: Addr,
+        /// The first byte of the frames in the direct map.
+        direct: Addr,
+    },
+    /// The run of an area is not one of whole pageblocks of the zone, or one of them is being emptied.
+    Run(RunError),
+    /// The memory for metadata is too short.
+    Metadata {
+        /// The words that were handed in.
+        words: usize,
+        /// The words that are needed.
+        needed: usize,
+    },
+}
+
+impl SetupError {
+    /// Passes a number within its limits.
+    pub(crate) const fn limit(
+        what: &'static str,
+        found: u64,
+        min: u64,
+        max: u64,
+    ) -> Result<(), Self> {
+        if found >= min && found <= max {
+            return Ok(());
+        }
+        Err(Self::Limit {
+            what,
+            found,
+            min,
+            max,
+        })
+    }
+
+    /// Passes numbers within their limits: name, number, least and most.
+    pub(crate) const fn limits(numbers: &[(&'static str, u64, u64, u64)]) -> Result<(), Self> {
+        let mut nth = 0;
+        while nth < numbers.len() {
+            let (what, found, min, max) = numbers[nth];
+            if let Err(error) = Self::limit(what, found, min, max) {
+                return Err(error);
+            }
+            nth += 1;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit {
+                what, found, max, ..
+            } if found > max => write!(f, "{what} {found} is above the maximum {max}"),
+            Self::Limit {
+                what, found, min, ..
+            } => write!(f, "{what} {found} is below the minimum {min}"),
+            Self::Multiple { what, found, of } => {
+                write!(f, "{what} {found:#x} is no multiple of {of}")
+            }
+            Self::End { what, start } => {
+                write!(f, "{what} from {start:#x} end past the number range")
+            }
+            Self::Overlap { window, direct } => write!(
+                f,
+                "the space's window at {window} overlaps the frames at {direct} in the direct map"
+            ),
+            Self::Run(error) => error.fmt(f),
+            Self::Metadata { words, needed } => {
+                write!(f, "{words} words of metadata, {needed} are needed")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+/// Why a CPU was given no seat, or none of its seats. It has none then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeatError {
+    /// The seat is taken.
+    Taken(CpuId),
+    /// There are fewer CPUs.
+    Unknown(CpuId),
+    /// The seats in the space that were taken before have frames of another
+    /// [origin](crate::frame::Origin).
+    OtherFrames(CpuId),
+    /// As [`SetupError::Overlap`]: objects have their direct map there.
+    Overlap {
+        /// The first byte of the space's window.
+        window: Addr,
+        /// The first byte of the frames in the direct map.
+        direct: Addr,
+    },
+}
+
+impl fmt::Display for SeatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Taken(cpu) => write!(f, "the seat of {cpu} is taken"),
+            Self::Unknown(cpu) => write!(f, "there is no seat for {cpu}"),
+            Self::OtherFrames(cpu) => write!(
+                f,
+                "the frames for {cpu} are of another origin than those of the space's other seats"
+            ),
+            Self::Overlap { window, direct } => SetupError::Overlap { window, direct }.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SeatError {}
+
+/// Why an operation on a range of frames was refused. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RunError {
+    /// The range is empty or not inside the zone.
+    Outside,
+    /// The range must start and end at a pageblock.
+    NotWholePageblocks,
+    /// A frame of the range exists already.
+    Present(Frame),
+    /// A frame of the range does not exist.
+    Absent(Frame),
+    /// A frame of the range is not free.
+    NotFree(Frame),
+    /// A pageblock of the range is isolated, or is not, where the opposite was asked for.
+    Isolation(Frame),
+    /// A pageblock of the range is being emptied by another call. That ends by itself: ask again.
+    Apart(Frame),
+    /// The pageblock of the frame has no pin to take back, or as many as it can have.
+    Pins(Frame),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outside => f.write_str("the range is empty or not inside the zone"),
+            Self::NotWholePageblocks => {
+                f.write_str("the range does not start and end at a pageblock")
+            }
+            Self::Present(frame) => write!(f, "frame {frame} exists already"),
+            Self::Absent(frame) => write!(f, "frame {frame} does not exist"),
+            Self::NotFree(frame) => write!(f, "frame {frame} is not free"),
+            Self::Isolation(frame) => {
+                write!(f, "the pageblock of frame {frame} is isolated, or is not")
+            }
+            Self::Apart(frame) => {
+                write!(f, "the pageblock of frame {frame} is being emptied")
+            }
+            Self::Pins(frame) => write!(
+                f,
+                "the pageblock of frame {frame} has no pin to take back, or as many as it can have"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for RunError {}
