@@ -1,7 +1,7 @@
 //! One history under each fallback policy: which pageblocks are broken into?
 //!
 //! Movable frames fill memory, some are freed, and unmovable ones come. A pageblock with one unmovable
-//! frame cannot be emptied any more.
+//! frame can no longer be emptied.
 //!
 //! `cargo run -p framewright-examples --bin policy`
 

@@ -157,7 +157,7 @@ pub use tree::{Leaf, LEAVES, leaves,
     Node};
 pub use a::b::Branch;
 pub(crate) use tree::Root;
-pub struct Tree<T> {
+pub struct Plant<T> {
     pub inner: Inner,
 }
 pub unsafe trait Grows: Sized {}
@@ -165,6 +165,6 @@ pub const fn new() {}
 ";
     let (types, modules) = public(text);
     let types: Vec<_> = types.iter().map(String::as_str).collect();
-    assert_eq!(types, ["Branch", "Grows", "Leaf", "Node", "Tree"]);
+    assert_eq!(types, ["Branch", "Grows", "Leaf", "Node", "Plant"]);
     assert_eq!(modules, ["frame"]);
 }

@@ -2,7 +2,7 @@
 
 use crate::units::{Order, SetupError};
 
-/// Which pageblock a request falls back to: the name of a fallback policy. [`Policy`](super::Policy)
+/// Which pageblock a request falls back to: the name of a fallback policy. `Policy`
 /// has the functions of each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fallback {

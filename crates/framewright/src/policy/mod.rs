@@ -5,18 +5,18 @@
 //! wins is part of the verdict.
 //!
 //! # How a fallback is decided
-//! A pageblock is described by [`BlockFacts`]. [`Policy::class`] puts it into one of some hundred
+//! A pageblock is described by `BlockFacts`. `Policy::class` puts it into one of some hundred
 //! classes; the frame allocator keeps a complete index of pageblocks by class and by the orders of
-//! the free blocks inside. [`Policy::list`] chooses one of a few rankings for a request.
-//! [`Policy::cost`] says what it costs a request of that list to be served from a free block of some
-//! order in a pageblock of some class, and [`Policy::surcharge`] what the order adds, given the order
-//! asked for and the [`Pressure`] on the zone. The cost does not change, so the allocator ranks the
+//! the free blocks inside. `Policy::list` chooses one of a few rankings for a request.
+//! `Policy::cost` says what it costs a request of that list to be served from a free block of some
+//! order in a pageblock of some class, and `Policy::surcharge` what the order adds, given the order
+//! asked for and the `Pressure` on the zone. The cost does not change, so the allocator ranks the
 //! classes once, and then the cheapest that exists is the lowest bit set. The surcharge is added to
-//! the few candidates that remain, one for each order. [`Policy::end`] chooses within a
-//! class, and [`Policy::is_relabelled`] decides on the pageblock's label.
+//! the few candidates that remain, one for each order. `Policy::end` chooses within a
+//! class, and `Policy::is_relabelled` decides on the pageblock's label.
 //!
 //! A policy is nothing but these functions: a variant of [`Fallback`], and its arm in each of them.
-//! [`Policy::pressure`] and [`Policy::is_sparing`] are the same for all. CONTRIBUTING.md says what a
+//! `Policy::pressure` and `Policy::is_sparing` are the same for all. CONTRIBUTING.md says what a
 //! further policy brings with it.
 //!
 //! # Sources

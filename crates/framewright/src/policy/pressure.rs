@@ -27,7 +27,7 @@ pub struct ReclaimConfig {
     /// requests as the one before, the number of requests does not grow further: 2 to the power of
     /// this, 16 at most.
     pub defer_shift_max: u8,
-    /// How much of the [watermarks in whole pageblocks](Watermarks::in_pageblocks) the background
+    /// How much of the watermarks in whole pageblocks the background
     /// keeps, in percent, 1000 at most; with 0 it does not keep whole pageblocks.
     pub pageblocks_percent: u16,
     /// How many frames the background keeps free in settled pageblocks, those of which at least an

@@ -41,7 +41,7 @@
 //! ```
 //! A pageblock is *settled* while an eighth of it cannot move: a fact that its descriptor shows at
 //! that moment, and that is recorded nowhere. The *stock* is all free frames in settled pageblocks.
-//! It has a target in the background's [`Targets`](crate::policy::Targets). It grows where
+//! It has a target in the background's `Targets`. It grows where
 //! something there is freed, where a pageblock with free frames settles, and where movable contents
 //! leave for pageblocks that are not empty and not settled; the pageblock in which most cannot move
 //! is cleared first. The background does that when a request had to spread or the target is not

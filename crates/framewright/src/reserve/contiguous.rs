@@ -121,10 +121,10 @@ impl<P: ReservePlatform> Contiguous for Guaranteed<'_, '_, P> {
     }
 
     fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
-        Ok(match &mut self.supply {
-            Some(supply) => self.reserve.alloc_contig_with(frames, align, *supply)?,
-            None => self.reserve.alloc_contig(frames, align)?,
-        })
+        match &mut self.supply {
+            Some(supply) => self.reserve.alloc_contig_with(frames, align, *supply),
+            None => self.reserve.alloc_contig(frames, align),
+        }
     }
 
     fn release(&mut self, run: Run) -> Result<(), ContigError> {
@@ -136,14 +136,14 @@ impl<P: ReservePlatform> Contiguous for Guaranteed<'_, '_, P> {
     }
 
     fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
-        Ok(self.reserve.take(reservation)?)
+        self.reserve.take(reservation)
     }
 
     fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
-        Ok(self.reserve.try_take(reservation, rounds)?)
+        self.reserve.try_take(reservation, rounds)
     }
 
     fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
-        Ok(self.reserve.unreserve(reservation)?)
+        self.reserve.unreserve(reservation)
     }
 }

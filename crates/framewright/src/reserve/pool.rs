@@ -7,8 +7,7 @@ use crate::sync::{
     fence,
 };
 
-/// The number of a pool. Those of [`PoolKind::Cleancache`] are even, those of
-/// [`PoolKind::Frontswap`] odd.
+/// The number of a pool. Those of cleancaches are even, those of frontswaps odd.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId(pub u16);
 
