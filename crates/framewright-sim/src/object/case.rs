@@ -22,6 +22,8 @@ pub struct ObjectCase {
     pub slabs_max: u64,
     /// How much of what is free the zone's CPUs cache.
     pub cache_permille: u16,
+    /// The cache says that it gave frames where it gave none.
+    pub boasts: bool,
     /// The mixture of operations.
     pub mixture: ObjectMixture,
     /// Besides those at its ends, one in this many of an object's bytes is written and read.
@@ -79,6 +81,7 @@ impl DrivenCase for ObjectCase {
             direct: Addr(0x4000_0000),
             slabs_max: frames.div_ceil(4).max(u64::from(cpus)),
             cache_permille: Config::default().cache_permille,
+            boasts: false,
             mixture,
             stride: 1,
             cadence: Cadence::EACH,
@@ -98,10 +101,12 @@ impl DrivenCase for ObjectCase {
             // Many slabs of each class; and few for all, while CPUs cache frames.
             case("slabs", 0, 1024, 2, (0x80_0000, 128, 16)),
             case("crowded", 0, 2048, 6, (0x80_0000, 4096, 256)),
+            case("boasting", 0, 64, 2, (0x80_0000, 128, 16)),
         ];
         for case in &mut cases {
             match case.name {
                 "cache" => case.mixture.whole = 120,
+                "boasting" => case.boasts = true,
                 "few-slabs" => case.slabs_max = 4,
                 // No block is aligned to more than a page.
                 "skewed" => case.direct = Addr(0x4000_7000),

@@ -78,6 +78,9 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     }
 
     /// The seats in the zones, for all that a seat can do. What is taken there obeys no watermark.
+    ///
+    /// They must stay here. Seats that a caller exchanges for those of another engine (`mem::swap`) give that
+    /// engine's frames to this one's objects and areas, and no call tells.
     pub fn frames(&mut self) -> &mut Seats<'e, 'm, P, ZONES> {
         W::frames(&mut self.seat)
     }

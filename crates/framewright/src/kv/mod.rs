@@ -58,7 +58,8 @@
 //!   what was to go back is still `kv`'s, and goes back later. If it unwinds out of a request that has
 //!   a block in its hands, the seat keeps that block *loose*, and gives it back before it takes another.
 //! - **K7** No effort but the one asked for: `FailFast` never asks for relief; `MayCompact` at most
-//!   once for each kind; `MustSucceed` fails only when relief brings no more memory.
+//!   once for each kind; `MustSucceed` fails only when relief brings no more memory, or has brought more
+//!   frames than there are, by what it says.
 //! - **K8** Everything that a request calls is called within its context.
 //! - **K9** A request fails for want of frames only after all CPUs' empty slabs went back, unless
 //!   it may not wait, or must be contiguous and is fail-fast. If it must be contiguous, there was a

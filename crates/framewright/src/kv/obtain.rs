@@ -202,6 +202,7 @@ where
             last,
         };
         let mut error = KvError::NotNow { bytes };
+        let mut brought = 0;
         loop {
             facts.last = match next_step(&facts) {
                 SpillStep::Look => match self.look(request, need) {
@@ -231,7 +232,7 @@ where
                 SpillStep::Reclaim => {
                     facts.reclaims = facts.reclaims.saturating_add(1);
                     let block = need.order.filter(|_| !facts.may_be_mapped);
-                    Tried::Reclaim(self.reclaim(request, block))
+                    Tried::Reclaim(self.reclaim(request, block, &mut brought))
                 }
                 SpillStep::Fail => {
                     self.held.words.counters.failures.add(1);
@@ -321,13 +322,20 @@ where
         self.relief.compact(frames, order, request.context)
     }
 
-    /// Has as many frames reclaimed as mapped pages need, or as the block needs.
-    fn reclaim(&mut self, request: &KvRequest, block: Option<Order>) -> u64 {
+    /// Has as many frames reclaimed as mapped pages need, or as the block needs. `brought` is how many came
+    /// for this request. Once that is more than there are, others take them all, or the relief counts
+    /// frames that it did not bring: then none come (K7).
+    fn reclaim(&mut self, request: &KvRequest, block: Option<Order>, brought: &mut u64) -> u64 {
+        if *brought > self.ranges.frames().frames_in_all() {
+            return 0;
+        }
         self.held.words.counters.alloc_stall.add(1);
         let pages = request.bytes.div_ceil(Page::BYTES);
         let wanted = block.map_or(pages, Order::frames);
         let frames = self.ranges.frames();
-        self.relief.reclaim(frames, wanted, request.context)
+        let freed = self.relief.reclaim(frames, wanted, request.context);
+        *brought = brought.saturating_add(freed);
+        freed
     }
 
     /// The object, with zeroes in all the bytes that it has if the request says so.

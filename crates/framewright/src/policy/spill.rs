@@ -22,7 +22,8 @@ pub enum Effort {
     /// pages, reclaimed once. A request that must be contiguous searches all CPUs' caches too.
     MayCompact,
     /// As fail-fast for contiguous memory. But for mapped pages it has memory reclaimed as long as
-    /// clients give any, and for a request that must be contiguous it has memory compacted, too.
+    /// clients give any, and for a request that must be contiguous it has memory compacted, too. It ends
+    /// when more frames came than there are: others take them, or clients make numbers up.
     /// Its caller must be allowed to wait and to reclaim.
     MustSucceed,
 }
@@ -124,8 +125,8 @@ pub(crate) enum SpillStep {
 ///
 /// Each row ends when the object is there; a repetition ends when a reclaim gives nothing. Without
 /// the context to wait there is no Collect, and without that to wait and to reclaim no Compact and
-/// no Reclaim. A single frame is not compacted for. So no request goes on for ever, unless other
-/// requests take each time the memory that it had reclaimed.
+/// no Reclaim. A single frame is not compacted for. So no request goes on for ever, if a reclaim that follows
+/// many others gives nothing at last, as the caller sees to.
 #[must_use]
 pub(crate) const fn next_step(facts: &SpillFacts) -> SpillStep {
     match facts.last {

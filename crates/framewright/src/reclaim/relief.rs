@@ -6,6 +6,7 @@ use super::state::Reclaim;
 use crate::frame::Seat;
 use crate::platform::{FramePlatform, Relief};
 use crate::policy::next_priority;
+use crate::seats::SeatSet;
 use crate::units::{Context, Mobility, Order};
 
 /// A zone's reclaim with the holders of its memory, for an allocator that makes its own requests
@@ -56,13 +57,14 @@ impl<'z, 'm, P: FramePlatform> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, 'z,
     }
 
     /// Rounds of direct reclaim until `wanted` frames came, or no more do: at most as many as one
-    /// request may have.
+    /// request may have. 0 if nothing in the zone was freed meanwhile, whatever the clients say (R8).
     fn reclaim(&self, frames: &mut Seat<'z, 'm, P>, wanted: u64, context: Context) -> u64 {
         if !(context.may_block && context.may_reclaim) {
             return 0;
         }
-        let config = self.reclaim.config();
+        let (config, zone) = (self.reclaim.config(), self.reclaim.zone());
         self.reclaim.count_stall(Order::ZERO);
+        let happened = zone.happened();
         let (mut rounds, mut freed) = (0, 0u64);
         let mut next = Some(config.priority_first);
         while let Some(priority) = next
@@ -80,6 +82,9 @@ impl<'z, 'm, P: FramePlatform> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, 'z,
             rounds += 1;
             freed = freed.saturating_add(shrunk.freed);
             next = next_priority(config, priority, rounds, shrunk.freed);
+        }
+        if zone.happened() == happened {
+            return 0;
         }
         freed
     }

@@ -82,7 +82,7 @@ pub fn run(
     zone.add(all).expect("a zone's frames are absent at first");
     let config = RangeConfig::for_cpus(case.zone.cpus);
     let space = Space::new(&case.space, &config, space, ram).expect("a good layout");
-    let cache = SimCache::new(ram);
+    let cache = SimCache::new(ram, case.boasts);
     let kv = Kv::new(&case.objects(), kv, ram).expect("a good layout");
     let bytes = |from: u64, pages: u64| (from, from + pages * Page::BYTES);
     let first = case.direct.0 + case.zone.start.0 * Page::BYTES;
@@ -319,7 +319,8 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
         let is_kept = match request.effort {
             Effort::FailFast => asked == (0, 0),
             Effort::MayCompact => asked.0 <= 1 && asked.1 <= 1,
-            Effort::MustSucceed => true,
+            // Each brings a frame at least, by what it says: one more than there are, and the last.
+            Effort::MustSucceed => asked.1 <= self.case.zone.frames + 2,
         };
         if is_kept && (may || asked == (0, 0)) {
             return Ok(());

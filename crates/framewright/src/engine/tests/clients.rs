@@ -5,6 +5,7 @@ use crate::frame::AllocError;
 use crate::policy::Effort;
 use crate::reclaim::{Ask, Clients, Holding, Shrink, Shrunk};
 use crate::vrange::RangeError;
+use std::cell::Cell;
 
 /// A cache that holds frames until it is asked.
 #[derive(Default)]
@@ -221,6 +222,65 @@ fn a_cpu_that_must_not_wait_stops_no_other_one_with_clients_or_without() {
         one.alloc(Order::ZERO, Mobility::Unmovable, blocks).unwrap();
         assert!(stops() > before);
         drop((one, other));
+        engine.verify().unwrap();
+    }
+}
+
+/// A client that says it freed frames. With `swaps` it takes one and frees it, and else does nothing.
+struct BoastingCache {
+    swaps: bool,
+    asked: Cell<u64>,
+}
+
+impl<'e, 'm> Shrink<crate::frame::Seat<'e, 'm, TestBoard>> for BoastingCache {
+    fn holding(&self) -> Holding {
+        Holding {
+            frames: 1000,
+            heat: 0,
+        }
+    }
+
+    fn shrink(&self, frames: &mut crate::frame::Seat<'e, 'm, TestBoard>, ask: &Ask) -> Shrunk {
+        self.asked.set(self.asked.get() + 1);
+        assert!(self.asked.get() < 1_000_000, "the request never ends");
+        if self.swaps
+            && let Ok(frame) = frames.alloc(Order::ZERO, Mobility::Unmovable)
+        {
+            frames.free(frame, Order::ZERO).unwrap();
+        }
+        Shrunk {
+            scanned: ask.scan,
+            freed: 1,
+        }
+    }
+}
+
+#[test]
+fn k7_a_client_that_says_it_freed_what_it_did_not_keeps_no_request_for_ever() {
+    for swaps in [false, true] {
+        let layout = full_layout();
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
+        engine.add(run(0, FRAMES)).unwrap();
+        let boaster = BoastingCache {
+            swaps,
+            asked: Cell::new(0),
+        };
+        let shrink: [&dyn Shrink<_>; 1] = [&boaster];
+        let cpu = engine.cpu(CpuId(0)).unwrap();
+        let mut cpu = cpu.with_clients([client(&shrink)]);
+        // One frame is taken, so what would need all of them finds too few.
+        let frame = cpu
+            .alloc(Order::ZERO, Mobility::Movable, Context::NOWAIT)
+            .unwrap();
+        let all = KvRequest::new(FRAMES * Page::BYTES).with(Effort::MustSucceed);
+        assert!(cpu.kvmalloc(&all).is_err());
+        let asked = boaster.asked.get();
+        let most = if swaps { 2 * FRAMES } else { 100 };
+        assert!(asked <= most, "asked {asked} times, swaps {swaps}");
+        cpu.free(frame, Order::ZERO).unwrap();
+        let object = cpu.kvmalloc(&all).unwrap();
+        cpu.kvfree(object).unwrap();
         engine.verify().unwrap();
     }
 }
