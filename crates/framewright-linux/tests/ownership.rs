@@ -271,9 +271,9 @@ fn a_thread_has_one_seat_and_there_are_as_many_seats_as_slots() {
 fn a_host_that_cannot_be_had_says_why() {
     let with = |layout| Host::fenced(&Options::new(layout)).unwrap_err().to_string();
     let good = ZoneLayout::new(Frame(0), 4096);
-    assert_eq!(with(good.with_cpus(0)), "0 CPUs are not between 1 and 1023");
+    assert_eq!(with(good.with_cpus(0)), "zone 0: number of CPUs 0 is below the minimum 1");
     let empty = with(ZoneLayout::new(Frame(0), 0));
-    assert_eq!(empty, "the zone has no frame or ends past the number range");
+    assert_eq!(empty, "zone 0: number of frames 0 is below the minimum 1");
     assert_eq!(
         HostError::Metadata(12).to_string(),
         "no memory for metadata: Cannot allocate memory (os error 12)"
