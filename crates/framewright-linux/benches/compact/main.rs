@@ -1,7 +1,8 @@
 //! What compaction costs a migrated page on real memory, while threads write to the pages.
 //!
 //! `cargo bench -p framewright-linux --bench compact` prints a table for memory in huge pages, as
-//! far as the host gives them, and one for base pages; with `-- --quick` for one repetition, with
+//! far as the host gives them, and one for base pages; with `-- --json FILE` it appends the figures there, one a
+//! line, with `-- --quick` for one repetition, with
 //! `-- --only NAME` for the layouts with names that start so.
 //!
 //! 130 MiB in pageblocks of 2 MiB are filled with a region's pages, half of which are freed again
@@ -20,6 +21,8 @@
 #[expect(dead_code, reason = "no thread is bound to a CPU here")]
 mod machine;
 mod memory;
+#[path = "../frames/rows.rs"]
+mod rows;
 
 use framewright::platform::Fenced;
 use framewright::policy::ReclaimConfig;
@@ -71,9 +74,14 @@ fn table(pages: RamPages, quick: bool, only: &str) {
         for writers in 0..=2 {
             let repeats = if quick { 1 } else { 5 };
             let mut sum = Figures::default();
+            let mut beyond = Vec::new();
             for repeat in 0..repeats {
-                sum.add(run(layout, pages, writers, repeat));
+                let one = run(layout, pages, writers, repeat);
+                beyond.push(one.beyond());
+                sum.add(one);
             }
+            let at = format!("{} {pages:?}/{writers}", layout.name.replace(',', ""));
+            rows::add(&at, "framewright", "beyond_ns", "ns", &beyond);
             sum.print(layout, writers);
         }
     }
@@ -102,9 +110,14 @@ impl Figures {
         self.missing += other.missing;
     }
 
+    /// What a moved page costs beyond its copy.
+    fn beyond(&self) -> f64 {
+        (self.all_ns as f64 - self.copy_ns as f64) / self.moved.max(1) as f64
+    }
+
     fn print(mut self, layout: &HalfFull, writers: usize) {
         let each = |ns: u64| ns as f64 / self.moved.max(1) as f64;
-        let beyond = each(self.all_ns) - each(self.copy_ns);
+        let beyond = self.beyond();
         self.clock.sort_by(f64::total_cmp);
         let median = self.clock.get(self.clock.len() / 2).copied();
         println!(

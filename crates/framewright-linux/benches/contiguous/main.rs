@@ -6,7 +6,7 @@
 //! cargo bench -p framewright-linux --bench contiguous -- --quick # a second
 //! ```
 //!
-//! `--put-back` leaves out the areas that move, for profiles.
+//! `--json FILE` appends the figures there, one a line; `--put-back` leaves out the areas that move, for profiles.
 //!
 //! 512 MiB of frames of 4 KiB, of which the upper half is the area. It is empty, or full of single pages of
 //! user memory ([`Anon`]), which are made anew for each request; then one run is taken and given back.
@@ -15,6 +15,8 @@
 //! put back into ordinary frames. Only the request is timed; no figure fails the run.
 
 mod put_back;
+#[path = "../frames/rows.rs"]
+mod rows;
 
 use framewright::frame::{Seat, ZoneLayout};
 use framewright::platform::Fenced;
@@ -56,14 +58,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         for &is_full in contents {
             for &frames in sizes {
                 let contents = if is_full { "full" } else { "empty" };
-                let line = measure(&config, is_full, frames, trials)?;
+                let at = format!("{name} {contents}/{frames}");
+                let line = measure(&at, &config, is_full, frames, trials)?;
                 println!("{name:<8} {contents:<6} {frames:>7} {line}");
             }
         }
     }
     for (contents, period) in [("all", 1), ("eighth", 8)] {
         for &frames in sizes {
-            let line = put_back::measure(period, frames, trials)?;
+            let at = format!("put-back {contents}/{frames}");
+            let line = put_back::measure(&at, period, frames, trials)?;
             println!("put-back {contents:<6} {frames:>7} {line}");
         }
     }
@@ -71,6 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(
+    at: &str,
     config: &ContigConfig,
     is_full: bool,
     frames: u64,
@@ -115,11 +120,12 @@ fn measure(
         anon.discard(&mut seat, anon.range())?;
     }
     let moved = area.stats().pages_migrated / trials as u64;
-    Ok(row(times, moved, refused))
+    Ok(row(at, times, moved, refused))
 }
 
 /// The least time, the one in the middle and the longest, and what else a row says.
-fn row(mut times: Vec<f64>, moved: u64, refused: u64) -> String {
+fn row(at: &str, mut times: Vec<f64>, moved: u64, refused: u64) -> String {
+    rows::add(at, "framewright", "request_us", "us", &times);
     times.sort_by(f64::total_cmp);
     let [min, p50, max] = [times[0], times[times.len() / 2], times[times.len() - 1]];
     format!("{min:>12.1} {p50:>12.1} {max:>12.1} {moved:>7} {refused:>9}")

@@ -33,7 +33,12 @@ fn fill(guest: &mut Guest<'_, '_, Stored>, pool: PoolId, period: u64) {
 }
 
 /// One row: a run of `frames` frames, of each `period` of which one has a page that is to be put back.
-pub(crate) fn measure(period: u64, frames: u64, trials: usize) -> Result<String, Box<dyn Error>> {
+pub(crate) fn measure(
+    at: &str,
+    period: u64,
+    frames: u64,
+    trials: usize,
+) -> Result<String, Box<dyn Error>> {
     let host = host()?;
     let run = Run::new(Frame(FRAMES), AREA).ok_or("a run ends inside the numbers")?;
     let ram = Arc::new(Ram::new(run, RamPages::Base)?);
@@ -70,5 +75,5 @@ pub(crate) fn measure(period: u64, frames: u64, trials: usize) -> Result<String,
         reserve.collect(&mut supply);
     }
     let moved = reserve.stats().put_back_pages / trials as u64;
-    Ok(row(times, moved, refused))
+    Ok(row(at, times, moved, refused))
 }

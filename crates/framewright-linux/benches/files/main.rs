@@ -1,7 +1,7 @@
 //! What a page of a file costs by way of the cache, beside a `pread` of one that the kernel has.
 //!
 //! ```sh
-//! cargo bench -p framewright-linux --bench files
+//! cargo bench -p framewright-linux --bench files # with `-- --json FILE` appends the figures there, one a line
 //! ```
 //!
 //! A file of 128 MiB, all of it in the kernel's page cache. *Hits*: pages at random, all of them there, each copied out
@@ -13,6 +13,8 @@
 #[path = "../frames/machine.rs"]
 #[allow(dead_code, reason = "its threads go where they want")]
 mod machine;
+#[path = "../frames/rows.rs"]
+mod rows;
 
 use framewright::frame::{FrameSource, ZoneLayout};
 use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink};
@@ -68,6 +70,7 @@ impl BestLines {
             return;
         };
         for (name, all) in &self.0 {
+            rows::add(&name.replace(',', ""), "framewright", "page_ns", "ns", all);
             let best = all.iter().copied().fold(f64::INFINITY, f64::min);
             let mut ratios: Vec<f64> = all.iter().zip(base).map(|(ns, base)| ns / base).collect();
             ratios.sort_by(f64::total_cmp);

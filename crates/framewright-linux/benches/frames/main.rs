@@ -5,6 +5,8 @@
 //! cargo bench -p framewright-linux --bench frames -- --quick # some seconds, 256 MiB
 //! ```
 //!
+//! `--json FILE` appends the figures there, one a line.
+//!
 //! For profiles: `--ours` leaves the rival out; `--only NAME`, `--order N` and `--threads N` choose
 //! the patterns with names that start so, and those of that order and number of threads. `--rounds
 //! N` sets how often all is repeated; of one round, callgrind counts the instructions.
@@ -17,6 +19,7 @@
 
 mod machine;
 mod pattern;
+mod rows;
 mod subject;
 mod threads;
 
@@ -46,6 +49,13 @@ struct FrameLine {
     threads: usize,
     /// Nanoseconds for an allocation (or what the pattern has in its place) and a free.
     target: (Option<f64>, Option<f64>),
+}
+
+impl FrameLine {
+    /// Whether allocations and frees have a figure each.
+    const fn has_free(&self) -> bool {
+        !matches!(self.kind, FrameKind::Pair | FrameKind::Low(_))
+    }
 }
 
 const fn case(
@@ -127,14 +137,37 @@ impl FrameColumn {
         }
     }
 
-    /// The best round and the median one, of those in which the threads met; and whether any did.
-    fn best_and_median(&self, part: impl Fn(&FrameTiming) -> f64) -> (f64, f64, bool) {
+    /// Every round in which the threads met, ascending, or all rounds if they met in none; and whether they did.
+    fn rounds_met(&self, part: impl Fn(&FrameTiming) -> f64) -> (Vec<f64>, bool) {
         let met = |timing: &&FrameTiming| timing.overlap >= OVERLAP_MIN;
         let is_met = self.rounds.iter().any(|timing| met(&timing));
         let rounds = self.rounds.iter().filter(|timing| !is_met || met(timing));
         let mut ns: Vec<f64> = rounds.map(part).collect();
         ns.sort_by(f64::total_cmp);
+        (ns, is_met)
+    }
+
+    /// The best round and the median one, of those in which the threads met; and whether any did.
+    fn best_and_median(&self, part: impl Fn(&FrameTiming) -> f64) -> (f64, f64, bool) {
+        let (ns, is_met) = self.rounds_met(part);
         (ns[0], ns[ns.len() / 2], is_met)
+    }
+
+    /// For the file behind `--json`.
+    fn add_rows(&self, case: &FrameLine, variant: &str) {
+        let FrameLine {
+            name,
+            order,
+            threads,
+            ..
+        } = case;
+        let at = format!("{}/{order}/{threads}", name.replace(',', ""));
+        let (alloc, _) = self.rounds_met(|timing| timing.alloc_ns);
+        rows::add(&at, variant, "alloc_ns", "ns", &alloc);
+        if case.has_free() {
+            let (free, _) = self.rounds_met(|timing| timing.free_ns);
+            rows::add(&at, variant, "free_ns", "ns", &free);
+        }
     }
 }
 
@@ -221,6 +254,10 @@ fn main() {
         println!("without membarrier: each operation of ours has a full barrier");
     }
     print!("{}", table(&columns));
+    for (case, [ours, theirs]) in CASES.iter().zip(&columns) {
+        ours.add_rows(case, "framewright");
+        theirs.add_rows(case, "buddy");
+    }
 }
 
 fn table(columns: &[[FrameColumn; 2]]) -> String {
@@ -266,7 +303,7 @@ fn table(columns: &[[FrameColumn; 2]]) -> String {
 fn line(text: &mut String, case: &FrameLine, ours: &FrameColumn, theirs: &FrameColumn) {
     let alloc = ours.best_and_median(|timing| timing.alloc_ns);
     let free = ours.best_and_median(|timing| timing.free_ns);
-    let has_free = !matches!(case.kind, FrameKind::Pair | FrameKind::Low(_));
+    let has_free = case.has_free();
     let free_text = |ns: f64| {
         if has_free {
             format!("{ns:.1}")

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! `--only NAME` and `--threads N` choose the patterns with names that start so, and those of that
-//! number of threads; `--ours` leaves the rivals out; `--rounds N` sets how often all is repeated.
+//! number of threads; `--ours` leaves the rivals out; `--rounds N` sets how often all is repeated;
+//! `--json FILE` appends the figures there, one a line.
 //!
 //! Every figure is nanoseconds for an allocation and a free together, of one thread, the mean over
 //! the threads, which start together on CPUs of their own. Rounds go through all subjects before
@@ -23,6 +24,8 @@
 #[path = "../frames/machine.rs"]
 mod machine;
 mod pattern;
+#[path = "../frames/rows.rs"]
+mod rows;
 mod subject;
 #[path = "../frames/threads.rs"]
 mod threads;
@@ -107,13 +110,19 @@ const CASES: [KvLine; 16] = [
 
 type KvColumn = Vec<KvTiming>;
 
-/// The best round and the median one, of those in which the threads met; and whether any did.
-fn best_and_median(column: &KvColumn) -> (f64, f64, bool) {
+/// Every round in which the threads met, ascending, or all rounds if they met in none; and whether they did.
+fn rounds_met(column: &KvColumn) -> (Vec<f64>, bool) {
     let met = |timing: &&KvTiming| timing.overlap >= OVERLAP_MIN;
     let is_met = column.iter().any(|timing| met(&timing));
     let rounds = column.iter().filter(|timing| !is_met || met(timing));
     let mut ns: Vec<f64> = rounds.map(|timing| timing.ns).collect();
     ns.sort_by(f64::total_cmp);
+    (ns, is_met)
+}
+
+/// The best round and the median one.
+fn best_and_median(column: &KvColumn) -> (f64, f64, bool) {
+    let (ns, is_met) = rounds_met(column);
     (ns[0], ns[ns.len() / 2], is_met)
 }
 
@@ -226,6 +235,17 @@ fn main() {
         println!("without membarrier: each operation of ours has a full barrier, and no Heap");
     }
     print!("{}", table(&columns));
+    for (case, columns) in CASES.iter().zip(&columns) {
+        let at = format!(
+            "{}/{}/{}",
+            case.name.replace(',', ""),
+            case.bytes,
+            case.threads
+        );
+        for (name, column) in SUBJECTS.iter().zip(columns) {
+            rows::add(&at, name, "pair_ns", "ns", &rounds_met(column).0);
+        }
+    }
     let after = scarce.stats();
     println!(
         "where memory is fragmented: {} objects mapped, {} side by side, {} waits",

@@ -5,12 +5,15 @@
 //! cargo bench -p framewright-linux --bench moves -- --quick # 256 MiB
 //! ```
 //!
-//! For profiles, `--order N` chooses the patterns of that order.
+//! `--json FILE` appends the figures there, one a line. For profiles, `--order N` chooses the patterns of that order.
 //!
 //! 1 GiB of frames of 4 KiB full of movable single frames; of these a part is freed, at random or
 //! every other one; then blocks are made until that is no longer possible. The client says of everything
 //! that it has moved. Printed are nanoseconds for each frame moved and for each block made, the best of
 //! the rounds and the median, and what was looked at. No figure fails the run.
+
+#[path = "../frames/rows.rs"]
+mod rows;
 
 use framewright::frame::{Seat, ZoneLayout};
 use framewright::platform::{Barrier, Fenced};
@@ -101,6 +104,9 @@ fn main() {
 fn print_line(case: &MoveLine, mut outcomes: Vec<RoundOutcome>) {
     let each = |of: &RoundOutcome| of.ns / of.moved.max(1) as f64;
     outcomes.sort_by(|a, b| each(a).total_cmp(&each(b)));
+    let at = format!("{}/{}", case.name.replace(',', ""), case.order);
+    let each_ns: Vec<f64> = outcomes.iter().map(each).collect();
+    rows::add(&at, "framewright", "frame_ns", "ns", &each_ns);
     let (best, median) = (outcomes[0], outcomes[outcomes.len() / 2]);
     println!(
         "{:<26}{:>6}{:>8}{:>10}{:>14.1}{:>14.1}{:>14.2}   {} looks",

@@ -1,9 +1,12 @@
 //! What paging costs: a touch of a page that is not there, by where it is; a page that goes, by where to.
 //!
-//! `cargo bench -p framewright-linux --bench paged [PAGES]`: medians in µs, with what the same memory costs
+//! `cargo bench -p framewright-linux --bench paged [PAGES] [--json FILE]`: medians in µs, with what the same memory costs
 //! without paging in the same run. Ratios are worth more than values.
 
 #![allow(missing_docs, reason = "a program, not a library")]
+
+#[path = "../frames/rows.rs"]
+mod rows;
 
 use framewright::frame::ZoneLayout;
 use framewright::platform::Fenced;
@@ -203,6 +206,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         "", "touch p50", "p99", "evict/page", "shown again", "pages gone", "written"
     );
     for row in &rows {
+        let at = row.name.replace(',', "");
+        for (metric, values) in [
+            ("touch_us", &row.touch),
+            ("evict_us", &row.evict),
+            ("shown_us", &row.shown),
+        ] {
+            rows::add(&at, "framewright", metric, "us", values);
+        }
         println!(
             "{:<22}{:>10.2}{:>10.2}{:>12.2}{:>13.2}{:>12}{:>10}",
             row.name,

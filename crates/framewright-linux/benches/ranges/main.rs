@@ -2,7 +2,11 @@
 //!
 //! `cargo bench -p framewright-linux --bench ranges` prints nanoseconds for a pair of calls, the
 //! least and the median of 15 repetitions, and how often anything was torn down. With `-- --only
-//! NAME`, those with names that start so; with `-- --quick`, a hundredth of the calls.
+//! NAME`, those with names that start so; with `-- --quick`, a hundredth of the calls; with `-- --json FILE`, the
+//! figures are appended there, one a line.
+
+#[path = "../frames/rows.rs"]
+mod rows;
 
 use framewright::engine::WithRanges;
 use framewright::frame::ZoneLayout;
@@ -174,7 +178,13 @@ fn side_by_side<B: Barrier + Clone + Sync>(
     let (one, other) = (one?, other.map_err(|_| "a thread panicked")??);
     let mut times: Vec<f64> = one.iter().zip(&other).map(|(a, b)| (a + b) / 2.0).collect();
     times.sort_by(f64::total_cmp);
-    print_line(churn.name, &times, &before, &host.space().stats());
+    print_line(
+        "two threads",
+        churn.name,
+        &times,
+        &before,
+        &host.space().stats(),
+    );
     Ok(())
 }
 
@@ -246,7 +256,13 @@ fn hand_over<B: Barrier + Clone + Sync>(
         }
     }
     times.sort_by(f64::total_cmp);
-    print_line(churn.name, &times, &before, &host.space().stats());
+    print_line(
+        "handed over",
+        churn.name,
+        &times,
+        &before,
+        &host.space().stats(),
+    );
     Ok(())
 }
 
@@ -273,7 +289,13 @@ fn run<B: Barrier + Clone>(
         times.push(start.elapsed().as_nanos() as f64 / pairs as f64);
     }
     times.sort_by(f64::total_cmp);
-    print_line(churn.name, &times, &before, &host.space().stats());
+    print_line(
+        "one thread",
+        churn.name,
+        &times,
+        &before,
+        &host.space().stats(),
+    );
     for at in live.into_iter().flatten() {
         seat.vfree(at)?;
     }
@@ -282,7 +304,9 @@ fn run<B: Barrier + Clone>(
     Ok(())
 }
 
-fn print_line(name: &str, times: &[f64], before: &RangeStats, after: &RangeStats) {
+fn print_line(kind: &str, name: &str, times: &[f64], before: &RangeStats, after: &RangeStats) {
+    let at = format!("{kind}/{}", name.replace(',', ""));
+    rows::add(&at, "framewright", "pair_ns", "ns", times);
     let frees = (after.area_frees - before.area_frees) as f64 / 1000.0;
     let built = (after.area_allocs - before.area_allocs) - (after.kept_takes - before.kept_takes);
     println!(

@@ -116,11 +116,17 @@ pub(super) fn measure(guest: &mut Guest<'_, '_, Stored>, pools: [PoolId; 2], cal
                 );
             }
             let what = if gone { "takes it away" } else { "leaves it" };
+            let kind = match (place, gone) {
+                (GuestPlace::Pages, false) => "aligned stays",
+                (GuestPlace::Pages, true) => "aligned goes",
+                (GuestPlace::Objects, false) => "unaligned stays",
+                (GuestPlace::Objects, true) => "unaligned goes",
+            };
             println!("{name}, a get {what}: {} hits", times.gets.len());
-            line("get", &times.gets, "target 1.0, p99 1.5");
-            line("  the copy out of a frame, alone", &times.out, "");
-            line("put", &times.puts, "target 0.8, p99 1.5");
-            line("  the copy into a frame, alone", &times.into, "");
+            line(kind, "get", &times.gets, "target 1.0, p99 1.5");
+            line(kind, "  the copy out of a frame, alone", &times.out, "");
+            line(kind, "put", &times.puts, "target 0.8, p99 1.5");
+            line(kind, "  the copy into a frame, alone", &times.into, "");
         }
     }
 }

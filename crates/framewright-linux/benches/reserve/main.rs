@@ -5,7 +5,7 @@
 //! cargo bench -p framewright-linux --bench reserve -- --quick # a few, with fewer rounds and sizes
 //! ```
 //!
-//! `--guests` leaves out what owners do, for profiles.
+//! `--json FILE` appends the figures there, one a line; `--guests` leaves out what owners do, for profiles.
 //!
 //! A reserve of 256 MiB in a memfd. *Taken*: a run of so many frames where every frame has a clean
 //! page; where every frame is free; and the first again beside a guest on another CPU that puts and
@@ -23,6 +23,8 @@
 mod guests;
 #[path = "../frames/machine.rs"]
 mod machine;
+#[path = "../frames/rows.rs"]
+mod rows;
 
 use framewright::reserve::{Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout};
 use framewright::{CpuId, Frame, Run};
@@ -66,7 +68,16 @@ fn ns(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-fn line(name: &str, histogram: &Histogram<u64>, target: &str) {
+fn line(section: &str, name: &str, histogram: &Histogram<u64>, target: &str) {
+    let us = |ns: u64| [ns as f64 / 1e3];
+    let at = format!("{section}/{}", name.trim().replace(',', ""));
+    for (metric, ns) in [
+        ("p50_us", histogram.value_at_quantile(0.5)),
+        ("p99_us", histogram.value_at_quantile(0.99)),
+        ("max_us", histogram.max()),
+    ] {
+        rows::add(&at, "framewright", metric, "us", &us(ns));
+    }
     println!(
         "{name:<44} p50 {:>9.2} us   p99 {:>9.2}   max {:>9.2}   {target}",
         histogram.value_at_quantile(0.5) as f64 / 1e3,
@@ -144,12 +155,13 @@ fn main() {
             _ => "",
         };
         let times = takes(&reserve, frames, rounds, Some((&mut guest, pool)));
-        line(&format!("{frames} frames"), &times, target);
+        line("full", &format!("{frames} frames"), &times, target);
     }
     println!("\ntaken, every frame is free");
     for &frames in sizes {
         let target = if frames == 32_000 { "target 10" } else { "" };
         line(
+            "free",
             &format!("{frames} frames"),
             &takes(&reserve, frames, rounds, None),
             target,
@@ -175,7 +187,7 @@ fn main() {
         for &frames in sizes {
             let target = if frames == 32_000 { "target 200" } else { "" };
             let times = takes(&reserve, frames, rounds, Some((&mut guest, pool)));
-            line(&format!("{frames} frames"), &times, target);
+            line("busy", &format!("{frames} frames"), &times, target);
         }
         done.store(true, Relaxed);
     });
