@@ -271,7 +271,10 @@ fn a_thread_has_one_seat_and_there_are_as_many_seats_as_slots() {
 fn a_host_that_cannot_be_had_says_why() {
     let with = |layout| Host::fenced(&Options::new(layout)).unwrap_err().to_string();
     let good = ZoneLayout::new(Frame(0), 4096);
-    assert_eq!(with(good.with_cpus(0)), "zone 0: number of CPUs 0 is below the minimum 1");
+    assert_eq!(
+        with(good.with_cpus(0)),
+        "zone 0: number of CPUs 0 is below the minimum 1"
+    );
     let empty = with(ZoneLayout::new(Frame(0), 0));
     assert_eq!(empty, "zone 0: number of frames 0 is below the minimum 1");
     assert_eq!(

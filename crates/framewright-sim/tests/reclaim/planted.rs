@@ -64,5 +64,8 @@ fn r1_a_pageblock_that_stays_isolated_and_a_frame_that_is_lost_are_found() {
 
 #[test]
 fn caches_that_say_more_than_they_gave_are_found() {
-    each_says(ReclaimLie::Overstate, &["R3", "R7", "asked to look", "clients say"]);
+    each_says(
+        ReclaimLie::Overstate,
+        &["R3", "R7", "asked to look", "clients say"],
+    );
 }

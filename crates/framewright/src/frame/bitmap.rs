@@ -9,8 +9,8 @@
 //! of the sums is taken out before the first (`go_ahead`) and put in again after the last, together
 //! with the word's orders (`settle`), at the latest before the descriptor is written.
 
-use super::block::{ABSENT, FULL_WORDS, HeldBlock, small_orders};
-use super::counts::BlockCounts;
+use super::block::{FULL_WORDS, HeldBlock, small_orders};
+use super::descriptor::BlockCounts;
 use crate::slots::{WORD_ORDER, count_orders_2_and_3, orders_in, run_mask, runs_in};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
@@ -256,16 +256,16 @@ impl<P> HeldBlock<'_, '_, P> {
     pub(super) fn add(&mut self, slots: Range<usize>) {
         self.for_each_mask(slots.clone(), |bits, mask| bits | mask);
         self.counts = BlockCounts(self.counts.0 + slots.len() as u64);
-        let absent = self.words[ABSENT].load(Relaxed);
-        self.words[ABSENT].store(absent - slots.len() as u64, Relaxed);
+        let absence = self.record.absence();
+        self.record.set_absence(absence.less(slots.len()));
     }
 
     /// Makes the free frames at `slots` absent.
     pub(super) fn remove(&mut self, slots: Range<usize>) {
         self.for_each_mask(slots.clone(), |bits, mask| bits & !mask);
         self.counts = BlockCounts(self.counts.0 - slots.len() as u64);
-        let absent = self.words[ABSENT].load(Relaxed);
-        self.words[ABSENT].store(absent + slots.len() as u64, Relaxed);
+        let absence = self.record.absence();
+        self.record.set_absence(absence.more(slots.len()));
     }
 
     /// Changes each word that has a part of `slots`, given that part as a mask.

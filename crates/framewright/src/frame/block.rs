@@ -8,12 +8,11 @@
 //!
 //! Only the holder writes [bitmap](super::bitmap), counts and orders; it makes the index agree before it unlocks
 //! (F2, F5). A CPU without the lock leaves a block: its tag, its bit in the second bitmap, then
-//! `PENDING`; and it collects the block itself if the lock is free. Absent frames, pins and `APART`
-//! change only with all CPUs stopped. `WORKER` is a hint.
+//! `PENDING`; and it collects the block itself if the lock is free. Absent frames, pins and being apart
+//! change only with all CPUs stopped. The worker is a hint.
 
 use super::counters::Counters;
-use super::counts::{BlockCounts, Meta};
-use super::layout::BLOCK_WORDS;
+use super::descriptor::{Absence, BlockCounts, Meta, PageblockRecord};
 use super::zone::Zone;
 use crate::policy::{BlockFacts, Label};
 use crate::sync::{
@@ -22,32 +21,12 @@ use crate::sync::{
 };
 use crate::units::Mobility;
 
-// The words of a descriptor.
-/// [`LOCKED`] and [`PENDING`].
-pub(super) const LOCK: usize = 0;
-/// Free frames and allocated frames by mobility, 16 bits each, free frames lowest.
-pub(super) const COUNTS: usize = 1;
-/// One byte for each bitmap word: the orders of its maximal free runs ([`orders_in`]).
-pub(super) const ORDERS: usize = 2; // and 3
-/// See [`Meta`].
-pub(super) const META: usize = 4;
-/// Absent frames (16 bits), pins above them (32 bits), and [`APART`]. Changes only while all CPUs
-/// stand still.
-pub(super) const ABSENT: usize = 5;
-/// In the same word: an owner empties the pageblock. Until it has finished, no other CPU may pin
-/// the pageblock or change what it is.
-const APART: u64 = 1 << 63;
-/// The CPU that works in it, plus one; a hint.
-const WORKER: usize = 6;
-
-const _: () = assert!(WORKER < BLOCK_WORDS);
-
 /// A CPU holds the pageblock.
 pub(super) const LOCKED: u64 = 1;
 /// A block was freed from elsewhere and not yet collected: the CPU that unlocks collects it.
 const PENDING: u64 = 2;
 
-/// In each byte of [`ORDERS`], the bit of a full word.
+/// In each byte of a descriptor's orders, the bit of a full word.
 pub(super) const FULL_WORDS: u64 = 0x4040_4040_4040_4040;
 
 /// The orders below a word's that occur in any byte of `orders`, one bit each.
@@ -63,12 +42,8 @@ pub(super) const fn small_orders(orders: u64) -> u16 {
 /// Looks at a pageblock without holding it: true at some moment, stale at once.
 impl<'m, P> Zone<'m, P> {
     #[inline(always)]
-    pub(super) fn descriptor(&self, id: usize) -> &'m [AtomicU64; BLOCK_WORDS] {
-        let start = id * BLOCK_WORDS;
-        let words: &'m [AtomicU64] = self.descriptors;
-        (&words[start..start + BLOCK_WORDS])
-            .try_into()
-            .expect("a descriptor has its words")
+    pub(super) fn descriptor(&self, id: usize) -> &'m PageblockRecord {
+        &self.descriptors[id]
     }
 
     #[inline(always)]
@@ -87,52 +62,49 @@ impl<'m, P> Zone<'m, P> {
 
     #[inline(always)]
     pub(super) fn meta(&self, id: usize) -> Meta {
-        Meta(self.descriptor(id)[META].load(Relaxed))
+        self.descriptor(id).meta()
     }
 
     /// The facts of a pageblock, as of a moment at which no CPU works in it.
     pub(super) fn facts(&self, id: usize) -> BlockFacts {
-        let words = self.descriptor(id);
-        let counts = BlockCounts(words[COUNTS].load(Relaxed));
-        let absent = words[ABSENT].load(Relaxed) as u16;
-        counts.facts(self.meta(id).label(), u32::from(absent))
+        let record = self.descriptor(id);
+        let absent = record.absence().frames();
+        record.counts().facts(record.meta().label(), absent)
     }
 
     /// Turns a zeroed descriptor into that of a pageblock without any frame.
     pub(super) fn make_absent(&self, id: usize) {
-        let words = self.descriptor(id);
-        words[ABSENT].store(self.map.block_frames(), Relaxed);
+        let record = self.descriptor(id);
+        record.set_absence(Absence::of(self.map.block_frames() as u16));
         let label = Label::Of(Mobility::Movable);
         let facts = BlockCounts(0).facts(label, self.map.block_frames() as u32);
         let class = self.policy.classes().number(self.policy.class(&facts));
-        words[META].store(Meta::new(0, class, label, false).0, Relaxed);
+        record.set_meta(Meta::new(0, class, label, false));
     }
 
     /// Whether a CPU empties the pageblock, or moves a block that reaches into it.
     pub(super) fn is_apart(&self, id: usize) -> bool {
-        self.descriptor(id)[ABSENT].load(Relaxed) & APART != 0
+        self.descriptor(id).absence().is_apart()
     }
 
     pub(super) fn pins(&self, id: usize) -> u32 {
-        (self.descriptor(id)[ABSENT].load(Relaxed) >> 16) as u32
+        self.descriptor(id).absence().pins()
     }
 
     #[inline(always)]
     pub(super) fn worker_of(&self, id: usize) -> Option<u16> {
-        (self.descriptor(id)[WORKER].load(Relaxed) as u16).checked_sub(1)
+        self.descriptor(id).worker()
     }
 
     #[inline(always)]
     pub(super) fn set_worker(&self, id: usize, cpu: Option<u16>) {
-        let value = cpu.map_or(0, |cpu| u64::from(cpu) + 1);
-        self.descriptor(id)[WORKER].store(value, Relaxed);
+        self.descriptor(id).set_worker(cpu);
     }
 
     /// Locks pageblock `id` if no CPU holds it. Time: one compare-and-swap.
     #[inline(always)]
     pub(super) fn try_lock(&self, of: &'m Counters, id: usize) -> Option<HeldBlock<'_, 'm, P>> {
-        let words = self.descriptor(id);
-        let lock = &words[LOCK];
+        let lock = &self.descriptor(id).lock;
         let mut found = lock.load(Relaxed);
         loop {
             if found & LOCKED != 0 {
@@ -155,17 +127,16 @@ impl<'m, P> Zone<'m, P> {
     /// Pageblock `id`, which this CPU has locked.
     #[inline(always)]
     pub(super) fn hold(&self, counters: &'m Counters, id: usize) -> HeldBlock<'_, 'm, P> {
-        let words = self.descriptor(id);
-        let counts = BlockCounts(words[COUNTS].load(Relaxed));
-        let meta = Meta(words[META].load(Relaxed));
+        let record = self.descriptor(id);
+        let (counts, meta) = (record.counts(), record.meta());
         HeldBlock {
             zone: self,
             counters,
             since: self.account_taken(counters),
             id,
-            words,
+            record,
             counts,
-            orders: [words[ORDERS].load(Relaxed), words[ORDERS + 1].load(Relaxed)],
+            orders: record.orders(),
             large: 0,
             order_2: 0,
             ahead: 0,
@@ -177,8 +148,8 @@ impl<'m, P> Zone<'m, P> {
 
     /// Gives up the lock of a pageblock, unless something was freed from elsewhere.
     #[inline(always)]
-    pub(super) fn try_unlock(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
-        let lock = &words[LOCK];
+    pub(super) fn try_unlock(&self, record: &PageblockRecord) -> bool {
+        let lock = &record.lock;
         if !self.index.alone() {
             // Release pairs with the Acquire in `try_lock`.
             return lock.compare_exchange(LOCKED, 0, Release, Relaxed).is_ok();
@@ -199,7 +170,7 @@ impl<'m, P> Zone<'m, P> {
         self.remote_bitmap(id)[slot / 64].fetch_or(1 << (slot % 64), Release);
         // Release again: a CPU that sees PENDING sees the bit. If no CPU holds the lock now, the
         // last holder may have missed the bit, so this CPU collects it.
-        let lock = &self.descriptor(id)[LOCK];
+        let lock = &self.descriptor(id).lock;
         if lock.fetch_or(PENDING, AcqRel) & LOCKED == 0
             && let Some(held) = self.try_lock(counters, id)
         {
@@ -220,7 +191,7 @@ pub(super) struct HeldBlock<'z, 'm, P> {
     /// When the lock was taken, for its account.
     since: u64,
     pub(super) id: usize,
-    pub(super) words: &'m [AtomicU64; BLOCK_WORDS],
+    pub(super) record: &'m PageblockRecord,
     pub(super) counts: BlockCounts,
     pub(super) orders: [u64; 2],
     /// Change since the lock was taken: free frames in blocks of order 3 and more, and free blocks
@@ -246,18 +217,18 @@ impl<P> HeldBlock<'_, '_, P> {
 
     #[inline(always)]
     pub(super) fn facts(&self) -> BlockFacts {
-        let absent = self.words[ABSENT].load(Relaxed) as u16;
-        self.counts.facts(self.meta.label(), u32::from(absent))
+        let absent = self.record.absence().frames();
+        self.counts.facts(self.meta.label(), absent)
     }
 
     pub(super) fn set_pins(&mut self, pins: u32) {
-        let others = self.words[ABSENT].load(Relaxed) & (APART | 0xffff);
-        self.words[ABSENT].store(u64::from(pins) << 16 | others, Relaxed);
+        let absence = self.record.absence();
+        self.record.set_absence(absence.with_pins(pins));
     }
 
     pub(super) fn set_apart(&mut self, apart: bool) {
-        let others = self.words[ABSENT].load(Relaxed) & !APART;
-        self.words[ABSENT].store(if apart { others | APART } else { others }, Relaxed);
+        let absence = self.record.absence();
+        self.record.set_absence(absence.with_apart(apart));
     }
 
     /// Adds the changes to the sums over all pageblocks, under the label that the pageblock has
@@ -288,8 +259,7 @@ impl<P> HeldBlock<'_, '_, P> {
 
     /// The number of the pageblock's class if it has `label`.
     fn class(&self, label: Label) -> u16 {
-        let absent = self.words[ABSENT].load(Relaxed) as u16;
-        let facts = self.counts.facts(label, u32::from(absent));
+        let facts = self.counts.facts(label, self.record.absence().frames());
         let policy = &self.zone.policy;
         policy.classes().number(policy.class(&facts))
     }
@@ -300,10 +270,10 @@ impl<P> HeldBlock<'_, '_, P> {
     fn publish(&mut self, label: Label, isolated: bool) {
         self.settle();
         let zone = self.zone;
-        let before = BlockCounts(self.words[COUNTS].load(Relaxed));
-        self.words[COUNTS].store(self.counts.0, Relaxed);
+        let before = self.record.counts();
+        self.record.set_counts(self.counts);
         let mut is_same = true;
-        for (word, orders) in self.words[ORDERS..META].iter().zip(self.orders) {
+        for (word, orders) in self.record.orders.iter().zip(self.orders) {
             is_same &= word.load(Relaxed) == orders;
             word.store(orders, Relaxed);
         }
@@ -330,7 +300,7 @@ impl<P> HeldBlock<'_, '_, P> {
             return;
         }
         self.meta = new;
-        self.words[META].store(new.0, Relaxed);
+        self.record.set_meta(new);
         let indexed = |meta: Meta| if meta.is_isolated() { 0 } else { meta.orders() };
         let (mut gone, mut come) = (indexed(old), indexed(new));
         if old.class() == new.class() {
@@ -352,18 +322,18 @@ impl<P> HeldBlock<'_, '_, P> {
     /// index. Time: one compare-and-swap, and the index if something changed.
     #[inline(always)]
     pub(super) fn unlock(mut self) {
-        let before = BlockCounts(self.words[COUNTS].load(Relaxed));
+        let before = self.record.counts();
         let is_same = self.ahead == 0
-            && self.orders[0] == self.words[ORDERS].load(Relaxed)
-            && self.orders[1] == self.words[ORDERS + 1].load(Relaxed)
+            && self.orders[0] == self.record.orders[0].load(Relaxed)
+            && self.orders[1] == self.record.orders[1].load(Relaxed)
             && self
                 .counts
                 .is_classed_like(before, self.zone.policy.classes());
         if is_same {
             // The index does not change.
-            self.words[COUNTS].store(self.counts.0, Relaxed);
+            self.record.set_counts(self.counts);
             self.count_sums(self.meta.label());
-            if self.zone.try_unlock(self.words) {
+            if self.zone.try_unlock(self.record) {
                 self.zone.account_given_up(self.counters, self.since);
                 return;
             }
@@ -377,7 +347,7 @@ impl<P> HeldBlock<'_, '_, P> {
     pub(super) fn unlock_as(mut self, label: Label, isolated: bool) {
         loop {
             self.publish(label, isolated);
-            if self.zone.try_unlock(self.words) {
+            if self.zone.try_unlock(self.record) {
                 self.zone.account_given_up(self.counters, self.since);
                 return;
             }

@@ -1,8 +1,7 @@
 //! Gives back to a pageblock: one block, blocks of one word, and what other CPUs left behind.
 
-use super::block::{COUNTS, HeldBlock, LOCK, LOCKED, META, ORDERS, small_orders};
+use super::block::{HeldBlock, LOCKED, small_orders};
 use super::counters::Counters;
-use super::counts::{BlockCounts, Meta};
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::policy::Label;
@@ -82,8 +81,8 @@ impl<'m, P> Zone<'m, P> {
         from: Tag,
     ) -> GiveOutcome {
         let id = offset >> self.map.pageblock_order;
-        let words = self.descriptor(id);
-        if !self.lock_untouched(words) {
+        let record = self.descriptor(id);
+        if !self.lock_untouched(record) {
             return GiveOutcome::No;
         }
         if self.tag(offset) != from {
@@ -96,17 +95,17 @@ impl<'m, P> Zone<'m, P> {
         let at = &self.bitmap(id)[word];
         let bits = at.load(Relaxed);
         let mask = run_mask(start, order.get());
-        let before = BlockCounts(words[COUNTS].load(Relaxed));
+        let before = record.counts();
         let frames = order.frames();
         if bits & mask == 0 && u64::from(before.by_mobility(mobility)) >= frames {
             let counts = before.give(frames, mobility);
-            let row = &words[ORDERS + word / 8 % 2];
+            let row = &record.orders[word / 8 % 2];
             let orders = row.load(Relaxed);
             let shift = word % 8 * 8;
             let joined = Joined::new(bits, start, order.get(), (orders >> shift) as u8);
             let now = orders & !(0xff << shift) | u64::from(joined.orders) << shift;
-            let other = words[ORDERS + (word / 8 + 1) % 2].load(Relaxed);
-            let meta = Meta(words[META].load(Relaxed));
+            let other = record.orders[(word / 8 + 1) % 2].load(Relaxed);
+            let meta = record.meta();
             // The word is not full, and was not.
             let is_same = joined.orders >> WORD_ORDER == 0
                 && small_orders(now | other) == meta.orders() & 0x3f;
@@ -114,7 +113,7 @@ impl<'m, P> Zone<'m, P> {
                 let since = self.account_taken(counters);
                 at.store(bits | mask, Relaxed);
                 row.store(now, Relaxed);
-                words[COUNTS].store(counts.0, Relaxed);
+                record.set_counts(counts);
                 if joined.order_2 != 0 {
                     counters.order_2.add(joined.order_2 as u64);
                 }
@@ -127,7 +126,7 @@ impl<'m, P> Zone<'m, P> {
                 if meta.label() == Label::Contiguous {
                     counters.lent.add(frames);
                 }
-                if self.try_unlock(words) {
+                if self.try_unlock(record) {
                     self.account_given_up(counters, since);
                 } else {
                     self.let_go(counters, id);
@@ -257,7 +256,7 @@ impl<P> HeldBlock<'_, '_, P> {
     #[cold]
     pub(super) fn collect(&mut self) {
         // Acquire pairs with the Release of the fetch_or that set PENDING: the bits are seen.
-        self.words[LOCK].swap(LOCKED, Acquire);
+        self.record.lock.swap(LOCKED, Acquire);
         let zone = self.zone;
         for (word, remote) in zone.remote_bitmap(self.id).iter().enumerate() {
             if remote.load(Relaxed) == 0 {

@@ -5,6 +5,7 @@
 //! write (seats, descriptors) is a number of whole lines for each of them.
 
 use super::caches::SeatRecord;
+use super::descriptor::PageblockRecord;
 use super::index::IndexShape;
 use super::tag::SEATS_MAX;
 use super::zone::ZoneRecord;
@@ -75,8 +76,6 @@ impl ZoneLayout {
     }
 }
 
-/// Words per descriptor: one cache line.
-pub(super) const BLOCK_WORDS: usize = 8;
 const LINE_WORDS: usize = 8;
 
 /// Where each part lies in the words handed in.
@@ -130,19 +129,19 @@ impl Map {
             words: 0,
         };
         let seats = (usize::from(layout.cpus) + 1) * SeatRecord::WORDS;
-        map.words =
-            Carver::words_needed(ZoneRecord::WORDS + seats + map.parts().iter().sum::<usize>());
+        let descriptors = blocks * PageblockRecord::WORDS;
+        let parts = map.parts().iter().sum::<usize>();
+        map.words = Carver::words_needed(ZoneRecord::WORDS + seats + descriptors + parts);
         Ok(map)
     }
 
-    /// The lengths of the parts behind the zone's own words and the seats (one for each CPU, and one for work
-    /// outside them), in the order in which they lie: descriptors, free bitmaps, remote bitmaps, index, tags. The
-    /// index is rounded up to whole cache lines, so that the tags of each 64 frames are exactly two lines: a CPU
+    /// The lengths of the parts behind the records (the zone's own, the seats', one of them for work outside the
+    /// CPUs' seats, and the descriptors), in the order in which they lie: free bitmaps, remote bitmaps, index, tags.
+    /// The index is rounded up to whole cache lines, so that the tags of each 64 frames are exactly two lines: a CPU
     /// with those frames shares no line with a CPU that has the next ones.
-    pub(super) fn parts(&self) -> [usize; 5] {
+    pub(super) fn parts(&self) -> [usize; 4] {
         let bitmaps = self.blocks * self.words_per_block;
         [
-            self.blocks * BLOCK_WORDS,
             bitmaps,
             bitmaps,
             self.index.words().next_multiple_of(LINE_WORDS),

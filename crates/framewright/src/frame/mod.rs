@@ -144,7 +144,7 @@ mod block;
 mod caches;
 mod chains;
 mod counters;
-mod counts;
+mod descriptor;
 mod error;
 mod frames;
 mod give;

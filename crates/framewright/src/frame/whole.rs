@@ -10,12 +10,11 @@
 //! stays there as long as the region has any, and then goes to the next such region. A CPU that
 //! meets no other follows the policy alone.
 
-use super::block::{COUNTS, FULL_WORDS, LOCK, LOCKED, META, ORDERS};
+use super::block::{FULL_WORDS, LOCKED};
 use super::caches::SeatWords;
 use super::counters::Counters;
-use super::counts::{BlockCounts, Meta};
+use super::descriptor::{BlockCounts, Meta, PageblockRecord};
 use super::index::REGION;
-use super::layout::BLOCK_WORDS;
 use super::search::WantedBlock;
 use super::tag::Tag;
 use super::zone::Zone;
@@ -166,14 +165,14 @@ impl<'m, P> Zone<'m, P> {
     /// or left something in it.
     #[inline(always)]
     fn take_this(&self, counters: &'m Counters, id: usize, way: &Way) -> bool {
-        let words = self.descriptor(id);
-        let is_free = || Meta(words[META].load(Relaxed)) == way.free;
+        let record = self.descriptor(id);
+        let is_free = || record.meta() == way.free;
         // Two looks that only bring the cache lines, both at once, before the lock holds up later
         // loads.
         let bitmap = self.bitmap(id);
         let looks =
             self.tag(id << self.whole.order.get()) == Tag::NONE && bitmap[0].load(Relaxed) == !0;
-        if !looks || !is_free() || !self.lock_untouched(words) {
+        if !looks || !is_free() || !self.lock_untouched(record) {
             return false;
         }
         if !is_free() {
@@ -182,12 +181,12 @@ impl<'m, P> Zone<'m, P> {
         }
         let since = self.account_taken(counters);
         write_words(bitmap, 0);
-        write_descriptor(words, way.taken, way.counts, [0; 2]);
+        write_descriptor(record, way.taken, way.counts, [0; 2]);
         counters.large.add(self.whole.frames.wrapping_neg());
         self.index.remove(way.row, id);
         // Release pairs with the Acquire in `lock_untouched` and `try_lock`. No live block started
         // in the pageblock, so nothing can have been freed from elsewhere.
-        words[LOCK].store(0, Release);
+        record.lock.store(0, Release);
         self.account_given_up(counters, since);
         true
     }
@@ -227,18 +226,18 @@ impl<'m, P> Zone<'m, P> {
         mobility: Mobility,
     ) -> Option<()> {
         let id = offset >> self.whole.order.get();
-        let words = self.descriptor(id);
+        let record = self.descriptor(id);
         let way = self.whole.way(mobility);
         // As in `take_this`; the slow path looks at bits of a pageblock of less than a word.
-        let is_taken = || Meta(words[META].load(Relaxed)) == way.taken;
+        let is_taken = || record.meta() == way.taken;
         let bitmap = self.bitmap(id);
         let looks = is_taken() && bitmap[0].load(Relaxed) == 0;
-        if !looks || self.whole.order.get() < WORD_ORDER || !self.lock_untouched(words) {
+        if !looks || self.whole.order.get() < WORD_ORDER || !self.lock_untouched(record) {
             return None;
         }
         let is_live = self.tag(offset) == Tag::live(self.whole.order, mobility)
             && is_taken()
-            && words[COUNTS].load(Relaxed) == way.counts.0;
+            && record.counts() == way.counts;
         if !is_live {
             self.let_go(counters, id);
             return None;
@@ -247,11 +246,11 @@ impl<'m, P> Zone<'m, P> {
         self.set_tag(offset, Tag::NONE);
         let frames = self.whole.frames;
         write_words(bitmap, !0);
-        write_descriptor(words, way.free, BlockCounts(frames), self.whole.orders);
+        write_descriptor(record, way.free, BlockCounts(frames), self.whole.orders);
         counters.large.add(frames);
         self.index.insert(way.row, id);
         // As in `take_this`.
-        words[LOCK].store(0, Release);
+        record.lock.store(0, Release);
         self.account_given_up(counters, since);
         Some(())
     }
@@ -265,8 +264,8 @@ impl<'m, P> Zone<'m, P> {
 
     /// Locks a pageblock in which no CPU works or left anything.
     #[inline(always)]
-    pub(super) fn lock_untouched(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
-        let lock = &words[LOCK];
+    pub(super) fn lock_untouched(&self, record: &PageblockRecord) -> bool {
+        let lock = &record.lock;
         if self.index.alone() {
             let is_untouched = lock.load(Relaxed) == 0;
             if is_untouched {
@@ -367,14 +366,8 @@ fn write_words(bitmap: &[AtomicU64], bits: u64) {
 }
 
 #[inline(always)]
-fn write_descriptor(
-    words: &[AtomicU64; BLOCK_WORDS],
-    meta: Meta,
-    counts: BlockCounts,
-    orders: [u64; 2],
-) {
-    words[COUNTS].store(counts.0, Relaxed);
-    words[ORDERS].store(orders[0], Relaxed);
-    words[ORDERS + 1].store(orders[1], Relaxed);
-    words[META].store(meta.0, Relaxed);
+fn write_descriptor(record: &PageblockRecord, meta: Meta, counts: BlockCounts, orders: [u64; 2]) {
+    record.set_counts(counts);
+    record.set_orders(orders);
+    record.set_meta(meta);
 }

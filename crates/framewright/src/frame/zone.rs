@@ -12,6 +12,7 @@
 use super::ZoneLayout;
 use super::caches::{SeatRecord, SeatWords};
 use super::counters::Counters;
+use super::descriptor::PageblockRecord;
 use super::index::BlockIndex;
 use super::layout::Map;
 use super::seat::Seat;
@@ -75,7 +76,7 @@ pub struct Zone<'m, P> {
     words: &'m ZoneRecord,
     pub(super) seats: &'m [SeatRecord],
     accounts: Accounts<P>,
-    pub(super) descriptors: &'m [AtomicU64],
+    pub(super) descriptors: &'m [PageblockRecord],
     pub(super) free: &'m [AtomicU64],
     pub(super) remote: &'m [AtomicU64],
     pub(super) index: BlockIndex<'m>,
@@ -101,8 +102,9 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         let mut carver = Carver::new(memory, map.words)?.at_a_line();
         let words = carver.record();
         let seats = carver.records(usize::from(map.cpus) + 1);
+        let descriptors = carver.records(map.blocks);
         let [parts @ .., of_index, of_tags] = map.parts();
-        let [descriptors, free, remote] = parts.map(|len| carver.words(len));
+        let [free, remote] = parts.map(|len| carver.words(len));
         let of_index = carver.part(of_index);
         let tags = carver.halves(of_tags);
         let policy = Policy::new(config.fallback, layout.pageblock_order);

@@ -121,7 +121,8 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
         let words = carver.record();
         let seats = carver.records(usize::from(shape.cpus));
-        let [records, given, table] = shape.parts().map(|len| carver.words(len));
+        let records = carver.word_records(shape.slabs + 1);
+        let [given, table] = shape.parts().map(|len| carver.words(len));
         // One address, for the direct map's base and the first frame together.
         let bytes = shape.start.0.wrapping_mul(Page::BYTES);
         let first = Addr(direct.0.wrapping_add(bytes));

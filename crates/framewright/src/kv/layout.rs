@@ -6,6 +6,7 @@
 
 use super::heap::KvRecord;
 use super::seat::KvSeatRecord;
+use super::slab::SlabRecord;
 use crate::raw::{Carver, RawRecord};
 use crate::slots::Tree;
 use crate::units::{Frame, SetupError};
@@ -61,9 +62,6 @@ impl KvLayout {
     }
 }
 
-/// Words of a slab's record: two cache lines.
-pub(super) const RECORD_WORDS: usize = 16;
-
 /// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -101,17 +99,17 @@ impl Shape {
             words: 0,
         };
         let seats = usize::from(cpus) * KvSeatRecord::WORDS;
+        // No slab has number 0.
+        let slabs = (shape.slabs + 1) * SlabRecord::WORDS;
         let parts = shape.parts().iter().sum::<usize>();
-        shape.words = Carver::words_needed(KvRecord::WORDS + seats + parts);
+        shape.words = Carver::words_needed(KvRecord::WORDS + seats + slabs + parts);
         Ok(shape)
     }
 
-    /// The lengths of the parts behind the allocator's own words and the seats, in the order in which they lie: the
-    /// slabs' records, the set of records that no seat has, the table.
-    pub(super) fn parts(&self) -> [usize; 3] {
+    /// The lengths of the parts behind the records (the allocator's own, the seats', the slabs'), in the order in
+    /// which they lie: the set of records that no seat has, the table.
+    pub(super) fn parts(&self) -> [usize; 2] {
         [
-            // No slab has number 0.
-            (self.slabs + 1) * RECORD_WORDS,
             // Whole cache lines, so that a block's words in the table share none with another's.
             Tree::words_needed(self.slabs + 1).next_multiple_of(8),
             self.frames as usize,

@@ -9,26 +9,40 @@
 //! zeroed magazine is an empty one. Zeroed words are a record without a slab.
 
 use super::class::SizeClass;
-use super::layout::RECORD_WORDS;
+use crate::raw::{WordRecords, record};
 use crate::seats::Parcel;
 use crate::sync::{AtomicU64, Ordering::Relaxed, load_in_order};
 use crate::units::Order;
 
-const HEADER: usize = 0;
-const PLACE: usize = 1;
-const NEXT: usize = 2;
-const PREV: usize = 3;
-const FREE: usize = 4;
-const REMOTE: usize = 8;
-const PENDING: usize = 12;
-const INBOX_NEXT: usize = 13;
 /// Words of a bitmap: 256 slots.
 pub(super) const BITMAP_WORDS: usize = 4;
-const _: () = {
-    assert!(BITMAP_WORDS * 64 == super::class::SLOTS_MAX);
-    assert!(FREE + BITMAP_WORDS == REMOTE && REMOTE + BITMAP_WORDS == PENDING);
-    assert!(INBOX_NEXT < RECORD_WORDS);
-};
+const _: () = assert!(BITMAP_WORDS * 64 == super::class::SLOTS_MAX);
+
+record! {
+    /// A slab's record: two cache lines. Number 0 is no slab's.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct SlabRecord {
+        // The first line is the owner's; other CPUs read the header when they free.
+        header: AtomicU64,
+        /// The place of its first frame in the table.
+        place: AtomicU64,
+        /// The neighbours in the owner's list.
+        next: AtomicU64,
+        prev: AtomicU64,
+        /// Free slots.
+        free: [AtomicU64; BITMAP_WORDS],
+
+        // CPUs that free from elsewhere write the second one, and the owner when it collects.
+        remote: [AtomicU64; BITMAP_WORDS],
+        pending: AtomicU64,
+        inbox_next: AtomicU64,
+        _rest: [AtomicU64; 2],
+    } = 16 words, free at 4, remote at 8;
+}
+
+/// The number of a record's first word of free slots.
+const FREE: usize = 4;
 
 /// Where a slab is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,70 +130,65 @@ impl SlabHeader {
 
 /// All records.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Records<'m> {
-    records: &'m [[AtomicU64; RECORD_WORDS]],
-    /// The words of all of them.
-    words: &'m [AtomicU64],
-}
+pub(super) struct Records<'m>(WordRecords<'m, SlabRecord>);
 
 impl<'m> Records<'m> {
-    pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
-        let (records, _) = words.as_chunks();
-        Self { records, words }
+    /// Words of a record, as a magazine counts them.
+    const WORDS: u64 = 16;
+
+    pub(super) const fn new(records: WordRecords<'m, SlabRecord>) -> Self {
+        Self(records)
     }
 
     /// How many records there are, number 0 not counted.
     pub(super) const fn count(self) -> u32 {
-        (self.records.len() - 1) as u32
+        (self.0.len() - 1) as u32
     }
 
     #[inline(always)]
     pub(super) fn get(self, number: u32) -> Slab<'m> {
-        let words = &self.records[number as usize];
-        Slab { words }
+        Slab(self.0.get(number as usize))
     }
 
     /// The word of free slots that a magazine names.
     #[inline(always)]
     pub(super) fn word(self, magazine: u64) -> &'m AtomicU64 {
-        &self.words[magazine as usize]
+        self.0.word(magazine as usize)
     }
 
     /// The magazine value that names a word of a slab's free slots.
     pub(super) const fn magazine(number: u32, word: usize) -> u64 {
-        number as u64 * RECORD_WORDS as u64 + (FREE + word) as u64
+        number as u64 * Self::WORDS + (FREE + word) as u64
     }
 
     /// The slab that a magazine names; 0 if it names no slab.
     pub(super) const fn named_by(magazine: u64) -> u32 {
-        (magazine / RECORD_WORDS as u64) as u32
+        (magazine / Self::WORDS) as u32
     }
 }
 
 /// One slab's record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slab<'m> {
-    words: &'m [AtomicU64; RECORD_WORDS],
-}
+pub(super) struct Slab<'m>(&'m SlabRecord);
 
 impl<'m> Slab<'m> {
     #[inline(always)]
     pub(super) fn header(self) -> SlabHeader {
-        SlabHeader(self.words[HEADER].load(Relaxed))
+        SlabHeader(self.0.header.load(Relaxed))
     }
 
     pub(super) fn set_header(self, header: SlabHeader) {
-        self.words[HEADER].store(header.0, Relaxed);
+        self.0.header.store(header.0, Relaxed);
     }
 
     /// The place of its first frame in the table.
     pub(super) fn place(self) -> usize {
-        self.words[PLACE].load(Relaxed) as usize
+        self.0.place.load(Relaxed) as usize
     }
 
     /// Makes it a slab with only free slots.
     pub(super) fn begin(self, header: SlabHeader, place: usize) {
-        self.words[PLACE].store(place as u64, Relaxed);
+        self.0.place.store(place as u64, Relaxed);
         for word in 0..BITMAP_WORDS {
             self.free(word).store(header.all_in(word), Relaxed);
             // Mostly there are none, and a mere look leaves the line with the CPU that has it.
@@ -192,43 +201,43 @@ impl<'m> Slab<'m> {
 
     /// Makes it a record without a slab.
     pub(super) fn end(self) {
-        self.words[HEADER].store(0, Relaxed);
+        self.0.header.store(0, Relaxed);
     }
 
     pub(super) fn next(self) -> u32 {
-        self.words[NEXT].load(Relaxed) as u32
+        self.0.next.load(Relaxed) as u32
     }
 
     pub(super) fn set_next(self, number: u32) {
-        self.words[NEXT].store(u64::from(number), Relaxed);
+        self.0.next.store(u64::from(number), Relaxed);
     }
 
     pub(super) fn prev(self) -> u32 {
-        self.words[PREV].load(Relaxed) as u32
+        self.0.prev.load(Relaxed) as u32
     }
 
     pub(super) fn set_prev(self, number: u32) {
-        self.words[PREV].store(u64::from(number), Relaxed);
+        self.0.prev.store(u64::from(number), Relaxed);
     }
 
     /// A word of the bitmap of free slots; only the owner changes it.
     #[inline(always)]
     pub(super) fn free(self, word: usize) -> &'m AtomicU64 {
-        &self.words[FREE + word % BITMAP_WORDS]
+        &self.0.free[word % BITMAP_WORDS]
     }
 
     /// A word of the bitmap of slots freed from elsewhere, and not yet seen by the owner.
     #[inline(always)]
     pub(super) fn remote(self, word: usize) -> &'m AtomicU64 {
-        &self.words[REMOTE + word % BITMAP_WORDS]
+        &self.0.remote[word % BITMAP_WORDS]
     }
 
     /// As what a seat is sent that owns the slab.
     #[inline(always)]
     pub(super) fn parcel(self) -> Parcel<'m> {
         Parcel {
-            pending: &self.words[PENDING],
-            next: &self.words[INBOX_NEXT],
+            pending: &self.0.pending,
+            next: &self.0.inbox_next,
         }
     }
 

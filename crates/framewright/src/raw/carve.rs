@@ -1,6 +1,6 @@
 //! Cuts the memory that a user hands in for metadata into parts.
 
-use super::record::{RawRecord, records};
+use super::record::{RawRecord, WordRecords, records};
 use super::{Halves, atomic_words};
 use crate::sync::AtomicU64;
 use crate::units::SetupError;
@@ -73,6 +73,11 @@ impl<'m> Carver<'m> {
     /// The next `count` records.
     pub(crate) fn records<R: RawRecord>(&mut self, count: usize) -> &'m [R] {
         records(self.cut_zeroed(count * R::WORDS))
+    }
+
+    /// The next `count` records, whose words have numbers, too.
+    pub(crate) fn word_records<R: RawRecord>(&mut self, count: usize) -> WordRecords<'m, R> {
+        WordRecords::new(self.cut_zeroed(count * R::WORDS))
     }
 
     /// The next record.
@@ -149,6 +154,29 @@ mod tests {
             memory[start + 18],
             u64::from_ne_bytes([0, 0, 0, 0, 6, 0, 0, 0])
         );
+    }
+
+    record! {
+        #[repr(C, align(64))]
+        struct Words {
+            first: AtomicU64,
+            others: [AtomicU64; 5],
+        }
+        = 8 words, others at 1;
+    }
+
+    #[test]
+    fn a_record_of_words_is_reached_by_their_numbers_too() {
+        let mut memory = [7; 40];
+        let mut carver = Carver::new(&mut memory, Carver::words_needed(24))
+            .unwrap()
+            .at_a_line();
+        let records = carver.word_records::<Words>(3);
+        records.get(1).others[4].store(5, Relaxed);
+        records.word(16).store(6, Relaxed);
+        assert_eq!(records.word(8 + 5).load(Relaxed), 5);
+        assert_eq!(records.get(2).first.load(Relaxed), 6);
+        assert_eq!(records.len(), 3);
     }
 
     #[test]

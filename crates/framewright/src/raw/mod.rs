@@ -21,6 +21,6 @@ mod words;
 
 pub(crate) use carve::Carver;
 pub(crate) use halves::Halves;
-pub(crate) use record::{RawRecord, record};
+pub(crate) use record::{RawRecord, WordRecords, record};
 pub(crate) use soon::soon_written;
 pub(crate) use words::atomic_words;

@@ -18,32 +18,59 @@ pub(crate) unsafe trait RawRecord: Sized {
     /// The words of one. In a model, in which atomics have other sizes, another number.
     const WORDS: usize = size_of::<Self>().div_ceil(8);
 
+    /// Whether it is `AtomicU64`s throughout, so that it can be seen as words, too.
+    const IS_WORDS: bool;
+
     /// A model makes a record of its own.
     #[cfg(any(loom, shuttle))]
     fn zeroed() -> Self;
+
+    /// Adds the words of one that is words throughout, in order.
+    #[cfg(any(loom, shuttle))]
+    fn add_words<'r>(&'r self, words: &mut std::vec::Vec<&'r AtomicU64>);
 }
 
 macro_rules! atomics {
-    ($($atomic:ty),*) => {$(
+    ($($atomic:ty = $is_words:literal $word:expr),* $(,)?) => {$(
         // SAFETY: an atomic integer.
         #[allow(unsafe_code, reason = "as the comment says")]
         unsafe impl RawRecord for $atomic {
+            const IS_WORDS: bool = $is_words;
+
             #[cfg(any(loom, shuttle))]
             fn zeroed() -> Self {
                 Self::new(0)
+            }
+
+            #[cfg(any(loom, shuttle))]
+            fn add_words<'r>(&'r self, words: &mut std::vec::Vec<&'r AtomicU64>) {
+                let word: fn(&Self) -> Option<&AtomicU64> = $word;
+                words.extend(word(self));
             }
         }
     )*};
 }
 
-atomics!(AtomicU16, AtomicU32, AtomicU64, CounterWord);
+atomics!(
+    AtomicU16 = false | _ | None,
+    AtomicU32 = false | _ | None,
+    AtomicU64 = true | word | Some(word),
+    CounterWord = false | _ | None,
+);
 
 // SAFETY: an array of records.
 #[allow(unsafe_code, reason = "as the comment says")]
 unsafe impl<R: RawRecord, const N: usize> RawRecord for [R; N] {
+    const IS_WORDS: bool = R::IS_WORDS;
+
     #[cfg(any(loom, shuttle))]
     fn zeroed() -> Self {
         core::array::from_fn(|_| R::zeroed())
+    }
+
+    #[cfg(any(loom, shuttle))]
+    fn add_words<'r>(&'r self, words: &mut std::vec::Vec<&'r AtomicU64>) {
+        self.iter().for_each(|record| record.add_words(words));
     }
 }
 
@@ -70,6 +97,67 @@ pub(super) fn records<R: RawRecord>(words: &mut [u64]) -> &[R] {
     std::boxed::Box::leak(records.into_boxed_slice())
 }
 
+/// Records that are words throughout, and the same memory as words, for what names a word by one number.
+#[derive(Debug)]
+pub(crate) struct WordRecords<'m, R> {
+    records: &'m [R],
+    #[cfg(not(any(loom, shuttle)))]
+    words: &'m [AtomicU64],
+    #[cfg(any(loom, shuttle))]
+    words: &'m [&'m AtomicU64],
+}
+
+impl<R> Clone for WordRecords<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for WordRecords<'_, R> {}
+
+impl<'m, R: RawRecord> WordRecords<'m, R> {
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn new(words: &'m mut [u64]) -> Self {
+        const { assert!(R::IS_WORDS) };
+        let records = records::<R>(words);
+        let start = records.as_ptr().cast::<AtomicU64>();
+        // SAFETY: size: `records` asserts that a record is so many words. Alignment: a record's is a multiple of
+        // theirs. Exclusiveness: `words` are borrowed mutably for the lifetime of the result, so they are accessed
+        // only through records and words; both are `AtomicU64`s in the same places, as asserted above, and padding,
+        // which was a word of the caller's. Writing through a shared reference: atomics.
+        let words = unsafe { core::slice::from_raw_parts(start, records.len() * R::WORDS) };
+        Self { records, words }
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(super) fn new(words: &'m mut [u64]) -> Self {
+        const { assert!(R::IS_WORDS) };
+        let records = records::<R>(words);
+        let mut words = std::vec::Vec::new();
+        records
+            .iter()
+            .for_each(|record| record.add_words(&mut words));
+        let words = std::boxed::Box::leak(words.into_boxed_slice());
+        Self { records, words }
+    }
+
+    /// How many records there are.
+    pub(crate) const fn len(self) -> usize {
+        self.records.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(self, nth: usize) -> &'m R {
+        &self.records[nth]
+    }
+
+    /// The word of that number, counted from the first record's first on.
+    #[inline(always)]
+    pub(crate) fn word(self, nth: usize) -> &'m AtomicU64 {
+        &self.words[nth]
+    }
+}
+
 /// Declares structs whose fields are all records, which makes them [`RawRecord`]s. `= ... words` asserts the size and the
 /// places of fields, in words.
 macro_rules! record {
@@ -88,11 +176,18 @@ macro_rules! record {
         // SAFETY: every field is a record, which `zeroed` or the assertion asks for.
         #[allow(unsafe_code, reason = "as the comment says")]
         unsafe impl $crate::raw::RawRecord for $name {
+            const IS_WORDS: bool = $(<$type as $crate::raw::RawRecord>::IS_WORDS)&&*;
+
             #[cfg(any(loom, shuttle))]
             fn zeroed() -> Self {
                 Self {
                     $($field: $crate::raw::RawRecord::zeroed()),*
                 }
+            }
+
+            #[cfg(any(loom, shuttle))]
+            fn add_words<'r>(&'r self, words: &mut std::vec::Vec<&'r $crate::sync::AtomicU64>) {
+                $($crate::raw::RawRecord::add_words(&self.$field, words);)*
             }
         }
 

@@ -17,8 +17,8 @@ use super::Clients;
 use super::compact::{CompactEffort, Compaction};
 use super::direct::{Behalf, Round, piece_of};
 use super::settled::Settled;
-use super::state::{Counter, Reclaim, word};
-use super::watch::{Lack, NAPS, SLEEPS, WORKS};
+use super::state::{Counter, Lack, Reclaim};
+use super::watch::{NAPS, SLEEPS, WORKS};
 use crate::frame::Seat;
 use crate::platform::FramePlatform;
 use crate::policy::{Targets, boost_after, gap, held_back};
@@ -89,7 +89,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
                 }
                 // A CPU that woke it while it worked wants more than it saw, so it looks once more.
                 // A CPU that wakes it after this finds it wanted when it rests.
-                _ if self.word(word::WOKEN).swap(0, AcqRel) != 0 => 1,
+                _ if self.record().woken.swap(0, AcqRel) != 0 => 1,
                 BackgroundStep::Reached => break true,
                 _ => break false,
             };
@@ -104,8 +104,8 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
 
     /// Whether it is to work: wakes up, or ends a nap.
     fn is_up(&self) -> bool {
-        let phase = self.word(word::PHASE);
-        let woken = self.word(word::WOKEN).swap(0, Relaxed) != 0;
+        let phase = &self.record().phase;
+        let woken = self.record().woken.swap(0, Relaxed) != 0;
         match phase.load(Relaxed) {
             WORKS => return true,
             NAPS if woken => self.count(Counter::LowHitQuickly, 1),
@@ -121,22 +121,22 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         }
         phase.store(WORKS, Relaxed);
         let first = u64::from(self.config().priority_first);
-        self.word(word::PRIORITY).store(first, Relaxed);
-        self.word(word::GIVEN_UP).store(0, Relaxed);
-        self.word(word::LOOKED_IN_VAIN).store(0, Relaxed);
+        self.record().priority.store(first, Relaxed);
+        self.record().given_up.store(0, Relaxed);
+        self.record().looked_in_vain.store(0, Relaxed);
         true
     }
 
     /// Goes to sleep; only naps if the targets are reached.
     fn rest(&self, is_reached: bool) -> Background {
-        let boost = self.word(word::BOOST);
+        let boost = &self.record().boost;
         boost.store(boost_after(boost.load(Relaxed), is_reached), Relaxed);
         let (phase, rests) = if is_reached {
             (NAPS, Background::Naps)
         } else {
             (SLEEPS, Background::Sleeps)
         };
-        self.word(word::PHASE).store(phase, Relaxed);
+        self.record().phase.store(phase, Relaxed);
         rests
     }
 
@@ -188,12 +188,12 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     }
 
     fn has_given_up(&self, lack: Lack) -> bool {
-        self.word(word::GIVEN_UP).load(Relaxed) >> lack as u64 & 1 != 0
+        self.record().given_up.load(Relaxed) >> lack as u64 & 1 != 0
     }
 
     /// Tries no more about `lack` in the rest of this run, nor for some time after it.
     pub(super) fn give_up(&self, lack: Lack) {
-        let given_up = self.word(word::GIVEN_UP);
+        let given_up = &self.record().given_up;
         given_up.store(given_up.load(Relaxed) | 1 << lack as u64, Relaxed);
         self.leave_off(lack);
     }
@@ -214,7 +214,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         missing: u64,
         left: u64,
     ) -> u64 {
-        let at = self.word(word::PRIORITY);
+        let at = &self.record().priority;
         let priority = at.load(Relaxed) as u8;
         let wanted = missing.max(u64::from(self.config().batch_frames));
         let round = Round {
@@ -226,7 +226,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
             context: Context::ANY,
         };
         let shrunk = self.ask_all(frames, clients, &round);
-        let in_vain = self.word(word::LOOKED_IN_VAIN);
+        let in_vain = &self.record().looked_in_vain;
         in_vain.store(
             match shrunk.freed {
                 0 => in_vain.load(Relaxed).saturating_add(shrunk.scanned),
@@ -256,7 +256,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         order: Order,
         lack: Lack,
     ) -> u64 {
-        let given_up = self.word(word::GIVEN_UP);
+        let given_up = &self.record().given_up;
         let flags = given_up.load(Relaxed);
         if flags & HAS_COMPACTED == 0 {
             given_up.store(flags | HAS_COMPACTED, Relaxed);
@@ -303,5 +303,5 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     }
 }
 
-/// In [`word::GIVEN_UP`], above the bits of the targets that were given up.
+/// In `given_up`, above the bits of the targets that were given up.
 const HAS_COMPACTED: u64 = 1 << 4;

@@ -12,7 +12,7 @@
 
 use super::Migrate;
 use super::moving::{Emptying, MoveTally, cheapest_block};
-use super::state::{Counter, Reclaim, word};
+use super::state::{Counter, Reclaim};
 use crate::frame::{NotApart, Seat, TargetRoom};
 use crate::platform::FramePlatform;
 use crate::policy::{Deferral, Label, compaction_cost, gap, takes_contents};
@@ -181,7 +181,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     }
 
     fn is_deferred(&self, order: Order) -> bool {
-        let word = self.word(word::DEFERRED);
+        let word = &self.record().deferred;
         // Relaxed, and not one atomic step: of two simultaneous requests one may be forgotten.
         let mut deferral = Deferral::from_word(word.load(Relaxed));
         if deferral.defers(order) {
@@ -196,7 +196,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
 
     /// Counts the attempt, and sets how long to leave compaction off.
     fn remember(&self, result: Compaction, order: Order, is_direct: bool) {
-        let word = self.word(word::DEFERRED);
+        let word = &self.record().deferred;
         let mut deferral = Deferral::from_word(word.load(Relaxed));
         let shift_max = self.state.config.defer_shift_max;
         match result {
@@ -271,7 +271,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
         let window = self.window(&places, order, mobility);
         let mut dropped = false;
         loop {
-            let begin = self.word(word::MIGRATE_AT).load(Relaxed) as usize;
+            let begin = self.record().migrate_at.load(Relaxed) as usize;
             let begin = begin.saturating_sub(places.first) / places.run;
             let mut tried = 0;
             let mut skipped = false;
@@ -293,7 +293,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
                     }
                     tried += 1;
                     let behind = id + places.run;
-                    self.word(word::MIGRATE_AT).store(behind as u64, Relaxed);
+                    self.record().migrate_at.store(behind as u64, Relaxed);
                     if let Some(frame) = self.try_place(emptying, id..behind, order, mobility) {
                         return Compaction::Captured(frame);
                     }

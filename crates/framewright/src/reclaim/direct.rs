@@ -1,8 +1,7 @@
 //! Direct reclaim: the work that a request does itself, while its caller waits.
 
 use super::compact::{CompactEffort, Compaction};
-use super::state::{Counter, Reclaim, word};
-use super::watch::Lack;
+use super::state::{Counter, Lack, Reclaim};
 use super::{Ask, Clients, Shrunk};
 use crate::frame::{AllocError, Seat};
 use crate::platform::FramePlatform;
@@ -323,7 +322,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         if count == 0 {
             return sum;
         }
-        let turn = self.word(word::TURN);
+        let turn = &self.record().turn;
         let first = turn.load(Relaxed) as usize % count;
         let mut is_asked = false;
         for nth in 0..count {

@@ -5,9 +5,9 @@
 //! little free, reclaims if it may; any other one first takes a block that is there. Clients are
 //! handed the frames' own seat, so they cannot come back here (R4).
 
+use super::Clients;
 use super::direct::BlockRequest;
-use super::state::Reclaim;
-use super::{Clients, watch::Lack};
+use super::state::{Lack, Reclaim};
 use crate::frame::{AllocError, FreeError, Seat as FrameSeat, Spread};
 use crate::platform::FramePlatform;
 use crate::policy::quota;

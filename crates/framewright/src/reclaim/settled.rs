@@ -6,10 +6,10 @@
 //! like the stock of entirely free pageblocks, and in the same way: contents are moved, to
 //! pageblocks that have not settled.
 
+use super::Clients;
 use super::direct::BlockRequest;
 use super::moving::{Emptying, MoveTally};
-use super::state::{Counter, Reclaim};
-use super::{Clients, watch::Lack};
+use super::state::{Counter, Lack, Reclaim};
 use crate::frame::{Seat, TargetRoom};
 use crate::platform::FramePlatform;
 use crate::policy::{Label, is_settled};

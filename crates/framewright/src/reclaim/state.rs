@@ -3,48 +3,72 @@
 use crate::frame::Zone;
 use crate::platform::FramePlatform;
 use crate::policy::ReclaimConfig;
-use crate::raw::Carver;
+use crate::raw::{Carver, RawRecord, record};
 use crate::stats::ReclaimStats;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Order, SetupError};
 
-/// The words that are remembered between calls.
-///
-/// All of them are hints or counts. Each is changed by itself, with relaxed operations, and no CPU
-/// infers another word's value from it.
-pub(super) mod word {
-    /// Compaction's deferral: see `Deferral`.
-    pub(in super::super) const DEFERRED: usize = 0;
-    /// Where the migrate scanner begins among equals: a pageblock.
-    pub(in super::super) const MIGRATE_AT: usize = 1;
-    /// Looks of the background in this run since a client last gave frames back.
-    pub(in super::super) const LOOKED_IN_VAIN: usize = 2;
-    /// Whether the background was woken and has not noticed yet.
-    pub(in super::super) const WOKEN: usize = 3;
-    /// Whether the background sleeps, naps or works.
-    pub(in super::super) const PHASE: usize = 4;
-    /// The priority of its next round.
-    pub(in super::super) const PRIORITY: usize = 5;
-    /// What it has given up in this run, one bit for each `Lack`; and whether it has compacted.
-    pub(in super::super) const GIVEN_UP: usize = 6;
-    /// By how many pageblocks its targets are raised.
-    pub(in super::super) const BOOST: usize = 7;
-    /// The zone's polluting fallbacks that have already raised the targets.
-    pub(in super::super) const POLLUTED: usize = 8;
-    /// Which client is asked first next time, modulo how many there are.
-    pub(in super::super) const TURN: usize = 9;
-    /// By `Lack`: how often in a row an effort gained nothing, and for how many looks it is left
-    /// off.
-    pub(in super::super) const FRAMES_IN_VAIN: usize = 10;
-    pub(in super::super) const FRAMES_LEFT_OFF: usize = 11;
-    pub(in super::super) const PAGEBLOCKS_IN_VAIN: usize = 12;
-    pub(in super::super) const PAGEBLOCKS_LEFT_OFF: usize = 13;
-    pub(in super::super) const ORDINARY_IN_VAIN: usize = 14;
-    pub(in super::super) const ORDINARY_LEFT_OFF: usize = 15;
-    pub(in super::super) const STOCK_IN_VAIN: usize = 16;
-    pub(in super::super) const STOCK_LEFT_OFF: usize = 17;
-    /// How many words there are, in whole cache lines.
-    pub(in super::super) const COUNT: usize = 24;
+/// What the background can be short of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lack {
+    /// Free frames.
+    Frames,
+    /// Entirely free pageblocks.
+    Pageblocks,
+    /// Free frames for unmovable contents: others are free, but lent to movable contents.
+    Ordinary,
+    /// Free frames in settled pageblocks.
+    Stock,
+}
+
+impl Lack {
+    /// How many there are.
+    const COUNT: usize = Self::Stock as usize + 1;
+}
+
+record! {
+    /// What is remembered between calls.
+    ///
+    /// All of it are hints or counts, read at each look at the zone and written by whichever CPU works for it. Each
+    /// word is changed by itself, with relaxed operations, and no CPU infers another word's value from it.
+    #[derive(Debug)]
+    #[repr(C)]
+    pub(super) struct ReclaimRecord {
+        /// Compaction's deferral: see `Deferral`.
+        pub(super) deferred: AtomicU64,
+        /// Where the migrate scanner begins among equals: a pageblock.
+        pub(super) migrate_at: AtomicU64,
+        /// Looks of the background in this run since a client last gave frames back.
+        pub(super) looked_in_vain: AtomicU64,
+        /// Whether the background was woken and has not noticed yet.
+        pub(super) woken: AtomicU64,
+        /// Whether the background sleeps, naps or works.
+        pub(super) phase: AtomicU64,
+        /// The priority of its next round.
+        pub(super) priority: AtomicU64,
+        /// What it has given up in this run, one bit for each `Lack`; and whether it has compacted.
+        pub(super) given_up: AtomicU64,
+        /// By how many pageblocks its targets are raised.
+        pub(super) boost: AtomicU64,
+        /// The zone's polluting fallbacks that have already raised the targets.
+        pub(super) polluted: AtomicU64,
+        /// Which client is asked first next time, modulo how many there are.
+        pub(super) turn: AtomicU64,
+        /// By `Lack`.
+        pub(super) efforts: [LackRecord; Lack::COUNT],
+        stalls: [AtomicU64; ORDERS],
+        counters: [AtomicU64; Counter::COUNT],
+    } = 55 words, efforts at 10, stalls at 18;
+
+    /// What came of the background's efforts about a `Lack`.
+    #[derive(Debug)]
+    #[repr(C)]
+    pub(super) struct LackRecord {
+        /// How often in a row it could do nothing.
+        pub(super) in_vain: AtomicU64,
+        /// For how many looks it is not woken for that reason.
+        pub(super) left_off: AtomicU64,
+    } = 2 words;
 }
 
 /// Names the counters but the stalls by order, in one list for all that is done to each.
@@ -89,15 +113,12 @@ counters! {
 }
 
 const ORDERS: usize = Order::MAX.index() + 1;
-/// Counters: the stalls by order, then the others.
-const COUNTERS: usize = ORDERS + Counter::COUNT;
 
 /// The words in which a zone's reclaim lies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReclaimWords<'m> {
     pub(super) config: ReclaimConfig,
-    words: &'m [AtomicU64],
-    counters: &'m [AtomicU64],
+    record: &'m ReclaimRecord,
     /// One bit a pageblock, in three kinds: for the whole, for smaller blocks, and for movable
     /// contents of settled ones. Set where the last try gained nothing.
     pub(super) skips: &'m [AtomicU64],
@@ -110,7 +131,7 @@ const fn skip_words(pageblocks: usize) -> usize {
 impl<'m> ReclaimWords<'m> {
     /// How many words a zone of so many pageblocks needs.
     pub(crate) const fn needed(pageblocks: usize) -> usize {
-        word::COUNT + COUNTERS + skip_words(pageblocks)
+        ReclaimRecord::WORDS + skip_words(pageblocks)
     }
 
     /// An empty memory, with all counters at zero.
@@ -123,8 +144,7 @@ impl<'m> ReclaimWords<'m> {
         let mut carver = Carver::new(memory, Self::needed(pageblocks))?;
         Ok(Self {
             config: *config,
-            words: carver.words(word::COUNT),
-            counters: carver.words(COUNTERS),
+            record: carver.record(),
             skips: carver.words(skip_words(pageblocks)),
         })
     }
@@ -193,9 +213,8 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
     /// apart.
     #[must_use]
     pub fn stats(&self) -> ReclaimStats {
-        let (stalls, others) = self.state.counters.split_at(ORDERS);
-        let mut stats = read(|counter| others[counter as usize].load(Relaxed));
-        for (sum, stalls) in stats.allocstall.iter_mut().zip(stalls) {
+        let mut stats = read(|counter| self.counted(counter));
+        for (sum, stalls) in stats.allocstall.iter_mut().zip(&self.record().stalls) {
             *sum = stalls.load(Relaxed);
         }
         stats
@@ -205,22 +224,22 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
     pub(super) fn count(&self, counter: Counter, by: u64) {
         if by > 0 {
             // Relaxed: a counter orders nothing.
-            self.state.counters[ORDERS + counter as usize].fetch_add(by, Relaxed);
+            self.record().counters[counter as usize].fetch_add(by, Relaxed);
         }
     }
 
     /// The value of a counter.
     pub(super) fn counted(&self, counter: Counter) -> u64 {
-        self.state.counters[ORDERS + counter as usize].load(Relaxed)
+        self.record().counters[counter as usize].load(Relaxed)
     }
 
     /// Counts a request of `order` that reclaimed.
     pub(super) fn count_stall(&self, order: Order) {
-        self.state.counters[order.index()].fetch_add(1, Relaxed);
+        self.record().stalls[order.index()].fetch_add(1, Relaxed);
     }
 
-    /// One of the [words](word).
-    pub(super) fn word(&self, word: usize) -> &'m AtomicU64 {
-        &self.state.words[word]
+    /// What is remembered between calls.
+    pub(super) const fn record(&self) -> &'m ReclaimRecord {
+        self.state.record
     }
 }

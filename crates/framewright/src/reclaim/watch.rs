@@ -1,36 +1,12 @@
 //! Looks where the zone stands, wakes the background, and leaves off waking it after it gained
 //! nothing.
 
-use super::state::{Counter, Reclaim, word};
+use super::state::{Counter, Lack, LackRecord, Reclaim};
 use crate::policy::{Targets, boosted};
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::units::Mobility;
 
-/// What the background can be short of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lack {
-    /// Free frames.
-    Frames,
-    /// Entirely free pageblocks.
-    Pageblocks,
-    /// Free frames for unmovable contents: others are free, but lent to movable contents.
-    Ordinary,
-    /// Free frames in settled pageblocks.
-    Stock,
-}
-
 impl Lack {
-    /// How often in a row the background could do nothing about it, and for how many looks it is
-    /// not woken for that reason.
-    const fn words(self) -> (usize, usize) {
-        match self {
-            Self::Frames => (word::FRAMES_IN_VAIN, word::FRAMES_LEFT_OFF),
-            Self::Pageblocks => (word::PAGEBLOCKS_IN_VAIN, word::PAGEBLOCKS_LEFT_OFF),
-            Self::Ordinary => (word::ORDINARY_IN_VAIN, word::ORDINARY_LEFT_OFF),
-            Self::Stock => (word::STOCK_IN_VAIN, word::STOCK_LEFT_OFF),
-        }
-    }
-
     /// How often the time of leaving off is doubled. For frames up to 8 looks, so that the
     /// background learns how much clients hold before requests stall; for pageblocks as in
     /// compaction.
@@ -59,7 +35,7 @@ impl ZoneSeen {
 impl<P> Reclaim<'_, '_, P> {
     /// The targets at the moment, boost included.
     pub(super) fn targets(&self) -> Targets {
-        let boost = self.word(word::BOOST).load(Relaxed);
+        let boost = self.record().boost.load(Relaxed);
         let (zone, mut config) = (self.zone(), *self.config());
         if !self.keeps_stock() {
             config.stock_percent = 0;
@@ -94,12 +70,12 @@ impl<P> Reclaim<'_, '_, P> {
         let zone = self.zone();
         let now = zone.polluting_fallbacks();
         // If several CPUs look at once, each counts what the others have not.
-        let before = self.word(word::POLLUTED).fetch_max(now, Relaxed);
+        let before = self.record().polluted.fetch_max(now, Relaxed);
         let fallbacks = now.saturating_sub(before);
         if fallbacks == 0 {
             return;
         }
-        let word = self.word(word::BOOST);
+        let word = &self.record().boost;
         let high = zone.watermarks().high;
         let boost = boosted(
             self.config(),
@@ -115,15 +91,15 @@ impl<P> Reclaim<'_, '_, P> {
     /// two loads.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.word(word::WOKEN).load(Relaxed) != 0 || self.word(word::PHASE).load(Relaxed) == WORKS
+        self.record().woken.load(Relaxed) != 0 || self.record().phase.load(Relaxed) == WORKS
     }
 
     /// Wakes the background, unless waking it for `lack` is being left off. If it already works,
     /// tells it to look once more: it may have seen enough before this request, and be about to
     /// rest.
     pub(super) fn wake(&self, lack: Lack) {
-        let woken = self.word(word::WOKEN);
-        if self.word(word::PHASE).load(Relaxed) == WORKS {
+        let woken = &self.record().woken;
+        if self.record().phase.load(Relaxed) == WORKS {
             // Release pairs with the Acquire of the background's last look, which thus sees what is
             // lacking.
             woken.swap(1, Release);
@@ -132,7 +108,7 @@ impl<P> Reclaim<'_, '_, P> {
         if woken.load(Relaxed) != 0 {
             return;
         }
-        let left_off = self.word(lack.words().1);
+        let left_off = &self.effort(lack).left_off;
         let left = left_off.load(Relaxed);
         if left > 0 {
             left_off.store(left - 1, Relaxed);
@@ -146,23 +122,26 @@ impl<P> Reclaim<'_, '_, P> {
 
     /// Nothing could be done about `lack`: it is left off for a while, twice as long as the last time.
     pub(super) fn leave_off(&self, lack: Lack) {
-        let (in_vain, left_off) = lack.words();
+        let effort = self.effort(lack);
         let shift_max = lack.shift_max(self.config().defer_shift_max);
-        let shift = self.word(in_vain).load(Relaxed).min(shift_max);
-        self.word(left_off).store(1 << shift, Relaxed);
-        self.word(in_vain).store(shift + 1, Relaxed);
+        let shift = effort.in_vain.load(Relaxed).min(shift_max);
+        effort.left_off.store(1 << shift, Relaxed);
+        effort.in_vain.store(shift + 1, Relaxed);
     }
 
     /// Something was done about `lack`: it is no longer left off.
     pub(super) fn take_up(&self, lack: Lack) {
-        let (in_vain, left_off) = lack.words();
-        for word in [in_vain, left_off] {
-            self.word(word).store(0, Relaxed);
-        }
+        let effort = self.effort(lack);
+        effort.in_vain.store(0, Relaxed);
+        effort.left_off.store(0, Relaxed);
+    }
+
+    fn effort(&self, lack: Lack) -> &LackRecord {
+        &self.record().efforts[lack as usize]
     }
 }
 
-/// The background's [phase](word::PHASE): it sleeps until it is woken.
+/// The background's phase: it sleeps until it is woken.
 pub(super) const SLEEPS: u64 = 0;
 /// It sleeps for a short time, and will look again when that is over.
 pub(super) const NAPS: u64 = 1;

@@ -6,6 +6,7 @@
 
 use super::record::SpaceRecord;
 use super::seat::SpaceSeatRecord;
+use super::span::SpanRecord;
 use crate::raw::{Carver, RawRecord};
 use crate::units::{Page, SetupError};
 
@@ -50,7 +51,7 @@ impl SpaceLayout {
 
     /// How many words of metadata the space needs.
     ///
-    /// Two words for each page of the window; 704 bytes for each span of 1024 pages; 1.4 KiB for
+    /// Two words for each page of the window; 832 bytes for each span of 1024 pages; 1.4 KiB for
     /// each CPU: in all 0.41 % of the window. A page's two words are not touched until a page of
     /// the window near it is used.
     ///
@@ -75,8 +76,6 @@ pub(super) struct Shape {
     pub(super) spans: usize,
     /// Words of one bitmap over a span.
     pub(super) bitmap_words: usize,
-    /// Words of one span's record.
-    pub(super) record_words: usize,
     pub(super) words: usize,
 }
 
@@ -115,22 +114,26 @@ impl Shape {
             cpus: layout.cpus,
             spans: (layout.pages as usize).div_ceil(span_pages as usize),
             bitmap_words,
-            record_words: RECORD_HEAD_WORDS + (BITMAPS * bitmap_words).next_multiple_of(8),
             words: 0,
         };
         let seats = usize::from(layout.cpus) * SpaceSeatRecord::WORDS;
+        let spans = shape.spans * SpanRecord::WORDS;
         let parts = shape.parts().iter().sum::<usize>();
-        shape.words = Carver::words_needed(SpaceRecord::WORDS + seats + parts);
+        shape.words = Carver::words_needed(SpaceRecord::WORDS + seats + spans + parts);
         Ok(shape)
     }
 
-    /// The lengths of the parts behind the space's own words and the seats: the spans' records, the table.
+    /// The lengths of the parts behind the records (the space's own, the seats', the spans'): the spans' bitmaps,
+    /// the table.
     pub(super) fn parts(&self) -> [usize; 2] {
-        [self.spans * self.record_words, self.pages * 2]
+        [self.spans * self.bitmaps_words(), self.pages * 2]
+    }
+
+    /// Words of one span's bitmaps, in whole cache lines: spans of different owners share none.
+    pub(super) const fn bitmaps_words(&self) -> usize {
+        (BITMAPS * self.bitmap_words).next_multiple_of(8)
     }
 }
 
-/// Words of a record before its bitmaps: three cache lines.
-pub(super) const RECORD_HEAD_WORDS: usize = 24;
 /// Free, starts, lazy, waiting, sent.
-pub(super) const BITMAPS: usize = 5;
+const BITMAPS: usize = 5;

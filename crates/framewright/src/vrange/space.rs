@@ -123,11 +123,11 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         let shape = Shape::new(layout)?;
         let carver = Carver::new(memory, shape.words)?;
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
-        let [records, of_table] = shape.parts();
+        let [bitmaps, of_table] = shape.parts();
         let words = carver.record::<SpaceRecord>();
         let seats = carver.records(usize::from(shape.cpus));
-        let records = carver.words(records);
-        let spans = Spans::new(records, &shape);
+        let records = carver.records(shape.spans);
+        let spans = Spans::new(records, carver.words(bitmaps), &shape);
         let table = AreaTable::new(carver.words_as_they_are(of_table));
         let arena = Arena::new(table, &words.arena, shape.start.0);
         let lazy_max = config.lazy_pages_max.min(layout.pages / 8);

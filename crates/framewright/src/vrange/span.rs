@@ -11,24 +11,41 @@
 //! Zeroed words are a span of the arena in which no area starts.
 
 use super::bits;
-use super::layout::{RECORD_HEAD_WORDS, Shape};
+use super::layout::Shape;
+use crate::raw::record;
 use crate::seats::Parcel;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-const STATE: usize = 0;
-const COVERS: usize = 1;
-const FRAMES: usize = 2;
-const NEXT: usize = 8;
-const PREV: usize = 9;
-const LISTED: usize = 10;
-const LAZY_NEXT: usize = 11;
-const WAIT_NEXT: usize = 12;
-const LAZY_PAGES: usize = 13;
-const WAIT_PAGES: usize = 14;
-const STAMP: usize = 15;
-const PENDING: usize = 16;
-const INBOX_NEXT: usize = 17;
-const _: () = assert!(INBOX_NEXT < RECORD_HEAD_WORDS);
+record! {
+    /// A span's record but for its bitmaps: three cache lines.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct SpanRecord {
+        // All CPUs read the first line when they free; it is written as the span changes hands.
+        owner: AtomicU64,
+        /// The first page of the arena's area that covers the span's first page, as a link.
+        covers: AtomicU64,
+        /// Whether areas of the span may have frames of the space's.
+        frames: AtomicU64,
+        _first: [AtomicU64; 5],
+
+        // The second one is the owner's.
+        next: AtomicU64,
+        prev: AtomicU64,
+        /// The list that it is in, and its longest run; of a vmap block, its room.
+        listed: AtomicU64,
+        lazy_next: AtomicU64,
+        waiting_next: AtomicU64,
+        lazy: AtomicU64,
+        waiting: AtomicU64,
+        stamp: AtomicU64,
+
+        // CPUs that free from elsewhere write the third one, and the owner when it collects.
+        pending: AtomicU64,
+        inbox_next: AtomicU64,
+        _third: [AtomicU64; 6],
+    } = 24 words, next at 8, pending at 16;
+}
 
 /// The owner of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,17 +147,20 @@ const fn word_of(link: SpanLink) -> u64 {
 /// All records of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spans<'m> {
-    words: &'m [AtomicU64],
-    record_words: usize,
+    records: &'m [SpanRecord],
+    bitmaps: &'m [AtomicU64],
+    /// Words of a span's bitmaps, and of one of them.
+    all_words: usize,
     bitmap_words: usize,
     shift: u32,
 }
 
 impl<'m> Spans<'m> {
-    pub(super) fn new(words: &'m [AtomicU64], shape: &Shape) -> Self {
+    pub(super) fn new(records: &'m [SpanRecord], bitmaps: &'m [AtomicU64], shape: &Shape) -> Self {
         Self {
-            words,
-            record_words: shape.record_words,
+            records,
+            bitmaps,
+            all_words: shape.bitmaps_words(),
             bitmap_words: shape.bitmap_words,
             shift: shape.span_shift,
         }
@@ -148,7 +168,7 @@ impl<'m> Spans<'m> {
 
     /// How many spans there are; the last one may be shorter than the others.
     pub(super) const fn count(self) -> u32 {
-        (self.words.len() / self.record_words) as u32
+        self.records.len() as u32
     }
 
     /// The pages of a span.
@@ -172,9 +192,10 @@ impl<'m> Spans<'m> {
     /// The record of a span.
     #[inline(always)]
     pub(super) fn get(self, span: u32) -> Span<'m> {
-        let start = span as usize * self.record_words;
         Span {
-            words: &self.words[start..start + self.record_words],
+            record: &self.records[span as usize],
+            bitmaps: self.bitmaps,
+            start: span as usize * self.all_words,
             bitmap_words: self.bitmap_words,
         }
     }
@@ -183,60 +204,53 @@ impl<'m> Spans<'m> {
 /// One span's record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span<'m> {
-    words: &'m [AtomicU64],
+    record: &'m SpanRecord,
+    /// All spans' bitmaps, and where this one's begin.
+    bitmaps: &'m [AtomicU64],
+    start: usize,
     bitmap_words: usize,
 }
 
 impl<'m> Span<'m> {
-    #[inline(always)]
-    fn read(self, word: usize) -> u64 {
-        self.words[word].load(Relaxed)
-    }
-
-    #[inline(always)]
-    fn write(self, word: usize, value: u64) {
-        self.words[word].store(value, Relaxed);
-    }
-
     /// Relaxed is enough. A CPU that frees an area was given it after its span was handed over, and
     /// until then the span is handed over only with all CPUs stopped. The arena's lock orders the
     /// record for the next owner. A CPU that collects what was sent sees in a bit the owner that
     /// the bit's sender saw, or a later one.
     #[inline(always)]
     pub(super) fn owner(self) -> SpanOwner {
-        SpanOwner::decode(self.read(STATE))
+        SpanOwner::decode(self.record.owner.load(Relaxed))
     }
 
     #[inline(always)]
     pub(super) fn is_owned_as(self, owner: SpanOwner) -> bool {
-        self.read(STATE) == owner.encode()
+        self.record.owner.load(Relaxed) == owner.encode()
     }
 
     /// Hands the span over.
     pub(super) fn set_owner(self, owner: SpanOwner) {
-        self.write(STATE, owner.encode());
+        self.record.owner.store(owner.encode(), Relaxed);
     }
 
     /// The first page of the arena's area that covers the span's first page and starts before it.
     /// May be out of date, but is never wrong about an area that exists.
     pub(super) fn covers(self) -> SpanLink {
-        link(self.read(COVERS))
+        link(self.record.covers.load(Relaxed))
     }
 
     pub(super) fn set_covers(self, page: u32) {
-        self.write(COVERS, word_of(Some(page)));
+        self.record.covers.store(word_of(Some(page)), Relaxed);
     }
 
     /// Whether areas of the span may have frames of the space's.
     #[inline(always)]
     pub(super) fn may_have_frames(self) -> bool {
-        self.read(FRAMES) != 0
+        self.record.frames.load(Relaxed) != 0
     }
 
     /// Records whether areas of the span may have frames. For the owner.
     #[inline(always)]
     pub(super) fn set_frames(self, may_have: bool) {
-        self.write(FRAMES, u64::from(may_have));
+        self.record.frames.store(u64::from(may_have), Relaxed);
     }
 
     #[inline(always)]
@@ -246,8 +260,7 @@ impl<'m> Span<'m> {
 
     #[inline(always)]
     fn bitmap(self, nth: usize) -> &'m [AtomicU64] {
-        let start = RECORD_HEAD_WORDS + nth * self.bitmap_words;
-        &self.words[start..start + self.bitmap_words]
+        &self.bitmaps[self.start + nth * self.bitmap_words..][..self.bitmap_words]
     }
 
     /// The starts of areas that were freed from elsewhere, and that the owner has not yet
@@ -279,23 +292,23 @@ impl<'m> Span<'m> {
     /// The lazy pages of the span.
     #[inline(always)]
     pub(super) fn lazy(self) -> Marked {
-        Marked::decode(self.read(LAZY_PAGES))
+        Marked::decode(self.record.lazy.load(Relaxed))
     }
 
     #[inline(always)]
     pub(super) fn set_lazy(self, lazy: Marked) {
-        self.write(LAZY_PAGES, lazy.encode());
+        self.record.lazy.store(lazy.encode(), Relaxed);
     }
 
     /// The waiting pages of the span.
     #[inline(always)]
     pub(super) fn waiting(self) -> Marked {
-        Marked::decode(self.read(WAIT_PAGES))
+        Marked::decode(self.record.waiting.load(Relaxed))
     }
 
     #[inline(always)]
     pub(super) fn set_waiting(self, waiting: Marked) {
-        self.write(WAIT_PAGES, waiting.encode());
+        self.record.waiting.store(waiting.encode(), Relaxed);
     }
 
     /// Whether no page of the span is lazy or waits.
@@ -305,61 +318,61 @@ impl<'m> Span<'m> {
 
     /// The generation that frees the waiting pages.
     pub(super) fn stamp(self) -> u64 {
-        self.read(STAMP)
+        self.record.stamp.load(Relaxed)
     }
 
     pub(super) fn set_stamp(self, stamp: u64) {
-        self.write(STAMP, stamp);
+        self.record.stamp.store(stamp, Relaxed);
     }
 
     /// The number of the owner's list that it is in, plus one, and its longest run; zero if it is
     /// in no list.
     pub(super) fn listed(self) -> u64 {
-        self.read(LISTED)
+        self.record.listed.load(Relaxed)
     }
 
     pub(super) fn set_listed(self, listed: u64) {
-        self.write(LISTED, listed);
+        self.record.listed.store(listed, Relaxed);
     }
 
     pub(super) fn next(self) -> SpanLink {
-        link(self.read(NEXT))
+        link(self.record.next.load(Relaxed))
     }
 
     pub(super) fn set_next(self, next: SpanLink) {
-        self.write(NEXT, word_of(next));
+        self.record.next.store(word_of(next), Relaxed);
     }
 
     pub(super) fn prev(self) -> SpanLink {
-        link(self.read(PREV))
+        link(self.record.prev.load(Relaxed))
     }
 
     pub(super) fn set_prev(self, prev: SpanLink) {
-        self.write(PREV, word_of(prev));
+        self.record.prev.store(word_of(prev), Relaxed);
     }
 
     pub(super) fn lazy_next(self) -> SpanLink {
-        link(self.read(LAZY_NEXT))
+        link(self.record.lazy_next.load(Relaxed))
     }
 
     pub(super) fn set_lazy_next(self, next: SpanLink) {
-        self.write(LAZY_NEXT, word_of(next));
+        self.record.lazy_next.store(word_of(next), Relaxed);
     }
 
     pub(super) fn waiting_next(self) -> SpanLink {
-        link(self.read(WAIT_NEXT))
+        link(self.record.waiting_next.load(Relaxed))
     }
 
     pub(super) fn set_waiting_next(self, next: SpanLink) {
-        self.write(WAIT_NEXT, word_of(next));
+        self.record.waiting_next.store(word_of(next), Relaxed);
     }
 
     /// As what a seat is sent that owns the span.
     #[inline(always)]
     pub(super) fn parcel(self) -> Parcel<'m> {
         Parcel {
-            pending: &self.words[PENDING],
-            next: &self.words[INBOX_NEXT],
+            pending: &self.record.pending,
+            next: &self.record.inbox_next,
         }
     }
 }

@@ -4,7 +4,6 @@
 
 extern crate std;
 
-use super::block::LOCK;
 use super::index::{BlockIndex, IndexShape};
 use super::tag::Tag;
 use super::zone::Zone;
@@ -66,7 +65,7 @@ fn give(zone: ModelZone, cpu: u16, block: usize) {
 /// Asserts that no CPU holds the pageblock, that nothing is left in it, and that the index knows
 /// its `free` frames.
 fn assert_settled(zone: ModelZone, free: u64) {
-    assert_eq!(zone.descriptor(0)[LOCK].load(Relaxed), 0, "F4: the lock");
+    assert_eq!(zone.descriptor(0).lock.load(Relaxed), 0, "F4: the lock");
     assert_eq!(zone.remote_bitmap(0)[0].load(Relaxed), 0, "F4: remote");
     let bits = zone.bitmap(0)[0].load(Relaxed);
     let facts = zone.facts(0);

@@ -2,8 +2,8 @@
 
 use super::pressure::{FRAMES, MIN, TestCache, UNCACHED, layout, plain, take};
 use super::*;
-use crate::reclaim::state::word;
-use crate::reclaim::watch::{Lack, NAPS, WORKS};
+use crate::reclaim::state::Lack;
+use crate::reclaim::watch::{NAPS, WORKS};
 use crate::sync::Ordering::Relaxed;
 
 #[test]
@@ -159,7 +159,7 @@ fn a_wake_that_comes_while_the_background_works_outlasts_its_going_to_rest() {
         &ReclaimConfig::default(),
         |_| ()
     );
-    let phase = reclaim.word(word::PHASE);
+    let phase = &reclaim.record().phase;
     // It has found that there is enough; then others take frames and see that it works; then it rests.
     phase.store(WORKS, Relaxed);
     reclaim.wake(Lack::Frames);

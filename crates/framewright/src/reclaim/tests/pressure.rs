@@ -4,7 +4,7 @@ use super::*;
 use crate::frame::{AllocError, FrameSource};
 use crate::platform::{Fenced, Relief};
 use crate::reclaim;
-use crate::reclaim::watch::Lack;
+use crate::reclaim::state::Lack;
 use crate::units::Context;
 use std::collections::VecDeque;
 

@@ -3,7 +3,7 @@
 use super::pressure::TestCache;
 use super::users::{Users, crowd, fill};
 use super::*;
-use crate::reclaim::watch::Lack;
+use crate::reclaim::state::Lack;
 use crate::units::Context;
 
 /// A zone whose first pageblock is full, and settled: 100 of its frames cannot move. Each of the
