@@ -1,6 +1,8 @@
-//! The document of the figures, made from the result file.
+//! The table of the kernel's figures beside Linux's, and what was asked for.
 
-use crate::figures::{KernelFigure, VfreeMode};
+use crate::figures::{self, KernelFigure, VfreeMode};
+use crate::query::number;
+use crate::results::ResultFile;
 use std::fmt::Write;
 
 /// A row: the test, Linux 6.12's published figure, and the bars that were set, kept and strict.
@@ -128,40 +130,6 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-const HEAD: &str = "\
-# The kernel in the machine
-
-`kernel/` is a bare-metal kernel for x86-64 whose memory manager is the engine. All that its author writes to have
-the engine is one file of 300 lines, `kernel/src/memory.rs`; page tables and shootdown are `framewright-x86_64`'s.
-
-```sh
-cargo xtask kernel                                   # builds it, boots it, checks the engine's invariants
-cargo xtask kernel --cpus 2 --test smp --threads     # the stress, with a thread for each CPU
-cargo xtask kernel --suite                           # every test; figures are compared with the result file
-cargo xtask kernel --write                           # the same, and writes the result file and this page
-```
-
-It needs QEMU (Debian: `qemu-system-x86`) and the target `x86_64-unknown-none`. `cargo xtask` alone lists the options.
-
-## Instructions a loop
-
-One CPU, 2 GiB, QEMU with `-icount`, 20,000 loops, one test a boot. An instruction count is the same on every machine.
-It is no time: it knows no caches, and an atomic operation costs one. Each call turns interrupts off and on again.
-
-- *Linux 6.12* is its own test module (`test_vmalloc`) in the same emulator, as published before; it was not booted for
-  this page. Its figures of the zeroing tests are net of zeroing, and so are ours.
-- *kept* is the engine's default: a freed area keeps frames and mapping for the next request of its length.
-- *strict* keeps nothing (`kept_pages_max: 0`): each area is mapped anew. Its pages are unmapped by the next purge, not
-  before `vfree` returns, as in Linux. The engine has no mode yet in which `vfree` unmaps at once.
-- The *bar* is what was asked for, kept / strict. **Bold**: missed.
-- *strict* is counted where a test frees areas; the others have nothing that could be kept.
-- Linux maps `vm_map_ram`'s frames one by one, so its cost is the same wherever they lie. So is the engine's
-  call of the platform where they lie apart; frames side by side it maps as one run, which costs less.
-- `longest_*` is one call, from its beginning to its end, with interrupts off: an instruction is a nanosecond there, so
-  the bar is 20 µs. Words zeroed are in it. An interrupt that comes meanwhile waits so long.
-
-";
-
 /// A figure, bold where it misses its bar.
 fn cell(figures: &[KernelFigure], test: &str, mode: VfreeMode, bar: Option<f64>) -> (String, bool) {
     let found = figures
@@ -183,22 +151,13 @@ fn cell(figures: &[KernelFigure], test: &str, mode: VfreeMode, bar: Option<f64>)
     )
 }
 
-/// With a comma before the last three digits.
-fn number(value: f64) -> String {
-    let value = value as u64;
-    if value >= 1_000_000 {
-        let (millions, rest) = (value / 1_000_000, value % 1_000_000);
-        return format!("{millions},{:03},{:03}", rest / 1000, rest % 1000);
-    }
-    if value < 1000 {
-        return value.to_string();
-    }
-    format!("{},{:03}", value / 1000, value % 1000)
+/// The table, and what it comes to.
+pub(crate) fn table(file: &ResultFile) -> String {
+    table_of(&figures::of_rows(&file.rows))
 }
 
-/// The whole document.
-pub(crate) fn page(figures: &[KernelFigure]) -> String {
-    let mut out = HEAD.to_owned();
+fn table_of(figures: &[KernelFigure]) -> String {
+    let mut out = String::new();
     out += "| test | what | Linux 6.12 | kept | strict | kept / Linux | bar |\n|---|---|---|---|---|---|---|\n";
     let mut missed = Vec::new();
     for row in ROWS {
@@ -251,55 +210,16 @@ pub(crate) fn page(figures: &[KernelFigure]) -> String {
         "\nMore instructions than Linux: {}.",
         slower.join(", ")
     );
-    if let Some(figure) = figures.first() {
-        let (commit, qemu) = (&figure.commit, &figure.qemu);
-        let _ = writeln!(out, "\nMeasured at {commit} with QEMU {qemu}.");
-    }
-    out + TAIL
+    out
 }
-
-const TAIL: &str = "
-## What else the suite boots
-
-| test | what must hold |
-|---|---|
-| `smp` | 2 and 4 CPUs, instructions counted and with a thread for each CPU: areas, objects and mappings pass from CPU to CPU; every word of each is written, and checked before it is freed |
-| `smp`, `noflush=1` | a kernel whose flush does nothing is caught with each of 20 seeds, with 16 lazy pages at most and nothing kept; the kernel with its flush passes with the same words |
-| `interrupts` | the same stress while timer interrupts allocate and free objects, frames and areas on the first CPU |
-| `nested` | a kernel that leaves interrupts on in its calls: a handler in the midst of one finds the CPU's place busy, is refused and counted; nothing breaks |
-| `guards`, `stack` | a guard page faults, and the handler names the area; a stack that goes over its end hits a guard page |
-| `heap` | Rust's collections over `kvmalloc` |
-| `huge` | a long area comes by pages of 2 MiB |
-| `reclaim` | a cache of a file half as long again as memory gives frames back to requests, page tables' too; every word of each page is checked as it goes |
-| `reserve` | guests put and get pages in the reserve while an owner takes runs, writes them and gives them back; each page that comes back is whole |
-| `full` | without memory, page tables' too, each request ends in an error, and all frames come back |
-
-Machines of 128 MiB to 5 GiB, `microvm` and `q35`, with holes and memory above 4 GiB. Each boot ends with `verify()` of
-the whole engine.
-
-## What is not there yet
-A replayed trace, per-CPU objects, CPUs that go away, page tables given back, interrupts off for a bounded
-time, Linux booted beside it, another architecture. Page tables come from seats of their own, because `Map::map` is
-handed no source of frames: so the engine is laid out for twice the CPUs.
-";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{boot, figures};
-    use std::fs;
 
     #[test]
-    fn the_page_is_the_one_of_the_result_file() {
-        let root = boot::root();
-        let results = fs::read_to_string(root.join("docs/results/kernel.jsonl")).unwrap();
-        let figures = figures::parse(&results).unwrap();
-        let written = fs::read_to_string(root.join("docs/kernel-machine.md")).unwrap();
-        assert_eq!(
-            page(&figures),
-            written,
-            "cargo xtask kernel --write makes it"
-        );
+    fn every_row_has_a_figure() {
+        let figures = figures::of_rows(&ResultFile::read("kernel").unwrap().rows);
         for row in ROWS {
             let of_row = figures.iter().filter(|figure| figure.test == row.test);
             assert_ne!(of_row.count(), 0, "{}: no figure", row.test);
@@ -309,12 +229,11 @@ mod tests {
     #[test]
     fn a_missed_bar_is_bold() {
         let said = "figure fix_size 51200 51200 loops 20000 maps 1";
-        let figures = [KernelFigure::read(said, VfreeMode::Kept, "", "").unwrap()];
+        let figures = [KernelFigure::read(said, VfreeMode::Kept).unwrap()];
         let kept = |bar| cell(&figures, "fix_size", VfreeMode::Kept, bar);
         assert_eq!(kept(Some(400.0)), ("**512**".to_owned(), true));
         assert_eq!(kept(Some(512.0)), ("512".to_owned(), false));
         assert_eq!(kept(None), ("512".to_owned(), false));
-        assert_eq!(number(1_234.0), "1,234");
-        assert!(page(&figures).contains("| **512** |"));
+        assert!(table_of(&figures).contains("| **512** |"));
     }
 }

@@ -1,10 +1,10 @@
 //! Figures: instructions a loop, as a boot says them, as the result file keeps them, and as they are compared.
 
-use serde::{Deserialize, Serialize};
+use crate::machine;
+use crate::results::{ResultRow, RowSource, RunRecord};
 
 /// How freed areas are treated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum VfreeMode {
     /// The engine's default: freed areas keep frames and mapping for the next request.
     Kept,
@@ -12,8 +12,20 @@ pub(crate) enum VfreeMode {
     Strict,
 }
 
-/// One line of the result file.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+impl VfreeMode {
+    pub(crate) const ALL: [Self; 2] = [Self::Kept, Self::Strict];
+
+    /// The variant in the result file.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Strict => "strict",
+        }
+    }
+}
+
+/// What a test costs; two lines of the result file.
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct KernelFigure {
     pub(crate) test: String,
     pub(crate) mode: VfreeMode,
@@ -22,10 +34,11 @@ pub(crate) struct KernelFigure {
     /// Those words, a loop; an emulated `rep stosq` counts each.
     pub(crate) zeroed_words: f64,
     pub(crate) loops: u64,
-    /// The revision that was measured, and the emulator.
-    pub(crate) commit: String,
-    pub(crate) qemu: String,
 }
+
+/// How the result file calls them.
+const INSTRUCTIONS: &str = "instructions";
+const ZEROED: &str = "zeroed_words";
 
 /// The part of a result that changes neither way by more, or the suite fails: unrelated code moves
 /// figures by a tenth through inlining.
@@ -33,12 +46,7 @@ const MARGIN: f64 = 0.15;
 
 impl KernelFigure {
     /// The figure that a boot said.
-    pub(crate) fn read(
-        said: &str,
-        mode: VfreeMode,
-        commit: &str,
-        qemu: &str,
-    ) -> Result<Self, String> {
+    pub(crate) fn read(said: &str, mode: VfreeMode) -> Result<Self, String> {
         let line = said.lines().find_map(|line| line.strip_prefix("figure "));
         let line = line.ok_or_else(|| format!("no figure in:\n{said}"))?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -56,8 +64,6 @@ impl KernelFigure {
             instructions: net as f64 / 100.0,
             zeroed_words: (all - net) as f64 / 100.0,
             loops: number(loops)?,
-            commit: commit.to_owned(),
-            qemu: qemu.to_owned(),
         })
     }
 
@@ -80,19 +86,60 @@ impl KernelFigure {
     }
 }
 
-/// The figures of a result file, one a line.
-pub(crate) fn parse(text: &str) -> Result<Vec<KernelFigure>, String> {
-    let lines = text.lines().enumerate();
-    lines
-        .map(|(nth, line)| {
-            serde_json::from_str(line).map_err(|error| format!("line {}: {error}", nth + 1))
-        })
-        .collect()
+/// The lines of the result file.
+pub(crate) fn rows(figures: &[KernelFigure]) -> Vec<ResultRow> {
+    let row = |figure: &KernelFigure, metric: &str, value: f64| ResultRow {
+        case: figure.test.clone(),
+        variant: figure.mode.name().to_owned(),
+        metric: metric.to_owned(),
+        unit: metric.to_owned(),
+        source: RowSource::Simulated,
+        median: value,
+        min: value,
+        max: value,
+        n: figure.loops,
+    };
+    let both = |figure: &KernelFigure| {
+        [
+            row(figure, INSTRUCTIONS, figure.instructions),
+            row(figure, ZEROED, figure.zeroed_words),
+        ]
+    };
+    figures.iter().flat_map(both).collect()
 }
 
-pub(crate) fn print(figures: &[KernelFigure]) -> String {
-    let line = |figure| serde_json::to_string(figure).expect("numbers and text") + "\n";
-    figures.iter().map(line).collect()
+/// The figures in these lines.
+pub(crate) fn of_rows(rows: &[ResultRow]) -> Vec<KernelFigure> {
+    let figure = |row: &ResultRow| {
+        let mode = VfreeMode::ALL
+            .into_iter()
+            .find(|mode| mode.name() == row.variant)?;
+        let is_zeroed = |other: &&ResultRow| {
+            (&other.case, &other.variant) == (&row.case, &row.variant) && other.metric == ZEROED
+        };
+        Some(KernelFigure {
+            test: row.case.clone(),
+            mode,
+            instructions: row.median,
+            zeroed_words: rows.iter().find(is_zeroed)?.median,
+            loops: row.n,
+        })
+    };
+    let counted = rows.iter().filter(|row| row.metric == INSTRUCTIONS);
+    counted.filter_map(figure).collect()
+}
+
+/// What ran.
+pub(crate) fn run_record(qemu: &str) -> RunRecord {
+    RunRecord {
+        commands: vec!["cargo xtask kernel --write".to_owned()],
+        commit: machine::commit(),
+        date: machine::date(),
+        with: format!("QEMU {qemu}"),
+        runs: 1,
+        is_trial: false,
+        beside: None,
+    }
 }
 
 #[cfg(test)]
@@ -101,7 +148,7 @@ mod tests {
 
     fn figure(instructions: f64) -> KernelFigure {
         let said = "ready\nfigure fix_size 52000 1000 loops 20000 maps 3\npassed\n";
-        let figure = KernelFigure::read(said, VfreeMode::Kept, "abc", "7.2.22").unwrap();
+        let figure = KernelFigure::read(said, VfreeMode::Kept).unwrap();
         assert_eq!((figure.instructions, figure.zeroed_words), (10.0, 510.0));
         KernelFigure {
             instructions,
@@ -111,9 +158,12 @@ mod tests {
 
     #[test]
     fn figures_survive_the_file() {
-        let all = [figure(10.5), figure(305.27)];
-        assert_eq!(parse(&print(&all)).unwrap(), all);
-        assert!(parse("{}").unwrap_err().starts_with("line 1"));
+        let strict = KernelFigure {
+            mode: VfreeMode::Strict,
+            ..figure(305.27)
+        };
+        let all = [figure(10.5), strict];
+        assert_eq!(of_rows(&rows(&all)), all);
     }
 
     #[test]
@@ -132,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_no_figure_is_refused() {
-        let read = |said| KernelFigure::read(said, VfreeMode::Kept, "", "").unwrap_err();
+        let read = |said| KernelFigure::read(said, VfreeMode::Kept).unwrap_err();
         assert!(read("passed\n").contains("no figure in"));
         assert!(read("figure fix_size 1\n").contains("no figure"));
         assert!(read("figure a 1 x loops 3\n").contains("x in"));

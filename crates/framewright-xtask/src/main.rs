@@ -1,9 +1,19 @@
-//! The repository's own commands: `cargo xtask kernel` builds the kernel and boots it in QEMU.
+//! The repository's own commands: `cargo xtask kernel` builds the kernel and boots it in QEMU, `measure` takes the
+//! figures that the documents quote, and `docs` fills the documents with them.
 
 mod boot;
 mod document;
 mod figures;
+mod machine;
+mod measure;
+mod pages;
+#[cfg(test)]
+mod pasted;
+mod query;
+mod recordings;
+mod results;
 mod suite;
+mod tables;
 
 use boot::{Accelerator, QemuMachine};
 use std::env;
@@ -11,8 +21,10 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask kernel [options]
+       cargo xtask measure [--as-built] [--quick] [NAME...]
+       cargo xtask docs [--check]
 
-Builds kernel/ for x86_64-unknown-none and boots it in QEMU.
+kernel builds kernel/ for x86_64-unknown-none and boots it in QEMU.
 
   --test NAME      one test, and what it says (default: boot)
   --cpus N         CPUs, 1 to 8 (default: 1)
@@ -23,10 +35,30 @@ Builds kernel/ for x86_64-unknown-none and boots it in QEMU.
   --suite          every test; figures are compared with docs/results/kernel.jsonl, 15 % either way
   --write          as --suite, and writes the figures there and docs/kernel-machine.md
 
+measure builds, runs the commands whose figures README and docs quote, and writes docs/results/NAME.jsonl. What fails is
+said and leaves its file as it was. With --as-built it builds nothing. With --quick each command runs once in a
+small size: to try them, and for no figure that is to stay.
+
+docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
+page says something else.
+
 Exit code: 0 passed, 1 failed, 2 wrong use, or QEMU is missing.";
 
 /// What the command line asks for.
-struct Asked {
+enum Asked {
+    Kernel(AskedBoot),
+    Measure {
+        names: Vec<String>,
+        is_as_built: bool,
+        is_quick: bool,
+    },
+    Docs {
+        is_check: bool,
+    },
+}
+
+/// What is to be booted.
+struct AskedBoot {
     machine: QemuMachine,
     test: String,
     is_suite: bool,
@@ -35,10 +67,32 @@ struct Asked {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     let command = words.next().ok_or("a command is missing")?;
-    if command != "kernel" {
-        return Err(format!("there is no command `{command}`"));
+    match command.as_str() {
+        "kernel" => parse_kernel(words).map(Asked::Kernel),
+        "measure" => {
+            let (options, names): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('-'));
+            let has = |option: &str| options.iter().any(|other| other == option);
+            let is_known = |option: &String| ["--as-built", "--quick"].contains(&option.as_str());
+            match options.iter().find(|option| !is_known(option)) {
+                Some(word) => Err(format!("measure: there is no option `{word}`")),
+                None => Ok(Asked::Measure {
+                    names,
+                    is_as_built: has("--as-built"),
+                    is_quick: has("--quick"),
+                }),
+            }
+        }
+        "docs" => match (words.next().as_deref(), words.next()) {
+            (None, _) => Ok(Asked::Docs { is_check: false }),
+            (Some("--check"), None) => Ok(Asked::Docs { is_check: true }),
+            (Some(word), _) => Err(format!("docs: there is no option `{word}`")),
+        },
+        _ => Err(format!("there is no command `{command}`")),
     }
-    let mut asked = Asked {
+}
+
+fn parse_kernel(mut words: impl Iterator<Item = String>) -> Result<AskedBoot, String> {
+    let mut asked = AskedBoot {
         machine: QemuMachine::default(),
         test: "boot".to_owned(),
         is_suite: false,
@@ -66,6 +120,18 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
 }
 
 fn run(asked: &Asked) -> Result<(), String> {
+    match asked {
+        Asked::Kernel(asked) => run_kernel(asked),
+        Asked::Measure {
+            names,
+            is_as_built,
+            is_quick,
+        } => measure::run(names, *is_as_built, *is_quick),
+        Asked::Docs { is_check } => pages::run(*is_check),
+    }
+}
+
+fn run_kernel(asked: &AskedBoot) -> Result<(), String> {
     let qemu = boot::qemu_version()?;
     let kernel = boot::build()?;
     if asked.is_suite {
@@ -80,7 +146,10 @@ fn main() -> ExitCode {
     let asked = match parse(env::args().skip(1)) {
         Ok(asked) => asked,
         Err(error) => {
+            let (all, others) = (measure::names(true), measure::names(false));
             eprintln!("{error}\n\n{USAGE}");
+            eprintln!("\nmeasured by default: {}", all.join(", "));
+            eprintln!("on request: {}", others.join(", "));
             return ExitCode::from(2);
         }
     };
@@ -98,8 +167,28 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
 
-    fn parsed(words: &str) -> Result<Asked, String> {
-        parse(words.split(' ').map(str::to_owned))
+    fn parsed(words: &str) -> Result<AskedBoot, String> {
+        match parse(words.split(' ').map(str::to_owned))? {
+            Asked::Kernel(asked) => Ok(asked),
+            Asked::Measure { .. } | Asked::Docs { .. } => Err("not a boot".to_owned()),
+        }
+    }
+
+    #[test]
+    fn figures_are_measured_and_documents_filled() {
+        let asked = |words: &str| parse(words.split(' ').map(str::to_owned));
+        assert!(matches!(asked("docs"), Ok(Asked::Docs { is_check: false })));
+        assert!(matches!(
+            asked("docs --check"),
+            Ok(Asked::Docs { is_check: true })
+        ));
+        assert!(asked("docs --chek").is_err_and(|error| error.contains("`--chek`")));
+        let measured = asked("measure frames --as-built objects");
+        assert!(matches!(
+            measured,
+            Ok(Asked::Measure { names, is_as_built: true, is_quick: false }) if names == ["frames", "objects"]
+        ));
+        assert!(asked("measure --rounds 3").is_err_and(|error| error.contains("`--rounds`")));
     }
 
     #[test]

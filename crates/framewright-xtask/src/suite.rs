@@ -1,11 +1,10 @@
 //! The suite: every figure, and every test that only passes or fails.
 
-use crate::boot::{self, Accelerator, BootResult, QemuMachine};
-use crate::document;
+use crate::boot::{Accelerator, BootResult, QemuMachine};
 use crate::figures::{self, KernelFigure, VfreeMode};
-use std::fs;
+use crate::pages;
+use crate::results::ResultFile;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 /// The tests whose instructions are counted, in the document's order.
@@ -81,7 +80,7 @@ const RACES: &[(u16, &str, &str)] = &[
 
 pub(crate) fn run(kernel: &Path, qemu: &str, is_written: bool) -> Result<(), String> {
     let start = Instant::now();
-    let figures = count(kernel, qemu)?;
+    let figures = count(kernel)?;
     for &(cpus, memory, kind, test, append) in PASSED {
         let machine = QemuMachine {
             cpus,
@@ -103,14 +102,13 @@ pub(crate) fn run(kernel: &Path, qemu: &str, is_written: bool) -> Result<(), Str
         passes(kernel, &machine, test)?;
     }
     catch_missing_flush(kernel)?;
-    let kept = compare_or_write(figures, is_written);
+    let kept = compare_or_write(&figures, qemu, is_written);
     println!("kernel: {} s", start.elapsed().as_secs());
     kept
 }
 
 /// Counts the instructions of each test, in both modes.
-fn count(kernel: &Path, qemu: &str) -> Result<Vec<KernelFigure>, String> {
-    let commit = commit();
+fn count(kernel: &Path) -> Result<Vec<KernelFigure>, String> {
     let mut figures = Vec::new();
     for (nth, test) in COUNTED.iter().enumerate() {
         let modes = [VfreeMode::Kept, VfreeMode::Strict];
@@ -125,7 +123,7 @@ fn count(kernel: &Path, qemu: &str) -> Result<Vec<KernelFigure>, String> {
             };
             let end = machine.boot(kernel, test)?;
             end.expect_passed(test)?;
-            let figure = KernelFigure::read(&end.said, mode, &commit, qemu)?;
+            let figure = KernelFigure::read(&end.said, mode)?;
             println!("{test} ({mode:?}): {:.0}", figure.instructions);
             figures.push(figure);
         }
@@ -187,21 +185,17 @@ fn catch_missing_flush(kernel: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares with the result file, or writes it.
-fn compare_or_write(figures: Vec<KernelFigure>, is_written: bool) -> Result<(), String> {
-    let results = boot::root().join("docs/results/kernel.jsonl");
-    let page = boot::root().join("docs/kernel-machine.md");
+/// Compares with the result file, or writes it, and the page that shows it.
+fn compare_or_write(figures: &[KernelFigure], qemu: &str, is_written: bool) -> Result<(), String> {
     if is_written {
-        if let Some(folder) = results.parent() {
-            fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        }
-        boot::write(&results, &figures::print(&figures))?;
-        return boot::write(&page, &document::page(&figures));
+        let file = ResultFile {
+            run: figures::run_record(qemu),
+            rows: figures::rows(figures),
+        };
+        file.write("kernel")?;
+        return pages::run(false);
     }
-    let text = fs::read_to_string(&results);
-    let text = text.map_err(|error| format!("{}: {error}", results.display()))?;
-    let earlier =
-        figures::parse(&text).map_err(|error| format!("{}: {error}", results.display()))?;
+    let earlier = figures::of_rows(&ResultFile::read("kernel")?.rows);
     let wrong: Vec<String> = figures
         .iter()
         .filter_map(|figure| figure.compare(&earlier))
@@ -212,19 +206,4 @@ fn compare_or_write(figures: Vec<KernelFigure>, is_written: bool) -> Result<(), 
         return Ok(());
     }
     Err(wrong.join("\n"))
-}
-
-/// The revision that is measured; `+` if something is changed beside it.
-fn commit() -> String {
-    let git = |words: &[&str]| {
-        let said = Command::new("git")
-            .current_dir(boot::root())
-            .args(words)
-            .output();
-        let said = said.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
-        said.unwrap_or_default()
-    };
-    let changed = git(&["status", "--porcelain", "--", "crates", "kernel"]);
-    let mark = if changed.is_empty() { "" } else { "+" };
-    git(&["rev-parse", "--short", "HEAD"]) + mark
 }

@@ -1,0 +1,158 @@
+//! The table of two recordings under each policy: the engine's against the best of five of Linux.
+
+use crate::query::number;
+use crate::results::ResultFile;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+const OURS: &str = "concentrated";
+
+const RIVALS: [&str; 5] = [
+    "linux-4.4",
+    "proposal",
+    "linux-4.13",
+    "linux-6.12",
+    "linux-6.12-nofragment",
+];
+
+/// Metrics by which a policy is judged, their title, and whether less is better.
+const JUDGED: [(&str, &str, bool); 8] = [
+    ("contaminated_blocks", "contaminated", true),
+    ("mixed_blocks", "mixed", true),
+    ("unusable_index_order3", "U_3", true),
+    ("unusable_index_order9", "U_9", true),
+    ("free_2m_blocks", "free 2 MiB", false),
+    ("failures_order2", "f2", true),
+    ("failures_order3", "f3", true),
+    ("failures_order4", "f4", true),
+];
+
+/// In how many comparisons the engine's policy is better than the best of the others, equal, and worse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PolicyStanding {
+    pub(crate) better: u64,
+    pub(crate) equal: u64,
+    pub(crate) worse: u64,
+}
+
+/// A case's figures: the engine's and the best other, by metric.
+fn judged(file: &ResultFile, case: &str) -> Vec<Option<(f64, f64)>> {
+    let one = |(metric, _, is_less_better): (&str, &str, bool)| {
+        let ours = file.find(case, OURS, metric)?.median;
+        let all = RIVALS
+            .iter()
+            .filter_map(|rival| file.find(case, rival, metric));
+        let all = all.map(|row| row.median);
+        let best = if is_less_better {
+            all.reduce(f64::min)
+        } else {
+            all.reduce(f64::max)
+        };
+        Some((ours, best?))
+    };
+    JUDGED.map(one).into()
+}
+
+fn cases(file: &ResultFile) -> BTreeSet<&str> {
+    file.rows.iter().map(|row| row.case.as_str()).collect()
+}
+
+pub(crate) fn standing(file: &ResultFile) -> PolicyStanding {
+    let mut standing = PolicyStanding::default();
+    for case in cases(file) {
+        for (one, (.., is_less_better)) in judged(file, case).into_iter().zip(JUDGED) {
+            let Some((ours, best)) = one else { continue };
+            // What cannot be told apart in the figures shown is no difference.
+            if number(ours) == number(best) {
+                standing.equal += 1;
+            } else if (ours < best) == is_less_better {
+                standing.better += 1;
+            } else {
+                standing.worse += 1;
+            }
+        }
+    }
+    standing
+}
+
+pub(crate) fn table(file: &ResultFile) -> String {
+    let titles: Vec<&str> = JUDGED.iter().map(|(_, title, _)| *title).collect();
+    let mut out = format!(
+        "| case | | {} |\n|{}\n",
+        titles.join(" | "),
+        "---|".repeat(10)
+    );
+    for case in cases(file) {
+        let all = judged(file, case);
+        let cells = |of: fn((f64, f64)) -> f64| {
+            let text = |one: &Option<(f64, f64)>| one.map_or("-".to_owned(), |one| number(of(one)));
+            all.iter().map(text).collect::<Vec<_>>().join(" | ")
+        };
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            out,
+            "| {case} | best of five | {} |",
+            cells(|(_, best)| best)
+        );
+        let _ = writeln!(out, "| | **{OURS}** | {} |", cells(|(ours, _)| ours));
+    }
+    let PolicyStanding {
+        better,
+        equal,
+        worse,
+    } = standing(file);
+    let all = better + equal + worse;
+    let _ = writeln!(
+        out,
+        "\nOf {all} comparisons {better} are better, {equal} equal, {worse} worse."
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::run_record;
+    use crate::results::{ResultRow, RowSource};
+
+    #[test]
+    fn the_engine_is_held_against_the_best_other() {
+        let row = |variant: &str, metric: &str, value: f64| ResultRow {
+            case: "a/fresh/b0".to_owned(),
+            variant: variant.to_owned(),
+            metric: metric.to_owned(),
+            unit: String::new(),
+            source: RowSource::Simulated,
+            median: value,
+            min: value,
+            max: value,
+            n: 1,
+        };
+        let rows = vec![
+            row(OURS, "mixed_blocks", 3.0),
+            row("linux-4.4", "mixed_blocks", 5.0),
+            row("proposal", "mixed_blocks", 4.0),
+            row("no-grouping", "mixed_blocks", 1.0),
+            row(OURS, "free_2m_blocks", 3.0),
+            row("proposal", "free_2m_blocks", 9.0),
+            row(OURS, "failures_order3", 0.0),
+            row("proposal", "failures_order3", 0.0),
+        ];
+        let file = ResultFile {
+            run: run_record(0.0),
+            rows,
+        };
+        let expected = PolicyStanding {
+            better: 1,
+            equal: 1,
+            worse: 1,
+        };
+        assert_eq!(standing(&file), expected);
+        let text = table(&file);
+        assert!(
+            text.contains("| a/fresh/b0 | best of five | - | 4 | - | - | 9 | - | 0 | - |"),
+            "{text}"
+        );
+        assert!(text.contains("| | **concentrated** | - | 3 |"), "{text}");
+    }
+}
