@@ -26,7 +26,7 @@ pub(crate) struct Measurement {
     is_default: bool,
 }
 
-/// The metrics by which a policy is judged, and that it failed no request in vain.
+/// The metrics by which a policy is judged, and its false failures.
 const JUDGED: &[&str] = &[
     "contaminated_blocks",
     "mixed_blocks",
