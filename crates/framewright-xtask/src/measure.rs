@@ -101,7 +101,7 @@ const ALL: &[Measurement] = &[
             "va-fit",
             &["framewright lab va-fit --mapper null --repeat 1"],
             3,
-            240,
+            400,
         )
     },
     Measurement {
@@ -153,7 +153,7 @@ const ALL: &[Measurement] = &[
             "gcma-idle",
             &["framewright lab gcma --idle --policy write-back --requests 12"],
             3,
-            240,
+            400,
         )
     },
     Measurement {
@@ -270,11 +270,9 @@ pub(crate) fn run(asked: &[String], is_as_built: bool, is_quick: bool) -> Result
     let mut failed = Vec::new();
     for one in &chosen {
         let started = Instant::now();
-        match one.take(is_quick) {
-            Ok(file) => {
-                file.write(one.name)?;
-                println!("{}: {}", one.name, said(&file));
-            }
+        let taken = one.take(is_quick);
+        match taken.and_then(|file| file.write(one.name).map(|()| file)) {
+            Ok(file) => println!("{}: {}", one.name, said(&file)),
             Err(error) => {
                 let seconds = started.elapsed().as_secs();
                 println!("{}: NOT MEASURED after {seconds} s: {error}", one.name);
