@@ -2,29 +2,21 @@
 //!
 //! `cargo run -p framewright-examples --bin files`
 
-use framewright::frame::ZoneLayout;
 use framewright::reclaim::{Ask, Shrink};
-use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
-use framewright::{Context, Frame, Order, Run};
+use framewright::reserve::PoolConfig;
+use framewright::{Context, Order};
 use framewright_linux::file_cache::{FileCache, FileOptions};
-use framewright_linux::{Guests, Host, Linux, Options, Ram, RamPages, Stored};
+use framewright_linux::{Guests, HostSpace, Options};
 use std::error::Error;
 use std::sync::Arc;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let host = Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 4096)))?;
-    let slots = host.platform().slots().clone();
-
-    // Beside the zone 4 MiB that a device will need in one piece.
-    let run = Run::new(Frame(1 << 20), 1024).ok_or("a run ends inside the numbers")?;
-    let ram = Arc::new(Ram::new(run, RamPages::Base)?);
-    let layout = ReserveLayout::new(run);
-    let mut metadata = vec![0; layout.words_needed()?];
-    let platform = Stored::new(Linux::fenced(slots.clone()), ram);
-    let reserve = Reserve::new(&layout, &mut metadata, platform)?;
+    // 16 MiB, and 4 MiB beside them that a device will need in one piece.
+    let host = HostSpace::fenced(&Options::of_frames(4096).with_reserve(1024))?;
+    let reserve = host.reserve().ok_or("no reserve")?;
     let device = reserve.reserve("device", 1024, 1024)?;
     let pool = reserve.open_pool(&PoolConfig::CLEAN).ok_or("no pool")?;
-    let guests = Guests::new(&reserve, slots)?;
+    let guests = Guests::new(reserve, host.slots().clone())?;
 
     let frames = Arc::clone(host.ram_shared());
     let cache = FileCache::new(frames, Some((&guests, pool)), FileOptions::default());

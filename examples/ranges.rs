@@ -2,11 +2,10 @@
 //!
 //! `cargo run -p framewright-examples --bin ranges`
 
-use framewright::frame::ZoneLayout;
+use framewright::Page;
 use framewright::platform::Barrier;
 use framewright::vrange::{AreaRequest, AreaTag};
-use framewright::{Frame, Page};
-use framewright_linux::{HostError, HostSpace, Options, RangeOptions};
+use framewright_linux::{HostError, HostSpace, Options};
 use std::error::Error;
 
 const READER: AreaTag = AreaTag(1);
@@ -14,11 +13,11 @@ const WRITER: AreaTag = AreaTag(2);
 
 fn main() -> Result<(), Box<dyn Error>> {
     // 64 MiB of frames, and a window of 4 GiB in which they appear.
-    let options = Options::new(ZoneLayout::new(Frame(0), 16384).with_cpus(2));
-    let ranges = RangeOptions::new(1 << 20);
-    match HostSpace::new(&options, &ranges) {
+    let options = Options::of_frames(16384).with_threads(2);
+    let options = options.with_window(1 << 20);
+    match HostSpace::new(&options) {
         Ok(host) => run(&host),
-        Err(HostError::NoMembarrier) => run(&HostSpace::fenced(&options, &ranges)?),
+        Err(HostError::NoMembarrier) => run(&HostSpace::fenced(&options)?),
         Err(error) => Err(error.into()),
     }
 }

@@ -2,9 +2,8 @@
 //!
 //! `cargo run -p framewright-examples --bin threads`
 
-use framewright::frame::ZoneLayout;
 use framewright::platform::Barrier;
-use framewright::{Frame, Mobility, Order};
+use framewright::{Context, Frame, Mobility, Order};
 use framewright_linux::{Host, HostError, Options};
 use std::error::Error;
 use std::thread;
@@ -13,8 +12,7 @@ const THREADS: u16 = 4;
 const FRAMES: u64 = 16384;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(THREADS);
-    let options = Options::new(layout);
+    let options = Options::of_frames(FRAMES).with_threads(THREADS);
     match Host::new(&options) {
         Ok(host) => run(&host),
         Err(HostError::NoMembarrier) => run(&Host::fenced(&options)?),
@@ -38,10 +36,11 @@ fn run<B: Barrier + Clone + Sync>(host: &Host<B>) -> Result<(), Box<dyn Error>> 
     );
 
     // Then one thread frees them all.
-    let mut seat = host.seat()?;
-    seat.free_bulk(Order::ZERO, &frames)
-        .map_err(|(_, error)| error)?;
-    host.zone().verify()?;
+    let mut cpu = host.cpu()?;
+    for frame in frames {
+        cpu.free(frame, Order::ZERO)?;
+    }
+    host.engine().verify()?;
     println!("free again: {} frames", host.zone().stats().nr_free_pages);
     Ok(())
 }
@@ -49,10 +48,10 @@ fn run<B: Barrier + Clone + Sync>(host: &Host<B>) -> Result<(), Box<dyn Error>> 
 fn take_all<B: Barrier + Clone>(host: &Host<B>, number: u8) -> Vec<Frame> {
     let mut frames = Vec::new();
     // More threads than slots would be an error here; there are as many.
-    let Ok(mut seat) = host.seat() else {
+    let Ok(mut cpu) = host.cpu() else {
         return frames;
     };
-    while let Ok(frame) = seat.alloc(Order::ZERO, Mobility::Movable) {
+    while let Ok(frame) = cpu.alloc(Order::ZERO, Mobility::Movable, Context::ANY) {
         if host.ram().write(frame, &[number; 4096]).is_ok() {
             frames.push(frame);
         }

@@ -91,6 +91,21 @@ refused: a request that must succeed has to be allowed to wait and to reclaim
 }
 
 #[test]
+fn a_kvmalloc_has_a_cache_give_frames_back() {
+    let out = output(env!("CARGO_BIN_EXE_kvmalloc_reclaim"));
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines[0], "the cache has 4096 frames", "{out}");
+    assert!(lines[1].starts_with("refused: "), "{out}");
+    let expected = [
+        "kind: Mapped",
+        "the cache gave back enough: true",
+        "and kept the rest: true",
+        "freed: 1048576 bytes",
+    ];
+    assert_eq!(lines[2..], expected, "{out}");
+}
+
+#[test]
 fn a_program_runs_on_the_engine_s_heap() {
     let out = output(env!("CARGO_BIN_EXE_global_alloc"));
     let lines: Vec<_> = out.lines().collect();
@@ -138,7 +153,7 @@ fn a_reserve_keeps_pages_until_its_owner_takes_the_frames() {
 pages: 2048
 the camera has 1024 frames
 pages: 1024
-refused: Run(0x400..0x800) is taken already
+refused: Run(0x1400..0x1800) is taken already
 ";
     assert_eq!(out, expected);
 }

@@ -16,11 +16,12 @@ use crate::ram::Ram;
 use crate::window::Window;
 use framewright::CpuId;
 use framewright::engine::{
-    Cpu, Engine, EngineLayout, FramesOnly, Parts, RangeParts, WithObjects, WithRanges,
+    Cpu, Engine, EngineError, EngineLayout, FramesOnly, Parts, RangeParts, WithObjects, WithRanges,
 };
 use framewright::frame::{Seat, Zone};
 use framewright::kv::Kv;
 use framewright::platform::{Barrier, Clock, Fenced, FramePlatform, ObjectPlatform, RangePlatform};
+use framewright::reserve::Reserve;
 use framewright::vrange::Space;
 use std::sync::Arc;
 
@@ -45,11 +46,11 @@ pub struct HostedEngine<P: FramePlatform + Clone, W: Parts<P>> {
 /// Frames, and a zone of them.
 ///
 /// ```
-/// use framewright::{Frame, Mobility, Order, frame::ZoneLayout};
+/// use framewright::{Mobility, Order};
 /// use framewright_linux::{Host, HostError, Options};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let options = Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(2));
+/// let options = Options::of_frames(4096).with_threads(2);
 /// let host = Host::new(&options)?; // Host::fenced(&options) where there is no membarrier
 /// let mut seat = host.seat()?;
 /// let frame = seat.alloc(Order::ZERO, Mobility::Movable)?;
@@ -61,21 +62,19 @@ pub struct HostedEngine<P: FramePlatform + Clone, W: Parts<P>> {
 pub type Host<B = Membarrier> = HostedEngine<Linux<B>, FramesOnly>;
 
 /// A [`Host`] with virtual ranges: frames, a window in which they appear, and the space that hands
-/// out the window.
+/// out the window. It can have a reserve, too: [`Options::with_reserve`].
 ///
 /// Of the space's metadata only used parts cost memory: less than 1 % of the
 /// mapped memory, once that is more than a few MiB, however long the window.
 ///
 /// ```
-/// use framewright::Frame;
-/// use framewright::frame::ZoneLayout;
 /// use framewright::vrange::AreaRequest;
-/// use framewright_linux::{HostSpace, Options, RangeOptions};
+/// use framewright_linux::{HostSpace, Options};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let options = Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(2));
+/// let options = Options::of_frames(4096).with_threads(2);
 /// // HostSpace::fenced(..) where there is no membarrier
-/// let host = HostSpace::new(&options, &RangeOptions::new(1 << 20))?;
+/// let host = HostSpace::new(&options)?;
 /// let mut cpu = host.cpu()?;
 /// let area = cpu.vmalloc(&AreaRequest::new(3).zeroed())?;
 /// host.window().write(area, 4094, b"over two pages")?;
@@ -95,15 +94,13 @@ pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, WithRanges>;
 /// must then keep the promises of these.
 ///
 /// ```
-/// use framewright::Frame;
-/// use framewright::frame::ZoneLayout;
 /// use framewright::kv::{KvRequest, ObjectKind};
-/// use framewright_linux::{HostKv, Options, RangeOptions};
+/// use framewright_linux::{HostKv, Options};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let options = Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(2));
+/// let options = Options::of_frames(4096).with_threads(2);
 /// // HostKv::fenced(..) where there is no membarrier
-/// let host = HostKv::new(&options, &RangeOptions::new(1 << 20))?;
+/// let host = HostKv::new(&options)?;
 /// let mut cpu = host.cpu()?;
 /// let small = cpu.kmalloc(&KvRequest::new(64))?;
 /// let large = cpu.kvmalloc(&KvRequest::new(8 << 20).zeroed())?; // no block is so large
@@ -143,8 +140,20 @@ impl Host<Fenced> {
 
 impl<B: Barrier + Clone> Host<B> {
     fn over(linux: Linux<B>, options: &Options) -> Result<Self, HostError> {
-        let slots = linux.slots().clone();
-        Self::make(&options.engine(), options, options.ram()?, slots, linux)
+        if options.reserve_frames > 0 {
+            return Err(HostError::Reserve {
+                frames: options.reserve_frames,
+            });
+        }
+        let (slots, layout) = (linux.slots().clone(), options.engine());
+        let size = MetadataSize {
+            words: layout.words_needed()?,
+            of_window: 0,
+        };
+        let ram = options.ram()?;
+        Self::make(size, options, ram, slots, linux, |memory, linux| {
+            Engine::in_zeroed(&layout, memory, linux)
+        })
     }
 }
 
@@ -153,8 +162,8 @@ impl HostSpace {
     ///
     /// # Errors
     /// The part that could not be made.
-    pub fn new(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
-        Self::over(options.linux()?, options, ranges)
+    pub fn new(options: &Options) -> Result<Self, HostError> {
+        Self::over(options.linux()?, options)
     }
 }
 
@@ -163,14 +172,14 @@ impl HostSpace<Fenced> {
     ///
     /// # Errors
     /// The part that could not be made.
-    pub fn fenced(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
-        Self::over(options.linux_fenced(), options, ranges)
+    pub fn fenced(options: &Options) -> Result<Self, HostError> {
+        Self::over(options.linux_fenced(), options)
     }
 }
 
 impl<B: Barrier + Clone> HostSpace<B> {
-    fn over(linux: Linux<B>, options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
-        Self::with_window(linux, options, ranges, |layout| layout)
+    fn over(linux: Linux<B>, options: &Options) -> Result<Self, HostError> {
+        Self::with_window(linux, options, |layout| layout)
     }
 }
 
@@ -179,8 +188,8 @@ impl HostKv {
     ///
     /// # Errors
     /// The part that could not be made.
-    pub fn new(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
-        Self::over(options.linux()?, options, ranges)
+    pub fn new(options: &Options) -> Result<Self, HostError> {
+        Self::over(options.linux()?, options)
     }
 }
 
@@ -189,16 +198,16 @@ impl HostKv<Fenced> {
     ///
     /// # Errors
     /// The part that could not be made.
-    pub fn fenced(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
-        Self::over(options.linux_fenced(), options, ranges)
+    pub fn fenced(options: &Options) -> Result<Self, HostError> {
+        Self::over(options.linux_fenced(), options)
     }
 }
 
 impl<B: Barrier + Clone> HostKv<B> {
-    fn over(linux: Linux<B>, options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
-        Self::with_window(linux, options, ranges, |layout| {
+    fn over(linux: Linux<B>, options: &Options) -> Result<Self, HostError> {
+        Self::with_window(linux, options, |layout| {
             let layout = layout.with_objects();
-            match ranges.slabs_max {
+            match options.ranges.slabs_max {
                 Some(slabs) => layout.with_slabs_max(slabs),
                 None => layout,
             }
@@ -210,41 +219,67 @@ impl<B: Barrier + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
     fn with_window(
         linux: Linux<B>,
         options: &Options,
-        ranges: &RangeOptions,
         parts: impl FnOnce(EngineLayout<WithRanges>) -> EngineLayout<W>,
     ) -> Result<Self, HostError> {
         let ram = options.ram()?;
-        let window = ranges.window(&ram)?;
-        let layout = parts(ranges.engine(options, &window));
+        let window = options.ranges.window(&ram)?;
+        let layout = parts(options.ranges.engine(options, &window));
         let slots = linux.slots().clone();
-        Self::make(&layout, options, ram, slots, Paged::new(linux, window))
+        let platform = Paged::new(linux, window);
+        match options.reserve() {
+            None => {
+                let size = MetadataSize {
+                    words: layout.words_needed()?,
+                    of_window: layout.window_words()?,
+                };
+                Self::make(size, options, ram, slots, platform, |memory, platform| {
+                    Engine::in_zeroed(&layout, memory, platform)
+                })
+            }
+            Some(reserve) => {
+                let layout = layout.with_reserve(reserve);
+                let size = MetadataSize {
+                    words: layout.words_needed()?,
+                    of_window: layout.window_words()?,
+                };
+                Self::make(size, options, ram, slots, platform, |memory, platform| {
+                    Engine::in_zeroed(&layout, memory, platform)
+                })
+            }
+        }
     }
+}
+
+/// How many words of metadata there are, and how many of them, the last ones, are the window's.
+struct MetadataSize {
+    words: usize,
+    of_window: usize,
 }
 
 impl<P: FramePlatform + Clock + Clone, W: Parts<P>> HostedEngine<P, W> {
     fn make(
-        layout: &EngineLayout<W>,
+        size: MetadataSize,
         options: &Options,
         ram: Arc<Ram>,
         slots: Slots,
         platform: P,
+        engine: impl FnOnce(&'static mut [u64], P) -> Result<Engine<'static, P, W>, EngineError>,
     ) -> Result<Self, HostError> {
-        let words = layout.words_needed()?;
-        let metadata = Mapping::anonymous(words * 8)
+        let metadata = Mapping::anonymous(size.words * 8)
             .map_err(|errno| HostError::Metadata(errno.raw_os_error()))?;
         // Only a hint. Each free looks its frame up, and those of many objects lie far apart; a long
         // window's words are mostly never touched.
-        metadata.advise_huge_up_to((words - layout.window_words()?) * 8);
+        metadata.advise_huge_up_to((size.words - size.of_window) * 8);
         // SAFETY: used after the mapping is dropped: no, it moves into the host beside the engine,
         // which is dropped first. Accessed in another way, or called again: no, the mapping is
         // private and has no other use.
         let memory: &'static mut [u64] = unsafe { metadata.words_for_ever() };
         // Fresh from the kernel: zeroes.
-        let mut engine = Engine::in_zeroed(layout, memory, platform.clone())?;
+        let mut engine = engine(memory, platform.clone())?;
         if options.accounts_locks {
             engine = engine.with_lock_accounts();
         }
-        let added = engine.add(ram.frames());
+        let added = engine.add(options.zone_run());
         added.expect("the frames are the zone's own, and none exists yet");
         Ok(Self {
             engine,
@@ -307,6 +342,18 @@ impl<P: FramePlatform + Clone, W: Parts<P>> HostedEngine<P, W> {
     #[must_use]
     pub fn zone(&self) -> &Zone<'_, P> {
         &self.engine().frames().zones()[0]
+    }
+
+    /// The reserve, if the options name one.
+    #[must_use]
+    pub fn reserve(&self) -> Option<&Reserve<'_, P>> {
+        self.engine().reserve()
+    }
+
+    /// The threads' slots.
+    #[must_use]
+    pub const fn slots(&self) -> &Slots {
+        &self.slots
     }
 
     /// The frames' contents.

@@ -198,7 +198,7 @@ mod tests {
     use framewright::Run;
     use framewright::frame::ZoneLayout;
     use framewright::policy::ReclaimConfig;
-    use framewright::reclaim::{Ask, Holding, Reclaim, Shrink, Shrunk};
+    use framewright::reclaim::{Ask, Reclaim, Shrink, Shrunk};
     use framewright::reserve::{PoolConfig, ReserveLayout};
     use std::sync::{Arc, Barrier as Rendezvous};
     use std::thread;
@@ -276,9 +276,8 @@ mod tests {
     struct Hoard(Mutex<Vec<Frame>>);
 
     impl<F: FrameSource> Shrink<F> for Hoard {
-        fn holding(&self) -> Holding {
-            let frames = self.0.lock().unwrap().len() as u64;
-            Holding { frames, heat: 0 }
+        fn holding(&self) -> u64 {
+            self.0.lock().unwrap().len() as u64
         }
 
         fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {

@@ -11,8 +11,8 @@ use framewright::vrange::AreaRequest;
 use framewright::{Context, Frame, Mobility, Order, PageRange};
 use framewright_linux::swap::{Frontswap, SwapDevice};
 use framewright_linux::{
-    Anon, Heap, HeapError, HeapOptions, Host, HostError, HostKv, HostSpace, Options, RangeOptions,
-    SlotError, SwapFile,
+    Anon, Heap, HeapError, HeapOptions, Host, HostError, HostKv, HostSpace, Options, SlotError,
+    SwapFile,
 };
 use std::alloc::{GlobalAlloc, Layout};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,7 +64,7 @@ fn options() -> Options {
 
 #[test]
 fn a_child_gets_no_seat_of_its_parents_host_and_makes_one_of_its_own() {
-    let host = HostKv::fenced(&options(), &RangeOptions::new(4096)).unwrap();
+    let host = HostKv::fenced(&options().with_window(4096)).unwrap();
     drop(host.cpu().unwrap());
     let said = in_child(|| {
         let refused = [
@@ -72,7 +72,7 @@ fn a_child_gets_no_seat_of_its_parents_host_and_makes_one_of_its_own() {
             host.seat().map(drop).unwrap_err(),
         ];
         assert_eq!(refused, [SlotError::Forked; 2]);
-        let own = HostKv::fenced(&options(), &RangeOptions::new(4096)).unwrap();
+        let own = HostKv::fenced(&options().with_window(4096)).unwrap();
         let mut seat = own.cpu().unwrap();
         let object = seat.kmalloc(&KvRequest::new(64)).unwrap();
         seat.kvfree(object).unwrap();
@@ -100,7 +100,7 @@ fn a_child_gets_no_seat_of_its_parents_host_and_makes_one_of_its_own() {
 #[test]
 fn a_child_that_uses_a_seat_or_touches_memory_of_its_parents_ends_and_the_parent_keeps_its_contents()
  {
-    let host = HostSpace::fenced(&options(), &RangeOptions::new(4096)).unwrap();
+    let host = HostSpace::fenced(&options().with_window(4096)).unwrap();
     let mut seat = host.cpu().unwrap();
     let area = seat.vmalloc(&AreaRequest::new(16).zeroed()).unwrap();
     let frame = seat

@@ -3,7 +3,7 @@
 use framewright::Frame;
 use framewright::frame::ZoneLayout;
 use framewright::vrange::AreaRequest;
-use framewright_linux::{HostSpace, Options, RangeOptions};
+use framewright_linux::{HostSpace, Options};
 use std::collections::VecDeque;
 
 const FRAMES: u64 = 1 << 16;
@@ -13,7 +13,7 @@ const PAGES: u64 = 2048;
 #[test]
 fn long_areas_that_are_freed_hold_few_frames_beyond_the_bound_on_lazy_pages() {
     let layout = ZoneLayout::new(Frame(0), FRAMES);
-    let host = HostSpace::fenced(&Options::new(layout), &RangeOptions::new(1 << 20)).unwrap();
+    let host = HostSpace::fenced(&Options::new(layout).with_window(1 << 20)).unwrap();
     let mut seat = host.cpu().unwrap();
     let mut live = VecDeque::new();
     let mut least_free = FRAMES;

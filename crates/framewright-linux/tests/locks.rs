@@ -7,7 +7,7 @@ use framewright::policy::Effort;
 use framewright::stats::{FrameStats, LockStats, RangeStats};
 use framewright::vrange::AreaRequest;
 use framewright::{CpuId, Frame, Mobility, Order};
-use framewright_linux::{HostKv, HostSpace, Options, RangeOptions};
+use framewright_linux::{HostKv, HostSpace, Options};
 use std::sync::Barrier;
 use std::thread;
 
@@ -24,7 +24,7 @@ fn options(accounts_locks: bool, frames: u64) -> Options {
 
 fn host(accounts_locks: bool) -> HostSpace<Fenced> {
     let options = options(accounts_locks, FRAMES);
-    HostSpace::fenced(&options, &RangeOptions::new(PAGES)).unwrap()
+    HostSpace::fenced(&options.with_window(PAGES)).unwrap()
 }
 
 /// One thread's work, in which every lock is taken: a pageblock's, the arena's, and at the end the
@@ -89,7 +89,7 @@ fn by_one_thread_every_lock_is_taken_so_often_and_never_met() {
 /// `held` blocks of `order` and frees them, so many times, when they have done so before.
 fn taken_by_two(order: Order, held: usize, rounds: usize) -> [u64; 2] {
     let options = options(true, 1 << 16);
-    let host = HostSpace::fenced(&options, &RangeOptions::new(PAGES)).unwrap();
+    let host = HostSpace::fenced(&options.with_window(PAGES)).unwrap();
     let zone = host.zone();
     let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
     let mut both = |rounds| {
@@ -133,7 +133,7 @@ fn no_operation_of_the_orders_0_to_4_takes_a_lock_that_all_cpus_share() {
 
 #[test]
 fn the_stop_lock_of_objects_is_taken_by_requests_that_would_fail() {
-    let objects = HostKv::fenced(&options(true, FRAMES), &RangeOptions::new(PAGES)).unwrap();
+    let objects = HostKv::fenced(&options(true, FRAMES).with_window(PAGES)).unwrap();
     let mut seat = objects.cpu().unwrap();
     let request = KvRequest::new(64).with(Effort::MustSucceed);
     assert_eq!(objects.kv().stats().stop_lock, LockStats::default());

@@ -11,7 +11,7 @@ use framewright::kv::{KvError, KvFreeError, KvRequest, ObjectKind};
 use framewright::platform::{Barrier, Fenced, MapError};
 use framewright::vrange::RangeError;
 use framewright::{Addr, Frame};
-use framewright_linux::{HostCpu, HostError, HostKv, Options, Paged, RangeOptions};
+use framewright_linux::{HostCpu, HostError, HostKv, Options, Paged};
 use framewright_sim::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -24,9 +24,9 @@ const BYTES: u64 = FRAMES * 4096;
 /// Longer than the longest block, so always mapped pages.
 const HUGE: u64 = 5 << 20;
 
-fn options(cpus: u16) -> (Options, RangeOptions) {
+fn options(cpus: u16) -> Options {
     let layout = ZoneLayout::new(Frame(START), FRAMES).with_cpus(cpus);
-    (Options::new(layout), RangeOptions::new(4 * FRAMES))
+    Options::new(layout).with_window(4 * FRAMES)
 }
 
 /// What is drawn.
@@ -324,8 +324,8 @@ fn hand_round<B: Barrier + Clone + Send + Sync>(host: &HostKv<B>, threads: usize
 
 #[test]
 fn no_thread_finds_its_objects_overwritten_with_membarrier() {
-    let (options, ranges) = options(4);
-    let host = match HostKv::new(&options, &ranges) {
+    let options = options(4);
+    let host = match HostKv::new(&options) {
         Err(error @ HostError::NoMembarrier) => return eprintln!("skipped: {error}"),
         host => host.unwrap(),
     };
@@ -334,15 +334,15 @@ fn no_thread_finds_its_objects_overwritten_with_membarrier() {
 
 #[test]
 fn no_thread_finds_its_objects_overwritten_with_fences() {
-    let (options, ranges) = options(3);
-    let host: HostKv<Fenced> = HostKv::fenced(&options, &ranges).unwrap();
+    let options = options(3);
+    let host: HostKv<Fenced> = HostKv::fenced(&options).unwrap();
     hand_round(&host, 3, 32 << 20);
 }
 
 #[test]
 fn a_free_of_what_is_free_or_nobodys_is_an_error_on_real_memory() {
-    let (options, ranges) = options(1);
-    let host = HostKv::fenced(&options, &ranges).unwrap();
+    let options = options(1);
+    let host = HostKv::fenced(&options).unwrap();
     let mut seat = host.cpu().unwrap();
     let (small, run) = (KvRequest::new(64), KvRequest::new(10_000));
     let objects = [

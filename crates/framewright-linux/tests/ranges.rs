@@ -19,7 +19,7 @@ fn options(frames: u64, cpus: u16) -> Options {
 }
 
 fn host(frames: u64, ranges: &RangeOptions) -> HostSpace<Fenced> {
-    HostSpace::fenced(&options(frames, 4), ranges).unwrap()
+    HostSpace::fenced(&options(frames, 4).with_ranges(*ranges)).unwrap()
 }
 
 /// A live area, and what tells its bytes from all others'.
@@ -588,7 +588,7 @@ fn frames_come_in_runs_so_that_few_mappings_are_needed() {
 
 #[test]
 fn with_membarrier_it_is_the_same() {
-    let host = match HostSpace::new(&options(2048, 4), &RangeOptions::new(4096)) {
+    let host = match HostSpace::new(&options(2048, 4).with_window(4096)) {
         Ok(host) => host,
         Err(HostError::NoMembarrier) => {
             println!("skipped: the kernel has no membarrier");

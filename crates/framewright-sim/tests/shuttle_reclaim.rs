@@ -10,8 +10,7 @@ use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::platform::Fenced;
 use framewright::policy::{Config, ContigConfig, ReclaimConfig};
 use framewright::reclaim::{
-    Ask, Clients, CompactEffort, Compaction, Holding, Migrate, Move, MoveState, Reclaim, Shrink,
-    Shrunk,
+    Ask, Clients, CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim, Shrink, Shrunk,
 };
 use framewright::reserve::{ContigError, MigrateArea};
 use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
@@ -170,11 +169,8 @@ impl Migrate for ShuttleOwner {
 }
 
 impl Shrink<ReclaimFrames> for ShuttleOwner {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: self.0.lock().unwrap().contents.len() as u64,
-            heat: 0,
-        }
+    fn holding(&self) -> u64 {
+        self.0.lock().unwrap().contents.len() as u64
     }
 
     fn shrink(&self, frames: &mut ReclaimFrames, ask: &Ask) -> Shrunk {

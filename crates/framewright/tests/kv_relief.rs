@@ -4,9 +4,7 @@ use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
 use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Relief, Zero};
 use framewright::policy::{Config, Effort, RangeConfig, ReclaimConfig};
-use framewright::reclaim::{
-    Ask, Clients, Holding, Migrate, Move, MoveState, Reclaim, Shrink, Shrunk,
-};
+use framewright::reclaim::{Ask, Clients, Migrate, Move, MoveState, Reclaim, Shrink, Shrunk};
 use framewright::vrange::{Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 use std::cell::RefCell;
@@ -58,11 +56,8 @@ impl Direct for PlainPlatform {
 struct ReliefCache(RefCell<BTreeSet<Frame>>);
 
 impl<F: FrameSource> Shrink<F> for ReliefCache {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: self.0.borrow().len() as u64,
-            heat: 0,
-        }
+    fn holding(&self) -> u64 {
+        self.0.borrow().len() as u64
     }
 
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {

@@ -75,7 +75,7 @@ fn definitions_are_found() {
 
 /// How many names of types a user of the engine can write: each is one to learn, so the number only falls. A
 /// change that removes one lowers it.
-const NAMES: usize = 122;
+const NAMES: usize = 121;
 
 /// The names of types that the text of a module defines or passes on as `pub`, and its public modules.
 fn public(text: &str) -> (BTreeSet<String>, Vec<String>) {

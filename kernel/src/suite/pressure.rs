@@ -12,7 +12,7 @@ use core::sync::atomic::{
 };
 use framewright::frame::Seat;
 use framewright::platform::PageWords;
-use framewright::reclaim::{Ask, Clients, Holding, Shrink, Shrunk};
+use framewright::reclaim::{Ask, Clients, Shrink, Shrunk};
 use framewright::reserve::{Key, PoolConfig, PoolId};
 use framewright::vrange::AreaRequest;
 use framewright::{Context, CpuId, Frame, Mobility, Order};
@@ -41,12 +41,10 @@ static FILE: FilePages = FilePages {
 };
 
 impl Shrink<ZoneSeat> for FilePages {
-    fn holding(&self) -> Holding {
-        let frames = self
-            .pages
+    fn holding(&self) -> u64 {
+        self.pages
             .try_borrow()
-            .map_or(0, |pages| pages.len() as u64);
-        Holding { frames, heat: 0 }
+            .map_or(0, |pages| pages.len() as u64)
     }
 
     fn shrink(&self, frames: &mut ZoneSeat, ask: &Ask) -> Shrunk {

@@ -6,7 +6,7 @@ use framewright::frame::{Seat as FrameSeat, Zone, ZoneLayout};
 use framewright::platform::SingleThread;
 use framewright::policy::{Config, Fallback, Label, ReclaimConfig};
 use framewright::reclaim::{
-    Ask, Background, Clients, Holding, Migrate, Reclaim, ReclaimSeat, Shrink, Shrunk,
+    Ask, Background, Clients, Migrate, Reclaim, ReclaimSeat, Shrink, Shrunk,
 };
 use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
@@ -181,8 +181,12 @@ fn freed<E: std::fmt::Display>(result: Result<(), E>, frame: Frame, order: Order
 struct Giver<'t>(Option<&'t dyn Gives>);
 
 impl<'z, 'm> Shrink<OneThreadSeat<'z, 'm>> for Giver<'_> {
-    fn holding(&self) -> Holding {
-        self.0.map_or(Holding::default(), Shrink::holding)
+    fn holding(&self) -> u64 {
+        self.0.map_or(0, Shrink::holding)
+    }
+
+    fn heat(&self) -> u8 {
+        self.0.map_or(0, Shrink::heat)
     }
 
     fn shrink(&self, frames: &mut OneThreadSeat<'z, 'm>, ask: &Ask) -> Shrunk {
@@ -361,11 +365,8 @@ mod tests {
     struct PressureCache(RefCell<Vec<Frame>>);
 
     impl<'f> Shrink<dyn Frees + 'f> for PressureCache {
-        fn holding(&self) -> Holding {
-            Holding {
-                frames: self.0.borrow().len() as u64,
-                heat: 0,
-            }
+        fn holding(&self) -> u64 {
+            self.0.borrow().len() as u64
         }
 
         fn shrink(&self, frames: &mut (dyn Frees + 'f), ask: &Ask) -> Shrunk {

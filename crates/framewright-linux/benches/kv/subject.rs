@@ -7,7 +7,7 @@ use framewright::frame::ZoneLayout;
 use framewright::kv::KvRequest;
 use framewright::platform::{Barrier, Fenced};
 use framewright_linux::{
-    Heap, HeapOptions, HostCpu, HostError, HostKv, Membarrier, Options, Paged, RangeOptions,
+    Heap, HeapOptions, HostCpu, HostError, HostKv, Membarrier, Options, Paged,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use talc::TalcLock;
@@ -47,12 +47,12 @@ pub(crate) enum KvEngine {
 
 impl KvEngine {
     pub(crate) fn new(frames: u64, cpus: u16) -> Self {
-        let options = Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(cpus));
-        let ranges = RangeOptions::new(1 << 18);
-        match HostKv::new(&options, &ranges) {
+        let options =
+            Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(cpus)).with_window(1 << 18);
+        match HostKv::new(&options) {
             Ok(host) => Self::Asymmetric(host),
             Err(HostError::NoMembarrier) => {
-                Self::Symmetric(HostKv::fenced(&options, &ranges).expect("host"))
+                Self::Symmetric(HostKv::fenced(&options).expect("host"))
             }
             Err(error) => panic!("{error}"),
         }

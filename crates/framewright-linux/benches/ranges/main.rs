@@ -119,9 +119,9 @@ fn host(churn: &AreaChurn) -> Result<EitherHost, HostError> {
     config.kept_pages_max = churn.kept_pages_max;
     ranges.config = Some(config);
     let options = Options::new(layout);
-    match HostSpace::new(&options, &ranges) {
+    match HostSpace::new(&options.with_ranges(ranges)) {
         Err(HostError::NoMembarrier) => {
-            HostSpace::fenced(&options, &ranges).map(EitherHost::Fenced)
+            HostSpace::fenced(&options.with_ranges(ranges)).map(EitherHost::Fenced)
         }
         host => host.map(EitherHost::Plain),
     }

@@ -6,7 +6,7 @@ use super::stats::count;
 use super::table::{PageKey, SlotState};
 use crate::ram::FRAME_WORDS;
 use framewright::frame::FrameSource;
-use framewright::reclaim::{Ask, Holding, Shrink, Shrunk};
+use framewright::reclaim::{Ask, Shrink, Shrunk};
 use framewright::reserve::Key;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -107,13 +107,14 @@ impl FileCache<'_> {
 
 impl<F: FrameSource> Shrink<F> for FileCache<'_> {
     /// As hot as the share of uses that found their page.
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> u64 {
+        self.stats().pages
+    }
+
+    fn heat(&self) -> u8 {
         let stats = self.stats();
         let heat = stats.hits.saturating_mul(255) / (stats.hits + stats.misses).max(1);
-        Holding {
-            frames: stats.pages,
-            heat: heat.min(255) as u8,
-        }
+        heat.min(255) as u8
     }
 
     /// By SIEVE. It writes dirty pages first if the context lets it start I/O and enter a file

@@ -152,7 +152,7 @@ impl HeapInner {
         let slabs = KvLayout::new(Frame(0), frames).slabs_max;
         let mut of_window = RangeOptions::new(options.pages);
         of_window.slabs_max = Some(slabs.max(u64::from(cpus)));
-        let kv = HostKv::new(&of_host, &of_window)?;
+        let kv = HostKv::new(&of_host.with_ranges(of_window))?;
         let (ram, window) = (kv.ram(), kv.window());
         let (frames, pages) = (ram.frames(), window.range());
         let start = ram.address(frames.start()).ok().and_then(NonNull::new);

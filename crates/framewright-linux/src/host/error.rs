@@ -25,6 +25,11 @@ pub enum HostError {
         /// The threads asked for.
         threads: u16,
     },
+    /// A [`Host`](super::Host) has no reserve, and no reserve ends past the last number of a frame.
+    Reserve {
+        /// The frames asked for.
+        frames: u64,
+    },
     /// The kernel has no membarrier: [`Host::fenced`](super::Host::fenced) does without.
     NoMembarrier,
     /// Another thread of the parent's was making it when this process was forked off.
@@ -49,6 +54,10 @@ impl fmt::Display for HostError {
             Self::Heap { threads, .. } => {
                 write!(f, "a heap for {threads} threads: 1 to 1022 are possible")
             }
+            Self::Reserve { frames } => write!(
+                f,
+                "a reserve of {frames} frames: expected a host with a window, and numbers for so many frames",
+            ),
             Self::NoMembarrier => NoMembarrier.fmt(f),
             Self::Forked => {
                 f.write_str("another thread was making it when this process was forked off")

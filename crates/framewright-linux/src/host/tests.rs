@@ -4,11 +4,11 @@ use framewright::frame::ZoneLayout;
 use framewright::kv::{KvRequest, ObjectKind};
 use framewright::policy::RangeConfig;
 use framewright::vrange::AreaRequest;
-use framewright::{Addr, Frame, SetupError};
+use framewright::{Addr, Frame, Run, SetupError};
 
 fn space(cpus: u16, ranges: &RangeOptions) -> Result<HostSpace<Fenced>, HostError> {
     let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(cpus);
-    HostSpace::fenced(&Options::new(layout), ranges)
+    HostSpace::fenced(&Options::new(layout).with_ranges(*ranges))
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn what_is_not_used_of_a_large_window_costs_nothing() {
     const FRAMES: u64 = 4096;
     let options = Options::new(ZoneLayout::new(Frame(0), FRAMES));
     let ranges = RangeOptions::new(1 << 24);
-    let host = HostSpace::fenced(&options, &ranges).unwrap();
+    let host = HostSpace::fenced(&options.with_ranges(ranges)).unwrap();
     let layout = ranges.engine(&options, host.window());
     let others = layout.words_needed().unwrap() - layout.window_words().unwrap();
     let offset = others * 8 / 4096 * 4096;
@@ -122,7 +122,7 @@ const FIRST: u64 = 512;
 
 fn host(frames: u64, cpus: u16) -> HostKv<Fenced> {
     let layout = ZoneLayout::new(Frame(FIRST), frames).with_cpus(cpus);
-    HostKv::fenced(&Options::new(layout), &RangeOptions::new(8192)).unwrap()
+    HostKv::fenced(&Options::new(layout).with_window(8192)).unwrap()
 }
 
 /// The bytes of an object, wherever it lies.
@@ -195,4 +195,55 @@ fn objects_keep_their_bytes_from_the_direct_map_into_the_window_and_back() {
     host.zone().drain();
     host.zone().verify().unwrap();
     assert_eq!(host.zone().recount().free, 4096);
+}
+
+#[test]
+fn a_reserve_lies_behind_the_zone_and_a_hosts_cpu_is_its_guest() {
+    use framewright::reserve::{Key, PoolConfig};
+    let options = Options::of_frames(1024).with_reserve(600).with_threads(2);
+    let host = HostSpace::fenced(&options).unwrap();
+    let reserve = host.reserve().unwrap();
+    assert_eq!(reserve.run(), Run::new(Frame(1024), 600).unwrap());
+    assert_eq!(host.zone().present_frames(), 1024);
+    assert_eq!(host.ram().frames(), Run::new(Frame(0), 1624).unwrap());
+    // EN4: its frames are no zone's.
+    assert!(host.engine().add(reserve.run()).is_err());
+    let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+    let key = |index| Key {
+        pool,
+        object: 1,
+        index,
+    };
+    let mut cpu = host.cpu().unwrap();
+    let page = |index: u64| std::array::from_fn(|word| index << 32 | word as u64);
+    for index in 0..600 {
+        cpu.put(key(index), &page(index)).unwrap();
+    }
+    let mut out = [0; 512];
+    // A get takes a clean page away; the first one stays for later.
+    for index in 1..600 {
+        assert!(cpu.get(key(index), &mut out), "page {index}");
+        assert_eq!(out, page(index));
+    }
+    // Zone and window beside it: areas take none of its frames.
+    let area = cpu.vmalloc(&AreaRequest::new(900)).unwrap();
+    host.window().write(area, 0, &[7; 4096]).unwrap();
+    assert!(cpu.get(key(0), &mut out) && out == page(0));
+    cpu.vfree(area).unwrap();
+    drop(cpu);
+    host.engine().verify().unwrap();
+}
+
+#[test]
+fn a_host_of_frames_alone_has_no_reserve_and_none_ends_past_all_numbers() {
+    let options = Options::of_frames(1024).with_reserve(600);
+    let refused = Host::fenced(&options).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "a reserve of 600 frames: expected a host with a window, and numbers for so many frames"
+    );
+    let refused = HostSpace::fenced(&options.with_reserve(u64::MAX)).unwrap_err();
+    assert_eq!(refused, HostError::Reserve { frames: u64::MAX });
+    let without = HostSpace::fenced(&Options::of_frames(1024)).unwrap();
+    assert!(without.reserve().is_none());
 }

@@ -14,7 +14,7 @@ use crate::swap::SwapError;
 use framewright::Frame;
 use framewright::frame::FrameSource;
 use framewright::platform::PageWords;
-use framewright::reclaim::{Ask, Holding, Shrink, Shrunk};
+use framewright::reclaim::{Ask, Shrink, Shrunk};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
@@ -312,14 +312,15 @@ impl Paged<'_> {
 
 impl<F: FrameSource> Shrink<F> for Paged<'_> {
     /// As hot as the share of hidden pages that were touched again.
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> u64 {
+        self.resident.load(Relaxed)
+    }
+
+    fn heat(&self) -> u8 {
         let counts = &self.region.counts;
         let (hidden, used) = (counts.hidden.load(Relaxed), counts.used_again.load(Relaxed));
         let heat = used.saturating_mul(255) / hidden.max(1);
-        Holding {
-            frames: self.resident.load(Relaxed),
-            heat: heat.min(255) as u8,
-        }
+        heat.min(255) as u8
     }
 
     /// By second chance. If the request may not wait for I/O, only pages that need not be written

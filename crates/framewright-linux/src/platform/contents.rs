@@ -1,7 +1,7 @@
-//! The platform of a reserve: frames' contents in a [`Ram`].
+//! The platform of a reserve: frames' contents in a [`Ram`], one of its own or a host's.
 
-use super::Linux;
 use super::copy::Copying;
+use super::{Linux, Paged};
 use crate::Membarrier;
 use crate::ram::{FRAME_WORDS, Ram};
 use framewright::Frame;
@@ -76,6 +76,31 @@ impl<B> Contents for Stored<B> {
     /// # Panics
     /// If the frame is in neither RAM: the reserve was made over other frames, or its pages are put
     /// back into others.
+    #[inline]
+    fn store(&self, frame: Frame, page: &PageWords) {
+        self.copying.page_in(self.words(frame), page);
+    }
+
+    /// # Panics
+    /// As [`store`](Self::store).
+    #[inline]
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        self.copying.page_out(page, self.words(frame));
+    }
+}
+
+impl<B> Paged<B> {
+    #[inline]
+    fn words(&self, frame: Frame) -> &[AtomicU64; FRAME_WORDS] {
+        let words = self.window().ram().words(frame);
+        words
+            .expect("the reserve, and the frames into which its pages are put back, lie in the RAM")
+    }
+}
+
+impl<B> Contents for Paged<B> {
+    /// # Panics
+    /// If the frame is not in the window's RAM. That of a host holds zone and reserve.
     #[inline]
     fn store(&self, frame: Frame, page: &PageWords) {
         self.copying.page_in(self.words(frame), page);

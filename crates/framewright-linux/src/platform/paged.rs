@@ -2,6 +2,7 @@
 //! than frames is another `Paged`, in `crate::paged`.
 
 use super::Linux;
+use super::copy::Copying;
 use crate::Membarrier;
 use crate::window::Window;
 use framewright::platform::{Barrier, Clock, Map, MapError, Relax, Zero};
@@ -14,13 +15,18 @@ use std::sync::Arc;
 pub struct Paged<B = Membarrier> {
     linux: Linux<B>,
     window: Arc<Window>,
+    pub(super) copying: Copying,
 }
 
 impl<B> Paged<B> {
     /// The two together.
     #[must_use]
-    pub const fn new(linux: Linux<B>, window: Arc<Window>) -> Self {
-        Self { linux, window }
+    pub fn new(linux: Linux<B>, window: Arc<Window>) -> Self {
+        Self {
+            linux,
+            window,
+            copying: Copying::detect(),
+        }
     }
 
     /// Clock and slots.

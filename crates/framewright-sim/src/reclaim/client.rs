@@ -1,8 +1,6 @@
 use super::world::{OwnFrames, World};
 use super::{CLIENTS, mood};
-use framewright::reclaim::{
-    Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk,
-};
+use framewright::reclaim::{Ask, Clients, Discard, Migrate, Move, MoveState, Shrink, Shrunk};
 
 /// A simulated client: it holds the objects of that owner.
 pub(super) struct SimClient<'w, 'z, 'm> {
@@ -14,12 +12,13 @@ pub(super) struct SimClient<'w, 'z, 'm> {
 pub(super) struct Watch<'w, 'z, 'm>(pub(super) &'w World<'z, 'm>);
 
 impl<'z, 'm> Shrink<OwnFrames<'z, 'm>> for SimClient<'_, 'z, 'm> {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: self.world.model().holding(self.nth),
-            // The second is hotter.
-            heat: [0, 200][self.nth % 2],
-        }
+    fn holding(&self) -> u64 {
+        self.world.model().holding(self.nth)
+    }
+
+    fn heat(&self) -> u8 {
+        // The second is hotter.
+        [0, 200][self.nth % 2]
     }
 
     fn shrink(&self, frames: &mut OwnFrames<'z, 'm>, ask: &Ask) -> Shrunk {

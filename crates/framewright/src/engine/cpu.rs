@@ -6,7 +6,7 @@ use super::relief::ZoneRelief;
 use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
 use crate::kv::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::platform::{Contents, FramePlatform, ObjectPlatform, PageWords, RangePlatform, Relief};
-use crate::reclaim::{BlockRequest, Clients, CpuRequests};
+use crate::reclaim::{BlockRequest, Clients, CpuRequests, Shrink};
 use crate::reserve::{Guest, Key, PutRefused};
 use crate::units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, Run, SeatError};
 use crate::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat};
@@ -275,6 +275,16 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         let seat = W::frames(&mut self.seat).seat_of(run.start());
         seat.ok_or(FreeError::Outside(run.start()))?
             .free_frames(run)
+    }
+}
+
+impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>> Cpu<'e, 'm, P, W, 1> {
+    /// The same in an engine of one zone, with clients that can give frames back: see
+    /// [`with_clients`](Self::with_clients), which knows of contents that move, too.
+    #[must_use]
+    pub fn with_shrinkers(self, shrink: &'e [&'e dyn Shrink<Seat<'e, 'm, P>>]) -> Self {
+        let migrate = &[];
+        self.with_clients([Clients { shrink, migrate }])
     }
 }
 

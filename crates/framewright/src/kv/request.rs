@@ -79,6 +79,18 @@ impl KvRequest {
         self
     }
 
+    /// The same, and memory may be compacted or reclaimed once: [`Effort::MayCompact`].
+    #[must_use]
+    pub const fn may_compact(self) -> Self {
+        self.with(Effort::MayCompact)
+    }
+
+    /// The same, and memory is reclaimed as long as clients give any: [`Effort::MustSucceed`].
+    #[must_use]
+    pub const fn must_succeed(self) -> Self {
+        self.with(Effort::MustSucceed)
+    }
+
     /// The same with that effort.
     #[must_use]
     pub const fn with(mut self, effort: Effort) -> Self {

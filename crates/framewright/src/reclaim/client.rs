@@ -9,23 +9,20 @@ use core::fmt;
 /// regardless of watermarks, and never asks for reclaim (R4): a client that needs a frame in order
 /// to free others may take it there.
 pub trait Shrink<F: ?Sized> {
-    /// What it holds at the moment. Must be cheap, and may be a little old.
-    fn holding(&self) -> Holding;
+    /// How many frames it could give back, now or after another look. Must be cheap, and may be a little
+    /// old.
+    fn holding(&self) -> u64;
+
+    /// How hot they are, from 0 (no user will miss them) to 255 (in use all the time): the hotter, the
+    /// smaller the part that is asked for. Must be cheap, too. 0 unless overridden.
+    fn heat(&self) -> u8 {
+        0
+    }
 
     /// Looks at up to `ask.scan` frames, coldest first, and frees up to `ask.wanted` of them into
     /// `frames`; if they are part of a larger block, the last block goes as a whole. Obeys
     /// `ask.context`. Called under no lock of the engine; may free nothing.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk;
-}
-
-/// What a [`Shrink`] could give back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Holding {
-    /// Frames that it could give back, now or after another look.
-    pub frames: u64,
-    /// How hot they are, from 0 (no user will miss them) to 255 (in use all the time): the hotter,
-    /// the smaller the part that is asked for.
-    pub heat: u8,
 }
 
 /// What reclaim asks of a [`Shrink`].
@@ -146,7 +143,7 @@ impl<F: ?Sized> Clients<'_, F> {
     /// How much all of them hold together, saturating: each may say any number.
     #[must_use]
     pub fn holding(&self) -> u64 {
-        let each = self.shrink.iter().map(|s| s.holding().frames);
+        let each = self.shrink.iter().map(|s| s.holding());
         each.fold(0, u64::saturating_add)
     }
 }

@@ -327,8 +327,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         let mut is_asked = false;
         for nth in 0..count {
             let client = clients.shrink[(first + nth) % count];
-            let held = client.holding();
-            let scan = share(held.frames, held.heat, round.priority)
+            let scan = share(client.holding(), client.heat(), round.priority)
                 .min(round.scan_max.saturating_sub(sum.scanned));
             if scan == 0 {
                 continue;

@@ -110,7 +110,7 @@ mod watch;
 mod tests;
 
 pub use background::Background;
-pub use client::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+pub use client::{Ask, Clients, Discard, Migrate, Move, MoveState, Shrink, Shrunk};
 pub use compact::{CompactEffort, Compaction};
 pub use contig::RunEffort;
 pub(crate) use direct::BlockRequest;

@@ -100,12 +100,11 @@ impl Kernel310 {
         let mut parts = core::mem::take(&mut self.parts);
         parts.clear();
         parts.extend(clients.iter().map(|client| {
-            let holding = client.holding();
-            let part = holding.frames >> scan.priority;
+            let part = client.holding() >> scan.priority;
             match scan.priority {
                 // At the last priority no client is spared for its heat.
                 0 => part,
-                _ => part * (256 - u64::from(holding.heat)) / 256,
+                _ => part * (256 - u64::from(client.heat())) / 256,
             }
         }));
         let mut reclaimed = 0;
@@ -172,5 +171,5 @@ impl Kernel310 {
 
 fn held(tenants: &dyn Tenants) -> u64 {
     let clients = tenants.shrinkers();
-    clients.iter().map(|client| client.holding().frames).sum()
+    clients.iter().map(|client| client.holding()).sum()
 }

@@ -71,7 +71,7 @@ impl PlainKernel {
         };
         let mut found = [0; 2];
         for shrinker in tenants.shrinkers() {
-            if shrinker.holding().frames > 0 {
+            if shrinker.holding() > 0 {
                 let shrunk = shrinker.shrink(&mut giving, &ask);
                 found = [found[0] + shrunk.scanned, found[1] + shrunk.freed];
             }

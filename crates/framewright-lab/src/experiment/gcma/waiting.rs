@@ -3,7 +3,7 @@
 use framewright::Frame;
 use framewright::frame::FrameSource;
 use framewright::platform::{Contents, PageWords, Relax};
-use framewright::reclaim::{Ask, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+use framewright::reclaim::{Ask, Discard, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright_linux::Stored;
 use framewright_linux::file_cache::FileCache;
 use framewright_linux::paged::Paged;
@@ -92,8 +92,12 @@ impl<C: AwaitFrame + Migrate> Migrate for Synchronous<'_, C> {
 }
 
 impl<F: FrameSource, C: Shrink<F>> Shrink<F> for Synchronous<'_, C> {
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> u64 {
         self.client.holding()
+    }
+
+    fn heat(&self) -> u8 {
+        self.client.heat()
     }
 
     /// Room for what moves: until it is there the request waits.

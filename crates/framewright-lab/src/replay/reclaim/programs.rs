@@ -2,7 +2,7 @@ use super::ObjectContent;
 use crate::measure::{AllocatorFault, Observer};
 use crate::pressure::{Frees, Gives, Tenants};
 use crate::replay::TraceObjects;
-use framewright::reclaim::{Ask, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright::{CpuId, Frame, Mobility, Order};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -370,11 +370,12 @@ impl ProgramsState {
 
 impl<'f> Shrink<dyn Frees + 'f> for Programs<'_> {
     /// The recording does not say how hot the cache is: half-way.
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: self.state.borrow().cached,
-            heat: 128,
-        }
+    fn holding(&self) -> u64 {
+        self.state.borrow().cached
+    }
+
+    fn heat(&self) -> u8 {
+        128
     }
 
     /// The coldest is what was there longest. A folio goes as a whole, so that the last one may be
@@ -551,7 +552,7 @@ mod tests {
         for (id, frame, n) in [(0, 5, 0), (1, 6, 0), (2, 64, 4), (3, 7, 0)] {
             programs.place(id, Frame(frame), order(n), MOVABLE).unwrap();
         }
-        assert_eq!(Shrink::holding(&programs).frames, 18);
+        assert_eq!(Shrink::holding(&programs), 18);
         assert_eq!(programs.free(2, Some(8), order(3)), block(72, true));
         let ask = Ask {
             wanted: 2,
@@ -564,7 +565,7 @@ mod tests {
         assert_eq!((shrunk.scanned, shrunk.freed), (9, 9));
         assert_eq!(given.0, [(5, 0), (64, 3)]);
         let shrunk = programs.shrink(&mut given as &mut dyn Frees, &ask);
-        assert_eq!((shrunk.freed, Shrink::holding(&programs).frames), (1, 0));
+        assert_eq!((shrunk.freed, Shrink::holding(&programs)), (1, 0));
         assert_eq!(given.0[2..], [(7, 0)]);
         assert_eq!(
             programs.free(2, Some(0), order(3)),

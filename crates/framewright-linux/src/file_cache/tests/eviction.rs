@@ -162,7 +162,7 @@ fn a_hit_among_small_reads_of_one_page_is_one_use() {
         }
     );
     assert_eq!(cache.shrink(&mut seat, &ask(7, 20, Context::ANY)).freed, 7);
-    assert_eq!(Shrink::<CacheSeat<'_>>::holding(&cache).frames, 13);
+    assert_eq!(Shrink::<CacheSeat<'_>>::holding(&cache), 13);
     cache.clear(&mut seat);
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::frame::AllocError;
 use crate::policy::Effort;
-use crate::reclaim::{Ask, Clients, Holding, Shrink, Shrunk};
+use crate::reclaim::{Ask, Clients, Shrink, Shrunk};
 use crate::vrange::RangeError;
 use std::cell::Cell;
 
@@ -12,9 +12,8 @@ use std::cell::Cell;
 struct FrameCache(RefCell<Vec<Frame>>);
 
 impl<'e, 'm> Shrink<crate::frame::Seat<'e, 'm, TestBoard>> for FrameCache {
-    fn holding(&self) -> Holding {
-        let frames = self.0.borrow().len() as u64;
-        Holding { frames, heat: 0 }
+    fn holding(&self) -> u64 {
+        self.0.borrow().len() as u64
     }
 
     fn shrink(&self, frames: &mut crate::frame::Seat<'e, 'm, TestBoard>, ask: &Ask) -> Shrunk {
@@ -233,11 +232,8 @@ struct BoastingCache {
 }
 
 impl<'e, 'm> Shrink<crate::frame::Seat<'e, 'm, TestBoard>> for BoastingCache {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: 1000,
-            heat: 0,
-        }
+    fn holding(&self) -> u64 {
+        1000
     }
 
     fn shrink(&self, frames: &mut crate::frame::Seat<'e, 'm, TestBoard>, ask: &Ask) -> Shrunk {

@@ -110,11 +110,8 @@ fn a_background_that_can_do_nothing_sleeps_and_is_left_off_until_something_helps
 struct Stubborn(Cell<u64>);
 
 impl<F> Shrink<F> for Stubborn {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: 400,
-            heat: 0,
-        }
+    fn holding(&self) -> u64 {
+        400
     }
 
     fn shrink(&self, _frames: &mut F, ask: &Ask) -> Shrunk {

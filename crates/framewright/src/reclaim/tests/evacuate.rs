@@ -184,11 +184,8 @@ struct Swaps {
 }
 
 impl<'z, 'm> Shrink<Seat<'z, 'm, SingleThread>> for Swaps {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: self.gives.get().map_or(0, |_| u64::MAX),
-            heat: 0,
-        }
+    fn holding(&self) -> u64 {
+        self.gives.get().map_or(0, |_| u64::MAX)
     }
 
     fn shrink(&self, frames: &mut Seat<'z, 'm, SingleThread>, _: &Ask) -> Shrunk {

@@ -70,11 +70,8 @@ fn r8_the_answer_counts_for_the_source_beside_which_it_stands_in_whatever_sequen
 struct Boaster(u64);
 
 impl<'z, 'm> Shrink<Seat<'z, 'm, SingleThread>> for Boaster {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: self.0,
-            heat: 0,
-        }
+    fn holding(&self) -> u64 {
+        self.0
     }
 
     fn shrink(&self, _: &mut Seat<'z, 'm, SingleThread>, ask: &Ask) -> Shrunk {

@@ -175,11 +175,8 @@ fn a_boost_ends_when_its_targets_were_reached() {
 struct Never;
 
 impl<F> Shrink<F> for Never {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: 1000,
-            heat: 0,
-        }
+    fn holding(&self) -> u64 {
+        1000
     }
 
     fn shrink(&self, _: &mut F, _: &Ask) -> Shrunk {

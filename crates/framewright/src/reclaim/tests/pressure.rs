@@ -39,11 +39,12 @@ impl TestCache {
 }
 
 impl<F: FrameSource> Shrink<F> for TestCache {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: self.held(),
-            heat: self.heat,
-        }
+    fn holding(&self) -> u64 {
+        self.held()
+    }
+
+    fn heat(&self) -> u8 {
+        self.heat
     }
 
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
@@ -213,11 +214,8 @@ fn r3_memory_squeezed_to_nothing_gives_an_error_and_ends() {
 fn r7_a_client_that_claims_what_it_did_not_do_does_not_keep_a_request_for_ever() {
     struct LyingShrinker(Cell<u64>);
     impl<F> Shrink<F> for LyingShrinker {
-        fn holding(&self) -> Holding {
-            Holding {
-                frames: u64::MAX,
-                heat: 0,
-            }
+        fn holding(&self) -> u64 {
+            u64::MAX
         }
         fn shrink(&self, _: &mut F, ask: &Ask) -> Shrunk {
             self.0.set(self.0.get() + 1);

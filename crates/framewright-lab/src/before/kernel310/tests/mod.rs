@@ -9,7 +9,7 @@ use super::*;
 use crate::pressure::{Frees, Gives};
 use core::cell::{Cell, RefCell};
 use framewright::Mobility::{Movable, Reclaimable, Unmovable};
-use framewright::reclaim::{Ask, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright::{Context, Mobility, Run};
 use lists::{CMA, MOVABLE, RECLAIMABLE, RESERVE, UNMOVABLE};
 
@@ -51,11 +51,12 @@ impl Holder310 {
 }
 
 impl<'f> Shrink<dyn Frees + 'f> for Holder310 {
-    fn holding(&self) -> Holding {
-        Holding {
-            frames: self.cache.borrow().len() as u64,
-            heat: self.heat.get(),
-        }
+    fn holding(&self) -> u64 {
+        self.cache.borrow().len() as u64
+    }
+
+    fn heat(&self) -> u8 {
+        self.heat.get()
     }
 
     fn shrink(&self, frames: &mut (dyn Frees + 'f), ask: &Ask) -> Shrunk {

@@ -1,7 +1,7 @@
 //! The page cache: pages of files on two lists, with a second chance.
 
 use super::store::{BlockKind, NONE, PhoneStore, StoreEntry};
-use framewright::reclaim::{Ask, Holding, Shrunk};
+use framewright::reclaim::{Ask, Shrunk};
 
 /// Which frame holds a page of a file, and how recently it was used.
 ///
@@ -60,11 +60,8 @@ impl PhoneCache {
     }
 
     /// What could be given back.
-    pub(super) fn holding(store: &PhoneStore) -> Holding {
-        Holding {
-            frames: store.frames_of(BlockKind::File),
-            heat: HEAT,
-        }
+    pub(super) fn holding(store: &PhoneStore) -> u64 {
+        store.frames_of(BlockKind::File)
     }
 
     /// Looks at the coldest pages, and passes to `free` those that no process has used since the last
@@ -110,4 +107,4 @@ impl PhoneCache {
 }
 
 /// How hot the cache is: in use, and read again from the device.
-const HEAT: u8 = 128;
+pub(super) const HEAT: u8 = 128;

@@ -2,7 +2,7 @@
 
 use super::super::params;
 use super::store::{BlockKind, PhoneStore};
-use framewright::reclaim::{Holding, Shrunk};
+use framewright::reclaim::Shrunk;
 use std::cell::Cell;
 
 /// What the killer knows of processes, and what it has asked for.
@@ -51,14 +51,9 @@ impl PhoneKiller {
     }
 
     /// The most frames that a kill could free now; nothing if the killer would name no rank.
-    pub(super) fn holding(&self, store: &PhoneStore) -> Holding {
-        match self.victim(store) {
-            Some(_) => Holding {
-                frames: store.frames_of(BlockKind::Anon),
-                heat: HEAT,
-            },
-            None => Holding::default(),
-        }
+    pub(super) fn holding(&self, store: &PhoneStore) -> u64 {
+        self.victim(store)
+            .map_or(0, |_| store.frames_of(BlockKind::Anon))
     }
 
     fn victim(&self, store: &PhoneStore) -> Option<u16> {
@@ -78,4 +73,4 @@ impl PhoneKiller {
 
 /// How hot processes are: the user will start them again. Not hotter, so that reclaim asks the killer
 /// in every round, as Linux asks each shrinker.
-const HEAT: u8 = 192;
+pub(super) const HEAT: u8 = 192;

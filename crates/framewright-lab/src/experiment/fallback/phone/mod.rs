@@ -30,7 +30,7 @@ pub(super) use life::{Lived, PhoneLife};
 use super::params::Params;
 use crate::pressure::{Frees, Gives, Tenants};
 use cache::PhoneCache;
-use framewright::reclaim::{Ask, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright::{CpuId, Frame, Order};
 use killer::PhoneKiller;
 use slab::Slabs;
@@ -77,8 +77,12 @@ struct ObjectShrinker<'p>(&'p Phone);
 struct ProcessShrinker<'p>(&'p Phone);
 
 impl<'f> Shrink<dyn Frees + 'f> for FileShrinker<'_> {
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> u64 {
         PhoneCache::holding(&self.0.held.borrow().store)
+    }
+
+    fn heat(&self) -> u8 {
+        cache::HEAT
     }
 
     fn shrink(&self, frames: &mut (dyn Frees + 'f), ask: &Ask) -> Shrunk {
@@ -90,9 +94,13 @@ impl<'f> Shrink<dyn Frees + 'f> for FileShrinker<'_> {
 }
 
 impl<'f> Shrink<dyn Frees + 'f> for ObjectShrinker<'_> {
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> u64 {
         let held = self.0.held.borrow();
         held.slabs.holding(&held.store)
+    }
+
+    fn heat(&self) -> u8 {
+        slab::HEAT
     }
 
     fn shrink(&self, frames: &mut (dyn Frees + 'f), ask: &Ask) -> Shrunk {
@@ -107,8 +115,12 @@ impl<'f> Shrink<dyn Frees + 'f> for ObjectShrinker<'_> {
 }
 
 impl<'f> Shrink<dyn Frees + 'f> for ProcessShrinker<'_> {
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> u64 {
         self.0.killer.holding(&self.0.held.borrow().store)
+    }
+
+    fn heat(&self) -> u8 {
+        killer::HEAT
     }
 
     fn shrink(&self, _: &mut (dyn Frees + 'f), _: &Ask) -> Shrunk {

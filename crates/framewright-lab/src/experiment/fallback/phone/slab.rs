@@ -1,14 +1,14 @@
 //! Kernel objects that a shrinker can free: the oldest first, and many slabs keep an object in use.
 
 use super::store::{NONE, PhoneStore};
-use framewright::reclaim::{Ask, Holding, Shrunk};
+use framewright::reclaim::{Ask, Shrunk};
 
 /// Of so many slabs looked at, one can be freed as a whole: the others hold an object in use. A
 /// shrinker frees objects, not slabs.
 const LOOKS_PER_FREE: u32 = 4;
 
 /// How hot they are: cheaper to make again than a page is to read.
-const HEAT: u8 = 96;
+pub(super) const HEAT: u8 = 96;
 
 /// The slabs on one list.
 #[derive(Debug)]
@@ -27,11 +27,8 @@ impl Slabs {
     }
 
     /// What could be given back.
-    pub(super) fn holding(&self, store: &PhoneStore) -> Holding {
-        Holding {
-            frames: u64::from(store.list(self.list).frames),
-            heat: HEAT,
-        }
+    pub(super) fn holding(&self, store: &PhoneStore) -> u64 {
+        u64::from(store.list(self.list).frames)
     }
 
     /// Looks at the oldest slabs; what is free of objects goes to `free`, by frame and order.

@@ -185,11 +185,8 @@ fn without_room_elsewhere_it_fails_at_once_unless_somebody_gives_frames_back() {
     /// Gives its spare frames back.
     struct Spare(RefCell<Vec<Frame>>);
     impl Shrink<Seat<'_, '_, SingleThread>> for Spare {
-        fn holding(&self) -> Holding {
-            Holding {
-                frames: self.0.borrow().len() as u64,
-                heat: 0,
-            }
+        fn holding(&self) -> u64 {
+            self.0.borrow().len() as u64
         }
         fn shrink(&self, seat: &mut Seat<'_, '_, SingleThread>, ask: &Ask) -> Shrunk {
             let mut spare = self.0.borrow_mut();
@@ -235,9 +232,8 @@ fn targets_that_were_not_enough_are_given_back_once_and_not_again_when_it_is_tri
     /// Takes whatever is free as soon as it is asked for frames, as another CPU may, but for one.
     struct RivalOwner(RefCell<Vec<Frame>>);
     impl Shrink<Seat<'_, '_, SingleThread>> for RivalOwner {
-        fn holding(&self) -> Holding {
-            let (frames, heat) = (FRAMES, 0);
-            Holding { frames, heat }
+        fn holding(&self) -> u64 {
+            FRAMES
         }
         fn shrink(&self, seat: &mut Seat<'_, '_, SingleThread>, _: &Ask) -> Shrunk {
             let mut mine = self.0.borrow_mut();

@@ -14,7 +14,7 @@ use crate::frame::{Seat, Zone, ZoneLayout};
 use crate::platform::{FramePlatform, SingleThread};
 use crate::policy::{Config, ReclaimConfig};
 use crate::random::Random;
-use crate::reclaim::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Obstacle};
+use crate::reclaim::{Ask, Clients, Discard, Migrate, Move, MoveState, Obstacle};
 use crate::reclaim::{Shrink, Shrunk};
 use crate::reserve::{Contiguous, ContiguousKind};
 use crate::units::{CpuId, Mobility, Order};
