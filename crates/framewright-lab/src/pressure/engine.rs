@@ -2,6 +2,7 @@
 
 use super::{Frees, Gives, Impose, Kernel, LISTS, PressureRequest, Tenants};
 use crate::before::kernel310::Layout310;
+use framewright::engine::{Engine, EngineLayout};
 use framewright::frame::{Seat as FrameSeat, Zone, ZoneLayout};
 use framewright::platform::SingleThread;
 use framewright::policy::{Config, Fallback, Label, ReclaimConfig};
@@ -60,24 +61,23 @@ pub fn with_engine<R>(
     let zone_layout = ZoneLayout::new(Frame(0), frames)
         .with_orders(pageblock, largest)
         .with_cpus(layout.cpus + 1);
-    let words = zone_layout.words_needed().map_err(|e| e.to_string())?;
+    let engine_layout = EngineLayout::of_zones([zone_layout])
+        .with_config(config.frames)
+        .with_reclaim_config(config.reclaim);
+    let words = engine_layout.words_needed().map_err(|e| e.to_string())?;
     let mut words = vec![0; words];
-    let zone = Zone::new(
-        &zone_layout,
-        &config.frames,
-        &mut words,
-        SingleThread::new(),
-    );
-    let zone = zone.map_err(|e| e.to_string())?;
+    let engine = Engine::new(&engine_layout, &mut words, SingleThread::new());
+    let engine = engine.map_err(|e| e.to_string())?;
     for run in present(layout) {
-        zone.add(run).map_err(|e| e.to_string())?;
+        engine.add(run).map_err(|e| e.to_string())?;
     }
+    let zone = &engine.frames().zones()[0];
     for &run in layout.cma {
         zone.set_label(run, Label::Contiguous)
             .map_err(|e| e.to_string())?;
     }
-    let mut memory = vec![0; Reclaim::words_needed(&zone)];
-    let reclaim = Reclaim::new(&zone, &config.reclaim, &mut memory).map_err(|e| e.to_string())?;
+    // Seats of the zone and not a `Cpu`, which has its clients for good: here each request brings its own.
+    let reclaim = engine.reclaim(0);
     let seat = |cpu| zone.seat(cpu).map_err(|e| e.to_string());
     let seats: Result<Vec<_>, String> = (0..layout.cpus)
         .map(|cpu| Ok(reclaim.seat(seat(CpuId(cpu))?)))

@@ -3,7 +3,8 @@
 use super::{FreeRefused, ReplaySubject, TraceMemory};
 use crate::measure::BLOCK_FRAMES;
 use crate::steps;
-use framewright::frame::{Seat, Zone, ZoneLayout};
+use framewright::engine::{Engine, EngineLayout};
+use framewright::frame::{Seat, Zone};
 use framewright::platform::SingleThread;
 use framewright::policy::{Config, Fallback, Label};
 use framewright::{CpuId, Frame, Mobility, Order, Run};
@@ -23,23 +24,26 @@ pub(super) fn with_engine<R>(
     // Whole pageblocks, so that the last one can be labelled too; its frames past the end are
     // never added.
     let frames = memory.trace.nframes.next_multiple_of(BLOCK_FRAMES);
-    let layout = ZoneLayout::new(Frame(0), frames).with_cpus(memory.cpus);
     let config = Config {
         fallback,
         ..Config::default()
     };
+    let layout = EngineLayout::new(Frame(0), frames)
+        .with_cpus(memory.cpus)
+        .with_config(config);
     let words = layout.words_needed().map_err(|e| e.to_string())?;
     let mut words = vec![0; words];
-    let zone =
-        Zone::new(&layout, &config, &mut words, SingleThread::new()).map_err(|e| e.to_string())?;
+    let engine = Engine::new(&layout, &mut words, SingleThread::new());
+    let engine = engine.map_err(|e| e.to_string())?;
     for run in present(memory) {
-        zone.add(run).map_err(|e| e.to_string())?;
+        engine.add(run).map_err(|e| e.to_string())?;
     }
+    let zone = &engine.frames().zones()[0];
     let seats: Result<Vec<_>, _> = (0..memory.cpus).map(|cpu| zone.seat(CpuId(cpu))).collect();
     let seats = seats.map_err(|e| e.to_string())?;
     Ok(work(&mut ReplayEngine {
         name: fallback.name(),
-        zone: &zone,
+        zone,
         seats,
     }))
 }

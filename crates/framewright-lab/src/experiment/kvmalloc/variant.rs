@@ -5,12 +5,13 @@ use super::machine::JournalMachine;
 use super::plan::KvmallocPlan;
 use crate::before::journal::tenants::JournalTenants;
 use crate::before::journal::{Journal, JournalSeat, LockCount, Rule, Setup, Wake};
-use framewright::frame::{Seat, Zone, ZoneLayout};
-use framewright::kv::{Kv, KvError, KvLayout, KvRequest, KvSeat};
+use framewright::engine::{Cpu, Engine, EngineLayout};
+use framewright::frame::Zone;
+use framewright::kv::{KvError, KvRequest};
 use framewright::platform::Direct;
 use framewright::policy::{Config, RangeConfig};
-use framewright::vrange::{RangeError, Space, SpaceLayout};
-use framewright::{Addr, CpuId, Frame, Mobility, Order, Run};
+use framewright::vrange::RangeError;
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Run};
 use std::sync::Arc;
 
 /// What an allocator says of itself at the end.
@@ -166,12 +167,10 @@ pub(super) fn with_journal<R>(
     work(&journal)
 }
 
-/// The engine: zone, space and objects.
+/// The engine, by its front door.
 #[derive(Debug)]
 pub(super) struct JournalEngine<'e, 'm> {
-    zone: &'e Zone<'m, &'m JournalMachine>,
-    space: &'e Space<'m, &'m JournalMachine>,
-    kv: &'e Kv<'m, &'m JournalMachine>,
+    engine: &'e Engine<'m, &'m JournalMachine>,
     tenants: &'e JournalTenants,
     high: u64,
 }
@@ -185,42 +184,32 @@ pub(super) fn with_engine<R>(
     has_accounts: bool,
     work: impl FnOnce(&JournalEngine<'_, '_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let (frames, cpus) = (u64::from(plan.frames), plan.seats());
-    let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
-    let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
+    let frames = u64::from(plan.frames);
+    let window = machine.window();
     // A tenth of what is free in CPU caches, and not half a percent: this machine is short of memory
     // all the time, and it is throughput that is asked for.
     let config = Config {
         cache_permille: 100,
         ..Config::default()
     };
-    let zone = Zone::new(&layout, &config, &mut words, machine);
-    let mut zone = zone.map_err(Failure::new)?;
+    let layout = EngineLayout::new(Frame(0), frames)
+        .with_cpus(plan.seats())
+        .with_config(config)
+        .with_window(window.start(), window.pages())
+        .with_range_config(RangeConfig::for_cpus(plan.machine_cpus))
+        .with_objects();
+    let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
+    let engine = Engine::new(&layout, &mut words, machine);
+    let mut engine = engine.map_err(Failure::new)?;
     if has_accounts {
-        zone = zone.with_lock_accounts();
+        engine = engine.with_lock_accounts();
     }
     let all = Run::new(Frame(0), frames);
-    zone.add(all.ok_or_else(|| Failure::new("more frames than there are numbers"))?)
-        .map_err(Failure::new)?;
-    occupy(&zone, plan)?;
-    let window = machine.window();
-    let layout = SpaceLayout::new(window.start(), window.pages()).with_cpus(cpus);
-    let mut words = vec![0; layout.words_needed()?];
-    let config = RangeConfig::for_cpus(plan.machine_cpus);
-    let mut space = Space::new(&layout, &config, &mut words, machine)?;
-    if has_accounts {
-        space = space.with_lock_accounts();
-    }
-    let layout = KvLayout::new(Frame(0), frames).with_cpus(cpus);
-    let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
-    let mut kv = Kv::new(&layout, &mut words, machine).map_err(Failure::new)?;
-    if has_accounts {
-        kv = kv.with_lock_accounts();
-    }
+    let all = all.ok_or_else(|| Failure::new("more frames than there are numbers"))?;
+    engine.add(all).map_err(Failure::new)?;
+    occupy(&engine.frames().zones()[0], plan)?;
     work(&JournalEngine {
-        zone: &zone,
-        space: &space,
-        kv: &kv,
+        engine: &engine,
         tenants,
         high: plan.marks.high,
     })
@@ -248,11 +237,15 @@ fn occupy(zone: &Zone<'_, &JournalMachine>, plan: &KvmallocPlan) -> Result<(), F
     Ok(())
 }
 
-impl JournalEngine<'_, '_> {
+impl<'m> JournalEngine<'_, 'm> {
+    fn zone(&self) -> &Zone<'m, &'m JournalMachine> {
+        &self.engine.frames().zones()[0]
+    }
+
     fn locks(&self) -> Vec<LockCount> {
-        let (frames, ranges) = (self.zone.stats(), self.space.stats());
+        let (frames, ranges) = (self.zone().stats(), self.engine.space().stats());
         [
-            ("object_stop", self.kv.stats().stop_lock),
+            ("object_stop", self.engine.objects().stats().stop_lock),
             ("frame_stop", frames.stop_lock),
             ("pageblocks", frames.pageblock_locks),
             ("range_stop", ranges.stop_lock),
@@ -271,7 +264,7 @@ impl JournalEngine<'_, '_> {
 
 /// One CPU's seats in the engine.
 pub(super) struct JournalEngineSeat<'a, 'm> {
-    kv: KvSeat<'a, 'a, 'm, &'m JournalMachine, Seat<'a, 'm, &'m JournalMachine>>,
+    cpu: Cpu<'a, 'm, &'m JournalMachine>,
     tenants: &'a JournalTenants,
     high: u64,
 }
@@ -283,23 +276,19 @@ impl<'m> JournalVariant for JournalEngine<'_, 'm> {
         Self: 'a;
 
     fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure> {
-        let cpu = CpuId(cpu);
-        let frames = self.zone.seat(cpu).map_err(Failure::new)?;
-        let ranges = self.space.seat(cpu, frames)?;
-        let kv = self.kv.seat(ranges).map_err(Failure::new)?;
         Ok(JournalEngineSeat {
-            kv,
+            cpu: self.engine.cpu(CpuId(cpu)).map_err(Failure::new)?,
             tenants: self.tenants,
             high: self.high,
         })
     }
 
     fn free_frames(&self) -> u64 {
-        self.zone.stats().nr_free_pages
+        self.zone().stats().nr_free_pages
     }
 
     fn counted(&self) -> VariantCounts {
-        let stats = self.kv.stats();
+        let stats = self.engine.objects().stats();
         VariantCounts {
             spills: stats.spills,
             compact_stall: stats.compact_stall,
@@ -311,15 +300,14 @@ impl<'m> JournalVariant for JournalEngine<'_, 'm> {
     }
 
     fn verify(&self) -> Result<(), Failure> {
-        self.zone.verify().map_err(Failure::new)?;
-        self.space.verify().map_err(Failure::new)
+        self.engine.verify().map_err(Failure::new)
     }
 }
 
 impl Allocating for JournalEngineSeat<'_, '_> {
     #[inline]
     fn kvmalloc(&mut self, bytes: u64) -> Result<Option<Addr>, Failure> {
-        match self.kv.kvmalloc(&KvRequest::new(bytes)) {
+        match self.cpu.kvmalloc(&KvRequest::new(bytes)) {
             Ok(addr) => Ok(Some(addr)),
             Err(
                 KvError::Frames(_)
@@ -331,22 +319,21 @@ impl Allocating for JournalEngineSeat<'_, '_> {
 
     #[inline]
     fn kvfree(&mut self, addr: Addr) -> Result<(), Failure> {
-        self.kv.kvfree(addr).map(drop).map_err(Failure::new)
+        self.cpu.kvfree(addr).map(drop).map_err(Failure::new)
     }
 
     fn frame(&mut self) -> Option<Frame> {
-        let frames = self.kv.ranges().frames();
-        frames.alloc(Order::ZERO, Mobility::Movable).ok()
+        let frame = self.cpu.alloc(Order::ZERO, Mobility::Movable, Context::ANY);
+        frame.ok()
     }
 
     fn free_frame(&mut self, frame: Frame) -> Result<(), Failure> {
-        let frames = self.kv.ranges().frames();
-        frames.free(frame, Order::ZERO).map_err(Failure::new)
+        self.cpu.free(frame, Order::ZERO).map_err(Failure::new)
     }
 
     fn background(&mut self, _order: usize) -> Result<(), Failure> {
         let mut frames = Vec::new();
-        while self.kv.ranges().frames().zone().stats().nr_free_pages < self.high {
+        while self.cpu.frames().seat(0).zone().stats().nr_free_pages < self.high {
             self.tenants.evict(RECLAIM_PAGES, &mut frames);
             if frames.is_empty() {
                 break;
