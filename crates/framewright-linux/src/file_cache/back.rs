@@ -333,20 +333,41 @@ impl FileCache<'_> {
                 std::thread::yield_now();
                 continue;
             };
-            inode.dirty().is_listed = false;
-            let io = inode.io();
-            let writer = inode.writer();
-            let written = self.write_next(&inode, &io, 0);
-            drop(writer);
-            drop(io);
-            self.list_again(&inode);
-            self.files.settle(&inode);
+            let written = self.write_first_run(&inode);
             match written {
                 Ok(_) => failures = 0,
                 Err(_) if failures > files => return Err(FileError::Dirty { pages }),
                 Err(_) => failures += 1,
             }
         }
+    }
+
+    /// Writes the first run of dirty pages of the file that has been dirty for longest, if more than `pages` pages or
+    /// `files` files are dirty: for a thread that writes behind those that make pages dirty, so that these do not
+    /// wait. Returns whether it wrote.
+    pub fn write_behind(&self, pages: u64, files: usize) -> bool {
+        let inode = {
+            let mut list = self.files.dirty();
+            if self.counters.dirty.load(Relaxed) <= pages && list.len() <= files {
+                return false;
+            }
+            list.pop_front()
+        };
+        // On an error the page stays dirty, and the next sync reports it.
+        inode.is_some_and(|inode| matches!(self.write_first_run(&inode), Ok(Some(_))))
+    }
+
+    /// Writes the first run of dirty pages of a file that was just taken off the list of dirty ones.
+    fn write_first_run(&self, inode: &Arc<Inode>) -> Result<Option<u64>, (u64, FileError)> {
+        inode.dirty().is_listed = false;
+        let io = inode.io();
+        let writer = inode.writer();
+        let written = self.write_next(inode, &io, 0);
+        drop(writer);
+        drop(io);
+        self.list_again(inode);
+        self.files.settle(inode);
+        written
     }
 
     fn list_again(&self, inode: &Arc<Inode>) {

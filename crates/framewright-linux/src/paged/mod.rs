@@ -55,7 +55,7 @@
 //!
 //! # What is not here
 //! Sharing; forking: a child has no access to a region, ends by SIGSEGV if it touches one, and does
-//! not write to its swap file; reading ahead of pages that are used together; huge pages.
+//! not write to its swap file; reading ahead further than the eight around a page; huge pages.
 //!
 //! # Sources
 //! Second chance: F. J. Corbató, "A paging experiment with the Multics system", 1968; by taking access away where hardware has no

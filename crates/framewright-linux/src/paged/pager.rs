@@ -17,6 +17,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// The most pages that are brought at once, where touches follow one another: 64 KiB.
 const CLUSTER: usize = 16;
 
+/// A page that must be read from the device comes with those around it, from a multiple of this on, that lie there,
+/// too: as Linux's `page_cluster` has it.
+const AROUND: usize = 8;
+
 /// Sequences of touches that a pager tells apart.
 const STREAMS: usize = 4;
 
@@ -25,11 +29,14 @@ const CLEAN: u64 = 8;
 
 /// A pager's own state.
 struct PagerWork {
-    contents: Box<PageWords>,
+    /// Of as many pages as are brought at once.
+    contents: Vec<PageWords>,
     frames: Vec<Frame>,
     loaded: Vec<LoadedPage>,
     streams: [Stream; STREAMS],
     oldest: usize,
+    /// The sequence that the last touch belongs to.
+    latest: usize,
 }
 
 /// Touches in ascending order.
@@ -45,15 +52,13 @@ impl PagerWork {
     fn cluster(&mut self, nth: usize) -> usize {
         let found = self
             .streams
-            .iter_mut()
-            .find(|one| one.next == nth && one.len > 0);
-        let stream = match found {
-            Some(stream) => stream,
-            None => {
-                self.oldest = (self.oldest + 1) % STREAMS;
-                &mut self.streams[self.oldest]
-            }
-        };
+            .iter()
+            .position(|one| one.next == nth && one.len > 0);
+        self.latest = found.unwrap_or_else(|| {
+            self.oldest = (self.oldest + 1) % STREAMS;
+            self.oldest
+        });
+        let stream = &mut self.streams[self.latest];
         let len = if stream.next == nth {
             stream.len * 2
         } else {
@@ -65,6 +70,12 @@ impl PagerWork {
             len,
         };
         len
+    }
+
+    /// The touch brings pages up to `end`: its sequence goes on there.
+    fn ends_at(&mut self, end: usize) {
+        let stream = &mut self.streams[self.latest];
+        stream.next = stream.next.max(end);
     }
 }
 
@@ -98,11 +109,12 @@ impl Paged<'_> {
         region.changed.tell();
         let _serving = ServingPager(self);
         let mut work = PagerWork {
-            contents: Box::new([0; FRAME_WORDS]),
+            contents: vec![[0; FRAME_WORDS]; CLUSTER],
             frames: Vec::new(),
             loaded: Vec::new(),
             streams: Default::default(),
             oldest: 0,
+            latest: 0,
         };
         while !region.is_stopped.load(Acquire) {
             let seen = region.asked.now();
@@ -146,18 +158,33 @@ impl Paged<'_> {
         work: &mut PagerWork,
     ) {
         let wanted = work.cluster(nth);
-        let pages = self.claim(nth, wanted);
+        let mut pages = self.claim(nth, wanted);
+        work.ends_at(pages.end);
         self.make_room(pages.len() as u64, supply);
         let taken = self.take_frames(pages.len(), supply, work);
-        let filled = taken.and_then(|()| self.fill(&pages, work));
+        let mut filled = taken.and_then(|()| self.fill(&pages, work));
+        if filled.is_err() && pages.start + work.loaded.len() <= nth && pages.start < nth {
+            // The pages before it stand in the way of the one that was touched.
+            self.unclaim(&(pages.start..nth), None);
+            self.unclaim(&(nth + 1..pages.end), None);
+            let others = pages.len() as u64 - 1;
+            self.resident.fetch_sub(others, Relaxed);
+            pages = nth..nth + 1;
+            let unused = work.frames.drain(work.frames.len().min(1)..);
+            unused.for_each(|frame| supply.free_frame(frame));
+            work.loaded.clear();
+            if !work.frames.is_empty() {
+                filled = self.fill(&pages, work);
+            }
+        }
         let brought = pages.start..pages.start + work.loaded.len();
         let rest = brought.end..pages.end;
         let unused = work.frames.drain(brought.len()..);
         unused.for_each(|frame| supply.free_frame(frame));
         self.resident.fetch_sub(rest.len() as u64, Relaxed);
-        self.show_new(&brought, is_write, work);
+        self.show_new(&brought, (nth, is_write), work);
         let failed = match filled {
-            Err(error) if brought.is_empty() => {
+            Err(error) if !brought.contains(&nth) => {
                 self.note(nth, error);
                 Some(nth)
             }
@@ -166,20 +193,38 @@ impl Paged<'_> {
         self.unclaim(&rest, failed);
     }
 
-    /// Marks as busy up to `wanted` pages from `nth` on that have no frame; `nth` is busy already.
+    /// Marks as busy up to `wanted` pages from `nth` on that have no frame, and where that must be read from the
+    /// device those around it that lie there, too; `nth` is busy already.
     fn claim(&self, nth: usize, wanted: usize) -> Range<usize> {
         let region = &self.region;
+        let is_on_device = |nth: usize| self.swap.has_slot(nth as u64);
+        let around = match is_on_device(nth) {
+            true => nth / AROUND * AROUND..nth / AROUND * AROUND + AROUND,
+            false => nth..nth + 1,
+        };
         let _shut = region.gate.shut();
-        let mut pages = nth..nth + 1;
-        while pages.end < region.page_count() && pages.len() < wanted {
-            let state = region.table.state(pages.end);
-            if state.has_frame() || state.is(BUSY) {
-                break;
+        let take = |nth: usize| {
+            let state = region.table.state(nth);
+            let may = !state.has_frame() && !state.is(BUSY);
+            if may {
+                region.table.set(nth, state.with(BUSY).without(FAILED));
             }
-            region
-                .table
-                .set(pages.end, state.with(BUSY).without(FAILED));
+            may
+        };
+        let mut pages = nth..nth + 1;
+        while pages.end < region.page_count()
+            && (pages.len() < wanted || pages.end < around.end && is_on_device(pages.end))
+            && pages.len() < CLUSTER
+            && take(pages.end)
+        {
             pages.end += 1;
+        }
+        while pages.start > around.start
+            && pages.len() < CLUSTER
+            && is_on_device(pages.start - 1)
+            && take(pages.start - 1)
+        {
+            pages.start -= 1;
         }
         pages
     }
@@ -242,16 +287,18 @@ impl Paged<'_> {
 
     /// Fills the frames with contents, as far as the swap returns them.
     fn fill(&self, pages: &Range<usize>, work: &mut PagerWork) -> Result<(), PagedError> {
-        for (nth, &frame) in pages.clone().zip(&work.frames) {
-            let loaded = self.swap.load(nth as u64, &mut work.contents)?;
-            self.region.copy_in(frame, &work.contents);
-            work.loaded.push(loaded);
+        let first = pages.start as u64;
+        let contents = &mut work.contents[..work.frames.len().min(pages.len())];
+        let loaded = self.swap.load_run(first, contents, &mut work.loaded);
+        let filled = work.frames.iter().zip(&*contents).take(work.loaded.len());
+        for (&frame, contents) in filled {
+            self.region.copy_in(frame, contents);
         }
-        Ok(())
+        Ok(loaded?)
     }
 
     /// Shows the pages with their frames, so that users may use them.
-    fn show_new(&self, pages: &Range<usize>, is_write: bool, work: &PagerWork) {
+    fn show_new(&self, pages: &Range<usize>, touched: (usize, bool), work: &PagerWork) {
         let region = &self.region;
         let zero = work.loaded.iter().filter(|one| **one == LoadedPage::Zero);
         count(&region.counts.zeroed, zero.count() as u64);
@@ -259,11 +306,11 @@ impl Paged<'_> {
         let _shut = region.gate.shut();
         let mut start = 0;
         while start < pages.len() {
-            let marks = self.marks(pages, start, is_write, work);
+            let marks = self.marks(pages, start, touched, work);
             let mut end = start + 1;
             while end < pages.len()
                 && work.frames[end].0 == work.frames[end - 1].0 + 1
-                && self.marks(pages, end, is_write, work) == marks
+                && self.marks(pages, end, touched, work) == marks
             {
                 end += 1;
             }
@@ -287,11 +334,18 @@ impl Paged<'_> {
         }
     }
 
-    /// Marks of the `nth` of the pages that were brought.
-    fn marks(&self, pages: &Range<usize>, nth: usize, is_write: bool, work: &PagerWork) -> u64 {
-        // In a sequence of writes to zero pages the next ones will be written, too.
-        let will_be_written = is_write && (nth == 0 || work.loaded[nth] == LoadedPage::Zero);
+    /// Marks of the `nth` of the pages that were brought for the page that was `touched`, by a write or not.
+    fn marks(
+        &self,
+        pages: &Range<usize>,
+        nth: usize,
+        (touched, is_write): (usize, bool),
+        work: &PagerWork,
+    ) -> u64 {
         debug_assert!(nth < pages.len());
+        let is_touched = pages.start + nth == touched;
+        // In a sequence of writes to zero pages the next ones will be written, too.
+        let will_be_written = is_write && (is_touched || work.loaded[nth] == LoadedPage::Zero);
         if will_be_written || work.loaded[nth] == LoadedPage::Dirty {
             SHOWN | WRITABLE | DIRTY
         } else {

@@ -171,6 +171,28 @@ impl SwapFile {
     }
 }
 
+impl SwapFile {
+    fn read_batch(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+        let len_bytes = pages.len() * FRAME_BYTES;
+        self.with_buffers(pages.len(), |buffers| {
+            let offset = first * FRAME_BYTES as u64;
+            let done = retry(|| {
+                let mut slices: Vec<_> = buffers
+                    .iter_mut()
+                    .map(|one| IoSliceMut::new(&mut one.0))
+                    .collect();
+                rustix::io::preadv(&self.file, &mut slices, offset)
+            });
+            let done = done.map_err(|error| of_slot(first, "read", &error))?;
+            short(first, done, len_bytes, io::ErrorKind::UnexpectedEof)?;
+            for (buffer, page) in buffers.iter().zip(pages) {
+                buffer.get(page);
+            }
+            Ok(())
+        })
+    }
+}
+
 impl SwapDevice for SwapFile {
     fn slots(&self) -> u64 {
         self.slots
@@ -197,18 +219,18 @@ impl SwapDevice for SwapFile {
     }
 
     fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
-        check_slot(slot, self.slots)?;
-        self.with_buffers(1, |buffers| {
-            let offset = slot * FRAME_BYTES as u64;
-            let done = retry(|| {
-                let mut slices = [IoSliceMut::new(&mut buffers[0].0)];
-                rustix::io::preadv(&self.file, &mut slices, offset)
-            });
-            let done = done.map_err(|error| of_slot(slot, "read", &error))?;
-            short(slot, done, FRAME_BYTES, io::ErrorKind::UnexpectedEof)?;
-            buffers[0].get(page);
-            Ok(())
-        })
+        self.read_run(slot, std::slice::from_mut(page))
+    }
+
+    /// In requests of up to 32 pages.
+    fn read_run(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+        if let Some(last) = pages.len().checked_sub(1) {
+            check_slot(first.saturating_add(last as u64), self.slots)?;
+        }
+        for (nth, batch) in pages.chunks_mut(BATCH).enumerate() {
+            self.read_batch(first + (nth * BATCH) as u64, batch)?;
+        }
+        Ok(())
     }
 
     /// Does nothing: the room stays the file's.
@@ -298,6 +320,11 @@ mod tests {
         }
         other.read(3, &mut got).unwrap();
         assert_eq!(got, page(1000));
+        let mut run = vec![[0; 512]; 70];
+        other.read_run(100, &mut run).unwrap();
+        assert_eq!(run, pages, "in one request for 32 of them");
+        let beyond = other.read_run(190, &mut run[..20]).unwrap_err();
+        assert_eq!(beyond.to_string(), "slot 209 is not below 200");
     }
 
     #[test]

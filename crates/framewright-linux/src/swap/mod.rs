@@ -68,6 +68,18 @@ pub trait SwapDevice: Send + Sync {
     /// undefined then.
     fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()>;
 
+    /// Reads the contents of as many slots from `first` on as `pages` has pages; in one request if the device has a
+    /// better way than one after the other.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), for any of the slots. The contents of `pages` are undefined then.
+    fn read_run(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+        for (slot, page) in (first..).zip(pages) {
+            self.read(slot, page)?;
+        }
+        Ok(())
+    }
+
     /// Gives up the contents of a slot. Only saves room.
     fn discard(&self, slot: u64);
 
@@ -99,6 +111,10 @@ impl<D: SwapDevice + ?Sized> SwapDevice for &D {
 
     fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
         (**self).read(slot, page)
+    }
+
+    fn read_run(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+        (**self).read_run(first, pages)
     }
 
     fn discard(&self, slot: u64) {

@@ -59,7 +59,8 @@ fn a_page_that_cannot_be_read_is_an_error_and_is_there_when_the_device_is() {
         let mut bytes = [0; 8];
         let mut errors = 0;
         for nth in 0..20 {
-            device.fail(SwapOp::Read, device.calls(SwapOp::Read) + nth, 1);
+            // The request for a page and those around it, and then the first of them by itself.
+            device.fail(SwapOp::Read, device.calls(SwapOp::Read) + nth, 2);
             for page in 0..200 {
                 match paged.read(page * 4096 + 56, &mut bytes) {
                     Ok(()) => assert_eq!(u64::from_ne_bytes(bytes), page + 1),

@@ -45,6 +45,7 @@
 //! Linux's frontswap (5.16), and its write-through; the swap cache, with slots that stay valid. Two
 //! copies of a map, the newer of which is whole: shadow paging (R. A. Lorie, 1977).
 
+mod around;
 mod checkpoint;
 mod clean;
 mod entry;

@@ -404,3 +404,89 @@ fn fs2_a_version_that_a_page_had_before_does_not_come_again_while_a_cleaner_is_a
     assert_eq!(swap.load(3, &mut got), Ok(LoadedPage::Dirty));
     assert_eq!(got, page(2));
 }
+
+/// A device that counts the requests that bring pages.
+struct CountedReads(Zram, std::sync::Mutex<Vec<(u64, usize)>>);
+
+impl SwapDevice for CountedReads {
+    fn slots(&self) -> u64 {
+        self.0.slots()
+    }
+
+    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+        self.0.write(slot, page)
+    }
+
+    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+        self.read_run(slot, std::slice::from_mut(page))
+    }
+
+    fn read_run(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+        self.1.lock().unwrap().push((first, pages.len()));
+        self.0.read_run(first, pages)
+    }
+
+    fn discard(&self, slot: u64) {
+        self.0.discard(slot);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.0.bytes_written()
+    }
+}
+
+#[test]
+fn neighbours_in_neighbouring_slots_come_by_one_request_and_copies_from_the_store() {
+    let (slots, mut words) = (Slots::new(2), Vec::new());
+    let reserve = reserve(&mut words, &slots, 64);
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let device = CountedReads(Zram::new(64, 1 << 20), std::sync::Mutex::default());
+    let swap = Frontswap::new(&device, 16);
+    let swap = swap.with_store(&guests, pool, 0, SwapPolicy::WriteThrough);
+    let contents: Vec<_> = (0..8).map(page).collect();
+    // All but the last, which stays zero; slots 0 to 6.
+    swap.store(&[0, 1, 2, 3, 4, 5, 6], &contents[..7]).unwrap();
+    let mut got = vec![[1; 512]; 8];
+    let mut loaded = Vec::new();
+    // Owners drop all copies but that of page 2.
+    for at in [0, 1, 3, 4, 5, 6] {
+        let key = Key {
+            pool,
+            object: 0,
+            index: SwapEntry(swap.entries[at as usize].load(Acquire)).index(at),
+        };
+        guests.with(&mut |store| store.invalidate_page(key));
+    }
+    swap.load_run(0, &mut got, &mut loaded).unwrap();
+    assert_eq!(got[..7], contents[..7]);
+    assert_eq!(got[7], [0; 512]);
+    assert_eq!(loaded[..7], [LoadedPage::Clean; 7]);
+    assert_eq!(loaded[7], LoadedPage::Zero);
+    assert_eq!(*device.1.lock().unwrap(), [(0, 2), (3, 4)]);
+    let stats = swap.stats();
+    assert_eq!((stats.device_loads, stats.store_loads), (6, 1));
+    // They are on the device as before.
+    swap.load_run(0, &mut got[..7], &mut loaded).unwrap();
+    assert_eq!(got[..7], contents[..7]);
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_named_and_those_before_it_are_there() {
+    let device = Faulty::new(Zram::new(64, 1 << 20));
+    let swap = Frontswap::new(&device, 8);
+    let contents: Vec<_> = (0..8).map(page).collect();
+    swap.store(&[0, 1, 2, 3, 4, 5, 6, 7], &contents).unwrap();
+    // The request fails at its fourth page, and then the first page by itself.
+    device.fail(SwapOp::Read, 3, 2);
+    let (mut got, mut loaded) = (vec![[0; 512]; 8], Vec::new());
+    let error = swap.load_run(0, &mut got, &mut loaded).unwrap_err();
+    assert!(error.to_string().contains("page 0"), "{error}");
+    assert_eq!(loaded, []);
+    swap.load_run(0, &mut got, &mut loaded).unwrap();
+    assert_eq!((got, loaded.len()), (contents, 8));
+}
