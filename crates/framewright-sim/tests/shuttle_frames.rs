@@ -480,3 +480,26 @@ fn f8_a_contiguous_request_fails_only_if_at_one_moment_there_was_no_run() {
         zone.verify().unwrap();
     });
 }
+
+/// F9: another CPU takes frames into its cache while the run is searched for. They count as taken then, but the
+/// next request drains them: it is not refused for what the first one did not find.
+#[test]
+fn f8_a_contiguous_request_is_not_refused_for_what_was_cached_during_another() {
+    explore(400, || {
+        const FRAMES: u64 = 256;
+        let zone = zone(FRAMES, 3, 3, Fallback::Concentrated);
+        let taker = thread::spawn(move || {
+            let mut seat = zone.seat(CpuId(0)).unwrap();
+            seat.alloc(Order::ZERO, MOVABLE).ok()
+        });
+        let first = zone.alloc_contiguous(FRAMES - 2, 1, UNMOVABLE);
+        let took = taker.join().unwrap();
+        if first.is_err() {
+            let took = took.expect("all frames were free").0;
+            let longest = took.max(FRAMES - 1 - took);
+            let next = zone.alloc_contiguous(longest, 1, UNMOVABLE);
+            next.expect("one frame is in use, and no other one");
+        }
+        zone.verify().unwrap();
+    });
+}

@@ -115,9 +115,11 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     /// Allocates `frames` contiguous free frames, the first at a multiple of `align` frames: the
     /// lowest such run. See [`alloc_run`](Self::alloc_run) for what it consists of.
     ///
-    /// Stops all CPUs to drain, and once more to take the run that was found; CPUs work during the
-    /// search between the two. Time: O(pageblocks), and for a request of several pageblocks
-    /// O(pageblocks / its length) where hardly anything is free.
+    /// Stops all CPUs to drain, and once more to take the run that was found, or to see that nothing moved while
+    /// none was found; CPUs work during the search between the two. Stops none for a run that is as long as one
+    /// that was not found, or longer, as long as nothing was freed since (F9), nor for more frames than are free.
+    /// Time: O(pageblocks), and for a request of several pageblocks O(pageblocks / its length) where hardly
+    /// anything is free.
     ///
     /// # Errors
     /// [`AllocError::Impossible`] if no such run of frames exists; this stops no CPU.
@@ -135,8 +137,17 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         if frames > self.present_frames() || self.find_present(wanted).found.is_none() {
             return Err(AllocError::Impossible);
         }
+        if frames > self.frames_not_allocated() {
+            return Err(AllocError::Exhausted);
+        }
+        if self
+            .run_memo()
+            .is_in_vain(wanted, mobility, self.happened())
+        {
+            return Err(self.why_no_run(frames, mobility));
+        }
         // Frames in caches count as free, so they go back first.
-        self.at_rest(|_| ());
+        let drained = self.at_rest(|_| (self.happened(), self.handed_out()));
         for _ in 1..CONTIGUOUS_TRIES {
             let happened = self.happened();
             if let Some(offsets) = self.find_free(wanted, mobility).found {
@@ -148,8 +159,12 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
             } else {
                 // What a CPU freed before it took a frame that the search found taken is counted
                 // and visible after this.
-                self.platform.barrier_all();
+                let _stopped = self.stop();
                 if self.happened() == happened {
+                    if (happened, self.handed_out()) == drained {
+                        // So no frame went into a cache since the drain.
+                        self.run_memo().note(wanted, mobility, happened);
+                    }
                     return Err(self.why_no_run(frames, mobility));
                 }
                 // A run may have become free where the search had passed by.
@@ -159,7 +174,10 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         // one is made while they stand still.
         self.at_rest(|stopped| {
             let found = self.alloc_contiguous_of(stopped, frames, align, mobility);
-            found.ok_or_else(|| self.why_no_run(frames, mobility))
+            found.ok_or_else(|| {
+                self.run_memo().note(wanted, mobility, self.happened());
+                self.why_no_run(frames, mobility)
+            })
         })
     }
 

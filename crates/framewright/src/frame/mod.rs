@@ -77,7 +77,8 @@
 //!   CPUs stood still for another CPU after the request had begun, and there was no block for it
 //!   then; and not for what the zone could never have. While they stand still, each CPU's caches
 //!   are drained, at most 372 blocks and 24 words, and the index is asked; only an order above the
-//!   pageblocks' looks at all of them. Nothing is counted.
+//!   pageblocks' looks at all of them. Nothing is counted. A request for a run stops them twice, and not if
+//!   such a run, or a shorter one, was not found and nothing has become free since.
 //!
 //! # Locks
 //! - Rank 1: the zone's stop lock. Its holder claims every seat, executes the platform's barrier,

@@ -236,9 +236,7 @@ impl<'m, P> Zone<'m, P> {
     /// frames.
     pub(crate) fn frames_not_allocated(&self) -> u64 {
         let present = self.present_frames();
-        let allocated = |seat: SeatWords<'_>| Mobility::ALL.map(|of| seat.allocated(of));
-        let allocated = self.all_seats().flat_map(allocated);
-        let out = allocated.fold(0, u64::wrapping_add);
+        let out = self.handed_out();
         fence(Acquire);
         let freed = self.all_seats().map(SeatWords::freed);
         let free = freed.fold(present.wrapping_sub(out), u64::wrapping_add);
@@ -327,13 +325,24 @@ impl<'m, P> Zone<'m, P> {
             }
     }
 
-    /// Free frames that may serve single frames and runs of `mobility`: none of the high-order
-    /// reserve. For use with all CPUs stopped and drained.
+    /// Free frames that may serve single frames and runs of `mobility`, those in caches included: none of the
+    /// high-order reserve.
     pub(super) fn usable_frames(&self, mobility: Mobility) -> u64 {
-        (0..self.map.blocks)
+        let in_pageblocks = (0..self.map.blocks)
             .filter(|&id| self.may_serve(id, Order::ZERO, mobility))
-            .map(|id| u64::from(self.facts(id).free))
-            .sum()
+            .map(|id| u64::from(self.facts(id).free));
+        let cached = self
+            .all_seats()
+            .map(|seat| self.cached_frames(seat, Order::ZERO, mobility));
+        in_pageblocks.chain(cached).sum()
+    }
+
+    /// Frames handed out since the zone was made. With all CPUs stopped, and as long as this and the frames freed
+    /// are what they were, no CPU has taken a frame into a cache either.
+    pub(super) fn handed_out(&self) -> u64 {
+        let allocated = |seat: SeatWords<'_>| Mobility::ALL.map(|of| seat.allocated(of));
+        let allocated = self.all_seats().flat_map(allocated);
+        allocated.fold(0, u64::wrapping_add)
     }
 }
 

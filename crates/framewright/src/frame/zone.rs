@@ -15,6 +15,7 @@ use super::counters::Counters;
 use super::descriptor::PageblockRecord;
 use super::index::BlockIndex;
 use super::layout::Map;
+use super::runs::{RUN_MEMO_WORDS, RunMemo};
 use super::seat::Seat;
 use super::tag::Tag;
 use super::whole::Whole;
@@ -53,7 +54,9 @@ record! {
         changes: AtomicU64,
         /// What stops of all CPUs found, by [`kind`].
         memo: [AtomicU64; StopMemo::words(KINDS)],
-    } = 96 words;
+        /// The runs that were not found.
+        runs: [AtomicU64; RUN_MEMO_WORDS],
+    } = 352 words;
 }
 
 /// The kind of a request, for the memo of stops.
@@ -408,6 +411,10 @@ impl<'m, P> Zone<'m, P> {
     #[cold]
     pub(super) fn count_corruption(&self) {
         self.words.corruptions.fetch_add(1, Relaxed);
+    }
+
+    pub(super) const fn run_memo(&self) -> RunMemo<'m> {
+        RunMemo::new(&self.words.runs)
     }
 
     pub(super) fn corruptions(&self) -> u64 {

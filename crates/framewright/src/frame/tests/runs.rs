@@ -298,3 +298,85 @@ fn frames_are_freed_by_any_run_over_allocations_and_a_wrong_one_changes_nothing(
     }
     assert_eq!(free(&zone), 2048);
 }
+
+/// F9: a run that was not found stops no CPU again until something becomes free, nor does a longer one, or one
+/// of a larger alignment; and a run of more frames than are free stops none at all.
+#[test]
+fn f9_a_run_that_is_not_there_stops_the_cpus_once() {
+    let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(2);
+    let mut memory = memory(&layout);
+    let barriers = Barriers::default();
+    let zone = Zone::new(&layout, &caching(100), &mut memory, &barriers).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+    // Every other frame is free.
+    for frame in (0..2048).step_by(2) {
+        zone.alloc_at(Frame(frame), Order::ZERO, Unmovable).unwrap();
+    }
+    let before = barriers.count();
+    let fails = |frames, align, mobility| {
+        let failed = zone.alloc_contiguous(frames, align, mobility);
+        assert_eq!(failed, Err(AllocError::Fragmented), "{frames} {align}");
+    };
+    fails(3, 1, Movable);
+    let stops = barriers.count() - before;
+    assert!(stops <= 2, "{stops} stops for one failure");
+    for align in [1, 2, 64] {
+        for frames in 3..30 {
+            fails(frames, align, Movable);
+        }
+    }
+    assert_eq!(barriers.count(), before + stops, "nothing became free");
+    // Others that fail, by turns: each alignment has its own length.
+    for _ in 0..10 {
+        fails(2, 2, Movable);
+        fails(2, 4, Unmovable);
+        fails(3, 1, Unmovable);
+    }
+    assert!(barriers.count() <= before + 4 * stops);
+    let run = zone.alloc_contiguous(1, 1, Movable);
+    assert_eq!(
+        run,
+        Ok(Run::new(Frame(1), 1).unwrap()),
+        "shorter ones are there"
+    );
+    seats[0].free(Frame(1), Order::ZERO).unwrap();
+
+    // Another CPU's cache holds what is freed; only a stop finds it.
+    seats[1].free(Frame(2), Order::ZERO).unwrap();
+    let run = zone.alloc_contiguous(3, 1, Movable);
+    assert_eq!(run, Ok(Run::new(Frame(1), 3).unwrap()));
+    fails(3, 1, Movable);
+    // What is taken makes none; a CPU that has taken frames into its cache does not hide what a memo says.
+    let taken = seats[0].alloc(Order::ZERO, Movable).unwrap();
+    let before = barriers.count();
+    fails(3, 1, Movable);
+    assert_eq!(barriers.count(), before);
+    seats[0].free(taken, Order::ZERO).unwrap();
+    while seats[0].alloc(Order::ZERO, Movable).is_ok() {}
+    let before = barriers.count();
+    for frames in 1..30 {
+        let failed = zone.alloc_contiguous(frames, 1, Movable);
+        assert_eq!(failed, Err(AllocError::Exhausted));
+    }
+    assert_eq!(barriers.count(), before, "there is not one frame");
+}
+
+/// A platform that counts its barriers: each stop has one.
+#[derive(Default)]
+struct Barriers(std::sync::atomic::AtomicU64);
+
+impl Barriers {
+    fn count(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl crate::platform::Relax for &Barriers {}
+
+impl crate::platform::Barrier for &Barriers {
+    fn barrier_all(&self) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Fenced.barrier_all();
+    }
+}
