@@ -4,7 +4,7 @@
 
 use framewright::policy::ContigConfig;
 use framewright::reclaim::{Clients, Migrate};
-use framewright::reserve::{Contiguous, Guaranteed, Key, MigrateArea, Migrating, PoolConfig};
+use framewright::reserve::{Contiguous, Key, MigrateArea, PoolConfig};
 use framewright::{Frame, Order, Page, PageRange, Run};
 use framewright_linux::{Anon, HostSpace, Options, Paged};
 use std::error::Error;
@@ -12,13 +12,16 @@ use std::sync::Arc;
 
 /// What an owner does, whichever kind of area it is.
 fn borrow(area: &mut dyn Contiguous) -> Result<(), Box<dyn Error>> {
-    let kind = area.kind();
+    let kind = match area.is_guaranteed() {
+        true => "guaranteed",
+        false => "migrates",
+    };
     match area.alloc_contig(1000, 1) {
         Ok(run) => {
-            println!("{kind:?}: {} frames in one piece", run.frames());
+            println!("{kind}: {} frames in one piece", run.frames());
             area.release(run)?;
         }
-        Err(_) => println!("{kind:?}: none"),
+        Err(_) => println!("{kind}: none"),
     }
     Ok(())
 }
@@ -68,8 +71,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         if !is_pinned {
             pins.clear();
         }
-        borrow(&mut Migrating::new(&area, cpu.frames().seat(0), clients))?;
-        borrow(&mut Guaranteed::new(reserve))?;
+        borrow(&mut area.owner(cpu.frames().seat(0), clients))?;
+        borrow(&mut reserve.owner(None))?;
     }
     area.verify()?;
     reserve.verify()?;

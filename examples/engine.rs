@@ -6,7 +6,7 @@
 
 use framewright::engine::{Engine, EngineLayout};
 use framewright::kv::KvRequest;
-use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 use std::error::Error;
 use std::sync::OnceLock;
@@ -19,10 +19,9 @@ struct Board;
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
 // Defaults: a CPU that waits spins, and a barrier is a fence.
-impl Relax for Board {}
-impl Barrier for Board {}
+impl FramePlatform for Board {}
 
-impl Map for Board {
+impl RangePlatform for Board {
     fn map(&self, _at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         MAPPED.fetch_add(frames.frames(), Ordering::Relaxed);
         Ok(())
@@ -34,13 +33,11 @@ impl Map for Board {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for Board {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for Board {
+impl ObjectPlatform for Board {
     fn direct_base(&self) -> Addr {
         Addr(0xffff_8000_0000_0000)
     }
@@ -95,9 +92,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     cpu.objects().drain();
     cpu.ranges().drain();
     memory.verify()?;
-    println!(
-        "free again: {} frames",
-        memory.frames().stats().nr_free_pages
-    );
+    println!("free again: {} frames", memory.frame_stats().nr_free_pages);
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! `cargo run -p framewright-examples --bin kvmalloc`
 
 use framewright::Context;
-use framewright::kv::{KBox, KVBox, KVVec};
+use framewright::kv::{KVBox, KVVec};
 use framewright::policy::Effort;
 use framewright_linux::{Heap, HeapOptions};
 use std::error::Error;
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let heap = Heap::try_new(HeapOptions::new(16 << 20).with_threads(2))?;
 
     // A value that is contiguous in memory, and one that need not be.
-    let mut counters = KBox::try_new([0u64; 8], &heap)?;
+    let mut counters = KVBox::try_new([0u64; 8], heap.contiguous())?;
     counters[3] += 1;
     let buffer = KVBox::try_new([7u8; 65536], &heap)?;
     println!("{counters:?}, {} bytes of {}", buffer.len(), buffer[65535]);
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Now all memory is in single frames, every second of which is free.
     let mut frames = KVVec::try_with_capacity(4096, &heap)?;
-    while let Ok(frame) = KBox::try_new([0u8; 4096], &heap) {
+    while let Ok(frame) = KVBox::try_new([0u8; 4096], heap.contiguous()) {
         frames
             .try_push(Some(frame))
             .map_err(|refused| refused.error)?;
@@ -51,8 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
 
-    // What cannot be had comes back, and says why; an effort and a context go with the handle.
-    match KBox::try_new([1u8; 65536], &heap) {
+    // What cannot be had comes back, and says why; place, effort and context go with the handle.
+    match KVBox::try_new([1u8; 65536], heap.contiguous()) {
         Ok(_) => println!("64 KiB side by side"),
         Err(refused) => println!("{} bytes came back: {}", refused.value.len(), refused.error),
     }

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..400 {
             cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::ANY)?;
         }
-        let zone = &engine.frames().zones()[0];
+        let zone = &engine.zones()[0];
         let is_contaminated = |nth: &usize| zone.pageblock(*nth).nonmovable() > 0;
         let contaminated = (0..zone.pageblocks()).filter(is_contaminated).count();
         println!(

@@ -3,13 +3,13 @@
 //! `cargo run -p framewright-examples --bin ranges`
 
 use framewright::Page;
-use framewright::platform::Barrier;
-use framewright::vrange::{AreaRequest, AreaTag};
+use framewright::platform::FramePlatform;
+use framewright::vrange::AreaRequest;
 use framewright_linux::{HostError, HostSpace, Options};
 use std::error::Error;
 
-const READER: AreaTag = AreaTag(1);
-const WRITER: AreaTag = AreaTag(2);
+const READER: u32 = 1;
+const WRITER: u32 = 2;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // 64 MiB of frames, and a window of 4 GiB in which they appear.
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn run<B: Barrier + Clone>(host: &HostSpace<B>) -> Result<(), Box<dyn Error>> {
+fn run<B: FramePlatform + Clone>(host: &HostSpace<B>) -> Result<(), Box<dyn Error>> {
     let mut cpu = host.cpu()?;
 
     // Bytes written through the area are those of the frames behind it.

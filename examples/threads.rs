@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p framewright-examples --bin threads`
 
-use framewright::platform::Barrier;
+use framewright::platform::FramePlatform;
 use framewright::{Context, Frame, Mobility, Order};
 use framewright_linux::{Host, HostError, Options};
 use std::error::Error;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn run<B: Barrier + Clone + Sync>(host: &Host<B>) -> Result<(), Box<dyn Error>> {
+fn run<B: FramePlatform + Clone + Sync>(host: &Host<B>) -> Result<(), Box<dyn Error>> {
     // All threads take frames until there are none, and write their number into each.
     let frames: Vec<Frame> = thread::scope(|scope| {
         let workers = (0..THREADS).map(|number| scope.spawn(move || take_all(host, number as u8)));
@@ -45,7 +45,7 @@ fn run<B: Barrier + Clone + Sync>(host: &Host<B>) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-fn take_all<B: Barrier + Clone>(host: &Host<B>, number: u8) -> Vec<Frame> {
+fn take_all<B: FramePlatform + Clone>(host: &Host<B>, number: u8) -> Vec<Frame> {
     let mut frames = Vec::new();
     // More threads than slots would be an error here; there are as many.
     let Ok(mut cpu) = host.cpu() else {

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     seat.free(two, stack)?;
 
     engine.verify()?;
-    let stats = engine.frames().stats();
+    let stats = engine.frame_stats();
     println!("free again: {} frames", stats.nr_free_pages);
     Ok(())
 }

@@ -163,11 +163,11 @@ fn a_pin_stops_the_area_that_moves_and_not_the_one_that_drops() {
     let out = output(env!("CARGO_BIN_EXE_contiguous"));
     let expected = "\
 with pins:
-Migrate: none
-Guaranteed: 1000 frames in one piece
+migrates: none
+guaranteed: 1000 frames in one piece
 without pins:
-Migrate: 1000 frames in one piece
-Guaranteed: 1000 frames in one piece
+migrates: 1000 frames in one piece
+guaranteed: 1000 frames in one piece
 ";
     assert_eq!(out, expected);
 }

@@ -3,7 +3,7 @@
 //!
 //! # Rules
 //! - **Interrupts are off in every call of the engine**: [`with`] does that. A handler calls [`with`] too.
-//! - A CPU that waits answers other CPUs: `Relax::relax` and the waits of the shootdown.
+//! - A CPU that waits answers other CPUs: `FramePlatform::relax` and the waits of the shootdown.
 //! - Page tables come from seats of their own, because the engine maps while the CPU's seat is in use.
 //! - A CPU comes online in the shootdown before it takes its seats.
 
@@ -13,7 +13,9 @@ use crate::counts::Counts;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::Seat;
-use framewright::platform::{Barrier, Contents, Direct, Map, MapError, PageWords, Relax, Zero};
+use framewright::platform::{
+    FramePlatform, MapError, ObjectPlatform, RangePlatform, ReservePlatform,
+};
 use framewright::policy::RangeConfig;
 use framewright::reclaim::Clients;
 use framewright::reserve::ReserveLayout;
@@ -147,15 +149,13 @@ pub fn answer() {
     SHOOTDOWN.answer(&BarePc);
 }
 
-impl Relax for BarePc {
+impl FramePlatform for BarePc {
+    const ASYMMETRIC: bool = true;
+
     fn relax(&self, attempt: u32) {
         SHOOTDOWN.answer(self);
         self.pause(attempt);
     }
-}
-
-impl Barrier for BarePc {
-    const ASYMMETRIC: bool = true;
 
     fn barrier_all(&self) {
         COUNTS.barriers.add(1);
@@ -168,7 +168,7 @@ pub fn page_tables() -> PageTables<BarePc> {
     PageTables::new(boot::root(), BarePc)
 }
 
-impl Map for BarePc {
+impl RangePlatform for BarePc {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         COUNTS.maps.add(1);
         page_tables().map(at, frames, PageAccess::DATA, self, context)
@@ -188,15 +188,13 @@ impl Map for BarePc {
         COUNTS.flushes.add(1);
         SHOOTDOWN.ask(ShootdownRound::Flush, self);
     }
-}
 
-impl Zero for BarePc {
     fn zero(&self, frames: Run) {
         self.zero_bytes(direct(frames.start()), frames.frames() * Frame::BYTES);
     }
 }
 
-impl Direct for BarePc {
+impl ObjectPlatform for BarePc {
     fn direct_base(&self) -> Addr {
         Addr(DIRECT)
     }
@@ -218,13 +216,13 @@ impl Direct for BarePc {
     }
 }
 
-impl Contents for BarePc {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for BarePc {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         // SAFETY: the engine says that no other CPU writes the frame.
         unsafe { copy_words(page.as_ptr(), direct(frame).0 as *mut u64, page.len()) };
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         // SAFETY: the direct map has the frame; an owner may write it meanwhile.
         unsafe { copy_words(direct(frame).0 as *const u64, page.as_mut_ptr(), page.len()) };
     }

@@ -15,14 +15,14 @@ use crate::platform::{Linux, Membarrier, Paged, Slots};
 use crate::ram::Ram;
 use crate::window::Window;
 use framewright::CpuId;
-use framewright::engine::{
-    Cpu, Engine, EngineError, EngineLayout, FramesOnly, Parts, RangeParts, WithObjects, WithRanges,
-};
+use framewright::engine::{Cpu, Engine, EngineError, EngineLayout, Parts, RangeParts};
 use framewright::frame::{Seat, Zone};
 use framewright::kv::Kv;
-use framewright::platform::{Barrier, Clock, Fenced, FramePlatform, ObjectPlatform, RangePlatform};
+use framewright::kv::KvLayout;
+use framewright::platform::{FramePlatform, ObjectPlatform, RangePlatform};
 use framewright::reserve::Reserve;
 use framewright::vrange::Space;
+use framewright::vrange::SpaceLayout;
 use std::sync::Arc;
 
 /// An engine in this process: the frames, the metadata, the platform, and the window if there is one.
@@ -59,7 +59,7 @@ pub struct HostedEngine<P: FramePlatform + Clone, W: Parts<P>> {
 /// # Ok(())
 /// # }
 /// ```
-pub type Host<B = Membarrier> = HostedEngine<Linux<B>, FramesOnly>;
+pub type Host<B = Membarrier> = HostedEngine<Linux<B>, ()>;
 
 /// A [`Host`] with virtual ranges: frames, a window in which they appear, and the space that hands
 /// out the window. It can have a reserve, too: [`Options::with_reserve`].
@@ -85,7 +85,7 @@ pub type Host<B = Membarrier> = HostedEngine<Linux<B>, FramesOnly>;
 /// # Ok(())
 /// # }
 /// ```
-pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, WithRanges>;
+pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, SpaceLayout>;
 
 /// A [`HostSpace`] with objects: kmalloc and kvmalloc in its frames and in its window.
 ///
@@ -94,7 +94,7 @@ pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, WithRanges>;
 /// must then keep the promises of these.
 ///
 /// ```
-/// use framewright::kv::{KvRequest, ObjectKind};
+/// use framewright::kv::KvRequest;
 /// use framewright_linux::{HostKv, Options};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -104,7 +104,7 @@ pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, WithRanges>;
 /// let mut cpu = host.cpu()?;
 /// let small = cpu.kmalloc(&KvRequest::new(64))?;
 /// let large = cpu.kvmalloc(&KvRequest::new(8 << 20).zeroed())?; // no block is so large
-/// assert_eq!(host.kv().kind(large), ObjectKind::Mapped);
+/// assert!(host.kv().is_mapped(large));
 /// let mut bytes = [1; 100];
 /// host.window().read(large.page(), 5 << 20, &mut bytes)?;
 /// assert_eq!(bytes, [0; 100]);
@@ -113,10 +113,10 @@ pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, WithRanges>;
 /// # Ok(())
 /// # }
 /// ```
-pub type HostKv<B = Membarrier> = HostedEngine<Paged<B>, WithObjects>;
+pub type HostKv<B = Membarrier> = HostedEngine<Paged<B>, KvLayout>;
 
 /// A thread's place in a host: its seats in all of the host's parts.
-pub type HostCpu<'h, P = Paged, W = WithObjects> = Cpu<'h, 'h, P, W>;
+pub type HostCpu<'h, P = Paged, W = KvLayout> = Cpu<'h, 'h, P, W>;
 
 impl Host {
     /// A host with all frames free.
@@ -128,7 +128,7 @@ impl Host {
     }
 }
 
-impl Host<Fenced> {
+impl Host<()> {
     /// The same without membarrier: each operation costs about 10 ns more.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Host<Fenced> {
     }
 }
 
-impl<B: Barrier + Clone> Host<B> {
+impl<B: FramePlatform + Clone> Host<B> {
     fn over(linux: Linux<B>, options: &Options) -> Result<Self, HostError> {
         if options.reserve_frames > 0 {
             return Err(HostError::Reserve {
@@ -167,7 +167,7 @@ impl HostSpace {
     }
 }
 
-impl HostSpace<Fenced> {
+impl HostSpace<()> {
     /// The same without membarrier: each operation costs about 10 ns more.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl HostSpace<Fenced> {
     }
 }
 
-impl<B: Barrier + Clone> HostSpace<B> {
+impl<B: FramePlatform + Clone> HostSpace<B> {
     fn over(linux: Linux<B>, options: &Options) -> Result<Self, HostError> {
         Self::with_window(linux, options, |layout| layout)
     }
@@ -193,7 +193,7 @@ impl HostKv {
     }
 }
 
-impl HostKv<Fenced> {
+impl HostKv<()> {
     /// The same without membarrier: each operation costs about 10 ns more.
     ///
     /// # Errors
@@ -203,7 +203,7 @@ impl HostKv<Fenced> {
     }
 }
 
-impl<B: Barrier + Clone> HostKv<B> {
+impl<B: FramePlatform + Clone> HostKv<B> {
     fn over(linux: Linux<B>, options: &Options) -> Result<Self, HostError> {
         Self::with_window(linux, options, |layout| {
             let layout = layout.with_objects();
@@ -215,11 +215,11 @@ impl<B: Barrier + Clone> HostKv<B> {
     }
 }
 
-impl<B: Barrier + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
+impl<B: FramePlatform + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
     fn with_window(
         linux: Linux<B>,
         options: &Options,
-        parts: impl FnOnce(EngineLayout<WithRanges>) -> EngineLayout<W>,
+        parts: impl FnOnce(EngineLayout<SpaceLayout>) -> EngineLayout<W>,
     ) -> Result<Self, HostError> {
         let ram = options.ram()?;
         let window = options.ranges.window(&ram)?;
@@ -256,7 +256,7 @@ struct MetadataSize {
     of_window: usize,
 }
 
-impl<P: FramePlatform + Clock + Clone, W: Parts<P>> HostedEngine<P, W> {
+impl<P: FramePlatform + Clone, W: Parts<P>> HostedEngine<P, W> {
     fn make(
         size: MetadataSize,
         options: &Options,
@@ -341,7 +341,7 @@ impl<P: FramePlatform + Clone, W: Parts<P>> HostedEngine<P, W> {
     /// The zone.
     #[must_use]
     pub fn zone(&self) -> &Zone<'_, P> {
-        &self.engine().frames().zones()[0]
+        &self.engine().zones()[0]
     }
 
     /// The reserve, if the options name one.
@@ -383,7 +383,7 @@ impl<P: RangePlatform + Clone, W: RangeParts<P>> HostedEngine<P, W> {
     }
 }
 
-impl<B: Barrier + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
+impl<B: FramePlatform + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
     /// The window, and its bytes.
     #[must_use]
     pub fn window(&self) -> &Window {
@@ -391,7 +391,7 @@ impl<B: Barrier + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
     }
 }
 
-impl<P: ObjectPlatform + Clone> HostedEngine<P, WithObjects> {
+impl<P: ObjectPlatform + Clone> HostedEngine<P, KvLayout> {
     /// The object allocator.
     #[must_use]
     pub fn kv(&self) -> &Kv<'_, P> {

@@ -16,8 +16,8 @@
 //! it.
 
 use crate::platform::Slots;
-use framewright::frame::{AllocError, FrameSource, FreeError, Origin, Seat as FrameSeat};
-use framewright::platform::{FramePlatform, PageWords, ReservePlatform};
+use framewright::frame::{AllocError, FrameSource, FreeError, Seat as FrameSeat};
+use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::reclaim::{self, Clients};
 use framewright::reserve::{Cleaned, Guest, Key, Reserve, Store};
 use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
@@ -35,7 +35,7 @@ pub trait Tenancy: Sync {
     /// Has up to `pages` dirty pages written: calls `write` with the key and contents of each,
     /// which returns whether the page is on its device now: see [`Guest::clean`]. Does nothing if
     /// the store keeps no dirty pages.
-    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &[u64; 512]) -> bool) -> Cleaned {
         let _ = (pages, write);
         Cleaned::default()
     }
@@ -53,7 +53,7 @@ pub struct Reclaiming<'s, 'c, 'r, 'z, 'm, P> {
 }
 
 impl<P: FramePlatform> FrameSource for Reclaiming<'_, '_, '_, '_, '_, P> {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         self.seat.reclaim().zone().origin()
     }
 
@@ -181,7 +181,7 @@ impl<P: ReservePlatform + Send + Sync> Tenancy for Guests<'_, '_, P> {
         work(&mut *self.lend());
     }
 
-    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &[u64; 512]) -> bool) -> Cleaned {
         let mut page = Box::new([0; 512]);
         let platform = self.reserve.platform();
         self.lend().clean(pages, |key, frame| {
@@ -203,7 +203,7 @@ mod tests {
     use std::sync::{Arc, Barrier as Rendezvous};
     use std::thread;
 
-    type Platform = Stored<framewright::platform::Fenced>;
+    type Platform = Stored<()>;
 
     fn reserve<'m>(words: &'m mut Vec<u64>, slots: &Slots) -> Reserve<'m, Platform> {
         let run = Run::new(Frame(64), 512).unwrap();

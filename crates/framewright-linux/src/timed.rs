@@ -2,7 +2,8 @@
 
 use crate::LatencyHistogram;
 use framewright::Run;
-use framewright::reserve::{ContigError, Contiguous, ContiguousKind, Reservation};
+use framewright::RunError;
+use framewright::reserve::{Contiguous, Reservation};
 use std::time::Instant;
 
 /// An area of contiguous frames, of either kind, that notes how long each call for a run took.
@@ -57,31 +58,31 @@ impl<A> TimedArea<A> {
 }
 
 impl<A: Contiguous> Contiguous for TimedArea<A> {
-    fn kind(&self) -> ContiguousKind {
-        self.area.kind()
+    fn is_guaranteed(&self) -> bool {
+        self.area.is_guaranteed()
     }
 
-    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, RunError> {
         self.time(|area| area.alloc_contig(frames, align))
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ContigError> {
+    fn release(&mut self, run: Run) -> Result<(), RunError> {
         self.area.release(run)
     }
 
-    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, RunError> {
         self.area.reserve(name, frames, align)
     }
 
-    fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
+    fn take(&mut self, reservation: Reservation) -> Result<Run, RunError> {
         self.time(|area| area.take(reservation))
     }
 
-    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, RunError> {
         self.time(|area| area.try_take(reservation, rounds))
     }
 
-    fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
+    fn unreserve(&mut self, reservation: Reservation) -> Result<(), RunError> {
         self.area.unreserve(reservation)
     }
 }
@@ -92,7 +93,7 @@ mod tests {
     use crate::platform::Slots;
     use crate::{Linux, Ram, RamPages, Stored};
     use framewright::Frame;
-    use framewright::reserve::{Guaranteed, Reserve, ReserveLayout};
+    use framewright::reserve::{Reserve, ReserveLayout};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -104,14 +105,14 @@ mod tests {
         let mut words = vec![0; layout.words_needed().unwrap()];
         let platform = Stored::new(Linux::fenced(Slots::new(1)), ram);
         let reserve = Reserve::new(&layout, &mut words, platform).unwrap();
-        let mut area = TimedArea::new(Guaranteed::new(&reserve));
-        assert_eq!(area.kind(), ContiguousKind::Guaranteed);
+        let mut area = TimedArea::new(reserve.owner(None));
+        assert!(area.is_guaranteed());
         let start = Instant::now();
         let kept = area.reserve("kept", 512, 1).unwrap();
         let taken = area.take(kept).unwrap();
-        assert_eq!(area.take(kept), Err(ContigError::Taken(taken)));
+        assert_eq!(area.take(kept), Err(RunError::Taken(taken)));
         let some = area.alloc_contig(512, 1).unwrap();
-        assert_eq!(area.alloc_contig(1, 1), Err(ContigError::NoRoom));
+        assert_eq!(area.alloc_contig(1, 1), Err(RunError::NoRoom));
         area.release(some).unwrap();
         area.release(taken).unwrap();
         area.unreserve(kept).unwrap();
@@ -120,6 +121,6 @@ mod tests {
         let (_, longest) = area.taken().min_max().unwrap();
         assert!(Duration::from_nanos(longest) <= all);
         let inner = area.into_inner();
-        assert_eq!(inner.kind(), ContiguousKind::Guaranteed);
+        assert!(inner.is_guaranteed());
     }
 }

@@ -1,9 +1,9 @@
 //! Anonymous memory with frames that move while threads write to it.
 
 use framewright::frame::{AllocError, Seat, ZoneLayout};
-use framewright::platform::{Fenced, MapError};
+use framewright::platform::MapError;
 use framewright::policy::ReclaimConfig;
-use framewright::reclaim::{CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim};
+use framewright::reclaim::{Compaction, Migrate, Move, MoveState, Reclaim};
 use framewright::{Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_linux::anon::{Anon, PageError};
 use framewright_linux::{Host, Linux, Options};
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-type AnonSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
+type AnonSeat<'h> = Seat<'h, 'h, Linux<()>>;
 
 const WORDS: usize = 512;
 
-fn host(frames: u64) -> Host<Fenced> {
+fn host(frames: u64) -> Host<()> {
     // Frames do not begin at 0: what mistakes a frame's number for its place is found.
     Host::fenced(&Options::new(
         ZoneLayout::new(Frame(5 << 9), frames).with_cpus(4),
@@ -25,7 +25,7 @@ fn host(frames: u64) -> Host<Fenced> {
     .unwrap()
 }
 
-fn region(host: &Host<Fenced>, pages: u64) -> Anon {
+fn region(host: &Host<()>, pages: u64) -> Anon {
     Anon::new(Arc::clone(host.ram_shared()), pages).unwrap()
 }
 
@@ -102,7 +102,7 @@ fn settle(seat: &mut AnonSeat<'_>, moves: &[Move]) -> u64 {
     moved
 }
 
-fn all_is_back(host: &Host<Fenced>) {
+fn all_is_back(host: &Host<()>) {
     let zone = host.zone();
     zone.drain();
     zone.verify().unwrap();
@@ -221,13 +221,7 @@ fn compaction_makes_a_huge_block_out_of_memory_that_is_written_to() {
     let mut blocks = Vec::new();
     with_two_writers(&anon, &live, |_| {
         for _ in 0..3 {
-            let made = reclaim.compact(
-                &mut seat,
-                order(9),
-                Mobility::Unmovable,
-                CompactEffort::Background,
-                &[&anon],
-            );
+            let made = reclaim.compact_ahead(&mut seat, order(9), Mobility::Unmovable, &[&anon]);
             let Compaction::Captured(frame) = made else {
                 panic!("{made:?}, {:?}", anon.stats());
             };
@@ -304,14 +298,8 @@ fn pages_come_and_go_on_two_threads_while_a_third_compacts() {
         {
             tries += 1;
             for wanted in [9, 6] {
-                let effort = CompactEffort::Background;
-                let done = reclaim.compact(
-                    &mut seat,
-                    order(wanted),
-                    Mobility::Unmovable,
-                    effort,
-                    &[&anon],
-                );
+                let done =
+                    reclaim.compact_ahead(&mut seat, order(wanted), Mobility::Unmovable, &[&anon]);
                 if let Compaction::Captured(frame) = done {
                     made += 1;
                     host.ram()

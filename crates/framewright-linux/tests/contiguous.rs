@@ -1,18 +1,18 @@
 //! Contiguous runs out of memory that threads write to.
 
+use framewright::RunError;
 use framewright::frame::{Seat, ZoneLayout};
-use framewright::platform::Fenced;
 use framewright::policy::{ContigConfig, ReclaimConfig};
-use framewright::reclaim::{Clients, Migrate, Obstacle, Reclaim};
-use framewright::reserve::{ContigError, Contiguous, MigrateArea, Migrating};
+use framewright::reclaim::{Clients, Migrate, Reclaim};
+use framewright::reserve::{Contiguous, MigrateArea};
 use framewright::{Frame, Order, Page, PageRange, Run};
 use framewright_linux::anon::Anon;
 use framewright_linux::{Host, Linux, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-type ContiguousSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
-type ContiguousArea<'h> = MigrateArea<'h, 'h, 'h, Linux<Fenced>>;
+type ContiguousSeat<'h> = Seat<'h, 'h, Linux<()>>;
+type ContiguousArea<'h> = MigrateArea<'h, 'h, 'h, Linux<()>>;
 
 /// 96 MiB, of which the upper 64 are the area.
 const FRAMES: u64 = 24_576;
@@ -22,7 +22,7 @@ const FIRST: u64 = 5 << 9;
 /// So many pages are populated: more than lie beside the area, and room for the largest run remains.
 const PAGES: u64 = 14_000;
 
-fn host() -> Host<Fenced> {
+fn host() -> Host<()> {
     Host::fenced(&Options::new(
         ZoneLayout::new(Frame(FIRST), FRAMES).with_cpus(4),
     ))
@@ -113,17 +113,17 @@ fn lent(anon: &Anon) -> Vec<Page> {
 }
 
 /// The owner writes the frames that it got: no guest may see these words.
-fn fill(host: &Host<Fenced>, run: Run) {
+fn fill(host: &Host<()>, run: Run) {
     for frame in run.start().0..run.end().0 {
         host.ram().write(Frame(frame), &[0xaa; 4096]).unwrap();
     }
 }
 
-fn with_area(config: &ContigConfig, work: impl FnOnce(&Host<Fenced>, &ContiguousArea<'_>, &Anon)) {
+fn with_area(config: &ContigConfig, work: impl FnOnce(&Host<()>, &ContiguousArea<'_>, &Anon)) {
     let host = host();
     let mut memory = vec![0; Reclaim::words_needed(host.zone())];
     let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut memory).unwrap();
-    let mut memory = vec![0; MigrateArea::<Linux<Fenced>>::words_needed(area_run())];
+    let mut memory = vec![0; MigrateArea::<Linux<()>>::words_needed(area_run())];
     let area = MigrateArea::new(&reclaim, area_run(), config, &mut memory).unwrap();
     let anon = Anon::new(Arc::clone(host.ram_shared()), PAGES).unwrap();
     let mut seat: ContiguousSeat<'_> = host.seat().unwrap();
@@ -160,7 +160,7 @@ fn runs_of_all_lengths_are_had_beside_two_threads_that_write_and_nothing_is_lost
                         shrink: &[],
                         migrate: &movers,
                     };
-                    let owner: &mut dyn Contiguous = &mut Migrating::new(area, &mut seat, clients);
+                    let owner: &mut dyn Contiguous = &mut area.owner(&mut seat, clients);
                     let run = owner.alloc_contig(frames, 1).unwrap();
                     fill(host, run);
                     assert!(lent(anon).iter().all(|&page| {
@@ -206,10 +206,9 @@ fn with_pages_pinned_it_fails_and_says_so_and_beside_a_reservation_too() {
             let pins: Vec<_> = pinned.iter().map(|&p| anon.pin(p).unwrap()).collect();
             let before = host.zone().stats().nr_free_pages;
             let failed = area.take(&mut seat, camera, &clients);
-            let Err(ContigError::Busy { frame, why }) = failed else {
+            let Err(RunError::Pinned(frame)) = failed else {
                 panic!("{failed:?}");
             };
-            assert_eq!(why, Obstacle::Pinned);
             assert!(frames.contains(&Some(frame)));
             assert_eq!(area.claimed_frames(), 0);
             assert_eq!(host.zone().stats().nr_free_pages, before);

@@ -5,8 +5,8 @@
 #![cfg(not(tsan))]
 
 use framewright::frame::ZoneLayout;
-use framewright::kv::{KvRequest, Memory, Place};
-use framewright::platform::{Map, MapError};
+use framewright::kv::{KvRequest, Memory};
+use framewright::platform::{MapError, RangePlatform};
 use framewright::vrange::AreaRequest;
 use framewright::{Context, Frame, Mobility, Order, PageRange};
 use framewright_linux::swap::{Frontswap, SwapDevice};
@@ -228,7 +228,7 @@ fn a_child_reads_its_parents_heap_and_changes_nothing_there() {
             // SAFETY: the heap's memory can be read.
             assert_eq!(unsafe { word(nth).read_volatile() }, 0x5a5a);
         }
-        let refused = Memory::alloc(&heap, layouts[0], Place::Either, false).unwrap_err();
+        let refused = Memory::alloc(&heap, layouts[0], false).unwrap_err();
         assert_eq!(refused, HeapError::Forked);
         assert!(heap.stats().is_none());
         for layout in layouts {

@@ -2,7 +2,6 @@
 
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvRequest;
-use framewright::platform::Fenced;
 use framewright::policy::Effort;
 use framewright::stats::{FrameStats, LockStats, RangeStats};
 use framewright::vrange::AreaRequest;
@@ -22,14 +21,14 @@ fn options(accounts_locks: bool, frames: u64) -> Options {
     }
 }
 
-fn host(accounts_locks: bool) -> HostSpace<Fenced> {
+fn host(accounts_locks: bool) -> HostSpace<()> {
     let options = options(accounts_locks, FRAMES);
     HostSpace::fenced(&options.with_window(PAGES)).unwrap()
 }
 
 /// One thread's work, in which every lock is taken: a pageblock's, the arena's, and at the end the
 /// stop locks by requests that can never be served.
-fn work(host: &HostSpace<Fenced>) {
+fn work(host: &HostSpace<()>) {
     let mut seat = host.cpu().unwrap();
     let area = seat.vmalloc(&AreaRequest::new(3)).unwrap();
     seat.vmalloc(&AreaRequest::new(PAGES - 2)).unwrap_err();
@@ -46,7 +45,7 @@ fn work(host: &HostSpace<Fenced>) {
     }
 }
 
-fn all(host: &HostSpace<Fenced>) -> ([LockStats; 2], [LockStats; 3]) {
+fn all(host: &HostSpace<()>) -> ([LockStats; 2], [LockStats; 3]) {
     let FrameStats {
         stop_lock,
         pageblock_locks,

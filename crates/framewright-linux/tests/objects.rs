@@ -7,8 +7,8 @@
 //! (no happens-before) the thread sanitizer would find.
 
 use framewright::frame::{AllocError, ZoneLayout};
-use framewright::kv::{KvError, KvFreeError, KvRequest, ObjectKind};
-use framewright::platform::{Barrier, Fenced, MapError};
+use framewright::kv::{KvError, KvFreeError, KvRequest};
+use framewright::platform::{FramePlatform, MapError};
 use framewright::vrange::RangeError;
 use framewright::{Addr, Frame};
 use framewright_linux::{HostCpu, HostError, HostKv, Options, Paged};
@@ -64,13 +64,13 @@ impl LiveObject {
     }
 
     /// Does something with the words of its first `bytes` bytes.
-    fn with_words<B: Barrier + Clone>(
+    fn with_words<B: FramePlatform + Clone>(
         &self,
         host: &HostKv<B>,
         bytes: u64,
         work: impl FnOnce(&mut [u64]),
     ) {
-        let at = if host.kv().kind(self.addr) == ObjectKind::Mapped {
+        let at = if host.kv().is_mapped(self.addr) {
             host.window().address(self.addr.page()).unwrap()
         } else {
             let ram = host.ram();
@@ -85,7 +85,7 @@ impl LiveObject {
         work(unsafe { std::slice::from_raw_parts_mut(at.cast(), bytes as usize / 8) });
     }
 
-    fn fill<B: Barrier + Clone>(&self, host: &HostKv<B>) {
+    fn fill<B: FramePlatform + Clone>(&self, host: &HostKv<B>) {
         self.with_words(host, self.bytes, |words| {
             for (place, word) in words.iter_mut().enumerate() {
                 *word = Self::word(self.key, place);
@@ -94,7 +94,7 @@ impl LiveObject {
     }
 
     /// Panics unless the first `bytes` bytes are as they were written.
-    fn check<B: Barrier + Clone>(&self, host: &HostKv<B>, bytes: u64) {
+    fn check<B: FramePlatform + Clone>(&self, host: &HostKv<B>, bytes: u64) {
         self.with_words(host, bytes, |words| {
             for (place, word) in words.iter().enumerate() {
                 assert_eq!(*word, Self::word(self.key, place), "word {place}, {self:?}");
@@ -133,7 +133,7 @@ fn is_full(error: KvError) -> bool {
     }
 }
 
-struct ObjectWorker<'h, B: Barrier + Clone> {
+struct ObjectWorker<'h, B: FramePlatform + Clone> {
     host: &'h HostKv<B>,
     seat: HostCpu<'h, Paged<B>>,
     random: Draw,
@@ -141,7 +141,7 @@ struct ObjectWorker<'h, B: Barrier + Clone> {
     kept: Vec<LiveObject>,
 }
 
-impl<B: Barrier + Clone> ObjectWorker<'_, B> {
+impl<B: FramePlatform + Clone> ObjectWorker<'_, B> {
     /// Makes an object in one of the possible ways; `None` if memory is full.
     fn alloc(&mut self) -> Option<LiveObject> {
         let bytes = self.random.bytes();
@@ -175,7 +175,7 @@ impl<B: Barrier + Clone> ObjectWorker<'_, B> {
 
     fn free(&mut self, object: &LiveObject) {
         object.check(self.host, object.bytes);
-        let is_mapped = self.host.kv().kind(object.addr) == ObjectKind::Mapped;
+        let is_mapped = self.host.kv().is_mapped(object.addr);
         let freed = if is_mapped || self.random.below(2) == 0 {
             self.seat.kvfree(object.addr)
         } else {
@@ -259,7 +259,7 @@ impl<B: Barrier + Clone> ObjectWorker<'_, B> {
 }
 
 /// Checks that no object is allocated, and all frames are back.
-fn all_is_back<B: Barrier + Clone>(host: &HostKv<B>) {
+fn all_is_back<B: FramePlatform + Clone>(host: &HostKv<B>) {
     host.kv().verify().unwrap();
     let present = host.kv().recount();
     assert_eq!((present.live_slots, present.runs), (0, 0));
@@ -274,7 +274,11 @@ fn all_is_back<B: Barrier + Clone>(host: &HostKv<B>) {
     assert_eq!(host.zone().recount().free, FRAMES);
 }
 
-fn hand_round<B: Barrier + Clone + Send + Sync>(host: &HostKv<B>, threads: usize, share: u64) {
+fn hand_round<B: FramePlatform + Clone + Send + Sync>(
+    host: &HostKv<B>,
+    threads: usize,
+    share: u64,
+) {
     assert!(threads as u64 * share > BYTES, "memory becomes full");
     let counts = ThreadCounts::default();
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| channel()).unzip();
@@ -335,7 +339,7 @@ fn no_thread_finds_its_objects_overwritten_with_membarrier() {
 #[test]
 fn no_thread_finds_its_objects_overwritten_with_fences() {
     let options = options(3);
-    let host: HostKv<Fenced> = HostKv::fenced(&options).unwrap();
+    let host: HostKv<()> = HostKv::fenced(&options).unwrap();
     hand_round(&host, 3, 32 << 20);
 }
 
@@ -350,11 +354,8 @@ fn a_free_of_what_is_free_or_nobodys_is_an_error_on_real_memory() {
         seat.kmalloc(&run).unwrap(),
         seat.kvmalloc(&KvRequest::new(HUGE)).unwrap(),
     ];
-    let kinds = objects.map(|addr| host.kv().kind(addr));
-    assert_eq!(
-        kinds,
-        [ObjectKind::Slab, ObjectKind::Run, ObjectKind::Mapped]
-    );
+    let kinds = objects.map(|addr| (host.kv().is_mapped(addr), host.kv().is_in_slab(addr)));
+    assert_eq!(kinds, [(false, true), (false, false), (true, false)]);
     let mapped = objects[2];
     assert_eq!(
         seat.objects().kfree(mapped),

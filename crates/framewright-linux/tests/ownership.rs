@@ -5,7 +5,7 @@
 //! free is a foreign one. A table of owned frames is the second witness.
 
 use framewright::frame::{AllocError, Seat, ZoneLayout};
-use framewright::platform::{Barrier, Fenced};
+use framewright::platform::FramePlatform;
 use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_linux::platform::NoSlot;
 use framewright_linux::ram::FRAME_BYTES;
@@ -92,7 +92,11 @@ impl<'h> OwnershipOracle<'h> {
         }
     }
 
-    fn check_and_free<B: Barrier>(&self, seat: &mut Seat<'_, '_, Linux<B>>, parcel: &SentBlock) {
+    fn check_and_free<B: FramePlatform>(
+        &self,
+        seat: &mut Seat<'_, '_, Linux<B>>,
+        parcel: &SentBlock,
+    ) {
         let mut found = [0; FRAME_BYTES];
         for frame in Self::frames(parcel) {
             self.ram.read(frame, &mut found).unwrap();
@@ -106,7 +110,7 @@ impl<'h> OwnershipOracle<'h> {
 }
 
 /// One thread's part: allocates until it has had its share, hands on, frees what comes.
-fn work<B: Barrier + Clone>(
+fn work<B: FramePlatform + Clone>(
     host: &Host<B>,
     oracle: &OwnershipOracle<'_>,
     (seed, share): (u64, u64),
@@ -160,7 +164,7 @@ fn work<B: Barrier + Clone>(
     }
 }
 
-fn hand_round<B: Barrier + Clone + Send + Sync>(host: &Host<B>, threads: usize, share: u64) {
+fn hand_round<B: FramePlatform + Clone + Send + Sync>(host: &Host<B>, threads: usize, share: u64) {
     assert!(threads as u64 * share > FRAMES, "memory becomes full");
     let oracle = OwnershipOracle::new(host.ram());
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| channel()).unzip();
@@ -202,7 +206,7 @@ fn no_thread_finds_its_frames_overwritten_with_membarrier() {
 
 #[test]
 fn no_thread_finds_its_frames_overwritten_with_fences() {
-    let host: Host<Fenced> = Host::fenced(&options(3)).unwrap();
+    let host: Host<()> = Host::fenced(&options(3)).unwrap();
     hand_round(&host, 3, 7_000);
 }
 

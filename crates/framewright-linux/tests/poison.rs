@@ -2,10 +2,11 @@
 //!
 //! `FRAMEWRIGHT_POISON_OPS=4000000 cargo test --release -p framewright-linux --test poison -- --nocapture`
 
+use framewright::RunError;
 use framewright::frame::{Seat, ZoneLayout};
-use framewright::platform::{Contents, Fenced, PageWords, Relax};
+use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::reserve::{
-    ContigError, Guest, Key, PoolConfig, PoolId, Reservation, Reserve, ReserveLayout, Store,
+    Guest, Key, PoolConfig, PoolId, Reservation, Reserve, ReserveLayout, Store,
 };
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::platform::Slots;
@@ -48,7 +49,7 @@ const POOLS: [PoolConfig; 5] = [
 /// Real memory, some copies of which are interrupted in the middle, so that others come in between more often than
 /// the machine lets them.
 #[derive(Clone)]
-struct Interrupted(Stored<Fenced>);
+struct Interrupted(Stored<()>);
 
 /// One copy in so many is interrupted.
 const INTERRUPTED_ONE_IN: u32 = 16;
@@ -70,7 +71,7 @@ fn interrupt(nth: usize) {
     }
 }
 
-impl Relax for Interrupted {
+impl FramePlatform for Interrupted {
     fn relax(&self, attempt: u32) {
         self.0.relax(attempt);
     }
@@ -80,8 +81,8 @@ impl Relax for Interrupted {
     }
 }
 
-impl Contents for Interrupted {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for Interrupted {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         let Some(words) = self.words_of_slow(frame) else {
             return self.0.store(frame, page);
         };
@@ -91,7 +92,7 @@ impl Contents for Interrupted {
         }
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         let Some(words) = self.words_of_slow(frame) else {
             return self.0.load(frame, page);
         };
@@ -106,7 +107,7 @@ type PoisonPlatform = Interrupted;
 
 struct PoisonMachine<'r, 'm> {
     reserve: &'r Reserve<'m, PoisonPlatform>,
-    host: &'r Host<Fenced>,
+    host: &'r Host<()>,
     reservations: Vec<[Reservation; 2]>,
     cleaner: Mutex<Guest<'r, 'm, PoisonPlatform>>,
 }
@@ -147,7 +148,7 @@ impl PoisonSite for PoisonMachine<'_, '_> {
         })
     }
 
-    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) {
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &[u64; 512]) -> bool) {
         let mut page = [0; 512];
         let mut guest = self.cleaner.lock().unwrap_or_else(PoisonError::into_inner);
         guest.clean(pages, |key, frame| {
@@ -170,7 +171,7 @@ impl PoisonSite for PoisonMachine<'_, '_> {
 /// An owner with frames that pages may be put back into.
 struct PutBackOwner<'t, 'r, 'm> {
     machine: &'t PoisonMachine<'r, 'm>,
-    ordinary: Seat<'t, 't, Linux<Fenced>>,
+    ordinary: Seat<'t, 't, Linux<()>>,
     reservations: [Reservation; 2],
 }
 
@@ -184,7 +185,7 @@ impl PoisonOwner for PutBackOwner<'_, '_, '_> {
         };
         match run {
             Ok(run) => Some(run),
-            Err(ContigError::NoRoom | ContigError::NoMemory(_)) => None,
+            Err(RunError::NoRoom | RunError::NoMemory(_)) => None,
             Err(other) => panic!("{other}"),
         }
     }

@@ -1,10 +1,10 @@
 //! Virtual ranges on real memory: every byte of every mapping, by several threads, at the limits.
 
-use framewright::engine::WithRanges;
 use framewright::frame::{AllocError, ZoneLayout};
-use framewright::platform::{Barrier, Fenced, MapError};
+use framewright::platform::{FramePlatform, MapError};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{AreaRequest, AreaState, AreaTag, RangeError, RangeFreeError};
+use framewright::vrange::SpaceLayout;
+use framewright::vrange::{AreaRequest, AreaState, RangeError, RangeFreeError};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange};
 use framewright_linux::{HostCpu, HostError, HostSpace, Options, Paged, RangeOptions};
 use framewright_sim::Random;
@@ -18,7 +18,7 @@ fn options(frames: u64, cpus: u16) -> Options {
     Options::new(ZoneLayout::new(Frame(5 << 9), frames).with_cpus(cpus))
 }
 
-fn host(frames: u64, ranges: &RangeOptions) -> HostSpace<Fenced> {
+fn host(frames: u64, ranges: &RangeOptions) -> HostSpace<()> {
     HostSpace::fenced(&options(frames, 4).with_ranges(*ranges)).unwrap()
 }
 
@@ -31,7 +31,11 @@ struct LiveArea {
 }
 
 impl LiveArea {
-    fn with_words<B: Barrier + Clone>(&self, host: &HostSpace<B>, work: impl FnOnce(&mut [u64])) {
+    fn with_words<B: FramePlatform + Clone>(
+        &self,
+        host: &HostSpace<B>,
+        work: impl FnOnce(&mut [u64]),
+    ) {
         let range = PageRange::new(self.at, self.pages).unwrap();
         // SAFETY: the area is live, and only the holder of the `LiveArea` touches its pages; its frames
         // are the space's own, and so behind no other page.
@@ -43,7 +47,7 @@ impl LiveArea {
         work(words);
     }
 
-    fn fill<B: Barrier + Clone>(&self, host: &HostSpace<B>) {
+    fn fill<B: FramePlatform + Clone>(&self, host: &HostSpace<B>) {
         self.with_words(host, |words| {
             for (nth, word) in words.iter_mut().enumerate() {
                 *word = self.number << 32 | nth as u64;
@@ -51,7 +55,7 @@ impl LiveArea {
         });
     }
 
-    fn check<B: Barrier + Clone>(&self, host: &HostSpace<B>) {
+    fn check<B: FramePlatform + Clone>(&self, host: &HostSpace<B>) {
         self.with_words(host, |words| {
             for (nth, word) in words.iter().enumerate() {
                 assert_eq!(*word, self.number << 32 | nth as u64, "{self:?}");
@@ -59,7 +63,7 @@ impl LiveArea {
         });
     }
 
-    fn check_zero<B: Barrier + Clone>(&self, host: &HostSpace<B>) {
+    fn check_zero<B: FramePlatform + Clone>(&self, host: &HostSpace<B>) {
         self.with_words(host, |words| {
             assert!(words.iter().all(|&word| word == 0), "{self:?}");
         });
@@ -67,7 +71,7 @@ impl LiveArea {
 }
 
 /// All frames are back, and all of the window is one gap.
-fn all_is_back<B: Barrier + Clone>(host: &HostSpace<B>) {
+fn all_is_back<B: FramePlatform + Clone>(host: &HostSpace<B>) {
     let mut seat = host.cpu().unwrap();
     seat.ranges().drain();
     host.space().verify().unwrap();
@@ -80,9 +84,9 @@ fn all_is_back<B: Barrier + Clone>(host: &HostSpace<B>) {
     assert_eq!(zone.stats().nr_free_pages, host.ram().frames().frames());
 }
 
-fn vmalloc<B: Barrier + Clone>(
+fn vmalloc<B: FramePlatform + Clone>(
     host: &HostSpace<B>,
-    seat: &mut HostCpu<'_, Paged<B>, WithRanges>,
+    seat: &mut HostCpu<'_, Paged<B>, SpaceLayout>,
     request: &AreaRequest,
     number: u64,
 ) -> Result<LiveArea, RangeError> {
@@ -129,7 +133,7 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
                         0 => 65 + random.remainder(200),
                         _ => 1 + random.remainder(16),
                     };
-                    let mut request = AreaRequest::new(pages).tagged(AreaTag(thread as u32));
+                    let mut request = AreaRequest::new(pages).tagged(thread as u32);
                     if random.remainder(4) == 0 {
                         request = request.zeroed();
                     }
@@ -196,9 +200,9 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
 }
 
 /// Single frames of the caller's own, each filled with what tells it.
-fn own_frames<B: Barrier + Clone>(
+fn own_frames<B: FramePlatform + Clone>(
     host: &HostSpace<B>,
-    seat: &mut HostCpu<'_, Paged<B>, WithRanges>,
+    seat: &mut HostCpu<'_, Paged<B>, SpaceLayout>,
     count: usize,
 ) -> Vec<Frame> {
     let frames: Vec<_> = (0..count)
@@ -313,7 +317,7 @@ fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
     let mut seat = host.cpu().unwrap();
     let mut random = Random::new(9);
     let mut live: Vec<Option<LiveArea>> = vec![None; 8];
-    let mut round = |seat: &mut HostCpu<'_, Paged<Fenced>, WithRanges>, number: u64| {
+    let mut round = |seat: &mut HostCpu<'_, Paged<()>, SpaceLayout>, number: u64| {
         let slot = random.remainder(8) as usize;
         if let Some(area) = live[slot].take() {
             area.check(&host);

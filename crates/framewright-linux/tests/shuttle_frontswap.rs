@@ -7,9 +7,10 @@
 //! framewright-linux --test shuttle_frontswap`
 #![cfg(shuttle)]
 
-use framewright::platform::{Contents, PageWords, Relax};
+use framewright::RunError;
+use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::reserve::{
-    Cleaned, ContigError, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout, Store,
+    Cleaned, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout, Store,
 };
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::swap::{Frontswap, LoadedPage, SwapDevice, SwapError, SwapPolicy};
@@ -29,13 +30,13 @@ impl SlotEnds {
         Self(Vec::leak(ends.collect()))
     }
 
-    fn set(&self, nth: u64, page: &PageWords) {
+    fn set(&self, nth: u64, page: &[u64; 512]) {
         let [first, last] = &self.0[nth as usize];
         first.store(page[0], Relaxed);
         last.store(page[511], Relaxed);
     }
 
-    fn copy(&self, nth: u64, page: &mut PageWords) {
+    fn copy(&self, nth: u64, page: &mut [u64; 512]) {
         let [first, last] = &self.0[nth as usize];
         *page = [1; 512];
         page[0] = first.load(Relaxed);
@@ -43,18 +44,18 @@ impl SlotEnds {
     }
 }
 
-impl Relax for SlotEnds {
+impl FramePlatform for SlotEnds {
     fn relax(&self, _attempt: u32) {
         thread::yield_now();
     }
 }
 
-impl Contents for SlotEnds {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for SlotEnds {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         self.set(frame.0, page);
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         self.copy(frame.0, page);
     }
 }
@@ -64,12 +65,12 @@ impl SwapDevice for SlotEnds {
         self.0.len() as u64
     }
 
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         self.set(slot, page);
         Ok(())
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         self.copy(slot, page);
         Ok(())
     }
@@ -108,7 +109,7 @@ impl Tenancy for ThreadSeats {
         self.lend(|guest| work(guest));
     }
 
-    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &[u64; 512]) -> bool) -> Cleaned {
         self.lend(|guest| {
             guest.clean(pages, |key, frame| {
                 let mut page = [1; 512];
@@ -147,13 +148,13 @@ fn swap(
     (Box::leak(Box::new(swap)), reserve, pool)
 }
 
-fn page(stamp: u64) -> PageWords {
+fn page(stamp: u64) -> [u64; 512] {
     let mut page = [1; 512];
     (page[0], page[511]) = (stamp << 8, stamp << 8 | 1);
     page
 }
 
-fn stamp(page: &PageWords) -> u64 {
+fn stamp(page: &[u64; 512]) -> u64 {
     assert_eq!(page[0] | 1, page[511], "FS1: a torn page, or an owner's");
     page[0] >> 8
 }
@@ -204,7 +205,7 @@ fn all_at_once(frames: u64, slots: u64, policy: SwapPolicy) {
                     .for_each(|frame| reserve.platform().set(frame, &poison));
                 reserve.release(run).unwrap();
             }
-            Err(ContigError::NoRoom) => {}
+            Err(RunError::NoRoom) => {}
             Err(other) => panic!("{other}"),
         }
     }

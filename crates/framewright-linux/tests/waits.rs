@@ -1,7 +1,7 @@
 //! Waiting in the engine, on a host: strict priorities, and how soon a waiter goes on.
 
 use framewright::frame::{Zone, ZoneLayout};
-use framewright::platform::{Barrier, Fenced, Relax};
+use framewright::platform::FramePlatform;
 use framewright::policy::Config;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 use framewright_linux::Linux;
@@ -20,7 +20,7 @@ const FRAMES: u64 = 1024;
 
 /// A host's waiting, with counts.
 struct SeenWaits {
-    linux: Linux<Fenced>,
+    linux: Linux<()>,
     /// Waits, and the most attempts of one.
     waits: AtomicU64,
     attempts_max: AtomicU32,
@@ -46,7 +46,9 @@ impl SeenWaits {
     }
 }
 
-impl Relax for &SeenWaits {
+impl FramePlatform for &SeenWaits {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, attempt: u32) {
         if attempt == 0 {
             self.waits.fetch_add(1, Relaxed);
@@ -60,10 +62,6 @@ impl Relax for &SeenWaits {
             self.linux.wake();
         }
     }
-}
-
-impl Barrier for &SeenWaits {
-    const ASYMMETRIC: bool = false;
 
     /// All seats are claimed by now.
     fn barrier_all(&self) {

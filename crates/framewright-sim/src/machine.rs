@@ -1,7 +1,7 @@
 //! The simulated platform.
 
 use framewright::CpuId;
-use framewright::platform::{Barrier, Clock, Relax};
+use framewright::platform::FramePlatform;
 use std::cell::Cell;
 use std::fmt;
 
@@ -175,7 +175,10 @@ impl Machine {
     }
 }
 
-impl Relax for Machine {
+impl FramePlatform for Machine {
+    /// One CPU runs at a time.
+    const ASYMMETRIC: bool = true;
+
     /// # Panics
     /// After ten thousand attempts: no other CPU runs while this one waits. And if made to fail.
     fn relax(&self, attempt: u32) {
@@ -186,11 +189,6 @@ impl Relax for Machine {
             "deadlock: waited {attempt} times for CPUs that do not run"
         );
     }
-}
-
-impl Barrier for Machine {
-    /// One CPU runs at a time.
-    const ASYMMETRIC: bool = true;
 
     /// # Panics
     /// If made to fail.
@@ -198,9 +196,7 @@ impl Barrier for Machine {
         self.advance(BARRIER_NS);
         self.fail_by_panic(MachineCall::Barrier);
     }
-}
 
-impl Clock for Machine {
     fn now_ns(&self) -> u64 {
         self.now_ns.get()
     }

@@ -1,6 +1,6 @@
 //! Every inner call for a request has the context of its caller, whichever way the request takes.
 
-use framewright::frame::{AllocError, FrameSource, Origin};
+use framewright::frame::{AllocError, FrameSource};
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Page, Run};
@@ -20,7 +20,7 @@ struct Short<'p> {
 }
 
 impl FrameSource for Short<'_> {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         self.pool.origin()
     }
 

@@ -8,8 +8,8 @@
 #![cfg(lines)]
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
-use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat, ObjectKind};
-use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
+use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -20,19 +20,17 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 struct LinesPlatform;
 
-impl Relax for LinesPlatform {
+impl FramePlatform for LinesPlatform {
+    const ASYMMETRIC: bool = true;
+
     fn relax(&self, _attempt: u32) {
         panic!("no other CPU runs: it would wait for ever");
     }
-}
-
-impl Barrier for LinesPlatform {
-    const ASYMMETRIC: bool = true;
 
     fn barrier_all(&self) {}
 }
 
-impl Map for LinesPlatform {
+impl RangePlatform for LinesPlatform {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -42,13 +40,11 @@ impl Map for LinesPlatform {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for LinesPlatform {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for LinesPlatform {
+impl ObjectPlatform for LinesPlatform {
     fn direct_base(&self) -> Addr {
         Addr(0x1_0000_0000)
     }
@@ -216,10 +212,11 @@ fn kmalloc(bytes: u64) -> impl FnMut(&mut LinesSeat) -> Addr {
     move |seat| seat.kmalloc(&KvRequest::new(bytes)).unwrap()
 }
 
-fn kvmalloc(bytes: u64, kind: ObjectKind) -> impl FnMut(&mut LinesSeat) -> Addr {
+fn kvmalloc(bytes: u64, is_mapped: bool) -> impl FnMut(&mut LinesSeat) -> Addr {
     move |seat| {
         let addr = seat.kvmalloc(&KvRequest::new(bytes)).unwrap();
-        assert_eq!(seat.kv().kind(addr), kind);
+        assert_eq!(seat.kv().is_mapped(addr), is_mapped);
+        assert!(!seat.kv().is_in_slab(addr));
         addr
     }
 }
@@ -247,7 +244,7 @@ fn kmalloc_shares_no_line_in_the_steady_state() {
 fn kvmalloc_shares_no_line_in_the_steady_state() {
     for cpus in [2, 16] {
         for (bytes, batch) in [(16_384, 8), (65_536, 1), (65_536, 3)] {
-            let alloc = kvmalloc(bytes, ObjectKind::Run);
+            let alloc = kvmalloc(bytes, false);
             let count = steady(&mut machine(cpus), batch, alloc, kvfree);
             let count = say(&format!("kvmalloc of {bytes}, {batch} held"), cpus, count);
             assert_eq!(count.transfers, 0);
@@ -275,7 +272,7 @@ fn blocks_beyond_what_a_cache_holds_cost_some_lines_each() {
     // What goes back to the pageblocks and comes from there touches bitmap, tags and index, which
     // are all CPUs'; a batch of the cache's pays for it at once.
     for cpus in [2, 16] {
-        let alloc = kvmalloc(65_536, ObjectKind::Run);
+        let alloc = kvmalloc(65_536, false);
         let count = steady(&mut machine(cpus), 64, alloc, kvfree);
         let count = say("kvmalloc of 65536, 64 held", cpus, count);
         assert!(count.transfers < 40 * count.operations, "{count:?}");
@@ -296,7 +293,7 @@ fn a_spill_shares_no_line_in_the_steady_state() {
             frames.free(frame, Order::ZERO).unwrap();
         }
         machine.zone.drain();
-        let alloc = kvmalloc(65_536, ObjectKind::Mapped);
+        let alloc = kvmalloc(65_536, true);
         let count = steady(&mut machine, 4, alloc, kvfree);
         let count = say("spilled kvmalloc of 65536", cpus, count);
         assert_eq!(count.transfers, 0);

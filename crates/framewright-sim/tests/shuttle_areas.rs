@@ -7,8 +7,7 @@
 //! lazy pages than the bound allows.
 #![cfg(shuttle)]
 
-use framewright::frame::NoFrames;
-use framewright::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, RangeSeat, Space, SpaceLayout};
 use framewright::{Context, CpuId, Page, PageRange, Run};
@@ -36,17 +35,15 @@ enum PageState {
 /// the interleavings, except by the yields in it.
 struct ShuttlePages(Plain<Vec<PageState>>, AtomicU64);
 
-impl Relax for ShuttlePages {
-    fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
-    }
-}
-
-impl Barrier for ShuttlePages {
+impl FramePlatform for ShuttlePages {
     const ASYMMETRIC: bool = false;
 
+    fn relax(&self, attempt: u32) {
+        ().relax(attempt);
+    }
+
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
@@ -55,11 +52,7 @@ fn part(range: PageRange) -> std::ops::Range<usize> {
     start..start + range.pages() as usize
 }
 
-impl Zero for ShuttlePages {
-    fn zero(&self, _frames: Run) {}
-}
-
-impl Map for ShuttlePages {
+impl RangePlatform for ShuttlePages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -86,10 +79,12 @@ impl Map for ShuttlePages {
             }
         }
     }
+
+    fn zero(&self, _frames: Run) {}
 }
 
 type SharedAreas = &'static Space<'static, ShuttlePages>;
-type AreaSeat = RangeSeat<'static, 'static, ShuttlePages, NoFrames>;
+type AreaSeat = RangeSeat<'static, 'static, ShuttlePages, ()>;
 
 fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut config = ShuttleConfig::new();
@@ -143,7 +138,7 @@ fn on_cpus(space: SharedAreas, work: impl Fn(&mut AreaSeat, u16) + Send + Sync +
         .map(|cpu| {
             let work = work.clone();
             thread::spawn(move || {
-                let mut seat = space.seat(CpuId(cpu), NoFrames).unwrap();
+                let mut seat = space.seat(CpuId(cpu), ()).unwrap();
                 work(&mut seat, cpu);
             })
         })
@@ -153,7 +148,7 @@ fn on_cpus(space: SharedAreas, work: impl Fn(&mut AreaSeat, u16) + Send + Sync +
     }
     space.verify().unwrap();
     assert_eq!(space.stats().live_pages, 0);
-    space.seat(CpuId(0), NoFrames).unwrap().drain();
+    space.seat(CpuId(0), ()).unwrap().drain();
     space.verify().unwrap();
     let pages = space.platform().0.lock().unwrap();
     assert!(
@@ -163,7 +158,7 @@ fn on_cpus(space: SharedAreas, work: impl Fn(&mut AreaSeat, u16) + Send + Sync +
     // One request can have all of it.
     drop(pages);
     let whole = space.pages() - 1;
-    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let mut seat = space.seat(CpuId(0), ()).unwrap();
     assert!(alloc(&mut seat, whole, 1).is_some());
 }
 

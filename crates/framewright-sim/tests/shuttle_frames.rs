@@ -7,7 +7,6 @@
 #![cfg(shuttle)]
 
 use framewright::frame::{AllocError, FreeError, Seat, Zone, ZoneLayout};
-use framewright::platform::Fenced;
 use framewright::policy::{Config, Fallback};
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 use framewright_sim::Random;
@@ -16,8 +15,8 @@ use shuttle::sync::Mutex;
 use shuttle::{Config as ShuttleConfig, Runner, thread};
 use std::sync::{Arc, Mutex as Plain};
 
-type FencedZone = &'static Zone<'static, Fenced>;
-type FencedSeat = Seat<'static, 'static, Fenced>;
+type FencedZone = &'static Zone<'static, ()>;
+type FencedSeat = Seat<'static, 'static, ()>;
 
 const MOVABLE: Mobility = Mobility::Movable;
 const UNMOVABLE: Mobility = Mobility::Unmovable;
@@ -51,7 +50,7 @@ fn zone_for(cpus: u16, frames: u64, pageblock: u8, max: u8, fallback: Fallback) 
         ..Config::default()
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let zone = Zone::new(&layout, &config, memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, &config, memory, ()).unwrap();
     zone.add(Run::new(Frame(0), frames).unwrap()).unwrap();
     Box::leak(Box::new(zone))
 }

@@ -9,7 +9,7 @@
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
-use framewright::platform::{Barrier, Direct, Fenced, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::{AreaRequest, RangeSeat, Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Order, Page, PageRange, Run};
@@ -28,21 +28,19 @@ const WINDOW: Page = Page(0x8_0000);
 #[derive(Clone, Copy, Debug)]
 struct MapsAtOnce;
 
-impl Relax for MapsAtOnce {
-    fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
-    }
-}
-
-impl Barrier for MapsAtOnce {
+impl FramePlatform for MapsAtOnce {
     const ASYMMETRIC: bool = false;
 
+    fn relax(&self, attempt: u32) {
+        ().relax(attempt);
+    }
+
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
-impl Map for MapsAtOnce {
+impl RangePlatform for MapsAtOnce {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         thread::yield_now();
         Ok(())
@@ -56,13 +54,11 @@ impl Map for MapsAtOnce {
     fn flush_all(&self) {
         thread::yield_now();
     }
-}
 
-impl Zero for MapsAtOnce {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for MapsAtOnce {
+impl ObjectPlatform for MapsAtOnce {
     fn direct_base(&self) -> Addr {
         DIRECT
     }

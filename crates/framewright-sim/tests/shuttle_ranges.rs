@@ -5,7 +5,6 @@
 //! framewright-sim --test shuttle_ranges`
 #![cfg(shuttle)]
 
-use framewright::frame::NoFrames;
 use framewright::policy::RangeConfig;
 use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::vrange::{AreaRequest, RangeError, RangeFreeError, Space, SpaceLayout};
@@ -120,7 +119,7 @@ fn v8_spans_change_hands_before_a_request_fails() {
 fn v8_beside_a_failure(ask: fn(u16, &'static ShuttleSpace)) {
     explore(2000, move || {
         let (space, _) = space(32, 8, 2, &config(4, 0), thread::yield_now);
-        let mut first = space.seat(CpuId(0), NoFrames).unwrap();
+        let mut first = space.seat(CpuId(0), ()).unwrap();
         // A span with six free pages, and nothing in the arena.
         first.alloc_area(&AreaRequest::new(1)).unwrap();
         first.alloc_area(&AreaRequest::new(23)).unwrap();
@@ -134,7 +133,7 @@ fn v8_beside_a_failure(ask: fn(u16, &'static ShuttleSpace)) {
 #[test]
 fn v8_a_request_that_searched_before_another_failed_sees_what_that_drained() {
     v8_beside_a_failure(|cpu, space| {
-        let mut seat = space.seat(CpuId(cpu), NoFrames).unwrap();
+        let mut seat = space.seat(CpuId(cpu), ()).unwrap();
         let found = seat.alloc_area(&AreaRequest::new(1));
         assert!(found.is_ok(), "V8: six pages are free: {found:?}");
     });

@@ -6,13 +6,13 @@
 //! has them, a pageblock that stays apart, a call that does not end.
 #![cfg(shuttle)]
 
+use framewright::RunError;
 use framewright::frame::{Seat, Zone, ZoneLayout};
-use framewright::platform::Fenced;
 use framewright::policy::{Config, ContigConfig, ReclaimConfig};
 use framewright::reclaim::{
-    Ask, Clients, CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim, Shrink, Shrunk,
+    Ask, Clients, Compaction, Migrate, Move, MoveState, Reclaim, Shrink, Shrunk,
 };
-use framewright::reserve::{ContigError, MigrateArea};
+use framewright::reserve::MigrateArea;
 use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-type ReclaimZone = &'static Zone<'static, Fenced>;
-type ReclaimFrames = Seat<'static, 'static, Fenced>;
-type SharedReclaim = &'static Reclaim<'static, 'static, Fenced>;
+type ReclaimZone = &'static Zone<'static, ()>;
+type ReclaimFrames = Seat<'static, 'static, ()>;
+type SharedReclaim = &'static Reclaim<'static, 'static, ()>;
 
 const MOVABLE: Mobility = Mobility::Movable;
 /// Eight pageblocks of eight frames: with min 16, a whole one may be made while 32 are free.
@@ -53,7 +53,7 @@ fn machine(cache_permille: u16) -> (ReclaimZone, SharedReclaim) {
         ..Config::default()
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let zone = Zone::new(&layout, &config, memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, &config, memory, ()).unwrap();
     zone.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
     let zone: ReclaimZone = Box::leak(Box::new(zone));
     let memory = vec![0; Reclaim::words_needed(zone)].leak();
@@ -229,9 +229,8 @@ fn a_captured_block_is_nobody_elses() {
                 let (owner, count) = (owner.clone(), count.clone());
                 on_cpu(zone, cpu, move |seat| {
                     for _ in 0..2 {
-                        let effort = CompactEffort::Background;
                         let size = order(size);
-                        let made = reclaim.compact(seat, size, MOVABLE, effort, &[&owner]);
+                        let made = reclaim.compact_ahead(seat, size, MOVABLE, &[&owner]);
                         if let Compaction::Captured(frame) = made {
                             count.fetch_add(1, Relaxed);
                             owner.fix(frame, size);
@@ -303,9 +302,9 @@ fn m1_of_two_owners_of_one_area_each_has_its_own_frames() {
         explore(150, move || {
             let (zone, reclaim) = machine(100);
             let run = Run::new(Frame(32), 32).unwrap();
-            let memory = vec![0; MigrateArea::<Fenced>::words_needed(run)].leak();
+            let memory = vec![0; MigrateArea::<()>::words_needed(run)].leak();
             let area = MigrateArea::new(reclaim, run, &config, memory).unwrap();
-            let area: &'static MigrateArea<'_, '_, '_, Fenced> = Box::leak(Box::new(area));
+            let area: &'static MigrateArea<'_, '_, '_, ()> = Box::leak(Box::new(area));
             let owner = ShuttleOwner::default();
             fill(zone, &owner, &SPREAD);
             let owning = |cpu: u16, frames: u64| {
@@ -402,10 +401,10 @@ fn the_background_works_beside_requests() {
     assert!(worked.load(Relaxed) > 150, "no CPU reclaimed");
 }
 
-type Area = &'static MigrateArea<'static, 'static, 'static, Fenced>;
+type Area = &'static MigrateArea<'static, 'static, 'static, ()>;
 
 fn area_of(reclaim: SharedReclaim, run: Run, config: &ContigConfig) -> Area {
-    let memory = vec![0; MigrateArea::<Fenced>::words_needed(run)].leak();
+    let memory = vec![0; MigrateArea::<()>::words_needed(run)].leak();
     let area = MigrateArea::new(reclaim, run, config, memory).unwrap();
     Box::leak(Box::new(area))
 }
@@ -446,7 +445,7 @@ fn m5_of_owners_who_meet_at_a_reservation_one_has_it_or_nobody_is_told_so() {
             let (hasty, patient) = (hasty.join().unwrap(), patient.join().unwrap());
             beside.join().unwrap();
             let run = match (hasty, patient) {
-                (Ok(run), Err(ContigError::Taken(_))) | (Err(_), Ok(run)) => run,
+                (Ok(run), Err(RunError::Taken(_))) | (Err(_), Ok(run)) => run,
                 other => panic!("who has the reservation? {other:?}"),
             };
             assert_eq!(area.claimed_frames(), 8, "M3");

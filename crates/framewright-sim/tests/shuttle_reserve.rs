@@ -4,11 +4,10 @@
 //! framewright-sim --test shuttle_reserve`
 #![cfg(shuttle)]
 
-use framewright::frame::{AllocError, FrameSource, Origin};
-use framewright::platform::{Contents, PageWords, Relax};
-use framewright::reserve::{
-    ContigError, Guest, Key, PoolConfig, PoolId, PutRefused, Reserve, ReserveLayout,
-};
+use framewright::RunError;
+use framewright::frame::{AllocError, FrameSource};
+use framewright::platform::{FramePlatform, ReservePlatform};
+use framewright::reserve::{Guest, Key, PoolConfig, PoolId, PutRefused, Reserve, ReserveLayout};
 use framewright::{Context, CpuId, Frame, Run};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,20 +18,20 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 struct TwoEnds(&'static [[AtomicU64; 2]]);
 
-impl Relax for TwoEnds {
+impl FramePlatform for TwoEnds {
     fn relax(&self, _attempt: u32) {
         thread::yield_now();
     }
 }
 
-impl Contents for TwoEnds {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for TwoEnds {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         let [first, last] = &self.0[frame.0 as usize];
         first.store(page[0], Relaxed);
         last.store(page[511], Relaxed);
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         let [first, last] = &self.0[frame.0 as usize];
         page[0] = first.load(Relaxed);
         page[511] = last.load(Relaxed);
@@ -80,13 +79,13 @@ fn beside(frames: u64, cpus: u16, ordinary: u32) -> (&'static ShuttleReserve, Tw
 }
 
 /// A page with `stamp` at both ends, which is no repeated word.
-fn page(stamp: u64) -> PageWords {
+fn page(stamp: u64) -> [u64; 512] {
     let mut page = [1; 512];
     (page[0], page[511]) = (stamp << 8, stamp << 8 | 1);
     page
 }
 
-fn stamp(page: &PageWords) -> u64 {
+fn stamp(page: &[u64; 512]) -> u64 {
     assert_eq!(page[0] | 1, page[511], "a torn page, or an owner's");
     page[0] >> 8
 }
@@ -214,7 +213,7 @@ fn c3_c7_a_reservation_is_taken_and_no_dirty_page_is_lost() {
         });
         let reservation = match reserve.reserve("camera", 3, 1) {
             Ok(reservation) => Some(reservation),
-            Err(ContigError::Held) => None,
+            Err(RunError::Held) => None,
             Err(other) => panic!("{other}"),
         };
         if let Some(reservation) = reservation {
@@ -250,7 +249,7 @@ fn c3_an_owner_that_waits_with_a_bound_takes_a_reservation_or_changes_nothing() 
                     reserve.release(run).unwrap();
                 }
                 // No frame is an owner's: a guest that finds otherwise would see a torn page.
-                Err(ContigError::WouldWait) => assert_eq!(reserve.occupancy().owned, 0),
+                Err(RunError::WouldWait) => assert_eq!(reserve.occupancy().owned, 0),
                 Err(other) => panic!("{other}"),
             }
         }
@@ -359,8 +358,8 @@ struct PoisonedFrames {
 }
 
 impl FrameSource for PoisonedFrames {
-    fn origin(&self) -> Origin {
-        Origin::shared(self)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {
@@ -401,7 +400,7 @@ fn owner_who_puts_back(
                     reserve.release(run).unwrap();
                     true
                 }
-                Err(ContigError::NoRoom | ContigError::NoMemory(_)) => false,
+                Err(RunError::NoRoom | RunError::NoMemory(_)) => false,
                 Err(other) => panic!("{other}"),
             },
         );
@@ -526,7 +525,7 @@ fn c7_pages_are_got_away_and_written_while_an_owner_has_them_moved() {
 fn c10_an_owner_that_clears_a_run_and_fails_makes_no_other_one_fail() {
     // One page is dirty, and the first owner has no ordinary frame for it: it keeps all frames for a while, and
     // gives them up. So the other one has room at each moment.
-    let requests: [fn(&ShuttleReserve, TwoEnds) -> Result<Run, ContigError>; 2] = [
+    let requests: [fn(&ShuttleReserve, TwoEnds) -> Result<Run, RunError>; 2] = [
         |reserve, _| reserve.alloc_contig(2, 1),
         |reserve, ends| reserve.alloc_contig_with(2, 1, &mut ordinary(ends, 4, 2)),
     ];
@@ -539,8 +538,7 @@ fn c10_an_owner_that_clears_a_run_and_fails_makes_no_other_one_fail() {
             let failing = thread::spawn(move || {
                 for _ in 0..2 {
                     let got = reserve.alloc_contig_with(4, 1, &mut ordinary(ends, 4, 0));
-                    let is_right =
-                        matches!(got, Err(ContigError::NoMemory(_) | ContigError::NoRoom));
+                    let is_right = matches!(got, Err(RunError::NoMemory(_) | RunError::NoRoom));
                     assert!(is_right, "{got:?}");
                 }
             });

@@ -7,10 +7,11 @@
 //! Nothing here is a mutex of shuttle's: while one thread unwinds, the locks of all of them stay locked.
 #![cfg(shuttle)]
 
-use framewright::engine::{Cpu, Engine, EngineLayout, WithObjects};
+use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::ZoneLayout;
+use framewright::kv::KvLayout;
 use framewright::kv::KvRequest;
-use framewright::platform::{Barrier, Direct, Fenced, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::policy::Effort;
 use framewright::vrange::AreaRequest;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -41,21 +42,19 @@ impl UnwindingBoard {
     }
 }
 
-impl Relax for UnwindingBoard {
-    fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
-    }
-}
-
-impl Barrier for UnwindingBoard {
+impl FramePlatform for UnwindingBoard {
     const ASYMMETRIC: bool = false;
 
+    fn relax(&self, attempt: u32) {
+        ().relax(attempt);
+    }
+
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
-impl Map for UnwindingBoard {
+impl RangePlatform for UnwindingBoard {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         self.called();
         Ok(())
@@ -69,15 +68,13 @@ impl Map for UnwindingBoard {
     fn flush_all(&self) {
         thread::yield_now();
     }
-}
 
-impl Zero for UnwindingBoard {
     fn zero(&self, _frames: Run) {
         self.called();
     }
 }
 
-impl Direct for UnwindingBoard {
+impl ObjectPlatform for UnwindingBoard {
     fn direct_base(&self) -> Addr {
         Addr(1 << 40)
     }
@@ -91,7 +88,7 @@ impl Direct for UnwindingBoard {
     }
 }
 
-type UnwindingCpu = Cpu<'static, 'static, UnwindingBoard, WithObjects>;
+type UnwindingCpu = Cpu<'static, 'static, UnwindingBoard, KvLayout>;
 
 const FRAMES: u64 = 64;
 const CPUS: u16 = 2;
@@ -125,7 +122,7 @@ fn on_cpus(nth: u32, work: fn(&mut UnwindingCpu, &mut Random)) {
     let calls = Arc::new(AtomicU32::new(0));
     let platform = UnwindingBoard { nth, calls };
     let engine = Engine::new(&layout, memory, platform).unwrap();
-    let engine: &'static Engine<'static, UnwindingBoard, WithObjects> = Box::leak(Box::new(engine));
+    let engine: &'static Engine<'static, UnwindingBoard, KvLayout> = Box::leak(Box::new(engine));
     engine.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
     let threads: Vec<_> = (0..CPUS)
         .map(|cpu| {
@@ -148,7 +145,7 @@ fn on_cpus(nth: u32, work: fn(&mut UnwindingCpu, &mut Random)) {
     let mut areas = 0;
     engine.space().for_each_area(|_| areas += 1);
     assert_eq!(areas, 0, "V7");
-    assert_eq!(engine.frames().stats().nr_free_pages, FRAMES, "K6, V7");
+    assert_eq!(engine.frame_stats().nr_free_pages, FRAMES, "K6, V7");
 }
 
 #[test]

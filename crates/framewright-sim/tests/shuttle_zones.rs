@@ -6,8 +6,8 @@
 //! that must not wait and is certain of that.
 #![cfg(shuttle)]
 
-use framewright::frame::{AllocError, FrameSource, Frames, Seats, Zone, ZoneLayout};
-use framewright::platform::{Barrier, Fenced, Relax};
+use framewright::frame::{AllocError, FrameSource, Seats, Zone, ZoneLayout};
+use framewright::platform::FramePlatform;
 use framewright::policy::Config;
 use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -32,21 +32,19 @@ type TwoSeats = Seats<'static, 'static, YieldsBetween, 2>;
 #[derive(Clone, Copy, Debug)]
 struct YieldsBetween;
 
-impl Relax for YieldsBetween {
+impl FramePlatform for YieldsBetween {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
+        ().relax(attempt);
     }
 
     fn wake(&self) {
         thread::yield_now();
     }
-}
-
-impl Barrier for YieldsBetween {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
@@ -80,9 +78,8 @@ fn zone(start: u64, frames: u64) -> Zone<'static, YieldsBetween> {
 /// back what it got. Returns how often CPUs were stopped.
 fn beside_a_cpu_that_moves(frames: u64, request: impl Fn(&mut TwoSeats) -> Option<Frame>) -> u64 {
     let zones: TwoZones = Box::leak(Box::new([zone(0, frames), zone(64, frames)]));
-    let frames = Frames::new(zones);
-    let mut seats = frames.seats::<2>(CpuId(0)).unwrap();
-    let mut other = frames.seats::<2>(CpuId(1)).unwrap();
+    let mut seats = Seats::<_, 2>::take(zones, CpuId(0)).unwrap();
+    let mut other = Seats::<_, 2>::take(zones, CpuId(1)).unwrap();
     let near = other.seat(0).alloc(Order::ZERO, MOVABLE).unwrap();
     let far = other.seat(1).alloc(Order::ZERO, MOVABLE).unwrap();
     while seats.alloc(0, Order::ZERO, MOVABLE).is_ok() {}
@@ -97,14 +94,15 @@ fn beside_a_cpu_that_moves(frames: u64, request: impl Fn(&mut TwoSeats) -> Optio
             thread::yield_now();
         }
     });
-    let stops = frames.stats().drains;
+    let drains = || zones.iter().map(|zone| zone.stats().drains).sum::<u64>();
+    let stops = drains();
     for _ in 0..REQUESTS {
         if let Some(frame) = request(&mut seats) {
             seats.free(frame, Order::ZERO).unwrap();
         }
     }
     mover.join().unwrap();
-    frames.stats().drains - stops
+    drains() - stops
 }
 
 #[test]

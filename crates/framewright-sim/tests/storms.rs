@@ -5,7 +5,7 @@
 
 use framewright::frame::{Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest};
-use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::{AreaRequest, Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -22,15 +22,13 @@ struct CountingHost {
     barriers: AtomicU64,
 }
 
-impl Relax for &CountingHost {
+impl FramePlatform for &CountingHost {
+    // Each side executes full barriers; the count is all that `barrier_all` adds.
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, _attempt: u32) {
         thread::yield_now();
     }
-}
-
-impl Barrier for &CountingHost {
-    // Each side executes full barriers; the count is all that `barrier_all` adds.
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
         self.barriers.fetch_add(1, Ordering::SeqCst);
@@ -38,7 +36,7 @@ impl Barrier for &CountingHost {
     }
 }
 
-impl Map for &CountingHost {
+impl RangePlatform for &CountingHost {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -48,13 +46,11 @@ impl Map for &CountingHost {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for &CountingHost {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for &CountingHost {
+impl ObjectPlatform for &CountingHost {
     fn direct_base(&self) -> Addr {
         Addr(1 << 30)
     }

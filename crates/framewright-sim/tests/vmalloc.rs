@@ -4,8 +4,7 @@
 use framewright::platform::MapError;
 use framewright::policy::RangeConfig;
 use framewright::vrange::{
-    AreaKind, AreaRequest, AreaState, AreaTag, RangeError, RangeFreeError, RangeSeat, Space,
-    SpaceLayout,
+    AreaKind, AreaRequest, AreaState, RangeError, RangeFreeError, RangeSeat, Space, SpaceLayout,
 };
 use framewright::{Context, CpuId, Page};
 use framewright_sim::{MachineCall, Paging, PoolFrames, Random};
@@ -112,7 +111,7 @@ fn areas_have_frames_of_their_own_and_all_come_back() {
                         0 => 1 + random.below(100),
                         _ => 1 + random.below(9),
                     };
-                    let mut request = AreaRequest::new(pages).tagged(AreaTag(number as u32));
+                    let mut request = AreaRequest::new(pages).tagged(number as u32);
                     if random.below(3) == 0 {
                         request = request.zeroed();
                     }
@@ -162,7 +161,7 @@ fn areas_have_frames_of_their_own_and_all_come_back() {
                         check_frames(space, at, pages);
                         let area = space.find(Page(at.0 + pages)).unwrap();
                         assert_eq!((area.start, area.pages, area.guard), (at, pages, 1));
-                        assert_eq!(area.tag, AreaTag(number as u32));
+                        assert_eq!(area.tag, number as u32);
                         assert_eq!(
                             (area.kind, area.state),
                             (AreaKind::Vmalloc, AreaState::Live)
@@ -290,7 +289,7 @@ fn a_kept_area_is_taken_as_it_stands_and_never_dirty_by_whoever_asks_for_zeroes(
     let bench = SpaceBench::new(2, 512, 256);
     bench.run(|space, seats| {
         let paging = &bench.paging;
-        let request = AreaRequest::new(5).tagged(AreaTag(1));
+        let request = AreaRequest::new(5).tagged(1);
         let at = seats[0].vmalloc(&request).unwrap();
         fill(paging, 0, at, 5, 7);
         let maps = paging.machine().calls(MachineCall::Map);
@@ -306,19 +305,16 @@ fn a_kept_area_is_taken_as_it_stands_and_never_dirty_by_whoever_asks_for_zeroes(
         assert!(![other, others].contains(&at));
         assert!(aligned != at || at.0 % 64 == 0);
         if aligned != at {
-            assert_eq!(seats[0].vmalloc(&request.tagged(AreaTag(2))), Ok(at));
+            assert_eq!(seats[0].vmalloc(&request.tagged(2)), Ok(at));
         }
         check(paging, 1, at, 5, 7);
         seats[0].vfree(at).unwrap();
         let calls = paging.machine().calls(MachineCall::Map);
-        assert_eq!(
-            seats[0].vmalloc(&request.zeroed().tagged(AreaTag(3))),
-            Ok(at)
-        );
+        assert_eq!(seats[0].vmalloc(&request.zeroed().tagged(3)), Ok(at));
         (0..5).for_each(|nth| assert_eq!(paging.read(CpuId(1), Page(at.0 + nth)), Some(0)));
         assert_eq!(paging.machine().calls(MachineCall::Map), calls);
         assert!(calls > maps);
-        assert_eq!(space.find(at).unwrap().tag, AreaTag(3));
+        assert_eq!(space.find(at).unwrap().tag, 3);
         assert!(space.stats().kept_takes >= 1);
         // Freed by another CPU it is that one's.
         seats[1].vfree(at).unwrap();
@@ -603,17 +599,13 @@ fn areas_are_listed_by_address() {
     let bench = SpaceBench::new(1, 512, 256);
     bench.run(|space, seats| {
         let seat = &mut seats[0];
-        let long = seat
-            .vmalloc(&AreaRequest::new(70).tagged(AreaTag(1)))
-            .unwrap();
-        let area = seat
-            .alloc_area(&AreaRequest::new(2).tagged(AreaTag(2)))
-            .unwrap();
+        let long = seat.vmalloc(&AreaRequest::new(70).tagged(1)).unwrap();
+        let area = seat.alloc_area(&AreaRequest::new(2).tagged(2)).unwrap();
         let kept = seat.vmalloc(&AreaRequest::new(3)).unwrap();
         seat.vfree(kept).unwrap();
         let mut lines = Vec::new();
         space.for_each_area(|info| {
-            let line = info.listed(|tag, f| write!(f, "caller_{}", tag.0));
+            let line = info.listed(|tag, f| write!(f, "caller_{}", tag));
             lines.push((info.start, line.to_string()));
         });
         assert!(lines.is_sorted(), "{lines:?}");

@@ -2,11 +2,11 @@
 //! drained for it.
 //! And a space has one source of frames.
 
-use framewright::frame::{AllocError, FrameSource, Frames, NoFrames, Zone, ZoneLayout};
-use framewright::platform::{Barrier, Map, MapError, Relax, SingleThread, Zero};
+use framewright::frame::{AllocError, FrameSource, Seats, Zone, ZoneLayout};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, SingleThread};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{AreaRequest, RangeError, Space, SpaceLayout};
-use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, SeatError};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, SetupError};
 use framewright_sim::{MachineCall, Paging, PoolFrames};
 
 const START: Page = Page(1 << 20);
@@ -122,10 +122,10 @@ fn a_zone_has_at_most_the_frames_that_exist_in_it() {
         assert_ne!(one.origin(), other.origin());
         [one.origin(), other.origin()]
     };
-    let both = Frames::new(&zones).seats::<2>(CpuId(0)).unwrap();
+    let both = Seats::<_, 2>::take(&zones, CpuId(0)).unwrap();
     assert_eq!(both.frames_in_all(), 1024 + 512);
     assert!(!origins.contains(&both.origin()));
-    assert_ne!(both.origin(), NoFrames.origin());
+    assert_ne!(both.origin(), ().origin());
 }
 
 #[test]
@@ -138,36 +138,34 @@ fn all_seats_of_a_space_have_frames_of_one_origin() {
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
     let first = space.seat(CpuId(0), PoolFrames(&paging)).unwrap();
     let refused = space.seat(CpuId(1), PoolFrames(&others)).unwrap_err();
-    assert_eq!(refused, SeatError::OtherFrames(CpuId(1)));
+    assert_eq!(refused, SetupError::OtherFrames(CpuId(1)));
     assert!(refused.to_string().contains("another origin"), "{refused}");
     assert_eq!(
-        space.seat(CpuId(1), NoFrames).unwrap_err(),
-        SeatError::OtherFrames(CpuId(1))
+        space.seat(CpuId(1), ()).unwrap_err(),
+        SetupError::OtherFrames(CpuId(1))
     );
     // The seat is not taken by that; and what a space once had, it has for good.
     drop(space.seat(CpuId(1), PoolFrames(&paging)).unwrap());
     drop(first);
     let refused = space.seat(CpuId(0), PoolFrames(&others)).unwrap_err();
-    assert_eq!(refused, SeatError::OtherFrames(CpuId(0)));
+    assert_eq!(refused, SetupError::OtherFrames(CpuId(0)));
     assert!(space.seat(CpuId(0), &mut PoolFrames(&paging)).is_ok());
 }
 
 /// A platform of several CPUs that never maps a page.
 struct Unmapped;
 
-impl Relax for Unmapped {
+impl FramePlatform for Unmapped {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, attempt: u32) {
         assert!(attempt < 1000, "one thread waits for itself");
     }
-}
-
-impl Barrier for Unmapped {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {}
 }
 
-impl Map for Unmapped {
+impl RangePlatform for Unmapped {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -177,9 +175,7 @@ impl Map for Unmapped {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for Unmapped {
     fn zero(&self, _frames: Run) {}
 }
 

@@ -7,10 +7,10 @@
 //! changed, or for a block or run that is there; a frame that is lost.
 #![cfg(not(any(shuttle, loom)))]
 
-use framewright::engine::{Cpu, Engine, EngineLayout, WithObjects};
+use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::ZoneLayout;
-use framewright::kv::KvRequest;
-use framewright::platform::{Barrier, Direct, Fenced, Map, MapError, Relax, Zero};
+use framewright::kv::{KvLayout, KvRequest};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::{AreaRequest, RangeError};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -102,22 +102,20 @@ impl WatchedBoard {
     }
 }
 
-impl Relax for WatchedBoard {
+impl FramePlatform for WatchedBoard {
     fn relax(&self, attempt: u32) {
         assert!(!self.0.is_alone, "one thread waits for no other one");
-        Fenced.relax(attempt);
+        ().relax(attempt);
         thread::yield_now();
     }
-}
 
-impl Barrier for WatchedBoard {
     fn barrier_all(&self) {
         self.waits("stops CPUs");
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
-impl Map for WatchedBoard {
+impl RangePlatform for WatchedBoard {
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         let left = self.0.fails.load(SeqCst);
         if left != 0 {
@@ -154,13 +152,11 @@ impl Map for WatchedBoard {
             self.0.reached[frame as usize].fetch_sub(1, SeqCst);
         }
     }
-}
 
-impl Zero for WatchedBoard {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for WatchedBoard {
+impl ObjectPlatform for WatchedBoard {
     fn direct_base(&self) -> Addr {
         Addr(DIRECT)
     }
@@ -170,8 +166,8 @@ impl Direct for WatchedBoard {
     fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
 }
 
-type WatchedEngine<'m> = Engine<'m, WatchedBoard, WithObjects, 2>;
-type WatchedCpu<'e, 'm> = Cpu<'e, 'm, WatchedBoard, WithObjects, 2>;
+type WatchedEngine<'m> = Engine<'m, WatchedBoard, KvLayout, 2>;
+type WatchedCpu<'e, 'm> = Cpu<'e, 'm, WatchedBoard, KvLayout, 2>;
 
 /// What a request gave.
 enum Thing {
@@ -208,7 +204,7 @@ impl EngineUsers<'_, '_> {
     }
 
     fn free_frames(&self) -> u64 {
-        self.engine.frames().stats().nr_free_pages
+        self.engine.frame_stats().nr_free_pages
     }
 
     fn step(&mut self, cpu: &mut WatchedCpu<'_, '_>) {
@@ -310,9 +306,8 @@ impl EngineUsers<'_, '_> {
 
     /// Whether such a run is free or cached.
     fn has_run(&self, frames: u64, align: u64) -> bool {
-        let zones = self.engine.frames();
         ZONES.iter().any(|&(first, count)| {
-            let zone = zones.zone_of(Frame(first)).unwrap();
+            let zone = self.engine.zone_of(Frame(first)).unwrap();
             let mut begin = first;
             (first..first + count).any(|frame| {
                 if !zone.is_free(Frame(frame)) {

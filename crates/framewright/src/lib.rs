@@ -41,6 +41,5 @@ pub mod units;
 pub mod vrange;
 
 pub use units::{
-    Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, RunError, SeatError,
-    SetupError,
+    Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, RunError, SetupError,
 };

@@ -1,6 +1,6 @@
 //! Clients of reclaim whose calls unwind: each block is in one place afterwards, and none is lost (R2).
 
-use framewright::engine::{Engine, EngineLayout, FramesOnly};
+use framewright::engine::{Engine, EngineLayout};
 use framewright::platform::SingleThread;
 use framewright::policy::ContigConfig;
 use framewright::reclaim::{Clients, Discard, Migrate, Move, MoveState, RunEffort};
@@ -40,11 +40,11 @@ fn r2_each_move_leaves_one_block_if_a_client_unwinds() {
         for after in [0, 7, HELD as usize] {
             let layout = EngineLayout::new(Frame(0), FRAMES);
             let mut memory = vec![0; layout.words_needed().unwrap()];
-            let engine: Engine<SingleThread, FramesOnly> =
+            let engine: Engine<SingleThread, ()> =
                 Engine::new(&layout, &mut memory, SingleThread::new()).unwrap();
             engine.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
             let held = Run::new(Frame(1024), HELD).unwrap();
-            let zone = &engine.frames().zones()[0];
+            let zone = &engine.zones()[0];
             for frame in 1024..1024 + HELD {
                 zone.alloc_at(Frame(frame), Order::ZERO, Mobility::Movable)
                     .unwrap();

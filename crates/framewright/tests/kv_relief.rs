@@ -2,7 +2,7 @@
 
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
-use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Relief, Zero};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, Relief};
 use framewright::policy::{Config, Effort, RangeConfig, ReclaimConfig};
 use framewright::reclaim::{Ask, Clients, Migrate, Move, MoveState, Reclaim, Shrink, Shrunk};
 use framewright::vrange::{Space, SpaceLayout};
@@ -14,18 +14,16 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy, Debug)]
 struct PlainPlatform;
 
-impl Relax for PlainPlatform {
-    fn relax(&self, _attempt: u32) {}
-}
-
-impl Barrier for PlainPlatform {
+impl FramePlatform for PlainPlatform {
     const ASYMMETRIC: bool = true;
     const ALONE: bool = true;
+
+    fn relax(&self, _attempt: u32) {}
 
     fn barrier_all(&self) {}
 }
 
-impl Map for PlainPlatform {
+impl RangePlatform for PlainPlatform {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -35,13 +33,11 @@ impl Map for PlainPlatform {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for PlainPlatform {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for PlainPlatform {
+impl ObjectPlatform for PlainPlatform {
     fn direct_base(&self) -> Addr {
         Addr(1 << 40)
     }

@@ -4,8 +4,8 @@
 //! In a normal build this file is empty.
 #![cfg(loom)]
 
-use framewright::frame::{AllocError, FrameSource, NoFrames, Origin};
-use framewright::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
+use framewright::frame::{AllocError, FrameSource};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, RangeFreeError, RangeSeat, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
@@ -18,17 +18,15 @@ struct LoomPages {
     cached: AtomicU64,
 }
 
-impl Relax for LoomPages {
-    fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
-    }
-}
-
-impl Barrier for LoomPages {
+impl FramePlatform for LoomPages {
     const ASYMMETRIC: bool = false;
 
+    fn relax(&self, attempt: u32) {
+        ().relax(attempt);
+    }
+
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
@@ -36,11 +34,7 @@ fn mask(range: PageRange) -> u64 {
     (!0 >> (64 - range.pages())) << (range.start().0 - START.0)
 }
 
-impl Zero for LoomPages {
-    fn zero(&self, _frames: Run) {}
-}
-
-impl Map for LoomPages {
+impl RangePlatform for LoomPages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -55,12 +49,14 @@ impl Map for LoomPages {
         let mapped = self.mapped.load(Ordering::Acquire);
         self.cached.fetch_and(mapped, Ordering::AcqRel);
     }
+
+    fn zero(&self, _frames: Run) {}
 }
 
 const START: Page = Page(0x400);
 
 type LoomSpace = &'static Space<'static, LoomPages>;
-type LoomSeat = RangeSeat<'static, 'static, LoomPages, NoFrames>;
+type LoomSeat = RangeSeat<'static, 'static, LoomPages, ()>;
 
 /// Spans of four pages; an eighth of the window, and a batch of one for each CPU, may be lazy.
 fn space(pages: u64, lazy: u64) -> LoomSpace {
@@ -86,7 +82,7 @@ fn space_for(cpus: u16, pages: u64, lazy: u64) -> LoomSpace {
 }
 
 fn seat(space: LoomSpace, cpu: u16) -> LoomSeat {
-    space.seat(CpuId(cpu), NoFrames).unwrap()
+    space.seat(CpuId(cpu), ()).unwrap()
 }
 
 /// An area of one page and its guard page: no other owner has them, and they are nowhere cached.
@@ -204,21 +200,19 @@ struct LoomWords {
     taken: AtomicU64,
 }
 
-impl Relax for LoomWords {
-    fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
-    }
-}
-
-impl Barrier for LoomWords {
+impl FramePlatform for LoomWords {
     const ASYMMETRIC: bool = false;
 
+    fn relax(&self, attempt: u32) {
+        ().relax(attempt);
+    }
+
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
-impl Map for LoomWords {
+impl RangePlatform for LoomWords {
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         for (nth, frame) in (frames.start().0..frames.end().0).enumerate() {
             let place = at.0 - START.0 + nth as u64;
@@ -247,9 +241,7 @@ impl Map for LoomWords {
             cached.fetch_and(mapped.load(Ordering::Acquire), Ordering::AcqRel);
         }
     }
-}
 
-impl Zero for LoomWords {
     fn zero(&self, _frames: Run) {}
 }
 
@@ -257,8 +249,8 @@ impl Zero for LoomWords {
 struct Behind(&'static Space<'static, LoomWords>);
 
 impl FrameSource for Behind {
-    fn origin(&self) -> Origin {
-        Origin::shared(self.0)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(self.0).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {

@@ -1,10 +1,11 @@
 //! A platform whose calls unwind: whatever a request had taken for its caller is free again (K6, V7), and
 //! other CPUs go on.
 
-use framewright::engine::{Cpu, Engine, EngineLayout, WithObjects};
+use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::{Zone, ZoneLayout};
+use framewright::kv::KvLayout;
 use framewright::kv::KvRequest;
-use framewright::platform::{Barrier, Clock, Direct, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::policy::{Config, Effort};
 use framewright::vrange::AreaRequest;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -52,15 +53,13 @@ impl Unwinding {
     }
 }
 
-impl Relax for Unwinding {
+impl FramePlatform for Unwinding {
     fn relax(&self, _attempt: u32) {
         panic!("one thread waits for no other one");
     }
 }
 
-impl Barrier for Unwinding {}
-
-impl Map for Unwinding {
+impl RangePlatform for Unwinding {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         self.called(Call::Map);
         Ok(())
@@ -71,15 +70,13 @@ impl Map for Unwinding {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for Unwinding {
     fn zero(&self, _frames: Run) {
         self.called(Call::Zero);
     }
 }
 
-impl Direct for Unwinding {
+impl ObjectPlatform for Unwinding {
     fn direct_base(&self) -> Addr {
         Addr(1 << 40)
     }
@@ -93,7 +90,7 @@ impl Direct for Unwinding {
     }
 }
 
-type TestCpu<'e, 'm> = Cpu<'e, 'm, Unwinding, WithObjects>;
+type TestCpu<'e, 'm> = Cpu<'e, 'm, Unwinding, KvLayout>;
 
 const FRAMES: u64 = 4096;
 
@@ -183,7 +180,7 @@ fn what_a_request_had_taken_is_free_again_if_the_platform_unwinds() {
             let mut areas = 0;
             engine.space().for_each_area(|_| areas += 1);
             assert_eq!(areas, 0, "{what}");
-            assert_eq!(engine.frames().stats().nr_free_pages, FRAMES, "{what}");
+            assert_eq!(engine.frame_stats().nr_free_pages, FRAMES, "{what}");
         }
         assert!(unwound > 0, "work {nth_work}: {call:?} was not called");
     }
@@ -206,14 +203,12 @@ type WhileStopped = Rc<RefCell<Option<Box<dyn FnOnce()>>>>;
 #[derive(Clone, Default)]
 struct WaitsUnwind(WhileStopped);
 
-impl Relax for WaitsUnwind {
+impl FramePlatform for WaitsUnwind {
+    const ASYMMETRIC: bool = true;
+
     fn relax(&self, _attempt: u32) {
         panic!("the wait unwinds");
     }
-}
-
-impl Barrier for WaitsUnwind {
-    const ASYMMETRIC: bool = true;
 
     fn barrier_all(&self) {
         let work = self.0.borrow_mut().take();
@@ -223,7 +218,7 @@ impl Barrier for WaitsUnwind {
     }
 }
 
-impl Map for WaitsUnwind {
+impl RangePlatform for WaitsUnwind {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -233,13 +228,11 @@ impl Map for WaitsUnwind {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for WaitsUnwind {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for WaitsUnwind {
+impl ObjectPlatform for WaitsUnwind {
     fn direct_base(&self) -> Addr {
         Addr(1 << 40)
     }
@@ -260,8 +253,7 @@ fn what_a_free_could_not_give_back_because_its_wait_unwound_goes_back_later() {
         let memory = vec![0; layout.words_needed().unwrap()].leak();
         let platform = WaitsUnwind::default();
         let engine = Engine::new(&layout, memory, platform.clone()).unwrap();
-        let engine: &'static Engine<'static, WaitsUnwind, WithObjects> =
-            Box::leak(Box::new(engine));
+        let engine: &'static Engine<'static, WaitsUnwind, KvLayout> = Box::leak(Box::new(engine));
         engine.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
         let mut cpu = engine.cpu(CpuId(0)).unwrap();
         let held: Vec<Addr> = (0..objects)
@@ -284,7 +276,7 @@ fn what_a_free_could_not_give_back_because_its_wait_unwound_goes_back_later() {
             *result.borrow_mut() = Some((cpu, unwound));
         }));
         // While this stops all CPUs of the zone, the first CPU frees.
-        engine.frames().zones()[0].drain();
+        engine.zones()[0].drain();
         let (mut cpu, unwound) = after.take().expect("a stop has a barrier");
         assert!(!unwound.is_empty(), "{bytes}: no free had to wait");
         for addr in unwound {
@@ -296,18 +288,14 @@ fn what_a_free_could_not_give_back_because_its_wait_unwound_goes_back_later() {
         cpu.objects().drain();
         drop(cpu);
         engine.verify().unwrap();
-        assert_eq!(engine.frames().stats().nr_free_pages, FRAMES, "{bytes}");
+        assert_eq!(engine.frame_stats().nr_free_pages, FRAMES, "{bytes}");
     }
 }
 
 /// A clock that unwinds when it is told to.
 struct BrokenClock(AtomicBool);
 
-impl Relax for &BrokenClock {}
-
-impl Barrier for &BrokenClock {}
-
-impl Clock for &BrokenClock {
+impl FramePlatform for &BrokenClock {
     fn now_ns(&self) -> u64 {
         assert!(!self.0.load(SeqCst), "the clock is broken");
         0

@@ -1,8 +1,8 @@
 //! Requests to several zones while another CPU moves from zone to zone.
 
-use framewright::engine::{Engine, EngineLayout, FramesOnly};
-use framewright::frame::{AllocError, FrameSource, Frames, Seats, Zone, ZoneLayout};
-use framewright::platform::{Barrier, Relax};
+use framewright::engine::{Engine, EngineLayout};
+use framewright::frame::{AllocError, FrameSource, Seats, Zone, ZoneLayout};
+use framewright::platform::FramePlatform;
 use framewright::policy::Config;
 use framewright::{Context, CpuId, Frame, Mobility::Movable, Order, Run};
 use std::cell::RefCell;
@@ -14,7 +14,9 @@ type AtTheEnd = Rc<RefCell<Option<Box<dyn FnOnce()>>>>;
 #[derive(Clone, Default)]
 struct StopHook(AtTheEnd);
 
-impl Relax for StopHook {
+impl FramePlatform for StopHook {
+    const ASYMMETRIC: bool = true;
+
     fn relax(&self, _attempt: u32) {
         panic!("no CPU is in a seat");
     }
@@ -25,10 +27,6 @@ impl Relax for StopHook {
             work();
         }
     }
-}
-
-impl Barrier for StopHook {
-    const ASYMMETRIC: bool = true;
 
     fn barrier_all(&self) {}
 }
@@ -64,10 +62,9 @@ fn f8_a_request_to_several_zones_fails_only_if_none_had_a_block_at_one_moment() 
     for (request, is_there) in cases.into_iter().flatten() {
         let hook = StopHook::default();
         let zones = Box::leak(Box::new([0, 1024].map(|start| full_of_free(start, &hook))));
-        let frames = Frames::new(zones);
-        let mut other = frames.seats::<2>(CpuId(1)).unwrap();
+        let mut other = Seats::<_, 2>::take(zones, CpuId(1)).unwrap();
         let [near, far] = [0, 1].map(|nth| other.seat(nth).alloc(Order::ZERO, Movable).unwrap());
-        let mut cpu = frames.seats::<2>(CpuId(0)).unwrap();
+        let mut cpu = Seats::<_, 2>::take(zones, CpuId(0)).unwrap();
         while cpu.alloc(0, Order::ZERO, Movable).is_ok() {}
         // In the first zone something happened, so a request stops its CPUs. In the second one a frame is free,
         // which only the other CPU's cache has.
@@ -104,13 +101,12 @@ fn f8_a_run_in_several_zones_fails_only_if_none_had_one_at_one_moment() {
         let zones = [0, 1024].map(|start| ZoneLayout::new(Frame(start), FRAMES));
         let layout = EngineLayout::of_zones(zones).with_cpus(2);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let engine: Engine<StopHook, FramesOnly, 2> =
-            Engine::new(&layout, memory, hook.clone()).unwrap();
+        let engine: Engine<StopHook, (), 2> = Engine::new(&layout, memory, hook.clone()).unwrap();
         let engine = Box::leak(Box::new(engine));
         for zone in &zones {
             engine.add(Run::new(zone.start, FRAMES).unwrap()).unwrap();
         }
-        let zones = engine.frames().zones();
+        let zones = engine.zones();
         let mut other = engine.cpu(CpuId(1)).unwrap();
         let run_in = |nth: usize| zones[nth].alloc_contiguous(RUN, 1, Movable);
         let near = run_in(0).unwrap();

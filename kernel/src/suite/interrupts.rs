@@ -131,7 +131,7 @@ pub fn nested() {
                     objects[nth] = 0;
                 }
             }
-            without_interrupts(|| engine().frames().stats());
+            without_interrupts(|| engine().frame_stats());
         })
         .expect("no handler is in the midst of a call here");
         if objects[nth] != 0 {

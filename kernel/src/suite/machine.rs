@@ -10,14 +10,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
-use framewright::platform::Map;
-use framewright::vrange::{AreaRequest, AreaTag};
+use framewright::platform::RangePlatform;
+use framewright::vrange::AreaRequest;
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_x86_64::instructions::{time_stamp, without_interrupts};
 
 /// A guard page faults, and so does a page that was freed and drained; others do not.
 pub fn guards() {
-    let page = vmalloc(&AreaRequest::new(4).tagged(AreaTag(7)));
+    let page = vmalloc(&AreaRequest::new(4).tagged(7));
     let end = address(page) + 4 * Page::BYTES;
     assert!(
         try_write(address(page)) && try_write(end - 1),
@@ -46,8 +46,8 @@ extern "C" fn overflow() {
 
 /// A thread's stack is an area. It goes over the end, into what lies before it: another area's guard page.
 pub fn stack() {
-    let before = vmalloc(&AreaRequest::new(2).tagged(AreaTag(1)));
-    let stack = vmalloc(&AreaRequest::new(4).tagged(AreaTag(2)));
+    let before = vmalloc(&AreaRequest::new(2).tagged(1));
+    let stack = vmalloc(&AreaRequest::new(4).tagged(2));
     say!(
         "an area at {:#x}, the stack at {:#x}",
         address(before),
@@ -99,7 +99,7 @@ pub fn huge() {
 
 /// Without memory every request ends in an error, page tables' too; then all of it is there again.
 pub fn full() {
-    let free = || engine().frames().stats().nr_free_pages;
+    let free = || engine().frame_stats().nr_free_pages;
     let (before, tables_before) = (free(), COUNTS.tables.get());
     let mut areas = Vec::with_capacity(1 << 16);
     for pages in [4096, 64, 1] {

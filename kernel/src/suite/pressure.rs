@@ -11,7 +11,6 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use framewright::frame::Seat;
-use framewright::platform::PageWords;
 use framewright::reclaim::{Ask, Clients, Shrink, Shrunk};
 use framewright::reserve::{Key, PoolConfig, PoolId};
 use framewright::vrange::AreaRequest;
@@ -116,7 +115,7 @@ pub fn reclaim() {
         shrink,
         migrate: &[],
     });
-    let frames = engine().frames().stats().nr_free_pages;
+    let frames = engine().frame_stats().nr_free_pages;
     FILE.pages.borrow_mut().reserve(frames as usize);
     for number in 0..frames * 3 / 2 {
         // Few are read again: a search of the list is long.
@@ -161,7 +160,7 @@ static FOUND: AtomicU64 = AtomicU64::new(0);
 static MISSED: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-fn contents(index: u64) -> PageWords {
+fn contents(index: u64) -> [u64; 512] {
     core::array::from_fn(|nth| word(index, nth as u64))
 }
 

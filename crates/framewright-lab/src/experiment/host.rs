@@ -4,7 +4,7 @@ use super::engine::{RAM_PAGES_MAX, SeatFrames};
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters, WINDOW_PAGES, null};
 use crate::before::vmalloc::{AreaSet, VmallocList};
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
-use framewright::platform::{Barrier, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::policy::Config;
 use framewright::vrange::{RangeError, RangeFreeError, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -77,21 +77,19 @@ pub(super) fn with_host<R>(
     })
 }
 
-impl Relax for MappedHost {
+impl FramePlatform for MappedHost {
+    const ASYMMETRIC: bool = <Membarrier as FramePlatform>::ASYMMETRIC;
+
     fn relax(&self, attempt: u32) {
         null::relax(attempt);
     }
-}
-
-impl Barrier for MappedHost {
-    const ASYMMETRIC: bool = <Membarrier as Barrier>::ASYMMETRIC;
 
     fn barrier_all(&self) {
         self.barrier.barrier_all();
     }
 }
 
-impl Map for MappedHost {
+impl RangePlatform for MappedHost {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         self.window.map(at, frames, context)
     }
@@ -103,9 +101,7 @@ impl Map for MappedHost {
     fn flush_all(&self) {
         self.window.flush_all();
     }
-}
 
-impl Zero for MappedHost {
     fn zero(&self, frames: Run) {
         self.window.zero(frames);
     }

@@ -3,11 +3,11 @@
 use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use crate::before::vmalloc::{AreaSet, VmallocList};
 use framewright::Page;
-use framewright::platform::Map;
+use framewright::platform::RangePlatform;
 use framewright::vrange::{RangeError, RangeFreeError};
 
 /// At the address-space level.
-impl<A: AreaSet + Send, M: Map + Send + Sync> Allocator for VmallocList<A, M> {
+impl<A: AreaSet + Send, M: RangePlatform + Send + Sync> Allocator for VmallocList<A, M> {
     type Seat<'a>
         = &'a Self
     where
@@ -31,7 +31,7 @@ impl<A: AreaSet + Send, M: Map + Send + Sync> Allocator for VmallocList<A, M> {
     }
 }
 
-impl<A: AreaSet, M: Map> SpaceSubject for &VmallocList<A, M> {
+impl<A: AreaSet, M: RangePlatform> SpaceSubject for &VmallocList<A, M> {
     #[inline]
     fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
         VmallocList::alloc(self, pages, align_bytes)

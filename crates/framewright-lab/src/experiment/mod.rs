@@ -74,7 +74,7 @@ pub use subject::{Allocator, SpaceSubject, SubjectCounters};
 use crate::measure::MetricTable;
 use crate::report::{Distribution, Figure, FigureAssertion, FigureSource, Item, OverTime, Tabled};
 use framewright::vrange::{RangeError, RangeFreeError};
-use framewright::{Page, SeatError, SetupError};
+use framewright::{Page, SetupError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -327,7 +327,7 @@ macro_rules! failure_from {
         }
     )*};
 }
-failure_from!(RangeError, RangeFreeError, SeatError, SetupError);
+failure_from!(RangeError, RangeFreeError, SetupError);
 
 /// Whether the machine has what every experiment needs.
 ///

@@ -2,8 +2,7 @@
 
 use super::engine::{RAM_PAGES_MAX, SeatFrames};
 use super::{Failure, WINDOW_PAGES, WINDOW_START};
-use framewright::frame::NoFrames;
-use framewright::platform::{Barrier, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::vrange::SpaceLayout;
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use framewright_linux::Membarrier;
@@ -30,7 +29,7 @@ impl Null {
     }
 }
 
-impl Map for Null {
+impl RangePlatform for Null {
     #[inline]
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         black_box((at, frames));
@@ -45,9 +44,7 @@ impl Map for Null {
 
     #[inline]
     fn flush_all(&self) {}
-}
 
-impl Zero for Null {
     fn zero(&self, frames: Run) {
         black_box(frames);
     }
@@ -65,14 +62,12 @@ pub(super) fn relax(attempt: u32) {
     }
 }
 
-impl Relax for Null {
+impl FramePlatform for Null {
+    const ASYMMETRIC: bool = <Membarrier as FramePlatform>::ASYMMETRIC;
+
     fn relax(&self, attempt: u32) {
         relax(attempt);
     }
-}
-
-impl Barrier for Null {
-    const ASYMMETRIC: bool = <Membarrier as Barrier>::ASYMMETRIC;
 
     fn barrier_all(&self) {
         self.barrier.barrier_all();
@@ -84,10 +79,10 @@ impl Barrier for Null {
 pub(super) struct NumberFrames;
 
 impl SeatFrames for NumberFrames {
-    type Source<'a> = NoFrames;
+    type Source<'a> = ();
 
-    fn source(&self, _cpu: CpuId) -> Result<NoFrames, Failure> {
-        Ok(NoFrames)
+    fn source(&self, _cpu: CpuId) -> Result<(), Failure> {
+        Ok(())
     }
 
     fn shown(&self, cpu: CpuId) -> Result<[Frame; RAM_PAGES_MAX], Failure> {

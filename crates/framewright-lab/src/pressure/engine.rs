@@ -71,7 +71,7 @@ pub fn with_engine<R>(
     for run in present(layout) {
         engine.add(run).map_err(|e| e.to_string())?;
     }
-    let zone = &engine.frames().zones()[0];
+    let zone = &engine.zones()[0];
     for &run in layout.cma {
         zone.set_label(run, Label::Contiguous)
             .map_err(|e| e.to_string())?;

@@ -38,7 +38,7 @@ pub(super) fn with_engine<R>(
     for run in present(memory) {
         engine.add(run).map_err(|e| e.to_string())?;
     }
-    let zone = &engine.frames().zones()[0];
+    let zone = &engine.zones()[0];
     let seats: Result<Vec<_>, _> = (0..memory.cpus).map(|cpu| zone.seat(CpuId(cpu))).collect();
     let seats = seats.map_err(|e| e.to_string())?;
     Ok(work(&mut ReplayEngine {

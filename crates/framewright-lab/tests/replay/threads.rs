@@ -13,7 +13,7 @@
 
 use crate::support::{recorded, repository, tight};
 use framewright::frame::{AllocError, Seat, Zone, ZoneLayout};
-use framewright::platform::{Barrier, Fenced, Relax};
+use framewright::platform::FramePlatform;
 use framewright::policy::{Config, Fallback};
 use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_lab::trace::{OpKind, Recording, Trace, TraceOp};
@@ -31,7 +31,9 @@ const AHEAD: u64 = 4096;
 #[derive(Debug)]
 struct Yielding;
 
-impl Relax for Yielding {
+impl FramePlatform for Yielding {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, attempt: u32) {
         if attempt < 64 {
             std::hint::spin_loop();
@@ -39,13 +41,9 @@ impl Relax for Yielding {
             thread::yield_now();
         }
     }
-}
-
-impl Barrier for Yielding {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 

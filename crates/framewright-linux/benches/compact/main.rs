@@ -24,9 +24,8 @@ mod memory;
 #[path = "../frames/rows.rs"]
 mod rows;
 
-use framewright::platform::Fenced;
 use framewright::policy::ReclaimConfig;
-use framewright::reclaim::{CompactEffort, Compaction, Migrate, Reclaim};
+use framewright::reclaim::{Compaction, Migrate, Reclaim};
 use framewright::{Frame, Mobility, Order, Run};
 use framewright_linux::{Linux, Ram, RamPages};
 use memory::{BenchMemory, HalfFull, LAYOUTS};
@@ -164,7 +163,7 @@ fn run(layout: &HalfFull, pages: RamPages, writers: usize, seed: u64) -> Figures
 }
 
 /// Makes blocks, and copies as many pages into each as were moved for it.
-fn make_blocks<'m>(memory: &'m BenchMemory, reclaim: &Reclaim<'_, 'm, Linux<Fenced>>) -> Figures {
+fn make_blocks<'m>(memory: &'m BenchMemory, reclaim: &Reclaim<'_, 'm, Linux<()>>) -> Figures {
     let mut figures = Figures::default();
     let mut seat = memory.host.seat().expect("there are seats for all");
     let movers: Vec<&dyn Migrate> = memory.regions.iter().map(|anon| anon as _).collect();
@@ -174,8 +173,7 @@ fn make_blocks<'m>(memory: &'m BenchMemory, reclaim: &Reclaim<'_, 'm, Linux<Fenc
     for nth in 0..BLOCKS {
         let moved = memory.stats().moved_pages;
         let (start, clock) = (cpu_ns(), Instant::now());
-        let effort = CompactEffort::Background;
-        let made = reclaim.compact(&mut seat, order, Mobility::Unmovable, effort, &movers);
+        let made = reclaim.compact_ahead(&mut seat, order, Mobility::Unmovable, &movers);
         let (clock, end) = (clock.elapsed(), cpu_ns());
         let moved = memory.stats().moved_pages - moved;
         figures.all_ns += end - start;

@@ -1,5 +1,4 @@
 use framewright::frame::ZoneLayout;
-use framewright::platform::Fenced;
 use framewright::{Frame, Order, Page, PageRange};
 use framewright_linux::anon::{Anon, AnonStats};
 use framewright_linux::{Host, Options, RamPages};
@@ -70,7 +69,7 @@ pub(crate) const LAYOUTS: [HalfFull; 7] = [
 ];
 
 pub(crate) struct BenchMemory {
-    pub(crate) host: Host<Fenced>,
+    pub(crate) host: Host<()>,
     pub(crate) regions: Vec<Anon>,
     live: Vec<(usize, Page)>,
 }

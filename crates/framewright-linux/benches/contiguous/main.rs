@@ -19,10 +19,9 @@ mod put_back;
 mod rows;
 
 use framewright::frame::{Seat, ZoneLayout};
-use framewright::platform::Fenced;
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Clients, Migrate, Reclaim};
-use framewright::reserve::{Contiguous, MigrateArea, Migrating};
+use framewright::reserve::{Contiguous, MigrateArea};
 use framewright::{Frame, Order, Page, PageRange, Run};
 use framewright_linux::{Anon, Host, HostError, Linux, Options};
 use std::error::Error;
@@ -34,7 +33,7 @@ const AREA: u64 = FRAMES / 2;
 /// Frames beside the area that are free when it is full: room for the longest run.
 const ROOM: usize = 40_000;
 
-type FencedLinux = Linux<Fenced>;
+type FencedLinux = Linux<()>;
 type BenchSeat<'h> = Seat<'h, 'h, FencedLinux>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -109,7 +108,7 @@ fn measure(
             shrink: &[],
             migrate: &movers,
         };
-        let mut owner = Migrating::new(&area, &mut seat, clients);
+        let mut owner = area.owner(&mut seat, clients);
         let begun = Instant::now();
         let got = owner.alloc_contig(frames, 1);
         times.push(begun.elapsed().as_nanos() as f64 / 1000.0);
@@ -117,6 +116,7 @@ fn measure(
             Ok(run) => owner.release(run)?,
             Err(_) => refused += 1,
         }
+        drop(owner);
         anon.discard(&mut seat, anon.range())?;
     }
     let moved = area.stats().pages_migrated / trials as u64;
@@ -131,6 +131,6 @@ fn row(at: &str, mut times: Vec<f64>, moved: u64, refused: u64) -> String {
     format!("{min:>12.1} {p50:>12.1} {max:>12.1} {moved:>7} {refused:>9}")
 }
 
-fn host() -> Result<Host<Fenced>, HostError> {
+fn host() -> Result<Host<()>, HostError> {
     Host::fenced(&Options::new(ZoneLayout::new(Frame(0), FRAMES)))
 }

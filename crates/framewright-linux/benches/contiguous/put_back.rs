@@ -2,9 +2,7 @@
 //! frames.
 
 use crate::{AREA, BenchSeat, FRAMES, host, row};
-use framewright::reserve::{
-    Contiguous, Guaranteed, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout,
-};
+use framewright::reserve::{Contiguous, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout};
 use framewright::{CpuId, Frame, Run};
 use framewright_linux::platform::Slots;
 use framewright_linux::{Linux, Ram, RamPages, Stored};
@@ -58,7 +56,7 @@ pub(crate) fn measure(
     let mut refused = 0;
     for _ in 0..trials {
         fill(&mut guest, pool, period);
-        let mut owner = Guaranteed::new(&reserve).with_supply(&mut supply);
+        let mut owner = reserve.owner(Some(&mut supply));
         let begun = Instant::now();
         let got = owner.alloc_contig(frames, 1);
         times.push(begun.elapsed().as_nanos() as f64 / 1000.0);
@@ -66,6 +64,7 @@ pub(crate) fn measure(
             Ok(run) => owner.release(run)?,
             Err(_) => refused += 1,
         }
+        drop(owner);
         // For the next one all frames are free again.
         for object in 0..=AREA >> 10 {
             guest.invalidate_object(pool, object);

@@ -2,7 +2,7 @@
 
 use buddy_system_allocator::LockedFrameAllocator;
 use framewright::frame::{Seat, ZoneLayout};
-use framewright::platform::{Barrier, Fenced};
+use framewright::platform::FramePlatform;
 use framewright::{Frame, Mobility, Order};
 use framewright_linux::{Host, HostError, Linux, Membarrier, Options};
 
@@ -41,7 +41,7 @@ pub(crate) trait FrameWorker {
 /// The engine on this host.
 pub(crate) enum FrameEngine {
     Asymmetric(Host<Membarrier>),
-    Symmetric(Host<Fenced>),
+    Symmetric(Host<()>),
 }
 
 impl FrameEngine {
@@ -55,7 +55,7 @@ impl FrameEngine {
     }
 }
 
-impl<B: Barrier + Clone + Sync> FrameSubject for Host<B> {
+impl<B: FramePlatform + Clone + Sync> FrameSubject for Host<B> {
     type Worker<'s>
         = EngineWorker<'s, B>
     where
@@ -74,7 +74,7 @@ impl<B: Barrier + Clone + Sync> FrameSubject for Host<B> {
 
 pub(crate) struct EngineWorker<'s, B>(Seat<'s, 's, Linux<B>>);
 
-impl<B: Barrier> FrameWorker for EngineWorker<'_, B> {
+impl<B: FramePlatform> FrameWorker for EngineWorker<'_, B> {
     /// Gets even the last block, in whichever CPU's cache it is, as each of the others is asked for
     /// it.
     #[inline]

@@ -5,7 +5,7 @@ use framewright::Addr;
 use framewright::Frame;
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvRequest;
-use framewright::platform::{Barrier, Fenced};
+use framewright::platform::FramePlatform;
 use framewright_linux::{
     Heap, HeapOptions, HostCpu, HostError, HostKv, Membarrier, Options, Paged,
 };
@@ -42,7 +42,7 @@ pub(crate) trait KvWorker {
 /// The engine on this host, by a thread's seat.
 pub(crate) enum KvEngine {
     Asymmetric(HostKv<Membarrier>),
-    Symmetric(HostKv<Fenced>),
+    Symmetric(HostKv<()>),
 }
 
 impl KvEngine {
@@ -59,7 +59,7 @@ impl KvEngine {
     }
 }
 
-impl<B: Barrier + Clone + Sync> KvSubject for HostKv<B> {
+impl<B: FramePlatform + Clone + Sync> KvSubject for HostKv<B> {
     type Worker<'s>
         = HostCpu<'s, Paged<B>>
     where
@@ -75,7 +75,7 @@ impl<B: Barrier + Clone + Sync> KvSubject for HostKv<B> {
     }
 }
 
-impl<B: Barrier + Clone> KvWorker for HostCpu<'_, Paged<B>> {
+impl<B: FramePlatform + Clone> KvWorker for HostCpu<'_, Paged<B>> {
     #[inline]
     fn try_alloc(&mut self, bytes: usize, any: bool) -> Option<usize> {
         let request = KvRequest::new(bytes as u64);

@@ -16,9 +16,9 @@
 mod rows;
 
 use framewright::frame::{Seat, ZoneLayout};
-use framewright::platform::{Barrier, Fenced};
+use framewright::platform::FramePlatform;
 use framewright::policy::ReclaimConfig;
-use framewright::reclaim::{CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim};
+use framewright::reclaim::{Compaction, Migrate, Move, MoveState, Reclaim};
 use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_linux::{Host, HostError, Linux, Options};
 use framewright_sim::Random;
@@ -92,7 +92,7 @@ fn main() {
             .map(|round| match Host::new(&options) {
                 Ok(host) => measure(&host, case, round),
                 Err(HostError::NoMembarrier) => {
-                    measure::<Fenced>(&Host::fenced(&options).expect("a host"), case, round)
+                    measure::<()>(&Host::fenced(&options).expect("a host"), case, round)
                 }
                 Err(error) => panic!("{error}"),
             })
@@ -121,7 +121,11 @@ fn print_line(case: &MoveLine, mut outcomes: Vec<RoundOutcome>) {
     );
 }
 
-fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &MoveLine, round: u64) -> RoundOutcome {
+fn measure<B: FramePlatform + Clone + Sync>(
+    host: &Host<B>,
+    case: &MoveLine,
+    round: u64,
+) -> RoundOutcome {
     let zone = host.zone();
     let mut words = vec![0; Reclaim::words_needed(zone)];
     let reclaim = Reclaim::new(zone, &ReclaimConfig::default(), &mut words).expect("memory");
@@ -130,13 +134,9 @@ fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &MoveLine, round: u6
     let order = Order::new(case.order).expect("a case's order");
     let begin = Instant::now();
     let mut blocks = 0;
-    while let Compaction::Captured(_) = reclaim.compact(
-        &mut seat,
-        order,
-        Mobility::Movable,
-        CompactEffort::Background,
-        &[&Nobody],
-    ) {
+    while let Compaction::Captured(_) =
+        reclaim.compact_ahead(&mut seat, order, Mobility::Movable, &[&Nobody])
+    {
         blocks += 1;
         if blocks == BLOCKS_MAX {
             break;
@@ -156,7 +156,7 @@ fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &MoveLine, round: u6
 }
 
 /// Fills the zone and frees the case's part of it.
-fn fill<B: Barrier>(seat: &mut Seat<'_, '_, Linux<B>>, case: &MoveLine, round: u64) {
+fn fill<B: FramePlatform>(seat: &mut Seat<'_, '_, Linux<B>>, case: &MoveLine, round: u64) {
     assert_eq!(seat.cpu(), CpuId(0));
     let mut random = Random::new(round);
     let mut held = Vec::new();

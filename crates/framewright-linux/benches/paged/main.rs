@@ -9,7 +9,6 @@
 mod rows;
 
 use framewright::frame::ZoneLayout;
-use framewright::platform::Fenced;
 use framewright::reclaim::{Ask, Shrink};
 use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
 use framewright::{Context, Frame, Order, Run};
@@ -60,7 +59,7 @@ struct PagedRow {
 /// Fills a region of four times its budget, then touches pages at random, then has its frames taken.
 fn measure(
     name: &'static str,
-    host: &Host<Fenced>,
+    host: &Host<()>,
     swap: Frontswap<'_>,
 ) -> Result<PagedRow, Box<dyn Error>> {
     let pages = swap.pages();

@@ -8,12 +8,12 @@
 #[path = "../frames/rows.rs"]
 mod rows;
 
-use framewright::engine::WithRanges;
 use framewright::frame::ZoneLayout;
-use framewright::platform::{Barrier, Fenced};
+use framewright::platform::FramePlatform;
 use framewright::policy::RangeConfig;
 use framewright::stats::RangeStats;
 use framewright::vrange::AreaRequest;
+use framewright::vrange::SpaceLayout;
 use framewright::{Frame, Page};
 use framewright_linux::{HostCpu, HostError, HostSpace, Membarrier, Options, Paged, RangeOptions};
 use framewright_sim::Random;
@@ -109,7 +109,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A host with membarrier, or without if the kernel does not have it.
 enum EitherHost {
     Plain(HostSpace<Membarrier>),
-    Fenced(HostSpace<Fenced>),
+    Fenced(HostSpace<()>),
 }
 
 fn host(churn: &AreaChurn) -> Result<EitherHost, HostError> {
@@ -139,7 +139,7 @@ fn steps_of(churn: &AreaChurn, pairs: u64) -> Vec<(usize, u64)> {
 }
 
 /// The same churn on two threads at a time: the mean of what a pair costs each of them.
-fn side_by_side<B: Barrier + Clone + Sync>(
+fn side_by_side<B: FramePlatform + Clone + Sync>(
     churn: &AreaChurn,
     host: &HostSpace<B>,
     quick: bool,
@@ -215,7 +215,7 @@ impl PageRing {
     }
 }
 
-fn hand_over<B: Barrier + Clone + Sync>(
+fn hand_over<B: FramePlatform + Clone + Sync>(
     churn: &AreaChurn,
     host: &HostSpace<B>,
     quick: bool,
@@ -266,7 +266,7 @@ fn hand_over<B: Barrier + Clone + Sync>(
     Ok(())
 }
 
-fn run<B: Barrier + Clone>(
+fn run<B: FramePlatform + Clone>(
     churn: &AreaChurn,
     host: &HostSpace<B>,
     quick: bool,
@@ -319,8 +319,8 @@ fn print_line(kind: &str, name: &str, times: &[f64], before: &RangeStats, after:
     );
 }
 
-fn churned<B: Barrier + Clone>(
-    seat: &mut HostCpu<'_, Paged<B>, WithRanges>,
+fn churned<B: FramePlatform + Clone>(
+    seat: &mut HostCpu<'_, Paged<B>, SpaceLayout>,
     live: &mut [Option<Page>],
     steps: &[(usize, u64)],
     zero: bool,

@@ -1,7 +1,7 @@
 //! What a put and a get cost, and the copies in them alone.
 
 use super::{FRAMES, fill, histogram, key, line, machine, ns, page};
-use framewright::platform::{Contents, PageWords};
+use framewright::platform::ReservePlatform;
 use framewright::reserve::{Guest, PoolId};
 use framewright::{Frame, Run};
 use framewright_linux::platform::Slots;
@@ -55,7 +55,7 @@ impl OwnPages {
         Self { words, first }
     }
 
-    fn get(&mut self, nth: usize) -> &mut PageWords {
+    fn get(&mut self, nth: usize) -> &mut [u64; 512] {
         let words = &mut self.words[self.first + nth * 512..];
         words.first_chunk_mut().expect("as many pages")
     }

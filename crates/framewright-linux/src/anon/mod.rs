@@ -76,7 +76,7 @@ use crate::gate::SignalGate;
 use crate::ram::Ram;
 use crate::window::Window;
 use framewright::frame::{AllocError, Seat};
-use framewright::platform::{FramePlatform, Map, MapError};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::reclaim::{Migrate, Move};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
 pub(crate) use region::pause;

@@ -5,7 +5,7 @@ use super::plan::{BATCH, MovingBlock, exchange_targets};
 use super::region::AnonRegion;
 use crate::ram::FRAME_BYTES;
 use crate::window::MappingAccess;
-use framewright::platform::Map;
+use framewright::platform::RangePlatform;
 use framewright::reclaim::{Move, MoveState};
 use framewright::{Frame, Run};
 use std::ops::Range;

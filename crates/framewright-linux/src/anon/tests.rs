@@ -2,16 +2,15 @@ use super::*;
 use crate::window::MappingAccess;
 use crate::{Host, Options};
 use framewright::frame::ZoneLayout;
-use framewright::platform::Fenced;
 use framewright::reclaim::MoveState;
 use std::time::{Duration, Instant};
 
-fn host() -> Host<Fenced> {
+fn host() -> Host<()> {
     Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 1024).with_cpus(2))).unwrap()
 }
 
 /// A region of 32 pages, populated, the first word of each its number.
-fn region(host: &Host<Fenced>) -> Anon {
+fn region(host: &Host<()>) -> Anon {
     let anon = Anon::new(Arc::clone(host.ram_shared()), 32).unwrap();
     let mut seat = host.seat().unwrap();
     anon.populate(&mut seat, anon.range(), Order::ZERO).unwrap();

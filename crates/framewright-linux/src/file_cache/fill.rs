@@ -7,7 +7,6 @@ use super::table::{HeldPage, PageKey, SlotState};
 use super::{FileCache, FileError, PAGE};
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
 use framewright::frame::FrameSource;
-use framewright::platform::PageWords;
 use framewright::reserve::Key;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -357,7 +356,7 @@ impl FileCache<'_> {
     }
 
     /// Copies the frame's words.
-    pub(super) fn copy_out(&self, id: u32, words: &mut PageWords) {
+    pub(super) fn copy_out(&self, id: u32, words: &mut [u64; 512]) {
         let frame = self.ram.words(self.table.frame(id));
         let frame = frame.expect("the cache's frames are in its RAM");
         for (to, from) in words.iter_mut().zip(frame) {

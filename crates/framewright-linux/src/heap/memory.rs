@@ -4,7 +4,7 @@ use super::inner::{HeapInner, NoHeapSeat, address};
 use super::{Heap, mine};
 use crate::HostError;
 use framewright::Context;
-use framewright::kv::{KvError, KvRequest, Memory, Place};
+use framewright::kv::{KvError, KvRequest, Memory};
 use framewright::policy::Effort;
 use std::alloc::Layout;
 use std::fmt;
@@ -55,11 +55,20 @@ impl fmt::Display for HeapError {
 
 impl std::error::Error for HeapError {}
 
-/// A [`Heap`], with an effort and a context for its owners' requests.
+/// A [`Heap`], with a place, an effort and a context for its owners' requests.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapWith<'h> {
     heap: &'h Heap,
     request: KvRequest,
+    place: HeapPlace,
+}
+
+/// Where an owner's object may lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum HeapPlace {
+    Contiguous,
+    Mapped,
+    Either,
 }
 
 impl Heap {
@@ -77,7 +86,20 @@ impl Heap {
         HeapWith {
             heap: self,
             request: KvRequest::new(0).with(effort).within(context),
+            place: HeapPlace::Either,
         }
+    }
+
+    /// The heap for owners that lie contiguous in memory, in the direct map.
+    #[must_use]
+    pub const fn contiguous(&self) -> HeapWith<'_> {
+        self.by_default().contiguous()
+    }
+
+    /// The heap for owners that lie in mapped pages.
+    #[must_use]
+    pub const fn mapped(&self) -> HeapWith<'_> {
+        self.by_default().mapped()
     }
 
     const fn by_default(&self) -> HeapWith<'_> {
@@ -86,6 +108,20 @@ impl Heap {
 }
 
 impl HeapWith<'_> {
+    /// The same for owners that lie contiguous in memory.
+    #[must_use]
+    pub const fn contiguous(mut self) -> Self {
+        self.place = HeapPlace::Contiguous;
+        self
+    }
+
+    /// The same for owners that lie in mapped pages.
+    #[must_use]
+    pub const fn mapped(mut self) -> Self {
+        self.place = HeapPlace::Mapped;
+        self
+    }
+
     fn inner(&self) -> Result<&Arc<HeapInner>, HeapError> {
         match self.heap.inner() {
             Some(inner) => Ok(inner),
@@ -107,17 +143,12 @@ impl HeapWith<'_> {
         }
     }
 
-    fn ask(
-        &self,
-        request: &KvRequest,
-        place: Place,
-        inner: &Arc<HeapInner>,
-    ) -> Result<NonNull<u8>, HeapError> {
+    fn ask(&self, request: &KvRequest, inner: &Arc<HeapInner>) -> Result<NonNull<u8>, HeapError> {
         let may_block = request.context.may_block;
-        let addr = mine::in_seat(inner, may_block, |seat| match place {
-            Place::Contiguous => seat.objects().kmalloc(request),
-            Place::Either => seat.objects().kvmalloc(request),
-            Place::Mapped => seat.objects().vmalloc(request),
+        let addr = mine::in_seat(inner, may_block, |seat| match self.place {
+            HeapPlace::Contiguous => seat.objects().kmalloc(request),
+            HeapPlace::Either => seat.objects().kvmalloc(request),
+            HeapPlace::Mapped => seat.objects().vmalloc(request),
         });
         addr?
             .map(|addr| inner.pointer(addr))
@@ -131,8 +162,13 @@ impl HeapWith<'_> {
 unsafe impl Memory for HeapWith<'_> {
     type Error = HeapError;
 
-    fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, HeapError> {
-        let at = self.ask(&self.request(layout), place, self.inner()?)?;
+    fn too_long(&self, elements: usize, bytes_each: usize) -> HeapError {
+        let (count, bytes_each) = (elements as u64, bytes_each as u64);
+        HeapError::Objects(KvError::Overflow { count, bytes_each })
+    }
+
+    fn alloc(&self, layout: Layout, zero: bool) -> Result<NonNull<u8>, HeapError> {
+        let at = self.ask(&self.request(layout), self.inner()?)?;
         if zero {
             // SAFETY: as long as that, and only this caller has it. Plain stores are faster than
             // the engine's, which other threads may race with.
@@ -146,7 +182,6 @@ unsafe impl Memory for HeapWith<'_> {
         at: NonNull<u8>,
         old: Layout,
         bytes: usize,
-        place: Place,
     ) -> Result<NonNull<u8>, HeapError> {
         let inner = self.inner()?;
         let request = KvRequest {
@@ -154,7 +189,7 @@ unsafe impl Memory for HeapWith<'_> {
             ..self.request(old)
         };
         let may_block = request.context.may_block;
-        if place == Place::Either {
+        if self.place == HeapPlace::Either {
             let addr = mine::in_seat(inner, may_block, |seat| {
                 seat.objects().kvrealloc(address(at), &request)
             });
@@ -170,7 +205,7 @@ unsafe impl Memory for HeapWith<'_> {
         {
             return Ok(at);
         }
-        let to = self.ask(&request, place, inner)?;
+        let to = self.ask(&request, inner)?;
         // SAFETY: both are as long as that, two objects, and the caller's to use.
         unsafe { to.copy_from_nonoverlapping(at, old.size().min(bytes)) };
         self.heap.give_back(at);
@@ -186,8 +221,13 @@ unsafe impl Memory for HeapWith<'_> {
 unsafe impl Memory for Heap {
     type Error = HeapError;
 
-    fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, HeapError> {
-        self.by_default().alloc(layout, place, zero)
+    fn too_long(&self, elements: usize, bytes_each: usize) -> HeapError {
+        let (count, bytes_each) = (elements as u64, bytes_each as u64);
+        HeapError::Objects(KvError::Overflow { count, bytes_each })
+    }
+
+    fn alloc(&self, layout: Layout, zero: bool) -> Result<NonNull<u8>, HeapError> {
+        self.by_default().alloc(layout, zero)
     }
 
     unsafe fn resize(
@@ -195,10 +235,9 @@ unsafe impl Memory for Heap {
         at: NonNull<u8>,
         old: Layout,
         bytes: usize,
-        place: Place,
     ) -> Result<NonNull<u8>, HeapError> {
         // SAFETY: what the caller promised.
-        unsafe { self.by_default().resize(at, old, bytes, place) }
+        unsafe { self.by_default().resize(at, old, bytes) }
     }
 
     unsafe fn free(&self, at: NonNull<u8>, layout: Layout) {

@@ -1,7 +1,7 @@
 // UNSAFETY: the tests call an allocator, and use the memory that it hands out.
 
 use super::*;
-use framewright::kv::{KBox, KVVec, KvError, Place, VBox, VVec};
+use framewright::kv::{KVBox, KVVec, KvError};
 use framewright::policy::Effort;
 use framewright::{Context, kv};
 use std::alloc::{GlobalAlloc, Layout};
@@ -156,7 +156,7 @@ fn where_there_can_be_no_heap_the_system_serves_and_owners_get_the_reason() {
         heap.dealloc(at, layout(100, 8));
     }
     let error = heap.set_up().unwrap_err();
-    let refused = KBox::try_new(5, &heap).unwrap_err();
+    let refused = KVBox::try_new(5, heap.contiguous()).unwrap_err();
     assert_eq!((refused.value, refused.error), (5, HeapError::Host(error)));
     assert_eq!(refused.to_string(), format!("there is no heap: {error}"));
 }
@@ -176,7 +176,7 @@ fn a_heap_has_a_frame_for_each_thread_and_one_more_and_says_so() {
         "a heap of 63 frames is too small for 63 threads: at least 64 are needed"
     );
     let Some(small) = heap(64, 63) else { return };
-    assert_eq!(*KBox::try_new(5, &small).unwrap(), 5);
+    assert_eq!(*KVBox::try_new(5, small.contiguous()).unwrap(), 5);
 }
 
 #[test]
@@ -245,10 +245,10 @@ fn mapped_pages_get_what_others_keep_in_slabs() {
     let frames = stats.free_frames + stats.objects.slab_frames / 2;
     let long = layout(frames as usize * 4096, 4096);
     let hurried = heap.with(Effort::FailFast, Context::NOWAIT);
-    let alloc = |heap: &dyn kv::Memory<Error = HeapError>| heap.alloc(long, Place::Mapped, false);
-    let error = alloc(&hurried).unwrap_err();
+    let alloc = |heap: &dyn kv::Memory<Error = HeapError>| heap.alloc(long, false);
+    let error = alloc(&hurried.mapped()).unwrap_err();
     assert!(matches!(error, HeapError::Objects(KvError::Ranges(_))));
-    let at = alloc(heap).unwrap();
+    let at = alloc(&heap.mapped()).unwrap();
     // SAFETY: allocated with this layout.
     unsafe { kv::Memory::free(heap, at, long) };
     assert_eq!(objects(heap), 0);
@@ -267,12 +267,12 @@ fn threads_without_a_seat_share_one() {
         let worker = |value| {
             let (heap, all_are_there) = (&heap, &all_are_there);
             scope.spawn(move || {
-                let mut kept: KVVec<KBox<[u8; 100], _>, _> = KVVec::new(heap);
-                kept.try_push(KBox::try_new([value; 100], heap).unwrap())
+                let mut kept: KVVec<KVBox<[u8; 100], _>, _> = KVVec::new(heap);
+                kept.try_push(KVBox::try_new([value; 100], heap.contiguous()).unwrap())
                     .unwrap();
                 all_are_there.wait();
                 for _ in 0..2000 {
-                    kept.try_push(KBox::try_new([value; 100], heap).unwrap())
+                    kept.try_push(KVBox::try_new([value; 100], heap.contiguous()).unwrap())
                         .unwrap();
                     if kept.len() > 50 {
                         kept.truncate(10);
@@ -294,7 +294,7 @@ fn threads_without_a_seat_share_one() {
     // Their seats are free again.
     thread::scope(|scope| {
         scope
-            .spawn(|| drop(KBox::try_new(1, &heap).unwrap()))
+            .spawn(|| drop(KVBox::try_new(1, heap.contiguous()).unwrap()))
             .join()
             .unwrap()
     });
@@ -313,26 +313,26 @@ fn a_heap_without_a_seat_for_a_thread_takes_it_none_in_others() {
     thread::scope(|scope| {
         let full = &full;
         let owner = scope.spawn(move || {
-            drop(KBox::try_new(1, full).unwrap());
+            drop(KVBox::try_new(1, full.contiguous()).unwrap());
             has_seat.send(()).unwrap();
             may_go.recv().unwrap();
         });
         taken.recv().unwrap();
         for _ in 0..10 {
-            drop(KBox::try_new(1, full).unwrap());
+            drop(KVBox::try_new(1, full.contiguous()).unwrap());
             for _ in 0..5 {
-                drop(KBox::try_new(1, &other).unwrap());
+                drop(KVBox::try_new(1, other.contiguous()).unwrap());
             }
         }
-        drop(KBox::try_new(1, &third).unwrap());
+        drop(KVBox::try_new(1, third.contiguous()).unwrap());
         assert_eq!((shared(full), shared(&other), shared(&third)), (20, 0, 0));
         go.send(()).unwrap();
         owner.join().unwrap();
     });
     // The seat is free now, and is looked for again after a thousand operations without one.
     for _ in 0..1000 {
-        drop(KBox::try_new(1, &full).unwrap());
-        drop(KBox::try_new(1, &other).unwrap());
+        drop(KVBox::try_new(1, full.contiguous()).unwrap());
+        drop(KVBox::try_new(1, other.contiguous()).unwrap());
     }
     assert!((20..=1001).contains(&shared(&full)), "{}", shared(&full));
     assert_eq!(shared(&other), 0);
@@ -343,18 +343,21 @@ fn who_may_not_wait_for_the_shared_seat_is_told() {
     let Some(heap) = heap(1024, 1) else { return };
     let heap = &heap;
     // The only other seat is this thread's.
-    drop(KBox::try_new(1, heap).unwrap());
+    drop(KVBox::try_new(1, heap.contiguous()).unwrap());
     let inner = heap.made().unwrap();
     let kept = thread::scope(|scope| {
         let hurried = heap.with(Effort::FailFast, Context::NOWAIT);
-        let one = scope.spawn(move || KBox::try_new(5, hurried).unwrap());
+        let one = scope.spawn(move || KVBox::try_new(5, hurried.contiguous()).unwrap());
         // The shared seat is free.
         let mut one = one.join().unwrap();
         *one += 1;
         let refused = inner.in_shared_seat(true, |_| {
             let ask = move || {
                 let mut long = KVVec::new(hurried);
-                (KBox::try_new(7, hurried).unwrap_err(), long.try_push(1))
+                (
+                    KVBox::try_new(7, hurried.contiguous()).unwrap_err(),
+                    long.try_push(1),
+                )
             };
             // A thread of its own, because this one has a seat.
             scope.spawn(ask).join().unwrap()
@@ -366,7 +369,7 @@ fn who_may_not_wait_for_the_shared_seat_is_told() {
             "the thread has no seat of its own in the heap and may not wait for the shared one"
         );
         assert_eq!(grown.unwrap_err().value, 1);
-        let patient = scope.spawn(|| KBox::try_new(8, heap).unwrap());
+        let patient = scope.spawn(|| KVBox::try_new(8, heap.contiguous()).unwrap());
         (one, patient.join().unwrap())
     });
     assert_eq!((*kept.0, *kept.1), (6, 8));
@@ -381,7 +384,7 @@ fn a_thread_that_ends_is_served_and_can_free() {
         fn drop(&mut self) {
             // SAFETY: allocated with this layout, and this value's.
             unsafe { self.0.dealloc(self.1.as_ptr(), layout(300, 8)) };
-            let own = KBox::try_new([3u8; 300], self.0);
+            let own = KVBox::try_new([3u8; 300], self.0.contiguous());
             self.2
                 .send(own.is_ok_and(|bytes| *bytes == [3; 300]))
                 .unwrap();
@@ -412,7 +415,7 @@ fn a_thread_that_ends_is_served_and_can_free() {
 #[test]
 fn what_is_asked_for_inside_the_heap_is_passed_on() {
     let Some(heap) = heap(1024, 1) else { return };
-    let before = KBox::try_new(1u64, &heap).unwrap();
+    let before = KVBox::try_new(1u64, heap.contiguous()).unwrap();
     mine::passing_on(|| {
         assert!(mine::is_passing_on());
         // SAFETY: more than 0 bytes; then allocated with this layout.
@@ -421,7 +424,7 @@ fn what_is_asked_for_inside_the_heap_is_passed_on() {
             assert!(!at.is_null() && !heap.contains(at));
             heap.dealloc(at, layout(100, 8));
         }
-        let refused = KBox::try_new(2, &heap).unwrap_err();
+        let refused = KVBox::try_new(2, heap.contiguous()).unwrap_err();
         assert_eq!(refused.error, HeapError::Inside);
         assert_eq!(refused.to_string(), "the thread is inside the heap already");
         drop(before);
@@ -450,9 +453,9 @@ fn two_heaps_live_side_by_side_and_what_is_dropped_goes() {
     drop(one);
     // This thread still has a seat in it.
     assert!(gone.upgrade().is_none());
-    drop(KBox::try_new(1, &other).unwrap());
+    drop(KVBox::try_new(1, other.contiguous()).unwrap());
     let third = heap(1024, 1).unwrap();
-    drop(KBox::try_new(1, &third).unwrap());
+    drop(KVBox::try_new(1, third.contiguous()).unwrap());
     assert_eq!((objects(&other), objects(&third)), (0, 0));
 }
 
@@ -472,15 +475,15 @@ fn a_heap_goes_at_once_whichever_threads_had_seats_in_it() {
         let worker = scope.spawn(move || {
             for heap in begins {
                 // Its seat in `lasting` is the one that it used last.
-                drop(KBox::try_new([1; 50], &*heap).unwrap());
-                drop(KBox::try_new([1; 50], lasting).unwrap());
+                drop(KVBox::try_new([1; 50], heap.contiguous()).unwrap());
+                drop(KVBox::try_new([1; 50], lasting.contiguous()).unwrap());
                 drop(heap);
                 did.send(()).unwrap();
             }
         });
         for _ in 0..20 {
             let short = Arc::new(heap(1024, 2).unwrap());
-            drop(KBox::try_new(1, &*short).unwrap());
+            drop(KVBox::try_new(1, short.contiguous()).unwrap());
             begin.send(Arc::clone(&short)).unwrap();
             done.recv().unwrap();
             let gone = ram(&short);
@@ -504,7 +507,7 @@ fn a_thread_may_end_while_a_heap_goes_in_which_it_had_a_seat() {
         let (did, done) = mpsc::channel();
         let its = Arc::clone(&short);
         let worker = thread::spawn(move || {
-            drop(KBox::try_new([1; 50], &*its).unwrap());
+            drop(KVBox::try_new([1; 50], its.contiguous()).unwrap());
             did.send(()).unwrap();
             // The last of the two drops the heap; then the thread's seat goes.
             drop(its);
@@ -517,18 +520,18 @@ fn a_thread_may_end_while_a_heap_goes_in_which_it_had_a_seat() {
 }
 
 #[test]
-fn owners_lie_where_their_names_say_and_stay_there() {
+fn owners_lie_where_their_handles_say_and_stay_there() {
     let Some(heap) = heap(4096, 1) else { return };
     let inner = heap.made().unwrap();
     let is_direct = |at: *const u64| {
         assert!(heap.contains(at.cast()));
         inner.is_direct(at.cast())
     };
-    let contiguous = KBox::try_new([1u64; 100], &heap).unwrap();
-    let mapped = VBox::try_new([2u64; 100], &heap).unwrap();
+    let contiguous = KVBox::try_new([1u64; 100], heap.contiguous()).unwrap();
+    let mapped = KVBox::try_new([2u64; 100], heap.mapped()).unwrap();
     assert!(is_direct(contiguous.as_ptr()) && !is_direct(mapped.as_ptr()));
     let numbers = 0..100_000u64;
-    let mut some: VVec<u64, _> = VVec::new(&heap);
+    let mut some: KVVec<u64, _> = KVVec::new(heap.mapped());
     let mut either: KVVec<u64, _> = KVVec::new(&heap);
     for number in numbers.clone() {
         some.try_push(number).unwrap();
@@ -536,7 +539,7 @@ fn owners_lie_where_their_names_say_and_stay_there() {
         assert!(!is_direct(some.as_ptr()));
     }
     assert!(some.iter().copied().eq(numbers.clone()) && either.iter().copied().eq(numbers));
-    let mut block = framewright::kv::KVec::new(&heap);
+    let mut block = KVVec::new(heap.contiguous());
     let full = loop {
         if let Err(refused) = block.try_push(7u64) {
             break refused;
@@ -557,14 +560,14 @@ fn effort_and_context_are_the_handles() {
     let impossible = heap.with(Effort::MustSucceed, Context::NOWAIT);
     let refused = KVVec::<u8, _>::try_with_capacity(10, impossible).err();
     let error = HeapError::Objects(KvError::MustNotWait);
-    assert_eq!(refused, Some(kv::ReserveError::Memory(error)));
-    let refused = VBox::try_new(5, impossible).unwrap_err();
+    assert_eq!(refused, Some(error));
+    let refused = KVBox::try_new(5, impossible.mapped()).unwrap_err();
     assert_eq!(refused.error, error);
     let may = heap.with(Effort::MustSucceed, Context::NOIO);
     let mut some = KVVec::try_with_capacity(10, may).unwrap();
     some.try_extend_from_slice(&[1, 2, 3]).unwrap();
     assert_eq!(*some, [1, 2, 3]);
-    let long = kv::Memory::alloc(&may, layout(1 << 40, 8), Place::Mapped, false);
+    let long = kv::Memory::alloc(&may.mapped(), layout(1 << 40, 8), false);
     let too_long = KvError::TooLong { bytes: 1 << 40 };
     assert_eq!(long.unwrap_err(), HeapError::Objects(too_long));
 }

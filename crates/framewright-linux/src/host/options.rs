@@ -4,11 +4,11 @@ use super::HostError;
 use crate::platform::{Linux, NoMembarrier, Slots};
 use crate::ram::{Ram, RamPages};
 use crate::window::Window;
-use framewright::engine::{EngineLayout, WithRanges};
+use framewright::engine::EngineLayout;
 use framewright::frame::ZoneLayout;
-use framewright::platform::Fenced;
 use framewright::policy::{Config, RangeConfig};
 use framewright::reserve::ReserveLayout;
+use framewright::vrange::SpaceLayout;
 use framewright::{Frame, Run};
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ impl Options {
         platform.map_err(|NoMembarrier| HostError::NoMembarrier)
     }
 
-    pub(super) fn linux_fenced(&self) -> Linux<Fenced> {
+    pub(super) fn linux_fenced(&self) -> Linux<()> {
         Linux::fenced(Slots::new(self.layout.cpus))
     }
 }
@@ -163,7 +163,7 @@ impl RangeOptions {
         Ok(Arc::new(window.map_err(HostError::Window)?))
     }
 
-    pub(super) fn engine(&self, options: &Options, window: &Window) -> EngineLayout<WithRanges> {
+    pub(super) fn engine(&self, options: &Options, window: &Window) -> EngineLayout<SpaceLayout> {
         let layout = options.engine();
         let layout = layout.with_window(window.range().start(), self.pages);
         let layout = layout.with_span_pages(self.span_pages);

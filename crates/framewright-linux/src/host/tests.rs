@@ -1,12 +1,12 @@
 use super::*;
 use framewright::engine::EngineError;
 use framewright::frame::ZoneLayout;
-use framewright::kv::{KvRequest, ObjectKind};
+use framewright::kv::KvRequest;
 use framewright::policy::RangeConfig;
 use framewright::vrange::AreaRequest;
 use framewright::{Addr, Frame, Run, SetupError};
 
-fn space(cpus: u16, ranges: &RangeOptions) -> Result<HostSpace<Fenced>, HostError> {
+fn space(cpus: u16, ranges: &RangeOptions) -> Result<HostSpace<()>, HostError> {
     let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(cpus);
     HostSpace::fenced(&Options::new(layout).with_ranges(*ranges))
 }
@@ -42,7 +42,7 @@ fn the_space_is_that_of_the_window_with_as_many_cpus_as_the_zone() {
 
 /// Bytes of the space's metadata, from byte `offset` of the host's on, that have memory of their own, by
 /// /proc/self/smaps: parts that were only read are the kernel's one page of zeroes.
-fn space_bytes(host: &HostSpace<Fenced>, offset: usize) -> usize {
+fn space_bytes(host: &HostSpace<()>, offset: usize) -> usize {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let start = format!("{:x}-", host._metadata.start().addr().get() + offset);
     let entry = smaps.lines().skip_while(|line| !line.starts_with(&start));
@@ -120,15 +120,15 @@ fn what_cannot_be_had_is_said() {
 
 const FIRST: u64 = 512;
 
-fn host(frames: u64, cpus: u16) -> HostKv<Fenced> {
+fn host(frames: u64, cpus: u16) -> HostKv<()> {
     let layout = ZoneLayout::new(Frame(FIRST), frames).with_cpus(cpus);
     HostKv::fenced(&Options::new(layout).with_window(8192)).unwrap()
 }
 
 /// The bytes of an object, wherever it lies.
-fn bytes(host: &HostKv<Fenced>, at: Addr, len: usize) -> Vec<u8> {
+fn bytes(host: &HostKv<()>, at: Addr, len: usize) -> Vec<u8> {
     let mut bytes = vec![0xee; len];
-    if host.kv().kind(at) == ObjectKind::Mapped {
+    if host.kv().is_mapped(at) {
         host.window().read(at.page(), 0, &mut bytes).unwrap();
         return bytes;
     }
@@ -169,7 +169,7 @@ fn objects_keep_their_bytes_from_the_direct_map_into_the_window_and_back() {
     let host = host(4096, 1);
     let mut seat = host.cpu().unwrap();
     let small = seat.kvmalloc(&KvRequest::new(64 << 10).zeroed()).unwrap();
-    assert_ne!(host.kv().kind(small), ObjectKind::Mapped);
+    assert!(!host.kv().is_mapped(small));
     assert_eq!(bytes(&host, small, 64 << 10), vec![0; 64 << 10]);
     let frame = host.ram().frame_at(small.0 as usize as *const u8);
     let last = Frame(frame.unwrap().0 + 15);
@@ -179,7 +179,7 @@ fn objects_keep_their_bytes_from_the_direct_map_into_the_window_and_back() {
         .objects()
         .kvrealloc(small, &KvRequest::new(6 << 20))
         .unwrap();
-    assert_eq!(host.kv().kind(large), ObjectKind::Mapped);
+    assert!(host.kv().is_mapped(large));
     let mut expected = vec![0; 15 * 4096];
     expected.extend([9; 4096]);
     assert_eq!(bytes(&host, large, 64 << 10), expected);

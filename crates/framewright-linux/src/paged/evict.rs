@@ -13,7 +13,6 @@ use crate::ram::FRAME_WORDS;
 use crate::swap::SwapError;
 use framewright::Frame;
 use framewright::frame::FrameSource;
-use framewright::platform::PageWords;
 use framewright::reclaim::{Ask, Shrink, Shrunk};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +41,7 @@ pub(super) struct Evictor {
     pub(super) picked: Vec<usize>,
     /// The picked pages that must be stored, and their contents.
     pub(super) pages: Vec<u64>,
-    pub(super) contents: Vec<PageWords>,
+    pub(super) contents: Vec<[u64; 512]>,
     pub(super) frames: Vec<Frame>,
 }
 

@@ -9,7 +9,6 @@ use crate::swap::LoadedPage;
 use crate::window::MappingAccess;
 use framewright::Frame;
 use framewright::frame::FrameSource;
-use framewright::platform::PageWords;
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -30,7 +29,7 @@ const CLEAN: u64 = 8;
 /// A pager's own state.
 struct PagerWork {
     /// Of as many pages as are brought at once.
-    contents: Vec<PageWords>,
+    contents: Vec<[u64; 512]>,
     frames: Vec<Frame>,
     loaded: Vec<LoadedPage>,
     streams: [Stream; STREAMS],

@@ -7,7 +7,7 @@ use crate::fault::{Touch, Touched};
 use crate::gate::{GateShut, SignalGate};
 use crate::ram::{FRAME_BYTES, Ram};
 use crate::window::{MapRefused, MappingAccess, Window};
-use framewright::platform::{Map, MapError, PageWords};
+use framewright::platform::{MapError, RangePlatform};
 use framewright::{Frame, Page, PageRange, Run};
 use std::ops::Range;
 use std::sync::atomic::{
@@ -224,14 +224,14 @@ impl PagedRegion {
         self.changed.tell();
     }
 
-    pub(super) fn copy_out(&self, frame: Frame, page: &mut PageWords) {
+    pub(super) fn copy_out(&self, frame: Frame, page: &mut [u64; 512]) {
         let words = self.ram().words(frame).expect("the frame is in RAM");
         for (to, from) in page.iter_mut().zip(words) {
             *to = from.load(Relaxed);
         }
     }
 
-    pub(super) fn copy_in(&self, frame: Frame, page: &PageWords) {
+    pub(super) fn copy_in(&self, frame: Frame, page: &[u64; 512]) {
         let words = self.ram().words(frame).expect("the frame is in RAM");
         for (to, from) in words.iter().zip(page) {
             to.store(*from, Relaxed);

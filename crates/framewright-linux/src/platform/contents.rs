@@ -5,7 +5,7 @@ use super::{Linux, Paged};
 use crate::Membarrier;
 use crate::ram::{FRAME_WORDS, Ram};
 use framewright::Frame;
-use framewright::platform::{Contents, PageWords, Relax};
+use framewright::platform::{FramePlatform, ReservePlatform};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -62,7 +62,7 @@ impl<B> Stored<B> {
     }
 }
 
-impl<B> Relax for Stored<B> {
+impl<B: FramePlatform> FramePlatform for Stored<B> {
     fn relax(&self, attempt: u32) {
         self.linux.relax(attempt);
     }
@@ -72,19 +72,19 @@ impl<B> Relax for Stored<B> {
     }
 }
 
-impl<B> Contents for Stored<B> {
+impl<B: FramePlatform> ReservePlatform for Stored<B> {
     /// # Panics
     /// If the frame is in neither RAM: the reserve was made over other frames, or its pages are put
     /// back into others.
     #[inline]
-    fn store(&self, frame: Frame, page: &PageWords) {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         self.copying.page_in(self.words(frame), page);
     }
 
     /// # Panics
     /// As [`store`](Self::store).
     #[inline]
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         self.copying.page_out(page, self.words(frame));
     }
 }
@@ -98,18 +98,18 @@ impl<B> Paged<B> {
     }
 }
 
-impl<B> Contents for Paged<B> {
+impl<B: FramePlatform> ReservePlatform for Paged<B> {
     /// # Panics
     /// If the frame is not in the window's RAM. That of a host holds zone and reserve.
     #[inline]
-    fn store(&self, frame: Frame, page: &PageWords) {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         self.copying.page_in(self.words(frame), page);
     }
 
     /// # Panics
     /// As [`store`](Self::store).
     #[inline]
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         self.copying.page_out(page, self.words(frame));
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::{Host, Options, RamPages};
     use framewright::frame::ZoneLayout;
-    use framewright::reserve::{Contiguous, Guaranteed, Key, PoolConfig, Reserve, ReserveLayout};
+    use framewright::reserve::{Contiguous, Key, PoolConfig, Reserve, ReserveLayout};
     use framewright::{CpuId, Run};
     use std::sync::atomic::Ordering::Relaxed;
 
@@ -150,7 +150,7 @@ mod tests {
         }
         let mut seat = host.seat().unwrap();
         let before = host.zone().stats().nr_free_pages;
-        let mut owner = Guaranteed::new(&reserve).with_supply(&mut seat);
+        let mut owner = reserve.owner(Some(&mut seat));
         let taken = owner.alloc_contig(256, 1).unwrap();
         for frame in taken.start().0..taken.end().0 {
             ram.words(Frame(frame)).unwrap()[7].store(1 << 60, Relaxed);
@@ -161,6 +161,7 @@ mod tests {
             assert_eq!(out, page(index));
         }
         owner.release(taken).unwrap();
+        drop(owner);
         guest.invalidate_object(pool.unwrap(), 0);
         assert_eq!(reserve.collect(&mut seat), 100);
         drop(seat);

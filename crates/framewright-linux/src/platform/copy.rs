@@ -21,7 +21,6 @@
 #![cfg_attr(target_arch = "x86_64", allow(unsafe_code))]
 
 use crate::ram::FRAME_WORDS;
-use framewright::platform::PageWords;
 use std::sync::atomic::AtomicU64;
 #[cfg(not(target_arch = "x86_64"))]
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,7 +43,7 @@ impl Copying {
 
     /// Copies a page into a frame that no other thread writes.
     #[inline]
-    pub(super) fn page_in(self, to: &[AtomicU64; FRAME_WORDS], page: &PageWords) {
+    pub(super) fn page_in(self, to: &[AtomicU64; FRAME_WORDS], page: &[u64; 512]) {
         #[cfg(target_arch = "x86_64")]
         if self.streams && to.as_ptr().addr().is_multiple_of(64) {
             // SAFETY: the processor has AVX-512: `detect` asked it. The frame starts at a line.
@@ -61,7 +60,7 @@ impl Copying {
     /// Copies a frame into a page. Words that another thread writes meanwhile are any mixture of
     /// bytes.
     #[inline]
-    pub(super) fn page_out(self, page: &mut PageWords, from: &[AtomicU64; FRAME_WORDS]) {
+    pub(super) fn page_out(self, page: &mut [u64; 512], from: &[AtomicU64; FRAME_WORDS]) {
         #[cfg(target_arch = "x86_64")]
         x86_64::move_out(page, from);
         #[cfg(not(target_arch = "x86_64"))]
@@ -73,14 +72,14 @@ impl Copying {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use super::{AtomicU64, FRAME_WORDS, PageWords};
+    use super::{AtomicU64, FRAME_WORDS};
     use crate::ram::FRAME_BYTES;
     use std::arch::asm;
 
-    const _: () = assert!(size_of::<PageWords>() == FRAME_BYTES);
+    const _: () = assert!(size_of::<[u64; 512]>() == FRAME_BYTES);
 
     #[inline]
-    pub(super) fn move_in(to: &[AtomicU64; FRAME_WORDS], page: &PageWords) {
+    pub(super) fn move_in(to: &[AtomicU64; FRAME_WORDS], page: &[u64; 512]) {
         // SAFETY: as many bytes are read and written as both have. Atomics may be written through a
         // shared reference. The direction flag is clear, as the ABI says; no flag is changed.
         unsafe {
@@ -95,7 +94,7 @@ mod x86_64 {
     }
 
     #[inline]
-    pub(super) fn move_out(page: &mut PageWords, from: &[AtomicU64; FRAME_WORDS]) {
+    pub(super) fn move_out(page: &mut [u64; 512], from: &[AtomicU64; FRAME_WORDS]) {
         // SAFETY: as above; only the caller has the page. Another thread may write atomic words of
         // the frame meanwhile, and any value that is read of them is a number.
         unsafe {
@@ -113,7 +112,7 @@ mod x86_64 {
     /// The processor has AVX-512, and `to` is aligned to 64 bytes.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn stream(to: &[AtomicU64; FRAME_WORDS], page: &PageWords) {
+    pub(super) unsafe fn stream(to: &[AtomicU64; FRAME_WORDS], page: &[u64; 512]) {
         // SAFETY: as above, in 16 steps of 256 bytes; aligned: the caller's promise. `sfence`: the
         // stores are seen before every later one, as the language expects of all stores.
         // Registers from 16 on leave no state behind that would slow older instructions down.
@@ -171,7 +170,7 @@ mod tests {
             // At every offset of a word in a line.
             for skip in 0..8 {
                 let words: Vec<u64> = (0..600).map(|n| n << 32 | skip).collect();
-                let page: &PageWords = words[skip as usize..].first_chunk().expect("600 words");
+                let page: &[u64; 512] = words[skip as usize..].first_chunk().expect("600 words");
                 way.page_in(&frames.0[1], page);
                 let mut out = vec![9; 600];
                 let into = out[skip as usize..].first_chunk_mut().expect("600 words");
@@ -189,7 +188,7 @@ mod tests {
     #[test]
     fn a_frame_that_starts_at_no_line_is_written_too() {
         let words: Vec<AtomicU64> = (0..600).map(|_| AtomicU64::new(0)).collect();
-        let page: PageWords = from_fn(|n| n as u64 + 1);
+        let page: [u64; 512] = from_fn(|n| n as u64 + 1);
         for way in ways() {
             for skip in 0..8 {
                 let frame = words[skip..].first_chunk().expect("600 words");

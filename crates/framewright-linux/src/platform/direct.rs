@@ -1,7 +1,7 @@
 //! The direct map of a platform with a window: where frames lie, and what the engine does with
 //! bytes.
 //!
-//! [`Direct`]'s verbs are safe, so they must be sound whatever they are called with, even if
+//! [`ObjectPlatform`]'s verbs are safe, so they must be sound whatever they are called with, even if
 //! another thread uses the same bytes at the same moment. Therefore they use the safe access that
 //! every thread may use: [`Ram::words`](crate::Ram::words), a relaxed word at a time, and never
 //! outside of RAM. Mapped pages are reached through the direct map too, by the frame that each of
@@ -17,7 +17,7 @@
 use super::Paged;
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
 use crate::words;
-use framewright::platform::Direct;
+use framewright::platform::{FramePlatform, ObjectPlatform};
 use framewright::{Addr, Frame, Page};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -43,7 +43,7 @@ impl DirectRegion {
     }
 }
 
-impl<B> Paged<B> {
+impl<B: FramePlatform> Paged<B> {
     /// Where `at` lies, and how many bytes follow it there.
     fn region(&self, at: Addr) -> (DirectRegion, u64) {
         let frames = self.window().ram().frames();
@@ -82,7 +82,7 @@ impl<B> Paged<B> {
     }
 }
 
-impl<B> Direct for Paged<B> {
+impl<B: FramePlatform> ObjectPlatform for Paged<B> {
     fn direct_base(&self) -> Addr {
         let ram = self.window().ram();
         let start = ram.frames().start();
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::platform::{Linux, Slots};
     use crate::{Ram, RamPages, Window};
-    use framewright::platform::{Fenced, Map};
+    use framewright::platform::RangePlatform;
     use framewright::{Context, PageRange, Run};
     use std::sync::Arc;
 
@@ -139,12 +139,12 @@ mod tests {
 
     /// 8 frames from frame 100 on, full of their numbers; pages 2 to 4 of the window show frames
     /// 105, 103 and 104.
-    fn platform() -> Paged<Fenced> {
+    fn platform() -> Paged<()> {
         platform_from(FIRST)
     }
 
     /// The same with `first` as the first frame's number, and contents as if it were 100.
-    fn platform_from(first: u64) -> Paged<Fenced> {
+    fn platform_from(first: u64) -> Paged<()> {
         let ram = Arc::new(Ram::new(Run::new(Frame(first), 8).unwrap(), RamPages::Base).unwrap());
         for nth in 0..8 {
             ram.write(Frame(first + nth), &[(FIRST + nth) as u8; FRAME_BYTES])
@@ -158,16 +158,16 @@ mod tests {
         Paged::new(Linux::fenced(Slots::new(1)), Arc::new(window))
     }
 
-    fn direct(paged: &Paged<Fenced>, byte: u64) -> Addr {
+    fn direct(paged: &Paged<()>, byte: u64) -> Addr {
         Addr(paged.direct_base().0.wrapping_add(FIRST * 4096 + byte))
     }
 
-    fn mapped(paged: &Paged<Fenced>, byte: u64) -> Addr {
+    fn mapped(paged: &Paged<()>, byte: u64) -> Addr {
         Addr(paged.window().range().start().0 * 4096 + byte)
     }
 
     /// All bytes of RAM.
-    fn bytes(paged: &Paged<Fenced>) -> Vec<u8> {
+    fn bytes(paged: &Paged<()>) -> Vec<u8> {
         let read = |frame| {
             let mut bytes = [0; FRAME_BYTES];
             paged.window().ram().read(Frame(frame), &mut bytes).unwrap();

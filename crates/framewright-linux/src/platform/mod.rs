@@ -14,7 +14,7 @@
 //!
 //! The clock is CLOCK_MONOTONIC. A CPU is a thread's slot.
 //! The barrier is membarrier(2) where the kernel has it, which makes the engine's frequent paths
-//! cheap, and else the engine's own [`Fenced`], with a full barrier in each operation. Which of the
+//! cheap, and else `()`, the engine's defaults, with a full barrier in each operation. Which of the
 //! two is a type, because the frequent paths are compiled for one of them.
 
 mod contents;
@@ -28,7 +28,7 @@ pub use paged::Paged;
 pub use slots::{NoSlot, Slots};
 
 use crate::event::WaitEvent;
-use framewright::platform::{Barrier, Clock, Fenced, Relax};
+use framewright::platform::FramePlatform;
 use rustix::thread::{MembarrierCommand, membarrier};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
@@ -41,7 +41,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Membarrier(());
 
-/// The kernel has no private expedited membarrier: use a [`Fenced`] platform.
+/// The kernel has no private expedited membarrier: use a platform with the default barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMembarrier;
 
@@ -66,7 +66,7 @@ impl Membarrier {
     }
 }
 
-impl Barrier for Membarrier {
+impl FramePlatform for Membarrier {
     const ASYMMETRIC: bool = true;
 
     /// Some microseconds: an interrupt on each CPU that runs a thread of the process.
@@ -75,7 +75,7 @@ impl Barrier for Membarrier {
     /// seccomp filter that was installed later does that. To go on would hand out one frame twice,
     /// since the frequent sides have no fence of their own, and no other call of Linux is by
     /// contract a barrier on all CPUs. A panic would unwind through an allocator. A program that
-    /// sandboxes itself must allow membarrier(2), or use a [`Fenced`] platform.
+    /// sandboxes itself must allow membarrier(2), or use a platform with the default barrier.
     fn barrier_all(&self) {
         if membarrier(MembarrierCommand::PrivateExpedited).is_err() {
             end_without_barrier();
@@ -116,12 +116,12 @@ impl Linux<Membarrier> {
     }
 }
 
-impl Linux<Fenced> {
+impl Linux<()> {
     /// A platform for the threads of `slots` that needs no feature of the kernel, at about 10 ns
     /// more for each operation of the engine.
     #[must_use]
     pub fn fenced(slots: Slots) -> Self {
-        Self::with(Fenced, slots)
+        Self::with((), slots)
     }
 }
 
@@ -161,7 +161,9 @@ fn sleep_of(attempt: u32) -> Option<Duration> {
     Some(SLEEP_MIN.saturating_mul(1 << nth.min(6)).min(SLEEP_MAX))
 }
 
-impl<B> Relax for Linux<B> {
+impl<B: FramePlatform> FramePlatform for Linux<B> {
+    const ASYMMETRIC: bool = B::ASYMMETRIC;
+
     fn relax(&self, attempt: u32) {
         if attempt < SPINS {
             (0..1u32 << attempt).for_each(|_| std::hint::spin_loop());
@@ -175,17 +177,11 @@ impl<B> Relax for Linux<B> {
     fn wake(&self) {
         self.over.tell_sleepers();
     }
-}
-
-impl<B: Barrier> Barrier for Linux<B> {
-    const ASYMMETRIC: bool = B::ASYMMETRIC;
 
     fn barrier_all(&self) {
         self.barrier.barrier_all();
     }
-}
 
-impl<B> Clock for Linux<B> {
     /// CLOCK_MONOTONIC, as in traces of the kernel with the clock `mono`.
     fn now_ns(&self) -> u64 {
         let now = clock_gettime(ClockId::Monotonic);

@@ -5,7 +5,7 @@ use super::Linux;
 use super::copy::Copying;
 use crate::Membarrier;
 use crate::window::Window;
-use framewright::platform::{Barrier, Clock, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::{Context, Page, PageRange, Run};
 use std::sync::Arc;
 
@@ -42,7 +42,10 @@ impl<B> Paged<B> {
     }
 }
 
-impl<B> Relax for Paged<B> {
+impl<B: FramePlatform> FramePlatform for Paged<B> {
+    const ASYMMETRIC: bool = Linux::<B>::ASYMMETRIC;
+    const ALONE: bool = Linux::<B>::ALONE;
+
     fn relax(&self, attempt: u32) {
         self.linux.relax(attempt);
     }
@@ -50,24 +53,17 @@ impl<B> Relax for Paged<B> {
     fn wake(&self) {
         self.linux.wake();
     }
-}
-
-impl<B: Barrier> Barrier for Paged<B> {
-    const ASYMMETRIC: bool = Linux::<B>::ASYMMETRIC;
-    const ALONE: bool = Linux::<B>::ALONE;
 
     fn barrier_all(&self) {
         self.linux.barrier_all();
     }
-}
 
-impl<B> Clock for Paged<B> {
     fn now_ns(&self) -> u64 {
         self.linux.now_ns()
     }
 }
 
-impl<B> Map for Paged<B> {
+impl<B: FramePlatform> RangePlatform for Paged<B> {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         self.window.map(at, frames, context)
     }
@@ -79,9 +75,7 @@ impl<B> Map for Paged<B> {
     fn flush_all(&self) {
         self.window.flush_all();
     }
-}
 
-impl<B> Zero for Paged<B> {
     fn zero(&self, frames: Run) {
         self.window.zero(frames);
     }

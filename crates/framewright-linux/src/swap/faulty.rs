@@ -1,7 +1,6 @@
 //! A swap device that fails on demand, for tests.
 
 use super::SwapDevice;
-use framewright::platform::PageWords;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -97,7 +96,7 @@ impl<D: SwapDevice> SwapDevice for Faulty<D> {
     }
 
     /// A write that fails leaves half a page, as a disk may.
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         let said = |nth| format!("write {nth} of slot {slot} fails, as was asked");
         self.checked(SwapOp::Write, said).inspect_err(|_| {
             let mut torn = *page;
@@ -108,7 +107,7 @@ impl<D: SwapDevice> SwapDevice for Faulty<D> {
         self.device.write(slot, page)
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         let said = |nth| format!("read {nth} of slot {slot} fails, as was asked");
         self.checked(SwapOp::Read, said)?;
         self.device.read(slot, page)

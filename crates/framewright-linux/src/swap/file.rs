@@ -8,7 +8,6 @@
 use super::{AlignedPageBytes, SwapDevice, check_slot, of_slot};
 use crate::fork::Process;
 use crate::ram::FRAME_BYTES;
-use framewright::platform::PageWords;
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -155,7 +154,7 @@ impl SwapFile {
         result
     }
 
-    fn write_batch(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
+    fn write_batch(&self, first: u64, pages: &[[u64; 512]]) -> io::Result<()> {
         let len_bytes = pages.len() * FRAME_BYTES;
         self.with_buffers(pages.len(), |buffers| {
             for (buffer, page) in buffers.iter_mut().zip(pages) {
@@ -172,7 +171,7 @@ impl SwapFile {
 }
 
 impl SwapFile {
-    fn read_batch(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+    fn read_batch(&self, first: u64, pages: &mut [[u64; 512]]) -> io::Result<()> {
         let len_bytes = pages.len() * FRAME_BYTES;
         self.with_buffers(pages.len(), |buffers| {
             let offset = first * FRAME_BYTES as u64;
@@ -198,13 +197,13 @@ impl SwapDevice for SwapFile {
         self.slots
     }
 
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         self.write_run(slot, std::slice::from_ref(page))
     }
 
     /// In requests of up to 32 pages. Refused in a forked process, which could not tell its parent
     /// which slots are in use.
-    fn write_run(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
+    fn write_run(&self, first: u64, pages: &[[u64; 512]]) -> io::Result<()> {
         if !self.process.is_this() {
             let what = "the swap file is the parent's: this process was forked off from it";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
@@ -218,12 +217,12 @@ impl SwapDevice for SwapFile {
         Ok(())
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         self.read_run(slot, std::slice::from_mut(page))
     }
 
     /// In requests of up to 32 pages.
-    fn read_run(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+    fn read_run(&self, first: u64, pages: &mut [[u64; 512]]) -> io::Result<()> {
         if let Some(last) = pages.len().checked_sub(1) {
             check_slot(first.saturating_add(last as u64), self.slots)?;
         }

@@ -33,7 +33,6 @@ pub use slots::SlotMap;
 pub use zram::{Zram, ZramStats};
 
 use crate::ram::FRAME_BYTES;
-use framewright::platform::PageWords;
 use std::io;
 
 /// A place for pages, by slot. Shared among threads; the callers order calls for one slot.
@@ -46,14 +45,14 @@ pub trait SwapDevice: Send + Sync {
     ///
     /// # Errors
     /// What the device said, with the slot's number. The contents of the slot are undefined then.
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()>;
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()>;
 
     /// Puts `pages` into as many slots from `first` on; in one request if the device has a better
     /// way than one after the other.
     ///
     /// # Errors
     /// As [`write`](Self::write), for any of the slots; their contents are undefined.
-    fn write_run(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
+    fn write_run(&self, first: u64, pages: &[[u64; 512]]) -> io::Result<()> {
         for (slot, page) in (first..).zip(pages) {
             self.write(slot, page)?;
         }
@@ -66,14 +65,14 @@ pub trait SwapDevice: Send + Sync {
     /// What the device said, with the slot's number, even if it had fewer bytes than a page;
     /// `NotFound` if the slot was never written, or was discarded. The contents of `page` are
     /// undefined then.
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()>;
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()>;
 
     /// Reads the contents of as many slots from `first` on as `pages` has pages; in one request if the device has a
     /// better way than one after the other.
     ///
     /// # Errors
     /// As [`read`](Self::read), for any of the slots. The contents of `pages` are undefined then.
-    fn read_run(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+    fn read_run(&self, first: u64, pages: &mut [[u64; 512]]) -> io::Result<()> {
         for (slot, page) in (first..).zip(pages) {
             self.read(slot, page)?;
         }
@@ -101,19 +100,19 @@ impl<D: SwapDevice + ?Sized> SwapDevice for &D {
         (**self).slots()
     }
 
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         (**self).write(slot, page)
     }
 
-    fn write_run(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
+    fn write_run(&self, first: u64, pages: &[[u64; 512]]) -> io::Result<()> {
         (**self).write_run(first, pages)
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         (**self).read(slot, page)
     }
 
-    fn read_run(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+    fn read_run(&self, first: u64, pages: &mut [[u64; 512]]) -> io::Result<()> {
         (**self).read_run(first, pages)
     }
 
@@ -139,13 +138,13 @@ const _: () = assert!(size_of::<AlignedPageBytes>() == FRAME_BYTES);
 impl AlignedPageBytes {
     const ZERO: Self = Self([0; FRAME_BYTES]);
 
-    fn set(&mut self, page: &PageWords) {
+    fn set(&mut self, page: &[u64; 512]) {
         for (bytes, word) in self.0.as_chunks_mut::<8>().0.iter_mut().zip(page) {
             *bytes = word.to_ne_bytes();
         }
     }
 
-    fn get(&self, page: &mut PageWords) {
+    fn get(&self, page: &mut [u64; 512]) {
         for (word, bytes) in page.iter_mut().zip(self.0.as_chunks::<8>().0) {
             *word = u64::from_ne_bytes(*bytes);
         }
@@ -171,12 +170,11 @@ fn check_slot(slot: u64, slots: u64) -> io::Result<()> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use framewright::platform::PageWords;
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     /// A page that tells at every word which one it is.
-    pub(crate) fn page(nth: u64) -> PageWords {
+    pub(crate) fn page(nth: u64) -> [u64; 512] {
         std::array::from_fn(|at| (nth << 16) + at as u64 / 4)
     }
 

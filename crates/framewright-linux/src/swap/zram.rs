@@ -7,7 +7,6 @@
 
 use super::{AlignedPageBytes, SwapDevice, check_slot};
 use crate::ram::FRAME_BYTES;
-use framewright::platform::PageWords;
 use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
@@ -189,7 +188,7 @@ impl Zram {
     }
 
     /// A page in the form in which it is stored.
-    fn pack(&self, page: &PageWords) -> ZramSlot {
+    fn pack(&self, page: &[u64; 512]) -> ZramSlot {
         if page.iter().all(|word| *word == page[0]) {
             return ZramSlot::Same(page[0]);
         }
@@ -233,7 +232,7 @@ impl SwapDevice for Zram {
 
     /// # Errors
     /// [`StorageFull`](io::ErrorKind::StorageFull) if the limit is reached: the slot is empty then.
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         check_slot(slot, self.slots)?;
         let stored = self.pack(page);
         // The old page goes first, so that the new one may have its room.
@@ -249,7 +248,7 @@ impl SwapDevice for Zram {
         Ok(())
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         check_slot(slot, self.slots)?;
         let (shard, at) = self.shard(slot);
         match shard.get(at) {
@@ -302,7 +301,7 @@ mod tests {
     use crate::swap::tests::page;
 
     /// A page that cannot be compressed.
-    fn noise(seed: u64) -> PageWords {
+    fn noise(seed: u64) -> [u64; 512] {
         let mut state = seed;
         std::array::from_fn(|_| {
             state = state

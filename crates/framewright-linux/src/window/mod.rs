@@ -9,7 +9,7 @@
 //!   (guard)   │◀─ page ──▶│◀───────────▶│ one mmap(MAP_FIXED | MAP_SHARED) a run   │ (guard)
 //! ```
 //!
-//! [`Map::map`] is one mmap for a run of consecutive frames, [`Map::unmap`] one for a range,
+//! [`RangePlatform::map`] is one mmap for a run of consecutive frames, [`RangePlatform::unmap`] one for a range,
 //! whatever it contains: it takes access and translations away at once, so there is nothing to
 //! flush.
 //!
@@ -51,7 +51,7 @@ pub use error::{AccessError, WindowError};
 use crate::ram::{Backing, FRAME_BYTES, Ram};
 use budget::MappingBudget;
 use edges::Edges;
-use framewright::platform::{Map, MapError, Zero};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::{Context, Frame, Page, PageRange, Run};
 use reservation::AddressReservation;
 pub(crate) use reservation::MappingAccess;
@@ -75,7 +75,7 @@ const COPY_BYTES_MAX: usize = 1 << 30;
 /// [module's description](self).
 ///
 /// ```
-/// use framewright::platform::Map;
+/// use framewright::platform::RangePlatform;
 /// use framewright::{Context, Frame, Page, PageRange, Run};
 /// use framewright_linux::{Ram, RamPages, Window};
 /// use std::sync::Arc;
@@ -366,13 +366,13 @@ impl Window {
         self.reservation.let_children_read();
     }
 
-    /// Whether `changes` more calls of [`map`](Map::map) and [`unmap`](Map::unmap) would be within
+    /// Whether `changes` more calls of [`map`](RangePlatform::map) and [`unmap`](RangePlatform::unmap) would be within
     /// the limit at this moment.
     pub(crate) fn has_room(&self, changes: u64) -> bool {
         !self.reservation.is_lost() && self.budget.has_room(changes)
     }
 
-    /// [`map`](Map::map) over any old mapping. Page tables are filled only if `fill`. It needs
+    /// [`map`](RangePlatform::map) over any old mapping. Page tables are filled only if `fill`. It needs
     /// little stack and allocates nothing: a signal handler may call it.
     ///
     /// # Errors
@@ -451,7 +451,10 @@ impl Drop for Window {
     }
 }
 
-impl Map for Window {
+/// Threads that use a space over a window alone wait by spinning; [`Paged`](crate::Paged) lets them sleep.
+impl FramePlatform for Window {}
+
+impl RangePlatform for Window {
     /// One mmap. Fills the page tables of runs of two and more at once: so 64 pages cost 9 µs, and
     /// 57 µs by one fault after another; a single page costs the same either way.
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
@@ -500,9 +503,7 @@ impl Map for Window {
 
     /// Does nothing: the kernel removed the translations when it unmapped.
     fn flush_all(&self) {}
-}
 
-impl Zero for Window {
     /// Through the direct map, so that a frame need not be mapped. Skips frames that are not in
     /// RAM.
     fn zero(&self, frames: Run) {

@@ -2,7 +2,6 @@
 //! fails at any call, loses its power with what was written since its last sync in part, becomes shorter, is restored.
 
 use crate::machine::{MachineFolder, SeededNumbers};
-use framewright::platform::PageWords;
 use framewright_linux::swap::{
     Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile, Zram,
 };
@@ -12,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A page that says at every word what was stored. 0: zero.
-fn page(value: u64) -> PageWords {
+fn page(value: u64) -> [u64; 512] {
     std::array::from_fn(|at| {
         if value == 0 {
             0
@@ -31,9 +30,9 @@ struct Disk {
 }
 
 struct DeviceInner {
-    safe: BTreeMap<u64, PageWords>,
+    safe: BTreeMap<u64, [u64; 512]>,
     /// Writes since the last sync, in order.
-    cached: Vec<(u64, PageWords)>,
+    cached: Vec<(u64, [u64; 512])>,
     random: SeededNumbers,
 }
 
@@ -106,7 +105,7 @@ impl SwapDevice for Disk {
         self.slots.load(Relaxed)
     }
 
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         assert!(slot < self.slots(), "slot {slot} is written");
         let called = self.call();
         let inner = &mut *self.inner.lock().unwrap();
@@ -121,7 +120,7 @@ impl SwapDevice for Disk {
         called
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         assert!(slot < self.slots(), "slot {slot} is read");
         self.call()?;
         let inner = self.inner.lock().unwrap();
@@ -505,7 +504,7 @@ fn sum(words: &[u64]) -> u64 {
 }
 
 /// A header with right sums.
-fn forged(incarnation: u64, number: u64, pages: u64, map_sum: u64) -> PageWords {
+fn forged(incarnation: u64, number: u64, pages: u64, map_sum: u64) -> [u64; 512] {
     let mut words = [0; 512];
     let magic = u64::from_le_bytes(*b"framewr\x02");
     words[..5].copy_from_slice(&[magic, number, pages, map_sum, incarnation]);
@@ -514,16 +513,16 @@ fn forged(incarnation: u64, number: u64, pages: u64, map_sum: u64) -> PageWords 
 }
 
 /// So many empty slots, except for the first two.
-struct Sparse(u64, [PageWords; 2]);
+struct Sparse(u64, [[u64; 512]; 2]);
 
 impl SwapDevice for Sparse {
     fn slots(&self) -> u64 {
         self.0
     }
-    fn write(&self, _: u64, _: &PageWords) -> io::Result<()> {
+    fn write(&self, _: u64, _: &[u64; 512]) -> io::Result<()> {
         Ok(())
     }
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         *page = *self.1.get(slot as usize).unwrap_or(&[0; 512]);
         Ok(())
     }
@@ -580,7 +579,7 @@ fn fs4_a_slot_that_a_map_has_for_two_pages_is_neither_ones() {
     let (swap, number) = Frontswap::restore(&device).unwrap();
     assert_eq!((number, swap.used_slots()), (2, 4 + 2));
     let mut got = [0; 512];
-    let value = |at, got: &mut PageWords| swap.load(at, got).map(|_| got[0] >> 16);
+    let value = |at, got: &mut [u64; 512]| swap.load(at, got).map(|_| got[0] >> 16);
     let all: Vec<_> = (0..10).map(|at| value(at, &mut got).ok()).collect();
     let lost = None;
     let expected = [

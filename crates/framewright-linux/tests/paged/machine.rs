@@ -1,7 +1,6 @@
 //! A zone, a reserve, devices: what the tests run on.
 
-use framewright::frame::{AllocError, FrameSource, Origin, ZoneLayout};
-use framewright::platform::Fenced;
+use framewright::frame::{AllocError, FrameSource, ZoneLayout};
 use framewright::reserve::{PoolConfig, PoolId, Reserve, ReserveLayout};
 use framewright::{Context, Frame, Run};
 use framewright_linux::paged::Paged;
@@ -12,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-pub(crate) type MachinePlatform = Stored<Fenced>;
+pub(crate) type MachinePlatform = Stored<()>;
 
 /// Frames of the zone, for all tests.
-pub(crate) fn host() -> Host<Fenced> {
+pub(crate) fn host() -> Host<()> {
     Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(8))).unwrap()
 }
 
@@ -57,8 +56,8 @@ impl OrdinaryRam {
 }
 
 impl FrameSource for OrdinaryRam {
-    fn origin(&self) -> Origin {
-        Origin::shared(self)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {
@@ -76,7 +75,7 @@ impl FrameSource for OrdinaryRam {
 }
 
 /// Runs `work` while two threads serve the region; then everything is discarded, and all frames are free again.
-pub(crate) fn served(host: &Host<Fenced>, paged: &Paged<'_>, work: impl FnOnce()) {
+pub(crate) fn served(host: &Host<()>, paged: &Paged<'_>, work: impl FnOnce()) {
     /// Also if the work panics: else the pager would be waited for.
     struct StopPager<'p, 's>(&'p Paged<'s>);
     impl Drop for StopPager<'_, '_> {

@@ -2,7 +2,6 @@
 
 use crate::machine::{host, load, served, store};
 use framewright::Frame;
-use framewright::platform::PageWords;
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{Frontswap, SwapDevice, Zram};
 use std::io;
@@ -24,7 +23,7 @@ impl SwapDevice for HeldWrites<'_> {
         self.device.slots()
     }
 
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         self.writes.fetch_add(1, Relaxed);
         let is_open = self.is_open.lock().unwrap();
         drop(
@@ -35,7 +34,7 @@ impl SwapDevice for HeldWrites<'_> {
         self.device.write(slot, page)
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         self.device.read(slot, page)
     }
 

@@ -1,6 +1,5 @@
 use super::{Clause, CopyEvent, EventOutcome, House, PoolPages, Verdict, page, stamp};
 use framewright::Run;
-use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
 
 /// The contract, clause by clause.
@@ -105,7 +104,7 @@ fn open(house: &mut dyn House, pages: PoolPages) -> Result<PoolId, Verdict> {
 }
 
 /// Puts a page, for which there is room.
-fn put(house: &mut dyn House, key: Key, page: &PageWords) -> ClauseChecked {
+fn put(house: &mut dyn House, key: Key, page: &[u64; 512]) -> ClauseChecked {
     let put = house.store().put(key, page);
     put.map_err(|reason| {
         Verdict::Broken(format!("with room for it {key:?} is refused: {reason:?}"))

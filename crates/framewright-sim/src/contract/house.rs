@@ -1,5 +1,5 @@
 use super::{CopyEvent, EventOutcome, House, PoolPages, page};
-use framewright::platform::{Contents, PageWords, Relax};
+use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::reserve::{Guest, PoolConfig, PoolId, Reserve, ReserveLayout, Store};
 use framewright::{CpuId, Frame, Run};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -54,7 +54,7 @@ impl HalfCopies {
     }
 }
 
-impl Relax for &HalfCopies {
+impl FramePlatform for &HalfCopies {
     fn relax(&self, _attempt: u32) {
         if self.other.get() == Some(&thread::current().id()) {
             self.talk().is_waiting = true;
@@ -64,8 +64,8 @@ impl Relax for &HalfCopies {
     }
 }
 
-impl Contents for &HalfCopies {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for &HalfCopies {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         let words = self.frame(frame);
         for (n, (to, from)) in words.iter().zip(page).enumerate() {
             if n == 256 {
@@ -75,7 +75,7 @@ impl Contents for &HalfCopies {
         }
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         let words = self.frame(frame);
         for (n, (to, from)) in page.iter_mut().zip(words).enumerate() {
             if n == 256 {

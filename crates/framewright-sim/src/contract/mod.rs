@@ -35,7 +35,6 @@ pub use clauses::CLAUSES;
 pub use house::in_reserve;
 
 use framewright::Run;
-use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId, Store};
 use std::fmt;
 
@@ -170,13 +169,13 @@ pub fn verdicts(
 
 /// A page that carries its stamp in every word; it is no repeated word.
 #[must_use]
-pub fn page(stamp: u64) -> PageWords {
+pub fn page(stamp: u64) -> [u64; 512] {
     std::array::from_fn(|n| stamp << 16 | n as u64)
 }
 
 /// The stamp of a page; `None` if the page is a mix, or has none.
 #[must_use]
-pub fn stamp(page: &PageWords) -> Option<u64> {
+pub fn stamp(page: &[u64; 512]) -> Option<u64> {
     let stamp = page[0] >> 16;
     let mut words = page.iter().enumerate();
     words
@@ -203,7 +202,7 @@ mod tests {
 
     /// Stores everything in a map, with one of the faults.
     struct Careless {
-        pages: std::collections::BTreeMap<(u16, u64, u64), PageWords>,
+        pages: std::collections::BTreeMap<(u16, u64, u64), [u64; 512]>,
         closed: Vec<PoolId>,
         fault: u8,
     }
@@ -212,7 +211,7 @@ mod tests {
         fn put(
             &mut self,
             key: Key,
-            page: &PageWords,
+            page: &[u64; 512],
         ) -> Result<(), framewright::reserve::PutRefused> {
             let at = (key.pool.0, key.object, key.index);
             if self.closed.contains(&key.pool) {
@@ -232,13 +231,13 @@ mod tests {
         fn put_dirty(
             &mut self,
             _: Key,
-            _: &PageWords,
+            _: &[u64; 512],
         ) -> Result<(), framewright::reserve::PutRefused> {
             // The older version stays.
             Err(framewright::reserve::PutRefused::NoPool)
         }
 
-        fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+        fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool {
             let at = (key.pool.0, key.object, key.index);
             let found = self.pages.get(&at).copied();
             if let Some(found) = found {

@@ -24,7 +24,6 @@
 
 use super::{page, stamp};
 use crate::{Difference, Random};
-use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId, Store};
 use framewright::{Frame, Run};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -72,7 +71,7 @@ pub trait PoisonSite: Sync {
 
     /// Has up to `pages` dirty pages written: calls `write` with the key and contents of each,
     /// which returns whether the page is on its device now.
-    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) {
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &[u64; 512]) -> bool) {
         let _ = (pages, write);
     }
 
@@ -201,7 +200,7 @@ impl PageName {
     }
 
     /// Now and then a page of one repeated word, which needs no frame.
-    fn page(self) -> PageWords {
+    fn page(self) -> [u64; 512] {
         match self.version % 16 {
             0 => [self.stamp() << 16 | REPEATED; 512],
             _ => page(self.stamp()),
@@ -209,7 +208,7 @@ impl PageName {
     }
 
     /// The name on a page; `None` if the page is a mix, torn, or an owner's.
-    fn read(page: &PageWords) -> Option<Self> {
+    fn read(page: &[u64; 512]) -> Option<Self> {
         let stamp = match page[0] & REPEATED {
             REPEATED => page.iter().all(|w| *w == page[0]).then_some(page[0] >> 16),
             _ => stamp(page),

@@ -1,5 +1,5 @@
 use crate::{Machine, Paging, PagingLie};
-use framewright::platform::{Barrier, Clock, Direct, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
 use std::cell::RefCell;
 
@@ -174,7 +174,7 @@ impl SimRam {
     }
 }
 
-impl Direct for SimRam {
+impl ObjectPlatform for SimRam {
     fn direct_base(&self) -> Addr {
         self.direct
     }
@@ -201,22 +201,7 @@ impl Direct for SimRam {
     }
 }
 
-impl Zero for SimRam {
-    fn zero(&self, frames: Run) {
-        let skip = u64::from(self.paging.lies(PagingLie::ZeroAllButOne));
-        for frame in frames.start().0 + skip..frames.end().0 {
-            if !self.is_taken(Frame(frame)) {
-                self.paging
-                    .record(|| format!("{} was zeroed, but is not taken", Frame(frame)));
-                continue;
-            }
-            let place = (frame - self.first.0) as usize * BYTES;
-            self.state.borrow_mut().bytes[place..place + BYTES].fill(0);
-        }
-    }
-}
-
-impl Map for SimRam {
+impl RangePlatform for SimRam {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         for frame in frames.start().0..frames.end().0 {
             if !self.is_taken(Frame(frame)) {
@@ -234,24 +219,33 @@ impl Map for SimRam {
     fn flush_all(&self) {
         self.paging.flush_all();
     }
-}
 
-impl Relax for SimRam {
-    fn relax(&self, attempt: u32) {
-        self.paging.relax(attempt);
+    fn zero(&self, frames: Run) {
+        let skip = u64::from(self.paging.lies(PagingLie::ZeroAllButOne));
+        for frame in frames.start().0 + skip..frames.end().0 {
+            if !self.is_taken(Frame(frame)) {
+                self.paging
+                    .record(|| format!("{} was zeroed, but is not taken", Frame(frame)));
+                continue;
+            }
+            let place = (frame - self.first.0) as usize * BYTES;
+            self.state.borrow_mut().bytes[place..place + BYTES].fill(0);
+        }
     }
 }
 
-impl Barrier for SimRam {
+impl FramePlatform for SimRam {
     const ASYMMETRIC: bool = Paging::ASYMMETRIC;
     const ALONE: bool = Paging::ALONE;
+
+    fn relax(&self, attempt: u32) {
+        self.paging.relax(attempt);
+    }
 
     fn barrier_all(&self) {
         self.paging.barrier_all();
     }
-}
 
-impl Clock for SimRam {
     fn now_ns(&self) -> u64 {
         self.paging.now_ns()
     }

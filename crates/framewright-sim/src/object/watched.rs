@@ -1,6 +1,6 @@
 use super::SimRam;
 use crate::{MachineCall, PagingLie};
-use framewright::frame::{AllocError, FrameSource, FreeError, Origin, Seat};
+use framewright::frame::{AllocError, FrameSource, FreeError, Seat};
 use framewright::{Context, Frame, Mobility, Order, Run};
 
 /// A CPU's seat in the zone. It records its calls in the RAM, and they can be made to fail.
@@ -22,7 +22,7 @@ fn block(frame: Frame, order: Order) -> Run {
 }
 
 impl FrameSource for RecordedSeat<'_, '_> {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         self.seat.origin()
     }
 

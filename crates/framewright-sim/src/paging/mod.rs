@@ -7,7 +7,7 @@ pub use pool::PoolFrames;
 pub use shared::{SharedFrames, SharedPaging};
 
 use crate::{Machine, MachineCall, Random};
-use framewright::platform::{Barrier, Clock, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use std::cell::{Cell, RefCell};
 
@@ -423,7 +423,7 @@ impl PagingState {
     }
 }
 
-impl Map for Paging {
+impl RangePlatform for Paging {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         self.machine.advance(MAP_NS);
         let state = &mut *self.state.borrow_mut();
@@ -491,9 +491,7 @@ impl Map for Paging {
             self.flush(CpuId(cpu));
         }
     }
-}
 
-impl Zero for Paging {
     fn zero(&self, frames: Run) {
         let state = &mut *self.state.borrow_mut();
         let skip = u64::from(self.lies(PagingLie::ZeroAllButOne));
@@ -513,22 +511,18 @@ impl Zero for Paging {
     }
 }
 
-impl Relax for Paging {
+impl FramePlatform for Paging {
+    const ASYMMETRIC: bool = Machine::ASYMMETRIC;
+    const ALONE: bool = Machine::ALONE;
+
     fn relax(&self, attempt: u32) {
         self.machine.relax(attempt);
     }
-}
-
-impl Barrier for Paging {
-    const ASYMMETRIC: bool = Machine::ASYMMETRIC;
-    const ALONE: bool = Machine::ALONE;
 
     fn barrier_all(&self) {
         self.machine.barrier_all();
     }
-}
 
-impl Clock for Paging {
     fn now_ns(&self) -> u64 {
         self.machine.now_ns()
     }

@@ -1,6 +1,6 @@
 use super::{Paging, PagingLie};
 use crate::MachineCall;
-use framewright::frame::{AllocError, FrameSource, Origin};
+use framewright::frame::{AllocError, FrameSource};
 use framewright::{Context, Frame, Run};
 
 /// The pool of a [`Paging`]'s frames: scattered pieces of one to eight frames.
@@ -8,8 +8,8 @@ use framewright::{Context, Frame, Run};
 pub struct PoolFrames<'p>(pub &'p Paging);
 
 impl FrameSource for PoolFrames<'_> {
-    fn origin(&self) -> Origin {
-        Origin::shared(self.0)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(self.0).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {

@@ -1,6 +1,6 @@
 use super::{Paging, PoolFrames};
-use framewright::frame::{AllocError, FrameSource, Origin};
-use framewright::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
+use framewright::frame::{AllocError, FrameSource};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::{Context, CpuId, Page, PageRange, Run};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,23 +35,21 @@ impl SharedPaging {
     }
 }
 
-impl Relax for SharedPaging {
+impl FramePlatform for SharedPaging {
+    const ASYMMETRIC: bool = <() as FramePlatform>::ASYMMETRIC;
+
     fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
+        ().relax(attempt);
         // The thread that it waits for may have no CPU.
         (self.pause)();
     }
-}
-
-impl Barrier for SharedPaging {
-    const ASYMMETRIC: bool = Fenced::ASYMMETRIC;
 
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
-impl Map for SharedPaging {
+impl RangePlatform for SharedPaging {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         self.paused().map(at, frames, context)
     }
@@ -67,9 +65,7 @@ impl Map for SharedPaging {
         }
         (self.pause)();
     }
-}
 
-impl Zero for SharedPaging {
     fn zero(&self, frames: Run) {
         self.paused().zero(frames);
     }
@@ -80,8 +76,8 @@ impl Zero for SharedPaging {
 pub struct SharedFrames<'p>(pub &'p SharedPaging);
 
 impl FrameSource for SharedFrames<'_> {
-    fn origin(&self) -> Origin {
-        Origin::shared(self.0)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(self.0).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {

@@ -4,9 +4,7 @@ use super::ModelArea;
 use crate::Paging;
 use framewright::frame::FrameSource;
 use framewright::platform::RangePlatform;
-use framewright::vrange::{
-    AreaInfo, AreaKind, AreaRequest, AreaTag, RangeError, RangeFreeError, RangeSeat,
-};
+use framewright::vrange::{AreaInfo, AreaKind, AreaRequest, RangeError, RangeFreeError, RangeSeat};
 use framewright::{Context, CpuId, Frame, Page};
 
 /// Frames that are the callers' own, which they map themselves.
@@ -21,7 +19,7 @@ pub(super) struct RangeRequest {
     pub(super) align_bytes: u64,
     pub(super) zero: bool,
     pub(super) context: Context,
-    pub(super) tag: AreaTag,
+    pub(super) tag: u32,
     /// The number that the area will have.
     pub(super) id: u64,
 }

@@ -1,7 +1,7 @@
 use super::{RangeOp, run};
 use crate::drive::{Cadence, DrivenCase, draw};
 use crate::{Finding, Machine, MachineCall, Paging, Random, RunSummary};
-use framewright::policy::{Insert, RangeConfig};
+use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaKind, SpaceLayout};
 use framewright::{Context, Page};
 
@@ -180,12 +180,12 @@ impl DrivenCase for RangeCase {
                     case.mixture.kinds = [1, 0, 9];
                 }
                 "before" => {
-                    case.config.insert = Insert::Head;
+                    case.config.newest_first = true;
                     case.config.recycle = false;
                     case.config.spans = false;
                     case.mixture.kinds = [1, 1, 6];
                 }
-                "head" => case.config.insert = Insert::Head,
+                "head" => case.config.newest_first = true,
                 "few-frames" => case.pool_frames = 60,
                 "limit" => {
                     case.mapped_max = 70;

@@ -2,7 +2,7 @@ use super::calls::{self, RangeRequest, covers, own_frame};
 use super::{ModelArea, RangeModel};
 use crate::{Paging, Random, SharedFrames, SharedPaging};
 use framewright::stats::RangeStats;
-use framewright::vrange::{AreaKind, AreaTag, RangeError, RangeSeat, Space, SpaceLayout};
+use framewright::vrange::{AreaKind, RangeError, RangeSeat, Space, SpaceLayout};
 use framewright::{Context, CpuId, Page};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -153,10 +153,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
         work: &HammerWork,
     ) -> Option<ModelArea> {
         let kind = work.kinds[random.below(work.kinds.len() as u64) as usize];
-        let (pages, tag) = (
-            1 + random.below(work.pages_max),
-            AreaTag(random.below(9) as u32),
-        );
+        let (pages, tag) = (1 + random.below(work.pages_max), random.below(9) as u32);
         // The model gives the number, and the engine must not wait for the model: so another number
         // chooses the callers' own frames.
         let request = RangeRequest {

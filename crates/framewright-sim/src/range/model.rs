@@ -1,5 +1,5 @@
 use framewright::Page;
-use framewright::vrange::{AreaKind, AreaTag, RangeError, RangeFreeError, SpaceLayout};
+use framewright::vrange::{AreaKind, RangeError, RangeFreeError, SpaceLayout};
 use std::collections::BTreeMap;
 
 /// A live area.
@@ -14,7 +14,7 @@ pub struct ModelArea {
     /// The call that made it.
     pub kind: AreaKind,
     /// The caller's number.
-    pub tag: AreaTag,
+    pub tag: u32,
     /// Its number among all areas ever made, which determines the contents of its pages.
     pub id: u64,
     place: usize,
@@ -182,7 +182,7 @@ impl RangeModel {
         pages: u64,
         covers: u64,
         kind: AreaKind,
-        tag: AreaTag,
+        tag: u32,
     ) -> ModelArea {
         let area = ModelArea {
             start,
@@ -287,7 +287,7 @@ mod tests {
         let mut model = model();
         assert!(model.has_gap(32, 1) && !model.has_gap(33, 1) && model.has_gap(1, 1024));
         assert!(!model.has_gap(1, 2048));
-        model.alloc(Page(1027), 1, 2, AreaKind::Plain, AreaTag(0));
+        model.alloc(Page(1027), 1, 2, AreaKind::Plain, 0);
         assert!(model.has_gap(27, 1) && !model.has_gap(28, 1));
         assert!(model.has_gap(24, 8) && !model.has_gap(25, 8));
         assert!(model.has_gap(3, 1024) && !model.has_gap(4, 1024));
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn what_cannot_be_handed_out_is_said() {
         let mut model = model();
-        model.alloc(Page(1030), 3, 4, AreaKind::Plain, AreaTag(0));
+        model.alloc(Page(1030), 3, 4, AreaKind::Plain, 0);
         let objection = |start, covers, align| model.objection(Page(start), covers, align);
         assert_eq!(objection(1024, 6, 4096), None);
         assert_eq!(objection(1034, 22, 8192), None);
@@ -324,7 +324,7 @@ mod tests {
         use RangeFreeError::{AlreadyFree, NotAllocated, NotTheFirst, Outside, WrongKind};
         let mut model = model();
         let (page, start) = (Page(1026), Page(1025));
-        model.alloc(start, 2, 3, AreaKind::Ram, AreaTag(0));
+        model.alloc(start, 2, 3, AreaKind::Ram, 0);
         let wrong = |model: &RangeModel, page, pages| {
             model
                 .must_free(Page(page), AreaKind::Ram, pages)
@@ -345,7 +345,7 @@ mod tests {
         model.free(start);
         assert!(wrong(&model, 1025, 2).contains(&AlreadyFree(start)));
         assert!(wrong(&model, 1026, 2).contains(&NotTheFirst { page, start }));
-        model.alloc(Page(1024), 2, 3, AreaKind::Plain, AreaTag(0));
+        model.alloc(Page(1024), 2, 3, AreaKind::Plain, 0);
         model.free(Page(1024));
         // Older freed areas are forgotten, but not that the page was inside of one freed since.
         let inside = NotTheFirst {
@@ -362,13 +362,13 @@ mod tests {
         let mut model = model();
         assert_eq!(model.pick(3), None);
         for start in [1024, 1030, 1040] {
-            model.alloc(Page(start), 2, 3, AreaKind::Plain, AreaTag(start as u32));
+            model.alloc(Page(start), 2, 3, AreaKind::Plain, start as u32);
         }
         model.free(Page(1024));
         let starts: Vec<u64> = (0..3).map(|n| model.pick(n).unwrap().start.0).collect();
         assert_eq!(starts, [1040, 1030, 1040]);
         assert_eq!((model.live(), model.live_pages()), (2, 4));
-        assert_eq!(model.covering(Page(1032)).unwrap().tag, AreaTag(1030));
+        assert_eq!(model.covering(Page(1032)).unwrap().tag, 1030);
         assert_eq!(model.covering(Page(1033)), None);
     }
 }

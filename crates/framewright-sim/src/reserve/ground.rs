@@ -1,6 +1,6 @@
 use crate::Machine;
-use framewright::frame::{AllocError, FrameSource, Origin};
-use framewright::platform::{Contents, PageWords, Relax};
+use framewright::frame::{AllocError, FrameSource};
+use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::{Context, Frame, Run};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -51,14 +51,14 @@ impl Ground {
     }
 
     /// A page with `stamp` at both ends, which is no repeated word.
-    pub(super) fn page(stamp: u64) -> PageWords {
+    pub(super) fn page(stamp: u64) -> [u64; 512] {
         let mut page = [1; 512];
         (page[0], page[511]) = (stamp << 1, stamp << 1 | 1);
         page
     }
 
     /// The stamp of a page that was made by [`page`](Self::page), or as a repeated word.
-    pub(super) fn stamp(page: &PageWords) -> Option<u64> {
+    pub(super) fn stamp(page: &[u64; 512]) -> Option<u64> {
         (page[0] | 1 == page[511] || page[0] == page[511]).then_some(page[0] >> 1)
     }
 
@@ -103,15 +103,15 @@ impl Ground {
     }
 }
 
-impl Relax for Ground {
+impl FramePlatform for Ground {
     fn relax(&self, attempt: u32) {
         // With one thread the awaited event never comes, except where a bound ends the wait.
         assert!(attempt < 2_000, "waits for itself");
     }
 }
 
-impl Contents for Ground {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for Ground {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         let mut state = self.state.borrow_mut();
         if state.closed[frame.0 as usize] {
             state.wrong = Some(format!(
@@ -121,7 +121,7 @@ impl Contents for Ground {
         state.ends[frame.0 as usize] = [page[0], page[511]];
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         let mut state = self.state.borrow_mut();
         if state.ordinary.contains(&frame.0) && state.closed[frame.0 as usize] {
             state.wrong = Some(format!("{frame} is read, which was given back"));
@@ -131,8 +131,8 @@ impl Contents for Ground {
 }
 
 impl FrameSource for &Ground {
-    fn origin(&self) -> Origin {
-        Origin::shared(*self)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(*self).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {

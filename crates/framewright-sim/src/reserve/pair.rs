@@ -3,10 +3,9 @@ use super::{Ground, POOLS, ReserveCase, ReserveLie, ReserveOp};
 use crate::difference::differ;
 use crate::drive::{InStep, in_step};
 use crate::{Difference, Finding, Machine, RunSummary};
-use framewright::frame::{AllocError, FrameSource, Origin};
-use framewright::reserve::{
-    ContigError, Guest, Key, PutRefused, Reservation, Reserve, ReserveLayout,
-};
+use framewright::RunError;
+use framewright::frame::{AllocError, FrameSource};
+use framewright::reserve::{Guest, Key, PutRefused, Reservation, Reserve, ReserveLayout};
 use framewright::{Context, CpuId, Frame, Run};
 use std::collections::BTreeMap;
 
@@ -59,7 +58,7 @@ struct MeddlingSupply<'a, 'r, 'm, 'g> {
 }
 
 impl FrameSource for MeddlingSupply<'_, '_, '_, '_> {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         self.ground.origin()
     }
 
@@ -352,7 +351,7 @@ impl ReservePair<'_, '_, '_> {
 
     /// A request that puts pages back, while the first `meddles` times that a frame is asked for a page of those that
     /// may be moved goes.
-    fn alloc_with(&mut self, frames: u64, align: u64, meddles: u8) -> Result<Run, ContigError> {
+    fn alloc_with(&mut self, frames: u64, align: u64, meddles: u8) -> Result<Run, RunError> {
         let is = |(at, page): &(&PagePlace, &PutPage)| page.is_dirty && POOLS[at.0].put_back;
         let places = self.pages.iter().filter(is).map(|(at, _)| *at);
         // Other ones each time: those that were put lately lie anywhere in this order.
@@ -382,7 +381,7 @@ impl ReservePair<'_, '_, '_> {
         let meddles = put_back.is_some_and(|meddles| meddles > 0);
         if frames == 0 || !align.is_power_of_two() {
             return match taken {
-                Err(ContigError::Malformed) => Ok(()),
+                Err(RunError::Malformed) => Ok(()),
                 other => differ!("{frames} frames at {align}: {other:?}"),
             };
         }
@@ -416,10 +415,8 @@ impl ReservePair<'_, '_, '_> {
                 }
                 Ok(())
             }
-            Err(ContigError::NoRoom) if self.dirty() > 0 || meddles || !has_room() => Ok(()),
-            Err(ContigError::NoMemory(_))
-                if put_back.is_some() && (self.dirty() > 0 || meddles) =>
-            {
+            Err(RunError::NoRoom) if self.dirty() > 0 || meddles || !has_room() => Ok(()),
+            Err(RunError::NoMemory(_)) if put_back.is_some() && (self.dirty() > 0 || meddles) => {
                 Ok(())
             }
             Err(error) => differ!("no run of {frames} at {align}: {error}"),
@@ -467,7 +464,7 @@ impl ReservePair<'_, '_, '_> {
         }
         match self.reserve.release(run) {
             Ok(()) if may => {}
-            Err(ContigError::NotOwned(at)) if !may && at == run => return Ok(()),
+            Err(RunError::NotOwned(at)) if !may && at == run => return Ok(()),
             other => {
                 return differ!("the release of {run:?}, of which {owned} are owned: {other:?}");
             }
@@ -493,7 +490,7 @@ impl ReservePair<'_, '_, '_> {
     fn reserve(&mut self, frames: u64, align: u64) -> PairChecked {
         let is_possible = frames > 0 && align.is_power_of_two();
         match self.reserve.reserve("model", frames, align) {
-            Err(ContigError::Malformed) if !is_possible => Ok(()),
+            Err(RunError::Malformed) if !is_possible => Ok(()),
             other if !is_possible => differ!("{frames} frames at {align}: {other:?}"),
             Ok(reservation) => {
                 let run = self.reserve.run_of(reservation);
@@ -511,8 +508,8 @@ impl ReservePair<'_, '_, '_> {
                 });
                 Ok(())
             }
-            Err(ContigError::NoRoom | ContigError::Held) => Ok(()),
-            Err(ContigError::TooMany(max)) if self.reservations.len() == max => Ok(()),
+            Err(RunError::NoRoom | RunError::Held) => Ok(()),
+            Err(RunError::TooMany(max)) if self.reservations.len() == max => Ok(()),
             Err(error) => differ!("no reservation of {frames} at {align}: {error}"),
         }
     }
@@ -529,7 +526,7 @@ impl ReservePair<'_, '_, '_> {
             self.reserve.try_take(held.reservation, 0)
         };
         let expected = if held.taken {
-            Err(ContigError::Taken(held.run))
+            Err(RunError::Taken(held.run))
         } else {
             Ok(held.run)
         };
@@ -550,7 +547,7 @@ impl ReservePair<'_, '_, '_> {
         let pick = pick as usize % self.reservations.len();
         let held = &self.reservations[pick];
         match self.reserve.unreserve(held.reservation) {
-            Err(ContigError::Taken(run)) if held.taken && run == held.run => {}
+            Err(RunError::Taken(run)) if held.taken && run == held.run => {}
             Ok(()) if !held.taken => {
                 self.reservations.swap_remove(pick);
             }
@@ -565,7 +562,7 @@ impl ReservePair<'_, '_, '_> {
         let run = self.reserve.run_of(stranger);
         let taken = self.reserve.take(stranger);
         let given_up = self.reserve.unreserve(stranger);
-        if (run, taken, given_up) != (None, Err(ContigError::Unknown), Err(ContigError::Unknown)) {
+        if (run, taken, given_up) != (None, Err(RunError::Unknown), Err(RunError::Unknown)) {
             return differ!(
                 "C2: another reserve's {stranger:?} is {run:?}, {taken:?}, {given_up:?}"
             );

@@ -1,14 +1,14 @@
 //! A CPU's seats in all parts of an engine, as one value.
 
 use super::Engine;
-use super::parts::{Parts, RangeParts, WithObjects};
+use super::parts::{Parts, RangeParts};
 use super::relief::ZoneRelief;
 use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
-use crate::kv::{KvError, KvFreeError, KvRequest, KvSeat};
-use crate::platform::{Contents, FramePlatform, ObjectPlatform, PageWords, RangePlatform, Relief};
+use crate::kv::{KvError, KvFreeError, KvLayout, KvRequest, KvSeat};
+use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform, Relief, ReservePlatform};
 use crate::reclaim::{BlockRequest, Clients, CpuRequests, Shrink};
 use crate::reserve::{Guest, Key, PutRefused};
-use crate::units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, Run, SeatError};
+use crate::units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, Run, SetupError};
 use crate::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat};
 use core::fmt;
 
@@ -16,13 +16,8 @@ use core::fmt;
 /// threads cannot share it.
 ///
 /// Its requests reclaim nothing, unless it has [clients](Self::with_clients).
-pub struct Cpu<
-    'e,
-    'm: 'e,
-    P: FramePlatform + Clone,
-    W: Parts<P> = WithObjects,
-    const ZONES: usize = 1,
-> {
+pub struct Cpu<'e, 'm: 'e, P: FramePlatform + Clone, W: Parts<P> = KvLayout, const ZONES: usize = 1>
+{
     seat: W::Seat<'e, 'm, ZONES>,
     guest: Option<Guest<'e, 'm, P>>,
     relief: ZoneRelief<'e, 'm, P, ZONES>,
@@ -42,15 +37,18 @@ impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> fmt::Debug
 }
 
 impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 'm, P, W, ZONES> {
-    pub(super) fn take(engine: &'e Engine<'m, P, W, ZONES>, cpu: CpuId) -> Result<Self, SeatError> {
+    pub(super) fn take(
+        engine: &'e Engine<'m, P, W, ZONES>,
+        cpu: CpuId,
+    ) -> Result<Self, SetupError> {
         let relief = ZoneRelief {
             zones: core::array::from_fn(|nth| engine.reclaim(nth)),
             clients: None,
         };
-        let frames = engine.frames().seats(cpu)?;
+        let frames = Seats::take(engine.zones(), cpu)?;
         let seat = W::seat(&engine.shared, cpu, frames, relief)?;
         let guest = match &engine.reserve {
-            Some(reserve) => Some(reserve.guest(cpu).ok_or(SeatError::Taken(cpu))?),
+            Some(reserve) => Some(reserve.guest(cpu).ok_or(SetupError::Taken(cpu))?),
             None => None,
         };
         Ok(Self {
@@ -288,20 +286,20 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>> Cpu<'e, 'm, P, W, 1> {
     }
 }
 
-impl<P: FramePlatform + Contents + Clone, W: Parts<P>, const ZONES: usize>
+impl<P: FramePlatform + ReservePlatform + Clone, W: Parts<P>, const ZONES: usize>
     Cpu<'_, '_, P, W, ZONES>
 {
     /// Stores a page in the reserve, as [`Guest::put`].
     ///
     /// # Errors
     /// As that; [`PutRefused::NoPool`] if there is no reserve.
-    pub fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    pub fn put(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         let guest = self.guest.as_mut().ok_or(PutRefused::NoPool)?;
         guest.put(key, page)
     }
 
     /// Loads a page from the reserve, as [`Guest::get`]; `false` if it is not there.
-    pub fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+    pub fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool {
         self.guest
             .as_mut()
             .is_some_and(|guest| guest.get(key, page))
@@ -315,7 +313,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     }
 }
 
-impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, WithObjects, ZONES> {
+impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, KvLayout, ZONES> {
     /// The seat in the object allocator, for all that a seat can do.
     pub const fn objects(
         &mut self,

@@ -1,32 +1,42 @@
 //! The layout of an engine: what memory there is, for how many CPUs, and which parts.
 
 use super::EngineError;
-use super::parts::{FramesOnly, PartLayout, WithObjects, WithRanges};
+use super::parts::{PartLayout, SealedPart};
 use crate::frame::ZoneLayout;
+use crate::kv::KvLayout;
 use crate::platform::ReservePlatform;
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
 use crate::reclaim::ReclaimWords;
 use crate::reserve::{Reserve, ReserveLayout};
 use crate::units::{Frame, Page};
 use crate::vrange::SpaceLayout;
+use core::marker::PhantomData;
 
 /// What memory an engine has, for how many CPUs, and which parts. It determines the size of the
 /// metadata.
 #[derive(Clone, Copy, Debug)]
-pub struct EngineLayout<W = FramesOnly, G = NoReserve, const ZONES: usize = 1> {
+pub struct EngineLayout<W = (), G = (), const ZONES: usize = 1> {
     pub(super) zones: [ZoneLayout; ZONES],
     pub(super) config: Config,
     pub(super) reclaim: ReclaimConfig,
-    pub(super) parts: W,
+    /// The address space, if there is one, and its policies if they are the caller's.
+    space: Option<SpaceLayout>,
+    ranges: Option<RangeConfig>,
+    /// The most slabs, if that is the caller's choice.
+    slabs_max: Option<u64>,
+    parts: PhantomData<W>,
     pub(super) reserve: G,
 }
 
-/// The frames of all zones, from the lowest to the highest.
+/// The frames of all zones, from the lowest to the highest, and what was chosen for the parts over them.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub(super) start: Frame,
     pub(super) frames: u64,
     pub(super) cpus: u16,
+    pub(super) space: Option<SpaceLayout>,
+    pub(super) ranges: Option<RangeConfig>,
+    pub(super) slabs_max: Option<u64>,
 }
 
 impl EngineLayout {
@@ -37,7 +47,7 @@ impl EngineLayout {
     }
 }
 
-impl<const ZONES: usize> EngineLayout<FramesOnly, NoReserve, ZONES> {
+impl<const ZONES: usize> EngineLayout<(), (), ZONES> {
     /// Several zones, in the order in which requests prefer them, for as many CPUs as the first one has.
     #[must_use]
     pub fn of_zones(zones: [ZoneLayout; ZONES]) -> Self {
@@ -46,87 +56,77 @@ impl<const ZONES: usize> EngineLayout<FramesOnly, NoReserve, ZONES> {
             zones: zones.map(|zone| zone.with_cpus(cpus)),
             config: Config::default(),
             reclaim: ReclaimConfig::default(),
-            parts: FramesOnly,
-            reserve: NoReserve,
+            space: None,
+            ranges: None,
+            slabs_max: None,
+            parts: PhantomData,
+            reserve: (),
         }
     }
 
     /// The same with a window of address space, `pages` pages from `start` on: areas, and mappings of the
     /// caller's frames.
     #[must_use]
-    pub fn with_window(
-        self,
-        start: Page,
-        pages: u64,
-    ) -> EngineLayout<WithRanges, NoReserve, ZONES> {
-        let parts = WithRanges {
-            layout: SpaceLayout::new(start, pages),
-            config: None,
-        };
-        self.with_parts(parts)
+    pub fn with_window(self, start: Page, pages: u64) -> EngineLayout<SpaceLayout, (), ZONES> {
+        let space = Some(SpaceLayout::new(start, pages));
+        Self { space, ..self }.with(())
     }
 }
 
-impl<const ZONES: usize> EngineLayout<WithRanges, NoReserve, ZONES> {
+impl<const ZONES: usize> EngineLayout<SpaceLayout, (), ZONES> {
     /// The same with policies of the caller's for the address space. Default:
     /// [`RangeConfig::for_cpus`].
     #[must_use]
     pub fn with_range_config(mut self, config: RangeConfig) -> Self {
-        self.parts.config = Some(config);
+        self.ranges = Some(config);
         self
     }
 
     /// The same with objects: kmalloc and kvmalloc. Their metadata are about a word for each frame of all
     /// zones, and of the holes between them.
     #[must_use]
-    pub fn with_objects(self) -> EngineLayout<WithObjects, NoReserve, ZONES> {
-        let parts = WithObjects {
-            ranges: self.parts,
-            slabs_max: None,
-        };
-        self.with_parts(parts)
+    pub fn with_objects(self) -> EngineLayout<KvLayout, (), ZONES> {
+        self.with(())
     }
 
     /// The same with spans of `pages` pages in the address space: see [`SpaceLayout::span_pages`].
     #[must_use]
     pub fn with_span_pages(mut self, pages: u32) -> Self {
-        self.parts.layout = self.parts.layout.with_span_pages(pages);
+        self.space = self.space.map(|space| space.with_span_pages(pages));
         self
     }
 }
 
-impl<const ZONES: usize> EngineLayout<WithObjects, NoReserve, ZONES> {
-    /// The same with at most `slabs` slabs: see [`KvLayout::slabs_max`](crate::kv::KvLayout::slabs_max).
+impl<const ZONES: usize> EngineLayout<KvLayout, (), ZONES> {
+    /// The same with at most `slabs` slabs: see [`KvLayout::slabs_max`].
     #[must_use]
     pub fn with_slabs_max(mut self, slabs: u64) -> Self {
-        self.parts.slabs_max = Some(slabs);
+        self.slabs_max = Some(slabs);
         self
     }
 }
 
-impl<W, const ZONES: usize> EngineLayout<W, NoReserve, ZONES> {
+impl<W, const ZONES: usize> EngineLayout<W, (), ZONES> {
     /// The same with a reserve: frames in no zone, which guests have until their owner takes them. Its
     /// `cpus` are the engine's.
     #[must_use]
     pub fn with_reserve(self, reserve: ReserveLayout) -> EngineLayout<W, ReserveLayout, ZONES> {
-        EngineLayout {
-            zones: self.zones,
-            config: self.config,
-            reclaim: self.reclaim,
-            parts: self.parts,
-            reserve,
-        }
+        self.with(reserve)
     }
 }
 
 impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
-    fn with_parts<V>(self, parts: V) -> EngineLayout<V, G, ZONES> {
+    /// The same layout for other parts and another reserve.
+    fn with<V, H>(self, reserve: H) -> EngineLayout<V, H, ZONES> {
         EngineLayout {
             zones: self.zones,
             config: self.config,
             reclaim: self.reclaim,
-            parts,
-            reserve: self.reserve,
+            space: self.space,
+            ranges: self.ranges,
+            slabs_max: self.slabs_max,
+            parts: PhantomData,
+            reserve,
         }
     }
 
@@ -173,6 +173,9 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
             start: Frame(start),
             frames: end - start,
             cpus: self.zones[0].cpus,
+            space: self.space,
+            ranges: self.ranges,
+            slabs_max: self.slabs_max,
         })
     }
 
@@ -183,7 +186,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
     pub fn words_needed(&self) -> Result<usize, EngineError>
     where
         W: PartLayout,
-        G: PartLayout,
+        G: ReserveWords,
     {
         let mut words = 0;
         for (nth, zone) in self.zones.iter().enumerate() {
@@ -192,7 +195,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
             words += ReclaimWords::needed(zone.pageblocks().map_err(error)?);
         }
         let extent = self.extent()?;
-        Ok(words + self.reserve.words_needed(&extent)? + self.parts.words_needed(&extent)?)
+        Ok(words + self.reserve.words_needed(&extent)? + W::words_needed(&extent)?)
     }
 
     /// How many of these words, the last ones, are the address space's. The space touches only those of
@@ -204,16 +207,21 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
     where
         W: PartLayout,
     {
-        self.parts.window_words(&self.extent()?)
+        W::window_words(&self.extent()?)
     }
 }
 
-/// A layout without a reserve.
-#[derive(Clone, Copy, Debug)]
-pub struct NoReserve;
+/// A layout's reserve, or `()`: how many words of metadata it needs.
+pub trait ReserveWords: SealedPart {
+    /// How many words of metadata it needs.
+    ///
+    /// # Errors
+    /// If it cannot be made that way.
+    fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError>;
+}
 
-/// A layout's reserve, or [`NoReserve`].
-pub trait ReservePart<P>: PartLayout {
+/// A layout's reserve, or `()`.
+pub trait ReservePart<P>: ReserveWords {
     /// The reserve.
     ///
     /// # Errors
@@ -226,13 +234,13 @@ pub trait ReservePart<P>: PartLayout {
     ) -> Result<Option<Reserve<'m, P>>, EngineError>;
 }
 
-impl PartLayout for NoReserve {
+impl ReserveWords for () {
     fn words_needed(&self, _extent: &Extent) -> Result<usize, EngineError> {
         Ok(0)
     }
 }
 
-impl<P> ReservePart<P> for NoReserve {
+impl<P> ReservePart<P> for () {
     fn make<'m>(
         &self,
         _extent: &Extent,
@@ -243,7 +251,7 @@ impl<P> ReservePart<P> for NoReserve {
     }
 }
 
-impl PartLayout for ReserveLayout {
+impl ReserveWords for ReserveLayout {
     fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
         Self::words_needed(&self.with_cpus(extent.cpus)).map_err(EngineError::Reserve)
     }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An engine always has zones, from one to as many as its type says, and their reclaim. The type's
-//! [parts](Parts) say what lies over the zones: [`FramesOnly`], [`WithRanges`] or [`WithObjects`].
+//! [parts](Parts) say what lies over the zones: [`()`], [`SpaceLayout`] or [`KvLayout`].
 //! What an engine does not have costs nothing, and asks nothing of its platform. A reserve is a run
 //! of frames outside the zones, if the layout names one.
 //!
@@ -38,26 +38,27 @@ mod tests;
 pub use cpu::Cpu;
 pub use error::EngineError;
 pub use layout::EngineLayout;
-use layout::{Extent, NoReserve, ReservePart};
+use layout::{Extent, ReservePart};
 use parts::SharedParts;
-pub use parts::{FramesOnly, Parts, RangeParts, WithObjects, WithRanges};
+pub use parts::{Parts, RangeParts};
 
-use crate::frame::{Frames, Zone};
-use crate::kv::Kv;
-use crate::platform::{Clock, FramePlatform, ObjectPlatform, RangePlatform};
+use crate::frame::Zone;
+use crate::kv::{Kv, KvLayout};
+use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform};
 use crate::raw::Carver;
 use crate::reclaim::{Reclaim, ReclaimWords};
 use crate::reserve::Reserve;
-use crate::stats::Broken;
-use crate::units::{CpuId, Run, RunError, SeatError};
+use crate::stats::{Broken, FrameStats};
+use crate::units::{CpuId, Frame, Run, RunError, SetupError};
 use crate::vrange::Space;
 use core::fmt;
 use core::marker::PhantomData;
 
 /// All allocators of one machine. CPUs share it by reference; each works through its [`Cpu`].
 ///
-/// `P` is the platform, of which each part has a copy. `W` says what there is beside frames, and
-/// `ZONES` how many zones there are. It borrows one slice of metadata, which a kernel takes from its
+/// `P` is the platform, of which each part has a copy. `W` says what there is beside frames, by the
+/// last layout that it needs: `()`, [`SpaceLayout`](crate::vrange::SpaceLayout) or [`KvLayout`]. `ZONES` says how many
+/// zones there are. It borrows one slice of metadata, which a kernel takes from its
 /// early memory for `'static`.
 ///
 /// ```
@@ -76,7 +77,7 @@ use core::marker::PhantomData;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Engine<'m, P: FramePlatform + Clone, W: Parts<P> = WithObjects, const ZONES: usize = 1> {
+pub struct Engine<'m, P: FramePlatform + Clone, W: Parts<P> = KvLayout, const ZONES: usize = 1> {
     zones: [Zone<'m, P>; ZONES],
     reclaim: [ReclaimWords<'m>; ZONES],
     shared: SharedParts<'m, P>,
@@ -140,8 +141,8 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
         let words = layout.reserve.words_needed(&extent)?;
         let reserve = layout.reserve.make(&extent, carver.cut(words), &platform)?;
         // Last: see `EngineLayout::window_words`.
-        let memory = carver.cut(layout.parts.words_needed(&extent)?);
-        let shared = layout.parts.make(&extent, memory, &platform, is_zeroed)?;
+        let memory = carver.cut(W::words_needed(&extent)?);
+        let shared = W::make(&extent, memory, &platform, is_zeroed)?;
         Ok(Self {
             zones: zones.map(|zone| zone.expect("each zone was made")),
             reclaim: reclaim.map(|words| words.expect("each zone's reclaim was made")),
@@ -156,7 +157,7 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     #[must_use]
     pub fn with_lock_accounts(self) -> Self
     where
-        P: Clock,
+        P: FramePlatform,
     {
         Self {
             zones: self.zones.map(Zone::with_lock_accounts),
@@ -179,7 +180,7 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
                 return Err(RunError::Present(first));
             }
         }
-        let zone = self.frames().zone_of(run.start());
+        let zone = self.zone_of(run.start());
         zone.ok_or(RunError::Outside)?.add(run)
     }
 
@@ -188,7 +189,7 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     /// # Errors
     /// As [`Zone::remove`]; [`RunError::Outside`] if it begins in no zone. Nothing has changed then.
     pub fn remove(&self, run: Run) -> Result<(), RunError> {
-        let zone = self.frames().zone_of(run.start());
+        let zone = self.zone_of(run.start());
         zone.ok_or(RunError::Outside)?.remove(run)
     }
 
@@ -197,14 +198,30 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     ///
     /// # Errors
     /// If one of the seats is taken, or the engine was made for fewer CPUs. No seat is taken then.
-    pub fn cpu(&self, cpu: CpuId) -> Result<Cpu<'_, 'm, P, W, ZONES>, SeatError> {
+    pub fn cpu(&self, cpu: CpuId) -> Result<Cpu<'_, 'm, P, W, ZONES>, SetupError> {
         Cpu::take(self, cpu)
     }
 
     /// The zones, in the order in which requests prefer them.
     #[must_use]
-    pub const fn frames(&self) -> Frames<'_, 'm, P> {
-        Frames::new(&self.zones)
+    pub const fn zones(&self) -> &[Zone<'m, P>; ZONES] {
+        &self.zones
+    }
+
+    /// The zone to which `frame` belongs, whether it exists or not.
+    #[must_use]
+    pub fn zone_of(&self, frame: Frame) -> Option<&Zone<'m, P>> {
+        self.zones.iter().find(|zone| zone.contains(frame))
+    }
+
+    /// The sum of all zones' counters.
+    #[must_use]
+    pub fn frame_stats(&self) -> FrameStats {
+        let mut sum = FrameStats::default();
+        for zone in &self.zones {
+            sum.add(&zone.stats());
+        }
+        sum
     }
 
     /// The reclaim of zone `nth`, for its background and its counters.
@@ -241,7 +258,7 @@ impl<'m, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize> Engine<
     }
 }
 
-impl<'m, P: ObjectPlatform + Clone, const ZONES: usize> Engine<'m, P, WithObjects, ZONES> {
+impl<'m, P: ObjectPlatform + Clone, const ZONES: usize> Engine<'m, P, KvLayout, ZONES> {
     /// The object allocator.
     #[must_use]
     pub const fn objects(&self) -> &Kv<'m, P> {

@@ -4,44 +4,45 @@ use super::relief::ZoneRelief;
 use super::{EngineError, Extent};
 use crate::frame::Seats;
 use crate::kv::{Kv, KvLayout, KvSeat};
-use crate::platform::{Clock, FramePlatform, ObjectPlatform, RangePlatform};
+use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::stats::Broken;
-use crate::units::{CpuId, SeatError, SetupError};
+use crate::units::{CpuId, SetupError};
 use crate::vrange::{RangeSeat, Space, SpaceLayout};
 
-/// A part of a layout: how much metadata it needs.
-pub trait PartLayout: sealed::SealedPart + Copy {
+/// What there is over the zones: how much metadata it needs.
+pub trait PartLayout: SealedPart {
     /// How many words of metadata it needs.
     ///
     /// # Errors
     /// If it cannot be made that way.
-    fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError>;
+    fn words_needed(extent: &Extent) -> Result<usize, EngineError>;
 
     /// How many of these words, the last ones, are the address space's.
     ///
     /// # Errors
     /// If it cannot be made that way.
-    fn window_words(&self, _extent: &Extent) -> Result<usize, EngineError> {
+    fn window_words(_extent: &Extent) -> Result<usize, EngineError> {
         Ok(0)
     }
 }
 
+pub(super) use sealed::SealedPart;
+
 mod sealed {
-    use super::super::NoReserve;
-    use super::{FramesOnly, WithObjects, WithRanges};
+    use crate::kv::KvLayout;
     use crate::reserve::ReserveLayout;
+    use crate::vrange::SpaceLayout;
 
     pub trait SealedPart {}
-    impl SealedPart for FramesOnly {}
-    impl SealedPart for WithRanges {}
-    impl SealedPart for WithObjects {}
-    impl SealedPart for NoReserve {}
+    impl SealedPart for () {}
+    impl SealedPart for SpaceLayout {}
+    impl SealedPart for KvLayout {}
     impl SealedPart for ReserveLayout {}
 }
 
-/// What an engine has over its zones: [`FramesOnly`], [`WithRanges`] or [`WithObjects`]. Each asks its
-/// platform for what it needs, and for no more.
+/// What an engine has over its zones, named by the last layout that it needs: nothing (`()`), an address space
+/// ([`SpaceLayout`]), or that and objects ([`KvLayout`]). Each asks its platform for what it needs, and for no more.
 pub trait Parts<P: FramePlatform + Clone>: PartLayout {
     /// What one CPU has: its seats, with those in the zones inside.
     type Seat<'e, 'm: 'e, const ZONES: usize>
@@ -53,7 +54,6 @@ pub trait Parts<P: FramePlatform + Clone>: PartLayout {
     /// # Errors
     /// What is wrong with the layout.
     fn make<'m>(
-        &self,
         extent: &Extent,
         memory: &'m mut [u64],
         platform: &P,
@@ -69,7 +69,7 @@ pub trait Parts<P: FramePlatform + Clone>: PartLayout {
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         relief: ZoneRelief<'e, 'm, P, ZONES>,
-    ) -> Result<Self::Seat<'e, 'm, ZONES>, SeatError>;
+    ) -> Result<Self::Seat<'e, 'm, ZONES>, SetupError>;
 
     /// The seats in the zones.
     fn frames<'a, 'e, 'm, const ZONES: usize>(
@@ -89,7 +89,7 @@ pub trait Parts<P: FramePlatform + Clone>: PartLayout {
     fn verify(shared: &SharedParts<'_, P>) -> Result<(), Broken>;
 }
 
-/// The parts with an address space: [`WithRanges`] or [`WithObjects`].
+/// The parts with an address space: [`SpaceLayout`] or [`KvLayout`].
 pub trait RangeParts<P: RangePlatform + Clone>: Parts<P> {
     /// The seat in the address space.
     fn ranges<'a, 'e, 'm, const ZONES: usize>(
@@ -110,14 +110,14 @@ impl<'m, P> SharedParts<'m, P> {
         self.space.as_ref().expect("these parts have a window")
     }
 
-    /// The object allocator of [`WithObjects`].
+    /// The object allocator of [`KvLayout`].
     pub(super) const fn kv(&self) -> &Kv<'m, P> {
         self.kv.as_ref().expect("these parts have objects")
     }
 
     pub(super) fn with_lock_accounts(self) -> Self
     where
-        P: Clock,
+        P: FramePlatform,
     {
         Self {
             space: self.space.map(Space::with_lock_accounts),
@@ -126,25 +126,20 @@ impl<'m, P> SharedParts<'m, P> {
     }
 }
 
-/// An engine of page frames and nothing else. Its platform waits and has barriers
-/// ([`FramePlatform`]).
-#[derive(Clone, Copy, Debug)]
-pub struct FramesOnly;
-
-impl PartLayout for FramesOnly {
-    fn words_needed(&self, _extent: &Extent) -> Result<usize, EngineError> {
+// An engine of page frames and nothing else. Its platform waits and has barriers.
+impl PartLayout for () {
+    fn words_needed(_extent: &Extent) -> Result<usize, EngineError> {
         Ok(0)
     }
 }
 
-impl<P: FramePlatform + Clone> Parts<P> for FramesOnly {
+impl<P: FramePlatform + Clone> Parts<P> for () {
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = Seats<'e, 'm, P, ZONES>
     where
         P: 'e;
 
     fn make<'m>(
-        &self,
         _extent: &Extent,
         _memory: &'m mut [u64],
         _platform: &P,
@@ -159,7 +154,7 @@ impl<P: FramePlatform + Clone> Parts<P> for FramesOnly {
         _cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         _relief: ZoneRelief<'e, 'm, P, ZONES>,
-    ) -> Result<Seats<'e, 'm, P, ZONES>, SeatError> {
+    ) -> Result<Seats<'e, 'm, P, ZONES>, SetupError> {
         Ok(frames)
     }
 
@@ -181,47 +176,38 @@ impl<P: FramePlatform + Clone> Parts<P> for FramesOnly {
     }
 }
 
-/// An engine of page frames and an address space in which they appear. Its platform has page tables
-/// too ([`RangePlatform`]).
-#[derive(Clone, Copy, Debug)]
-pub struct WithRanges {
-    pub(super) layout: SpaceLayout,
-    pub(super) config: Option<RangeConfig>,
+/// The layout of the address space of an engine that has one.
+fn space_of(extent: &Extent) -> SpaceLayout {
+    let layout = extent.space.expect("these parts have a window");
+    layout.with_cpus(extent.cpus)
 }
 
-impl WithRanges {
-    const fn layout(&self, extent: &Extent) -> SpaceLayout {
-        self.layout.with_cpus(extent.cpus)
+// An engine of page frames and an address space in which they appear. Its platform has page tables too.
+impl PartLayout for SpaceLayout {
+    fn words_needed(extent: &Extent) -> Result<usize, EngineError> {
+        let layout = space_of(extent);
+        layout.words_needed().map_err(EngineError::Ranges)
+    }
+
+    fn window_words(extent: &Extent) -> Result<usize, EngineError> {
+        <Self as PartLayout>::words_needed(extent)
     }
 }
 
-impl PartLayout for WithRanges {
-    fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
-        self.layout(extent)
-            .words_needed()
-            .map_err(EngineError::Ranges)
-    }
-
-    fn window_words(&self, extent: &Extent) -> Result<usize, EngineError> {
-        PartLayout::words_needed(self, extent)
-    }
-}
-
-impl<P: RangePlatform + Clone> Parts<P> for WithRanges {
+impl<P: RangePlatform + Clone> Parts<P> for SpaceLayout {
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>
     where
         P: 'e;
 
     fn make<'m>(
-        &self,
         extent: &Extent,
         memory: &'m mut [u64],
         platform: &P,
         is_zeroed: bool,
     ) -> Result<SharedParts<'m, P>, EngineError> {
-        let config = self.config.unwrap_or(RangeConfig::for_cpus(extent.cpus));
-        let layout = self.layout(extent);
+        let config = extent.ranges.unwrap_or(RangeConfig::for_cpus(extent.cpus));
+        let layout = space_of(extent);
         let space = Space::in_memory(&layout, &config, memory, platform.clone(), is_zeroed);
         let space = space.map_err(EngineError::Ranges)?;
         let (space, kv) = (Some(space), None);
@@ -233,7 +219,7 @@ impl<P: RangePlatform + Clone> Parts<P> for WithRanges {
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         _relief: ZoneRelief<'e, 'm, P, ZONES>,
-    ) -> Result<RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>, SeatError> {
+    ) -> Result<RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>, SetupError> {
         shared.space().seat(cpu, frames)
     }
 
@@ -255,7 +241,7 @@ impl<P: RangePlatform + Clone> Parts<P> for WithRanges {
     }
 }
 
-impl<P: RangePlatform + Clone> RangeParts<P> for WithRanges {
+impl<P: RangePlatform + Clone> RangeParts<P> for SpaceLayout {
     #[inline(always)]
     fn ranges<'a, 'e, 'm, const ZONES: usize>(
         seat: &'a mut <Self as Parts<P>>::Seat<'e, 'm, ZONES>,
@@ -264,49 +250,40 @@ impl<P: RangePlatform + Clone> RangeParts<P> for WithRanges {
     }
 }
 
-/// An engine of page frames, an address space, and objects in both. Its platform has a direct map too
-/// ([`ObjectPlatform`]).
-#[derive(Clone, Copy, Debug)]
-pub struct WithObjects {
-    pub(super) ranges: WithRanges,
-    pub(super) slabs_max: Option<u64>,
+/// The layout of the objects of an engine that has some.
+fn objects_of(extent: &Extent) -> KvLayout {
+    let layout = KvLayout::new(extent.start, extent.frames).with_cpus(extent.cpus);
+    layout.with_slabs_max(extent.slabs_max.unwrap_or(layout.slabs_max))
 }
 
-impl WithObjects {
-    fn layout(&self, extent: &Extent) -> KvLayout {
-        let layout = KvLayout::new(extent.start, extent.frames).with_cpus(extent.cpus);
-        layout.with_slabs_max(self.slabs_max.unwrap_or(layout.slabs_max))
+// An engine of page frames, an address space, and objects in both. Its platform has a direct map too.
+impl PartLayout for KvLayout {
+    fn words_needed(extent: &Extent) -> Result<usize, EngineError> {
+        let words = objects_of(extent).words_needed();
+        Ok(words.map_err(EngineError::Objects)? + Self::window_words(extent)?)
+    }
+
+    fn window_words(extent: &Extent) -> Result<usize, EngineError> {
+        SpaceLayout::window_words(extent)
     }
 }
 
-impl PartLayout for WithObjects {
-    fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError> {
-        let words = self.layout(extent).words_needed();
-        Ok(words.map_err(EngineError::Objects)? + self.window_words(extent)?)
-    }
-
-    fn window_words(&self, extent: &Extent) -> Result<usize, EngineError> {
-        self.ranges.window_words(extent)
-    }
-}
-
-impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
+impl<P: ObjectPlatform + Clone> Parts<P> for KvLayout {
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = KvSeat<'e, 'e, 'm, P, Seats<'e, 'm, P, ZONES>, ZoneRelief<'e, 'm, P, ZONES>>
     where
         P: 'e;
 
     fn make<'m>(
-        &self,
         extent: &Extent,
         memory: &'m mut [u64],
         platform: &P,
         is_zeroed: bool,
     ) -> Result<SharedParts<'m, P>, EngineError> {
-        let layout = self.layout(extent);
+        let layout = objects_of(extent);
         let (of_objects, of_space) =
             memory.split_at_mut(layout.words_needed().map_err(EngineError::Objects)?);
-        let shared = self.ranges.make(extent, of_space, platform, is_zeroed)?;
+        let shared = SpaceLayout::make(extent, of_space, platform, is_zeroed)?;
         let kv = Kv::in_memory(&layout, of_objects, platform.clone(), is_zeroed);
         let kv = kv.map_err(EngineError::Objects)?;
         let space = shared.space();
@@ -322,8 +299,8 @@ impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
         cpu: CpuId,
         frames: Seats<'e, 'm, P, ZONES>,
         relief: ZoneRelief<'e, 'm, P, ZONES>,
-    ) -> Result<Self::Seat<'e, 'm, ZONES>, SeatError> {
-        let ranges = WithRanges::seat(shared, cpu, frames, relief)?;
+    ) -> Result<Self::Seat<'e, 'm, ZONES>, SetupError> {
+        let ranges = SpaceLayout::seat(shared, cpu, frames, relief)?;
         Ok(shared.kv().seat(ranges)?.with_relief(relief))
     }
 
@@ -347,7 +324,7 @@ impl<P: ObjectPlatform + Clone> Parts<P> for WithObjects {
     }
 }
 
-impl<P: ObjectPlatform + Clone> RangeParts<P> for WithObjects {
+impl<P: ObjectPlatform + Clone> RangeParts<P> for KvLayout {
     #[inline(always)]
     fn ranges<'a, 'e, 'm, const ZONES: usize>(
         seat: &'a mut <Self as Parts<P>>::Seat<'e, 'm, ZONES>,

@@ -5,16 +5,15 @@ extern crate std;
 mod clients;
 
 use super::*;
-use crate::frame::{AllocError, FreeError, ZoneLayout};
+use crate::frame::{AllocError, FreeError, Seats, ZoneLayout};
+use crate::kv::KvLayout;
 use crate::kv::{KvError, KvRequest};
 use crate::platform::{
-    Barrier, Contents, Direct, Map, MapError, PageWords, Relax, SingleThread, Zero,
+    FramePlatform, MapError, ObjectPlatform, RangePlatform, ReservePlatform, SingleThread,
 };
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
 use crate::reserve::{Key, PoolConfig, ReserveLayout};
-use crate::units::{
-    Addr, Context, Frame, Mobility, Order, Page, PageRange, RunError, SeatError, SetupError,
-};
+use crate::units::{Addr, Context, Frame, Mobility, Order, Page, PageRange, RunError, SetupError};
 use crate::vrange::AreaRequest;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,22 +28,20 @@ struct TestBoard(Rc<TestBoardState>);
 #[derive(Debug, Default)]
 struct TestBoardState {
     mapped: RefCell<BTreeMap<u64, Frame>>,
-    pages: RefCell<BTreeMap<Frame, PageWords>>,
+    pages: RefCell<BTreeMap<Frame, [u64; 512]>>,
 }
 
-impl Relax for TestBoard {
+impl FramePlatform for TestBoard {
+    const ASYMMETRIC: bool = true;
+
     fn relax(&self, _attempt: u32) {
         panic!("one thread waits for no other one");
     }
-}
-
-impl Barrier for TestBoard {
-    const ASYMMETRIC: bool = true;
 
     fn barrier_all(&self) {}
 }
 
-impl Map for TestBoard {
+impl RangePlatform for TestBoard {
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         for nth in 0..frames.frames() {
             let before = self
@@ -65,13 +62,11 @@ impl Map for TestBoard {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for TestBoard {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for TestBoard {
+impl ObjectPlatform for TestBoard {
     fn direct_base(&self) -> Addr {
         Addr(1 << 40)
     }
@@ -81,12 +76,12 @@ impl Direct for TestBoard {
     fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
 }
 
-impl Contents for TestBoard {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for TestBoard {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         self.0.pages.borrow_mut().insert(frame, *page);
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         *page = self.0.pages.borrow()[&frame];
     }
 }
@@ -99,7 +94,7 @@ const FRAMES: u64 = 4096;
 const RESERVED: u64 = 10_000;
 
 /// Everything that an engine can have, for two CPUs.
-fn full_layout() -> EngineLayout<WithObjects, ReserveLayout> {
+fn full_layout() -> EngineLayout<KvLayout, ReserveLayout> {
     EngineLayout::new(Frame(0), FRAMES)
         .with_cpus(2)
         .with_window(Page(1 << 20), 8192)
@@ -123,7 +118,7 @@ fn one_slice_holds_all_parts_wherever_it_begins() {
         let engine = Engine::new(&layout, &mut memory[shift..], board).unwrap();
         engine.add(run(0, FRAMES)).unwrap();
         engine.verify().unwrap();
-        assert_eq!(engine.frames().stats().nr_free_pages, FRAMES);
+        assert_eq!(engine.frame_stats().nr_free_pages, FRAMES);
     }
 }
 
@@ -169,9 +164,9 @@ fn a_cpu_has_frames_areas_objects_and_a_guest() {
     cpu.ranges().drain();
     drop(cpu);
     engine.verify().unwrap();
-    assert_eq!(engine.frames().stats().nr_free_pages, FRAMES);
+    assert_eq!(engine.frame_stats().nr_free_pages, FRAMES);
     engine.remove(run(0, 512)).unwrap();
-    assert_eq!(engine.frames().stats().nr_free_pages, FRAMES - 512);
+    assert_eq!(engine.frame_stats().nr_free_pages, FRAMES - 512);
 }
 
 /// EN2: a CPU has all of its seats, or none.
@@ -181,10 +176,10 @@ fn en2_a_refused_cpu_leaves_no_seat_taken() {
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
     let one = CpuId(0);
-    let taken = Err(SeatError::Taken(one));
+    let taken = Err(SetupError::Taken(one));
     let refused = || engine.cpu(one).map(|_| ());
     {
-        let _zone = engine.frames().zones()[0].seat(one).unwrap();
+        let _zone = engine.zones()[0].seat(one).unwrap();
         assert_eq!(refused(), taken);
     }
     {
@@ -192,7 +187,7 @@ fn en2_a_refused_cpu_leaves_no_seat_taken() {
         assert_eq!(refused(), taken);
     }
     {
-        let frames = engine.frames().seats::<1>(CpuId(1)).unwrap();
+        let frames = Seats::<_, 1>::take(engine.zones(), CpuId(1)).unwrap();
         let _ranges = engine.space().seat(one, frames).unwrap();
         assert_eq!(refused(), taken);
     }
@@ -201,7 +196,7 @@ fn en2_a_refused_cpu_leaves_no_seat_taken() {
     drop(cpu);
     assert_eq!(refused(), Ok(()));
     let unknown = engine.cpu(CpuId(2)).map(|_| ());
-    assert_eq!(unknown, Err(SeatError::Unknown(CpuId(2))));
+    assert_eq!(unknown, Err(SetupError::Unknown(CpuId(2))));
 }
 
 #[test]
@@ -214,6 +209,9 @@ fn an_engine_of_frames_alone_needs_a_platform_that_waits_and_nothing_else() {
     engine.add(run(0, 1024)).unwrap();
     engine.add(run(10_240, 2048)).unwrap();
     assert_eq!(engine.add(run(5000, 8)), Err(RunError::Outside));
+    assert!(engine.zone_of(Frame(5000)).is_none());
+    let zone_of = |frame| engine.zone_of(Frame(frame)).unwrap().contains(Frame(7));
+    assert!(zone_of(1023) && !zone_of(10_240));
     let mut cpu = engine.cpu(CpuId(0)).unwrap();
     let huge = Order::new(9).unwrap();
     let mut blocks = Vec::new();
@@ -227,7 +225,7 @@ fn an_engine_of_frames_alone_needs_a_platform_that_waits_and_nothing_else() {
     }
     drop(cpu);
     engine.verify().unwrap();
-    assert_eq!(engine.frames().stats().nr_free_pages, 3072);
+    assert_eq!(engine.frame_stats().nr_free_pages, 3072);
 }
 
 #[test]
@@ -244,7 +242,7 @@ fn runs_of_any_length_are_taken_and_given_back_whole_or_in_parts() {
         assert_eq!(taken.frames(), frames);
         assert_eq!(taken.start().0 % align, 0);
         let free = FRAMES - frames;
-        assert_eq!(engine.frames().stats().nr_free_pages, free, "{frames}");
+        assert_eq!(engine.frame_stats().nr_free_pages, free, "{frames}");
         let (first, rest) = (taken.start().0, frames - 1);
         cpu.free_run(run(first, 1)).unwrap();
         if rest > 0 {
@@ -252,7 +250,7 @@ fn runs_of_any_length_are_taken_and_given_back_whole_or_in_parts() {
         }
         let again = cpu.free_run(run(first, 1));
         assert!(matches!(again, Err(FreeError::AlreadyFree(_))), "{again:?}");
-        assert_eq!(engine.frames().stats().nr_free_pages, FRAMES);
+        assert_eq!(engine.frame_stats().nr_free_pages, FRAMES);
     }
     let refused = [(0, 1), (1, 3), (FRAMES + 1, 1), (u64::MAX, 1)];
     for (frames, align) in refused {
@@ -355,7 +353,7 @@ fn each_part_has_the_callers_policies() {
         .with_reclaim_config(reclaim);
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
-    assert_eq!(engine.frames().zones()[0].config().cache_permille, 3);
+    assert_eq!(engine.zones()[0].config().cache_permille, 3);
     assert_eq!(engine.space().config().lazy_pages_max, 77);
     assert_eq!(engine.reclaim(0).config().quota_frames, 5);
     let wrong = ReclaimConfig {

@@ -26,7 +26,7 @@ use super::search::WantedBlock;
 use super::seat::Seat;
 use super::tag::Tag;
 use super::zone::{StoppedZone, Zone};
-use crate::platform::{FramePlatform, Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::policy::Label;
 use crate::sync::Ordering::Relaxed;
 #[cfg(doc)]
@@ -391,7 +391,7 @@ impl<'z, 'm, P: FramePlatform> StoppedZone<'z, 'm, P> {
     }
 }
 
-impl<'m, P: Relax> StoppedZone<'_, 'm, P> {
+impl<'m, P: FramePlatform> StoppedZone<'_, 'm, P> {
     fn mark_apart(&self, id: usize, apart: bool) {
         let mut held = self.hold(id);
         held.set_apart(apart);

@@ -88,7 +88,7 @@ impl core::error::Error for FreeError {}
 mod tests {
     extern crate std;
     use super::*;
-    use crate::units::{CpuId, RunError, SeatError};
+    use crate::units::{CpuId, RunError, SetupError};
     use std::string::ToString;
 
     #[test]
@@ -120,8 +120,8 @@ mod tests {
             RunError::Isolation(frame).to_string(),
             RunError::Apart(frame).to_string(),
             RunError::Pins(frame).to_string(),
-            SeatError::Taken(CpuId(3)).to_string(),
-            SeatError::Unknown(CpuId(3)).to_string(),
+            SetupError::Taken(CpuId(3)).to_string(),
+            SetupError::Unknown(CpuId(3)).to_string(),
         ];
         let expected = [
             "fewer frames are free than asked for",

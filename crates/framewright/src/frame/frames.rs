@@ -6,73 +6,10 @@ use super::zone::StoppedZone;
 use super::{AllocError, FreeError, Seat, Zone};
 use crate::platform::FramePlatform;
 use crate::seats::SeatSet;
-use crate::stats::FrameStats;
-use crate::units::{Context, CpuId, Frame, Mobility, Order, Run, SeatError};
+use crate::units::{Context, CpuId, Frame, Mobility, Order, Run, SetupError};
 
-/// Several zones in the order in which requests prefer them: the usual memory first, and last the
-/// memory that few requests need, such as that for devices with short addresses.
-#[derive(Debug)]
-pub struct Frames<'z, 'm, P> {
-    zones: &'z [Zone<'m, P>],
-}
-
-impl<P> Clone for Frames<'_, '_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for Frames<'_, '_, P> {}
-
-impl<'z, 'm, P: FramePlatform> Frames<'z, 'm, P> {
-    /// The zones, which have no frame in common, in order of preference.
-    #[must_use]
-    pub const fn new(zones: &'z [Zone<'m, P>]) -> Self {
-        Self { zones }
-    }
-
-    /// The zones.
-    #[must_use]
-    pub const fn zones(&self) -> &'z [Zone<'m, P>] {
-        self.zones
-    }
-
-    /// The zone to which `frame` belongs, whether it exists or not.
-    #[must_use]
-    pub fn zone_of(&self, frame: Frame) -> Option<&'z Zone<'m, P>> {
-        self.zones.iter().find(|zone| zone.contains(frame))
-    }
-
-    /// The sum of all zones' counters.
-    #[must_use]
-    pub fn stats(&self) -> FrameStats {
-        let mut sum = FrameStats::default();
-        for zone in self.zones {
-            sum.add(&zone.stats());
-        }
-        sum
-    }
-
-    /// The seats of `cpu` in all `N` zones.
-    ///
-    /// # Errors
-    /// The error of the first zone that does not give its seat; no seat is taken then.
-    ///
-    /// # Panics
-    /// If there are not exactly `N` zones, or none.
-    pub fn seats<const N: usize>(&self, cpu: CpuId) -> Result<Seats<'z, 'm, P, N>, SeatError> {
-        assert!(N > 0, "no zone, no seat");
-        assert!(self.zones.len() == N, "a seat in each zone");
-        let mut seats = [const { None }; N];
-        for (seat, zone) in seats.iter_mut().zip(self.zones) {
-            *seat = Some(zone.seat(cpu)?);
-        }
-        let seats = seats.map(|seat| seat.expect("each zone gave its seat"));
-        Ok(Seats { seats })
-    }
-}
-
-/// A CPU's seats in several zones.
+/// A CPU's seats in several zones, which have no frame in common. They are in the order in which requests prefer them:
+/// the usual memory first, and last the memory that few requests need, such as that for devices with short addresses.
 #[derive(Debug)]
 pub struct Seats<'z, 'm, P, const N: usize> {
     seats: [Seat<'z, 'm, P>; N],
@@ -86,6 +23,24 @@ impl<'z, 'm, P, const N: usize> Seats<'z, 'm, P, N> {
 }
 
 impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
+    /// The seats of `cpu` in all `N` zones, which are in order of preference.
+    ///
+    /// # Errors
+    /// The error of the first zone that does not give its seat; no seat is taken then.
+    ///
+    /// # Panics
+    /// If there are not exactly `N` zones, or none.
+    pub fn take(zones: &'z [Zone<'m, P>], cpu: CpuId) -> Result<Self, SetupError> {
+        assert!(N > 0, "no zone, no seat");
+        assert!(zones.len() == N, "a seat in each zone");
+        let mut seats = [const { None }; N];
+        for (seat, zone) in seats.iter_mut().zip(zones) {
+            *seat = Some(zone.seat(cpu)?);
+        }
+        let seats = seats.map(|seat| seat.expect("each zone gave its seat"));
+        Ok(Seats { seats })
+    }
+
     /// Allocates a block of `order` from the first zone that has one, from `first` on: a request
     /// that does not need short addresses starts further forward.
     ///
@@ -369,9 +324,8 @@ mod tests {
             zone
         };
         let zones = [zone(&far, b), zone(&near, a)];
-        let frames = Frames::new(&zones);
-        let mut seats = frames.seats::<2>(CpuId(0)).unwrap();
-        assert!(frames.seats::<2>(CpuId(0)).is_err());
+        let mut seats = Seats::<_, 2>::take(&zones, CpuId(0)).unwrap();
+        assert!(Seats::<_, 2>::take(&zones, CpuId(0)).is_err());
         assert!(seats.alloc(0, order(0), Mobility::Movable).unwrap().0 >= 10_240);
         let low = seats.alloc(1, order(0), Mobility::Movable).unwrap();
         assert!(low.0 < 1024);
@@ -392,10 +346,9 @@ mod tests {
         for frame in taken {
             seats.free(frame, order(9)).unwrap();
         }
-        assert_eq!(frames.stats().nr_free_pages, 3071);
-        assert!(frames.zone_of(outside).is_none());
-        let zone_of = |frame| frames.zone_of(Frame(frame)).unwrap().contains(low);
-        assert!(zone_of(1023) && !zone_of(10_240));
+        let free = zones.each_ref().map(|zone| zone.stats().nr_free_pages);
+        assert_eq!(free, [2047, 1024]);
+        assert!(!zones.iter().any(|zone| zone.contains(outside)));
         zones.iter().for_each(|zone| zone.verify().unwrap());
     }
 }

@@ -109,9 +109,9 @@
 //! seats, and for what is done while all stand still (F9, or what the zone's own operations say).
 //! So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at
 //! which one of them stops the zone: a kernel does not preempt there, and a host's
-//! [`relax`](crate::platform::Relax) lets it run, whatever the priorities.
+//! [`relax`](crate::platform::FramePlatform) lets it run, whatever the priorities.
 //!
-//! At the end of a stop, the stopper [wakes](crate::platform::Relax::wake) the stopped CPUs and those
+//! At the end of a stop, the stopper [wakes](crate::platform::FramePlatform::wake) the stopped CPUs and those
 //! that wait for the stop lock. A CPU that comes to its seat and finds it claimed wakes the stopper. A
 //! CPU that leaves its seat and does not come back wakes no CPU: that would cost each operation.
 //!
@@ -124,7 +124,7 @@
 //! remote free needs no seat of the pageblock's, but the freeing context needs a seat. A handler
 //! that interrupts a CPU inside its seat must call nothing of the zone but queries: a stop would
 //! wait for the seat that it interrupted. So a non-maskable interrupt calls nothing at all. While
-//! it waits, the platform answers other CPUs' barriers: see [`Relax`](crate::platform::Relax). A
+//! it waits, the platform answers other CPUs' barriers: see [`FramePlatform`](crate::platform::FramePlatform). A
 //! CPU that is taken away leaves its seat idle; its caches are drained like all others.
 //!
 //! # What is not here
@@ -177,10 +177,10 @@ mod tests;
 pub(crate) use apart::{Apart, ApartContent, Beyond, NotApart};
 pub(crate) use caches::CACHED_ORDERS;
 pub use error::{AllocError, FreeError};
-pub use frames::{Frames, Seats};
+pub use frames::Seats;
 pub use layout::ZoneLayout;
 pub(crate) use search::Spread;
 pub use seat::Seat;
-pub use source::{FrameSource, NoFrames, Origin};
+pub use source::FrameSource;
 pub(crate) use target::TargetRoom;
 pub use zone::Zone;

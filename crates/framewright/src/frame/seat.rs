@@ -197,7 +197,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     }
 
     /// As [`alloc_hard`](Self::alloc_hard), but waits for other CPUs for at most `rounds` calls of
-    /// [`Relax::relax`](crate::platform::Relax::relax) in all. It may wait for a CPU that stops all others, and, before it fails, until
+    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax) in all. It may wait for a CPU that stops all others, and, before it fails, until
     /// each CPU has left its seat. With 0 it does not wait.
     ///
     /// # Errors

@@ -4,46 +4,12 @@ use super::slow::Resort;
 use super::{AllocError, CACHED_ORDERS, FreeError, Seat, Seats, Zone};
 use crate::platform::FramePlatform;
 use crate::units::{Context, Frame, Mobility, Order, Run};
-use core::num::NonZeroU64;
-
-/// Identifies the frames of a source: two sources with the same origin give the same frames, and
-/// take them back from each other. The seats of one space must have one origin, because each gives
-/// back frames that another one took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin(NonZeroU64);
-
-impl Origin {
-    /// The origin of sources that share `one`, and take all their frames from it. It is identified
-    /// by its address, so it must stay there as long as the space has areas.
-    #[must_use]
-    pub fn shared<T: ?Sized>(one: &T) -> Self {
-        Self::numbered(core::ptr::from_ref(one).cast::<()>().addr() as u64)
-    }
-
-    /// The origin with a number that no other source of the space's host has.
-    #[must_use]
-    pub const fn numbered(number: u64) -> Self {
-        match NonZeroU64::new(number) {
-            Some(number) => Self(number),
-            None => Self(NonZeroU64::MAX),
-        }
-    }
-
-    /// The origin of a source that first gives what this one gives, and then what `other` does.
-    const fn and(self, other: Self) -> Self {
-        Self::numbered(self.0.get().rotate_left(21) ^ other.0.get())
-    }
-
-    pub(crate) const fn number(self) -> u64 {
-        self.0.get()
-    }
-}
 
 impl<P: FramePlatform> Zone<'_, P> {
-    /// The origin of all sources that are seats in this zone, identified by the address of its metadata.
+    /// The [origin](FrameSource::origin) of all sources that are seats in this zone: the address of its metadata.
     #[must_use]
-    pub fn origin(&self) -> Origin {
-        Origin::numbered(self.metadata_address())
+    pub fn origin(&self) -> u64 {
+        self.metadata_address()
     }
 }
 
@@ -54,8 +20,12 @@ impl<P: FramePlatform> Zone<'_, P> {
 /// [has them](Self::max_order). Address space and objects call a source while other CPUs wait for the
 /// calling CPU's seat there: a source must not call these.
 pub trait FrameSource {
-    /// The origin of these frames. Asked once, when a seat is taken; always the same.
-    fn origin(&self) -> Origin;
+    /// The origin of these frames, a number that no other source of the space's host has: two sources with the same
+    /// origin give the same frames, and take them back from each other. The seats of one space must have one origin,
+    /// because each gives back frames that another one took. Sources that share something, and take all their frames
+    /// from it, return its address; then it must stay there as long as the space has areas. Asked once, when a seat is
+    /// taken; always the same, and not 0.
+    fn origin(&self) -> u64;
 
     /// The most frames that this source could give if none were in use: a request for more is
     /// refused before it takes a frame. Asked for each request that no kept area serves; a look at
@@ -156,13 +126,10 @@ pub trait FrameSource {
     }
 }
 
-/// The source of a space whose callers map frames of their own: it has none.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoFrames;
-
-impl FrameSource for NoFrames {
-    fn origin(&self) -> Origin {
-        Origin::numbered(1)
+/// No frames: for a space whose areas their users map.
+impl FrameSource for () {
+    fn origin(&self) -> u64 {
+        1
     }
 
     fn frames_in_all(&self) -> u64 {
@@ -177,7 +144,7 @@ impl FrameSource for NoFrames {
 }
 
 impl<T: FrameSource + ?Sized> FrameSource for &mut T {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         (**self).origin()
     }
 
@@ -230,7 +197,7 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
 /// Unmovable frames: as many side by side as asked for, if a block at most a third longer is there at once, and
 /// else the largest block that is there at once and fits.
 impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         self.zone().origin()
     }
 
@@ -339,9 +306,11 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
 /// From the first zone, in the order of preference, that has frames at once; only then is a zone
 /// stopped. The seats are short of frames when each zone is.
 impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         let zones = self.all().iter().map(Seat::origin);
-        zones.reduce(Origin::and).unwrap_or(NoFrames.origin())
+        zones
+            .reduce(|first, next| first.rotate_left(21) ^ next)
+            .unwrap_or(().origin())
     }
 
     fn frames_in_all(&self) -> u64 {

@@ -19,7 +19,7 @@ use super::runs::{RUN_MEMO_WORDS, RunMemo};
 use super::seat::Seat;
 use super::tag::Tag;
 use super::whole::Whole;
-use crate::platform::{Clock, FramePlatform, Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Carver, Halves, record};
 use crate::seats::{
@@ -27,7 +27,7 @@ use crate::seats::{
 };
 use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::units::{CpuId, Frame, Mobility, Order, SeatError, SetupError};
+use crate::units::{CpuId, Frame, Mobility, Order, SetupError};
 use core::convert::Infallible;
 
 /// Kinds of requests that the same blocks serve: by order, for movable ones and for others.
@@ -148,7 +148,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     #[must_use]
     pub fn with_lock_accounts(self) -> Self
     where
-        P: Clock,
+        P: FramePlatform,
     {
         let accounts = Accounts::on();
         Self { accounts, ..self }
@@ -161,11 +161,11 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     ///
     /// # Errors
     /// If the seat is taken, or the zone was made for fewer CPUs.
-    pub fn seat(&self, cpu: CpuId) -> Result<Seat<'_, 'm, P>, SeatError> {
+    pub fn seat(&self, cpu: CpuId) -> Result<Seat<'_, 'm, P>, SetupError> {
         if cpu.0 >= self.map.cpus {
-            return Err(SeatError::Unknown(cpu));
+            return Err(SetupError::Unknown(cpu));
         }
-        Seat::take(self, cpu).ok_or(SeatError::Taken(cpu))
+        Seat::take(self, cpu).ok_or(SetupError::Taken(cpu))
     }
 
     /// Stops all CPUs, drains all caches, and lets `work` see the zone at rest.
@@ -197,7 +197,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     }
 }
 
-impl<'m, P: Relax> SeatSet<'m> for Zone<'m, P> {
+impl<'m, P: FramePlatform> SeatSet<'m> for Zone<'m, P> {
     type Platform = P;
     type Poisoned = Infallible;
 
@@ -430,7 +430,7 @@ const fn is_restricted(label: Label, isolated: bool) -> bool {
 /// is on its way back from elsewhere.
 pub(super) type StoppedZone<'z, 'm, P> = seats::Stopped<'z, 'm, Zone<'m, P>>;
 
-impl<P: Relax> StoppedZone<'_, '_, P> {
+impl<P: FramePlatform> StoppedZone<'_, '_, P> {
     /// Gives all cached blocks back to their pageblocks. Time: O(CPUs), each with at most 372 blocks
     /// and 24 words of its caches.
     pub(super) fn drain(&self) {

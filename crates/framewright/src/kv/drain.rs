@@ -7,7 +7,7 @@ use super::slab::SlabState;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvError, KvSeat};
 use crate::frame::{AllocError, FrameSource};
-use crate::platform::{FramePlatform, ObjectPlatform, OrElse, Relax};
+use crate::platform::{FramePlatform, ObjectPlatform, OrElse};
 use crate::seats::{self, Accounts, Inboxes, SeatSet, Standstill, StopAsk, StopWords, Turn};
 use crate::units::{Addr, Order};
 use core::convert::Infallible;
@@ -27,7 +27,7 @@ fn kind(class: Option<SizeClass>, order: Option<Order>) -> usize {
 /// All CPUs stand still: the caller may act in any seat.
 pub(super) type StoppedKv<'k, 'm, P> = seats::Stopped<'k, 'm, Kv<'m, P>>;
 
-impl<'m, P: Relax> StoppedKv<'_, 'm, P> {
+impl<'m, P: FramePlatform> StoppedKv<'_, 'm, P> {
     fn seats(&self) -> impl Iterator<Item = Held<'m>> + '_ {
         (0..self.set.shape.cpus).map(|cpu| self.set.held(cpu))
     }
@@ -53,7 +53,7 @@ impl Missed {
     }
 }
 
-impl<'m, P: Relax> SeatSet<'m> for Kv<'m, P> {
+impl<'m, P: FramePlatform> SeatSet<'m> for Kv<'m, P> {
     type Platform = P;
     type Poisoned = Infallible;
 

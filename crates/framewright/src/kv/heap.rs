@@ -17,13 +17,13 @@ use super::slab::Records;
 use super::table::{KvEntry, KvTable, ObjectKind, SlabOwner};
 use super::{KvLayout, KvSeat};
 use crate::frame::FrameSource;
-use crate::platform::{Clock, Direct, FramePlatform, Map, Zero};
+use crate::platform::{FramePlatform, ObjectPlatform};
 use crate::raw::{Carver, record};
 use crate::seats::{ACCOUNT_WORDS, Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
 use crate::stats::KvStats;
 use crate::sync::{AtomicU64, CounterWord};
-use crate::units::{Addr, Page, SeatError, SetupError};
+use crate::units::{Addr, Page, SetupError};
 use crate::vrange::RangeSeat;
 
 record! {
@@ -66,7 +66,7 @@ pub struct Kv<'m, P> {
     pub(super) direct: u64,
 }
 
-impl<P: Clock> Kv<'_, P> {
+impl<P: FramePlatform> Kv<'_, P> {
     /// The same with its locks accounted, for the statistics: each lock that is taken then costs
     /// two readings of the clock.
     #[must_use]
@@ -76,7 +76,7 @@ impl<P: Clock> Kv<'_, P> {
     }
 }
 
-impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
+impl<'m, P: ObjectPlatform> Kv<'m, P> {
     /// An object allocator of that layout in `memory`, which has at least as many words as
     /// [`KvLayout::words_needed`] says; their values do not matter. Time: O(metadata).
     ///
@@ -149,19 +149,16 @@ impl<'m, P: FramePlatform + Direct> Kv<'m, P> {
     pub fn seat<'s, F: FrameSource>(
         &self,
         ranges: RangeSeat<'s, 'm, P, F>,
-    ) -> Result<KvSeat<'_, 's, 'm, P, F>, SeatError>
-    where
-        P: Map + Zero,
-    {
+    ) -> Result<KvSeat<'_, 's, 'm, P, F>, SetupError> {
         let cpu = ranges.cpu();
         if cpu.0 >= self.shape.cpus {
-            return Err(SeatError::Unknown(cpu));
+            return Err(SetupError::Unknown(cpu));
         }
         let space = ranges.space();
         if let Some((window, direct)) = self.overlap(space.start(), space.pages()) {
-            return Err(SeatError::Overlap { window, direct });
+            return Err(SetupError::Overlap { window, direct });
         }
-        KvSeat::take(self, ranges).ok_or(SeatError::Taken(cpu))
+        KvSeat::take(self, ranges).ok_or(SetupError::Taken(cpu))
     }
 }
 
@@ -214,9 +211,20 @@ impl<'m, P> Kv<'m, P> {
         self.table.place_at(addr)
     }
 
-    /// What kind of object an address could belong to, without a look whether there is one.
+    /// Whether an object at that address would be mapped pages, without a look whether there is one.
     #[must_use]
-    pub fn kind(&self, addr: Addr) -> ObjectKind {
+    pub fn is_mapped(&self, addr: Addr) -> bool {
+        self.kind(addr) == ObjectKind::Mapped
+    }
+
+    /// Whether the address lies in a slab.
+    #[must_use]
+    pub fn is_in_slab(&self, addr: Addr) -> bool {
+        self.kind(addr) == ObjectKind::Slab
+    }
+
+    /// What kind of object an address could belong to, without a look whether there is one.
+    pub(super) fn kind(&self, addr: Addr) -> ObjectKind {
         match self.place(addr).map(|place| self.table.get(place)) {
             Some(KvEntry::Slab(_)) => ObjectKind::Slab,
             Some(KvEntry::Run(_) | KvEntry::None) => ObjectKind::Run,

@@ -132,8 +132,5 @@ pub use heap::Kv;
 pub use layout::KvLayout;
 pub use request::KvRequest;
 pub use seat::KvSeat;
-pub use table::ObjectKind;
 
-pub use crate::raw::owned::{
-    KBox, KVBox, KVVec, KVec, Memory, Place, Refused, ReserveError, VBox, VVec,
-};
+pub use crate::raw::owned::{KVBox, KVVec, Memory, Refused};

@@ -16,7 +16,7 @@ use super::obtain::{MemoryNeed, bytes_of};
 use super::table::KvEntry;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::FrameSource;
-use crate::platform::{Direct, ObjectPlatform, OrElse, Relief};
+use crate::platform::{ObjectPlatform, OrElse, Relief};
 use crate::units::{Addr, Context, Page};
 
 /// An object moves to something smaller if it has so many times the memory it needs: below that the
@@ -153,7 +153,13 @@ where
     }
 }
 
-fn zero_behind(platform: &impl Direct, addr: Addr, request: &KvRequest, from: u64, to: u64) {
+fn zero_behind(
+    platform: &impl ObjectPlatform,
+    addr: Addr,
+    request: &KvRequest,
+    from: u64,
+    to: u64,
+) {
     if request.zero && from < to {
         let at = Addr(addr.0 + from);
         platform.zero_bytes(at, to - from);

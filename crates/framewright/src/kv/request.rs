@@ -3,7 +3,6 @@
 use super::KvError;
 use crate::policy::Effort;
 use crate::units::Context;
-use crate::vrange::AreaTag;
 
 /// A request for an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +21,7 @@ pub struct KvRequest {
     /// What the caller may do while it waits.
     pub context: Context,
     /// The caller's tag, for listings of mapped objects.
-    pub tag: AreaTag,
+    pub tag: u32,
 }
 
 impl KvRequest {
@@ -35,7 +34,7 @@ impl KvRequest {
             zero: false,
             effort: Effort::FailFast,
             context: Context::ANY,
-            tag: AreaTag(0),
+            tag: 0,
         }
     }
 
@@ -107,7 +106,7 @@ impl KvRequest {
 
     /// The same with a tag.
     #[must_use]
-    pub const fn tagged(mut self, tag: AreaTag) -> Self {
+    pub const fn tagged(mut self, tag: u32) -> Self {
         self.tag = tag;
         self
     }

@@ -14,7 +14,7 @@ use crate::units::{Addr, Frame, Order, Page};
 
 /// What kind of object stands at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ObjectKind {
+pub(super) enum ObjectKind {
     /// A slot of a slab.
     Slab,
     /// A block of frames.

@@ -2,18 +2,16 @@
 
 use crate::units::Frame;
 
-/// A page's contents, as the engine's guests hand them over: 4 KiB.
-pub type PageWords = [u64; 512];
-
-/// The contents of frames, and how they are copied, for guests whose pages are copied in and out.
-pub trait Contents {
-    /// Copies `page` into `frame`. No other CPU writes the frame meanwhile.
-    fn store(&self, frame: Frame, page: &PageWords);
+/// What a reserve asks of its platform: the contents of frames, and how they are copied, for guests whose
+/// pages are copied in and out.
+pub trait ReservePlatform: super::FramePlatform {
+    /// Copies `page`, 4 KiB, into `frame`. No other CPU writes the frame meanwhile.
+    fn store(&self, frame: Frame, page: &[u64; 512]);
 
     /// Copies `frame` into `page`. An owner may write the frame at the same moment: then the result
     /// may be any mixture, and the caller throws it away. It must cause no memory fault, and no
     /// undefined behaviour.
-    fn load(&self, frame: Frame, page: &mut PageWords);
+    fn load(&self, frame: Frame, page: &mut [u64; 512]);
 
     /// Copies frame `from`, which no CPU writes meanwhile, into frame `to`, which no other CPU
     /// writes.
@@ -24,14 +22,14 @@ pub trait Contents {
     }
 }
 
-impl<T: Contents + ?Sized> Contents for &T {
+impl<T: ReservePlatform + ?Sized> ReservePlatform for &T {
     #[inline]
-    fn store(&self, frame: Frame, page: &PageWords) {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         (**self).store(frame, page);
     }
 
     #[inline]
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         (**self).load(frame, page);
     }
 

@@ -2,12 +2,13 @@
 
 use crate::units::Addr;
 
-/// Where frames lie in memory, and operations on their bytes: the direct map.
+/// What objects ask of their platform: where frames lie in memory, and operations on their bytes, the direct
+/// map.
 ///
 /// Every frame of the zones has an address by which its contents can be reached at any time. The
 /// addresses are as far apart as the frames' numbers say. The pages of mapped objects have
 /// addresses of their own.
-pub trait Direct {
+pub trait ObjectPlatform: super::RangePlatform {
     /// The address of frame 0's first byte. If RAM begins later, no memory need lie there, and the
     /// number may have wrapped below zero: frame `n` lies 4096 n further on, wrapping.
     fn direct_base(&self) -> Addr;
@@ -20,7 +21,7 @@ pub trait Direct {
     fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64);
 }
 
-impl<T: Direct + ?Sized> Direct for &T {
+impl<T: ObjectPlatform + ?Sized> ObjectPlatform for &T {
     #[inline]
     fn direct_base(&self) -> Addr {
         (**self).direct_base()

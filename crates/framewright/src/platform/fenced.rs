@@ -1,14 +1,11 @@
 //! Waiting and barriers by means that every CPU has.
 
-use super::{Barrier, Relax};
+use super::FramePlatform;
 use crate::sync::{Ordering, fence};
 
-/// Waiting and barriers by means that every CPU has: a spin hint and a full fence. For several CPUs
-/// on a platform without a barrier that acts on all of them; models use it too.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Fenced;
-
-impl Relax for Fenced {
+/// A platform without anything of its own. It waits by a spin hint, and its barrier is a full fence, which every CPU has:
+/// for several CPUs without a barrier that acts on all of them. Models use it too.
+impl FramePlatform for () {
     #[cfg(not(any(loom, shuttle)))]
     fn relax(&self, _attempt: u32) {
         core::hint::spin_loop();
@@ -24,10 +21,6 @@ impl Relax for Fenced {
     fn relax(&self, _attempt: u32) {
         shuttle::thread::yield_now();
     }
-}
-
-impl Barrier for Fenced {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
         fence(Ordering::SeqCst);

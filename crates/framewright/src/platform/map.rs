@@ -40,9 +40,10 @@ impl fmt::Display for MapError {
 
 impl core::error::Error for MapError {}
 
-/// Virtual pages in front of frames: three verbs about page tables.
+/// What an address space asks of its platform: virtual pages in front of frames, by three verbs about page
+/// tables, and zeroing.
 ///
-/// The engine calls none of them under a lock that another CPU could need for an ordinary request,
+/// The engine calls none of the three under a lock that another CPU could need for an ordinary request,
 /// and never two at a time for the same page. It may call them on behalf of another CPU, which
 /// waits: so they must not call the engine's ranges back.
 ///
@@ -52,7 +53,7 @@ impl core::error::Error for MapError {}
 /// after the unmap ended. Before that the engine neither maps the pages again nor hands out their
 /// frames. A platform whose `unmap` removes the translations at once implements `flush_all` as a
 /// no-op.
-pub trait Map {
+pub trait RangePlatform: super::FramePlatform {
     /// Maps as many pages as `frames` has frames, from `at` on, in order, readable and writable.
     ///
     /// None of the pages is mapped before. There are only as many calls as runs, so a platform may
@@ -97,9 +98,12 @@ pub trait Map {
     /// Cannot fail. May take microseconds for each CPU.
     ///
     /// May be called with all CPUs stopped, or by a free, with interrupts off if the engine was
-    /// called that way. CPUs that wait meanwhile are in [`Relax::relax`](super::Relax::relax),
+    /// called that way. CPUs that wait meanwhile are in [`relax`](super::FramePlatform::relax),
     /// which must answer the interrupt that this sends.
     fn flush_all(&self);
+
+    /// Fills the frames with zeroes: the one thing that the engine itself does to frames' contents.
+    fn zero(&self, frames: Run);
 }
 
 /// The frames at the beginning that follow one another; `None` if there is none, or if the first one's number is
@@ -116,13 +120,7 @@ fn first_run(frames: &[Frame]) -> Option<Run> {
     run.filter(|run| !run.is_empty())
 }
 
-/// Zeroing, the one thing that the engine itself does to frames' contents.
-pub trait Zero {
-    /// Fills the frames with zeroes.
-    fn zero(&self, frames: Run);
-}
-
-impl<T: Map + ?Sized> Map for &T {
+impl<T: RangePlatform + ?Sized> RangePlatform for &T {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         (**self).map(at, frames, context)
     }
@@ -143,9 +141,7 @@ impl<T: Map + ?Sized> Map for &T {
     fn flush_all(&self) {
         (**self).flush_all();
     }
-}
 
-impl<T: Zero + ?Sized> Zero for &T {
     fn zero(&self, frames: Run) {
         (**self).zero(frames);
     }

@@ -2,24 +2,24 @@
 //!
 //! | for | a platform implements |
 //! |---|---|
-//! | page frames and their reclaim | [`Relax`] and [`Barrier`]: it is a [`FramePlatform`] |
-//! | an address space | also [`Map`] and [`Zero`]: it is a [`RangePlatform`] |
-//! | objects | also [`Direct`]: it is an [`ObjectPlatform`] |
-//! | a reserve | [`Relax`] and [`Contents`]: it is a [`ReservePlatform`] |
-//! | accounts of locks | also [`Clock`] |
+//! | page frames and their reclaim | waiting and barriers: [`FramePlatform`] |
+//! | an address space | also page tables, and zeroing: [`RangePlatform`] |
+//! | objects | also a direct map: [`ObjectPlatform`] |
+//! | a reserve | waiting, and copies of frames: [`ReservePlatform`] |
+//! | accounts of locks | a [clock](FramePlatform::now_ns) |
 //!
-//! An [engine](crate::engine::Engine) gives each part a clone of its platform. All methods of `Relax`
-//! and `Barrier` have defaults: a CPU that waits spins, and a barrier is a fence. [`SingleThread`] is
+//! An [engine](crate::engine::Engine) gives each part a clone of its platform. All methods of `FramePlatform`
+//! have defaults: a CPU that waits spins, and a barrier is a fence. [`SingleThread`] is
 //! for one thread.
 //!
 //! The engine is generic over the traits, and reads no clock in any other way. The number of a CPU
 //! comes from the caller that takes a seat; the engine itself never asks for it. It calls none of
 //! these traits under a lock, except:
-//! - [`Relax`]: `relax` while it waits for another CPU, and `wake` when it ends a claim;
-//! - [`Barrier`] under a stop lock, once for each stop;
-//! - [`Map`], and a [source of frames](crate::frame::FrameSource), while it acts for CPUs that it has
+//! - [`relax`](FramePlatform::relax) while it waits for another CPU, and [`wake`](FramePlatform::wake) when it ends a claim;
+//! - [`barrier_all`](FramePlatform::barrier_all) under a stop lock, once for each stop;
+//! - [`RangePlatform`], and a [source of frames](crate::frame::FrameSource), while it acts for CPUs that it has
 //!   stopped;
-//! - [`Clock`] where the user asked for accounts of locks.
+//! - [`now_ns`](FramePlatform::now_ns) where the user asked for accounts of locks.
 //!
 //! With the same answers from the platform, the same calls give
 //! the same results, bit for bit.
@@ -34,10 +34,9 @@ mod single;
 mod unwound;
 mod wakes;
 
-pub use contents::{Contents, PageWords};
-pub use direct::Direct;
-pub use fenced::Fenced;
-pub use map::{Map, MapError, Zero};
+pub use contents::ReservePlatform;
+pub use direct::ObjectPlatform;
+pub use map::{MapError, RangePlatform};
 pub(crate) use patience::Patience;
 pub(crate) use relief::NoRelief;
 pub use relief::Relief;
@@ -45,7 +44,8 @@ pub use single::SingleThread;
 pub(crate) use unwound::OrElse;
 pub(crate) use wakes::{Awaited, Wakes};
 
-/// Waiting for another CPU.
+/// What page frames ask of their platform: waiting for another CPU, a memory barrier on all CPUs at once,
+/// and, for accounts of locks, a clock.
 ///
 /// | A CPU that waits | waits for | until | is woken by |
 /// |---|---|---|---|
@@ -60,21 +60,29 @@ pub(crate) use wakes::{Awaited, Wakes};
 /// lasts as long as that CPU is kept from running, and no longer. A CPU of high priority that waits for
 /// one of low priority waits for all that preempt the latter. So a kernel does not preempt inside
 /// the engine, and a host gives the CPU away.
-pub trait Relax {
+pub trait FramePlatform {
+    /// Whether [`barrier_all`](Self::barrier_all) acts on all CPUs. If so, the frequent sides use
+    /// only a compiler fence; if not, they execute full barriers themselves.
+    const ASYMMETRIC: bool = false;
+
+    /// Whether one thread at a time uses the engine, and handing the engine to the next thread
+    /// orders memory. If so, plain operations replace the atomic ones that several CPUs would need.
+    const ALONE: bool = false;
+
     /// Called each time the engine finds that it must wait for another CPU, with the number of the
     /// attempt, from 0. Spins a moment, and gives the CPU away when `attempt` grows, because the
     /// other one may not be running. Where priorities are strict, a yield is not enough: it sleeps,
     /// or waits for an event, so that a lower priority runs.
     ///
     /// May be called with interrupts off, if the engine was. Meanwhile another CPU may execute
-    /// [`Barrier::barrier_all`] or [`Map::flush_all`], and wait for an answer from this one. So
+    /// [`FramePlatform::barrier_all`] or [`RangePlatform::flush_all`], and wait for an answer from this one. So
     /// where these send interrupts, `relax` must answer them (it looks for them itself, or enables
     /// interrupts for a moment), or both CPUs would wait for ever.
     ///
     /// By default it spins: right where a CPU is not preempted inside the engine, and neither barrier
     /// nor flush sends an interrupt that it would have to answer.
     fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
+        ().relax(attempt);
     }
 
     /// A wait in [`relax`](Self::relax) may be over: a claim has ended, an owner has left a claimed seat,
@@ -86,17 +94,6 @@ pub trait Relax {
     /// never on the frequent side. It may hold a stop lock then. It must not unwind.
     #[inline]
     fn wake(&self) {}
-}
-
-/// A memory barrier on all CPUs at once.
-pub trait Barrier {
-    /// Whether [`barrier_all`](Self::barrier_all) acts on all CPUs. If so, the frequent sides use
-    /// only a compiler fence; if not, they execute full barriers themselves.
-    const ASYMMETRIC: bool = false;
-
-    /// Whether one thread at a time uses the engine, and handing the engine to the next thread
-    /// orders memory. If so, plain operations replace the atomic ones that several CPUs would need.
-    const ALONE: bool = false;
 
     /// After it returns, every CPU that runs the engine has executed a full memory barrier since
     /// the call, the calling CPU included. Without [`ASYMMETRIC`](Self::ASYMMETRIC) only the
@@ -108,43 +105,26 @@ pub trait Barrier {
     /// By default a fence on the calling CPU. A platform that sets `ASYMMETRIC` brings its own.
     ///
     /// Called under a stop lock, by a CPU whose interrupts may be off, while others wait in
-    /// [`Relax::relax`], perhaps with interrupts off too. It must not need an answer that a CPU
+    /// [`FramePlatform::relax`], perhaps with interrupts off too. It must not need an answer that a CPU
     /// gives only outside `relax`. If a barrier on other CPUs is an interrupt that they must
-    /// acknowledge, and `relax` cannot do that, use [`Fenced`].
+    /// acknowledge, and `relax` cannot do that, keep the default.
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
+    }
+
+    /// Nanoseconds since some fixed moment, by a clock that never goes back. Read only where the user asked for
+    /// accounts of locks, and under these: so it must not unwind, which ends the program.
+    ///
+    /// By default the clock stands still.
+    fn now_ns(&self) -> u64 {
+        0
     }
 }
 
-/// A clock that never goes back.
-pub trait Clock {
-    /// Nanoseconds since some fixed moment.
-    ///
-    /// Where locks are accounted, it is read under them, and must not unwind: that ends the program.
-    fn now_ns(&self) -> u64;
-}
+impl<T: FramePlatform + ?Sized> FramePlatform for &T {
+    const ASYMMETRIC: bool = T::ASYMMETRIC;
+    const ALONE: bool = T::ALONE;
 
-/// What page frames ask of their platform.
-pub trait FramePlatform: Relax + Barrier {}
-
-impl<T: Relax + Barrier + ?Sized> FramePlatform for T {}
-
-/// What an address space asks of its platform.
-pub trait RangePlatform: FramePlatform + Map + Zero {}
-
-impl<T: FramePlatform + Map + Zero + ?Sized> RangePlatform for T {}
-
-/// What a reserve asks of its platform.
-pub trait ReservePlatform: Relax + Contents {}
-
-impl<T: Relax + Contents + ?Sized> ReservePlatform for T {}
-
-/// What objects ask of their platform.
-pub trait ObjectPlatform: RangePlatform + Direct {}
-
-impl<T: RangePlatform + Direct + ?Sized> ObjectPlatform for T {}
-
-impl<T: Relax + ?Sized> Relax for &T {
     #[inline]
     fn relax(&self, attempt: u32) {
         (**self).relax(attempt);
@@ -154,19 +134,12 @@ impl<T: Relax + ?Sized> Relax for &T {
     fn wake(&self) {
         (**self).wake();
     }
-}
-
-impl<T: Barrier + ?Sized> Barrier for &T {
-    const ASYMMETRIC: bool = T::ASYMMETRIC;
-    const ALONE: bool = T::ALONE;
 
     #[inline]
     fn barrier_all(&self) {
         (**self).barrier_all();
     }
-}
 
-impl<T: Clock + ?Sized> Clock for &T {
     #[inline]
     fn now_ns(&self) -> u64 {
         (**self).now_ns()

@@ -1,6 +1,6 @@
 //! How long a CPU waits for others in its way.
 
-use super::Relax;
+use super::FramePlatform;
 use crate::sync::{Lock, LockGuard};
 
 /// How long a CPU waits.
@@ -25,7 +25,7 @@ impl Patience {
     }
 
     /// Waits once more; `false` if no patience is left.
-    pub(crate) fn wait(&mut self, platform: &impl Relax, attempt: u32) -> bool {
+    pub(crate) fn wait(&mut self, platform: &impl FramePlatform, attempt: u32) -> bool {
         let waits = self.spend();
         if waits {
             platform.relax(attempt);
@@ -38,7 +38,7 @@ impl Patience {
     pub(crate) fn lock<'m>(
         &mut self,
         lock: Lock<'m>,
-        platform: &impl Relax,
+        platform: &impl FramePlatform,
     ) -> Option<(LockGuard<'m>, bool)> {
         let mut attempt = 0;
         loop {

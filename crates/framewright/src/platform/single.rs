@@ -1,6 +1,6 @@
 //! The platform of a program in which one thread at a time uses the engine.
 
-use super::{Barrier, Clock, Relax};
+use super::FramePlatform;
 use core::cell::Cell;
 use core::marker::PhantomData;
 
@@ -19,24 +19,20 @@ impl SingleThread {
     }
 }
 
-impl Relax for SingleThread {
-    /// No other thread could end a wait; this is called only if the engine waits for itself.
-    fn relax(&self, _attempt: u32) {
-        core::hint::spin_loop();
-    }
-}
-
-impl Barrier for SingleThread {
+impl FramePlatform for SingleThread {
     /// One thread sees its own accesses in order.
     const ASYMMETRIC: bool = true;
 
     /// The type is not `Sync`, so no engine over it is either.
     const ALONE: bool = true;
 
-    fn barrier_all(&self) {}
-}
+    /// No other thread could end a wait; this is called only if the engine waits for itself.
+    fn relax(&self, _attempt: u32) {
+        core::hint::spin_loop();
+    }
 
-impl Clock for SingleThread {
+    fn barrier_all(&self) {}
+
     fn now_ns(&self) -> u64 {
         0
     }

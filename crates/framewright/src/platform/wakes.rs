@@ -1,14 +1,14 @@
 //! Wakes the CPUs that wait, at the end of what they wait for.
 
-use super::Relax;
+use super::FramePlatform;
 use crate::sync::LockGuard;
 
-/// Wakes those that wait ([`Relax::wake`]) when it is dropped. It is the last field of what others wait
+/// Wakes those that wait ([`FramePlatform::wake`]) when it is dropped. It is the last field of what others wait
 /// for, so that it is dropped after the other fields.
 #[derive(Debug)]
-pub(crate) struct Wakes<'p, P: Relax>(pub(crate) &'p P);
+pub(crate) struct Wakes<'p, P: FramePlatform>(pub(crate) &'p P);
 
-impl<P: Relax> Drop for Wakes<'_, P> {
+impl<P: FramePlatform> Drop for Wakes<'_, P> {
     #[inline]
     fn drop(&mut self) {
         self.0.wake();
@@ -19,12 +19,12 @@ impl<P: Relax> Drop for Wakes<'_, P> {
 /// up.
 #[derive(Debug)]
 #[must_use = "the lock is given up when this is dropped"]
-pub(crate) struct Awaited<'p, 'm, P: Relax> {
+pub(crate) struct Awaited<'p, 'm, P: FramePlatform> {
     _lock: LockGuard<'m>,
     _wakes: Wakes<'p, P>,
 }
 
-impl<'p, 'm, P: Relax> Awaited<'p, 'm, P> {
+impl<'p, 'm, P: FramePlatform> Awaited<'p, 'm, P> {
     pub(crate) const fn new(lock: LockGuard<'m>, platform: &'p P) -> Self {
         Self {
             _lock: lock,

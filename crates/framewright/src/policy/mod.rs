@@ -48,7 +48,7 @@ pub(crate) use pressure::Targets;
 pub(crate) use pressure::{
     Remedy, boost_after, boosted, gap, held_back, next_priority, quota, remedy, share,
 };
-pub use range::{Insert, RangeConfig};
+pub use range::RangeConfig;
 pub use spill::Effort;
 pub(crate) use spill::{SpillFacts, SpillStep, Tried, next_step};
 pub(crate) use watermark::Level;

@@ -1,27 +1,16 @@
 //! The policies of one space as plain values.
 
-use core::fmt;
-
-/// Where a new vmap block goes in its CPU's list of blocks with room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Insert {
-    /// In front: the newest block is tried first, and older ones keep their holes for ever. Linux
-    /// until 2015; here so that the difference can be shown.
-    Head,
-    /// Behind: the oldest block with room serves a request, so that blocks fill up and retire
-    /// \[R. Pen, "fix possible exhaustion of vmalloc space caused by vm_map_ram allocator", 2015\].
-    #[default]
-    Tail,
-}
-
 /// The policies of one space, as a plain value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeConfig {
     /// The most pages that may be lazy, plus one batch for each CPU; an eighth of the window, if
     /// that is less.
     pub lazy_pages_max: u64,
-    /// Where a new vmap block goes.
-    pub insert: Insert,
+    /// Whether a new vmap block goes in front in its CPU's list of blocks with room: the newest block is then tried first,
+    /// and older ones keep their holes for ever, as in Linux until 2015; here so that the difference can be shown. Else it
+    /// goes behind: the oldest block with room serves a request, so that blocks fill up and retire \[R. Pen, "fix possible
+    /// exhaustion of vmalloc space caused by vm_map_ram allocator", 2015\].
+    pub newest_first: bool,
     /// Whether slots of a vmap block are used again as soon as their flush generation has passed;
     /// if not, a block is used again only as a whole, when all its slots are dirty, as in Linux:
     /// then a request of up to 64 pages can fail although slots are free.
@@ -46,7 +35,7 @@ impl RangeConfig {
             } else {
                 doublings * 8192
             },
-            insert: Insert::Tail,
+            newest_first: false,
             recycle: true,
             spans: true,
             kept_pages_max: 1024,
@@ -60,27 +49,9 @@ impl Default for RangeConfig {
     }
 }
 
-impl fmt::Display for Insert {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Head => "head",
-            Self::Tail => "tail",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
     use super::*;
-    use std::string::ToString;
-
-    #[test]
-    fn where_a_block_goes_is_named_as_it_is_asked_for() {
-        let names = [Insert::Head, Insert::Tail].map(|insert| insert.to_string());
-        assert_eq!(names, ["head", "tail"]);
-    }
 
     #[test]
     fn the_lazy_bound_grows_with_the_logarithm_of_the_cpus() {

@@ -14,7 +14,7 @@
 //! the next one.
 
 use super::Clients;
-use super::compact::{CompactEffort, Compaction};
+use super::compact::Compaction;
 use super::direct::{Behalf, Round, piece_of};
 use super::settled::Settled;
 use super::state::{Counter, Lack, Reclaim};
@@ -267,8 +267,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
             Lack::Ordinary => Mobility::Unmovable,
             Lack::Pageblocks | Lack::Frames | Lack::Stock => Mobility::Movable,
         };
-        let effort = CompactEffort::Background;
-        let emptied = self.compact(frames, order, mobility, effort, clients.migrate);
+        let emptied = self.compact_ahead(frames, order, mobility, clients.migrate);
         match emptied {
             Compaction::Captured(block) => {
                 let freed = frames.free(block, order);

@@ -38,7 +38,7 @@ const WINDOW_SMALL: usize = 16;
 
 /// How much work an attempt of compaction takes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CompactEffort {
+pub(crate) enum CompactEffort {
     /// A request waits. The attempt is left off where attempts failed lately, and counts as a
     /// stall.
     Direct,
@@ -124,17 +124,41 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     /// first to contiguous areas, however large the free blocks are there. A place that could not
     /// be emptied is passed over until all have been tried.
     ///
-    /// With [`Direct`](CompactEffort::Direct) effort, an attempt that is not
+    /// A request waits for it: the attempt is left off where attempts failed lately. One that is not
     /// [deferred](Compaction::Deferred) or [skipped](Compaction::Skipped) counts as a stall. Stops
-    /// all CPUs twice for each pageblock that it tries, or for each run of them for a larger order,
-    /// and twice more for blocks that reach beyond it. It tries 8 at most, and 16 with
-    /// [`Background`](CompactEffort::Background) effort. Time: O(pageblocks), 4096 of them at most
+    /// all CPUs twice for each of at most 8 pageblocks that it tries, or for each run of them for a larger order,
+    /// and twice more for blocks that reach beyond it. Time: O(pageblocks), 4096 of them at most
     /// if one of the cheapest can be emptied; for each frame moved the time of its client; and for
     /// each other frame of a whole pageblock less than 0.1 µs.
     ///
     /// # Panics
     /// If `seat` is in another zone.
     pub fn compact(
+        &self,
+        seat: &mut Seat<'_, 'm, P>,
+        order: Order,
+        mobility: Mobility,
+        movers: &[&dyn Migrate],
+    ) -> Compaction {
+        self.compact_with(seat, order, mobility, CompactEffort::Direct, movers)
+    }
+
+    /// The same when no request waits, for all users: so the block is not made in a contiguous area, the attempt
+    /// is never deferred, and tries up to 16 pageblocks.
+    ///
+    /// # Panics
+    /// As [`compact`](Self::compact).
+    pub fn compact_ahead(
+        &self,
+        seat: &mut Seat<'_, 'm, P>,
+        order: Order,
+        mobility: Mobility,
+        movers: &[&dyn Migrate],
+    ) -> Compaction {
+        self.compact_with(seat, order, mobility, CompactEffort::Background, movers)
+    }
+
+    pub(crate) fn compact_with(
         &self,
         seat: &mut Seat<'_, 'm, P>,
         order: Order,

@@ -9,11 +9,12 @@
 //! ```
 
 use super::batch::{BATCH, MoveBatch, answer_for};
-use super::moving::{Emptying, InTheWay, MoveTally, Obstacle};
-use super::{Clients, Discard, EvacuateError, Move, MoveState, Reclaim};
+use super::moving::{Emptying, InTheWay, MoveTally};
+use super::{Clients, Discard, Move, MoveState, Reclaim};
 use crate::frame::{Apart, NotApart, Seat, TargetRoom};
 use crate::platform::{FramePlatform, OrElse, Patience};
 use crate::policy::ContigConfig;
+use crate::reclaim::Obstacle;
 use crate::units::{Frame, Mobility, Order, Run, RunError};
 use core::ops::Range;
 
@@ -58,7 +59,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         config: &ContigConfig,
         effort: &mut RunEffort,
-    ) -> Result<(), EvacuateError> {
+    ) -> Result<(), RunError> {
         let (area, ids) = self.pageblocks_around(run)?;
         let apart = self.zone().set_apart(ids);
         self.take_from(apart, &area, seat, clients, config, effort)
@@ -74,7 +75,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         config: &ContigConfig,
         effort: &mut RunEffort,
         patience: &mut Patience,
-    ) -> Option<Result<(), EvacuateError>> {
+    ) -> Option<Result<(), RunError>> {
         let (area, ids) = match self.pageblocks_around(run) {
             Ok(around) => around,
             Err(error) => return Some(Err(error)),
@@ -84,9 +85,9 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     }
 
     /// The offsets of a run, and the pageblocks that it reaches into.
-    fn pageblocks_around(&self, run: Run) -> Result<(Range<usize>, Range<usize>), EvacuateError> {
+    fn pageblocks_around(&self, run: Run) -> Result<(Range<usize>, Range<usize>), RunError> {
         let zone = self.zone();
-        let area = zone.offsets(run).map_err(EvacuateError::Range)?;
+        let area = zone.offsets(run)?;
         let ids = zone.pageblock_of(area.start)..zone.pageblock_of(area.end - 1) + 1;
         Ok((area, ids))
     }
@@ -100,16 +101,16 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         config: &ContigConfig,
         effort: &mut RunEffort,
-    ) -> Result<(), EvacuateError> {
+    ) -> Result<(), RunError> {
         let zone = self.zone();
         assert!(
             core::ptr::addr_eq(seat.zone(), zone),
             "a seat in the zone of the run"
         );
         let frame_in = |id: usize| zone.frame_at(zone.offsets_of(&(id..id)).start.max(area.start));
-        let in_the_way = |frame, why| EvacuateError::InTheWay { frame, why };
+        let in_the_way = |frame, why: Obstacle| why.at(frame);
         let apart = apart.map_err(|refused| match refused {
-            NotApart::Isolated(id) => EvacuateError::Range(RunError::Isolation(frame_in(id))),
+            NotApart::Isolated(id) => RunError::Isolation(frame_in(id)),
             NotApart::Pinned(id) => in_the_way(frame_in(id), Obstacle::Pinned),
             NotApart::Reserved(id) => in_the_way(frame_in(id), Obstacle::Unmovable),
         })?;

@@ -1,6 +1,6 @@
 //! Direct reclaim: the work that a request does itself, while its caller waits.
 
-use super::compact::{CompactEffort, Compaction};
+use super::compact::Compaction;
 use super::state::{Counter, Lack, Reclaim};
 use super::{Ask, Clients, Shrunk};
 use crate::frame::{AllocError, Seat};
@@ -371,8 +371,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         mobility: Mobility,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> Option<Frame> {
-        let effort = CompactEffort::Direct;
-        match self.compact(frames, order, mobility, effort, clients.migrate) {
+        match self.compact(frames, order, mobility, clients.migrate) {
             Compaction::Captured(block) => Some(block),
             _ => None,
         }

@@ -1,37 +1,11 @@
 //! Empties whole pageblocks and leaves them isolated.
 
-use super::moving::{Emptying, MoveTally, Obstacle};
+use super::moving::{Emptying, MoveTally};
 use super::{Migrate, Reclaim};
 use crate::frame::{NotApart, Seat, TargetRoom};
 use crate::platform::FramePlatform;
-use crate::units::{Frame, Run, RunError};
-use core::fmt;
-
-/// Why a run was not emptied. The call leaves no part of it isolated; contents that had moved until
-/// then stay where they are now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EvacuateError {
-    /// It is not a run of whole pageblocks, or one of them is isolated already.
-    Range(RunError),
-    /// Something is in the way.
-    InTheWay {
-        /// The first frame of the block that stays, or of the pageblock with the pin.
-        frame: Frame,
-        /// Why it stays.
-        why: Obstacle,
-    },
-}
-
-impl fmt::Display for EvacuateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Range(error) => error.fmt(f),
-            Self::InTheWay { frame, why } => write!(f, "the block at frame {frame} {why}"),
-        }
-    }
-}
-
-impl core::error::Error for EvacuateError {}
+use crate::reclaim::Obstacle;
+use crate::units::{Run, RunError};
 
 impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     /// Empties the whole pageblocks of `run` and leaves them isolated and free, until
@@ -53,25 +27,19 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
         seat: &mut Seat<'_, 'm, P>,
         run: Run,
         movers: &[&dyn Migrate],
-    ) -> Result<u64, EvacuateError> {
+    ) -> Result<u64, RunError> {
         let zone = self.zone();
         assert!(
             core::ptr::addr_eq(seat.zone(), zone),
             "a seat in the zone of the run"
         );
-        let ids = zone.pageblocks_of(run).map_err(EvacuateError::Range)?;
+        let ids = zone.pageblocks_of(run)?;
         let area = zone.offsets_of(&ids);
         let first_of = |id: usize| zone.frame_at(zone.offsets_of(&(id..id)).start);
         let apart = zone.set_apart(ids).map_err(|refused| match refused {
-            NotApart::Isolated(id) => EvacuateError::Range(RunError::Isolation(first_of(id))),
-            NotApart::Pinned(id) => EvacuateError::InTheWay {
-                frame: first_of(id),
-                why: Obstacle::Pinned,
-            },
-            NotApart::Reserved(id) => EvacuateError::InTheWay {
-                frame: first_of(id),
-                why: Obstacle::Unmovable,
-            },
+            NotApart::Isolated(id) => RunError::Isolation(first_of(id)),
+            NotApart::Pinned(id) => Obstacle::Pinned.at(first_of(id)),
+            NotApart::Reserved(id) => Obstacle::Unmovable.at(first_of(id)),
         })?;
         let mut emptying = Emptying {
             seat,
@@ -88,10 +56,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
                 apart.keep_isolated();
                 Ok(tally.moved)
             }
-            Err(in_the_way) => Err(EvacuateError::InTheWay {
-                frame: zone.frame_at(in_the_way.offset),
-                why: in_the_way.why,
-            }),
+            Err(in_the_way) => Err(in_the_way.why.at(zone.frame_at(in_the_way.offset))),
         }
     }
 }

@@ -111,11 +111,10 @@ mod tests;
 
 pub use background::Background;
 pub use client::{Ask, Clients, Discard, Migrate, Move, MoveState, Shrink, Shrunk};
-pub use compact::{CompactEffort, Compaction};
+pub use compact::Compaction;
 pub use contig::RunEffort;
 pub(crate) use direct::BlockRequest;
-pub use evacuate::EvacuateError;
-pub use moving::Obstacle;
+pub(crate) use moving::Obstacle;
 pub(crate) use seat::CpuRequests;
 pub use seat::ReclaimSeat;
 pub use state::Reclaim;

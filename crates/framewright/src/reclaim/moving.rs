@@ -4,8 +4,7 @@ use super::batch::{BATCH, MoveBatch};
 use super::{Migrate, Move, MoveState};
 use crate::frame::{Apart, ApartContent, Beyond, NotApart, Seat, TargetRoom, Zone};
 use crate::platform::{FramePlatform, OrElse};
-use crate::units::{Frame, Mobility, Order};
-use core::fmt;
+use crate::units::{Frame, Mobility, Order, RunError};
 use core::ops::Range;
 
 /// How often to go through a range: once, and again for blocks that were busy, or about to be free.
@@ -13,7 +12,7 @@ const PASSES: usize = 3;
 
 /// Why the contents of a frame stay where they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Obstacle {
+pub(crate) enum Obstacle {
     /// Its pageblock has a pin, or its client says that it is pinned.
     Pinned,
     /// Its client could not move it just now.
@@ -24,14 +23,15 @@ pub enum Obstacle {
     NoRoom,
 }
 
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pinned => "is pinned",
-            Self::Busy => "is in use",
-            Self::Unmovable => "cannot be moved",
-            Self::NoRoom => "finds no free block of its order elsewhere",
-        })
+impl Obstacle {
+    /// The error for a block at `frame` that stays.
+    pub(crate) const fn at(self, frame: Frame) -> RunError {
+        match self {
+            Self::Pinned => RunError::Pinned(frame),
+            Self::Busy => RunError::Busy(frame),
+            Self::Unmovable => RunError::Unmovable(frame),
+            Self::NoRoom => RunError::NoMemory(frame),
+        }
     }
 }
 

@@ -34,7 +34,7 @@
 //! and frontswap.rst of Linux 5.16.
 
 use super::{Guest, Key, PoolId, PutRefused};
-use crate::platform::{PageWords, ReservePlatform};
+use crate::platform::ReservePlatform;
 
 /// A store of guests' pages. See the [contract](self).
 ///
@@ -45,17 +45,17 @@ pub trait Store {
     ///
     /// # Errors
     /// Why it was refused. No version of the page is in the store then (S2).
-    fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused>;
+    fn put(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused>;
 
     /// Stores a page that is on no device yet (S6).
     ///
     /// # Errors
     /// As [`put`](Self::put); also where the pool, or the store, takes no such pages.
-    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused>;
+    fn put_dirty(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused>;
 
     /// Copies the page of `key` into `page`, if it is there; what `page` holds after a miss is
     /// not defined.
-    fn get(&mut self, key: Key, page: &mut PageWords) -> bool;
+    fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool;
 
     /// Forgets the page of `key` (S7).
     fn invalidate_page(&mut self, key: Key);
@@ -70,17 +70,17 @@ pub trait Store {
 
 impl<P: ReservePlatform> Store for Guest<'_, '_, P> {
     #[inline]
-    fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    fn put(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         Guest::put(self, key, page)
     }
 
     #[inline]
-    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    fn put_dirty(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         Guest::put_dirty(self, key, page)
     }
 
     #[inline]
-    fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+    fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool {
         Guest::get(self, key, page)
     }
 
@@ -102,17 +102,17 @@ impl<P: ReservePlatform> Store for Guest<'_, '_, P> {
 
 impl<S: Store + ?Sized> Store for &mut S {
     #[inline]
-    fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    fn put(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         (**self).put(key, page)
     }
 
     #[inline]
-    fn put_dirty(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    fn put_dirty(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         (**self).put_dirty(key, page)
     }
 
     #[inline]
-    fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+    fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool {
         (**self).get(key, page)
     }
 

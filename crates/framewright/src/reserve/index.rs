@@ -11,7 +11,7 @@
 //! descriptor's key, is the one that the page there was put with.
 
 use super::table::FrameTable;
-use crate::platform::Relax;
+use crate::platform::FramePlatform;
 use crate::raw::soon_written;
 use crate::sync::{
     AtomicU64,
@@ -141,7 +141,7 @@ impl<'m> Bucket<'m> {
 
     /// Locks it, for a few loads and stores: no holder waits for anything.
     #[inline]
-    pub(super) fn lock(self, platform: &impl Relax) -> LockedBucket<'m> {
+    pub(super) fn lock(self, platform: &impl FramePlatform) -> LockedBucket<'m> {
         let lock = &self.words[0];
         let mut attempt = 0;
         loop {

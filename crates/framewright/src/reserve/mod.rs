@@ -47,7 +47,7 @@
 //!   given up.
 //! - **C10** An owner that clears a run ([`Reserve::alloc_contig_with`]) and fails makes no other one fail:
 //!   the frames count as taken only when it has them. An owner that finds no other room waits for that
-//!   meanwhile, for at most 2^14 calls of [`Relax::relax`](crate::platform::Relax::relax).
+//!   meanwhile, for at most 2^14 calls of [`FramePlatform::relax`](crate::platform::FramePlatform::relax).
 //!
 //! # Generations
 //! A page remembers the sum of its pool's and its object's generation when it was put: 63 bits,
@@ -117,11 +117,11 @@ mod tests;
 
 pub use area::{Reserve, ReserveLayout};
 pub use clean::Cleaned;
-pub use contiguous::{Contiguous, ContiguousKind, Guaranteed};
+pub use contiguous::Contiguous;
 pub use contract::Store;
-pub use error::{ContigError, PutRefused};
+pub use error::PutRefused;
 pub use guest::{Guest, Key};
-pub use migrate::{MigrateArea, Migrating};
+pub use migrate::MigrateArea;
 pub(crate) use pool::PoolKind;
 pub use pool::{PoolConfig, PoolId};
 pub use reservations::Reservation;

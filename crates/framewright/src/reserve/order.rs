@@ -6,7 +6,7 @@
 //! away stays in the list until the hand meets it there.
 
 use super::table::{FrameTable, LINKS};
-use crate::platform::Relax;
+use crate::platform::FramePlatform;
 use crate::sync::{
     AtomicU64, Lock, LockGuard,
     Ordering::{Relaxed, SeqCst},
@@ -63,7 +63,7 @@ impl<'m> EvictionOrder<'m> {
     }
 
     /// Locks a shard. Waits for its holder, for some steps of its hand at most.
-    pub(super) fn lock(&self, shard: usize, platform: &impl Relax) -> OrderShard<'m> {
+    pub(super) fn lock(&self, shard: usize, platform: &impl FramePlatform) -> OrderShard<'m> {
         let words = self.shard(shard);
         let _lock = Lock::new(&words[LOCK]).lock(|attempt| platform.relax(attempt));
         OrderShard { words, _lock }

@@ -34,9 +34,9 @@ use super::table::{
 };
 use super::{Guest, Key};
 use crate::frame::FrameSource;
-use crate::platform::{PageWords, ReservePlatform};
-use crate::reserve::ContigError;
+use crate::platform::ReservePlatform;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::units::RunError;
 use crate::units::{Frame, Run};
 use core::ops::Range;
 
@@ -79,7 +79,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// copied into frames of `supply`, and found there from then on. Such a page counts as much as
     /// 64 clean ones when the run is chosen.
     ///
-    /// The platform [copies](crate::platform::Contents::copy) frames of `supply` too, and may read them until they
+    /// The platform [copies](crate::platform::ReservePlatform::copy) frames of `supply` too, and may read them until they
     /// are given back. First gives back frames that are no longer needed, as
     /// [`collect`](Self::collect).
     ///
@@ -87,7 +87,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// calls `supply`.
     ///
     /// # Errors
-    /// As `alloc_contig`; [`ContigError::NoMemory`] if only ordinary memory is missing: `supply` has
+    /// As `alloc_contig`; [`RunError::NoMemory`] if only ordinary memory is missing: `supply` has
     /// no frame, or as many pages as may be are [in ordinary
     /// frames](super::ReserveLayout::ordinary) already. No page is lost then.
     pub fn alloc_contig_with(
@@ -95,9 +95,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         frames: u64,
         align: u64,
         supply: &mut (impl FrameSource + ?Sized),
-    ) -> Result<Run, ContigError> {
+    ) -> Result<Run, RunError> {
         if frames == 0 || !align.is_power_of_two() {
-            return Err(ContigError::Malformed);
+            return Err(RunError::Malformed);
         }
         self.collect(supply);
         let mut lacking = None;
@@ -130,8 +130,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         // Tries without putting any page back, perhaps at the cost of more clean ones.
         self.alloc_contig(frames, align)
             .map_err(|error| match (error, lacking) {
-                (ContigError::NoRoom, Some(frame)) => ContigError::NoMemory(frame),
-                (ContigError::NoRoom, None) if looks == LOOKS_IN_TRANSIT => ContigError::WouldWait,
+                (RunError::NoRoom, Some(frame)) => RunError::NoMemory(frame),
+                (RunError::NoRoom, None) if looks == LOOKS_IN_TRANSIT => RunError::WouldWait,
                 _ => error,
             })
     }
@@ -439,7 +439,7 @@ impl<P: ReservePlatform> Drop for MovingPage<'_, '_, P> {
 impl<P: ReservePlatform> Guest<'_, '_, P> {
     /// A second look for a get that found no page, because the page may have been moved meanwhile.
     #[cold]
-    pub(super) fn get_moved(&self, key: &Key, page: &mut PageWords) -> Option<()> {
+    pub(super) fn get_moved(&self, key: &Key, page: &mut [u64; 512]) -> Option<()> {
         let reserve = self.reserve();
         if !reserve.pools.is_put_back(key.pool) {
             return None;

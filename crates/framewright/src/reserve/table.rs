@@ -3,7 +3,7 @@
 
 use super::area::POOLS_MAX;
 use super::counters::count::INSIDE;
-use crate::platform::{Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::raw::soon_written;
 use crate::sync::{
     AtomicU64,
@@ -356,7 +356,7 @@ impl<'m> FrameTable<'m> {
     }
 
     /// The same, but waits while an owner has the gate shut. Not for a caller inside another gate.
-    pub(super) fn enter(&self, id: usize, platform: &impl Relax) -> Inside<'m> {
+    pub(super) fn enter(&self, id: usize, platform: &impl FramePlatform) -> Inside<'m> {
         let mut attempt = 0;
         loop {
             if let Some(inside) = self.try_enter(id) {
@@ -403,7 +403,7 @@ impl<'m> FrameTable<'m> {
         &self,
         id: usize,
         seat: &'m [AtomicU64],
-        platform: &impl Relax,
+        platform: &impl FramePlatform,
     ) -> InsideFrom<'m> {
         let mut attempt = 0;
         loop {
@@ -416,7 +416,7 @@ impl<'m> FrameTable<'m> {
     }
 
     /// Shuts a block's gate and waits until every guest has left. For one owner at a time.
-    pub(super) fn shut(&self, block: usize, platform: &impl Relax) -> ShutGate<'m> {
+    pub(super) fn shut(&self, block: usize, platform: &impl FramePlatform) -> ShutGate<'m> {
         loop {
             if let Some(shut) = self.try_shut(block, platform, &mut Patience::Endless) {
                 return shut;
@@ -428,7 +428,7 @@ impl<'m> FrameTable<'m> {
     pub(super) fn try_shut(
         &self,
         block: usize,
-        platform: &impl Relax,
+        platform: &impl FramePlatform,
         patience: &mut Patience,
     ) -> Option<ShutGate<'m>> {
         let gate = &self.block(block)[GATE];

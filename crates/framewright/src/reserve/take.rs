@@ -7,9 +7,9 @@ use super::places::{RunPlaces, first_of, words_of};
 use super::reservations::{Reservation, ReservationEntry};
 use super::table::{BLOCK, DIRTY, FREE, FrameState, KEPT, OWNED, VISITED};
 use crate::platform::{Patience, ReservePlatform};
-use crate::reserve::ContigError;
 use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::Run;
+use crate::units::RunError;
 use core::ops::Range;
 
 /// How many further searches follow one whose choice became dirty meanwhile.
@@ -38,22 +38,22 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     ///
     /// # Errors
     /// Why not. Nothing has changed then.
-    pub fn reserve(&self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
+    pub fn reserve(&self, name: &str, frames: u64, align: u64) -> Result<Reservation, RunError> {
         if frames == 0 || !align.is_power_of_two() {
-            return Err(ContigError::Malformed);
+            return Err(RunError::Malformed);
         }
         let mut looks = 0;
         loop {
             let owners = self.lock_owners();
             if self.reservations.is_full() {
-                return Err(ContigError::TooMany(RESERVATIONS));
+                return Err(RunError::TooMany(RESERVATIONS));
             }
             match self.place(frames, align) {
                 Err(_) if looks < LOOKS_IN_TRANSIT && self.is_in_transit(frames, align, false) => {}
                 Err(error) => return Err(error),
                 Ok(run) => {
                     let reservation = self.reservations.add(name, run);
-                    return reservation.ok_or(ContigError::TooMany(RESERVATIONS));
+                    return reservation.ok_or(RunError::TooMany(RESERVATIONS));
                 }
             }
             drop(owners);
@@ -66,12 +66,12 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     ///
     /// # Errors
     /// If there is no such reservation, or it is taken.
-    pub fn unreserve(&self, reservation: Reservation) -> Result<(), ContigError> {
+    pub fn unreserve(&self, reservation: Reservation) -> Result<(), RunError> {
         let _owners = self.lock_owners();
         let entry = self.reserved(reservation)?;
         let run = entry.run();
         if entry.is_taken() {
-            return Err(ContigError::Taken(run));
+            return Err(RunError::Taken(run));
         }
         entry.remove();
         self.set_kept(&self.offsets(run), false);
@@ -103,18 +103,18 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     ///
     /// # Errors
     /// If it is taken already, or there is no such reservation: never because of guests (C3).
-    pub fn take(&self, reservation: Reservation) -> Result<Run, ContigError> {
+    pub fn take(&self, reservation: Reservation) -> Result<Run, RunError> {
         self.take_with(reservation, &mut Patience::Endless)
     }
 
-    /// The same, but waits for others for at most `rounds` calls of [`Relax::relax`](crate::platform::Relax::relax) in all; 0
+    /// The same, but waits for others for at most `rounds` calls of [`FramePlatform::relax`](crate::platform::FramePlatform::relax) in all; 0
     /// means not at all.
     ///
     /// # Errors
-    /// As [`take`](Self::take); [`ContigError::WouldWait`] if the bound was too short. The
+    /// As [`take`](Self::take); [`RunError::WouldWait`] if the bound was too short. The
     /// reservation is as it was, and no frame has changed hands; pages that may be dropped at any
     /// time may have been.
-    pub fn try_take(&self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+    pub fn try_take(&self, reservation: Reservation, rounds: u32) -> Result<Run, RunError> {
         self.take_with(reservation, &mut Patience::Rounds(rounds))
     }
 
@@ -122,9 +122,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         &self,
         reservation: Reservation,
         patience: &mut Patience,
-    ) -> Result<Run, ContigError> {
+    ) -> Result<Run, RunError> {
         let owners = self.try_lock_owners(patience);
-        let _owners = owners.ok_or(ContigError::WouldWait)?;
+        let _owners = owners.ok_or(RunError::WouldWait)?;
         let entry = self.reserved(reservation)?;
         let (run, free) = (entry.run(), !entry.is_taken());
         let discarded = if free {
@@ -144,9 +144,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         }
         self.add(TAKES_FAILED, 1);
         Err(if discarded == Err(Hindered::Waiting) {
-            ContigError::WouldWait
+            RunError::WouldWait
         } else {
-            ContigError::Taken(run)
+            RunError::Taken(run)
         })
     }
 
@@ -157,12 +157,12 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// Time: a search of the bitmaps, a few ns for each 64 frames, and as [`take`](Self::take).
     ///
     /// # Errors
-    /// If every run has a frame that is reserved, owned or dirty; [`ContigError::WouldWait`] if another owner
+    /// If every run has a frame that is reserved, owned or dirty; [`RunError::WouldWait`] if another owner
     /// clears frames that would do, for longer than this one waits for it (C10). Nothing has changed then,
     /// except that pages may have been dropped.
-    pub fn alloc_contig(&self, frames: u64, align: u64) -> Result<Run, ContigError> {
+    pub fn alloc_contig(&self, frames: u64, align: u64) -> Result<Run, RunError> {
         if frames == 0 || !align.is_power_of_two() {
-            return Err(ContigError::Malformed);
+            return Err(RunError::Malformed);
         }
         let mut looks = 0;
         loop {
@@ -185,8 +185,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             if !in_transit || looks == LOOKS_IN_TRANSIT {
                 self.add(TAKES_FAILED, 1);
                 return Err(match in_transit {
-                    true => ContigError::WouldWait,
-                    false => ContigError::NoRoom,
+                    true => RunError::WouldWait,
+                    false => RunError::NoRoom,
                 });
             }
             drop(owners);
@@ -201,10 +201,10 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     ///
     /// # Errors
     /// If not all of it is owned, or it is part of a reservation. Nothing has changed then.
-    pub fn release(&self, run: Run) -> Result<(), ContigError> {
+    pub fn release(&self, run: Run) -> Result<(), RunError> {
         let _owners = self.lock_owners();
         let whole = self.contains(run).then(|| self.offsets(run));
-        let ids = whole.ok_or(ContigError::NotOwned(run))?;
+        let ids = whole.ok_or(RunError::NotOwned(run))?;
         let owned = |(nth, mask)| self.bits(nth, &[OWNED]) & mask == mask;
         let kept = |(nth, mask)| self.bits(nth, &[KEPT]) & mask != 0;
         let mut reservations = self.reservations.all();
@@ -213,7 +213,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             || !words_of(&ids).all(owned)
             || reservation.is_none() && words_of(&ids).any(kept)
         {
-            return Err(ContigError::NotOwned(run));
+            return Err(RunError::NotOwned(run));
         }
         if let Some(entry) = reservation {
             entry.set_taken(false);
@@ -239,9 +239,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         }
     }
 
-    fn reserved(&self, reservation: Reservation) -> Result<ReservationEntry<'m>, ContigError> {
+    fn reserved(&self, reservation: Reservation) -> Result<ReservationEntry<'m>, RunError> {
         let entry = self.reservations.get(reservation);
-        entry.ok_or(ContigError::Unknown)
+        entry.ok_or(RunError::Unknown)
     }
 
     fn contains(&self, run: Run) -> bool {
@@ -264,9 +264,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
 
     /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
     /// Goes from the highest place down, each time to below the frame that was in the way.
-    fn place(&self, frames: u64, align: u64) -> Result<Run, ContigError> {
-        let places = RunPlaces::new(self.run(), frames, align).ok_or(ContigError::NoRoom)?;
-        let mut why = ContigError::NoRoom;
+    fn place(&self, frames: u64, align: u64) -> Result<Run, RunError> {
+        let places = RunPlaces::new(self.run(), frames, align).ok_or(RunError::NoRoom)?;
+        let mut why = RunError::NoRoom;
         let mut end = self.table.frames();
         while let Some(at) = places.below(end) {
             let ids = places.run_at(at);
@@ -282,7 +282,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
                 self.set_kept(&ids, false);
             }
             if self.first_of(&ids, &[OWNED, DIRTY]).is_some() {
-                why = ContigError::Held;
+                why = RunError::Held;
             }
             end = obstacle.unwrap_or(0);
         }

@@ -1,6 +1,6 @@
 //! How long locks are held, where the user asked for it.
 
-use crate::platform::{Clock, Relax};
+use crate::platform::FramePlatform;
 use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::{fmt, mem};
@@ -48,7 +48,7 @@ impl<P> Accounts<P> {
 
     pub(crate) fn on() -> Self
     where
-        P: Clock,
+        P: FramePlatform,
     {
         Self(Some(P::now_ns))
     }
@@ -101,7 +101,7 @@ impl<P> Accounts<P> {
         account: Account<'m>,
     ) -> WatchedLock<'p, 'm, P>
     where
-        P: Relax,
+        P: FramePlatform,
     {
         let (guard, waited) = lock.lock_and_tell(|attempt| platform.relax(attempt));
         self.watch(platform, account, waited, guard)
@@ -171,16 +171,14 @@ mod tests {
     /// A clock that goes on by ten at each reading; waiting on this platform unlocks a lock.
     struct Ticking<'m>(Cell<u64>, &'m AtomicU64);
 
-    impl Clock for Ticking<'_> {
+    impl FramePlatform for Ticking<'_> {
+        fn relax(&self, _attempt: u32) {
+            self.1.store(0, Relaxed);
+        }
+
         fn now_ns(&self) -> u64 {
             self.0.set(self.0.get() + 10);
             self.0.get()
-        }
-    }
-
-    impl Relax for Ticking<'_> {
-        fn relax(&self, _attempt: u32) {
-            self.1.store(0, Relaxed);
         }
     }
 

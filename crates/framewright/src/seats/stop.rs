@@ -7,7 +7,7 @@
 //! ```
 
 use super::{Account, Accounts, Standstill, StopMemo, Turn, WatchedLock};
-use crate::platform::{Barrier, Patience, Relax, Wakes};
+use crate::platform::{FramePlatform, Patience, Wakes};
 use crate::sync::{AtomicU64, Lock, Ordering::SeqCst, fence};
 use core::iter;
 
@@ -21,7 +21,7 @@ pub(crate) struct StopWords<'m> {
 
 /// The seats of one allocator, as a stopper sees them.
 pub(crate) trait SeatSet<'m> {
-    type Platform: Relax;
+    type Platform: FramePlatform;
     /// Why a set refuses a stop: a call out of it was interrupted for good. `Infallible` if none can be.
     type Poisoned;
 
@@ -166,7 +166,7 @@ impl<'s, 'm, S: SeatSet<'m>> StopLock<'s, 'm, S> {
     /// The set is poisoned: a CPU that is in a seat may never leave it.
     pub(crate) fn stop(self) -> Result<Stopped<'s, 'm, S>, S::Poisoned>
     where
-        S::Platform: Barrier,
+        S::Platform: FramePlatform,
     {
         let set = self.set;
         // This value exists before the claims, so that they end also if the platform panics.
@@ -185,7 +185,7 @@ impl<'s, 'm, S: SeatSet<'m>> StopLock<'s, 'm, S> {
         patience: &mut Patience,
     ) -> Result<Option<Stopped<'s, 'm, S>>, S::Poisoned>
     where
-        S::Platform: Barrier,
+        S::Platform: FramePlatform,
     {
         let set = self.set;
         let claims = self.claims();
@@ -217,7 +217,7 @@ impl<'m, S: SeatSet<'m>> Claims<'_, 'm, S> {
     /// The set is poisoned.
     pub(crate) fn claim(&self, turn: Turn<'m>) -> Result<(), S::Poisoned>
     where
-        S::Platform: Barrier,
+        S::Platform: FramePlatform,
     {
         let is_idle = self.claim_all(|| iter::once(turn), &mut Patience::Endless)?;
         debug_assert!(is_idle, "patience has no end");
@@ -238,7 +238,7 @@ impl<'m, S: SeatSet<'m>> Claims<'_, 'm, S> {
         patience: &mut Patience,
     ) -> Result<bool, S::Poisoned>
     where
-        S::Platform: Barrier,
+        S::Platform: FramePlatform,
     {
         let set = self.set;
         // An owner that unwinds out of its seat poisons the set before it leaves.

@@ -1,6 +1,6 @@
 //! Which CPU is in a seat, and whether a thread has it.
 
-use crate::platform::{Barrier, FramePlatform, Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::raw::record;
 use crate::sync::{
     AtomicU64,
@@ -61,7 +61,7 @@ impl<'m> Turn<'m> {
     /// the owner must call [`wait_if_claimed`](Self::wait_if_claimed) before it does anything in it.
     #[inline(always)]
     #[must_use]
-    pub(crate) fn try_enter<P: Barrier>(self) -> bool {
+    pub(crate) fn try_enter<P: FramePlatform>(self) -> bool {
         self.busy.store(1, Relaxed);
         light_fence(P::ASYMMETRIC);
         self.is_unclaimed()
@@ -164,7 +164,11 @@ impl<'m> Turn<'m> {
     }
 
     /// After claim and barrier: waits until the owner has left. False if the claimer gave up before that.
-    fn wait_until_idle(self, platform: &impl Relax, mut is_given_up: impl FnMut() -> bool) -> bool {
+    fn wait_until_idle(
+        self,
+        platform: &impl FramePlatform,
+        mut is_given_up: impl FnMut() -> bool,
+    ) -> bool {
         let mut attempt = 0;
         // Acquire pairs with the Release with which the owner leaves.
         while self.busy.load(Acquire) != 0 {

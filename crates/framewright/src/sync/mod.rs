@@ -5,7 +5,7 @@
 //! # The asymmetric fence
 //! Two sides that each write one thing and then read the other's need a full barrier on both
 //! sides. Where one side is frequent and the other rare, and the platform can make *every* CPU
-//! execute a barrier (`platform::Barrier`), the frequent side needs only [`light_fence`]: the
+//! execute a barrier (`platform::FramePlatform`), the frequent side needs only [`light_fence`]: the
 //! compiler keeps the order, and the rare side's barrier makes the CPU keep it.
 
 mod counter;

@@ -1,9 +1,9 @@
 //! What several parts of the engine refuse for the same reasons: to be made, to give a seat, a range of frames.
 
-use super::{Addr, CpuId, Frame};
+use super::{Addr, CpuId, Frame, Run};
 use core::fmt;
 
-/// Why a part of the engine was not made.
+/// Why a part of the engine was not made, or a CPU was given no seat there, or none of its seats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupError {
     /// A number is outside its limits.
@@ -50,6 +50,13 @@ pub enum SetupError {
         /// The words that are needed.
         needed: usize,
     },
+    /// The CPU's seat is taken.
+    Taken(CpuId),
+    /// There is no seat for the CPU: there are fewer CPUs.
+    Unknown(CpuId),
+    /// The seats in the space that were taken before have frames of another
+    /// [origin](crate::frame::FrameSource::origin).
+    OtherFrames(CpuId),
 }
 
 impl SetupError {
@@ -108,48 +115,20 @@ impl fmt::Display for SetupError {
             Self::Metadata { words, needed } => {
                 write!(f, "{words} words of metadata, {needed} are needed")
             }
-        }
-    }
-}
-
-impl core::error::Error for SetupError {}
-
-/// Why a CPU was given no seat, or none of its seats. It has none then.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SeatError {
-    /// The seat is taken.
-    Taken(CpuId),
-    /// There are fewer CPUs.
-    Unknown(CpuId),
-    /// The seats in the space that were taken before have frames of another
-    /// [origin](crate::frame::Origin).
-    OtherFrames(CpuId),
-    /// As [`SetupError::Overlap`]: objects have their direct map there.
-    Overlap {
-        /// The first byte of the space's window.
-        window: Addr,
-        /// The first byte of the frames in the direct map.
-        direct: Addr,
-    },
-}
-
-impl fmt::Display for SeatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
             Self::Taken(cpu) => write!(f, "the seat of {cpu} is taken"),
             Self::Unknown(cpu) => write!(f, "there is no seat for {cpu}"),
             Self::OtherFrames(cpu) => write!(
                 f,
                 "the frames for {cpu} are of another origin than those of the space's other seats"
             ),
-            Self::Overlap { window, direct } => SetupError::Overlap { window, direct }.fmt(f),
         }
     }
 }
 
-impl core::error::Error for SeatError {}
+impl core::error::Error for SetupError {}
 
-/// Why an operation on a range of frames was refused. Nothing has changed.
+/// Why an operation on a range of frames was refused, or an owner did not get a run, a reservation, or rid of one.
+/// Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunError {
     /// The range is empty or not inside the zone.
@@ -168,6 +147,37 @@ pub enum RunError {
     Apart(Frame),
     /// The pageblock of the frame has no pin to take back, or as many as it can have.
     Pins(Frame),
+    /// No frame asked for, or an alignment that is no power of two.
+    Malformed,
+    /// No run of that length and alignment is left beside reservations and owned frames. Trying
+    /// again helps after a release.
+    NoRoom,
+    /// It is owned already, or part of it is: the reservation's owner has this run.
+    Taken(Run),
+    /// The reservation is not this area's, or was given up.
+    Unknown,
+    /// Others were in the way for longer than the caller was willing to
+    /// [wait](crate::reserve::Contiguous::try_take): a guest that copies a page, or another owner.
+    WouldWait,
+    /// A run would be left to reserve, but every one has frames that are owned, or pages that are not
+    /// yet on their device: trying again may help.
+    Held,
+    /// As many reservations as can be remembered.
+    TooMany(usize),
+    /// A frame of the run to be released is not owned, or is not inside.
+    NotOwned(Run),
+    /// What starts at the frame, or the pageblock there, is pinned: it is in the way of emptying the range, and will be. As
+    /// with the next three, no part of the range is left isolated, and contents that had moved until then stay where they
+    /// are now; an owner tried every place, and this is the last one's (`-EBUSY`).
+    Pinned(Frame),
+    /// The block at the frame is in the way of emptying the range just now: trying again may help.
+    Busy(Frame),
+    /// The block at the frame is in the way of emptying the range, and its contents cannot be moved: by their mobility, or
+    /// because no client knows them.
+    Unmovable(Frame),
+    /// Contents in the way find no room elsewhere (`-ENOMEM`); this block was the first of them. Where an owner asked, no
+    /// other place would do better.
+    NoMemory(Frame),
 }
 
 impl fmt::Display for RunError {
@@ -189,6 +199,29 @@ impl fmt::Display for RunError {
             Self::Pins(frame) => write!(
                 f,
                 "the pageblock of frame {frame} has no pin to take back, or as many as it can have"
+            ),
+            Self::Malformed => {
+                f.write_str("a run has at least one frame and a power of two as alignment")
+            }
+            Self::NoRoom => f.write_str(
+                "no run of that length and alignment is left beside reservations and owned frames",
+            ),
+            Self::Taken(run) => write!(f, "{run:?} is taken already"),
+            Self::Unknown => f.write_str("there is no such reservation"),
+            Self::WouldWait => f.write_str(
+                "a guest copies a page there, or another owner is at work: longer than was to be waited",
+            ),
+            Self::Held => f.write_str(
+                "every run of that length has frames that are owned or hold pages not yet written",
+            ),
+            Self::TooMany(max) => write!(f, "{max} reservations are as many as there can be"),
+            Self::NotOwned(run) => write!(f, "{run:?} is not owned, or not all of it"),
+            Self::Pinned(frame) => write!(f, "the block at frame {frame} is pinned"),
+            Self::Busy(frame) => write!(f, "the block at frame {frame} is in use"),
+            Self::Unmovable(frame) => write!(f, "the block at frame {frame} cannot be moved"),
+            Self::NoMemory(frame) => write!(
+                f,
+                "the block at frame {frame} finds no free block of its order elsewhere"
             ),
         }
     }

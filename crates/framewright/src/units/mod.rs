@@ -13,7 +13,7 @@ mod run;
 pub use addr::Addr;
 pub use context::Context;
 pub use cpu::CpuId;
-pub use error::{RunError, SeatError, SetupError};
+pub use error::{RunError, SetupError};
 pub use frame::Frame;
 pub use mobility::Mobility;
 pub use order::Order;

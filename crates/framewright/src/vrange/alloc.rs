@@ -77,7 +77,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let pages = request.pages as u32 + 1;
             if cursor + pages <= self.words.end.page() {
                 self.words.cursor.set(u64::from(cursor + pages));
-                let header = AreaHeader::live(kind, pages, request.tag.0);
+                let header = AreaHeader::live(kind, pages, request.tag);
                 self.held().finish(cursor, header);
                 self.exit();
                 return Ok(self.space.page(cursor));
@@ -96,7 +96,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Err(error @ RangeError::NoSpace { .. }) => return Err(self.failed(error)),
             Err(error) => return Err(error),
         };
-        let header = AreaHeader::live(kind, need.pages, request.tag.0);
+        let header = AreaHeader::live(kind, need.pages, request.tag);
         let begin = self.space.last_standstill();
         self.enter()?;
         let found = self.held().alloc_entered(&need, header, &mut self.frames);

@@ -1,8 +1,8 @@
 //! Areas as users see them: their kinds and states, looked up by page or listed, and the counts.
 
+use super::Space;
 use super::purge::sum;
 use super::span::SpanBits;
-use super::{AreaTag, Space};
 use crate::platform::RangePlatform;
 use crate::stats::{FitCounts, RangeStats};
 use crate::sync::Ordering::Relaxed;
@@ -66,7 +66,7 @@ pub struct AreaInfo {
     /// The state in which it was found.
     pub state: AreaState,
     /// The tag of the request; 0 when it is lazy.
-    pub tag: AreaTag,
+    pub tag: u32,
 }
 
 impl AreaInfo {
@@ -137,8 +137,8 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             kind: header.kind(),
             state: header.state(),
             tag: match header.state() {
-                AreaState::Live => AreaTag(header.tag()),
-                AreaState::Kept | AreaState::Lazy => AreaTag(0),
+                AreaState::Live => header.tag(),
+                AreaState::Kept | AreaState::Lazy => 0,
             },
         })
     }

@@ -21,7 +21,6 @@ use super::seat::Held;
 use super::span::{Span, SpanBits, SpanLink, SpanOwner};
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
-use crate::policy::Insert;
 use crate::sync::Ordering::Relaxed;
 
 /// The longest slot, as Linux has it (`VMAP_MAX_ALLOC`, the bits of a word).
@@ -254,21 +253,24 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     pub(super) fn list_block(&self, number: u32) {
         let span = self.span(number);
         debug_assert!(!span.room().is_listed(), "a block is listed once");
-        let (near, far) = match self.space.config.insert {
-            Insert::Head => (&self.words.block_head, &self.words.block_tail),
-            Insert::Tail => (&self.words.block_tail, &self.words.block_head),
+        let newest_first = self.space.config.newest_first;
+        let (near, far) = if newest_first {
+            (&self.words.block_head, &self.words.block_tail)
+        } else {
+            (&self.words.block_tail, &self.words.block_head)
         };
         let beside = near.link();
-        let (prev, next): (SpanLink, SpanLink) = match self.space.config.insert {
-            Insert::Head => (None, beside),
-            Insert::Tail => (beside, None),
+        let (prev, next): (SpanLink, SpanLink) = if newest_first {
+            (None, beside)
+        } else {
+            (beside, None)
         };
         span.set_prev(prev);
         span.set_next(next);
-        match (beside, self.space.config.insert) {
-            (None, _) => far.set_link(Some(number)),
-            (Some(beside), Insert::Head) => self.span(beside).set_prev(Some(number)),
-            (Some(beside), Insert::Tail) => self.span(beside).set_next(Some(number)),
+        match beside {
+            None => far.set_link(Some(number)),
+            Some(beside) if newest_first => self.span(beside).set_prev(Some(number)),
+            Some(beside) => self.span(beside).set_next(Some(number)),
         }
         near.set_link(Some(number));
         span.set_room(span.room().listed(true));

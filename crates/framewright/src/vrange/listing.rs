@@ -1,6 +1,6 @@
 //! An area as a line of Linux's /proc/vmallocinfo.
 
-use super::{AreaInfo, AreaKind, AreaState, AreaTag};
+use super::{AreaInfo, AreaKind, AreaState};
 use crate::units::Page;
 use core::fmt;
 
@@ -25,7 +25,7 @@ impl AreaInfo {
     /// a freed area that is not yet purged has no caller, nor has a mapping of the caller's frames.
     /// An area that is kept constructed, which Linux does not know, says so behind its kind.
     #[must_use]
-    pub const fn listed<C: Fn(AreaTag, &mut fmt::Formatter<'_>) -> fmt::Result>(
+    pub const fn listed<C: Fn(u32, &mut fmt::Formatter<'_>) -> fmt::Result>(
         self,
         caller: C,
     ) -> ListedArea<C> {
@@ -33,7 +33,7 @@ impl AreaInfo {
     }
 }
 
-impl<C: Fn(AreaTag, &mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for ListedArea<C> {
+impl<C: Fn(u32, &mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for ListedArea<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AreaInfo {
             start,
@@ -86,11 +86,11 @@ mod tests {
             guard,
             kind,
             state,
-            tag: AreaTag(7),
+            tag: 7,
         };
-        let caller = |tag: AreaTag, f: &mut fmt::Formatter<'_>| match tag {
-            AreaTag(7) => f.write_str("load_module+0x12/0x34"),
-            tag => write!(f, "{tag}"),
+        let caller = |tag: u32, f: &mut fmt::Formatter<'_>| match tag {
+            7 => f.write_str("load_module+0x12/0x34"),
+            tag => write!(f, "{tag:#x}"),
         };
         area.listed(caller).to_string()
     }

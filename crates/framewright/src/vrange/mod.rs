@@ -198,7 +198,7 @@ pub use area::{AreaInfo, AreaKind, AreaState};
 pub use error::{RangeError, RangeFreeError};
 pub(crate) use fit::Fit;
 pub use layout::SpaceLayout;
-pub use request::{AreaRequest, AreaTag};
+pub use request::AreaRequest;
 pub use seat::RangeSeat;
 pub use space::Space;
 pub(crate) use table::AreaHeader;

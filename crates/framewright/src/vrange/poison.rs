@@ -6,7 +6,7 @@
 //! notices by the claim, which it looks at anyway.
 
 use super::{RangeError, RangeFreeError, Space};
-use crate::platform::Relax;
+use crate::platform::FramePlatform;
 use crate::seats::SeatSet;
 use crate::sync::Ordering::SeqCst;
 use core::mem;
@@ -29,9 +29,9 @@ impl From<Poisoned> for RangeFreeError {
 
 /// A call out that may unwind, in the middle of a change: dropping this poisons the space.
 #[must_use = "dropped at once, it poisons the space"]
-pub(super) struct PoisonGuard<'s, 'm, P: Relax>(&'s Space<'m, P>);
+pub(super) struct PoisonGuard<'s, 'm, P: FramePlatform>(&'s Space<'m, P>);
 
-impl<P: Relax> PoisonGuard<'_, '_, P> {
+impl<P: FramePlatform> PoisonGuard<'_, '_, P> {
     /// The call has returned.
     #[inline]
     pub(super) const fn end(self) {
@@ -39,14 +39,14 @@ impl<P: Relax> PoisonGuard<'_, '_, P> {
     }
 }
 
-impl<P: Relax> Drop for PoisonGuard<'_, '_, P> {
+impl<P: FramePlatform> Drop for PoisonGuard<'_, '_, P> {
     #[cold]
     fn drop(&mut self) {
         self.0.poison();
     }
 }
 
-impl<'m, P: Relax> Space<'m, P> {
+impl<'m, P: FramePlatform> Space<'m, P> {
     #[inline]
     pub(super) const fn calling_out(&self) -> PoisonGuard<'_, 'm, P> {
         PoisonGuard(self)

@@ -1,18 +1,6 @@
 //! What a caller asks of a space: an area's length, alignment, contents, context and tag.
 
 use crate::units::{Context, Page};
-use core::fmt;
-
-/// The caller's name for an area: a number of the caller's own, 30 bits of it, for listings. Linux
-/// shows the caller's address there; only the caller knows what a number means.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct AreaTag(pub u32);
-
-impl fmt::Display for AreaTag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
 
 /// A request for an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +14,9 @@ pub struct AreaRequest {
     pub zero: bool,
     /// What the caller may do while it waits.
     pub context: Context,
-    /// The caller's tag.
-    pub tag: AreaTag,
+    /// The caller's name for the area: a number of the caller's own, 30 bits of it, for listings. Linux shows the
+    /// caller's address there; only the caller knows what a number means.
+    pub tag: u32,
 }
 
 impl AreaRequest {
@@ -39,7 +28,7 @@ impl AreaRequest {
             align_bytes: Page::BYTES,
             zero: false,
             context: Context::ANY,
-            tag: AreaTag(0),
+            tag: 0,
         }
     }
 
@@ -66,7 +55,7 @@ impl AreaRequest {
 
     /// The same with a tag.
     #[must_use]
-    pub const fn tagged(mut self, tag: AreaTag) -> Self {
+    pub const fn tagged(mut self, tag: u32) -> Self {
         self.tag = tag;
         self
     }

@@ -7,7 +7,7 @@ use super::seat::Held;
 use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, RangeSeat, Space};
 use crate::frame::FrameSource;
-use crate::platform::{RangePlatform, Relax};
+use crate::platform::{FramePlatform, RangePlatform};
 use crate::seats::{self, Inboxes, SeatSet, Standstill};
 use crate::sync::Ordering::Relaxed;
 
@@ -20,7 +20,7 @@ const DRAIN: usize = 0;
 /// All CPUs stand still: the caller may act in any seat.
 type StoppedSpace<'s, 'm, P> = seats::Stopped<'s, 'm, Space<'m, P>>;
 
-impl<'m, P: Relax> Space<'m, P> {
+impl<'m, P: FramePlatform> Space<'m, P> {
     /// A seat whose owner cannot be in it: the caller's own, or one that the caller claimed.
     fn claimed(&self, cpu: u16) -> Held<'_, 'm, P> {
         Held {

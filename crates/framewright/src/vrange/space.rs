@@ -17,7 +17,7 @@ use super::span::Spans;
 use super::table::AreaTable;
 use super::{Fit, RangeSeat, SpaceLayout};
 use crate::frame::FrameSource;
-use crate::platform::{Clock, RangePlatform, Relax};
+use crate::platform::{FramePlatform, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::raw::Carver;
 use crate::seats::{Accounts, SeatSet, StopMemo, StopWords, Turn, WatchedLock, read_account};
@@ -27,7 +27,7 @@ use crate::sync::{
     Ordering::{Acquire, Relaxed},
     fence,
 };
-use crate::units::{CpuId, Page, SeatError, SetupError};
+use crate::units::{CpuId, Page, SetupError};
 
 /// The most gaps given back under one hold of the arena's lock.
 pub(super) const MERGES_MAX: usize = 32;
@@ -66,7 +66,7 @@ pub struct Space<'m, P> {
     pub(super) empties_max: u64,
 }
 
-impl<P: Clock> Space<'_, P> {
+impl<P: FramePlatform> Space<'_, P> {
     /// The same with its locks accounted, for the statistics: each lock that is taken then costs
     /// two readings of the clock.
     #[must_use]
@@ -174,7 +174,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go back
     /// to it, as do those of other CPUs' areas that this seat purges.
     ///
-    /// All seats that a space ever has must have frames of one [origin](crate::frame::Origin), because
+    /// All seats that a space ever has must have frames of one [origin](crate::frame::FrameSource::origin), because
     /// each gives back frames that another one took.
     ///
     /// The spans and lazy pages of the seat stay when it is given back. Time: two atomic
@@ -186,19 +186,22 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         &self,
         cpu: CpuId,
         frames: F,
-    ) -> Result<RangeSeat<'_, 'm, P, F>, SeatError> {
+    ) -> Result<RangeSeat<'_, 'm, P, F>, SetupError> {
         if cpu.0 >= self.shape.cpus {
-            return Err(SeatError::Unknown(cpu));
+            return Err(SetupError::Unknown(cpu));
         }
-        let origin = frames.origin().number();
-        let seat = RangeSeat::take(self, cpu, frames).ok_or(SeatError::Taken(cpu))?;
+        let origin = match frames.origin() {
+            0 => u64::MAX,
+            number => number,
+        };
+        let seat = RangeSeat::take(self, cpu, frames).ok_or(SetupError::Taken(cpu))?;
         // Relaxed: no other access depends on the number.
         match self
             .words
             .origin
             .compare_exchange(0, origin, Relaxed, Relaxed)
         {
-            Err(other) if other != origin => Err(SeatError::OtherFrames(cpu)),
+            Err(other) if other != origin => Err(SetupError::OtherFrames(cpu)),
             _ => Ok(seat),
         }
     }
@@ -426,7 +429,7 @@ impl<'m, P> Space<'m, P> {
     }
 }
 
-impl<'m, P: Relax> SeatSet<'m> for Space<'m, P> {
+impl<'m, P: FramePlatform> SeatSet<'m> for Space<'m, P> {
     type Platform = P;
     type Poisoned = Poisoned;
 

@@ -56,7 +56,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
         let is_aligned = self.space.is_aligned(request.align_bytes);
         let at = self.held().kept().take(pages, is_aligned)?;
-        let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, request.tag.0);
+        let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, request.tag);
         self.space.table.set_header(at, header);
         self.words.counters.allocs.add(1);
         self.words.counters.kept_takes.add(1);

@@ -2,23 +2,22 @@
 
 use super::Gcma;
 use framewright::Run;
-use framewright::platform::{PageWords, ReservePlatform};
-use framewright::reserve::{
-    ContigError, Contiguous, ContiguousKind, Key, PoolId, PutRefused, Reservation, Store,
-};
+use framewright::RunError;
+use framewright::platform::ReservePlatform;
+use framewright::reserve::{Contiguous, Key, PoolId, PutRefused, Reservation, Store};
 
 impl<P: ReservePlatform> Store for &Gcma<P> {
-    fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    fn put(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         Gcma::put(self, key, page)
     }
 
     /// Refused: every page is on its device before it comes here.
-    fn put_dirty(&mut self, key: Key, _page: &PageWords) -> Result<(), PutRefused> {
+    fn put_dirty(&mut self, key: Key, _page: &[u64; 512]) -> Result<(), PutRefused> {
         self.forget(key);
         Err(PutRefused::NoPool)
     }
 
-    fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+    fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool {
         Gcma::get(self, key, page)
     }
 
@@ -46,38 +45,33 @@ impl<P: ReservePlatform + Sync> framewright_linux::tenancy::Tenancy for Gcma<P> 
 
 /// There are no reservations: an owner gets what is left when it asks.
 impl<P: ReservePlatform> Contiguous for &Gcma<P> {
-    fn kind(&self) -> ContiguousKind {
-        ContiguousKind::Guaranteed
+    fn is_guaranteed(&self) -> bool {
+        true
     }
 
-    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, RunError> {
         if frames == 0 || !align.is_power_of_two() {
-            return Err(ContigError::Malformed);
+            return Err(RunError::Malformed);
         }
-        Gcma::take(self, frames, align).ok_or(ContigError::NoRoom)
+        Gcma::take(self, frames, align).ok_or(RunError::NoRoom)
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ContigError> {
+    fn release(&mut self, run: Run) -> Result<(), RunError> {
         match self.give_back(run) {
             true => Ok(()),
-            false => Err(ContigError::NotOwned(run)),
+            false => Err(RunError::NotOwned(run)),
         }
     }
 
-    fn reserve(
-        &mut self,
-        _name: &str,
-        _frames: u64,
-        _align: u64,
-    ) -> Result<Reservation, ContigError> {
-        Err(ContigError::TooMany(0))
+    fn reserve(&mut self, _name: &str, _frames: u64, _align: u64) -> Result<Reservation, RunError> {
+        Err(RunError::TooMany(0))
     }
 
-    fn take(&mut self, _reservation: Reservation) -> Result<Run, ContigError> {
-        Err(ContigError::Unknown)
+    fn take(&mut self, _reservation: Reservation) -> Result<Run, RunError> {
+        Err(RunError::Unknown)
     }
 
-    fn unreserve(&mut self, _reservation: Reservation) -> Result<(), ContigError> {
-        Err(ContigError::Unknown)
+    fn unreserve(&mut self, _reservation: Reservation) -> Result<(), RunError> {
+        Err(RunError::Unknown)
     }
 }

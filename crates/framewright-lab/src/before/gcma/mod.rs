@@ -49,7 +49,7 @@ mod tests;
 
 use area::{FrameFlags, GcmaFrames, OwnersBitmap};
 use dmem::{BUCKETS, DmemClient, DmemEntry, DmemLru, DmemPool};
-use framewright::platform::{PageWords, ReservePlatform};
+use framewright::platform::ReservePlatform;
 use framewright::reserve::{Key, PoolId, PutRefused};
 use framewright::{Frame, Run};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -202,7 +202,7 @@ impl<P: ReservePlatform> Gcma<P> {
     /// # Errors
     /// There is no such pool; or neither a free frame nor a page of the same client to evict: then the
     /// older copy is gone, or with [`Conduct::AsPublished`] still there (2).
-    pub fn put(&self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    pub fn put(&self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         let pool = self.pool(key.pool).ok_or(PutRefused::NoPool)?;
         let client = pool.client();
         let counts = &self.counts[client as usize];
@@ -246,7 +246,7 @@ impl<P: ReservePlatform> Gcma<P> {
     }
 
     /// Copies the page of `key` into `page` if it is there; it stays.
-    pub fn get(&self, key: Key, page: &mut PageWords) -> bool {
+    pub fn get(&self, key: Key, page: &mut [u64; 512]) -> bool {
         let Some(pool) = self.pool(key.pool) else {
             return false;
         };

@@ -2,7 +2,7 @@ mod poison;
 
 use super::*;
 use framewright::Frame;
-use framewright::platform::{Contents, Relax};
+use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::reserve::{Contiguous, Reserve, ReserveLayout, Store};
 use framewright_sim::contract::{House, PoolPages, Verdict, verdicts};
 use std::sync::atomic::AtomicU64;
@@ -21,20 +21,20 @@ impl GcmaMemory {
     }
 }
 
-impl Relax for GcmaMemory {
+impl FramePlatform for GcmaMemory {
     fn relax(&self, _attempt: u32) {
         std::thread::yield_now();
     }
 }
 
-impl Contents for GcmaMemory {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for GcmaMemory {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         for (to, from) in self.0[frame.0 as usize].iter().zip(page) {
             to.store(*from, Relaxed);
         }
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         for (to, from) in page.iter_mut().zip(&self.0[frame.0 as usize]) {
             *to = from.load(Relaxed);
         }

@@ -1,7 +1,7 @@
 //! Mapped pages: a tree of gaps and a tree of areas, each under one lock for all CPUs.
 
 use super::lock::{CountedLock, LockCount};
-use framewright::platform::{Map, MapError};
+use framewright::platform::{MapError, RangePlatform};
 use framewright::{Context, Frame, Page, PageRange, Run};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -57,7 +57,7 @@ impl Areas {
     }
 
     /// The lowest gap that `pages` pages and a guard page fit into; purges once if there is none.
-    pub(super) fn reserve(&self, pages: u64, mapper: &impl Map) -> Option<u64> {
+    pub(super) fn reserve(&self, pages: u64, mapper: &impl RangePlatform) -> Option<u64> {
         self.cut(pages + 1).or_else(|| {
             self.purge(mapper);
             self.cut(pages + 1)
@@ -84,7 +84,7 @@ impl Areas {
         &self,
         start: u64,
         frames: &[u32],
-        mapper: &impl Map,
+        mapper: &impl RangePlatform,
     ) -> Result<(), MapError> {
         let mut at = 0;
         while at < frames.len() {
@@ -117,7 +117,7 @@ impl Areas {
         self.busy.lock().insert(start, area);
     }
 
-    fn unmap(&self, start: u64, pages: u64, mapper: &impl Map) {
+    fn unmap(&self, start: u64, pages: u64, mapper: &impl RangePlatform) {
         if let Some(range) = PageRange::new(Page(start), pages) {
             // It cannot fail in a kernel; what a host refuses stays mapped until its next use.
             let _: Result<(), MapError> = mapper.unmap(range);
@@ -132,7 +132,7 @@ impl Areas {
 
     /// Leaves a removed area to the next purge. If too much is lazy now, purges at once, unless another
     /// thread purges already.
-    pub(super) fn set_lazy(&self, start: u64, pages: u64, mapper: &impl Map) {
+    pub(super) fn set_lazy(&self, start: u64, pages: u64, mapper: &impl RangePlatform) {
         let pages = pages + 1;
         let lazy = self.lazy_pages.fetch_add(pages, Relaxed) + pages;
         self.lazy.lock().push((start, pages));
@@ -144,12 +144,12 @@ impl Areas {
     }
 
     /// Makes gaps of everything lazy.
-    pub(super) fn purge(&self, mapper: &impl Map) {
+    pub(super) fn purge(&self, mapper: &impl RangePlatform) {
         let _purging = self.purging.lock().unwrap_or_else(PoisonError::into_inner);
         self.purge_lazy(mapper);
     }
 
-    fn purge_lazy(&self, mapper: &impl Map) {
+    fn purge_lazy(&self, mapper: &impl RangePlatform) {
         let mut areas = std::mem::take(&mut *self.lazy.lock());
         if areas.is_empty() {
             return;

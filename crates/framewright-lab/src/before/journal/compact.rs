@@ -4,7 +4,7 @@ use super::Journal;
 use super::lock::HeldLock;
 use super::tenants::{FrameHolder, JournalContents, TenantLru};
 use super::zone::{JournalZone, Lists};
-use framewright::platform::Map;
+use framewright::platform::RangePlatform;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Frames of a pageblock.
@@ -136,7 +136,7 @@ struct JournalAttempt<'j, M> {
     contended: bool,
 }
 
-impl<M: Map + JournalContents> Journal<M> {
+impl<M: RangePlatform + JournalContents> Journal<M> {
     /// Tries to make a free block of `order`.
     pub(super) fn compact(&self, order: usize, mode: Mode) -> JournalOutcome {
         let zone = &self.zone;
@@ -171,7 +171,7 @@ impl<M: Map + JournalContents> Journal<M> {
     }
 }
 
-impl<M: Map + JournalContents> JournalAttempt<'_, M> {
+impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
     fn zone(&self) -> &JournalZone {
         &self.journal.zone
     }

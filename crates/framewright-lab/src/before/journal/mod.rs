@@ -72,7 +72,7 @@ pub use zone::{BLOCK_FRAMES_MAX, JournalMarks};
 
 use areas::{Areas, JournalArea};
 use compact::JournalScanners;
-use framewright::platform::Map;
+use framewright::platform::RangePlatform;
 use framewright::{Addr, Frame, Page, PageRange};
 use seat::JournalPerCpu;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ pub struct Journal<M> {
     counters: JournalTally,
 }
 
-impl<M: Map + JournalContents> Journal<M> {
+impl<M: RangePlatform + JournalContents> Journal<M> {
     /// An allocator none of whose frames are free: [`add`](Self::add) frees them.
     ///
     /// # Panics
@@ -249,7 +249,7 @@ impl<M: Map + JournalContents> Journal<M> {
     }
 }
 
-impl<M: Map + JournalContents> JournalSeat<'_, M> {
+impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
     /// An object of `bytes` bytes, at least a page: there are no slabs. `None` if there are no
     /// frames or no address space for it.
     pub fn kvmalloc(&mut self, bytes: u64) -> Option<Addr> {

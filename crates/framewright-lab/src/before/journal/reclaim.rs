@@ -2,12 +2,12 @@ use super::JournalSeat;
 use super::compact::{JournalOutcome, Mode};
 use super::tenants::JournalContents;
 use framewright::Frame;
-use framewright::platform::Map;
+use framewright::platform::RangePlatform;
 
 /// Pages that a request reclaims at a time.
 pub(super) const RECLAIM_PAGES: usize = 32;
 
-impl<M: Map + JournalContents> JournalSeat<'_, M> {
+impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
     /// Reclaims for a request that waits; how many pages. Where enough is free for compaction to
     /// work with, a large order is left to that.
     pub(super) fn direct_reclaim(&mut self, order: usize) -> usize {

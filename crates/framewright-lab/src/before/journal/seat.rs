@@ -3,7 +3,7 @@ use super::tenants::JournalContents;
 use super::zone::ORDERS;
 use super::{COSTLY_ORDER, Journal, Rule};
 use framewright::Frame;
-use framewright::platform::Map;
+use framewright::platform::RangePlatform;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Frames that a per-CPU list takes from the zone, or gives back, at a time.
@@ -41,7 +41,7 @@ pub struct JournalSeat<'j, M> {
     pub(super) cpu: usize,
 }
 
-impl<M: Map + JournalContents> JournalSeat<'_, M> {
+impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
     /// A frame for a tenant. Where there is none, the tenant itself must reclaim.
     pub fn frame(&mut self) -> Option<Frame> {
         let zone = &self.journal.zone;

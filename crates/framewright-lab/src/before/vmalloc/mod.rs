@@ -43,7 +43,7 @@ mod tests;
 pub use busy::BusyAreas;
 pub use free::FreeAreas;
 
-use framewright::platform::{Map, MapError};
+use framewright::platform::{MapError, RangePlatform};
 use framewright::vrange::{RangeError, RangeFreeError};
 use framewright::{Page, PageRange};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -139,7 +139,7 @@ pub struct VmallocList<A, M> {
     mapper: M,
 }
 
-impl<A: AreaSet, M: Map> VmallocList<A, M> {
+impl<A: AreaSet, M: RangePlatform> VmallocList<A, M> {
     /// An empty window; the threshold is that of a machine with `cpus` CPUs.
     ///
     /// # Panics

@@ -1,11 +1,14 @@
 use super::*;
+use framewright::platform::FramePlatform;
 use framewright::{Context, Run};
 use proptest::prelude::*;
 
 /// Maps nothing.
 pub(super) struct MapsNothing;
 
-impl Map for MapsNothing {
+impl FramePlatform for MapsNothing {}
+
+impl RangePlatform for MapsNothing {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -15,6 +18,8 @@ impl Map for MapsNothing {
     }
 
     fn flush_all(&self) {}
+
+    fn zero(&self, _frames: Run) {}
 }
 
 fn window(pages: u64) -> BusyList<MapsNothing> {

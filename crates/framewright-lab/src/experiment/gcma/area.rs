@@ -6,10 +6,11 @@ use super::waiting::{Clocked, Synchronous, Waited, as_owner};
 use super::{GcmaVariant, SwapSafety};
 use crate::before::gcma::{ClientCounters, Conduct, Gcma, GcmaKind};
 use framewright::Run;
+use framewright::RunError;
+use framewright::frame::FrameSource;
 use framewright::reclaim::{Clients, Migrate, Shrink};
 use framewright::reserve::{
-    ContigError, Contiguous, ContiguousKind, Guaranteed, MigrateArea, Migrating, PoolConfig,
-    PoolId, Reservation, Reserve, ReserveLayout,
+    Contiguous, MigrateArea, PoolConfig, PoolId, Reservation, Reserve, ReserveLayout,
 };
 use framewright_linux::file_cache::FileCache;
 use framewright_linux::paged::Paged;
@@ -170,21 +171,21 @@ impl GcmaArea for Published {
 }
 
 /// An owner whose requests are known beforehand: a reservation each, which lends its frames meanwhile.
-struct Reserved<'r, 'm> {
-    area: Guaranteed<'r, 'm, Clocked>,
+struct Reserved<'r, A> {
+    area: A,
     /// By length.
     reservations: &'r [(u64, Reservation)],
     /// Whether a request without a reservation of its length first tries the frames that no reservation needs.
     takes_others: bool,
 }
 
-impl Contiguous for Reserved<'_, '_> {
-    fn kind(&self) -> ContiguousKind {
-        self.area.kind()
+impl<A: Contiguous> Contiguous for Reserved<'_, A> {
+    fn is_guaranteed(&self) -> bool {
+        self.area.is_guaranteed()
     }
 
     /// The least of the reservations that is long enough; or, where there are few, what is cheapest elsewhere.
-    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, RunError> {
         let at = self.reservations.partition_point(|(len, _)| *len < frames);
         let fits = self.reservations.get(at);
         let is_exact = fits.is_some_and(|(len, _)| *len == frames);
@@ -195,28 +196,28 @@ impl Contiguous for Reserved<'_, '_> {
             {
                 return Ok(run);
             }
-            let (_, reservation) = fits.ok_or(ContigError::NoRoom)?;
+            let (_, reservation) = fits.ok_or(RunError::NoRoom)?;
             self.area.take(*reservation)
         })
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ContigError> {
+    fn release(&mut self, run: Run) -> Result<(), RunError> {
         self.area.release(run)
     }
 
-    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, RunError> {
         self.area.reserve(name, frames, align)
     }
 
-    fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
+    fn take(&mut self, reservation: Reservation) -> Result<Run, RunError> {
         self.area.take(reservation)
     }
 
-    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, RunError> {
         self.area.try_take(reservation, rounds)
     }
 
-    fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
+    fn unreserve(&mut self, reservation: Reservation) -> Result<(), RunError> {
         self.area.unreserve(reservation)
     }
 }
@@ -239,13 +240,10 @@ impl GcmaArea for EngineArea<'_, '_> {
             Some(host) => Some(host.seat().map_err(Failure::new)?),
             None => None,
         };
-        let area = Guaranteed::new(self.reserve);
         let takes_others = seat.is_some();
+        let supply = seat.as_mut().map(|seat| seat as &mut dyn FrameSource);
         work(&mut Reserved {
-            area: match &mut seat {
-                Some(seat) => area.with_supply(seat),
-                None => area,
-            },
+            area: self.reserve.owner(supply),
             reservations: &self.reservations,
             takes_others,
         })
@@ -290,7 +288,7 @@ impl GcmaArea for MovingArea<'_, '_> {
             shrink: &shrink,
             migrate: &migrate,
         };
-        work(&mut Migrating::new(self.area, &mut seat, clients))
+        work(&mut self.area.owner(&mut seat, clients))
     }
 
     fn guests(&self) -> Option<(&dyn Tenancy, PoolIds)> {

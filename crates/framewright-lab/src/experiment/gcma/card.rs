@@ -19,7 +19,6 @@
 //! # Sources
 //! Rates: [`CardTimes::CLASS_10`] names them.
 
-use framewright::platform::PageWords;
 use framewright_linux::file_cache::{Medium, Stamp};
 use framewright_linux::ram::FRAME_BYTES;
 use framewright_linux::swap::SwapDevice;
@@ -190,16 +189,16 @@ impl<D: SwapDevice> SwapDevice for OnCard<D> {
         self.beneath.slots()
     }
 
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         self.writing(FRAME_BYTES as u64, |device| device.write(slot, page))
     }
 
-    fn write_run(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
+    fn write_run(&self, first: u64, pages: &[[u64; 512]]) -> io::Result<()> {
         let bytes = size_of_val(pages) as u64;
         self.writing(bytes, |device| device.write_run(first, pages))
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         self.reading(FRAME_BYTES as u64, |device| device.read(slot, page))
     }
 

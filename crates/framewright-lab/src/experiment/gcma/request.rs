@@ -6,7 +6,8 @@ use crate::experiment::Failure;
 use crate::experiment::clock::{CalibratedClock, Latencies};
 use crate::measure::Metric;
 use crate::report::Distribution;
-use framewright::reserve::{ContigError, Contiguous};
+use framewright::RunError;
+use framewright::reserve::Contiguous;
 use nix::sys::resource::{UsageWho, getrusage};
 
 /// The document's sizes, in frames.
@@ -40,7 +41,13 @@ pub(super) fn one(
     outcome.latencies.push(ns);
     match run {
         Ok(run) => owner.release(run).map_err(Failure::new),
-        Err(ContigError::Busy { .. } | ContigError::NoMemory(_) | ContigError::NoRoom) => {
+        Err(
+            RunError::Pinned(_)
+            | RunError::Busy(_)
+            | RunError::Unmovable(_)
+            | RunError::NoMemory(_)
+            | RunError::NoRoom,
+        ) => {
             outcome.failures += 1;
             Ok(())
         }

@@ -2,7 +2,7 @@
 
 use framewright::Frame;
 use framewright::frame::FrameSource;
-use framewright::platform::{Contents, PageWords, Relax};
+use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::reclaim::{Ask, Discard, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright_linux::Stored;
 use framewright_linux::file_cache::FileCache;
@@ -139,7 +139,7 @@ impl Clocked {
     }
 }
 
-impl Relax for Clocked {
+impl FramePlatform for Clocked {
     fn relax(&self, attempt: u32) {
         if OWNER.get() {
             self.waited.during(|| self.stored.relax(attempt));
@@ -149,14 +149,14 @@ impl Relax for Clocked {
     }
 }
 
-impl Contents for Clocked {
+impl ReservePlatform for Clocked {
     #[inline]
-    fn store(&self, frame: Frame, page: &PageWords) {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         self.stored.store(frame, page);
     }
 
     #[inline]
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         self.stored.load(frame, page);
     }
 }

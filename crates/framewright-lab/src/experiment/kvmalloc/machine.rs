@@ -1,6 +1,6 @@
 use super::super::{Failure, Mapper, WINDOW_START, null};
 use crate::before::journal::tenants::JournalContents;
-use framewright::platform::{Barrier, Clock, Direct, Map, MapError, Relax, Zero};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::{Addr, Context, Frame, Page, PageRange, Run};
 use framewright_linux::ram::FRAME_WORDS;
 use framewright_linux::{Membarrier, Ram, RamPages, Window};
@@ -176,21 +176,17 @@ impl JournalContents for &JournalMachine {
     }
 }
 
-impl Relax for JournalMachine {
+impl FramePlatform for JournalMachine {
+    const ASYMMETRIC: bool = <Membarrier as FramePlatform>::ASYMMETRIC;
+
     fn relax(&self, attempt: u32) {
         null::relax(attempt);
     }
-}
-
-impl Barrier for JournalMachine {
-    const ASYMMETRIC: bool = <Membarrier as Barrier>::ASYMMETRIC;
 
     fn barrier_all(&self) {
         self.barrier.barrier_all();
     }
-}
 
-impl Clock for JournalMachine {
     fn now_ns(&self) -> u64 {
         use rustix::time::{ClockId, clock_gettime};
         let now = clock_gettime(ClockId::Monotonic);
@@ -198,7 +194,7 @@ impl Clock for JournalMachine {
     }
 }
 
-impl Map for JournalMachine {
+impl RangePlatform for JournalMachine {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         match &self.tables {
             Tables::Host(window) => window.map(at, frames, context),
@@ -236,9 +232,7 @@ impl Map for JournalMachine {
             window.flush_all();
         }
     }
-}
 
-impl Zero for JournalMachine {
     fn zero(&self, frames: Run) {
         for frame in frames.start().0..frames.end().0 {
             if let Ok(words) = self.words(Frame(frame)) {
@@ -248,7 +242,7 @@ impl Zero for JournalMachine {
     }
 }
 
-impl Direct for JournalMachine {
+impl ObjectPlatform for JournalMachine {
     fn direct_base(&self) -> Addr {
         // The RAM begins with frame 0, and is not empty.
         let first = self.ram.address(Frame(0));

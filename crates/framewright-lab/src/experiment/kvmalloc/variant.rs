@@ -8,7 +8,7 @@ use crate::before::journal::{Journal, JournalSeat, LockCount, Rule, Setup, Wake}
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::Zone;
 use framewright::kv::{KvError, KvRequest};
-use framewright::platform::Direct;
+use framewright::platform::ObjectPlatform;
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::RangeError;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Run};
@@ -207,7 +207,7 @@ pub(super) fn with_engine<R>(
     let all = Run::new(Frame(0), frames);
     let all = all.ok_or_else(|| Failure::new("more frames than there are numbers"))?;
     engine.add(all).map_err(Failure::new)?;
-    occupy(&engine.frames().zones()[0], plan)?;
+    occupy(&engine.zones()[0], plan)?;
     work(&JournalEngine {
         engine: &engine,
         tenants,
@@ -239,7 +239,7 @@ fn occupy(zone: &Zone<'_, &JournalMachine>, plan: &KvmallocPlan) -> Result<(), F
 
 impl<'m> JournalEngine<'_, 'm> {
     fn zone(&self) -> &Zone<'m, &'m JournalMachine> {
-        &self.engine.frames().zones()[0]
+        &self.engine.zones()[0]
     }
 
     fn locks(&self) -> Vec<LockCount> {

@@ -15,7 +15,7 @@ use crate::experiment::{
 };
 use crate::measure::Metric;
 use crate::report::{Figure, FigureSource};
-use framewright::policy::{Insert, RangeConfig};
+use framewright::policy::RangeConfig;
 use framewright::vrange::SpaceLayout;
 use framewright::{Page, PageRange};
 use framewright_sim::Random;
@@ -157,7 +157,7 @@ pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
         ..ours
     };
     let before = RangeConfig {
-        insert: Insert::Head,
+        newest_first: true,
         ..proposed
     };
     let mut figures = Vec::new();

@@ -18,7 +18,7 @@ use crate::experiment::range_metrics as m;
 use crate::report::{Figure, FigureSource};
 use framewright::Page;
 use framewright::platform::RangePlatform;
-use framewright::policy::{Insert, RangeConfig};
+use framewright::policy::RangeConfig;
 use framewright::vrange::SpaceLayout;
 use framewright_sim::Random;
 use std::hint::black_box;
@@ -118,7 +118,7 @@ fn variants() -> [(&'static str, RangeConfig); 3] {
         ..ours
     };
     let before = RangeConfig {
-        insert: Insert::Head,
+        newest_first: true,
         ..proposed
     };
     [(BEFORE, before), (PROPOSED, proposed), (FRAMEWRIGHT, ours)]

@@ -11,25 +11,24 @@ use crate::tenancy::Guests;
 use crate::{Host, Linux, Options, RamPages, Stored};
 use framewright::Run;
 use framewright::frame::{Seat, ZoneLayout};
-use framewright::platform::Fenced;
 use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-type CacheSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
-type CachePlatform = Stored<Fenced>;
+type CacheSeat<'h> = Seat<'h, 'h, Linux<()>>;
+type CachePlatform = Stored<()>;
 
 /// Frames that do not begin at 0: so tests find code that mistakes a frame's number for its place.
 const FIRST: Frame = Frame(3 << 9);
 
-fn host(frames: u64) -> Host<Fenced> {
+fn host(frames: u64) -> Host<()> {
     Host::fenced(&Options::new(ZoneLayout::new(FIRST, frames).with_cpus(4))).unwrap()
 }
 
-fn cache_with(host: &Host<Fenced>, options: FileOptions) -> FileCache<'static> {
+fn cache_with(host: &Host<()>, options: FileOptions) -> FileCache<'static> {
     FileCache::new(Arc::clone(host.ram_shared()), None, options)
 }
 
-fn cache(host: &Host<Fenced>) -> FileCache<'static> {
+fn cache(host: &Host<()>) -> FileCache<'static> {
     cache_with(host, FileOptions::default())
 }
 
@@ -47,7 +46,7 @@ fn reserve<'m>(
     (Reserve::new(&layout, words, platform).unwrap(), ram)
 }
 
-fn all_is_back(host: &Host<Fenced>) {
+fn all_is_back(host: &Host<()>) {
     let zone = host.zone();
     zone.drain();
     zone.verify().unwrap();

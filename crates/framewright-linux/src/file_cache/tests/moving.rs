@@ -104,7 +104,7 @@ fn where_a_contiguous_run_is_taken_clean_pages_are_dropped_and_dirty_ones_move()
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut words).unwrap();
     let area = Run::new(Frame(FIRST.0 + 2048), 2048).unwrap();
-    let mut words = vec![0; MigrateArea::<Linux<Fenced>>::words_needed(area)];
+    let mut words = vec![0; MigrateArea::<Linux<()>>::words_needed(area)];
     let area = MigrateArea::new(&reclaim, area, &ContigConfig::LINUX, &mut words).unwrap();
     let memory = MemoryFile::new(patterns(3000));
     let file = cache.add_medium(memory.clone(), true).unwrap();

@@ -3,7 +3,6 @@
 use super::entry::{SwapEntry, SwapEntryKind};
 use super::stats::count;
 use super::{Frontswap, LoadedPage, SwapError};
-use framewright::platform::PageWords;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// The most pages that are loaded together.
@@ -19,7 +18,7 @@ impl Frontswap<'_> {
     pub(crate) fn load_run(
         &self,
         first: u64,
-        contents: &mut [PageWords],
+        contents: &mut [[u64; 512]],
         loaded: &mut Vec<LoadedPage>,
     ) -> Result<(), SwapError> {
         // A copy of what is on the device, too: if a page before it fails, it can be loaded again.
@@ -56,7 +55,7 @@ impl Frontswap<'_> {
 
     /// Whether the store had a copy of a page that is on the device, which is in `contents` then. Else notes that the
     /// store has none.
-    fn got_copy(&self, page: u64, contents: &mut PageWords) -> bool {
+    fn got_copy(&self, page: u64, contents: &mut [u64; 512]) -> bool {
         let (Some(word), Some(front)) = (self.entries.get(page as usize), self.front) else {
             return false;
         };

@@ -32,7 +32,6 @@
 //! unnoticed. A file that became shorter and then longer again is such a device.
 
 use super::{Frontswap, SwapDevice, SwapEntry, SwapEntryKind, SwapError};
-use framewright::platform::PageWords;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -160,7 +159,7 @@ struct CheckpointHeader {
 }
 
 impl CheckpointHeader {
-    fn words(self) -> PageWords {
+    fn words(self) -> [u64; 512] {
         let mut words = [0; WORDS as usize];
         words[0] = MAGIC;
         words[NUMBER] = self.number;
@@ -172,7 +171,7 @@ impl CheckpointHeader {
     }
 
     /// Decodes a page, if it is a header of that place.
-    fn of(words: &PageWords, which: u64) -> Option<Self> {
+    fn of(words: &[u64; 512], which: u64) -> Option<Self> {
         let header = Self {
             incarnation: words[INCARNATION],
             number: words[NUMBER],
@@ -189,7 +188,7 @@ impl CheckpointHeader {
 }
 
 /// Reads one slot, its words in the machine's order.
-fn read_slot(device: &dyn SwapDevice, slot: u64) -> Result<PageWords, RestoreError> {
+fn read_slot(device: &dyn SwapDevice, slot: u64) -> Result<[u64; 512], RestoreError> {
     let mut page = [0; WORDS as usize];
     match device.read(slot, &mut page) {
         Ok(()) => Ok(page.map(u64::from_le)),
@@ -466,7 +465,7 @@ impl<'s> Frontswap<'s> {
     ) -> Result<(), SwapError> {
         let pages = map.len() as u64;
         let which = number % 2;
-        let write = |slot: u64, page: &PageWords| {
+        let write = |slot: u64, page: &[u64; 512]| {
             let written = self.device.write(slot, &page.map(u64::to_le));
             written.map_err(|error| self.failed(None, &error))
         };

@@ -3,7 +3,6 @@
 use super::entry::{SwapEntry, SwapEntryKind};
 use super::stats::count;
 use super::{Frontswap, SwapError, SwapPolicy};
-use framewright::platform::PageWords;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -51,7 +50,7 @@ impl Frontswap<'_> {
 
     /// Writes the page that the store has under `index`. Returns whether the page is on the device
     /// now, and was not.
-    fn clean_one(&self, index: u64, contents: &PageWords) -> Result<bool, SwapError> {
+    fn clean_one(&self, index: u64, contents: &[u64; 512]) -> Result<bool, SwapError> {
         let page = SwapEntry::page_of(index);
         let word = self.entry(page)?;
         let dirty = SwapEntry(word.load(Acquire));

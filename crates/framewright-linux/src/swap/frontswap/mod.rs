@@ -62,7 +62,6 @@ pub use stats::FrontswapStats;
 use super::{SlotMap, SwapDevice};
 use crate::tenancy::Tenancy;
 use entry::{SLOTS_MAX, SwapEntry, SwapEntryKind};
-use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
 // In a model, those that the model sees.
 #[cfg(shuttle)]
@@ -303,7 +302,7 @@ impl<'s> Frontswap<'s> {
     ///
     /// # Panics
     /// If there are not as many contents as pages.
-    pub fn store(&self, pages: &[u64], contents: &[PageWords]) -> Result<(), (usize, SwapError)> {
+    pub fn store(&self, pages: &[u64], contents: &[[u64; 512]]) -> Result<(), (usize, SwapError)> {
         assert_eq!(pages.len(), contents.len(), "each page has contents");
         for (nth, page) in pages.iter().enumerate() {
             self.entry(*page).map_err(|error| (nth, error))?;
@@ -332,7 +331,7 @@ impl<'s> Frontswap<'s> {
     }
 
     /// Offers the store a page that is on no device. Returns whether it took the page.
-    fn put_dirty(&self, front: &FrontStore<'_>, page: u64, contents: &PageWords) -> bool {
+    fn put_dirty(&self, front: &FrontStore<'_>, page: u64, contents: &[u64; 512]) -> bool {
         let Ok(word) = self.entry(page) else {
             return false;
         };
@@ -371,7 +370,7 @@ impl<'s> Frontswap<'s> {
     }
 
     /// Writes pages to the device, and then offers them to the store.
-    fn write(&self, pages: &[u64], contents: &[PageWords]) -> Result<(), (usize, SwapError)> {
+    fn write(&self, pages: &[u64], contents: &[[u64; 512]]) -> Result<(), (usize, SwapError)> {
         let run = self.slots.alloc_run(pages.len() as u64);
         let run = run.filter(|run| {
             let written = self.device.write_run(run.start, contents);
@@ -397,7 +396,7 @@ impl<'s> Frontswap<'s> {
     }
 
     /// Writes one page that is being stored.
-    fn write_one(&self, page: u64, contents: &PageWords) -> Result<u64, SwapError> {
+    fn write_one(&self, page: u64, contents: &[u64; 512]) -> Result<u64, SwapError> {
         let slot = self.slots.alloc().or_else(|| {
             // Its own slot, if no checkpoint names that: the caller that stores the page still has
             // the contents.
@@ -420,7 +419,7 @@ impl<'s> Frontswap<'s> {
         &self,
         slot: Option<u64>,
         page: u64,
-        contents: &PageWords,
+        contents: &[u64; 512],
     ) -> Result<u64, SwapError> {
         let slot = slot.ok_or(SwapError::Full(self.slots.slots()))?;
         self.device.write(slot, contents).map_err(|error| {
@@ -479,7 +478,7 @@ impl<'s> Frontswap<'s> {
     }
 
     /// Offers the store a copy of a page that is on the device.
-    fn offer(&self, page: u64, contents: &PageWords) {
+    fn offer(&self, page: u64, contents: &[u64; 512]) {
         let Some(front) = self.front else { return };
         let word = &self.entries[page as usize];
         let entry = SwapEntry(word.load(Acquire));
@@ -502,7 +501,7 @@ impl<'s> Frontswap<'s> {
 
     /// Takes back a page that was [loaded](Self::load) and has not changed. Writes nothing: it only
     /// offers the store a copy. Returns whether the page is safe: if not, it must be stored.
-    pub fn keep(&self, page: u64, contents: &PageWords) -> bool {
+    pub fn keep(&self, page: u64, contents: &[u64; 512]) -> bool {
         let Ok(word) = self.entry(page) else {
             return false;
         };
@@ -521,7 +520,7 @@ impl<'s> Frontswap<'s> {
     ///
     /// # Errors
     /// The device failed: trying again may help. Or the contents [are lost](SwapError::Lost).
-    pub fn load(&self, page: u64, contents: &mut PageWords) -> Result<LoadedPage, SwapError> {
+    pub fn load(&self, page: u64, contents: &mut [u64; 512]) -> Result<LoadedPage, SwapError> {
         let word = self.entry(page)?;
         loop {
             let entry = SwapEntry(word.load(Acquire));

@@ -4,13 +4,12 @@ use crate::ram::{Ram, RamPages};
 use crate::swap::tests::{SwapFolder, page};
 use crate::swap::{Faulty, SwapFile, SwapOp, Zram};
 use crate::tenancy::{Guests, Tenancy};
-use framewright::platform::Fenced;
 use framewright::reserve::{Cleaned, Key, PoolConfig, Reserve, ReserveLayout, Store};
 use framewright::{Frame, Run};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 
-type SwapPlatform = Stored<Fenced>;
+type SwapPlatform = Stored<()>;
 
 fn reserve<'m>(words: &'m mut Vec<u64>, slots: &Slots, frames: u64) -> Reserve<'m, SwapPlatform> {
     let run = Run::new(Frame(0), frames).unwrap();
@@ -325,7 +324,7 @@ impl Tenancy for SlowCleaner<'_, '_, '_> {
         self.guests.with(work);
     }
 
-    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &[u64; 512]) -> bool) -> Cleaned {
         self.guests.clean(pages, &mut |key, page| {
             self.copied.wait();
             self.go_on.wait();
@@ -413,15 +412,15 @@ impl SwapDevice for CountedReads {
         self.0.slots()
     }
 
-    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         self.0.write(slot, page)
     }
 
-    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
         self.read_run(slot, std::slice::from_mut(page))
     }
 
-    fn read_run(&self, first: u64, pages: &mut [PageWords]) -> io::Result<()> {
+    fn read_run(&self, first: u64, pages: &mut [[u64; 512]]) -> io::Result<()> {
         self.1.lock().unwrap().push((first, pages.len()));
         self.0.read_run(first, pages)
     }

@@ -10,11 +10,11 @@ use crate::difference::{Difference, Finding, RunSummary, differ};
 use crate::drive::{self, CpuSeats, in_step};
 use crate::range::RangeModel;
 use framewright::frame::{AllocError, Zone};
-use framewright::kv::{Kv, KvError, KvFreeError, KvRequest, KvSeat, ObjectKind};
+use framewright::kv::{Kv, KvError, KvFreeError, KvRequest, KvSeat};
 use framewright::platform::MapError;
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::stats::KvStats;
-use framewright::vrange::{AreaKind, AreaTag, RangeError, Space};
+use framewright::vrange::{AreaKind, RangeError, Space};
 use framewright::{Addr, CpuId, Page};
 
 type SimKvSeat<'s, 'm> = KvSeat<'s, 's, 'm, &'s SimRam, RecordedSeat<'s, 'm>, &'s SimCache<'s>>;
@@ -139,7 +139,7 @@ impl drive::InStep for ObjectPair<'_, '_> {
                     zero,
                     effort,
                     context,
-                    tag: AreaTag(0),
+                    tag: 0,
                 };
                 self.alloc(cpu, call, request)
             }
@@ -198,7 +198,7 @@ impl drive::InStep for ObjectPair<'_, '_> {
                         zero,
                         effort,
                         context,
-                        tag: AreaTag(0),
+                        tag: 0,
                     };
                     self.change_length(cpu, object, request)
                 }
@@ -398,14 +398,16 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
             return differ!("{asked:?} was served: {objection}");
         }
         let is_mapped = self.model.is_mapped(addr);
-        let kind = self.kv.kind(addr);
+        let kind = (self.kv.is_mapped(addr), self.kv.is_in_slab(addr));
         let is_right = match kind {
-            ObjectKind::Mapped => is_mapped,
-            ObjectKind::Run => !is_mapped && covers.is_power_of_two() && covers >= Page::BYTES,
-            ObjectKind::Slab => !is_mapped && covers < Page::BYTES,
+            (true, in_slab) => is_mapped && !in_slab,
+            (false, false) => !is_mapped && covers.is_power_of_two() && covers >= Page::BYTES,
+            (false, true) => !is_mapped && covers < Page::BYTES,
         };
         if !is_right {
-            return differ!("{asked:?} at {addr} with {covers} bytes is said to be {kind:?}");
+            return differ!(
+                "{asked:?} at {addr} with {covers} bytes is said to be (mapped, in a slab): {kind:?}"
+            );
         }
         if is_mapped {
             let pages = covers / Page::BYTES;

@@ -8,7 +8,7 @@ use crate::{Machine, Paging, PoolFrames, Random};
 use framewright::frame::AllocError;
 use framewright::platform::MapError;
 use framewright::stats::RangeStats;
-use framewright::vrange::{AreaKind, AreaTag, RangeError, RangeFreeError, RangeSeat, Space};
+use framewright::vrange::{AreaKind, RangeError, RangeFreeError, RangeSeat, Space};
 use framewright::{Context, CpuId, Page};
 
 type SimRangeSeat<'s, 'm> = RangeSeat<'s, 'm, &'s Paging, PoolFrames<'s>>;
@@ -121,7 +121,7 @@ impl drive::InStep for RangePair<'_, '_> {
                     zero: zero && kind == AreaKind::Vmalloc,
                     context,
                     // `map_ram` has no tag.
-                    tag: AreaTag(if is_ram {
+                    tag: (if is_ram {
                         0
                     } else {
                         (self.summary.served % 1000) as u32
@@ -440,13 +440,13 @@ impl<'s, 'm> RangePair<'s, 'm> {
             align_bytes: Page::BYTES,
             zero: false,
             context: Context::NOWAIT,
-            tag: AreaTag(7),
+            tag: 7,
             id: self.model.next_id(),
         };
         match calls::alloc(self.seat(0), 0, &request) {
             Ok(start) if start == self.case.layout.start => {
                 self.model
-                    .alloc(start, pages, pages + 1, AreaKind::Plain, AreaTag(7));
+                    .alloc(start, pages, pages + 1, AreaKind::Plain, 7);
                 self.expected.area_allocs += 1;
                 self.expected.live_pages += pages + 1;
                 self.free(0, start, AreaKind::Plain, pages)?;

@@ -8,11 +8,10 @@ use super::{ReclaimCase, ReclaimLie, ReclaimOp};
 use crate::difference::{Difference, Finding, RunSummary, differ};
 use crate::drive::{self, CpuSeats, in_step};
 use crate::{Machine, MachineCall};
+use framewright::RunError;
 use framewright::frame::Zone;
 use framewright::policy::ContigConfig;
-use framewright::reclaim::{
-    Background, CompactEffort, Compaction, EvacuateError, Obstacle, Reclaim, ReclaimSeat,
-};
+use framewright::reclaim::{Background, Compaction, Reclaim, ReclaimSeat};
 use framewright::{Context, CpuId, Mobility, Order, Run};
 use laws::Before;
 
@@ -327,15 +326,14 @@ impl ReclaimPair<'_, '_, '_, '_> {
             made: Some(order),
             ..OperationCalls::default()
         });
-        let effort = if direct {
-            CompactEffort::Direct
-        } else {
-            CompactEffort::Background
-        };
         let (world, reclaim) = (self.world, self.reclaim);
         let seat = self.seats.run_on(world.machine, cpu).frames();
         let got = with_clients(world, |clients| {
-            reclaim.compact(seat, order, mobility, effort, clients.migrate)
+            if direct {
+                reclaim.compact(seat, order, mobility, clients.migrate)
+            } else {
+                reclaim.compact_ahead(seat, order, mobility, clients.migrate)
+            }
         });
         world.end()?;
         if let Compaction::Captured(frame) = got {
@@ -359,7 +357,7 @@ impl ReclaimPair<'_, '_, '_, '_> {
         let batches = world.model().calls.batches;
         let is_idle = matches!(got, Compaction::Deferred | Compaction::Skipped);
         if got == Compaction::Deferred && !direct || is_idle && batches > 0 {
-            return differ!("{got:?} with {effort:?} after {batches} calls");
+            return differ!("{got:?}, direct: {direct}, after {batches} calls");
         }
         self.check_counts(&before, None)?;
         self.check_bounds(1)
@@ -391,14 +389,12 @@ impl ReclaimPair<'_, '_, '_, '_> {
                     return differ!("evacuated, but {left:?} frames are allocated there");
                 }
             }
-            Err(EvacuateError::Range(_)) => {
-                let may = block + blocks <= model.frames.pageblocks();
-                let mut copy = model.frames.clone();
-                if may && copy.set_isolated(block, blocks, true).is_some() {
-                    return differ!("evacuate: {got:?}, but the run is good");
-                }
-            }
-            Err(EvacuateError::InTheWay { frame, why }) => {
+            Err(
+                error @ (RunError::Pinned(frame)
+                | RunError::Busy(frame)
+                | RunError::Unmovable(frame)
+                | RunError::NoMemory(frame)),
+            ) => {
                 if !run.contains(frame) && model.frames.offset(frame) >= block << 4 {
                     let shift = world.zone.pageblock_order().get();
                     if model.frames.offset(frame) >= (block + blocks) << shift {
@@ -406,10 +402,17 @@ impl ReclaimPair<'_, '_, '_, '_> {
                     }
                 }
                 if can && !model.calls.meddled {
-                    return differ!("nothing is in the way of {run:?}, but {frame} {why}");
+                    return differ!("nothing is in the way of {run:?}, but {error}");
                 }
-                if why == Obstacle::Pinned {
+                if matches!(error, RunError::Pinned(_)) {
                     model.check_pinned(frame)?;
+                }
+            }
+            Err(_) => {
+                let may = block + blocks <= model.frames.pageblocks();
+                let mut copy = model.frames.clone();
+                if may && copy.set_isolated(block, blocks, true).is_some() {
+                    return differ!("evacuate: {got:?}, but the run is good");
                 }
             }
         }

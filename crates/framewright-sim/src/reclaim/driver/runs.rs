@@ -1,8 +1,9 @@
 use super::{ReclaimPair, with_clients};
 use crate::difference::{Difference, differ};
 use crate::reclaim::world::OperationCalls;
+use framewright::RunError;
 use framewright::policy::ContigConfig;
-use framewright::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
+use framewright::reclaim::{Clients, RunEffort};
 use framewright::{Frame, Run};
 
 /// Runs of any length that are emptied and taken.
@@ -46,21 +47,26 @@ impl ReclaimPair<'_, '_, '_, '_> {
                 }
                 model.own_run(at, frames);
             }
-            Err(EvacuateError::Range(_)) => {
-                if can {
-                    return differ!("{got:?}, but the run is good");
-                }
-            }
-            Err(EvacuateError::InTheWay { frame, why }) => {
+            Err(
+                error @ (RunError::Pinned(frame)
+                | RunError::Busy(frame)
+                | RunError::Unmovable(frame)
+                | RunError::NoMemory(frame)),
+            ) => {
                 let end = Frame(run.end().0);
                 if frame >= end {
                     return differ!("{frame} is in the way of {run:?}");
                 }
                 if can && !model.calls.meddled {
-                    return differ!("nothing is in the way of {run:?}, but {frame} {why}");
+                    return differ!("nothing is in the way of {run:?}, but {error}");
                 }
-                if why == Obstacle::Pinned {
+                if matches!(error, RunError::Pinned(_)) {
                     model.check_pinned(frame)?;
+                }
+            }
+            Err(_) => {
+                if can {
+                    return differ!("{got:?}, but the run is good");
                 }
             }
         }

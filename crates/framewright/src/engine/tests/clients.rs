@@ -101,7 +101,7 @@ fn with_several_zones_each_has_clients_of_its_own() {
         // The first zone stays above its min watermark until the second one is low, too.
         let is_second = nth == 1;
         if is_second && held(1) == 0 {
-            let free = engine.frames().zones()[0].stats().nr_free_pages;
+            let free = engine.zones()[0].stats().nr_free_pages;
             assert!(held(0) + free == 2048 && free > 0, "{free} free");
         }
         caches[nth].0.borrow_mut().push(frame);
@@ -141,7 +141,7 @@ fn with_several_zones_each_has_clients_of_its_own() {
     cpu.ranges().drain();
     drop(cpu);
     engine.verify().unwrap();
-    assert_eq!(engine.frames().stats().nr_free_pages, 3072);
+    assert_eq!(engine.frame_stats().nr_free_pages, 3072);
 }
 
 /// A request for more frames than exist asks no client.
@@ -190,7 +190,7 @@ fn a_cpu_that_must_not_wait_stops_no_other_one_with_clients_or_without() {
         other.free(frame.unwrap(), Order::ZERO).unwrap();
         let nowait = Context::NOWAIT;
         let stops = || {
-            let frames = engine.frames().stats().drains;
+            let frames = engine.frame_stats().drains;
             frames + engine.space().stats().drains + engine.objects().stats().drains
         };
         let before = stops();

@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::*;
-use crate::frame::{AllocError, Frames, ZoneLayout};
+use crate::frame::{AllocError, ZoneLayout};
 use crate::platform::SingleThread;
 use crate::policy::Config;
 use crate::units::CpuId;
@@ -90,7 +90,7 @@ fn several_zones_give_in_order_of_preference_and_take_runs_over_their_border() {
         zone
     };
     let zones = [zone(&layouts[0], a), zone(&layouts[1], b)];
-    let mut seats = Frames::new(&zones).seats::<2>(CpuId(0)).unwrap();
+    let mut seats = Seats::<_, 2>::take(&zones, CpuId(0)).unwrap();
     for context in [Context::NOWAIT, Context::ANY] {
         let mut runs = Vec::new();
         while let Ok(run) = seats.alloc_run(100, context) {

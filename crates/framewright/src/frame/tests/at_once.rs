@@ -1,22 +1,20 @@
 //! Requests that must not wait: they stop no CPU, and wait for no CPU to leave its seat.
 
 use super::*;
-use crate::frame::{AllocError, FrameSource, Frames, Seats};
-use crate::platform::{Barrier, FramePlatform, Relax};
+use crate::frame::{AllocError, FrameSource, Seats};
+use crate::platform::FramePlatform;
 use crate::units::Context;
 
 /// A platform on which no CPU waits, and which counts the barriers that act on all of them.
 #[derive(Default)]
 struct Restless(std::cell::Cell<u64>);
 
-impl Relax for &Restless {
+impl FramePlatform for &Restless {
+    const ASYMMETRIC: bool = true;
+
     fn relax(&self, _attempt: u32) {
         panic!("a request waits");
     }
-}
-
-impl Barrier for &Restless {
-    const ASYMMETRIC: bool = true;
 
     fn barrier_all(&self) {
         self.0.set(self.0.get() + 1);
@@ -127,16 +125,16 @@ fn with_several_zones_a_request_that_must_not_wait_stops_none_of_them() {
         zone
     };
     let zones = [zone(&layouts[0], near), zone(&layouts[1], far)];
-    let frames = Frames::new(&zones);
     let [mut one, mut other]: [Seats<'_, '_, _, 2>; 2] =
-        [0, 1].map(|cpu| frames.seats(CpuId(cpu)).unwrap());
+        [0, 1].map(|cpu| Seats::take(&zones, CpuId(cpu)).unwrap());
     // Frames of both zones lie in the other CPU's caches.
     for nth in 0..2 {
         let frame = other.alloc(nth, Order::ZERO, Movable).unwrap();
         other.free(frame, Order::ZERO).unwrap();
     }
     while one.try_block(Order::ZERO, Movable).is_some() {}
-    let before = (platform.0.get(), frames.stats().drains);
+    let drains = || zones.each_ref().map(|zone| zone.stats().drains);
+    let before = (platform.0.get(), drains());
     for nth in 0..2 {
         other.seat(nth).enter();
     }
@@ -150,7 +148,7 @@ fn with_several_zones_a_request_that_must_not_wait_stops_none_of_them() {
     for nth in 0..2 {
         other.seat(nth).exit();
     }
-    assert_eq!((platform.0.get(), frames.stats().drains), before);
+    assert_eq!((platform.0.get(), drains()), before);
     while one.alloc(0, Order::ZERO, Movable).is_ok() {}
     let exhausted = one.alloc_at_once(0, Order::ZERO, Movable);
     assert_eq!(exhausted, Err(AllocError::Exhausted));

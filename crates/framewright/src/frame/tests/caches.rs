@@ -10,9 +10,7 @@ fn with_caches(permille: u16, blocks: u16) -> Config {
     }
 }
 
-fn limits<P: crate::platform::Relax + crate::platform::Barrier>(
-    seat: &Seat<'_, '_, P>,
-) -> [usize; 5] {
+fn limits<P: crate::platform::FramePlatform>(seat: &Seat<'_, '_, P>) -> [usize; 5] {
     [0, 1, 2, 3, 4].map(|order| seat.words.limit(Movable, order))
 }
 

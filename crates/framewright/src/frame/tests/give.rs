@@ -47,7 +47,7 @@ fn one_by_one<P: FramePlatform>(pageblock: u8, nonmovable: usize, platform: P) {
 fn f5_blocks_that_are_given_back_one_by_one_keep_the_index_exact() {
     for pageblock in [6, 9, 10] {
         one_by_one(pageblock, 0, SingleThread::new());
-        one_by_one(pageblock, 20, Fenced);
+        one_by_one(pageblock, 20, ());
     }
 }
 

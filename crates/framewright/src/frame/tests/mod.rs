@@ -19,10 +19,10 @@ mod stops;
 
 use super::*;
 use crate::frame::AllocError;
-use crate::platform::{Fenced, SingleThread};
+use crate::platform::SingleThread;
 use crate::policy::{Config, Fallback, Label};
 use crate::random::Random;
-use crate::units::{CpuId, Frame, Mobility, Order, Run, SeatError};
+use crate::units::{CpuId, Frame, Mobility, Order, Run, SetupError};
 use Mobility::{Movable, Reclaimable, Unmovable};
 use std::vec;
 use std::vec::Vec;
@@ -297,11 +297,14 @@ fn a_seat_is_one_threads_at_a_time() {
     let seat = zone.seat(CpuId(1)).unwrap();
     // A refused call gives nothing back: the next one is refused as well.
     for _ in 0..2 {
-        assert_eq!(zone.seat(CpuId(1)).unwrap_err(), SeatError::Taken(CpuId(1)));
+        assert_eq!(
+            zone.seat(CpuId(1)).unwrap_err(),
+            SetupError::Taken(CpuId(1))
+        );
     }
     assert_eq!(
         zone.seat(CpuId(2)).unwrap_err(),
-        SeatError::Unknown(CpuId(2))
+        SetupError::Unknown(CpuId(2))
     );
     drop(seat);
     assert_eq!(zone.seat(CpuId(1)).unwrap().cpu(), CpuId(1));
@@ -327,7 +330,7 @@ fn threads(config: &Config, frames: u64, rounds: usize) {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     let layout = ZoneLayout::new(Frame(0), frames).with_cpus(4);
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, config, &mut memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, config, &mut memory, ()).unwrap();
     zone.add(whole(&layout)).unwrap();
     let owned: Vec<AtomicBool> = (0..frames).map(|_| AtomicBool::new(false)).collect();
     let passed: Mutex<Vec<(Frame, Order)>> = Mutex::new(Vec::new());

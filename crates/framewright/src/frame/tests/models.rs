@@ -8,7 +8,6 @@ use super::index::{BlockIndex, IndexShape};
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{Seat, ZoneLayout};
-use crate::platform::Fenced;
 use crate::policy::{Config, End, Fallback};
 use crate::raw::Carver;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
@@ -25,8 +24,8 @@ fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) 
     model.check(body);
 }
 
-type ModelZone = &'static Zone<'static, Fenced>;
-type ModelFrameSeat = Seat<'static, 'static, Fenced>;
+type ModelZone = &'static Zone<'static, ()>;
+type ModelFrameSeat = Seat<'static, 'static, ()>;
 
 const MOVABLE: Mobility = Mobility::Movable;
 
@@ -46,7 +45,7 @@ fn pageblock_with(order: u8, cpus: u16, fallback: Fallback) -> ModelZone {
         ..Config::default()
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let zone = Zone::new(&layout, &config, memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, &config, memory, ()).unwrap();
     zone.add(Run::new(Frame(0), order.frames()).unwrap())
         .unwrap();
     Box::leak(Box::new(zone))

@@ -64,7 +64,7 @@ fn holders_collect<P: FramePlatform>(platform: P) {
 #[test]
 fn f4_whoever_holds_a_pageblock_collects_what_others_free_there() {
     holders_collect(SingleThread::new());
-    holders_collect(Fenced);
+    holders_collect(());
 }
 
 fn nobody_holds<P: FramePlatform>(platform: P) {
@@ -90,7 +90,7 @@ fn nobody_holds<P: FramePlatform>(platform: P) {
 #[test]
 fn f4_what_is_left_behind_a_holder_that_is_gone_is_collected_at_once() {
     nobody_holds(SingleThread::new());
-    nobody_holds(Fenced);
+    nobody_holds(());
 }
 
 #[test]
@@ -262,10 +262,10 @@ fn nobody_goes_on_while_all_cpus_are_stopped() {
     use std::time::Duration;
     let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, ()).unwrap();
     zone.add(whole(&layout)).unwrap();
     let moment = Duration::from_millis(50);
-    type Work = fn(&mut Seat<'_, '_, Fenced>, Frame);
+    type Work = fn(&mut Seat<'_, '_, ()>, Frame);
     let works: [Work; 4] = [
         |seat, _| _ = seat.alloc(order(0), Movable).unwrap(),
         |seat, _| _ = seat.alloc(order(5), Movable).unwrap(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::frame::AllocError;
-use crate::platform::{Barrier, FramePlatform, Patience, Relax};
+use crate::platform::{FramePlatform, Patience};
 use crate::seats::{ClaimWords, Turn};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ fn take_all<P: FramePlatform>(seat: &mut Seat<'_, '_, P>) -> Vec<Frame> {
 fn a_request_that_failed_stops_nobody_again_until_something_becomes_free() {
     let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(3);
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, ()).unwrap();
     zone.add(run(0, 1024)).unwrap();
     let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
     let taken = take_all(&mut seats[0]);
@@ -76,7 +76,7 @@ fn a_request_that_failed_stops_nobody_again_until_something_becomes_free() {
 fn a_label_and_the_end_of_isolation_are_something_that_becomes_free() {
     let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, ()).unwrap();
     zone.add(whole(&layout)).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     zone.isolate(run(0, 512)).unwrap();
@@ -105,7 +105,7 @@ fn f8_a_costly_order_stops_nobody_unless_it_was_told_to_try_hard() {
             ..config
         };
         let mut memory = memory(&layout);
-        let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+        let zone = Zone::new(&layout, &config, &mut memory, ()).unwrap();
         zone.add(whole(&layout)).unwrap();
         let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
         // A frame of the only pageblock lies in another CPU's cache.
@@ -130,7 +130,7 @@ fn a_costly_order_is_made_of_what_its_own_cpu_has_cached() {
     let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
     let config = caching(100);
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, &config, &mut memory, ()).unwrap();
     zone.add(whole(&layout)).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     for order in [order(0), order(2)] {
@@ -152,7 +152,7 @@ fn what_is_impossible_is_refused_without_a_stop() {
         ..Config::default()
     };
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+    let zone = Zone::new(&layout, &config, &mut memory, ()).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     assert_eq!(seat.alloc(Order::ZERO, Movable), Err(AllocError::Exhausted));
     zone.add(run(300, 600)).unwrap();
@@ -222,17 +222,15 @@ struct Crowd {
     others: AtomicU64,
 }
 
-impl Relax for &Crowd {
+impl FramePlatform for &Crowd {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, attempt: u32) {
         if attempt == 0 {
             self.waiting.fetch_add(1, Relaxed);
         }
         std::thread::yield_now();
     }
-}
-
-impl Barrier for &Crowd {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
         crate::sync::fence(crate::sync::Ordering::SeqCst);
@@ -280,14 +278,12 @@ fn one_stop_serves_all_who_wait_for_it() {
 /// A platform on which a CPU that waits panics.
 struct Impatient;
 
-impl Relax for Impatient {
+impl FramePlatform for Impatient {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, _attempt: u32) {
         panic!("injected");
     }
-}
-
-impl Barrier for Impatient {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {}
 }
@@ -323,7 +319,9 @@ struct Told {
     told_before_waiting: AtomicU64,
 }
 
-impl Relax for &Told {
+impl FramePlatform for &Told {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, _attempt: u32) {
         let told = self.told.load(Relaxed);
         self.told_before_waiting.store(told, Relaxed);
@@ -333,10 +331,6 @@ impl Relax for &Told {
     fn wake(&self) {
         self.told.fetch_add(1, Relaxed);
     }
-}
-
-impl Barrier for &Told {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {}
 }
@@ -388,14 +382,12 @@ fn an_owner_that_leaves_its_seat_to_a_claimer_wakes_it_before_it_waits() {
 #[derive(Default)]
 struct Moments(AtomicU64);
 
-impl Relax for &Moments {
+impl FramePlatform for &Moments {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, _attempt: u32) {
         self.0.fetch_add(1, Relaxed);
     }
-}
-
-impl Barrier for &Moments {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {}
 }

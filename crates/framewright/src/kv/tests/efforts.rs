@@ -4,6 +4,7 @@
 use super::watch::{FullSource, Heard};
 use super::*;
 use crate::frame::AllocError;
+use crate::kv::table::ObjectKind;
 use crate::policy::Effort::{self, FailFast, MayCompact, MustSucceed};
 use crate::units::Order;
 use crate::vrange::RangeError;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::Effort::MayCompact;
-use crate::units::SeatError;
+use crate::units::SetupError;
 use crate::vrange::AreaRequest;
 use std::string::{String, ToString};
 
@@ -205,7 +205,7 @@ fn a_window_in_the_direct_map_is_refused() {
         let window = Addr(start * Page::BYTES);
         let refused = seat(start).map(drop);
         let direct = Addr(DIRECT);
-        assert_eq!(refused, Err(SeatError::Overlap { window, direct }));
+        assert_eq!(refused, Err(SetupError::Overlap { window, direct }));
         let why =
             "the space's window at 0x40060000 overlaps the frames at 0x40000000 in the direct map";
         assert_eq!(said(refused) == why, start == direct.page().0 + 96);

@@ -2,7 +2,7 @@
 //! hands (K6).
 
 use super::*;
-use crate::frame::{AllocError, FrameSource, FreeError, Origin};
+use crate::frame::{AllocError, FrameSource, FreeError};
 use crate::policy::Effort::MayCompact;
 use crate::units::{Mobility, Order};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ struct InterruptedFrames<'t> {
 }
 
 impl FrameSource for InterruptedFrames<'_> {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         self.seat.origin()
     }
 
@@ -220,7 +220,7 @@ struct BesideFrames<W> {
 }
 
 impl<W: FnOnce()> FrameSource for BesideFrames<W> {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         self.seat.origin()
     }
 

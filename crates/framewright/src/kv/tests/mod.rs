@@ -2,7 +2,9 @@ extern crate std;
 
 use super::*;
 use crate::frame::{Seat, Zone, ZoneLayout};
-use crate::platform::{Barrier, Direct, Map, MapError, Relax, Relief, SingleThread, Zero};
+use crate::platform::{
+    FramePlatform, MapError, ObjectPlatform, RangePlatform, Relief, SingleThread,
+};
 use crate::policy::{Config, RangeConfig};
 use crate::units::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
 use crate::vrange::{Space, SpaceLayout};
@@ -91,22 +93,20 @@ impl KvToy {
     }
 }
 
-impl Relax for KvToy {
+impl FramePlatform for KvToy {
+    const ASYMMETRIC: bool = SingleThread::ASYMMETRIC;
+    const ALONE: bool = SingleThread::ALONE;
+
     fn relax(&self, attempt: u32) {
         self.waits.relax(attempt);
     }
-}
-
-impl Barrier for KvToy {
-    const ASYMMETRIC: bool = SingleThread::ASYMMETRIC;
-    const ALONE: bool = SingleThread::ALONE;
 
     fn barrier_all(&self) {
         self.waits.barrier_all();
     }
 }
 
-impl Map for KvToy {
+impl RangePlatform for KvToy {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         self.contexts.borrow_mut().push(context);
         if let Some(left) = self.map_fails.get() {
@@ -134,9 +134,7 @@ impl Map for KvToy {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for KvToy {
     fn zero(&self, frames: Run) {
         let start = (frames.start().0 * Page::BYTES) as usize;
         let end = (frames.end().0 * Page::BYTES) as usize;
@@ -144,7 +142,7 @@ impl Zero for KvToy {
     }
 }
 
-impl Direct for KvToy {
+impl ObjectPlatform for KvToy {
     fn direct_base(&self) -> Addr {
         Addr(DIRECT)
     }

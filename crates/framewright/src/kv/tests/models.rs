@@ -8,10 +8,10 @@ use super::class::SizeClass;
 use super::held::Held;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvLayout};
-use crate::platform::{Barrier, Direct, Fenced, Relax};
+use crate::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use crate::seats::Inboxes;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::units::{Addr, Frame, Order};
+use crate::units::{Addr, Context, Frame, Order, Page, PageRange, Run};
 use loom::thread;
 use std::boxed::Box;
 use std::vec;
@@ -19,21 +19,30 @@ use std::vec;
 /// Memory with bytes that no test reads.
 struct BareSlabs;
 
-impl Relax for BareSlabs {
-    fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
-    }
-}
-
-impl Barrier for BareSlabs {
+impl FramePlatform for BareSlabs {
     const ASYMMETRIC: bool = false;
 
+    fn relax(&self, attempt: u32) {
+        ().relax(attempt);
+    }
+
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
-impl Direct for BareSlabs {
+impl RangePlatform for BareSlabs {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        Ok(())
+    }
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        Ok(())
+    }
+    fn flush_all(&self) {}
+    fn zero(&self, _frames: Run) {}
+}
+
+impl ObjectPlatform for BareSlabs {
     fn direct_base(&self) -> Addr {
         Addr(0x10_0000)
     }

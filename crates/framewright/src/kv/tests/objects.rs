@@ -1,4 +1,5 @@
 use super::*;
+use crate::kv::table::ObjectKind;
 use crate::policy::Effort;
 
 #[test]

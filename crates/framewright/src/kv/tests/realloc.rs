@@ -2,6 +2,7 @@
 
 use super::watch::FullSource;
 use super::*;
+use crate::kv::table::ObjectKind;
 use crate::policy::Effort::MustSucceed;
 
 const K: u64 = 1024;
@@ -190,14 +191,26 @@ fn k8_mapped_pages_do_not_move_for_a_caller_that_may_not_wait() {
 fn a_direct_map_starts_at_a_page() {
     #[derive(Debug)]
     struct Skewed;
-    impl Relax for Skewed {
-        fn relax(&self, _attempt: u32) {}
-    }
-    impl Barrier for Skewed {
+    impl FramePlatform for Skewed {
         const ASYMMETRIC: bool = false;
+
+        fn relax(&self, _attempt: u32) {}
+
         fn barrier_all(&self) {}
     }
-    impl Direct for Skewed {
+
+    impl RangePlatform for Skewed {
+        fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+            Ok(())
+        }
+        fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+            Ok(())
+        }
+        fn flush_all(&self) {}
+        fn zero(&self, _frames: Run) {}
+    }
+
+    impl ObjectPlatform for Skewed {
         fn direct_base(&self) -> Addr {
             Addr(0x1010)
         }

@@ -2,6 +2,7 @@ use super::super::class::SizeClass;
 use super::super::layout::Shape;
 use super::*;
 use crate::frame::AllocError;
+use crate::kv::table::ObjectKind;
 use crate::policy::Effort;
 use crate::units::Order;
 use std::collections::BTreeSet;

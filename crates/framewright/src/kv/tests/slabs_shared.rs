@@ -6,6 +6,7 @@ use super::super::table::KvEntry;
 use super::slabs::{SIZES, sized, with_slabs};
 use super::*;
 use crate::frame::AllocError;
+use crate::kv::table::ObjectKind;
 use crate::policy::Effort;
 use crate::seats::Inboxes;
 use crate::sync::Ordering::Relaxed;

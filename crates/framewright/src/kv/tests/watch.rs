@@ -2,7 +2,7 @@
 //! and each can be made to fail.
 
 use super::*;
-use crate::frame::{AllocError, FrameSource, FreeError, Origin};
+use crate::frame::{AllocError, FrameSource, FreeError};
 use crate::units::{Mobility, Order};
 use std::cell::Cell;
 use std::string::String;
@@ -80,7 +80,7 @@ pub(super) struct WatchedFrames {
 }
 
 impl FrameSource for WatchedFrames {
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> u64 {
         self.seat.origin()
     }
 

@@ -1,6 +1,6 @@
 //! A single value in memory of an allocator.
 
-use super::{Memory, Refused, Where};
+use super::{Memory, Refused};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -9,34 +9,33 @@ use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 use core::ptr::NonNull;
 
-/// A value in memory of `A`, at the place `W`: see [`KBox`](super::KBox), [`VBox`](super::VBox)
-/// and [`KVBox`](super::KVBox).
+/// A value in memory of `A`. Whether it is contiguous there \[`kmalloc`\], in mapped pages \[`vmalloc`\], or
+/// the first if that is there \[`kvmalloc`\], the handle says.
 ///
 /// A value without bytes takes no memory.
 ///
 /// # Invariants
 /// - `value` points to a valid `T` that is this owner's alone. Unless it has no bytes, it lies in
 ///   memory from `heap` for `T`'s layout, which is not free.
-pub struct Boxed<T: ?Sized, A: Memory, W: Where> {
+pub struct KVBox<T: ?Sized, A: Memory> {
     value: NonNull<T>,
     heap: A,
-    place: PhantomData<W>,
     owns: PhantomData<T>,
 }
 
 // SAFETY: the owner alone has its value, as if it lay in the owner. Any thread may use the memory
 // (the contract). A handle is used on another thread only if it may be there.
-unsafe impl<T: ?Sized + Send, A: Memory + Send, W: Where> Send for Boxed<T, A, W> {}
+unsafe impl<T: ?Sized + Send, A: Memory + Send> Send for KVBox<T, A> {}
 // SAFETY: a shared owner gives out only shared values and handles.
-unsafe impl<T: ?Sized + Sync, A: Memory + Sync, W: Where> Sync for Boxed<T, A, W> {}
+unsafe impl<T: ?Sized + Sync, A: Memory + Sync> Sync for KVBox<T, A> {}
 
-impl<T, A: Memory, W: Where> Boxed<T, A, W> {
+impl<T, A: Memory> KVBox<T, A> {
     /// Moves `value` into memory of `heap`.
     ///
     /// # Errors
     /// The value, if there was no memory; the handle is dropped then.
     pub fn try_new(value: T, heap: A) -> Result<Self, Refused<T, A::Error>> {
-        match Boxed::<MaybeUninit<T>, A, W>::try_uninit(heap) {
+        match KVBox::<MaybeUninit<T>, A>::try_uninit(heap) {
             Ok(place) => Ok(place.write(value)),
             Err(error) => Err(Refused { value, error }),
         }
@@ -58,7 +57,7 @@ impl<T, A: Memory, W: Where> Boxed<T, A, W> {
     }
 }
 
-impl<T, A: Memory, W: Where> Boxed<MaybeUninit<T>, A, W> {
+impl<T, A: Memory> KVBox<MaybeUninit<T>, A> {
     /// Memory for a value to come, of any contents.
     ///
     /// # Errors
@@ -79,20 +78,19 @@ impl<T, A: Memory, W: Where> Boxed<MaybeUninit<T>, A, W> {
         let layout = Layout::new::<T>();
         let value = match layout.size() {
             0 => NonNull::dangling(),
-            _ => heap.alloc(layout, W::PLACE, zero)?.cast(),
+            _ => heap.alloc(layout, zero)?.cast(),
         };
         // INVARIANT: any bytes are a `MaybeUninit`, and the memory was just allocated for it.
         Ok(Self {
             value,
             heap,
-            place: PhantomData,
             owns: PhantomData,
         })
     }
 
     /// Writes a value there.
     #[must_use]
-    pub fn write(mut self, value: T) -> Boxed<T, A, W> {
+    pub fn write(mut self, value: T) -> KVBox<T, A> {
         (*self).write(value);
         // SAFETY: `write` above wrote it.
         unsafe { self.assume_init() }
@@ -103,15 +101,15 @@ impl<T, A: Memory, W: Where> Boxed<MaybeUninit<T>, A, W> {
     /// # Safety
     /// A valid `T` has been written there; whether zeroes are one depends on the type.
     #[must_use]
-    pub unsafe fn assume_init(self) -> Boxed<T, A, W> {
+    pub unsafe fn assume_init(self) -> KVBox<T, A> {
         let (value, heap) = self.into_raw();
         // SAFETY: it came from `into_raw` a line above; `T` is at the same address with the same
         // layout, and valid by the caller's promise.
-        unsafe { Boxed::from_raw(value.cast(), heap) }
+        unsafe { KVBox::from_raw(value.cast(), heap) }
     }
 }
 
-impl<T: ?Sized, A: Memory, W: Where> Boxed<T, A, W> {
+impl<T: ?Sized, A: Memory> KVBox<T, A> {
     /// Gives up the value's address and the handle: the memory is the caller's now.
     #[must_use = "the value is not dropped, nor its memory given back"]
     pub fn into_raw(self) -> (NonNull<T>, A) {
@@ -124,7 +122,7 @@ impl<T: ?Sized, A: Memory, W: Where> Boxed<T, A, W> {
     /// trait object.
     ///
     /// # Safety
-    /// Both came from [`into_raw`](Self::into_raw) of an owner at the same place, and are in no
+    /// Both came from [`into_raw`](Self::into_raw) of an owner, and are in no
     /// other use. `value` is the same address, and what it points to is valid there and has the
     /// same layout.
     #[must_use]
@@ -133,7 +131,6 @@ impl<T: ?Sized, A: Memory, W: Where> Boxed<T, A, W> {
         Self {
             value,
             heap,
-            place: PhantomData,
             owns: PhantomData,
         }
     }
@@ -186,7 +183,7 @@ impl<A: Memory> Drop for Freed<A> {
     }
 }
 
-impl<T: ?Sized, A: Memory, W: Where> Drop for Boxed<T, A, W> {
+impl<T: ?Sized, A: Memory> Drop for KVBox<T, A> {
     fn drop(&mut self) {
         let _memory = Freed {
             at: self.value.cast(),
@@ -198,7 +195,7 @@ impl<T: ?Sized, A: Memory, W: Where> Drop for Boxed<T, A, W> {
     }
 }
 
-impl<T: ?Sized, A: Memory, W: Where> Deref for Boxed<T, A, W> {
+impl<T: ?Sized, A: Memory> Deref for KVBox<T, A> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -207,7 +204,7 @@ impl<T: ?Sized, A: Memory, W: Where> Deref for Boxed<T, A, W> {
     }
 }
 
-impl<T: ?Sized, A: Memory, W: Where> DerefMut for Boxed<T, A, W> {
+impl<T: ?Sized, A: Memory> DerefMut for KVBox<T, A> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: valid and this owner's alone, which is borrowed mutably.
         unsafe { self.value.as_mut() }
@@ -215,15 +212,15 @@ impl<T: ?Sized, A: Memory, W: Where> DerefMut for Boxed<T, A, W> {
 }
 
 // The value does not move with its owner.
-impl<T: ?Sized, A: Memory, W: Where> Unpin for Boxed<T, A, W> {}
+impl<T: ?Sized, A: Memory> Unpin for KVBox<T, A> {}
 
-impl<T: ?Sized + fmt::Debug, A: Memory, W: Where> fmt::Debug for Boxed<T, A, W> {
+impl<T: ?Sized + fmt::Debug, A: Memory> fmt::Debug for KVBox<T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T: ?Sized + fmt::Display, A: Memory, W: Where> fmt::Display for Boxed<T, A, W> {
+impl<T: ?Sized + fmt::Display, A: Memory> fmt::Display for KVBox<T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

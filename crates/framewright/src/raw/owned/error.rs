@@ -26,28 +26,3 @@ impl<T, E: fmt::Display> fmt::Display for Refused<T, E> {
 }
 
 impl<T, E: core::error::Error> core::error::Error for Refused<T, E> {}
-
-/// Why a vector did not get longer. It is unchanged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReserveError<E> {
-    /// The elements need more bytes than an object can have. Retrying cannot help.
-    TooLong {
-        /// The length that was wanted, or the largest number if it overflows.
-        elements: usize,
-    },
-    /// There was no memory.
-    Memory(E),
-}
-
-impl<E: fmt::Display> fmt::Display for ReserveError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong { elements } => {
-                write!(f, "{elements} elements are more than a vector can have")
-            }
-            Self::Memory(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: core::error::Error> core::error::Error for ReserveError<E> {}

@@ -1,24 +1,24 @@
 //! The elements of a vector, handed out by value from either end.
 
+use super::Memory;
 use super::vector::Buffer;
-use super::{Memory, Where};
 use core::fmt;
 use core::iter::FusedIterator;
 use core::ops::Range;
 
-/// The elements of a [`Vector`](super::Vector), one after another.
+/// The elements of a [`KVVec`](super::KVVec), one after another.
 ///
 /// # Invariants
 /// - The elements of the buffer with numbers in `left` are valid, and this iterator alone has them.
-pub struct IntoIter<T, A: Memory, W: Where> {
-    buffer: Buffer<T, A, W>,
+pub struct IntoIter<T, A: Memory> {
+    buffer: Buffer<T, A>,
     left: Range<usize>,
 }
 
-impl<T, A: Memory, W: Where> IntoIter<T, A, W> {
+impl<T, A: Memory> IntoIter<T, A> {
     /// # Safety
     /// The first `len` elements are valid, and the caller gives them up.
-    pub(super) const unsafe fn new(buffer: Buffer<T, A, W>, len: usize) -> Self {
+    pub(super) const unsafe fn new(buffer: Buffer<T, A>, len: usize) -> Self {
         // INVARIANT: by the caller's promise.
         Self {
             buffer,
@@ -47,7 +47,7 @@ impl<T, A: Memory, W: Where> IntoIter<T, A, W> {
     }
 }
 
-impl<T, A: Memory, W: Where> Iterator for IntoIter<T, A, W> {
+impl<T, A: Memory> Iterator for IntoIter<T, A> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -61,7 +61,7 @@ impl<T, A: Memory, W: Where> Iterator for IntoIter<T, A, W> {
     }
 }
 
-impl<T, A: Memory, W: Where> DoubleEndedIterator for IntoIter<T, A, W> {
+impl<T, A: Memory> DoubleEndedIterator for IntoIter<T, A> {
     fn next_back(&mut self) -> Option<T> {
         let number = self.left.next_back()?;
         // SAFETY: taken out of `left` a line above.
@@ -69,10 +69,10 @@ impl<T, A: Memory, W: Where> DoubleEndedIterator for IntoIter<T, A, W> {
     }
 }
 
-impl<T, A: Memory, W: Where> ExactSizeIterator for IntoIter<T, A, W> {}
-impl<T, A: Memory, W: Where> FusedIterator for IntoIter<T, A, W> {}
+impl<T, A: Memory> ExactSizeIterator for IntoIter<T, A> {}
+impl<T, A: Memory> FusedIterator for IntoIter<T, A> {}
 
-impl<T, A: Memory, W: Where> Drop for IntoIter<T, A, W> {
+impl<T, A: Memory> Drop for IntoIter<T, A> {
     fn drop(&mut self) {
         let left = core::mem::replace(&mut self.left, 0..0);
         // SAFETY: valid, and no longer in `left`, so they are dropped once. The buffer gives its
@@ -84,7 +84,7 @@ impl<T, A: Memory, W: Where> Drop for IntoIter<T, A, W> {
     }
 }
 
-impl<T: fmt::Debug, A: Memory, W: Where> fmt::Debug for IntoIter<T, A, W> {
+impl<T: fmt::Debug, A: Memory> fmt::Debug for IntoIter<T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_slice().fmt(f)
     }

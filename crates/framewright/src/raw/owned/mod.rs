@@ -2,14 +2,13 @@
 //! dropped.
 //!
 //! ```text
-//!   KBox, KVec     contiguous in memory        [kmalloc]
-//!   VBox, VVec     mapped pages                [vmalloc]
-//!   KVBox, KVVec   contiguous if it is there, else mapped pages   [kvmalloc]
+//!   KVBox   one value              in memory of its handle: contiguous [kmalloc], mapped pages [vmalloc],
+//!   KVVec   elements side by side  or contiguous if that is there and else mapped pages [kvmalloc]
 //! ```
 //!
 //! An owner holds a handle to the memory that it came from, as a value. Nothing is global, so two
-//! heaps in one program have owners side by side. The handle has the effort and the context of an
-//! owner's requests. Every operation that needs memory says so in its name (`try_`), and returns
+//! heaps in one program have owners side by side. The handle has the place, the effort and the
+//! context of an owner's requests. Every operation that needs memory says so in its name (`try_`), and returns
 //! its argument when there was no memory.
 //!
 //! The engine itself knows addresses as numbers and never touches an object. If they are real
@@ -29,74 +28,17 @@ mod vector;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub(crate) use boxed::Boxed;
-pub use error::{Refused, ReserveError};
+pub use boxed::KVBox;
+pub use error::Refused;
 pub(crate) use into_iter::IntoIter;
-pub(crate) use vector::Vector;
+pub use vector::KVVec;
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// A value that is contiguous in memory.
-pub type KBox<T, A> = Boxed<T, A, Contiguous>;
-/// A value in mapped pages.
-pub type VBox<T, A> = Boxed<T, A, Mapped>;
-/// A value that is contiguous in memory if that is there, and else in mapped pages.
-pub type KVBox<T, A> = Boxed<T, A, Either>;
-/// A vector that is contiguous in memory.
-pub type KVec<T, A> = Vector<T, A, Contiguous>;
-/// A vector in mapped pages.
-pub type VVec<T, A> = Vector<T, A, Mapped>;
-/// A vector that is contiguous in memory if that is there, and else in mapped pages.
-pub type KVVec<T, A> = Vector<T, A, Either>;
-
-/// Where an object may lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// Contiguous in memory, in the direct map.
-    Contiguous,
-    /// In mapped pages.
-    Mapped,
-    /// The first if it is there, else the second.
-    Either,
-}
-
-/// A [`Place`] as a type.
-pub trait Where: sealed::Sealed {
-    /// The place.
-    const PLACE: Place;
-}
-
-/// [`Place::Contiguous`].
-#[derive(Debug)]
-pub enum Contiguous {}
-/// [`Place::Mapped`].
-#[derive(Debug)]
-pub enum Mapped {}
-/// [`Place::Either`].
-#[derive(Debug)]
-pub enum Either {}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Contiguous {}
-    impl Sealed for super::Mapped {}
-    impl Sealed for super::Either {}
-}
-
-impl Where for Contiguous {
-    const PLACE: Place = Place::Contiguous;
-}
-impl Where for Mapped {
-    const PLACE: Place = Place::Mapped;
-}
-impl Where for Either {
-    const PLACE: Place = Place::Either;
-}
-
 /// Memory for objects, at real addresses.
 ///
-/// Implemented by a handle: a reference to an allocator, with the effort and the context of the
+/// Implemented by a handle: a reference to an allocator, with the place, the effort and the context of the
 /// requests that it makes.
 ///
 /// # Safety
@@ -109,16 +51,19 @@ impl Where for Either {
 /// - No other code accesses them meanwhile.
 /// - It is aligned as asked for.
 ///
-/// It also promises that none of the three unwinds.
+/// It also promises that none of the four unwinds.
 pub unsafe trait Memory {
     /// Why there is no memory.
     type Error;
+
+    /// The error for so many elements of so many bytes that no object has room for them.
+    fn too_long(&self, elements: usize, bytes_each: usize) -> Self::Error;
 
     /// Memory for an object of that layout, zeroed if `zero` says so, and else of any contents.
     ///
     /// # Errors
     /// If there is none, or if zero bytes are asked for, which no owner does.
-    fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, Self::Error>;
+    fn alloc(&self, layout: Layout, zero: bool) -> Result<NonNull<u8>, Self::Error>;
 
     /// Changes the length of an object to `bytes`, at the same alignment. Keeps the bytes that both
     /// lengths have. The object may move, and the old pointer is then invalid.
@@ -127,14 +72,13 @@ pub unsafe trait Memory {
     /// As [`alloc`](Self::alloc); the object is as it was.
     ///
     /// # Safety
-    /// `at` came from this handle for this place and this layout, or a `resize` to its length; it is
+    /// `at` came from this handle for this layout, or a `resize` to its length; it is
     /// not free. `bytes`, rounded up to the alignment, is at most `isize::MAX`.
     unsafe fn resize(
         &self,
         at: NonNull<u8>,
         old: Layout,
         bytes: usize,
-        place: Place,
     ) -> Result<NonNull<u8>, Self::Error>;
 
     /// Gives an object's memory back.
@@ -150,8 +94,12 @@ pub unsafe trait Memory {
 unsafe impl<M: Memory + ?Sized> Memory for &M {
     type Error = M::Error;
 
-    fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, M::Error> {
-        (**self).alloc(layout, place, zero)
+    fn too_long(&self, elements: usize, bytes_each: usize) -> M::Error {
+        (**self).too_long(elements, bytes_each)
+    }
+
+    fn alloc(&self, layout: Layout, zero: bool) -> Result<NonNull<u8>, M::Error> {
+        (**self).alloc(layout, zero)
     }
 
     unsafe fn resize(
@@ -159,10 +107,9 @@ unsafe impl<M: Memory + ?Sized> Memory for &M {
         at: NonNull<u8>,
         old: Layout,
         bytes: usize,
-        place: Place,
     ) -> Result<NonNull<u8>, M::Error> {
         // SAFETY: what the caller promised.
-        unsafe { (**self).resize(at, old, bytes, place) }
+        unsafe { (**self).resize(at, old, bytes) }
     }
 
     unsafe fn free(&self, at: NonNull<u8>, layout: Layout) {

@@ -8,7 +8,7 @@ use super::*;
 use core::cell::RefCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use heap::{Heap, NoMemory};
+use heap::{Heap, NoMemory, Place};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::string::{String, ToString};
@@ -72,15 +72,15 @@ fn vector<T>(heap: &Heap, values: impl IntoIterator<Item = T>) -> KVVec<T, &Heap
 #[test]
 fn a_box_moves_its_value_in_and_drops_it_with_its_memory() {
     let (heap, log) = (Heap::default(), Log::default());
-    let mut kept = KBox::try_new(Noted::new(7, &log), &heap).unwrap();
+    let mut kept = KVBox::try_new(Noted::new(7, &log), heap.contiguous()).unwrap();
     kept.number += 1;
     assert_eq!((kept.number, heap.live()), (8, 1));
     let moved = kept;
     assert_eq!(heap.places(), [Place::Contiguous]);
-    assert!(core::ptr::eq(*moved.heap(), &heap));
+    assert!(core::ptr::eq(moved.heap().0, &heap));
     drop(moved);
     assert_eq!((log.borrow().as_slice(), heap.live()), (&[8][..], 0));
-    let other = VBox::try_new(String::from("text"), &heap).unwrap();
+    let other = KVBox::try_new(String::from("text"), heap.mapped()).unwrap();
     assert_eq!(heap.places(), [Place::Mapped]);
     assert_eq!(format!("{other} {other:?}"), "text \"text\"");
     assert_eq!(other.into_inner(), "text");
@@ -97,10 +97,10 @@ struct Aligned(u8);
 #[test]
 fn a_value_for_which_there_is_no_memory_comes_back() {
     let (heap, log) = (Heap::up_to(8), Log::default());
-    let refused = KBox::try_new(Noted::new(7, &log), &heap).unwrap_err();
+    let refused = KVBox::try_new(Noted::new(7, &log), heap.contiguous()).unwrap_err();
     assert_eq!(refused.to_string(), "no memory");
-    assert_eq!(format!("{refused:?}"), "Refused { error: NoMemory, .. }");
-    assert_eq!((refused.value.number, refused.error), (7, NoMemory));
+    assert_eq!(format!("{refused:?}"), "Refused { error: Full, .. }");
+    assert_eq!((refused.value.number, refused.error), (7, NoMemory::Full));
     assert!(log.borrow().is_empty());
     assert_eq!(heap.live(), 0);
 }
@@ -133,17 +133,17 @@ fn a_value_without_bytes_takes_no_memory() {
     most.try_push(()).unwrap();
     let refused = most.try_reserve(usize::MAX).unwrap_err();
     let elements = usize::MAX;
-    assert_eq!(refused, ReserveError::TooLong { elements });
+    assert_eq!(refused, NoMemory::TooLong(elements));
     most.try_reserve(usize::MAX - 1).unwrap();
 }
 
 #[test]
 fn memory_comes_before_its_value_and_zeroed_if_asked_for() {
     let heap = Heap::default();
-    let place = KBox::<MaybeUninit<[u64; 4]>, _>::try_uninit(&heap).unwrap();
+    let place = KVBox::<MaybeUninit<[u64; 4]>, _>::try_uninit(&heap).unwrap();
     let value = place.write([1, 2, 3, 4]);
     assert_eq!(*value, [1, 2, 3, 4]);
-    let zeroes = KBox::<MaybeUninit<[u64; 4]>, _>::try_zeroed(&heap).unwrap();
+    let zeroes = KVBox::<MaybeUninit<[u64; 4]>, _>::try_zeroed(&heap).unwrap();
     // SAFETY: zeroes are numbers.
     assert_eq!(*unsafe { zeroes.assume_init() }, [0; 4]);
     drop(value);
@@ -153,26 +153,26 @@ fn memory_comes_before_its_value_and_zeroed_if_asked_for() {
 #[test]
 fn a_box_is_taken_apart_and_put_together_as_a_trait_object() {
     let heap = Heap::default();
-    let (value, at) = KBox::try_new(42u32, &heap).unwrap().into_raw();
+    let (value, at) = KVBox::try_new(42u32, heap.contiguous()).unwrap().into_raw();
     assert_eq!(heap.live(), 1);
     let value: NonNull<dyn ToString> = value;
     // SAFETY: both came from `into_raw`, and the value is the same, seen as a trait object.
-    let value: KBox<dyn ToString, _> = unsafe { KBox::from_raw(value, at) };
+    let value: KVBox<dyn ToString, _> = unsafe { KVBox::from_raw(value, at) };
     assert_eq!((*value).to_string(), "42");
     drop(value);
     assert_eq!(heap.live(), 0);
-    let leaked = KBox::try_new(5, &heap).unwrap().leak();
+    let leaked = KVBox::try_new(5, heap.contiguous()).unwrap().leak();
     *leaked += 1;
     assert_eq!((*leaked, heap.live()), (6, 1));
     // SAFETY: the value came from an owner at this place in this heap, which was leaked.
-    drop(unsafe { KBox::<i32, _>::from_raw(NonNull::from(leaked), &heap) });
+    drop(unsafe { KVBox::<i32, _>::from_raw(NonNull::from(leaked), &heap) });
     assert_eq!(heap.live(), 0);
 }
 
 #[test]
 fn a_pinned_value_does_not_move_with_its_owner() {
     static HEAP: Heap = Heap::up_to(0);
-    let pinned = KBox::try_new(9u8, &HEAP).unwrap().into_pin();
+    let pinned = KVBox::try_new(9u8, HEAP.contiguous()).unwrap().into_pin();
     let at = core::ptr::from_ref(&*pinned);
     let moved = vec![pinned];
     assert!(core::ptr::eq(at, &*moved[0]));
@@ -183,7 +183,7 @@ fn a_pinned_value_does_not_move_with_its_owner() {
 #[test]
 fn memory_goes_back_though_a_value_panics_when_it_is_dropped() {
     let (heap, log) = (Heap::default(), Log::default());
-    let bad = KBox::try_new(Noted::bad(1, &log), &heap).unwrap();
+    let bad = KVBox::try_new(Noted::bad(1, &log), heap.contiguous()).unwrap();
     assert!(panics(|| drop(bad)));
     assert_eq!((log.borrow().as_slice(), heap.live()), (&[1][..], 0));
     log.borrow_mut().clear();
@@ -292,19 +292,16 @@ fn a_vector_that_gets_no_memory_is_as_it_was() {
     // Ten would have been twice as many; the heap gave six, then seven and eight.
     assert_eq!((some.capacity(), heap.asked()), (8, 7));
     let refused = some.try_push(8).unwrap_err();
-    assert_eq!(
-        (refused.value, refused.error),
-        (8, ReserveError::Memory(NoMemory))
-    );
+    assert_eq!((refused.value, refused.error), (8, NoMemory::Full));
     assert_eq!(refused.to_string(), "no memory");
     let refused = some.try_extend_from_slice(&[1, 2]).unwrap_err();
-    assert_eq!(refused, ReserveError::Memory(NoMemory));
+    assert_eq!(refused, NoMemory::Full);
     assert_eq!(*some, [0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(heap.places(), [Place::Either]);
     assert_eq!(*vector(&heap, some), [0, 1, 2, 3, 4, 5, 6, 7]);
     let refused = KVVec::<u64, _>::try_with_capacity(9, &heap).err().unwrap();
-    assert_eq!(refused, ReserveError::Memory(NoMemory));
-    let mut empty: KVec<u64, _> = KVec::new(&heap);
+    assert_eq!(refused, NoMemory::Full);
+    let mut empty: KVVec<u64, _> = KVVec::new(heap.contiguous());
     empty.try_push(1).unwrap();
     assert_eq!(empty.capacity(), 4);
     assert_eq!(heap.places(), [Place::Contiguous]);
@@ -316,7 +313,7 @@ fn lengths_that_no_object_can_have_are_errors() {
     let most = isize::MAX as usize / 8;
     let refused = |elements| KVVec::<u64, _>::try_with_capacity(elements, &heap).err();
     for elements in [most + 1, usize::MAX / 8 + 1, usize::MAX] {
-        assert_eq!(refused(elements), Some(ReserveError::TooLong { elements }));
+        assert_eq!(refused(elements), Some(NoMemory::TooLong(elements)));
     }
     let mut some = vector(&heap, [1u64]);
     let error = some.try_reserve(usize::MAX).unwrap_err();
@@ -326,7 +323,7 @@ fn lengths_that_no_object_can_have_are_errors() {
     );
     let error = some.try_reserve(most).unwrap_err();
     let elements = most + 1;
-    assert_eq!(error, ReserveError::TooLong { elements });
+    assert_eq!(error, NoMemory::TooLong(elements));
     assert_eq!(*some, [1]);
 }
 
@@ -357,7 +354,7 @@ fn a_clone_that_panics_leaves_those_made_before_it() {
 #[test]
 fn spare_memory_is_filled_from_outside() {
     let heap = Heap::default();
-    let mut some: VVec<u8, _> = VVec::try_with_capacity(8, &heap).unwrap();
+    let mut some: KVVec<u8, _> = KVVec::try_with_capacity(8, heap.mapped()).unwrap();
     for (place, value) in some.spare_capacity_mut().iter_mut().zip(1..=3) {
         place.write(value);
     }
@@ -368,7 +365,7 @@ fn spare_memory_is_filled_from_outside() {
         (vec![1, 2, 3], 5)
     );
     assert_eq!(heap.places(), [Place::Mapped]);
-    assert!(core::ptr::eq(*some.heap(), &heap));
+    assert!(core::ptr::eq(some.heap().0, &heap));
 }
 
 #[test]
@@ -398,13 +395,13 @@ fn owners_go_to_other_threads_if_their_values_and_their_heap_may() {
     }
     impl<T: ?Sized> NotSync<()> for T {}
     impl<T: ?Sized + Sync> NotSync<IfSend> for T {}
-    <KBox<Rc<u8>, &Heap> as NotSend<_>>::check();
+    <KVBox<Rc<u8>, &Heap> as NotSend<_>>::check();
     <KVVec<Rc<u8>, &Heap> as NotSend<_>>::check();
-    <IntoIter<Rc<u8>, &Heap, Either> as NotSend<_>>::check();
-    <KBox<RefCell<u8>, &Heap> as NotSync<_>>::check();
+    <IntoIter<Rc<u8>, &Heap> as NotSend<_>>::check();
+    <KVBox<RefCell<u8>, &Heap> as NotSync<_>>::check();
     <KVVec<RefCell<u8>, &Heap> as NotSync<_>>::check();
     fn both<T: Send + Sync>() {}
-    both::<KBox<u8, &Heap>>();
+    both::<KVBox<u8, &Heap>>();
     both::<KVVec<u8, &Heap>>();
-    both::<IntoIter<u8, &Heap, Either>>();
+    both::<IntoIter<u8, &Heap>>();
 }

@@ -5,7 +5,7 @@
 //! counts when it is read out or dropped: so a panic in between leaks elements, and drops none
 //! twice.
 
-use super::{IntoIter, Memory, Refused, ReserveError, Where};
+use super::{IntoIter, Memory, Refused};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -14,8 +14,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::slice;
 
-/// Elements side by side in memory of `A`, at the place `W`: see [`KVVec`](super::KVVec),
-/// [`KVec`](super::KVec) and [`VVec`](super::VVec).
+/// Elements side by side in memory of `A`: contiguous, in mapped pages, or either, as the handle says.
 ///
 /// It gets longer by the memory's `resize` \[`kvrealloc`\], to at least twice its capacity, or, if
 /// there is not so much, to what was asked for. Elements without bytes take no memory.
@@ -23,30 +22,29 @@ use core::slice;
 /// # Invariants
 /// - The first `len` elements of `buffer` are valid, and this owner's alone.
 /// - `len` is at most the buffer's capacity.
-pub struct Vector<T, A: Memory, W: Where> {
-    buffer: Buffer<T, A, W>,
+pub struct KVVec<T, A: Memory> {
+    buffer: Buffer<T, A>,
     len: usize,
 }
 
 /// Memory for `capacity` elements, without knowledge of their contents.
 ///
 /// # Invariants
-/// - Unless the elements have no bytes or `capacity` is 0, `start` is memory from `heap` at the
-///   place `W` for an array of `capacity` elements, and this buffer's alone.
-pub(super) struct Buffer<T, A: Memory, W: Where> {
+/// - Unless the elements have no bytes or `capacity` is 0, `start` is memory from `heap` for an
+///   array of `capacity` elements, and this buffer's alone.
+pub(super) struct Buffer<T, A: Memory> {
     start: NonNull<T>,
     capacity: usize,
     heap: A,
-    place: PhantomData<W>,
     owns: PhantomData<T>,
 }
 
-// SAFETY: a buffer alone has its memory, which any thread may use (the contract); see `Boxed`.
-unsafe impl<T: Send, A: Memory + Send, W: Where> Send for Buffer<T, A, W> {}
+// SAFETY: a buffer alone has its memory, which any thread may use (the contract); see `KVBox`.
+unsafe impl<T: Send, A: Memory + Send> Send for Buffer<T, A> {}
 // SAFETY: as above; a shared buffer gives out only shared elements.
-unsafe impl<T: Sync, A: Memory + Sync, W: Where> Sync for Buffer<T, A, W> {}
+unsafe impl<T: Sync, A: Memory + Sync> Sync for Buffer<T, A> {}
 
-impl<T, A: Memory, W: Where> Buffer<T, A, W> {
+impl<T, A: Memory> Buffer<T, A> {
     const HAS_BYTES: bool = size_of::<T>() > 0;
     /// The first capacity: more than a few bytes.
     const CAPACITY_MIN: usize = match size_of::<T>() {
@@ -60,7 +58,6 @@ impl<T, A: Memory, W: Where> Buffer<T, A, W> {
             start: NonNull::dangling(),
             capacity: if Self::HAS_BYTES { 0 } else { usize::MAX },
             heap,
-            place: PhantomData,
             owns: PhantomData,
         }
     }
@@ -79,7 +76,7 @@ impl<T, A: Memory, W: Where> Buffer<T, A, W> {
     }
 
     /// Makes room for `elements` elements, or for more.
-    fn grow(&mut self, elements: usize) -> Result<(), ReserveError<A::Error>> {
+    fn grow(&mut self, elements: usize) -> Result<(), A::Error> {
         if elements <= self.capacity {
             return Ok(());
         }
@@ -93,26 +90,23 @@ impl<T, A: Memory, W: Where> Buffer<T, A, W> {
     }
 
     /// Makes the capacity `capacity`, which is not 0, of elements that have bytes.
-    fn resize(&mut self, capacity: usize) -> Result<(), ReserveError<A::Error>> {
+    fn resize(&mut self, capacity: usize) -> Result<(), A::Error> {
         let layout = Layout::array::<T>(capacity);
-        let layout = layout.map_err(|_| ReserveError::TooLong { elements: capacity })?;
+        let layout = layout.map_err(|_| self.heap.too_long(capacity, size_of::<T>()))?;
         let start = match self.layout() {
-            None => self.heap.alloc(layout, W::PLACE, false),
-            // SAFETY: the memory came from this handle with this layout at this place, and is not
-            // free (invariant). The new length is one of a layout with the same alignment.
-            Some(old) => unsafe {
-                self.heap
-                    .resize(self.start.cast(), old, layout.size(), W::PLACE)
-            },
+            None => self.heap.alloc(layout, false),
+            // SAFETY: the memory came from this handle with this layout, and is not free
+            // (invariant). The new length is one of a layout with the same alignment.
+            Some(old) => unsafe { self.heap.resize(self.start.cast(), old, layout.size()) },
         };
         // INVARIANT: the memory is for `capacity` elements.
-        self.start = start.map_err(ReserveError::Memory)?.cast();
+        self.start = start?.cast();
         self.capacity = capacity;
         Ok(())
     }
 }
 
-impl<T, A: Memory, W: Where> Drop for Buffer<T, A, W> {
+impl<T, A: Memory> Drop for Buffer<T, A> {
     fn drop(&mut self) {
         if let Some(layout) = self.layout() {
             // SAFETY: from this handle with this layout, and this buffer alone had it (invariant),
@@ -122,7 +116,7 @@ impl<T, A: Memory, W: Where> Drop for Buffer<T, A, W> {
     }
 }
 
-impl<T, A: Memory, W: Where> Vector<T, A, W> {
+impl<T, A: Memory> KVVec<T, A> {
     /// An empty vector, which takes no memory yet.
     #[must_use]
     pub const fn new(heap: A) -> Self {
@@ -136,7 +130,7 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
     ///
     /// # Errors
     /// If there is no memory; the handle is dropped then.
-    pub fn try_with_capacity(capacity: usize, heap: A) -> Result<Self, ReserveError<A::Error>> {
+    pub fn try_with_capacity(capacity: usize, heap: A) -> Result<Self, A::Error> {
         let mut this = Self::new(heap);
         if capacity > this.buffer.capacity {
             this.buffer.resize(capacity)?;
@@ -148,12 +142,10 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
     ///
     /// # Errors
     /// If there is no memory, or no such length. The vector is as it was.
-    pub fn try_reserve(&mut self, more: usize) -> Result<(), ReserveError<A::Error>> {
+    pub fn try_reserve(&mut self, more: usize) -> Result<(), A::Error> {
         match self.len.checked_add(more) {
             Some(elements) => self.buffer.grow(elements),
-            None => Err(ReserveError::TooLong {
-                elements: usize::MAX,
-            }),
+            None => Err(self.buffer.heap.too_long(usize::MAX, size_of::<T>())),
         }
     }
 
@@ -161,7 +153,7 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
     ///
     /// # Errors
     /// The element, if there is no memory for it. The vector is as it was.
-    pub fn try_push(&mut self, value: T) -> Result<(), Refused<T, ReserveError<A::Error>>> {
+    pub fn try_push(&mut self, value: T) -> Result<(), Refused<T, A::Error>> {
         if self.len == self.buffer.capacity
             && let Err(error) = self.try_reserve(1)
         {
@@ -181,7 +173,7 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
     ///
     /// # Panics
     /// If a clone does; those made before it have been added.
-    pub fn try_extend_from_slice(&mut self, from: &[T]) -> Result<(), ReserveError<A::Error>>
+    pub fn try_extend_from_slice(&mut self, from: &[T]) -> Result<(), A::Error>
     where
         T: Clone,
     {
@@ -287,14 +279,14 @@ impl Drop for Added<'_> {
     }
 }
 
-impl<T, A: Memory, W: Where> Drop for Vector<T, A, W> {
+impl<T, A: Memory> Drop for KVVec<T, A> {
     fn drop(&mut self) {
         // The buffer gives its memory back after this, even if an element panics.
         self.clear();
     }
 }
 
-impl<T, A: Memory, W: Where> Deref for Vector<T, A, W> {
+impl<T, A: Memory> Deref for KVVec<T, A> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -302,17 +294,17 @@ impl<T, A: Memory, W: Where> Deref for Vector<T, A, W> {
     }
 }
 
-impl<T, A: Memory, W: Where> DerefMut for Vector<T, A, W> {
+impl<T, A: Memory> DerefMut for KVVec<T, A> {
     fn deref_mut(&mut self) -> &mut [T] {
         self.as_mut_slice()
     }
 }
 
-impl<T, A: Memory, W: Where> IntoIterator for Vector<T, A, W> {
+impl<T, A: Memory> IntoIterator for KVVec<T, A> {
     type Item = T;
-    type IntoIter = IntoIter<T, A, W>;
+    type IntoIter = IntoIter<T, A>;
 
-    fn into_iter(self) -> IntoIter<T, A, W> {
+    fn into_iter(self) -> IntoIter<T, A> {
         let this = ManuallyDrop::new(self);
         // SAFETY: read once, and `this` is neither used again nor dropped. The elements are valid
         // up to `len`.
@@ -320,7 +312,7 @@ impl<T, A: Memory, W: Where> IntoIterator for Vector<T, A, W> {
     }
 }
 
-impl<'a, T, A: Memory, W: Where> IntoIterator for &'a Vector<T, A, W> {
+impl<'a, T, A: Memory> IntoIterator for &'a KVVec<T, A> {
     type Item = &'a T;
     type IntoIter = slice::Iter<'a, T>;
 
@@ -329,7 +321,7 @@ impl<'a, T, A: Memory, W: Where> IntoIterator for &'a Vector<T, A, W> {
     }
 }
 
-impl<'a, T, A: Memory, W: Where> IntoIterator for &'a mut Vector<T, A, W> {
+impl<'a, T, A: Memory> IntoIterator for &'a mut KVVec<T, A> {
     type Item = &'a mut T;
     type IntoIter = slice::IterMut<'a, T>;
 
@@ -338,7 +330,7 @@ impl<'a, T, A: Memory, W: Where> IntoIterator for &'a mut Vector<T, A, W> {
     }
 }
 
-impl<T: fmt::Debug, A: Memory, W: Where> fmt::Debug for Vector<T, A, W> {
+impl<T: fmt::Debug, A: Memory> fmt::Debug for KVVec<T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_slice().fmt(f)
     }

@@ -1,5 +1,5 @@
 use super::*;
-use CompactEffort::{Background, Direct};
+use crate::reclaim::compact::CompactEffort::{Background, Direct};
 
 /// Each pageblock but the last `free` has a movable frame at each `step`th place.
 pub(super) fn sprinkle(zone: &Zone<'_, SingleThread>, holder: &Holder, blocks: u64, step: usize) {
@@ -23,7 +23,7 @@ fn r2_a_pageblock_is_made_of_scattered_movable_frames_and_no_contents_are_lost()
         let mut blocks = vec![];
         for mobility in [Movable, Unmovable] {
             assert!(seat.alloc(order(6), mobility).is_err());
-            let got = reclaim.compact(&mut seat, order(6), mobility, Direct, &[&holder]);
+            let got = reclaim.compact_with(&mut seat, order(6), mobility, Direct, &[&holder]);
             let Compaction::Captured(frame) = got else {
                 panic!("{got:?}");
             };
@@ -58,7 +58,7 @@ fn the_cheapest_pageblock_is_emptied_and_equals_in_turn() {
         }
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(64 * 5)));
     assert_eq!(holder.moved.get(), 10);
     let stats = reclaim.stats();
@@ -66,7 +66,7 @@ fn the_cheapest_pageblock_is_emptied_and_equals_in_turn() {
     // A descriptor each, then the frames of one pageblock.
     assert_eq!(stats.compact_migrate_scanned, 8 + 64);
     // Contents went to few pageblocks; of the others, the next is chosen.
-    let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
     let Compaction::Captured(second) = got else {
         panic!("{got:?}");
     };
@@ -92,7 +92,7 @@ fn targets_are_small_blocks_beside_movable_contents_and_nothing_large_is_broken(
     zone.alloc_run(run(384, 128), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     // Nothing in 0 is in the way of a block of order 4; for order 6 something is.
-    let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(0)));
     assert!((100..104).any(|frame| holder.is_at(frame)));
     assert!(
@@ -118,7 +118,7 @@ fn a_block_without_a_target_of_its_order_is_not_moved_in_pieces() {
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let contents = holder.contents();
     let places: Vec<_> = holder.blocks.borrow().keys().copied().collect();
-    let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&holder]);
     // The others can be emptied, into each other and into pageblock 0.
     assert!(
         matches!(got, Compaction::Captured(frame) if frame != Frame(0)),
@@ -146,7 +146,7 @@ fn a_request_that_cannot_move_gets_a_small_block_where_such_contents_are() {
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
     for nth in 1..4 {
-        let got = reclaim.compact(&mut seat, order(2), Unmovable, Direct, &[&holder]);
+        let got = reclaim.compact_with(&mut seat, order(2), Unmovable, Direct, &[&holder]);
         assert!(
             matches!(got, Compaction::Captured(frame) if frame < Frame(64)),
             "{got:?}"
@@ -173,7 +173,7 @@ fn an_order_above_the_pageblocks_takes_several_of_them() {
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let contents = holder.contents();
     for taken in 1..=2 {
-        let got = reclaim.compact(&mut seat, order(8), Movable, Background, &[&holder]);
+        let got = reclaim.compact_with(&mut seat, order(8), Movable, Background, &[&holder]);
         let Compaction::Captured(frame) = got else {
             panic!("{got:?}");
         };
@@ -210,7 +210,7 @@ fn what_is_cached_of_a_pageblock_does_not_stand_in_the_way() {
     }
     assert!(zone.recount().cached > 0);
     for taken in 1..6 {
-        let got = reclaim.compact(&mut seats[0], order(6), Movable, Background, &[&holder]);
+        let got = reclaim.compact_with(&mut seats[0], order(6), Movable, Background, &[&holder]);
         assert!(matches!(got, Compaction::Captured(_)), "{got:?}");
         assert_nothing_is_left(&zone, 64 * taken + holder.frames());
     }
@@ -227,20 +227,20 @@ fn movable_contents_may_lie_in_contiguous_areas_and_leave_them() {
     }
     zone.alloc_run(run(128, 128), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let got = reclaim.compact(&mut seat, order(6), Unmovable, Background, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Unmovable, Background, &[&holder]);
     assert_eq!(got, Compaction::Skipped);
-    let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
     assert_eq!(got, Compaction::Skipped, "too little is free");
     seat.free_frames(run(128, 128)).unwrap();
     zone.alloc_run(run(128, 1), Unmovable).unwrap();
     zone.alloc_run(run(192, 1), Unmovable).unwrap();
-    let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
     assert_eq!(
         got,
         Compaction::Skipped,
         "lent frames do not serve every request"
     );
-    let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(0)));
     assert_nothing_is_left(&zone, 64 + 2 + holder.frames());
 }
@@ -255,7 +255,8 @@ fn attempts_in_vain_are_deferred_and_what_gave_nothing_is_passed_over_until_all_
         }
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut compact = |effort| reclaim.compact(&mut seat, order(6), Movable, effort, &[&holder]);
+    let mut compact =
+        |effort| reclaim.compact_with(&mut seat, order(6), Movable, effort, &[&holder]);
     assert_eq!(compact(Direct), Compaction::Partial);
     assert_eq!(
         holder.calls.get(),
@@ -302,7 +303,8 @@ fn with_too_little_free_nothing_is_tried() {
         holder.hold(&zone, (64 * (nth % 3) + nth / 3, 0), Mood::Moves);
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut compact = |size| reclaim.compact(&mut seat, order(size), Movable, Direct, &[&holder]);
+    let mut compact =
+        |size| reclaim.compact_with(&mut seat, order(size), Movable, Direct, &[&holder]);
     assert_eq!(compact(6), Compaction::Skipped);
     assert_eq!(compact(0), Compaction::Skipped);
     assert_eq!(compact(9), Compaction::Skipped);
@@ -311,7 +313,7 @@ fn with_too_little_free_nothing_is_tried() {
     holder.blocks.borrow_mut().remove(&Frame(64)).unwrap();
     seat.free(Frame(64), order(0)).unwrap();
     assert!(matches!(
-        reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]),
+        reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&holder]),
         Compaction::Captured(_)
     ));
 }
@@ -327,7 +329,7 @@ fn a_pageblock_whose_contents_find_no_room_elsewhere_is_not_begun() {
         }
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut compact = || reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
+    let mut compact = || reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&holder]);
     assert_eq!(compact(), Compaction::Skipped);
     assert_eq!(
         (holder.moved.get(), reclaim.stats().compact_isolated),
@@ -337,7 +339,7 @@ fn a_pageblock_whose_contents_find_no_room_elsewhere_is_not_begun() {
     // With one more it is just enough.
     seat.free(Frame(64), order(0)).unwrap();
     holder.blocks.borrow_mut().remove(&Frame(64)).unwrap();
-    let mut compact = || reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
+    let mut compact = || reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
     assert_eq!(compact(), Compaction::Captured(Frame(64)));
     assert_eq!(holder.moved.get(), 54);
     assert_eq!(compact(), Compaction::Skipped);
@@ -355,13 +357,13 @@ fn a_small_block_is_found_however_far_away_it_is() {
         holder.hold(&zone, (64 * 291 + 4 * nth, 0), Mood::Moves);
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let got = reclaim.compact(&mut seat, order(2), Movable, Direct, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(2), Movable, Direct, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(64 * 290)));
     assert_eq!(holder.moved.get(), 1);
     // The next one is at hand: an attempt begins where the last one ended.
     let looks = reclaim.stats().compact_migrate_scanned;
     assert!((290..400).contains(&looks), "{looks}");
-    let got = reclaim.compact(&mut seat, order(2), Movable, Direct, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(2), Movable, Direct, &[&holder]);
     assert!(
         matches!(got, Compaction::Captured(frame) if frame.0 / 64 == 291),
         "{got:?}"
@@ -430,7 +432,7 @@ fn random_histories_with_compaction_lose_nothing() {
                         .iter()
                         .map(|(f, b)| (*f, *b))
                         .collect();
-                    let got = reclaim.compact(seat, size, mobility, effort, &[&holder]);
+                    let got = reclaim.compact_with(seat, size, mobility, effort, &[&holder]);
                     assert_eq!(holder.contents(), before);
                     for (frame, block) in places {
                         if block.2 == Mood::Pinned {

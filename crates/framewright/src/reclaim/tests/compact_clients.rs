@@ -2,8 +2,8 @@
 
 use super::compact::sprinkle;
 use super::*;
+use crate::reclaim::compact::CompactEffort::{Background, Direct};
 use crate::units::RunError;
-use CompactEffort::{Background, Direct};
 
 #[test]
 fn r6_what_is_pinned_is_not_touched() {
@@ -28,7 +28,7 @@ fn r6_what_is_pinned_is_not_touched() {
         .collect();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     // 0 has a pinned frame, 1 is pinned, and the contents of 2 find room.
-    let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(128)));
     assert!(holder.is_at(35));
     for (frame, block) in in_pinned {
@@ -81,7 +81,7 @@ fn r6_nobody_can_pin_a_pageblock_out_of_which_contents_move() {
         pinner.holder.hold(&zone, (512 * id + 1, 0), Mood::Moves);
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut compact = || reclaim.compact(&mut seat, order(9), Movable, Background, &[&pinner]);
+    let mut compact = || reclaim.compact_with(&mut seat, order(9), Movable, Background, &[&pinner]);
     assert_eq!(zone.pin(Frame(0)), Ok(1));
     assert_eq!(compact(), Compaction::Skipped);
     assert_eq!(zone.unpin(Frame(0)), Ok(0));
@@ -104,7 +104,7 @@ fn r2_a_client_whose_nth_call_fails_has_lost_nothing_and_nothing_is_left_apart()
             holder.fails_at.set(fails_at);
             let contents = holder.contents();
             let mut seat = zone.seat(CpuId(0)).unwrap();
-            let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
+            let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&holder]);
             let captured = match got {
                 Compaction::Captured(_) => 64,
                 Compaction::Complete => 0,
@@ -137,7 +137,7 @@ fn what_no_client_knows_stays_and_the_second_client_is_asked_for_what_the_first_
     }
     zone.alloc_run(run(192, 64), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&first, &second]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&first, &second]);
     assert!(
         matches!(got, Compaction::Captured(Frame(0 | 64))),
         "{got:?}"
@@ -148,10 +148,10 @@ fn what_no_client_knows_stays_and_the_second_client_is_asked_for_what_the_first_
         panic!("{got:?}");
     };
     seat.free(frame, order(6)).unwrap();
-    let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[]);
     assert_eq!(got, Compaction::Skipped);
     let nobody = Holder::default();
-    let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[&nobody]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&nobody]);
     assert_eq!(got, Compaction::Complete);
     assert_nothing_is_left(&zone, 64 + 20 + 40);
 }
@@ -209,7 +209,7 @@ fn r5_a_client_frees_and_allocates_from_within() {
         sprinkle(&zone, &meddler.holder, 8, 3);
         let mut seat = zone.seat(CpuId(0)).unwrap();
         let before = meddler.holder.contents().len();
-        let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&meddler]);
+        let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&meddler]);
         let Compaction::Captured(frame) = got else {
             panic!("{got:?}");
         };
@@ -270,7 +270,7 @@ fn r2_targets_may_be_exchanged_and_no_others_are_freed() {
         .for_each(|block| block.2 = Mood::Busy);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     for mover in [&liar as &dyn Migrate, &Turner] {
-        let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[mover]);
+        let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[mover]);
         assert_eq!(got, Compaction::Complete);
         assert_nothing_is_left(&zone, held);
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::reclaim::Obstacle;
 use crate::units::RunError;
 
 #[test]
@@ -34,9 +35,9 @@ fn evacuation_says_what_is_in_the_way_and_isolates_nothing_then() {
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut evacuate = || reclaim.evacuate(&mut seat, run(64, 128), &[&holder]);
-    let in_the_way = |frame, why| {
+    let in_the_way = |frame, why: Obstacle| {
         let frame = Frame(frame);
-        Err(EvacuateError::InTheWay { frame, why })
+        Err(why.at(frame))
     };
     let set = |mood| holder.blocks.borrow_mut().get_mut(&Frame(132)).unwrap().2 = mood;
     zone.pin(Frame(130)).unwrap();
@@ -69,26 +70,17 @@ fn evacuation_without_room_or_of_a_wrong_run_is_refused() {
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut evacuate = |run| reclaim.evacuate(&mut seat, run, &[&holder]);
     let whole = evacuate(run(0, 64)).unwrap_err();
-    assert!(
-        matches!(
-            whole,
-            EvacuateError::InTheWay {
-                why: Obstacle::NoRoom,
-                ..
-            }
-        ),
-        "{whole:?}"
-    );
+    assert!(matches!(whole, RunError::NoMemory(_)), "{whole:?}");
     assert_nothing_is_left(&zone, 120 + holder.frames());
     let wrong = [
         (run(0, 63), RunError::NotWholePageblocks),
         (run(64, 4096), RunError::Outside),
     ];
     for (run, why) in wrong {
-        assert_eq!(evacuate(run), Err(EvacuateError::Range(why)));
+        assert_eq!(evacuate(run), Err(why));
     }
     zone.isolate(run(64, 64)).unwrap();
-    let isolated = Err(EvacuateError::Range(RunError::Isolation(Frame(64))));
+    let isolated = Err(RunError::Isolation(Frame(64)));
     assert_eq!(evacuate(run(0, 128)), isolated);
     assert!(zone.pins_if_open(0).is_some());
     zone.unisolate(run(64, 64)).unwrap();
@@ -139,11 +131,7 @@ fn r6_a_block_does_not_move_out_of_a_pageblock_beside_the_run_that_is_pinned() {
     let mut evacuate = || reclaim.evacuate(&mut seat, run(64 * 6, 64), &[&pinner]);
     zone.pin(Frame(64 * 7)).unwrap();
     let stays = evacuate().unwrap_err();
-    let why = Obstacle::Pinned;
-    assert!(
-        matches!(stays, EvacuateError::InTheWay { why: of, .. } if of == why),
-        "{stays:?}"
-    );
+    assert!(matches!(stays, RunError::Pinned(_)), "{stays:?}");
     assert_nothing_is_left(&zone, 256);
     zone.unpin(Frame(64 * 7)).unwrap();
     assert_eq!(evacuate(), Ok(256));
@@ -162,7 +150,7 @@ fn errors_say_what_is_wrong_with_the_number() {
     ]
     .map(|why| {
         let frame = Frame(0x12);
-        EvacuateError::InTheWay { frame, why }.to_string()
+        why.at(frame).to_string()
     });
     assert_eq!(
         messages,
@@ -173,7 +161,7 @@ fn errors_say_what_is_wrong_with_the_number() {
             "the block at frame 0x12 finds no free block of its order elsewhere",
         ]
     );
-    let range = EvacuateError::Range(RunError::NotWholePageblocks).to_string();
+    let range = RunError::NotWholePageblocks.to_string();
     assert_eq!(range, RunError::NotWholePageblocks.to_string());
 }
 
@@ -228,10 +216,7 @@ fn r2_targets_that_were_given_back_are_somebody_elses_at_the_next_try() {
     let mut effort = RunEffort::default();
     let config = crate::policy::ContigConfig::default();
     let got = reclaim.take_run(&mut seat, run(0, 64), &clients, &config, &mut effort);
-    let no_room = EvacuateError::InTheWay {
-        frame: Frame(4),
-        why: Obstacle::NoRoom,
-    };
+    let no_room = Obstacle::NoRoom.at(Frame(4));
     assert_eq!(got, Err(no_room));
     assert_eq!(client.took.get().map(|frame| frame.0), targets);
     assert_nothing_is_left(&zone, held + 2);

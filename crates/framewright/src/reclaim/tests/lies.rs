@@ -2,7 +2,8 @@
 //! anything by it.
 
 use super::*;
-use CompactEffort::Direct;
+use crate::reclaim::Obstacle;
+use crate::reclaim::compact::CompactEffort::Direct;
 
 /// A client that answers right, and hands the answers back the other way round.
 struct Turned<'h>(&'h Holder);
@@ -50,7 +51,7 @@ fn r8_the_answer_counts_for_the_source_beside_which_it_stands_in_whatever_sequen
             .unwrap();
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&Turned(&holder)]);
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&Turned(&holder)]);
     assert_eq!(got, Compaction::Captured(Frame(64 * 7)));
     assert!(holder.calls.get() > 1, "something was busy");
     for (frame, (size, ..)) in holder.blocks.take() {
@@ -163,10 +164,7 @@ fn r8_a_source_that_a_client_takes_out_stays_and_orders_are_not_its_to_change() 
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let movers: [&dyn Migrate; 1] = [&Forger(&holder)];
     let got = reclaim.evacuate(&mut seat, run(64 * 7, 64), &movers);
-    let first = EvacuateError::InTheWay {
-        frame: Frame(64 * 7),
-        why: Obstacle::Unmovable,
-    };
+    let first = Obstacle::Unmovable.at(Frame(64 * 7));
     assert_eq!(got, Err(first));
     assert_eq!(holder.moved.get(), 15);
     assert_nothing_is_left(&zone, holder.frames());

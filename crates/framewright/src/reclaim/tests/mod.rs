@@ -100,7 +100,7 @@ impl Holder {
     }
 
     /// Takes the block at `frame` of a zone.
-    fn hold<P: crate::platform::Relax + crate::platform::Barrier>(
+    fn hold<P: crate::platform::FramePlatform>(
         &self,
         zone: &Zone<'_, P>,
         (frame, size): (u64, u8),
@@ -129,10 +129,7 @@ impl Holder {
     }
 
     /// Gives everything back.
-    fn free_all<P: crate::platform::Relax + crate::platform::Barrier>(
-        &self,
-        seat: &mut Seat<'_, '_, P>,
-    ) {
+    fn free_all<P: crate::platform::FramePlatform>(&self, seat: &mut Seat<'_, '_, P>) {
         for (frame, (order, ..)) in self.blocks.take() {
             seat.free(frame, order).unwrap();
         }
@@ -173,10 +170,7 @@ impl Migrate for Holder {
 }
 
 /// R1: nothing is apart, and all frames in use are known.
-fn assert_nothing_is_left<P: crate::platform::Relax + crate::platform::Barrier>(
-    zone: &Zone<'_, P>,
-    held: u64,
-) {
+fn assert_nothing_is_left<P: crate::platform::FramePlatform>(zone: &Zone<'_, P>, held: u64) {
     for id in 0..zone.pageblocks() {
         assert!(zone.pins_if_open(id).is_some(), "R1: {id} is apart");
     }

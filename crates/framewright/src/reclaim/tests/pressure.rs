@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::frame::{AllocError, FrameSource};
-use crate::platform::{Fenced, Relief};
+use crate::platform::Relief;
 use crate::reclaim;
 use crate::reclaim::state::Lack;
 use crate::units::Context;
@@ -475,7 +475,7 @@ fn f8_who_must_not_wait_stops_nobody_and_who_must_not_reclaim_nobody_for_a_costl
             ..Config::default()
         };
         let mut memory = vec![!0; layout.words_needed().unwrap()];
-        let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+        let zone = Zone::new(&layout, &config, &mut memory, ()).unwrap();
         zone.add(run(0, 512)).unwrap();
         let mut words = vec![!0; Reclaim::words_needed(&zone)];
         let reclaim = Reclaim::new(&zone, &plain(), &mut words).unwrap();

@@ -1,7 +1,6 @@
 //! Several CPUs that allocate, free and compact at once.
 
 use super::*;
-use crate::platform::Fenced;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -38,7 +37,7 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
             .with_orders(order(6), order(8))
             .with_cpus(4);
         let mut memory = vec![!0; layout.words_needed().unwrap()];
-        let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+        let zone = Zone::new(&layout, &config, &mut memory, ()).unwrap();
         zone.add(run(0, 64 * BLOCKS)).unwrap();
         let mut words = vec![!0; Reclaim::words_needed(&zone)];
         let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut words).unwrap();
@@ -95,9 +94,14 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
                             _ => {
                                 let size = order(2 + random.index(6) as u8);
                                 let mobility = Mobility::ALL[random.index(3)];
-                                let effort = CompactEffort::Background;
-                                let got =
-                                    reclaim.compact(&mut seat, size, mobility, effort, &[shared]);
+                                let effort = crate::reclaim::compact::CompactEffort::Background;
+                                let got = reclaim.compact_with(
+                                    &mut seat,
+                                    size,
+                                    mobility,
+                                    effort,
+                                    &[shared],
+                                );
                                 if let Compaction::Captured(frame) = got {
                                     mark(frame, size, true);
                                     fixed.push((frame, size));

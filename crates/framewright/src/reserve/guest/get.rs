@@ -9,7 +9,7 @@
 use super::super::counters::count;
 use super::super::table::{BORN, FrameState, InsideFrom, StateWord, VALUE};
 use super::{Guest, Key, Undo};
-use crate::platform::{PageWords, ReservePlatform};
+use crate::platform::ReservePlatform;
 use crate::raw::soon_written;
 use crate::sync::Ordering::Relaxed;
 
@@ -23,14 +23,14 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     ///
     /// After a miss `page` holds what it held before, or zeros, or a mix of both: never what an
     /// owner wrote. 0.1 µs besides the copy.
-    pub fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+    pub fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool {
         let hit = self.try_get(&key, page).is_some() || self.get_moved(&key, page).is_some();
         let counter = if hit { count::LOADED } else { count::MISSED };
         self.count(key.pool.0.into(), counter);
         hit
     }
 
-    pub(in super::super) fn try_get(&self, key: &Key, page: &mut PageWords) -> Option<()> {
+    pub(in super::super) fn try_get(&self, key: &Key, page: &mut [u64; 512]) -> Option<()> {
         let reserve = self.reserve;
         let table = &reserve.table;
         let object_hash = key.object_hash();
@@ -71,7 +71,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     }
 
     /// The get of an exclusive pool: copies the page and takes it away.
-    fn take_away(&self, id: usize, word: StateWord, page: &mut PageWords) -> Option<()> {
+    fn take_away(&self, id: usize, word: StateWord, page: &mut [u64; 512]) -> Option<()> {
         let table = &self.reserve.table;
         let inside = table.enter_from(id, self.words, &self.reserve.platform);
         let mut now = word;
@@ -129,7 +129,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
         }
     }
 
-    fn copy(&self, id: usize, page: &mut PageWords) {
+    fn copy(&self, id: usize, page: &mut [u64; 512]) {
         let reserve = self.reserve;
         if reserve.table.has_frame(id) {
             reserve.platform.load(reserve.frame(id), page);

@@ -17,7 +17,7 @@ use super::super::index::{Bucket, LockedBucket, PageEntry, Ticket};
 use super::super::pool::{Debt, PoolId};
 use super::super::table::{BORN, FrameState, INDEX, OBJECT, VALUE};
 use super::{Guest, Key, PageVersion, Undo};
-use crate::platform::{PageWords, ReservePlatform};
+use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
 
 impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
@@ -27,7 +27,7 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     ///
     /// # Errors
     /// Why it was refused. No version of the page is in the reserve then.
-    pub fn put(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    pub fn put(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         self.put_as(key, page, FrameState::Cached)
     }
 
@@ -37,11 +37,11 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     /// # Errors
     /// As [`put`](Self::put); [`PutRefused::NoPool`] where the pool was not opened for dirty pages;
     /// [`PutRefused::DirtyFull`] above [its bound](super::super::PoolConfig::dirty_pages_max).
-    pub fn put_dirty(&mut self, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+    pub fn put_dirty(&mut self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
         self.put_as(key, page, FrameState::Dirty)
     }
 
-    fn put_as(&mut self, key: Key, page: &PageWords, state: FrameState) -> Result<(), PutRefused> {
+    fn put_as(&mut self, key: Key, page: &[u64; 512], state: FrameState) -> Result<(), PutRefused> {
         let result = self.try_put(key, page, state);
         let counter = match result {
             Ok(()) => count::STORED,
@@ -51,7 +51,12 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         result
     }
 
-    fn try_put(&mut self, key: Key, page: &PageWords, state: FrameState) -> Result<(), PutRefused> {
+    fn try_put(
+        &mut self,
+        key: Key,
+        page: &[u64; 512],
+        state: FrameState,
+    ) -> Result<(), PutRefused> {
         let reserve = self.reserve;
         let table = &reserve.table;
         let object_hash = key.object_hash();
@@ -185,7 +190,7 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
 }
 
 /// The word that the page repeats, if it consists of one.
-fn repeated(page: &PageWords) -> Option<u64> {
+fn repeated(page: &[u64; 512]) -> Option<u64> {
     let value = page[0];
     // Looks at some words first: mostly that ends it.
     if page[511] != value || page[1] != value || page[256] != value {

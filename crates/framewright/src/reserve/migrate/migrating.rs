@@ -4,29 +4,29 @@ use super::MigrateArea;
 use crate::frame::Seat;
 use crate::platform::FramePlatform;
 use crate::reclaim::Clients;
-use crate::reserve::{ContigError, Contiguous, ContiguousKind, Reservation};
+use crate::reserve::{Contiguous, Reservation};
 use crate::units::Run;
+use crate::units::RunError;
 
 /// An owner's access to a [`MigrateArea`], with a CPU's seat and the clients whose contents may
 /// have to move.
-#[derive(Debug)]
-pub struct Migrating<'a, 'r, 'z, 'm, P> {
+struct Migrating<'a, 'r, 'z, 'm, P> {
     area: &'a MigrateArea<'r, 'z, 'm, P>,
     seat: &'a mut Seat<'z, 'm, P>,
     clients: Clients<'a, Seat<'z, 'm, P>>,
 }
 
-impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
-    /// Access to `area` from the CPU of `seat`, which is in the area's zone. The `clients` include
+impl<'r, 'z, 'm, P: FramePlatform> MigrateArea<'r, 'z, 'm, P> {
+    /// An owner's access to the area from the CPU of `seat`, which is in the area's zone. The `clients` include
     /// all that hold movable frames of the zone, and those that can give frames back when there is
     /// no room for moved contents.
-    #[must_use]
-    pub const fn new(
-        area: &'a MigrateArea<'r, 'z, 'm, P>,
+    pub fn owner<'a>(
+        &'a self,
         seat: &'a mut Seat<'z, 'm, P>,
         clients: Clients<'a, Seat<'z, 'm, P>>,
-    ) -> Self {
-        Self {
+    ) -> impl Contiguous {
+        let area = self;
+        Migrating {
             area,
             seat,
             clients,
@@ -35,33 +35,33 @@ impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
 }
 
 impl<P: FramePlatform> Contiguous for Migrating<'_, '_, '_, '_, P> {
-    fn kind(&self) -> ContiguousKind {
-        ContiguousKind::Migrate
+    fn is_guaranteed(&self) -> bool {
+        false
     }
 
-    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, RunError> {
         self.area
             .alloc_contig(self.seat, frames, align, &self.clients)
     }
 
-    fn release(&mut self, run: Run) -> Result<(), ContigError> {
+    fn release(&mut self, run: Run) -> Result<(), RunError> {
         self.area.release(self.seat, run)
     }
 
-    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, RunError> {
         self.area.reserve(name, frames, align)
     }
 
-    fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
+    fn take(&mut self, reservation: Reservation) -> Result<Run, RunError> {
         self.area.take(self.seat, reservation, &self.clients)
     }
 
-    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, RunError> {
         self.area
             .try_take(self.seat, reservation, &self.clients, rounds)
     }
 
-    fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
+    fn unreserve(&mut self, reservation: Reservation) -> Result<(), RunError> {
         self.area.unreserve(reservation)
     }
 }

@@ -61,8 +61,6 @@ mod verify;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub use migrating::Migrating;
-
 use crate::platform::{Awaited, FramePlatform, Patience};
 use crate::policy::{ContigConfig, Label};
 use crate::raw::Carver;
@@ -112,7 +110,7 @@ const fn bitmap_words(run: Run) -> usize {
 /// An area of contiguous frames that are lent to movable memory. See the [module's
 /// description](self).
 ///
-/// Shared by reference; an owner works through its [`Migrating`].
+/// Shared by reference; an owner works through its [`owner`](Self::owner).
 #[derive(Debug)]
 pub struct MigrateArea<'r, 'z, 'm, P> {
     reclaim: &'r Reclaim<'z, 'm, P>,

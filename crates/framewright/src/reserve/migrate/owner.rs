@@ -5,9 +5,9 @@ use super::{AT_WORK, FrameBits, MigrateArea, RESERVATIONS};
 use crate::frame::Seat;
 use crate::platform::{FramePlatform, Patience};
 use crate::policy::FirstPlace;
-use crate::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
+use crate::reclaim::{Clients, RunEffort};
+use crate::reserve::Reservation;
 use crate::reserve::places::{RunPlaces, words_of};
-use crate::reserve::{ContigError, Reservation};
 use crate::stats::ContigStats;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Run, RunError};
@@ -41,9 +41,9 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         frames: u64,
         align: u64,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
-    ) -> Result<Run, ContigError> {
+    ) -> Result<Run, RunError> {
         if frames == 0 || !align.is_power_of_two() {
-            return Err(ContigError::Malformed);
+            return Err(RunError::Malformed);
         }
         let result = self.alloc(seat, frames, align, clients);
         self.count_request(frames, result.is_ok());
@@ -60,9 +60,9 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     ///
     /// # Panics
     /// If `seat` is in another zone.
-    pub fn release(&self, seat: &mut Seat<'z, 'm, P>, run: Run) -> Result<(), ContigError> {
+    pub fn release(&self, seat: &mut Seat<'z, 'm, P>, run: Run) -> Result<(), RunError> {
         self.assert_zone(seat);
-        let not_owned = ContigError::NotOwned(run);
+        let not_owned = RunError::NotOwned(run);
         let ids = self.ids_of(run).ok_or(not_owned)?;
         let reservation = {
             let _claims = self.lock_claims();
@@ -103,23 +103,23 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     ///
     /// # Errors
     /// Why not. Nothing has changed then.
-    pub fn reserve(&self, name: &str, frames: u64, align: u64) -> Result<Reservation, ContigError> {
+    pub fn reserve(&self, name: &str, frames: u64, align: u64) -> Result<Reservation, RunError> {
         if frames == 0 || !align.is_power_of_two() {
-            return Err(ContigError::Malformed);
+            return Err(RunError::Malformed);
         }
         let _claims = self.lock_claims();
         if self.reservations.is_full() {
-            return Err(ContigError::TooMany(RESERVATIONS));
+            return Err(RunError::TooMany(RESERVATIONS));
         }
-        let places = RunPlaces::new(self.run, frames, align).ok_or(ContigError::NoRoom)?;
+        let places = RunPlaces::new(self.run, frames, align).ok_or(RunError::NoRoom)?;
         let Some(ids) = self.last_fit(places, &[FrameBits::Claimed, FrameBits::Kept]) else {
             return Err(match self.last_fit(places, &[FrameBits::Kept]) {
-                Some(_) => ContigError::Held,
-                None => ContigError::NoRoom,
+                Some(_) => RunError::Held,
+                None => RunError::NoRoom,
             });
         };
         let reservation = self.reservations.add(name, self.run_of_ids(&ids));
-        let reservation = reservation.ok_or(ContigError::TooMany(RESERVATIONS))?;
+        let reservation = reservation.ok_or(RunError::TooMany(RESERVATIONS))?;
         self.set(FrameBits::Kept, &ids, true);
         Ok(reservation)
     }
@@ -128,20 +128,20 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     /// other owner.
     ///
     /// # Errors
-    /// If there is no such reservation, or it is taken; [`ContigError::WouldWait`] if an owner is about
+    /// If there is no such reservation, or it is taken; [`RunError::WouldWait`] if an owner is about
     /// to take it, and may fail to. Nothing has changed then.
-    pub fn unreserve(&self, reservation: Reservation) -> Result<(), ContigError> {
+    pub fn unreserve(&self, reservation: Reservation) -> Result<(), RunError> {
         let _claims = self.lock_claims();
         let entry = self.reservations.get(reservation);
-        let entry = entry.ok_or(ContigError::Unknown)?;
+        let entry = entry.ok_or(RunError::Unknown)?;
         let run = entry.run();
-        let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
+        let ids = self.ids_of(run).ok_or(RunError::Unknown)?;
         if entry.is_taken() {
-            return Err(ContigError::Taken(run));
+            return Err(RunError::Taken(run));
         }
         // An owner that is about to take it has claimed it.
         if self.has_any(FrameBits::Claimed, &ids) {
-            return Err(ContigError::WouldWait);
+            return Err(RunError::WouldWait);
         }
         self.set(FrameBits::Kept, &ids, false);
         entry.remove();
@@ -188,19 +188,19 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         seat: &mut Seat<'z, 'm, P>,
         reservation: Reservation,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
-    ) -> Result<Run, ContigError> {
+    ) -> Result<Run, RunError> {
         self.take_within(seat, reservation, clients, &mut Patience::Endless)
     }
 
     /// The same, but waits for other owners, and until each CPU has left its seat, for at most `rounds`
-    /// calls of [`Relax::relax`](crate::platform::Relax::relax) in all, until the pageblocks are set apart. 0 means that it does not wait.
+    /// calls of [`FramePlatform::relax`](crate::platform::FramePlatform::relax) in all, until the pageblocks are set apart. 0 means that it does not wait.
     ///
     /// From then on it goes on as [`take`](Self::take) does: contents move for as long as clients take, as
     /// often as the [configuration](crate::policy::ContigConfig) says. To open the pageblocks it stops all
     /// CPUs once more, without a bound, because no pageblock may stay apart.
     ///
     /// # Errors
-    /// As [`take`](Self::take); [`ContigError::WouldWait`] if the bound was too short. Then nothing has been set
+    /// As [`take`](Self::take); [`RunError::WouldWait`] if the bound was too short. Then nothing has been set
     /// apart, moved or dropped, and the reservation is as it was.
     ///
     /// # Panics
@@ -211,7 +211,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         reservation: Reservation,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         rounds: u32,
-    ) -> Result<Run, ContigError> {
+    ) -> Result<Run, RunError> {
         self.take_within(seat, reservation, clients, &mut Patience::Rounds(rounds))
     }
 
@@ -221,7 +221,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         reservation: Reservation,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         patience: &mut Patience,
-    ) -> Result<Run, ContigError> {
+    ) -> Result<Run, RunError> {
         self.assert_zone(seat);
         let mut looks = 0;
         let claim = loop {
@@ -231,23 +231,20 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
             };
             // Another owner is about to take it, and may fail.
             if looks == LOOKS {
-                return Err(ContigError::Busy {
-                    frame: run.start(),
-                    why: Obstacle::Busy,
-                });
+                return Err(RunError::Busy(run.start()));
             }
             if !patience.wait(self.reclaim.zone().platform(), looks) {
-                return Err(ContigError::WouldWait);
+                return Err(RunError::WouldWait);
             }
             looks += 1;
         };
         let run = self.run_of_ids(&claim.ids);
         let result = loop {
             match self.take_at(seat, &claim, clients, patience) {
-                None => break Err(ContigError::WouldWait),
-                Some(Err(EvacuateError::Range(RunError::Isolation(_)))) if looks < LOOKS => {
+                None => break Err(RunError::WouldWait),
+                Some(Err(RunError::Isolation(_))) if looks < LOOKS => {
                     if !patience.wait(self.reclaim.zone().platform(), looks) {
-                        break Err(ContigError::WouldWait);
+                        break Err(RunError::WouldWait);
                     }
                     looks += 1;
                 }
@@ -270,15 +267,15 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         &self,
         reservation: Reservation,
         patience: &mut Patience,
-    ) -> Result<Result<ClaimedFrames<'_, '_, 'z, 'm, P>, Run>, ContigError> {
+    ) -> Result<Result<ClaimedFrames<'_, '_, 'z, 'm, P>, Run>, RunError> {
         let claims = self.try_lock_claims(patience);
-        let _claims = claims.ok_or(ContigError::WouldWait)?;
+        let _claims = claims.ok_or(RunError::WouldWait)?;
         let entry = self.reservations.get(reservation);
-        let entry = entry.ok_or(ContigError::Unknown)?;
+        let entry = entry.ok_or(RunError::Unknown)?;
         let run = entry.run();
-        let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
+        let ids = self.ids_of(run).ok_or(RunError::Unknown)?;
         if entry.is_taken() {
-            return Err(ContigError::Taken(run));
+            return Err(RunError::Taken(run));
         }
         if self.has_any(FrameBits::Claimed, &ids) {
             return Ok(Err(run));
@@ -293,11 +290,11 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         frames: u64,
         align: u64,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
-    ) -> Result<Run, ContigError> {
+    ) -> Result<Run, RunError> {
         self.assert_zone(seat);
-        let places = RunPlaces::new(self.run, frames, align).ok_or(ContigError::NoRoom)?;
+        let places = RunPlaces::new(self.run, frames, align).ok_or(RunError::NoRoom)?;
         let (_at_work, mut knows_all) = self.begin();
-        let mut last = ContigError::NoRoom;
+        let mut last = RunError::NoRoom;
         let (mut from, mut tried, mut looks) = (0, 0, 0);
         while tried < self.config.places_max {
             let Some(claim) = self.claim(places, from) else {
@@ -319,11 +316,11 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
             let error = match self.take_at(seat, &claim, clients, &mut Patience::Endless) {
                 Some(Ok(())) => return Ok(claim.own()),
                 Some(Err(error)) => error,
-                None => return Err(ContigError::WouldWait),
+                None => return Err(RunError::WouldWait),
             };
             if self.config.place == FirstPlace::Cheapest
                 && looks < LOOKS
-                && let EvacuateError::Range(RunError::Isolation(_)) = error
+                && let RunError::Isolation(_) = error
             {
                 // Another CPU was faster; the next choice of a place sees which pageblocks are
                 // shut.
@@ -332,7 +329,9 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
             }
             tried += 1;
             last = why(run, error);
-            let ContigError::Busy { frame, .. } = last else {
+            let (RunError::Pinned(frame) | RunError::Busy(frame) | RunError::Unmovable(frame)) =
+                last
+            else {
                 break;
             };
             self.count(&ContigStats {
@@ -390,7 +389,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
 
     /// No place could be tried. Returns whether there may be one when another owner has failed to take what it
     /// claimed, or another CPU has emptied a pageblock; if not, sets `last` to why there is none.
-    fn is_somebody_emptying(&self, places: RunPlaces, last: &mut ContigError) -> bool {
+    fn is_somebody_emptying(&self, places: RunPlaces, last: &mut RunError) -> bool {
         if self.config.place == FirstPlace::FirstFit {
             return false;
         }
@@ -398,14 +397,12 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         let Some((start, is_in_transit)) = self.place_in_transit(places) else {
             return false;
         };
-        if *last == ContigError::NoRoom {
-            *last = ContigError::Busy {
-                frame: Frame(self.run.start().0 + start as u64),
-                why: if is_in_transit {
-                    Obstacle::Busy
-                } else {
-                    Obstacle::Pinned
-                },
+        if *last == RunError::NoRoom {
+            let frame = Frame(self.run.start().0 + start as u64);
+            *last = if is_in_transit {
+                RunError::Busy(frame)
+            } else {
+                RunError::Pinned(frame)
             };
         }
         is_in_transit
@@ -418,7 +415,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         claim: &ClaimedFrames<'_, '_, 'z, 'm, P>,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         patience: &mut Patience,
-    ) -> Option<Result<(), EvacuateError>> {
+    ) -> Option<Result<(), RunError>> {
         let _turn = if self.config.one_at_a_time {
             Some(self.try_lock_turn(patience)?)
         } else {
@@ -470,22 +467,15 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
 }
 
 /// Translates why a run was not taken into the owners' words.
-fn why(run: Run, error: EvacuateError) -> ContigError {
+fn why(run: Run, error: RunError) -> RunError {
     match error {
-        EvacuateError::InTheWay {
-            frame,
-            why: Obstacle::NoRoom,
-        } => ContigError::NoMemory(frame),
-        EvacuateError::InTheWay { frame, why } => ContigError::Busy { frame, why },
+        RunError::Pinned(_)
+        | RunError::Busy(_)
+        | RunError::Unmovable(_)
+        | RunError::NoMemory(_) => error,
         // Another CPU is emptying a pageblock of it.
-        EvacuateError::Range(RunError::Isolation(frame) | RunError::Apart(frame)) => {
-            let why = Obstacle::Busy;
-            ContigError::Busy { frame, why }
-        }
+        RunError::Isolation(frame) | RunError::Apart(frame) => RunError::Busy(frame),
         // The zone keeps the area's frames unless they are removed.
-        EvacuateError::Range(_) => ContigError::Busy {
-            frame: run.start(),
-            why: Obstacle::Unmovable,
-        },
+        _ => RunError::Unmovable(run.start()),
     }
 }

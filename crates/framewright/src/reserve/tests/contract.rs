@@ -1,7 +1,7 @@
 //! What guests may rely on: C4 to C8.
 
 use super::*;
-use crate::reserve::ContigError;
+use crate::units::RunError;
 
 fn key(pool: PoolId, object: u64, index: u64) -> Key {
     Key {
@@ -177,7 +177,7 @@ fn a_pool_keeps_its_least_and_does_not_grow_above_its_most() {
     for index in 0..100 {
         let _ = guest.put(key(c, 0, index), &page(index));
     }
-    let count = |guest: &mut Guest<'_, '_, ReserveToy>, pool, of: u64, out: &mut PageWords| {
+    let count = |guest: &mut Guest<'_, '_, ReserveToy>, pool, of: u64, out: &mut [u64; 512]| {
         (0..of).filter(|&n| guest.get(key(pool, 0, n), out)).count()
     };
     assert_eq!(count(&mut guest, c, 100, &mut out), 4);
@@ -284,7 +284,7 @@ fn c7_a_dirty_page_stays_until_it_is_written() {
         guest.put(key(pool, 0, index), &page(index)).unwrap();
     }
     assert!((0..12).all(|index| guest.get(key(pool, 0, index), &mut out)));
-    assert_eq!(reserve.alloc_contig(16, 1), Err(ContigError::NoRoom));
+    assert_eq!(reserve.alloc_contig(16, 1), Err(RunError::NoRoom));
     // The device fails at every third, and one page is put again while it is written.
     let mut written = Vec::new();
     let mut nth = 0;

@@ -1,7 +1,7 @@
 //! Handles that are another area's, or of an earlier one.
 
 use super::*;
-use crate::reserve::ContigError;
+use crate::units::RunError;
 
 #[test]
 fn c2_another_areas_reservation_is_unknown() {
@@ -12,15 +12,15 @@ fn c2_another_areas_reservation_is_unknown() {
     for (area, handle, other) in [(&a, of_a, of_b), (&b, of_b, of_a)] {
         let own = area.run_of(handle).unwrap();
         assert_eq!(area.run_of(other), None);
-        assert_eq!(area.take(other), Err(ContigError::Unknown));
-        assert_eq!(area.unreserve(other), Err(ContigError::Unknown));
+        assert_eq!(area.take(other), Err(RunError::Unknown));
+        assert_eq!(area.unreserve(other), Err(RunError::Unknown));
         assert_eq!(area.take(handle), Ok(own));
-        assert_eq!(area.take(other), Err(ContigError::Unknown));
+        assert_eq!(area.take(other), Err(RunError::Unknown));
         area.release(own).unwrap();
     }
     // A handle is its area's from whichever way it is asked.
-    let error = Guaranteed::new(&b).take(of_a).unwrap_err();
-    assert_eq!(error, ContigError::Unknown);
+    let error = b.owner(None).take(of_a).unwrap_err();
+    assert_eq!(error, RunError::Unknown);
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn c2_a_reservation_that_was_given_up_is_unknown_when_its_place_is_another_ones(
     for _ in 0..100 {
         let now = reserve.reserve("camera", 16, 16).unwrap();
         for &handle in &earlier {
-            assert_eq!(reserve.take(handle), Err(ContigError::Unknown));
-            assert_eq!(reserve.unreserve(handle), Err(ContigError::Unknown));
+            assert_eq!(reserve.take(handle), Err(RunError::Unknown));
+            assert_eq!(reserve.unreserve(handle), Err(RunError::Unknown));
         }
         reserve.unreserve(now).unwrap();
         earlier.push(now);
@@ -48,7 +48,7 @@ fn c2_a_reservation_of_an_earlier_area_in_the_same_memory_is_unknown() {
         let area = Reserve::new(&layout, &mut memory, toy.clone()).unwrap();
         let now = area.reserve("camera", 16, 16).unwrap();
         for &handle in &earlier {
-            assert_eq!(area.take(handle), Err(ContigError::Unknown));
+            assert_eq!(area.take(handle), Err(RunError::Unknown));
         }
         area.take(now).unwrap();
         earlier.push(now);

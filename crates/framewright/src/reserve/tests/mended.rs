@@ -2,7 +2,7 @@
 
 use super::under_way::{At, hooked};
 use super::*;
-use crate::reserve::ContigError;
+use crate::units::RunError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn key(pool: PoolId, object: u64, index: u64) -> Key {
@@ -52,7 +52,7 @@ fn a_search_beside_reservations_that_cut_words_ends() {
     let _r4 = reserve.reserve("r4", 1, 1).unwrap();
     reserve.unreserve(b).unwrap();
     reserve.unreserve(c).unwrap();
-    assert_eq!(reserve.alloc_contig(128, 64), Err(ContigError::NoRoom));
+    assert_eq!(reserve.alloc_contig(128, 64), Err(RunError::NoRoom));
 }
 
 #[test]

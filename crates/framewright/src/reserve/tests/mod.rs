@@ -2,7 +2,7 @@
 
 extern crate std;
 use super::*;
-use crate::platform::{Contents, PageWords, Relax};
+use crate::platform::{FramePlatform, ReservePlatform};
 use crate::units::{CpuId, Frame, Run};
 use std::boxed::Box;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl core::fmt::Debug for ReserveToy {
     }
 }
 
-impl Relax for ReserveToy {
+impl FramePlatform for ReserveToy {
     fn relax(&self, attempt: u32) {
         // Some seconds: a wait for oneself fails, and does not hang.
         assert!(attempt < 1 << 23, "waits for itself");
@@ -56,14 +56,14 @@ impl Relax for ReserveToy {
     }
 }
 
-impl Contents for ReserveToy {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for ReserveToy {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         for (to, from) in self.0[(frame.0 - FIRST) as usize].iter().zip(page) {
             to.store(*from, Relaxed);
         }
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         for (to, from) in page.iter_mut().zip(&self.0[(frame.0 - FIRST) as usize]) {
             *to = from.load(Relaxed);
         }
@@ -85,12 +85,12 @@ pub(super) fn reserve(frames: u64, cpus: u16) -> (Box<Reserve<'static, ReserveTo
 }
 
 /// A page that carries its stamp at both ends and in between, and is no repeated word.
-pub(super) fn page(stamp: u64) -> PageWords {
+pub(super) fn page(stamp: u64) -> [u64; 512] {
     core::array::from_fn(|n| stamp << 16 | n as u64)
 }
 
 /// The stamp of a page; panics if the page is a mix of two.
-pub(super) fn stamp(page: &PageWords) -> u64 {
+pub(super) fn stamp(page: &[u64; 512]) -> u64 {
     for (n, word) in page.iter().enumerate() {
         assert_eq!(*word, page[0] | n as u64, "a torn page");
     }

@@ -6,7 +6,7 @@ extern crate std;
 
 use super::counters::count::INSIDE;
 use super::table::{BLOCK, BLOCK_WORDS, FrameTable, StateWord};
-use crate::platform::{Fenced, Patience};
+use crate::platform::Patience;
 use crate::raw::atomic_words;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
@@ -52,19 +52,19 @@ impl Gated {
     }
 
     fn guest_with_a_seat(self) {
-        let inside = self.table.enter_from(0, self.seat, &Fenced);
+        let inside = self.table.enter_from(0, self.seat, &());
         add_one(self.sum);
         drop(inside);
     }
 
     fn guest_without_a_seat(self) {
-        let inside = self.table.enter(0, &Fenced);
+        let inside = self.table.enter(0, &());
         add_one(self.sum);
         drop(inside);
     }
 
     fn owner(self) {
-        let shut = self.table.shut(0, &Fenced);
+        let shut = self.table.shut(0, &());
         add_one(self.sum);
         drop(shut);
     }
@@ -73,7 +73,7 @@ impl Gated {
         assert_eq!(self.sum.load(Relaxed), times, "C1: two were in at a time");
         assert_eq!(self.seat[INSIDE].load(Relaxed), 0);
         let mut none = Patience::Rounds(0);
-        assert!(self.table.try_shut(0, &Fenced, &mut none).is_some());
+        assert!(self.table.try_shut(0, &(), &mut none).is_some());
     }
 }
 
@@ -104,7 +104,7 @@ fn c1_an_owner_whose_patience_ends_leaves_the_gate_open() {
     explore(Some(3), || {
         let gated = Gated::new();
         let guest = thread::spawn(move || gated.guest_with_a_seat());
-        let shut = gated.table.try_shut(0, &Fenced, &mut Patience::Rounds(1));
+        let shut = gated.table.try_shut(0, &(), &mut Patience::Rounds(1));
         let came_in = shut.is_some();
         if came_in {
             add_one(gated.sum);
@@ -121,7 +121,7 @@ fn c1_a_page_that_is_read_while_its_frame_is_taken_is_whole_or_known_to_be_gone(
         let gated = Gated::new();
         let page = words(2);
         let owner = thread::spawn(move || {
-            let shut = gated.table.shut(0, &Fenced);
+            let shut = gated.table.shut(0, &());
             let state = gated.table.state(0);
             gated.table.set_shut(0, StateWord(state.0 + 1));
             gated.table.before_writing();

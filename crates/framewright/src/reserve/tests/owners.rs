@@ -1,7 +1,7 @@
 //! What owners may rely on: C1 to C3.
 
 use super::*;
-use crate::reserve::ContigError;
+use crate::units::RunError;
 
 fn run(start: u64, frames: u64) -> Run {
     Run::new(Frame(start), frames).unwrap()
@@ -32,7 +32,7 @@ fn c3_a_reservation_is_taken_however_full_it_is() {
     assert_eq!(taken.frames(), 1500);
     assert_eq!(taken.start().0 % 4, 0);
     toy.fill(taken, 0xaaaa);
-    assert_eq!(reserve.take(reservation), Err(ContigError::Taken(taken)));
+    assert_eq!(reserve.take(reservation), Err(RunError::Taken(taken)));
     for index in 0..4000 {
         let key = Key {
             pool,
@@ -60,12 +60,12 @@ fn plain_requests_fragment_each_other_and_a_reservation_holds() {
         plain.release(*single).unwrap();
     }
     // Half of it is free, but no two frames side by side.
-    assert_eq!(plain.alloc_contig(2, 1), Err(ContigError::NoRoom));
+    assert_eq!(plain.alloc_contig(2, 1), Err(RunError::NoRoom));
 
     let (reserve, _) = reserve(1024, 1);
     assert_eq!(
         reserve.reserve("display", 1, 4096),
-        Err(ContigError::NoRoom),
+        Err(RunError::NoRoom),
         "no frame has such a number"
     );
     let reservation = reserve.reserve("display", 512, 512).unwrap();
@@ -113,12 +113,12 @@ fn of_several_runs_the_cheapest_is_taken() {
 #[test]
 fn what_is_asked_for_wrongly_is_refused_and_nothing_changes() {
     let (reserve, _) = reserve(100, 1);
-    assert_eq!(reserve.alloc_contig(0, 1), Err(ContigError::Malformed));
-    assert_eq!(reserve.alloc_contig(1, 3), Err(ContigError::Malformed));
-    assert_eq!(reserve.alloc_contig(101, 1), Err(ContigError::NoRoom));
-    assert_eq!(reserve.alloc_contig(u64::MAX, 1), Err(ContigError::NoRoom));
-    assert_eq!(reserve.reserve("x", 0, 1), Err(ContigError::Malformed));
-    assert_eq!(reserve.reserve("x", 101, 1), Err(ContigError::NoRoom));
+    assert_eq!(reserve.alloc_contig(0, 1), Err(RunError::Malformed));
+    assert_eq!(reserve.alloc_contig(1, 3), Err(RunError::Malformed));
+    assert_eq!(reserve.alloc_contig(101, 1), Err(RunError::NoRoom));
+    assert_eq!(reserve.alloc_contig(u64::MAX, 1), Err(RunError::NoRoom));
+    assert_eq!(reserve.reserve("x", 0, 1), Err(RunError::Malformed));
+    assert_eq!(reserve.reserve("x", 101, 1), Err(RunError::NoRoom));
     let taken = reserve.alloc_contig(10, 1).unwrap();
     for wrong in [
         run(taken.start().0, 11),
@@ -127,7 +127,7 @@ fn what_is_asked_for_wrongly_is_refused_and_nothing_changes() {
         run(taken.start().0, 0),
         run(taken.end().0, 1),
     ] {
-        assert_eq!(reserve.release(wrong), Err(ContigError::NotOwned(wrong)));
+        assert_eq!(reserve.release(wrong), Err(RunError::NotOwned(wrong)));
     }
     let reservation = reserve
         .reserve("a name longer than sixteen bytes", 20, 4)
@@ -136,20 +136,20 @@ fn what_is_asked_for_wrongly_is_refused_and_nothing_changes() {
     reserve.take(reservation).unwrap();
     assert_eq!(
         reserve.release(part),
-        Err(ContigError::NotOwned(part)),
+        Err(RunError::NotOwned(part)),
         "a reservation is released whole"
     );
     let taken_run = reserve.run_of(reservation).unwrap();
     assert_eq!(
         reserve.unreserve(reservation),
-        Err(ContigError::Taken(taken_run))
+        Err(RunError::Taken(taken_run))
     );
     let mut seen = Vec::new();
     reserve.for_each_reservation(|name, run, taken| seen.push((name.len(), run, taken)));
     assert_eq!(seen, [(16, taken_run, true)]);
     reserve.release(taken_run).unwrap();
     reserve.unreserve(reservation).unwrap();
-    assert_eq!(reserve.take(reservation), Err(ContigError::Unknown));
+    assert_eq!(reserve.take(reservation), Err(RunError::Unknown));
     reserve.release(taken).unwrap();
     assert_eq!(reserve.alloc_contig(100, 1).unwrap().frames(), 100);
     reserve.verify().unwrap();
@@ -168,7 +168,7 @@ fn c3_a_reservation_is_not_placed_over_pages_that_are_not_on_their_device() {
         };
         guest.put_dirty(key, &page(index)).unwrap();
     }
-    assert_eq!(reserve.reserve("late", 16, 1), Err(ContigError::Held));
+    assert_eq!(reserve.reserve("late", 16, 1), Err(RunError::Held));
     for index in 0..32 {
         guest.invalidate_page(Key {
             pool,

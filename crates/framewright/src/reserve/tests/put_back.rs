@@ -1,8 +1,8 @@
 //! Pages that are on no device, and owners that want their frames.
 
 use super::*;
-use crate::frame::{AllocError, FrameSource, Origin};
-use crate::reserve::ContigError;
+use crate::frame::{AllocError, FrameSource};
+use crate::units::RunError;
 use crate::units::{Context, Run};
 
 /// Frames behind those of the reserve, counted.
@@ -19,8 +19,8 @@ impl OrdinaryFrames {
 }
 
 impl FrameSource for OrdinaryFrames {
-    fn origin(&self) -> Origin {
-        Origin::shared(self)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {
@@ -85,7 +85,7 @@ fn c7_every_dirty_page_is_found_when_an_owner_has_its_frame() {
     for index in 30..64 {
         guest.put(key(pool, index), &page(index)).unwrap();
     }
-    assert_eq!(reserve.alloc_contig(64, 1), Err(ContigError::NoRoom));
+    assert_eq!(reserve.alloc_contig(64, 1), Err(RunError::NoRoom));
     let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
     assert_eq!(run.frames(), 64);
     toy.fill(run, 0xdead);
@@ -181,7 +181,7 @@ fn without_ordinary_memory_nothing_is_lost_and_a_clean_run_is_taken_if_there_is_
         guest.put_dirty(key(pool, index), &page(index)).unwrap();
     }
     let whole = reserve.alloc_contig_with(32, 1, &mut supply);
-    assert!(matches!(whole, Err(ContigError::NoMemory(_))), "{whole:?}");
+    assert!(matches!(whole, Err(RunError::NoMemory(_))), "{whole:?}");
     assert!((0..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
     reserve.verify().unwrap();
     let clean = reserve.alloc_contig_with(20, 1, &mut supply).unwrap();
@@ -194,7 +194,7 @@ fn without_ordinary_memory_nothing_is_lost_and_a_clean_run_is_taken_if_there_is_
     }
     drop(supply);
     let whole = reserve.alloc_contig_with(32, 1, &mut plenty);
-    assert!(matches!(whole, Err(ContigError::NoMemory(_))), "{whole:?}");
+    assert!(matches!(whole, Err(RunError::NoMemory(_))), "{whole:?}");
     assert_eq!(plenty.free.len(), 100 - 5);
     assert!((0..14).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
     reserve.verify().unwrap();
@@ -204,12 +204,12 @@ fn without_ordinary_memory_nothing_is_lost_and_a_clean_run_is_taken_if_there_is_
     let mut guest = super::guest(&reserve, 0);
     guest.put_dirty(key(stays, 0), &page(0)).unwrap();
     let whole = reserve.alloc_contig_with(8, 1, &mut supply);
-    assert_eq!((whole, supply.calls), (Err(ContigError::NoRoom), 0));
+    assert_eq!((whole, supply.calls), (Err(RunError::NoRoom), 0));
     guest.invalidate_page(key(stays, 0));
     let moves = reserve.open_pool(&PUT_BACK).unwrap();
     guest.put_dirty(key(moves, 0), &page(0)).unwrap();
     let whole = reserve.alloc_contig_with(8, 1, &mut supply);
-    assert!(matches!(whole, Err(ContigError::NoMemory(_))), "{whole:?}");
+    assert!(matches!(whole, Err(RunError::NoMemory(_))), "{whole:?}");
     assert_eq!(supply.calls, 0);
     reserve.verify().unwrap();
 }
@@ -237,7 +237,7 @@ fn pages_to_be_put_back_cost_more_than_clean_ones_and_less_than_none() {
     assert_eq!(reserve.stats().put_back_pages, 64);
     assert_eq!(
         reserve.alloc_contig_with(1, 1, &mut supply),
-        Err(ContigError::NoRoom)
+        Err(RunError::NoRoom)
     );
     for run in [others, clean, single, rest] {
         reserve.release(run).unwrap();
@@ -284,7 +284,7 @@ fn c3_a_reservation_is_placed_and_taken_beside_pages_that_were_put_back() {
     for index in 0..64 {
         guest.put_dirty(key(pool, index), &page(index)).unwrap();
     }
-    assert_eq!(reserve.reserve("late", 16, 1), Err(ContigError::Held));
+    assert_eq!(reserve.reserve("late", 16, 1), Err(RunError::Held));
     let run = reserve.alloc_contig_with(32, 1, &mut supply).unwrap();
     reserve.release(run).unwrap();
     let reservation = reserve.reserve("late", 32, 1).unwrap();
@@ -301,7 +301,7 @@ fn c3_a_reservation_is_placed_and_taken_beside_pages_that_were_put_back() {
 fn a_supply_that_panics_leaves_pages_and_frames_as_they_were() {
     struct PanickingSupply(OrdinaryFrames, u64);
     impl FrameSource for PanickingSupply {
-        fn origin(&self) -> Origin {
+        fn origin(&self) -> u64 {
             self.0.origin()
         }
         fn frames_in_all(&self) -> u64 {
@@ -348,7 +348,7 @@ fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_
         pool: PoolId,
     }
     impl FrameSource for Forgets<'_> {
-        fn origin(&self) -> Origin {
+        fn origin(&self) -> u64 {
             self.ordinary.origin()
         }
         fn frames_in_all(&self) -> u64 {
@@ -399,8 +399,8 @@ fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_
 struct EmptySupply<'t>(&'t dyn Fn());
 
 impl FrameSource for EmptySupply<'_> {
-    fn origin(&self) -> Origin {
-        Origin::shared(self)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {
@@ -446,7 +446,7 @@ fn c10_an_owner_that_clears_a_run_and_fails_makes_no_other_one_fail() {
             begin.wait();
             assert!(request(&reserve, &mut supply));
             let error = first.join().unwrap().unwrap_err();
-            assert!(matches!(error, ContigError::NoMemory(_)), "{error}");
+            assert!(matches!(error, RunError::NoMemory(_)), "{error}");
         });
         assert!(reserve.stats().takes_failed <= failed + 1);
         reserve.verify().unwrap();
@@ -463,15 +463,15 @@ fn a_request_that_no_cleared_frame_would_serve_does_not_wait_for_it() {
     let kept = reserve.reserve("kept", 8, 8).unwrap();
     let asks = || {
         // The first owner waits for this one here, so a wait would end without a result.
-        assert_eq!(reserve.alloc_contig(64, 1), Err(ContigError::NoRoom));
+        assert_eq!(reserve.alloc_contig(64, 1), Err(RunError::NoRoom));
         let refused = reserve.reserve("other", 64, 1);
         assert!(refused.is_err(), "{refused:?}");
-        assert_eq!(reserve.alloc_contig(8, 1), Err(ContigError::WouldWait));
+        assert_eq!(reserve.alloc_contig(8, 1), Err(RunError::WouldWait));
         let run = reserve.take(kept).unwrap();
         reserve.release(run).unwrap();
     };
     let first = reserve.alloc_contig_with(56, 8, &mut EmptySupply(&asks));
-    assert!(matches!(first, Err(ContigError::NoMemory(_))), "{first:?}");
+    assert!(matches!(first, Err(RunError::NoMemory(_))), "{first:?}");
     let run = reserve.alloc_contig_with(56, 8, &mut supply).unwrap();
     reserve.release(run).unwrap();
     reserve.verify().unwrap();

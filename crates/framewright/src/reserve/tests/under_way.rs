@@ -2,8 +2,8 @@
 
 use super::put_back::{OrdinaryFrames, PUT_BACK};
 use super::*;
-use crate::reserve::ContigError;
 use crate::sync::Ordering;
+use crate::units::RunError;
 use core::cell::RefCell;
 use std::rc::Rc;
 
@@ -51,20 +51,20 @@ impl Hooked {
     }
 }
 
-impl Relax for Hooked {
+impl FramePlatform for Hooked {
     fn relax(&self, attempt: u32) {
         self.1.call(At::Wait);
         self.0.relax(attempt);
     }
 }
 
-impl Contents for Hooked {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for Hooked {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         self.1.call(At::Store);
         self.0.store(frame, page);
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         self.1.call(At::Load);
         self.0.load(frame, page);
     }
@@ -149,11 +149,11 @@ fn c3_an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_c
         hook.set(At::Store, move || {
             // Inside the gate of all frames; a guest that is off its CPU looks like this.
             for rounds in [0, 1, 100] {
-                assert_eq!(reserve.try_take(all, rounds), Err(ContigError::WouldWait));
+                assert_eq!(reserve.try_take(all, rounds), Err(RunError::WouldWait));
             }
             assert_eq!(
-                Guaranteed::new(reserve).try_take(all, 3),
-                Err(ContigError::WouldWait)
+                reserve.owner(None).try_take(all, 3),
+                Err(RunError::WouldWait)
             );
         });
         let put = if dirty {
@@ -168,7 +168,7 @@ fn c3_an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_c
         reserve.verify().unwrap();
         // No guest is inside now, so no round is needed.
         assert_eq!(reserve.try_take(all, 0), Ok(run));
-        assert_eq!(reserve.try_take(all, 0), Err(ContigError::Taken(run)));
+        assert_eq!(reserve.try_take(all, 0), Err(RunError::Taken(run)));
         reserve.release(run).unwrap();
         reserve.verify().unwrap();
     }

@@ -2,12 +2,17 @@
 
 use super::under_way::{At, HookedGuest, HookedReserve, hooked, key};
 use super::*;
-use crate::reserve::ContigError;
+use crate::units::RunError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const KINDS_OF_PUT: [bool; 2] = [false, true];
 
-fn put(guest: &mut HookedGuest, dirty: bool, key: Key, page: &PageWords) -> Result<(), PutRefused> {
+fn put(
+    guest: &mut HookedGuest,
+    dirty: bool,
+    key: Key,
+    page: &[u64; 512],
+) -> Result<(), PutRefused> {
     if dirty {
         guest.put_dirty(key, page)
     } else {
@@ -182,7 +187,7 @@ fn dirty_meanwhile(owner: impl Fn(&HookedReserve)) {
 fn c7_a_page_that_becomes_dirty_after_the_run_was_chosen_is_not_an_owners() {
     let frames = 2 * table::BLOCK as u64;
     dirty_meanwhile(|reserve| {
-        assert_eq!(reserve.alloc_contig(frames, 1), Err(ContigError::NoRoom));
+        assert_eq!(reserve.alloc_contig(frames, 1), Err(RunError::NoRoom));
     });
 }
 
@@ -191,6 +196,6 @@ fn c3_a_page_that_becomes_dirty_before_its_block_is_kept_is_in_no_reservation() 
     let frames = 2 * table::BLOCK as u64;
     dirty_meanwhile(|reserve| {
         let reserved = reserve.reserve("late", frames, 1);
-        assert_eq!(reserved, Err(ContigError::Held));
+        assert_eq!(reserved, Err(RunError::Held));
     });
 }

@@ -12,7 +12,6 @@ use super::{
     ACCOUNT_WORDS, Accounts, ClaimWords, Inboxes, Parcel, SeatSet, StopAsk, StopMemo, StopWords,
     Turn,
 };
-use crate::platform::Fenced;
 use crate::sync::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -63,16 +62,16 @@ fn toy() -> &'static SeatToy {
 }
 
 impl SeatSet<'static> for &'static SeatToy {
-    type Platform = Fenced;
+    type Platform = ();
     type Poisoned = Infallible;
 
     const CAN_BE_POISONED: bool = false;
 
-    fn platform(&self) -> &Fenced {
-        &Fenced
+    fn platform(&self) -> &() {
+        &()
     }
 
-    fn accounts(&self) -> Accounts<Fenced> {
+    fn accounts(&self) -> Accounts<()> {
         Accounts::OFF
     }
 
@@ -100,8 +99,8 @@ impl SeatSet<'static> for &'static SeatToy {
 
 fn work_in_seat(toy: &'static SeatToy) {
     let turn = toy.turns().next().expect("there are two");
-    if !turn.try_enter::<Fenced>() {
-        turn.wait_if_claimed(&Fenced);
+    if !turn.try_enter::<()>() {
+        turn.wait_if_claimed(&());
     }
     add_one(&toy.sum);
     turn.exit();

@@ -1,7 +1,6 @@
 //! What is lazy: the bound on it, and areas that cannot be unmapped.
 
 use super::*;
-use crate::frame::NoFrames;
 
 #[test]
 fn what_cannot_be_unmapped_stays_lazy_and_nothing_is_lost() {
@@ -33,7 +32,7 @@ fn what_cannot_be_unmapped_stays_lazy_and_nothing_is_lost() {
 fn areas_that_cannot_be_unmapped_hide_no_others() {
     let layout = SpaceLayout::new(Page(0x400), 4096).with_span_pages(16);
     let space = space(layout, config(512, true));
-    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let mut seat = space.seat(CpuId(0), ()).unwrap();
     // Beside each other they would be unmapped by one call.
     let mut areas: Vec<_> = (0..44)
         .map(|_| seat.alloc_area(&AreaRequest::new(9)).unwrap())
@@ -58,7 +57,7 @@ fn areas_that_cannot_be_unmapped_hide_no_others() {
 fn spans_that_cannot_be_unmapped_hide_no_others() {
     let layout = SpaceLayout::new(Page(0x400), 4096).with_span_pages(16);
     let space = space(layout, config(512, true));
-    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let mut seat = space.seat(CpuId(0), ()).unwrap();
     // Two in each span, of which one stays: no run of lazy pages touches another.
     let areas: Vec<_> = (0..40)
         .map(|_| seat.alloc_area(&AreaRequest::new(7)).unwrap())

@@ -6,8 +6,7 @@ extern crate std;
 
 use super::seat::Held;
 use super::{AreaRequest, RangeSeat, Space, SpaceLayout};
-use crate::frame::NoFrames;
-use crate::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
+use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::seats::Inboxes;
 use crate::sync::{
@@ -25,25 +24,19 @@ struct ModelPages {
     cached: AtomicU64,
 }
 
-impl Relax for ModelPages {
-    fn relax(&self, attempt: u32) {
-        Fenced.relax(attempt);
-    }
-}
-
-impl Barrier for ModelPages {
+impl FramePlatform for ModelPages {
     const ASYMMETRIC: bool = false;
 
+    fn relax(&self, attempt: u32) {
+        ().relax(attempt);
+    }
+
     fn barrier_all(&self) {
-        Fenced.barrier_all();
+        ().barrier_all();
     }
 }
 
-impl Zero for ModelPages {
-    fn zero(&self, _frames: Run) {}
-}
-
-impl Map for ModelPages {
+impl RangePlatform for ModelPages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -58,10 +51,12 @@ impl Map for ModelPages {
         let mapped = self.mapped.load(Acquire);
         self.cached.fetch_min(mapped, AcqRel);
     }
+
+    fn zero(&self, _frames: Run) {}
 }
 
 type ModelSpace = &'static Space<'static, ModelPages>;
-type ModelSeat = RangeSeat<'static, 'static, ModelPages, NoFrames>;
+type ModelSeat = RangeSeat<'static, 'static, ModelPages, ()>;
 
 /// Sixteen spans of four pages: two areas of one page, each with its guard page, fill one.
 fn space(cpus: u16) -> ModelSpace {
@@ -80,7 +75,7 @@ fn space(cpus: u16) -> ModelSpace {
 }
 
 fn seat(space: ModelSpace, cpu: u16) -> ModelSeat {
-    space.seat(CpuId(cpu), NoFrames).unwrap()
+    space.seat(CpuId(cpu), ()).unwrap()
 }
 
 fn held(space: ModelSpace, cpu: u16) -> Held<'static, 'static, ModelPages> {
@@ -144,7 +139,7 @@ fn v5_what_a_flush_did_not_see_unmapped_waits_for_the_next_one() {
         let other = thread::spawn(move || space.flush(space.seat_words(1)));
         let held = owner.held();
         assert!(held.pass());
-        if held.release_span(&mut NoFrames) {
+        if held.release_span(&mut ()) {
             let cached = pages.cached.load(Relaxed);
             assert_eq!(cached, 0, "V5: free before a flush saw it unmapped");
         }

@@ -2,7 +2,7 @@
 
 extern crate std;
 
-use crate::platform::{Barrier, Map, MapError, Relax, Zero};
+use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::units::{Context, Page, PageRange, Run};
 use core::cell::{Cell, RefCell};
 use std::vec;
@@ -54,24 +54,18 @@ impl TestPages {
     }
 }
 
-impl Relax for TestPages {
+impl FramePlatform for TestPages {
+    const ASYMMETRIC: bool = true;
+    const ALONE: bool = true;
+
     fn relax(&self, attempt: u32) {
         assert!(attempt < 1000, "one thread waits for itself");
     }
-}
-
-impl Barrier for TestPages {
-    const ASYMMETRIC: bool = true;
-    const ALONE: bool = true;
 
     fn barrier_all(&self) {}
 }
 
-impl Zero for TestPages {
-    fn zero(&self, _frames: Run) {}
-}
-
-impl Map for TestPages {
+impl RangePlatform for TestPages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -99,4 +93,6 @@ impl Map for TestPages {
             }
         }
     }
+
+    fn zero(&self, _frames: Run) {}
 }

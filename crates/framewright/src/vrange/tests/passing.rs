@@ -3,8 +3,8 @@
 extern crate std;
 
 use super::*;
-use crate::frame::{AllocError, FrameSource, Origin};
-use crate::platform::{Barrier, Map, MapError, Relax, Zero};
+use crate::frame::{AllocError, FrameSource};
+use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::seats::SeatSet;
 use crate::stats::Broken;
@@ -60,7 +60,9 @@ impl ChecksSpace {
     }
 }
 
-impl Relax for ChecksSpace {
+impl FramePlatform for ChecksSpace {
+    const ASYMMETRIC: bool = true;
+
     fn relax(&self, _attempt: u32) {
         panic!("the wait unwinds");
     }
@@ -68,15 +70,11 @@ impl Relax for ChecksSpace {
     fn wake(&self) {
         self.ask();
     }
-}
-
-impl Barrier for ChecksSpace {
-    const ASYMMETRIC: bool = true;
 
     fn barrier_all(&self) {}
 }
 
-impl Map for ChecksSpace {
+impl RangePlatform for ChecksSpace {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         self.ask();
         let left = self.0.maps.get();
@@ -92,9 +90,7 @@ impl Map for ChecksSpace {
     }
 
     fn flush_all(&self) {}
-}
 
-impl Zero for ChecksSpace {
     fn zero(&self, _frames: Run) {}
 }
 
@@ -102,8 +98,8 @@ impl Zero for ChecksSpace {
 struct ScatteredFrames(u64);
 
 impl FrameSource for ScatteredFrames {
-    fn origin(&self) -> Origin {
-        Origin::shared(&())
+    fn origin(&self) -> u64 {
+        1
     }
 
     fn frames_in_all(&self) -> u64 {

@@ -3,8 +3,8 @@
 extern crate std;
 
 use super::*;
-use crate::frame::{AllocError, FrameSource, Origin};
-use crate::platform::{Barrier, Map, MapError, Relax, Zero};
+use crate::frame::{AllocError, FrameSource};
+use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::sync::{AtomicU64, Ordering::SeqCst, fence};
 use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
@@ -34,22 +34,20 @@ impl Breaks {
     }
 }
 
-impl Relax for Breaks {
+impl FramePlatform for Breaks {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, attempt: u32) {
         assert!(attempt < 1 << 22, "V11: a CPU waits for ever");
         thread::yield_now();
     }
-}
-
-impl Barrier for Breaks {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
         fence(SeqCst);
     }
 }
 
-impl Map for Breaks {
+impl RangePlatform for Breaks {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -62,17 +60,15 @@ impl Map for Breaks {
     fn flush_all(&self) {
         self.at(FLUSH);
     }
-}
 
-impl Zero for Breaks {
     fn zero(&self, _frames: Run) {}
 }
 
 struct BreakingFrames<'p>(&'p Breaks);
 
 impl FrameSource for BreakingFrames<'_> {
-    fn origin(&self) -> Origin {
-        Origin::shared(self.0)
+    fn origin(&self) -> u64 {
+        core::ptr::from_ref(self.0).addr() as u64
     }
 
     fn frames_in_all(&self) -> u64 {

@@ -7,9 +7,8 @@ mod ram_counts;
 mod ram_histories;
 
 use super::*;
-use crate::frame::NoFrames;
-use crate::platform::{Barrier, Map, MapError, Relax, Zero};
-use crate::policy::{Insert, RangeConfig};
+use crate::platform::{FramePlatform, MapError, RangePlatform};
+use crate::policy::RangeConfig;
 pub(super) use crate::random::Random;
 use crate::stats::RangeStats;
 use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
@@ -65,24 +64,18 @@ impl PageTable {
     }
 }
 
-impl Relax for PageTable {
+impl FramePlatform for PageTable {
+    const ASYMMETRIC: bool = true;
+    const ALONE: bool = true;
+
     fn relax(&self, attempt: u32) {
         assert!(attempt < 1000, "one thread waits for itself");
     }
-}
-
-impl Barrier for PageTable {
-    const ASYMMETRIC: bool = true;
-    const ALONE: bool = true;
 
     fn barrier_all(&self) {}
 }
 
-impl Zero for PageTable {
-    fn zero(&self, _frames: Run) {}
-}
-
-impl Map for PageTable {
+impl RangePlatform for PageTable {
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         if Self::fails(&self.maps_until_failure) {
             return Err(MapError::NoMemory);
@@ -125,11 +118,17 @@ impl Map for PageTable {
             }
         }
     }
+
+    fn zero(&self, _frames: Run) {}
 }
 
-pub(super) fn config(insert: Insert, recycle: bool) -> RangeConfig {
+/// Where a new block goes in its list.
+pub(super) const HEAD: bool = true;
+pub(super) const TAIL: bool = false;
+
+pub(super) fn config(newest_first: bool, recycle: bool) -> RangeConfig {
     RangeConfig {
-        insert,
+        newest_first,
         recycle,
         ..RangeConfig::default()
     }
@@ -139,7 +138,7 @@ pub(super) fn frames(first: u64, frames: u64) -> Vec<Frame> {
     (first..first + frames).map(Frame).collect()
 }
 
-type RamSeat<'s, 'm> = RangeSeat<'s, 'm, PageTable, NoFrames>;
+type RamSeat<'s, 'm> = RangeSeat<'s, 'm, PageTable, ()>;
 
 /// Runs `work` on the only CPU of a window that is only counted.
 fn on_one_cpu(
@@ -150,7 +149,7 @@ fn on_one_cpu(
     let layout = SpaceLayout::new(Page(1 << 20), pages);
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, config, &mut memory, PageTable::default()).unwrap();
-    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let mut seat = space.seat(CpuId(0), ()).unwrap();
     work(&mut seat);
     drop(seat);
     let stats = space.stats();
@@ -187,9 +186,9 @@ fn with_table(config: &RangeConfig, work: impl FnOnce(&Space<'_, &PageTable>, &P
 #[test]
 fn wrong_unmaps_say_what_is_wrong_and_change_nothing() {
     for recycle in [true, false] {
-        with_table(&config(Insert::Tail, recycle), |space, _| {
-            let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
-            let mut other = space.seat(CpuId(1), NoFrames).unwrap();
+        with_table(&config(TAIL, recycle), |space, _| {
+            let mut seat = space.seat(CpuId(0), ()).unwrap();
+            let mut other = space.seat(CpuId(1), ()).unwrap();
             let three = seat.map_ram(&frames(1, 3), Context::ANY).unwrap();
             let long = seat.map_ram(&frames(1, 100), Context::ANY).unwrap();
             let plain = seat.alloc_area(&AreaRequest::new(3)).unwrap();
@@ -246,8 +245,8 @@ fn wrong_unmaps_say_what_is_wrong_and_change_nothing() {
 
 #[test]
 fn requests_that_nobody_can_serve_are_errors() {
-    with_table(&config(Insert::Tail, true), |space, _| {
-        let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    with_table(&config(TAIL, true), |space, _| {
+        let mut seat = space.seat(CpuId(0), ()).unwrap();
         assert_eq!(seat.map_ram(&[], Context::ANY), Err(RangeError::Empty));
         let long = frames(0, 4097);
         let too_long = Err(RangeError::TooLong { pages: 4097 });
@@ -274,8 +273,8 @@ fn requests_that_nobody_can_serve_are_errors() {
 
 #[test]
 fn more_than_64_pages_are_the_arenas_and_fewer_have_slots_of_a_power_of_two() {
-    with_table(&config(Insert::Tail, true), |space, table| {
-        let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    with_table(&config(TAIL, true), |space, table| {
+        let mut seat = space.seat(CpuId(0), ()).unwrap();
         let mut pages = [1, 3, 16, 64, 33].map(|pages| {
             let page = seat.map_ram(&frames(9, pages), Context::ANY).unwrap();
             page.0 - space.start().0
@@ -299,8 +298,8 @@ fn the_nth_map_fails_for_every_n_and_nothing_is_lost() {
         for context in [Context::ANY, Context::NOWAIT] {
             for pages in [1, 5, 64, 90] {
                 for nth in 0..pages {
-                    with_table(&config(Insert::Tail, recycle), |space, table| {
-                        let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+                    with_table(&config(TAIL, recycle), |space, table| {
+                        let mut seat = space.seat(CpuId(0), ()).unwrap();
                         // As many runs as frames.
                         let apart: Vec<_> = (0..pages).map(|nth| Frame(2 * nth)).collect();
                         let kept = seat.map_ram(&apart[..1], context).unwrap();
@@ -351,10 +350,10 @@ fn for_each_pte(table: &PageTable, visit: impl FnMut(Pte)) {
 fn without_waiting_runs_are_mapped_only_where_their_failure_would_have_room() {
     let config = RangeConfig {
         lazy_pages_max: 8,
-        ..config(Insert::Tail, true)
+        ..config(TAIL, true)
     };
     with_table(&config, |space, table| {
-        let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+        let mut seat = space.seat(CpuId(0), ()).unwrap();
         let apart = [Frame(1), Frame(3), Frame(5), Frame(7)];
         let maps = table.maps.get();
         for _ in 0..2 {
@@ -384,8 +383,8 @@ fn without_waiting_runs_are_mapped_only_where_their_failure_would_have_room() {
 #[test]
 fn a_drain_dissolves_blocks_only_if_their_slots_are_used_again() {
     for recycle in [true, false] {
-        with_table(&config(Insert::Tail, recycle), |space, _| {
-            let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+        with_table(&config(TAIL, recycle), |space, _| {
+            let mut seat = space.seat(CpuId(0), ()).unwrap();
             let kept = seat.map_ram(&frames(1, 3), Context::ANY).unwrap();
             let gone = seat.map_ram(&frames(1, 64), Context::ANY).unwrap();
             seat.unmap_ram(gone, 64).unwrap();

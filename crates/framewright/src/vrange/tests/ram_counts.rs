@@ -34,10 +34,14 @@ fn random(seat: &mut RamSeat<'_, '_>, seed: u64) {
     }
 }
 
-fn block_counts(insert: Insert, lazy_pages_max: u64, work: fn(&mut RamSeat<'_, '_>)) -> (u64, u64) {
+fn block_counts(
+    newest_first: bool,
+    lazy_pages_max: u64,
+    work: fn(&mut RamSeat<'_, '_>),
+) -> (u64, u64) {
     let config = RangeConfig {
         lazy_pages_max,
-        ..config(insert, false)
+        ..config(newest_first, false)
     };
     let stats = on_one_cpu(WINDOW, &config, work);
     assert_eq!(stats.vm_map_ram, stats.vm_unmap_ram);
@@ -50,15 +54,15 @@ fn block_counts(insert: Insert, lazy_pages_max: u64, work: fn(&mut RamSeat<'_, '
 #[test]
 fn exhaust_counts_what_the_document_counts() {
     for bound in BOUNDS {
-        assert_eq!(block_counts(Insert::Head, bound, exhaust), (1000, 0));
-        assert_eq!(block_counts(Insert::Tail, bound, exhaust), (993, 992));
+        assert_eq!(block_counts(HEAD, bound, exhaust), (1000, 0));
+        assert_eq!(block_counts(TAIL, bound, exhaust), (993, 992));
     }
 }
 
 #[test]
 fn orders_count_what_the_document_counts() {
-    assert_eq!(block_counts(Insert::Head, BOUNDS[0], orders), (7001, 6993));
-    assert_eq!(block_counts(Insert::Tail, BOUNDS[1], orders), (7000, 7000));
+    assert_eq!(block_counts(HEAD, BOUNDS[0], orders), (7001, 6993));
+    assert_eq!(block_counts(TAIL, BOUNDS[1], orders), (7000, 7000));
 }
 
 #[test]
@@ -73,13 +77,13 @@ fn random_counts_are_near_the_documents() {
             (stats.alloc_vmap_area, stats.free_vmap_block)
         };
         let within = |count: u64, published: u64| count.abs_diff(published) * 100 <= published * 3;
-        let (allocs, frees) = run(Insert::Head);
+        let (allocs, frees) = run(HEAD);
         assert!(
             within(allocs, 420) && frees < 60,
             "seed {seed}: {allocs} {frees}"
         );
         given_back += frees;
-        let (allocs, frees) = run(Insert::Tail);
+        let (allocs, frees) = run(TAIL);
         assert!(
             within(allocs, 414) && within(frees, 412),
             "seed {seed}: {allocs} {frees}"
@@ -91,7 +95,7 @@ fn random_counts_are_near_the_documents() {
 
 #[test]
 fn with_recycling_few_blocks_are_enough() {
-    let config = config(Insert::Tail, true);
+    let config = config(TAIL, true);
     let works: [fn(&mut RamSeat<'_, '_>); 3] = [exhaust, orders, |seat| random(seat, 1)];
     for work in works {
         let stats = on_one_cpu(WINDOW, &config, work);
@@ -107,7 +111,7 @@ fn with_recycling_few_blocks_are_enough() {
 /// stay mapped.
 fn pin(recycle: bool) -> u64 {
     let mut kept = 0;
-    let stats = on_one_cpu(32 * BLOCK, &config(Insert::Tail, recycle), |seat| {
+    let stats = on_one_cpu(32 * BLOCK, &config(TAIL, recycle), |seat| {
         let one = frames(0, 1);
         loop {
             let before = seat.space().stats().new_vmap_block;

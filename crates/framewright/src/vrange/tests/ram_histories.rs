@@ -1,7 +1,6 @@
 //! `map_ram` beside a sorted list of what is live, through random histories.
 
 use super::*;
-use crate::frame::NoFrames;
 
 /// What a history knows: the live mappings, by their first page.
 struct Live {
@@ -51,7 +50,7 @@ fn history(seed: u64, layout: &SpaceLayout, config: &RangeConfig, ops: u64, fail
     let mut memory = vec![0x1999_9999_9999_9999; layout.words_needed().unwrap()];
     let space = Space::new(layout, config, &mut memory, &table).unwrap();
     let mut seats: Vec<_> = (0..layout.cpus)
-        .map(|cpu| space.seat(CpuId(cpu), NoFrames).unwrap())
+        .map(|cpu| space.seat(CpuId(cpu), ()).unwrap())
         .collect();
     let mut live = Live {
         areas: BTreeMap::new(),
@@ -157,7 +156,7 @@ fn histories_end_as_they_began_whatever_the_policy() {
         let layout = SpaceLayout::new(Page(1 << 20), 4096)
             .with_cpus(cpus)
             .with_span_pages(span_pages);
-        let insert = [Insert::Tail, Insert::Head][seed as usize / 3 % 2];
+        let insert = [TAIL, HEAD][seed as usize / 3 % 2];
         let config = RangeConfig {
             lazy_pages_max: [40, 400, 4000][seed as usize % 3],
             ..config(insert, seed % 5 != 0)

@@ -2,11 +2,9 @@
 
 extern crate std;
 
-use super::ram_tests::{BLOCK, Random, config, frames};
+use super::ram_tests::{BLOCK, Random, TAIL, config, frames};
 use super::*;
-use crate::frame::NoFrames;
-use crate::platform::{Barrier, Map, MapError, Relax, Zero};
-use crate::policy::Insert;
+use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::units::{Context, CpuId, Page, PageRange, Run};
 use std::vec;
 use std::vec::Vec;
@@ -17,25 +15,19 @@ struct Shared {
     mapped: Vec<std::sync::atomic::AtomicU8>,
 }
 
-impl Relax for Shared {
+impl FramePlatform for Shared {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, _attempt: u32) {
         std::thread::yield_now();
     }
-}
-
-impl Barrier for Shared {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {
         crate::sync::fence(crate::sync::Ordering::SeqCst);
     }
 }
 
-impl Zero for Shared {
-    fn zero(&self, _frames: Run) {}
-}
-
-impl Map for Shared {
+impl RangePlatform for Shared {
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         let start = (at.0 - self.start) as usize;
         for page in &self.mapped[start..start + frames.frames() as usize] {
@@ -54,6 +46,8 @@ impl Map for Shared {
     }
 
     fn flush_all(&self) {}
+
+    fn zero(&self, _frames: Run) {}
 }
 
 #[test]
@@ -65,7 +59,7 @@ fn what_one_cpu_maps_others_unmap_at_the_same_time() {
             mapped: (0..layout.pages).map(|_| 0.into()).collect(),
         };
         let mut memory = vec![0; layout.words_needed().unwrap()];
-        let config = config(Insert::Tail, recycle);
+        let config = config(TAIL, recycle);
         let space = Space::new(&layout, &config, &mut memory, &platform).unwrap();
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..3).map(|_| std::sync::mpsc::sync_channel(64)).unzip();
@@ -74,10 +68,10 @@ fn what_one_cpu_maps_others_unmap_at_the_same_time() {
                 let next = senders[(cpu + 1) % 3].clone();
                 let space = &space;
                 scope.spawn(move || {
-                    let mut seat = space.seat(CpuId(cpu as u16), NoFrames).unwrap();
+                    let mut seat = space.seat(CpuId(cpu as u16), ()).unwrap();
                     let mut random = Random::new(cpu as u64);
                     let all = frames(0, 80);
-                    let unmap = |seat: &mut RangeSeat<'_, '_, &Shared, NoFrames>, area| {
+                    let unmap = |seat: &mut RangeSeat<'_, '_, &Shared, ()>, area| {
                         let (page, pages): (Page, u64) = area;
                         assert_eq!(seat.unmap_ram(page, pages), Ok(pages));
                     };
@@ -113,7 +107,7 @@ fn what_one_cpu_maps_others_unmap_at_the_same_time() {
         );
         let most = 4096 + 3 * space.lazy_batch_pages();
         assert!(stats.remote_frees > 0 && stats.lazy_pages_peak <= most);
-        space.seat(CpuId(0), NoFrames).unwrap().drain();
+        space.seat(CpuId(0), ()).unwrap().drain();
         space.verify().unwrap();
         assert_eq!(space.stats().vmap_lazy_nr, 0);
     }

@@ -1,8 +1,7 @@
 //! Frees from another CPU in spans that change hands, and two frees at the same moment.
 
 use super::*;
-use crate::frame::NoFrames;
-use crate::platform::{Map, MapError, Relax, Zero};
+use crate::platform::{FramePlatform, MapError, RangePlatform};
 
 /// A space in which CPU 0 has an area in a span that is on its way to CPU 2, which had the span
 /// before. A CPU that frees marks pages first, and sends the span after that; in between the owner
@@ -53,23 +52,17 @@ fn a_span_that_is_lent_while_a_former_owner_lets_go_of_it_is_sent_to_the_new_one
 #[derive(Debug)]
 struct Several;
 
-impl Relax for Several {
+impl FramePlatform for Several {
+    const ASYMMETRIC: bool = false;
+
     fn relax(&self, attempt: u32) {
         assert!(attempt < 1000, "one thread waits for itself");
     }
-}
-
-impl Barrier for Several {
-    const ASYMMETRIC: bool = false;
 
     fn barrier_all(&self) {}
 }
 
-impl Zero for Several {
-    fn zero(&self, _frames: Run) {}
-}
-
-impl Map for Several {
+impl RangePlatform for Several {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -79,6 +72,8 @@ impl Map for Several {
     }
 
     fn flush_all(&self) {}
+
+    fn zero(&self, _frames: Run) {}
 }
 
 #[test]
@@ -88,7 +83,7 @@ fn of_two_frees_at_the_same_moment_one_is_refused_whoever_is_the_owner() {
         .with_span_pages(64);
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config(200, true), &mut memory, Several).unwrap();
-    let [mut owner, mut other] = [0, 1].map(|cpu| space.seat(CpuId(cpu), NoFrames).unwrap());
+    let [mut owner, mut other] = [0, 1].map(|cpu| space.seat(CpuId(cpu), ()).unwrap());
     let area = owner.alloc_area(&AreaRequest::new(3)).unwrap();
     let slot = owner.map_ram(&[Frame(7)], Context::ANY).unwrap();
     for (page, kind) in [(area, AreaKind::Plain), (slot, AreaKind::Ram)] {

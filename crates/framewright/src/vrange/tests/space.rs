@@ -8,8 +8,6 @@ mod pages;
 mod senders;
 
 use super::*;
-use crate::frame::NoFrames;
-use crate::platform::Barrier;
 use crate::policy::RangeConfig;
 use crate::random::Random;
 use crate::seats::Inboxes;
@@ -22,7 +20,7 @@ use std::vec;
 use std::vec::Vec;
 
 type TestSpace = Space<'static, TestPages>;
-type TestSeat = RangeSeat<'static, 'static, TestPages, NoFrames>;
+type TestSeat = RangeSeat<'static, 'static, TestPages, ()>;
 
 fn space(layout: SpaceLayout, config: RangeConfig) -> &'static TestSpace {
     // Whatever the words hold: here, headers of live areas and bits everywhere.
@@ -35,7 +33,7 @@ fn space(layout: SpaceLayout, config: RangeConfig) -> &'static TestSpace {
 
 fn seats(space: &'static TestSpace) -> Vec<TestSeat> {
     (0..space.cpus())
-        .map(|cpu| space.seat(CpuId(cpu), NoFrames).unwrap())
+        .map(|cpu| space.seat(CpuId(cpu), ()).unwrap())
         .collect()
 }
 
@@ -88,7 +86,7 @@ impl SpaceTwin {
     fn alloc(&mut self, cpu: usize, pages: u64, align: u64) -> Option<Page> {
         let request = AreaRequest::new(pages)
             .aligned_to(align * Page::BYTES)
-            .tagged(AreaTag(pages as u32));
+            .tagged(pages as u32);
         let Ok(at) = self.seats[cpu].alloc_area(&request) else {
             let failing = self.space.platform().unmaps_until_failure.get() == 0;
             assert!(
@@ -130,7 +128,7 @@ impl SpaceTwin {
         self.space.for_each_area(|area| {
             if area.state == AreaState::Live {
                 listed.push((area.start.0, area.pages));
-                assert_eq!(area.tag, AreaTag(area.pages as u32));
+                assert_eq!(area.tag, area.pages as u32);
             }
         });
         let live: Vec<_> = self
@@ -243,7 +241,7 @@ fn wrong_frees_are_errors_that_say_what_is_wrong() {
 fn impossible_requests_are_errors_at_once() {
     let layout = SpaceLayout::new(Page(0x400), 2048);
     let space = space(layout, config(64, true));
-    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let mut seat = space.seat(CpuId(0), ()).unwrap();
     let mut alloc = |pages, align| seat.alloc_area(&AreaRequest::new(pages).aligned_to(align));
     assert_eq!(alloc(0, 4096), Err(RangeError::Empty));
     for bytes in [0, 3, 4097, u64::MAX] {
@@ -346,15 +344,15 @@ fn v8_a_live_page_in_each_span_keeps_nothing_else_from_being_used() {
 fn an_area_over_many_spans_is_found_from_each_of_its_pages() {
     let layout = SpaceLayout::new(Page(0x1000), 1000).with_span_pages(16);
     let space = space(layout, config(100, true));
-    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
-    let request = AreaRequest::new(300).tagged(AreaTag(7));
+    let mut seat = space.seat(CpuId(0), ()).unwrap();
+    let request = AreaRequest::new(300).tagged(7);
     let first = seat.alloc_area(&request).unwrap();
     let second = seat.alloc_area(&request).unwrap();
     for start in [first, second] {
         for nth in 0..=300 {
             let area = space.find(Page(start.0 + nth)).unwrap();
             assert_eq!((area.start, area.pages, area.guard), (start, 300, 1));
-            assert_eq!((area.tag, area.state), (AreaTag(7), AreaState::Live));
+            assert_eq!((area.tag, area.state), (7, AreaState::Live));
         }
     }
     assert_eq!(space.find(Page(second.0 + 301)), None);
@@ -370,7 +368,7 @@ fn an_area_over_many_spans_is_found_from_each_of_its_pages() {
 fn without_may_block_nothing_is_purged_and_nobody_stopped() {
     let layout = SpaceLayout::new(Page(0), 1020).with_span_pages(16);
     let space = space(layout, config(100, true));
-    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let mut seat = space.seat(CpuId(0), ()).unwrap();
     let areas: Vec<_> = (0..17)
         .map(|_| seat.alloc_area(&AreaRequest::new(59)).unwrap())
         .collect();

@@ -5,7 +5,7 @@ mod objects;
 
 use super::tenants::{FRAME_WORDS, JournalContents, JournalTenants};
 use super::{Journal, JournalMarks, Rule, Setup, Wake};
-use framewright::platform::{Map, MapError};
+use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::{Addr, Context, Frame, Page, PageRange, Run};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,9 @@ impl JournalContents for &Paper {
     }
 }
 
-impl Map for &Paper {
+impl FramePlatform for Paper {}
+
+impl RangePlatform for &Paper {
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         let (first, count) = (frames.start().0, frames.frames());
         let entry = format!("map {} {first}+{count}", at.0);
@@ -64,6 +66,8 @@ impl Map for &Paper {
     fn flush_all(&self) {
         self.log.lock().unwrap().push("flush".into());
     }
+
+    fn zero(&self, _frames: Run) {}
 }
 
 /// No marks: every frame may be taken.

@@ -1,6 +1,6 @@
 //! A heap that remembers each object, and that can refuse.
 
-use super::super::{Memory, Place};
+use super::super::Memory;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,6 +8,18 @@ use std::alloc::{GlobalAlloc, System};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::vec::Vec;
+
+/// Where an object may lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Contiguous,
+    Mapped,
+    Either,
+}
+
+/// The heap, for objects at one place.
+#[derive(Clone, Copy)]
+pub(super) struct AtPlace<'h>(pub(super) &'h Heap, Place);
 
 /// The system's memory. Remembers each object: its layout, and where it lies.
 #[derive(Default)]
@@ -19,11 +31,19 @@ pub(super) struct Heap {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NoMemory;
+pub(super) enum NoMemory {
+    Full,
+    TooLong(usize),
+}
 
 impl core::fmt::Display for NoMemory {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("no memory")
+        match self {
+            Self::Full => f.write_str("no memory"),
+            Self::TooLong(elements) => {
+                write!(f, "{elements} elements are more than a vector can have")
+            }
+        }
     }
 }
 
@@ -51,25 +71,38 @@ impl Heap {
         let live = self.live.lock().unwrap();
         live.values().map(|(_, place)| *place).collect()
     }
+
+    pub(super) const fn contiguous(&self) -> AtPlace<'_> {
+        AtPlace(self, Place::Contiguous)
+    }
+
+    pub(super) const fn mapped(&self) -> AtPlace<'_> {
+        AtPlace(self, Place::Mapped)
+    }
 }
 
 // SAFETY: the system's allocator keeps the promises, and unwinding out of this ends the test.
-unsafe impl Memory for Heap {
+unsafe impl Memory for AtPlace<'_> {
     type Error = NoMemory;
 
-    fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, NoMemory> {
-        self.asked.fetch_add(1, Relaxed);
+    fn too_long(&self, elements: usize, _bytes_each: usize) -> NoMemory {
+        NoMemory::TooLong(elements)
+    }
+
+    fn alloc(&self, layout: Layout, zero: bool) -> Result<NonNull<u8>, NoMemory> {
+        let &Self(heap, place) = self;
+        heap.asked.fetch_add(1, Relaxed);
         assert!(layout.size() > 0, "no owner asks for nothing");
-        let max = self.bytes_max.load(Relaxed);
+        let max = heap.bytes_max.load(Relaxed);
         if max != 0 && layout.size() > max {
-            return Err(NoMemory);
+            return Err(NoMemory::Full);
         }
         // SAFETY: more than 0 bytes.
         let at = unsafe { System.alloc(layout) };
-        let at = NonNull::new(at).ok_or(NoMemory)?;
+        let at = NonNull::new(at).ok_or(NoMemory::Full)?;
         // SAFETY: as long as that.
         unsafe { at.write_bytes(if zero { 0 } else { 0xa5 }, layout.size()) };
-        let before = self
+        let before = heap
             .live
             .lock()
             .unwrap()
@@ -83,22 +116,49 @@ unsafe impl Memory for Heap {
         at: NonNull<u8>,
         old: Layout,
         bytes: usize,
-        place: Place,
     ) -> Result<NonNull<u8>, NoMemory> {
         let new = Layout::from_size_align(bytes, old.align()).unwrap();
-        let to = self.alloc(new, place, false)?;
+        let to = self.alloc(new, false)?;
         // SAFETY: both are as long as that, and two objects.
         unsafe { to.copy_from_nonoverlapping(at, old.size().min(bytes)) };
-        assert_eq!(self.live.lock().unwrap()[&at.addr().get()].1, place);
+        assert_eq!(self.0.live.lock().unwrap()[&at.addr().get()].1, self.1);
         // SAFETY: what the caller promised.
         unsafe { self.free(at, old) };
         Ok(to)
     }
 
     unsafe fn free(&self, at: NonNull<u8>, layout: Layout) {
-        let had = self.live.lock().unwrap().remove(&at.addr().get());
+        let had = self.0.live.lock().unwrap().remove(&at.addr().get());
         assert_eq!(had.expect("not free").0, layout);
         // SAFETY: allocated above with this layout.
         unsafe { System.dealloc(at.as_ptr(), layout) };
+    }
+}
+
+// SAFETY: that of the heap for objects at either place.
+unsafe impl Memory for Heap {
+    type Error = NoMemory;
+
+    fn too_long(&self, elements: usize, _bytes_each: usize) -> NoMemory {
+        NoMemory::TooLong(elements)
+    }
+
+    fn alloc(&self, layout: Layout, zero: bool) -> Result<NonNull<u8>, NoMemory> {
+        AtPlace(self, Place::Either).alloc(layout, zero)
+    }
+
+    unsafe fn resize(
+        &self,
+        at: NonNull<u8>,
+        old: Layout,
+        bytes: usize,
+    ) -> Result<NonNull<u8>, NoMemory> {
+        // SAFETY: what the caller promised.
+        unsafe { AtPlace(self, Place::Either).resize(at, old, bytes) }
+    }
+
+    unsafe fn free(&self, at: NonNull<u8>, layout: Layout) {
+        // SAFETY: what the caller promised.
+        unsafe { AtPlace(self, Place::Either).free(at, layout) }
     }
 }

@@ -1,29 +1,30 @@
 //! An area of either kind in one machine.
 
 use super::*;
-use crate::platform::{Contents, PageWords, Relax};
-use crate::reserve::{ContigError, Guaranteed, Key, PoolConfig, Reserve, ReserveLayout};
+use crate::platform::{FramePlatform, ReservePlatform};
+use crate::reserve::{Key, PoolConfig, Reserve, ReserveLayout};
+use crate::units::RunError;
 use std::sync::Mutex;
 
 /// The memory in which guests' pages lie.
-struct GuestPages(Mutex<BTreeMap<Frame, PageWords>>);
+struct GuestPages(Mutex<BTreeMap<Frame, [u64; 512]>>);
 
-impl Relax for GuestPages {
+impl FramePlatform for GuestPages {
     fn relax(&self, _attempt: u32) {}
 }
 
-impl Contents for GuestPages {
-    fn store(&self, frame: Frame, page: &PageWords) {
+impl ReservePlatform for GuestPages {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
         self.0.lock().unwrap().insert(frame, *page);
     }
 
-    fn load(&self, frame: Frame, page: &mut PageWords) {
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         *page = self.0.lock().unwrap()[&frame];
     }
 }
 
 /// What an owner does, whichever kind it is.
-fn borrow_two_runs(area: &mut dyn Contiguous) -> [Result<Run, ContigError>; 2] {
+fn borrow_two_runs(area: &mut dyn Contiguous) -> [Result<Run, RunError>; 2] {
     let camera = area.reserve("camera", 100, 4).unwrap();
     let taken = area.take(camera);
     let plain = area.alloc_contig(50, 2);
@@ -69,15 +70,15 @@ fn an_area_of_either_kind_in_one_machine_and_a_pin_stops_one_of_them() {
             while seat.try_alloc(Order::ZERO, Movable).is_some() {}
         }
         let clients = super::movers(&movers);
-        let mut lends_to_movable = Migrating::new(&area, &mut seat, clients);
-        let mut lends_to_guests = Guaranteed::new(&reserve);
+        let mut lends_to_movable = area.owner(&mut seat, clients);
+        let mut lends_to_guests = reserve.owner(None);
         let both: [&mut dyn Contiguous; 2] = [&mut lends_to_movable, &mut lends_to_guests];
         for of in both {
-            let kind = of.kind();
+            let is_guaranteed = of.is_guaranteed();
             let got = borrow_two_runs(of);
-            let is_had = kind == ContiguousKind::Guaranteed || !pinned;
+            let is_had = is_guaranteed || !pinned;
             for got in got {
-                assert_eq!(got.is_ok(), is_had, "{kind:?} {got:?}");
+                assert_eq!(got.is_ok(), is_had, "guaranteed: {is_guaranteed}, {got:?}");
             }
         }
         assert_eq!(holder.contents(), contents);

@@ -1,7 +1,8 @@
 //! Requests that fail, or go elsewhere: pins, tries, no room, another CPU at work.
 
 use super::*;
-use crate::reserve::ContigError;
+use crate::reclaim::Obstacle;
+use crate::units::RunError;
 
 #[test]
 fn m3_with_pins_everywhere_it_fails_and_all_is_as_before() {
@@ -12,11 +13,7 @@ fn m3_with_pins_everywhere_it_fails_and_all_is_as_before() {
         let before = state(&area, &holder);
         for frames in [4, 64, 65, AREA] {
             let failed = area.alloc_contig(&mut seat, frames, 1, &movers(&[&holder]));
-            let why = Obstacle::Pinned;
-            assert!(
-                matches!(failed, Err(ContigError::Busy { why: is, .. }) if is == why),
-                "{failed:?}"
-            );
+            assert!(matches!(failed, Err(RunError::Pinned(_))), "{failed:?}");
             assert_eq!(state(&area, &holder), before);
             assert_sound(&area, &holder);
         }
@@ -90,7 +87,7 @@ fn a_batch_is_tried_five_times_and_offered_ten_times_in_each() {
     }
     let (got, tried, offered) = one_place(50);
     let (frame, why) = (Frame(FIRST + 1), Obstacle::Busy);
-    assert_eq!(got, Err(ContigError::Busy { frame, why }));
+    assert_eq!(got, Err(why.at(frame)));
     assert_eq!((tried, offered), (5, 51), "once for the other one");
 }
 
@@ -102,7 +99,7 @@ fn what_is_pinned_is_offered_once_unless_as_in_linux() {
         holder.hold(&zone, FIRST + 9..FIRST + 10, AreaMood::Pinned);
         let got = area.alloc_contig(&mut seat, AREA, 1, &movers(&[&holder]));
         let (frame, why) = (Frame(FIRST + 9), Obstacle::Pinned);
-        assert_eq!(got, Err(ContigError::Busy { frame, why }));
+        assert_eq!(got, Err(why.at(frame)));
         assert_eq!(holder.offered.get(), offers);
     }
 }
@@ -118,11 +115,7 @@ fn a_pinned_pageblock_is_passed_by_and_nothing_moves_before_that_is_seen() {
         }
         let before = state(&area, &holder);
         let got = area.alloc_contig(&mut seat, 100, 64, &movers(&[&holder]));
-        let why = Obstacle::Pinned;
-        assert!(
-            matches!(got, Err(ContigError::Busy { why: is, .. }) if is == why),
-            "{got:?}"
-        );
+        assert!(matches!(got, Err(RunError::Pinned(_))), "{got:?}");
         assert_eq!(state(&area, &holder), before);
         assert_eq!(holder.calls.get(), 0);
         for block in 3..5 {
@@ -152,7 +145,13 @@ fn m3_however_the_nth_call_of_a_client_fails_nothing_is_lost() {
             assert_sound(&area, &holder);
             if let Err(error) = got {
                 failed += 1;
-                assert!(matches!(error, ContigError::Busy { .. }));
+                assert!(
+                    matches!(
+                        error,
+                        RunError::Pinned(_) | RunError::Busy(_) | RunError::Unmovable(_)
+                    ),
+                    "{error:?}"
+                );
                 assert_eq!(state(&area, &holder), before);
             }
             assert_eq!(holder.contents(), before.contents);
@@ -210,7 +209,7 @@ fn without_room_elsewhere_it_fails_at_once_unless_somebody_gives_frames_back() {
         let spare = Spare(RefCell::new(spare.collect()));
         let before = state(&area, &holder);
         let got = area.alloc_contig(&mut seat, 70, 1, &movers(&[&holder]));
-        assert_eq!(got, Err(ContigError::NoMemory(Frame(FIRST))));
+        assert_eq!(got, Err(RunError::NoMemory(Frame(FIRST))));
         assert_eq!(area.stats().busy_retries, 0, "no other place is any better");
         assert_eq!(state(&area, &holder), before);
         let clients = Clients {
@@ -272,7 +271,7 @@ fn targets_that_were_not_enough_are_given_back_once_and_not_again_when_it_is_tri
             migrate: &[&holder],
         };
         let got = area.alloc_contig(&mut seat, 70, 1, &clients);
-        assert!(matches!(got, Err(ContigError::NoMemory(_))), "{got:?}");
+        assert!(matches!(got, Err(RunError::NoMemory(_))), "{got:?}");
         assert_eq!(holder.contents(), contents);
         let rivals = rival.0.take();
         assert!(rivals.len() > 200, "{}", rivals.len());
@@ -293,7 +292,7 @@ fn what_nobody_knows_or_cannot_move_is_in_the_way() {
         .unwrap();
     let got = area.alloc_contig(&mut seat, AREA, 1, &movers(&[&holder]));
     let (frame, why) = (Frame(FIRST + 5), Obstacle::Unmovable);
-    assert_eq!(got, Err(ContigError::Busy { frame, why }));
+    assert_eq!(got, Err(why.at(frame)));
     zone.alloc_at(Frame(FIRST + 9), Order::ZERO, Unmovable)
         .unwrap();
     seat.free(Frame(FIRST + 5), Order::ZERO).unwrap();
@@ -301,7 +300,7 @@ fn what_nobody_knows_or_cannot_move_is_in_the_way() {
     let before = holder.calls.get();
     let got = area.alloc_contig(&mut seat, AREA, 1, &movers(&[&holder]));
     let frame = Frame(FIRST + 9);
-    assert_eq!(got, Err(ContigError::Busy { frame, why }));
+    assert_eq!(got, Err(why.at(frame)));
     assert_eq!(
         holder.calls.get(),
         before,
@@ -322,7 +321,7 @@ fn a_pageblock_that_somebody_else_isolates_is_passed_by_or_waited_for() {
         area.release(&mut seat, run(FIRST + 64, 64)).unwrap();
         let got = area.alloc_contig(&mut seat, AREA, 64, &movers(&[&holder]));
         let (frame, why) = (Frame(FIRST), Obstacle::Busy);
-        assert_eq!(got, Err(ContigError::Busy { frame, why }));
+        assert_eq!(got, Err(why.at(frame)));
         zone.unisolate(run(FIRST, 64)).unwrap();
         let got = area.alloc_contig(&mut seat, AREA, 64, &movers(&[&holder]));
         assert_eq!(got, Ok(run(FIRST, AREA)));

@@ -1,7 +1,6 @@
 //! Requests that are served: of any length, out of lent frames.
 
 use super::*;
-use crate::reserve::ContigError;
 use crate::units::RunError;
 
 #[test]
@@ -201,19 +200,15 @@ fn what_was_released_is_lent_again_to_what_moves_and_to_nothing_else() {
     assert!(run(FIRST + 7, 9).contains(lent));
     holder.put(lent, Order::ZERO, 1, AreaMood::Pinned);
     let stays = area.alloc_contig(&mut seat, 9, 1, &movers(&[&holder]));
-    assert_eq!(stays, Err(ContigError::NoMemory(lent)));
+    assert_eq!(stays, Err(RunError::NoMemory(lent)));
     for frame in rest {
         seat.free(frame, Order::ZERO).unwrap();
     }
     let stays = area.alloc_contig(&mut seat, 9, 1, &movers(&[&holder]));
-    let why = Obstacle::Pinned;
-    assert_eq!(stays, Err(ContigError::Busy { frame: lent, why }));
+    assert_eq!(stays, Err(RunError::Pinned(lent)));
     area.release(&mut seat, run(FIRST, 7)).unwrap();
     area.release(&mut seat, run(FIRST + 16, AREA - 16)).unwrap();
-    assert_eq!(
-        area.release(&mut seat, all),
-        Err(ContigError::NotOwned(all))
-    );
+    assert_eq!(area.release(&mut seat, all), Err(RunError::NotOwned(all)));
     assert_sound(&area, &holder);
     assert_eq!(zone.recount().free, FRAMES - 1);
 }
@@ -235,13 +230,13 @@ fn what_is_not_owned_is_not_released() {
         run(FRAMES - 1, 4),
         run(end, 1),
     ] {
-        let refused = Err(ContigError::NotOwned(wrong));
+        let refused = Err(RunError::NotOwned(wrong));
         assert_eq!(area.release(&mut seat, wrong), refused);
     }
     assert_sound(&area, &holder);
     area.release(&mut seat, owned).unwrap();
     let again = area.release(&mut seat, owned);
-    assert_eq!(again, Err(ContigError::NotOwned(owned)));
+    assert_eq!(again, Err(RunError::NotOwned(owned)));
     assert_eq!(zone.stats().bad_frees, 0);
 }
 
@@ -274,14 +269,14 @@ fn an_area_that_cannot_be_is_refused_with_its_reason() {
     assert_eq!(zone.pageblocks_by_label()[contiguous], 8, "nothing changed");
     for (frames, align) in [(0, 1), (1, 0), (1, 3)] {
         let refused = area.alloc_contig(&mut seat, frames, align, &Clients::NONE);
-        assert_eq!(refused, Err(ContigError::Malformed));
+        assert_eq!(refused, Err(RunError::Malformed));
     }
     assert_eq!(area.stats().cma_alloc_fail, 0);
     for frames in [AREA + 1, u64::MAX] {
         let refused = area.alloc_contig(&mut seat, frames, 1, &Clients::NONE);
-        assert_eq!(refused, Err(ContigError::NoRoom));
+        assert_eq!(refused, Err(RunError::NoRoom));
     }
     let refused = area.alloc_contig(&mut seat, 1, 1 << 63, &Clients::NONE);
-    assert_eq!(refused, Err(ContigError::NoRoom));
+    assert_eq!(refused, Err(RunError::NoRoom));
     assert_eq!(area.stats().cma_alloc_fail, 3);
 }

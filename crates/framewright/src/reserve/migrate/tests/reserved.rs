@@ -1,7 +1,8 @@
 //! Reservations where contents have to move: no other request breaks them up, and taking may fail.
 
 use super::*;
-use crate::reserve::ContigError;
+use crate::reclaim::Obstacle;
+use crate::units::RunError;
 
 #[test]
 fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
@@ -21,7 +22,7 @@ fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
             match area.alloc_contig(&mut seat, 1, 1, &clients) {
                 Ok(single) => singles.push(single),
                 Err(error) => {
-                    assert_eq!(error, ContigError::NoRoom);
+                    assert_eq!(error, RunError::NoRoom);
                     break;
                 }
             }
@@ -31,20 +32,20 @@ fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
         let taken = area.take(&mut seat, camera, &clients).unwrap();
         assert_eq!(taken, kept);
         let again = area.take(&mut seat, camera, &clients);
-        assert_eq!(again, Err(ContigError::Taken(kept)));
-        assert_eq!(area.unreserve(camera), Err(ContigError::Taken(kept)));
+        assert_eq!(again, Err(RunError::Taken(kept)));
+        assert_eq!(area.unreserve(camera), Err(RunError::Taken(kept)));
         assert_eq!(holder.contents(), contents);
         assert_sound(&area, &holder);
         let part = run(kept.start().0, 10);
         let refused = area.release(&mut seat, part);
-        assert_eq!(refused, Err(ContigError::NotOwned(part)));
+        assert_eq!(refused, Err(RunError::NotOwned(part)));
         area.release(&mut seat, kept).unwrap();
         assert_eq!(area.take(&mut seat, camera, &clients), Ok(kept));
         area.release(&mut seat, kept).unwrap();
         area.unreserve(camera).unwrap();
-        assert_eq!(area.unreserve(camera), Err(ContigError::Unknown));
+        assert_eq!(area.unreserve(camera), Err(RunError::Unknown));
         let gone = area.take(&mut seat, camera, &clients);
-        assert_eq!(gone, Err(ContigError::Unknown));
+        assert_eq!(gone, Err(RunError::Unknown));
         let more = area.alloc_contig(&mut seat, 200, 8, &clients);
         assert_eq!(more, Ok(kept), "everybody's again");
         assert_sound(&area, &holder);
@@ -59,9 +60,9 @@ fn m2_another_areas_reservation_is_unknown() {
     let of_other = other.reserve("screen", 64, 64).unwrap();
     let clients = movers(&[]);
     assert_eq!(area.run_of(of_other), None);
-    assert_eq!(area.unreserve(of_other), Err(ContigError::Unknown));
+    assert_eq!(area.unreserve(of_other), Err(RunError::Unknown));
     let taken = area.take(&mut seat, of_other, &clients);
-    assert_eq!(taken, Err(ContigError::Unknown));
+    assert_eq!(taken, Err(RunError::Unknown));
     let own = area.run_of(of_area).unwrap();
     assert_eq!(area.take(&mut seat, of_area, &clients), Ok(own));
     let own = other.run_of(of_other).unwrap();
@@ -80,7 +81,7 @@ fn taking_a_reservation_fails_where_something_is_pinned_and_leaves_it_as_it_was(
         let before = state(&area, &holder);
         let got = area.take(&mut seat, camera, &movers(&[&holder]));
         let (frame, why) = (Frame(FRAMES - 90), Obstacle::Pinned);
-        assert_eq!(got, Err(ContigError::Busy { frame, why }));
+        assert_eq!(got, Err(why.at(frame)));
         assert_eq!(state(&area, &holder), before);
         assert_sound(&area, &holder);
         for frame in FRAMES - 90..FRAMES - 80 {
@@ -103,7 +104,7 @@ fn an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_chan
         holder.hold(&zone, FRAMES - 90..FRAMES - 80, AreaMood::Moves);
         let before = state(&area, &holder);
         let migrate: [&dyn Migrate; 1] = [&holder];
-        let would_wait = Err(ContigError::WouldWait);
+        let would_wait = Err(RunError::WouldWait);
         for rounds in [0, 7] {
             let mut try_take = || area.try_take(&mut seat, camera, &movers(&migrate), rounds);
             // Another owner empties one of its pageblocks.
@@ -126,7 +127,7 @@ fn an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_chan
         assert_eq!(area.unreserve(camera), Ok(()), "it is as it was");
         let camera = area.reserve("camera", 100, 1).unwrap();
         // No other owner is in the way: the take does not wait, and the contents move.
-        let mut owner = Migrating::new(&area, &mut seat, movers(&migrate));
+        let mut owner = area.owner(&mut seat, movers(&migrate));
         assert_eq!(owner.try_take(camera, 0), Ok(kept));
         assert_sound(&area, &holder);
     }
@@ -138,23 +139,23 @@ fn reservations_that_cannot_be_placed_say_why() {
     let holder = AreaHolder::default();
     for (frames, align) in [(0, 1), (4, 3)] {
         let refused = area.reserve("none", frames, align);
-        assert_eq!(refused, Err(ContigError::Malformed));
+        assert_eq!(refused, Err(RunError::Malformed));
     }
     for frames in [AREA + 1, u64::MAX] {
         let refused = area.reserve("large", frames, 1);
-        assert_eq!(refused, Err(ContigError::NoRoom));
+        assert_eq!(refused, Err(RunError::NoRoom));
     }
     let owned = area
         .alloc_contig(&mut seat, 1, 1, &movers(&[&holder]))
         .unwrap();
-    assert_eq!(area.reserve("all", AREA, 1), Err(ContigError::Held));
+    assert_eq!(area.reserve("all", AREA, 1), Err(RunError::Held));
     area.release(&mut seat, owned).unwrap();
     let made: Vec<_> = (0..16)
         .map(|nth| area.reserve("a name longer than it is kept", 2 + nth, 2))
         .collect();
     assert!(made.iter().all(Result::is_ok));
     let refused = area.reserve("more", 1, 1);
-    assert_eq!(refused, Err(ContigError::TooMany(16)));
+    assert_eq!(refused, Err(RunError::TooMany(16)));
     let mut listed = vec![];
     area.for_each_reservation(|name, run, taken| {
         assert_eq!((name, taken), ("a name longer th", false));

@@ -1,7 +1,6 @@
 //! Several owners beside tenants that come and go, on several CPUs.
 
 use super::*;
-use crate::platform::Fenced;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -31,12 +30,12 @@ fn m1_owners_on_several_cpus_beside_tenants_never_share_a_frame() {
             .with_orders(order(6), order(8))
             .with_cpus(4);
         let mut memory = vec![!0; layout.words_needed().unwrap()];
-        let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
+        let zone = Zone::new(&layout, &Config::default(), &mut memory, ()).unwrap();
         zone.add(run(0, FRAMES)).unwrap();
         let mut words = vec![!0; Reclaim::words_needed(&zone)];
         let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut words).unwrap();
         let of = run(FIRST, AREA);
-        let mut words = vec![!0; MigrateArea::<Fenced>::words_needed(of)];
+        let mut words = vec![!0; MigrateArea::<()>::words_needed(of)];
         let area = MigrateArea::new(&reclaim, of, &config, &mut words).unwrap();
         let shared = SharedArea::default();
         let next = AtomicU64::new(0);
