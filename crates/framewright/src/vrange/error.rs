@@ -130,6 +130,22 @@ impl fmt::Display for RangeFreeError {
 
 impl core::error::Error for RangeFreeError {}
 
+/// The space is poisoned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Poisoned;
+
+impl From<Poisoned> for RangeError {
+    fn from(_: Poisoned) -> Self {
+        Self::Poisoned
+    }
+}
+
+impl From<Poisoned> for RangeFreeError {
+    fn from(_: Poisoned) -> Self {
+        Self::Poisoned
+    }
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;

@@ -52,6 +52,17 @@
 //!   they join with those beside them, and their areas become the arena's. So the exact search of
 //!   the arena has the last word.
 //!
+//! # Where what is
+//! Each folder uses those before it:
+//!
+//! - `areas`: what an area is to its user; the table with its header, and lists of kept areas
+//! - `arena`: the tree of gaps, and its lock
+//! - `span`: a span's record, and runs in its bitmaps
+//! - `space`: the layout, the space's record and the seats', and what they add up to; poison
+//! - `seat`: what a CPU has of its own: spans, vmap blocks, kept areas; the depot behind these
+//! - `purge`: how many pages are lazy; inbox, passes and release
+//! - `request`: an allocation and a free of each kind, the slow path, and the undoing of what fails
+//!
 //! # Words of the table (page p: words 2p and 2p + 1)
 //! - first page of an area: word 0 is its header: state (live, kept, lazy), kind, length, caller tag
 //!   (or, in a list, the next one); it differs from a gap's node, and from zero
@@ -135,41 +146,16 @@
 //!
 //! [`Context::may_block`]: crate::Context::may_block
 
-mod alloc;
-mod area;
+mod areas;
 mod arena;
-mod bits;
-mod block;
-mod depot;
 mod error;
-mod fit;
-mod free;
-mod inbox;
-mod keep;
-mod kept;
-mod layout;
-mod lazy;
-mod listing;
-mod node;
-mod pass;
-mod path;
-mod poison;
-mod pool;
-mod promise;
+mod lookup;
 mod purge;
-mod ram;
-mod record;
-mod release;
 mod request;
 mod seat;
-mod slow;
 mod space;
 mod span;
-mod table;
-mod tree;
-mod undo;
 mod verify;
-mod vmalloc;
 
 #[cfg(all(test, loom))]
 #[path = "tests/models.rs"]
@@ -194,11 +180,10 @@ mod poison_tests;
 #[path = "tests/passing.rs"]
 mod passing_tests;
 
-pub use area::{AreaInfo, AreaKind, AreaState};
+pub(crate) use areas::AreaHeader;
+pub use areas::{AreaInfo, AreaKind, AreaState};
+pub(crate) use arena::Fit;
 pub use error::{RangeError, RangeFreeError};
-pub(crate) use fit::Fit;
-pub use layout::SpaceLayout;
 pub use request::AreaRequest;
 pub use seat::RangeSeat;
-pub use space::Space;
-pub(crate) use table::AreaHeader;
+pub use space::{Space, SpaceLayout};

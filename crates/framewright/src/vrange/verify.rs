@@ -1,8 +1,8 @@
 //! The slow check of the invariants, with all CPUs stopped.
 
-use super::inbox::lazy_pages;
-use super::span::{SpanBits, SpanOwner};
-use super::{AreaState, Space, bits};
+use super::purge::lazy_pages;
+use super::span::{SpanBits, SpanOwner, bits};
+use super::{AreaState, Space};
 use crate::platform::RangePlatform;
 use crate::seats::SeatSet;
 use crate::stats::Broken;

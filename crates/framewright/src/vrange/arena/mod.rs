@@ -1,0 +1,10 @@
+//! The arena: the free pages that no CPU has, as a tree of gaps under one lock.
+
+mod fit;
+mod guard;
+mod node;
+mod path;
+mod tree;
+
+pub(crate) use fit::Fit;
+pub(super) use guard::{Arena, ArenaGuard};

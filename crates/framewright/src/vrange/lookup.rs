@@ -1,0 +1,126 @@
+//! Areas looked up by page or listed, and the counts.
+
+use super::space::sum;
+use super::span::SpanBits;
+use super::{AreaInfo, AreaState, Space};
+use crate::platform::RangePlatform;
+use crate::stats::{FitCounts, RangeStats};
+use crate::sync::Ordering::Relaxed;
+use crate::units::Page;
+
+impl<'m, P: RangePlatform> Space<'m, P> {
+    /// The area that `page` belongs to, its guard page included.
+    ///
+    /// Time: O(1). While other CPUs free, the answer may be out of date as soon as it is returned.
+    #[must_use]
+    pub fn find(&self, page: Page) -> Option<AreaInfo> {
+        let offset = self.offset_unchecked(page);
+        if offset >= self.pages() {
+            return None;
+        }
+        let at = offset as u32;
+        let (number, place) = self.spans.place(at);
+        let span = self.spans.get(number);
+        let start = match span.start_before(place) {
+            Some(start) => self.spans.first(number) + start,
+            None => span.covers()?,
+        };
+        let (number, place) = self.spans.place(start);
+        if !self.spans.get(number).starts_at(place) {
+            return None;
+        }
+        let info = self.info(start)?;
+        (at - start < (info.pages + info.guard) as u32).then_some(info)
+    }
+
+    /// Calls `sink` with every area, by address. While CPUs work, `sink` may or may not see an area
+    /// that is made or freed meanwhile. Time: O(spans and areas).
+    pub fn for_each_area(&self, mut sink: impl FnMut(AreaInfo)) {
+        for number in 0..self.spans.count() {
+            let first = self.spans.first(number);
+            for (word, starts) in self
+                .spans
+                .get(number)
+                .bits(SpanBits::Starts)
+                .iter()
+                .enumerate()
+            {
+                let mut left = starts.load(Relaxed);
+                while left != 0 {
+                    let at = first + word as u32 * 64 + left.trailing_zeros();
+                    left &= left - 1;
+                    if let Some(info) = self.info(at) {
+                        sink(info);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The area that the header at a page describes.
+    fn info(&self, at: u32) -> Option<AreaInfo> {
+        let header = self.table.header(at)?;
+        let guard = header.kind().guard_pages();
+        Some(AreaInfo {
+            start: self.page(at),
+            pages: u64::from(header.pages()) - guard,
+            guard,
+            kind: header.kind(),
+            state: header.state(),
+            tag: match header.state() {
+                AreaState::Live => header.tag(),
+                AreaState::Kept | AreaState::Lazy => 0,
+            },
+        })
+    }
+
+    /// The counts of all CPUs so far.
+    #[must_use]
+    pub fn stats(&self) -> RangeStats {
+        let all = |counter| sum(self.all_seats(), counter);
+        let live = self.all_seats().map(|seat| seat.live.get());
+        let lazy = self.look_at_lazy(0);
+        let [stop_lock, arena_lock, depot_lock] = self.locks();
+        RangeStats {
+            area_allocs: all(|of| &of.allocs),
+            area_frees: all(|of| &of.frees),
+            remote_frees: all(|of| &of.remote_frees),
+            kept_takes: all(|of| &of.kept_takes),
+            kept_pages: self
+                .all_seats()
+                .map(|seat| seat.kept(self.table).pages())
+                .sum::<u64>()
+                + self.depot().pages(),
+            failures: all(|of| &of.failures),
+            live_pages: live.fold(0, u64::wrapping_add),
+            alloc_vmap_area: all(|of| &of.cuts),
+            free_vmap_area: all(|of| &of.gives),
+            span_takes: all(|of| &of.span_takes),
+            span_returns: all(|of| &of.span_returns),
+            span_dissolves: all(|of| &of.dissolves),
+            new_vmap_block: all(|of| &of.block_takes),
+            free_vmap_block: all(|of| &of.block_returns),
+            vm_map_ram: all(|of| &of.map_ram),
+            vm_unmap_ram: all(|of| &of.unmap_ram),
+            vmap_lazy_nr: lazy,
+            lazy_pages_peak: self.peak(),
+            purges: all(|of| &of.purges),
+            unmap_calls: all(|of| &of.unmaps),
+            unmap_failures: all(|of| &of.unmap_failures),
+            tlb_flushes: all(|of| &of.flushes),
+            claims: all(|of| &of.claims),
+            drains: all(|of| &of.drains),
+            merges_per_hold_max: self.merges_max(),
+            va_span_pages: self.extent(),
+            fits: FitCounts {
+                full: all(|of| &of.fit_full),
+                left_edge: all(|of| &of.fit_left),
+                right_edge: all(|of| &of.fit_right),
+                no_edge: all(|of| &of.fit_none),
+            },
+            stop_lock,
+            arena_lock,
+            depot_lock,
+        }
+    }
+}

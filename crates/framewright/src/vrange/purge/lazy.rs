@@ -1,0 +1,114 @@
+//! How many pages are lazy, and the flush that ends it.
+//!
+//! Lazy pages, those that wait for a flush included, are bounded (V6). A seat counts its own and
+//! adds them to the space's sum a batch at a time, so that frees on several CPUs seldom meet at the
+//! sum's line. The sum and what the seats have not reported yet are all lazy pages.
+//!
+//! A flush takes a number, flushes, and then publishes the number as done. A CPU that has unmapped
+//! pages stamps them with the number of the next flush: they are free when a flush of that number
+//! or a higher one is done (V5). The flush takes off the lazy pages what was unmapped before it
+//! began, unless another flush took that off already.
+
+use super::super::space::{SpaceSeatRecord, not_negative};
+use super::super::{AreaKind, Space};
+use crate::platform::RangePlatform;
+use crate::sync::{
+    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    fence,
+};
+
+impl<'m, P: RangePlatform> Space<'m, P> {
+    /// Flushes for all CPUs: pages that were unmapped before the call are free after it.
+    pub(in super::super) fn flush(&self, words: &'m SpaceSeatRecord) {
+        // Pages are counted only after they were unmapped.
+        let unmapped = self.unmapped();
+        let number = self.words.begun.fetch_add(1, AcqRel) + 1;
+        // Pairs with the fence in `stamp`: a CPU with a stamp of at most this number did not see
+        // this flush begin, so this flush sees what the CPU had unmapped before.
+        fence(SeqCst);
+        let calling = self.calling_out();
+        self.platform.flush_all();
+        calling.end();
+        // Release pairs with the Acquire in `done`.
+        self.words.done.fetch_max(number, AcqRel);
+        // If several flushes run at a time, each subtracts only what no other one has.
+        let flushed = self.words.flushed.fetch_max(unmapped, AcqRel);
+        self.words
+            .lazy
+            .fetch_sub(unmapped.saturating_sub(flushed), AcqRel);
+        words.counters.flushes.add(1);
+    }
+
+    /// The generation that frees all pages unmapped so far.
+    pub(in super::super) fn stamp(&self) -> u64 {
+        // Not a read-modify-write, so that the word's line stays with all CPUs between two flushes.
+        fence(SeqCst);
+        self.words.begun.load(Relaxed) + 1
+    }
+}
+
+impl<P> Space<'_, P> {
+    /// The highest completed generation.
+    pub(in super::super) fn done(&self) -> u64 {
+        self.words.done.load(Acquire)
+    }
+
+    /// Lazy pages unmapped since the space was made, by all CPUs.
+    fn unmapped(&self) -> u64 {
+        self.all_seats().map(SpaceSeatRecord::unmapped).sum()
+    }
+
+    /// Lazy pages that are unmapped and wait for a flush.
+    pub(in super::super) fn unflushed(&self) -> u64 {
+        let flushed = self.words.flushed.load(Relaxed);
+        self.unmapped().saturating_sub(flushed)
+    }
+
+    /// Adds to the lazy pages, and returns their sum.
+    pub(in super::super) fn add_lazy(&self, pages: u64) -> u64 {
+        let before = self.words.lazy.fetch_add(pages, AcqRel);
+        not_negative(before.wrapping_add(pages))
+    }
+
+    /// Lazy pages that a seat need not report, if the last ones were of areas of that kind.
+    #[inline(always)]
+    pub(in super::super) const fn batch_of(&self, kind: AreaKind) -> u64 {
+        match kind {
+            AreaKind::Ram => self.ram_batch,
+            AreaKind::Plain | AreaKind::Vmalloc => self.batch,
+        }
+    }
+
+    /// Takes back what [`add_lazy`](Self::add_lazy) added.
+    pub(in super::super) fn sub_lazy(&self, pages: u64) {
+        self.words.lazy.fetch_sub(pages, AcqRel);
+    }
+
+    /// Lazy pages that the seats have reported.
+    pub(in super::super) fn told_lazy(&self) -> u64 {
+        not_negative(self.words.lazy.load(Relaxed))
+    }
+
+    /// All lazy pages, except `reserved` ones that are reported but not lazy yet.
+    pub(in super::super) fn sum_of_lazy(&self, reserved: u64) -> u64 {
+        let told = self.words.lazy.load(Relaxed).wrapping_sub(reserved);
+        let all = self
+            .all_seats()
+            .map(|seat| seat.delta.get())
+            .fold(told, u64::wrapping_add);
+        not_negative(all)
+    }
+
+    /// The same; remembers the peak.
+    pub(in super::super) fn look_at_lazy(&self, reserved: u64) -> u64 {
+        let all = self.sum_of_lazy(reserved);
+        if self.words.peak.load(Relaxed) < all {
+            self.words.peak.fetch_max(all, Relaxed);
+        }
+        all
+    }
+
+    pub(in super::super) fn peak(&self) -> u64 {
+        self.words.peak.load(Relaxed)
+    }
+}

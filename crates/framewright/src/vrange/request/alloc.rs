@@ -1,0 +1,368 @@
+//! How a CPU allocates an area, step by step.
+//!
+//! ```text
+//!     fast path      the bump of the current span
+//!     in the seat    the inbox; then, if it is small, the current span, others of the CPU's, a new
+//!                    one; then an area of its length that has waited; then a cut from the arena
+//!     may it wait?   own kept areas go, own lazy pages are purged, and the same is tried again
+//!     at rest        `slow`: all CPUs stopped, everything purged, spans dissolved (V8)
+//! ```
+//!
+//! The header is written first, then the start bit, by which the area is found (V4). A span's owner
+//! sets its start bits by plain stores; two areas of the arena can share a span, so theirs are atomic.
+
+use super::super::seat::{Choice, Held};
+use super::super::space::{RELEASES, SpaceCounters};
+use super::super::span::SpanBits;
+use super::super::{AreaHeader, AreaKind, RangeError, RangeSeat, Space};
+use super::AreaRequest;
+use crate::frame::FrameSource;
+use crate::platform::RangePlatform;
+use crate::seats::Inboxes;
+use crate::sync::{CounterWord, clear_bits, set_bits};
+use crate::units::{Context, Page};
+
+/// How many of its waiting areas one allocation from the arena gives back first.
+pub(super) const GIVES: usize = 8;
+
+/// How many areas in a CPU's list of waiting ones a request to the arena looks at.
+const LOOKS: usize = 16;
+
+/// Purgeable pages of a CPU that are worth a flush where the window is crowded.
+const WORTH_A_FLUSH: u64 = 512;
+
+/// The pages and the alignment that a request needs, guard page included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) struct PageNeed {
+    pub(in super::super) pages: u32,
+    /// A power of two.
+    pub(in super::super) align_pages: u64,
+    pub(in super::super) context: Context,
+}
+
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Allocates address space \[`get_vm_area`\]: as many pages as asked for, and a guard page
+    /// behind them. It maps nothing; the caller maps what it wants into the area's pages (never
+    /// into the guard page).
+    ///
+    /// Uses the address space that this CPU has at hand; in the arena it takes the lowest address.
+    /// Mostly some nanoseconds. It waits for no other CPU, unless it would fail and the context
+    /// allows waiting: then it first stops all CPUs, purges everything lazy, and dissolves all
+    /// spans.
+    ///
+    /// # Errors
+    /// The window can never serve the request, or there is no gap (V8; without `may_block`, none at
+    /// hand). Nothing has changed then.
+    #[inline]
+    pub fn alloc_area(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        self.alloc_kind(request, AreaKind::Plain)
+    }
+
+    /// Allocates an area of that kind, with a guard page. It maps nothing.
+    #[inline(always)]
+    pub(super) fn alloc_kind(
+        &mut self,
+        request: &AreaRequest,
+        kind: AreaKind,
+    ) -> Result<Page, RangeError> {
+        // Serves the common case here, and leaves the rest to `alloc_slow`. An alignment is a
+        // power of two and at most a page's if it has one bit, and that is no higher than a page's.
+        let small = u64::from(self.space.small_max);
+        if request.pages.wrapping_sub(1) < small.saturating_sub(1)
+            && request.align_bytes <= Page::BYTES
+            && request.align_bytes.is_power_of_two()
+            && self.try_enter()
+        {
+            let cursor = self.words.cursor.page();
+            let pages = request.pages as u32 + 1;
+            if cursor + pages <= self.words.end.page() {
+                self.words.cursor.set(u64::from(cursor + pages));
+                let header = AreaHeader::live(kind, pages, request.tag);
+                self.held().finish(cursor, header);
+                self.exit();
+                return Ok(self.space.page(cursor));
+            }
+        }
+        self.alloc_slow(request, kind)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&mut self, request: &AreaRequest, kind: AreaKind) -> Result<Page, RangeError> {
+        // The fast path may have entered the seat while another CPU claimed it.
+        self.exit();
+        let need = match self.space.need(request) {
+            Ok(need) => need,
+            Err(error @ RangeError::NoSpace { .. }) => return Err(self.failed(error)),
+            Err(error) => return Err(error),
+        };
+        let header = AreaHeader::live(kind, need.pages, request.tag);
+        let begin = self.space.last_standstill();
+        self.enter()?;
+        let found = self.held().alloc_entered(&need, header, &mut self.frames);
+        self.exit();
+        let found = match found {
+            None if request.context.may_block && !self.space.is_exhausted_since(begin) => {
+                self.alloc_at_rest(&need, header, begin)?
+            }
+            found => found,
+        };
+        match found {
+            Some(at) => Ok(self.space.page(at)),
+            None => Err(self.failed(RangeError::NoSpace {
+                pages: request.pages,
+                align_bytes: request.align_bytes,
+            })),
+        }
+    }
+
+    /// Counts a failure for want of space.
+    pub(in super::super) fn failed(&self, error: RangeError) -> RangeError {
+        if let Err(poisoned) = self.enter() {
+            return poisoned.into();
+        }
+        self.words.counters.failures.add(1);
+        self.exit();
+        error
+    }
+}
+
+impl<P> Space<'_, P> {
+    /// The pages and the alignment that a request needs in this window.
+    ///
+    /// # Errors
+    /// The window could not serve it even if all of it were free.
+    pub(in super::super) fn need(&self, request: &AreaRequest) -> Result<PageNeed, RangeError> {
+        let &AreaRequest {
+            pages, align_bytes, ..
+        } = request;
+        if pages == 0 {
+            return Err(RangeError::Empty);
+        }
+        if !align_bytes.is_power_of_two() {
+            return Err(RangeError::Align { bytes: align_bytes });
+        }
+        if pages > self.pages() {
+            return Err(RangeError::TooLong { pages });
+        }
+        let align_pages = (align_bytes / Page::BYTES).max(1);
+        // Refuses a request that no address can serve. Uses masks, because a division would cost as
+        // much as all the rest.
+        let below = align_pages - 1;
+        let first = self.start().0.checked_add(below);
+        let end = first.and_then(|first| (first & !below).checked_add(pages + 1));
+        match end {
+            Some(end) if end <= self.start().0 + self.pages() => Ok(PageNeed {
+                pages: pages as u32 + 1,
+                align_pages,
+                context: request.context,
+            }),
+            _ => Err(RangeError::NoSpace { pages, align_bytes }),
+        }
+    }
+}
+
+impl<P: RangePlatform> Held<'_, '_, P> {
+    /// Makes an area in one of the seat's spans live.
+    #[inline(always)]
+    pub(super) fn finish(&self, at: u32, header: AreaHeader) {
+        self.space.table.set_header(at, header);
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        span.set_start(place);
+        if header.kind() == AreaKind::Vmalloc {
+            span.set_frames(true);
+        }
+        self.words.counters.allocs.add(1);
+        self.words.live.add(u64::from(header.pages()));
+    }
+
+    /// Makes an area of the arena live.
+    pub(super) fn finish_in_arena(&self, at: u32, header: AreaHeader) {
+        let spans = self.space.spans;
+        self.space.table.set_header(at, header);
+        let (number, place) = spans.place(at);
+        let (last, _) = spans.place(at + header.pages() - 1);
+        for covered in number + 1..=last {
+            self.span(covered).set_covers(at);
+        }
+        // Atomic, because other CPUs set and clear bits beside it: two areas of the arena can share
+        // a span.
+        let starts = &self.span(number).bits(SpanBits::Starts)[(place / 64) as usize];
+        set_bits(starts, 1 << (place % 64), P::ALONE);
+        count_of_alloc(&self.words.counters, header.kind()).add(1);
+        self.words.live.add(u64::from(header.pages()));
+    }
+
+    /// Clears the start of an area of the arena, which has ended.
+    pub(in super::super) fn clear_arena_start(&self, at: u32) {
+        let (number, place) = self.space.spans.place(at);
+        let starts = &self.span(number).bits(SpanBits::Starts)[(place / 64) as usize];
+        clear_bits(starts, 1 << (place % 64), P::ALONE);
+    }
+
+    /// Everything that can be done without stopping others.
+    pub(super) fn alloc_entered(
+        &self,
+        need: &PageNeed,
+        header: AreaHeader,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        // A CPU that frees relieves the bound itself; here it does so only for pages that other
+        // CPUs freed.
+        if self.collect_inbox() && need.context.may_block {
+            self.relieve();
+        }
+        let all = u64::from(self.space.spans.pages());
+        if need.pages <= self.space.small_max && need.align_pages <= all {
+            let align = need.align_pages as u32;
+            if let Some(at) = self.alloc_in_spans(need, align, frames) {
+                self.finish(at, header);
+                return Some(at);
+            }
+        }
+        if need.context.may_block
+            && self.space.is_crowded()
+            && self.words.purgeable.get() >= WORTH_A_FLUSH
+        {
+            // First fit packs more closely if more low pages are free.
+            self.purge_all(frames);
+        }
+        let mut found = self.take_waiting(need, frames);
+        if found.is_none() {
+            found = self.alloc_in_arena(need, GIVES, frames);
+        } else if need.pages > self.space.small_max {
+            // Other waiting areas have many frames each too, and no other CPU gives these back.
+            self.release_areas(GIVES, frames);
+        }
+        if let Some(at) = found {
+            self.finish_in_arena(at, header);
+            return Some(at);
+        }
+        if !need.context.may_block {
+            return None;
+        }
+        // Purges what this CPU itself made lazy, which disturbs no other CPU.
+        self.release_kept(false, frames);
+        self.purge_lazy();
+        if let Some(at) = self.take_waiting(need, frames) {
+            self.finish_in_arena(at, header);
+            return Some(at);
+        }
+        self.release_all(frames);
+        if need.pages <= self.space.small_max
+            && need.align_pages <= all
+            && let Some(at) = self.take_anywhere(need.pages, need.align_pages as u32)
+        {
+            self.finish(at, header);
+            return Some(at);
+        }
+        let at = self.alloc_in_arena(need, 0, frames)?;
+        self.finish_in_arena(at, header);
+        Some(at)
+    }
+
+    fn alloc_in_spans(
+        &self,
+        need: &PageNeed,
+        align: u32,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        let pages = need.pages;
+        if let Some(at) = self.take_current(pages, align) {
+            return Some(at);
+        }
+        // Releases one span in any case: a CPU that always takes the first free pages spreads over
+        // more and more spans.
+        self.release_span(frames);
+        for _ in 0..RELEASES {
+            if let Some(at) = self.take_listed(pages, align, Choice::Rich) {
+                return Some(at);
+            }
+            if !self.release_span(frames) {
+                break;
+            }
+        }
+        if let Some(at) = self.take_current(pages, align) {
+            return Some(at);
+        }
+        if self.take_span() {
+            return self.take_current(pages, align);
+        }
+        self.take_listed(pages, align, Choice::Poor)
+    }
+
+    fn take_anywhere(&self, pages: u32, align: u32) -> Option<u32> {
+        self.take_current(pages, align)
+            .or_else(|| self.take_listed(pages, align, Choice::Rich))
+            .or_else(|| {
+                self.take_span()
+                    .then(|| self.take_current(pages, align))
+                    .flatten()
+            })
+            .or_else(|| self.take_listed(pages, align, Choice::Poor))
+    }
+
+    /// An area of the arena that this CPU freed, of exactly the length asked for, that is ready: of
+    /// the first few in its list the least aligned one that will do. So it need not go into the
+    /// tree and be found there again.
+    ///
+    /// Only for requests that no span serves, and not where first fit should pack closely.
+    fn take_waiting(&self, need: &PageNeed, frames: &mut impl FrameSource) -> Option<u32> {
+        let space = self.space;
+        let all = u64::from(space.spans.pages());
+        let is_for_spans = need.pages <= space.small_max && need.align_pages <= all;
+        if is_for_spans || !space.config.spans || space.is_crowded() {
+            return None;
+        }
+        self.ready_areas();
+        let mut best = None;
+        let mut least = u32::MAX;
+        let (mut before, mut next) = (None, self.words.areas_ready.link());
+        for _ in 0..LOOKS {
+            let Some(at) = next else { break };
+            let header = self.header(at);
+            next = header.next();
+            let zeroes = space.page(at).0.trailing_zeros();
+            if header.pages() == need.pages
+                && zeroes >= need.align_pages.trailing_zeros()
+                && zeroes < least
+            {
+                least = zeroes;
+                best = Some((at, before, next));
+            }
+            before = Some(at);
+        }
+        let (at, before, next) = best?;
+        let _moving = self.words.moving();
+        match before {
+            None => self.words.areas_ready.set_link(next),
+            Some(before) => {
+                let waiting = self.header(before).lazy(next);
+                space.table.set_header(before, waiting);
+            }
+        }
+        self.give_frames(at, frames);
+        Some(at)
+    }
+
+    pub(super) fn alloc_in_arena(
+        &self,
+        need: &PageNeed,
+        gives: usize,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        if gives != 0 {
+            self.release_areas(gives, frames);
+        }
+        self.space.cut(self.words, need.pages, need.align_pages)
+    }
+}
+
+/// The counter of allocations of that kind.
+const fn count_of_alloc(counters: &SpaceCounters, kind: AreaKind) -> &CounterWord {
+    match kind {
+        AreaKind::Plain | AreaKind::Vmalloc => &counters.allocs,
+        AreaKind::Ram => &counters.map_ram,
+    }
+}

@@ -1,0 +1,296 @@
+//! How a CPU frees an area, whichever CPU has its span.
+//!
+//! 1. The pages are counted as lazy. If other CPUs could purge them at once, they are counted
+//!    before they are lazy, so that the bound holds at every moment (V6). A free that meets the
+//!    bound first purges its own lazy pages, then other CPUs'.
+//! 2. The header goes from live, or kept, to lazy by compare-and-exchange: of several frees of one
+//!    area one succeeds, and the others change nothing (V10).
+//! 3. The pages are marked where the area lies: in the bits of a span of this CPU's, in its vmap
+//!    block, by one bit in another CPU's span and inbox, or in this CPU's list of arena areas.
+
+use super::super::seat::Held;
+use super::super::space::SpaceCounters;
+use super::super::span::{SpanBits, SpanOwner, bits};
+use super::super::{AreaHeader, AreaKind, AreaState, RangeFreeError, RangeSeat};
+use super::alloc::GIVES;
+use crate::frame::FrameSource;
+use crate::platform::RangePlatform;
+use crate::sync::CounterWord;
+use crate::units::Page;
+
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Frees an area made by [`alloc_area`](Self::alloc_area), by any CPU \[`remove_vm_area`\].
+    /// Returns its length in pages, without the guard page.
+    ///
+    /// Its pages become lazy: they stay mapped until a purge unmaps them. Mostly some nanoseconds.
+    /// A free that would make more pages lazy than the bound allows first purges this CPU's lazy
+    /// pages, and if that is not enough, other CPUs', one after another.
+    ///
+    /// # Errors
+    /// What is wrong with the page. Nothing has changed then.
+    #[inline]
+    pub fn free_area(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        self.free_kind(page, AreaKind::Plain)
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn free_kind(
+        &mut self,
+        page: Page,
+        kind: AreaKind,
+    ) -> Result<u64, RangeFreeError> {
+        let offset = self.space.offset_unchecked(page);
+        if self.try_enter() && offset < self.space.pages() {
+            let at = offset as u32;
+            let (number, place) = self.space.spans.place(at);
+            let span = self.space.spans.get(number);
+            if span.is_owned_as(SpanOwner::Areas(self.cpu))
+                && span.starts_at(place)
+                && let Some(header) = self.space.table.header(at)
+                && header.is_live_of(kind)
+            {
+                let pages = u64::from(header.pages());
+                let delta = self.words.delta.get() + pages;
+                if delta <= self.words.look.get() && self.held().free_own(at, header) {
+                    self.words.delta.set(delta);
+                    self.exit();
+                    return Ok(pages - kind.guard_pages());
+                }
+            }
+        }
+        self.free_slow(page, kind)
+    }
+
+    #[inline(never)]
+    fn free_slow(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
+        self.wait_if_claimed()?;
+        if let Some(pages) = self.held().free_elsewhere(page, kind) {
+            self.exit();
+            return Ok(pages - kind.guard_pages());
+        }
+        self.free_entered(page, kind, |held| held.check_free(page, kind))
+    }
+
+    /// Makes the area at `page` lazy, if `check` finds its header and has no objection, and leaves
+    /// the seat. The header is that of a live area, or of the kept one that this CPU evicts.
+    pub(in super::super) fn free_entered(
+        &mut self,
+        page: Page,
+        kind: AreaKind,
+        check: impl Fn(&Held<'_, '_, P>) -> Result<AreaHeader, RangeFreeError>,
+    ) -> Result<u64, RangeFreeError> {
+        self.held().settle();
+        let mut told = 0;
+        let mut helped = false;
+        let freed = loop {
+            let held = self.held();
+            let header = match check(&held) {
+                Ok(header) => header,
+                Err(error) => break Err(error),
+            };
+            let is_kept = header.state() == AreaState::Kept;
+            let _moving = is_kept.then(|| self.words.moving());
+            let at = self.space.offset_unchecked(page) as u32;
+            let pages = u64::from(held.lazy_pages_of(at, header));
+            if told > pages {
+                // Its vmap block was dissolved meanwhile, and the area is shorter than its slot.
+                self.space.sub_lazy(told - pages);
+                told = pages;
+            }
+            if told == 0 {
+                // Reported before they are lazy, so that the bound holds at every moment.
+                let delta = self.words.delta.get();
+                if delta + pages <= self.space.batch_of(kind) {
+                    held.look_at(delta + pages);
+                    told = pages;
+                } else {
+                    self.words.delta.set(0);
+                    told = pages;
+                    if !held.make_room(delta + pages, pages, &mut self.frames) && !helped {
+                        helped = true;
+                        self.words.promised.set(pages);
+                        self.purge_others_meanwhile()?;
+                        self.words.promised.set(0);
+                        continue;
+                    }
+                }
+            }
+            if held.free_checked(at, header) {
+                told = 0;
+                if is_kept {
+                    self.words.evicting.set_link(None);
+                }
+                if helped && self.space.told_lazy() > self.space.lazy_max {
+                    // No CPU could make room for it, so it is purged at once, on whichever CPU it
+                    // is. So the peak, which counts only what stays, is without it. If there is
+                    // room now, that room is for CPUs that have reported pages since, and found
+                    // none.
+                    self.words.above.set(pages);
+                    self.purge_others_meanwhile()?;
+                    self.words.above.set(0);
+                }
+                if header.pages() > self.space.small_max {
+                    // A few long areas have many frames: these do not wait for the next request.
+                    self.held().release_areas(GIVES, &mut self.frames);
+                }
+                break Ok(u64::from(header.pages()) - kind.guard_pages());
+            }
+        };
+        if told != 0 {
+            // It was reported but not freed after all, because another CPU was first.
+            self.space.sub_lazy(told);
+        }
+        self.exit();
+        freed
+    }
+}
+
+impl<P: RangePlatform> Held<'_, '_, P> {
+    /// Makes an area in one of the seat's spans lazy, if its header is still `header`; it has been
+    /// reported. Returns false if the header has changed.
+    #[inline(always)]
+    fn free_own(&self, at: u32, header: AreaHeader) -> bool {
+        if !self.becomes_lazy(at, header) {
+            return false;
+        }
+        let (number, place) = self.space.spans.place(at);
+        let pages = header.pages();
+        bits::set(self.span(number).bits(SpanBits::Lazy), place, pages);
+        self.note_lazy(number, pages, bits::words_of(place, pages));
+        self.count_lazy(header);
+        true
+    }
+
+    /// Changes the header of an area, live or kept, from `before` to lazy. Returns false if another
+    /// CPU freed the area first: of two CPUs that free the same area at the same moment, whichever
+    /// owns its span, one learns that it is free.
+    #[inline(always)]
+    pub(super) fn becomes_lazy(&self, at: u32, before: AreaHeader) -> bool {
+        let lazy = before.lazy(None);
+        if P::ALONE {
+            self.space.table.set_header(at, lazy);
+            return true;
+        }
+        self.space.table.change_header(at, before, lazy)
+    }
+
+    /// Frees an area if its header is still `header`, whichever CPU has its span. Returns false if
+    /// the header has changed.
+    pub(in super::super) fn free_checked(&self, at: u32, header: AreaHeader) -> bool {
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        let pages = self.lazy_pages_of(at, header);
+        match span.owner() {
+            SpanOwner::Areas(cpu) if cpu == self.cpu => {
+                return self.free_own(at, header);
+            }
+            SpanOwner::Block(cpu) if cpu == self.cpu => {
+                return self.free_slot(at, header, pages);
+            }
+            SpanOwner::Areas(cpu) | SpanOwner::Block(cpu) => {
+                if !self.becomes_lazy(at, header) {
+                    return false;
+                }
+                self.send(cpu, number, place);
+            }
+            SpanOwner::Arena => {
+                let lazy = header.lazy(self.words.areas_lazy.link());
+                if !self.space.table.change_header(at, header, lazy) {
+                    return false;
+                }
+                self.words.areas_lazy.set_link(Some(at));
+                self.words.purgeable.add(u64::from(pages));
+            }
+        }
+        self.count_lazy(header);
+        true
+    }
+
+    /// Counts a free of an area that had the header `before` and is lazy now. A kept area was
+    /// counted when it was kept.
+    #[inline(always)]
+    fn count_lazy(&self, before: AreaHeader) {
+        if before.state() == AreaState::Kept {
+            self.words.counters.evictions.add(1);
+        } else {
+            count_of_free(&self.words.counters, before.kind()).add(1);
+            self.words.live.sub(u64::from(before.pages()));
+        }
+    }
+
+    /// The common case of a free from elsewhere: a live area in another CPU's span, and room in the
+    /// batch. Frees it and returns its length in pages; else changes nothing.
+    #[inline(always)]
+    fn free_elsewhere(&self, page: Page, kind: AreaKind) -> Option<u64> {
+        let offset = self.space.offset_unchecked(page);
+        if offset >= self.space.pages() {
+            return None;
+        }
+        let at = offset as u32;
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        let owner = match span.owner() {
+            SpanOwner::Areas(cpu) if cpu != self.cpu => cpu,
+            _ => return None,
+        };
+        if !span.starts_at(place) {
+            return None;
+        }
+        let header = self.space.table.header(at)?;
+        let pages = u64::from(header.pages());
+        let before = self.words.delta.get();
+        if !header.is_live_of(kind) || before + pages > self.words.look.get() {
+            return None;
+        }
+        // Counted before they are lazy, as always where they may be purged at once.
+        self.words.delta.set(before + pages);
+        if !self.becomes_lazy(at, header) {
+            self.words.delta.set(before);
+            return None;
+        }
+        self.send(owner, number, place);
+        self.words.counters.frees.add(1);
+        self.words.live.sub(pages);
+        Some(pages)
+    }
+
+    /// The header of the area of that kind that starts at `page`, if there is one to be freed.
+    pub(in super::super) fn check_free(
+        &self,
+        page: Page,
+        kind: AreaKind,
+    ) -> Result<AreaHeader, RangeFreeError> {
+        let offset = self.space.offset_unchecked(page);
+        if offset >= self.space.pages() {
+            return Err(RangeFreeError::Outside(page));
+        }
+        let at = offset as u32;
+        let (number, place) = self.space.spans.place(at);
+        if !self.span(number).starts_at(place) {
+            return Err(match self.space.find(page) {
+                Some(area) if area.start != page => RangeFreeError::NotTheFirst {
+                    page,
+                    start: area.start,
+                },
+                _ => RangeFreeError::NotAllocated(page),
+            });
+        }
+        let header = self.space.table.header(at);
+        let header = header.ok_or(RangeFreeError::NotAllocated(page))?;
+        if header.state() != AreaState::Live {
+            return Err(RangeFreeError::AlreadyFree(page));
+        }
+        if header.kind() != kind {
+            return Err(RangeFreeError::WrongKind(page));
+        }
+        Ok(header)
+    }
+}
+
+/// The counter of frees of that kind.
+const fn count_of_free(counters: &SpaceCounters, kind: AreaKind) -> &CounterWord {
+    match kind {
+        AreaKind::Plain | AreaKind::Vmalloc => &counters.frees,
+        AreaKind::Ram => &counters.unmap_ram,
+    }
+}

@@ -1,0 +1,69 @@
+//! What a caller asks of a space: an area's length, alignment, contents, context and tag.
+
+mod alloc;
+mod free;
+mod ram;
+mod slow;
+mod undo;
+mod vmalloc;
+
+use crate::units::{Context, Page};
+
+/// A request for an area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AreaRequest {
+    /// The length in pages, without the guard page behind it.
+    pub pages: u64,
+    /// The alignment of the first byte's address, in bytes: a power of two; any page will do for a
+    /// page's or less.
+    pub align_bytes: u64,
+    /// Whether the area's contents must be zero.
+    pub zero: bool,
+    /// What the caller may do while it waits.
+    pub context: Context,
+    /// The caller's name for the area: a number of the caller's own, 30 bits of it, for listings. Linux shows the
+    /// caller's address there; only the caller knows what a number means.
+    pub tag: u32,
+}
+
+impl AreaRequest {
+    /// `pages` pages anywhere, contents of any kind, for a caller that may do anything.
+    #[must_use]
+    pub const fn new(pages: u64) -> Self {
+        Self {
+            pages,
+            align_bytes: Page::BYTES,
+            zero: false,
+            context: Context::ANY,
+            tag: 0,
+        }
+    }
+
+    /// The same, aligned to `bytes`.
+    #[must_use]
+    pub const fn aligned_to(mut self, bytes: u64) -> Self {
+        self.align_bytes = bytes;
+        self
+    }
+
+    /// The same, with zeroes in it.
+    #[must_use]
+    pub const fn zeroed(mut self) -> Self {
+        self.zero = true;
+        self
+    }
+
+    /// The same for a caller that may do less.
+    #[must_use]
+    pub const fn within(mut self, context: Context) -> Self {
+        self.context = context;
+        self
+    }
+
+    /// The same with a tag.
+    #[must_use]
+    pub const fn tagged(mut self, tag: u32) -> Self {
+        self.tag = tag;
+        self
+    }
+}

@@ -1,0 +1,476 @@
+//! Mapping the caller's own frames for a while.
+
+use super::super::error::Poisoned;
+use super::super::purge::lazy_pages;
+use super::super::seat::Held;
+use super::super::span::{SpanBits, SpanOwner, bits};
+use super::super::{AreaHeader, AreaKind, RangeError, RangeFreeError, RangeSeat};
+use super::alloc::{GIVES, PageNeed};
+use crate::frame::FrameSource;
+use crate::platform::{MapError, OrElse, RangePlatform};
+use crate::seats::Inboxes;
+use crate::units::{Context, Frame, Page, Run};
+
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Maps frames of the caller's, in that order, at consecutive pages \[`vm_map_ram`\].
+    ///
+    /// Up to 64 pages come from this CPU's vmap blocks, in slots of a power of two of pages; more come
+    /// from the arena. One call of the platform maps all of them. Cost: nanoseconds, and the platform's time.
+    ///
+    /// It waits for no other CPU, unless it would fail and the context allows waiting: then it
+    /// first stops all CPUs and purges everything lazy. Without `may_block`, frames that are not
+    /// consecutive also need as many pages below the bound on lazy pages, for the case that only
+    /// some of them can be mapped.
+    ///
+    /// # Errors
+    /// There is no frame, or more than the window has pages; no gap (V8); or the platform could not
+    /// map them: then none is mapped, and pages that were mapped for a moment are lazy. Otherwise
+    /// nothing has changed.
+    #[inline]
+    pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
+        let pages = frames.len() as u64;
+        if pages.wrapping_sub(1) < u64::from(self.space.slot_max) && self.try_enter() {
+            let slot = (pages as u32).next_power_of_two();
+            let held = self.held();
+            if let Some(at) = held.cut_first(slot) {
+                held.finish_ram(at, AreaHeader::live(AreaKind::Ram, pages as u32, 0));
+                self.exit();
+                return self.map_slot(at, frames, context);
+            }
+        }
+        self.map_slow(frames, context)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn map_slow(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
+        // The fast path may have entered the seat while another CPU claimed it.
+        self.exit();
+        let at = self.alloc_ram(frames.len() as u64, context)?;
+        self.map_slot(at, frames, context)
+    }
+
+    /// Maps the frames into a slot that was cut for them.
+    #[inline(always)]
+    fn map_slot(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        let Some(run) = as_one_run(frames) else {
+            return self.map_several(at, frames, context);
+        };
+        let page = self.space.page(at);
+        match self.calling_map(at, page, run, context) {
+            Ok(()) => Ok(page),
+            Err(error) => {
+                let had_spare = self.space.has_spare();
+                self.undo_ram(at);
+                self.map_again(RangeError::Map(error), had_spare, frames, context)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn map_several(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        match self.map_runs(at, frames, context) {
+            Ok(()) => Ok(self.space.page(at)),
+            Err((error, had_spare)) => self.map_again(error, had_spare, frames, context),
+        }
+    }
+
+    /// Tries once more after a failure. First drains, if that may help: if anything was kept, lazy
+    /// or waiting before this call's own mapping was taken back.
+    #[cold]
+    fn map_again(
+        &mut self,
+        error: RangeError,
+        had_spare: bool,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        let would_a_drain_help = matches!(
+            error,
+            RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
+        );
+        if !would_a_drain_help || !context.may_block || !had_spare {
+            return Err(error);
+        }
+        self.drain();
+        let at = self.alloc_ram(frames.len() as u64, context)?;
+        self.map_runs(at, frames, context)
+            .map_err(|(error, _)| error)?;
+        Ok(self.space.page(at))
+    }
+
+    /// Address space for `pages` pages of a caller's frames.
+    fn alloc_ram(&mut self, pages: u64, context: Context) -> Result<u32, RangeError> {
+        if pages == 0 {
+            return Err(RangeError::Empty);
+        }
+        if pages > self.space.pages() {
+            return Err(RangeError::TooLong { pages });
+        }
+        let need = PageNeed {
+            pages: pages as u32,
+            align_pages: 1,
+            context,
+        };
+        let header = AreaHeader::live(AreaKind::Ram, pages as u32, 0);
+        let begin = self.space.last_standstill();
+        self.enter()?;
+        let found = self.held().alloc_ram(&need, header, &mut self.frames);
+        self.exit();
+        let found = match found {
+            None if context.may_block && !self.space.is_exhausted_since(begin) => {
+                self.alloc_ram_at_rest(&need, header, begin)?
+            }
+            found => found,
+        };
+        found.ok_or_else(|| {
+            self.failed(RangeError::NoSpace {
+                pages,
+                align_bytes: Page::BYTES,
+            })
+        })
+    }
+
+    /// Maps the frames of a live slot. On failure nothing is mapped, and the slot is
+    /// given up; then it also returns whether anything was kept, lazy or waiting.
+    fn map_runs(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<(), (RangeError, bool)> {
+        let reserved = match self.reserve(at, frames, context) {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                self.undo_ram(at);
+                return Err((error, false));
+            }
+        };
+        let page = self.space.page(at);
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            // Some of it may be mapped. A poisoned space keeps it.
+            let _ = seat.free_part(at, reserved, context);
+        });
+        let platform = &unwound.seat.space.platform;
+        let mapped = platform.map_frames(page, frames, context);
+        unwound.end();
+        match mapped {
+            Ok(()) => {
+                self.unreserve(reserved.unwrap_or(0));
+                Ok(())
+            }
+            Err((done, error)) => {
+                let had_spare = self.space.has_spare();
+                if done == 0 {
+                    self.unreserve(reserved.unwrap_or(0));
+                    self.undo_ram(at);
+                } else {
+                    self.free_part(at, reserved, context)
+                        .map_err(|poisoned| (poisoned.into(), false))?;
+                }
+                Err((RangeError::Map(error), had_spare))
+            }
+        }
+    }
+
+    /// Maps frames behind pages of the live slot at `at`. If the platform unwinds, some of it may be mapped,
+    /// and the slot is given up.
+    #[inline]
+    fn calling_map(
+        &mut self,
+        at: u32,
+        page: Page,
+        run: Run,
+        context: Context,
+    ) -> Result<(), MapError> {
+        let space = self.space;
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            // A poisoned space keeps it.
+            let _ = seat.free_part(at, None, context);
+        });
+        let mapped = space.platform.map(page, run, context);
+        unwound.end();
+        mapped
+    }
+
+    /// Before a caller that may not wait maps several runs: reports as many lazy pages as it would
+    /// leave if it could map only some of them. Returns how many it reported, or `None` if that is
+    /// not needed.
+    fn reserve(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Option<u64>, RangeError> {
+        if context.may_block || as_one_run(frames).is_some() {
+            return Ok(None);
+        }
+        self.enter()?;
+        let held = self.held();
+        let pages = u64::from(held.lazy_pages_of(at, held.header(at)));
+        let fits = held.promise(pages);
+        if !fits {
+            self.words.counters.failures.add(1);
+        }
+        self.exit();
+        if fits {
+            Ok(Some(pages))
+        } else {
+            Err(RangeError::NoSpace {
+                pages: frames.len() as u64,
+                align_bytes: Page::BYTES,
+            })
+        }
+    }
+
+    /// Makes a live slot with some mapping lazy, as if it had never been live.
+    fn free_part(
+        &mut self,
+        at: u32,
+        reserved: Option<u64>,
+        context: Context,
+    ) -> Result<(), Poisoned> {
+        let page = self.space.page(at);
+        self.enter()?;
+        let held = self.held();
+        let header = held.header(at);
+        if let Some(reserved) = reserved {
+            // Its span may have been dissolved since: then the area is shorter than its slot.
+            let pages = u64::from(held.lazy_pages_of(at, header));
+            self.space.sub_lazy(reserved - pages.min(reserved));
+            self.words.promised.set(0);
+            let freed = held.free_checked(at, header);
+            debug_assert!(freed, "no other CPU knows the slot");
+            self.exit();
+        } else {
+            self.exit();
+            let freed = self.unmap_slow(page, u64::from(header.pages()));
+            let is_freed = freed.is_ok() || self.space.is_poisoned();
+            debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
+        }
+        self.enter()?;
+        self.words.counters.undone.add(2);
+        self.words.counters.map_ram.add(1u64.wrapping_neg());
+        self.words.counters.unmap_ram.add(1u64.wrapping_neg());
+        self.exit();
+        if context.may_block {
+            self.purge();
+        }
+        Ok(())
+    }
+
+    /// Makes a live slot without any mapping as if it had not been cut; in a poisoned space it
+    /// stays.
+    fn undo_ram(&mut self, at: u32) {
+        if self.enter().is_ok() {
+            self.held().uncut(at);
+            self.exit();
+        }
+    }
+
+    /// Unmaps all that one call of [`map_ram`](Self::map_ram) mapped, on any CPU
+    /// \[`vm_unmap_ram`\]. Returns its length in pages.
+    ///
+    /// Its pages become lazy: they stay mapped until a purge unmaps them. Mostly some nanoseconds.
+    /// If more would be lazy than the bound allows, it first purges this CPU's lazy pages, and if
+    /// that is not enough, other CPUs', one after another.
+    ///
+    /// # Errors
+    /// What is wrong with the page or the length. Nothing has changed then.
+    #[inline]
+    pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+        let offset = self.space.offset_unchecked(page);
+        if self.try_enter() && offset < self.space.pages() {
+            let at = offset as u32;
+            let (number, place) = self.space.spans.place(at);
+            let span = self.space.spans.get(number);
+            if span.is_owned_as(SpanOwner::Block(self.cpu))
+                && span.starts_at(place)
+                && let Some(header) = self.space.table.header(at)
+                && header.is_live_of(AreaKind::Ram)
+                && u64::from(header.pages()) == pages
+            {
+                let slot = header.pages().next_power_of_two();
+                let delta = self.words.delta.get() + u64::from(slot);
+                let held = self.held();
+                let batch = self.space.batch_of(AreaKind::Ram);
+                if delta <= batch || held.tell(delta) {
+                    let delta = if delta <= batch { delta } else { 0 };
+                    self.words.delta.set(delta);
+                    if held.free_slot(at, header, slot) {
+                        self.exit();
+                        return Ok(pages);
+                    }
+                    // Another CPU was first.
+                    self.space.sub_lazy(u64::from(slot));
+                }
+            }
+        }
+        // The fast path may have entered the seat while another CPU claimed it.
+        self.exit();
+        self.unmap_slow(page, pages)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unmap_slow(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+        self.enter()?;
+        let check = |held: &Held<'_, '_, P>| {
+            let header = held.check_free(page, AreaKind::Ram)?;
+            let mapped = u64::from(header.pages());
+            if mapped == pages {
+                Ok(header)
+            } else {
+                Err(RangeFreeError::WrongLength {
+                    page,
+                    pages,
+                    mapped,
+                })
+            }
+        };
+        self.free_entered(page, AreaKind::Ram, check)
+    }
+}
+
+/// The frames as one run, if they follow one another.
+#[inline(always)]
+fn as_one_run(frames: &[Frame]) -> Option<Run> {
+    if let [frame] = frames {
+        return Run::new(*frame, 1);
+    }
+    let first = *frames.first()?;
+    // No branch in the loop, so that several frames are compared at a time.
+    let mut differences = 0;
+    for (frame, nth) in frames.iter().zip(0..) {
+        differences |= frame.0 ^ first.0.wrapping_add(nth);
+    }
+    if differences == 0 {
+        Run::new(first, frames.len() as u64)
+    } else {
+        None
+    }
+}
+
+impl<P: RangePlatform> Held<'_, '_, P> {
+    /// Makes a slot in one of the seat's blocks live.
+    #[inline(always)]
+    pub(super) fn finish_ram(&self, at: u32, header: AreaHeader) {
+        self.space.table.set_header(at, header);
+        let (number, place) = self.space.spans.place(at);
+        self.span(number).set_start(place);
+        self.words.counters.map_ram.add(1);
+        self.words.live.add(u64::from(header.pages()));
+    }
+
+    /// Everything that can be done for a slot or a longer area without stopping others.
+    pub(super) fn alloc_ram(
+        &self,
+        need: &PageNeed,
+        header: AreaHeader,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        self.collect_inbox();
+        if need.context.may_block {
+            self.relieve();
+        }
+        if let Some(at) = self.try_ram(need, header, frames) {
+            return Some(at);
+        }
+        if !need.context.may_block {
+            return None;
+        }
+        // Purges what this CPU itself made lazy, which disturbs no other CPU.
+        self.release_kept(false, frames);
+        self.purge_all(frames);
+        self.try_ram(need, header, frames)
+    }
+
+    fn try_ram(
+        &self,
+        need: &PageNeed,
+        header: AreaHeader,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        if need.pages <= self.space.slot_max {
+            let slot = need.pages.next_power_of_two();
+            if let Some(at) = self.cut_slot(slot, frames) {
+                self.finish_ram(at, header);
+                return Some(at);
+            }
+            // Linux serves so few pages only from a block.
+            if !self.space.config.recycle {
+                return None;
+            }
+        }
+        let at = self.alloc_in_arena(need, GIVES, frames)?;
+        self.finish_in_arena(at, header);
+        Some(at)
+    }
+
+    /// How many pages become lazy when an area is freed: in a vmap block the whole slot.
+    #[inline(always)]
+    pub(super) fn lazy_pages_of(&self, at: u32, header: AreaHeader) -> u32 {
+        let (number, _) = self.space.spans.place(at);
+        let is_block = matches!(self.span(number).owner(), SpanOwner::Block(_));
+        lazy_pages(header, is_block)
+    }
+
+    /// Reports `pages` lazy pages, if that keeps the bound; purges some if it nearly does not.
+    #[inline(never)]
+    fn tell(&self, pages: u64) -> bool {
+        if self.space.add_lazy(pages) > self.space.lazy_max {
+            self.space.sub_lazy(pages);
+            return false;
+        }
+        self.relieve();
+        true
+    }
+
+    /// Makes a slot in one of the seat's blocks lazy, if its header is still `header`; it has been
+    /// reported. Returns false if the header has changed.
+    #[inline(always)]
+    pub(super) fn free_slot(&self, at: u32, header: AreaHeader, slot: u32) -> bool {
+        if !self.becomes_lazy(at, header) {
+            return false;
+        }
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        bits::set(span.bits(SpanBits::Lazy), place, slot);
+        self.note_lazy(number, slot, bits::words_of(place, slot));
+        self.soil(span, slot);
+        self.words.counters.unmap_ram.add(1);
+        self.words.live.sub(u64::from(header.pages()));
+        true
+    }
+
+    /// Takes back the cut of a slot, or of the arena's area, without any mapping.
+    fn uncut(&self, at: u32) {
+        let header = self.header(at);
+        let pages = header.pages();
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        match span.owner() {
+            SpanOwner::Arena => {
+                self.clear_arena_start(at);
+                self.space.give(self.words, core::iter::once((at, pages)));
+            }
+            SpanOwner::Areas(_) | SpanOwner::Block(_) => {
+                bits::clear(span.bits(SpanBits::Starts), place, 1);
+                self.return_slot(number, place, pages.next_power_of_two());
+            }
+        }
+        self.words.counters.undone.add(1);
+        self.words.counters.map_ram.add(1u64.wrapping_neg());
+        self.words.live.sub(u64::from(pages));
+    }
+}

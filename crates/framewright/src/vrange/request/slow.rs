@@ -1,0 +1,393 @@
+//! Work with other CPUs' seats: purging for CPUs that sleep, and the last resort before an error.
+
+use super::super::error::Poisoned;
+use super::super::seat::Held;
+use super::super::space::MERGES_MAX;
+use super::super::span::{SpanBits, SpanOwner, bits};
+use super::super::{AreaHeader, RangeSeat, Space};
+use super::alloc::PageNeed;
+use crate::frame::FrameSource;
+use crate::platform::{FramePlatform, RangePlatform};
+use crate::seats::{self, Inboxes, SeatSet, Standstill};
+use crate::sync::Ordering::Relaxed;
+
+/// How many pages a CPU makes lazy, at least, between two looks for pages to purge.
+const LOOK_PAGES: u64 = 64;
+
+/// The kind of all requests for the memo of stops. The memo remembers that a drain brought nothing.
+const DRAIN: usize = 0;
+
+/// All CPUs stand still: the caller may act in any seat.
+type StoppedSpace<'s, 'm, P> = seats::Stopped<'s, 'm, Space<'m, P>>;
+
+impl<'m, P: FramePlatform> Space<'m, P> {
+    /// A seat whose owner cannot be in it: the caller's own, or one that the caller claimed.
+    fn claimed(&self, cpu: u16) -> Held<'_, 'm, P> {
+        Held {
+            space: self,
+            words: self.seat_words(cpu),
+            cpu,
+        }
+    }
+
+    /// Whether the arena has all free pages: after the last stop brought nothing, no CPU has freed an area or
+    /// taken a span. Counters only grow, so if this holds now, it held at every moment since that stop.
+    fn is_exhausted(&self) -> bool {
+        let memo = self.stop_words().memo;
+        memo.is_in_vain(DRAIN, self.happened())
+    }
+
+    /// Whether the arena had all free pages when a search of it, after `begin`, found nothing. Not if all CPUs
+    /// stood still meanwhile: their pages came to the arena then, perhaps after the search.
+    pub(super) fn is_exhausted_since(&self, begin: Standstill) -> bool {
+        self.is_exhausted() && self.last_standstill() == begin
+    }
+
+    /// The last moment at which all CPUs stood still and were drained. A request asks before it searches.
+    pub(super) fn last_standstill(&self) -> Standstill {
+        self.stop_words().memo.last()
+    }
+}
+
+impl<P: RangePlatform> Held<'_, '_, P> {
+    /// Takes note of `delta` lazy pages that the seat has not reported yet; purges some if it is time to.
+    pub(super) fn look_at(&self, delta: u64) {
+        self.words.delta.set(delta);
+        self.look_again(delta, self.space.told_lazy());
+    }
+
+    /// Purges some if it is time to, and sets when to look again.
+    fn look_again(&self, delta: u64, told: u64) {
+        let before = self.words.purgeable.get();
+        self.relieve_above(told);
+        // The pass may also have found pages that other CPUs freed, beside pages that the platform
+        // could not unmap. They raise the second figure.
+        let unmapped = before.saturating_sub(self.words.purgeable.get());
+        // The next pass comes before as many pages are freed as this one unmapped, so that a CPU
+        // that meets the bound need only flush.
+        let step = match unmapped {
+            0 => self.space.batch,
+            some => (some - some / 4).max(LOOK_PAGES),
+        };
+        let next = (delta + step).min(self.space.batch);
+        self.words.look.set(next);
+    }
+
+    /// Does some of the purge before the bound is reached, if many pages are lazy and enough of them are
+    /// this CPU's. So no CPU has to do all of it at once.
+    pub(in super::super) fn relieve(&self) {
+        self.relieve_above(self.space.told_lazy());
+    }
+
+    fn relieve_above(&self, told: u64) {
+        let bound = self.space.lazy_max;
+        let own = self.words.purgeable.get();
+        let ahead = bound / (8 * u64::from(self.space.shape.cpus));
+        if own > ahead && told > bound / 2 && self.pass() && told > bound {
+            // Earlier passes could not unmap some pages. The pages that this one unmapped are among them.
+            self.space.flush(self.words);
+        }
+    }
+
+    /// Reports `pages` lazy pages, of which `reserved` are not lazy yet, and purges this CPU's lazy
+    /// pages if there are too many. Returns whether they are within the bound then.
+    pub(in super::super) fn make_room(
+        &self,
+        pages: u64,
+        reserved: u64,
+        frames: &mut impl FrameSource,
+    ) -> bool {
+        let bound = self.space.lazy_max;
+        self.collect_inbox();
+        let told = self.space.add_lazy(pages);
+        if told <= bound {
+            self.look_again(self.words.delta.get(), told);
+            return true;
+        }
+        self.space.look_at_lazy(reserved);
+        if self.purge_down_to(bound) {
+            self.look_again(self.words.delta.get(), self.space.told_lazy());
+            return true;
+        }
+        // This CPU has no more to purge. But it can release areas that waited for another CPU's flush.
+        self.release_areas(MERGES_MAX, frames);
+        self.space.told_lazy() <= bound
+    }
+
+    /// Purges this CPU's lazy pages, in passes, until at most `bound` lazy pages are reported.
+    /// Returns false if it could purge no more before that.
+    fn purge_down_to(&self, bound: u64) -> bool {
+        loop {
+            // Unmaps as many pages as are above the bound before it makes all CPUs flush.
+            let excess = self.space.told_lazy().saturating_sub(bound);
+            while self.space.unflushed() < excess && self.pass() {}
+            if self.space.unflushed() == 0 {
+                return false;
+            }
+            self.space.flush(self.words);
+            if self.space.told_lazy() <= bound {
+                return true;
+            }
+        }
+    }
+}
+
+impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
+    /// Purges the lazy pages of other CPUs, one CPU after another and each in passes, until the space keeps
+    /// its bound. It purges an eighth of the bound more, so that the next free need not do so again.
+    #[cold]
+    pub(in super::super) fn purge_others(&mut self) -> Result<(), Poisoned> {
+        let bound = self.space.lazy_max;
+        let claims = self.space.lock_stops().claims();
+        for cpu in 0..self.space.shape.cpus {
+            if self.space.told_lazy() <= bound {
+                break;
+            }
+            if self.space.seat_words(cpu).purgeable.get() == 0
+                && self.space.seat_words(cpu).inbox.load(Relaxed) == 0
+            {
+                continue;
+            }
+            let turn = self.space.seat_words(cpu).turn();
+            claims.claim(turn)?;
+            let held = self.space.claimed(cpu);
+            self.space.look_at_lazy(self.space.passing());
+            held.collect_inbox();
+            held.purge_down_to(bound - bound / 8);
+            held.release_all(&mut self.frames);
+            held.words.counters.claims.add(1);
+            claims.give_up(turn);
+        }
+        Ok(())
+    }
+
+    /// The last resort: stops all CPUs, purges everything, dissolves all spans, and then asks the arena. A
+    /// stop for another request that began after this one serves this one too.
+    #[cold]
+    pub(super) fn alloc_at_rest(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+        begin: Standstill,
+    ) -> Result<Option<u32>, Poisoned> {
+        self.at_rest(
+            need,
+            begin,
+            |held, frames| held.alloc_entered(need, header, frames),
+            |stopped, own, frames| {
+                let at = stopped.cut_drained(own, need, frames)?;
+                own.finish_in_arena(at, header);
+                Some(at)
+            },
+        )
+    }
+
+    /// The last resort of `map_ram`: a vmap block for this request, or, if the space recycles slots, just
+    /// its pages.
+    #[cold]
+    pub(super) fn alloc_ram_at_rest(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+        begin: Standstill,
+    ) -> Result<Option<u32>, Poisoned> {
+        self.at_rest(
+            need,
+            begin,
+            |held, frames| held.alloc_ram(need, header, frames),
+            |stopped, own, frames| {
+                let space = stopped.set;
+                if need.pages <= space.slot_max {
+                    let all = space.spans.pages();
+                    let block = PageNeed {
+                        pages: all,
+                        align_pages: u64::from(all),
+                        context: need.context,
+                    };
+                    if let Some(first) = stopped.cut_drained(own, &block, frames) {
+                        let at = own.begin_block(first, need.pages.next_power_of_two());
+                        own.finish_ram(at, header);
+                        return Some(at);
+                    }
+                    if !space.config.recycle {
+                        return None;
+                    }
+                }
+                let at = stopped.cut_drained(own, need, frames)?;
+                own.finish_in_arena(at, header);
+                Some(at)
+            },
+        )
+    }
+
+    /// Stops all CPUs and returns what `stopped` finds. If another request stopped them since `begin`, before
+    /// this one searched, returns what `look` finds in this CPU's seat, or nothing if every gap was too short
+    /// then.
+    fn at_rest(
+        &mut self,
+        need: &PageNeed,
+        begin: Standstill,
+        look: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> Option<u32>,
+        stopped: impl FnOnce(&StoppedSpace<'_, 'm, P>, Held<'_, 'm, P>, &mut F) -> Option<u32>,
+    ) -> Result<Option<u32>, Poisoned> {
+        let space = self.space;
+        let lock = space.lock_stops();
+        if space.last_standstill() != begin || space.is_exhausted() {
+            if space.longest().load(Relaxed) < u64::from(need.pages) {
+                return Ok(None);
+            }
+            self.enter()?;
+            let found = look(&self.held(), &mut self.frames);
+            self.exit();
+            if found.is_some() || space.is_exhausted() {
+                return Ok(found);
+            }
+        }
+        let all = lock.stop()?;
+        Ok(stopped(&all, space.claimed(self.cpu), &mut self.frames))
+    }
+
+    /// Purges what this CPU made lazy, and flushes once \[`vm_unmap_aliases`\].
+    ///
+    /// Pages that the platform fails to unmap stay lazy. A poisoned space stays as it is.
+    pub fn purge(&mut self) {
+        if self.enter().is_err() {
+            return;
+        }
+        self.held().settle();
+        self.space.look_at_lazy(0);
+        self.held().purge_all(&mut self.frames);
+        self.exit();
+    }
+
+    /// Purges the lazy pages and the kept areas of all CPUs, and dissolves all spans: all free pages are
+    /// then in the arena. Stops all CPUs. O(spans). A poisoned space stays as it is.
+    pub fn drain(&mut self) {
+        let Ok(stopped) = self.space.lock_stops().stop() else {
+            return;
+        };
+        stopped.drain(self.space.claimed(self.cpu), &mut self.frames);
+    }
+}
+
+impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
+    fn seats(&self) -> impl Iterator<Item = Held<'_, 'm, P>> {
+        (0..self.set.shape.cpus).map(|cpu| self.set.claimed(cpu))
+    }
+
+    /// Cuts from the arena with all CPUs stopped; drains first, unless that cannot help.
+    fn cut_drained(
+        &self,
+        own: Held<'_, 'm, P>,
+        need: &PageNeed,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        let space = self.set;
+        if !space.is_exhausted() {
+            self.drain(own, frames);
+        }
+        let at = space.cut(own.words, need.pages, need.align_pages);
+        if at.is_none() && !space.has_spare() {
+            space.stop_words().memo.note(DRAIN, space.happened());
+        }
+        at
+    }
+
+    /// Purges everything and dissolves spans. For use with all CPUs stopped.
+    fn drain(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
+        let space = self.set;
+        own.words.counters.drains.add(1);
+        space.look_at_lazy(space.passing());
+        // A span may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
+        // that has collected already. After the second round every span is with its owner.
+        for seat in self.seats() {
+            seat.collect_inbox();
+        }
+        for seat in self.seats() {
+            seat.collect_inbox();
+        }
+        self.release_kept(own, frames);
+        for seat in self.seats() {
+            seat.collect_inbox();
+        }
+        for seat in self.seats() {
+            while seat.pass() {}
+        }
+        if space.unflushed() != 0 {
+            space.flush(own.words);
+        }
+        for seat in self.seats() {
+            seat.release_all(frames);
+            seat.retire_current();
+            seat.return_empties(0);
+            seat.forget_lists();
+            seat.forget_blocks();
+        }
+        for number in 0..space.spans.count() {
+            let span = space.spans.get(number);
+            match span.owner() {
+                SpanOwner::Areas(cpu) if span.is_clean() => {
+                    self.dissolve(own, number);
+                    space.sub_span();
+                    space.claimed(cpu).words.counters.dissolves.add(1);
+                }
+                SpanOwner::Block(cpu) => {
+                    if space.claimed(cpu).settle_block(number) {
+                        self.dissolve(own, number);
+                    }
+                }
+                // A span with pages that the platform could not unmap stays as it is.
+                SpanOwner::Areas(cpu) => space.claimed(cpu).list(number),
+                SpanOwner::Arena => {}
+            }
+        }
+        let longest = space.lock_arena().guard.longest();
+        space.longest().store(u64::from(longest), Relaxed);
+        space.stop_words().memo.stand_still();
+    }
+
+    /// Makes kept areas lazy, and purges when the bound demands it. For use with all CPUs stopped.
+    fn release_kept(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
+        let space = self.set;
+        for seat in self.seats() {
+            let mut is_forced = false;
+            while !seat.release_kept(is_forced, frames) {
+                let mut unmapped = false;
+                for other in self.seats() {
+                    other.collect_inbox();
+                    while other.pass() {
+                        unmapped = true;
+                    }
+                }
+                if space.unflushed() != 0 {
+                    space.flush(own.words);
+                }
+                // An area that is longer than the bound goes alone, and at once. So does one for which there
+                // is no room because CPUs that wait have reported areas that they have not freed yet.
+                let has_lazy = |seat: Held<'_, '_, P>| seat.words.purgeable.get() != 0;
+                is_forced = !unmapped && !self.seats().any(has_lazy);
+                if !unmapped && !is_forced {
+                    // Pages that the platform cannot unmap stay lazy, and areas that would exceed the
+                    // bound stay kept.
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Turns the free pages of a span into gaps, and its areas into areas of the arena.
+    fn dissolve(&self, own: Held<'_, 'm, P>, number: u32) {
+        let space = self.set;
+        let span = space.spans.get(number);
+        let first = space.spans.first(number);
+        let free = span.bits(SpanBits::Free);
+        span.set_listed(0);
+        span.set_frames(false);
+        span.set_owner(SpanOwner::Arena);
+        space.give(
+            own.words,
+            bits::runs(free, 0).map(|(start, end)| (first + start, end - start)),
+        );
+        bits::clear(free, 0, space.spans.pages());
+    }
+}

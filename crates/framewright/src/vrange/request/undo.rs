@@ -1,0 +1,80 @@
+//! Takes back an area that was never handed out.
+
+use super::super::seat::Held;
+use super::super::span::{SpanBits, SpanOwner, bits};
+use super::super::{AreaKind, RangeSeat};
+use crate::frame::FrameSource;
+use crate::platform::RangePlatform;
+use crate::units::Context;
+
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Gives back the frames behind the first `done` pages of an area, which are not mapped. None
+    /// of its pages has a frame then.
+    pub(super) fn give_back(&mut self, at: u32, done: u32, pages: u32) {
+        let frames = &mut self.frames;
+        self.space
+            .table
+            .for_all_runs(at, done, |run| frames.free_run(run));
+        self.space.table.clear_frames(at, pages);
+    }
+
+    /// Takes back the allocation of an area that was never handed out and has no mapping.
+    pub(in super::super) fn undo(&mut self, at: u32, context: Context) {
+        if self.enter().is_err() {
+            return;
+        }
+        let undone = self.held().unalloc(at);
+        self.exit();
+        if !undone {
+            self.free_unused(at, 0, context);
+        }
+    }
+
+    /// The same if it has a mapping: it becomes lazy. `reserved` lazy pages have been reported
+    /// already for a caller that may not wait, and so neither unmaps nor flushes.
+    pub(super) fn free_unused(&mut self, at: u32, reserved: u64, context: Context) {
+        if context.may_block {
+            let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
+            let is_freed = freed.is_ok() || self.space.is_poisoned();
+            debug_assert!(is_freed, "{freed:?}: no other CPU knows the area");
+            return;
+        }
+        if self.enter().is_err() {
+            return;
+        }
+        let held = self.held();
+        let header = held.header(at);
+        let pages = u64::from(header.pages());
+        self.space.add_lazy(pages.wrapping_sub(reserved));
+        self.words.promised.set(0);
+        let freed = held.free_checked(at, header);
+        debug_assert!(freed, "no other CPU knows the area");
+        self.exit();
+    }
+}
+
+impl<P: RangePlatform> Held<'_, '_, P> {
+    /// Takes back the allocation of an area without any mapping, if it is in a span of this CPU's,
+    /// or the arena's.
+    fn unalloc(&self, at: u32) -> bool {
+        let header = self.header(at);
+        let pages = header.pages();
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        match span.owner() {
+            SpanOwner::Areas(cpu) if cpu == self.cpu => {
+                bits::clear(span.bits(SpanBits::Starts), place, 1);
+                self.put_back(number, at, pages);
+            }
+            SpanOwner::Arena => {
+                self.clear_arena_start(at);
+                self.space.give(self.words, core::iter::once((at, pages)));
+            }
+            SpanOwner::Areas(_) | SpanOwner::Block(_) => return false,
+        }
+        self.words.counters.allocs.add(1u64.wrapping_neg());
+        self.words.counters.undone.add(1);
+        self.words.live.sub(u64::from(pages));
+        true
+    }
+}

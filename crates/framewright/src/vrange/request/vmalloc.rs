@@ -1,0 +1,389 @@
+//! Areas with frames of the space's own behind them.
+//!
+//! ```text
+//!   vmalloc   a kept area of that length ──▶ its header says live, and that is all
+//!             else: an area, then its frames in runs, noted in the table, then the mapping
+//!   vfree     into this CPU's lists of kept areas, if they are not full (`keep`)
+//!             else: lazy; its frames go back to their source when it is released
+//! ```
+//!
+//! While an area is built, its pages belong to a live area that no other CPU knows. So all calls to
+//! the platform and to the source of frames are made outside a busy seat.
+//!
+//! A request for more pages than frames are free fails before it takes one. Otherwise the frames
+//! that it takes and gives back would count as freed, and each such failure would stop all CPUs
+//! once more for its last frame (F9 of the [frames](crate::frame)).
+
+use super::super::areas::KEPT_MAX;
+use super::super::seat::Spill;
+use super::super::{AreaHeader, AreaKind, AreaState, RangeError, RangeFreeError, RangeSeat, Space};
+use super::AreaRequest;
+use crate::frame::{AllocError, FrameSource};
+use crate::platform::{MapError, OrElse, RangePlatform};
+use crate::units::{Context, Frame, Page, Run};
+
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Allocates an area and its frames, and maps them \[`vmalloc`\]: as many pages as asked for,
+    /// with a guard page behind them that is never mapped. The frames are anywhere, in runs as long
+    /// as the source has them cheaply; one call maps each run.
+    ///
+    /// It takes an area of the same length that this CPU freed lately as it is, in some
+    /// nanoseconds. Contents are zero if that was asked for, and undefined otherwise.
+    ///
+    /// If the context allows waiting, everything kept and lazy is purged, of all CPUs, before the
+    /// request fails. If not, the request takes only what is there at once, and maps frames in
+    /// several runs only if there is room for their pages below the bound on lazy ones, for the
+    /// case that only some can be mapped.
+    ///
+    /// # Errors
+    /// The window can never serve the request, or it lacks a gap, frames or mappings. Nothing has
+    /// changed then; pages that were mapped before the platform refused may be lazy for a while.
+    #[inline]
+    pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        if request.align_bytes.is_power_of_two()
+            && self.try_enter()
+            && let Some(page) = self.take_constructed(request)
+        {
+            return Ok(page);
+        }
+        self.vmalloc_slow(request)
+    }
+
+    /// Makes a kept area live again, if one fits. The caller is in a busy seat; on success this
+    /// leaves the seat.
+    #[inline(always)]
+    fn take_constructed(&mut self, request: &AreaRequest) -> Option<Page> {
+        let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
+        let is_aligned = self.space.is_aligned(request.align_bytes);
+        let at = self.held().kept().take(pages, is_aligned)?;
+        let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, request.tag);
+        self.space.table.set_header(at, header);
+        self.words.counters.allocs.add(1);
+        self.words.counters.kept_takes.add(1);
+        self.words.live.add(u64::from(pages) + 1);
+        self.exit();
+        if request.zero {
+            let unwound = OrElse::new(self, |seat: &mut Self| {
+                let freed = seat.free_kind(seat.space.page(at), AreaKind::Vmalloc);
+                debug_assert!(freed.is_ok(), "{freed:?}: no other CPU knows the area");
+            });
+            unwound.seat.zero_area(at, pages);
+            unwound.end();
+        }
+        Some(self.space.page(at))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn vmalloc_slow(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        // The fast path may have entered the seat while another CPU claimed it.
+        self.exit();
+        // Refuses a request that could not be served however much were freed, before it moves,
+        // purges or takes anything.
+        if let Err(error) = self.space.need(request) {
+            return Err(match error {
+                RangeError::NoSpace { .. } => self.failed(error),
+                error => error,
+            });
+        }
+        let frames = self.frames.frames_in_all();
+        if request.pages > frames {
+            return Err(RangeError::TooManyFrames {
+                pages: request.pages,
+                frames,
+            });
+        }
+        if request.pages <= u64::from(KEPT_MAX) {
+            let is_aligned = self.space.is_aligned(request.align_bytes);
+            self.enter()?;
+            if self.held().fetch_kept(request.pages as u32, is_aligned)
+                && let Some(page) = self.take_constructed(request)
+            {
+                return Ok(page);
+            }
+            self.exit();
+        }
+        let may_block = request.context.may_block;
+        let is_short = may_block && self.frames.is_short();
+        if is_short {
+            // The first sign of pressure: free frames are worth more than this CPU's kept areas.
+            self.purge_kept()?;
+        }
+        let (error, had_spare) = match self.construct(request, is_short) {
+            Ok(page) => return Ok(page),
+            Err(failed) => failed,
+        };
+        // Kept and lazy areas have frames, and use up mappings that the host allows.
+        let would_a_drain_help = matches!(
+            error,
+            RangeError::Frames(_) | RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
+        );
+        if would_a_drain_help && may_block && had_spare {
+            self.drain();
+            return self
+                .construct(request, is_short)
+                .map_err(|(error, _)| error);
+        }
+        Err(error)
+    }
+
+    /// On failure, also returns whether anything was kept, lazy, waiting or on its way from there when it
+    /// looked for frames or mappings.
+    fn construct(
+        &mut self,
+        request: &AreaRequest,
+        is_short: bool,
+    ) -> Result<Page, (RangeError, bool)> {
+        // Frames that are taken and given back count as freed, so the next request that fails would
+        // stop all CPUs once more.
+        let is_worth_a_look = is_short || request.pages > u64::from(KEPT_MAX);
+        let begin = self.space.moves();
+        if request.context.may_block && is_worth_a_look && request.pages > self.frames.frames_free()
+        {
+            let error = RangeError::Frames(AllocError::Exhausted);
+            return Err((error, self.space.had_spare_since(begin)));
+        }
+        let page = self
+            .alloc_kind(request, AreaKind::Vmalloc)
+            .map_err(|error| (error, false))?;
+        let at = self.space.offset_unchecked(page) as u32;
+        let pages = request.pages as u32;
+        // Only now: the search for pages may have moved areas of this CPU's own.
+        let begin = self.space.moves();
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            seat.give_back(at, seat.space.table.frames_behind(at, pages), pages);
+            seat.undo(at, request.context);
+        });
+        let gathered = unwound.seat.gather(at, pages, request);
+        unwound.end();
+        if let Err((done, error)) = gathered {
+            self.give_back(at, done, pages);
+            let had_spare = self.space.had_spare_since(begin);
+            self.undo(at, request.context);
+            return Err((RangeError::Frames(error), had_spare));
+        }
+        let reserved = match self.reserve_area(at, pages, request) {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                self.give_back(at, pages, pages);
+                self.undo(at, request.context);
+                return Err((self.failed(error), false));
+            }
+        };
+        // Some of it may be mapped then.
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            seat.free_unused(at, reserved, request.context);
+        });
+        let mapped = unwound.seat.map_area(at, pages, request.context);
+        unwound.end();
+        match mapped {
+            Ok(()) => {
+                self.unreserve(reserved);
+                Ok(page)
+            }
+            Err((0, error)) => {
+                self.unreserve(reserved);
+                self.give_back(at, pages, pages);
+                let had_spare = self.space.had_spare_since(begin);
+                self.undo(at, request.context);
+                Err((RangeError::Map(error), had_spare))
+            }
+            Err((_, error)) => {
+                // Mapped pages must be unmapped and flushed before their frames can be reused, so
+                // the area goes the way of all areas.
+                let had_spare = self.space.had_spare_since(begin);
+                self.free_unused(at, reserved, request.context);
+                if request.context.may_block {
+                    self.purge();
+                }
+                Err((RangeError::Map(error), had_spare))
+            }
+        }
+    }
+
+    /// Takes frames for the pages of an area, zeroes them if that was asked for, and records them.
+    /// On failure, returns how many pages have theirs.
+    fn gather(
+        &mut self,
+        at: u32,
+        pages: u32,
+        request: &AreaRequest,
+    ) -> Result<(), (u32, AllocError)> {
+        let mut done = 0;
+        let mut most = pages;
+        // The run that ends at `done`: its first page and the frame behind it.
+        let (mut first, mut behind) = (0, None);
+        while done < pages {
+            let asked = (pages - done).min(most);
+            let run = match self.frames.alloc_run(u64::from(asked), request.context) {
+                Ok(run) if !run.is_empty() => self.at_most(run, asked),
+                failed => return Err((done, failed.err().unwrap_or(AllocError::Exhausted))),
+            };
+            if behind != Some(run.start()) {
+                first = done;
+            }
+            self.space.table.set_run(at + first, at + done, run);
+            done += run.frames() as u32;
+            behind = Some(run.end());
+            // Only now: if the platform unwinds, the area gives them back.
+            if request.zero {
+                self.space.platform.zero(run);
+            }
+            // If there were no longer runs, there will be none the next time.
+            most = (run.frames() as u32).saturating_mul(2);
+        }
+        Ok(())
+    }
+
+    /// Gives the rest back to a source that gives more than was asked for.
+    fn at_most(&mut self, run: Run, asked: u32) -> Run {
+        let asked = u64::from(asked);
+        if run.frames() <= asked {
+            return run;
+        }
+        let part = |from: u64, frames| {
+            let start = Frame(run.start().0 + from);
+            Run::new(start, frames).expect("a part of a run ends where the run does, or before")
+        };
+        self.frames.free_run(part(asked, run.frames() - asked));
+        part(0, asked)
+    }
+
+    /// Before a caller that may not wait maps several runs: reports as many lazy pages as it would
+    /// leave if it could map only some of them. Returns how many. Fails if there is no room for
+    /// them.
+    fn reserve_area(&self, at: u32, pages: u32, request: &AreaRequest) -> Result<u64, RangeError> {
+        if request.context.may_block {
+            return Ok(0);
+        }
+        let mut runs = 0;
+        self.space.table.for_all_runs(at, pages, |_| runs += 1);
+        if runs == 1 {
+            return Ok(0);
+        }
+        let needed = u64::from(pages) + 1;
+        self.enter()?;
+        let fits = self.held().promise(needed);
+        self.exit();
+        if fits {
+            Ok(needed)
+        } else {
+            Err(RangeError::NoSpace {
+                pages: request.pages,
+                align_bytes: request.align_bytes,
+            })
+        }
+    }
+
+    /// Maps the frames of an area with as few calls as there are runs. On failure, returns how many
+    /// pages are mapped.
+    fn map_area(&self, at: u32, pages: u32, context: Context) -> Result<(), (u32, MapError)> {
+        let space = self.space;
+        space.table.for_each_run(at, pages, |page, run| {
+            let mapped = space.platform.map(space.page(page), run, context);
+            mapped.map_err(|error| (page - at, error))
+        })
+    }
+
+    fn zero_area(&self, at: u32, pages: u32) {
+        let space = self.space;
+        space
+            .table
+            .for_all_runs(at, pages, |run| space.platform.zero(run));
+    }
+
+    /// Frees an area made by [`vmalloc`](Self::vmalloc), by any CPU \[`vfree`\]. Returns its length
+    /// in pages, without the guard page.
+    ///
+    /// An area of at most 64 pages is kept as it is, in this CPU's lists, for the next request of
+    /// its length. The lists are bounded, and areas that stay in them too long become lazy. A
+    /// longer area becomes lazy at once. Frames go back to their source, through the seat that
+    /// purges them, after they have been unmapped and flushed.
+    ///
+    /// # Errors
+    /// What is wrong with the page. Nothing has changed then.
+    #[inline]
+    pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        let offset = self.space.offset_unchecked(page);
+        if self.try_enter() && offset < self.space.pages() {
+            let held = self.held();
+            let at = offset as u32;
+            let (number, place) = self.space.spans.place(at);
+            if self.space.spans.get(number).starts_at(place)
+                && let Some(header) = self.space.table.header(at)
+                && header.is_live_of(AreaKind::Vmalloc)
+                && held.keep(at, header)
+            {
+                self.exit();
+                return Ok(u64::from(header.pages()) - 1);
+            }
+        }
+        self.vfree_slow(page)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn vfree_slow(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        // The fast path may have entered the seat while another CPU claimed it.
+        self.exit();
+        loop {
+            self.enter()?;
+            let held = self.held();
+            let checked = held.check_free(page, AreaKind::Vmalloc);
+            let header = match checked {
+                Ok(header) => header,
+                Err(error) => {
+                    self.exit();
+                    return Err(error);
+                }
+            };
+            let at = self.space.offset_unchecked(page) as u32;
+            if held.keep(at, header) {
+                self.exit();
+                return Ok(u64::from(header.pages()) - 1);
+            }
+            // Makes room for it, if that is possible: areas that move or go have been here for
+            // longer.
+            let evicted = match held.make_room_to_keep(header) {
+                Spill::Moved => {
+                    self.exit();
+                    continue;
+                }
+                Spill::Victim(at) => Some(at),
+                Spill::Nothing => None,
+            };
+            self.exit();
+            match evicted {
+                Some(kept) => self.evict(kept)?,
+                None => return self.free_kind(page, AreaKind::Vmalloc),
+            }
+        }
+    }
+}
+
+impl<P> Space<'_, P> {
+    /// A test whether a page is aligned to that power of two.
+    #[inline(always)]
+    fn is_aligned(&self, align_bytes: u64) -> impl Fn(u32) -> bool + use<P> {
+        let mask = (align_bytes / Page::BYTES).saturating_sub(1);
+        let start = self.start().0;
+        move |at| (start + u64::from(at)) & mask == 0
+    }
+}
+
+impl<P: RangePlatform> Space<'_, P> {
+    /// The frame behind a page of an area made by [`vmalloc`](RangeSeat::vmalloc)
+    /// \[`vmalloc_to_pfn`\]; `None` for its guard page, and for all other pages.
+    ///
+    /// Time: O(1). While other CPUs free, the answer may be out of date as soon as it is returned.
+    /// While an area is being built, it may be anything.
+    #[must_use]
+    pub fn frame_behind(&self, page: Page) -> Option<Frame> {
+        let area = self.find(page)?;
+        let is_built = area.kind == AreaKind::Vmalloc && area.state != AreaState::Lazy;
+        if !is_built || !area.range().contains(page) {
+            return None;
+        }
+        self.table.frame(self.offset_unchecked(page) as u32)
+    }
+}

@@ -1,0 +1,154 @@
+//! The depot: kept areas that one CPU has too many of, for CPUs that have too few.
+//!
+//! When one CPU allocates and another one frees, all kept areas would gather on the CPU that never
+//! asks for them. So a seat with full lists moves a batch of areas into the depot, and a seat
+//! without an area of a length looks there before it builds one. A batch at a time, so that its
+//! lock is taken once for many operations, and never by a CPU whose own lists serve.
+//!
+//! # Locks
+//! The depot's lock, rank 2: held for the moves of one batch. Nothing is called under it.
+//!
+//! # Sources
+//! Magazines and their depot: Bonwick and Adams, "Magazines and vmem", USENIX ATC 2001.
+
+use super::super::Space;
+use super::super::areas::{KEPT_MAX, Kept};
+use super::super::space::DepotRecord;
+use super::Held;
+use crate::platform::RangePlatform;
+use crate::sync::{AtomicU64, Lock};
+
+/// Areas moved at once.
+const BATCH: u64 = 16;
+
+/// The result of making room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Spill {
+    /// There is room now.
+    Moved,
+    /// The depot is full: this area is to go, and then there is room.
+    Victim(u32),
+    /// There is no depot, or no area to move.
+    Nothing,
+}
+
+impl<'m, P> Space<'m, P> {
+    fn depot_words(&self) -> (&'m AtomicU64, Kept<'m>) {
+        let DepotRecord { lock, lists, .. } = &self.words.depot;
+        (lock, Kept::new(lists, self.table))
+    }
+
+    /// The depot's lists, for a CPU that has stopped all others, or that only looks.
+    pub(in super::super) fn depot(&self) -> Kept<'m> {
+        self.depot_words().1
+    }
+
+    /// The most pages that the depot holds: as many as one CPU keeps, if there is another CPU.
+    fn depot_max(&self) -> u64 {
+        if self.shape.cpus > 1 {
+            self.config.kept_pages_max
+        } else {
+            0
+        }
+    }
+}
+
+impl<'m, P: RangePlatform> Space<'m, P> {
+    fn with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> T {
+        let (lock, depot) = self.depot_words();
+        let account = &self.words.depot.account;
+        let _held = self.accounts.lock(Lock::new(lock), &self.platform, account);
+        work(depot)
+    }
+
+    /// Takes an area out of the depot, so that it becomes lazy. The caller has seen that there is one.
+    pub(super) fn take_from_depot(&self) -> Option<u32> {
+        self.with_depot(Kept::take_any)
+    }
+}
+
+impl<'m, P: RangePlatform> Held<'_, 'm, P> {
+    /// Whether the seat's lists have room for another area of `pages` pages. With other CPUs, one
+    /// length takes at most a quarter of them, and 32 areas: areas that this CPU only frees are for
+    /// the others.
+    #[inline(always)]
+    pub(in super::super) fn has_room(&self, pages: u32) -> bool {
+        let (own, max) = (self.kept(), self.space.config.kept_pages_max);
+        let count = own.count(pages);
+        own.pages() + u64::from(pages) <= max
+            && (self.space.shape.cpus == 1
+                || count == 0
+                || count < 2 * BATCH && 4 * (count + 1) * u64::from(pages) <= max)
+    }
+
+    /// Makes room in the seat's lists for an area of `pages` pages: moves half of the areas of that
+    /// length into the depot, or, if it has none, one of another length.
+    pub(in super::super) fn spill(&self, pages: u32) -> Spill {
+        let max = self.space.depot_max();
+        if max == 0 {
+            return Spill::Nothing;
+        }
+        let own = self.kept();
+        let batch = own.count(pages).div_ceil(2).min(BATCH);
+        self.space.with_depot(|depot| {
+            let mut moved = 0;
+            while moved < batch.max(1) {
+                let at = own.take(pages, |_| true);
+                let Some(at) = at.or_else(|| own.take_any()) else {
+                    break;
+                };
+                let header = self.header(at);
+                if depot.pages() + u64::from(header.pages()) - 1 > max {
+                    own.add(at, header);
+                    if moved == 0 {
+                        let victim = depot.take(pages, |_| true);
+                        return match victim.or_else(|| depot.take_any()) {
+                            Some(victim) => Spill::Victim(victim),
+                            None => Spill::Nothing,
+                        };
+                    }
+                    break;
+                }
+                depot.add(at, header);
+                moved += 1;
+            }
+            if moved == 0 {
+                Spill::Nothing
+            } else {
+                Spill::Moved
+            }
+        })
+    }
+
+    /// Moves areas of `pages` pages from the depot into the seat's lists, if one of them is
+    /// aligned, which then stands first. Returns whether there was one.
+    pub(in super::super) fn fetch_kept(
+        &self,
+        pages: u32,
+        is_aligned: impl Fn(u32) -> bool,
+    ) -> bool {
+        if pages == 0 || pages > KEPT_MAX || !self.space.depot().has(pages) {
+            return false;
+        }
+        let own = self.kept();
+        let max = self.space.config.kept_pages_max;
+        let _moving = self.words.moving();
+        self.space.with_depot(|depot| {
+            let Some(first) = depot.take(pages, is_aligned) else {
+                return false;
+            };
+            let mut moved = 1;
+            while moved < BATCH
+                && 4 * (moved + 1) * u64::from(pages) <= max
+                && own.pages() + 2 * u64::from(pages) <= max
+                && let Some(at) = depot.take(pages, |_| true)
+            {
+                own.add(at, self.header(at));
+                moved += 1;
+            }
+            // The caller takes it at once, so it needs no room.
+            own.add(first, self.header(first));
+            true
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! How an area comes into a seat's lists of kept areas, and how it goes out to become lazy.
+//!
+//! A free keeps an area while the lists have room. If they are full, it first [spills](super::depot)
+//! areas into the depot, and if that is full too, it evicts one that has been kept for longer. Under
+//! pressure a request evicts all of them, and so does a CPU that has stopped all others.
+//!
+//! To become lazy an area needs room below the bound (V6), and to make that room a CPU may leave its
+//! seat. So the area that is to go stands in a word of the seat (`evicting`) from when it leaves the
+//! lists until it is lazy: another CPU that stops this one finds it there and makes it lazy itself.
+//! Its header says that it is kept until it says that it is lazy, so a second free learns at every
+//! moment that the area is free (V10).
+
+use super::super::areas::KEPT_MAX;
+use super::super::error::Poisoned;
+use super::super::{AreaHeader, AreaKind, RangeFreeError};
+use super::depot::Spill;
+use super::{Held, RangeSeat};
+use crate::frame::FrameSource;
+use crate::platform::RangePlatform;
+
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Makes the kept area lazy that this seat took out of the lists, unless a CPU that stopped all
+    /// others did so first.
+    pub(in super::super) fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
+        self.enter()?;
+        let page = self.space.page(at);
+        let check = |held: &Held<'_, '_, P>| match held.words.evicting.link() {
+            Some(evicting) if evicting == at => Ok(held.header(at)),
+            _ => Err(RangeFreeError::AlreadyFree(page)),
+        };
+        match self.free_entered(page, AreaKind::Vmalloc, check) {
+            Err(RangeFreeError::Poisoned) => Err(Poisoned),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives back the kept areas of this CPU and of the depot, frames and all.
+    pub(in super::super) fn purge_kept(&mut self) -> Result<(), Poisoned> {
+        loop {
+            self.enter()?;
+            let held = self.held();
+            let kept = if held.has_kept() {
+                held.begin_to_evict(|held| {
+                    let kept = held.kept().take_any();
+                    kept.or_else(|| held.space.take_from_depot())
+                })
+            } else {
+                None
+            };
+            self.exit();
+            match kept {
+                Some(at) => self.evict(at)?,
+                None => break,
+            }
+        }
+        self.purge();
+        Ok(())
+    }
+}
+
+impl<P: RangePlatform> Held<'_, '_, P> {
+    /// Whether an area may be kept if there is room.
+    #[inline(always)]
+    fn may_keep(&self, header: AreaHeader) -> bool {
+        let pages = header.pages() - 1;
+        pages <= KEPT_MAX && u64::from(pages) <= self.space.config.kept_pages_max
+    }
+
+    /// Makes room in the lists for an area that is to be kept, or returns the area that must go for
+    /// that.
+    pub(in super::super) fn make_room_to_keep(&self, header: AreaHeader) -> Spill {
+        if !self.may_keep(header) {
+            return Spill::Nothing;
+        }
+        let mut spilled = Spill::Nothing;
+        self.begin_to_evict(|held| {
+            spilled = held.spill(header.pages() - 1);
+            if spilled == Spill::Nothing
+                && let Some(kept) = held.kept().take_any()
+            {
+                spilled = Spill::Victim(kept);
+            }
+            match spilled {
+                Spill::Victim(at) => Some(at),
+                Spill::Moved | Spill::Nothing => None,
+            }
+        });
+        spilled
+    }
+
+    /// Whether this seat's lists, or the depot's, have an area.
+    fn has_kept(&self) -> bool {
+        self.kept().pages() != 0 || self.space.depot().pages() != 0
+    }
+
+    /// Takes a kept area out of the lists to make it lazy. Until then other CPUs find it by this
+    /// seat.
+    fn begin_to_evict(&self, take: impl FnOnce(&Self) -> Option<u32>) -> Option<u32> {
+        let _moving = self.words.moving();
+        let kept = take(self);
+        self.words.evicting.set_link(kept);
+        kept
+    }
+
+    /// Keeps a live area as it is, if there is room, and if no other CPU has freed it meanwhile.
+    #[inline(always)]
+    pub(in super::super) fn keep(&self, at: u32, header: AreaHeader) -> bool {
+        let pages = header.pages() - 1;
+        let kept = self.kept();
+        if pages > KEPT_MAX || !self.has_room(pages) || !kept.put(at, header, pages, P::ALONE) {
+            return false;
+        }
+        self.count_freed(header.pages());
+        true
+    }
+
+    #[inline(always)]
+    fn count_freed(&self, pages: u32) {
+        self.words.counters.frees.add(1);
+        self.words.live.sub(u64::from(pages));
+    }
+
+    /// Makes all kept areas of the seat and of the depot lazy, as far as the bound allows; returns
+    /// whether that was all. If forced, also one area beyond the bound, which must then be purged.
+    pub(in super::super) fn release_kept(
+        &self,
+        is_forced: bool,
+        frames: &mut impl FrameSource,
+    ) -> bool {
+        loop {
+            let evicting = self.words.evicting.link();
+            if evicting.is_none() && !self.has_kept() {
+                return true;
+            }
+            let _moving = self.words.moving();
+            let Some(at) = evicting.or_else(|| self.kept().peek_any()) else {
+                let Some(at) = self.space.take_from_depot() else {
+                    return true;
+                };
+                self.kept().add(at, self.header(at));
+                continue;
+            };
+            let pages = u64::from(self.header(at).pages());
+            let has_room = self.make_room(pages, pages, frames);
+            if !has_room && !is_forced {
+                self.space.sub_lazy(pages);
+                return false;
+            }
+            match evicting {
+                Some(_) => self.words.evicting.set_link(None),
+                None => _ = self.kept().take_any(),
+            }
+            let freed = self.free_checked(at, self.header(at));
+            debug_assert!(freed, "no other CPU has it");
+            if !has_room {
+                return false;
+            }
+        }
+    }
+}
