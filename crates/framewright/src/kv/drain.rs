@@ -2,7 +2,7 @@
 
 use super::class::{PLACES, SizeClass};
 use super::held::Held;
-use super::seat::KvSeatRecord;
+use super::record::{KINDS, KvSeatRecord};
 use super::slab::SlabState;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvError, KvSeat};
@@ -11,9 +11,6 @@ use crate::platform::{FramePlatform, ObjectPlatform, OrElse};
 use crate::seats::{self, Accounts, Inboxes, SeatSet, Standstill, StopAsk, StopWords, Turn};
 use crate::units::{Addr, Order};
 use core::convert::Infallible;
-
-/// How many kinds of requests the memo of stops tells apart.
-pub(super) const KINDS: usize = (PLACES - 1) + (Order::MAX.index() + 1) + 1;
 
 /// The kind of a request, for the memo of stops: by class, or by order, and the last one for pages.
 fn kind(class: Option<SizeClass>, order: Option<Order>) -> usize {

@@ -1,6 +1,6 @@
 //! What the object allocator refuses, and why.
 
-use super::kvmalloc::addr_of;
+use super::lengths::addr_of;
 use crate::frame::AllocError;
 use crate::units::{Addr, Frame};
 use crate::vrange::{RangeError, RangeFreeError};

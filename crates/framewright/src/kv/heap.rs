@@ -7,50 +7,26 @@
 //! An address with a place in the table is a frame's, and any other one a page's of the space. So
 //! the two ranges must not overlap, which is checked whenever a seat is made.
 
-use super::drain::KINDS;
+use super::KvLayout;
 use super::held::Held;
-use super::kvmalloc::addr_of;
 use super::layout::Shape;
+use super::lengths::addr_of;
 use super::pool::RecordPool;
-use super::seat::{KvCounters, KvSeatRecord};
+use super::record::{KvCounters, KvRecord, KvSeatRecord};
 use super::slab::Records;
 use super::table::{KvEntry, KvTable, ObjectKind, SlabOwner};
-use super::{KvLayout, KvSeat};
-use crate::frame::FrameSource;
 use crate::platform::{FramePlatform, ObjectPlatform};
-use crate::raw::{Carver, record};
-use crate::seats::{ACCOUNT_WORDS, Accounts, StopMemo, StopWords, read_account};
+use crate::raw::Carver;
+use crate::seats::{Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
 use crate::stats::KvStats;
-use crate::sync::{AtomicU64, CounterWord};
+use crate::sync::CounterWord;
 use crate::units::{Addr, Page, SetupError};
-use crate::vrange::RangeSeat;
-
-record! {
-    /// The allocator's own words, in whole cache lines.
-    #[derive(Debug)]
-    #[repr(C, align(64))]
-    pub(super) struct KvRecord {
-        // The holder of the stop lock writes the first line.
-        stop_lock: AtomicU64,
-        stop_account: [AtomicU64; ACCOUNT_WORDS],
-        _stop: [AtomicU64; 4],
-
-        // All CPUs write the second one: how often a record that no seat has was given back, and how many records
-        // were ever taken.
-        gives: AtomicU64,
-        fresh: AtomicU64,
-        _pool: [AtomicU64; 6],
-
-        /// What stops of all CPUs found: by class, by order, and for pages.
-        memo: [AtomicU64; StopMemo::words(KINDS)],
-    } = 96 words, gives at 8, memo at 16;
-}
 
 /// An object allocator over zones and a space.
 ///
 /// See the [module's description](super) for states, invariants and locks. CPUs share it by
-/// reference; each works through its [`KvSeat`], which is made from the CPU's seats in the space
+/// reference; each works through its [`KvSeat`](super::KvSeat), which is made from the CPU's seats in the space
 /// and in the zones.
 #[derive(Debug)]
 pub struct Kv<'m, P> {
@@ -137,28 +113,6 @@ impl<'m, P: ObjectPlatform> Kv<'m, P> {
             table: KvTable::new(table, shape.start, first),
             direct: direct.0,
         })
-    }
-
-    /// The seat of the CPU that the seat `ranges` in the space belongs to, until it is dropped.
-    ///
-    /// The slabs and magazines of the seat stay when it is given back. Time: one atomic operation.
-    ///
-    /// # Errors
-    /// If the seat is taken, or there are fewer CPUs, or the space's window lies where the direct
-    /// map has frames.
-    pub fn seat<'s, F: FrameSource>(
-        &self,
-        ranges: RangeSeat<'s, 'm, P, F>,
-    ) -> Result<KvSeat<'_, 's, 'm, P, F>, SetupError> {
-        let cpu = ranges.cpu();
-        if cpu.0 >= self.shape.cpus {
-            return Err(SetupError::Unknown(cpu));
-        }
-        let space = ranges.space();
-        if let Some((window, direct)) = self.overlap(space.start(), space.pages()) {
-            return Err(SetupError::Overlap { window, direct });
-        }
-        KvSeat::take(self, ranges).ok_or(SetupError::Taken(cpu))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::class::SizeClass;
 use super::pool::RecordPool;
-use super::seat::KvSeatRecord;
+use super::record::KvSeatRecord;
 use super::slab::{Records, SlabHeader, SlabState};
 use super::table::{KvEntry, KvTable, SlabFrame, SlabOwner};
 use crate::sync::Ordering::Relaxed;

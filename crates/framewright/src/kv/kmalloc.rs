@@ -1,18 +1,12 @@
 //! Contiguous objects: slots of slabs, and blocks of frames.
 
 use super::class::SizeClass;
-use super::obtain::bytes_of;
+use super::lengths::bytes_of;
 use super::table::KvEntry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::FrameSource;
 use crate::platform::{ObjectPlatform, OrElse, Relief};
-use crate::units::{Addr, Context, Frame, Mobility, Order, Page, Run};
-
-/// The smallest block that holds so many bytes, aligned so; `None` if there is no such order.
-pub(super) fn order_of(bytes: u64, align_bytes: u64) -> Option<Order> {
-    let more_frames = (bytes.max(align_bytes).max(1) - 1) / Page::BYTES;
-    Order::new((u64::BITS - more_frames.leading_zeros()) as u8)
-}
+use crate::units::{Addr, Context, Frame, Mobility, Order, Run};
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where

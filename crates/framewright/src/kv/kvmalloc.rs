@@ -1,5 +1,6 @@
 //! Objects that need not be contiguous in memory: the same, or mapped pages.
 
+use super::lengths::addr_of;
 use super::obtain::MemoryNeed;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::FrameSource;
@@ -129,9 +130,4 @@ where
             Ok(area.pages * Page::BYTES)
         }
     }
-}
-
-/// The address of a page's first byte.
-pub(super) const fn addr_of(page: Page) -> Addr {
-    Addr(page.0.wrapping_mul(Page::BYTES))
 }

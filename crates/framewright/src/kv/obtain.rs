@@ -5,8 +5,7 @@
 
 use super::class::{BYTES_MAX, SizeClass};
 use super::drain::Missed;
-use super::kmalloc::order_of;
-use super::kvmalloc::addr_of;
+use super::lengths::{addr_of, order_of};
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::FrameSource;
 use crate::platform::{MapError, ObjectPlatform, Relief};
@@ -356,8 +355,4 @@ const fn is_for_memory(error: RangeError) -> bool {
         error,
         RangeError::Frames(_) | RangeError::Map(MapError::NoMemory)
     )
-}
-
-pub(super) const fn bytes_of(order: Order) -> u64 {
-    order.frames() * Page::BYTES
 }

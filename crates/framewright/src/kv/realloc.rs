@@ -11,8 +11,8 @@
 //! object that stays needs no memory, nor even the possibility of another such object, and no
 //! request waits for something smaller.
 
-use super::kmalloc::order_of;
-use super::obtain::{MemoryNeed, bytes_of};
+use super::lengths::{bytes_of, order_of};
+use super::obtain::MemoryNeed;
 use super::table::KvEntry;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::FrameSource;

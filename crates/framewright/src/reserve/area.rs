@@ -1,6 +1,5 @@
 //! The reserve as a whole: its memory, its seats, its pools.
 
-use super::Guest;
 use super::counters::{OWN_WORDS, OWNERS_LOCK, count};
 use super::index::{BUCKET_WORDS, PageIndex};
 use super::order::{EvictionOrder, SHARD_WORDS};
@@ -44,8 +43,6 @@ struct Shape {
 
 /// How many reservations a reserve can remember.
 pub(super) const RESERVATIONS: usize = 64;
-/// As many numbers as pools can have.
-pub(super) const POOLS_MAX: usize = 256 * KINDS as usize;
 /// A number plus one fits 31 bits: that of a frame, rounded up, or of a page without one.
 const FRAMES_MAX: u64 = 1 << 30;
 const VALUES_MAX: u32 = 1 << 29;
@@ -147,7 +144,7 @@ impl ReserveLayout {
 }
 
 /// A reserve of contiguous frames. See the [module's description](super) for states, invariants
-/// and locks. Shared by reference; what a CPU does for guests it does through its [`Guest`].
+/// and locks. Shared by reference; what a CPU does for guests it does through its [`Guest`](super::Guest).
 #[derive(Debug)]
 pub struct Reserve<'m, P> {
     pub(super) platform: P,
@@ -259,12 +256,6 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
 }
 
 impl<'m, P> Reserve<'m, P> {
-    /// The seat of `cpu` for guests, until it is dropped. `None` if the seat is taken, or the
-    /// reserve has none for this CPU.
-    pub fn guest(&self, cpu: CpuId) -> Option<Guest<'_, 'm, P>> {
-        Guest::take(self, cpu)
-    }
-
     /// The frames.
     #[must_use]
     pub const fn run(&self) -> Run {

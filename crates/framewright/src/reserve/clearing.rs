@@ -3,24 +3,20 @@
 use super::area::Reserve;
 use super::counters::CLEARING;
 use super::places::{RunPlaces, words_of};
-use super::put_back::{SearchedWords, Stays};
 use super::table::{DIRTY, MOVABLE, OWNED};
-use crate::frame::FrameSource;
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
-use crate::units::{Frame, Run};
+use crate::units::Run;
 use core::ops::Range;
 
-/// How often to wait for a page in transit: it is one copy, or one step, from its end.
-const WAITS: u32 = 1000;
 /// How often an owner looks again at frames that another one clears, before it gives up. A page takes
 /// 0.9 to 2.1 us; a look, with the CPU given away, 1 us and more.
 pub(super) const LOOKS_IN_TRANSIT: u32 = 1 << 14;
 
 /// A run that is kept for one owner while it clears the run. Dropping this ends that.
 pub(super) struct KeptRun<'r, 'm, P: ReservePlatform> {
-    reserve: &'r Reserve<'m, P>,
-    ids: Range<usize>,
+    pub(super) reserve: &'r Reserve<'m, P>,
+    pub(super) ids: Range<usize>,
 }
 
 impl<'m, P: ReservePlatform> Reserve<'m, P> {
@@ -62,31 +58,6 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
 }
 
 impl<P: ReservePlatform> KeptRun<'_, '_, P> {
-    /// Moves every dirty page out of it.
-    pub(super) fn clear(
-        &self,
-        supply: &mut (impl FrameSource + ?Sized),
-    ) -> Result<(), (Stays, Frame)> {
-        let reserve = self.reserve;
-        let mut looked = SearchedWords::default();
-        let mut at = self.ids.start;
-        let mut attempt = 0;
-        while let Some(id) = reserve.first_of(&(at..self.ids.end), &[DIRTY]) {
-            if at != id {
-                (at, attempt) = (id, 0);
-            } else if attempt == WAITS {
-                return Err((Stays::Busy, reserve.frame(id)));
-            } else if attempt > 0 {
-                // In transit: a get takes it away, or another CPU is about to drop it.
-                reserve.platform.relax(attempt);
-            }
-            let put_back = reserve.put_back(id, supply, &mut looked);
-            put_back.map_err(|stays| (stays, reserve.frame(id)))?;
-            attempt += 1;
-        }
-        Ok(())
-    }
-
     /// Takes the run, if it is clear.
     pub(super) fn take(self) -> Option<Run> {
         let reserve = self.reserve;

@@ -107,6 +107,7 @@ mod put_back;
 mod reservations;
 mod table;
 mod take;
+mod tally;
 mod verify;
 
 #[cfg(all(test, loom))]

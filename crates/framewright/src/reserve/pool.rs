@@ -34,6 +34,8 @@ pub enum PoolKind {
 
 /// How many kinds there are.
 pub(super) const KINDS: u16 = 2;
+/// As many numbers as pools can have.
+pub(super) const POOLS_MAX: usize = 256 * KINDS as usize;
 
 /// What a pool is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -40,6 +40,8 @@ use crate::units::RunError;
 use crate::units::{Frame, Run};
 use core::ops::Range;
 
+/// How often to wait for a page in transit: it is one copy, or one step, from its end.
+const WAITS: u32 = 1000;
 /// How many further runs are tried after one that was not cleared.
 const TRIES: u32 = 8;
 /// How often a get looks again for a page that was moved: it is moved once.
@@ -455,5 +457,32 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
             }
         }
         None
+    }
+}
+
+impl<P: ReservePlatform> KeptRun<'_, '_, P> {
+    /// Moves every dirty page out of it.
+    pub(super) fn clear(
+        &self,
+        supply: &mut (impl FrameSource + ?Sized),
+    ) -> Result<(), (Stays, Frame)> {
+        let reserve = self.reserve;
+        let mut looked = SearchedWords::default();
+        let mut at = self.ids.start;
+        let mut attempt = 0;
+        while let Some(id) = reserve.first_of(&(at..self.ids.end), &[DIRTY]) {
+            if at != id {
+                (at, attempt) = (id, 0);
+            } else if attempt == WAITS {
+                return Err((Stays::Busy, reserve.frame(id)));
+            } else if attempt > 0 {
+                // In transit: a get takes it away, or another CPU is about to drop it.
+                reserve.platform.relax(attempt);
+            }
+            let put_back = reserve.put_back(id, supply, &mut looked);
+            put_back.map_err(|stays| (stays, reserve.frame(id)))?;
+            attempt += 1;
+        }
+        Ok(())
     }
 }

@@ -1,8 +1,7 @@
 //! What is known of each frame: its state word and its descriptor, and for each block of 512 a gate
 //! and bitmaps.
 
-use super::area::POOLS_MAX;
-use super::counters::count::INSIDE;
+use super::pool::POOLS_MAX;
 use crate::platform::{FramePlatform, Patience};
 use crate::raw::soon_written;
 use crate::sync::{
@@ -108,6 +107,8 @@ pub(super) const VALUE: usize = 4;
 /// Words of a descriptor.
 pub(super) const DESC_WORDS: usize = 5;
 
+/// The word of a guest's seat that names the block whose gate it is inside of, plus one.
+pub(super) const INSIDE: usize = 1;
 // The words of a block.
 const GATE: usize = 0;
 /// The first lane: the gate has a cache line of its own.

@@ -1,7 +1,8 @@
 //! The slow check of the invariants, for a reserve at rest.
 
 use super::Key;
-use super::area::{POOLS_MAX, Reserve};
+use super::area::Reserve;
+use super::pool::POOLS_MAX;
 use super::pool::PoolId;
 use super::table::{BLOCK, DIRTY, FREE, FrameState, INDEX, KEPT, OBJECT, OWNED, STOCKED};
 use crate::stats::Broken;

@@ -1,12 +1,12 @@
 //! The elements of a vector, handed out by value from either end.
 
 use super::Memory;
-use super::vector::Buffer;
+use super::vector::{Buffer, KVVec};
 use core::fmt;
 use core::iter::FusedIterator;
 use core::ops::Range;
 
-/// The elements of a [`KVVec`](super::KVVec), one after another.
+/// The elements of a [`KVVec`], one after another.
 ///
 /// # Invariants
 /// - The elements of the buffer with numbers in `left` are valid, and this iterator alone has them.
@@ -16,16 +16,6 @@ pub struct IntoIter<T, A: Memory> {
 }
 
 impl<T, A: Memory> IntoIter<T, A> {
-    /// # Safety
-    /// The first `len` elements are valid, and the caller gives them up.
-    pub(super) const unsafe fn new(buffer: Buffer<T, A>, len: usize) -> Self {
-        // INVARIANT: by the caller's promise.
-        Self {
-            buffer,
-            left: 0..len,
-        }
-    }
-
     /// The elements that remain.
     #[must_use]
     pub const fn as_slice(&self) -> &[T] {
@@ -44,6 +34,20 @@ impl<T, A: Memory> IntoIter<T, A> {
     unsafe fn take(&mut self, number: usize) -> T {
         // SAFETY: it was valid, and will not be read again.
         unsafe { self.buffer.start().add(number).read() }
+    }
+}
+
+impl<T, A: Memory> IntoIterator for KVVec<T, A> {
+    type Item = T;
+    type IntoIter = IntoIter<T, A>;
+
+    fn into_iter(self) -> IntoIter<T, A> {
+        let (buffer, len) = self.into_parts();
+        // INVARIANT: the vector's first `len` elements are valid, and it has given them up.
+        IntoIter {
+            buffer,
+            left: 0..len,
+        }
     }
 }
 

@@ -30,7 +30,6 @@ mod tests;
 
 pub use boxed::KVBox;
 pub use error::Refused;
-pub(crate) use into_iter::IntoIter;
 pub use vector::KVVec;
 
 use core::alloc::Layout;

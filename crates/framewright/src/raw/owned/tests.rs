@@ -4,6 +4,7 @@ extern crate std;
 
 mod heap;
 
+use super::into_iter::IntoIter;
 use super::*;
 use core::cell::RefCell;
 use core::mem::MaybeUninit;

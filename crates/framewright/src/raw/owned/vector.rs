@@ -5,7 +5,7 @@
 //! counts when it is read out or dropped: so a panic in between leaks elements, and drops none
 //! twice.
 
-use super::{IntoIter, Memory, Refused};
+use super::{Memory, Refused};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -300,15 +300,12 @@ impl<T, A: Memory> DerefMut for KVVec<T, A> {
     }
 }
 
-impl<T, A: Memory> IntoIterator for KVVec<T, A> {
-    type Item = T;
-    type IntoIter = IntoIter<T, A>;
-
-    fn into_iter(self) -> IntoIter<T, A> {
+impl<T, A: Memory> KVVec<T, A> {
+    /// The buffer, and how many of its first elements are valid; the caller has them from now on.
+    pub(super) fn into_parts(self) -> (Buffer<T, A>, usize) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: read once, and `this` is neither used again nor dropped. The elements are valid
-        // up to `len`.
-        unsafe { IntoIter::new(core::ptr::read(&this.buffer), this.len) }
+        // SAFETY: read once, and `this` is neither used again nor dropped.
+        (unsafe { core::ptr::read(&this.buffer) }, this.len)
     }
 }
 

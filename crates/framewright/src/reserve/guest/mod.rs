@@ -83,6 +83,14 @@ impl<P> Drop for Guest<'_, '_, P> {
     }
 }
 
+impl<'m, P> Reserve<'m, P> {
+    /// The seat of `cpu` for guests, until it is dropped. `None` if the seat is taken, or the
+    /// reserve has none for this CPU.
+    pub fn guest(&self, cpu: CpuId) -> Option<Guest<'_, 'm, P>> {
+        Guest::take(self, cpu)
+    }
+}
+
 impl<'r, 'm, P> Guest<'r, 'm, P> {
     pub(super) fn take(reserve: &'r Reserve<'m, P>, cpu: CpuId) -> Option<Self> {
         let words = reserve.seat_words(cpu)?;

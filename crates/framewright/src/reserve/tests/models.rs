@@ -4,8 +4,7 @@
 
 extern crate std;
 
-use super::counters::count::INSIDE;
-use super::table::{BLOCK, BLOCK_WORDS, FrameTable, StateWord};
+use super::table::{BLOCK, BLOCK_WORDS, FrameTable, INSIDE, StateWord};
 use crate::platform::Patience;
 use crate::raw::atomic_words;
 use crate::sync::{AtomicU64, Ordering::Relaxed};

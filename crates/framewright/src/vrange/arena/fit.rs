@@ -25,7 +25,7 @@ impl Fit {
     /// The fit of `pages` pages from `start` in the gap of `gap_pages` from `gap`.
     #[inline]
     #[must_use]
-    pub(in super::super) const fn of(gap: u32, gap_pages: u32, start: u32, pages: u32) -> Self {
+    pub(super) const fn of(gap: u32, gap_pages: u32, start: u32, pages: u32) -> Self {
         match (start == gap, start + pages == gap + gap_pages) {
             (true, true) => Self::Full,
             (true, false) => Self::LeftEdge,
@@ -50,14 +50,14 @@ impl fmt::Display for Fit {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reach {
     /// The longest gap in pages.
-    pub(in super::super) longest: u32,
+    pub(super) longest: u32,
     /// The order of the largest naturally aligned block in a gap.
     ///
     /// A gap of n pages, 2^f <= n < 2^(f + 1), holds an aligned block of order f - 1 wherever it
     /// lies, and none above f. So beside the longest gap this takes one bit.
-    pub(in super::super) order: u8,
+    pub(super) order: u8,
     /// The largest k such that a multiple of 2^k pages lies in a gap, at most [`Self::POINT_MAX`].
-    pub(in super::super) point: u8,
+    pub(super) point: u8,
 }
 
 impl Reach {
@@ -67,7 +67,7 @@ impl Reach {
     pub(super) const POINT_MAX: u8 = 10;
 
     /// The reach of no gap.
-    pub(in super::super) const NONE: Self = Self {
+    pub(super) const NONE: Self = Self {
         longest: 0,
         order: 0,
         point: 0,
@@ -75,7 +75,7 @@ impl Reach {
 
     /// The reach of one gap: `pages` pages from the absolute page number `first`.
     #[inline(always)]
-    pub(in super::super) const fn of(first: u64, pages: u32) -> Self {
+    pub(super) const fn of(first: u64, pages: u32) -> Self {
         let last = first + (pages as u64 - 1);
         // Counting up to `last` from before `first` changes bits up to this one, so the range
         // contains a number that ends in that many zeroes. Page 0 is a multiple of everything.
@@ -97,7 +97,7 @@ impl Reach {
     }
 
     #[inline(always)]
-    pub(in super::super) const fn or(self, other: Self) -> Self {
+    pub(super) const fn or(self, other: Self) -> Self {
         const fn max(a: u8, b: u8) -> u8 {
             if a > b { a } else { b }
         }
@@ -114,7 +114,7 @@ impl Reach {
 
     /// Whether it is at least as large as `other` in each respect.
     #[inline(always)]
-    pub(in super::super) const fn covers(self, other: Self) -> bool {
+    pub(super) const fn covers(self, other: Self) -> bool {
         self.longest >= other.longest && self.order >= other.order && self.point >= other.point
     }
 
@@ -131,8 +131,8 @@ impl Reach {
 /// A change somewhere below: the reach of a subtree before and after.
 #[derive(Clone, Copy)]
 pub(super) struct ReachChange {
-    pub(in super::super) old: Reach,
-    pub(in super::super) new: Reach,
+    pub(super) old: Reach,
+    pub(super) new: Reach,
 }
 
 impl ReachChange {
@@ -155,7 +155,7 @@ pub(super) struct WantedGap {
 impl WantedGap {
     /// `None` if the request makes no sense: no pages, or an alignment that is no power of two.
     #[inline]
-    pub(in super::super) const fn new(pages: u32, align_pages: u64) -> Option<Self> {
+    pub(super) const fn new(pages: u32, align_pages: u64) -> Option<Self> {
         if pages == 0 || pages > PAGES_MAX || !align_pages.is_power_of_two() {
             return None;
         }
@@ -181,7 +181,7 @@ impl WantedGap {
     }
 
     #[inline(always)]
-    pub(in super::super) const fn pages(&self) -> u32 {
+    pub(super) const fn pages(&self) -> u32 {
         self.pages
     }
 
@@ -200,7 +200,7 @@ impl WantedGap {
 
     /// The first aligned page of the window at or after `page`, if the number range has one.
     #[inline(always)]
-    pub(in super::super) const fn aligned(&self, base: u64, page: u32) -> Option<u64> {
+    pub(super) const fn aligned(&self, base: u64, page: u32) -> Option<u64> {
         let skip = (base + page as u64).wrapping_neg() & self.mask;
         (page as u64).checked_add(skip)
     }

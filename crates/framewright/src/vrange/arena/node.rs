@@ -15,7 +15,7 @@ pub(super) enum NodeSide {
 
 impl NodeSide {
     #[inline(always)]
-    pub(in super::super) const fn other(self) -> Self {
+    pub(super) const fn other(self) -> Self {
         match self {
             Self::Left => Self::Right,
             Self::Right => Self::Left,
@@ -23,7 +23,7 @@ impl NodeSide {
     }
 
     #[inline(always)]
-    pub(in super::super) const fn of(child: u32, parent: u32) -> Self {
+    pub(super) const fn of(child: u32, parent: u32) -> Self {
         if child < parent {
             Self::Left
         } else {
@@ -35,8 +35,8 @@ impl NodeSide {
 /// A node in unpacked form; the table shows how it is packed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GapNode {
-    pub(in super::super) links: u64,
-    pub(in super::super) sizes: u64,
+    pub(super) links: u64,
+    pub(super) sizes: u64,
 }
 
 /// In `links`: whether the gaps below hold an aligned block of the order of the longest one's
@@ -61,7 +61,7 @@ impl GapNode {
     }
 
     #[inline(always)]
-    pub(in super::super) const fn pages(&self) -> u32 {
+    pub(super) const fn pages(&self) -> u32 {
         (self.sizes >> PAGE_BITS & PAGE_MASK) as u32 + 1
     }
 
@@ -72,12 +72,12 @@ impl GapNode {
     }
 
     #[inline(always)]
-    pub(in super::super) const fn left(&self) -> Option<u32> {
+    pub(super) const fn left(&self) -> Option<u32> {
         ((self.links >> PAGE_BITS & PAGE_MASK) as u32).checked_sub(1)
     }
 
     #[inline(always)]
-    pub(in super::super) const fn right(&self) -> Option<u32> {
+    pub(super) const fn right(&self) -> Option<u32> {
         match (self.links & PAGE_MASK) as u32 {
             0 => None,
             page => Some(page),
@@ -109,7 +109,7 @@ impl GapNode {
 
     /// The side that is higher by one, if one is.
     #[inline(always)]
-    pub(in super::super) fn higher(&self) -> Option<NodeSide> {
+    pub(super) fn higher(&self) -> Option<NodeSide> {
         match (self.links & BALANCE_MASK) >> BALANCE_SHIFT {
             0 => None,
             1 => Some(NodeSide::Left),
@@ -140,7 +140,7 @@ impl GapNode {
 
     /// Whether a gap below, or this one, has that many pages.
     #[inline(always)]
-    pub(in super::super) const fn reaches(&self, pages: u32) -> bool {
+    pub(super) const fn reaches(&self, pages: u32) -> bool {
         self.sizes & PAGE_MASK >= pages as u64 - 1
     }
 
@@ -156,7 +156,7 @@ impl GapNode {
     }
 
     #[inline(always)]
-    pub(in super::super) const fn reach(&self) -> Reach {
+    pub(super) const fn reach(&self) -> Reach {
         let longest = (self.sizes & PAGE_MASK) as u32 + 1;
         let whole = (self.links >> WHOLE_SHIFT & 1) as u8;
         Reach {
@@ -168,7 +168,7 @@ impl GapNode {
 
     /// The point of the reach.
     #[inline(always)]
-    pub(in super::super) const fn point(&self) -> u8 {
+    pub(super) const fn point(&self) -> u8 {
         (self.sizes >> POINT_SHIFT) as u8
     }
 

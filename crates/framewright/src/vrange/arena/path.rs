@@ -10,14 +10,14 @@ const _: () = assert!(PAGES_MAX == 1 << 30);
 
 /// The nodes from the root down to one of them, by their pages.
 #[derive(Debug)]
-pub(in super::super) struct Path {
+pub(super) struct Path {
     pages: [u32; HEIGHT_MAX],
     len: usize,
 }
 
 impl Path {
     #[inline(always)]
-    pub(in super::super) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             pages: [0; HEIGHT_MAX],
             len: 0,
@@ -25,48 +25,48 @@ impl Path {
     }
 
     #[inline(always)]
-    pub(in super::super) fn push(&mut self, page: u32) {
+    pub(super) fn push(&mut self, page: u32) {
         self.pages[self.len] = page;
         self.len += 1;
     }
 
     #[inline(always)]
-    pub(in super::super) fn last(&self) -> Option<u32> {
+    pub(super) fn last(&self) -> Option<u32> {
         Some(self.pages[self.len.checked_sub(1)?])
     }
 
     /// The depth of the last node. The path must not be empty.
     #[inline(always)]
-    pub(in super::super) const fn depth(&self) -> usize {
+    pub(super) const fn depth(&self) -> usize {
         self.len - 1
     }
 
     /// Makes the node at `depth` the last.
     #[inline(always)]
-    pub(in super::super) const fn cut_to(&mut self, depth: usize) {
+    pub(super) const fn cut_to(&mut self, depth: usize) {
         self.len = depth + 1;
     }
 
     /// The node at a depth, 0 for the root.
     #[inline(always)]
-    pub(in super::super) fn at(&self, depth: usize) -> u32 {
+    pub(super) fn at(&self, depth: usize) -> u32 {
         self.pages[depth]
     }
 
     /// Another node in the place of the one at `depth`.
     #[inline(always)]
-    pub(in super::super) fn set(&mut self, depth: usize, page: u32) {
+    pub(super) fn set(&mut self, depth: usize, page: u32) {
         self.pages[depth] = page;
     }
 
     #[inline(always)]
-    pub(in super::super) const fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.len
     }
 
     /// Leaves the last node, which [`at`](Self::at) still tells.
     #[inline(always)]
-    pub(in super::super) const fn pop(&mut self) {
+    pub(super) const fn pop(&mut self) {
         self.len -= 1;
     }
 }

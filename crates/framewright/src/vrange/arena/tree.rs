@@ -17,9 +17,9 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 /// Where a page lies among the gaps: by their depths, the last gap on the way down that starts at
 /// or before the page, and the first that starts after it.
 #[derive(Clone, Copy)]
-pub(in super::super) struct TreePlace {
-    pub(in super::super) before: Option<usize>,
-    pub(in super::super) after: Option<usize>,
+pub(super) struct TreePlace {
+    pub(super) before: Option<usize>,
+    pub(super) after: Option<usize>,
 }
 
 /// The tree. All operations are for the holder of the arena's lock.
@@ -34,22 +34,18 @@ pub(super) struct GapTree<'m> {
 
 impl<'m> GapTree<'m> {
     #[inline(always)]
-    pub(in super::super) const fn new(
-        table: AreaTable<'m>,
-        root: &'m AtomicU64,
-        base: u64,
-    ) -> Self {
+    pub(super) const fn new(table: AreaTable<'m>, root: &'m AtomicU64, base: u64) -> Self {
         Self { table, root, base }
     }
 
     #[inline(always)]
-    pub(in super::super) fn root(&self) -> Option<u32> {
+    pub(super) fn root(&self) -> Option<u32> {
         let page = self.root.load(Relaxed).checked_sub(1)?;
         Some(page as u32)
     }
 
     #[inline(always)]
-    pub(in super::super) fn node(&self, page: u32) -> GapNode {
+    pub(super) fn node(&self, page: u32) -> GapNode {
         let [links, sizes] = self.table.words(page);
         GapNode {
             links: links.load(Relaxed),
@@ -66,7 +62,7 @@ impl<'m> GapTree<'m> {
 
     /// The reach of one gap alone.
     #[inline(always)]
-    pub(in super::super) fn own(&self, page: u32, pages: u32) -> Reach {
+    pub(super) fn own(&self, page: u32, pages: u32) -> Reach {
         Reach::of(self.base + u64::from(page), pages)
     }
 
@@ -98,7 +94,7 @@ impl<'m> GapTree<'m> {
     /// Time: O(log n) where the reach is exact; else one more way up and down for each gap with
     /// enough reach that still does not serve.
     #[inline(always)]
-    pub(in super::super) fn find(&self, wanted: &WantedGap, path: &mut Path) -> Option<u32> {
+    pub(super) fn find(&self, wanted: &WantedGap, path: &mut Path) -> Option<u32> {
         let root = self.root()?;
         if wanted.is_unaligned() {
             self.find_unaligned(root, wanted.pages(), path)
@@ -174,7 +170,7 @@ impl<'m> GapTree<'m> {
 
     /// Searches for `page`. Time: O(log n).
     #[inline(always)]
-    pub(in super::super) fn place(&self, page: u32, path: &mut Path) -> TreePlace {
+    pub(super) fn place(&self, page: u32, path: &mut Path) -> TreePlace {
         let (mut before, mut after) = (usize::MAX, usize::MAX);
         let mut next = self.root();
         while let Some(at) = next {
@@ -300,7 +296,7 @@ impl<'m> GapTree<'m> {
 
     /// Adds the gap of `pages` pages from `page` below the last node of the path, which has no
     /// child on its side.
-    pub(in super::super) fn insert(&self, path: &Path, page: u32, pages: u32) {
+    pub(super) fn insert(&self, path: &Path, page: u32, pages: u32) {
         let added = self.own(page, pages);
         self.put(page, GapNode::leaf(pages, added));
         let Some(parent) = path.last() else {
@@ -350,7 +346,7 @@ impl<'m> GapTree<'m> {
     }
 
     /// Removes the gap at the end of the path.
-    pub(in super::super) fn remove(&self, path: &mut Path) {
+    pub(super) fn remove(&self, path: &mut Path) {
         let depth = path.depth();
         let mut node = self.node(path.at(depth));
         let (Some(_), Some(right)) = (node.left(), node.right()) else {
@@ -399,7 +395,7 @@ impl<'m> GapTree<'m> {
 
     /// Merges the gaps around a place into one, of `pages` pages from `page`: the gap at the end of
     /// the path, which has at most one child, and the one at `depth`, above it.
-    pub(in super::super) fn join(&self, path: &mut Path, depth: usize, page: u32, pages: u32) {
+    pub(super) fn join(&self, path: &mut Path, depth: usize, page: u32, pages: u32) {
         let (side, change) = self.unhang(path);
         let upper = path.at(depth);
         let mut node = self.node(upper);
