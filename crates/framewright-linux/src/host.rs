@@ -281,6 +281,8 @@ impl<P: FramePlatform + Clone, W: Parts<P>> HostedEngine<P, W> {
         }
         let added = engine.add(options.zone_run());
         added.expect("the frames are the zone's own, and none exists yet");
+        let is_its = ram.is_given_by(engine.zones()[0].origin());
+        debug_assert!(is_its, "it was made for this host");
         Ok(Self {
             engine,
             _metadata: metadata,

@@ -46,6 +46,8 @@ pub enum PageError {
     Pins(Page),
     /// There is no frame for a page.
     Frames(AllocError),
+    /// The seat's frames have another [origin](framewright::frame::FrameSource::origin) than those of the region's RAM.
+    OtherFrames,
     /// The frames cannot be shown.
     Map(MapError),
 }
@@ -58,6 +60,9 @@ impl fmt::Display for PageError {
             Self::Pinned(page) => write!(f, "page {page} is pinned"),
             Self::Pins(page) => write!(f, "page {page} has too many pins"),
             Self::Frames(error) => error.fmt(f),
+            Self::OtherFrames => {
+                f.write_str("the seat gives other frames than those of the region's RAM")
+            }
             Self::Map(error) => error.fmt(f),
         }
     }

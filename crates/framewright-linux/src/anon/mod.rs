@@ -244,6 +244,7 @@ impl Anon {
         largest: Order,
     ) -> Result<u64, PageError> {
         let pages = self.region.pages_of(range)?;
+        self.check_seat(seat)?;
         let mut blocks = Vec::new();
         let mut unused = Vec::new();
         let done = self
@@ -258,6 +259,14 @@ impl Anon {
             debug_assert!(freed.is_ok(), "the frames were allocated a moment ago");
         }
         done
+    }
+
+    /// Whether the seat has the frames of the region's RAM (RS1).
+    fn check_seat<P: FramePlatform>(&self, seat: &Seat<'_, '_, P>) -> Result<(), PageError> {
+        match self.region.window.ram().is_given_by(seat.zone().origin()) {
+            true => Ok(()),
+            false => Err(PageError::OtherFrames),
+        }
     }
 
     /// Takes zeroed blocks for all unpopulated pages of `pages`.
@@ -367,6 +376,7 @@ impl Anon {
         range: PageRange,
     ) -> Result<u64, PageError> {
         let pages = self.region.pages_of(range)?;
+        self.check_seat(seat)?;
         let mut runs: Vec<Run> = Vec::new();
         // Allocates nothing while the gate is shut: an allocation might have to wait for a move.
         while let Some(more) = self.take_away(seat, &pages, &mut runs)? {

@@ -10,6 +10,8 @@ pub enum FileError {
     Frames(AllocError),
     /// The supply's frames are not in the cache's RAM.
     Foreign(NotInRam),
+    /// The supply's frames have another [origin](framewright::frame::FrameSource::origin) than those of the cache's RAM.
+    OtherFrames,
     /// The page could not be read; an errno.
     Read {
         /// The page in the file.
@@ -84,6 +86,9 @@ impl fmt::Display for FileError {
             Self::PastTheEnd { page } => write!(f, "page {page} is past the end of the file"),
             Self::TooLong => f.write_str("a file has at most 2^63 - 1 bytes"),
             Self::ReadOnly => f.write_str("the file was opened for reading only"),
+            Self::OtherFrames => {
+                f.write_str("the supply gives other frames than those of the cache's RAM")
+            }
             Self::OtherCache => f.write_str("the file is open in another cache"),
             Self::Pins { page } => write!(f, "page {page} has as many pins as can be counted"),
             Self::Dirty { pages } => write!(

@@ -280,6 +280,14 @@ impl<'s> FileCache<'s> {
         Err(FileError::OtherCache)
     }
 
+    /// Whether the supply has the frames of the cache's RAM (RS1).
+    pub(super) fn check_supply(&self, supply: &dyn FrameSource) -> Result<(), FileError> {
+        if self.ram.is_given_by(supply.origin()) {
+            return Ok(());
+        }
+        Err(FileError::OtherFrames)
+    }
+
     /// Forgets a file: opened again, it is another one, without pages in the cache or the
     /// cleancache. Dirty pages are written first.
     ///
@@ -309,6 +317,7 @@ impl<'s> FileCache<'s> {
         into: &mut [u8],
     ) -> Result<usize, FileError> {
         self.check(file)?;
+        self.check_supply(supply)?;
         let mut done = 0;
         while done < into.len() {
             let len = file.inode.len();
@@ -346,6 +355,7 @@ impl<'s> FileCache<'s> {
         page: u64,
     ) -> Result<FilePin<'_, 's>, FileError> {
         self.check(file)?;
+        self.check_supply(supply)?;
         let held = match page.checked_mul(PAGE) {
             Some(_) => self.page(supply, file, page, 1)?,
             None => None,

@@ -96,9 +96,12 @@ impl FileCache<'_> {
     }
 
     /// Writes all dirty pages and gives all pages up that it can: not those that are pinned, in
-    /// use, or could not be written. Returns how many remain.
+    /// use, or could not be written, and none to a supply of other frames. Returns how many remain.
     pub fn clear(&self, supply: &mut dyn FrameSource) -> u64 {
         self.write_everything();
+        if self.check_supply(supply).is_err() {
+            return self.order.len();
+        }
         while self.evict(supply, u64::MAX, u64::MAX, true).freed > 0 {}
         self.give_stock_back(supply);
         self.order.len()
@@ -121,6 +124,9 @@ impl<F: FrameSource> Shrink<F> for FileCache<'_> {
     /// system, and else passes them by. Clean ones go to the cleancache.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
         let mut shrunk = Shrunk::default();
+        if !self.ram.is_given_by(frames.origin()) {
+            return shrunk;
+        }
         while shrunk.freed < ask.wanted
             && let Some(id) = self.stock_pop()
         {

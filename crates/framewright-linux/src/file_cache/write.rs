@@ -41,6 +41,7 @@ impl FileCache<'_> {
         from: &[u8],
     ) -> Result<usize, FileError> {
         self.check(file)?;
+        self.check_supply(supply)?;
         if !file.is_writable {
             return Err(FileError::ReadOnly);
         }

@@ -10,6 +10,8 @@ pub enum PagedError {
     Outside(u64),
     /// There is no frame for the page, and no page could be evicted.
     Frames(AllocError),
+    /// The supply's frames have another [origin](framewright::frame::FrameSource::origin) than those of the region's RAM.
+    OtherFrames,
     /// The page's contents could not be read or written.
     Swap(SwapError),
     /// The page cannot be shown.
@@ -27,6 +29,9 @@ impl fmt::Display for PagedError {
         match self {
             Self::Outside(bytes) => write!(f, "not inside of the region's {bytes} bytes"),
             Self::Frames(error) => error.fmt(f),
+            Self::OtherFrames => {
+                f.write_str("the supply gives other frames than those of the region's RAM")
+            }
             Self::Swap(error) => error.fmt(f),
             Self::Map(error) => error.fmt(f),
             Self::NotServed => f.write_str("no thread serves the region"),

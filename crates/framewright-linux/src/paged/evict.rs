@@ -326,6 +326,9 @@ impl<F: FrameSource> Shrink<F> for Paged<'_> {
     /// go. While another thread evicts, none go.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
         let mut shrunk = Shrunk::default();
+        if self.check_supply(frames.origin()).is_err() {
+            return shrunk;
+        }
         let mut evictor = match self.evictor.try_lock() {
             Ok(evictor) => evictor,
             Err(TryLockError::Poisoned(evictor)) => evictor.into_inner(),

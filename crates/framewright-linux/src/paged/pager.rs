@@ -102,7 +102,11 @@ impl Paged<'_> {
     /// its own, which touches no page of the region; several may do it.
     ///
     /// While no page is wanted it cleans, if the swap has many dirty pages.
-    pub fn serve(&self, supply: &mut dyn FrameSource) {
+    ///
+    /// # Errors
+    /// [`PagedError::OtherFrames`], at once.
+    pub fn serve(&self, supply: &mut dyn FrameSource) -> Result<(), PagedError> {
+        self.check_supply(supply.origin())?;
         let region = &self.region;
         region.pagers.fetch_add(1, AcqRel);
         region.changed.tell();
@@ -124,6 +128,15 @@ impl Paged<'_> {
                 }
                 None => region.asked.wait(seen),
             }
+        }
+        Ok(())
+    }
+
+    /// Whether a supply of that origin has the frames of the region's RAM (RS1).
+    pub(super) fn check_supply(&self, origin: u64) -> Result<(), PagedError> {
+        match self.region.window.ram().is_given_by(origin) {
+            true => Ok(()),
+            false => Err(PagedError::OtherFrames),
         }
     }
 

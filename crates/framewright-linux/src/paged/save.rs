@@ -141,6 +141,7 @@ impl Paged<'_> {
         if pages.start > pages.end || pages.end > self.region.page_count() as u64 {
             return Err(PagedError::Outside(self.len_bytes()));
         }
+        self.check_supply(supply.origin())?;
         let (mut at, end) = (pages.start as usize, pages.end as usize);
         while at < end {
             let mut evictor = self.evictor();

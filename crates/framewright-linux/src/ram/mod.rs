@@ -14,6 +14,10 @@
 //! alone, and `unsafe`: a frame's number is a plain integer, so the compiler cannot tell whether
 //! the caller still owns what it once allocated.
 //!
+//! # Invariants
+//! - **RS1** The users of a RAM have its frames from sources of one origin. A file cache, paged memory or a region of
+//!   anonymous memory that is handed another zone's seat refuses it, because that zone numbers its frames alike.
+//!
 //! # Sources
 //! memfd_create(2), madvise(2); that MADV_COLLAPSE makes huge pages of shared memory even where
 //! they are switched off for it.
@@ -96,6 +100,8 @@ pub struct Ram {
     file: OwnedFd,
     frames: Run,
     report: RamReport,
+    /// The origin of its frames; 0 before the first source.
+    origin: AtomicU64,
 }
 
 impl Ram {
@@ -127,6 +133,7 @@ impl Ram {
                         file,
                         frames,
                         report,
+                        origin: AtomicU64::new(0),
                     });
                 }
                 Err(error) => report.pool = error.into(),
@@ -142,6 +149,7 @@ impl Ram {
             file,
             frames,
             report,
+            origin: AtomicU64::new(0),
         })
     }
 
@@ -154,6 +162,15 @@ impl Ram {
     /// Lets a forked process read it from here on.
     pub(crate) fn let_children_read(&self) {
         self.map.let_children_read();
+    }
+
+    /// Whether its frames come from sources of that origin (RS1). The first one that is asked about decides; a
+    /// [`Host`](crate::Host) asks when it is made.
+    pub(crate) fn is_given_by(&self, origin: u64) -> bool {
+        let origin = origin.max(1);
+        // Relaxed: no other access depends on the number.
+        let first = self.origin.compare_exchange(0, origin, Relaxed, Relaxed);
+        first.is_ok() || first == Err(origin)
     }
 
     /// Whether the calling process made it, and is not one that was forked off.

@@ -256,7 +256,7 @@ fn two_regions_and_one_zone_that_is_too_small_for_either_ask_each_other_for_fram
                     },
                     context: Context::ANY,
                 };
-                paged.serve(&mut supply);
+                paged.serve(&mut supply).unwrap();
             });
             paged.await_pager();
         }

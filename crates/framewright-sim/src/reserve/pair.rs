@@ -81,6 +81,29 @@ impl FrameSource for MeddlingSupply<'_, '_, '_, '_> {
     }
 }
 
+/// A source whose frames have the numbers of the ground's.
+struct OtherSupply {
+    given: u64,
+}
+
+impl FrameSource for OtherSupply {
+    fn origin(&self) -> u64 {
+        1
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
+        Err(AllocError::Exhausted)
+    }
+
+    fn free_run(&mut self, run: Run) {
+        self.given += run.frames();
+    }
+}
+
 /// Runs a sequence on a reserve and its model.
 ///
 /// # Errors
@@ -556,7 +579,8 @@ impl ReservePair<'_, '_, '_> {
         Ok(())
     }
 
-    /// Checks that a reservation of another reserve is unknown to this one.
+    /// Checks that a reservation of another reserve is unknown to this one, and that another source gets none of the
+    /// ordinary frames (C11).
     fn cross(&mut self, pick: u32) -> PairChecked {
         let stranger = self.strangers[pick as usize % self.strangers.len()];
         let run = self.reserve.run_of(stranger);
@@ -567,7 +591,19 @@ impl ReservePair<'_, '_, '_> {
                 "C2: another reserve's {stranger:?} is {run:?}, {taken:?}, {given_up:?}"
             );
         }
-        Ok(())
+        let mut other = OtherSupply { given: 0 };
+        let collected = self.reserve.collect(&mut other);
+        // Before the first frame was put back into, any source will do.
+        let is_known = self.ground.lent() > 0;
+        let taken = is_known.then(|| self.reserve.alloc_contig_with(1, 1, &mut other));
+        let is_refused = taken.is_none_or(|taken| taken == Err(RunError::OtherFrames));
+        match (collected, other.given, is_refused) {
+            (0, 0, true) => Ok(()),
+            _ => differ!(
+                "C11: another source got {} frames, or {taken:?}",
+                other.given
+            ),
+        }
     }
 
     /// Checks that every reservation is listed once, and that the callback may ask the reserve.

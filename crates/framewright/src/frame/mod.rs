@@ -182,5 +182,6 @@ pub use layout::ZoneLayout;
 pub(crate) use search::Spread;
 pub use seat::Seat;
 pub use source::FrameSource;
+pub(crate) use source::origin_word;
 pub(crate) use target::TargetRoom;
 pub use zone::Zone;

@@ -5,6 +5,11 @@ use super::{AllocError, CACHED_ORDERS, FreeError, Seat, Seats, Zone};
 use crate::platform::FramePlatform;
 use crate::units::{Context, Frame, Mobility, Order, Run};
 
+/// An origin for a word in which 0 says that there is none yet.
+pub(crate) const fn origin_word(origin: u64) -> u64 {
+    if origin == 0 { u64::MAX } else { origin }
+}
+
 impl<P: FramePlatform> Zone<'_, P> {
     /// The [origin](FrameSource::origin) of all sources that are seats in this zone: the address of its metadata.
     #[must_use]

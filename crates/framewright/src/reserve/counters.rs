@@ -24,6 +24,8 @@ pub(super) const CLEAN_CURSOR: usize = 9;
 pub(super) const PUT_BACK: usize = 10;
 /// Runs that owners keep now while they clear them.
 pub(super) const CLEARING: usize = 11;
+/// The origin of the ordinary frames; 0 before the first.
+pub(super) const SUPPLY: usize = 12;
 /// Pools opened, by kind.
 pub(super) const OPENED: usize = 16;
 /// Words of the reserve's own: whole cache lines.

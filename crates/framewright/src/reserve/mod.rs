@@ -48,6 +48,7 @@
 //! - **C10** An owner that clears a run ([`Reserve::alloc_contig_with`]) and fails makes no other one fail:
 //!   the frames count as taken only when it has them. An owner that finds no other room waits for that
 //!   meanwhile, for at most 2^14 calls of [`FramePlatform::relax`](crate::platform::FramePlatform::relax).
+//! - **C11** An ordinary frame goes back to the source that it came from: all supplies have one origin.
 //!
 //! # Generations
 //! A page remembers the sum of its pool's and its object's generation when it was put: 63 bits,

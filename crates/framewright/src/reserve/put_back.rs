@@ -25,7 +25,7 @@
 
 use super::area::Reserve;
 use super::clearing::{KeptRun, LOOKS_IN_TRANSIT};
-use super::counters::PUT_BACK;
+use super::counters::{PUT_BACK, SUPPLY};
 use super::index::PageEntry;
 use super::places::{first_of, words_of};
 use super::pool::PoolId;
@@ -33,7 +33,7 @@ use super::table::{
     BORN, DIRTY, FREE, FrameState, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, StateWord, VALUE,
 };
 use super::{Guest, Key};
-use crate::frame::FrameSource;
+use crate::frame::{FrameSource, origin_word};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::units::RunError;
@@ -85,13 +85,17 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// are given back. First gives back frames that are no longer needed, as
     /// [`collect`](Self::collect).
     ///
+    /// All supplies that a reserve ever has must have one [origin](FrameSource::origin), because each takes back
+    /// frames that another one gave (C11).
+    ///
     /// Time: as `alloc_contig`, and 0.9 to 2.1 µs for each page put back. Holds no lock while it copies, or while it
     /// calls `supply`.
     ///
     /// # Errors
     /// As `alloc_contig`; [`RunError::NoMemory`] if only ordinary memory is missing: `supply` has
     /// no frame, or as many pages as may be are [in ordinary
-    /// frames](super::ReserveLayout::ordinary) already. No page is lost then.
+    /// frames](super::ReserveLayout::ordinary) already; [`RunError::OtherFrames`] if an earlier supply had
+    /// another origin. No page is lost then.
     pub fn alloc_contig_with(
         &self,
         frames: u64,
@@ -100,6 +104,12 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     ) -> Result<Run, RunError> {
         if frames == 0 || !align.is_power_of_two() {
             return Err(RunError::Malformed);
+        }
+        let origin = origin_word(supply.origin());
+        // Relaxed: no other access depends on the number.
+        let first = self.own[SUPPLY].compare_exchange(0, origin, Relaxed, Relaxed);
+        if first.is_err_and(|first| first != origin) {
+            return Err(RunError::OtherFrames);
         }
         self.collect(supply);
         let mut lacking = None;
@@ -139,12 +149,15 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     }
 
     /// Gives `supply` the ordinary frames that no longer hold a page: a get took it away, or it was
-    /// written or invalidated. Returns how many.
+    /// written or invalidated. Returns how many; 0 if they have another origin (C11).
     ///
     /// These include the frames of pages that are invalid by their pool's generation. Time: a few
     /// ns for each 64 pages that [may be](super::ReserveLayout::ordinary) in ordinary frames, and
     /// for each frame.
     pub fn collect(&self, supply: &mut (impl FrameSource + ?Sized)) -> u64 {
+        if self.own[SUPPLY].load(Relaxed) != origin_word(supply.origin()) {
+            return 0;
+        }
         let ids = self.table.ordinary();
         let mut collected = 0;
         for (nth, mask) in words_of(&ids) {

@@ -164,6 +164,9 @@ pub enum RunError {
     Held,
     /// As many reservations as can be remembered.
     TooMany(usize),
+    /// The supply's frames have another [origin](crate::frame::FrameSource::origin) than those into which pages were put
+    /// back before.
+    OtherFrames,
     /// A frame of the run to be released is not owned, or is not inside.
     NotOwned(Run),
     /// What starts at the frame, or the pageblock there, is pinned: it is in the way of emptying the range, and will be. As
@@ -215,6 +218,9 @@ impl fmt::Display for RunError {
                 "every run of that length has frames that are owned or hold pages not yet written",
             ),
             Self::TooMany(max) => write!(f, "{max} reservations are as many as there can be"),
+            Self::OtherFrames => f.write_str(
+                "the supply gives other frames than those into which pages were put back before",
+            ),
             Self::NotOwned(run) => write!(f, "{run:?} is not owned, or not all of it"),
             Self::Pinned(frame) => write!(f, "the block at frame {frame} is pinned"),
             Self::Busy(frame) => write!(f, "the block at frame {frame} is in use"),

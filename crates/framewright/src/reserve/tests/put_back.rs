@@ -298,6 +298,30 @@ fn c3_a_reservation_is_placed_and_taken_beside_pages_that_were_put_back() {
 }
 
 #[test]
+fn c11_an_ordinary_frame_goes_back_to_no_other_source() {
+    let (reserve, _, mut supply) = beside(16, 16);
+    // Has frames of the same numbers, all of them in use.
+    let mut other = OrdinaryFrames::new(FIRST + 16, 0);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for index in 0..8 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    assert_eq!(reserve.collect(&mut other), 0, "there is none to give back");
+    let run = reserve.alloc_contig_with(16, 1, &mut supply).unwrap();
+    (0..4).for_each(|index| guest.invalidate_page(key(pool, index)));
+    assert_eq!(reserve.collect(&mut other), 0);
+    reserve.release(run).unwrap();
+    let refused = reserve.alloc_contig_with(16, 1, &mut other);
+    assert_eq!(refused, Err(RunError::OtherFrames));
+    assert!(other.free.is_empty());
+    assert!((4..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
+    assert_eq!(reserve.collect(&mut supply), 4);
+    reserve.verify().unwrap();
+}
+
+#[test]
 fn a_supply_that_panics_leaves_pages_and_frames_as_they_were() {
     struct PanickingSupply(OrdinaryFrames, u64);
     impl FrameSource for PanickingSupply {

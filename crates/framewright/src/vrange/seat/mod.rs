@@ -16,7 +16,7 @@ use super::areas::Kept;
 use super::error::Poisoned;
 use super::space::SpaceSeatRecord;
 use super::{AreaHeader, Space};
-use crate::frame::FrameSource;
+use crate::frame::{FrameSource, origin_word};
 use crate::platform::RangePlatform;
 use crate::seats::Taken;
 use crate::sync::Ordering::Relaxed;
@@ -148,7 +148,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go back
     /// to it, as do those of other CPUs' areas that this seat purges.
     ///
-    /// All seats that a space ever has must have frames of one [origin](crate::frame::Origin), because
+    /// All seats that a space ever has must have frames of one [origin](crate::frame::FrameSource::origin), because
     /// each gives back frames that another one took.
     ///
     /// The spans and lazy pages of the seat stay when it is given back. Time: two atomic
@@ -164,10 +164,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         if cpu.0 >= self.shape.cpus {
             return Err(SetupError::Unknown(cpu));
         }
-        let origin = match frames.origin() {
-            0 => u64::MAX,
-            number => number,
-        };
+        let origin = origin_word(frames.origin());
         let seat = RangeSeat::take(self, cpu, frames).ok_or(SetupError::Taken(cpu))?;
         // Relaxed: no other access depends on the number.
         match self
