@@ -4,11 +4,16 @@
 //! not lie there again under another name. A file system that refuses that (tmpfs before Linux 6.6
 //! and some of the network do) is used with the page cache between, and [`SwapFile::direct_io`]
 //! tells.
+//!
+//! # Invariants
+//! - **SW3** A file or disk has one user at a time: it is locked (flock(2)) before anything of it changes. A second
+//!   opening, in this process or another, is an error, where the file system has locks. A process that is killed lets
+//!   go of it, unless it has a child that was forked off and lives on.
 
 use super::{AlignedPageBytes, SwapDevice, check_slot, of_slot};
 use crate::fork::Process;
 use crate::ram::FRAME_BYTES;
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, flock};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -79,7 +84,8 @@ impl SwapFile {
     /// disk full.
     ///
     /// # Errors
-    /// What the host said; also if there is no room.
+    /// What the host said; also if there is no room. [`io::ErrorKind::ResourceBusy`] if it is in use (SW3): it is
+    /// as it was then.
     pub fn create(path: &Path, slots: u64) -> io::Result<Self> {
         let len_bytes = slots
             .checked_mul(FRAME_BYTES as u64)
@@ -101,7 +107,7 @@ impl SwapFile {
     /// A file or block device as it is, with as many slots as fit into it.
     ///
     /// # Errors
-    /// What the host said, or that it has not even one slot.
+    /// What the host said, or that it has not even one slot; [`io::ErrorKind::ResourceBusy`] if it is in use (SW3).
     pub fn open(path: &Path) -> io::Result<Self> {
         let (file, direct_io) = open(path, OFlags::empty())?;
         let stat = rustix::fs::fstat(&file)?;
@@ -192,6 +198,15 @@ impl SwapFile {
     }
 }
 
+impl Drop for SwapFile {
+    fn drop(&mut self) {
+        if self.process.is_this() {
+            // A child that was forked off has the same opening of the file, and with it the lock.
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
+
 impl SwapDevice for SwapFile {
     fn slots(&self) -> u64 {
         self.slots
@@ -260,17 +275,25 @@ impl SwapDevice for SwapFile {
     }
 }
 
-/// Opens for direct I/O, or without where that is refused.
+/// Opens for direct I/O, or without where that is refused, and locks the file (SW3).
 fn open(path: &Path, more: OFlags) -> io::Result<(OwnedFd, DirectIo)> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
     let mode = Mode::RUSR | Mode::WUSR;
-    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
-        Ok(file) => Ok((file, DirectIo::Yes)),
+    let (file, direct_io) = match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+        Ok(file) => (file, DirectIo::Yes),
         Err(Errno::INVAL) => {
             let file = rustix::fs::open(path, flags, mode)?;
-            Ok((file, DirectIo::Refused(Errno::INVAL.raw_os_error())))
+            (file, DirectIo::Refused(Errno::INVAL.raw_os_error()))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            let what = format!("{} is in use as swap", path.display());
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, what))
+        }
+        // An error means that the file system has no locks.
+        _ => Ok((file, direct_io)),
     }
 }
 
@@ -310,6 +333,7 @@ mod tests {
         device.write(3, &page(1000)).unwrap();
         device.sync().unwrap();
         assert_eq!(device.bytes_written(), 71 * 4096);
+        drop(device);
         let other = SwapFile::open(&path).unwrap();
         assert_eq!(other.slots(), 200);
         let mut got = [0; 512];
@@ -324,6 +348,24 @@ mod tests {
         assert_eq!(run, pages, "in one request for 32 of them");
         let beyond = other.read_run(190, &mut run[..20]).unwrap_err();
         assert_eq!(beyond.to_string(), "slot 209 is not below 200");
+    }
+
+    #[test]
+    fn sw3_a_file_has_one_user_and_a_second_one_changes_nothing() {
+        let folder = SwapFolder::new("two");
+        let path = folder.path().join("swap");
+        let device = SwapFile::create(&path, 8).unwrap();
+        device.write(7, &page(7)).unwrap();
+        for second in [SwapFile::open(&path), SwapFile::create(&path, 4)] {
+            let error = second.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+            assert!(error.to_string().ends_with("swap is in use as swap"));
+        }
+        let mut got = [0; 512];
+        device.read(7, &mut got).unwrap();
+        assert_eq!(got, page(7));
+        drop(device);
+        assert_eq!(SwapFile::open(&path).unwrap().slots(), 8);
     }
 
     #[test]
@@ -356,6 +398,7 @@ mod tests {
         assert_eq!(device.bytes_written(), 0);
         let none = SwapFile::create(&path, 0).unwrap_err().to_string();
         assert_eq!(none, "a swap file of 0 slots is not possible");
+        drop(device);
         std::fs::write(folder.path().join("empty"), b"x").unwrap();
         let empty = SwapFile::open(&folder.path().join("empty")).unwrap_err();
         assert!(empty.to_string().ends_with("has 1 bytes, not one slot"));

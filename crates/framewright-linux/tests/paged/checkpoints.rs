@@ -467,6 +467,7 @@ fn fs4_pages_behind_the_end_of_a_device_that_became_shorter_are_lost_and_not_zer
     drop(swap);
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(40 * 4096).unwrap();
+    drop(device);
     let device = SwapFile::open(&path).unwrap();
     let (swap, _) = Frontswap::restore(&device).unwrap();
     let mut got = [1; 512];
@@ -487,6 +488,7 @@ fn fs4_pages_behind_the_end_of_a_device_that_became_shorter_are_lost_and_not_zer
     assert_eq!(swap.sync(), Ok(3));
     drop(swap);
     file.set_len(100 * 4096).unwrap();
+    drop(device);
     let device = SwapFile::open(&path).unwrap();
     let (swap, number) = Frontswap::restore(&device).unwrap();
     assert_eq!((number, swap.load(0, &mut got)), (3, Ok(LoadedPage::Zero)));
