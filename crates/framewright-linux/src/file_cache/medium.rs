@@ -146,7 +146,8 @@ impl Medium for DirectFile {
         FileExt::read_at(&self.file, into, offset)
     }
 
-    /// Writes the last page of a file as a whole, and then cuts the file to its length.
+    /// Writes the last page of a file as a whole, and then cuts the file to its length: to what it was, where another
+    /// program has made it longer.
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
         let whole = from.len() - from.len() % PAGE;
         if whole > 0 {
@@ -156,11 +157,15 @@ impl Medium for DirectFile {
         }
         let mut page = AlignedPage([0; PAGE]);
         page.0[..from.len()].copy_from_slice(from);
+        let before = self.file.len_bytes()?;
         let written = FileExt::write_at(&self.file, &page.0, offset)?;
         if written < PAGE {
             return Ok(0);
         }
-        self.file.set_len(offset + from.len() as u64)?;
+        let len = before.max(offset + from.len() as u64);
+        if len < offset + PAGE as u64 {
+            self.file.set_len(len)?;
+        }
         Ok(from.len())
     }
 

@@ -384,5 +384,15 @@ fn a_file_is_read_and_written_without_the_kernels_cache() {
     }
     assert_eq!(cleared(&cache, &mut seat), 0);
     assert!(read_all(&cache, &mut seat, &file, 5000).unwrap() == expected);
+    // Another program appends: the last page is written back, and what lies behind it stays.
+    cache.write(&mut seat, &file, 60 * PAGE, b"n").unwrap();
+    *expected.last_mut().unwrap() = b'n';
+    expected.resize(62 * FRAME_BYTES + 9, 7);
+    let mut appended = fs::File::options().append(true).open(&path).unwrap();
+    std::io::Write::write_all(&mut appended, &expected[60 * FRAME_BYTES + 1..]).unwrap();
+    cache.sync(&file).unwrap();
+    let found = fs::read(&path).unwrap();
+    assert_eq!(found.len(), expected.len());
+    assert!(found[61 * FRAME_BYTES..] == expected[61 * FRAME_BYTES..]);
     assert_eq!(cleared(&cache, &mut seat), 0);
 }
