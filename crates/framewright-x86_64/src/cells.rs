@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -65,7 +66,7 @@ impl<T> Default for SetOnce<T> {
 }
 
 /// A value for each CPU, which only that CPU uses, and once at a time: a handler that interrupts its CPU inside
-/// finds it [busy](NestedEntry).
+/// finds it [busy](NestedEntry). Dropped, it drops no value, because a value may be dropped on its own CPU alone.
 #[derive(Debug)]
 pub struct CpuCells<T, const CPUS: usize>([CpuCell<T>; CPUS]);
 
@@ -73,7 +74,7 @@ pub struct CpuCells<T, const CPUS: usize>([CpuCell<T>; CPUS]);
 #[repr(align(64))]
 struct CpuCell<T> {
     is_busy: AtomicBool,
-    value: UnsafeCell<Option<T>>,
+    value: UnsafeCell<ManuallyDrop<Option<T>>>,
 }
 
 // SAFETY: `enter` is unsafe, and asks that only one CPU comes to each cell. The value is set there too, so it
@@ -92,7 +93,7 @@ impl<T, const CPUS: usize> CpuCells<T, CPUS> {
             [const {
                 CpuCell {
                     is_busy: AtomicBool::new(false),
-                    value: UnsafeCell::new(None),
+                    value: UnsafeCell::new(ManuallyDrop::new(None)),
                 }
             }; CPUS],
         )
@@ -175,6 +176,26 @@ mod tests {
         assert_eq!(VALUE.get(), Some(&7));
         assert!(catch_unwind(|| VALUE.set(8)).is_err());
         assert_eq!(VALUE.get(), Some(&7));
+    }
+
+    #[test]
+    fn values_are_dropped_on_their_own_cpu_or_never() {
+        struct Watched<'a>(&'a AtomicBool);
+        impl Drop for Watched<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Relaxed);
+            }
+        }
+        let is_dropped = AtomicBool::new(false);
+        let cells: CpuCells<Watched<'_>, 1> = CpuCells::new();
+        // SAFETY: one thread is the CPU.
+        let enter = |new| unsafe { cells.enter(CpuId(0), |value| *value = new) };
+        enter(Some(Watched(&is_dropped))).unwrap();
+        enter(None).unwrap();
+        assert!(is_dropped.swap(false, Relaxed));
+        enter(Some(Watched(&is_dropped))).unwrap();
+        drop(cells);
+        assert!(!is_dropped.load(Relaxed));
     }
 
     #[test]
