@@ -175,7 +175,7 @@ fn start(temporary: &Path) -> Child {
 fn a_signal_leaves_nothing_in_the_temporary_folder_and_the_next_run_removes_what_a_kill_left() {
     use std::os::unix::process::ExitStatusExt;
     let temporary = tempfile::tempdir().unwrap();
-    for (name, number) in [("INT", 2), ("TERM", 15)] {
+    for (name, number) in [("INT", 2), ("QUIT", 3), ("TERM", 15)] {
         let mut child = start(temporary.path());
         let pid = child.id().to_string();
         assert!(

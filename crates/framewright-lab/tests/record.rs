@@ -221,6 +221,58 @@ fn a_recording_that_was_killed_is_cleaned_up_by_the_next_and_a_running_one_is_he
     assert!(!path.exists());
 }
 
+/// A container's recorders have small numbers, again and again, and other containers' recorders have the same.
+#[test]
+fn w4_an_instance_with_the_recorders_own_number_is_left_or_another_recorders_and_never_in_the_way()
+{
+    let Some(tracefs) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    // As the recorder reaches it, which has this process's folder nowhere else.
+    let root = tracefs.root().to_string_lossy().into_owned();
+    let root = root.replace("/proc/self/", &format!("/proc/{}/", std::process::id()));
+    for (name, script) in [
+        ("left", "mkdir $0"),
+        ("held", "mkdir $0 && exec 9> $0/tracing_on"),
+    ] {
+        let script = format!(
+            "set -- {root}/instances/framewright-$$ \"$@\"; at=$1; shift; {}; exec \"$@\"",
+            script.replace("$0", "$at")
+        );
+        let child = Command::new("sh")
+            .args(["-c", &script, "sh"])
+            .arg(env!("CARGO_BIN_EXE_framewright"))
+            .args(["record", "--buffer", "8", "-o"])
+            .arg(folder.path().join(format!("{name}.pft.zst")))
+            .args(["--", "true"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let instance = instance_of(&child);
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{name}: {said}");
+        assert_eq!(
+            said.contains("removed framewright-"),
+            name == "left",
+            "{said}"
+        );
+        read_back(folder.path(), name);
+        let left = tracefs.instances().unwrap();
+        let own = |other: &&String| other.starts_with(&instance);
+        let left: Vec<&String> = left.iter().filter(own).collect();
+        // The one that was held is held no longer.
+        assert_eq!(left.len(), usize::from(name == "held"), "{left:?}");
+        Instance::remove_stale(&tracefs);
+        assert!(!tracefs.instances().unwrap().contains(&instance));
+    }
+    let mine = tracefs.root().join("instances/framewright-of-somebody");
+    fs::create_dir(&mine).unwrap();
+    Instance::remove_stale(&tracefs);
+    let stays = mine.exists();
+    fs::remove_dir(&mine).unwrap();
+    assert!(stays, "it is no recorder's");
+}
+
 #[test]
 fn a_recording_ends_when_its_time_is_up_or_its_buffers_are_full() {
     let Some(tracefs) = tracing() else { return };

@@ -49,6 +49,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [
         signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGQUIT,
         signal_hook::consts::SIGTERM,
         signal_hook::consts::SIGHUP,
     ] {

@@ -1,13 +1,13 @@
 //! What a signal leaves: nothing.
 
-/// On SIGINT, SIGTERM and SIGHUP: removes this process's temporary folders and half-written outputs, then ends it as the
+/// On SIGINT, SIGQUIT, SIGTERM and SIGHUP: removes this process's temporary folders and half-written outputs, then ends it as the
 /// signal would have.
 #[cfg(target_os = "linux")]
 pub(super) fn clean_up_on_signals() {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     use signal_hook::iterator::Signals;
     // Where signals cannot be taken they end the process at once, as they always did.
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+    let Ok(mut signals) = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]) else {
         return;
     };
     std::thread::spawn(move || {

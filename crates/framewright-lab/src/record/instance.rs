@@ -29,6 +29,10 @@ pub struct BufferFill {
     pub percent: u64,
 }
 
+/// Names that a recorder tries for its instance. Another container's recorder may have the number of this one's
+/// process, and one that was killed may have left its instance.
+const TRIES: u32 = 16;
+
 /// A tracing instance of this process: buffers and events of its own, beside whatever else is
 /// traced on the machine. Dropping it removes it.
 #[derive(Debug)]
@@ -44,7 +48,7 @@ pub struct Instance<'t> {
 }
 
 impl<'t> Instance<'t> {
-    /// What names of instances begin with; the process's number follows.
+    /// What names of instances begin with; the process's number follows, and a second one where that is taken.
     pub const PREFIX: &'static str = "framewright-";
 
     /// Makes an instance that does not trace yet, with all buffers allocated: `buffer_mib` shared
@@ -54,26 +58,17 @@ impl<'t> Instance<'t> {
     /// [`RecordError::Missing`] if the kernel has no events for page frames, or no memory for the
     /// buffers. The instance is gone then.
     pub fn make(tracefs: &'t Tracefs, buffer_mib: u64) -> Result<Self, RecordError> {
-        let name = format!("{}{}", Self::PREFIX, std::process::id());
-        let path = tracefs.root().join("instances").join(&name);
-        fs::create_dir(&path).map_err(|error| {
-            RecordError::Missing(format!(
-                "no tracing instance can be made: {error}; a locked-down kernel refuses (see /sys/kernel/security/lockdown), and instances need Linux 3.10"
-            ))
-        })?;
+        let (name, hold) = Self::make_held(tracefs)?;
         // From here on, dropping it removes it.
         let mut instance = Self {
-            path,
+            path: tracefs.root().join("instances").join(&name),
             name,
             cpus: Vec::new(),
             buffer_bytes_per_cpu: 0,
             missing: Vec::new(),
-            hold: None,
+            hold: Some(hold),
             _tracefs: tracefs,
         };
-        let switch = instance.path.join("tracing_on");
-        let hold = File::options().write(true).open(&switch);
-        instance.hold = Some(hold.map_err(|e| RecordError::file(&switch, &e))?);
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
         // What does not fit is counted and left out; the beginning is what the state belongs to.
@@ -102,15 +97,54 @@ impl<'t> Instance<'t> {
         Ok(instance)
     }
 
-    /// Removes instances of recorders that were killed; returns their names. One that is in use
-    /// cannot be removed, not even by mistake.
+    /// Makes an instance under a name that is free, and holds it open.
+    fn make_held(tracefs: &Tracefs) -> Result<(String, File), RecordError> {
+        let own = format!("{}{}", Self::PREFIX, std::process::id());
+        let mut refused = io::Error::from(io::ErrorKind::AlreadyExists);
+        for attempt in 0..TRIES {
+            let name = match attempt {
+                0 => own.clone(),
+                _ => format!("{own}-{attempt}"),
+            };
+            let path = tracefs.root().join("instances").join(&name);
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => {
+                    refused = error;
+                    break;
+                }
+                Ok(()) => {}
+            }
+            let switch = path.join("tracing_on");
+            match File::options().write(true).open(&switch) {
+                Ok(hold) => return Ok((name, hold)),
+                // Another recorder has taken it for one that is left, before it was held.
+                Err(_) if !path.exists() => {}
+                Err(error) => {
+                    let _ = fs::remove_dir(&path);
+                    return Err(RecordError::file(&switch, &error));
+                }
+            }
+        }
+        Err(RecordError::Missing(match refused.kind() {
+            io::ErrorKind::AlreadyExists => format!(
+                "other recorders have the tracing instances {own} to {own}-{}; end one of them",
+                TRIES - 1
+            ),
+            _ => format!(
+                "no tracing instance can be made: {refused}; a locked-down kernel refuses (see \
+                 /sys/kernel/security/lockdown), and instances need Linux 3.10"
+            ),
+        }))
+    }
+
+    /// Removes instances of recorders that were killed; returns their names. The kernel removes none that a
+    /// process holds open (W4).
     pub fn remove_stale(tracefs: &Tracefs) -> Vec<String> {
         let mut names = tracefs.instances().unwrap_or_default();
         names.retain(|name| {
-            let pid = name.strip_prefix(Self::PREFIX);
-            // Another container's processes are not seen here; but theirs are held open.
-            let is_dead = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
-            is_dead && fs::remove_dir(tracefs.root().join("instances").join(name)).is_ok()
+            is_recorders(name)
+                && fs::remove_dir(tracefs.root().join("instances").join(name)).is_ok()
         });
         names
     }
@@ -194,7 +228,10 @@ impl Drop for Instance<'_> {
     fn drop(&mut self) {
         let _ = self.write("tracing_on", "0");
         self.hold = None;
-        if let Err(error) = fs::remove_dir(&self.path) {
+        // Another recorder may have taken it for one that is left: then it is gone, as it should be.
+        if let Err(error) = fs::remove_dir(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             // Standard error may be closed. A lost message is better than a panic in a drop.
             let _ = writeln!(
                 io::stderr(),
@@ -204,6 +241,15 @@ impl Drop for Instance<'_> {
             );
         }
     }
+}
+
+/// Whether an instance of that name is a recorder's: somebody's own `framewright-mine` is not.
+fn is_recorders(name: &str) -> bool {
+    let number = name.strip_prefix(Instance::PREFIX);
+    number.is_some_and(|number| {
+        number.starts_with(|c: char| c.is_ascii_digit())
+            && number.bytes().all(|b| b.is_ascii_digit() || b == b'-')
+    })
 }
 
 /// `fs::write` would make the file; in tracefs a file that is not there cannot be made.

@@ -13,7 +13,7 @@
 //!
 //! # What it leaves behind
 //! The files it was asked for; on any error, those that were there before. The instance is removed
-//! and the buffers with it, also after SIGINT, SIGTERM and SIGHUP; after SIGKILL the next recording
+//! and the buffers with it, also after SIGINT, SIGQUIT, SIGTERM and SIGHUP; after SIGKILL the next recording
 //! does it.
 //!
 //! # Invariants
@@ -23,6 +23,8 @@
 //!   before, so that neither a link nor a file laid there is written to.
 //! - **W3** The command and its process group do not outlive the recorder, unless the command has
 //!   ended by itself.
+//! - **W4** A tracing instance is a recorder's as long as a process holds it open. The number in its name says
+//!   nothing: containers number their processes each for itself.
 //!
 //! # Sources
 //! `Documentation/trace/ftrace.rst` and `events.rst`, `Documentation/admin-guide/mm/pagemap.rst`.
