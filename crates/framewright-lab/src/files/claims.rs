@@ -111,18 +111,37 @@ pub(crate) struct FileClaims {
 }
 
 impl FileClaims {
-    /// Of a command that has claimed nothing but its standard output, where that is a file.
+    /// Of a command that has claimed nothing but its standard streams, where these are files. Names such as
+    /// `/dev/stderr` lead to them, and a file that took the place of such a name would be in every program's way.
     pub(crate) fn new() -> Self {
         let mut claims = Self::default();
         #[cfg(unix)]
-        if let Some(identity) = FileIdentity::of_stream(std::io::stdout()) {
-            claims.outputs.push(FileClaim {
-                identity,
-                called: "standard output".into(),
-                path: "standard output".into(),
-            });
-        }
+        claims.claim_streams([
+            ("standard input", FileIdentity::of_stream(std::io::stdin())),
+            (
+                "standard output",
+                FileIdentity::of_stream(std::io::stdout()),
+            ),
+            ("standard error", FileIdentity::of_stream(std::io::stderr())),
+        ]);
         claims
+    }
+
+    /// Claims the standard streams by what they are: the first is read, the others are written.
+    #[cfg(unix)]
+    fn claim_streams(&mut self, streams: [(&str, Option<FileIdentity>); 3]) {
+        for (nth, (name, identity)) in streams.into_iter().enumerate() {
+            let claim = identity.map(|identity| FileClaim {
+                identity,
+                called: name.into(),
+                path: name.into(),
+            });
+            let claims = match nth {
+                0 => &mut self.inputs,
+                _ => &mut self.outputs,
+            };
+            claims.extend(claim);
+        }
     }
 
     /// The command reads `path`, or standard input for `-`. Whether a file is there is not asked here.
@@ -281,6 +300,34 @@ mod tests {
         // A device is written to by as many as want to.
         claims.writes("--html", "/dev/null".as_ref()).unwrap();
         claims.writes("--html", "/dev/null".as_ref()).unwrap();
+    }
+
+    #[test]
+    fn of1_a_file_behind_a_standard_stream_is_no_output_under_whatever_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let streams = ["in", "out", "err"].map(|name| {
+            let path = dir.path().join(name);
+            fs::write(&path, b"").unwrap();
+            symlink(&path, dir.path().join(format!("dev-{name}"))).unwrap();
+            FileIdentity::of_stream(fs::File::open(&path).unwrap())
+        });
+        let [stdin, stdout, stderr] = streams;
+        let mut claims = FileClaims::default();
+        claims.claim_streams([("in", stdin), ("out", stdout), ("err", stderr)]);
+        for (name, says) in [
+            ("in", "would replace what is read from in"),
+            ("out", "--json and out want the same file"),
+            ("err", "--json and err want the same file"),
+        ] {
+            for path in [name.to_owned(), format!("dev-{name}")] {
+                let said = claims.writes("--json", &dir.path().join(path));
+                let said = said.unwrap_err().to_string();
+                assert!(said.contains(says), "{said}");
+            }
+        }
+        claims.writes("--json", &dir.path().join("new")).unwrap();
+        // A trace may come from there.
+        claims.reads(&dir.path().join("in")).unwrap();
     }
 
     #[test]

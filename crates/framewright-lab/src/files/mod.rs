@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! - **OF1** No output of a command is one of its inputs or another of its outputs: not under another name, not
-//!   through a link, and not where the file does not exist yet. Standard output counts where it is a file.
+//!   through a link, and not where the file does not exist yet. The
+//!   standard streams count where they are files.
 //! - **OF2** Either all outputs of a command have their names or none has: each is written beside its place first.
 
 mod claims;
