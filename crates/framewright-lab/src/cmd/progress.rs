@@ -1,6 +1,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
 use std::time::Duration;
 
 /// How often the bar is redrawn.
@@ -18,19 +19,57 @@ pub(super) fn with_progress<T>(what: &str, total: u64, work: impl FnOnce(&Atomic
     let style = ProgressStyle::with_template("{msg} {bar:40} {percent:>3} % {eta}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(what.to_owned());
+    let result = watched(&done, |done| bar.set_position(done), work);
+    bar.finish_and_clear();
+    result
+}
+
+/// Runs `work`, and meanwhile has another thread show how far it is.
+fn watched<T>(
+    done: &AtomicU64,
+    show: impl Fn(u64) + Sync,
+    work: impl FnOnce(&AtomicU64) -> T,
+) -> T {
+    /// The watcher ends with the work, also where that panics: else the scope would wait for it for ever.
+    struct Watched<'a>(&'a AtomicBool, Thread);
+    impl Drop for Watched<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+            self.1.unpark();
+        }
+    }
     let finished = AtomicBool::new(false);
-    let result = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             while !finished.load(Ordering::Relaxed) {
-                bar.set_position(done.load(Ordering::Relaxed));
+                show(done.load(Ordering::Relaxed));
                 std::thread::park_timeout(REDRAW);
             }
         });
-        let result = work(&done);
-        finished.store(true, Ordering::Relaxed);
-        watcher.thread().unpark();
-        result
-    });
-    bar.finish_and_clear();
-    result
+        let _watched = Watched(&finished, watcher.thread().clone());
+        work(done)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn work_that_panics_ends_with_its_watcher() {
+        let (ended, has_ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            let work = || {
+                watched(
+                    &AtomicU64::new(0),
+                    |_| (),
+                    |_| panic!("a fault of the work's"),
+                )
+            };
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            ended.send(caught.map(|()| ()).is_err()).unwrap();
+        });
+        assert_eq!(has_ended.recv_timeout(Duration::from_secs(60)), Ok(true));
+    }
 }

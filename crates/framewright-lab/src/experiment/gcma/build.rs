@@ -150,6 +150,17 @@ impl Drop for ServingThreads<'_> {
     }
 }
 
+/// One of the threads that are left, until this is dropped, even by a panic: who waits for the last one is told.
+struct WorkingThread<'a>(&'a AtomicUsize, &'a AtomicBool);
+
+impl Drop for WorkingThread<'_> {
+    fn drop(&mut self) {
+        if self.0.fetch_sub(1, Relaxed) == 1 {
+            self.1.store(true, Relaxed);
+        }
+    }
+}
+
 impl BuildWork<'_> {
     /// Does it.
     pub(super) fn on(&self, machine: &GcmaMachine<'_>) -> Result<Came, Failure> {
@@ -157,10 +168,7 @@ impl BuildWork<'_> {
         std::thread::scope(|scope| {
             let _serving = ServingThreads(machine, &stop);
             scope.spawn(|| {
-                machine.with_supply(|supply| {
-                    machine.paged.serve(supply);
-                    Ok(())
-                })
+                machine.with_supply(|supply| machine.paged.serve(supply).map_err(Failure::new))
             });
             scope.spawn(|| machine.background(&stop));
             machine.paged.await_pager();
@@ -333,12 +341,11 @@ impl BuildWork<'_> {
         let mut built = Built::default();
         std::thread::scope(|scope| {
             let work = |nth| {
-                let (job, left, is_done) = (&job, &left, &is_done);
+                let job = &job;
+                let working = WorkingThread(&left, &is_done);
                 scope.spawn(move || {
                     let done = machine.with_supply(|supply| job.work(nth, supply, progress));
-                    if left.fetch_sub(1, Relaxed) == 1 {
-                        is_done.store(true, Relaxed);
-                    }
+                    drop(working);
                     (done, start.elapsed())
                 })
             };
