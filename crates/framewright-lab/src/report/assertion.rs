@@ -114,6 +114,10 @@ mod tests {
         let error = |text: &str| text.parse::<Assertion>().unwrap_err().to_string();
         assert!(error("a.b").contains("has no relation"));
         assert!(error("failures<=3").contains("'failures' is neither"));
+        for endless in ["nan", "inf", "-inf"] {
+            let text = format!("linux.failures_order3!={endless}");
+            assert!(error(&text).contains("is neither"), "{text}");
+        }
         assert!(error("concentrated.failures_order33<=3").contains("no metric 'failures_order33'"));
         assert!(error("linux-9.failures_order3<=3").contains("there is no policy 'linux-9'"));
         let missing = "linux.failures_order3<=3".parse::<Assertion>().unwrap();

@@ -101,7 +101,8 @@ impl<F: fmt::Display> Statement<F> {
     ) -> Result<Self, AssertionError> {
         let side = |text: &str| {
             let text = text.trim();
-            if let Ok(number) = text.parse::<f64>() {
+            // What is no number, `nan`, is unequal to everything: the assertion could not fail.
+            if let Some(number) = text.parse::<f64>().ok().filter(|number| number.is_finite()) {
                 return Ok(AssertionSide::Number(number));
             }
             // At the last point: the names of variants contain some, the names of metrics none.
