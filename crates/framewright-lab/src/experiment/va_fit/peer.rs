@@ -12,8 +12,10 @@ use crate::experiment::clock::{CalibratedClock, Latencies};
 use crate::experiment::{Failure, SpaceSubject};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError};
+use std::fs;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -48,6 +50,9 @@ impl PeerProgram {
             .map(|target| target.join("peer-linux/linux-vmalloc"))
             .filter(|path| path.exists())
             .ok_or("`cargo run -p framewright-checks -- peer-linux` has not made it")?;
+        if !is_own(&path) {
+            return Err("it is another user's, or others may write it".into());
+        }
         let out = Command::new(&path).arg("--version").output();
         let out = out.map_err(|error| format!("it does not start: {error}"))?;
         let version = String::from_utf8_lossy(&out.stdout).trim().to_owned();
@@ -80,6 +85,16 @@ impl PeerProgram {
             program: self,
         })
     }
+}
+
+/// Whether only this user, or root, can have put the program there: a folder of its name may lie where everybody writes.
+fn is_own(program: &Path) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    let is_own = |path: &Path| {
+        fs::symlink_metadata(path)
+            .is_ok_and(|at| (at.uid() == user || at.uid() == 0) && at.mode() & 0o002 == 0)
+    };
+    program.parent().is_some_and(is_own) && is_own(program)
 }
 
 /// One process of the program.
@@ -307,6 +322,29 @@ mod tests {
         seed: 7,
         thread: 0,
     };
+
+    #[test]
+    fn a_program_that_others_may_have_put_there_is_not_started() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("peer-linux");
+        let program = folder.join("linux-vmalloc");
+        fs::create_dir(&folder).unwrap();
+        fs::write(&program, b"").unwrap();
+        let allow = |path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        assert!(is_own(&program));
+        for (path, usual) in [(&program, 0o755), (&folder, 0o755)] {
+            allow(path, 0o777);
+            assert!(!is_own(&program), "{}", path.display());
+            allow(path, usual);
+        }
+        assert!(is_own(&program));
+        fs::remove_file(&program).unwrap();
+        std::os::unix::fs::symlink("/nowhere", &program).unwrap();
+        assert!(!is_own(&program), "a link is anybody's to write");
+    }
 
     #[test]
     fn operations_are_written_as_the_program_reads_them() {
