@@ -85,8 +85,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// are given back. First gives back frames that are no longer needed, as
     /// [`collect`](Self::collect).
     ///
-    /// All supplies that a reserve ever has must have one [origin](FrameSource::origin), because each takes back
-    /// frames that another one gave (C11).
+    /// All supplies from which a reserve ever gets frames must have one [origin](FrameSource::origin), because each
+    /// takes back frames that another one gave (C11).
     ///
     /// Time: as `alloc_contig`, and 0.9 to 2.1 µs for each page put back. Holds no lock while it copies, or while it
     /// calls `supply`.
@@ -105,10 +105,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         if frames == 0 || !align.is_power_of_two() {
             return Err(RunError::Malformed);
         }
-        let origin = origin_word(supply.origin());
-        // Relaxed: no other access depends on the number.
-        let first = self.own[SUPPLY].compare_exchange(0, origin, Relaxed, Relaxed);
-        if first.is_err_and(|first| first != origin) {
+        if ![0, origin_word(supply.origin())].contains(&self.own[SUPPLY].load(Relaxed)) {
             return Err(RunError::OtherFrames);
         }
         self.collect(supply);
@@ -288,6 +285,14 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             return Ok(None);
         }
         let frame = supply.alloc_frame().map_err(|_| Stays::NoMemory)?;
+        let origin = origin_word(supply.origin());
+        // Relaxed: no other access depends on the number.
+        let first = self.own[SUPPLY].compare_exchange(0, origin, Relaxed, Relaxed);
+        if first.is_err_and(|first| first != origin) {
+            // Another owner's supply was the first, a moment ago.
+            supply.free_frame(frame);
+            return Err(Stays::NoMemory);
+        }
         let Some(id) = self.claim_free_ordinary(false, &mut looked.empty) else {
             supply.free_frame(frame);
             return Ok(None);
