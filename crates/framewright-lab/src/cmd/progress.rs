@@ -67,7 +67,8 @@ mod tests {
                     |_| panic!("a fault of the work's"),
                 )
             };
-            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let caught: std::thread::Result<()> =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             ended.send(caught.is_err()).unwrap();
         });
         assert_eq!(has_ended.recv_timeout(Duration::from_secs(60)), Ok(true));
