@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // One that must succeed has them give back as much as it takes.
     let buffer = cpu.kvmalloc(&KvRequest::new(1 << 20).must_succeed())?;
-    println!("kind: {:?}", host.kv().kind(buffer));
+    println!("in mapped pages: {}", host.kv().is_mapped(buffer));
     let given = 4096 - cache.0.borrow().len();
     println!("the cache gave back enough: {}", given >= 256);
     println!("and kept the rest: {}", given < 1024);

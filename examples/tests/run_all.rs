@@ -97,7 +97,7 @@ fn a_kvmalloc_has_a_cache_give_frames_back() {
     assert_eq!(lines[0], "the cache has 4096 frames", "{out}");
     assert!(lines[1].starts_with("refused: "), "{out}");
     let expected = [
-        "kind: Mapped",
+        "in mapped pages: true",
         "the cache gave back enough: true",
         "and kept the rest: true",
         "freed: 1048576 bytes",
