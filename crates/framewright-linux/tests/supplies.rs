@@ -67,7 +67,7 @@ fn rs1_anonymous_memory_shows_no_frames_of_another_zone() {
     let (mut seat, mut wrong) = (host.seat().unwrap(), other.seat().unwrap());
     let anon = Anon::new(Arc::clone(host.ram_shared()), 64).unwrap();
     let pages = PageRange::new(anon.range().start(), 64).unwrap();
-    // Somebody's contents, in a frame that the wrong zone gives next.
+    // Another user's contents, in a frame that the wrong zone gives next.
     let theirs = seat
         .alloc(Order::ZERO, framewright::Mobility::Movable)
         .unwrap();

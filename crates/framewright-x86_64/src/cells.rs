@@ -180,20 +180,20 @@ mod tests {
 
     #[test]
     fn values_are_dropped_on_their_own_cpu_or_never() {
-        struct Watched<'a>(&'a AtomicBool);
-        impl Drop for Watched<'_> {
+        struct SeenDropped<'a>(&'a AtomicBool);
+        impl Drop for SeenDropped<'_> {
             fn drop(&mut self) {
                 self.0.store(true, Relaxed);
             }
         }
         let is_dropped = AtomicBool::new(false);
-        let cells: CpuCells<Watched<'_>, 1> = CpuCells::new();
+        let cells: CpuCells<SeenDropped<'_>, 1> = CpuCells::new();
         // SAFETY: one thread is the CPU.
         let enter = |new| unsafe { cells.enter(CpuId(0), |value| *value = new) };
-        enter(Some(Watched(&is_dropped))).unwrap();
+        enter(Some(SeenDropped(&is_dropped))).unwrap();
         enter(None).unwrap();
         assert!(is_dropped.swap(false, Relaxed));
-        enter(Some(Watched(&is_dropped))).unwrap();
+        enter(Some(SeenDropped(&is_dropped))).unwrap();
         drop(cells);
         assert!(!is_dropped.load(Relaxed));
     }

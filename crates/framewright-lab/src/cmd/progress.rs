@@ -31,8 +31,8 @@ fn watched<T>(
     work: impl FnOnce(&AtomicU64) -> T,
 ) -> T {
     /// The watcher ends with the work, also where that panics: else the scope would wait for it for ever.
-    struct Watched<'a>(&'a AtomicBool, Thread);
-    impl Drop for Watched<'_> {
+    struct TellsAtEnd<'a>(&'a AtomicBool, Thread);
+    impl Drop for TellsAtEnd<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
             self.1.unpark();
@@ -46,7 +46,7 @@ fn watched<T>(
                 std::thread::park_timeout(REDRAW);
             }
         });
-        let _watched = Watched(&finished, watcher.thread().clone());
+        let _watched = TellsAtEnd(&finished, watcher.thread().clone());
         work(done)
     })
 }

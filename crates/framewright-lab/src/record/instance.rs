@@ -243,7 +243,7 @@ impl Drop for Instance<'_> {
     }
 }
 
-/// Whether an instance of that name is a recorder's: somebody's own `framewright-mine` is not.
+/// Whether an instance of that name is a recorder's: a user's own `framewright-mine` is not.
 fn is_recorders(name: &str) -> bool {
     let number = name.strip_prefix(Instance::PREFIX);
     number.is_some_and(|number| {

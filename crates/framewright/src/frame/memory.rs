@@ -2,7 +2,7 @@
 //! isolation, allocation at a place.
 
 use super::AllocError;
-use super::runs::Sought;
+use super::run_memo::Sought;
 use super::tag::Tag;
 use super::zone::{StoppedZone, Zone};
 use crate::platform::FramePlatform;

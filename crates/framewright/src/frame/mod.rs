@@ -156,6 +156,7 @@ mod outlook;
 mod part;
 mod ranking;
 mod report;
+mod run_memo;
 mod runs;
 mod search;
 mod seat;

@@ -15,7 +15,7 @@ use super::counters::Counters;
 use super::descriptor::PageblockRecord;
 use super::index::BlockIndex;
 use super::layout::Map;
-use super::runs::{RUN_MEMO_WORDS, RunMemo};
+use super::run_memo::{RUN_MEMO_WORDS, RunMemo};
 use super::seat::Seat;
 use super::tag::Tag;
 use super::whole::Whole;

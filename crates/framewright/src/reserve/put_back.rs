@@ -36,8 +36,7 @@ use super::{Guest, Key};
 use crate::frame::{FrameSource, origin_word};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::units::RunError;
-use crate::units::{Frame, Run};
+use crate::units::{Frame, Run, RunError};
 use core::ops::Range;
 
 /// How often to wait for a page in transit: it is one copy, or one step, from its end.
@@ -148,18 +147,15 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// Gives `supply` the ordinary frames that no longer hold a page: a get took it away, or it was
     /// written or invalidated. Returns how many; 0 if they have another origin (C11).
     ///
-    /// These include the frames of pages that are invalid by their pool's generation. Time: a few
-    /// ns for each 64 pages that [may be](super::ReserveLayout::ordinary) in ordinary frames, and
-    /// for each frame.
+    /// These include the frames of pages that are invalid by their pool's generation. Time: a few ns for each 64 pages
+    /// that [may be](super::ReserveLayout::ordinary) in ordinary frames, and for each frame.
     pub fn collect(&self, supply: &mut (impl FrameSource + ?Sized)) -> u64 {
         if self.own[SUPPLY].load(Relaxed) != origin_word(supply.origin()) {
             return 0;
         }
-        let ids = self.table.ordinary();
         let mut collected = 0;
-        for (nth, mask) in words_of(&ids) {
-            let lane = self.table.lane(nth);
-            if lane[STOCKED].load(Relaxed) & mask == 0 {
+        for (nth, mask) in words_of(&self.table.ordinary()) {
+            if self.table.lane(nth)[STOCKED].load(Relaxed) & mask == 0 {
                 continue;
             }
             let mut spare = [None; 64];
@@ -280,16 +276,14 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         }
         // Asks the supply while no descriptor is claimed, because the supply may panic.
         let ids = self.ordinary_from(looked.empty);
-        let is_free = |nth| table.lane(nth)[FREE].load(Relaxed);
-        if first_of(&ids, is_free).is_none() {
+        if first_of(&ids, |nth| table.lane(nth)[FREE].load(Relaxed)).is_none() {
             return Ok(None);
         }
         let frame = supply.alloc_frame().map_err(|_| Stays::NoMemory)?;
         let origin = origin_word(supply.origin());
-        // Relaxed: no other access depends on the number.
+        // Another owner's supply may have been the first, a moment ago. Relaxed: no other access depends on the number.
         let first = self.own[SUPPLY].compare_exchange(0, origin, Relaxed, Relaxed);
         if first.is_err_and(|first| first != origin) {
-            // Another owner's supply was the first, a moment ago.
             supply.free_frame(frame);
             return Err(Stays::NoMemory);
         }

@@ -150,7 +150,7 @@ impl Drop for ServingThreads<'_> {
     }
 }
 
-/// One of the threads that are left, until this is dropped, even by a panic: who waits for the last one is told.
+/// One of the threads that are left, until this is dropped, even by a panic: the thread that waits for the last one is told.
 struct WorkingThread<'a>(&'a AtomicUsize, &'a AtomicBool);
 
 impl Drop for WorkingThread<'_> {

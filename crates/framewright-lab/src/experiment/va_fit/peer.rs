@@ -87,7 +87,7 @@ impl PeerProgram {
     }
 }
 
-/// Whether only this user, or root, can have put the program there: a folder of its name may lie where everybody writes.
+/// Whether only this user, or root, can have put the program there: a folder of its name may lie where every user writes.
 fn is_own(program: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let is_own = |path: &Path| {

@@ -18,6 +18,7 @@ mod handles;
 mod mended;
 mod owners;
 mod put_back;
+mod supplies;
 mod threads;
 mod under_way;
 mod waits;

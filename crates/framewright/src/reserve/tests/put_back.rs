@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::frame::{AllocError, FrameSource};
-use crate::units::RunError;
-use crate::units::{Context, Run};
+use crate::units::{Context, Run, RunError};
 
 /// Frames behind those of the reserve, counted. All such sources stand for one memory.
 pub(super) struct OrdinaryFrames {
@@ -46,7 +45,7 @@ pub(super) const PUT_BACK: PoolConfig = PoolConfig {
 };
 
 /// A reserve of so many frames with room for so many pages in ordinary ones, which lie behind it.
-fn beside(
+pub(super) fn beside(
     frames: u64,
     ordinary: u64,
 ) -> (
@@ -65,7 +64,7 @@ fn beside(
     (Box::new(reserve), toy, supply)
 }
 
-fn key(pool: PoolId, index: u64) -> Key {
+pub(super) fn key(pool: PoolId, index: u64) -> Key {
     Key {
         pool,
         object: index % 3,
@@ -294,48 +293,6 @@ fn c3_a_reservation_is_placed_and_taken_beside_pages_that_were_put_back() {
     }
     reserve.take(reservation).unwrap();
     assert!((0..64).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
-    reserve.verify().unwrap();
-}
-
-#[test]
-fn c11_an_ordinary_frame_goes_back_to_no_other_source() {
-    /// Another memory, with frames of the same numbers.
-    struct OtherMemory(OrdinaryFrames);
-    impl FrameSource for OtherMemory {
-        fn origin(&self) -> u64 {
-            8
-        }
-        fn frames_in_all(&self) -> u64 {
-            self.0.frames_in_all()
-        }
-        fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
-            self.0.alloc_run(frames, context)
-        }
-        fn free_run(&mut self, run: Run) {
-            self.0.free_run(run);
-        }
-    }
-    let (reserve, _, mut supply) = beside(16, 16);
-    // All of its frames are in use: it decides nothing.
-    let mut other = OtherMemory(OrdinaryFrames::new(FIRST + 16, 0));
-    let pool = reserve.open_pool(&PUT_BACK).unwrap();
-    let mut guest = guest(&reserve, 0);
-    let mut out = [0; 512];
-    for index in 0..8 {
-        guest.put_dirty(key(pool, index), &page(index)).unwrap();
-    }
-    let none = reserve.alloc_contig_with(16, 1, &mut other);
-    assert!(matches!(none, Err(RunError::NoMemory(_))), "{none:?}");
-    assert_eq!(reserve.collect(&mut other), 0, "there is none to give back");
-    let run = reserve.alloc_contig_with(16, 1, &mut supply).unwrap();
-    (0..4).for_each(|index| guest.invalidate_page(key(pool, index)));
-    assert_eq!(reserve.collect(&mut other), 0);
-    reserve.release(run).unwrap();
-    let refused = reserve.alloc_contig_with(16, 1, &mut other);
-    assert_eq!(refused, Err(RunError::OtherFrames));
-    assert!(other.0.free.is_empty());
-    assert!((4..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
-    assert_eq!(reserve.collect(&mut supply), 4);
     reserve.verify().unwrap();
 }
 

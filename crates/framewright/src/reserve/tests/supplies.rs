@@ -1,0 +1,48 @@
+//! Where the ordinary frames of pages that were put back come from, and go to.
+
+use super::put_back::{OrdinaryFrames, PUT_BACK, beside, key};
+use super::*;
+use crate::frame::{AllocError, FrameSource};
+use crate::units::{Context, Run, RunError};
+
+#[test]
+fn c11_an_ordinary_frame_goes_back_to_no_other_source() {
+    /// Another memory, with frames of the same numbers.
+    struct OtherMemory(OrdinaryFrames);
+    impl FrameSource for OtherMemory {
+        fn origin(&self) -> u64 {
+            8
+        }
+        fn frames_in_all(&self) -> u64 {
+            self.0.frames_in_all()
+        }
+        fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+            self.0.alloc_run(frames, context)
+        }
+        fn free_run(&mut self, run: Run) {
+            self.0.free_run(run);
+        }
+    }
+    let (reserve, _, mut supply) = beside(16, 16);
+    // All of its frames are in use: it decides nothing.
+    let mut other = OtherMemory(OrdinaryFrames::new(FIRST + 16, 0));
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for index in 0..8 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    let none = reserve.alloc_contig_with(16, 1, &mut other);
+    assert!(matches!(none, Err(RunError::NoMemory(_))), "{none:?}");
+    assert_eq!(reserve.collect(&mut other), 0, "there is none to give back");
+    let run = reserve.alloc_contig_with(16, 1, &mut supply).unwrap();
+    (0..4).for_each(|index| guest.invalidate_page(key(pool, index)));
+    assert_eq!(reserve.collect(&mut other), 0);
+    reserve.release(run).unwrap();
+    let refused = reserve.alloc_contig_with(16, 1, &mut other);
+    assert_eq!(refused, Err(RunError::OtherFrames));
+    assert!(other.0.free.is_empty());
+    assert!((4..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
+    assert_eq!(reserve.collect(&mut supply), 4);
+    reserve.verify().unwrap();
+}
