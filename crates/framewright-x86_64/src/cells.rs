@@ -187,14 +187,15 @@ mod tests {
             }
         }
         let is_dropped = AtomicBool::new(false);
-        let cells: CpuCells<SeenDropped<'_>, 1> = CpuCells::new();
-        // SAFETY: one thread is the CPU.
-        let enter = |new| unsafe { cells.enter(CpuId(0), |value| *value = new) };
-        enter(Some(SeenDropped(&is_dropped))).unwrap();
-        enter(None).unwrap();
-        assert!(is_dropped.swap(false, Relaxed));
-        enter(Some(SeenDropped(&is_dropped))).unwrap();
-        drop(cells);
+        {
+            let cells: CpuCells<SeenDropped<'_>, 1> = CpuCells::new();
+            // SAFETY: one thread is the CPU.
+            let enter = |new| unsafe { cells.enter(CpuId(0), |value| *value = new) };
+            enter(Some(SeenDropped(&is_dropped))).unwrap();
+            enter(None).unwrap();
+            assert!(is_dropped.swap(false, Relaxed));
+            enter(Some(SeenDropped(&is_dropped))).unwrap();
+        }
         assert!(!is_dropped.load(Relaxed));
     }
 
