@@ -133,7 +133,10 @@ pub(crate) fn text(
             file,
             ..
         } = mutant;
-        let of = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+        // A module of the engine is one part, whatever folders it has.
+        let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let inner = folder.match_indices('/').nth(3).map(|(end, _)| end);
+        let of = &folder[..inner.unwrap_or(folder.len())];
         if of != subsystem {
             subsystem = of;
             let columns =

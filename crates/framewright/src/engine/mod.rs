@@ -8,7 +8,8 @@
 //! ```
 //!
 //! An engine always has zones, from one to as many as its type says, and their reclaim. The type's
-//! [parts](Parts) say what lies over the zones: [`()`], [`SpaceLayout`] or [`KvLayout`].
+//! [parts](Parts) say what lies over the zones: `()`, [`SpaceLayout`](crate::vrange::SpaceLayout) or
+//! [`KvLayout`].
 //! What an engine does not have costs nothing, and asks nothing of its platform. A reserve is a run
 //! of frames outside the zones, if the layout names one.
 //!

@@ -193,7 +193,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     }
 
     /// The same, but waits for other owners, and until each CPU has left its seat, for at most `rounds`
-    /// calls of [`FramePlatform::relax`](crate::platform::FramePlatform::relax) in all, until the pageblocks are set apart. 0 means that it does not wait.
+    /// calls of [`FramePlatform::relax`] in all, until the pageblocks are set apart. 0 means that it does not wait.
     ///
     /// From then on it goes on as [`take`](Self::take) does: contents move for as long as clients take, as
     /// often as the [configuration](crate::policy::ContigConfig) says. To open the pageblocks it stops all
