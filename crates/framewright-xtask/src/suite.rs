@@ -158,7 +158,7 @@ fn catch_missing_flush(kernel: &Path) -> Result<(), String> {
             let machine = QemuMachine {
                 cpus: 2,
                 memory: "256M".to_owned(),
-                append: format!("{SOON_AGAIN} window=1 loops=160 seed={seed} noflush={noflush}"),
+                append: format!("{SOON_AGAIN} window=1 loops=480 seed={seed} noflush={noflush}"),
                 ..QemuMachine::default()
             };
             let end = machine.boot(kernel, "smp")?;
