@@ -118,14 +118,21 @@ impl<R> Copy for WordRecords<'_, R> {}
 impl<'m, R: RawRecord> WordRecords<'m, R> {
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn new(words: &'m mut [u64]) -> Self {
-        const { assert!(R::IS_WORDS) };
-        let records = records::<R>(words);
-        let start = records.as_ptr().cast::<AtomicU64>();
-        // SAFETY: size: `records` asserts that a record is so many words. Alignment: a record's is a multiple of
-        // theirs. Exclusiveness: `words` are borrowed mutably for the lifetime of the result, so they are accessed
-        // only through records and words; both are `AtomicU64`s in the same places, as asserted above, and padding,
-        // which was a word of the caller's. Writing through a shared reference: atomics.
-        let words = unsafe { core::slice::from_raw_parts(start, records.len() * R::WORDS) };
+        const { assert!(R::IS_WORDS && size_of::<R>() == 8 * R::WORDS && R::WORDS > 0) };
+        let count = words.len() / R::WORDS;
+        let start = words.as_mut_ptr();
+        assert!(
+            start.cast::<R>().is_aligned(),
+            "records begin where their type may"
+        );
+        // SAFETY, of both: size: a record is so many words, as asserted above. Alignment: asserted above; a record's is
+        // a multiple of theirs. Exclusiveness: `words` are borrowed mutably for the lifetime of the result, so they are
+        // accessed only through records and words; both come from one pointer, and are `AtomicU64`s in the same places,
+        // as asserted above, but for padding, which no number is used for. Writing through a shared reference: atomics.
+        let words =
+            unsafe { core::slice::from_raw_parts(start.cast::<AtomicU64>(), count * R::WORDS) };
+        // SAFETY: as above.
+        let records = unsafe { core::slice::from_raw_parts(start.cast::<R>(), count) };
         Self { records, words }
     }
 
