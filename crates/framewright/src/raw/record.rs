@@ -125,12 +125,12 @@ impl<'m, R: RawRecord> WordRecords<'m, R> {
             start.cast::<R>().is_aligned(),
             "records begin where their type may"
         );
-        // SAFETY, of both: size: a record is so many words, as asserted above. Alignment: asserted above; a record's is
-        // a multiple of theirs. Exclusiveness: `words` are borrowed mutably for the lifetime of the result, so they are
-        // accessed only through records and words; both come from one pointer, and are `AtomicU64`s in the same places,
-        // as asserted above, but for padding, which no number is used for. Writing through a shared reference: atomics.
-        let words =
-            unsafe { core::slice::from_raw_parts(start.cast::<AtomicU64>(), count * R::WORDS) };
+        let words = start.cast::<AtomicU64>();
+        // SAFETY: size: a record is so many words, as asserted above. Alignment: asserted above; a record's is a multiple
+        // of theirs. Exclusiveness: `words` are borrowed mutably for the lifetime of the result, so they are accessed
+        // only through records and words; both come from one pointer, and are `AtomicU64`s in the same places, as
+        // asserted above, but for padding, which no number is used for. Writing through a shared reference: atomics.
+        let words = unsafe { core::slice::from_raw_parts(words, count * R::WORDS) };
         // SAFETY: as above.
         let records = unsafe { core::slice::from_raw_parts(start.cast::<R>(), count) };
         Self { records, words }
