@@ -323,20 +323,24 @@ impl<F: FrameSource> Shrink<F> for Paged<'_> {
     }
 
     /// By second chance. If the request may not wait for I/O, only pages that need not be written
-    /// go. While another thread evicts, none go.
+    /// go. While another thread evicts, none go, so that the request asks others; unless it may wait, and asks for
+    /// half of all pages or more: others had nothing then, and it waits for that thread.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
         let mut shrunk = Shrunk::default();
         if self.check_supply(frames.origin()).is_err() {
             return shrunk;
         }
+        let may_write = ask.context.may_io && ask.context.may_block;
+        let is_last_resort = ask.scan >= self.resident.load(Relaxed) / 2;
         let mut evictor = match self.evictor.try_lock() {
             Ok(evictor) => evictor,
             Err(TryLockError::Poisoned(evictor)) => evictor.into_inner(),
+            // Its holder waits for its own I/O at most, and for no frame.
+            Err(TryLockError::WouldBlock) if may_write && is_last_resort => self.evictor(),
             Err(TryLockError::WouldBlock) => return shrunk,
         };
         while shrunk.freed < ask.wanted && shrunk.scanned < ask.scan {
             let wanted = (ask.wanted - shrunk.freed).min(BATCH as u64) as usize;
-            let may_write = ask.context.may_io && ask.context.may_block;
             let done = self.evict(&mut evictor, wanted, may_write, &mut |frame| {
                 frames.free_frame(frame)
             });

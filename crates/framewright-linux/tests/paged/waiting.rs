@@ -1,7 +1,8 @@
 //! A caller that wants a frame waits for the page in it.
 
 use crate::machine::{host, load, served, store};
-use framewright::Frame;
+use framewright::reclaim::{Ask, Shrink};
+use framewright::{Context, Frame, Order};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{Frontswap, SwapDevice, Zram};
 use std::io;
@@ -92,5 +93,55 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
             sync.join().unwrap();
         });
         assert_eq!(load(&paged, 0, 0), 42);
+    });
+}
+
+#[test]
+fn who_asks_for_all_pages_waits_for_the_thread_that_evicts_and_others_do_not() {
+    let host = host();
+    let zram = Zram::new(256, 1 << 20);
+    let device = HeldWrites {
+        device: &zram,
+        is_open: Mutex::new(false),
+        opened: Condvar::new(),
+        writes: AtomicU64::new(0),
+    };
+    let swap = Frontswap::new(&device, 128);
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 128).unwrap();
+    served(&host, &paged, || {
+        (0..128).for_each(|page| store(&paged, page, 0, page + 1));
+        let freed = |scan, context| {
+            let ask = Ask {
+                wanted: 4,
+                scan,
+                order: Order::ZERO,
+                context,
+            };
+            paged.shrink(&mut host.seat().unwrap(), &ask).freed
+        };
+        let is_waiting = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| freed(128, Context::ANY));
+            while device.writes.load(Relaxed) == 0 {
+                thread::yield_now();
+            }
+            // The first one evicts, and waits for the device.
+            assert_eq!(freed(128, Context::NOIO), 0);
+            assert_eq!(freed(128, Context::NOWAIT), 0);
+            assert_eq!(freed(16, Context::ANY), 0, "others are to be asked first");
+            let second = scope.spawn(|| {
+                is_waiting.store(true, Relaxed);
+                freed(128, Context::ANY)
+            });
+            while !is_waiting.load(Relaxed) {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(20));
+            *device.is_open.lock().unwrap() = true;
+            device.opened.notify_all();
+            assert!(first.join().unwrap() >= 4);
+            assert!(second.join().unwrap() >= 4, "pages stand, and none went");
+        });
+        (0..128).for_each(|page| assert_eq!(load(&paged, page, 0), page + 1));
     });
 }
