@@ -573,8 +573,11 @@ impl<'s> Frontswap<'s> {
             match word.compare_exchange(old.0, new.0, AcqRel, Acquire) {
                 Ok(_) => {
                     if loaded == LoadedPage::Dirty {
-                        count(&self.counts.got_back);
                         self.dirty.fetch_sub(1, Relaxed);
+                    }
+                    // The cleaner that has the page as Writing writes it all the same.
+                    if old.kind() == SwapEntryKind::Dirty {
+                        count(&self.counts.got_back);
                     }
                     return loaded;
                 }

@@ -136,6 +136,59 @@ fn a_dirty_page_that_is_got_back_is_never_written_and_a_cleaned_one_once() {
     assert_eq!(swap.stats().device_loads, 0);
 }
 
+/// A device whose writer meets the test twice: before it writes, and when it may.
+struct MetDevice(Zram, Barrier);
+
+impl SwapDevice for MetDevice {
+    fn slots(&self) -> u64 {
+        self.0.slots()
+    }
+
+    fn write(&self, slot: u64, page: &[u64; 512]) -> std::io::Result<()> {
+        self.1.wait();
+        self.1.wait();
+        self.0.write(slot, page)
+    }
+
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> std::io::Result<()> {
+        self.0.read(slot, page)
+    }
+
+    fn discard(&self, slot: u64) {
+        self.0.discard(slot);
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.0.sync()
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.0.bytes_written()
+    }
+}
+
+#[test]
+fn a_page_that_is_got_back_while_it_is_written_does_not_count_as_one_without_a_write() {
+    let (slots, mut words) = (Slots::new(2), Vec::new());
+    let reserve = reserve(&mut words, &slots, 512);
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let device = MetDevice(Zram::new(10, 1 << 20), Barrier::new(2));
+    let swap = Frontswap::new(&device, 10).with_store(&guests, pool, 0, BACK);
+    swap.store(&[3], &[page(1)]).unwrap();
+    let mut got = [0; 512];
+    std::thread::scope(|scope| {
+        let cleaner = scope.spawn(|| swap.clean(1));
+        device.1.wait();
+        assert_eq!(swap.load(3, &mut got), Ok(LoadedPage::Dirty));
+        device.1.wait();
+        assert_eq!(cleaner.join().unwrap(), 0);
+    });
+    let stats = swap.stats();
+    assert_eq!((stats.device_writes, stats.got_back), (1, 0));
+    assert_eq!((swap.dirty_pages(), swap.used_slots()), (0, 0));
+}
+
 #[test]
 fn what_a_device_does_not_take_stays_dirty_and_is_tried_again() {
     let (slots, mut words) = (Slots::new(1), Vec::new());
