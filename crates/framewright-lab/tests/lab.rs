@@ -401,6 +401,12 @@ fn gcma_builds_source_files_beside_the_requests() {
         "host",
         "--pins",
         "8",
+        "--workers",
+        "4",
+        "--passes",
+        "2",
+        "--interval",
+        "50",
         "--json",
         "-",
     ];
@@ -431,7 +437,12 @@ fn gcma_builds_on_a_slow_card_with_each_policy() {
         let text = format!("int name_{nth};\n").repeat(2000 + nth * 100);
         std::fs::write(tree.path().join(format!("f{nth}.c")), text).unwrap();
     }
-    for policy in ["write-through", "write-back", "put-back"] {
+    for (policy, lengths) in [
+        ("write-through", "unknown"),
+        ("write-back", "known"),
+        ("put-back", "unknown"),
+        ("put-back", "known"),
+    ] {
         let more = [
             "--tree",
             tree.path().to_str().unwrap(),
@@ -439,8 +450,16 @@ fn gcma_builds_on_a_slow_card_with_each_policy() {
             "card",
             "--policy",
             policy,
+            "--lengths",
+            lengths,
+            "--workers",
+            "3",
+            "--passes",
+            "2",
+            "--interval",
+            "20",
             "--variants",
-            "cma,framewright",
+            "cma,gcma,framewright",
             "--json",
             "-",
         ];
@@ -449,6 +468,7 @@ fn gcma_builds_on_a_slow_card_with_each_policy() {
         let info: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
         assert_eq!(info["options"]["device"], "card");
         assert_eq!(info["options"]["policy"], policy);
+        assert_eq!(info["options"]["lengths"], lengths);
         let measured = |metric: &str| {
             records(&out)
                 .filter(|r| r["source"] == "measured" && r["metric"] == metric)
@@ -458,11 +478,15 @@ fn gcma_builds_on_a_slow_card_with_each_policy() {
         for (variant, failures) in measured("failures") {
             assert!(failures == 0.0 || variant == "cma", "{variant}: {failures}");
         }
-        assert_eq!(measured("wait_us").len(), 2 * 4, "two variants, four sizes");
+        assert_eq!(
+            measured("wait_us").len(),
+            3 * 4,
+            "three variants, four sizes"
+        );
+        let twice = measured("pages_written_twice");
         assert!(
-            measured("pages_written_twice")
-                .iter()
-                .all(|(_, n)| *n == 0.0)
+            twice.iter().all(|(_, n)| *n == 0.0),
+            "{policy}, {lengths}: {twice:?}"
         );
     }
 }
@@ -511,7 +535,12 @@ fn gcma_says_how_many_requests_could_not_be_made_beside_builds() {
     let tree = tempfile::tempdir().unwrap();
     std::fs::write(tree.path().join("a.c"), "int main(void) {}\n").unwrap();
     let (ram, tree) = ("--ram=40MiB", tree.path().to_str().unwrap());
-    let asked = ["--reserve=16MiB", "--requests=1000", "--pause=10"];
+    let asked = [
+        "--reserve=16MiB",
+        "--requests=1000",
+        "--interval=10",
+        "--workers=1",
+    ];
     let on = ["--variants=gcma", "--device=host", "--tree", tree];
     let (code, out, error) = run(&[&["gcma", ram][..], &asked, &on].concat());
     assert_eq!(code, Some(2), "{error}");

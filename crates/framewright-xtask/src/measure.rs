@@ -147,20 +147,22 @@ const ALL: &[Measurement] = &[
     },
     Measurement {
         quick: &[
-            "framewright lab gcma --idle --policy write-back --requests 2 --ram 256MiB --reserve 128MiB",
+            "framewright lab gcma --idle --lengths known --policy write-back --requests 2 --ram 256MiB --reserve 128MiB",
         ],
         ..of(
             "gcma-idle",
-            &["framewright lab gcma --idle --policy write-back --requests 12"],
+            &["framewright lab gcma --idle --lengths known --policy write-back --requests 12"],
             3,
             400,
         )
     },
     Measurement {
-        quick: &["framewright lab gcma --ram 128MiB --reserve 64MiB --tree-size 8MiB --requests 4"],
+        quick: &[
+            "framewright lab gcma --ram 192MiB --reserve 64MiB --tree-size 8MiB --requests 4 --interval 200",
+        ],
         ..of(
             "gcma-build",
-            &["framewright lab gcma --ram 256MiB --reserve 128MiB"],
+            &["framewright lab gcma --ram 384MiB --reserve 128MiB"],
             1,
             600,
         )

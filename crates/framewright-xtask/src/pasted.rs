@@ -46,10 +46,6 @@ const CONSTANTS: &[(&str, &str)] = &[
     ("sleep up to 1 ms", "a constant of the platform"),
     ("1,000 times", "what the coverage check demands"),
     (
-        "some 25 minutes",
-        "how long to wait for a command, in round figures",
-    ),
-    (
         "in under two minutes",
         "how long to wait for a command, in round figures",
     ),

@@ -109,6 +109,15 @@ impl OwnersBitmap {
         None
     }
 
+    /// Takes these, if no owner has one of them.
+    pub(super) fn take_at(&mut self, mut ids: Range<usize>) -> bool {
+        let is_free = ids.end <= self.0.frames() && !ids.clone().any(|frame| self.0.is_used(frame));
+        if is_free {
+            ids.by_ref().for_each(|frame| self.0.set(frame));
+        }
+        is_free
+    }
+
     /// Whether all of them are an owner's.
     pub(super) fn has(&self, mut ids: Range<usize>) -> bool {
         ids.end <= self.0.frames() && ids.all(|frame| self.0.is_used(frame))

@@ -33,7 +33,25 @@ impl<P: ReservePlatform> Gcma<P> {
         Some(self.run_of(start..start + wanted))
     }
 
-    /// Gives a run back that [`take`](Self::take) gave, or a part of one; whether all of it was
+    /// Takes this run, which the caller has chosen, and drops the pages in it; whether no owner had a frame of it.
+    ///
+    /// Time and waiting as [`take`](Self::take).
+    #[must_use]
+    pub fn take_at(&self, run: Run) -> bool {
+        if run.start() < self.run.start() || run.end() > self.run.end() {
+            return false;
+        }
+        let start = (run.start().0 - self.run.start().0) as usize;
+        let ids = start..start + run.frames() as usize;
+        let is_free = lock(&self.owners).take_at(ids.clone());
+        if is_free {
+            let taken = self.take_range(ids);
+            debug_assert!(taken, "no owner has it");
+        }
+        is_free
+    }
+
+    /// Gives a run back that [`take`](Self::take) or [`take_at`](Self::take_at) gave, or a part of one; whether all of it was
     /// an owner's.
     #[must_use]
     pub fn give_back(&self, run: Run) -> bool {

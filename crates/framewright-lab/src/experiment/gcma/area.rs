@@ -2,6 +2,7 @@
 
 use super::super::Failure;
 use super::plan::GcmaPlan;
+use super::request::alignment;
 use super::waiting::{Clocked, Synchronous, Waited, as_owner};
 use super::{GcmaVariant, SwapSafety};
 use crate::before::gcma::{ClientCounters, Conduct, Gcma, GcmaKind};
@@ -55,6 +56,9 @@ impl OwnerCounts {
     }
 }
 
+/// Lengths that are known beforehand, ascending, each with its place in the area.
+pub(super) type Places = Vec<(u64, Reservation)>;
+
 /// The two pools of an area that keeps guests' pages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PoolIds {
@@ -64,11 +68,18 @@ pub(super) struct PoolIds {
 
 /// An area with its owners and guests.
 pub(super) trait GcmaArea: Sync {
-    /// Runs `work` with an owner's way in, for the calling thread.
+    /// Runs `work` with an owner's way in, for the calling thread. Where the area [wants](Self::wants_supply) one, the
+    /// frames for what an owner has put back are of `supply`.
     fn with_owner(
         &self,
+        supply: Option<&mut dyn FrameSource>,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
     ) -> Result<(), Failure>;
+
+    /// Whether owners need other frames.
+    fn wants_supply(&self) -> bool {
+        false
+    }
 
     /// The guests' way in, and their pools, where pages are kept for guests.
     fn guests(&self) -> Option<(&dyn Tenancy, PoolIds)>;
@@ -100,7 +111,20 @@ pub(super) fn with_area<R>(
                 clean: gcma.open_pool(GcmaKind::Cleancache).ok_or_else(no_pool)?,
                 swap: gcma.open_pool(GcmaKind::Frontswap).ok_or_else(no_pool)?,
             };
-            work(&Published { gcma, pools })
+            // The longest first, so that each begins where it is aligned.
+            let mut places = Vec::new();
+            let mut at = run.start();
+            for frames in plan.reserved(variant, policy).into_iter().rev() {
+                let place = Run::new(at, frames).filter(|place| place.end() <= run.end());
+                let place = place.ok_or_else(|| Failure::new("no room for a place of its own"))?;
+                at = framewright::Frame(place.end().0.next_multiple_of(alignment(frames)));
+                places.push(place);
+            }
+            work(&Published {
+                gcma,
+                pools,
+                places,
+            })
         }
         _ => {
             let puts_back = policy == SwapSafety::PutBack;
@@ -121,19 +145,17 @@ pub(super) fn with_area<R>(
                     ..PoolConfig::SWAP
                 })?,
             };
-            let mut reservations = Vec::new();
-            for frames in plan.reserved(policy) {
-                let reservation = reserve
-                    .reserve("request", frames, 1)
-                    .map_err(Failure::new)?;
-                reservations.push((frames, reservation));
+            let mut places = Places::new();
+            for frames in plan.reserved(variant, policy) {
+                let place = reserve.reserve("request", frames, alignment(frames));
+                places.push((frames, place.map_err(Failure::new)?));
             }
             work(&EngineArea {
                 reserve: &reserve,
-                reservations,
+                places,
                 guests: Guests::new(&reserve, slots).map_err(Failure::new)?,
                 pools,
-                supply: puts_back.then_some(host),
+                puts_back,
             })
         }
     }
@@ -142,14 +164,50 @@ pub(super) fn with_area<R>(
 struct Published {
     gcma: Gcma<Stored>,
     pools: PoolIds,
+    /// Of the lengths that are known beforehand.
+    places: Vec<Run>,
+}
+
+/// An owner of the document's area whose callers choose the range, as `gcma_alloc_contig` has it.
+struct ChosenPlaces<'p>(&'p Published);
+
+impl Contiguous for ChosenPlaces<'_> {
+    fn is_guaranteed(&self) -> bool {
+        (&self.0.gcma).is_guaranteed()
+    }
+
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, RunError> {
+        match self.0.places.iter().find(|place| place.frames() == frames) {
+            Some(place) if self.0.gcma.take_at(*place) => Ok(*place),
+            Some(_) => Err(RunError::NoRoom),
+            None => (&self.0.gcma).alloc_contig(frames, align),
+        }
+    }
+
+    fn release(&mut self, run: Run) -> Result<(), RunError> {
+        (&self.0.gcma).release(run)
+    }
+
+    fn reserve(&mut self, name: &str, frames: u64, align: u64) -> Result<Reservation, RunError> {
+        (&self.0.gcma).reserve(name, frames, align)
+    }
+
+    fn take(&mut self, reservation: Reservation) -> Result<Run, RunError> {
+        Contiguous::take(&mut &self.0.gcma, reservation)
+    }
+
+    fn unreserve(&mut self, reservation: Reservation) -> Result<(), RunError> {
+        (&self.0.gcma).unreserve(reservation)
+    }
 }
 
 impl GcmaArea for Published {
     fn with_owner(
         &self,
+        _supply: Option<&mut dyn FrameSource>,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        work(&mut &self.gcma)
+        work(&mut ChosenPlaces(self))
     }
 
     fn guests(&self) -> Option<(&dyn Tenancy, PoolIds)> {
@@ -170,34 +228,30 @@ impl GcmaArea for Published {
     }
 }
 
-/// An owner whose requests are known beforehand: a reservation each, which lends its frames meanwhile.
-struct Reserved<'r, A> {
-    area: A,
+/// An owner of lengths that may be known beforehand: a reservation each, which lends its frames meanwhile.
+struct Reserved<'r> {
+    area: &'r mut dyn Contiguous,
     /// By length.
-    reservations: &'r [(u64, Reservation)],
-    /// Whether a request without a reservation of its length first tries the frames that no reservation needs.
-    takes_others: bool,
+    places: &'r [(u64, Reservation)],
 }
 
-impl<A: Contiguous> Contiguous for Reserved<'_, A> {
+impl Contiguous for Reserved<'_> {
     fn is_guaranteed(&self) -> bool {
         self.area.is_guaranteed()
     }
 
-    /// The least of the reservations that is long enough; or, where there are few, what is cheapest elsewhere.
+    /// Its reservation; or, where it has none, what is cheapest elsewhere, and else the least reservation that is long
+    /// enough.
     fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, RunError> {
-        let at = self.reservations.partition_point(|(len, _)| *len < frames);
-        let fits = self.reservations.get(at);
-        let is_exact = fits.is_some_and(|(len, _)| *len == frames);
-        as_owner(|| {
-            if self.takes_others
-                && !is_exact
-                && let Ok(run) = self.area.alloc_contig(frames, align)
-            {
-                return Ok(run);
+        let at = self.places.partition_point(|(len, _)| *len < frames);
+        let fits = self.places.get(at);
+        as_owner(|| match fits {
+            Some((len, place)) if *len == frames => self.area.take(*place),
+            Some((_, place)) => {
+                let elsewhere = self.area.alloc_contig(frames, align);
+                elsewhere.or_else(|_| self.area.take(*place))
             }
-            let (_, reservation) = fits.ok_or(RunError::NoRoom)?;
-            self.area.take(*reservation)
+            None => self.area.alloc_contig(frames, align),
         })
     }
 
@@ -224,28 +278,28 @@ impl<A: Contiguous> Contiguous for Reserved<'_, A> {
 
 struct EngineArea<'r, 'm> {
     reserve: &'r Reserve<'m, Clocked>,
-    reservations: Vec<(u64, Reservation)>,
+    places: Places,
     guests: Guests<'r, 'm, Clocked>,
     pools: PoolIds,
-    /// Where frames are for pages that are put back.
-    supply: Option<&'r Host>,
+    /// Whether owners put pages back.
+    puts_back: bool,
 }
 
 impl GcmaArea for EngineArea<'_, '_> {
+    fn wants_supply(&self) -> bool {
+        self.puts_back
+    }
+
     fn with_owner(
         &self,
+        supply: Option<&mut dyn FrameSource>,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut seat = match self.supply {
-            Some(host) => Some(host.seat().map_err(Failure::new)?),
-            None => None,
-        };
-        let takes_others = seat.is_some();
-        let supply = seat.as_mut().map(|seat| seat as &mut dyn FrameSource);
+        let supply = supply.map(|supply| -> &mut dyn FrameSource { supply });
+        let mut area = self.reserve.owner(supply);
         work(&mut Reserved {
-            area: self.reserve.owner(supply),
-            reservations: &self.reservations,
-            takes_others,
+            area: &mut area,
+            places: &self.places,
         })
     }
 
@@ -272,11 +326,14 @@ pub(super) struct MovingArea<'a, 'u> {
     pub(super) files: &'a FileCache<'u>,
     pub(super) paged: &'a Paged<'u>,
     pub(super) waited: Waited,
+    /// Of the lengths that are known beforehand.
+    pub(super) places: Places,
 }
 
 impl GcmaArea for MovingArea<'_, '_> {
     fn with_owner(
         &self,
+        _supply: Option<&mut dyn FrameSource>,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut seat = self.host.seat().map_err(Failure::new)?;
@@ -288,7 +345,11 @@ impl GcmaArea for MovingArea<'_, '_> {
             shrink: &shrink,
             migrate: &migrate,
         };
-        work(&mut self.area.owner(&mut seat, clients))
+        let mut area = self.area.owner(&mut seat, clients);
+        work(&mut Reserved {
+            area: &mut area,
+            places: &self.places,
+        })
     }
 
     fn guests(&self) -> Option<(&dyn Tenancy, PoolIds)> {

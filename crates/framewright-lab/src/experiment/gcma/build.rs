@@ -1,12 +1,13 @@
 //! One machine at work: the threads that it needs, and what is measured of them.
 
+use super::super::load::LoadWatch;
 use super::super::threads::joined;
 use super::super::{CalibratedClock, Failure, Progress};
 use super::area::{GcmaArea, OwnerCounts};
 use super::guest::{self, Filler, Movable};
 use super::job::{BuildJob, CpuTime};
 use super::machine::GcmaMachine;
-use super::plan::GcmaPlan;
+use super::plan::{GcmaPlan, PAGERS};
 use super::request::{self, SizeOutcome};
 use super::tree::SourceTree;
 use super::{BesideRequests, GcmaOptions, GcmaVariant};
@@ -27,8 +28,14 @@ const BUILDS_MAX: u32 = 50;
 /// How often the foreground looks whether its next request is due.
 const POLL: Duration = Duration::from_micros(500);
 
+/// How long nothing is swapped out until what was on its way is counted: more than one command of the card takes.
+const AT_REST: Duration = Duration::from_millis(40);
+
+/// Looks whether that is so; then the figures are as they are.
+const LOOKS: u32 = 50;
+
 /// What became of pages that were swapped out.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Swapped {
     /// Versions of pages that were stored.
     pub(super) stored: u64,
@@ -52,6 +59,20 @@ impl Swapped {
             written,
             unwritten: stats.got_back + swap.dirty_pages(),
         }
+    }
+
+    /// When the background is at rest: a device counts pages before the swap does.
+    fn at_rest(machine: &GcmaMachine<'_>, variant: GcmaVariant) -> Self {
+        let mut seen = Self::of(machine, variant);
+        for _ in 0..LOOKS {
+            std::thread::sleep(AT_REST);
+            let now = Self::of(machine, variant);
+            if now == seen {
+                break;
+            }
+            seen = now;
+        }
+        seen
     }
 
     /// What came after `earlier`.
@@ -79,6 +100,8 @@ pub(super) struct Built {
     pub(super) swap: Swapped,
     pub(super) counted: OwnerCounts,
     pub(super) names: u64,
+    pub(super) load_average: f64,
+    pub(super) foreign_load: f64,
 }
 
 /// What came of a machine: a build, if it was that, and the requests by size.
@@ -102,16 +125,11 @@ pub(super) struct BuildWork<'w> {
     pub(super) must: usize,
 }
 
-/// Whether the next of `aim` requests is due, after `made` of them, when so many of all files are begun: they
-/// lie in the middle of equal parts of the work.
-const fn is_due(made: usize, aim: usize, (begun, all): (usize, usize)) -> bool {
-    made < aim && 2 * begun * aim >= (2 * made + 1) * all
-}
-
-/// Whether the few that the build had no time for are made as soon as it has ended, with memory as it left it: a
-/// whole build more would take minutes. Of many that would be another experiment.
-const fn is_late(made: usize, aim: usize) -> bool {
-    made < aim && aim - made <= aim / 8
+/// When the next request is due, after `made` of them, in the time of all builds so far: in the middle of its
+/// interval.
+fn due(made: usize, interval: Duration) -> Duration {
+    let made = u32::try_from(made).unwrap_or(u32::MAX);
+    interval.saturating_mul(made).saturating_add(interval / 2)
 }
 
 /// Which size is next: in turns, or drawn.
@@ -167,10 +185,13 @@ impl BuildWork<'_> {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let _serving = ServingThreads(machine, &stop);
-            scope.spawn(|| {
-                machine.with_supply(|supply| machine.paged.serve(supply).map_err(Failure::new))
-            });
+            for _ in 0..PAGERS {
+                scope.spawn(|| {
+                    machine.with_supply(|supply| machine.paged.serve(supply).map_err(Failure::new))
+                });
+            }
             scope.spawn(|| machine.background(&stop));
+            scope.spawn(|| machine.write_behind(&stop));
             machine.paged.await_pager();
             match self.tree {
                 Some(tree) => self.beside_builds(machine, tree),
@@ -192,7 +213,16 @@ impl BuildWork<'_> {
     ) -> BuildJob<'m, 'm> {
         let users = (machine.files, machine.paged);
         let out = out.to_owned();
-        BuildJob::new(tree, users, machine.storage, out, self.options, workers)
+        let heap_pages = self.plan.heap_pages;
+        BuildJob::new(
+            tree,
+            users,
+            machine.storage,
+            out,
+            self.options,
+            workers,
+            heap_pages,
+        )
     }
 
     /// Fills memory, as it is on a machine that has run for a while. The experiment does not measure this, so
@@ -200,7 +230,21 @@ impl BuildWork<'_> {
     fn warm_up(&self, machine: &GcmaMachine<'_>, tree: &SourceTree) -> Result<(), Failure> {
         machine.storage.set_slow(false);
         let job = self.job(machine, tree, self.folder, 1);
-        let read = machine.with_supply(|supply| job.read_all(supply));
+        let pages = self.plan.zone_frames(self.variant);
+        let read = machine.with_supply(|supply| {
+            // What was read before the build, until reclaim has no other frames to take; guests' area is full, too.
+            let area = if machine.area.guests().is_some() {
+                self.plan.reserve_frames
+            } else {
+                0
+            };
+            Movable::of_file(machine, self.folder, pages + area)?.read(
+                machine,
+                supply,
+                pages + area,
+            )?;
+            job.read_all(supply)
+        });
         machine.storage.set_slow(true);
         read
     }
@@ -214,23 +258,20 @@ impl BuildWork<'_> {
         self.warm_up(machine, tree)?;
         let asks = self.variant != GcmaVariant::Original;
         let mut order = SizeOrder::new(self.options, self.plan.sizes.len());
+        let mut earlier = Duration::ZERO;
         for nth in 0..BUILDS_MAX {
             let mut built = Built::default();
             if asks {
-                // The first build has as many as the document's had; the others have what it had no time for.
-                let aim = match nth {
-                    0 => self.options.requests_of(self.plan.sizes.len()),
-                    _ => self.must.saturating_sub(order.made),
-                };
-                machine.area.with_owner(&mut |owner| {
-                    built = self.one_build(machine, tree, nth, &mut |job, is_done| {
-                        self.foreground(machine, owner, job, is_done, aim, &mut order, &mut came)
+                machine.with_owner(&mut |owner| {
+                    built = self.one_build(machine, tree, nth, &mut |is_done| {
+                        self.foreground(machine, owner, is_done, earlier, &mut order, &mut came)
                     })?;
                     Ok(())
                 })?;
             } else {
-                built = self.one_build(machine, tree, nth, &mut |_, _| Ok(()))?;
+                built = self.one_build(machine, tree, nth, &mut |_| Ok(()))?;
             }
+            earlier += Duration::from_secs_f64(built.elapsed_s);
             came.built.get_or_insert(built);
             if !asks || order.made >= self.must {
                 break;
@@ -245,42 +286,27 @@ impl BuildWork<'_> {
         Ok(came)
     }
 
-    /// Requests beside one build: `aim` of them spread over its work, or one after each pause.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what a build and its requests share"
-    )]
+    /// Requests beside one build, by time: one in each interval, after `earlier` builds' time. One that takes long is
+    /// followed at once by those that were due meanwhile.
     fn foreground(
         &self,
         machine: &GcmaMachine<'_>,
         owner: &mut dyn Contiguous,
-        job: &BuildJob<'_, '_>,
         is_done: &AtomicBool,
-        aim: usize,
+        earlier: Duration,
         order: &mut SizeOrder,
         came: &mut Came,
     ) -> Result<(), Failure> {
-        let first = order.made;
+        let begun = Instant::now();
         while !is_done.load(Relaxed) {
-            match self.options.pause {
-                Some(pause) => std::thread::sleep(pause),
-                None if is_due(order.made - first, aim, job.begun()) => {}
-                None => {
-                    std::thread::sleep(POLL);
-                    continue;
-                }
+            if earlier + begun.elapsed() < due(order.made, self.options.interval) {
+                std::thread::sleep(POLL);
+                continue;
             }
             let at = order.next();
             self.request(machine.area, owner, at, &mut came.outcomes[at])?;
             if self.options.is_drawn() {
                 self.tell(order.made);
-            }
-        }
-        let made = order.made - first;
-        if self.options.pause.is_none() && is_late(made, aim) {
-            for _ in made..aim {
-                let at = order.next();
-                self.request(machine.area, owner, at, &mut came.outcomes[at])?;
             }
         }
         Ok(())
@@ -313,7 +339,7 @@ impl BuildWork<'_> {
         machine: &GcmaMachine<'_>,
         tree: &SourceTree,
         nth: u32,
-        beside: &mut dyn FnMut(&BuildJob<'_, '_>, &AtomicBool) -> Result<(), Failure>,
+        beside: &mut dyn FnMut(&AtomicBool) -> Result<(), Failure>,
     ) -> Result<Built, Failure> {
         let out = self.folder.join(format!("out-{nth}"));
         std::fs::create_dir(&out)
@@ -338,6 +364,7 @@ impl BuildWork<'_> {
             AtomicBool::new(false),
         );
         let start = Instant::now();
+        let watch = LoadWatch::begin();
         let mut built = Built::default();
         std::thread::scope(|scope| {
             let work = |nth| {
@@ -350,7 +377,7 @@ impl BuildWork<'_> {
                 })
             };
             let threads: Vec<_> = (0..workers).map(work).collect();
-            let asked = beside(&job, &is_done);
+            let asked = beside(&is_done);
             if asked.is_err() {
                 job.stop();
             }
@@ -363,8 +390,11 @@ impl BuildWork<'_> {
         })?;
         built.counted = machine.area.counted().since(&earlier);
         built.device_bytes = written() - bytes;
-        built.swap = Swapped::of(machine, self.variant).since(&swapped);
+        built.swap = Swapped::at_rest(machine, self.variant).since(&swapped);
         built.names = job.names();
+        if let Some(load) = watch.end(Duration::ZERO) {
+            (built.load_average, built.foreign_load) = (load.average, load.foreign);
+        }
         Ok(built)
     }
 
@@ -431,7 +461,7 @@ impl BuildWork<'_> {
                 })
             });
             let mut free = 0;
-            let asked = machine.area.with_owner(&mut |owner| {
+            let asked = machine.with_owner(&mut |owner| {
                 let requests = self.options.requests_of(plan.sizes.len());
                 let mut order = SizeOrder::new(self.options, plan.sizes.len());
                 for nth in 0..requests {
@@ -507,20 +537,9 @@ mod tests {
     }
 
     #[test]
-    fn requests_lie_evenly_over_the_work_of_a_build_whatever_time_it_takes() {
-        let (aim, all) = (4, 1000);
-        let mut at = Vec::new();
-        for begun in 0..=all {
-            while is_due(at.len(), aim, (begun, all)) {
-                at.push(begun);
-            }
-        }
-        assert_eq!(at, [125, 375, 625, 875]);
-        assert!(!is_due(0, 0, (all, all)), "none is wanted");
-        // One that took long is followed by those that were due meanwhile.
-        assert!(is_due(1, aim, (900, all)) && is_due(3, aim, (900, all)));
-        assert!(!is_due(4, aim, (900, all)));
-        assert!(is_late(224, 256) && is_late(255, 256), "a few");
-        assert!(!is_late(223, 256) && !is_late(256, 256) && !is_late(0, 4));
+    fn a_request_is_due_in_the_middle_of_its_interval_however_long_the_others_took() {
+        let seconds = |made| due(made, Duration::from_secs(2)).as_secs();
+        assert_eq!([0, 1, 255].map(seconds), [1, 3, 511]);
+        assert!(due(usize::MAX, Duration::from_secs(100)) > Duration::from_secs(1 << 36));
     }
 }

@@ -202,6 +202,11 @@ impl<D: SwapDevice> SwapDevice for OnCard<D> {
         self.reading(FRAME_BYTES as u64, |device| device.read(slot, page))
     }
 
+    fn read_run(&self, first: u64, pages: &mut [[u64; 512]]) -> io::Result<()> {
+        let bytes = size_of_val(pages) as u64;
+        self.reading(bytes, |device| device.read_run(first, pages))
+    }
+
     fn discard(&self, slot: u64) {
         self.beneath.discard(slot);
     }
@@ -293,7 +298,9 @@ mod tests {
         assert_eq!((page, device.slots()), ([6; 512], 8));
         assert!(device.read(2, &mut page).is_err());
         SwapDevice::sync(&device).unwrap();
-        let expected = ROUND.write(2 * 4096) + 2 * ROUND.read(4096) + ROUND.write(0);
+        device.read_run(2, &mut [[0; 512]; 2]).unwrap();
+        let expected =
+            ROUND.write(2 * 4096) + 2 * ROUND.read(4096) + ROUND.write(0) + ROUND.read(2 * 4096);
         assert_eq!(card.busy(), Duration::from_nanos(expected));
         card.set_slow(false);
         device.read(3, &mut page).unwrap();

@@ -2,7 +2,8 @@
 
 use super::metrics::TABLE;
 use super::{
-    BesideRequests, DRAWN_ABOVE, Device, GcmaOptions, GcmaVariant, SwapSafety, report, run, steps,
+    BesideRequests, DRAWN_ABOVE, Device, GcmaOptions, GcmaVariant, INTERVAL, Lengths, SwapSafety,
+    report, run, steps,
 };
 use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, SEED, Size,
@@ -33,8 +34,9 @@ pub struct GcmaArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = read_bytes)]
     reserve: u64,
 
-    /// Requests of each size beside a build; above 1000, requests in all, with sizes that are drawn
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Requests of each size at least, beside as many builds as that takes; above 1000, requests in all, with sizes
+    /// that are drawn
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests: u32,
 
     /// What runs beside the requests
@@ -57,10 +59,19 @@ pub struct GcmaArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
 
-    /// Milliseconds between a release and the next request beside a build [default: as many requests as the
-    /// document had beside one build, spread evenly over its work]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=10_000))]
-    pause: Option<u64>,
+    /// Milliseconds from one request beside a build to the next [default: 2000, as the document had 256 beside
+    /// 515 s; with more than 1000 requests 10]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    interval: Option<u64>,
+
+    /// Whether all variants know before a request how long it will be, and each length has a place of its own, or
+    /// none does
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = Lengths::Unknown)]
+    lengths: Lengths,
+
+    /// How often a compiler goes over what it compiles: how much CPU time the build takes
+    #[arg(long, value_name = "N", default_value_t = PASSES, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    passes: u32,
 
     /// What the build's files and the swap lie on [default: card beside a build, host otherwise and with more
     /// than 1000 requests]
@@ -75,9 +86,9 @@ pub struct GcmaArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     pins: u32,
 
-    /// Threads of the build [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    workers: Option<u16>,
+    /// Threads of the build: 16 as the document's `make -j 16`
+    #[arg(long, value_name = "N", default_value_t = WORKERS, value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: u16,
 
     /// Of everything that is drawn
     #[arg(long, value_name = "N", default_value_t = SEED, hide_default_value = true)]
@@ -99,21 +110,29 @@ pub struct GcmaArgs {
 /// framewright's policy where none is named: the better one, as measured (docs/design/0018).
 const POLICY: SwapSafety = SwapSafety::PutBack;
 
-/// As the document had it; or, quick, in little memory with requests up to 8192 frames.
+/// As the document had it; or, quick, in little memory of which as large a part is the area, with requests up to 8192
+/// frames.
 pub(super) fn sized(is_full: bool) -> GcmaOptions {
-    let (ram, reserve) = if is_full { (800, 256) } else { (128, 64) };
+    let (ram, reserve) = if is_full { (800, 256) } else { (192, 64) };
     GcmaOptions {
         ram_bytes: ram << 20,
         reserve_bytes: reserve << 20,
-        requests: if is_full { 32 } else { 8 },
+        requests: if is_full { 4 } else { 2 },
         background: BesideRequests::Build,
         idle: false,
-        workers: cpus(),
+        workers: if is_full { WORKERS } else { 4 },
         tree: None,
         // A few seconds for each build; with what comes of it, more than what is left beside the area.
-        tree_bytes: (!is_full).then_some(24 << 20),
+        tree_bytes: (!is_full).then_some(8 << 20),
         runs: 1,
-        pause: None,
+        // At the document's rate no request would come before it is done.
+        interval: if is_full {
+            INTERVAL
+        } else {
+            Duration::from_millis(100)
+        },
+        lengths: Lengths::Unknown,
+        passes: if is_full { PASSES } else { 2 },
         device: if is_full { Device::Card } else { Device::Host },
         policy: POLICY,
         pins: 0,
@@ -122,10 +141,12 @@ pub(super) fn sized(is_full: bool) -> GcmaOptions {
     }
 }
 
-/// Threads of a build where nothing is said: one for each CPU.
-fn cpus() -> u16 {
-    std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16)
-}
+/// Threads of a build, as the document has them.
+const WORKERS: u16 = 16;
+
+/// Passes of a compiler, with which a build takes some 1 s of CPU time for each MiB of source and keeps the CPUs
+/// busy (docs/design/0018).
+const PASSES: u32 = 32;
 
 impl GcmaArgs {
     /// A card where there is something to be seen of it, in a time that can be waited for.
@@ -138,6 +159,15 @@ impl GcmaArgs {
         }
     }
 
+    /// The document's; of more than 1000 requests a build would take hours.
+    const fn usual_interval(&self) -> Duration {
+        if self.requests <= DRAWN_ABOVE {
+            INTERVAL
+        } else {
+            Duration::from_millis(10)
+        }
+    }
+
     fn options(&self) -> GcmaOptions {
         let is_named = |v: &GcmaVariant| self.variants.is_empty() || self.variants.contains(v);
         GcmaOptions {
@@ -146,11 +176,15 @@ impl GcmaArgs {
             requests: self.requests,
             background: self.background,
             idle: self.idle,
-            workers: self.workers.unwrap_or_else(cpus),
+            workers: self.workers,
             tree: self.tree.clone(),
             tree_bytes: self.tree_size,
             runs: self.runs,
-            pause: self.pause.map(Duration::from_millis),
+            interval: self
+                .interval
+                .map_or_else(|| self.usual_interval(), Duration::from_millis),
+            lengths: self.lengths,
+            passes: self.passes,
             device: self.device.unwrap_or_else(|| self.usual_device()),
             policy: self.policy,
             pins: self.pins,
@@ -228,12 +262,9 @@ impl Experiment for GcmaExperiment {
                 },
             ),
             ("runs", options.runs.to_string()),
-            (
-                "pause_ms",
-                options
-                    .pause
-                    .map_or_else(|| "spread".to_owned(), |p| p.as_millis().to_string()),
-            ),
+            ("interval_ms", options.interval.as_millis().to_string()),
+            ("lengths", options.lengths.name().to_owned()),
+            ("passes", options.passes.to_string()),
             ("device", options.device.name().to_owned()),
             ("policy", options.policy.name().to_owned()),
             ("pins", options.pins.to_string()),
@@ -250,7 +281,7 @@ impl Experiment for GcmaExperiment {
     }
 
     fn verdict(&self, figures: &[Figure]) -> Vec<String> {
-        report::verdict(figures, self.0.device)
+        report::verdict(figures)
     }
 }
 
@@ -264,9 +295,9 @@ mod tests {
         let said = |options: &GcmaOptions| {
             GcmaExperiment(options.clone()).described()["tree_bytes"].clone()
         };
-        assert_eq!(said(&options), (24u64 << 20).to_string());
+        assert_eq!(said(&options), (8u64 << 20).to_string());
         options.tree_bytes = None;
-        assert_eq!(said(&options), (80u64 << 20).to_string());
+        assert_eq!(said(&options), (120u64 << 20).to_string());
         options.tree = Some(PathBuf::from("src"));
         assert_eq!(said(&options), "given");
     }

@@ -96,15 +96,25 @@ impl Movable {
         folder: &Path,
         pages: u64,
     ) -> Result<Self, Failure> {
-        let path = folder.join("file");
-        let file = File::create_new(&path).and_then(|file| file.set_len(pages * PAGE as u64));
-        let file = file.and_then(|()| machine.files.open(&path));
-        let file = file.map_err(|e| Failure::new(format!("{}: {e}", printable::path(&path))))?;
+        let made = Self::of_file(machine, folder, pages)?;
         let bytes: [u8; PAGE] = std::array::from_fn(|at| at as u8);
         for page in 0..machine.paged.pages() {
             let written = machine.paged.write(page * PAGE as u64, &bytes);
             written.map_err(Failure::new)?;
         }
+        Ok(made)
+    }
+
+    /// The file alone.
+    pub(super) fn of_file(
+        machine: &GcmaMachine<'_>,
+        folder: &Path,
+        pages: u64,
+    ) -> Result<Self, Failure> {
+        let path = folder.join("file");
+        let file = File::create_new(&path).and_then(|file| file.set_len(pages * PAGE as u64));
+        let file = file.and_then(|()| machine.files.open(&path));
+        let file = file.map_err(|e| Failure::new(format!("{}: {e}", printable::path(&path))))?;
         Ok(Self { file, next: 0 })
     }
 

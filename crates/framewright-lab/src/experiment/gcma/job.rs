@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   depend    each file is read, and its names are counted
-//!   compile   in another order each file is read again with the headers it includes, counted, compressed into paged memory, and
-//!             written to a file; one that was compressed before is read again and compared
+//!   compile   in another order each file is read again with the headers it includes; a compiler goes over it several
+//!             times, with a heap in paged memory that grows from file to file; what comes of it is compressed into
+//!             paged memory and written to a file; one that was compressed before is read again and compared
 //!   link      what was written is read again
 //! ```
 
 use super::super::{Failure, Progress};
 use super::GcmaOptions;
+use super::heap::CompilerHeap;
 use super::storage::Storage;
 use super::tree::{SourceFile, SourceTree};
 use crate::printable;
@@ -78,6 +80,11 @@ pub(super) struct BuildJob<'a, 's> {
     seed: u64,
     /// Pins that each worker holds.
     pins: usize,
+    /// How often a compiler goes over a file.
+    passes: u32,
+    /// Pages of each worker's heap. The heaps lie behind the ring.
+    heap_pages: u64,
+    ring_bytes: u64,
     /// The order in which files are compiled and linked, drawn.
     order: Vec<usize>,
     /// Of each phase the next file.
@@ -101,6 +108,7 @@ struct BuildWorker<'a, 's> {
     draw: Random,
     file_pins: VecDeque<FilePin<'a, 's>>,
     page_pins: VecDeque<PagedPin<'a>>,
+    heap: CompilerHeap,
 }
 
 impl<'a, 's> BuildJob<'a, 's> {
@@ -111,8 +119,10 @@ impl<'a, 's> BuildJob<'a, 's> {
         out: PathBuf,
         options: &GcmaOptions,
         workers: u16,
+        heap_pages: u64,
     ) -> Self {
         let (seed, pins) = (options.seed, options.pins);
+        let heaps = heap_pages * u64::from(options.workers);
         Self {
             tree,
             files,
@@ -121,6 +131,9 @@ impl<'a, 's> BuildJob<'a, 's> {
             out,
             seed,
             pins: (pins / u32::from(workers)) as usize,
+            passes: options.passes,
+            heap_pages,
+            ring_bytes: (paged.pages() - heaps) * 4096,
             order: shuffled(tree.sources.len(), seed),
             next: Default::default(),
             phase: Barrier::new(usize::from(workers)),
@@ -130,11 +143,6 @@ impl<'a, 's> BuildJob<'a, 's> {
             names: AtomicU64::new(0),
             done: AtomicUsize::new(0),
         }
-    }
-
-    /// How much of the work is begun: of so many files, how many.
-    pub(super) fn begun(&self) -> (usize, usize) {
-        (self.done.load(Relaxed), 3 * self.tree.sources.len())
     }
 
     /// Names that were counted, all files together.
@@ -156,6 +164,10 @@ impl<'a, 's> BuildJob<'a, 's> {
             draw: Random::new(self.seed ^ u64::from(nth) << 32),
             file_pins: VecDeque::new(),
             page_pins: VecDeque::new(),
+            heap: CompilerHeap::new(
+                self.ring_bytes / 4096 + u64::from(nth) * self.heap_pages,
+                self.heap_pages,
+            ),
         };
         let mut result = Ok(());
         for phase in 0..3 {
@@ -170,6 +182,9 @@ impl<'a, 's> BuildJob<'a, 's> {
                     1 => self.compile(&mut worker, self.order[at], supply),
                     _ => self.link(&mut worker, self.order[at], supply),
                 };
+            }
+            if result.is_ok() {
+                result = worker.heap.end(self.paged, supply, true);
             }
             if result.is_err() {
                 self.stop.store(true, Relaxed);
@@ -197,7 +212,7 @@ impl<'a, 's> BuildJob<'a, 's> {
 
     /// A step of progress for each hundredth of the work.
     fn tell(&self, progress: Option<Progress<'_>>) {
-        let (_, all) = self.begun();
+        let all = 3 * self.tree.sources.len();
         let done = self.done.fetch_add(1, Relaxed);
         for _ in done * STEPS / all..(done + 1) * STEPS / all {
             progress.into_iter().for_each(Progress::step);
@@ -272,6 +287,12 @@ impl<'a, 's> BuildJob<'a, 's> {
         worker.whole.extend_from_slice(&worker.text);
         self.names
             .fetch_add(count_names(&worker.whole, &mut worker.counts), Relaxed);
+        worker.heap.grow(self.paged, &worker.whole)?;
+        for _ in 1..self.passes {
+            count_names(&worker.whole, &mut worker.counts);
+            worker.heap.pass(self.paged, &mut worker.draw)?;
+        }
+        worker.heap.end(self.paged, supply, false)?;
         let packed = lz4_flex::block::compress(&worker.whole);
         self.remember(at, &packed)?;
         self.compare_one(worker)?;
@@ -322,7 +343,7 @@ impl<'a, 's> BuildJob<'a, 's> {
 
     /// Copies something to the end of the ring.
     fn remember(&self, of: usize, bytes: &[u8]) -> Result<(), Failure> {
-        let ring = self.paged.len_bytes();
+        let ring = self.ring_bytes;
         let len = bytes.len() as u64;
         let mut at = self.ring.fetch_add(len, Relaxed);
         while at % ring + len > ring {
@@ -344,7 +365,7 @@ impl<'a, 's> BuildJob<'a, 's> {
 
     /// Reads one of those that were compressed before, and compares it with what it was.
     fn compare_one(&self, worker: &mut BuildWorker<'a, 's>) -> Result<(), Failure> {
-        let ring = self.paged.len_bytes();
+        let ring = self.ring_bytes;
         let wanted = worker.draw.remainder(self.tree.sources.len() as u64) as usize;
         let found = {
             let packed = self.packed();
@@ -393,7 +414,7 @@ impl<'a, 's> BuildJob<'a, 's> {
             .remainder(file.len_bytes().div_ceil(4096).max(1));
         let pin = self.files.pin(supply, file, page).map_err(Failure::new)?;
         worker.file_pins.push_back(pin);
-        let written = self.ring.load(Relaxed).min(self.paged.len_bytes()) / 4096;
+        let written = self.ring.load(Relaxed).min(self.ring_bytes) / 4096;
         if written > 0 && self.pins > 1 {
             let page = worker.draw.remainder(written);
             let pin = self.paged.pin(page..page + 1, false);

@@ -8,17 +8,18 @@
 //! ```
 
 use super::super::Failure;
-use super::area::{GcmaArea, MovingArea, PoolIds, with_area};
+use super::area::{GcmaArea, MovingArea, Places, PoolIds, with_area};
 use super::plan::GcmaPlan;
-use super::storage::Storage;
+use super::request::alignment;
+use super::storage::{Storage, ZramInFrames};
 use super::waiting::Waited;
 use super::{GcmaOptions, GcmaVariant, SwapSafety};
 use crate::printable;
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Background, Clients, Migrate, Reclaim, Shrink};
-use framewright::reserve::MigrateArea;
-use framewright::{Context, Frame, Mobility, Order, Run};
+use framewright::reserve::{Contiguous, MigrateArea};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{Frontswap, SwapDevice, SwapPolicy};
@@ -41,6 +42,9 @@ fn reclaim_config() -> ReclaimConfig {
     }
 }
 
+/// Files that are dirty at a time, each of which keeps a file descriptor; the background begins to write at half.
+const DIRTY_FILES_MAX: usize = 512;
+
 /// How long the background sleeps before it looks whether it is wanted.
 const NAP: Duration = Duration::from_millis(2);
 
@@ -56,6 +60,7 @@ pub(super) struct GcmaMachine<'a> {
     pub(super) device: &'a dyn SwapDevice,
     pub(super) storage: &'a Storage,
     pub(super) area: &'a dyn GcmaArea,
+    held_frames: u64,
 }
 
 impl<'a> GcmaMachine<'a> {
@@ -83,6 +88,28 @@ impl<'a> GcmaMachine<'a> {
             };
             work(&mut supply)
         })
+    }
+
+    /// Runs `work` with an owner's way in. Frames that an owner needs besides may be reclaimed.
+    pub(super) fn with_owner(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if self.area.wants_supply() {
+            self.with_supply(|supply| self.area.with_owner(Some(supply), work))
+        } else {
+            self.area.with_owner(None, work)
+        }
+    }
+
+    /// What Linux has flushers for: writes files behind those that write into them, until it is stopped.
+    pub(super) fn write_behind(&self, stop: &AtomicBool) {
+        let dirty_max = (self.host.zone().present_frames() - self.held_frames) / 10;
+        while !stop.load(Relaxed) {
+            if !self.files.write_behind(dirty_max, DIRTY_FILES_MAX / 2) {
+                std::thread::sleep(NAP);
+            }
+        }
     }
 
     /// What Linux has kswapd for, until it is stopped.
@@ -117,8 +144,14 @@ pub(super) fn with_machine<R>(
     work: impl FnOnce(&GcmaMachine<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let storage = &Storage::new(options.device);
-    let device = match variant {
-        GcmaVariant::GcmaZram => Storage::zram(plan.swap_slots),
+    let frames = plan.zone_frames(variant);
+    let layout = ZoneLayout::new(Frame(0), frames).with_cpus(plan.seats);
+    let host = Host::new(&framewright_linux::Options::new(layout)).map_err(Failure::new)?;
+    let device: Box<dyn SwapDevice + '_> = match variant {
+        GcmaVariant::GcmaZram => {
+            let cpu = CpuId(plan.seats - 1);
+            Box::new(ZramInFrames::new(plan.swap_slots, host.zone(), cpu))
+        }
         _ => {
             let path = folder.join("swap");
             let file = storage.swap_file(&path, plan.swap_slots);
@@ -128,9 +161,6 @@ pub(super) fn with_machine<R>(
         }
     };
     let device = &*device;
-    let frames = plan.zone_frames(variant);
-    let layout = ZoneLayout::new(Frame(0), frames).with_cpus(plan.seats);
-    let host = Host::new(&framewright_linux::Options::new(layout)).map_err(Failure::new)?;
     let mut words = vec![0; Reclaim::words_needed(host.zone())];
     let reclaim = Reclaim::new(host.zone(), &reclaim_config(), &mut words);
     let reclaim = reclaim.map_err(Failure::new)?;
@@ -142,12 +172,18 @@ pub(super) fn with_machine<R>(
         let area = area.map_err(Failure::new)?;
         hold_back(host.zone(), plan)?;
         return with_users(&host, device, None, plan, |files, paged| {
+            let mut places = Places::default();
+            for frames in plan.reserved(variant, options.policy) {
+                let place = area.reserve("request", frames, alignment(frames));
+                places.push((frames, place.map_err(Failure::new)?));
+            }
             let moving = MovingArea {
                 area: &area,
                 host: &host,
                 files,
                 paged,
                 waited: Waited::default(),
+                places,
             };
             work(&GcmaMachine {
                 host: &host,
@@ -157,6 +193,7 @@ pub(super) fn with_machine<R>(
                 device,
                 storage,
                 area: &moving,
+                held_frames: plan.held_frames,
             })
         });
     }
@@ -182,6 +219,7 @@ pub(super) fn with_machine<R>(
                 device,
                 storage,
                 area,
+                held_frames: plan.held_frames,
             })
         })
     })
@@ -199,11 +237,15 @@ fn with_users<'a, R>(
     if let Some((tenancy, pools, policy)) = front {
         swap = swap.with_store(tenancy, pools.swap, 0, policy);
     }
-    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, plan.paged_budget);
+    // As many as there are: reclaim says which.
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, plan.paged_pages);
     let paged = paged.map_err(Failure::new)?;
     let cleancache = front.map(|(tenancy, pools, _)| (tenancy, pools.clean));
+    // As Linux: a thread that writes waits when a fifth of what is not held is dirty.
+    let dirty_max = (host.zone().present_frames() - plan.held_frames) / 5;
     let options = FileOptions {
-        dirty_max: plan.paged_budget / 4,
+        dirty_max,
+        dirty_files_max: DIRTY_FILES_MAX,
         ..FileOptions::default()
     };
     let files = FileCache::new(Arc::clone(host.ram_shared()), cleancache, options);

@@ -44,6 +44,8 @@ metrics! {
         ELAPSED_S = "elapsed_s", "s", Lower, Fixed(3), "from the build's begin until its last thread is done";
         ELAPSED_VS_ORIGINAL = "elapsed_vs_original", "1", Lower, Fixed(3), "the same over that of `original` in the same invocation";
         CPU_PERCENT = "cpu_percent", "%", Neither, Time, "(`user_s` + `system_s`) / `elapsed_s`, the mean over builds";
+        LOAD_AVERAGE = "load_average", "threads", Neither, Time, "the machine's load average of the last minute, at the end of the build, this process included";
+        FOREIGN_LOAD = "foreign_load", "CPUs", Neither, Time, "CPUs that other processes and the hypervisor had on average while it was built: above 0.5 compare columns of one invocation, and times not at all";
         DEVICE_BYTES_WRITTEN = "device_bytes_written", "bytes", Lower, Mib, "written to the swap device and to files meanwhile; compressed memory is no device";
         SWAP_PAGES_STORED = "swap_pages_stored", "pages", Neither, Count, "versions of pages of paged memory that were swapped out: each is a content that a page did not have before";
         SWAP_PAGES_WRITTEN = "swap_pages_written", "pages", Lower, Count, "of these, written to the swap device, at once or by a cleaner";

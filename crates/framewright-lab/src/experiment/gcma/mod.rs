@@ -23,6 +23,7 @@ mod area;
 mod build;
 pub mod card;
 mod guest;
+mod heap;
 mod job;
 mod machine;
 pub mod metrics;
@@ -160,6 +161,26 @@ impl SwapSafety {
     }
 }
 
+/// Whether a variant knows before a request how long it will be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Lengths {
+    /// No variant: each request is served from what is there
+    Unknown,
+    /// All variants: each length has a place of its own in the area, which is lent meanwhile
+    Known,
+}
+
+impl Lengths {
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Known => "known",
+        }
+    }
+}
+
 /// Requests above which there are so many in all, and the size of each is drawn: of all sizes that often would
 /// take hours.
 pub const DRAWN_ABOVE: u32 = 1000;
@@ -171,7 +192,7 @@ pub struct GcmaOptions {
     pub ram_bytes: u64,
     /// Of that, the area.
     pub reserve_bytes: u64,
-    /// Requests of each size; above [`DRAWN_ABOVE`], in all.
+    /// Requests of each size at least; above [`DRAWN_ABOVE`], in all.
     pub requests: u32,
     /// What runs beside them.
     pub background: BesideRequests,
@@ -185,9 +206,12 @@ pub struct GcmaOptions {
     pub tree_bytes: Option<u64>,
     /// Builds of each variant.
     pub runs: u32,
-    /// Between a release and the next request beside a build; `None` for requests that are spread evenly over
-    /// the work of the build.
-    pub pause: Option<Duration>,
+    /// From one request beside a build to the next, in the build's time.
+    pub interval: Duration,
+    /// Whether the variants know how long requests will be.
+    pub lengths: Lengths,
+    /// How often a compiler goes over what it compiles.
+    pub passes: u32,
     /// What files and swap lie on.
     pub device: Device,
     /// Of framewright's swap.
@@ -199,6 +223,9 @@ pub struct GcmaOptions {
     /// In the order in which they are run.
     pub variants: Vec<GcmaVariant>,
 }
+
+/// The document's rate: 256 requests beside a build of 515 s.
+pub const INTERVAL: Duration = Duration::from_secs(2);
 
 impl GcmaOptions {
     /// What runs beside the requests.
@@ -373,6 +400,8 @@ fn figures(plan: &GcmaPlan, variants: &[GcmaVariant], tallies: &[VariantTally]) 
                     (b.cpu.user_s + b.cpu.system_s) / b.elapsed_s * 100.0
                 }),
             ),
+            (m::LOAD_AVERAGE, mean(builds, |b| b.load_average)),
+            (m::FOREIGN_LOAD, mean(builds, |b| b.foreign_load)),
             (
                 m::DEVICE_BYTES_WRITTEN,
                 mean(builds, |b| b.device_bytes as f64),

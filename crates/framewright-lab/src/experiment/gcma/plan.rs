@@ -1,7 +1,7 @@
 //! What is asked for, checked before anything is made.
 
 use super::super::Failure;
-use super::{BesideRequests, Device, GcmaOptions, GcmaVariant, SIZES, SwapSafety};
+use super::{BesideRequests, Device, GcmaOptions, GcmaVariant, Lengths, SIZES, SwapSafety};
 use framewright::Frame;
 
 /// Memory that the experiment leaves to the host's other processes: 2 GiB.
@@ -9,6 +9,19 @@ const LEFT_KIB: u64 = 2 << 20;
 
 /// Frames of the smallest reserve, and of what is left beside one: two pageblocks.
 const FRAMES_MIN: u64 = 1024;
+
+/// Pages of paged memory at most: each may be a mapping of its own, of which Linux allows a process 65,530.
+const PAGED_MAX: u64 = 50_000;
+
+/// Copies of pages that are put back, at a time.
+const ORDINARY_MAX: u64 = 2048;
+
+/// Threads that bring pages of paged memory: in Linux each process brings its own.
+pub(super) const PAGERS: u16 = 4;
+
+/// CPUs that serve a machine: pagers, the reclaim and the writing in the background, the owner, compressed memory, and
+/// the thread that made it.
+const SERVING_SEATS: u16 = 5;
 
 /// Frames of a pageblock, of which an area lent to movable memory consists.
 const PAGEBLOCK: u64 = 512;
@@ -20,20 +33,22 @@ pub(super) struct GcmaPlan {
     ram_frames: u64,
     /// Of those, the area's.
     pub(super) reserve_frames: u64,
-    /// Frames that the kernel and the programs have: three quarters of what is not the area's, 408 of 544 MiB. The
-    /// document's board ran 16 compilers there.
+    /// Frames that no variant can move or drop, the kernel's: a quarter of the RAM. The programs' are paged memory.
     pub(super) held_frames: u64,
-    /// Pages of paged memory, and how many of them have frames at a time.
+    /// Pages of paged memory. As many of them have frames as there are, wherever these lie.
     pub(super) paged_pages: u64,
-    pub(super) paged_budget: u64,
-    /// Slots of the swap device.
+    /// Of those, each worker's heap.
+    pub(super) heap_pages: u64,
+    /// Slots of the swap device: 128 for 800 of RAM, as the document has it.
     pub(super) swap_slots: u64,
     /// Bytes of a tree that is made.
     pub(super) tree_bytes: u64,
     /// The document's sizes, as far as the area has room for a reservation of each.
     pub(super) sizes: Vec<u64>,
-    /// Threads that may be guests at a time.
+    /// CPUs: threads that may be guests at a time, and one that no thread has.
     pub(super) seats: u16,
+    /// Whether the lengths are known before a request.
+    lengths: Lengths,
 }
 
 /// Frames of the pageblocks in so many bytes.
@@ -84,24 +99,27 @@ impl GcmaPlan {
             Some(frames)
         });
         let sizes: Vec<u64> = sizes.collect();
-        let held_frames = (ram_frames - reserve_frames) / 4 * 3;
-        // A build has twice what is left, and frames for a quarter of that.
-        let left = ram_frames - reserve_frames - held_frames;
-        let (paged_pages, paged_budget) = match options.at_work() {
-            BesideRequests::Build => (left * 2, left / 2),
-            _ => (reserve_frames / 2, reserve_frames / 2),
+        let held_frames = ram_frames / 4;
+        // The programs have a quarter of the RAM as well: the rest is page cache. With what is held, and more files
+        // than are left room for, memory is always full.
+        let workers = u64::from(options.workers);
+        let heap_pages = (ram_frames / 4).min(PAGED_MAX) * 7 / 8 / workers;
+        let (paged_pages, swap_slots) = match options.at_work() {
+            BesideRequests::Build => (heap_pages * workers * 8 / 7, ram_frames * 128 / 800),
+            // Two versions of some pages are there at a time.
+            _ => (reserve_frames / 2, reserve_frames * 3 / 4 + 1024),
         };
         Ok(Self {
             ram_frames,
             reserve_frames,
             held_frames,
             paged_pages,
-            paged_budget,
-            // Two versions of some pages are there at a time.
-            swap_slots: paged_pages * 3 / 2 + 1024,
+            heap_pages,
+            swap_slots,
             tree_bytes: options.made_bytes(),
             sizes,
-            seats: options.workers + 4,
+            seats: options.workers + PAGERS + SERVING_SEATS,
+            lengths: options.lengths,
         })
     }
 
@@ -114,17 +132,21 @@ impl GcmaPlan {
         }
     }
 
-    /// The sizes of which framewright's owner has a reservation, ascending. What is put back lies in none. So there is
-    /// one for the longest requests, which is also where a shorter one goes that is not served elsewhere, and of the
-    /// others for the shortest, as many as take a sixth of the area together.
-    pub(super) fn reserved(&self, policy: SwapSafety) -> Vec<u64> {
-        let (mut left, longest) = match policy {
-            SwapSafety::WriteThrough | SwapSafety::WriteBack => return self.sizes.clone(),
-            SwapSafety::PutBack => (self.reserve_frames / 6, self.sizes.split_last()),
-        };
-        let Some((longest, others)) = longest else {
+    /// The sizes for which an area has a place of its own, ascending: none where the lengths are unknown. The
+    /// document's variants have one for each. What framewright puts back lies in none, so it has one for the longest
+    /// requests, where a shorter one goes, too, that is not served elsewhere, and of the others for the shortest, as
+    /// many as take a sixth of the area together.
+    pub(super) fn reserved(&self, variant: GcmaVariant, policy: SwapSafety) -> Vec<u64> {
+        if self.lengths == Lengths::Unknown {
+            return Vec::new();
+        }
+        if variant != GcmaVariant::Framewright || policy != SwapSafety::PutBack {
+            return self.sizes.clone();
+        }
+        let Some((longest, others)) = self.sizes.split_last() else {
             return Vec::new();
         };
+        let mut left = self.reserve_frames / 6;
         let short = others.iter().copied().map_while(|frames| {
             left = left.checked_sub(frames)?;
             Some(frames)
@@ -132,15 +154,21 @@ impl GcmaPlan {
         short.chain([*longest]).collect()
     }
 
-    /// Dirty pages in the area at a time: half of the frames that no reservation has.
+    /// Dirty pages in framewright's area at a time: half of the frames that no reservation has. Where there is no
+    /// reservation for a request that meets them, no more than can be copied.
     pub(super) fn dirty_max(&self, policy: SwapSafety) -> u64 {
-        (self.reserve_frames - self.reserved(policy).iter().sum::<u64>()) / 2
+        let reserved = self.reserved(GcmaVariant::Framewright, policy);
+        let max = (self.reserve_frames - reserved.iter().sum::<u64>()) / 2;
+        match self.lengths {
+            Lengths::Known => max,
+            Lengths::Unknown => max.min(ORDINARY_MAX),
+        }
     }
 
     /// Pages that are put back and not got again, at a time: so many copies does a request wait for at most, 2
-    /// to 4 ms, before it takes the reservation instead.
+    /// to 4 ms.
     pub(super) fn ordinary_max(&self, policy: SwapSafety) -> u32 {
-        self.dirty_max(policy).min(2048) as u32
+        self.dirty_max(policy).min(ORDINARY_MAX) as u32
     }
 }
 
@@ -180,15 +208,40 @@ mod tests {
         (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
         let plan = GcmaPlan::new(&options).unwrap();
         assert_eq!(plan.sizes, [1, 512, 1024, 2048]);
-        let of = |policy| {
-            let reserved = plan.reserved(policy).iter().sum::<u64>();
+        let of = |plan: &GcmaPlan, policy| {
+            let reserved = plan.reserved(GcmaVariant::Framewright, policy);
+            let reserved: u64 = reserved.iter().sum();
             (reserved, plan.dirty_max(policy), plan.ordinary_max(policy))
         };
-        assert_eq!(of(SwapSafety::WriteBack), (3585, 255, 255));
+        // The lengths are unknown.
+        assert_eq!(of(&plan, SwapSafety::WriteBack), (0, 2048, 2048));
+        assert!(
+            plan.reserved(GcmaVariant::Cma, SwapSafety::PutBack)
+                .is_empty()
+        );
+        options.lengths = Lengths::Known;
+        let plan = GcmaPlan::new(&options).unwrap();
+        assert_eq!(of(&plan, SwapSafety::WriteBack), (3585, 255, 255));
         // The longest requests' and those of 1 and 512 frames, and half of all others.
-        assert_eq!(plan.reserved(SwapSafety::PutBack), [1, 512, 2048]);
-        assert_eq!(of(SwapSafety::PutBack), (2561, 767, 767));
-        assert_eq!(plan.tree_bytes, 24 << 20, "as the quick form says");
+        let put_back = SwapSafety::PutBack;
+        assert_eq!(
+            plan.reserved(GcmaVariant::Framewright, put_back),
+            [1, 512, 2048]
+        );
+        assert_eq!(of(&plan, put_back), (2561, 767, 767));
+        assert_eq!(plan.reserved(GcmaVariant::Cma, put_back), plan.sizes);
+        assert_eq!(
+            plan.tree_bytes,
+            options.tree_bytes.unwrap(),
+            "as the quick form says"
+        );
+        // What is held, the programs, and the files fill what is there and more.
+        let paged = plan.heap_pages * u64::from(options.workers) * 8 / 7;
+        assert_eq!((plan.held_frames, plan.paged_pages), (2560, paged));
+        assert!(
+            (2400..=2560).contains(&paged) && plan.swap_slots == 1638,
+            "{paged}"
+        );
         options.tree_bytes = None;
         for (device, sixteenths) in [(Device::Host, 10), (Device::Card, 2)] {
             options.device = device;
