@@ -80,6 +80,11 @@ impl<'m> Carver<'m> {
         WordRecords::new(self.cut_zeroed(count * R::WORDS))
     }
 
+    /// The next `count` records, with the values that their words have.
+    pub(crate) fn records_as_they_are<R: RawRecord>(&mut self, count: usize) -> &'m [R] {
+        records(self.cut(count * R::WORDS))
+    }
+
     /// The next record.
     pub(crate) fn record<R: RawRecord>(&mut self) -> &'m R {
         &self.records(1)[0]

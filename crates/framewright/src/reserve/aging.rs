@@ -1,7 +1,8 @@
 //! For models: a reserve as it is after more work than a test can wait for.
 
 use super::Reserve;
-use super::table::{BLOCK, FREE, FrameState};
+use super::record::BLOCK;
+use super::table::FrameState;
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::SeqCst;
 
@@ -17,7 +18,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
         for nth in 0..self.ids().div_ceil(64) {
             let lane = self.table.lane(nth);
             let _shut = self.table.shut(nth * 64 / BLOCK, &self.platform);
-            let mut bits = lane[FREE].load(SeqCst);
+            let mut bits = lane.free.load(SeqCst);
             while bits != 0 {
                 let id = nth * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;

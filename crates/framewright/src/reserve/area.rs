@@ -1,14 +1,14 @@
 //! The reserve as a whole: its memory, its seats, its pools.
 
-use super::counters::{OWN_WORDS, OWNERS_LOCK, count};
-use super::index::{BUCKET_WORDS, PageIndex};
-use super::order::{EvictionOrder, SHARD_WORDS};
-use super::pool::{KINDS, POOL_WORDS, PoolConfig, PoolId, Pools};
-use super::reservations::Reservations;
-use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, FrameTable};
+use super::index::{IndexBucket, PageIndex};
+use super::order::{EvictionOrder, ShardRecord};
+use super::pool::{KINDS, PoolConfig, PoolId, PoolRecord, Pools};
+use super::record::{BLOCK, BlockRecord, Descriptor, GuestRecord, OwnersRecord};
+use super::reservations::{ReservationRecord, Reservations};
+use super::table::FrameTable;
 use crate::platform::{Awaited, Patience, ReservePlatform};
-use crate::raw::Carver;
-use crate::sync::{AtomicU64, Lock};
+use crate::raw::{Carver, RawRecord};
+use crate::sync::{AtomicU64, Lock, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Run, SetupError};
 use core::ops::Range;
 
@@ -27,7 +27,7 @@ pub struct ReserveLayout {
     pub ordinary: u32,
 }
 
-/// Where each part lies in the words handed in.
+/// How many there are of each part, in the order in which they lie in the words handed in: the reservations come first.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     frames: usize,
@@ -35,9 +35,15 @@ struct Shape {
     /// The first descriptor for a page in an ordinary frame.
     ordinary: usize,
     ids: usize,
-    seat_words: usize,
-    /// Of all parts but the reservations, which come first.
-    parts: [usize; 11],
+    cpus: usize,
+    pools: usize,
+    /// Words by pool: whole cache lines.
+    by_pool: usize,
+    shards: [usize; 2],
+    blocks: usize,
+    buckets: usize,
+    /// Generations of objects.
+    objects: usize,
     words: usize,
 }
 
@@ -77,18 +83,19 @@ impl Shape {
         // One in eight pages is in an object of its own; more objects share generations.
         let objects = ids.div_ceil(8);
         let pools = usize::from(layout.pools * KINDS);
-        let seat_words = (count::HELD + pools).next_multiple_of(8);
-        let parts = [
-            OWN_WORDS,
-            pools.next_multiple_of(8),
-            pools * POOL_WORDS,
-            shards[0] * SHARD_WORDS,
-            shards[1] * SHARD_WORDS,
-            usize::from(layout.cpus) * seat_words,
-            blocks * BLOCK_WORDS,
-            PageIndex::buckets(ids) * BUCKET_WORDS,
+        let (cpus, by_pool) = (usize::from(layout.cpus), pools.next_multiple_of(8));
+        let buckets = PageIndex::buckets(ids);
+        let words = [
+            RESERVATIONS * ReservationRecord::WORDS,
+            OwnersRecord::WORDS,
+            by_pool,
+            pools * PoolRecord::WORDS,
+            (shards[0] + shards[1]) * ShardRecord::WORDS,
+            cpus * (GuestRecord::WORDS + by_pool),
+            blocks * BlockRecord::WORDS,
+            buckets * IndexBucket::WORDS,
             ids,
-            ids * DESC_WORDS,
+            ids * Descriptor::WORDS,
             objects,
         ];
         Ok(Self {
@@ -96,11 +103,14 @@ impl Shape {
             values,
             ordinary,
             ids,
-            seat_words,
-            parts,
-            words: Carver::words_needed(
-                Reservations::words_needed(RESERVATIONS) + parts.iter().sum::<usize>(),
-            ),
+            cpus,
+            pools,
+            by_pool,
+            shards,
+            blocks,
+            buckets,
+            objects,
+            words: Carver::words_needed(words.iter().sum()),
         })
     }
 }
@@ -150,14 +160,16 @@ pub struct Reserve<'m, P> {
     pub(super) platform: P,
     run: Run,
     shape: Shape,
-    pub(super) own: &'m [AtomicU64],
+    pub(super) own: &'m OwnersRecord,
     /// Pages that left each pool because owners took their frames.
     pub(super) lost: &'m [AtomicU64],
     pub(super) reservations: Reservations<'m>,
     pub(super) pools: Pools<'m>,
     /// Of frames, and of pages without one.
     pub(super) orders: [EvictionOrder<'m>; 2],
-    seats: &'m [AtomicU64],
+    seats: &'m [GuestRecord],
+    /// By seat and pool.
+    held: &'m [AtomicU64],
     pub(super) table: FrameTable<'m>,
     pub(super) index: PageIndex<'m>,
 }
@@ -176,40 +188,34 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let shape = Shape::new(layout)?;
         let mut carver = Carver::new(memory, shape.words)?.at_a_line();
         // The serials of the reservations go on.
-        let reservations = carver.words_as_they_are(Reservations::words_needed(RESERVATIONS));
-        let parts = shape.parts.map(|len| carver.words(len));
-        let [
-            own,
-            lost,
-            pools,
-            of_frames,
-            of_values,
-            seats,
-            blocks,
-            index,
-            states,
-            descs,
-            objects,
-        ] = parts;
+        let reservations = Reservations::new(carver.records_as_they_are(RESERVATIONS));
+        let own = carver.record();
+        let lost = carver.words(shape.by_pool);
+        let pools = carver.records(shape.pools);
+        let orders = shape
+            .shards
+            .map(|shards| EvictionOrder::new(carver.records(shards)));
+        let seats = carver.records(shape.cpus);
+        let held = carver.words(shape.cpus * shape.by_pool);
+        let blocks = carver.records(shape.blocks);
+        let index = PageIndex::new(carver.records(shape.buckets));
+        let states = carver.words(shape.ids);
+        let descs = carver.records(shape.ids);
+        let pools = Pools::new(pools, carver.words(shape.objects));
+        let (frames, ordinary) = (shape.frames, shape.ordinary);
         let reserve = Self {
             platform,
             run: layout.run,
             shape,
             own,
             lost,
-            reservations: Reservations::new(reservations),
-            pools: Pools::new(pools, objects),
-            orders: [EvictionOrder::new(of_frames), EvictionOrder::new(of_values)],
+            reservations,
+            pools,
+            orders,
             seats,
-            table: FrameTable::new(
-                states,
-                descs,
-                blocks,
-                (seats, shape.seat_words),
-                shape.frames,
-                shape.ordinary,
-            ),
-            index: PageIndex::new(index),
+            held,
+            table: FrameTable::new(states, descs, blocks, seats, frames, ordinary),
+            index,
         };
         let values = shape.frames.next_multiple_of(BLOCK);
         let descriptors = (0..shape.frames).chain(values..values + shape.values);
@@ -242,14 +248,14 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
 
     /// The owners' lock. Its end also wakes guests that found a gate shut meanwhile.
     pub(super) fn lock_owners(&self) -> Awaited<'_, 'm, P> {
-        let lock = Lock::new(&self.own[OWNERS_LOCK]);
+        let lock = Lock::new(&self.own.lock);
         let owners = lock.lock(|attempt| self.platform.relax(attempt));
         Awaited::new(owners, &self.platform)
     }
 
     /// The same, but gives up if the lock's holder keeps it for longer than `patience` lasts.
     pub(super) fn try_lock_owners(&self, patience: &mut Patience) -> Option<Awaited<'_, 'm, P>> {
-        let lock = Lock::new(&self.own[OWNERS_LOCK]);
+        let lock = Lock::new(&self.own.lock);
         let (owners, _) = patience.lock(lock, &self.platform)?;
         Some(Awaited::new(owners, &self.platform))
     }
@@ -273,14 +279,24 @@ impl<'m, P> Reserve<'m, P> {
         self.shape.ids
     }
 
-    pub(super) fn seat_words(&self, cpu: CpuId) -> Option<&'m [AtomicU64]> {
-        let at = cpu.index() * self.shape.seat_words;
-        self.seats.get(at..at + self.shape.seat_words)
+    /// The record of a CPU's seat, and what it holds by pool.
+    pub(super) fn seat(&self, cpu: CpuId) -> Option<(&'m GuestRecord, &'m [AtomicU64])> {
+        let record = self.seats.get(cpu.index())?;
+        Some((
+            record,
+            &self.held[cpu.index() * self.shape.by_pool..][..self.shape.by_pool],
+        ))
     }
 
-    /// The words of every seat.
-    pub(super) fn seats(&self) -> impl Iterator<Item = &'m [AtomicU64]> {
-        self.seats.chunks(self.shape.seat_words)
+    /// The record of every seat.
+    pub(super) const fn seats(&self) -> &'m [GuestRecord] {
+        self.seats
+    }
+
+    /// The number of pages that came by each seat less those that went; wraps.
+    pub(super) fn held_by_seats(&self, pool: usize) -> impl Iterator<Item = u64> {
+        let rows = self.held.chunks_exact(self.shape.by_pool);
+        rows.map(move |row| row[pool].load(Relaxed))
     }
 
     /// Whether there is such a descriptor: the numbers between the kinds have none.

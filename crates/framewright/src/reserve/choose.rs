@@ -1,9 +1,7 @@
 //! Chooses the run of an owner without a reservation: one that costs the fewest pages.
 
 use super::area::Reserve;
-use super::counters::CURSOR;
 use super::places::{Cost, RunPlaces};
-use super::table::{DIRTY, FREE, KEPT, MOVABLE, OWNED, VISITED};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
 use core::ops::{Add, Range, Sub};
@@ -65,19 +63,20 @@ impl<P: ReservePlatform> Reserve<'_, P> {
     /// What taking the frames of a word would cost, if those that can be put back may be.
     #[inline]
     fn cost_of_word(&self, nth: usize, mask: u64, put_back: bool) -> RunCost {
-        let impossible = self.bits(nth, &[KEPT, OWNED]) & mask;
-        let pages = mask & !self.bits(nth, &[FREE]);
+        let lane = self.table.lane(nth);
+        let impossible = lane.unavailable() & mask;
+        let pages = mask & !lane.free.load(Relaxed);
         if pages == 0 {
             return RunCost {
                 impossible: impossible.count_ones(),
                 ..RunCost::default()
             };
         }
-        let hot = pages & self.bits(nth, &[VISITED]);
-        let mut dirty = self.bits(nth, &[DIRTY]) & mask;
+        let hot = pages & lane.visited.load(Relaxed);
+        let mut dirty = lane.dirty() & mask;
         let mut moved = 0;
         if put_back && dirty != 0 {
-            moved = dirty & self.bits(nth, &[MOVABLE]);
+            moved = dirty & lane.movable.load(Relaxed);
             dirty &= !moved;
         }
         let count = |bits: u64| match bits {
@@ -99,8 +98,8 @@ impl<P: ReservePlatform> Reserve<'_, P> {
             let movable = || {
                 let lanes = (0..self.table.frames().div_ceil(64)).filter(|_| put_back);
                 let mut bits = lanes.map(|nth| {
-                    let obstacles = self.bits(nth, &[KEPT, OWNED]);
-                    (nth, self.bits(nth, &[MOVABLE]) & !obstacles)
+                    let lane = self.table.lane(nth);
+                    (nth, lane.movable.load(Relaxed) & !lane.unavailable())
                 });
                 let (nth, bits) = bits.find(|(_, bits)| *bits != 0)?;
                 let id = nth * 64 + bits.trailing_zeros() as usize;
@@ -111,13 +110,8 @@ impl<P: ReservePlatform> Reserve<'_, P> {
         let step = frames.next_power_of_two().min(64) as usize;
         let cost = |nth, mask| self.cost_of_word(nth, mask, put_back);
         let obstacles = |nth| {
-            let dirty = self.bits(nth, &[DIRTY]);
-            let moved = if put_back {
-                self.bits(nth, &[MOVABLE])
-            } else {
-                0
-            };
-            self.bits(nth, &[KEPT, OWNED]) | dirty & !moved
+            let lane = self.table.lane(nth);
+            lane.unavailable() | lane.staying(put_back)
         };
         // A place that is not on the grid will do if no place on it is possible.
         let at = places.cheapest(step, &(0..self.table.frames()), cost);
@@ -128,18 +122,19 @@ impl<P: ReservePlatform> Reserve<'_, P> {
     /// A single frame: free if there is one near, else one that was not got lately.
     fn cheapest_frame(&self) -> Option<Range<usize>> {
         let words = self.table.frames().div_ceil(64);
-        let begin = self.own[CURSOR].load(Relaxed) as usize % words;
+        let begin = self.own.cursor.load(Relaxed) as usize % words;
         let has_free = (0..self.orders[0].len()).any(|shard| self.orders[0].can_have_free(shard));
         let look = |wants_free: bool, wants_cold: bool| {
             let nth = (begin..words).chain(0..begin);
             let found = nth.map(|nth| {
                 let last = self.table.frames() - nth * 64;
                 let inside = if last < 64 { (1 << last) - 1 } else { u64::MAX };
-                let mut bits = inside & !self.bits(nth, &[KEPT, OWNED, DIRTY]);
+                let lane = self.table.lane(nth);
+                let mut bits = inside & !(lane.unavailable() | lane.dirty());
                 if wants_free {
-                    bits &= self.bits(nth, &[FREE]);
+                    bits &= lane.free.load(Relaxed);
                 } else if wants_cold {
-                    bits &= !self.bits(nth, &[VISITED]);
+                    bits &= !lane.visited.load(Relaxed);
                 }
                 (nth, bits)
             });
@@ -151,7 +146,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
             .or_else(|| look(false, true))
             .or_else(|| look(false, false));
         let (nth, id) = found?;
-        self.own[CURSOR].store(nth as u64, Relaxed);
+        self.own.cursor.store(nth as u64, Relaxed);
         Some(id..id + 1)
     }
 }

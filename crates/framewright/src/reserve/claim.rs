@@ -1,8 +1,8 @@
 //! Where a put gets a descriptor: a free one, or that of the page which the hand evicts.
 
-use super::counters::count;
 use super::order::{EvictionOrder, OrderShard};
-use super::table::{BLOCK, FREE, FrameState, InsideFrom, KEPT, StateWord};
+use super::record::{BLOCK, BLOCK_LANES};
+use super::table::{FrameState, InsideFrom, StateWord};
 use super::{Guest, PoolId};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
@@ -85,15 +85,15 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         for at in 0..of_shard {
             let local = (hint + at) % of_shard;
             let block = blocks.start + nth + local * order.len();
-            for word in 0..BLOCK / 64 {
-                let mut bits = table.lane(block * (BLOCK / 64) + word)[FREE].load(Relaxed);
+            for word in 0..BLOCK_LANES {
+                let mut bits = table.lane(block * BLOCK_LANES + word).free.load(Relaxed);
                 while bits != 0 {
                     let id = block * BLOCK + word * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
-                    let inside = table.try_enter_from(id, self.words());
+                    let inside = table.try_enter_from(id, self.record());
                     left = true;
                     let Some(inside) = inside else { break };
-                    if wanted.is_dirty && table.has_bit(id, KEPT) || !table.claim_free(id) {
+                    if wanted.is_dirty && table.is_kept(id) || !table.claim_free(id) {
                         continue;
                     }
                     shard.set_free_hint(local);
@@ -137,10 +137,10 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
             if !is_dead && (table.pass_by(id) || !self.may_evict(word.pool(), wanted.pool, own)) {
                 continue;
             }
-            let Some(inside) = table.try_enter_from(id, self.words()) else {
+            let Some(inside) = table.try_enter_from(id, self.record()) else {
                 continue;
             };
-            if wanted.is_dirty && table.has_bit(id, KEPT) {
+            if wanted.is_dirty && table.is_kept(id) {
                 continue;
             }
             // Moves the generation on at once, so that no get finds the old page from here on (C6).
@@ -150,7 +150,7 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
                     reserve.dirty_no_more(id, word.pool());
                 }
                 self.hold(word.pool(), 1u64.wrapping_neg());
-                self.count(word.pool(), count::EVICTED);
+                self.count(word.pool(), |counters| &counters.evicted);
                 return Some(self.claimed(shard, id, filling, inside));
             }
         }

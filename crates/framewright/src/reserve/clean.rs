@@ -1,8 +1,7 @@
 //! Write-back: writes pages that are on no device yet to their device.
 
-use super::counters::{CLEAN_CURSOR, CLEANER};
-use super::table::{DIRTY, FrameState, INDEX, OBJECT, StateWord};
-use super::{Guest, Key, PoolId};
+use super::table::{FrameState, StateWord};
+use super::{Guest, Key};
 use crate::platform::ReservePlatform;
 use crate::sync::{Lock, Ordering::Relaxed};
 use crate::units::Frame;
@@ -32,17 +31,17 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     pub fn clean(&mut self, pages: u64, mut write: impl FnMut(&Key, Frame) -> bool) -> Cleaned {
         let reserve = self.reserve();
         let mut cleaned = Cleaned::default();
-        let Some(_cleaner) = Lock::new(&reserve.own[CLEANER]).try_lock() else {
+        let Some(_cleaner) = Lock::new(&reserve.own.cleaner).try_lock() else {
             return cleaned;
         };
         let (frames, ordinary) = (reserve.table.frames(), reserve.table.ordinary());
-        let start = reserve.own[CLEAN_CURSOR].load(Relaxed) as usize % reserve.ids();
+        let start = reserve.own.clean_cursor.load(Relaxed) as usize % reserve.ids();
         let halves = [start..frames, start.max(ordinary.start)..ordinary.end];
         let others = [0..start.min(frames), ordinary.start..start];
         for ids in halves.into_iter().chain(others) {
             let mut at = ids.start;
             while at < ids.end {
-                let word = reserve.table.lane(at / 64)[DIRTY].load(Relaxed) >> (at % 64);
+                let word = reserve.table.lane(at / 64).dirty() >> (at % 64);
                 if word == 0 {
                     at = (at / 64 + 1) * 64;
                     continue;
@@ -55,7 +54,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
                     return cleaned;
                 }
                 // The next call begins behind this page, whatever becomes of it.
-                reserve.own[CLEAN_CURSOR].store(at as u64 + 1, Relaxed);
+                reserve.own.clean_cursor.store(at as u64 + 1, Relaxed);
                 self.clean_one(at, &mut write, &mut cleaned);
                 at += 1;
             }
@@ -71,7 +70,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     ) {
         let reserve = self.reserve();
         let table = &reserve.table;
-        let Some(inside) = table.try_enter_from(id, self.words()) else {
+        let Some(inside) = table.try_enter_from(id, self.record()) else {
             return;
         };
         let word = table.state(id);
@@ -79,14 +78,9 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
         if word.state() != FrameState::Dirty || !table.change(id, word, writing) {
             return;
         }
-        let desc = table.desc(id);
-        let key = Key {
-            pool: PoolId(word.pool() as u16),
-            object: desc[OBJECT].load(Relaxed),
-            index: desc[INDEX].load(Relaxed),
-        };
+        let key = table.desc(id).key(word.pool());
         let is_dead = reserve.is_dead(id, word);
-        // The DIRTY bit stays: no owner takes the frame, so no owner waits for the device (C3).
+        // The dirty bit stays: no owner takes the frame, so no owner waits for the device (C3).
         drop(inside);
         let mut end = EndWriting {
             guest: self,
@@ -135,7 +129,7 @@ impl<P: ReservePlatform> EndWriting<'_, '_, '_, P> {
     fn end(&self) -> WritingEnded {
         let reserve = self.guest.reserve();
         let table = &reserve.table;
-        let inside = table.enter_from(self.id, self.guest.words(), &reserve.platform);
+        let inside = table.enter_from(self.id, self.guest.record(), &reserve.platform);
         let is_dead = reserve.is_dead(self.id, self.writing);
         let stays_dirty = self.after.state() == FrameState::Dirty;
         if !stays_dirty {

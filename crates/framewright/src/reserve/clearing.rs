@@ -1,9 +1,8 @@
 //! A run that an owner keeps while it moves pages out of it, and other owners that want the frames.
 
 use super::area::Reserve;
-use super::counters::CLEARING;
 use super::places::{RunPlaces, words_of};
-use super::table::{DIRTY, MOVABLE, OWNED};
+use super::record::{Lane, add};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Run;
@@ -22,7 +21,7 @@ pub(super) struct KeptRun<'r, 'm, P: ReservePlatform> {
 impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// A run that has just been kept, for the owner that clears it. Under the owners' lock.
     pub(super) fn kept_run(&self, ids: Range<usize>) -> KeptRun<'_, 'm, P> {
-        self.add(CLEARING, 1);
+        add(&self.own.clearing, 1);
         KeptRun { reserve: self, ids }
     }
 
@@ -30,18 +29,13 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// clears (C10). Under the owners' lock. Time: only while a run is being cleared, a search of the
     /// bitmaps.
     pub(super) fn is_in_transit(&self, frames: u64, align: u64, put_back: bool) -> bool {
-        if self.own[CLEARING].load(Relaxed) == 0 {
+        if self.own.clearing.load(Relaxed) == 0 {
             return false;
         }
-        let stays = |nth| {
-            let movable = if put_back {
-                self.bits(nth, &[MOVABLE])
-            } else {
-                0
-            };
-            self.bits(nth, &[DIRTY]) & !movable
+        let obstacles = |nth| {
+            let lane = self.table.lane(nth);
+            lane.owned.load(Relaxed) | lane.staying(put_back) | self.reserved_bits(nth)
         };
-        let obstacles = |nth| self.bits(nth, &[OWNED]) | stays(nth) | self.reserved_bits(nth);
         let places = RunPlaces::new(self.run(), frames, align);
         places.is_some_and(|places| places.first_fit(0, obstacles).is_some())
     }
@@ -62,7 +56,7 @@ impl<P: ReservePlatform> KeptRun<'_, '_, P> {
     pub(super) fn take(self) -> Option<Run> {
         let reserve = self.reserve;
         let owners = reserve.lock_owners();
-        if !reserve.discard(&self.ids, &[OWNED, DIRTY]) {
+        if !reserve.discard(&self.ids, Lane::obstacles) {
             // The window is given up only after this, because that takes the lock.
             drop(owners);
             return None;
@@ -76,7 +70,7 @@ impl<P: ReservePlatform> KeptRun<'_, '_, P> {
     /// Keeps it no longer. Under the owners' lock.
     fn end(&self) {
         self.reserve.set_kept(&self.ids, false);
-        let clearing = &self.reserve.own[CLEARING];
+        let clearing = &self.reserve.own.clearing;
         clearing.store(clearing.load(Relaxed) - 1, Relaxed);
     }
 }

@@ -12,18 +12,24 @@
 
 use super::table::FrameTable;
 use crate::platform::FramePlatform;
-use crate::raw::soon_written;
+use crate::raw::{record, soon_written};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
 
-/// Words of a bucket: one cache line.
-pub(super) const BUCKET_WORDS: usize = 8;
-const ENTRIES: usize = BUCKET_WORDS - 1;
+record! {
+    /// A bucket: one cache line.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct IndexBucket {
+        /// Its lock; above it, how often something in it was invalidated or put.
+        lock: AtomicU64,
+        entries: [AtomicU64; 7],
+    } = 8 words;
+}
 
-/// In a bucket's first word: its lock; above it, how often something in it was invalidated or put.
 const LOCKED: u64 = 1;
 const CHANGE: u64 = 2;
 
@@ -60,7 +66,7 @@ impl PageEntry {
 /// All buckets, a power of two of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageIndex<'m> {
-    words: &'m [AtomicU64],
+    buckets: &'m [IndexBucket],
 }
 
 impl<'m> PageIndex<'m> {
@@ -70,30 +76,27 @@ impl<'m> PageIndex<'m> {
         pages.div_ceil(2).next_power_of_two()
     }
 
-    pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
-        Self { words }
+    pub(super) const fn new(buckets: &'m [IndexBucket]) -> Self {
+        Self { buckets }
     }
 
     #[inline]
     pub(super) fn bucket(&self, hash: u64) -> Bucket<'m> {
-        let buckets = self.words.len() / BUCKET_WORDS;
-        let at = (hash as usize & (buckets - 1)) * BUCKET_WORDS;
         Bucket {
-            words: &self.words[at..at + BUCKET_WORDS],
+            record: &self.buckets[hash as usize & (self.buckets.len() - 1)],
         }
     }
 
     /// Every bucket.
     pub(super) fn all(&self) -> impl Iterator<Item = Bucket<'m>> + use<'m> {
-        let buckets = self.words.chunks_exact(BUCKET_WORDS);
-        buckets.map(|words| Bucket { words })
+        self.buckets.iter().map(|record| Bucket { record })
     }
 }
 
 /// One bucket: the entries of some keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket<'m> {
-    words: &'m [AtomicU64],
+    record: &'m IndexBucket,
 }
 
 impl<'m> Bucket<'m> {
@@ -101,14 +104,14 @@ impl<'m> Bucket<'m> {
     #[inline]
     pub(super) fn entries(self) -> impl Iterator<Item = PageEntry> {
         // Acquire pairs with the Release in `LockedBucket::set`: the state word is published.
-        let entries = self.words[1..].iter();
+        let entries = self.record.entries.iter();
         let entries = entries.map(|word| PageEntry(word.load(Acquire)));
         entries.filter(|entry| *entry != PageEntry::NONE)
     }
 
     /// Whether it is the same one.
     pub(super) fn is(self, other: Self) -> bool {
-        core::ptr::eq(self.words, other.words)
+        core::ptr::eq(self.record, other.record)
     }
 
     /// Whether `entry` still stands in it.
@@ -120,14 +123,14 @@ impl<'m> Bucket<'m> {
     /// Fetches the line ahead of its use.
     #[inline]
     pub(super) fn fetch(self) {
-        soon_written(&self.words[0]);
+        soon_written(&self.record.lock);
     }
 
     /// How often it has changed, if it is not locked.
     #[inline]
     pub(super) fn ticket(self) -> Option<Ticket> {
         // Acquire pairs with the Release of the CPU that unlocked it: its entries.
-        let seen = self.words[0].load(Acquire);
+        let seen = self.record.lock.load(Acquire);
         (seen & LOCKED == 0).then_some(Ticket(seen))
     }
 
@@ -136,13 +139,13 @@ impl<'m> Bucket<'m> {
     pub(super) fn is_still_at(self, ticket: Ticket) -> bool {
         // Acquire: the reads of the entries before it are not delayed past it.
         fence(Acquire);
-        self.words[0].load(Relaxed) == ticket.0
+        self.record.lock.load(Relaxed) == ticket.0
     }
 
     /// Locks it, for a few loads and stores: no holder waits for anything.
     #[inline]
     pub(super) fn lock(self, platform: &impl FramePlatform) -> LockedBucket<'m> {
-        let lock = &self.words[0];
+        let lock = &self.record.lock;
         let mut attempt = 0;
         loop {
             let seen = lock.load(Relaxed);
@@ -152,7 +155,7 @@ impl<'m> Bucket<'m> {
                     .is_ok()
             {
                 return LockedBucket {
-                    words: self.words,
+                    record: self.record,
                     changes: seen,
                 };
             }
@@ -165,7 +168,7 @@ impl<'m> Bucket<'m> {
 /// A bucket under its lock.
 #[derive(Debug)]
 pub(super) struct LockedBucket<'m> {
-    words: &'m [AtomicU64],
+    record: &'m IndexBucket,
     changes: u64,
 }
 
@@ -186,14 +189,16 @@ impl LockedBucket<'_> {
 
     /// The first entry for which `is` holds; `is` must tell stale ones.
     pub(super) fn find(&self, mut is: impl FnMut(PageEntry) -> bool) -> Option<PageEntry> {
-        let entries = self.words[1..].iter();
+        let entries = self.record.entries.iter();
         let mut entries = entries.map(|word| PageEntry(word.load(Relaxed)));
         entries.find(|entry| *entry != PageEntry::NONE && is(*entry))
     }
 
     /// Forgets `entry`.
     pub(super) fn remove(&mut self, entry: PageEntry) {
-        if let Some(word) = self.words[1..]
+        if let Some(word) = self
+            .record
+            .entries
             .iter()
             .find(|word| word.load(Relaxed) == entry.0)
         {
@@ -203,7 +208,8 @@ impl LockedBucket<'_> {
 
     /// Whether `entry` still stands in it.
     pub(super) fn has(&self, entry: PageEntry) -> bool {
-        self.words[1..]
+        self.record
+            .entries
             .iter()
             .any(|word| word.load(Relaxed) == entry.0)
     }
@@ -213,7 +219,7 @@ impl LockedBucket<'_> {
         if let Some(left) = self.beside(new) {
             left.store(PageEntry::NONE.0, Relaxed);
         }
-        let mut words = self.words[1..].iter();
+        let mut words = self.record.entries.iter();
         if let Some(word) = words.find(|word| word.load(Relaxed) == entry.0) {
             // Release, as in `insert`.
             word.store(new.0, Release);
@@ -222,7 +228,7 @@ impl LockedBucket<'_> {
 
     /// The entry that an earlier page of the same descriptor left, if any.
     fn beside(&self, entry: PageEntry) -> Option<&AtomicU64> {
-        let mut words = self.words[1..].iter();
+        let mut words = self.record.entries.iter();
         words.find(|word| PageEntry(word.load(Relaxed)).is_beside(entry))
     }
 
@@ -236,9 +242,8 @@ impl LockedBucket<'_> {
             let old = PageEntry(word.load(Relaxed));
             old == PageEntry::NONE || !old.is_of(table.state(old.id()).generation())
         };
-        const { assert!(ENTRIES > 0) };
         let left = self.beside(entry);
-        match left.or_else(|| self.words[1..].iter().find(is_stale)) {
+        match left.or_else(|| self.record.entries.iter().find(is_stale)) {
             Some(word) => {
                 // Release pairs with the Acquire in `entries`.
                 word.store(entry.0, Release);
@@ -252,6 +257,6 @@ impl LockedBucket<'_> {
 impl Drop for LockedBucket<'_> {
     fn drop(&mut self) {
         // Release: the entries.
-        self.words[0].store(self.changes & !LOCKED, Release);
+        self.record.lock.store(self.changes & !LOCKED, Release);
     }
 }

@@ -5,26 +5,33 @@
 //! get moves nothing in the list, so it takes no lock. A page that an owner discards or a get takes
 //! away stays in the list until the hand meets it there.
 
-use super::table::{FrameTable, LINKS};
+use super::table::FrameTable;
 use crate::platform::FramePlatform;
+use crate::raw::record;
 use crate::sync::{
     AtomicU64, Lock, LockGuard,
     Ordering::{Relaxed, SeqCst},
     fence,
 };
 
-// The words of a shard.
-const LOCK: usize = 0;
-const HEAD: usize = 1;
-const TAIL: usize = 2;
-const HAND: usize = 3;
-/// The block of the shard in which free frames were found last.
-const HINT: usize = 4;
-/// Whether a descriptor of the shard became free since a search of all its blocks found none. On a
-/// line of its own, because the CPUs that free write it.
-const MAY_HAVE_FREE: usize = 8;
-/// Words of a shard.
-pub(super) const SHARD_WORDS: usize = 16;
+record! {
+    /// A shard's list, under its lock, and on a line of its own what CPUs that free write.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct ShardRecord {
+        lock: AtomicU64,
+        // Descriptors, by number plus one.
+        head: AtomicU64,
+        tail: AtomicU64,
+        hand: AtomicU64,
+        /// The block of the shard in which free frames were found last.
+        hint: AtomicU64,
+        _list: [AtomicU64; 3],
+
+        /// Whether a descriptor of the shard became free since a search of all its blocks found none.
+        may_have_free: AtomicU64,
+    } = 16 words, may_have_free at 8;
+}
 
 /// In a descriptor's links: it stands in a list. The bits below hold the older neighbour's number
 /// plus one in 31 bits, and the younger one's in 31.
@@ -35,12 +42,12 @@ const MASK: u64 = (1 << HALF) - 1;
 /// All shards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EvictionOrder<'m> {
-    words: &'m [AtomicU64],
+    shards: &'m [ShardRecord],
 }
 
 impl<'m> EvictionOrder<'m> {
-    pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
-        Self { words }
+    pub(super) const fn new(shards: &'m [ShardRecord]) -> Self {
+        Self { shards }
     }
 
     /// How many shards that many CPUs and blocks have: two a CPU, as far as there are blocks.
@@ -49,36 +56,32 @@ impl<'m> EvictionOrder<'m> {
     }
 
     pub(super) const fn len(&self) -> usize {
-        self.words.len() / SHARD_WORDS
-    }
-
-    fn shard(&self, shard: usize) -> &'m [AtomicU64] {
-        &self.words[shard * SHARD_WORDS..][..SHARD_WORDS]
+        self.shards.len()
     }
 
     /// Whether there can be free frames in the shard.
     #[inline]
     pub(super) fn can_have_free(&self, shard: usize) -> bool {
-        self.shard(shard)[MAY_HAVE_FREE].load(Relaxed) != 0
+        self.shards[shard].may_have_free.load(Relaxed) != 0
     }
 
     /// Locks a shard. Waits for its holder, for some steps of its hand at most.
     pub(super) fn lock(&self, shard: usize, platform: &impl FramePlatform) -> OrderShard<'m> {
-        let words = self.shard(shard);
-        let _lock = Lock::new(&words[LOCK]).lock(|attempt| platform.relax(attempt));
-        OrderShard { words, _lock }
+        let record = &self.shards[shard];
+        let _lock = Lock::new(&record.lock).lock(|attempt| platform.relax(attempt));
+        OrderShard { record, _lock }
     }
 
     pub(super) fn try_lock(&self, shard: usize) -> Option<OrderShard<'m>> {
-        let words = self.shard(shard);
-        let _lock = Lock::new(&words[LOCK]).try_lock()?;
-        Some(OrderShard { words, _lock })
+        let record = &self.shards[shard];
+        let _lock = Lock::new(&record.lock).try_lock()?;
+        Some(OrderShard { record, _lock })
     }
 
     /// Records that something in the shard became free.
     #[inline]
     pub(super) fn tell_free(&self, shard: usize) {
-        let may = &self.shard(shard)[MAY_HAVE_FREE];
+        let may = &self.shards[shard].may_have_free;
         if may.load(SeqCst) == 0 {
             may.store(1, Relaxed);
         }
@@ -88,42 +91,42 @@ impl<'m> EvictionOrder<'m> {
 /// A shard under its lock.
 #[derive(Debug)]
 pub(super) struct OrderShard<'m> {
-    words: &'m [AtomicU64],
+    record: &'m ShardRecord,
     _lock: LockGuard<'m>,
 }
 
 impl OrderShard<'_> {
-    fn get(&self, word: usize) -> Option<usize> {
-        (self.words[word].load(Relaxed) as usize).checked_sub(1)
+    fn get(place: &AtomicU64) -> Option<usize> {
+        (place.load(Relaxed) as usize).checked_sub(1)
     }
 
-    fn set(&self, word: usize, id: Option<usize>) {
-        self.words[word].store(id.map_or(0, |id| id as u64 + 1), Relaxed);
+    fn set(place: &AtomicU64, id: Option<usize>) {
+        place.store(id.map_or(0, |id| id as u64 + 1), Relaxed);
     }
 
     /// Where to look for free frames first, by block of the shard.
     pub(super) fn free_hint(&self) -> usize {
-        self.words[HINT].load(Relaxed) as usize
+        self.record.hint.load(Relaxed) as usize
     }
 
     pub(super) fn set_free_hint(&self, block: usize) {
-        self.words[HINT].store(block as u64, Relaxed);
+        self.record.hint.store(block as u64, Relaxed);
     }
 
     /// Lowers the flag before a search of all blocks. A CPU that frees meanwhile raises it again.
     pub(super) fn expect_no_free(&self) {
         // SeqCst, as in `tell_free` and where bits are set: either the search finds the bit, or the
         // CPU that set it finds the flag lowered and raises it.
-        self.words[MAY_HAVE_FREE].swap(0, SeqCst);
+        self.record.may_have_free.swap(0, SeqCst);
         fence(SeqCst);
     }
 
     pub(super) fn may_have_free(&self) {
-        self.words[MAY_HAVE_FREE].store(1, Relaxed);
+        self.record.may_have_free.store(1, Relaxed);
     }
 
     fn links(table: &FrameTable<'_>, id: usize) -> Option<(Option<usize>, Option<usize>)> {
-        let links = table.desc(id)[LINKS].load(Relaxed);
+        let links = table.desc(id).links.load(Relaxed);
         let part = |part: u64| ((part & MASK) as usize).checked_sub(1);
         (links & LINKED != 0).then(|| (part(links >> HALF), part(links)))
     }
@@ -131,22 +134,22 @@ impl OrderShard<'_> {
     fn set_links(table: &FrameTable<'_>, id: usize, older: Option<usize>, younger: Option<usize>) {
         let part = |id: Option<usize>| id.map_or(0, |id| id as u64 + 1);
         let links = LINKED | part(older) << HALF | part(younger);
-        table.desc(id)[LINKS].store(links, Relaxed);
+        table.desc(id).links.store(links, Relaxed);
     }
 
     /// Puts `id` at the head: it is the youngest now.
     pub(super) fn push(&self, table: &FrameTable<'_>, id: usize) {
         self.unlink(table, id);
-        let head = self.get(HEAD);
+        let head = Self::get(&self.record.head);
         Self::set_links(table, id, head, None);
         match head {
             Some(head) => {
                 let (older, _) = Self::links(table, head).unwrap_or_default();
                 Self::set_links(table, head, older, Some(id));
             }
-            None => self.set(TAIL, Some(id)),
+            None => Self::set(&self.record.tail, Some(id)),
         }
-        self.set(HEAD, Some(id));
+        Self::set(&self.record.head, Some(id));
     }
 
     /// Takes `id` out of the list, if it stands there.
@@ -159,27 +162,27 @@ impl OrderShard<'_> {
                 let (far, _) = Self::links(table, older).unwrap_or_default();
                 Self::set_links(table, older, far, younger);
             }
-            None => self.set(TAIL, younger),
+            None => Self::set(&self.record.tail, younger),
         }
         match younger {
             Some(younger) => {
                 let (_, far) = Self::links(table, younger).unwrap_or_default();
                 Self::set_links(table, younger, older, far);
             }
-            None => self.set(HEAD, older),
+            None => Self::set(&self.record.head, older),
         }
-        if self.get(HAND) == Some(id) {
-            self.set(HAND, younger);
+        if Self::get(&self.record.hand) == Some(id) {
+            Self::set(&self.record.hand, younger);
         }
-        table.desc(id)[LINKS].store(0, Relaxed);
+        table.desc(id).links.store(0, Relaxed);
     }
 
     /// Moves the hand on, from the oldest to the youngest and round, and returns the page that it
     /// was at.
     pub(super) fn step(&self, table: &FrameTable<'_>) -> Option<usize> {
-        let at = self.get(HAND).or_else(|| self.get(TAIL))?;
+        let at = Self::get(&self.record.hand).or_else(|| Self::get(&self.record.tail))?;
         let (_, younger) = Self::links(table, at).unwrap_or_default();
-        self.set(HAND, younger);
+        Self::set(&self.record.hand, younger);
         if let Some(next) = younger {
             table.fetch(next);
         }

@@ -1,6 +1,7 @@
 //! Pools of pages, and the generations that make all pages of a pool or of an object invalid at
 //! once.
 
+use crate::raw::record;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -84,26 +85,31 @@ impl PoolConfig {
     };
 }
 
-// The words of a pool.
-/// Its generation, which is odd while it exists.
-const GENERATION: usize = 0;
-const EXCLUSIVE: usize = 1;
-const MIN: usize = 2;
-const MAX: usize = 3;
-const MAY_BE_DIRTY: usize = 4;
-/// How often an object of it was invalidated by a walk.
-const WALKS: usize = 5;
-const DIRTY_MAX: usize = 6;
-const PUT_BACK: usize = 7;
-/// How many of its pages are on no device yet; on a line that gets do not read.
-const DIRTY: usize = 8;
-/// Words of a pool: two cache lines.
-pub(super) const POOL_WORDS: usize = 16;
+record! {
+    /// What is known of a pool: a line that gets read, and one that puts of dirty pages write.
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct PoolRecord {
+        /// Odd while it exists.
+        generation: AtomicU64,
+        is_exclusive: AtomicU64,
+        min_pages: AtomicU64,
+        max_pages: AtomicU64,
+        may_be_dirty: AtomicU64,
+        /// How often an object of it was invalidated by a walk.
+        walks: AtomicU64,
+        dirty_pages_max: AtomicU64,
+        put_back: AtomicU64,
+
+        /// How many of its pages are on no device yet.
+        dirty: AtomicU64,
+    } = 16 words, dirty at 8;
+}
 
 /// Pools, and generations of objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pools<'m> {
-    pools: &'m [AtomicU64],
+    pools: &'m [PoolRecord],
     /// By hash: objects that share a hash are invalidated together.
     objects: &'m [AtomicU64],
 }
@@ -146,18 +152,17 @@ impl Born {
 }
 
 impl<'m> Pools<'m> {
-    pub(super) const fn new(pools: &'m [AtomicU64], objects: &'m [AtomicU64]) -> Self {
+    pub(super) const fn new(pools: &'m [PoolRecord], objects: &'m [AtomicU64]) -> Self {
         Self { pools, objects }
     }
 
     /// How many pools there can be, of all kinds.
     pub(super) const fn len(&self) -> usize {
-        self.pools.len() / POOL_WORDS
+        self.pools.len()
     }
 
-    fn pool(&self, pool: PoolId) -> Option<&'m [AtomicU64]> {
-        let at = usize::from(pool.0) * POOL_WORDS;
-        self.pools.get(at..at + POOL_WORDS)
+    fn pool(&self, pool: PoolId) -> Option<&'m PoolRecord> {
+        self.pools.get(usize::from(pool.0))
     }
 
     fn object(&self, hash: u64) -> &'m AtomicU64 {
@@ -168,9 +173,9 @@ impl<'m> Pools<'m> {
     #[inline]
     pub(super) fn now(&self, pool: PoolId, object_hash: u64) -> Option<Born> {
         // Acquire pairs with the Release of an invalidation.
-        let words = self.pool(pool)?;
-        let of_pool = words[GENERATION].load(Acquire);
-        let of_object = if words[MAY_BE_DIRTY].load(Relaxed) != 0 {
+        let record = self.pool(pool)?;
+        let of_pool = record.generation.load(Acquire);
+        let of_object = if record.may_be_dirty.load(Relaxed) != 0 {
             None
         } else {
             Some(self.object(object_hash).load(Acquire))
@@ -181,45 +186,45 @@ impl<'m> Pools<'m> {
     #[inline]
     pub(super) fn is_exclusive(&self, pool: PoolId) -> bool {
         self.pool(pool)
-            .is_some_and(|words| words[EXCLUSIVE].load(Relaxed) != 0)
+            .is_some_and(|record| record.is_exclusive.load(Relaxed) != 0)
     }
 
     #[inline]
     pub(super) fn may_be_dirty(&self, pool: PoolId) -> bool {
         self.pool(pool)
-            .is_some_and(|words| words[MAY_BE_DIRTY].load(Relaxed) != 0)
+            .is_some_and(|record| record.may_be_dirty.load(Relaxed) != 0)
     }
 
     /// Whether its dirty pages are copied elsewhere when an owner wants their frames.
     #[inline]
     pub(super) fn is_put_back(&self, pool: PoolId) -> bool {
         self.pool(pool)
-            .is_some_and(|words| words[PUT_BACK].load(Relaxed) != 0)
+            .is_some_and(|record| record.put_back.load(Relaxed) != 0)
     }
 
     /// Counts one more of its pages as dirty, if so many may be.
     pub(super) fn begin_dirty(&self, pool: PoolId) -> Option<Debt<'m>> {
-        let words = self.pool(pool)?;
-        let debt = Debt(&words[DIRTY]);
+        let record = self.pool(pool)?;
+        let debt = Debt(&record.dirty);
         // Relaxed: a count beside the pages; no decision about a page rests on it.
-        (debt.0.fetch_add(1, Relaxed) < words[DIRTY_MAX].load(Relaxed)).then_some(debt)
+        (debt.0.fetch_add(1, Relaxed) < record.dirty_pages_max.load(Relaxed)).then_some(debt)
     }
 
     /// Counts one page less as dirty: it was cleaned, or is gone.
     pub(super) fn end_dirty(&self, pool: usize) {
-        self.pools[pool * POOL_WORDS + DIRTY].fetch_sub(1, Relaxed);
+        self.pools[pool].dirty.fetch_sub(1, Relaxed);
     }
 
     /// How many of its pages are on no device yet; for a moment up to one too many for each CPU.
     pub(super) fn dirty(&self, pool: usize) -> u64 {
-        self.pools[pool * POOL_WORDS + DIRTY].load(Relaxed)
+        self.pools[pool].dirty.load(Relaxed)
     }
 
     /// How many walks there were. A put that was under way when a walk began is overtaken.
     #[inline]
     pub(super) fn walks(&self, pool: PoolId) -> u64 {
         self.pool(pool)
-            .map_or(0, |words| words[WALKS].load(Acquire))
+            .map_or(0, |record| record.walks.load(Acquire))
     }
 
     /// The same, for a put that has claimed a descriptor since it first asked.
@@ -234,8 +239,8 @@ impl<'m> Pools<'m> {
     }
 
     pub(super) fn begin_walk(&self, pool: PoolId) {
-        if let Some(words) = self.pool(pool) {
-            words[WALKS].fetch_add(1, AcqRel);
+        if let Some(record) = self.pool(pool) {
+            record.walks.fetch_add(1, AcqRel);
             // As in `walks_after_claim`: either the put finds this walk, or the walk finds the
             // claimed descriptor.
             fence(SeqCst);
@@ -244,8 +249,11 @@ impl<'m> Pools<'m> {
 
     /// The fewest and the most pages of a pool.
     pub(super) fn shares(&self, pool: usize) -> (u64, u64) {
-        let words = &self.pools[pool * POOL_WORDS..];
-        (words[MIN].load(Relaxed), words[MAX].load(Relaxed))
+        let record = &self.pools[pool];
+        (
+            record.min_pages.load(Relaxed),
+            record.max_pages.load(Relaxed),
+        )
     }
 
     /// The first number of that kind that no pool has. Under the owners' lock.
@@ -256,32 +264,39 @@ impl<'m> Pools<'m> {
 
     /// Makes the pool of a [free number](Self::free_number) exist. Under the same lock.
     pub(super) fn open(&self, pool: PoolId, config: &PoolConfig) {
-        let words = &self.pools[usize::from(pool.0) * POOL_WORDS..][..POOL_WORDS];
-        words[EXCLUSIVE].store(u64::from(config.exclusive), Relaxed);
-        words[MAY_BE_DIRTY].store(u64::from(config.may_be_dirty), Relaxed);
-        words[DIRTY_MAX].store(config.dirty_pages_max, Relaxed);
-        words[PUT_BACK].store(u64::from(config.put_back), Relaxed);
-        words[MIN].store(config.min_pages, Relaxed);
-        words[MAX].store(config.max_pages, Relaxed);
-        words[GENERATION].fetch_add(1, Release);
+        let record = &self.pools[usize::from(pool.0)];
+        record
+            .is_exclusive
+            .store(u64::from(config.exclusive), Relaxed);
+        record
+            .may_be_dirty
+            .store(u64::from(config.may_be_dirty), Relaxed);
+        record
+            .dirty_pages_max
+            .store(config.dirty_pages_max, Relaxed);
+        record.put_back.store(u64::from(config.put_back), Relaxed);
+        record.min_pages.store(config.min_pages, Relaxed);
+        record.max_pages.store(config.max_pages, Relaxed);
+        record.generation.fetch_add(1, Release);
     }
 
     pub(super) fn is_open(&self, pool: PoolId) -> bool {
         self.pool(pool)
-            .is_some_and(|words| words[GENERATION].load(Acquire) & 1 != 0)
+            .is_some_and(|record| record.generation.load(Acquire) & 1 != 0)
     }
 
     /// Makes all pages of a pool invalid, and refuses further ones. Returns whether the pool was
     /// there.
     pub(super) fn close(&self, pool: PoolId) -> bool {
-        let Some(words) = self.pool(pool) else {
+        let Some(record) = self.pool(pool) else {
             return false;
         };
-        let seen = words[GENERATION].load(Relaxed);
+        let seen = record.generation.load(Relaxed);
         // No lock is held: of several CPUs that close it, one finds it open. Opening a pool never
         // touches an open one.
         seen & 1 != 0
-            && words[GENERATION]
+            && record
+                .generation
                 .compare_exchange(seen, seen.wrapping_add(1), Release, Relaxed)
                 .is_ok()
     }
@@ -296,8 +311,8 @@ impl<'m> Pools<'m> {
         for object in self.objects {
             object.fetch_add(times, Release);
         }
-        for words in self.pools.chunks_exact(POOL_WORDS) {
-            words[GENERATION].fetch_add(times.wrapping_mul(2), Release);
+        for record in self.pools {
+            record.generation.fetch_add(times.wrapping_mul(2), Release);
         }
     }
 }

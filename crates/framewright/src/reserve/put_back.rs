@@ -25,13 +25,10 @@
 
 use super::area::Reserve;
 use super::clearing::{KeptRun, LOOKS_IN_TRANSIT};
-use super::counters::{PUT_BACK, SUPPLY};
 use super::index::PageEntry;
 use super::places::{first_of, words_of};
-use super::pool::PoolId;
-use super::table::{
-    BORN, DIRTY, FREE, FrameState, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, StateWord, VALUE,
-};
+use super::record::Lane;
+use super::table::{FrameState, StateWord};
 use super::{Guest, Key};
 use crate::frame::{FrameSource, origin_word};
 use crate::platform::ReservePlatform;
@@ -104,7 +101,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         if frames == 0 || !align.is_power_of_two() {
             return Err(RunError::Malformed);
         }
-        if ![0, origin_word(supply.origin())].contains(&self.own[SUPPLY].load(Relaxed)) {
+        if ![0, origin_word(supply.origin())].contains(&self.own.supply.load(Relaxed)) {
             return Err(RunError::OtherFrames);
         }
         self.collect(supply);
@@ -150,12 +147,12 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// These include the frames of pages that are invalid by their pool's generation. Time: a few ns for each 64 pages
     /// that [may be](super::ReserveLayout::ordinary) in ordinary frames, and for each frame.
     pub fn collect(&self, supply: &mut (impl FrameSource + ?Sized)) -> u64 {
-        if self.own[SUPPLY].load(Relaxed) != origin_word(supply.origin()) {
+        if self.own.supply.load(Relaxed) != origin_word(supply.origin()) {
             return 0;
         }
         let mut collected = 0;
         for (nth, mask) in words_of(&self.table.ordinary()) {
-            if self.table.lane(nth)[STOCKED].load(Relaxed) & mask == 0 {
+            if self.table.lane(nth).stocked.load(Relaxed) & mask == 0 {
                 continue;
             }
             let mut spare = [None; 64];
@@ -175,21 +172,21 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let _owners = self.lock_owners();
         self.drop_dead_of(nth, mask);
         let lane = table.lane(nth);
-        let mut bits = lane[FREE].load(Relaxed) & lane[STOCKED].load(Relaxed) & mask;
+        let mut bits = lane.free.load(Relaxed) & lane.stocked.load(Relaxed) & mask;
         if bits == 0 {
             return;
         }
         // Waits for any CPU that still reads one of the frames. No further one comes: no state says
         // that a page is there.
-        let _shut = table.shut(nth * 64 / super::table::BLOCK, &self.platform);
+        let _shut = table.shut(nth * 64 / super::record::BLOCK, &self.platform);
         while bits != 0 {
             let slot = bits.trailing_zeros() as usize;
             bits &= bits - 1;
             let id = nth * 64 + slot;
             if table.claim_free(id) {
                 spare[slot] = self.ordinary_frame(id);
-                table.desc(id)[VALUE].store(0, Relaxed);
-                lane[STOCKED].fetch_and(!(1 << slot), Relaxed);
+                table.desc(id).value.store(0, Relaxed);
+                lane.stocked.fetch_and(!(1 << slot), Relaxed);
                 table.set_free(id);
             }
         }
@@ -198,7 +195,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// Drops pages in ordinary frames that are invalid by their pool's generation.
     fn drop_dead_of(&self, nth: usize, mask: u64) {
         let lane = self.table.lane(nth);
-        let mut bits = lane[DIRTY].load(Relaxed) & mask;
+        let mut bits = lane.dirty.load(Relaxed) & mask;
         while bits != 0 {
             let id = nth * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
@@ -219,17 +216,20 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             };
         };
         self.drop_dead(&ids);
-        if self.first_of(&ids, &[DIRTY]).is_none() {
-            if self.discard(&ids, &[OWNED, DIRTY, KEPT]) {
+        if self.first_of(&ids, Lane::dirty).is_none() {
+            if self.discard(&ids, |lane| lane.unavailable() | lane.dirty()) {
                 return ClearPlan::Taken(self.run_at(&ids));
             }
             return ClearPlan::Again;
         }
         self.set_kept(&ids, true);
         // Dirty pages that came before the run was kept are visible now.
-        let stays =
-            |(nth, mask)| self.bits(nth, &[DIRTY]) & !self.bits(nth, &[MOVABLE]) & mask != 0;
-        if self.first_of(&ids, &[OWNED]).is_some() || words_of(&ids).any(stays) {
+        let stays = |(nth, mask)| self.table.lane(nth).staying(true) & mask != 0;
+        if self
+            .first_of(&ids, |lane| lane.owned.load(Relaxed))
+            .is_some()
+            || words_of(&ids).any(stays)
+        {
             self.set_kept(&ids, false);
             return ClearPlan::Again;
         }
@@ -276,13 +276,16 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         }
         // Asks the supply while no descriptor is claimed, because the supply may panic.
         let ids = self.ordinary_from(looked.empty);
-        if first_of(&ids, |nth| table.lane(nth)[FREE].load(Relaxed)).is_none() {
+        if first_of(&ids, |nth| table.lane(nth).free.load(Relaxed)).is_none() {
             return Ok(None);
         }
         let frame = supply.alloc_frame().map_err(|_| Stays::NoMemory)?;
         let origin = origin_word(supply.origin());
         // Another owner's supply may have been the first, a moment ago. Relaxed: no other access depends on the number.
-        let first = self.own[SUPPLY].compare_exchange(0, origin, Relaxed, Relaxed);
+        let first = self
+            .own
+            .supply
+            .compare_exchange(0, origin, Relaxed, Relaxed);
         if first.is_err_and(|first| first != origin) {
             supply.free_frame(frame);
             return Err(Stays::NoMemory);
@@ -292,8 +295,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             return Ok(None);
         };
         // Release: a reader of the number finds the frame as its supply left it.
-        table.desc(id)[VALUE].store(frame.0 + 1, Release);
-        table.lane(id / 64)[STOCKED].fetch_or(1 << (id % 64), AcqRel);
+        table.desc(id).value.store(frame.0 + 1, Release);
+        table.lane(id / 64).stocked.fetch_or(1 << (id % 64), AcqRel);
         Ok(Some(id))
     }
 
@@ -309,9 +312,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let table = &self.table;
         words_of(&self.ordinary_from(*looked)).find_map(|(nth, mask)| {
             let lane = table.lane(nth);
-            let stocked = lane[STOCKED].load(Relaxed);
+            let stocked = lane.stocked.load(Relaxed);
             let wanted = if is_stocked { stocked } else { !stocked };
-            let mut bits = lane[FREE].load(Relaxed) & wanted & mask;
+            let mut bits = lane.free.load(Relaxed) & wanted & mask;
             while bits != 0 {
                 let id = nth * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
@@ -365,7 +368,7 @@ impl<P> Reserve<'_, P> {
     /// The ordinary frame of a descriptor, if it has one.
     pub(super) fn ordinary_frame(&self, id: usize) -> Option<Frame> {
         // Acquire pairs with the Release in `stocked_descriptor`.
-        let value = self.table.desc(id)[VALUE].load(Acquire);
+        let value = self.table.desc(id).value.load(Acquire);
         value.checked_sub(1).map(Frame)
     }
 }
@@ -386,14 +389,8 @@ impl<P: ReservePlatform> MovingPage<'_, '_, P> {
         let reserve = self.reserve;
         let table = &reserve.table;
         let (from, to) = (table.desc(self.from), table.desc(self.to));
-        for word in [OBJECT, INDEX, BORN] {
-            to[word].store(from[word].load(Relaxed), Relaxed);
-        }
-        let key = Key {
-            pool: PoolId(self.writing.pool() as u16),
-            object: from[OBJECT].load(Relaxed),
-            index: from[INDEX].load(Relaxed),
-        };
+        to.name_page_of(from);
+        let key = from.key(self.writing.pool());
         let entry = PageEntry::new(self.from, self.writing.generation());
         let inside = table.enter(self.from, &reserve.platform);
         let mut locked = reserve
@@ -417,7 +414,7 @@ impl<P: ReservePlatform> MovingPage<'_, '_, P> {
         table.publish(self.from, gone.next(FrameState::Free, gone.pool()));
         table.set_free(self.from);
         reserve.tell_free(self.from);
-        reserve.own[PUT_BACK].fetch_add(1, Relaxed);
+        reserve.own.put_back.fetch_add(1, Relaxed);
         core::mem::forget(self);
     }
 }
@@ -482,7 +479,7 @@ impl<P: ReservePlatform> KeptRun<'_, '_, P> {
         let mut looked = SearchedWords::default();
         let mut at = self.ids.start;
         let mut attempt = 0;
-        while let Some(id) = reserve.first_of(&(at..self.ids.end), &[DIRTY]) {
+        while let Some(id) = reserve.first_of(&(at..self.ids.end), Lane::dirty) {
             if at != id {
                 (at, attempt) = (id, 0);
             } else if attempt == WAITS {

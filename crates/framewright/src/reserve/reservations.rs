@@ -1,19 +1,24 @@
 //! Runs that are set aside, by name.
 
+use crate::raw::record;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Run};
 
-/// Words of one reservation.
-const WORDS: usize = 8;
-
-// The words of one reservation.
-/// Odd while it exists. 64 bits, changed under the area's lock: it does not come round.
-const SERIAL: usize = 0;
-const START: usize = 1;
-const FRAMES: usize = 2;
-const TAKEN: usize = 3;
-/// The name's first sixteen bytes.
-const NAME: usize = 4;
+record! {
+    /// A reservation, or room for one.
+    #[derive(Debug)]
+    #[repr(C)]
+    pub(super) struct ReservationRecord {
+        /// Odd while it exists. 64 bits, changed under the area's lock: it does not come round.
+        serial: AtomicU64,
+        start: AtomicU64,
+        frames: AtomicU64,
+        taken: AtomicU64,
+        /// The name's first sixteen bytes.
+        name: [AtomicU64; 2],
+        _rest: [AtomicU64; 2],
+    } = 8 words;
+}
 
 /// A run of frames that is set aside for one owner. The owner of one in a
 /// [`Reserve`](super::Reserve) can take it without fail.
@@ -31,65 +36,60 @@ pub struct Reservation {
 /// All reservations of an area. Read and changed under its lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservations<'m> {
-    words: &'m [AtomicU64],
+    records: &'m [ReservationRecord],
 }
 
 /// A reservation that exists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReservationEntry<'m> {
-    words: &'m [AtomicU64],
+    record: &'m ReservationRecord,
+}
+
+impl ReservationRecord {
+    fn exists(&self) -> bool {
+        self.serial.load(Relaxed) & 1 != 0
+    }
 }
 
 impl<'m> Reservations<'m> {
-    /// Words of up to `max`.
-    pub(super) const fn words_needed(max: usize) -> usize {
-        max * WORDS
-    }
-
-    /// As many as fit into `words`; none exists yet. Serials go on from what the words hold, so a
-    /// handle of an earlier area in the same memory names no reservation of this one.
-    pub(super) fn new(words: &'m [AtomicU64]) -> Self {
-        for slot in words.chunks_exact(WORDS) {
-            let last = slot[SERIAL].load(Relaxed);
-            slot[SERIAL].store((last | 1).wrapping_add(1), Relaxed);
-            slot[START..].iter().for_each(|word| word.store(0, Relaxed));
+    /// None exists yet. Serials go on from what the records hold, so a handle of an earlier area in the same memory
+    /// names no reservation of this one.
+    pub(super) fn new(records: &'m [ReservationRecord]) -> Self {
+        for record in records {
+            let last = record.serial.load(Relaxed);
+            record.serial.store((last | 1).wrapping_add(1), Relaxed);
         }
-        Self { words }
+        Self { records }
     }
 
     fn area(self) -> usize {
-        self.words.as_ptr().addr()
+        self.records.as_ptr().addr()
     }
 
     /// The first that exists, from the `nth` on, with its number.
     pub(super) fn next(self, nth: usize) -> Option<(usize, ReservationEntry<'m>)> {
-        let mut slots = self.words.chunks_exact(WORDS).enumerate().skip(nth);
-        let (nth, words) = slots.find(|(_, words)| words[SERIAL].load(Relaxed) & 1 != 0)?;
-        Some((nth, ReservationEntry { words }))
+        let mut slots = self.records.iter().enumerate().skip(nth);
+        let (nth, record) = slots.find(|(_, record)| record.exists())?;
+        Some((nth, ReservationEntry { record }))
     }
 
     /// All that exist.
     pub(super) fn all(self) -> impl Iterator<Item = ReservationEntry<'m>> {
-        self.words
-            .chunks_exact(WORDS)
-            .filter(|words| words[SERIAL].load(Relaxed) & 1 != 0)
-            .map(|words| ReservationEntry { words })
+        let existing = self.records.iter().filter(|record| record.exists());
+        existing.map(|record| ReservationEntry { record })
     }
 
     /// The reservation that a handle names, if it still exists.
     pub(super) fn get(self, reservation: Reservation) -> Option<ReservationEntry<'m>> {
-        let words = self
-            .words
-            .chunks_exact(WORDS)
-            .nth(reservation.slot.into())?;
+        let record = self.records.get(usize::from(reservation.slot))?;
         let is_same =
-            reservation.area == self.area() && reservation.serial == words[SERIAL].load(Relaxed);
-        is_same.then_some(ReservationEntry { words })
+            reservation.area == self.area() && reservation.serial == record.serial.load(Relaxed);
+        is_same.then_some(ReservationEntry { record })
     }
 
     /// How many there can be.
     pub(super) const fn max(self) -> usize {
-        self.words.len() / WORDS
+        self.records.len()
     }
 
     /// Whether there is room for another one.
@@ -99,20 +99,20 @@ impl<'m> Reservations<'m> {
 
     /// Adds a reservation that is not taken; `None` if there is no room.
     pub(super) fn add(self, name: &str, run: Run) -> Option<Reservation> {
-        let mut slots = self.words.chunks_exact(WORDS).enumerate();
-        let (slot, words) = slots.find(|(_, words)| words[SERIAL].load(Relaxed) & 1 == 0)?;
-        words[START].store(run.start().0, Relaxed);
-        words[FRAMES].store(run.frames(), Relaxed);
-        words[TAKEN].store(0, Relaxed);
+        let mut slots = self.records.iter().enumerate();
+        let (slot, record) = slots.find(|(_, record)| !record.exists())?;
+        record.start.store(run.start().0, Relaxed);
+        record.frames.store(run.frames(), Relaxed);
+        record.taken.store(0, Relaxed);
         let mut bytes = [0; 16];
         for (to, from) in bytes.iter_mut().zip(name.bytes()) {
             *to = from;
         }
-        for (word, bytes) in words[NAME..].iter().zip(bytes.chunks_exact(8)) {
+        for (word, bytes) in record.name.iter().zip(bytes.chunks_exact(8)) {
             let bytes = bytes.try_into().expect("chunks of eight");
             word.store(u64::from_le_bytes(bytes), Relaxed);
         }
-        let serial = words[SERIAL].fetch_add(1, Relaxed) + 1;
+        let serial = record.serial.fetch_add(1, Relaxed) + 1;
         Some(Reservation {
             area: self.area(),
             slot: slot as u16,
@@ -123,27 +123,27 @@ impl<'m> Reservations<'m> {
 
 impl ReservationEntry<'_> {
     pub(super) fn run(self) -> Run {
-        let start = Frame(self.words[START].load(Relaxed));
-        Run::new(start, self.words[FRAMES].load(Relaxed)).expect("it is inside its area")
+        let start = Frame(self.record.start.load(Relaxed));
+        Run::new(start, self.record.frames.load(Relaxed)).expect("it is inside its area")
     }
 
     pub(super) fn is_taken(self) -> bool {
-        self.words[TAKEN].load(Relaxed) != 0
+        self.record.taken.load(Relaxed) != 0
     }
 
     pub(super) fn set_taken(self, taken: bool) {
-        self.words[TAKEN].store(taken.into(), Relaxed);
+        self.record.taken.store(taken.into(), Relaxed);
     }
 
     /// Ends the reservation.
     pub(super) fn remove(self) {
-        self.words[SERIAL].fetch_add(1, Relaxed);
+        self.record.serial.fetch_add(1, Relaxed);
     }
 
     /// A copy of all that a listing says of it.
     pub(super) fn listed(self) -> ListedReservation {
         let mut name = [0; 16];
-        for (word, bytes) in self.words[NAME..].iter().zip(name.chunks_exact_mut(8)) {
+        for (word, bytes) in self.record.name.iter().zip(name.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
         }
         ListedReservation {

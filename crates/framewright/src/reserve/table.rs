@@ -1,7 +1,7 @@
-//! What is known of each frame: its state word and its descriptor, and for each block of 512 a gate
-//! and bitmaps.
+//! What is known of each frame: its state word and its descriptor, and for each block of 512 a gate and bitmaps.
 
 use super::pool::POOLS_MAX;
+use super::record::{BLOCK, BLOCK_LANES, BlockRecord, Descriptor, GuestRecord, Lane};
 use crate::platform::{FramePlatform, Patience};
 use crate::raw::soon_written;
 use crate::sync::{
@@ -10,10 +10,6 @@ use crate::sync::{
     model_fence,
 };
 use core::ops::Range;
-
-/// Frames in a block, which one gate is for. Fewer in shuttle's schedules, each of which has its
-/// own reserve and never frees it.
-pub(super) const BLOCK: usize = if cfg!(shuttle) { 64 } else { 512 };
 
 /// What a frame is. That an owner has it stands in a bitmap, and the state word says `Free` then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,51 +88,6 @@ impl StateWord {
     }
 }
 
-// The words of a descriptor.
-/// The object.
-pub(super) const OBJECT: usize = 0;
-/// The page's number in it.
-pub(super) const INDEX: usize = 1;
-/// The generations of pool and object when the page was put.
-pub(super) const BORN: usize = 2;
-/// The neighbours in the order of eviction.
-pub(super) const LINKS: usize = 3;
-/// The word that a page without a frame repeats. In a descriptor for an ordinary frame: the number
-/// of that frame plus one, or 0 if it has none.
-pub(super) const VALUE: usize = 4;
-/// Words of a descriptor.
-pub(super) const DESC_WORDS: usize = 5;
-
-/// The word of a guest's seat that names the block whose gate it is inside of, plus one.
-pub(super) const INSIDE: usize = 1;
-// The words of a block.
-const GATE: usize = 0;
-/// The first lane: the gate has a cache line of its own.
-const LANES: usize = 8;
-
-// The words of a lane, which holds what one bit each says of 64 frames: one cache line.
-/// Free frames.
-pub(super) const FREE: usize = 0;
-/// Frames that belong to a reservation.
-pub(super) const KEPT: usize = 1;
-/// Pages that were got since the hand passed.
-pub(super) const VISITED: usize = 2;
-/// Frames that owners have.
-pub(super) const OWNED: usize = 3;
-/// Frames with pages that are not on their device.
-pub(super) const DIRTY: usize = 4;
-/// Those of the dirty ones that may be copied into an ordinary frame.
-pub(super) const MOVABLE: usize = 5;
-/// Descriptors for ordinary frames that have a frame.
-pub(super) const STOCKED: usize = 6;
-/// Words of a lane.
-const LANE_WORDS: usize = 8;
-
-/// Words of a block: whole cache lines.
-pub(super) const BLOCK_WORDS: usize = LANES + BITS * LANE_WORDS;
-/// Lanes of a block.
-const BITS: usize = BLOCK / 64;
-
 /// In a gate: an owner has shut it. The bits below count the CPUs inside that have no seat; a seat
 /// says so on a line of its own.
 const SHUT: u64 = 1 << 63;
@@ -146,11 +97,9 @@ const SHUT: u64 = 1 << 63;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameTable<'m> {
     states: &'m [AtomicU64],
-    descs: &'m [AtomicU64],
-    blocks: &'m [AtomicU64],
-    /// Every seat's words, and how many each has.
-    seats: &'m [AtomicU64],
-    seat_words: usize,
+    descs: &'m [Descriptor],
+    blocks: &'m [BlockRecord],
+    seats: &'m [GuestRecord],
     /// How many frames there are. Above, rounded up to blocks, come pages without a frame.
     frames: usize,
     /// Descriptors from here on are for ordinary frames.
@@ -160,9 +109,9 @@ pub(super) struct FrameTable<'m> {
 impl<'m> FrameTable<'m> {
     pub(super) const fn new(
         states: &'m [AtomicU64],
-        descs: &'m [AtomicU64],
-        blocks: &'m [AtomicU64],
-        (seats, seat_words): (&'m [AtomicU64], usize),
+        descs: &'m [Descriptor],
+        blocks: &'m [BlockRecord],
+        seats: &'m [GuestRecord],
         frames: usize,
         ordinary: usize,
     ) -> Self {
@@ -171,7 +120,6 @@ impl<'m> FrameTable<'m> {
             descs,
             blocks,
             seats,
-            seat_words,
             frames,
             ordinary,
         }
@@ -189,7 +137,7 @@ impl<'m> FrameTable<'m> {
 
     /// All blocks.
     pub(super) const fn blocks(&self) -> usize {
-        self.blocks.len() / BLOCK_WORDS
+        self.blocks.len()
     }
 
     /// Whether the descriptor has a frame.
@@ -230,9 +178,9 @@ impl<'m> FrameTable<'m> {
     pub(super) fn fetch(&self, id: usize) {
         soon_written(&self.states[id]);
         let desc = self.desc(id);
-        soon_written(&desc[0]);
+        soon_written(&desc.object);
         // The descriptor may lie on two lines.
-        soon_written(&desc[DESC_WORDS - 1]);
+        soon_written(&desc.value);
     }
 
     #[inline]
@@ -264,43 +212,42 @@ impl<'m> FrameTable<'m> {
     }
 
     #[inline]
-    pub(super) fn desc(&self, id: usize) -> &'m [AtomicU64] {
-        &self.descs[id * DESC_WORDS..][..DESC_WORDS]
-    }
-
-    #[inline]
-    fn block(&self, block: usize) -> &'m [AtomicU64] {
-        &self.blocks[block * BLOCK_WORDS..][..BLOCK_WORDS]
+    pub(super) fn desc(&self, id: usize) -> &'m Descriptor {
+        &self.descs[id]
     }
 
     /// The bits of the 64 frames from `64 * nth` on.
     #[inline]
-    pub(super) fn lane(&self, nth: usize) -> &'m [AtomicU64; LANE_WORDS] {
-        let at = LANES + nth % BITS * LANE_WORDS;
-        let lane = self.block(nth / BITS)[at..].first_chunk();
-        lane.expect("a block has its lanes")
+    pub(super) fn lane(&self, nth: usize) -> &'m Lane {
+        &self.blocks[nth / BLOCK_LANES].lanes[nth % BLOCK_LANES]
     }
 
     /// A frame's bit in one of the bitmaps.
     #[inline]
-    pub(super) fn has_bit(&self, id: usize, bitmap: usize) -> bool {
-        self.lane(id / 64)[bitmap].load(Relaxed) >> (id % 64) & 1 != 0
+    pub(super) fn has_bit(&self, id: usize, bitmap: impl Fn(&Lane) -> &AtomicU64) -> bool {
+        bitmap(self.lane(id / 64)).load(Relaxed) >> (id % 64) & 1 != 0
+    }
+
+    /// Whether the frame is in a reservation.
+    #[inline]
+    pub(super) fn is_kept(&self, id: usize) -> bool {
+        self.has_bit(id, |lane| &lane.kept)
     }
 
     pub(super) fn set_dirty(&self, id: usize, is_movable: bool) {
         let (lane, bit) = (self.lane(id / 64), 1u64 << (id % 64));
         // Relaxed: looked at with the gate shut, or as a hint.
         if is_movable {
-            lane[MOVABLE].fetch_or(bit, Relaxed);
+            lane.movable.fetch_or(bit, Relaxed);
         }
-        lane[DIRTY].fetch_or(bit, Relaxed);
+        lane.dirty.fetch_or(bit, Relaxed);
     }
 
     pub(super) fn set_clean(&self, id: usize) {
         let (lane, bit) = (self.lane(id / 64), 1u64 << (id % 64));
-        lane[DIRTY].fetch_and(!bit, Relaxed);
-        if lane[MOVABLE].load(Relaxed) & bit != 0 {
-            lane[MOVABLE].fetch_and(!bit, Relaxed);
+        lane.dirty.fetch_and(!bit, Relaxed);
+        if lane.movable.load(Relaxed) & bit != 0 {
+            lane.movable.fetch_and(!bit, Relaxed);
         }
     }
 
@@ -308,7 +255,7 @@ impl<'m> FrameTable<'m> {
     #[inline]
     pub(super) fn claim_free(&self, id: usize) -> bool {
         let bit = 1u64 << (id % 64);
-        let word = &self.lane(id / 64)[FREE];
+        let word = &self.lane(id / 64).free;
         // Acquire pairs with the Release in `set_free`: the state word is Free.
         word.fetch_and(!bit, Acquire) & bit != 0
     }
@@ -316,7 +263,7 @@ impl<'m> FrameTable<'m> {
     #[inline]
     pub(super) fn set_free(&self, id: usize) {
         // SeqCst: see `OrderShard::expect_no_free`.
-        self.lane(id / 64)[FREE].fetch_or(1 << (id % 64), SeqCst);
+        self.lane(id / 64).free.fetch_or(1 << (id % 64), SeqCst);
     }
 
     /// Marks a page that was got: the hand passes it by once.
@@ -341,13 +288,13 @@ impl<'m> FrameTable<'m> {
     }
 
     fn visited_word(&self, id: usize) -> (&'m AtomicU64, u64) {
-        (&self.lane(id / 64)[VISITED], 1 << (id % 64))
+        (&self.lane(id / 64).visited, 1 << (id % 64))
     }
 
     /// Enters the gate of a descriptor's block, if no owner has shut it.
     #[inline]
     pub(super) fn try_enter(&self, id: usize) -> Option<Inside<'m>> {
-        let gate = &self.block(id / BLOCK)[GATE];
+        let gate = &self.blocks[id / BLOCK].gate;
         // Acquire pairs with the Release in `ShutGate::drop`.
         if gate.fetch_add(1, Acquire) & SHUT == 0 {
             return Some(Inside { gate });
@@ -378,11 +325,11 @@ impl<'m> FrameTable<'m> {
     pub(super) fn try_enter_from(
         &self,
         id: usize,
-        seat: &'m [AtomicU64],
+        seat: &'m GuestRecord,
     ) -> Option<InsideFrom<'m>> {
         let block = id / BLOCK;
-        let gate = &self.block(block)[GATE];
-        let mine = &seat[INSIDE];
+        let gate = &self.blocks[block].gate;
+        let mine = &seat.inside;
         debug_assert_eq!(mine.load(Relaxed), 0, "a seat is inside one gate at a time");
         // A look first, so that a guest that waits here does not make the owner wait for it.
         if gate.load(Relaxed) & SHUT != 0 {
@@ -403,7 +350,7 @@ impl<'m> FrameTable<'m> {
     pub(super) fn enter_from(
         &self,
         id: usize,
-        seat: &'m [AtomicU64],
+        seat: &'m GuestRecord,
         platform: &impl FramePlatform,
     ) -> InsideFrom<'m> {
         let mut attempt = 0;
@@ -432,7 +379,7 @@ impl<'m> FrameTable<'m> {
         platform: &impl FramePlatform,
         patience: &mut Patience,
     ) -> Option<ShutGate<'m>> {
-        let gate = &self.block(block)[GATE];
+        let gate = &self.blocks[block].gate;
         let shut = ShutGate { gate };
         // SeqCst: as in `try_enter_from`.
         let mut inside = gate.fetch_or(SHUT, SeqCst);
@@ -446,10 +393,10 @@ impl<'m> FrameTable<'m> {
             // Acquire pairs with the Release in `Inside::drop`.
             inside = gate.load(Acquire);
         }
-        for seat in self.seats.chunks_exact(self.seat_words) {
+        for seat in self.seats {
             let mut attempt = 0;
             // Acquire, too, pairs with the Release in `InsideFrom::drop`.
-            while seat[INSIDE].load(SeqCst) == block as u64 + 1 {
+            while seat.inside.load(SeqCst) == block as u64 + 1 {
                 if !patience.wait(platform, attempt) {
                     return None;
                 }

@@ -2,10 +2,10 @@
 
 use super::area::{RESERVATIONS, Reserve};
 use super::clearing::LOOKS_IN_TRANSIT;
-use super::counters::{RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
 use super::places::{RunPlaces, first_of, words_of};
+use super::record::{BLOCK, Lane, add};
 use super::reservations::{Reservation, ReservationEntry};
-use super::table::{BLOCK, DIRTY, FREE, FrameState, KEPT, OWNED, VISITED};
+use super::table::FrameState;
 use crate::platform::{Patience, ReservePlatform};
 use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::Run;
@@ -18,7 +18,7 @@ const TRIES: usize = 8;
 /// Why frames did not become an owner's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hindered {
-    /// A frame is in a forbidden bitmap.
+    /// A frame has a forbidden bit.
     Forbidden,
     /// Others were in the way for longer than the patience lasted.
     Waiting,
@@ -128,7 +128,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let entry = self.reserved(reservation)?;
         let (run, free) = (entry.run(), !entry.is_taken());
         let discarded = if free {
-            self.try_discard(&self.offsets(run), &[OWNED, DIRTY], patience)
+            self.try_discard(&self.offsets(run), Lane::obstacles, patience)
         } else {
             Err(Hindered::Forbidden)
         };
@@ -142,7 +142,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             }
             Err(Hindered::Waiting) => {}
         }
-        self.add(TAKES_FAILED, 1);
+        add(&self.own.takes_failed, 1);
         Err(if discarded == Err(Hindered::Waiting) {
             RunError::WouldWait
         } else {
@@ -177,13 +177,13 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
                     swept = true;
                     continue;
                 };
-                if self.discard(&ids, &[OWNED, DIRTY, KEPT]) {
+                if self.discard(&ids, |lane| lane.unavailable() | lane.dirty()) {
                     return Ok(self.run_at(&ids));
                 }
             }
             let in_transit = self.is_in_transit(frames, align, false);
             if !in_transit || looks == LOOKS_IN_TRANSIT {
-                self.add(TAKES_FAILED, 1);
+                add(&self.own.takes_failed, 1);
                 return Err(match in_transit {
                     true => RunError::WouldWait,
                     false => RunError::NoRoom,
@@ -205,8 +205,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let _owners = self.lock_owners();
         let whole = self.contains(run).then(|| self.offsets(run));
         let ids = whole.ok_or(RunError::NotOwned(run))?;
-        let owned = |(nth, mask)| self.bits(nth, &[OWNED]) & mask == mask;
-        let kept = |(nth, mask)| self.bits(nth, &[KEPT]) & mask != 0;
+        let owned = |(nth, mask)| self.table.lane(nth).owned.load(Relaxed) & mask == mask;
+        let kept = |(nth, mask)| self.table.lane(nth).kept.load(Relaxed) & mask != 0;
         let mut reservations = self.reservations.all();
         let reservation = reservations.find(|entry| entry.is_taken() && entry.run() == run);
         if ids.is_empty()
@@ -219,7 +219,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             entry.set_taken(false);
         }
         self.own_no_more(&ids);
-        self.add(RELEASED, run.frames());
+        add(&self.own.released, run.frames());
         Ok(())
     }
 
@@ -257,11 +257,6 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         Run::new(self.frame(ids.start), ids.len() as u64).expect("inside the reserve")
     }
 
-    pub(super) fn add(&self, word: usize, by: u64) {
-        // The caller holds the owners' lock.
-        self.own[word].store(self.own[word].load(Relaxed) + by, Relaxed);
-    }
-
     /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
     /// Goes from the highest place down, each time to below the frame that was in the way.
     fn place(&self, frames: u64, align: u64) -> Result<Run, RunError> {
@@ -271,17 +266,17 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         while let Some(at) = places.below(end) {
             let ids = places.run_at(at);
             self.drop_dead(&ids);
-            let mut obstacle = self.first_of(&ids, &[KEPT, OWNED, DIRTY]);
+            let mut obstacle = self.first_of(&ids, |lane| lane.unavailable() | lane.dirty());
             if obstacle.is_none() {
                 self.set_kept(&ids, true);
                 // Dirty pages that came before the run was kept are visible now.
-                obstacle = self.first_of(&ids, &[OWNED, DIRTY]);
+                obstacle = self.first_of(&ids, Lane::obstacles);
                 if obstacle.is_none() {
                     return Ok(self.run_at(&ids));
                 }
                 self.set_kept(&ids, false);
             }
-            if self.first_of(&ids, &[OWNED, DIRTY]).is_some() {
+            if self.first_of(&ids, Lane::obstacles).is_some() {
                 why = RunError::Held;
             }
             end = obstacle.unwrap_or(0);
@@ -289,15 +284,19 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         Err(why)
     }
 
-    /// The first frame that is in one of the bitmaps.
-    pub(super) fn first_of(&self, ids: &Range<usize>, bitmaps: &[usize]) -> Option<usize> {
-        first_of(ids, |nth| self.bits(nth, bitmaps))
+    /// The first frame for which `bits` has a bit.
+    pub(super) fn first_of(
+        &self,
+        ids: &Range<usize>,
+        bits: impl Fn(&Lane) -> u64,
+    ) -> Option<usize> {
+        first_of(ids, |nth| bits(self.table.lane(nth)))
     }
 
     /// Drops dirty pages that are invalid by their pool's generation; no get can find them.
     pub(super) fn drop_dead(&self, ids: &Range<usize>) {
         let mut at = ids.start;
-        while let Some(id) = self.first_of(&(at..ids.end), &[DIRTY]) {
+        while let Some(id) = self.first_of(&(at..ids.end), Lane::dirty) {
             at = id + 1;
             // A look first, so that no guest waits at the gate for a page that is alive.
             if !self.is_dead(id, self.table.state(id)) {
@@ -331,16 +330,15 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     pub(super) fn set_kept(&self, ids: &Range<usize>, kept: bool) {
         for (nth, mask) in words_of(ids) {
             let _shut = self.table.shut(nth * 64 / BLOCK, &self.platform);
-            let word = &self.table.lane(nth)[KEPT];
+            let word = &self.table.lane(nth).kept;
             let before = word.load(Relaxed);
             // Only owners write it, and they take turns.
             word.store(if kept { before | mask } else { before & !mask }, Relaxed);
         }
     }
 
-    /// Makes frames an owner's. `false` if a frame is in one of the `forbidden` bitmaps: no frame
-    /// is owned then.
-    pub(super) fn discard(&self, ids: &Range<usize>, forbidden: &[usize]) -> bool {
+    /// Makes frames an owner's. `false` if one of them has a `forbidden` bit: no frame is owned then.
+    pub(super) fn discard(&self, ids: &Range<usize>, forbidden: impl Fn(&Lane) -> u64) -> bool {
         let discarded = self.try_discard(ids, forbidden, &mut Patience::Endless);
         discarded.is_ok()
     }
@@ -349,7 +347,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     fn try_discard(
         &self,
         ids: &Range<usize>,
-        forbidden: &[usize],
+        forbidden: impl Fn(&Lane) -> u64,
         patience: &mut Patience,
     ) -> Result<(), Hindered> {
         let table = &self.table;
@@ -363,22 +361,22 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
                 return Err(Hindered::Waiting);
             };
             let here = done..end;
-            if words_of(&here).any(|(nth, mask)| self.bits(nth, forbidden) & mask != 0) {
+            if words_of(&here).any(|(nth, mask)| forbidden(table.lane(nth)) & mask != 0) {
                 drop(shut);
                 self.own_no_more(&(ids.start..done));
                 return Err(Hindered::Forbidden);
             }
             for (nth, mask) in words_of(&here) {
                 let lane = table.lane(nth);
-                let was_free = lane[FREE].load(Relaxed) & mask;
+                let was_free = lane.free.load(Relaxed) & mask;
                 // Plain stores: with the gate shut only this owner writes these two.
-                lane[FREE].store(lane[FREE].load(Relaxed) & !mask, Relaxed);
-                lane[OWNED].store(lane[OWNED].load(Relaxed) | mask, Relaxed);
+                lane.free.store(lane.free.load(Relaxed) & !mask, Relaxed);
+                lane.owned.store(lane.owned.load(Relaxed) | mask, Relaxed);
                 free += u64::from(was_free.count_ones());
                 let mut pages = mask & !was_free;
-                let visited = lane[VISITED].load(Relaxed) & mask;
+                let visited = lane.visited.load(Relaxed) & mask;
                 if pages != 0 && visited != 0 {
-                    lane[VISITED].fetch_and(!mask, Relaxed);
+                    lane.visited.fetch_and(!mask, Relaxed);
                 }
                 hot += u64::from((pages & visited).count_ones());
                 cold += u64::from((pages & !visited).count_ones());
@@ -395,10 +393,10 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         }
         // Comes before the owner's first write.
         table.before_writing();
-        self.add(TAKES, 1);
-        self.add(TAKEN_FREE, free);
-        self.add(TAKEN_COLD, cold);
-        self.add(TAKEN_HOT, hot);
+        add(&self.own.takes, 1);
+        add(&self.own.taken_free, free);
+        add(&self.own.taken_cold, cold);
+        add(&self.own.taken_hot, hot);
         Ok(())
     }
 
@@ -406,23 +404,14 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         for (nth, mask) in words_of(ids) {
             let lane = self.table.lane(nth);
             // Only owners write it, and they take turns.
-            lane[OWNED].store(lane[OWNED].load(Relaxed) & !mask, Relaxed);
+            lane.owned.store(lane.owned.load(Relaxed) & !mask, Relaxed);
             // SeqCst, as where one frame becomes free.
-            lane[FREE].fetch_or(mask, SeqCst);
+            lane.free.fetch_or(mask, SeqCst);
         }
         if !ids.is_empty() {
             for block in ids.start / BLOCK..=(ids.end - 1) / BLOCK {
                 self.tell_free(block * BLOCK);
             }
         }
-    }
-
-    /// The bits of 64 frames in one of several bitmaps.
-    #[inline]
-    pub(super) fn bits(&self, nth: usize, bitmaps: &[usize]) -> u64 {
-        let lane = self.table.lane(nth);
-        bitmaps
-            .iter()
-            .fold(0, |bits, &bitmap| bits | lane[bitmap].load(Relaxed))
     }
 }

@@ -1,35 +1,33 @@
 //! The counters as statistics, and what the frames are now.
 
-use super::counters::{
-    OPENED, PUT_BACK, RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED, count,
-};
 use super::pool::KINDS;
-use super::table::{FrameState, KEPT, OWNED};
+use super::record::add;
+use super::table::FrameState;
 use super::{PoolId, PoolKind, Reserve};
 use crate::stats::{GuestStats, Occupancy, ReserveStats};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 impl<P> Reserve<'_, P> {
     /// Under the owners' lock.
     pub(super) fn count_opened(&self, pool: PoolId) {
-        let word = &self.own[OPENED + usize::from(pool.0 % KINDS)];
-        word.store(word.load(Relaxed) + 1, Relaxed);
+        add(&self.own.opened[usize::from(pool.0 % KINDS)], 1);
     }
 
     /// All counters, read one by one: while CPUs work they may be some operations apart.
     #[must_use]
     pub fn stats(&self) -> ReserveStats {
-        let own = |word: usize| self.own[word].load(Relaxed);
+        let own = |word: &AtomicU64| word.load(Relaxed);
+        let record = self.own;
         ReserveStats {
             cleancache: self.guest_stats(PoolKind::Cleancache),
             frontswap: self.guest_stats(PoolKind::Frontswap),
-            takes: own(TAKES),
-            takes_failed: own(TAKES_FAILED),
-            taken_free: own(TAKEN_FREE),
-            taken_cold: own(TAKEN_COLD),
-            taken_hot: own(TAKEN_HOT),
-            released_frames: own(RELEASED),
-            put_back_pages: own(PUT_BACK),
+            takes: own(&record.takes),
+            takes_failed: own(&record.takes_failed),
+            taken_free: own(&record.taken_free),
+            taken_cold: own(&record.taken_cold),
+            taken_hot: own(&record.taken_hot),
+            released_frames: own(&record.released),
+            put_back_pages: own(&record.put_back),
         }
     }
 
@@ -39,21 +37,22 @@ impl<P> Reserve<'_, P> {
             return GuestStats::default();
         };
         let mut stats = GuestStats {
-            inits: self.own[OPENED + first].load(Relaxed),
+            inits: self.own.opened[first].load(Relaxed),
             ..GuestStats::default()
         };
         for seat in self.seats() {
-            let read = |counter| seat[count::of(first, counter)].load(Relaxed);
-            stats.stored_pages += read(count::STORED);
-            stats.loaded_pages += read(count::LOADED);
-            stats.load_failed_pages += read(count::MISSED);
-            stats.evicted_pages += read(count::EVICTED);
-            stats.invalidated_pages += read(count::INVALIDATED_PAGES);
-            stats.invalidated_objects += read(count::INVALIDATED_OBJECTS);
-            stats.invalidated_pools += read(count::INVALIDATED_POOLS);
-            stats.invalidate_failed_pools += read(count::INVALIDATE_FAILED);
-            for (reason, sum) in stats.refused.iter_mut().enumerate() {
-                *sum += read(count::REFUSED + reason);
+            let counters = &seat.counters[first];
+            let read = |counter: &AtomicU64| counter.load(Relaxed);
+            stats.stored_pages += read(&counters.stored);
+            stats.loaded_pages += read(&counters.loaded);
+            stats.load_failed_pages += read(&counters.missed);
+            stats.evicted_pages += read(&counters.evicted);
+            stats.invalidated_pages += read(&counters.invalidated_pages);
+            stats.invalidated_objects += read(&counters.invalidated_objects);
+            stats.invalidated_pools += read(&counters.invalidated_pools);
+            stats.invalidate_failed_pools += read(&counters.invalidate_failed);
+            for (sum, refused) in stats.refused.iter_mut().zip(&counters.refused) {
+                *sum += read(refused);
             }
         }
         for pool in core::iter::once(first).chain(pools) {
@@ -70,8 +69,8 @@ impl<P> Reserve<'_, P> {
         let table = &self.table;
         let mut occupancy = Occupancy::default();
         for id in 0..table.frames() {
-            occupancy.reserved += u64::from(table.has_bit(id, KEPT));
-            if table.has_bit(id, OWNED) {
+            occupancy.reserved += u64::from(table.is_kept(id));
+            if table.has_bit(id, |lane| &lane.owned) {
                 occupancy.owned += 1;
                 continue;
             }
@@ -84,7 +83,7 @@ impl<P> Reserve<'_, P> {
                 FrameState::Writing => occupancy.writing += 1,
             }
         }
-        for id in table.frame_blocks() * super::table::BLOCK..self.ids() {
+        for id in table.frame_blocks() * super::record::BLOCK..self.ids() {
             let has_page = u64::from(table.state(id).has_page());
             match table.is_ordinary(id) {
                 true => occupancy.put_back += has_page,
@@ -97,9 +96,7 @@ impl<P> Reserve<'_, P> {
     /// The number of pages that a pool has; inexact while CPUs work. A page that is invalid by the
     /// generation of its object or its pool counts until its frame is used again.
     pub(super) fn held(&self, pool: usize) -> u64 {
-        let sum = self.seats().fold(0u64, |sum, seat| {
-            sum.wrapping_add(seat[count::HELD + pool].load(Relaxed))
-        });
+        let sum = self.held_by_seats(pool).fold(0, u64::wrapping_add);
         let held = sum.wrapping_sub(self.lost[pool].load(Relaxed));
         // The sum is below zero for a moment when one counter is behind another.
         if held as i64 > 0 { held } else { 0 }

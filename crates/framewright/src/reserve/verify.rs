@@ -1,10 +1,9 @@
 //! The slow check of the invariants, for a reserve at rest.
 
-use super::Key;
 use super::area::Reserve;
 use super::pool::POOLS_MAX;
-use super::pool::PoolId;
-use super::table::{BLOCK, DIRTY, FREE, FrameState, INDEX, KEPT, OBJECT, OWNED, STOCKED};
+use super::record::BLOCK;
+use super::table::FrameState;
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 
@@ -27,8 +26,15 @@ impl<P> Reserve<'_, P> {
                     let at = id as u64;
                     Err(Broken { invariant, at })
                 };
-                let [free, owned, kept, dirty] =
-                    [FREE, OWNED, KEPT, DIRTY].map(|bitmap| table.has_bit(id, bitmap));
+                let lane = table.lane(id / 64);
+                let [free, owned, kept, dirty, stocked] = [
+                    &lane.free,
+                    &lane.owned,
+                    &lane.kept,
+                    &lane.dirty,
+                    &lane.stocked,
+                ]
+                .map(|bits| bits.load(Relaxed) >> (id % 64) & 1 != 0);
                 let word = table.state(id);
                 match word.state() {
                     FrameState::Filling | FrameState::Loading => return broken("C1"),
@@ -47,7 +53,7 @@ impl<P> Reserve<'_, P> {
                 }
                 if table.is_ordinary(id) {
                     let has_frame = self.ordinary_frame(id).is_some();
-                    if has_frame != table.has_bit(id, STOCKED) || is_dirty && !has_frame {
+                    if has_frame != stocked || is_dirty && !has_frame {
                         return broken("C7");
                     }
                 }
@@ -83,12 +89,7 @@ impl<P> Reserve<'_, P> {
                     return broken(entry.id());
                 }
                 let word = self.table.state(entry.id());
-                let desc = self.table.desc(entry.id());
-                let key = Key {
-                    pool: PoolId(word.pool() as u16),
-                    object: desc[OBJECT].load(Relaxed),
-                    index: desc[INDEX].load(Relaxed),
-                };
+                let key = self.table.desc(entry.id()).key(word.pool());
                 // A stale entry may still look valid, but its page is of another key, in another
                 // bucket.
                 let is_live = word.has_page() && entry.is_of(word.generation());

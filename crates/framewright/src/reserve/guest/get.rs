@@ -6,8 +6,7 @@
 //! CPU wait. In an exclusive pool the get takes the page away instead: it holds the descriptor in
 //! state Loading for the time of the copy.
 
-use super::super::counters::count;
-use super::super::table::{BORN, FrameState, InsideFrom, StateWord, VALUE};
+use super::super::table::{FrameState, InsideFrom, StateWord};
 use super::{Guest, Key, Undo};
 use crate::platform::ReservePlatform;
 use crate::raw::soon_written;
@@ -25,8 +24,10 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     /// owner wrote. 0.1 µs besides the copy.
     pub fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool {
         let hit = self.try_get(&key, page).is_some() || self.get_moved(&key, page).is_some();
-        let counter = if hit { count::LOADED } else { count::MISSED };
-        self.count(key.pool.0.into(), counter);
+        self.count(key.pool.0.into(), |counters| match hit {
+            true => &counters.loaded,
+            false => &counters.missed,
+        });
         hit
     }
 
@@ -43,7 +44,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
         let now = reserve.pools.now(key.pool, object_hash)?;
         let found = |entry| self.page_of(entry, key).map(|(id, word)| (entry, id, word));
         let (entry, id, word) = bucket.entries().find_map(found)?;
-        if table.desc(id)[BORN].load(Relaxed) != now.0 {
+        if table.desc(id).born.load(Relaxed) != now.0 {
             return None;
         }
         let is_there = if reserve.pools.is_exclusive(key.pool) {
@@ -52,7 +53,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
             // An ordinary frame stays with its descriptor while a CPU is inside the gate.
             let _inside = table
                 .is_ordinary(id)
-                .then(|| table.enter_from(id, self.words, &reserve.platform));
+                .then(|| table.enter_from(id, self.record, &reserve.platform));
             self.copy(id, page);
             let is_there = table.state_after_reading(id).generation() == word.generation()
                 && bucket.has(entry);
@@ -73,7 +74,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     /// The get of an exclusive pool: copies the page and takes it away.
     fn take_away(&self, id: usize, word: StateWord, page: &mut [u64; 512]) -> Option<()> {
         let table = &self.reserve.table;
-        let inside = table.enter_from(id, self.words, &self.reserve.platform);
+        let inside = table.enter_from(id, self.record, &self.reserve.platform);
         let mut now = word;
         loop {
             match now.state() {
@@ -140,7 +141,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
                 reserve.platform.load(frame, page);
             }
         } else {
-            page.fill(reserve.table.desc(id)[VALUE].load(Relaxed));
+            page.fill(reserve.table.desc(id).value.load(Relaxed));
         }
     }
 }

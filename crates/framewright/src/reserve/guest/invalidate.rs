@@ -5,9 +5,8 @@
 //! comes by. Objects with the same hash share a generation, and a dirty page of another object must
 //! not be lost (C7). So where pages may be dirty, a walk over all frames drops just the object's.
 
-use super::super::counters::count;
 use super::super::pool::PoolId;
-use super::super::table::{FrameState, OBJECT, StateWord};
+use super::super::table::{FrameState, StateWord};
 use super::{Guest, Key, PageVersion};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
@@ -25,7 +24,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
         if let Some(old) = old {
             self.drop_page(old);
         }
-        self.count(key.pool.0.into(), count::INVALIDATED_PAGES);
+        self.count(key.pool.0.into(), |counters| &counters.invalidated_pages);
     }
 
     /// Forgets all pages of an object, and by chance those of another one. O(1). In a pool whose
@@ -38,7 +37,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
             object,
             index: 0,
         };
-        self.count(pool.0.into(), count::INVALIDATED_OBJECTS);
+        self.count(pool.0.into(), |counters| &counters.invalidated_objects);
         let pools = &self.reserve.pools;
         if !pools.may_be_dirty(pool) {
             pools.invalidate_object(key.object_hash());
@@ -63,7 +62,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
                 attempt = attempt.saturating_add(1);
                 word = table.state(id);
             }
-            if is_of(word) && word.has_page() && table.desc(id)[OBJECT].load(Relaxed) == object {
+            if is_of(word) && word.has_page() && table.desc(id).object.load(Relaxed) == object {
                 let generation = word.generation();
                 self.drop_page(PageVersion { id, generation });
             }
@@ -74,12 +73,10 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     /// the pool was there.
     pub fn invalidate_pool(&mut self, pool: PoolId) -> bool {
         let closed = self.reserve.pools.close(pool);
-        let counter = if closed {
-            count::INVALIDATED_POOLS
-        } else {
-            count::INVALIDATE_FAILED
-        };
-        self.count(pool.0.into(), counter);
+        self.count(pool.0.into(), |counters| match closed {
+            true => &counters.invalidated_pools,
+            false => &counters.invalidate_failed,
+        });
         closed
     }
 }

@@ -10,10 +10,10 @@ mod invalidate;
 mod put;
 
 use super::area::Reserve;
-use super::counters::count;
 use super::index::{Bucket, LockedBucket, PageEntry};
-use super::pool::{Born, PoolId};
-use super::table::{BORN, FrameState, INDEX, InsideFrom, OBJECT, StateWord};
+use super::pool::{Born, KINDS, PoolId};
+use super::record::{Descriptor, GuestCounters, GuestRecord};
+use super::table::{FrameState, InsideFrom, StateWord};
 use crate::platform::ReservePlatform;
 use crate::sync::{
     AtomicU64,
@@ -46,6 +46,17 @@ impl Key {
     }
 }
 
+impl Descriptor {
+    /// The name of its page, which is of that pool.
+    pub(super) fn key(&self, pool: usize) -> Key {
+        Key {
+            pool: PoolId(pool as u16),
+            object: self.object.load(Relaxed),
+            index: self.index.load(Relaxed),
+        }
+    }
+}
+
 /// A well-mixed number (the finaliser of SplitMix64; Steele, Lea, Flood, OOPSLA 2014).
 const fn mixed(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -69,7 +80,9 @@ struct PageVersion {
 #[derive(Debug)]
 pub struct Guest<'r, 'm, P> {
     reserve: &'r Reserve<'m, P>,
-    words: &'m [AtomicU64],
+    record: &'m GuestRecord,
+    /// Pages held, by pool: those that came by this seat less those that went; wraps.
+    held: &'m [AtomicU64],
     cpu: CpuId,
     /// The shard in which the next page is evicted.
     pub(super) next_shard: usize,
@@ -79,7 +92,7 @@ pub struct Guest<'r, 'm, P> {
 impl<P> Drop for Guest<'_, '_, P> {
     fn drop(&mut self) {
         // Release: the next CPU to take the seat sees its counters.
-        self.words[count::TAKEN].store(0, Release);
+        self.record.taken.store(0, Release);
     }
 }
 
@@ -93,12 +106,13 @@ impl<'m, P> Reserve<'m, P> {
 
 impl<'r, 'm, P> Guest<'r, 'm, P> {
     pub(super) fn take(reserve: &'r Reserve<'m, P>, cpu: CpuId) -> Option<Self> {
-        let words = reserve.seat_words(cpu)?;
+        let (record, held) = reserve.seat(cpu)?;
         // Acquire pairs with the Release in `drop`.
-        let taken = words[count::TAKEN].swap(1, Acquire);
+        let taken = record.taken.swap(1, Acquire);
         (taken == 0).then(|| Self {
             reserve,
-            words,
+            record,
+            held,
             cpu,
             next_shard: usize::from(cpu.0),
             not_sync: PhantomData,
@@ -111,9 +125,9 @@ impl<'r, 'm, P: ReservePlatform> Guest<'r, 'm, P> {
         self.reserve
     }
 
-    /// The words of the seat.
-    pub(super) const fn words(&self) -> &'m [AtomicU64] {
-        self.words
+    /// The record of the seat.
+    pub(super) const fn record(&self) -> &'m GuestRecord {
+        self.record
     }
 
     /// The CPU that the seat belongs to.
@@ -124,15 +138,15 @@ impl<'r, 'm, P: ReservePlatform> Guest<'r, 'm, P> {
 
     /// Counts something of the kind that `pool` is of.
     #[inline]
-    pub(super) fn count(&self, pool: usize, counter: usize) {
+    pub(super) fn count(&self, pool: usize, counter: impl Fn(&GuestCounters) -> &AtomicU64) {
         // Only this seat writes the word.
-        let word = &self.words[count::of(pool, counter)];
+        let word = counter(&self.record.counters[pool % usize::from(KINDS)]);
         word.store(word.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     #[inline]
     pub(super) fn hold(&self, pool: usize, by: u64) {
-        let word = &self.words[count::HELD + pool];
+        let word = &self.held[pool];
         word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
     }
 
@@ -159,7 +173,7 @@ impl<'r, 'm, P: ReservePlatform> Guest<'r, 'm, P> {
             return false;
         }
         let desc = self.reserve.table.desc(entry.id());
-        desc[OBJECT].load(Relaxed) == key.object && desc[INDEX].load(Relaxed) == key.index
+        desc.object.load(Relaxed) == key.object && desc.index.load(Relaxed) == key.index
     }
 
     /// Takes the entry of `key` out of its bucket.
@@ -189,7 +203,7 @@ impl<'r, 'm, P: ReservePlatform> Guest<'r, 'm, P> {
     /// inside a gate.
     fn drop_page(&self, PageVersion { id, generation }: PageVersion) {
         let table = &self.reserve.table;
-        let inside = table.enter_from(id, self.words, &self.reserve.platform);
+        let inside = table.enter_from(id, self.record, &self.reserve.platform);
         loop {
             let word = table.state(id);
             if word.generation() != generation {
@@ -243,11 +257,11 @@ impl<'m, P> Reserve<'m, P> {
         let desc = self.table.desc(id);
         let key = Key {
             pool: PoolId(word.pool() as u16),
-            object: desc[OBJECT].load(Relaxed),
+            object: desc.object.load(Relaxed),
             index: 0,
         };
         let now = self.pools.now(key.pool, key.object_hash());
-        now != Some(Born(desc[BORN].load(Relaxed)))
+        now != Some(Born(desc.born.load(Relaxed)))
     }
 }
 

@@ -12,10 +12,9 @@
 
 use super::super::PutRefused;
 use super::super::claim::ClaimedPage;
-use super::super::counters::count;
 use super::super::index::{Bucket, LockedBucket, PageEntry, Ticket};
 use super::super::pool::{Debt, PoolId};
-use super::super::table::{BORN, FrameState, INDEX, OBJECT, VALUE};
+use super::super::table::FrameState;
 use super::{Guest, Key, PageVersion, Undo};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
@@ -43,11 +42,10 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
 
     fn put_as(&mut self, key: Key, page: &[u64; 512], state: FrameState) -> Result<(), PutRefused> {
         let result = self.try_put(key, page, state);
-        let counter = match result {
-            Ok(()) => count::STORED,
-            Err(reason) => count::REFUSED + reason as usize,
-        };
-        self.count(key.pool.0.into(), counter);
+        self.count(key.pool.0.into(), |counters| match result {
+            Ok(()) => &counters.stored,
+            Err(reason) => &counters.refused[reason as usize],
+        });
         result
     }
 
@@ -84,14 +82,14 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         let claim = claim.or_else(|| self.claim(key.pool, false, state));
         let claim = claim.ok_or(PutRefused::Full)?;
         let desc = table.desc(claim.id);
-        desc[OBJECT].store(key.object, Relaxed);
-        desc[INDEX].store(key.index, Relaxed);
-        desc[BORN].store(born.0, Relaxed);
+        desc.object.store(key.object, Relaxed);
+        desc.index.store(key.index, Relaxed);
+        desc.born.store(born.0, Relaxed);
         // The entry stands in the index before the page does, and no get follows it while the state
         // is Filling. So nothing after the copy has to wait for it to leave the processor.
         let mut locked = bucket.lock(&reserve.platform);
         // If the page's object or pool got a new generation meanwhile, the page goes in all the
-        // same: BORN says that it is dead.
+        // same: `born` says that it is dead.
         if locked.ticket() != ticket || reserve.pools.walks_after_claim(key.pool) != walks {
             drop(locked);
             self.give_back(&claim);
@@ -115,12 +113,14 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
             reserve.platform.store(reserve.frame(claim.id), page);
             undo.disarm();
         } else {
-            desc[VALUE].store(page[0], Relaxed);
+            desc.value.store(page[0], Relaxed);
         }
         let arrived = self.arrive(&claim, state, debt);
         drop(claim);
         if let Some(displaced) = displaced {
-            self.count(table.state(displaced.id).pool(), count::EVICTED);
+            self.count(table.state(displaced.id).pool(), |counters| {
+                &counters.evicted
+            });
             self.drop_page(displaced);
         }
         arrived

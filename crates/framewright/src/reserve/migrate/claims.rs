@@ -1,6 +1,6 @@
 //! What a request of an owner's holds while it is served: dropping it gives that up.
 
-use super::{AT_WORK, FrameBits, MigrateArea};
+use super::{FrameBits, MigrateArea};
 use crate::platform::FramePlatform;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Run;
@@ -15,7 +15,7 @@ pub(super) struct AtWork<'a, 'r, 'z, 'm, P: FramePlatform>(
 impl<P: FramePlatform> Drop for AtWork<'_, '_, '_, '_, P> {
     fn drop(&mut self) {
         let _claims = self.0.lock_claims();
-        let at_work = &self.0.own[AT_WORK];
+        let at_work = &self.0.own.at_work;
         at_work.store(at_work.load(Relaxed) - 1, Relaxed);
     }
 }

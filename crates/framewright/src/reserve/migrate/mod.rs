@@ -63,28 +63,34 @@ mod tests;
 
 use crate::platform::{Awaited, FramePlatform, Patience};
 use crate::policy::{ContigConfig, Label};
-use crate::raw::Carver;
+use crate::raw::{Carver, RawRecord, record};
 use crate::reclaim::Reclaim;
 use crate::reserve::places::words_of;
-use crate::reserve::reservations::Reservations;
+use crate::reserve::reservations::{ReservationRecord, Reservations};
 use crate::stats::ContigStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use crate::units::{Frame, Run, SetupError};
 use core::ops::Range;
 
-// The area's own words.
-/// Rank 1.
-const CLAIMS_LOCK: usize = 0;
-/// Rank 0.
-const TURN: usize = 1;
-/// Requests that are being served.
-const AT_WORK: usize = 2;
-/// Words before the counters.
-const OWN_WORDS: usize = 8;
+record! {
+    /// The area's own.
+    #[derive(Debug)]
+    #[repr(C)]
+    struct MigrateRecord {
+        /// Rank 1.
+        claims_lock: AtomicU64,
+        /// Rank 0.
+        turn: AtomicU64,
+        /// Requests that are being served.
+        at_work: AtomicU64,
+        _line: [AtomicU64; 5],
+        /// In the order of `ContigStats`.
+        counters: [AtomicU64; ContigStats::COUNT],
+    }
+}
+
 /// Reservations that an area can remember.
 const RESERVATIONS: usize = 16;
-/// Words of the counters, in whole cache lines.
-const COUNTERS: usize = ContigStats::COUNT.next_multiple_of(8);
 
 /// One bit a frame, by what it says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,8 +124,7 @@ pub struct MigrateArea<'r, 'z, 'm, P> {
     run: Run,
     /// Where the run begins in the zone.
     first: usize,
-    own: &'r [AtomicU64],
-    counters: &'r [AtomicU64],
+    own: &'r MigrateRecord,
     reservations: Reservations<'r>,
     bitmaps: &'r [AtomicU64],
 }
@@ -128,7 +133,7 @@ impl<'r, 'z, 'm, P: FramePlatform> MigrateArea<'r, 'z, 'm, P> {
     /// How many words of memory an area of `run` needs: four bits a frame, and 1.2 KiB.
     #[must_use]
     pub const fn words_needed(run: Run) -> usize {
-        OWN_WORDS + COUNTERS + Reservations::words_needed(RESERVATIONS) + bitmap_words(run)
+        MigrateRecord::WORDS + RESERVATIONS * ReservationRecord::WORDS + bitmap_words(run)
     }
 
     /// An area of the frames `run` of the zone that `reclaim` is for. It lies in `memory`, which
@@ -153,37 +158,36 @@ impl<'r, 'z, 'm, P: FramePlatform> MigrateArea<'r, 'z, 'm, P> {
         let mut carver = Carver::new(memory, Self::words_needed(run))?;
         zone.set_label(run, Label::Contiguous)
             .map_err(SetupError::Run)?;
-        let [own, counters] = [OWN_WORDS, COUNTERS].map(|len| carver.words(len));
+        let own = carver.record();
         // The serials of the reservations go on.
-        let reservations = carver.words_as_they_are(Reservations::words_needed(RESERVATIONS));
+        let reservations = Reservations::new(carver.records_as_they_are(RESERVATIONS));
         Ok(Self {
             reclaim,
             config: *config,
             run,
             first: zone.offsets_of(&ids).start,
             own,
-            counters,
-            reservations: Reservations::new(reservations),
+            reservations,
             bitmaps: carver.words(bitmap_words(run)),
         })
     }
 
     fn lock_claims(&self) -> LockGuard<'r> {
         let platform = self.reclaim.zone().platform();
-        Lock::new(&self.own[CLAIMS_LOCK]).lock(|attempt| platform.relax(attempt))
+        Lock::new(&self.own.claims_lock).lock(|attempt| platform.relax(attempt))
     }
 
     /// The same, but gives up if the lock's holder keeps it for longer than `patience` lasts.
     fn try_lock_claims(&self, patience: &mut Patience) -> Option<LockGuard<'r>> {
         let platform = self.reclaim.zone().platform();
-        let (claims, _) = patience.lock(Lock::new(&self.own[CLAIMS_LOCK]), platform)?;
+        let (claims, _) = patience.lock(Lock::new(&self.own.claims_lock), platform)?;
         Some(claims)
     }
 
     /// The turn, unless another owner keeps it for longer than `patience` lasts.
     fn try_lock_turn(&self, patience: &mut Patience) -> Option<Awaited<'_, 'r, P>> {
         let platform = self.reclaim.zone().platform();
-        let (turn, _) = patience.lock(Lock::new(&self.own[TURN]), platform)?;
+        let (turn, _) = patience.lock(Lock::new(&self.own.turn), platform)?;
         Some(Awaited::new(turn, platform))
     }
 }
@@ -211,7 +215,7 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
     /// operations apart.
     #[must_use]
     pub fn stats(&self) -> ContigStats {
-        ContigStats::read(|nth| self.counters[nth].load(Relaxed))
+        ContigStats::read(|nth| self.own.counters[nth].load(Relaxed))
     }
 
     /// Frames that owners have now, or are about to have.
@@ -224,7 +228,7 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
     }
 
     fn count(&self, by: &ContigStats) {
-        for (counter, (_, by)) in self.counters.iter().zip(by.named()) {
+        for (counter, (_, by)) in self.own.counters.iter().zip(by.named()) {
             if by > 0 {
                 // Relaxed: a counter orders nothing.
                 counter.fetch_add(by, Relaxed);

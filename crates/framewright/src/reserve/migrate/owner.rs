@@ -1,7 +1,7 @@
 //! What owners do: requests, reservations, releasing.
 
 use super::claims::{AtWork, ClaimedFrames};
-use super::{AT_WORK, FrameBits, MigrateArea, RESERVATIONS};
+use super::{FrameBits, MigrateArea, RESERVATIONS};
 use crate::frame::Seat;
 use crate::platform::{FramePlatform, Patience};
 use crate::policy::FirstPlace;
@@ -349,7 +349,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     /// at some moment since.
     fn begin(&self) -> (AtWork<'_, '_, 'z, 'm, P>, bool) {
         let _claims = self.lock_claims();
-        let at_work = &self.own[AT_WORK];
+        let at_work = &self.own.at_work;
         let is_alone = at_work.load(Relaxed) == 0;
         if is_alone {
             self.clear_avoided();

@@ -4,9 +4,10 @@
 
 extern crate std;
 
-use super::table::{BLOCK, BLOCK_WORDS, FrameTable, INSIDE, StateWord};
+use super::record::{BLOCK, GuestRecord};
+use super::table::{FrameTable, StateWord};
 use crate::platform::Patience;
-use crate::raw::atomic_words;
+use crate::raw::{Carver, RawRecord, atomic_words};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
 use std::vec;
@@ -19,6 +20,11 @@ fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) 
     model.check(body);
 }
 
+fn records<R: RawRecord>(count: usize) -> &'static [R] {
+    let memory = vec![0; Carver::words_needed(count * R::WORDS)].leak();
+    Carver::of(memory).at_a_line().records(count)
+}
+
 fn words(count: usize) -> &'static [AtomicU64] {
     atomic_words(vec![0; count].leak())
 }
@@ -29,23 +35,21 @@ fn add_one(sum: &AtomicU64) {
     sum.store(seen + 1, Relaxed);
 }
 
-const SEAT_WORDS: usize = INSIDE + 1;
-
 /// One block, one seat, and a sum for a CPU that is alone in the block.
 #[derive(Clone, Copy)]
 struct Gated {
     table: FrameTable<'static>,
-    seat: &'static [AtomicU64],
+    seat: &'static GuestRecord,
     sum: &'static AtomicU64,
 }
 
 impl Gated {
     fn new() -> Self {
-        let seat = words(SEAT_WORDS);
-        let (states, blocks) = (words(1), words(BLOCK_WORDS));
+        let seats = records(1);
+        let (states, blocks) = (words(1), records(1));
         Self {
-            table: FrameTable::new(states, &[], blocks, (seat, SEAT_WORDS), BLOCK, BLOCK),
-            seat,
+            table: FrameTable::new(states, &[], blocks, seats, BLOCK, BLOCK),
+            seat: &seats[0],
             sum: &words(1)[0],
         }
     }
@@ -70,7 +74,7 @@ impl Gated {
 
     fn assert_counted(self, times: u64) {
         assert_eq!(self.sum.load(Relaxed), times, "C1: two were in at a time");
-        assert_eq!(self.seat[INSIDE].load(Relaxed), 0);
+        assert_eq!(self.seat.inside.load(Relaxed), 0);
         let mut none = Patience::Rounds(0);
         assert!(self.table.try_shut(0, &(), &mut none).is_some());
     }
