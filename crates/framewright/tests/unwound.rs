@@ -6,7 +6,7 @@ use framewright::frame::{Zone, ZoneLayout};
 use framewright::kv::KvLayout;
 use framewright::kv::KvRequest;
 use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use framewright::policy::{Config, Effort};
+use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::AreaRequest;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 use std::cell::RefCell;
@@ -328,4 +328,139 @@ fn a_clock_that_unwinds_under_a_lock_ends_the_program_with_a_message() {
     let order = Order::new(5).unwrap();
     let got = catch_unwind(AssertUnwindSafe(|| seat.alloc(order, Mobility::Movable)));
     assert!(got.is_err());
+}
+
+/// A platform that breaks down: after some calls that return, each one unwinds until it is repaired.
+#[derive(Clone, Default)]
+struct BreaksDown(Arc<AtomicU32>);
+
+impl BreaksDown {
+    /// After so many more calls; 0 is not at all.
+    fn set(&self, calls: u32) {
+        self.0.store(calls, SeqCst);
+    }
+
+    fn called(&self) {
+        match self.0.load(SeqCst) {
+            0 => {}
+            1 => panic!("it is broken"),
+            left => self.set(left - 1),
+        }
+    }
+}
+
+impl FramePlatform for BreaksDown {
+    fn relax(&self, _attempt: u32) {
+        panic!("one thread waits for no other one");
+    }
+}
+
+impl RangePlatform for BreaksDown {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        self.called();
+        Ok(())
+    }
+
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        self.called();
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        self.called();
+    }
+
+    fn zero(&self, _frames: Run) {
+        self.called();
+    }
+}
+
+impl ObjectPlatform for BreaksDown {
+    fn direct_base(&self) -> Addr {
+        Addr(1 << 40)
+    }
+
+    fn zero_bytes(&self, _at: Addr, _bytes: u64) {
+        self.called();
+    }
+
+    fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {
+        self.called();
+    }
+}
+
+/// V6, V11: a request that the platform unwinds out of is cleaned up without a call that could unwind once more,
+/// which would end the program, even where the bound on lazy pages is met.
+#[test]
+fn v6_a_platform_that_breaks_down_in_a_request_is_not_called_to_clean_up() {
+    type Work = fn(&mut Cpu<'_, '_, BreaksDown, KvLayout>, &[Frame]);
+    const BOUND: u64 = 64;
+    let works: [Work; 7] = [
+        |cpu, frames| _ = cpu.map_ram(&frames[..40], Context::ANY),
+        |cpu, frames| _ = cpu.map_ram(&[frames[1], frames[0], frames[3]], Context::ANY),
+        |cpu, frames| _ = cpu.map_ram(&[frames[1], frames[0], frames[3]], Context::NOWAIT),
+        |cpu, _| _ = cpu.vmalloc(&AreaRequest::new(5).zeroed()),
+        |cpu, _| _ = cpu.vmalloc(&AreaRequest::new(40)),
+        |cpu, _| _ = cpu.vmalloc(&AreaRequest::new(40).zeroed().within(Context::NOWAIT)),
+        |cpu, _| _ = cpu.kvmalloc(&KvRequest::new(2048 * 4096).zeroed()),
+    ];
+    let config = RangeConfig {
+        lazy_pages_max: BOUND,
+        kept_pages_max: 0,
+        ..RangeConfig::default()
+    };
+    let layout = EngineLayout::new(Frame(0), FRAMES)
+        .with_cpus(2)
+        .with_window(Page(1 << 20), 8192)
+        .with_range_config(config)
+        .with_objects();
+    let order = Order::new(6).unwrap();
+    for (nth, work) in works.into_iter().enumerate() {
+        let mut unwound = 0;
+        for calls in 1..12 {
+            let mut memory = vec![0; layout.words_needed().unwrap()];
+            let platform = BreaksDown::default();
+            let engine = Engine::new(&layout, &mut memory, platform.clone()).unwrap();
+            engine.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
+            let mut cpu = engine.cpu(CpuId(0)).unwrap();
+            let block = cpu.alloc(order, Mobility::Movable, Context::ANY).unwrap();
+            let frames: Vec<_> = (0..64).map(|nth| Frame(block.0 + nth)).collect();
+            // As many pages are lazy as may be, nearly.
+            while engine.space().stats().vmap_lazy_nr + 4 <= BOUND {
+                let area = cpu.vmalloc(&AreaRequest::new(3)).unwrap();
+                cpu.vfree(area).unwrap();
+            }
+            platform.set(calls);
+            let result = catch_unwind(AssertUnwindSafe(|| work(&mut cpu, &frames)));
+            unwound += u32::from(result.is_err());
+            platform.set(0);
+            let what = format!("work {nth}, after {calls} calls");
+            if engine.space().is_poisoned() {
+                // A purge for room was what unwound.
+                continue;
+            }
+            engine.verify().expect(&what);
+            // It goes on, and comes below the bound again.
+            let area = cpu.vmalloc(&AreaRequest::new(3)).unwrap();
+            cpu.vfree(area).unwrap();
+            cpu.ranges().purge();
+            assert!(engine.space().stats().vmap_lazy_nr <= BOUND, "{what}");
+            if result.is_ok() {
+                // It was served before the platform broke down.
+                continue;
+            }
+            cpu.free(block, order).unwrap();
+            drop(cpu);
+            let mut other = engine.cpu(CpuId(1)).unwrap();
+            other.objects().drain();
+            other.ranges().drain();
+            drop(other);
+            engine.verify().expect(&what);
+            let mut areas = 0;
+            engine.space().for_each_area(|_| areas += 1);
+            assert_eq!(areas, 0, "{what}");
+            assert_eq!(engine.frame_stats().nr_free_pages, FRAMES, "{what}");
+        }
+        assert!(unwound > 0, "work {nth} called nothing");
+    }
 }

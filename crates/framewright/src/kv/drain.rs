@@ -7,7 +7,7 @@ use super::slab::SlabState;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvError, KvSeat};
 use crate::frame::{AllocError, FrameSource};
-use crate::platform::{FramePlatform, ObjectPlatform, OrElse};
+use crate::platform::{FramePlatform, ObjectPlatform, OrElse, Patience};
 use crate::seats::{self, Accounts, Inboxes, SeatSet, Standstill, StopAsk, StopWords, Turn};
 use crate::units::{Addr, Order};
 use core::convert::Infallible;
@@ -103,11 +103,25 @@ where
     /// For a user that runs short of frames without a request to `kv`. Stops all CPUs. Time: O(CPUs
     /// + slabs with remote frees).
     pub fn drain(&mut self) -> u64 {
-        self.give_loose();
-        let stopped = self.kv.stop();
+        self.drain_with(&mut Patience::Endless).unwrap_or(0)
+    }
+
+    /// The same, but waits for other CPUs of `kv` for at most `rounds` calls of
+    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax): for one that stops all, and until each has left its seat. With
+    /// 0 it waits for none of them. `None` if the bound was too short: nothing has changed then. The way of the
+    /// frames to their source is a [free](crate::frame::FrameSource::free_block), and waits as that.
+    pub fn drain_within(&mut self, rounds: u32) -> Option<u64> {
+        self.drain_with(&mut Patience::Rounds(rounds))
+    }
+
+    fn drain_with(&mut self, patience: &mut Patience) -> Option<u64> {
+        let lock = self.kv.lock_stops_within(patience)?;
+        let Ok(stopped) = lock.stop_within(patience);
+        let stopped = stopped?;
         self.collect_all_empties(&stopped);
         drop(stopped);
-        self.return_surplus()
+        self.give_loose();
+        Some(self.return_surplus())
     }
 
     /// The same before a request fails that began when `begin` was the last standstill. While all CPUs stand

@@ -83,12 +83,21 @@ where
     #[inline(always)]
     pub(super) fn calling_out_for(&mut self, addr: Addr, call: impl FnOnce(&P)) {
         let kv = self.kv;
-        let unwound = OrElse::new(self, |seat| {
-            let freed = seat.kvfree(addr);
-            debug_assert!(freed.is_ok(), "{freed:?}: it was just made");
-        });
+        let unwound = OrElse::new(self, |seat| seat.free_unwound(addr));
         call(&kv.platform);
         unwound.end();
+    }
+
+    /// Frees an object that the caller will never know, because a call has unwound. The pages of a mapped one
+    /// become lazy: another call of the platform that unwound would end the program.
+    #[cold]
+    pub(super) fn free_unwound(&mut self, addr: Addr) {
+        if self.kv.place(addr).is_none() {
+            self.held.words.counters.mapped_frees.add(1);
+            return self.ranges.free_unwound(addr.page());
+        }
+        let freed = self.kvfree(addr);
+        debug_assert!(freed.is_ok(), "{freed:?}: it was just made");
     }
 
     #[cold]

@@ -88,7 +88,9 @@
 //!   operations.
 //!
 //! # Context
-//! A seat is for one context at a time, like the frames' and the space's.
+//! A seat is for one context at a time, like the frames' and the space's. A request that must not wait stops no
+//! CPU. Where it fails, its caller may give all CPUs' empty slabs back with a bound on its waiting
+//! ([`drain_within`](KvSeat::drain_within)) and ask once more.
 //!
 //! # What is not here
 //! Reclaim and compaction themselves: a [`Relief`](crate::platform::Relief) does them. Caches of

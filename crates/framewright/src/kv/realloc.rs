@@ -88,10 +88,7 @@ where
             zero_behind(platform, new, request, kept, has);
         });
         // If the wait for another CPU unwinds out of this, the caller does not know the new object either.
-        let unwound = OrElse::new(self, |seat| {
-            let freed = seat.kvfree(new);
-            debug_assert!(freed.is_ok(), "{freed:?}: it was just made");
-        });
+        let unwound = OrElse::new(self, |seat| seat.free_unwound(new));
         let freed = unwound.seat.kvfree(addr);
         unwound.end();
         match freed {

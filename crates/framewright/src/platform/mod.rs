@@ -79,6 +79,9 @@ pub trait FramePlatform {
     /// where these send interrupts, `relax` must answer them (it looks for them itself, or enables
     /// interrupts for a moment), or both CPUs would wait for ever.
     ///
+    /// If it unwinds out of a call of the engine, that call has changed nothing, or a later one ends what it
+    /// began. But if it unwinds while the engine cleans up after another call that has, the program ends.
+    ///
     /// By default it spins: right where a CPU is not preempted inside the engine, and neither barrier
     /// nor flush sends an interrupt that it would have to answer.
     fn relax(&self, attempt: u32) {

@@ -85,11 +85,13 @@
 //!   for each CPU, and the pages that the platform failed to unmap when all were tried. The bound
 //!   is the configured one, or an eighth of the window if that is less. (An area longer than the
 //!   bound is above it until its free returns, and in no peak; if the wait for another CPU unwinds
-//!   out of that free, until a later free has purged it.) At each moment at which no seat is busy,
-//!   the counts are right: those of pages, and those of what is reported for calls that are out of
-//!   their seats.
+//!   out of that free, until a later free has purged it. So may an area be whose allocation the
+//!   platform unwound out of, because nothing more is asked of that platform then.) At each moment
+//!   at which no seat is busy, the counts are right: those of pages, and those of what is reported
+//!   for calls that are out of their seats.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area
-//!   that was never handed out, because the platform's `map` or `zero` unwound, gives back what it has.
+//!   that was never handed out, because the platform's `map` or `zero` unwound, gives back what it has
+//!   when it is released, as any other.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
 //!   length and alignment existed, while no page was lazy, kept or in a span. (Without recycling,
 //!   vmap blocks with a live slot stay what they are.)
@@ -126,6 +128,10 @@
 //! `zero`, of the source of frames `alloc_run` and `free_run`. Even such a request waits, spinning,
 //! for the locks of rank 2, and, while another CPU has claimed its seat, for the end of that CPU's
 //! purge or drain.
+//!
+//! A caller with a bound on its waiting makes such a request, and where that fails once more after
+//! [`drain_within`](RangeSeat::drain_within), whose stop of all CPUs has that bound. What is left is a
+//! wait for another CPU's stop, with this seat claimed: it lasts as long as that purge or drain.
 //!
 //! Only the source of frames reads `may_reclaim` and the fields behind it. The kept and lazy areas
 //! of a space are its own, and those of all CPUs go before a request that may block fails.

@@ -234,12 +234,6 @@ impl<'m> AreaTable<'m> {
         self.words(page)[1].load(Relaxed).checked_sub(1).map(Frame)
     }
 
-    /// How many of the area's first pages have a frame, before the first one that has none.
-    pub(in super::super) fn frames_behind(self, at: u32, pages: u32) -> u32 {
-        let has_none = |page: &u32| self.frame(at + page).is_none();
-        (0..pages).find(has_none).unwrap_or(pages)
-    }
-
     /// The run that begins at `page`, of the pages below `end`; `None` if `page` has no frame.
     #[inline]
     pub(in super::super) fn run_at(self, page: u32, end: u32) -> Option<Run> {

@@ -158,8 +158,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         };
         let page = self.space.page(at);
         let unwound = OrElse::new(self, |seat: &mut Self| {
-            // Some of it may be mapped. A poisoned space keeps it.
-            let _ = seat.free_part(at, reserved, context);
+            // Some of it may be mapped.
+            seat.make_lazy(at, reserved.unwrap_or(0));
         });
         let platform = &unwound.seat.space.platform;
         let mapped = platform.map_frames(page, frames, context);
@@ -194,10 +194,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         context: Context,
     ) -> Result<(), MapError> {
         let space = self.space;
-        let unwound = OrElse::new(self, |seat: &mut Self| {
-            // A poisoned space keeps it.
-            let _ = seat.free_part(at, None, context);
-        });
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
         let mapped = space.platform.map(page, run, context);
         unwound.end();
         mapped
@@ -259,9 +256,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
         }
         self.enter()?;
-        self.words.counters.undone.add(2);
-        self.words.counters.map_ram.add(1u64.wrapping_neg());
-        self.words.counters.unmap_ram.add(1u64.wrapping_neg());
+        self.words.counters.count_part_undone();
         self.exit();
         if context.may_block {
             self.purge();

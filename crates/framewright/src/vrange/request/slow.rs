@@ -7,7 +7,7 @@ use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, RangeSeat, Space};
 use super::alloc::PageNeed;
 use crate::frame::FrameSource;
-use crate::platform::{FramePlatform, RangePlatform};
+use crate::platform::{FramePlatform, Patience, RangePlatform};
 use crate::seats::{self, Inboxes, SeatSet, Standstill};
 use crate::sync::Ordering::Relaxed;
 
@@ -267,6 +267,24 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             return;
         };
         stopped.drain(self.space.claimed(self.cpu), &mut self.frames);
+    }
+
+    /// The same, but waits for other CPUs for at most `rounds` calls of
+    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax): for one that stops all, and until each
+    /// has left its seat. With 0 it does not wait. False if the bound was too short, or the space is poisoned:
+    /// nothing has changed then.
+    ///
+    /// For a caller whose requests must not wait ([`Context::NOWAIT`](crate::Context::NOWAIT)), before it makes
+    /// one once more.
+    pub fn drain_within(&mut self, rounds: u32) -> bool {
+        let mut patience = Patience::Rounds(rounds);
+        let lock = self.space.lock_stops_within(&mut patience);
+        let stopped = lock.map(|lock| lock.stop_within(&mut patience));
+        let Some(Ok(Some(stopped))) = stopped else {
+            return false;
+        };
+        stopped.drain(self.space.claimed(self.cpu), &mut self.frames);
+        true
     }
 }
 

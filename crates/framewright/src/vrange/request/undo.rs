@@ -5,7 +5,7 @@ use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaKind, RangeSeat};
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
-use crate::units::Context;
+use crate::units::{Context, Page};
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Gives back the frames behind the first `done` pages of an area, which are not mapped. None
@@ -39,17 +39,38 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             debug_assert!(is_freed, "{freed:?}: no other CPU knows the area");
             return;
         }
+        self.make_lazy(at, reserved);
+    }
+
+    /// Makes a live area lazy that no other CPU knows, with what it has of a mapping and of frames. It neither unmaps
+    /// nor flushes, because a caller may not wait for that; or because the platform has just unwound, and if it
+    /// did so once more, the program would end. So the area may be above the bound until a later free or purge of
+    /// this seat's (V6). `reserved` lazy pages have been promised for it. A poisoned space keeps it.
+    pub(super) fn make_lazy(&self, at: u32, reserved: u64) {
         if self.enter().is_err() {
             return;
         }
-        let held = self.held();
+        let (held, space, words) = (self.held(), self.space, self.words);
+        match reserved {
+            0 => held.settle(),
+            _ => words.promised.set(0),
+        }
         let header = held.header(at);
-        let pages = u64::from(header.pages());
-        self.space.add_lazy(pages.wrapping_sub(reserved));
-        self.words.promised.set(0);
+        let pages = u64::from(held.lazy_pages_of(at, header));
+        if space.add_lazy(pages.wrapping_sub(reserved)) > space.lazy_max {
+            words.above.set(words.above.get() + pages);
+        }
         let freed = held.free_checked(at, header);
         debug_assert!(freed, "no other CPU knows the area");
+        if header.kind() == AreaKind::Ram {
+            words.counters.count_part_undone();
+        }
         self.exit();
+    }
+
+    /// Takes back a live area that its caller will never know, because the platform has unwound.
+    pub(crate) fn free_unwound(&self, page: Page) {
+        self.make_lazy(self.space.offset_unchecked(page) as u32, 0);
     }
 }
 

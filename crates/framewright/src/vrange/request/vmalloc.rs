@@ -63,10 +63,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.words.live.add(u64::from(pages) + 1);
         self.exit();
         if request.zero {
-            let unwound = OrElse::new(self, |seat: &mut Self| {
-                let freed = seat.free_kind(seat.space.page(at), AreaKind::Vmalloc);
-                debug_assert!(freed.is_ok(), "{freed:?}: no other CPU knows the area");
-            });
+            let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
             unwound.seat.zero_area(at, pages);
             unwound.end();
         }
@@ -150,10 +147,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let pages = request.pages as u32;
         // Only now: the search for pages may have moved areas of this CPU's own.
         let begin = self.space.moves();
-        let unwound = OrElse::new(self, |seat: &mut Self| {
-            seat.give_back(at, seat.space.table.frames_behind(at, pages), pages);
-            seat.undo(at, request.context);
-        });
+        // Its frames go back with it, when it is released.
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
         let gathered = unwound.seat.gather(at, pages, request);
         unwound.end();
         if let Err((done, error)) = gathered {
@@ -171,9 +166,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
         };
         // Some of it may be mapped then.
-        let unwound = OrElse::new(self, |seat: &mut Self| {
-            seat.free_unused(at, reserved, request.context);
-        });
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, reserved));
         let mapped = unwound.seat.map_area(at, pages, request.context);
         unwound.end();
         match mapped {

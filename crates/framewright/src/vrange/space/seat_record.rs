@@ -139,6 +139,15 @@ record! {
     } = 176 words, claims at 8, inbox at 16, mask at 24, heads at 40, counters at 64, moves_begun at 96, kept at 104;
 }
 
+impl SpaceCounters {
+    /// A call of `map_ram` that has failed counts as none, although its slot became lazy.
+    pub(in super::super) fn count_part_undone(&self) {
+        self.undone.add(2);
+        self.map_ram.add(1u64.wrapping_neg());
+        self.unmap_ram.add(1u64.wrapping_neg());
+    }
+}
+
 impl OwnWord {
     #[inline(always)]
     pub(in super::super) fn get(&self) -> u64 {
