@@ -118,8 +118,22 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             order,
             mobility,
             context,
+            goes_on: false,
         };
         self.alloc_slow(&request)
+    }
+
+    /// A block of `order` that is there at once, for a caller that goes on in another way if there is none.
+    fn alloc_first(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
+        if self.relief.clients.is_none() {
+            return W::frames(&mut self.seat).alloc_at_once_first(order, mobility);
+        }
+        self.alloc_slow(&BlockRequest {
+            order,
+            mobility,
+            context: Context::NOWAIT,
+            goes_on: true,
+        })
     }
 
     /// Allocates when the first zone's cache has no block, or a look at its watermarks is due.
@@ -146,6 +160,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             order,
             mobility,
             context,
+            ..
         } = request;
         let worst = worst.unwrap_or(AllocError::Exhausted);
         let frames = W::frames(&mut self.seat);
@@ -185,7 +200,8 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     /// [`Zone::alloc_contiguous`](crate::frame::Zone::alloc_contiguous) with its stops of all CPUs. Several
     /// zones are searched one after the other, and at last all at once, if a frame was freed meanwhile. If
     /// there is none either, it asks its clients for such a block, as [`alloc`](Self::alloc). Clients are not
-    /// asked for a run that is longer than any block.
+    /// asked for a run that is longer than any block. A request that fails counts as one failure of that block's
+    /// order; one that is served, in whichever way, counts as none.
     ///
     /// # Errors
     /// [`AllocError::Impossible`] if no zone has so many frames, or `align` is no power of two, or `frames`
@@ -206,13 +222,16 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         let whole = frames.max(align).checked_next_power_of_two();
         let order = whole.and_then(|frames| Order::new(frames.ilog2() as u8));
         let order = order.filter(|order| *order <= max);
+        let seats = W::frames(&mut self.seat);
+        (0..ZONES).for_each(|nth| seats.seat(nth).give_loose());
         if let Some(order) = order
-            && let Ok(first) = self.alloc(order, mobility, Context::NOWAIT)
+            && let Ok(first) = self.alloc_first(order, mobility)
         {
-            return Ok(self.cut(first, order, frames));
+            return Ok(self.cut(first, (order, mobility), frames));
         }
         if !context.may_block {
-            return Err(self.why_no_run(frames));
+            let error = self.why_no_run(frames);
+            return Err(self.failed_run(order, error));
         }
         let freed = W::frames(&mut self.seat).freed_from(0);
         let mut worst = None;
@@ -227,13 +246,23 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         if let Some(run) = last {
             return Ok(run);
         }
-        if let Some(order) = order
-            && self.relief.clients.is_some()
-            && let Ok(first) = self.alloc(order, mobility, context)
-        {
-            return Ok(self.cut(first, order, frames));
+        let worst = worst.unwrap_or(AllocError::Impossible);
+        match order {
+            Some(of) if self.relief.clients.is_some() => {
+                // It counts its failure itself.
+                let first = self.alloc(of, mobility, context).map_err(|_| worst)?;
+                Ok(self.cut(first, (of, mobility), frames))
+            }
+            order => Err(self.failed_run(order, worst)),
         }
-        Err(worst.unwrap_or(AllocError::Impossible))
+    }
+
+    /// Counts a request for a run that would fit into a block of `order`.
+    fn failed_run(&mut self, order: Option<Order>, error: AllocError) -> AllocError {
+        if let Some(order) = order {
+            W::frames(&mut self.seat).count_failure(order, error);
+        }
+        error
     }
 
     /// Why a request that must not look for a run of so many frames has none, by the zones' counts alone.
@@ -252,16 +281,11 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         }
     }
 
-    /// The first `frames` frames of a block; the others are freed.
-    fn cut(&mut self, first: Frame, order: Order, frames: u64) -> Run {
-        let rest = order.frames() - frames;
-        if let Some(rest) = Run::new(Frame(first.0 + frames), rest)
-            && !rest.is_empty()
-        {
-            let freed = self.free_run(rest);
-            debug_assert!(freed.is_ok(), "the block was allocated a moment ago");
-        }
-        Run::new(first, frames).expect("it is inside a block")
+    /// The first `frames` frames of a block that was just allocated; the others are freed.
+    fn cut(&mut self, first: Frame, block: (Order, Mobility), frames: u64) -> Run {
+        let seat = W::frames(&mut self.seat).seat_of(first);
+        let seat = seat.expect("one of the zones gave the block");
+        seat.keep_first(first, block, frames)
     }
 
     /// Frees the frames of `run`: what [`alloc_run`](Self::alloc_run) gave, or a part of it, or

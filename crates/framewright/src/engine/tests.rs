@@ -268,6 +268,48 @@ fn runs_of_any_length_are_taken_and_given_back_whole_or_in_parts() {
     engine.verify().unwrap();
 }
 
+/// A run that is no block serves a request that no block serves: that is no failure, and a failure is one.
+#[test]
+fn a_request_for_a_run_counts_as_failed_once_and_only_if_it_failed() {
+    let layout = EngineLayout::new(Frame(0), FRAMES);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, SingleThread::new()).unwrap();
+    engine.add(run(0, FRAMES)).unwrap();
+    let zone = &engine.zones()[0];
+    // What is free are runs of 48 frames, none of which has a block of 32.
+    for start in (0..FRAMES).step_by(64) {
+        for taken in [run(start, 8), run(start + 56, 8)] {
+            zone.alloc_run(taken, Mobility::Unmovable).unwrap();
+        }
+    }
+    let failures = || {
+        let stats = engine.frame_stats();
+        let of = |counts: &[u64]| counts.iter().sum::<u64>();
+        of(&stats.exhausted) + of(&stats.fragmented)
+    };
+    let shrink = [];
+    for with_clients in [false, true] {
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        if with_clients {
+            cpu = cpu.with_shrinkers(&shrink);
+        }
+        let before = failures();
+        let taken = cpu.alloc_run(48, 1, Mobility::Unmovable, Context::ANY);
+        let taken = taken.unwrap();
+        assert_eq!(failures(), before, "it was served");
+        cpu.free_run(taken).unwrap();
+        for (context, error) in [
+            (Context::ANY, AllocError::Fragmented),
+            (Context::NOWAIT, AllocError::WouldWait),
+        ] {
+            let before = failures();
+            let failed = cpu.alloc_run(49, 1, Mobility::Unmovable, context);
+            assert_eq!(failed, Err(error));
+            assert_eq!(failures(), before + 1, "with clients: {with_clients}");
+        }
+    }
+}
+
 /// EN4: no frame belongs to a zone and to the reserve.
 #[test]
 fn en4_a_reserve_may_lie_in_a_hole_of_a_zone_and_its_frames_are_not_added() {

@@ -48,7 +48,9 @@ record! {
         /// Whether the zone has pageblocks that serve only some requests. If so, the fast path of frees is closed. A
         /// CPU changes this word only with all CPUs stopped.
         restricted: AtomicU64,
-        _unused: [AtomicU64; 5],
+        /// The offset of the seat's [loose](super::loose) block, plus one.
+        loose: AtomicU64,
+        _unused: [AtomicU64; 4],
 
         // Only the owner writes the rest.
         /// By cache: the place of the entry for its next block, and above [`PLACES`] how many blocks it has handed out
@@ -337,8 +339,19 @@ impl<'m> SeatWords<'m> {
         self.set_cached(mobility, order.index(), keep);
     }
 
-    /// Gives everything cached back.
+    /// Where the seat's loose block begins.
+    pub(super) fn loose(self) -> Option<usize> {
+        (self.record.loose.load(Relaxed) as usize).checked_sub(1)
+    }
+
+    pub(super) fn set_loose(self, offset: Option<usize>) {
+        let word = offset.map_or(0, |offset| offset as u64 + 1);
+        self.record.loose.store(word, Relaxed);
+    }
+
+    /// Gives back everything cached, and what is loose.
     pub(super) fn drain<P>(self, zone: &Zone<'m, P>) {
+        self.give_loose(zone);
         for mobility in Mobility::ALL {
             self.give_stock(zone, mobility);
         }

@@ -49,7 +49,7 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// Why a block was not freed. Nothing has changed.
+/// Why a block was not freed. Nothing has changed, unless the call says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeError {
     /// The frame is not in the zone, or does not exist.
@@ -65,6 +65,18 @@ pub enum FreeError {
     },
     /// The frame is allocated, but no allocation starts here, or not of at least that order.
     NotTheFirst(Frame),
+}
+
+impl FreeError {
+    /// The frame that the error is about.
+    pub(super) const fn frame(self) -> Frame {
+        match self {
+            Self::Outside(frame)
+            | Self::AlreadyFree(frame)
+            | Self::WrongOrder { frame, .. }
+            | Self::NotTheFirst(frame) => frame,
+        }
+    }
 }
 
 impl fmt::Display for FreeError {

@@ -97,6 +97,23 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
         self.alloc_by(first, order, mobility, Resort::OwnCaches)
     }
 
+    /// As [`alloc_at_once`](Self::alloc_at_once), for a caller that goes on in another way if this fails: the
+    /// failure is not counted.
+    pub(crate) fn alloc_at_once_first(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
+        self.alloc_by(0, order, mobility, Resort::OwnCachesFirst)
+    }
+
+    /// Counts a request of `order` that failed, in each zone that could serve it.
+    pub(crate) fn count_failure(&self, order: Order, error: AllocError) {
+        let seats = self.seats.iter();
+        let seats = seats.filter(|seat| order <= seat.zone().max_order());
+        seats.for_each(|seat| seat.count_failure(order, error));
+    }
+
     /// As [`alloc`](Self::alloc), or as [`alloc_at_once`](Self::alloc_at_once) if `context` must not block.
     #[inline(always)]
     pub(crate) fn alloc_in(

@@ -58,8 +58,9 @@
 //!   keep this one. Where two CPUs free one block at the same moment, the zone counts that when it
 //!   finds it, and loses the block rather than hand it out twice. One race it does not find: a CPU
 //!   reads the tag of a live block in order to free it a second time, and is held up there while
-//!   the block is freed and handed out again; then it frees the new owner's block, as if that had
-//!   been asked for. To tell the two apart would take an atomic operation in every free.
+//!   the block is freed; then it frees what is there: a new owner's block, as if that had been asked
+//!   for, or a block that is free already, which two may have then. To tell these apart would take
+//!   an atomic operation in every free.
 //! - **F8** A request of an *exact* order fails only if, at one moment during the call, no free
 //!   block of its order existed that it was allowed to take: with all CPUs stopped and all caches
 //!   drained. An order is exact for a request that may wait if it is at most the configuration's
@@ -115,9 +116,10 @@
 //! that wait for the stop lock. A CPU that comes to its seat and finds it claimed wakes the stopper. A
 //! CPU that leaves its seat and does not come back wakes no CPU: that would cost each operation.
 //!
-//! [`try_alloc`](Seat::try_alloc) stops no CPU, [`alloc_within`](Seat::alloc_within) has a bound for
-//! all of these waits, and a request that fails waits for at most one stop of its own and those that
-//! were asked for before it.
+//! [`try_alloc`](Seat::try_alloc) stops no CPU. [`alloc_within`](Seat::alloc_within) and
+//! [`free_within`](Seat::free_within) have a bound for all of these waits, in calls of the platform's
+//! `relax`. A request that fails waits for at most one stop of its own and those that were asked for
+//! before it.
 //!
 //! # Context
 //! A seat is for one context at a time: in a kernel, with interrupts off, or from one level only. A
@@ -151,6 +153,7 @@ mod frames;
 mod give;
 mod index;
 mod layout;
+mod loose;
 mod memory;
 mod outlook;
 mod part;

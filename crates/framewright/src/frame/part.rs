@@ -64,7 +64,9 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// Time: O(1) for each allocation inside, O(orders²) for one that reaches out.
     ///
     /// # Errors
-    /// If a frame belongs to no allocation: the first one. Nothing has changed then.
+    /// If a frame belongs to no allocation: the first one. Nothing has changed then. But if it is another CPU that
+    /// frees some of them at the same moment, which is a double free, the error names the first of those, and this
+    /// has freed the others.
     pub fn free_frames(&mut self, run: Run) -> Result<(), FreeError> {
         let mut at = run.start();
         while at < run.end() {
@@ -74,30 +76,33 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             };
             at = Frame(start.0 + order.frames());
         }
-        at = run.start();
+        self.free_each(run)
+    }
+
+    /// Frees the frames of a run, each of which belonged to an allocation a moment ago.
+    pub(super) fn free_each(&mut self, run: Run) -> Result<(), FreeError> {
+        let (mut at, mut freed) = (run.start(), Ok(()));
         while at < run.end() {
-            at = match self.allocation_at(at, run.end()) {
-                Some(order) if order.index() < CACHED_ORDERS => self.free_next(at, order),
+            let order = match self.allocation_at(at, run.end()) {
+                Some(order) if order.index() < CACHED_ORDERS => order,
                 Some(order) => match self.free_in_one_turn(at, run.end()) {
-                    Some(next) => next,
-                    None => self.free_next(at, order),
+                    Some(next) => {
+                        at = next;
+                        continue;
+                    }
+                    None => order,
                 },
                 None => {
                     let order = self.largest_part(at, run.end());
-                    let freed = self.free_part(at, order);
-                    debug_assert!(freed.is_ok(), "the frames were allocated a moment ago");
-                    Frame(at.0 + order.frames())
+                    freed = freed.and(self.free_part(at, order));
+                    at = Frame(at.0 + order.frames());
+                    continue;
                 }
             };
+            freed = freed.and(self.free(at, order));
+            at = Frame(at.0 + order.frames());
         }
-        Ok(())
-    }
-
-    /// Frees one of several allocations; the frame behind it.
-    fn free_next(&mut self, at: Frame, order: Order) -> Frame {
-        let freed = self.free(at, order);
-        debug_assert!(freed.is_ok(), "the frames were allocated a moment ago");
-        Frame(at.0 + order.frames())
+        freed
     }
 
     /// The order of the allocation that starts at `at`, if one does and ends at or before `end`.
@@ -215,7 +220,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// allocation only in its own turn: the tags of a half-split allocation show no allocation at
     /// all. Their lock is that of the pageblock in which the largest block around the frame would
     /// start. Its holder waits for no other CPU.
-    fn turn_to_split(&self, offset: usize) -> HeldBlock<'_, 'm, P> {
+    pub(super) fn turn_to_split(&self, offset: usize) -> HeldBlock<'_, 'm, P> {
         let zone = self.zone;
         let place = zone.map.origin + offset as u64;
         let largest = place >> zone.map.max_order << zone.map.max_order;
@@ -273,20 +278,17 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// [`alloc_run`](super::Zone::alloc_run) gave.
     ///
     /// # Errors
-    /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then.
+    /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then. But if another CPU
+    /// frees some of them at the same moment, which is a double free: the first of those, and this has freed the
+    /// others.
     pub fn free_range(&mut self, run: Run) -> Result<(), RunError> {
-        self.for_each_allocation(run, |_, _, _| ())?;
-        self.for_each_allocation(run, |seat, frame, order| {
-            let freed = seat.free(frame, order);
-            debug_assert!(freed.is_ok(), "the run was covered a moment ago");
-        })
+        self.check_covered(run)?;
+        self.free_each(run)
+            .map_err(|error| RunError::NotFree(error.frame()))
     }
 
-    fn for_each_allocation(
-        &mut self,
-        run: Run,
-        mut visit: impl FnMut(&mut Self, Frame, Order),
-    ) -> Result<(), RunError> {
+    /// Whether allocations cover a run exactly.
+    fn check_covered(&self, run: Run) -> Result<(), RunError> {
         let mut at = run.start();
         if run.is_empty() {
             return Err(RunError::Outside);
@@ -296,7 +298,6 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             let Some((order, _)) = self.zone.tag(offset).as_live() else {
                 return Err(RunError::NotFree(at));
             };
-            visit(self, at, order);
             at = Frame(at.0 + order.frames());
         }
         if at == run.end() {

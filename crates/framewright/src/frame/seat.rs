@@ -183,6 +183,16 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
         self.alloc_by(order, mobility, Resort::OwnCaches)
     }
 
+    /// The same for a caller that goes on in another way if this fails: the failure is not counted.
+    #[inline]
+    pub(crate) fn alloc_at_once_first(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
+        self.alloc_by(order, mobility, Resort::OwnCachesFirst)
+    }
+
     #[inline(always)]
     pub(super) fn alloc_by(
         &mut self,
@@ -298,6 +308,26 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
         let freed = self.free_entered(frame, order);
         self.exit();
         freed
+    }
+
+    /// As [`free`](Self::free), but waits for a CPU that stops this one for at most `rounds` calls of
+    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax). With 0 it does not wait. False if the bound
+    /// was too short: nothing has changed then.
+    ///
+    /// # Errors
+    /// As [`free`](Self::free).
+    pub fn free_within(
+        &mut self,
+        frame: Frame,
+        order: Order,
+        rounds: u32,
+    ) -> Result<bool, FreeError> {
+        let mut patience = Patience::Rounds(rounds);
+        let (turn, platform) = (self.words.turn(), &self.zone.platform);
+        if !self.try_enter() && !turn.wait_if_claimed_within(platform, &mut patience) {
+            return Ok(false);
+        }
+        self.free_any(frame, order).map(|()| true)
     }
 
     pub(super) fn free_entered(&self, frame: Frame, order: Order) -> Result<(), FreeError> {

@@ -2,6 +2,7 @@
 
 use super::big;
 use super::caches::{CACHE_MAX, CACHED_ORDERS, cache_bit};
+use super::counters::Counters;
 use super::search::{BlockBatch, WantedBlock};
 use super::seat::Seat;
 use super::stock::{self, WORD_FRAMES};
@@ -25,6 +26,8 @@ pub(super) enum Resort {
     Stop,
     /// No further than this CPU's own caches.
     OwnCaches,
+    /// The same for a caller that goes on in another way: a failure is not counted.
+    OwnCachesFirst,
 }
 
 impl Resort {
@@ -42,7 +45,7 @@ impl Resort {
         match self {
             Self::ByOrder => zone.stops_for(order),
             Self::Stop => true,
-            Self::OwnCaches => false,
+            Self::OwnCaches | Self::OwnCachesFirst => false,
         }
     }
 }
@@ -81,7 +84,12 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             true => self.alloc_at_rest(order, mobility),
             false => self.alloc_without_own_caches(order, mobility, resort),
         };
-        found.inspect_err(|error| self.count_failure(order, *error))
+        if let Err(error) = found
+            && resort != Resort::OwnCachesFirst
+        {
+            self.count_failure(order, error);
+        }
+        found
     }
 
     /// Whether the zone could ever have a block of that order and mobility.
@@ -117,8 +125,8 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         self.exit();
         match found {
             Some(offset) => Ok(self.zone.frame(offset)),
-            None if resort == Resort::OwnCaches => Err(self.zone.why_not_at_once(order, mobility)),
-            None => Err(self.zone.why_none(order, mobility)),
+            None if resort == Resort::ByOrder => Err(self.zone.why_none(order, mobility)),
+            None => Err(self.zone.why_not_at_once(order, mobility)),
         }
     }
 
@@ -348,11 +356,8 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         order: Order,
         mobility: Mobility,
     ) -> Result<(), FreeError> {
-        let freed = if order > self.zone.pageblock_order() {
-            big::give(self.zone, self.words.counters(), offset, order, mobility)
-        } else {
-            self.give_live(offset, order, mobility)
-        };
+        let counters = self.words.counters();
+        let freed = self.zone.give_back(counters, offset, order, mobility);
         freed.map_err(|()| self.refuse(self.zone.frame(offset), order))
     }
 
@@ -370,40 +375,6 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         Some(())
     }
 
-    /// Gives a live block back to its pageblock. `Err` if it is no longer live: another CPU was
-    /// faster with the same free.
-    pub(super) fn give_live(
-        &self,
-        offset: usize,
-        order: Order,
-        mobility: Mobility,
-    ) -> Result<(), ()> {
-        let zone = self.zone;
-        let live = Tag::live(order, mobility);
-        if let Some(mut held) =
-            zone.try_lock(self.words.counters(), offset >> zone.map.pageblock_order)
-        {
-            let is_live = zone.tag(offset) == live;
-            if is_live {
-                zone.set_tag(offset, Tag::NONE);
-            }
-            let given = is_live && held.give(zone.slot(offset), order, mobility);
-            held.unlock();
-            if !given {
-                return Err(());
-            }
-        } else {
-            if !zone.change_tag(offset, live, Tag::remote(order, mobility)) {
-                return Err(());
-            }
-            zone.leave(self.words.counters(), offset);
-            self.words.counters().remote.add(1);
-        }
-        self.words.counters().net.add(order.frames().wrapping_neg());
-        self.words.counters().pgfree.add(order.frames());
-        Ok(())
-    }
-
     /// Why a free is refused.
     #[cold]
     #[inline(never)]
@@ -414,6 +385,52 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
 }
 
 impl<'m, P> Zone<'m, P> {
+    /// Gives a live block back to its pageblock or pageblocks. `Err` if it is no longer live: another CPU was
+    /// faster with the same free.
+    pub(super) fn give_back(
+        &self,
+        counters: &'m Counters,
+        offset: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), ()> {
+        if order > self.pageblock_order() {
+            return big::give(self, counters, offset, order, mobility);
+        }
+        self.give_live(counters, offset, order, mobility)
+    }
+
+    /// The same for a block within one pageblock.
+    fn give_live(
+        &self,
+        counters: &'m Counters,
+        offset: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), ()> {
+        let live = Tag::live(order, mobility);
+        if let Some(mut held) = self.try_lock(counters, offset >> self.map.pageblock_order) {
+            let is_live = self.tag(offset) == live;
+            if is_live {
+                self.set_tag(offset, Tag::NONE);
+            }
+            let given = is_live && held.give(self.slot(offset), order, mobility);
+            held.unlock();
+            if !given {
+                return Err(());
+            }
+        } else {
+            if !self.change_tag(offset, live, Tag::remote(order, mobility)) {
+                return Err(());
+            }
+            self.leave(counters, offset);
+            counters.remote.add(1);
+        }
+        counters.net.add(order.frames().wrapping_neg());
+        counters.pgfree.add(order.frames());
+        Ok(())
+    }
+
     /// The place of `offset` in its pageblock.
     #[inline(always)]
     pub(super) fn slot(&self, offset: usize) -> usize {

@@ -7,7 +7,7 @@ use crate::frame::{AllocError, Seat};
 use crate::platform::FramePlatform;
 use crate::policy::{Remedy, compaction_cost, gap, next_priority, remedy, share};
 use crate::sync::Ordering::Relaxed;
-use crate::units::{Context, Frame, Mobility, Order, Run};
+use crate::units::{Context, Frame, Mobility, Order};
 
 /// A request for a block.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct BlockRequest {
     pub(crate) order: Order,
     pub(crate) mobility: Mobility,
     pub(crate) context: Context,
+    /// If it fails, the caller goes on in another way: no failure is counted.
+    pub(crate) goes_on: bool,
 }
 
 /// Whether clients are asked for a request or for the background.
@@ -99,6 +101,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         if order > self.zone().max_order() {
             return frames.alloc(order, mobility);
         }
+        frames.give_loose();
         let mut efforts = Efforts::new(self.config().priority_first);
         loop {
             let lacking = self.lacking(request);
@@ -127,7 +130,9 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
                         efforts.since = 0;
                     }
                     if let Some(block) = self.stall_to_compact(frames, of, mobility, clients) {
-                        return Ok(keep_front(frames, block, of, order));
+                        return Ok(frames
+                            .keep_first(block, (of, mobility), order.frames())
+                            .start());
                     }
                 }
                 Next::Reclaim(wanted) => {
@@ -304,6 +309,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
             order,
             mobility: Mobility::Movable,
             context: Context::ANY,
+            goes_on: true,
         };
         self.reclaim_some(frames, &request, clients, wanted, &mut efforts);
         efforts.freed
@@ -387,8 +393,11 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> Option<Frame> {
         let whole = self.zone().pageblock_order();
+        frames.give_loose();
         let block = self.stall_to_compact(frames, whole, request.mobility, clients)?;
-        Some(keep_front(frames, block, whole, request.order))
+        let kept = request.order.frames();
+        let run = frames.keep_first(block, (whole, request.mobility), kept);
+        Some(run.start())
     }
 }
 
@@ -397,19 +406,4 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
 pub(super) fn piece_of(whole: Order) -> Order {
     const PIECE: u8 = 5;
     Order::new(PIECE).map_or(whole, |piece| piece.min(whole))
-}
-
-/// Keeps the first block of `order` of an allocation of `whole`, and frees the rest.
-fn keep_front<P: FramePlatform>(
-    frames: &mut Seat<'_, '_, P>,
-    block: Frame,
-    whole: Order,
-    order: Order,
-) -> Frame {
-    let kept = order.frames();
-    if let Some(rest) = Run::new(Frame(block.0 + kept), whole.frames() - kept) {
-        let freed = frames.free_frames(rest);
-        debug_assert_eq!(freed, Ok(()), "it was allocated for this request");
-    }
-    block
 }

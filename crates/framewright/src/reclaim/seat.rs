@@ -89,6 +89,7 @@ impl<'r, 'z, 'm, P: FramePlatform> ReclaimSeat<'r, 'z, 'm, P> {
             order,
             mobility,
             context,
+            goes_on: false,
         };
         requests.alloc_slow(&request, clients)
     }
@@ -166,6 +167,7 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
             order,
             mobility,
             context,
+            goes_on,
         } = request;
         let reclaim = self.reclaim;
         let may_help = context.may_block && context.may_reclaim;
@@ -213,6 +215,8 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
             // A request that must not reclaim does not make all other CPUs wait for a costly order either
             // (F8).
             self.frames.alloc(order, mobility)
+        } else if goes_on {
+            self.frames.alloc_at_once_first(order, mobility)
         } else {
             self.frames.alloc_at_once(order, mobility)
         }

@@ -10,6 +10,7 @@ mod choice;
 mod counters;
 mod edges;
 mod give;
+mod loose;
 mod ranges;
 mod regions;
 mod remote;

@@ -220,7 +220,7 @@ fn f3_a_free_that_comes_too_late_leaves_what_is_there_now() {
     // A larger block begins where this CPU saw a single frame.
     zone.alloc_at(Frame(8), order(3), Movable).unwrap();
     let live = Tag::live(order(3), Movable);
-    let free_late = || seat.give_live(8, order(0), Movable);
+    let free_late = || zone.give_back(seat.words.counters(), 8, order(0), Movable);
     assert_eq!(free_late(), Err(()));
     assert_eq!(zone.tag(8), live, "F3");
     // The same where another CPU holds the pageblock.

@@ -3,6 +3,9 @@
 use super::*;
 use crate::frame::AllocError;
 use crate::units::RunError;
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 #[test]
 fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {
@@ -299,6 +302,34 @@ fn frames_are_freed_by_any_run_over_allocations_and_a_wrong_one_changes_nothing(
     assert_eq!(free(&zone), 2048);
 }
 
+/// F7: between the look at a run and its free another CPU frees some of it. Each block goes back once, and the free
+/// says that some were not its own.
+#[test]
+fn f7_a_run_of_which_another_cpu_frees_a_part_meanwhile_goes_back_once_and_says_so() {
+    let layout = ZoneLayout::new(Frame(0), 4096).with_cpus(2);
+    for (at, others) in [(2, 0), (9, 0), (64, 3), (512, 9), (1024, 10), (70, 1)] {
+        let mut memory = memory(&layout);
+        let zone = full_zone(&layout, &caching(100), &mut memory);
+        let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+        let all = run(0, 2048);
+        // By single frames up to 64, and then by larger and larger blocks.
+        for frame in 0..64 {
+            zone.alloc_at(Frame(frame), Order::ZERO, Unmovable).unwrap();
+        }
+        zone.alloc_run(run(64, 1984), Unmovable).unwrap();
+        let part = Run::new(Frame(at), order(others).frames()).unwrap();
+        for frame in part.start().0..part.end().0 {
+            seats[1].free_part(Frame(frame), Order::ZERO).unwrap();
+        }
+        let freed = seats[0].free_each(all);
+        assert_eq!(freed, Err(FreeError::AlreadyFree(Frame(at))), "{at}");
+        assert_eq!(zone.stats().nr_free_pages, 4096);
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(zone.recount().free, 4096);
+    }
+}
+
 /// F9: a run that was not found stops no CPU again until something becomes free, nor does a longer one, or one
 /// of a larger alignment; and a run of more frames than are free stops none at all.
 #[test]
@@ -377,4 +408,55 @@ impl crate::platform::FramePlatform for &Barriers {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         ().barrier_all();
     }
+}
+
+/// What another CPU does.
+type OthersWork = Option<Box<dyn FnOnce()>>;
+
+/// A platform on which another CPU does something when the next stop is over.
+#[derive(Clone, Default)]
+struct AtTheEnd(Rc<RefCell<OthersWork>>);
+
+impl crate::platform::FramePlatform for AtTheEnd {
+    const ASYMMETRIC: bool = true;
+
+    fn wake(&self) {
+        let work = self.0.borrow_mut().take();
+        if let Some(work) = work {
+            work();
+        }
+    }
+
+    fn barrier_all(&self) {}
+}
+
+/// F8, F9: frames that a CPU takes into its cache after the drain count as taken in that search, but the next
+/// request drains them. So a failure that did not find a run for their sake is not remembered.
+#[test]
+fn f8_what_was_cached_during_a_search_for_a_run_is_no_reason_to_refuse_the_next_one() {
+    const FRAMES: u64 = 256;
+    let layout = ZoneLayout::new(Frame(0), FRAMES)
+        .with_orders(order(3), order(3))
+        .with_cpus(2);
+    let platform = AtTheEnd::default();
+    let memory = memory(&layout).leak();
+    let zone = Zone::new(&layout, &caching(100), memory, platform.clone()).unwrap();
+    let zone: &'static Zone<'static, _> = Box::leak(Box::new(zone));
+    zone.add(whole(&layout)).unwrap();
+    let taken = Rc::new(Cell::new(None));
+    let takes = {
+        let taken = taken.clone();
+        move || {
+            let mut seat = zone.seat(CpuId(0)).unwrap();
+            taken.set(seat.alloc(Order::ZERO, Unmovable).ok());
+        }
+    };
+    *platform.0.borrow_mut() = Some(Box::new(takes));
+    // The zone's first frame is taken, and some behind it lie in the cache: what remains is too short.
+    let first = zone.alloc_contiguous(FRAMES - 2, 1, Unmovable);
+    assert_eq!(first, Err(AllocError::Fragmented));
+    assert_eq!(taken.get(), Some(Frame(0)), "the drain's stop was over");
+    let next = zone.alloc_contiguous(FRAMES - 1, 1, Unmovable);
+    assert_eq!(next, Ok(run(1, FRAMES - 1)), "F8");
+    zone.verify().unwrap();
 }
