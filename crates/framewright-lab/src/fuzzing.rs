@@ -270,7 +270,7 @@ fn as_text(bytes: &[u8], read: impl FnOnce(&str)) {
 }
 
 fn reference(bytes: &[u8]) {
-    as_text(bytes, |text| drop(read_reference(text)));
+    as_text(bytes, |text| drop(read_reference(text, 1 << 20)));
 }
 
 fn pagetypeinfo(bytes: &[u8]) {

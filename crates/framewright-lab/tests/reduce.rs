@@ -1,5 +1,6 @@
 //! The reduction on text that a kernel printed, and what the carried sample is a part of.
 
+use framewright_lab::replay::read_reference;
 use framewright_lab::trace::reduce::{Reducer, Reduction, ReferenceRow, follow_chosen};
 use framewright_lab::trace::{
     Input, Liveness, OpKind, Recording, TextCounts, Trace, TraceDigest, read_frames, read_pft1,
@@ -117,8 +118,9 @@ fn the_first_row_that_the_frames_give_is_the_recordings_own() {
         };
         let trace = read_pft1(Input::open(&trace).unwrap()).unwrap();
         let chosen = read_frames(Input::open(&frames).unwrap(), &trace).unwrap();
-        let rows = framewright_lab::replay::read_reference(&std::fs::read_to_string(rows).unwrap());
-        let (got, rows) = (follow_chosen(&trace, &chosen), rows.unwrap());
+        let rows = std::fs::read_to_string(rows).unwrap();
+        let rows = read_reference(&rows, trace.present_frames()).unwrap();
+        let got = follow_chosen(&trace, &chosen);
         let rounded = |row: &ReferenceRow| ReferenceRow {
             unusable_o3: (row.unusable_o3 * 1e4).round() / 1e4,
             unusable_o9: (row.unusable_o9 * 1e4).round() / 1e4,

@@ -19,15 +19,16 @@ use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::thread;
 use std::io;
+use std::sync::atomic::AtomicBool;
 
 /// Two ends of each page, in frames or in slots.
 #[derive(Clone, Copy)]
-struct SlotEnds(&'static [[AtomicU64; 2]]);
+struct SlotEnds(&'static [[AtomicU64; 2]], &'static AtomicBool);
 
 impl SlotEnds {
     fn new(pages: u64) -> Self {
         let ends = (0..pages).map(|_| [0, 0].map(AtomicU64::new));
-        Self(Vec::leak(ends.collect()))
+        Self(Vec::leak(ends.collect()), Box::leak(Box::default()))
     }
 
     fn set(&self, nth: u64, page: &[u64; 512]) {
@@ -86,6 +87,10 @@ impl SwapDevice for SlotEnds {
 
     fn bytes_written(&self) -> u64 {
         0
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        self.1
     }
 }
 

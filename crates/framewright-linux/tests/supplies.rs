@@ -92,10 +92,24 @@ fn rs1_paged_memory_is_served_with_no_frames_of_another_zone() {
     let device = Zram::new(64, 1 << 20);
     let ram = Arc::clone(host.ram_shared());
     let paged = Paged::new(ram, Frontswap::new(&device, 64), 16).unwrap();
-    let refused = paged.serve(&mut other.seat().unwrap());
+    let refused = std::thread::scope(|scope| {
+        let pager = scope.spawn(|| paged.serve(&mut other.seat().unwrap()));
+        // Whoever waits for the pager learns that it does not serve.
+        assert_eq!(paged.await_pager(), Err(PagedError::NotServed));
+        pager.join().unwrap()
+    });
     assert_eq!(refused, Err(PagedError::OtherFrames));
     let refused = paged.discard(0..64, &mut other.seat().unwrap());
     assert_eq!(refused, Err(PagedError::OtherFrames));
+    // The next one serves.
+    std::thread::scope(|scope| {
+        scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
+        while paged.await_pager().is_err() {
+            std::thread::yield_now();
+        }
+        paged.stop();
+    });
+    assert_eq!(paged.await_pager(), Err(PagedError::NotServed));
     paged.discard(0..64, &mut host.seat().unwrap()).unwrap();
     is_whole(&host);
     is_whole(&other);

@@ -46,11 +46,13 @@ const SAMPLE_REFERENCE: &str = include_str!("../../../../traces/sample.linux_ref
 pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
     let name = "sample";
     let input = Input::from_reader(name, SAMPLE).map_err(CommandError::input)?;
-    let reference = read_reference(SAMPLE_REFERENCE).map_err(CommandError::input)?;
+    let trace = read_pft1(input).map_err(CommandError::input)?;
+    let reference = read_reference(SAMPLE_REFERENCE, trace.present_frames());
+    let reference = reference.map_err(CommandError::input)?;
     Ok(LoadedTrace {
         path: name.to_owned(),
         name: name.to_owned(),
-        trace: read_pft1(input).map_err(CommandError::input)?,
+        trace,
         anomalies: Vec::new(),
         reference: Some(reference),
         chosen: None,
@@ -110,7 +112,8 @@ pub(super) fn load(
         let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
         let said = TraceDigest::of_text(&text).map_err(at)?;
         loaded.belongs(&name, said, digest)?;
-        loaded.reference = Some(read_reference(&text).map_err(at)?);
+        let frames = loaded.trace.present_frames();
+        loaded.reference = Some(read_reference(&text, frames).map_err(at)?);
     }
     // What the recorder has kept of the machine is looked at, too, where no other is given.
     if let (Some(path), None) = (&beside.state, loaded.listed_free) {

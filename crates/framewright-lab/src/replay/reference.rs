@@ -3,11 +3,12 @@ use crate::trace::TraceDigest;
 use crate::trace::reduce::ReferenceRow;
 
 /// Reads a `*.linux_ref.csv`: what the recording kernel itself made of memory, once a second. A first line that says
-/// which trace it belongs to ([`TraceDigest::of_text`]) is passed over.
+/// which trace it belongs to ([`TraceDigest::of_text`]) is passed over. The trace's memory has `frames` frames, and a
+/// row that has more of them is refused.
 ///
 /// # Errors
 /// `LINE: what is wrong, what was expected`; lines count from 1.
-pub fn read_reference(text: &str) -> Result<Vec<ReferenceRow>, String> {
+pub fn read_reference(text: &str, frames: u64) -> Result<Vec<ReferenceRow>, String> {
     let mut lines = text.lines().zip(1u64..).peekable();
     lines.next_if(|(line, _)| line.starts_with(TraceDigest::MARK));
     let (header, number) = lines.next().unwrap_or(("", 1));
@@ -22,7 +23,8 @@ pub fn read_reference(text: &str) -> Result<Vec<ReferenceRow>, String> {
     }
     let mut rows: Vec<ReferenceRow> = Vec::new();
     for (line, number) in lines.filter(|(line, _)| !line.trim().is_empty()) {
-        let row = row(line.trim_end()).map_err(|what| format!("{number}: {what}"))?;
+        let row = row(line.trim_end()).and_then(|row| within(row, frames));
+        let row = row.map_err(|what| format!("{number}: {what}"))?;
         if rows.last().is_some_and(|last| last.ms >= row.ms) {
             return Err(format!(
                 "{number}: time {} ms is not after that of the row above",
@@ -70,6 +72,28 @@ fn row(line: &str) -> Result<ReferenceRow, String> {
     })
 }
 
+/// The row, if no number of it is more than memory of so many frames can have.
+fn within(row: ReferenceRow, frames: u64) -> Result<ReferenceRow, String> {
+    let figures = [
+        ("free_frames", row.free_frames, 1),
+        ("free_2m", row.free_2m, 512),
+        ("free_4m", row.free_4m, 1024),
+        ("blocks_mixed", row.blocks_mixed, 2),
+        ("blocks_unmov_any", row.blocks_unmov_any, 1),
+        ("movable_frames_in_mixed", row.movable_frames_in_mixed, 1),
+    ];
+    let too_many = figures
+        .into_iter()
+        .find(|&(_, found, of)| found > frames / of);
+    match too_many {
+        None => Ok(row),
+        Some((name, found, of)) => Err(format!(
+            "{name} is {found}, but the trace's memory of {frames} frames has at most {}",
+            frames / of
+        )),
+    }
+}
+
 /// As much of a field as a message needs (P7).
 fn shown(field: &str) -> String {
     let head: String = field.chars().take(100).collect();
@@ -96,15 +120,19 @@ mod tests {
         let mut text = Vec::new();
         ReferenceRow::write_csv(&[row, later], &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert_eq!(read_reference(&text), Ok(vec![row, later]));
+        assert_eq!(read_reference(&text, 7), Ok(vec![row, later]));
+        let refused = read_reference(&text, 6).unwrap_err();
+        let said = "2: free_frames is 7, but the trace's memory of 6 frames has at most 6";
+        assert_eq!(refused, said);
     }
 
     #[test]
     fn bad_rows_are_named_by_line() {
-        let read =
-            |rows: &str| read_reference(&format!("{}\n{rows}", ReferenceRow::HEADER)).unwrap_err();
+        let read = |rows: &str| {
+            read_reference(&format!("{}\n{rows}", ReferenceRow::HEADER), 4096).unwrap_err()
+        };
         assert!(
-            read_reference("a,b\n")
+            read_reference("a,b\n", 4096)
                 .unwrap_err()
                 .starts_with("1: the header is 'a,b'")
         );
@@ -120,6 +148,10 @@ mod tests {
         assert_eq!(
             read("0,5,0,0,0,0,0,0,0,0,0\n0,5,0,0,0,0,0,0,0,0,0"),
             "3: time 5 ms is not after that of the row above"
+        );
+        assert_eq!(
+            read("0,1,4096,8,4,0,0,2048,8,4096,0\n0,5,9,9,0,0,0,0,0,0,0"),
+            "3: free_2m is 9, but the trace's memory of 4096 frames has at most 8"
         );
     }
 }

@@ -190,6 +190,15 @@ pub struct Trace {
     pub gfp: Vec<u32>,
 }
 
+impl Trace {
+    /// How many frames exist.
+    #[must_use]
+    pub fn present_frames(&self) -> u64 {
+        let absent = self.absent.iter().map(|run| run.frames()).sum();
+        self.nframes.saturating_sub(absent)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -59,7 +59,8 @@ fn every_policy_from_every_start(name: &str) {
 
     // The samples are those of the reference, so that it compares what belongs together.
     let csv = path.with_file_name(format!("{name}.linux_ref.csv"));
-    let reference = read_reference(&std::fs::read_to_string(csv).unwrap()).unwrap();
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let reference = read_reference(&csv, trace.present_frames()).unwrap();
     let model = jobs
         .iter()
         .position(|job| job.policy == ReplayPolicy::RECORDING_KERNEL)

@@ -69,7 +69,7 @@ fn measure(
     let (mut stored, mut written) = (0, 0);
     std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         scope.spawn(|| paged.serve(&mut host.seat().expect("there are seats")));
-        paged.await_pager();
+        paged.await_pager()?;
         let words = |page: u64| -> &mut [u64] {
             let start = paged.address(page).expect("in the region").cast();
             // SAFETY: in the region, of which this thread is the only user.

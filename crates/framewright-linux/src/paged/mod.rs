@@ -84,7 +84,10 @@ use evict::Evictor;
 use framewright::{Frame, Page};
 use region::PagedRegion;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a region did since it was made.
@@ -137,7 +140,7 @@ pub struct PagedStats {
 /// let paged = Paged::new(Arc::clone(host.ram_shared()), Frontswap::new(&device, 1024), 64)?;
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
-///     paged.await_pager();
+///     paged.await_pager().unwrap();
 ///     let words = paged.address(0).unwrap().cast::<u64>();
 ///     for page in 0..1024 {
 ///         // SAFETY: in the region, which no other thread uses.
@@ -303,15 +306,22 @@ impl<'s> Paged<'s> {
         *last = Some(error.clone());
     }
 
-    /// Waits until a thread [serves](Self::serve) the region, or it was [stopped](Self::stop).
-    pub fn await_pager(&self) {
+    /// Waits until a thread [serves](Self::serve) the region.
+    ///
+    /// # Errors
+    /// [`PagedError::NotServed`] if the region was [stopped](Self::stop), or the last thread that served it, or was
+    /// to serve it, has failed: by an error, or by a panic.
+    pub fn await_pager(&self) -> Result<(), PagedError> {
+        let region = &self.region;
         loop {
-            let seen = self.region.changed.now();
-            let is_stopped = self.region.is_stopped.load(Relaxed);
-            if self.region.is_served() || is_stopped {
-                return;
+            let seen = region.changed.now();
+            if region.is_served() {
+                return Ok(());
             }
-            self.region.changed.wait(seen);
+            if region.is_stopped.load(Acquire) || region.has_failed.load(Acquire) {
+                return Err(PagedError::NotServed);
+            }
+            region.changed.wait(seen);
         }
     }
 }

@@ -106,10 +106,12 @@ impl Paged<'_> {
     /// # Errors
     /// [`PagedError::OtherFrames`], at once.
     pub fn serve(&self, supply: &mut dyn FrameSource) -> Result<(), PagedError> {
-        self.check_supply(supply.origin())?;
         let region = &self.region;
-        region.pagers.fetch_add(1, AcqRel);
-        region.changed.tell();
+        if let Err(error) = self.check_supply(supply.origin()) {
+            region.refused_pager();
+            return Err(error);
+        }
+        region.begin_of_pager();
         let _serving = ServingPager(self);
         let mut work = PagerWork {
             contents: vec![[0; FRAME_WORDS]; CLUSTER],

@@ -12,7 +12,7 @@ use framewright::{Frame, Page, PageRange, Run};
 use std::ops::Range;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 /// How many requests can wait at a time: each thread waits for one page, so this many threads.
@@ -30,6 +30,8 @@ pub(super) struct PagedRegion {
     /// Pages have come or gone, or could not be brought.
     pub(super) changed: WaitEvent,
     pub(super) pagers: AtomicU32,
+    /// The last pager ended without being told to, or was refused, and none has begun since.
+    pub(super) has_failed: AtomicBool,
     pub(super) is_stopped: AtomicBool,
     pub(super) counts: PagedCounts,
 }
@@ -102,6 +104,7 @@ impl PagedRegion {
             asked: WaitEvent::default(),
             changed: WaitEvent::default(),
             pagers: AtomicU32::new(0),
+            has_failed: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             counts: PagedCounts::default(),
         })
@@ -219,8 +222,23 @@ impl PagedRegion {
         }
     }
 
+    pub(super) fn begin_of_pager(&self) {
+        self.pagers.fetch_add(1, AcqRel);
+        self.has_failed.store(false, Release);
+        self.changed.tell();
+    }
+
     pub(super) fn end_of_pager(&self) {
         self.pagers.fetch_sub(1, Release);
+        if !self.is_stopped.load(Acquire) {
+            self.has_failed.store(true, Release);
+        }
+        self.changed.tell();
+    }
+
+    /// A thread that was to serve does not.
+    pub(super) fn refused_pager(&self) {
+        self.has_failed.store(true, Release);
         self.changed.tell();
     }
 

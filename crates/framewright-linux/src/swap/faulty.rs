@@ -2,7 +2,7 @@
 
 use super::SwapDevice;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What a device can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,5 +126,9 @@ impl<D: SwapDevice> SwapDevice for Faulty<D> {
 
     fn bytes_written(&self) -> u64 {
         self.device.bytes_written()
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        self.device.in_use()
     }
 }

@@ -61,6 +61,7 @@ pub struct SwapFile {
     slots: u64,
     direct_io: DirectIo,
     written: AtomicU64,
+    in_use: AtomicBool,
     /// A sync failed: earlier writes may be lost, and the kernel reports that only once.
     has_failed: AtomicBool,
     process: Process,
@@ -130,6 +131,7 @@ impl SwapFile {
             slots,
             direct_io,
             written: AtomicU64::new(0),
+            in_use: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             process: Process::this(),
             spare: Mutex::new(Vec::new()),
@@ -272,6 +274,10 @@ impl SwapDevice for SwapFile {
 
     fn bytes_written(&self) -> u64 {
         self.written.load(Relaxed)
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        &self.in_use
     }
 }
 

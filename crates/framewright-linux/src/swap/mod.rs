@@ -34,6 +34,7 @@ pub use zram::{Zram, ZramStats};
 
 use crate::ram::FRAME_BYTES;
 use std::io;
+use std::sync::atomic::AtomicBool;
 
 /// A place for pages, by slot. Shared among threads; the callers order calls for one slot.
 pub trait SwapDevice: Send + Sync {
@@ -93,6 +94,10 @@ pub trait SwapDevice: Send + Sync {
 
     /// Bytes that were handed to the medium since the device was opened.
     fn bytes_written(&self) -> u64;
+
+    /// Whether a [`Frontswap`] has the device: it says so here, so that no second one takes the same slots (FS5).
+    /// At first false. A device that lies in front of another one returns that one's.
+    fn in_use(&self) -> &AtomicBool;
 }
 
 impl<D: SwapDevice + ?Sized> SwapDevice for &D {
@@ -126,6 +131,10 @@ impl<D: SwapDevice + ?Sized> SwapDevice for &D {
 
     fn bytes_written(&self) -> u64 {
         (**self).bytes_written()
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        (**self).in_use()
     }
 }
 

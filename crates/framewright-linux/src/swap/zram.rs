@@ -11,7 +11,7 @@ use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A page that is longer when compressed is kept as it is.
@@ -82,6 +82,7 @@ pub struct Zram {
     same: AtomicU64,
     huge: AtomicU64,
     written: AtomicU64,
+    in_use: AtomicBool,
     spare: Mutex<Vec<Box<ZramWork>>>,
 }
 
@@ -116,6 +117,7 @@ impl Zram {
             same: AtomicU64::new(0),
             huge: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            in_use: AtomicBool::new(false),
             spare: Mutex::default(),
         }
     }
@@ -292,6 +294,10 @@ impl SwapDevice for Zram {
     /// Compressed bytes, to memory.
     fn bytes_written(&self) -> u64 {
         self.written.load(Relaxed)
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        &self.in_use
     }
 }
 

@@ -3,12 +3,12 @@
 
 use crate::machine::{MachineFolder, SeededNumbers};
 use framewright_linux::swap::{
-    Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile, Zram,
+    Faulty, Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile, Zram,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// A page that says at every word what was stored. 0: zero.
 fn page(value: u64) -> [u64; 512] {
@@ -26,6 +26,7 @@ struct Disk {
     slots: AtomicU64,
     /// Calls that succeed from now on.
     budget: AtomicU64,
+    in_use: AtomicBool,
     inner: Mutex<DeviceInner>,
 }
 
@@ -41,6 +42,7 @@ impl Disk {
         Self {
             slots: AtomicU64::new(slots),
             budget: AtomicU64::new(u64::MAX),
+            in_use: AtomicBool::new(false),
             inner: Mutex::new(DeviceInner {
                 safe: BTreeMap::new(),
                 cached: Vec::new(),
@@ -145,6 +147,10 @@ impl SwapDevice for Disk {
 
     fn bytes_written(&self) -> u64 {
         0
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        &self.in_use
     }
 }
 
@@ -424,6 +430,39 @@ fn fs4_any_lives_of_a_used_device_agree_with_the_model() {
     }
 }
 
+/// A device as another process finds it after a crash: it does not know who has it now.
+struct OpenedAgain<'d>(&'d Zram, AtomicBool);
+
+impl<'d> OpenedAgain<'d> {
+    fn new(device: &'d Zram) -> Self {
+        Self(device, AtomicBool::new(false))
+    }
+}
+
+impl SwapDevice for OpenedAgain<'_> {
+    fn slots(&self) -> u64 {
+        self.0.slots()
+    }
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
+        self.0.write(slot, page)
+    }
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
+        self.0.read(slot, page)
+    }
+    fn discard(&self, slot: u64) {
+        self.0.discard(slot);
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn bytes_written(&self) -> u64 {
+        self.0.bytes_written()
+    }
+    fn in_use(&self) -> &AtomicBool {
+        &self.1
+    }
+}
+
 #[test]
 fn fs4_a_fresh_start_on_a_used_device_is_what_its_sync_makes_safe() {
     let device = Zram::new(200, 1 << 22);
@@ -438,11 +477,17 @@ fn fs4_a_fresh_start_on_a_used_device_is_what_its_sync_makes_safe() {
     }
     drop(first);
     let second = Frontswap::durable(&device, 100).unwrap();
-    assert_eq!(Frontswap::restore(&device).unwrap_err(), RestoreError::None);
+    assert_eq!(
+        Frontswap::restore(&OpenedAgain::new(&device)).unwrap_err(),
+        RestoreError::None
+    );
     for nth in 0..40 {
         second.store(&[nth], &[page(7000 + nth)]).unwrap();
     }
-    assert_eq!(Frontswap::restore(&device).unwrap_err(), RestoreError::None);
+    assert_eq!(
+        Frontswap::restore(&OpenedAgain::new(&device)).unwrap_err(),
+        RestoreError::None
+    );
     assert_eq!(second.sync(), Ok(1));
     drop(second);
     let (swap, number) = Frontswap::restore(&device).unwrap();
@@ -515,7 +560,7 @@ fn forged(incarnation: u64, number: u64, pages: u64, map_sum: u64) -> [u64; 512]
 }
 
 /// So many empty slots, except for the first two.
-struct Sparse(u64, [[u64; 512]; 2]);
+struct Sparse(u64, [[u64; 512]; 2], AtomicBool);
 
 impl SwapDevice for Sparse {
     fn slots(&self) -> u64 {
@@ -535,11 +580,17 @@ impl SwapDevice for Sparse {
     fn bytes_written(&self) -> u64 {
         0
     }
+    fn in_use(&self) -> &AtomicBool {
+        &self.2
+    }
 }
 
 #[test]
 fn fs4_what_a_forged_header_claims_is_compared_with_the_device_first() {
-    let restore = |slots, header| Frontswap::restore(&Sparse(slots, [header, [0; 512]])).map(drop);
+    let restore = |slots, header| {
+        let device = Sparse(slots, [header, [0; 512]], AtomicBool::default());
+        Frontswap::restore(&device).map(drop)
+    };
     let none = Err(RestoreError::None);
     // Numbers that no device reaches, and one that stands in the wrong place.
     for (incarnation, number) in [(u64::MAX, 2), (1, u64::MAX - 1), (1 << 62, 2), (1, 1)] {
@@ -559,7 +610,11 @@ fn fs4_what_a_forged_header_claims_is_compared_with_the_device_first() {
     // An empty device of 8 EiB: a lack of memory for its slots is an error, and no abort.
     let all = restore(1 << 51, forged(1, 2, 0, sum(&[])));
     assert!(matches!(all, Ok(()) | Err(RestoreError::NoMemory { .. })));
-    let many = Frontswap::durable(&Sparse(u64::MAX, [[0; 512]; 2]), 1 << 60).map(drop);
+    let many = Frontswap::durable(
+        &Sparse(u64::MAX, [[0; 512]; 2], AtomicBool::default()),
+        1 << 60,
+    )
+    .map(drop);
     assert!(
         matches!(many, Err(RestoreError::NoMemory { .. })),
         "{many:?}"
@@ -616,9 +671,11 @@ fn fs4_a_header_of_an_earlier_incarnation_does_not_count_though_it_is_whole_and_
     }
     let mut eighth = [0; 512];
     device.read(0, &mut eighth).unwrap();
+    drop(first);
     let second = Frontswap::durable(&device, 10).unwrap();
     second.store(&[1], &[page(100)]).unwrap();
     assert_eq!(second.sync(), Ok(1));
+    drop(second);
     // As if the device had lost the write that said it had no checkpoint.
     device.write(0, &eighth).unwrap();
     let (swap, number) = Frontswap::restore(&device).unwrap();
@@ -659,4 +716,35 @@ fn fs1_a_header_whose_sum_is_wrong_is_none() {
     device.write(0, &torn).unwrap();
     let restored = Frontswap::restore(&device).map(|(_, number)| number);
     assert_eq!(restored, Ok(1));
+}
+
+#[test]
+fn fs5_a_device_has_one_swap_and_a_second_one_changes_nothing() {
+    let device = Zram::new(200, 1 << 22);
+    let first = Frontswap::durable(&device, 100).unwrap();
+    first.store(&[7], &[page(1)]).unwrap();
+    first.sync().unwrap();
+    let written = device.bytes_written();
+    let in_front = Faulty::new(&device);
+    for same in [&device as &dyn SwapDevice, &in_front, &&device] {
+        let refused = Frontswap::durable(same, 100).map(drop);
+        assert_eq!(refused, Err(RestoreError::InUse));
+        let refused = Frontswap::restore(same).map(drop);
+        assert_eq!(refused, Err(RestoreError::InUse));
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(Frontswap::new(same, 100));
+        }));
+        assert!(refused.is_err());
+    }
+    assert_eq!(device.bytes_written(), written);
+    let mut got = [0; 512];
+    assert_eq!(first.load(7, &mut got), Ok(LoadedPage::Clean));
+    assert_eq!(got, page(1));
+    // One that was refused, or has gone, is in nobody's way.
+    drop(first);
+    let too_many = Frontswap::durable(&device, 1 << 20).map(drop);
+    assert!(matches!(too_many, Err(RestoreError::TooSmall { .. })));
+    let (second, number) = Frontswap::restore(&in_front).unwrap();
+    assert_eq!(number, 1);
+    assert_eq!(second.load(7, &mut got), Ok(LoadedPage::Clean));
 }

@@ -87,7 +87,7 @@ pub(crate) fn served(host: &Host<()>, paged: &Paged<'_>, work: impl FnOnce()) {
         for _ in 0..2 {
             scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
         }
-        paged.await_pager();
+        paged.await_pager().unwrap();
         let _stop = StopPager(paged);
         work();
         paged.verify().unwrap();

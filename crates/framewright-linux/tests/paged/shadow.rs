@@ -258,7 +258,7 @@ fn two_regions_and_one_zone_that_is_too_small_for_either_ask_each_other_for_fram
                 };
                 paged.serve(&mut supply).unwrap();
             });
-            paged.await_pager();
+            paged.await_pager().unwrap();
         }
         let users = regions.each_ref().map(|paged| {
             scope.spawn(move || {

@@ -50,6 +50,10 @@ impl SwapDevice for HeldWrites<'_> {
     fn bytes_written(&self) -> u64 {
         self.device.bytes_written()
     }
+
+    fn in_use(&self) -> &AtomicBool {
+        self.device.in_use()
+    }
 }
 
 #[test]

@@ -192,7 +192,7 @@ impl BuildWork<'_> {
             }
             scope.spawn(|| machine.background(&stop));
             scope.spawn(|| machine.write_behind(&stop));
-            machine.paged.await_pager();
+            machine.paged.await_pager().map_err(Failure::new)?;
             match self.tree {
                 Some(tree) => self.beside_builds(machine, tree),
                 None => self.without_builds(machine),

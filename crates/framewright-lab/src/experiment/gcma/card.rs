@@ -219,6 +219,10 @@ impl<D: SwapDevice> SwapDevice for OnCard<D> {
     fn bytes_written(&self) -> u64 {
         self.beneath.bytes_written()
     }
+
+    fn in_use(&self) -> &AtomicBool {
+        self.beneath.in_use()
+    }
 }
 
 impl<M: Medium> Medium for OnCard<M> {

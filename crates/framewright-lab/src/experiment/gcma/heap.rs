@@ -132,7 +132,7 @@ mod tests {
         let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 16).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
-            paged.await_pager();
+            paged.await_pager().unwrap();
             let mut seat = host.seat().unwrap();
             let (mut heap, mut draw) = (CompilerHeap::new(32, 32), Random::new(1));
             for file in 1..=FILES_MAX {

@@ -11,6 +11,7 @@ use framewright_linux::swap::{SwapDevice, SwapFile, Zram};
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One machine's storage.
@@ -136,6 +137,10 @@ impl SwapDevice for ZramInFrames<'_> {
 
     fn bytes_written(&self) -> u64 {
         self.zram.bytes_written()
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        self.zram.in_use()
     }
 }
 

@@ -31,7 +31,7 @@
 //! have no sums: if a device gives back other data than was written, without an error, that goes
 //! unnoticed. A file that became shorter and then longer again is such a device.
 
-use super::{Frontswap, SwapDevice, SwapEntry, SwapEntryKind, SwapError};
+use super::{DeviceClaim, Frontswap, SwapDevice, SwapEntry, SwapEntryKind, SwapError};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -62,6 +62,8 @@ const OWN_SUM: usize = 5;
 /// Why nothing was restored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RestoreError {
+    /// Another [`Frontswap`] has the device.
+    InUse,
     /// There is no whole checkpoint on the device.
     None,
     /// The device has not enough slots for the checkpoints of so many pages.
@@ -87,6 +89,7 @@ pub enum RestoreError {
 impl fmt::Display for RestoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::InUse => f.write_str("another swap has the device"),
             Self::None => f.write_str("the device has no whole checkpoint"),
             Self::TooSmall {
                 pages,
@@ -254,9 +257,10 @@ impl<'s> Frontswap<'s> {
     /// has returned there is no checkpoint to restore.
     ///
     /// # Errors
-    /// [`RestoreError::TooSmall`] and [`RestoreError::NoMemory`], and the device is unchanged;
+    /// [`RestoreError::InUse`], [`RestoreError::TooSmall`] and [`RestoreError::NoMemory`], and the device is unchanged;
     /// [`RestoreError::Device`]: its old contents may be gone.
     pub fn durable(device: &'s dyn SwapDevice, pages: u64) -> Result<Self, RestoreError> {
+        let claim = DeviceClaim::take(device).ok_or(RestoreError::InUse)?;
         check_room(device, pages)?;
         let mut headers = [(0, read_header(device, 0)?), (1, read_header(device, 1)?)];
         let last = headers.iter().filter_map(|(_, header)| *header);
@@ -264,7 +268,7 @@ impl<'s> Frontswap<'s> {
         // The last possible number is followed by the first: both headers say it before anything
         // else is written.
         let incarnation = if last + 1 < NUMBERS { last + 1 } else { 1 };
-        let swap = Self::on_device(device, pages, incarnation)?;
+        let swap = Self::on_device(claim, pages, incarnation)?;
         let void = CheckpointHeader {
             incarnation,
             number: 0,
@@ -284,12 +288,13 @@ impl<'s> Frontswap<'s> {
 
     /// The pages 0 to `pages - 1`, all of them zero; reads and writes nothing.
     fn on_device(
-        device: &'s dyn SwapDevice,
+        claim: DeviceClaim<'s>,
         pages: u64,
         incarnation: u64,
     ) -> Result<Self, RestoreError> {
+        let device = claim.device;
         check_room(device, pages)?;
-        let mut swap = Self::try_new(device, pages).ok_or_else(|| RestoreError::NoMemory {
+        let mut swap = Self::try_new(claim, pages).ok_or_else(|| RestoreError::NoMemory {
             pages,
             slots: device.slots(),
         })?;
@@ -307,8 +312,9 @@ impl<'s> Frontswap<'s> {
     /// pages.
     ///
     /// # Errors
-    /// There is none, or no room for it, or the device failed.
+    /// There is none, or no room for it, or the device failed, or another swap has it.
     pub fn restore(device: &'s dyn SwapDevice) -> Result<(Self, u64), RestoreError> {
+        let claim = DeviceClaim::take(device).ok_or(RestoreError::InUse)?;
         let mut headers = Vec::new();
         for which in 0..device.slots().min(2) {
             headers.extend(read_header(device, which)?);
@@ -319,7 +325,7 @@ impl<'s> Frontswap<'s> {
         for header in headers {
             check_room(device, header.pages)?;
             if read_map(device, header, |_, _| {})? == header.map_sum {
-                let swap = Self::of_checkpoint(device, header)?;
+                let swap = Self::of_checkpoint(claim, header)?;
                 // The header may have come from a cache: from here on, an older one is no longer
                 // valid.
                 sync_now(device)?;
@@ -330,10 +336,11 @@ impl<'s> Frontswap<'s> {
     }
 
     fn of_checkpoint(
-        device: &'s dyn SwapDevice,
+        claim: DeviceClaim<'s>,
         header: CheckpointHeader,
     ) -> Result<Self, RestoreError> {
-        let swap = Self::on_device(device, header.pages, header.incarnation)?;
+        let device = claim.device;
+        let swap = Self::on_device(claim, header.pages, header.incarnation)?;
         let own = slots_needed(header.pages);
         let mut twice = BTreeSet::new();
         let named = SwapEntry(0).next(SwapEntryKind::Device);

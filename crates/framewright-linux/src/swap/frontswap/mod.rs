@@ -32,6 +32,8 @@
 //! - **FS4** Of the checkpoints on a device only those of its last [incarnation](Frontswap::durable)
 //!   are restored, and one of an earlier incarnation never, once a slot of it may have been written
 //!   over. A page of a checkpoint that the device no longer has is an error, and not zero.
+//! - **FS5** A device that is open has one Frontswap at a time, whose slots its pages have alone. A second one on it is
+//!   refused before it reads or writes anything. (Two openings of one file: SW3.)
 //!
 //! # Locks
 //! The caller serialises calls for one page. Only the cleaner's calls may run at any time. A
@@ -125,6 +127,26 @@ struct FrontStore<'s> {
     policy: SwapPolicy,
 }
 
+/// A device that one swap has, until this is dropped (FS5).
+struct DeviceClaim<'s> {
+    device: &'s dyn SwapDevice,
+}
+
+impl<'s> DeviceClaim<'s> {
+    /// `None` if another swap has the device.
+    fn take(device: &'s dyn SwapDevice) -> Option<Self> {
+        // Acquire pairs with the Release in `drop`.
+        let was_in_use = device.in_use().swap(true, Acquire);
+        (!was_in_use).then(|| Self { device })
+    }
+}
+
+impl Drop for DeviceClaim<'_> {
+    fn drop(&mut self) {
+        self.device.in_use().store(false, Release);
+    }
+}
+
 /// Pages by number, on a device and in front of it. See the [module's description](self).
 ///
 /// ```
@@ -143,6 +165,7 @@ struct FrontStore<'s> {
 /// ```
 pub struct Frontswap<'s> {
     device: &'s dyn SwapDevice,
+    _claim: DeviceClaim<'s>,
     front: Option<FrontStore<'s>>,
     entries: Box<[AtomicU64]>,
     slots: SlotMap,
@@ -175,17 +198,19 @@ impl<'s> Frontswap<'s> {
     /// It uses at most 4 PiB of a device.
     ///
     /// # Panics
-    /// If there is no memory for a word a page and two bits a slot.
+    /// If another one has the device (FS5), or there is no memory for a word a page and two bits a slot.
     #[must_use]
     pub fn new(device: &'s dyn SwapDevice, pages: u64) -> Self {
-        Self::try_new(device, pages).unwrap_or_else(|| {
+        let claim = DeviceClaim::take(device).expect("another swap has the device");
+        Self::try_new(claim, pages).unwrap_or_else(|| {
             let slots = device.slots();
             panic!("no memory to keep {pages} pages and {slots} slots in order")
         })
     }
 
     /// The same, or `None` if there is no memory for it.
-    fn try_new(device: &'s dyn SwapDevice, pages: u64) -> Option<Self> {
+    fn try_new(claim: DeviceClaim<'s>, pages: u64) -> Option<Self> {
+        let device = claim.device;
         let slots = SlotMap::try_new(device.slots().min(SLOTS_MAX))?;
         let mut entries = Vec::new();
         entries
@@ -195,6 +220,7 @@ impl<'s> Frontswap<'s> {
         Some(Self {
             slots,
             device,
+            _claim: claim,
             front: None,
             entries: entries.into_boxed_slice(),
             dirty: AtomicU64::new(0),

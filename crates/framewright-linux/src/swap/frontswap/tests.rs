@@ -7,6 +7,7 @@ use crate::tenancy::{Guests, Tenancy};
 use framewright::reserve::{Cleaned, Key, PoolConfig, Reserve, ReserveLayout, Store};
 use framewright::{Frame, Run};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Barrier};
 
 type SwapPlatform = Stored<()>;
@@ -164,6 +165,10 @@ impl SwapDevice for MetDevice {
 
     fn bytes_written(&self) -> u64 {
         self.0.bytes_written()
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        self.0.in_use()
     }
 }
 
@@ -337,6 +342,7 @@ fn a_checkpoint_is_found_again_and_what_came_after_it_is_not() {
     }
     assert_eq!(swap.load(500, &mut got), Ok(LoadedPage::Zero));
     assert_eq!(swap.sync(), Ok(4));
+    drop(swap);
     // The newer header is torn: the older checkpoint is whole.
     let mut header = [0; 512];
     device.read(0, &mut header).unwrap();
@@ -488,6 +494,10 @@ impl SwapDevice for CountedReads {
 
     fn bytes_written(&self) -> u64 {
         self.0.bytes_written()
+    }
+
+    fn in_use(&self) -> &AtomicBool {
+        self.0.in_use()
     }
 }
 
