@@ -94,7 +94,7 @@ fn rs1_paged_memory_is_served_with_no_frames_of_another_zone() {
     let paged = Paged::new(ram, Frontswap::new(&device, 64), 16).unwrap();
     let refused = std::thread::scope(|scope| {
         let pager = scope.spawn(|| paged.serve(&mut other.seat().unwrap()));
-        // Whoever waits for the pager learns that it does not serve.
+        // A thread that waits for the pager learns that it does not serve.
         assert_eq!(paged.await_pager(), Err(PagedError::NotServed));
         pager.join().unwrap()
     });

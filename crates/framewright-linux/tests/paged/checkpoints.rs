@@ -430,7 +430,7 @@ fn fs4_any_lives_of_a_used_device_agree_with_the_model() {
     }
 }
 
-/// A device as another process finds it after a crash: it does not know who has it now.
+/// A device as another process finds it after a crash: it does not know the swap that has it now.
 struct OpenedAgain<'d>(&'d Zram, AtomicBool);
 
 impl<'d> OpenedAgain<'d> {
@@ -740,7 +740,7 @@ fn fs5_a_device_has_one_swap_and_a_second_one_changes_nothing() {
     let mut got = [0; 512];
     assert_eq!(first.load(7, &mut got), Ok(LoadedPage::Clean));
     assert_eq!(got, page(1));
-    // One that was refused, or has gone, is in nobody's way.
+    // One that was refused, or has gone, is not in the way.
     drop(first);
     let too_many = Frontswap::durable(&device, 1 << 20).map(drop);
     assert!(matches!(too_many, Err(RestoreError::TooSmall { .. })));

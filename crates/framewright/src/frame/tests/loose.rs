@@ -5,9 +5,9 @@ use crate::platform::FramePlatform;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A platform whose waits unwind.
-struct WaitsUnwind;
+struct UnwindingWaits;
 
-impl FramePlatform for &WaitsUnwind {
+impl FramePlatform for &UnwindingWaits {
     const ASYMMETRIC: bool = true;
 
     fn relax(&self, _attempt: u32) {
@@ -24,7 +24,7 @@ fn f1_a_block_of_which_a_request_keeps_a_part_is_not_lost_if_its_wait_unwinds() 
         for is_in_the_way in [false, true] {
             for gives_itself in [false, true] {
                 let mut memory = memory(&layout);
-                let zone = Zone::new(&layout, &Config::default(), &mut memory, &WaitsUnwind);
+                let zone = Zone::new(&layout, &Config::default(), &mut memory, &UnwindingWaits);
                 let zone = zone.unwrap();
                 zone.add(whole(&layout)).unwrap();
                 let mut seat = zone.seat(CpuId(0)).unwrap();

@@ -415,9 +415,9 @@ type OthersWork = Option<Box<dyn FnOnce()>>;
 
 /// A platform on which another CPU does something when the next stop is over.
 #[derive(Clone, Default)]
-struct AtTheEnd(Rc<RefCell<OthersWork>>);
+struct StopEndBoard(Rc<RefCell<OthersWork>>);
 
-impl crate::platform::FramePlatform for AtTheEnd {
+impl crate::platform::FramePlatform for StopEndBoard {
     const ASYMMETRIC: bool = true;
 
     fn wake(&self) {
@@ -438,7 +438,7 @@ fn f8_what_was_cached_during_a_search_for_a_run_is_no_reason_to_refuse_the_next_
     let layout = ZoneLayout::new(Frame(0), FRAMES)
         .with_orders(order(3), order(3))
         .with_cpus(2);
-    let platform = AtTheEnd::default();
+    let platform = StopEndBoard::default();
     let memory = memory(&layout).leak();
     let zone = Zone::new(&layout, &caching(100), memory, platform.clone()).unwrap();
     let zone: &'static Zone<'static, _> = Box::leak(Box::new(zone));

@@ -12,6 +12,7 @@ use super::{
     ACCOUNT_WORDS, Accounts, ClaimWords, Inboxes, Parcel, SeatSet, StopAsk, StopMemo, StopWords,
     Turn,
 };
+use crate::platform::Patience;
 use crate::sync::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -138,6 +139,91 @@ fn e2_of_two_stoppers_one_waits_for_the_other() {
         stop();
         other.join().unwrap();
         assert_eq!(toy.sum.load(Relaxed), 2, "two were in at a time");
+    });
+}
+
+/// No CPU has a claim, or waits for one.
+fn assert_idle(toy: &'static SeatToy) {
+    let are_idle = toy.turns().all(Turn::is_idle);
+    assert!(are_idle && toy.lock.load(Relaxed) == 0, "E2");
+}
+
+#[test]
+fn e2_a_stopper_whose_patience_ends_leaves_no_claim_and_no_lock() {
+    for rounds in 0..2 {
+        explore(Some(3), move || {
+            let toy = toy();
+            let owner = thread::spawn(move || {
+                work_in_seat(toy);
+                work_in_seat(toy);
+            });
+            let mut patience = Patience::Rounds(rounds);
+            let lock = toy.lock_stops_within(&mut patience);
+            let lock = lock.expect("no other CPU stops any");
+            let Ok(stopped) = lock.stop_within(&mut patience);
+            let came_in = stopped.is_some();
+            if came_in {
+                add_one(&toy.sum);
+            }
+            drop(stopped);
+            owner.join().unwrap();
+            let sum = toy.sum.load(Relaxed);
+            assert_eq!(sum, 2 + u64::from(came_in), "both were in at a time");
+            assert_idle(toy);
+        });
+    }
+}
+
+#[test]
+fn e1_an_owner_whose_patience_ends_is_not_in_its_seat_and_the_stopper_goes_on() {
+    for rounds in 0..2 {
+        explore(Some(3), move || {
+            let toy = toy();
+            let owner = thread::spawn(move || {
+                let turn = toy.turns().next().expect("there are two");
+                let mut patience = Patience::Rounds(rounds);
+                let came_in =
+                    turn.try_enter::<()>() || turn.wait_if_claimed_within(&(), &mut patience);
+                if came_in {
+                    add_one(&toy.sum);
+                    turn.exit();
+                }
+                came_in
+            });
+            let Ok(stopped) = toy.lock_stops().stop();
+            add_one(&toy.sum);
+            drop(stopped);
+            let came_in = owner.join().unwrap();
+            let sum = toy.sum.load(Relaxed);
+            assert_eq!(sum, 1 + u64::from(came_in), "both were in at a time");
+            assert_idle(toy);
+        });
+    }
+}
+
+#[test]
+fn e2_a_stopper_whose_patience_ends_before_it_has_the_lock_claims_nothing() {
+    explore(Some(3), || {
+        let toy = toy();
+        let other = thread::spawn(move || {
+            let Ok(stopped) = toy.lock_stops().stop();
+            add_one(&stopped.set.sum);
+        });
+        let mut patience = Patience::Rounds(1);
+        let lock = toy.lock_stops_within(&mut patience);
+        let stopped = lock.and_then(|lock| {
+            let Ok(stopped) = lock.stop_within(&mut patience);
+            stopped
+        });
+        let came_in = stopped.is_some();
+        if came_in {
+            add_one(&toy.sum);
+        }
+        drop(stopped);
+        other.join().unwrap();
+        let sum = toy.sum.load(Relaxed);
+        assert_eq!(sum, 1 + u64::from(came_in), "two were in at a time");
+        assert_idle(toy);
     });
 }
 

@@ -263,10 +263,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// Purges the lazy pages and the kept areas of all CPUs, and dissolves all spans: all free pages are
     /// then in the arena. Stops all CPUs. O(spans). A poisoned space stays as it is.
     pub fn drain(&mut self) {
-        let Ok(stopped) = self.space.lock_stops().stop() else {
-            return;
-        };
-        stopped.drain(self.space.claimed(self.cpu), &mut self.frames);
+        self.drain_with(&mut Patience::Endless);
     }
 
     /// The same, but waits for other CPUs for at most `rounds` calls of
@@ -277,9 +274,12 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// For a caller whose requests must not wait ([`Context::NOWAIT`](crate::Context::NOWAIT)), before it makes
     /// one once more.
     pub fn drain_within(&mut self, rounds: u32) -> bool {
-        let mut patience = Patience::Rounds(rounds);
-        let lock = self.space.lock_stops_within(&mut patience);
-        let stopped = lock.map(|lock| lock.stop_within(&mut patience));
+        self.drain_with(&mut Patience::Rounds(rounds))
+    }
+
+    fn drain_with(&mut self, patience: &mut Patience) -> bool {
+        let lock = self.space.lock_stops_within(patience);
+        let stopped = lock.map(|lock| lock.stop_within(patience));
         let Some(Ok(Some(stopped))) = stopped else {
             return false;
         };
