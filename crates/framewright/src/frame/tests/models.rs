@@ -58,7 +58,8 @@ fn seat(zone: ModelZone, cpu: u16) -> ModelFrameSeat {
 /// Frees a block as a CPU does that found no room in its cache: under the pageblock's lock, or beside it.
 fn give(zone: ModelZone, cpu: u16, block: usize) {
     let seat = seat(zone, cpu);
-    seat.give_live(block, Order::ZERO, MOVABLE).unwrap();
+    let given = zone.give_back(seat.words.counters(), block, Order::ZERO, MOVABLE);
+    given.unwrap();
 }
 
 /// Asserts that no CPU holds the pageblock, that nothing is left in it, and that the index knows
