@@ -106,6 +106,7 @@ mod pool;
 mod put_back;
 mod record;
 mod reservations;
+mod spare;
 mod table;
 mod take;
 mod tally;

@@ -11,7 +11,7 @@
 //! A page in an ordinary frame has a descriptor behind those of the frames. It is found, got,
 //! invalidated and cleaned like any other, but never evicted, because it is on no device. When it
 //! is gone, its frame stays with the descriptor until the next page is put back, or until
-//! [`Reserve::collect`].
+//! [`Reserve::collect`] or reclaim.
 //!
 //! While an owner clears a run, its frames are kept like those of a reservation: no dirty page and
 //! no other owner comes in. The owner copies under no lock and in no gate, so neither a guest nor
@@ -78,8 +78,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// 64 clean ones when the run is chosen.
     ///
     /// The platform [copies](crate::platform::ReservePlatform::copy) frames of `supply` too, and may read them until they
-    /// are given back. First gives back frames that are no longer needed, as
-    /// [`collect`](Self::collect).
+    /// are given back. A frame that no longer holds a page serves the next one, until [`collect`](Self::collect)
+    /// or reclaim, of which the reserve is a [client](crate::reclaim::Shrink), gives it back.
     ///
     /// All supplies from which a reserve ever gets frames must have one [origin](FrameSource::origin), because each
     /// takes back frames that another one gave (C11).
@@ -104,9 +104,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         if ![0, origin_word(supply.origin())].contains(&self.own.supply.load(Relaxed)) {
             return Err(RunError::OtherFrames);
         }
-        self.collect(supply);
         let mut lacking = None;
         let (mut attempt, mut looks) = (0, 0);
+        let mut is_collected = false;
         while attempt < TRIES {
             match self.plan(frames, align) {
                 ClearPlan::Taken(run) => return Ok(run),
@@ -118,8 +118,13 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
                     }
                     Err((Stays::Busy, _)) => self.platform.relax(attempt),
                     Err((Stays::NoMemory, frame)) => {
-                        lacking = Some(frame);
-                        break;
+                        // Pages that are invalid by a generation still have descriptors and frames.
+                        if is_collected || self.collect(supply) == 0 {
+                            lacking = Some(frame);
+                            break;
+                        }
+                        is_collected = true;
+                        continue;
                     }
                 },
                 ClearPlan::Again => {}
@@ -139,70 +144,6 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
                 (RunError::NoRoom, None) if looks == LOOKS_IN_TRANSIT => RunError::WouldWait,
                 _ => error,
             })
-    }
-
-    /// Gives `supply` the ordinary frames that no longer hold a page: a get took it away, or it was
-    /// written or invalidated. Returns how many; 0 if they have another origin (C11).
-    ///
-    /// These include the frames of pages that are invalid by their pool's generation. Time: a few ns for each 64 pages
-    /// that [may be](super::ReserveLayout::ordinary) in ordinary frames, and for each frame.
-    pub fn collect(&self, supply: &mut (impl FrameSource + ?Sized)) -> u64 {
-        if self.own.supply.load(Relaxed) != origin_word(supply.origin()) {
-            return 0;
-        }
-        let mut collected = 0;
-        for (nth, mask) in words_of(&self.table.ordinary()) {
-            if self.table.lane(nth).stocked.load(Relaxed) & mask == 0 {
-                continue;
-            }
-            let mut spare = [None; 64];
-            self.collect_of(nth, mask, &mut spare);
-            // The supply is called under no lock.
-            for frame in spare.into_iter().flatten() {
-                supply.free_frame(frame);
-                collected += 1;
-            }
-        }
-        collected
-    }
-
-    /// Takes the frames that are no longer needed from 64 descriptors.
-    fn collect_of(&self, nth: usize, mask: u64, spare: &mut [Option<Frame>; 64]) {
-        let table = &self.table;
-        let _owners = self.lock_owners();
-        self.drop_dead_of(nth, mask);
-        let lane = table.lane(nth);
-        let mut bits = lane.free.load(Relaxed) & lane.stocked.load(Relaxed) & mask;
-        if bits == 0 {
-            return;
-        }
-        // Waits for any CPU that still reads one of the frames. No further one comes: no state says
-        // that a page is there.
-        let _shut = table.shut(nth * 64 / super::record::BLOCK, &self.platform);
-        while bits != 0 {
-            let slot = bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            let id = nth * 64 + slot;
-            if table.claim_free(id) {
-                spare[slot] = self.ordinary_frame(id);
-                table.desc(id).value.store(0, Relaxed);
-                lane.stocked.fetch_and(!(1 << slot), Relaxed);
-                table.set_free(id);
-            }
-        }
-    }
-
-    /// Drops pages in ordinary frames that are invalid by their pool's generation.
-    fn drop_dead_of(&self, nth: usize, mask: u64) {
-        let lane = self.table.lane(nth);
-        let mut bits = lane.dirty.load(Relaxed) & mask;
-        while bits != 0 {
-            let id = nth * 64 + bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            if self.is_dead(id, self.table.state(id)) {
-                self.drop_dead(&(id..id + 1));
-            }
-        }
     }
 
     /// Chooses a run and keeps it, or takes it at once if it has no page to put back.

@@ -1,6 +1,7 @@
 //! The areas that the variants have, behind one way in.
 
 use super::super::Failure;
+use super::machine::FrameSeat;
 use super::plan::GcmaPlan;
 use super::request::alignment;
 use super::waiting::{Clocked, Synchronous, Waited, as_owner};
@@ -79,6 +80,11 @@ pub(super) trait GcmaArea: Sync {
     /// Whether owners need other frames.
     fn wants_supply(&self) -> bool {
         false
+    }
+
+    /// What has such frames that no longer hold anything, for reclaim.
+    fn spare<'z>(&self) -> Option<&dyn Shrink<FrameSeat<'z>>> {
+        None
     }
 
     /// The guests' way in, and their pools, where pages are kept for guests.
@@ -288,6 +294,10 @@ struct EngineArea<'r, 'm> {
 impl GcmaArea for EngineArea<'_, '_> {
     fn wants_supply(&self) -> bool {
         self.puts_back
+    }
+
+    fn spare<'z>(&self) -> Option<&dyn Shrink<FrameSeat<'z>>> {
+        self.puts_back.then_some(self.reserve as &dyn Shrink<_>)
     }
 
     fn with_owner(

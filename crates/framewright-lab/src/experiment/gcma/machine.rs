@@ -66,7 +66,8 @@ pub(super) struct GcmaMachine<'a> {
 impl<'a> GcmaMachine<'a> {
     /// Runs `work` with the clients that reclaim and compaction ask for frames.
     pub(super) fn with_clients<R>(&self, work: impl FnOnce(Clients<'_, FrameSeat<'a>>) -> R) -> R {
-        let shrink: [&dyn Shrink<FrameSeat<'a>>; 2] = [self.files, self.paged];
+        let users: [&dyn Shrink<FrameSeat<'a>>; 2] = [self.files, self.paged];
+        let shrink: Vec<_> = users.into_iter().chain(self.area.spare()).collect();
         let migrate: [&dyn Migrate; 2] = [self.files, self.paged];
         work(Clients {
             shrink: &shrink,

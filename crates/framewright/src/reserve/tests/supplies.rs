@@ -3,7 +3,8 @@
 use super::put_back::{OrdinaryFrames, PUT_BACK, beside, key};
 use super::*;
 use crate::frame::{AllocError, FrameSource};
-use crate::units::{Context, Run, RunError};
+use crate::reclaim::{Ask, Shrink, Shrunk};
+use crate::units::{Context, Order, Run, RunError};
 
 #[test]
 fn c11_an_ordinary_frame_goes_back_to_no_other_source() {
@@ -44,5 +45,60 @@ fn c11_an_ordinary_frame_goes_back_to_no_other_source() {
     assert!(other.0.free.is_empty());
     assert!((4..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
     assert_eq!(reserve.collect(&mut supply), 4);
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn spare_frames_serve_the_next_pages_and_go_back_when_reclaim_asks() {
+    let (reserve, _, mut supply) = beside(16, 16);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut put_back = |from: u64| {
+        for index in from..from + 8 {
+            guest.put_dirty(key(pool, index), &page(index)).unwrap();
+        }
+        let run = reserve.alloc_contig_with(16, 1, &mut supply).unwrap();
+        (from..from + 8).for_each(|index| guest.invalidate_page(key(pool, index)));
+        reserve.release(run).unwrap();
+        supply.free.len()
+    };
+    // The second eight need no other frames, and the owner gives none back.
+    assert_eq!((put_back(0), put_back(8)), (8, 8));
+    let ask = |wanted, context| Ask {
+        wanted,
+        scan: 1000,
+        order: Order::ZERO,
+        context,
+    };
+    let spare = || Shrink::<OrdinaryFrames>::holding(&*reserve);
+    assert_eq!(spare(), 8);
+    let none = reserve.shrink(&mut supply, &ask(8, Context::NOWAIT));
+    assert_eq!((none, spare()), (Shrunk::default(), 8));
+    assert_eq!(reserve.shrink(&mut supply, &ask(0, Context::ANY)).freed, 0);
+    let all = reserve.shrink(&mut supply, &ask(8, Context::ANY));
+    assert_eq!((all.freed, spare(), supply.free.len()), (8, 0, 16));
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn an_owner_who_lacks_ordinary_frames_has_those_of_dead_pages_first() {
+    let (reserve, _, mut supply) = beside(16, 8);
+    let pools = [PUT_BACK, PUT_BACK].map(|config| reserve.open_pool(&config).unwrap());
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for (nth, pool) in pools.into_iter().enumerate() {
+        for index in 0..8 {
+            guest.put_dirty(key(pool, index), &page(index)).unwrap();
+        }
+        let run = reserve.alloc_contig_with(16, 1, &mut supply).unwrap();
+        assert!(
+            (0..8).all(|index| guest.get(key(pool, index), &mut out)),
+            "{nth}"
+        );
+        reserve.release(run).unwrap();
+        // All eight descriptors and frames have pages, which die by their pool's generation.
+        assert_eq!(supply.free.len(), 0);
+        assert!(nth == 1 || guest.invalidate_pool(pool));
+    }
     reserve.verify().unwrap();
 }
