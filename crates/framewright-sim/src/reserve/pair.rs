@@ -5,8 +5,9 @@ use crate::drive::{InStep, in_step};
 use crate::{Difference, Finding, Machine, RunSummary};
 use framewright::RunError;
 use framewright::frame::{AllocError, FrameSource};
+use framewright::reclaim::{Ask, Shrink};
 use framewright::reserve::{Guest, Key, PutRefused, Reservation, Reserve, ReserveLayout};
-use framewright::{Context, CpuId, Frame, Run};
+use framewright::{Context, CpuId, Frame, Order, Run};
 use std::collections::BTreeMap;
 
 /// Reservations of the other reserve.
@@ -639,6 +640,20 @@ impl ReservePair<'_, '_, '_> {
     /// Checks that every ordinary frame that is lent has a page, after collecting them.
     fn collect(&mut self) -> PairChecked {
         let mut supply = self.ground;
+        let spare = Shrink::<&Ground>::holding(self.reserve);
+        for context in [Context::NOWAIT, Context::ANY] {
+            let ask = Ask {
+                wanted: spare / 2,
+                scan: u64::MAX,
+                order: Order::ZERO,
+                context,
+            };
+            let freed = self.reserve.shrink(&mut supply, &ask).freed;
+            let least = if context.may_block { ask.wanted } else { 0 };
+            if freed < least || freed > 0 && !context.may_block {
+                return differ!("{freed} of {spare} spare frames are freed for {ask:?}");
+            }
+        }
         self.reserve.collect(&mut supply);
         if self.lies(ReserveLie::KeepFrame) {
             let _ = supply.alloc_frame();
