@@ -1,4 +1,5 @@
-use crate::Machine;
+use crate::difference::differ;
+use crate::{Difference, Machine};
 use framewright::frame::{AllocError, FrameSource};
 use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::{Context, Frame, Run};
@@ -80,9 +81,13 @@ impl Ground {
         }
     }
 
-    pub(super) fn is_filled(&self, run: Run) -> bool {
+    /// Checks that no guest wrote in a run that an owner has.
+    pub(super) fn expect_filled(&self, run: Run) -> Result<(), Difference> {
         let state = self.state.borrow();
-        (run.start().0..run.end().0).all(|frame| state.ends[frame as usize] == POISON)
+        match (run.start().0..run.end().0).all(|frame| state.ends[frame as usize] == POISON) {
+            true => Ok(()),
+            false => differ!("{run:?} is an owner's, but was written"),
+        }
     }
 
     /// How many ordinary frames the supply has from now on.
