@@ -265,7 +265,7 @@ fn w4_an_instance_with_the_recorders_own_number_is_left_or_another_recorders_and
         Instance::remove_stale(&tracefs);
         assert!(!tracefs.instances().unwrap().contains(&instance));
     }
-    let mine = tracefs.root().join("instances/framewright-of-somebody");
+    let mine = tracefs.root().join("instances/framewright-of-another");
     fs::create_dir(&mine).unwrap();
     Instance::remove_stale(&tracefs);
     let stays = mine.exists();
@@ -351,13 +351,13 @@ fn without_rights_it_says_what_is_missing_and_how_to_get_it() {
     let output = if fs::File::open("/proc/kpageflags").is_err() {
         record(Command::new(&program)).unwrap()
     } else {
-        let mut nobody = Command::new("setpriv");
-        nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
-        nobody.arg(&program);
-        match record(nobody) {
+        let mut unprivileged = Command::new("setpriv");
+        unprivileged.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        unprivileged.arg(&program);
+        match record(unprivileged) {
             Ok(output) if !text(&output).starts_with("setpriv:") => output,
             _ => {
-                println!("skipped: root, and no setpriv to become somebody else");
+                println!("skipped: root, and no setpriv to become another user");
                 return;
             }
         }

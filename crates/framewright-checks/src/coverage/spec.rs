@@ -116,7 +116,9 @@ impl CoverageSpec {
         let given: BTreeSet<_> = given.collect();
         let known: BTreeSet<_> = file.reasons.keys().collect();
         if let Some(name) = given.symmetric_difference(&known).next() {
-            return Err(format!("{PATH}: `{name}` is no reason, or nobody's"));
+            return Err(format!(
+                "{PATH}: `{name}` is no reason, or no excuse has it"
+            ));
         }
         let is_looked_at = |excuse: &&Excuse| !file.looked.iter().any(|f| f.file == excuse.file);
         if let Some(Excuse { file, inside, .. }) = file.excuse.iter().find(is_looked_at) {

@@ -155,7 +155,7 @@ pub fn record(
     }
     if let Some(child) = &mut child {
         if ended == RecordingEnded::Full {
-            say("waiting for the command to end; it is not recorded any more");
+            say("waiting for the command to end; its recording has ended");
         }
         child.finish(interrupted, &mut say)?;
     }

@@ -5,7 +5,7 @@ use crate::trace::OpKind;
 use framewright::{Frame, Order};
 
 /// No object is known to be there.
-const NOBODY: u32 = u32::MAX;
+const UNOWNED: u32 = u32::MAX;
 
 /// What memory looked like where the recording kernel itself put each allocation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,7 +29,7 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
     let trace = memory.trace;
     let mut observer = Observer::new(trace.nframes, &trace.absent);
     let mut objects = TraceObjects::new(trace.init.len() + memory.allocs);
-    let mut holder = vec![NOBODY; trace.nframes as usize];
+    let mut holder = vec![UNOWNED; trace.nframes as usize];
     let fault = |op| {
         move |fault| ReplayError::Fault {
             policy: "linux",
@@ -81,7 +81,7 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
                     if holder.get(f as usize) == Some(&op.value) {
                         let freed = observer.give(Frame(f), Order::ZERO, mobility);
                         freed.map_err(fault(Some(index)))?;
-                        holder[f as usize] = NOBODY;
+                        holder[f as usize] = UNOWNED;
                     }
                 }
             }

@@ -8,7 +8,7 @@
 //! work at the same time and memory is about as tight as it was.
 //!
 //! The oracle is one word a frame. A thread that allocates a block then changes the word of each of
-//! its frames from `NOBODY` to the object's; a thread that frees a block first changes the words back.
+//! its frames from `UNOWNED` to the object's; a thread that frees a block first changes the words back.
 //! Both use compare-and-swap, so that a frame with another owner stops the test.
 
 use crate::support::{recorded, repository, tight};
@@ -122,7 +122,7 @@ fn split(trace: &Trace, split: Split) -> Vec<Vec<ThreadStep>> {
 const NOT_YET: u32 = u32::MAX;
 const FAILED: u32 = u32::MAX - 1;
 /// The word of a frame that no object owns.
-const NOBODY: u32 = 0;
+const UNOWNED: u32 = 0;
 
 /// What all threads know.
 struct KnownObjects {
@@ -151,7 +151,7 @@ impl KnownObjects {
         Self {
             objects: words(objects, NOT_YET),
             allocated_by: words(objects, 0),
-            owners: words(trace.nframes.next_multiple_of(512) as usize, NOBODY),
+            owners: words(trace.nframes.next_multiple_of(512) as usize, UNOWNED),
             progress: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             crossed: AtomicU64::new(0),
             served: AtomicU64::new(0),
@@ -218,7 +218,7 @@ impl SeatWorker<'_, '_, '_> {
         let entry = match allocated {
             Ok(frame) => {
                 let table = self.table;
-                table.change((frame, order), NOBODY, object + 1);
+                table.change((frame, order), UNOWNED, object + 1);
                 table.served.fetch_add(1, Relaxed);
                 frame.0 as u32
             }
@@ -237,7 +237,7 @@ impl SeatWorker<'_, '_, '_> {
     }
 
     fn free(&mut self, object: u32, (frame, order): (Frame, Order), is_part: bool) {
-        self.table.change((frame, order), object + 1, NOBODY);
+        self.table.change((frame, order), object + 1, UNOWNED);
         let freed = if is_part {
             self.seat.free_part(frame, order)
         } else {
@@ -298,7 +298,7 @@ impl SeatWorker<'_, '_, '_> {
         let table = self.table;
         for (at, owner) in table.owners.iter().enumerate() {
             let owner = owner.load(Relaxed);
-            if owner != NOBODY && at / 512 % table.progress.len() == usize::from(self.thread) {
+            if owner != UNOWNED && at / 512 % table.progress.len() == usize::from(self.thread) {
                 let block = (Frame(at as u64), Order::ZERO);
                 self.free(owner - 1, block, true);
             }

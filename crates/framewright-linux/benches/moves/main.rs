@@ -25,9 +25,9 @@ use framewright_sim::Random;
 use std::time::Instant;
 
 /// A client without contents anywhere.
-struct Nobody;
+struct NoContents;
 
-impl Migrate for Nobody {
+impl Migrate for NoContents {
     fn migrate(&self, moves: &mut [Move]) {
         for of in moves {
             of.state = MoveState::Moved;
@@ -135,7 +135,7 @@ fn measure<B: FramePlatform + Clone + Sync>(
     let begin = Instant::now();
     let mut blocks = 0;
     while let Compaction::Captured(_) =
-        reclaim.compact_ahead(&mut seat, order, Mobility::Movable, &[&Nobody])
+        reclaim.compact_ahead(&mut seat, order, Mobility::Movable, &[&NoContents])
     {
         blocks += 1;
         if blocks == BLOCKS_MAX {

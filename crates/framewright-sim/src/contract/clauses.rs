@@ -74,7 +74,7 @@ pub const CLAUSES: &[Clause] = &[
 
 pub(super) const NEEDS_ONLY_FRAMES: &str = "a put needs nothing but frames";
 const NO_POOL: Verdict = Verdict::NotChecked("there is no such pool");
-const NOBODY: Verdict = Verdict::NotChecked("no thread is let in during a copy");
+const NONE_LET_IN: Verdict = Verdict::NotChecked("no thread is let in during a copy");
 const POISON: u64 = 0xdead_beef_dead_beef;
 
 type ClauseChecked = Result<(), Verdict>;
@@ -240,7 +240,7 @@ fn whole(house: &mut dyn House) -> ClauseChecked {
         let pool = open(house, pages)?;
         put(house, key(pool, 0, 0), &page(1))?;
         if !house.during_next_copy(CopyEvent::Take(frames, POISON)) {
-            return Err(NOBODY);
+            return Err(NONE_LET_IN);
         }
         get(house, key(pool, 0, 0))?;
         if let Some(EventOutcome::Taken(Some(run))) = house.outcome() {
@@ -323,7 +323,7 @@ fn overtaken(house: &mut dyn House, is_get: bool) -> ClauseChecked {
                 _ => CopyEvent::InvalidatePool(pool),
             };
             if !house.during_next_copy(event) {
-                return Err(NOBODY);
+                return Err(NONE_LET_IN);
             }
             let got = if is_get {
                 get(house, key)?
@@ -349,7 +349,7 @@ fn two_puts(house: &mut dyn House) -> ClauseChecked {
             put(house, key, &page(1))?;
         }
         if !house.during_next_copy(CopyEvent::Put(key, 3)) {
-            return Err(NOBODY);
+            return Err(NONE_LET_IN);
         }
         let mine = house.store().put(key, &page(2)).is_ok();
         let theirs = house.outcome() == Some(EventOutcome::Stored(true));
@@ -422,7 +422,7 @@ fn no_guest_writes(house: &mut dyn House) -> ClauseChecked {
     let pool = open(house, PoolPages::Staying)?;
     let frames = house.frames();
     if !house.during_next_copy(CopyEvent::Take(frames, POISON)) {
-        return Err(NOBODY);
+        return Err(NONE_LET_IN);
     }
     let _ = house.store().put(key(pool, 0, 0), &page(1));
     let Some(EventOutcome::Taken(Some(run))) = house.outcome() else {

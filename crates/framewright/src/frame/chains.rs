@@ -100,23 +100,23 @@ impl<'m, P> Zone<'m, P> {
 /// lie in the same one. So the blocks of one pageblock are found without a look at all others.
 struct Chains {
     offsets: [u32; Self::MAX],
-    /// The place of the next in the chain, [`NOBODY`](Self::NOBODY) at its end.
+    /// The place of the next in the chain, [`END`](Self::END) at its end.
     next: [u8; Self::MAX],
     pageblock_order: u8,
 }
 
 impl Chains {
     const MAX: usize = 64;
-    const NOBODY: u8 = 0xff;
+    const END: u8 = 0xff;
 
     #[inline(always)]
     fn new(blocks: &[AtomicU32], pageblock_order: u8) -> Self {
         let mut chains = Self {
             offsets: [0; Self::MAX],
-            next: [Self::NOBODY; Self::MAX],
+            next: [Self::END; Self::MAX],
             pageblock_order,
         };
-        let mut heads = [Self::NOBODY; Self::MAX];
+        let mut heads = [Self::END; Self::MAX];
         // Goes from the last to the first, so that each chain goes from the first to the last.
         for (nth, block) in blocks.iter().enumerate().take(Self::MAX).rev() {
             chains.offsets[nth] = block.load(Relaxed);
@@ -143,7 +143,7 @@ impl Chains {
         let mut nth = nth;
         loop {
             nth = match self.next[nth % Self::MAX] {
-                Self::NOBODY => return None,
+                Self::END => return None,
                 next => next as usize,
             };
             if self.pageblock(nth) == id {

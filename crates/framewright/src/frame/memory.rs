@@ -292,7 +292,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
 
     /// Gives all cached blocks back to their pageblocks. Stops all CPUs.
     pub fn drain(&self) {
-        self.at_rest(|stopped| stopped.set.nobodys_counters().drains.add(1));
+        self.at_rest(|stopped| stopped.set.unseated_counters().drains.add(1));
     }
 
     /// Pins the pageblock of `frame`: it cannot be emptied until as many [`unpin`](Self::unpin)s,
@@ -338,7 +338,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         offsets: &Range<usize>,
         mobility: Mobility,
     ) {
-        let nobody = self.nobodys_counters();
+        let unseated = self.unseated_counters();
         let mut at = offsets.start;
         while at < offsets.end {
             let frame = self.frame(at);
@@ -353,8 +353,8 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
                 held.unlock();
             }
             self.set_tag(at, Tag::live(order, mobility));
-            nobody.pgalloc[mobility.index()].add(order.frames());
-            nobody.net.add(order.frames());
+            unseated.pgalloc[mobility.index()].add(order.frames());
+            unseated.net.add(order.frames());
             at += order.frames() as usize;
         }
     }

@@ -89,21 +89,21 @@ struct BlockSearch {
 
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// The policy's cost with the surcharge; `NOBODY` if there is no candidate.
+    /// The policy's cost with the surcharge; `NO_CANDIDATE` if there is no candidate.
     cost: i32,
     rank: u16,
     class: u16,
 }
 
 /// More than any cost: the policy's are 16 bits, its surcharges not much more.
-const NOBODY: i32 = i32::MAX;
+const NO_CANDIDATE: i32 = i32::MAX;
 
 impl BlockSearch {
     #[inline(always)]
     fn new<P>(zone: &Zone<'_, P>, wanted: WantedBlock) -> Self {
         let pressure = zone.policy.pressure(&zone.zone_facts());
-        let nobody = Candidate {
-            cost: NOBODY,
+        let none = Candidate {
+            cost: NO_CANDIDATE,
             rank: 0,
             class: 0,
         };
@@ -114,7 +114,7 @@ impl BlockSearch {
             spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
             empty: 0,
             seen: 0,
-            best: [nobody; ORDERS],
+            best: [none; ORDERS],
         }
     }
 
@@ -149,7 +149,7 @@ impl BlockSearch {
                 best.class = class as u16;
             }
             None => {
-                best.cost = NOBODY;
+                best.cost = NO_CANDIDATE;
                 best.rank = 0;
             }
         }
@@ -160,7 +160,7 @@ impl BlockSearch {
     #[inline(always)]
     fn cheapest<P>(&mut self, zone: &Zone<'_, P>) -> Option<usize> {
         let mut cheapest = None;
-        let mut least = NOBODY;
+        let mut least = NO_CANDIDATE;
         for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
             if self.seen >> order & 1 == 0 {
                 // What the cheapest class costs, whether or not it has a block.

@@ -63,7 +63,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
             holds("F2", same && by_mobility == counted.by_mobility)?;
             holds(
                 "F4",
-                self.try_lock(self.nobodys_counters(), id)
+                self.try_lock(self.unseated_counters(), id)
                     .map(super::block::HeldBlock::unlock)
                     .is_some(),
             )?;

@@ -282,7 +282,7 @@ impl<'m, P> Zone<'m, P> {
     }
 
     /// The counters of work without a seat; only touched with all CPUs stopped.
-    pub(super) fn nobodys_counters(&self) -> &'m Counters {
+    pub(super) fn unseated_counters(&self) -> &'m Counters {
         let seats: &'m [SeatRecord] = self.seats;
         seats[usize::from(self.map.cpus)].counters()
     }
@@ -486,7 +486,7 @@ impl<P: FramePlatform> StoppedZone<'_, '_, P> {
     /// Holds a pageblock, which no other CPU can while all stand still.
     pub(super) fn hold(&self, id: usize) -> super::block::HeldBlock<'_, '_, P> {
         self.set
-            .try_lock(self.set.nobodys_counters(), id)
+            .try_lock(self.set.unseated_counters(), id)
             .expect("no pageblock is locked while all CPUs stand still")
     }
 }

@@ -199,7 +199,7 @@ impl Areas {
         let mut at = self.window.start().0;
         for (start, pages) in all {
             if start != at {
-                return Err(format!("J5: {at} to {start} is nobody's, or two have it"));
+                return Err(format!("J5: {at} to {start} has no owner, or two"));
             }
             at += pages;
         }

@@ -76,7 +76,7 @@ mod tests {
     fn a_sleeper_is_woken_for_the_highest_order_and_at_the_end() {
         let wake = Wake::default();
         wake.wake(4);
-        assert_eq!(wake.wakes(), 0, "nobody sleeps");
+        assert_eq!(wake.wakes(), 0, "no thread sleeps");
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| [wake.wait(), wake.wait()]);
             while wake.wakes() == 0 {

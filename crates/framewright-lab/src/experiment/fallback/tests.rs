@@ -152,7 +152,10 @@ fn the_demand_is_the_same_whatever_the_kernel_evicts() {
         on(&mut kernel, &params, 1, 2).lived
     };
     let (easy, tight) = (of(20_000), of(690_000));
-    assert_eq!(easy.starts, tight.starts, "nobody is killed so early");
+    assert_eq!(
+        easy.starts, tight.starts,
+        "no application is killed so early"
+    );
     assert_eq!(easy.pages_read, tight.pages_read);
     assert!(easy.pages_missed < tight.pages_missed);
 }

@@ -70,8 +70,8 @@ pub(super) fn tables(figures: &[Figure], options: &GcmaOptions, detail: Detail) 
 fn of_requests(figures: &[Figure], options: &GcmaOptions, shows: fn(Metric) -> bool) -> Tabled {
     let machine = MachineRecord::this();
     let beside = match (options.idle, options.background) {
-        (true, _) => "guests' clean pages in every frame, nobody at work",
-        (false, BesideRequests::None) => "every frame free, nobody at work",
+        (true, _) => "guests' clean pages in every frame, no build at work",
+        (false, BesideRequests::None) => "every frame free, no build at work",
         (false, BesideRequests::Build) => match options.device {
             Device::Card => "beside a build on an emulated class 10 SD card",
             Device::Host => "beside a build on the host's own device",

@@ -343,7 +343,7 @@ mod tests {
         assert!(is_own(&program));
         fs::remove_file(&program).unwrap();
         std::os::unix::fs::symlink("/nowhere", &program).unwrap();
-        assert!(!is_own(&program), "a link is anybody's to write");
+        assert!(!is_own(&program), "any user may write a link");
     }
 
     #[test]

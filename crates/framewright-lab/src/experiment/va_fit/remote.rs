@@ -364,7 +364,7 @@ mod tests {
         queue.gone.store(true, Ordering::Relaxed);
         assert!(
             queue.take(&mut [Page(0)]).is_err(),
-            "nobody is left to put anything"
+            "no thread is left to put an area"
         );
     }
 

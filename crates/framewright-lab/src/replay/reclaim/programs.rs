@@ -53,7 +53,7 @@ impl ObjectPart {
     }
 }
 
-const NOBODY: u32 = u32::MAX;
+const UNOWNED: u32 = u32::MAX;
 
 /// What is known of an object besides its place: its order, and what became of it.
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +103,7 @@ impl<'a> Programs<'a> {
                 observer,
                 objects: TraceObjects::new(objects),
                 notes: vec![ObjectNote::NEW; objects],
-                owners: vec![NOBODY; frames as usize],
+                owners: vec![UNOWNED; frames as usize],
                 parts: BTreeMap::new(),
                 cold: VecDeque::new(),
                 cached: 0,
@@ -240,7 +240,7 @@ impl ProgramsState {
 
     fn disown(&mut self, frame: Frame, mobility: Mobility) {
         if mobility.is_movable() {
-            self.own(frame, NOBODY);
+            self.own(frame, UNOWNED);
         }
     }
 
@@ -266,7 +266,7 @@ impl ProgramsState {
             return Frame(u64::MAX);
         };
         let mut part = parts.swap_remove(at);
-        self.owners[part.frame.0 as usize] = NOBODY;
+        self.owners[part.frame.0 as usize] = UNOWNED;
         while let Some(half) = Order::new(part.order.get().wrapping_sub(1))
             && part.order > order
         {
@@ -312,7 +312,7 @@ impl ProgramsState {
         if self
             .owners
             .get(from.0 as usize)
-            .is_none_or(|&id| id == NOBODY)
+            .is_none_or(|&id| id == UNOWNED)
         {
             return Ok(MoveState::Unknown);
         }
@@ -322,7 +322,7 @@ impl ProgramsState {
         let movable = Mobility::Movable;
         self.observer.take(to, order, movable)?;
         self.observer.give(from, order, movable)?;
-        self.own(from, NOBODY);
+        self.own(from, UNOWNED);
         self.own(to, id);
         match nth {
             None => self.objects.place(id as usize, to, movable),
@@ -354,7 +354,7 @@ impl ProgramsState {
             for &(frame, order) in &blocks[first..] {
                 frames += order.frames();
                 if let Some(owner) = self.owners.get_mut(frame.0 as usize) {
-                    *owner = NOBODY;
+                    *owner = UNOWNED;
                 }
                 self.observer.give(frame, order, mobility)?;
             }

@@ -10,7 +10,7 @@ pub(super) const CHUNK_ORDER: u32 = 10;
 const CHUNKS_MAX: usize = 1 << (u32::BITS - CHUNK_ORDER);
 
 /// Why a frame's owner is no object: values that no object number reaches.
-const NOBODY: u32 = u32::MAX;
+const UNOWNED: u32 = u32::MAX;
 const START: u32 = u32::MAX - 1;
 const ABSENT: u32 = u32::MAX - 2;
 
@@ -173,8 +173,8 @@ impl HolderTable {
     pub(super) fn holder(&self, slot: u32) -> HolderOfFrame {
         let cell = self.cell(slot);
         match cell.owner {
-            NOBODY if cell.freed_at == UNHEARD => HolderOfFrame::Unheard,
-            NOBODY => HolderOfFrame::Free(cell.freed_at),
+            UNOWNED if cell.freed_at == UNHEARD => HolderOfFrame::Unheard,
+            UNOWNED => HolderOfFrame::Free(cell.freed_at),
             START => HolderOfFrame::Start,
             ABSENT => HolderOfFrame::Absent,
             object => HolderOfFrame::Object(object),
@@ -187,7 +187,7 @@ impl HolderTable {
 
     pub(super) fn free(&mut self, slot: u32, now: u32) {
         *self.cell_mut(slot) = Cell {
-            owner: NOBODY,
+            owner: UNOWNED,
             freed_at: now,
         };
     }
@@ -229,7 +229,7 @@ impl HolderTable {
                         continue;
                     }
                     piece.cells[place] = Cell {
-                        owner: NOBODY,
+                        owner: UNOWNED,
                         freed_at: 0,
                     };
                     piece.start[place] = None;
@@ -302,8 +302,8 @@ const fn in_piece(slot: u32) -> usize {
 /// What a frame is that no event has changed.
 fn unchanged(snapshot: Option<&Snapshot>, frame: u64) -> (Cell, Option<InitClass>) {
     let (owner, freed_at, start) = match snapshot.map(|snapshot| snapshot.state(frame)) {
-        None => (NOBODY, UNHEARD, None),
-        Some(ReadFrameState::Free) => (NOBODY, 0, None),
+        None => (UNOWNED, UNHEARD, None),
+        Some(ReadFrameState::Free) => (UNOWNED, 0, None),
         Some(ReadFrameState::Absent) => (ABSENT, UNHEARD, None),
         Some(allocated) => (START, UNHEARD, class_of(allocated)),
     };

@@ -107,7 +107,7 @@ fn a_request_that_must_not_wait_has_what_its_own_cpu_has_cached_and_leaves_no_do
     assert_eq!(
         failed,
         Err(AllocError::Fragmented),
-        "nobody else has a part"
+        "no other owner has a part"
     );
     assert!(seat.alloc_run(8, Context::NOWAIT).is_ok());
     assert_eq!(platform.0.get(), barriers);

@@ -428,7 +428,7 @@ fn a_pair_of_a_cached_order_takes_no_lock() {
             }
             let drains = zone.stats().drains;
             // Another CPU holds every pageblock. Requests that need one fail, or leave a mark.
-            let locked = |id| zone.try_lock(zone.nobodys_counters(), id).unwrap();
+            let locked = |id| zone.try_lock(zone.unseated_counters(), id).unwrap();
             let held: Vec<_> = (0..40).map(locked).collect();
             assert_eq!(seats[0].try_alloc(order(5), mobility), None);
             for round in 0..100 {

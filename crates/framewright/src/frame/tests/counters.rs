@@ -110,7 +110,7 @@ fn every_seat_adds_to_every_counter() {
         expected.nr_free_pages -= 40;
         // A free while another CPU works in the pageblock.
         let id = kept.0 as usize / 512;
-        let held = zone.try_lock(zone.nobodys_counters(), id).unwrap();
+        let held = zone.try_lock(zone.unseated_counters(), id).unwrap();
         seat.free_uncached(kept.0 as usize, order(3), Unmovable)
             .unwrap();
         held.unlock();

@@ -31,7 +31,7 @@ fn f1_a_block_of_which_a_request_keeps_a_part_is_not_lost_if_its_wait_unwinds() 
                 let first = seat.alloc(order(block), Unmovable).unwrap();
                 // Another CPU stops this one, or splits what lies beside the block.
                 let stopped = (!is_in_the_way).then(|| zone.stop());
-                let counters = zone.nobodys_counters();
+                let counters = zone.unseated_counters();
                 let held = is_in_the_way.then(|| zone.try_lock(counters, 0).unwrap());
                 let of = (order(block), Unmovable);
                 let unwound = catch_unwind(AssertUnwindSafe(|| seat.keep_first(first, of, kept)));

@@ -150,8 +150,8 @@ fn what_no_client_knows_stays_and_the_second_client_is_asked_for_what_the_first_
     seat.free(frame, order(6)).unwrap();
     let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[]);
     assert_eq!(got, Compaction::Skipped);
-    let nobody = Holder::default();
-    let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&nobody]);
+    let empty = Holder::default();
+    let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&empty]);
     assert_eq!(got, Compaction::Complete);
     assert_nothing_is_left(&zone, 64 + 20 + 40);
 }

@@ -305,7 +305,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
                     knows_all = true;
                     continue;
                 }
-                if looks < LOOKS && self.is_somebody_emptying(places, &mut last) {
+                if looks < LOOKS && self.is_being_emptied(places, &mut last) {
                     self.reclaim.zone().platform().relax(looks);
                     looks += 1;
                     continue;
@@ -389,7 +389,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
 
     /// No place could be tried. Returns whether there may be one when another owner has failed to take what it
     /// claimed, or another CPU has emptied a pageblock; if not, sets `last` to why there is none.
-    fn is_somebody_emptying(&self, places: RunPlaces, last: &mut RunError) -> bool {
+    fn is_being_emptied(&self, places: RunPlaces, last: &mut RunError) -> bool {
         if self.config.place == FirstPlace::FirstFit {
             return false;
         }

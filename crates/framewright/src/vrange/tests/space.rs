@@ -255,7 +255,7 @@ fn impossible_requests_are_errors_at_once() {
         assert_eq!(alloc(pages, align_bytes), Err(error));
     }
     assert!(alloc(1, 1).is_ok());
-    assert_eq!(space.stats().drains, 0, "none of them stopped anybody");
+    assert_eq!(space.stats().drains, 0, "none of them stopped a CPU");
 }
 
 #[test]

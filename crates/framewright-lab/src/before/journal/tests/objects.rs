@@ -9,7 +9,7 @@ use std::sync::Arc;
 const FRAMES: u32 = 4096;
 const OBJECT: u64 = 64 << 10;
 
-fn nobody(paper: &Paper, rule: Rule) -> Journal<&Paper> {
+fn idle(paper: &Paper, rule: Rule) -> Journal<&Paper> {
     journal(
         paper,
         &Arc::new(JournalTenants::new(FRAMES, 0)),
@@ -25,7 +25,7 @@ const fn is_direct(addr: Addr) -> bool {
 #[test]
 fn a_block_that_is_there_is_taken_and_becomes_whole_again() {
     let paper = Paper::new(FRAMES);
-    let journal = nobody(&paper, Rule::Stall);
+    let journal = idle(&paper, Rule::Stall);
     add(&journal, 0..1024);
     let mut seat = journal.seat(0);
     let objects: Vec<Addr> = (0..64).map(|_| seat.kvmalloc(OBJECT).unwrap()).collect();
@@ -48,7 +48,7 @@ fn a_block_that_is_there_is_taken_and_becomes_whole_again() {
 #[test]
 fn pieces_are_mapped_in_runs_and_unmapped_by_one_purge() {
     let paper = Paper::new(FRAMES);
-    let mut journal = nobody(&paper, Rule::FailFast);
+    let mut journal = idle(&paper, Rule::FailFast);
     // Pairs of frames: no block of order 4.
     for pair in 0..64 {
         add(&journal, 4 * pair..4 * pair + 2);
@@ -106,7 +106,7 @@ fn who_may_stall_compacts_and_who_fails_fast_maps() {
 #[test]
 fn without_enough_frames_nothing_stays_taken() {
     let paper = Paper::new(FRAMES);
-    let journal = nobody(&paper, Rule::Stall);
+    let journal = idle(&paper, Rule::Stall);
     for frame in 0..15 {
         journal.add(Frame(2 * frame));
     }

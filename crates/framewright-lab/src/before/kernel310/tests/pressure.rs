@@ -110,7 +110,7 @@ fn who_cannot_wait_goes_below_min_and_who_would_rather_not_does_not() {
     let holder = Holder310::new();
     let mut kernel = zone_with(&used, 64, 64, 64);
     assert_eq!(ask(&mut kernel, &holder, 1, Unmovable, rather_not), None);
-    assert!(!kernel.background_is_awake(), "and wakes nobody");
+    assert!(!kernel.background_is_awake(), "and does not wake kswapd");
     assert!(ask(&mut kernel, &holder, 1, Unmovable, Context::NOWAIT).is_some());
     assert!(kernel.background_is_awake());
     let mut served = 1;
@@ -351,7 +351,7 @@ fn a_hot_client_is_asked_for_less_but_not_at_the_end() {
     assert_eq!(scanned(0, u64::MAX), 2 + 3 + 7 + 15 + 31);
     // Three quarters are spared: 0 + 1 + 1 + 3 + 7 + 15 + 31.
     assert_eq!(scanned(192, u64::MAX), 1 + 1 + 3 + 7 + 15 + 31);
-    assert!(scanned(255, 0) >= 8192, "priority 0 spares nobody");
+    assert!(scanned(255, 0) >= 8192, "priority 0 spares no page");
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
         let gone = area.take(&mut seat, camera, &clients);
         assert_eq!(gone, Err(RunError::Unknown));
         let more = area.alloc_contig(&mut seat, 200, 8, &clients);
-        assert_eq!(more, Ok(kept), "everybody's again");
+        assert_eq!(more, Ok(kept), "for every owner again");
         assert_sound(&area, &holder);
     }
 }
