@@ -49,6 +49,11 @@ impl<'m> Carver<'m> {
         Self { is_zeroed, ..self }
     }
 
+    /// Whether all words are in parts, but for those that aligning the first part may have taken.
+    pub(crate) const fn is_used_up(&self) -> bool {
+        self.rest.len() < LINE_WORDS
+    }
+
     /// The next `len` words, with the values that they have.
     pub(crate) fn cut(&mut self, len: usize) -> &'m mut [u64] {
         let (part, rest) = core::mem::take(&mut self.rest).split_at_mut(len);

@@ -202,6 +202,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let states = carver.words(shape.ids);
         let descs = carver.records(shape.ids);
         let pools = Pools::new(pools, carver.words(shape.objects));
+        debug_assert!(carver.is_used_up(), "`Shape` counts every part");
         let (frames, ordinary) = (shape.frames, shape.ordinary);
         let reserve = Self {
             platform,

@@ -130,7 +130,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
                 let last = self.table.frames() - nth * 64;
                 let inside = if last < 64 { (1 << last) - 1 } else { u64::MAX };
                 let lane = self.table.lane(nth);
-                let mut bits = inside & !(lane.unavailable() | lane.dirty());
+                let mut bits = inside & !(lane.unavailable_or_dirty());
                 if wants_free {
                     bits &= lane.free.load(Relaxed);
                 } else if wants_cold {

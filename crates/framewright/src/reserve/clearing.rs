@@ -56,7 +56,7 @@ impl<P: ReservePlatform> KeptRun<'_, '_, P> {
     pub(super) fn take(self) -> Option<Run> {
         let reserve = self.reserve;
         let owners = reserve.lock_owners();
-        if !reserve.discard(&self.ids, Lane::obstacles) {
+        if !reserve.discard(&self.ids, Lane::owned_or_dirty) {
             // The window is given up only after this, because that takes the lock.
             drop(owners);
             return None;

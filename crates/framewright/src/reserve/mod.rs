@@ -19,7 +19,8 @@
 //! opens the gate.
 //!
 //! A page that consists of one repeated word has a descriptor, but no frame. A page that is on no
-//! device moves to an ordinary frame when an owner wants its own, if its pool is put back.
+//! device moves to an ordinary frame when an owner wants its own, if its pool is put back. When that page is gone, the
+//! ordinary frame is spare: it stays for the next page, until a caller or reclaim collects it.
 //!
 //! # Invariants
 //! - **C1** Every frame is in exactly one state, and "in transit" (Filling, Loading, Writing) is one.
@@ -58,7 +59,7 @@
 //!
 //! # Locks
 //! - Rank 1: the owners' lock. Takes, releases and reservations hold it, and so does opening a
-//!   pool. No guest's path takes it: a guest closes a pool by an atomic exchange.
+//!   pool, and collecting spare frames. No guest's path takes it: a guest closes a pool by an atomic exchange.
 //! - Rank 2: a block's gate. A guest enters it by a word of its own seat, is inside one gate at a
 //!   time, and stays for at most one copy. An owner shuts it and looks at every seat; it shuts one
 //!   gate at a time. A put that finds a gate shut goes to another block. An invalidation, or a get

@@ -78,8 +78,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// 64 clean ones when the run is chosen.
     ///
     /// The platform [copies](crate::platform::ReservePlatform::copy) frames of `supply` too, and may read them until they
-    /// are given back. A frame that no longer holds a page serves the next one, until [`collect`](Self::collect)
-    /// or reclaim, of which the reserve is a [client](crate::reclaim::Shrink), gives it back.
+    /// are given back. A frame that no longer holds a page is spare: it serves the next page that is put back. The caller
+    /// gets spare frames back by [`collect`](Self::collect), or by reclaim, if it makes the reserve one of its
+    /// [clients](crate::reclaim::Shrink). This call itself gives them back only if it lacks frames.
     ///
     /// All supplies from which a reserve ever gets frames must have one [origin](FrameSource::origin), because each
     /// takes back frames that another one gave (C11).
@@ -158,7 +159,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         };
         self.drop_dead(&ids);
         if self.first_of(&ids, Lane::dirty).is_none() {
-            if self.discard(&ids, |lane| lane.unavailable() | lane.dirty()) {
+            if self.discard(&ids, Lane::unavailable_or_dirty) {
                 return ClearPlan::Taken(self.run_at(&ids));
             }
             return ClearPlan::Again;

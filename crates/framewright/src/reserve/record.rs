@@ -38,6 +38,8 @@ record! {
         pub(super) clearing: AtomicU64,
         /// The origin of the ordinary frames; 0 before the first. Set once, under no lock.
         pub(super) supply: AtomicU64,
+        /// Where reclaim goes on looking for spare frames: a hint, written under no lock.
+        pub(super) spare_cursor: AtomicU64,
         /// Pools opened, by kind.
         pub(super) opened: [AtomicU64; KINDS as usize],
     } = 16 words, cleaner at 8;
@@ -144,7 +146,7 @@ impl Lane {
 
     /// Frames that are an owner's or have dirty pages.
     #[inline]
-    pub(super) fn obstacles(&self) -> u64 {
+    pub(super) fn owned_or_dirty(&self) -> u64 {
         self.owned.load(Relaxed) | self.dirty()
     }
 
@@ -152,6 +154,12 @@ impl Lane {
     #[inline]
     pub(super) fn unavailable(&self) -> u64 {
         self.kept.load(Relaxed) | self.owned.load(Relaxed)
+    }
+
+    /// Frames that are reserved, or an owner's, or have dirty pages.
+    #[inline]
+    pub(super) fn unavailable_or_dirty(&self) -> u64 {
+        self.unavailable() | self.dirty()
     }
 
     /// Frames whose pages are dirty and must stay where they are, if those that may be copied may be.

@@ -128,7 +128,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let entry = self.reserved(reservation)?;
         let (run, free) = (entry.run(), !entry.is_taken());
         let discarded = if free {
-            self.try_discard(&self.offsets(run), Lane::obstacles, patience)
+            self.try_discard(&self.offsets(run), Lane::owned_or_dirty, patience)
         } else {
             Err(Hindered::Forbidden)
         };
@@ -177,7 +177,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
                     swept = true;
                     continue;
                 };
-                if self.discard(&ids, |lane| lane.unavailable() | lane.dirty()) {
+                if self.discard(&ids, Lane::unavailable_or_dirty) {
                     return Ok(self.run_at(&ids));
                 }
             }
@@ -266,17 +266,17 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         while let Some(at) = places.below(end) {
             let ids = places.run_at(at);
             self.drop_dead(&ids);
-            let mut obstacle = self.first_of(&ids, |lane| lane.unavailable() | lane.dirty());
+            let mut obstacle = self.first_of(&ids, Lane::unavailable_or_dirty);
             if obstacle.is_none() {
                 self.set_kept(&ids, true);
                 // Dirty pages that came before the run was kept are visible now.
-                obstacle = self.first_of(&ids, Lane::obstacles);
+                obstacle = self.first_of(&ids, Lane::owned_or_dirty);
                 if obstacle.is_none() {
                     return Ok(self.run_at(&ids));
                 }
                 self.set_kept(&ids, false);
             }
-            if self.first_of(&ids, Lane::obstacles).is_some() {
+            if self.first_of(&ids, Lane::owned_or_dirty).is_some() {
                 why = RunError::Held;
             }
             end = obstacle.unwrap_or(0);

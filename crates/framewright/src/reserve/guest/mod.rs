@@ -255,11 +255,7 @@ impl<'m, P> Reserve<'m, P> {
     /// Whether the page's object or pool was invalidated.
     pub(super) fn is_dead(&self, id: usize, word: StateWord) -> bool {
         let desc = self.table.desc(id);
-        let key = Key {
-            pool: PoolId(word.pool() as u16),
-            object: desc.object.load(Relaxed),
-            index: 0,
-        };
+        let key = desc.key(word.pool());
         let now = self.pools.now(key.pool, key.object_hash());
         now != Some(Born(desc.born.load(Relaxed)))
     }

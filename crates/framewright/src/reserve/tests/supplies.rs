@@ -62,8 +62,11 @@ fn spare_frames_serve_the_next_pages_and_go_back_when_reclaim_asks() {
         reserve.release(run).unwrap();
         supply.free.len()
     };
-    // The second eight need no other frames, and the owner gives none back.
+    // The second eight need no other frames.
     assert_eq!((put_back(0), put_back(8)), (8, 8));
+    let run = reserve.alloc_contig_with(16, 1, &mut supply).unwrap();
+    reserve.release(run).unwrap();
+    assert_eq!(supply.free.len(), 8, "an owner's request gives none back");
     let ask = |wanted, context| Ask {
         wanted,
         scan: 1000,
@@ -100,5 +103,40 @@ fn an_owner_who_lacks_ordinary_frames_has_those_of_dead_pages_first() {
         assert_eq!(supply.free.len(), 0);
         assert!(nth == 1 || guest.invalidate_pool(pool));
     }
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn reclaim_gets_as_many_spare_frames_as_it_asks_for_and_those_of_dead_pages() {
+    let (reserve, _, mut supply) = beside(160, 160);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    for index in 0..160 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    let run = reserve.alloc_contig_with(160, 1, &mut supply).unwrap();
+    let spare = || Shrink::<OrdinaryFrames>::holding(&*reserve);
+    assert_eq!((spare(), supply.free.len()), (0, 0), "160 pages are there");
+    let mut shrink = |wanted, scan| {
+        let ask = Ask {
+            wanted,
+            scan,
+            order: Order::ZERO,
+            context: Context::ANY,
+        };
+        let Shrunk { scanned, freed } = reserve.shrink(&mut supply, &ask);
+        (scanned, freed)
+    };
+    assert_eq!(shrink(160, 70), (70, 0), "it looks at no more than asked");
+    assert!(guest.invalidate_pool(pool));
+    assert_eq!(spare(), 160, "dead pages have frames");
+    // It goes on where the last look ended, and gives no more than is wanted.
+    assert_eq!(shrink(160, 60), (60, 60));
+    assert_eq!(shrink(7, 160).1, 7);
+    assert_eq!(spare(), 93);
+    assert_eq!(shrink(160, 160), (93, 93));
+    assert_eq!((shrink(160, 160), spare()), ((0, 0), 0));
+    assert_eq!(supply.free.len(), 160);
+    reserve.release(run).unwrap();
     reserve.verify().unwrap();
 }
