@@ -128,6 +128,9 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         if self.relief.clients.is_none() {
             return W::frames(&mut self.seat).alloc_at_once_first(order, mobility);
         }
+        if let Some(frame) = self.requests(0).alloc_fast(order, mobility) {
+            return Ok(frame);
+        }
         self.alloc_slow(&BlockRequest {
             order,
             mobility,
@@ -200,8 +203,10 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     /// [`Zone::alloc_contiguous`](crate::frame::Zone::alloc_contiguous) with its stops of all CPUs. Several
     /// zones are searched one after the other, and at last all at once, if a frame was freed meanwhile. If
     /// there is none either, it asks its clients for such a block, as [`alloc`](Self::alloc). Clients are not
-    /// asked for a run that is longer than any block. A request that fails counts as one failure of that block's
-    /// order; one that is served, in whichever way, counts as none.
+    /// asked for a run that is longer than any block.
+    ///
+    /// A request that fails counts as a failure of that block's order, in each zone that has the order; a longer one
+    /// counts as none. One that is served counts as none, except in zones whose clients could not help.
     ///
     /// # Errors
     /// [`AllocError::Impossible`] if no zone has so many frames, or `align` is no power of two, or `frames`
@@ -292,7 +297,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     /// anything allocated that lies side by side in one zone.
     ///
     /// # Errors
-    /// If a frame belongs to no allocation, or the run reaches out of its zone. Nothing has changed then.
+    /// As [`Seat::free_frames`]; if the run reaches out of its zone, nothing has changed.
     pub fn free_run(&mut self, run: Run) -> Result<(), FreeError> {
         let seat = W::frames(&mut self.seat).seat_of(run.start());
         seat.ok_or(FreeError::Outside(run.start()))?

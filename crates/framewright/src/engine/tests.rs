@@ -3,6 +3,7 @@
 extern crate std;
 
 mod clients;
+mod loose;
 
 use super::*;
 use crate::frame::{AllocError, FreeError, Seats, ZoneLayout};

@@ -60,7 +60,7 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
 }
 
 /// The fewest aligned blocks of the frames from `from` to `to` of a block: where each begins, and its order.
-fn parts(from: u64, to: u64) -> impl Iterator<Item = (u64, Order)> {
+pub(super) fn parts(from: u64, to: u64) -> impl Iterator<Item = (u64, Order)> {
     let mut at = from;
     iter::from_fn(move || {
         let largest = (to - at).checked_ilog2()?.min(at.trailing_zeros());

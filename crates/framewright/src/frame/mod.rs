@@ -59,7 +59,7 @@
 //!   finds it, and loses the block rather than hand it out twice. One race it does not find: a CPU
 //!   reads the tag of a live block in order to free it a second time, and is held up there while
 //!   the block is freed; then it frees what is there: a new owner's block, as if that had been asked
-//!   for, or a block that is free already, which two may have then. To tell these apart would take
+//!   for, or a block that is free already, which may then be handed out twice. To tell these apart would take
 //!   an atomic operation in every free.
 //! - **F8** A request of an *exact* order fails only if, at one moment during the call, no free
 //!   block of its order existed that it was allowed to take: with all CPUs stopped and all caches

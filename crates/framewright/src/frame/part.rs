@@ -1,6 +1,7 @@
 //! Allocates and frees more than one block at a time, and parts of one.
 
 use super::block::HeldBlock;
+use super::loose::parts;
 use super::search::WantedBlock;
 use super::seat::Seat;
 use super::tag::Tag;
@@ -64,9 +65,9 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// Time: O(1) for each allocation inside, O(orders²) for one that reaches out.
     ///
     /// # Errors
-    /// If a frame belongs to no allocation: the first one. Nothing has changed then. But if it is another CPU that
-    /// frees some of them at the same moment, which is a double free, the error names the first of those, and this
-    /// has freed the others.
+    /// If a frame belongs to no allocation: the first one. Nothing has changed then. If another CPU frees some of them
+    /// at the same moment, which is a double free, this frees the others, and the error names the first that was not
+    /// its own.
     pub fn free_frames(&mut self, run: Run) -> Result<(), FreeError> {
         let mut at = run.start();
         while at < run.end() {
@@ -162,20 +163,15 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             first
         };
         if let Some(offset) = offset {
-            let mut at = 0;
-            while at < frames {
-                let part = (frames - at).ilog2();
-                let part = Order::new(part as u8).expect("smaller than a block");
+            for (at, part) in parts(0, frames) {
                 self.hand_out(offset + at as usize, part, mobility);
-                at += part.frames();
             }
-            while is_cached && at < order.frames() {
-                let part = Order::new(at.trailing_zeros() as u8).expect("smaller than a block");
+            let end = if is_cached { order.frames() } else { frames };
+            for (at, part) in parts(frames, end) {
                 let rest = offset + at as usize;
                 self.hand_out(rest, part, mobility);
                 let freed = self.free_entered(self.zone.frame(rest), part);
                 debug_assert!(freed.is_ok(), "it was allocated a moment ago");
-                at += part.frames();
             }
         }
         self.exit();
@@ -278,9 +274,9 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// [`alloc_run`](super::Zone::alloc_run) gave.
     ///
     /// # Errors
-    /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then. But if another CPU
-    /// frees some of them at the same moment, which is a double free: the first of those, and this has freed the
-    /// others.
+    /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then. If another CPU frees
+    /// some of them at the same moment, which is a double free, this frees the others, and the error names the first
+    /// that was not its own.
     pub fn free_range(&mut self, run: Run) -> Result<(), RunError> {
         self.check_covered(run)?;
         self.free_each(run)

@@ -115,7 +115,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     ) -> Result<Frame, AllocError> {
         self.check(order, mobility)?;
         self.enter();
-        if self.words.caches_in_use() != 0 {
+        if self.words.caches_in_use() != 0 || self.words.loose().is_some() {
             self.words.drain(self.zone);
         }
         let found = self.fetch_drained(WantedBlock { order, mobility });

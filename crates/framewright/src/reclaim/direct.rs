@@ -15,7 +15,7 @@ pub(crate) struct BlockRequest {
     pub(crate) order: Order,
     pub(crate) mobility: Mobility,
     pub(crate) context: Context,
-    /// If it fails, the caller goes on in another way: no failure is counted.
+    /// The caller of a request that must not wait goes on in another way if it fails: no failure is counted.
     pub(crate) goes_on: bool,
 }
 
@@ -309,7 +309,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
             order,
             mobility: Mobility::Movable,
             context: Context::ANY,
-            goes_on: true,
+            goes_on: false,
         };
         self.reclaim_some(frames, &request, clients, wanted, &mut efforts);
         efforts.freed

@@ -59,3 +59,14 @@ fn f1_a_block_of_which_a_request_keeps_a_part_is_not_lost_if_its_wait_unwinds() 
         }
     }
 }
+
+impl<P: FramePlatform> Zone<'_, P> {
+    /// Runs `work` while another CPU works in the pageblock of `frame`.
+    pub(crate) fn while_locked<R>(&self, frame: Frame, work: impl FnOnce() -> R) -> R {
+        let id = self.offset_unchecked(frame) >> self.pageblock_order().get();
+        let held = self.try_lock(self.unseated_counters(), id).unwrap();
+        let result = work();
+        held.unlock();
+        result
+    }
+}
