@@ -1,10 +1,13 @@
 //! Calls with a bound on their waiting, while another CPU stops all.
 
+mod common;
+
+use common::maps_nothing;
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::kv::{KvLayout, KvRequest};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
+use framewright::platform::FramePlatform;
 use framewright::vrange::AreaRequest;
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Page, Run};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -34,29 +37,7 @@ impl FramePlatform for CountedWaits {
     }
 }
 
-impl RangePlatform for CountedWaits {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
-        Ok(())
-    }
-
-    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
-        Ok(())
-    }
-
-    fn flush_all(&self) {}
-
-    fn zero(&self, _frames: Run) {}
-}
-
-impl ObjectPlatform for CountedWaits {
-    fn direct_base(&self) -> Addr {
-        Addr(1 << 40)
-    }
-
-    fn zero_bytes(&self, _at: Addr, _bytes: u64) {}
-
-    fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
-}
+maps_nothing!(CountedWaits);
 
 const FRAMES: u64 = 4096;
 

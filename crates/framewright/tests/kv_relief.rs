@@ -1,12 +1,15 @@
 //! Objects with memory that other clients give back: `kvmalloc` over the engine's own reclaim.
 
+mod common;
+
+use common::maps_nothing;
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, Relief};
+use framewright::platform::{FramePlatform, Relief};
 use framewright::policy::{Config, Effort, RangeConfig, ReclaimConfig};
 use framewright::reclaim::{Ask, Clients, Migrate, Move, MoveState, Reclaim, Shrink, Shrunk};
 use framewright::vrange::{Space, SpaceLayout};
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Addr, CpuId, Frame, Mobility, Order, Page, Run};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -23,29 +26,7 @@ impl FramePlatform for PlainPlatform {
     fn barrier_all(&self) {}
 }
 
-impl RangePlatform for PlainPlatform {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
-        Ok(())
-    }
-
-    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
-        Ok(())
-    }
-
-    fn flush_all(&self) {}
-
-    fn zero(&self, _frames: Run) {}
-}
-
-impl ObjectPlatform for PlainPlatform {
-    fn direct_base(&self) -> Addr {
-        Addr(1 << 40)
-    }
-
-    fn zero_bytes(&self, _at: Addr, _bytes: u64) {}
-
-    fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
-}
+maps_nothing!(PlainPlatform);
 
 /// A cache of single frames that can be dropped, and moved.
 #[derive(Default)]

@@ -80,7 +80,7 @@ pub trait FramePlatform {
     /// interrupts for a moment), or both CPUs would wait for ever.
     ///
     /// If it unwinds out of a call of the engine, that call has changed nothing, or a later one ends what it
-    /// began. But if it unwinds while the engine cleans up after another call that has, the program ends.
+    /// began. But if it unwinds while the engine cleans up after a call that has itself unwound, the program ends.
     ///
     /// By default it spins: right where a CPU is not preempted inside the engine, and neither barrier
     /// nor flush sends an interrupt that it would have to answer.

@@ -85,8 +85,8 @@
 //!   for each CPU, and the pages that the platform failed to unmap when all were tried. The bound
 //!   is the configured one, or an eighth of the window if that is less. (An area longer than the
 //!   bound is above it until its free returns, and in no peak; if the wait for another CPU unwinds
-//!   out of that free, until a later free has purged it. So may an area be whose allocation the
-//!   platform unwound out of, because nothing more is asked of that platform then.) At each moment
+//!   out of that free, until a later free has purged it. An area whose allocation the platform unwound out of may
+//!   be above it, too, because its clean-up neither unmaps nor flushes.) At each moment
 //!   at which no seat is busy, the counts are right: those of pages, and those of what is reported
 //!   for calls that are out of their seats.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area
@@ -129,9 +129,9 @@
 //! for the locks of rank 2, and, while another CPU has claimed its seat, for the end of that CPU's
 //! purge or drain.
 //!
-//! A caller with a bound on its waiting makes such a request, and where that fails once more after
-//! [`drain_within`](RangeSeat::drain_within), whose stop of all CPUs has that bound. What is left is a
-//! wait for another CPU's stop, with this seat claimed: it lasts as long as that purge or drain.
+//! A caller with a bound on its waiting makes such a request. If it fails, the caller calls
+//! [`drain_within`](RangeSeat::drain_within), whose stop of all CPUs has that bound, and makes the request again. What
+//! has no bound is a wait for another CPU's stop, with this seat claimed: it lasts as long as that purge or drain.
 //!
 //! Only the source of frames reads `may_reclaim` and the fields behind it. The kept and lazy areas
 //! of a space are its own, and those of all CPUs go before a request that may block fails.

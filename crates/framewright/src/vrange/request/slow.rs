@@ -266,10 +266,11 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         self.drain_with(&mut Patience::Endless);
     }
 
-    /// The same, but waits for other CPUs for at most `rounds` calls of
-    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax): for one that stops all, and until each
-    /// has left its seat. With 0 it does not wait. False if the bound was too short, or the space is poisoned:
-    /// nothing has changed then.
+    /// The same, but waits for other CPUs' seats in the space for at most `rounds` calls of
+    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax): for a CPU that stops all, and until each
+    /// has left its seat. With 0 it does not wait for them. False if the bound was too short, or the space is
+    /// poisoned: nothing has changed then. What the drain itself does has no such bound: it unmaps, flushes, and
+    /// gives frames back to its source, which may wait for a CPU that stops the zone.
     ///
     /// For a caller whose requests must not wait ([`Context::NOWAIT`](crate::Context::NOWAIT)), before it makes
     /// one once more.

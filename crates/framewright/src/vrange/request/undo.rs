@@ -44,7 +44,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// Makes a live area lazy that no other CPU knows, with what it has of a mapping and of frames. It neither unmaps
     /// nor flushes, because a caller may not wait for that; or because the platform has just unwound, and if it
-    /// did so once more, the program would end. So the area may be above the bound until a later free or purge of
+    /// did so once more, the program would end. It may wait for a CPU that has claimed the seat. So the area may be above the bound until a later free or purge of
     /// this seat's (V6). `reserved` lazy pages have been promised for it. A poisoned space keeps it.
     pub(super) fn make_lazy(&self, at: u32, reserved: u64) {
         if self.enter().is_err() {

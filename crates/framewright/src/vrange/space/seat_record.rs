@@ -140,7 +140,7 @@ record! {
 }
 
 impl SpaceCounters {
-    /// A call of `map_ram` that has failed counts as none, although its slot became lazy.
+    /// Uncounts a call of `map_ram` that has failed, and the free of its slot.
     pub(in super::super) fn count_part_undone(&self) {
         self.undone.add(2);
         self.map_ram.add(1u64.wrapping_neg());
