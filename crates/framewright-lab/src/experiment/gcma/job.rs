@@ -1,4 +1,4 @@
-//! The background: work as a build does it, on real files, in memory that is too small for it.
+//! The background: work as a build does it, on real files, in memory that is full.
 //!
 //! ```text
 //!   depend    each file is read, and its names are counted
@@ -123,6 +123,8 @@ impl<'a, 's> BuildJob<'a, 's> {
     ) -> Self {
         let (seed, pins) = (options.seed, options.pins);
         let heaps = heap_pages * u64::from(options.workers);
+        let mut order: Vec<usize> = (0..tree.sources.len()).collect();
+        Random::new(seed).shuffle(&mut order);
         Self {
             tree,
             files,
@@ -134,7 +136,7 @@ impl<'a, 's> BuildJob<'a, 's> {
             passes: options.passes,
             heap_pages,
             ring_bytes: (paged.pages() - heaps) * 4096,
-            order: shuffled(tree.sources.len(), seed),
+            order,
             next: Default::default(),
             phase: Barrier::new(usize::from(workers)),
             stop: AtomicBool::new(false),
@@ -341,14 +343,25 @@ impl<'a, 's> BuildJob<'a, 's> {
         Ok(())
     }
 
-    /// Copies something to the end of the ring.
+    /// Copies something to the end of the ring, if it is no longer than that.
     fn remember(&self, of: usize, bytes: &[u8]) -> Result<(), Failure> {
         let ring = self.ring_bytes;
         let len = bytes.len() as u64;
-        let mut at = self.ring.fetch_add(len, Relaxed);
-        while at % ring + len > ring {
-            at = self.ring.fetch_add(len, Relaxed);
+        if len > ring {
+            return Ok(());
         }
+        // What does not fit before the ring's end begins at its beginning.
+        let begin = |at: u64| {
+            if at % ring + len > ring {
+                at.next_multiple_of(ring)
+            } else {
+                at
+            }
+        };
+        let moved = self
+            .ring
+            .fetch_update(Relaxed, Relaxed, |at| Some(begin(at) + len));
+        let at = begin(moved.unwrap_or_default());
         self.paged.write(at % ring, bytes).map_err(Failure::new)?;
         let packed = Packed {
             at,
@@ -424,16 +437,6 @@ impl<'a, 's> BuildJob<'a, 's> {
     }
 }
 
-/// The numbers below `end` in an order that is drawn.
-fn shuffled(end: usize, seed: u64) -> Vec<usize> {
-    let mut draw = Random::new(seed);
-    let mut all: Vec<usize> = (0..end).collect();
-    for at in (1..end).rev() {
-        all.swap(at, draw.remainder(at as u64 + 1) as usize);
-    }
-    all
-}
-
 /// A checksum: multiply and rotate, eight bytes at a time.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -488,7 +491,44 @@ fn includes(text: &[u8]) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Device;
     use super::*;
+    use framewright::Frame;
+    use framewright::frame::ZoneLayout;
+    use framewright_linux::file_cache::FileOptions;
+    use framewright_linux::swap::{Frontswap, Zram};
+    use framewright_linux::{Host, Options};
+    use std::sync::Arc;
+
+    #[test]
+    fn what_is_longer_than_the_ring_is_not_remembered() {
+        let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(2);
+        let host = Host::new(&Options::new(layout)).unwrap();
+        let ram = host.ram_shared();
+        let device = Zram::new(64, 1 << 20);
+        // All but a page are a heap's.
+        let paged = Paged::new(Arc::clone(ram), Frontswap::new(&device, 16), 16).unwrap();
+        let files = FileCache::new(Arc::clone(ram), None, FileOptions::default());
+        let tree = SourceTree::make(64 << 10, 1).unwrap();
+        let storage = Storage::new(Device::Host);
+        let options = super::super::command::sized(false);
+        let heap = 15 / u64::from(options.workers);
+        let users = (&files, &paged);
+        let job = BuildJob::new(&tree, users, &storage, PathBuf::new(), &options, 1, heap);
+        let ring = job.ring_bytes as usize;
+        std::thread::scope(|scope| {
+            scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
+            paged.await_pager().unwrap();
+            let bytes: Vec<u8> = (0..=ring).map(|at| at as u8).collect();
+            for (of, len) in [ring + 1, ring - 100, ring, 200].into_iter().enumerate() {
+                job.remember(of, &bytes[..len]).unwrap();
+            }
+            paged.stop();
+        });
+        let at: Vec<_> = job.packed().iter().map(|(of, one)| (*of, one.at)).collect();
+        let ring = ring as u64;
+        assert_eq!(at, [(1, 0), (2, ring), (3, 2 * ring)]);
+    }
 
     #[test]
     fn names_and_headers_are_found_in_a_text() {
