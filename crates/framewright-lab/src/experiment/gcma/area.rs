@@ -69,17 +69,17 @@ pub(super) struct PoolIds {
 
 /// An area with its owners and guests.
 pub(super) trait GcmaArea: Sync {
-    /// Runs `work` with an owner's way in, for the calling thread. Where the area [wants](Self::wants_supply) one, the
-    /// frames for what an owner has put back are of `supply`.
+    /// Runs `work` with an owner's way in, for the calling thread. Where the area has a
+    /// [clock for it](Self::supply_waits), the frames for what an owner has put back are of `supply`.
     fn with_owner(
         &self,
         supply: Option<&mut dyn FrameSource>,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
     ) -> Result<(), Failure>;
 
-    /// Whether owners need other frames.
-    fn wants_supply(&self) -> bool {
-        false
+    /// Where owners need other frames: what counts how long they wait for them.
+    fn supply_waits(&self) -> Option<&Waited> {
+        None
     }
 
     /// What has such frames that no longer hold anything, for reclaim.
@@ -292,8 +292,8 @@ struct EngineArea<'r, 'm> {
 }
 
 impl GcmaArea for EngineArea<'_, '_> {
-    fn wants_supply(&self) -> bool {
-        self.puts_back
+    fn supply_waits(&self) -> Option<&Waited> {
+        self.puts_back.then(|| self.reserve.platform().waited())
     }
 
     fn spare<'z>(&self) -> Option<&dyn Shrink<FrameSeat<'z>>> {

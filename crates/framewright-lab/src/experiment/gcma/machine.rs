@@ -12,7 +12,7 @@ use super::area::{GcmaArea, MovingArea, Places, PoolIds, with_area};
 use super::plan::GcmaPlan;
 use super::request::alignment;
 use super::storage::{Storage, ZramInFrames};
-use super::waiting::Waited;
+use super::waiting::{Synchronous, Waited};
 use super::{GcmaOptions, GcmaVariant, SwapSafety};
 use crate::printable;
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
@@ -80,27 +80,46 @@ impl<'a> GcmaMachine<'a> {
         &self,
         work: impl FnOnce(&mut dyn FrameSource) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        let mut seat = self.reclaim.seat(self.host.seat().map_err(Failure::new)?);
-        self.with_clients(|clients| {
-            let mut supply = Reclaiming {
-                seat: &mut seat,
-                clients,
-                context: Context::ANY,
-            };
-            work(&mut supply)
-        })
+        self.with_clients(|clients| self.with_supply_of(clients, work))
     }
 
-    /// Runs `work` with an owner's way in. Frames that an owner needs besides may be reclaimed.
+    fn with_supply_of<R>(
+        &self,
+        clients: Clients<'_, FrameSeat<'a>>,
+        work: impl FnOnce(&mut dyn FrameSource) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut seat = self.reclaim.seat(self.host.seat().map_err(Failure::new)?);
+        let mut supply = Reclaiming {
+            seat: &mut seat,
+            clients,
+            context: Context::ANY,
+        };
+        work(&mut supply)
+    }
+
+    /// Runs `work` with an owner's way in. Frames that an owner needs besides may be reclaimed: then it waits, as one
+    /// that moves pages does for their room.
     pub(super) fn with_owner(
         &self,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        if self.area.wants_supply() {
-            self.with_supply(|supply| self.area.with_owner(Some(supply), work))
-        } else {
-            self.area.with_owner(None, work)
-        }
+        let Some(waits) = self.area.supply_waits() else {
+            return self.area.with_owner(None, work);
+        };
+        self.with_clients(|clients| {
+            let charged: Vec<_> = clients
+                .shrink
+                .iter()
+                .map(|client| Synchronous::new(*client, waits))
+                .collect();
+            let shrink: Vec<&dyn Shrink<FrameSeat<'a>>> =
+                charged.iter().map(|client| client as _).collect();
+            let clients = Clients {
+                shrink: &shrink,
+                ..clients
+            };
+            self.with_supply_of(clients, |supply| self.area.with_owner(Some(supply), work))
+        })
     }
 
     /// What Linux has flushers for: writes files behind those that write into them, until it is stopped.
@@ -150,8 +169,9 @@ pub(super) fn with_machine<R>(
     let host = Host::new(&framewright_linux::Options::new(layout)).map_err(Failure::new)?;
     let device: Box<dyn SwapDevice + '_> = match variant {
         GcmaVariant::GcmaZram => {
-            let cpu = CpuId(plan.seats - 1);
-            Box::new(ZramInFrames::new(plan.swap_slots, host.zone(), cpu))
+            let seat = host.zone().seat(CpuId(plan.seats - 1));
+            let seat = seat.map_err(Failure::new)?;
+            Box::new(ZramInFrames::new(plan.swap_slots, seat))
         }
         _ => {
             let path = folder.join("swap");
@@ -253,7 +273,7 @@ fn with_users<'a, R>(
     work(&files, &paged)
 }
 
-/// Takes the frames of the kernel and the programs, which no variant can move.
+/// Takes the kernel's frames, which no variant can move.
 fn hold_back(zone: &Zone<'_, Linux>, plan: &GcmaPlan) -> Result<(), Failure> {
     let mut seat = zone.seat(framewright::CpuId(0)).map_err(Failure::new)?;
     for _ in 0..plan.held_frames {

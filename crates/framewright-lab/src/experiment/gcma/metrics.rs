@@ -38,7 +38,7 @@ metrics! {
         PREEMPTED = "preempted", "requests", Neither, Count, "of those, the ones during which the scheduler took the CPU from the caller (`ru_nivcsw`): the rest of such a latency is another thread's time slice";
         PAGES_MIGRATED = "pages_migrated", "pages", Lower, Count, "contents that were moved for them";
         PAGES_DISCARDED = "pages_discarded", "pages", Lower, Count, "guests' pages that were dropped for them";
-        WAIT_US = "wait_us", "us", Lower, ShortTime, "time in which requests waited, summed over the size's requests: gcma and framewright until a guest had finished a copy; cma until pages that were being read or written could move, and until reclaim, which is work of its own, had made room";
+        WAIT_US = "wait_us", "us", Lower, ShortTime, "time in which requests waited, summed over the size's requests: gcma and framewright until a guest had finished a copy; cma until pages that were being read or written could move; cma and framewright until reclaim, which is work of its own, had made room for pages that move or are put back";
         USER_S = "user_s", "s", Lower, Fixed(3), "CPU time of the build's threads in user mode (`ru_utime` of each): the threads that page in, that reclaim in the background and that make the requests are not in it";
         SYSTEM_S = "system_s", "s", Lower, Fixed(3), "the same in the kernel (`ru_stime`)";
         ELAPSED_S = "elapsed_s", "s", Lower, Fixed(3), "from the build's begin until its last thread is done";

@@ -3,16 +3,15 @@
 
 use super::Device;
 use super::card::{Card, CardTimes, OnCard};
-use framewright::frame::Zone;
-use framewright::{CpuId, Frame, Mobility, Order};
-use framewright_linux::Linux;
+use super::machine::FrameSeat;
+use framewright::{Frame, Mobility, Order};
 use framewright_linux::file_cache::{DirectFile, Medium};
 use framewright_linux::swap::{SwapDevice, SwapFile, Zram};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One machine's storage.
 #[derive(Debug)]
@@ -69,41 +68,69 @@ impl Storage {
 /// Compressed memory as swap, which lies on no card: in frames of the machine's own memory, that no variant can move.
 pub(super) struct ZramInFrames<'z> {
     zram: Zram,
-    zone: &'z Zone<'z, Linux>,
-    /// A CPU of the zone that no thread has.
-    cpu: CpuId,
-    frames: Mutex<Vec<Frame>>,
+    taken: Mutex<TakenFrames<'z>>,
+}
+
+/// What compressed pages lie in.
+struct TakenFrames<'z> {
+    seat: FrameSeat<'z>,
+    frames: Vec<Frame>,
+    /// Pages that are being compressed: each may take a frame.
+    pending: u64,
 }
 
 impl<'z> ZramInFrames<'z> {
-    pub(super) fn new(slots: u64, zone: &'z Zone<'z, Linux>, cpu: CpuId) -> Self {
+    /// With frames of `seat`, which no thread has besides.
+    pub(super) fn new(slots: u64, seat: FrameSeat<'z>) -> Self {
         Self {
             zram: Zram::new(slots, slots * Frame::BYTES),
-            zone,
-            cpu,
-            frames: Mutex::default(),
+            taken: Mutex::new(TakenFrames {
+                seat,
+                frames: Vec::new(),
+                pending: 0,
+            }),
         }
     }
 
-    /// Has as many frames as the compressed pages take; with `more` bytes besides, if that is possible.
-    fn settle(&self, more: u64) -> io::Result<()> {
-        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = self.zram.stats().mem_used_total + more;
+    fn taken(&self) -> MutexGuard<'_, TakenFrames<'z>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has as many frames as compressed pages take, with those that are being compressed.
+    fn settle(&self, taken: &mut TakenFrames<'z>) -> io::Result<()> {
+        let bytes = self.zram.stats().mem_used_total + taken.pending * Frame::BYTES;
         let wanted = bytes.div_ceil(Frame::BYTES) as usize;
-        if frames.len() == wanted {
-            return Ok(());
-        }
-        let mut seat = self.zone.seat(self.cpu).map_err(io::Error::other)?;
-        while frames.len() > wanted
-            && let Some(frame) = frames.pop()
+        while taken.frames.len() > wanted
+            && let Some(frame) = taken.frames.pop()
         {
-            seat.free(frame, Order::ZERO).map_err(io::Error::other)?;
+            let freed = taken.seat.free(frame, Order::ZERO);
+            freed.map_err(io::Error::other)?;
         }
-        while frames.len() < wanted {
-            let frame = seat.alloc(Order::ZERO, Mobility::Unmovable);
-            frames.push(frame.map_err(io::Error::other)?);
+        while taken.frames.len() < wanted {
+            let frame = taken.seat.alloc(Order::ZERO, Mobility::Unmovable);
+            taken.frames.push(frame.map_err(io::Error::other)?);
         }
         Ok(())
+    }
+
+    /// Keeps a frame for a page that is about to be compressed; or, if there is none, nothing.
+    fn begin(&self) -> io::Result<()> {
+        let mut taken = self.taken();
+        taken.pending += 1;
+        let kept = self.settle(&mut taken);
+        if kept.is_err() {
+            taken.pending -= 1;
+            // Those that came go back.
+            self.settle(&mut taken)?;
+        }
+        kept
+    }
+
+    /// That page is compressed, or failed.
+    fn end(&self) -> io::Result<()> {
+        let mut taken = self.taken();
+        taken.pending -= 1;
+        self.settle(&mut taken)
     }
 }
 
@@ -114,10 +141,9 @@ impl SwapDevice for ZramInFrames<'_> {
 
     /// Refused if the machine has no frame left for it.
     fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
-        // A page that does not become smaller takes a frame.
-        self.settle(Frame::BYTES)?;
+        self.begin()?;
         let written = self.zram.write(slot, page);
-        self.settle(0)?;
+        self.end()?;
         written
     }
 
@@ -128,7 +154,7 @@ impl SwapDevice for ZramInFrames<'_> {
     fn discard(&self, slot: u64) {
         self.zram.discard(slot);
         // Frames that cannot be given back now are given back with the next page.
-        let _ = self.settle(0);
+        let _ = self.settle(&mut self.taken());
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -147,44 +173,53 @@ impl SwapDevice for ZramInFrames<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use framewright::CpuId;
     use framewright::frame::ZoneLayout;
     use framewright_linux::{Host, Options};
+    use framewright_sim::Random;
 
     #[test]
     fn compressed_memory_is_the_machines_own() {
         let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(2);
         let host = Host::new(&Options::new(layout)).unwrap();
-        let zram = ZramInFrames::new(64, host.zone(), CpuId(1));
-        let taken = || zram.frames.lock().unwrap().len();
+        let free = || host.zone().stats().nr_free_pages;
+        let before = free();
+        let zram = ZramInFrames::new(64, host.zone().seat(CpuId(1)).unwrap());
+        let taken = || before - free();
         // Pages that do not become smaller.
-        let mut word = 1u64;
-        let mut page = || -> [u64; 512] {
-            std::array::from_fn(|_| {
-                word ^= word << 13;
-                word ^= word >> 7;
-                word ^= word << 17;
-                word
-            })
+        let draw = Mutex::new(Random::new(1));
+        let page = || -> [u64; 512] {
+            let mut draw = draw.lock().unwrap();
+            std::array::from_fn(|_| draw.bits())
         };
-        for slot in 0..32 {
-            zram.write(slot, &page()).unwrap();
-        }
+        std::thread::scope(|scope| {
+            for first in [0, 8, 16, 24] {
+                let (zram, page) = (&zram, &page);
+                let write = move |slot| zram.write(slot, &page()).unwrap();
+                scope.spawn(move || (first..first + 8).for_each(write));
+            }
+        });
         assert!((32..=33).contains(&taken()), "{}", taken());
+        // A frame that is kept for one page is not given away by another thread.
+        zram.begin().unwrap();
+        let kept = taken();
+        zram.discard(0);
+        assert!(taken() >= kept - 1, "{} of {kept}", taken());
+        zram.end().unwrap();
+        assert_eq!(taken(), kept - 2);
         let mut all = Vec::new();
-        let mut seat = host.zone().seat(CpuId(1)).unwrap();
+        let mut seat = host.zone().seat(CpuId(0)).unwrap();
         while let Ok(frame) = seat.alloc(Order::ZERO, Mobility::Unmovable) {
             all.push(frame);
         }
-        drop(seat);
         assert!(zram.write(40, &page()).is_err(), "no frame is left");
-        let mut seat = host.zone().seat(CpuId(1)).unwrap();
         for frame in all {
             seat.free(frame, Order::ZERO).unwrap();
         }
         drop(seat);
         zram.write(40, &page()).unwrap();
         (0..64).for_each(|slot| zram.discard(slot));
-        assert_eq!(taken(), 0);
+        assert_eq!(free(), before);
     }
 
     #[test]

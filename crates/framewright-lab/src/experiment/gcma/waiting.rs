@@ -21,10 +21,12 @@ impl Waited {
         self.0.load(Relaxed)
     }
 
-    /// Runs `work`, which is nothing but waiting.
+    /// Runs `work`, which is nothing but waiting. What waits within it is not counted once more.
     fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         let begun = Instant::now();
+        let was_owner = OWNER.replace(false);
         let result = work();
+        OWNER.set(was_owner);
         self.0.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
         result
     }
@@ -59,12 +61,12 @@ impl AwaitFrame for Paged<'_> {
 /// A client, as Linux's CMA meets it: `migrate_pages` waits for a page that is locked because it is read, and for one
 /// that is being written (`MIGRATE_SYNC`), and then tries again. What is dirty moves without being written, as
 /// with ext4 (`buffer_migrate_page`).
-pub(super) struct Synchronous<'a, C> {
+pub(super) struct Synchronous<'a, C: ?Sized> {
     client: &'a C,
     waited: &'a Waited,
 }
 
-impl<'a, C> Synchronous<'a, C> {
+impl<'a, C: ?Sized> Synchronous<'a, C> {
     pub(super) const fn new(client: &'a C, waited: &'a Waited) -> Self {
         Self { client, waited }
     }
@@ -91,7 +93,7 @@ impl<C: AwaitFrame + Migrate> Migrate for Synchronous<'_, C> {
     }
 }
 
-impl<F: FrameSource, C: Shrink<F>> Shrink<F> for Synchronous<'_, C> {
+impl<F: FrameSource, C: Shrink<F> + ?Sized> Shrink<F> for Synchronous<'_, C> {
     fn holding(&self) -> u64 {
         self.client.holding()
     }
@@ -100,7 +102,7 @@ impl<F: FrameSource, C: Shrink<F>> Shrink<F> for Synchronous<'_, C> {
         self.client.heat()
     }
 
-    /// Room for what moves: until it is there the request waits.
+    /// Room for what moves or is put back: until it is there the request waits.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
         self.waited.during(|| self.client.shrink(frames, ask))
     }
@@ -164,8 +166,11 @@ impl ReservePlatform for Clocked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use framewright::Order;
+    use framewright::frame::ZoneLayout;
+    use framewright::{Context, Order};
+    use framewright_linux::{Host, Options};
     use std::sync::Mutex;
+    use std::time::Duration;
 
     /// Pages of which the first is being written until a caller has waited for it.
     #[derive(Default)]
@@ -198,6 +203,47 @@ mod tests {
                 one.state = state;
             }
         }
+    }
+
+    /// A client of reclaim that takes its time, and waits meanwhile as owners wait.
+    struct SlowClient<'w>(&'w Waited);
+
+    impl<F: FrameSource> Shrink<F> for SlowClient<'_> {
+        fn holding(&self) -> u64 {
+            1
+        }
+
+        fn shrink(&self, _frames: &mut F, _ask: &Ask) -> Shrunk {
+            let wait = || std::thread::sleep(Duration::from_millis(2));
+            if OWNER.get() {
+                self.0.during(wait);
+            } else {
+                wait();
+            }
+            Shrunk::default()
+        }
+    }
+
+    #[test]
+    fn reclaim_that_makes_room_is_waiting_and_what_waits_within_it_counts_once() {
+        let host = Host::new(&Options::new(ZoneLayout::new(Frame(0), 1024))).unwrap();
+        let waited = Waited::default();
+        let slow = SlowClient(&waited);
+        let client: &dyn Shrink<_> = &slow;
+        let client = Synchronous::new(client, &waited);
+        let ask = Ask {
+            wanted: 1,
+            scan: 1,
+            order: Order::ZERO,
+            context: Context::ANY,
+        };
+        let begun = Instant::now();
+        as_owner(|| {
+            client.shrink(&mut host.seat().unwrap(), &ask);
+            assert!(OWNER.get(), "the call goes on");
+        });
+        let took = begun.elapsed().as_nanos() as u64;
+        assert!((2_000_000..=took).contains(&waited.ns()), "{}", waited.ns());
     }
 
     #[test]
