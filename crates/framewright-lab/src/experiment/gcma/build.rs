@@ -13,6 +13,7 @@ use super::tree::SourceTree;
 use super::{BesideRequests, GcmaOptions, GcmaVariant};
 use crate::printable;
 use framewright::Frame;
+use framewright::frame::FrameSource;
 use framewright::reserve::Contiguous;
 use framewright_sim::Random;
 use std::path::Path;
@@ -41,11 +42,20 @@ pub(super) struct Swapped {
     pub(super) stored: u64,
     /// Pages that were written to the device, as the device counts them.
     pub(super) written: u64,
-    /// Versions that the build got back before the swap had written them, and those that it has not written yet.
-    unwritten: u64,
+    /// Versions that the swap had to write so far.
+    due: u64,
 }
 
 impl Swapped {
+    /// Of the stored versions some need no write, or not yet.
+    const fn new(stored: u64, written: u64, unwritten: u64) -> Self {
+        Self {
+            stored,
+            written,
+            due: stored.saturating_sub(unwritten),
+        }
+    }
+
     fn of(machine: &GcmaMachine<'_>, variant: GcmaVariant) -> Self {
         let swap = machine.paged.swap();
         let stats = swap.stats();
@@ -54,11 +64,8 @@ impl Swapped {
             GcmaVariant::GcmaZram => stats.device_writes,
             _ => machine.device.bytes_written() / Frame::BYTES,
         };
-        Self {
-            stored: stats.stores,
-            written,
-            unwritten: stats.got_back + swap.dirty_pages(),
-        }
+        let unwritten = stats.got_back + stats.gone_unwritten + swap.dirty_pages();
+        Self::new(stats.stores, written, unwritten)
     }
 
     /// When the background is at rest: a device counts pages before the swap does.
@@ -80,14 +87,13 @@ impl Swapped {
         Self {
             stored: self.stored - earlier.stored,
             written: self.written - earlier.written,
-            unwritten: self.unwritten.saturating_sub(earlier.unwritten),
+            due: self.due.saturating_sub(earlier.due),
         }
     }
 
     /// Pages that were written beyond one for each version that had to be.
     pub(super) const fn twice(&self) -> u64 {
-        self.written
-            .saturating_sub(self.stored.saturating_sub(self.unwritten))
+        self.written.saturating_sub(self.due)
     }
 }
 
@@ -184,19 +190,31 @@ impl BuildWork<'_> {
     pub(super) fn on(&self, machine: &GcmaMachine<'_>) -> Result<Came, Failure> {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let _serving = ServingThreads(machine, &stop);
-            for _ in 0..PAGERS {
-                scope.spawn(|| {
-                    machine.with_supply(|supply| machine.paged.serve(supply).map_err(Failure::new))
-                });
-            }
-            scope.spawn(|| machine.background(&stop));
-            scope.spawn(|| machine.write_behind(&stop));
-            machine.paged.await_pager().map_err(Failure::new)?;
-            match self.tree {
+            let serving = ServingThreads(machine, &stop);
+            let stop = &stop;
+            // Where one cannot serve, no thread waits for it, and the work ends by an error.
+            let ended = |served: Result<(), Failure>| {
+                if served.is_err() {
+                    machine.paged.stop();
+                }
+                served
+            };
+            let serve = move || {
+                let serve = |supply: &mut dyn FrameSource| machine.paged.serve(supply);
+                ended(machine.with_supply(|supply| serve(supply).map_err(Failure::new)))
+            };
+            let mut threads: Vec<_> = (0..PAGERS).map(|_| scope.spawn(serve)).collect();
+            threads.push(scope.spawn(move || ended(machine.background(stop))));
+            scope.spawn(|| machine.write_behind(stop));
+            let is_served = machine.paged.await_pager().map_err(Failure::new);
+            let came = is_served.and_then(|()| match self.tree {
                 Some(tree) => self.beside_builds(machine, tree),
                 None => self.without_builds(machine),
-            }
+            });
+            drop(serving);
+            let served = threads.into_iter().map(joined);
+            // Their error before that of the work: it is the reason.
+            served.collect::<Result<Vec<()>, _>>().and(came)
         })
     }
 
@@ -388,13 +406,14 @@ impl BuildWork<'_> {
             }
             asked
         })?;
-        built.counted = machine.area.counted().since(&earlier);
-        built.device_bytes = written() - bytes;
-        built.swap = Swapped::at_rest(machine, self.variant).since(&swapped);
-        built.names = job.names();
+        // Of the build, and not of the wait behind it.
         if let Some(load) = watch.end(Duration::ZERO) {
             (built.load_average, built.foreign_load) = (load.average, load.foreign);
         }
+        built.counted = machine.area.counted().since(&earlier);
+        built.swap = Swapped::at_rest(machine, self.variant).since(&swapped);
+        built.device_bytes = written() - bytes;
+        built.names = job.names();
         Ok(built)
     }
 
@@ -493,25 +512,86 @@ impl BuildWork<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SwapSafety;
+    use super::super::machine::with_machine;
     use super::*;
+
+    /// Runs `test` on a machine of so many seats, with what is needed to work on it.
+    fn with_work<R>(
+        variant: GcmaVariant,
+        options: &GcmaOptions,
+        seats: Option<u16>,
+        test: impl FnOnce(&BuildWork<'_>, &GcmaMachine<'_>) -> R,
+    ) -> R {
+        let mut plan = GcmaPlan::new(options).unwrap();
+        plan.seats = seats.unwrap_or(plan.seats);
+        let folder = crate::files::TempFolder::make("gcma").unwrap();
+        let steps = std::sync::atomic::AtomicU64::new(0);
+        let work = BuildWork {
+            variant,
+            plan: &plan,
+            options,
+            tree: None,
+            folder: folder.path(),
+            clock: CalibratedClock::calibrated(),
+            progress: Progress::new(&steps),
+            must: 0,
+        };
+        with_machine(variant, &plan, options, folder.path(), |machine| {
+            Ok(test(&work, machine))
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_served_ends_by_an_error() {
+        let mut options = super::super::command::sized(false);
+        options.background = BesideRequests::None;
+        // Longer than a thread waits for a seat.
+        options.requests = 16;
+        (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
+        // For one of the pagers, and for all of them, but not for the thread that reclaims.
+        for seats in [1, PAGERS] {
+            let ended = with_work(GcmaVariant::Gcma, &options, Some(seats), |work, machine| {
+                work.on(machine).map(drop)
+            });
+            let error = ended.expect_err(&format!("{seats} seats")).to_string();
+            assert!(error.contains("slot"), "{seats}: {error}");
+        }
+    }
 
     #[test]
     fn a_page_is_written_twice_that_is_written_more_often_than_stored() {
-        let earlier = Swapped {
-            stored: 100,
-            written: 90,
-            unwritten: 10,
-        };
+        let earlier = Swapped::new(100, 90, 10);
         let later = |written, unwritten| {
-            let later = Swapped {
-                stored: 150,
-                written,
-                unwritten,
-            };
+            let later = Swapped::new(150, written, unwritten);
             later.since(&earlier).twice()
         };
         // Write-through; write-back, some of which came back in time; and one that should not be.
         assert_eq!([later(140, 10), later(120, 30), later(127, 40)], [0, 0, 17]);
+        // What was dirty before is written now.
+        assert_eq!(Swapped::new(100, 100, 0).since(&earlier).twice(), 0);
+    }
+
+    #[test]
+    fn a_version_that_is_gone_before_it_was_written_hides_no_page_that_is_written_twice() {
+        let mut options = super::super::command::sized(false);
+        (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
+        options.policy = SwapSafety::WriteBack;
+        let variant = GcmaVariant::Framewright;
+        with_work(variant, &options, None, |_, machine| {
+            let swap = machine.paged.swap();
+            let begun = Swapped::of(machine, variant);
+            let twice = || Swapped::of(machine, variant).since(&begun).twice();
+            let store = |page, word| swap.store(&[page], &[[word; 512]]).unwrap();
+            (0..8).for_each(|page| store(page, page + 1));
+            swap.invalidate(0).unwrap();
+            store(1, 100);
+            assert_eq!((swap.dirty_pages(), swap.clean(100), twice()), (7, 7, 0));
+            // The second time.
+            machine.device.write(100, &[1; 512]).unwrap();
+            assert_eq!(twice(), 1);
+        });
     }
 
     #[test]

@@ -312,7 +312,8 @@ pub fn run(options: &GcmaOptions, progress: Progress<'_>) -> Result<Findings, Fa
     let mut tallies: Vec<VariantTally> = variants.iter().map(|_| VariantTally::default()).collect();
     let runs = if is_build { options.runs } else { 1 };
     for run in 1..=runs {
-        for (&variant, tally) in variants.iter().zip(&mut tallies) {
+        for at in turns(run, variants.len()) {
+            let (variant, tally) = (variants[at], &mut tallies[at]);
             let folder = TempFolder::make("gcma");
             let folder =
                 folder.map_err(|e| Failure::new(format!("no folder for a machine: {e}")))?;
@@ -344,6 +345,13 @@ pub fn run(options: &GcmaOptions, progress: Progress<'_>) -> Result<Findings, Fa
         latencies: latencies(&plan, &variants, &tallies),
         ..Findings::default()
     })
+}
+
+/// The order of the variants in a run: each run begins with another one, so that none always has the machine as it is
+/// at first.
+fn turns(run: u32, variants: usize) -> impl Iterator<Item = usize> {
+    let first = (run as usize - 1) % variants.max(1);
+    (first..variants).chain(0..first)
 }
 
 /// The requests of each size, variant by variant.
@@ -434,4 +442,17 @@ fn figures(plan: &GcmaPlan, variants: &[GcmaVariant], tallies: &[VariantTally]) 
 
 fn mean(builds: &[Built], of: impl Fn(&Built) -> f64) -> f64 {
     builds.iter().map(of).sum::<f64>() / builds.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_begins_with_another_variant_and_has_all() {
+        let orders = [1, 2, 3, 4].map(|run| turns(run, 3).collect::<Vec<_>>());
+        assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
+        assert_eq!(turns(2, 1).collect::<Vec<_>>(), [0]);
+        assert_eq!(turns(1, 0).count(), 0);
+    }
 }

@@ -391,7 +391,8 @@ impl<'s> Frontswap<'s> {
                 self.next(dirty, SwapEntryKind::Device).lost()
             }
         };
-        self.gone(SwapEntry(word.swap(before.0, AcqRel)));
+        // It was not stored, so no version is gone.
+        self.free_place(SwapEntry(word.swap(before.0, AcqRel)));
         false
     }
 
@@ -475,8 +476,17 @@ impl<'s> Frontswap<'s> {
         })
     }
 
-    /// Gives back the slot of an old entry, or its place among the dirty ones.
+    /// Gives up a page's older version.
     fn gone(&self, old: SwapEntry) {
+        // The cleaner that has the page as Writing writes it all the same.
+        if old.kind() == SwapEntryKind::Dirty {
+            count(&self.counts.gone_unwritten);
+        }
+        self.free_place(old);
+    }
+
+    /// Gives back the slot of an old entry, or its place among the dirty ones.
+    fn free_place(&self, old: SwapEntry) {
         match old.kind() {
             SwapEntryKind::None => {}
             SwapEntryKind::Device if old.is_lost() => {}

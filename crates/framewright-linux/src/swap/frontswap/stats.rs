@@ -22,6 +22,8 @@ pub struct FrontswapStats {
     pub cleaned: u64,
     /// Dirty pages that were got back before they were written: no write.
     pub got_back: u64,
+    /// Dirty pages that were stored anew or invalidated before they were written: no write.
+    pub gone_unwritten: u64,
     /// Times that the device failed.
     pub device_errors: u64,
 }
@@ -37,6 +39,7 @@ pub(super) struct SwapCounts {
     pub(super) device_writes: AtomicU64,
     pub(super) cleaned: AtomicU64,
     pub(super) got_back: AtomicU64,
+    pub(super) gone_unwritten: AtomicU64,
     pub(super) device_errors: AtomicU64,
 }
 
@@ -60,6 +63,7 @@ impl Frontswap<'_> {
             device_writes: load(&counts.device_writes),
             cleaned: load(&counts.cleaned),
             got_back: load(&counts.got_back),
+            gone_unwritten: load(&counts.gone_unwritten),
             device_errors: load(&counts.device_errors),
         }
     }
