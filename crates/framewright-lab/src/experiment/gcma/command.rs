@@ -281,7 +281,7 @@ impl Experiment for GcmaExperiment {
     }
 
     fn verdict(&self, figures: &[Figure]) -> Vec<String> {
-        report::verdict(figures)
+        report::verdict(figures, self.0.runs)
     }
 }
 

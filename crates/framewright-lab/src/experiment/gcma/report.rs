@@ -4,7 +4,8 @@
 //! this document has.
 
 use super::metrics::{self as m, Of};
-use super::{BACKGROUND, BesideRequests, DRAWN_ABOVE, Device, GcmaOptions, SIZES};
+use super::{BACKGROUND, BesideRequests, Device, GcmaOptions, Lengths, SIZES};
+use crate::experiment::load::FOREIGN_MAX;
 use crate::experiment::{CalibratedClock, Detail, FRAMEWRIGHT, Findings};
 use crate::measure::Metric;
 use crate::report::{
@@ -20,11 +21,12 @@ compilers' heaps in paged memory and the page cache in all that is left.
 ";
 
 pub(super) const METHOD: &str = "\
-From a request's call to its return, served or not, less what reading the clock takes; beside the build one comes each \
-two seconds, as the document had them, the sizes in turns. Between two of them the guests fill the area again, which is not timed. preempted: requests \
-during which the scheduler took the CPU away, whose latency is then the scheduler's. The build: CPU time of its \
-threads, and the time until the last of them is done. The document's machine had four CPUs of 1 GHz: compare columns \
-of one machine.";
+From a request's call to its return, served or not, less what reading the clock takes. Beside a build requests come by \
+time (in the document one each two seconds) and take no heed of how long others took; the table says how often, and \
+whether a variant knows their lengths. Between two of them the guests fill the area again, which is not timed. \
+preempted: requests during which the scheduler took the CPU away, whose latency is then the scheduler's. The build: CPU \
+time of its threads, and the time until the last of them is done. The document's machine had four CPUs of 1 GHz: \
+compare columns of one machine.";
 
 /// The columns. The build's table has all of them; the requests' table has no `original`.
 const COLUMNS: [FigureColumn; 9] = [
@@ -102,19 +104,35 @@ fn of_requests(figures: &[Figure], options: &GcmaOptions, shows: fn(Metric) -> b
     }
     Tabled {
         caption: format!(
-            "gcma: {} requests of {} from {} MiB of {} MiB; {beside}",
-            options.requests,
-            if options.requests > DRAWN_ABOVE {
-                "sizes that are drawn"
-            } else {
-                "each size"
-            },
+            "gcma: {} from {} MiB of {} MiB; {beside}; {}",
+            asked_for(options),
             options.reserve_bytes >> 20,
             options.ram_bytes >> 20,
+            match options.lengths {
+                Lengths::Unknown => "no variant knows their lengths before",
+                Lengths::Known => "all variants know their lengths before",
+            }
         ),
         grid: figure_grid_of(&COLUMNS[..OF_REQUESTS], figures, shows),
         notes: notes.into_iter().map(Note::Text).collect(),
     }
+}
+
+/// How many requests there are, and how often one comes. Beside a build there are more, if it lasts.
+fn asked_for(options: &GcmaOptions) -> String {
+    let of = if options.is_drawn() {
+        "sizes that are drawn"
+    } else {
+        "each size"
+    };
+    if options.at_work() != BesideRequests::Build {
+        return format!("{} requests of {of}", options.requests);
+    }
+    let often = options.interval.as_secs_f64();
+    format!(
+        "at least {} requests of {of}, one each {often} s,",
+        options.requests
+    )
 }
 
 fn of_builds(figures: &[Figure], options: &GcmaOptions, shows: fn(Metric) -> bool) -> Tabled {
@@ -186,15 +204,38 @@ fn by_frames(title: &str, of: Of, figures: &[Figure]) -> Item {
     })
 }
 
-/// What was reproduced, by how much it differs, and why: only what these figures say.
-pub(super) fn verdict(figures: &[Figure]) -> Vec<String> {
+/// What was reproduced, by how much it differs, and what was counted where it was not: only what these figures say, of
+/// `runs` builds of each variant.
+pub(super) fn verdict(figures: &[Figure], runs: u32) -> Vec<String> {
     let lines = [
         against_cma(figures),
         longest(figures),
-        build(figures),
+        build(figures, runs),
         ours(figures),
+        our_build(figures, runs),
     ];
-    lines.into_iter().flatten().collect()
+    let load = beside_load(figures);
+    let lines = lines.into_iter().flatten();
+    lines.map(|line| format!("{load}{line}")).collect()
+}
+
+/// What stands before each sentence where others had the CPUs meanwhile.
+fn beside_load(figures: &[Figure]) -> String {
+    let of_load = figures.iter().filter(|f| f.metric == m::FOREIGN_LOAD);
+    let most = of_load.map(|f| f.value).fold(0.0, f64::max);
+    if most > FOREIGN_MAX {
+        format!("Others had up to {most:.1} CPUs meanwhile. ")
+    } else {
+        String::new()
+    }
+}
+
+/// Of how many builds a figure is.
+fn of_runs(runs: u32) -> String {
+    match runs {
+        1 => "(one build)".into(),
+        more => format!("(means of {more} builds)"),
+    }
 }
 
 /// How many times one variant's value is the other's, at each size at which both were measured: ours and the
@@ -243,8 +284,8 @@ fn excused(figures: &[Figure], times: &[(u64, f64, f64)], least: f64) -> String 
     let one = |(frames, own, theirs): &(u64, f64, f64)| {
         let requests = of(*frames, CMA, m::REQUESTS).max(1.0);
         format!(
-            "{frames} frames {} (published {}), where a request of cma's moved {:.0} pages and waited {:.0} us, one of \
-             gcma's dropped {:.0}",
+            "at {frames} frames, {} times (published {}), a request of cma's moved {:.0} pages and waited {:.0} us, one \
+             of gcma's dropped {:.0}",
             ratio(*own),
             ratio(*theirs),
             of(*frames, CMA, m::PAGES_MIGRATED) / requests,
@@ -269,7 +310,7 @@ fn against_cma(figures: &[Figure]) -> Option<String> {
             listed(&times)
         )),
         _ => Some(format!(
-            "Not reproduced: {said} at {ahead} of the {all} sizes at which it is in the document; because of {}.",
+            "Not reproduced: {said} at {ahead} of the {all} sizes at which it is in the document. Counted: {}.",
             excused(figures, &times, 1.0)
         )),
     }
@@ -287,7 +328,7 @@ fn longest(figures: &[Figure]) -> Option<String> {
         "cma's longest request takes {TIMES} times as long as gcma's, from {FROM} frames up"
     );
     let lost = format!(
-        "Others had the CPU during {} of cma's {} requests and {} of gcma's {}, which is in the longest.",
+        "Of all sizes together the scheduler took the CPU from {} of cma's {} requests and {} of gcma's {}.",
         preempted(CMA),
         requests(CMA),
         preempted(GCMA),
@@ -300,7 +341,7 @@ fn longest(figures: &[Figure]) -> Option<String> {
             listed(&times)
         )),
         _ => Some(format!(
-            "Not reproduced: {said}; because of {}. {lost}",
+            "Not reproduced: {said}. Counted: {}. {lost}",
             excused(figures, &times, TIMES)
         )),
     }
@@ -314,6 +355,8 @@ fn ours(figures: &[Figure]) -> Option<String> {
             let of = |variant| figure_value(figures, case, variant, metric, false);
             let own = of(FRAMEWRIGHT)?;
             let others = [CMA, GCMA].map(of);
+            // Where no other was measured, nothing is the shortest.
+            others.iter().flatten().next()?;
             let is_least = others.iter().flatten().all(|other| own < *other);
             let shown = |us: Option<f64>| us.map_or_else(|| "-".into(), |us| metric.shown(us));
             let text = format!(
@@ -337,22 +380,27 @@ fn ours(figures: &[Figure]) -> Option<String> {
             ),
         )
     });
-    let failures = |variant| sum(figures, variant, m::FAILURES);
+    let failures = [FRAMEWRIGHT, CMA, GCMA].into_iter().filter_map(|variant| {
+        let is_run = |f: &Figure| f.variant == variant && f.metric == m::FAILURES;
+        let count = sum(figures, variant, m::FAILURES);
+        figures
+            .iter()
+            .any(is_run)
+            .then(|| format!("{count} of {variant}'s"))
+    });
+    let failures: Vec<String> = failures.collect();
     (lines[0].0 > 0).then(|| {
         format!(
-            "framewright has the {}; the {}. Requests that got nothing: {} of framewright's, {} of cma's, {} of \
-             gcma's.",
+            "Counted: framewright has the {}; the {}. Requests that got nothing: {}.",
             lines[0].1,
             lines[1].1,
-            failures(FRAMEWRIGHT),
-            failures(CMA),
-            failures(GCMA)
+            failures.join(", ")
         )
     })
 }
 
 /// The build's time over that of `original`.
-fn build(figures: &[Figure]) -> Option<String> {
+fn build(figures: &[Figure], runs: u32) -> Option<String> {
     let of = |variant, metric, is_published| {
         figure_value(figures, BACKGROUND, variant, metric, is_published)
     };
@@ -362,26 +410,49 @@ fn build(figures: &[Figure]) -> Option<String> {
         let published = of(variant, m::ELAPSED_VS_ORIGINAL, true);
         published.map_or_else(|| "-".into(), |v| format!("{v:.3}"))
     };
-    let ours =
-        elapsed(FRAMEWRIGHT).map_or_else(String::new, |v| format!(", {v:.3} beside framewright"));
     let said = format!(
-        "the build beside gcma is at most 1 % slower than beside cma: {gcma:.3} and {cma:.3} times original's time \
-         (published {} and {}){ours}",
+        "the build beside gcma is at most 1 % slower than beside cma: {gcma:.3} and {cma:.3} times original's time {} \
+         (published {} and {})",
+        of_runs(runs),
         theirs(GCMA),
         theirs(CMA)
     );
     if gcma <= cma * 1.01 {
         return Some(format!("Reproduced: {said}."));
     }
-    let pages = |variant, metric| of(variant, metric, false).unwrap_or(0.0);
+    let sum = |variant, metrics: &[Metric]| -> f64 {
+        let of = |metric: &Metric| of(variant, *metric, false).unwrap_or(0.0);
+        metrics.iter().map(of).sum()
+    };
+    let (cpu, stored) = ([m::USER_S, m::SYSTEM_S], [m::SWAP_PAGES_STORED]);
     Some(format!(
-        "Not reproduced: {said}; because the build had {:.1} s of CPU time beside gcma and {:.1} s beside cma, and {:.0} \
-         and {:.0} pages were swapped out.",
-        pages(GCMA, m::USER_S) + pages(GCMA, m::SYSTEM_S),
-        pages(CMA, m::USER_S) + pages(CMA, m::SYSTEM_S),
-        pages(GCMA, m::SWAP_PAGES_STORED),
-        pages(CMA, m::SWAP_PAGES_STORED),
+        "Not reproduced: {said}. Counted: {:.1} s of CPU time beside gcma and {:.1} s beside cma, {:.0} and {:.0} pages \
+         swapped out.",
+        sum(GCMA, &cpu),
+        sum(CMA, &cpu),
+        sum(GCMA, &stored),
+        sum(CMA, &stored),
     ))
+}
+
+/// The build's time beside this engine, against the others that were run.
+fn our_build(figures: &[Figure], runs: u32) -> Option<String> {
+    let metric = m::ELAPSED_VS_ORIGINAL;
+    let elapsed = |variant| figure_value(figures, BACKGROUND, variant, metric, false);
+    let own = elapsed(FRAMEWRIGHT)?;
+    let others = [CMA, GCMA].into_iter().filter_map(|variant| {
+        let other = elapsed(variant)?;
+        let word = if own <= other { "no longer" } else { "longer" };
+        Some(format!("{word} than beside {variant} ({other:.3})"))
+    });
+    let others: Vec<String> = others.collect();
+    (!others.is_empty()).then(|| {
+        format!(
+            "Counted: the build beside framewright takes {own:.3} times original's time {}, {}.",
+            of_runs(runs),
+            others.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -430,7 +501,7 @@ mod tests {
             of(max, "2048", GCMA, 4.0, 2.0),
         ]
         .concat();
-        let all = verdict(&figures);
+        let all = verdict(&figures, 1);
         assert_eq!(all.len(), 2, "{all:?}");
         let mean = "Reproduced: gcma's mean request is shorter than cma's at all 1 sizes";
         assert!(
@@ -454,7 +525,7 @@ mod tests {
         ] {
             figures.push(figure("2048", CMA, metric, value, false));
         }
-        let all = verdict(&figures);
+        let all = verdict(&figures, 1);
         let why = "a request of cma's moved 10 pages and waited 3 us";
         for line in &all {
             assert!(
@@ -462,30 +533,73 @@ mod tests {
                 "{line}"
             );
         }
-        let avg = m::LATENCY_US.of(Of::Avg as usize);
         figures.push(figure("512", FRAMEWRIGHT, avg, 0.75, false));
+        // At a size that no other was measured at it is not the shortest.
+        figures.push(figure("1", FRAMEWRIGHT, avg, 0.5, false));
         figures.push(figure("512", CMA, m::FAILURES, 3.0, false));
-        let ours = &verdict(&figures)[2];
+        let ours = &verdict(&figures, 1)[2];
         assert!(
             ours.contains(
                 "mean request the shortest at 1 of 1 sizes, in us (cma's, gcma's): 512 0.75 (1"
-            ) && ours.contains("3 of cma's"),
+            ) && ours.ends_with("Requests that got nothing: 3 of cma's."),
             "{ours}"
         );
         for (variant, own) in [(CMA, 1.1), (GCMA, 1.2), (FRAMEWRIGHT, 1.15)] {
             let metric = m::ELAPSED_VS_ORIGINAL;
             figures.push(figure(BACKGROUND, variant, metric, own, false));
         }
-        let build = &verdict(&figures)[2];
-        let says = "1.200 and 1.100 times original's time (published - and -), 1.150 beside framewright; because";
+        let build = &verdict(&figures, 1)[2];
+        let says =
+            "1.200 and 1.100 times original's time (one build) (published - and -). Counted: ";
         assert!(
             build.starts_with("Not reproduced") && build.contains(says),
             "{build}"
         );
+        let ours = &verdict(&figures, 5)[4];
+        let says = "1.150 times original's time (means of 5 builds), longer than beside cma (1.100), no longer than \
+                    beside gcma (1.200).";
+        assert!(ours.ends_with(says), "{ours}");
         figures
             .iter_mut()
             .filter(|f| f.variant == GCMA && f.case == BACKGROUND)
             .for_each(|f| f.value = 1.11);
-        assert!(verdict(&figures)[2].starts_with("Reproduced"));
+        assert!(verdict(&figures, 1)[2].starts_with("Reproduced"));
+        figures.push(figure(BACKGROUND, CMA, m::FOREIGN_LOAD, 1.25, false));
+        for line in verdict(&figures, 1) {
+            assert!(
+                line.starts_with("Others had up to 1.2 CPUs meanwhile. "),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn framewright_alone_is_neither_the_shortest_nor_the_fastest() {
+        let avg = m::LATENCY_US.of(Of::Avg as usize);
+        let figures = [
+            figure("512", FRAMEWRIGHT, avg, 0.75, false),
+            figure(BACKGROUND, FRAMEWRIGHT, m::ELAPSED_VS_ORIGINAL, 0.9, false),
+        ];
+        assert_eq!(verdict(&figures, 1), [""; 0]);
+    }
+
+    #[test]
+    fn a_caption_says_how_many_requests_come_how_often_and_who_knows_their_lengths() {
+        let caption = |options: &GcmaOptions| tables(&[], options, Detail::Full)[0].caption.clone();
+        let mut options = super::super::command::sized(false);
+        assert_eq!(
+            caption(&options),
+            "gcma: at least 2 requests of each size, one each 0.1 s, from 64 MiB of 192 MiB; beside a build on the \
+             host's own device; no variant knows their lengths before"
+        );
+        options.idle = true;
+        options.lengths = Lengths::Known;
+        assert_eq!(
+            caption(&options),
+            "gcma: 2 requests of each size from 64 MiB of 192 MiB; guests' clean pages in every frame, no build at work; \
+             all variants know their lengths before"
+        );
+        options.requests = 2000;
+        assert!(caption(&options).starts_with("gcma: 2000 requests of sizes that are drawn from"));
     }
 }
