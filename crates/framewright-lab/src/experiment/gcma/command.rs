@@ -47,7 +47,7 @@ pub struct GcmaArgs {
     #[arg(long)]
     idle: bool,
 
-    /// Bytes of source files that are made [default: 5/8 of the RAM; on a card 1/8]
+    /// Bytes of source files that are made [default: 5/8 of the RAM, so that the build touches more than the RAM has]
     #[arg(long, value_name = "SIZE", value_parser = read_bytes, conflicts_with = "tree")]
     tree_size: Option<u64>,
 
@@ -122,7 +122,7 @@ pub(super) fn sized(is_full: bool) -> GcmaOptions {
         idle: false,
         workers: if is_full { WORKERS } else { 4 },
         tree: None,
-        // A few seconds for each build; with what comes of it, more than what is left beside the area.
+        // A few seconds for each build. It touches less than the RAM has: what was read before it keeps memory full.
         tree_bytes: (!is_full).then_some(8 << 20),
         runs: 1,
         // At the document's rate no request would come before it is done.

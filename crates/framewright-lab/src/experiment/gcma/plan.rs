@@ -1,7 +1,7 @@
 //! What is asked for, checked before anything is made.
 
 use super::super::Failure;
-use super::{BesideRequests, Device, GcmaOptions, GcmaVariant, Lengths, SIZES, SwapSafety};
+use super::{BesideRequests, GcmaOptions, GcmaVariant, Lengths, SIZES, SwapSafety};
 use framewright::Frame;
 
 /// Memory that the experiment leaves to the host's other processes: 2 GiB.
@@ -19,8 +19,8 @@ const ORDINARY_MAX: u64 = 2048;
 /// Threads that bring pages of paged memory: in Linux each process brings its own.
 pub(super) const PAGERS: u16 = 4;
 
-/// CPUs that serve a machine: pagers, the reclaim and the writing in the background, the owner, compressed memory, and
-/// the thread that made it.
+/// CPUs of a machine besides those of the pagers and the workers: of the background's reclaim, the owner, the guest that
+/// is always busy or the reader that fills the area again, and compressed memory; and one to spare.
 const SERVING_SEATS: u16 = 5;
 
 /// Frames of a pageblock, of which an area lent to movable memory consists.
@@ -56,17 +56,24 @@ const fn whole(bytes: u64) -> u64 {
     bytes / Frame::BYTES / PAGEBLOCK * PAGEBLOCK
 }
 
+/// Pages of paged memory beside a build: the programs', a quarter of the RAM.
+const fn paged_max(ram_frames: u64) -> u64 {
+    let quarter = ram_frames / 4;
+    if quarter < PAGED_MAX {
+        quarter
+    } else {
+        PAGED_MAX
+    }
+}
+
 impl GcmaOptions {
     /// Bytes of a tree that is made: as asked for, or a part of the RAM.
     pub(crate) fn made_bytes(&self) -> u64 {
         self.tree_bytes.unwrap_or_else(|| {
-            // With headers, objects and what is compressed this is more than memory holds. On a card a build of
-            // the larger one would take minutes.
-            let sixteenths = match self.device {
-                Device::Card => 2,
-                Device::Host => 10,
-            };
-            whole(self.ram_bytes) * Frame::BYTES / 16 * sixteenths
+            // With paged memory and what is written of them the job touches more than the RAM has, the area included:
+            // 5/8 of the RAM, and more where paged memory is less than a quarter.
+            let ram_frames = whole(self.ram_bytes);
+            (ram_frames - paged_max(ram_frames)) * Frame::BYTES / 6 * 5
         })
     }
 }
@@ -100,10 +107,10 @@ impl GcmaPlan {
         });
         let sizes: Vec<u64> = sizes.collect();
         let held_frames = ram_frames / 4;
-        // The programs have a quarter of the RAM as well: the rest is page cache. With what is held, and more files
-        // than are left room for, memory is always full.
+        // The rest is page cache, and memory is always full: the machine reads more of files than there is of it
+        // before anything is measured, and nothing but reclaim takes that away.
         let workers = u64::from(options.workers);
-        let heap_pages = (ram_frames / 4).min(PAGED_MAX) * 7 / 8 / workers;
+        let heap_pages = paged_max(ram_frames) * 7 / 8 / workers;
         let (paged_pages, swap_slots) = match options.at_work() {
             BesideRequests::Build => (heap_pages * workers * 8 / 7, ram_frames * 128 / 800),
             // Two versions of some pages are there at a time.
@@ -200,6 +207,8 @@ fn room_for(frames: u64) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Device;
+    use super::super::tree::SourceTree;
     use super::*;
 
     #[test]
@@ -235,18 +244,42 @@ mod tests {
             options.tree_bytes.unwrap(),
             "as the quick form says"
         );
-        // What is held, the programs, and the files fill what is there and more.
         let paged = plan.heap_pages * u64::from(options.workers) * 8 / 7;
         assert_eq!((plan.held_frames, plan.paged_pages), (2560, paged));
         assert!(
             (2400..=2560).contains(&paged) && plan.swap_slots == 1638,
             "{paged}"
         );
+    }
+
+    #[test]
+    fn the_job_touches_more_than_the_ram_has() {
+        let mut options = super::super::command::sized(false);
+        (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
         options.tree_bytes = None;
-        for (device, sixteenths) in [(Device::Host, 10), (Device::Card, 2)] {
+        for device in [Device::Card, Device::Host] {
             options.device = device;
-            let plan = GcmaPlan::new(&options).unwrap();
-            assert_eq!(plan.tree_bytes, (40 << 20) / 16 * sixteenths);
+            assert_eq!(options.made_bytes(), 25 << 20);
         }
+        let plan = GcmaPlan::new(&options).unwrap();
+        let tree = SourceTree::make(plan.tree_bytes, options.seed).unwrap();
+        let of_files = tree.sources.iter().map(|source| source.len_bytes);
+        let objects = tree.sources.iter().map(|source| {
+            let text = std::fs::read(&source.path).unwrap();
+            lz4_flex::block::compress(&text).len() as u64
+        });
+        let (sources, objects) = (of_files.sum::<u64>(), objects.sum::<u64>());
+        // Each compiler's heap grows to its end, and the ring's is reached: what is compressed into it is no less than
+        // the objects.
+        let workers = u64::from(options.workers);
+        let ring = plan.paged_pages - plan.heap_pages * workers;
+        assert!(tree.sources.len() as u64 > workers * super::super::heap::FILES_MAX);
+        assert!(objects > ring * Frame::BYTES);
+        let touched = sources + objects + plan.paged_pages * Frame::BYTES;
+        assert!(touched > options.ram_bytes, "{sources} {objects} {touched}");
+        // Where paged memory is at its bound there are more sources instead.
+        options.ram_bytes = 8 << 30;
+        let paged = PAGED_MAX * Frame::BYTES;
+        assert_eq!(options.made_bytes(), ((8 << 30) - paged) / 6 * 5);
     }
 }
