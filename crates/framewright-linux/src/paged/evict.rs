@@ -116,6 +116,7 @@ impl Paged<'_> {
         self.resident.fetch_sub(done.freed, Relaxed);
         let counts = &self.region.counts;
         count(&counts.evicted, done.freed);
+        count(&counts.given, done.freed);
         count(
             &counts.evicted_dirty,
             (evictor.pages.len() - failed.len()) as u64,
@@ -323,20 +324,32 @@ impl<F: FrameSource> Shrink<F> for Paged<'_> {
     }
 
     /// By second chance. If the request may not wait for I/O, only pages that need not be written
-    /// go. While another thread evicts, none go, so that the request asks others; unless it may wait, and asks for
-    /// half of all pages or more: others had nothing then, and it waits for that thread.
+    /// go. While another thread evicts, none go, so that the request asks others; unless it may wait, and may look at
+    /// half of the pages that have frames or more: others had little then. It waits for that thread, and counts the
+    /// frames that came meanwhile as freed, which the other one counts too; it evicts only what is missing then.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
         let mut shrunk = Shrunk::default();
         if self.check_supply(frames.origin()).is_err() {
             return shrunk;
         }
         let may_write = ask.context.may_io && ask.context.may_block;
-        let is_last_resort = ask.scan >= self.resident.load(Relaxed) / 2;
+        // Of a single page half is that page.
+        let half = self.resident.load(Relaxed).div_ceil(2).max(1);
+        let is_last_resort = ask.scan >= half;
+        let counts = &self.region.counts;
+        let given = counts.given.load(Relaxed);
         let mut evictor = match self.evictor.try_lock() {
             Ok(evictor) => evictor,
             Err(TryLockError::Poisoned(evictor)) => evictor.into_inner(),
-            // Its holder waits for its own I/O at most, and for no frame.
-            Err(TryLockError::WouldBlock) if may_write && is_last_resort => self.evictor(),
+            // Its holder waits for its own I/O at most, and for no frame: no call of a device asks reclaim.
+            Err(TryLockError::WouldBlock) if may_write && is_last_resort => {
+                count(&counts.waits, 1);
+                let evictor = self.evictor();
+                // All threads that wait would else take a batch each.
+                let came = counts.given.load(Relaxed) - given;
+                shrunk.freed = came.min(ask.wanted);
+                evictor
+            }
             Err(TryLockError::WouldBlock) => return shrunk,
         };
         while shrunk.freed < ask.wanted && shrunk.scanned < ask.scan {

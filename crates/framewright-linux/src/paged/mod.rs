@@ -107,6 +107,8 @@ pub struct PagedStats {
     pub evicted_dirty: u64,
     /// Pages that could not be stored, and stayed.
     pub evict_failed: u64,
+    /// Times that reclaim waited for a thread that evicted already.
+    pub evict_waits: u64,
     /// Pages from which access was taken to see whether they are used.
     pub hidden: u64,
     /// Calls that took access away, for any reason.
@@ -279,6 +281,7 @@ impl<'s> Paged<'s> {
             evicted: load(&counts.evicted),
             evicted_dirty: load(&counts.evicted_dirty),
             evict_failed: load(&counts.evict_failed),
+            evict_waits: load(&counts.waits),
             hidden: load(&counts.hidden),
             hide_calls: load(&counts.hide_calls),
             used_again: load(&counts.used_again),

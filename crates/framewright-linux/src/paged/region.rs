@@ -44,6 +44,9 @@ pub(super) struct PagedCounts {
     pub(super) zeroed: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) evicted: AtomicU64,
+    /// Of those, frames that went to a supply, and not with their run to an owner.
+    pub(super) given: AtomicU64,
+    pub(super) waits: AtomicU64,
     pub(super) evicted_dirty: AtomicU64,
     pub(super) evict_failed: AtomicU64,
     pub(super) hidden: AtomicU64,

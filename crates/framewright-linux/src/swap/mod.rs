@@ -37,6 +37,9 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 
 /// A place for pages, by slot. Shared among threads; the callers order calls for one slot.
+///
+/// No call of a device may ask reclaim for frames, or wait for a thread that does: reclaim may wait for the thread that
+/// makes the call ([`Paged`](crate::paged::Paged)). What a device needs it takes from frames that are free, or fails.
 pub trait SwapDevice: Send + Sync {
     /// How many slots it has, each of a page.
     fn slots(&self) -> u64;

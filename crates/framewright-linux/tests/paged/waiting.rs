@@ -3,6 +3,7 @@
 use crate::machine::{host, load, served, store};
 use framewright::reclaim::{Ask, Shrink};
 use framewright::{Context, Frame, Order};
+use framewright_linux::Host;
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{Frontswap, SwapDevice, Zram};
 use std::io;
@@ -17,6 +18,29 @@ struct HeldWrites<'d> {
     is_open: Mutex<bool>,
     opened: Condvar,
     writes: AtomicU64,
+}
+
+impl<'d> HeldWrites<'d> {
+    fn before(device: &'d dyn SwapDevice) -> Self {
+        Self {
+            device,
+            is_open: Mutex::new(false),
+            opened: Condvar::new(),
+            writes: AtomicU64::new(0),
+        }
+    }
+
+    /// Until a thread writes, which waits then.
+    fn await_write(&self) {
+        while self.writes.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+    }
+
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
 }
 
 impl SwapDevice for HeldWrites<'_> {
@@ -60,12 +84,7 @@ impl SwapDevice for HeldWrites<'_> {
 fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
     let host = host();
     let zram = Zram::new(64, 1 << 20);
-    let device = HeldWrites {
-        device: &zram,
-        is_open: Mutex::new(false),
-        opened: Condvar::new(),
-        writes: AtomicU64::new(0),
-    };
+    let device = HeldWrites::before(&zram);
     let swap = Frontswap::new(&device, 16);
     let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 16).unwrap();
     served(&host, &paged, || {
@@ -76,9 +95,7 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
         let (is_free, is_waiting) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             let sync = scope.spawn(|| paged.sync().unwrap());
-            while device.writes.load(Relaxed) == 0 {
-                thread::yield_now();
-            }
+            device.await_write();
             let waiter = scope.spawn(|| {
                 is_waiting.store(true, Relaxed);
                 assert!(paged.await_frame(frame), "there was something to wait for");
@@ -91,8 +108,7 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
             // and reports that.
             thread::sleep(Duration::from_millis(20));
             is_free.store(true, Relaxed);
-            *device.is_open.lock().unwrap() = true;
-            device.opened.notify_all();
+            device.open();
             waiter.join().unwrap();
             sync.join().unwrap();
         });
@@ -100,52 +116,71 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
     });
 }
 
+/// How many pages go for a request.
+fn freed(host: &Host<()>, paged: &Paged<'_>, wanted: u64, scan: u64, context: Context) -> u64 {
+    let ask = Ask {
+        wanted,
+        scan,
+        order: Order::ZERO,
+        context,
+    };
+    paged.shrink(&mut host.seat().unwrap(), &ask).freed
+}
+
 #[test]
-fn who_asks_for_all_pages_waits_for_the_thread_that_evicts_and_others_do_not() {
+fn who_may_look_at_half_of_the_pages_waits_for_the_thread_that_evicts_and_others_do_not() {
     let host = host();
     let zram = Zram::new(256, 1 << 20);
-    let device = HeldWrites {
-        device: &zram,
-        is_open: Mutex::new(false),
-        opened: Condvar::new(),
-        writes: AtomicU64::new(0),
-    };
+    let device = HeldWrites::before(&zram);
     let swap = Frontswap::new(&device, 128);
     let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 128).unwrap();
     served(&host, &paged, || {
         (0..128).for_each(|page| store(&paged, page, 0, page + 1));
-        let freed = |scan, context| {
-            let ask = Ask {
-                wanted: 4,
-                scan,
-                order: Order::ZERO,
-                context,
-            };
-            paged.shrink(&mut host.seat().unwrap(), &ask).freed
-        };
-        let is_waiting = AtomicBool::new(false);
+        let freed = &|scan, context| freed(&host, &paged, 4, scan, context);
         thread::scope(|scope| {
             let first = scope.spawn(|| freed(128, Context::ANY));
-            while device.writes.load(Relaxed) == 0 {
-                thread::yield_now();
-            }
+            device.await_write();
             // The first one evicts, and waits for the device.
             assert_eq!(freed(128, Context::NOIO), 0);
             assert_eq!(freed(128, Context::NOWAIT), 0);
-            assert_eq!(freed(16, Context::ANY), 0, "others are to be asked first");
-            let second = scope.spawn(|| {
-                is_waiting.store(true, Relaxed);
-                freed(128, Context::ANY)
-            });
-            while !is_waiting.load(Relaxed) {
+            assert_eq!(freed(63, Context::ANY), 0, "others are to be asked first");
+            assert_eq!(paged.stats().evict_waits, 0);
+            let others = [64, 128].map(|scan| scope.spawn(move || freed(scan, Context::ANY)));
+            while paged.stats().evict_waits < 2 {
                 thread::yield_now();
             }
-            thread::sleep(Duration::from_millis(20));
-            *device.is_open.lock().unwrap() = true;
-            device.opened.notify_all();
-            assert!(first.join().unwrap() >= 4);
-            assert!(second.join().unwrap() >= 4, "pages stand, and none went");
+            device.open();
+            assert_eq!(first.join().unwrap(), 4);
+            // What came meanwhile is theirs, too: they evict no pages of their own.
+            assert_eq!(others.map(|other| other.join().unwrap()), [4; 2]);
+            assert_eq!(paged.stats().evicted, 4);
         });
         (0..128).for_each(|page| assert_eq!(load(&paged, page, 0), page + 1));
+    });
+}
+
+#[test]
+fn of_a_single_page_half_is_that_page_and_who_may_look_at_none_does_not_wait() {
+    let host = host();
+    let zram = Zram::new(16, 1 << 20);
+    let device = HeldWrites::before(&zram);
+    let swap = Frontswap::new(&device, 16);
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 16).unwrap();
+    served(&host, &paged, || {
+        store(&paged, 0, 0, 42);
+        let freed = &|scan| freed(&host, &paged, 1, scan, Context::ANY);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| freed(1));
+            device.await_write();
+            assert_eq!(freed(0), 0);
+            assert_eq!(paged.stats().evict_waits, 0);
+            let second = scope.spawn(|| freed(1));
+            while paged.stats().evict_waits == 0 {
+                thread::yield_now();
+            }
+            device.open();
+            assert_eq!([first, second].map(|one| one.join().unwrap()), [1; 2]);
+        });
+        assert_eq!(load(&paged, 0, 0), 42);
     });
 }
