@@ -256,11 +256,7 @@ impl BuildWork<'_> {
             } else {
                 0
             };
-            Movable::of_file(machine, self.folder, pages + area)?.read(
-                machine,
-                supply,
-                pages + area,
-            )?;
+            Movable::of_file(machine, pages + area)?.read(machine, supply, pages + area)?;
             job.read_all(supply)
         });
         machine.storage.set_slow(true);
@@ -431,7 +427,7 @@ impl BuildWork<'_> {
                 Some((tenancy, pools)) => filler.put(tenancy, pools, plan.reserve_frames),
                 None => {
                     let pages = plan.zone_frames(self.variant);
-                    let made = Movable::new(machine, self.folder, pages)?;
+                    let made = Movable::new(machine, pages)?;
                     movable = Some(std::sync::Mutex::new(made));
                 }
             }
@@ -512,9 +508,10 @@ impl BuildWork<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::SwapSafety;
     use super::super::machine::with_machine;
+    use super::super::{Lengths, SwapSafety};
     use super::*;
+    use framewright::Run;
 
     /// Runs `test` on a machine of so many seats, with what is needed to work on it.
     fn with_work<R>(
@@ -557,6 +554,78 @@ mod tests {
             });
             let error = ended.expect_err(&format!("{seats} seats")).to_string();
             assert!(error.contains("slot"), "{seats}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_warm_machine_has_a_page_in_every_frame_of_the_area_too() {
+        let mut options = super::super::command::sized(false);
+        (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
+        let tree = SourceTree::make(1 << 20, 1).unwrap();
+        for variant in [
+            GcmaVariant::Cma,
+            GcmaVariant::Gcma,
+            GcmaVariant::Framewright,
+        ] {
+            with_work(variant, &options, None, |work, machine| {
+                work.warm_up(machine, &tree).unwrap();
+                let free = machine.host.zone().stats().nr_free_pages;
+                assert!(free < 512, "{}: {free} frames are free", variant.name());
+                let asked = machine.with_owner(&mut |owner| {
+                    let frames = 2048;
+                    let run = owner.alloc_contig(frames, 256).map_err(Failure::new)?;
+                    let counted = machine.area.counted();
+                    let met = counted.discarded + counted.migrated;
+                    // What reclaim left free may lie in an area that is a part of the zone.
+                    let least = if variant == GcmaVariant::Cma {
+                        frames - free
+                    } else {
+                        frames
+                    };
+                    assert!((least..=frames).contains(&met), "{}: {met}", variant.name());
+                    owner.release(run).map_err(Failure::new)
+                });
+                asked.unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn each_length_that_is_known_has_a_place_of_its_own_and_no_other_has_one() {
+        let mut options = super::super::command::sized(false);
+        (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
+        options.policy = SwapSafety::WriteThrough;
+        for variant in [
+            GcmaVariant::Cma,
+            GcmaVariant::Gcma,
+            GcmaVariant::Framewright,
+        ] {
+            for lengths in [Lengths::Known, Lengths::Unknown] {
+                options.lengths = lengths;
+                let overlap = with_work(variant, &options, None, |work, machine| {
+                    let mut runs: Vec<Run> = Vec::new();
+                    let asked = machine.with_owner(&mut |owner| {
+                        for &frames in work.plan.sizes.iter().chain(&work.plan.sizes) {
+                            let align = request::alignment(frames);
+                            let run = owner.alloc_contig(frames, align).map_err(Failure::new)?;
+                            runs.push(run);
+                            owner.release(run).map_err(Failure::new)?;
+                        }
+                        Ok(())
+                    });
+                    asked.unwrap();
+                    let (first, second) = runs.split_at(work.plan.sizes.len());
+                    assert_eq!(first, second, "nothing was in the way");
+                    let overlaps = |at: usize| {
+                        let meets =
+                            |b: &Run| first[at].start() < b.end() && b.start() < first[at].end();
+                        first[at + 1..].iter().any(meets)
+                    };
+                    (0..first.len()).any(overlaps)
+                });
+                let what = format!("{}, {}", variant.name(), lengths.name());
+                assert_eq!(overlap, lengths == Lengths::Unknown, "{what}");
+            }
         }
     }
 

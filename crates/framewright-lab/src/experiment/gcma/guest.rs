@@ -3,14 +3,13 @@
 use super::super::Failure;
 use super::area::PoolIds;
 use super::machine::GcmaMachine;
-use crate::printable;
 use framewright::frame::FrameSource;
 use framewright::reserve::Key;
-use framewright_linux::file_cache::OpenFile;
+use framewright_linux::file_cache::{Medium, OpenFile};
 use framewright_linux::tenancy::Tenancy;
 use framewright_sim::Random;
-use std::fs::File;
-use std::path::Path;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Bytes in a page.
@@ -81,6 +80,36 @@ pub(super) fn be_busy(
     }
 }
 
+/// A file of so many bytes that differ from word to word: a page of one word takes no frame in some areas.
+struct DifferingWords(u64);
+
+impl Medium for DifferingWords {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let there = self.0.saturating_sub(offset).min(into.len() as u64) as usize;
+        let (words, _) = into[..there].as_chunks_mut::<8>();
+        for (nth, word) in (offset / 8..).zip(words) {
+            *word = nth.to_le_bytes();
+        }
+        Ok(there)
+    }
+
+    fn write_at(&self, _from: &[u8], _offset: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        Ok(self.0)
+    }
+
+    fn set_len(&self, _len_bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Movable memory for an area that has no guests: half of it pages of a file, which are clean, half of it paged
 /// memory.
 #[derive(Debug)]
@@ -90,13 +119,9 @@ pub(super) struct Movable {
 }
 
 impl Movable {
-    /// A file of `pages` pages in `folder`, and all of paged memory written.
-    pub(super) fn new(
-        machine: &GcmaMachine<'_>,
-        folder: &Path,
-        pages: u64,
-    ) -> Result<Self, Failure> {
-        let made = Self::of_file(machine, folder, pages)?;
+    /// A file of `pages` pages, and all of paged memory written.
+    pub(super) fn new(machine: &GcmaMachine<'_>, pages: u64) -> Result<Self, Failure> {
+        let made = Self::of_file(machine, pages)?;
         let bytes: [u8; PAGE] = std::array::from_fn(|at| at as u8);
         for page in 0..machine.paged.pages() {
             let written = machine.paged.write(page * PAGE as u64, &bytes);
@@ -106,15 +131,10 @@ impl Movable {
     }
 
     /// The file alone.
-    pub(super) fn of_file(
-        machine: &GcmaMachine<'_>,
-        folder: &Path,
-        pages: u64,
-    ) -> Result<Self, Failure> {
-        let path = folder.join("file");
-        let file = File::create_new(&path).and_then(|file| file.set_len(pages * PAGE as u64));
-        let file = file.and_then(|()| machine.files.open(&path));
-        let file = file.map_err(|e| Failure::new(format!("{}: {e}", printable::path(&path))))?;
+    pub(super) fn of_file(machine: &GcmaMachine<'_>, pages: u64) -> Result<Self, Failure> {
+        let words = Arc::new(DifferingWords(pages * PAGE as u64));
+        let file = machine.files.add_medium(words, false);
+        let file = file.map_err(Failure::new)?;
         Ok(Self { file, next: 0 })
     }
 
