@@ -3,7 +3,7 @@
 
 use crate::machine::{MachineFolder, SeededNumbers};
 use framewright_linux::swap::{
-    Faulty, Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile, Zram,
+    Faulty, Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile, SwapOp, Zram,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -726,7 +726,8 @@ fn fs5_a_device_has_one_swap_and_a_second_one_changes_nothing() {
     first.sync().unwrap();
     let written = device.bytes_written();
     let in_front = Faulty::new(&device);
-    for same in [&device as &dyn SwapDevice, &in_front, &&device] {
+    let further = Faulty::new(&in_front);
+    for same in [&device as &dyn SwapDevice, &in_front, &further, &&in_front] {
         let refused = Frontswap::durable(same, 100).map(drop);
         assert_eq!(refused, Err(RestoreError::InUse));
         let refused = Frontswap::restore(same).map(drop);
@@ -737,6 +738,9 @@ fn fs5_a_device_has_one_swap_and_a_second_one_changes_nothing() {
         assert!(refused.is_err());
     }
     assert_eq!(device.bytes_written(), written);
+    for op in [SwapOp::Read, SwapOp::Write, SwapOp::Sync] {
+        assert_eq!(in_front.calls(op), 0, "{op:?}");
+    }
     let mut got = [0; 512];
     assert_eq!(first.load(7, &mut got), Ok(LoadedPage::Clean));
     assert_eq!(got, page(1));

@@ -94,6 +94,37 @@ fn a_page_stays_until_the_last_used_of_its_own_client_goes() {
 }
 
 #[test]
+fn a_chosen_run_is_taken_as_it_is_or_not_at_all() {
+    let run = |start, frames| Run::new(Frame(start), frames).unwrap();
+    let gcma = Gcma::new(run(64, 64), Conduct::Mended, GcmaMemory::new(128));
+    let pool = gcma.open_pool(GcmaKind::Cleancache).unwrap();
+    (0..64).for_each(|i| gcma.put(key(pool, 1, i), &[i; 512]).unwrap());
+    let dropped = || gcma.counters(GcmaKind::Cleancache).reclaimed_pages;
+    assert!(gcma.take_at(run(80, 8)));
+    assert_eq!(dropped(), 8);
+    // Taken, in part taken, and outside.
+    for (start, frames) in [
+        (80, 8),
+        (84, 1),
+        (87, 4),
+        (72, 9),
+        (60, 8),
+        (120, 9),
+        (128, 1),
+    ] {
+        assert!(!gcma.take_at(run(start, frames)), "{start}, {frames}");
+    }
+    assert_eq!(dropped(), 8);
+    // Those that were refused have left nothing taken.
+    assert!(gcma.take_at(run(72, 8)) && gcma.take_at(run(88, 4)));
+    assert!(gcma.give_back(run(80, 8)));
+    assert!(gcma.take_at(run(80, 8)));
+    // No other request is given them.
+    assert_eq!((&gcma).alloc_contig(8, 8), Ok(run(64, 8)));
+    assert_eq!((&gcma).alloc_contig(8, 8), Ok(run(96, 8)));
+}
+
+#[test]
 fn one_client_starves_the_other() {
     let gcma = area(64, Conduct::Mended);
     let clean = gcma.open_pool(GcmaKind::Cleancache).unwrap();

@@ -138,13 +138,21 @@ mod tests {
             for file in 1..=FILES_MAX {
                 heap.grow(&paged, b"int x;\n").unwrap();
                 assert_eq!(heap.versions.len() as u64, 2 * file);
+                let writes = |heap: &CompilerHeap| heap.versions.iter().sum::<u64>();
+                let earlier = writes(&heap);
                 heap.pass(&paged, &mut draw).unwrap();
+                let quarter = heap.versions.len().div_ceil(4) as u64;
+                assert_eq!(writes(&heap) - earlier, quarter);
                 heap.end(&paged, &mut seat, false).unwrap();
             }
             assert_eq!((heap.versions.len(), paged.stats().resident), (0, 0));
             heap.grow(&paged, b"int x;\n").unwrap();
             paged.write(32 * PAGE as u64 + 9, &[0xff]).unwrap();
             let error = heap.end(&paged, &mut seat, true).unwrap_err().to_string();
+            assert!(error.contains("page 0 of a compiler's heap"), "{error}");
+            // A pass reads what it comes back to, and there is little.
+            let passes = (0..16).map(|_| heap.pass(&paged, &mut draw));
+            let error = passes.last().unwrap().unwrap_err().to_string();
             assert!(error.contains("page 0 of a compiler's heap"), "{error}");
             paged.stop();
         });
