@@ -13,17 +13,18 @@ use framewright::reserve::{
     Cleaned, Guest, Key, PoolConfig, PoolId, Reserve, ReserveLayout, Store,
 };
 use framewright::{CpuId, Frame, Run};
-use framewright_linux::swap::{Frontswap, LoadedPage, SwapDevice, SwapError, SwapPolicy};
+use framewright_linux::swap::{
+    DeviceUse, Frontswap, LoadedPage, SwapDevice, SwapError, SwapPolicy,
+};
 use framewright_linux::tenancy::Tenancy;
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::thread;
 use std::io;
-use std::sync::atomic::AtomicBool;
 
 /// Two ends of each page, in frames or in slots.
 #[derive(Clone, Copy)]
-struct SlotEnds(&'static [[AtomicU64; 2]], &'static AtomicBool);
+struct SlotEnds(&'static [[AtomicU64; 2]], &'static DeviceUse);
 
 impl SlotEnds {
     fn new(pages: u64) -> Self {
@@ -89,7 +90,7 @@ impl SwapDevice for SlotEnds {
         0
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         self.1
     }
 }

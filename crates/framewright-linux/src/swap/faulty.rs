@@ -1,8 +1,8 @@
 //! A swap device that fails on demand, for tests.
 
-use super::SwapDevice;
+use super::{DeviceUse, SwapDevice};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a device can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +128,7 @@ impl<D: SwapDevice> SwapDevice for Faulty<D> {
         self.device.bytes_written()
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         self.device.in_use()
     }
 }

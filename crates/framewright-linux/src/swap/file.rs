@@ -10,7 +10,7 @@
 //!   opening, in this process or another, is an error, where the file system has locks. A process that is killed lets
 //!   go of it, unless it has a child that was forked off and lives on.
 
-use super::{AlignedPageBytes, SwapDevice, check_slot, of_slot};
+use super::{AlignedPageBytes, DeviceUse, SwapDevice, check_slot, of_slot};
 use crate::fork::Process;
 use crate::ram::FRAME_BYTES;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, flock};
@@ -61,7 +61,7 @@ pub struct SwapFile {
     slots: u64,
     direct_io: DirectIo,
     written: AtomicU64,
-    in_use: AtomicBool,
+    in_use: DeviceUse,
     /// A sync failed: earlier writes may be lost, and the kernel reports that only once.
     has_failed: AtomicBool,
     process: Process,
@@ -131,7 +131,7 @@ impl SwapFile {
             slots,
             direct_io,
             written: AtomicU64::new(0),
-            in_use: AtomicBool::new(false),
+            in_use: DeviceUse::new(),
             has_failed: AtomicBool::new(false),
             process: Process::this(),
             spare: Mutex::new(Vec::new()),
@@ -276,7 +276,7 @@ impl SwapDevice for SwapFile {
         self.written.load(Relaxed)
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         &self.in_use
     }
 }

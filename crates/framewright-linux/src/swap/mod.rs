@@ -34,7 +34,10 @@ pub use zram::{Zram, ZramStats};
 
 use crate::ram::FRAME_BYTES;
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
 
 /// A place for pages, by slot. Shared among threads; the callers order calls for one slot.
 ///
@@ -99,8 +102,31 @@ pub trait SwapDevice: Send + Sync {
     fn bytes_written(&self) -> u64;
 
     /// Whether a [`Frontswap`] has the device: it says so here, so that no second one takes the same slots (FS5).
-    /// At first false. A device that lies in front of another one returns that one's.
-    fn in_use(&self) -> &AtomicBool;
+    /// A device that lies in front of another one returns that one's.
+    fn in_use(&self) -> &DeviceUse;
+}
+
+/// Whether a [`Frontswap`] has a device: at first none.
+#[derive(Debug, Default)]
+pub struct DeviceUse(AtomicBool);
+
+impl DeviceUse {
+    /// Of a device that no swap has.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// Has the device for one swap; `false` if another one has it.
+    pub(crate) fn claim(&self) -> bool {
+        // Acquire pairs with the Release of the swap that had it.
+        !self.0.swap(true, Acquire)
+    }
+
+    /// That swap has it no longer.
+    pub(crate) fn release(&self) {
+        self.0.store(false, Release);
+    }
 }
 
 impl<D: SwapDevice + ?Sized> SwapDevice for &D {
@@ -136,7 +162,7 @@ impl<D: SwapDevice + ?Sized> SwapDevice for &D {
         (**self).bytes_written()
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         (**self).in_use()
     }
 }

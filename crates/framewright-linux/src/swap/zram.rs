@@ -5,13 +5,13 @@
 //! would cost much and save little. There is a limit of bytes: a write that would exceed it is an
 //! error, and its slot is empty.
 
-use super::{AlignedPageBytes, SwapDevice, check_slot};
+use super::{AlignedPageBytes, DeviceUse, SwapDevice, check_slot};
 use crate::ram::FRAME_BYTES;
 use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A page that is longer when compressed is kept as it is.
@@ -82,7 +82,7 @@ pub struct Zram {
     same: AtomicU64,
     huge: AtomicU64,
     written: AtomicU64,
-    in_use: AtomicBool,
+    in_use: DeviceUse,
     spare: Mutex<Vec<Box<ZramWork>>>,
 }
 
@@ -117,7 +117,7 @@ impl Zram {
             same: AtomicU64::new(0),
             huge: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            in_use: AtomicBool::new(false),
+            in_use: DeviceUse::new(),
             spare: Mutex::default(),
         }
     }
@@ -296,7 +296,7 @@ impl SwapDevice for Zram {
         self.written.load(Relaxed)
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         &self.in_use
     }
 }

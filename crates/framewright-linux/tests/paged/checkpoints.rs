@@ -3,12 +3,13 @@
 
 use crate::machine::{MachineFolder, SeededNumbers};
 use framewright_linux::swap::{
-    Faulty, Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile, SwapOp, Zram,
+    DeviceUse, Faulty, Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile,
+    SwapOp, Zram,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A page that says at every word what was stored. 0: zero.
 fn page(value: u64) -> [u64; 512] {
@@ -26,7 +27,7 @@ struct Disk {
     slots: AtomicU64,
     /// Calls that succeed from now on.
     budget: AtomicU64,
-    in_use: AtomicBool,
+    in_use: DeviceUse,
     inner: Mutex<DeviceInner>,
 }
 
@@ -42,7 +43,7 @@ impl Disk {
         Self {
             slots: AtomicU64::new(slots),
             budget: AtomicU64::new(u64::MAX),
-            in_use: AtomicBool::new(false),
+            in_use: DeviceUse::new(),
             inner: Mutex::new(DeviceInner {
                 safe: BTreeMap::new(),
                 cached: Vec::new(),
@@ -149,7 +150,7 @@ impl SwapDevice for Disk {
         0
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         &self.in_use
     }
 }
@@ -431,11 +432,11 @@ fn fs4_any_lives_of_a_used_device_agree_with_the_model() {
 }
 
 /// A device as another process finds it after a crash: it does not know the swap that has it now.
-struct OpenedAgain<'d>(&'d Zram, AtomicBool);
+struct OpenedAgain<'d>(&'d Zram, DeviceUse);
 
 impl<'d> OpenedAgain<'d> {
     fn new(device: &'d Zram) -> Self {
-        Self(device, AtomicBool::new(false))
+        Self(device, DeviceUse::new())
     }
 }
 
@@ -458,7 +459,7 @@ impl SwapDevice for OpenedAgain<'_> {
     fn bytes_written(&self) -> u64 {
         self.0.bytes_written()
     }
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         &self.1
     }
 }
@@ -560,7 +561,7 @@ fn forged(incarnation: u64, number: u64, pages: u64, map_sum: u64) -> [u64; 512]
 }
 
 /// So many empty slots, except for the first two.
-struct Sparse(u64, [[u64; 512]; 2], AtomicBool);
+struct Sparse(u64, [[u64; 512]; 2], DeviceUse);
 
 impl SwapDevice for Sparse {
     fn slots(&self) -> u64 {
@@ -580,7 +581,7 @@ impl SwapDevice for Sparse {
     fn bytes_written(&self) -> u64 {
         0
     }
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         &self.2
     }
 }
@@ -588,7 +589,7 @@ impl SwapDevice for Sparse {
 #[test]
 fn fs4_what_a_forged_header_claims_is_compared_with_the_device_first() {
     let restore = |slots, header| {
-        let device = Sparse(slots, [header, [0; 512]], AtomicBool::default());
+        let device = Sparse(slots, [header, [0; 512]], DeviceUse::new());
         Frontswap::restore(&device).map(drop)
     };
     let none = Err(RestoreError::None);
@@ -610,11 +611,8 @@ fn fs4_what_a_forged_header_claims_is_compared_with_the_device_first() {
     // An empty device of 8 EiB: a lack of memory for its slots is an error, and no abort.
     let all = restore(1 << 51, forged(1, 2, 0, sum(&[])));
     assert!(matches!(all, Ok(()) | Err(RestoreError::NoMemory { .. })));
-    let many = Frontswap::durable(
-        &Sparse(u64::MAX, [[0; 512]; 2], AtomicBool::default()),
-        1 << 60,
-    )
-    .map(drop);
+    let many =
+        Frontswap::durable(&Sparse(u64::MAX, [[0; 512]; 2], DeviceUse::new()), 1 << 60).map(drop);
     assert!(
         matches!(many, Err(RestoreError::NoMemory { .. })),
         "{many:?}"

@@ -5,7 +5,7 @@ use framewright::reclaim::{Ask, Shrink};
 use framewright::{Context, Frame, Order};
 use framewright_linux::Host;
 use framewright_linux::paged::Paged;
-use framewright_linux::swap::{Frontswap, SwapDevice, Zram};
+use framewright_linux::swap::{DeviceUse, Frontswap, SwapDevice, Zram};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
@@ -75,7 +75,7 @@ impl SwapDevice for HeldWrites<'_> {
         self.device.bytes_written()
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         self.device.in_use()
     }
 }

@@ -94,6 +94,21 @@ pub(super) trait GcmaArea: Sync {
     fn counted(&self) -> OwnerCounts;
 }
 
+/// A place for each length that the plan reserves for, set aside by `reserve`.
+pub(super) fn places(
+    plan: &GcmaPlan,
+    variant: GcmaVariant,
+    policy: SwapSafety,
+    mut reserve: impl FnMut(&str, u64, u64) -> Result<Reservation, RunError>,
+) -> Result<Places, Failure> {
+    let lengths = plan.reserved(variant, policy).into_iter();
+    let place = |frames| {
+        let place = reserve("request", frames, alignment(frames));
+        Ok((frames, place.map_err(Failure::new)?))
+    };
+    lengths.map(place).collect()
+}
+
 /// Runs `work` on the fresh area of a variant that keeps guests' pages.
 pub(super) fn with_area<R>(
     variant: GcmaVariant,
@@ -151,14 +166,11 @@ pub(super) fn with_area<R>(
                     ..PoolConfig::SWAP
                 })?,
             };
-            let mut places = Places::new();
-            for frames in plan.reserved(variant, policy) {
-                let place = reserve.reserve("request", frames, alignment(frames));
-                places.push((frames, place.map_err(Failure::new)?));
-            }
             work(&EngineArea {
                 reserve: &reserve,
-                places,
+                places: places(plan, variant, policy, |name, frames, align| {
+                    reserve.reserve(name, frames, align)
+                })?,
                 guests: Guests::new(&reserve, slots).map_err(Failure::new)?,
                 pools,
                 puts_back,

@@ -21,7 +21,7 @@
 
 use framewright_linux::file_cache::{Medium, Stamp};
 use framewright_linux::ram::FRAME_BYTES;
-use framewright_linux::swap::SwapDevice;
+use framewright_linux::swap::{DeviceUse, SwapDevice};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -220,7 +220,7 @@ impl<D: SwapDevice> SwapDevice for OnCard<D> {
         self.beneath.bytes_written()
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         self.beneath.in_use()
     }
 }

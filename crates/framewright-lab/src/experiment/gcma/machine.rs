@@ -8,9 +8,8 @@
 //! ```
 
 use super::super::Failure;
-use super::area::{GcmaArea, MovingArea, Places, PoolIds, with_area};
+use super::area::{GcmaArea, MovingArea, PoolIds, places, with_area};
 use super::plan::GcmaPlan;
-use super::request::alignment;
 use super::storage::{Storage, ZramInFrames};
 use super::waiting::{Synchronous, Waited};
 use super::{GcmaOptions, GcmaVariant, SwapSafety};
@@ -193,18 +192,15 @@ pub(super) fn with_machine<R>(
         let area = area.map_err(Failure::new)?;
         hold_back(host.zone(), plan)?;
         return with_users(&host, device, None, plan, |files, paged| {
-            let mut places = Places::default();
-            for frames in plan.reserved(variant, options.policy) {
-                let place = area.reserve("request", frames, alignment(frames));
-                places.push((frames, place.map_err(Failure::new)?));
-            }
             let moving = MovingArea {
                 area: &area,
                 host: &host,
                 files,
                 paged,
                 waited: Waited::default(),
-                places,
+                places: places(plan, variant, options.policy, |name, frames, align| {
+                    area.reserve(name, frames, align)
+                })?,
             };
             work(&GcmaMachine {
                 host: &host,

@@ -6,11 +6,10 @@ use super::card::{Card, CardTimes, OnCard};
 use super::machine::FrameSeat;
 use framewright::{Frame, Mobility, Order};
 use framewright_linux::file_cache::{DirectFile, Medium};
-use framewright_linux::swap::{SwapDevice, SwapFile, Zram};
+use framewright_linux::swap::{DeviceUse, SwapDevice, SwapFile, Zram};
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One machine's storage.
@@ -165,7 +164,7 @@ impl SwapDevice for ZramInFrames<'_> {
         self.zram.bytes_written()
     }
 
-    fn in_use(&self) -> &AtomicBool {
+    fn in_use(&self) -> &DeviceUse {
         self.zram.in_use()
     }
 }

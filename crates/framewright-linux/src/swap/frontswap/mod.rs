@@ -135,15 +135,13 @@ struct DeviceClaim<'s> {
 impl<'s> DeviceClaim<'s> {
     /// `None` if another swap has the device.
     fn take(device: &'s dyn SwapDevice) -> Option<Self> {
-        // Acquire pairs with the Release in `drop`.
-        let was_in_use = device.in_use().swap(true, Acquire);
-        (!was_in_use).then(|| Self { device })
+        device.in_use().claim().then(|| Self { device })
     }
 }
 
 impl Drop for DeviceClaim<'_> {
     fn drop(&mut self) {
-        self.device.in_use().store(false, Release);
+        self.device.in_use().release();
     }
 }
 

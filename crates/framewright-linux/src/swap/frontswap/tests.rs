@@ -2,12 +2,11 @@ use super::*;
 use crate::platform::{Linux, Slots, Stored};
 use crate::ram::{Ram, RamPages};
 use crate::swap::tests::{SwapFolder, page};
-use crate::swap::{Faulty, SwapFile, SwapOp, Zram};
+use crate::swap::{DeviceUse, Faulty, SwapFile, SwapOp, Zram};
 use crate::tenancy::{Guests, Tenancy};
 use framewright::reserve::{Cleaned, Key, PoolConfig, Reserve, ReserveLayout, Store};
 use framewright::{Frame, Run};
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Barrier};
 
 type SwapPlatform = Stored<()>;
@@ -137,38 +136,47 @@ fn a_dirty_page_that_is_got_back_is_never_written_and_a_cleaned_one_once() {
     assert_eq!(swap.stats().device_loads, 0);
 }
 
-/// A device whose writer meets the test twice: before it writes, and when it may.
-struct MetDevice(Zram, Barrier);
+/// A device that tells the test of its calls before it does them.
+struct ToldZram<'t> {
+    zram: Zram,
+    writes: &'t (dyn Fn() + Sync),
+    /// Of so many pages from a slot on.
+    reads: &'t (dyn Fn(u64, usize) + Sync),
+}
 
-impl SwapDevice for MetDevice {
+impl SwapDevice for ToldZram<'_> {
     fn slots(&self) -> u64 {
-        self.0.slots()
+        self.zram.slots()
     }
 
-    fn write(&self, slot: u64, page: &[u64; 512]) -> std::io::Result<()> {
-        self.1.wait();
-        self.1.wait();
-        self.0.write(slot, page)
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
+        (self.writes)();
+        self.zram.write(slot, page)
     }
 
-    fn read(&self, slot: u64, page: &mut [u64; 512]) -> std::io::Result<()> {
-        self.0.read(slot, page)
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
+        self.read_run(slot, std::slice::from_mut(page))
+    }
+
+    fn read_run(&self, first: u64, pages: &mut [[u64; 512]]) -> io::Result<()> {
+        (self.reads)(first, pages.len());
+        self.zram.read_run(first, pages)
     }
 
     fn discard(&self, slot: u64) {
-        self.0.discard(slot);
+        self.zram.discard(slot);
     }
 
-    fn sync(&self) -> std::io::Result<()> {
-        self.0.sync()
+    fn sync(&self) -> io::Result<()> {
+        self.zram.sync()
     }
 
     fn bytes_written(&self) -> u64 {
-        self.0.bytes_written()
+        self.zram.bytes_written()
     }
 
-    fn in_use(&self) -> &AtomicBool {
-        self.0.in_use()
+    fn in_use(&self) -> &DeviceUse {
+        self.zram.in_use()
     }
 }
 
@@ -178,15 +186,25 @@ fn a_page_that_is_got_back_while_it_is_written_does_not_count_as_one_without_a_w
     let reserve = reserve(&mut words, &slots, 512);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let guests = Guests::new(&reserve, slots).unwrap();
-    let device = MetDevice(Zram::new(10, 1 << 20), Barrier::new(2));
+    // The writer meets the test twice: before it writes, and when it may.
+    let meeting = Barrier::new(2);
+    let meet_twice = || {
+        meeting.wait();
+        meeting.wait();
+    };
+    let device = ToldZram {
+        zram: Zram::new(10, 1 << 20),
+        writes: &meet_twice,
+        reads: &|_, _| (),
+    };
     let swap = Frontswap::new(&device, 10).with_store(&guests, pool, 0, BACK);
     swap.store(&[3], &[page(1)]).unwrap();
     let mut got = [0; 512];
     std::thread::scope(|scope| {
         let cleaner = scope.spawn(|| swap.clean(1));
-        device.1.wait();
+        meeting.wait();
         assert_eq!(swap.load(3, &mut got), Ok(LoadedPage::Dirty));
-        device.1.wait();
+        meeting.wait();
         assert_eq!(cleaner.join().unwrap(), 0);
     });
     let stats = swap.stats();
@@ -463,51 +481,18 @@ fn fs2_a_version_that_a_page_had_before_does_not_come_again_while_a_cleaner_is_a
     assert_eq!(got, page(2));
 }
 
-/// A device that counts the requests that bring pages.
-struct CountedReads(Zram, std::sync::Mutex<Vec<(u64, usize)>>);
-
-impl SwapDevice for CountedReads {
-    fn slots(&self) -> u64 {
-        self.0.slots()
-    }
-
-    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
-        self.0.write(slot, page)
-    }
-
-    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
-        self.read_run(slot, std::slice::from_mut(page))
-    }
-
-    fn read_run(&self, first: u64, pages: &mut [[u64; 512]]) -> io::Result<()> {
-        self.1.lock().unwrap().push((first, pages.len()));
-        self.0.read_run(first, pages)
-    }
-
-    fn discard(&self, slot: u64) {
-        self.0.discard(slot);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn bytes_written(&self) -> u64 {
-        self.0.bytes_written()
-    }
-
-    fn in_use(&self) -> &AtomicBool {
-        self.0.in_use()
-    }
-}
-
 #[test]
 fn neighbours_in_neighbouring_slots_come_by_one_request_and_copies_from_the_store() {
     let (slots, mut words) = (Slots::new(2), Vec::new());
     let reserve = reserve(&mut words, &slots, 64);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let guests = Guests::new(&reserve, slots).unwrap();
-    let device = CountedReads(Zram::new(64, 1 << 20), std::sync::Mutex::default());
+    let reads = std::sync::Mutex::new(Vec::new());
+    let device = ToldZram {
+        zram: Zram::new(64, 1 << 20),
+        writes: &|| (),
+        reads: &|first, pages| reads.lock().unwrap().push((first, pages)),
+    };
     let swap = Frontswap::new(&device, 16);
     let swap = swap.with_store(&guests, pool, 0, SwapPolicy::WriteThrough);
     let contents: Vec<_> = (0..8).map(page).collect();
@@ -529,7 +514,7 @@ fn neighbours_in_neighbouring_slots_come_by_one_request_and_copies_from_the_stor
     assert_eq!(got[7], [0; 512]);
     assert_eq!(loaded[..7], [LoadedPage::Clean; 7]);
     assert_eq!(loaded[7], LoadedPage::Zero);
-    assert_eq!(*device.1.lock().unwrap(), [(0, 2), (3, 4)]);
+    assert_eq!(*reads.lock().unwrap(), [(0, 2), (3, 4)]);
     let stats = swap.stats();
     assert_eq!((stats.device_loads, stats.store_loads), (6, 1));
     // They are on the device as before.
