@@ -117,8 +117,8 @@ impl<'a> TraceMemory<'a> {
     /// Frames that exist and are free before the first operation.
     #[must_use]
     pub fn free_frames_at_start(&self) -> u64 {
-        let absent: u64 = self.trace.absent.iter().map(|run| run.frames()).sum();
-        (self.trace.nframes - absent).saturating_sub(self.trace.init.len() as u64)
+        let present = self.trace.present_frames();
+        present.saturating_sub(self.trace.init.len() as u64)
     }
 
     /// Checks a trace, and labels its pageblocks by their content.

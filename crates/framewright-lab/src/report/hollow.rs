@@ -91,8 +91,9 @@ const SLACK_FRAMES: u64 = 4096;
 const FRAMES_PER_MIB: u64 = 256;
 
 fn free_at_start(trace: &Trace) -> u64 {
-    let absent: u64 = trace.absent.iter().map(|run| run.frames()).sum();
-    (trace.nframes - absent.min(trace.nframes)).saturating_sub(trace.init.len() as u64)
+    trace
+        .present_frames()
+        .saturating_sub(trace.init.len() as u64)
 }
 
 #[cfg(test)]
