@@ -39,7 +39,8 @@ const JUDGED: &[&str] = &[
     "false_failures",
 ];
 
-/// On two idle CPUs everything by default takes some twelve minutes, and `gcma-build` as long again; without building.
+/// On two idle CPUs everything by default takes some twelve minutes, and `gcma-build` some fifteen more: three for each
+/// variant. The time to build the programs is not in it.
 const ALL: &[Measurement] = &[
     Measurement {
         keeps: JUDGED,

@@ -144,7 +144,7 @@ pub(super) fn sized(is_full: bool) -> GcmaOptions {
 /// Threads of a build, as the document has them.
 const WORKERS: u16 = 16;
 
-/// Passes of a compiler, with which a build takes some 0.5 s of CPU time for each MiB of source (docs/design/0018).
+/// Passes of a compiler, with which a build takes 0.5 to 0.8 s of CPU time for each MiB of source (docs/design/0018).
 const PASSES: u32 = 32;
 
 impl GcmaArgs {
