@@ -1,7 +1,6 @@
 //! Several zones in the order in which requests prefer them, and a CPU's seats in all of them.
 
-use super::search::WantedBlock;
-use super::slow::Resort;
+use super::seat::{Resort, WantedBlock};
 use super::zone::StoppedZone;
 use super::{AllocError, FreeError, Seat, Zone};
 use crate::platform::FramePlatform;

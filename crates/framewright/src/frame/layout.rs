@@ -4,10 +4,8 @@
 //! its memory in the order of `Map::parts`, from the start of a cache line on. What different CPUs
 //! write (seats, descriptors) is a number of whole lines for each of them.
 
-use super::caches::SeatRecord;
-use super::descriptor::PageblockRecord;
-use super::index::IndexShape;
-use super::tag::SEATS_MAX;
+use super::pageblock::{IndexShape, PageblockRecord, SEATS_MAX};
+use super::seat::SeatRecord;
 use super::zone::ZoneRecord;
 use crate::policy::Classes;
 use crate::raw::{Carver, Halves, RawRecord};

@@ -30,17 +30,17 @@
 //!
 //! # Where a frame's state lies, and which CPU writes it
 //! A CPU writes any of these only from inside its own seat, or with all CPUs stopped.
-//! - **Tag** (`tag`), beside the block's first frame. The CPU that frees the block turns live to
+//! - **Tag** (`pageblock/tag`), beside the block's first frame. The CPU that frees the block turns live to
 //!   cached or remote. The seat that a cached tag names turns it to live, or to remote when it
 //!   spills. The CPU that took frames out of the bitmap makes them live or cached. The holder of
 //!   the pageblock clears a tag as it sets the bits; above the pageblock order, the CPU whose
 //!   compare-and-swap clears the live tag frees the block. Parts of a live block get tags under one
-//!   lock (`part`). Frames become absent, and exist again, only with all CPUs stopped.
-//! - **Bitmap** (`bitmap`), counts, orders, class and label (`block`), and the index's leaf bits for
+//!   lock (`seat/part`). Frames become absent, and exist again, only with all CPUs stopped.
+//! - **Bitmap** (`pageblock/bitmap`), counts, orders, class and label (`pageblock`), and the index's leaf bits for
 //!   the pageblock: the holder of the pageblock's lock.
 //! - **Second bitmap**: a CPU that leaves a block sets the bit of its first frame; the holder of the
 //!   pageblock clears the bit when it collects the block.
-//! - **Caches and stock** (`caches`, `stock`): the seat's CPU, or one that has claimed the seat.
+//! - **Caches and stock** (`seat/caches`, `seat/stock`): the seat's CPU, or one that has claimed the seat.
 //! - **Absent frames, pins, apart, isolation**: a CPU that has stopped all others.
 //!
 //! # Invariants
@@ -129,6 +129,12 @@
 //! it waits, the platform answers other CPUs' barriers: see [`FramePlatform`](crate::platform::FramePlatform). A
 //! CPU that is taken away leaves its seat idle; its caches are drained like all others.
 //!
+//! # Folders
+//! - `pageblock`: what one pageblock is, its lock, blocks taken out of it and given back; the index of all of them;
+//!   blocks that are whole pageblocks or several.
+//! - `seat`: a CPU's caches, the fast path, the slow path, and the search from a request to a pageblock.
+//! - `zone`: all seats and pageblocks together, what is done while all CPUs stand still, and reports.
+//!
 //! # What is not here
 //! Decisions at watermarks, and compaction: these are [reclaim](crate::reclaim)'s; here the caches
 //! only keep less below the watermarks. Zeroing, mapping, NUMA distances.
@@ -140,36 +146,13 @@
 //! groups by largest free order: ext4's mballoc. Claiming idle CPUs' seats with a barrier on their
 //! behalf: the asymmetric fences of membarrier(2), and hazard pointers in folly.
 
-mod apart;
-mod big;
-mod bitmap;
-mod block;
-mod caches;
-mod chains;
 mod counters;
-mod descriptor;
 mod error;
 mod frames;
-mod give;
-mod index;
 mod layout;
-mod loose;
-mod memory;
-mod outlook;
-mod part;
-mod ranking;
-mod report;
-mod run_memo;
-mod runs;
-mod search;
+mod pageblock;
 mod seat;
-mod slow;
 mod source;
-mod stock;
-mod tag;
-mod target;
-mod verify;
-mod whole;
 mod zone;
 
 #[cfg(all(test, loom))]
@@ -178,14 +161,12 @@ mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub(crate) use apart::{Apart, ApartContent, Beyond, NotApart};
-pub(crate) use caches::CACHED_ORDERS;
 pub use error::{AllocError, FreeError};
 pub use frames::Seats;
 pub use layout::ZoneLayout;
-pub(crate) use search::Spread;
 pub use seat::Seat;
+pub(crate) use seat::{CACHED_ORDERS, Spread, TargetRoom};
 pub use source::FrameSource;
 pub(crate) use source::origin_word;
-pub(crate) use target::TargetRoom;
 pub use zone::Zone;
+pub(crate) use zone::{Apart, ApartContent, Beyond, NotApart};

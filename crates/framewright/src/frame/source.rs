@@ -1,6 +1,6 @@
 //! Where frames come from: a seat in one zone, seats in several, none, or a source of the caller's.
 
-use super::slow::Resort;
+use super::seat::Resort;
 use super::{AllocError, CACHED_ORDERS, FreeError, Seat, Seats, Zone};
 use crate::platform::FramePlatform;
 use crate::units::{Context, Frame, Mobility, Order, Run};

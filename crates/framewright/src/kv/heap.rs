@@ -8,12 +8,10 @@
 //! the two ranges must not overlap, which is checked whenever a seat is made.
 
 use super::KvLayout;
-use super::held::Held;
 use super::layout::Shape;
 use super::lengths::addr_of;
-use super::pool::RecordPool;
-use super::record::{KvCounters, KvRecord, KvSeatRecord};
-use super::slab::Records;
+use super::seat::{Held, KvCounters, KvRecord, KvSeatRecord};
+use super::slab::{RecordPool, Records};
 use super::table::{KvEntry, KvTable, ObjectKind, SlabOwner};
 use crate::platform::{FramePlatform, ObjectPlatform};
 use crate::raw::Carver;

@@ -4,7 +4,7 @@
 //! allocator cuts its memory in the order of `Shape::parts`, from the start of a cache line on.
 //! Record 0 is there, but no slab has it.
 
-use super::record::{KvRecord, KvSeatRecord};
+use super::seat::{KvRecord, KvSeatRecord};
 use super::slab::SlabRecord;
 use crate::raw::{Carver, RawRecord};
 use crate::slots::Tree;

@@ -92,6 +92,11 @@
 //! CPU. Where it fails, its caller may give all CPUs' empty slabs back with a bound on its waiting
 //! ([`drain_within`](KvSeat::drain_within)) and ask once more.
 //!
+//! # Folders
+//! - `slab`: a slab's record and its slots, the size classes, records without a slab.
+//! - `request`: from a request to an object, step by step, and objects that change their length.
+//! - `seat`: a CPU's slabs, and work with other CPUs' seats.
+//!
 //! # What is not here
 //! Reclaim and compaction themselves: a [`Relief`](crate::platform::Relief) does them. Caches of
 //! constructed objects of one type, NUMA, red zones.
@@ -105,20 +110,10 @@
 //!
 //! [`Addr`]: crate::Addr
 
-mod class;
-mod drain;
 mod error;
 mod heap;
-mod held;
-mod kmalloc;
-mod kvmalloc;
 mod layout;
 mod lengths;
-mod magazine;
-mod obtain;
-mod pool;
-mod realloc;
-mod record;
 mod request;
 mod seat;
 mod slab;

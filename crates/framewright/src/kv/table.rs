@@ -5,7 +5,7 @@
 //! by compare-and-exchange, so of several CPUs one succeeds. Writes release and reads acquire: a CPU
 //! that finds a slab's entry sees the record as it was when the entry was made.
 
-use super::class::SizeClass;
+use super::slab::SizeClass;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},

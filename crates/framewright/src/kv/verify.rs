@@ -1,9 +1,8 @@
 //! The slow check of the invariants, and the slow count of objects and slabs, with all CPUs stopped.
 
 use super::Kv;
-use super::class::SizeClass;
-use super::held::Held;
-use super::slab::{BITMAP_WORDS, Records, SlabHeader, SlabState};
+use super::seat::Held;
+use super::slab::{BITMAP_WORDS, Records, SizeClass, SlabHeader, SlabState};
 use super::table::{KvEntry, SlabFrame};
 use crate::platform::FramePlatform;
 use crate::stats::Broken;

@@ -1,8 +1,7 @@
 //! For models: a reserve as it is after more work than a test can wait for.
 
 use super::Reserve;
-use super::record::BLOCK;
-use super::table::FrameState;
+use super::table::{BLOCK, FrameState};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::SeqCst;
 

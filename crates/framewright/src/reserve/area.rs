@@ -1,11 +1,10 @@
 //! The reserve as a whole: its memory, its seats, its pools.
 
-use super::index::{IndexBucket, PageIndex};
-use super::order::{EvictionOrder, ShardRecord};
-use super::pool::{KINDS, PoolConfig, PoolId, PoolRecord, Pools};
-use super::record::{BLOCK, BlockRecord, Descriptor, GuestRecord, OwnersRecord};
-use super::reservations::{ReservationRecord, Reservations};
-use super::table::FrameTable;
+use super::owner::{ReservationRecord, Reservations};
+use super::table::{
+    BLOCK, BlockRecord, Descriptor, EvictionOrder, FrameTable, GuestRecord, IndexBucket, KINDS,
+    OwnersRecord, PageIndex, PoolConfig, PoolId, PoolRecord, Pools, ShardRecord,
+};
 use crate::platform::{Awaited, Patience, ReservePlatform};
 use crate::raw::{Carver, RawRecord};
 use crate::sync::{AtomicU64, Lock, Ordering::Relaxed};

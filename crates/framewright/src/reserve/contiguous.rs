@@ -3,8 +3,7 @@
 use super::{Reservation, Reserve};
 use crate::frame::FrameSource;
 use crate::platform::ReservePlatform;
-use crate::units::Run;
-use crate::units::RunError;
+use crate::units::{Run, RunError};
 
 /// An area of frames from which owners take contiguous runs: the same calls whether it is
 /// [guaranteed](Self::is_guaranteed) or not.

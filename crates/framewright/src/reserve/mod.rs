@@ -81,6 +81,12 @@
 //! page is in an ordinary frame. Calls to the outside, to devices and supplies of frames, are made
 //! under no lock but the cleaner's.
 //!
+//! # Folders
+//! - `table`: what is known of each frame, where a key's page is, the order of eviction, the pools.
+//! - `guest`: puts, gets, invalidation, eviction, write-back.
+//! - `owner`: reservations, taking and releasing, the choice of a run, what is moved out of it.
+//! - `migrate`: the other kind of area, in which an owner's frames are lent to contents that move.
+//!
 //! # What is not here
 //! Files, devices, compression: they belong to the guests. Frames of the reserve are in no zone.
 //!
@@ -91,25 +97,14 @@
 
 mod aging;
 mod area;
-mod choose;
-mod claim;
-mod clean;
-mod clearing;
 mod contiguous;
 pub mod contract;
 mod error;
 mod guest;
-mod index;
 pub mod migrate;
-mod order;
+mod owner;
 mod places;
-mod pool;
-mod put_back;
-mod record;
-mod reservations;
-mod spare;
 mod table;
-mod take;
 mod tally;
 mod verify;
 
@@ -120,12 +115,11 @@ mod models;
 mod tests;
 
 pub use area::{Reserve, ReserveLayout};
-pub use clean::Cleaned;
 pub use contiguous::Contiguous;
 pub use contract::Store;
 pub use error::PutRefused;
-pub use guest::{Guest, Key};
+pub use guest::{Cleaned, Guest, Key};
 pub use migrate::MigrateArea;
-pub(crate) use pool::PoolKind;
-pub use pool::{PoolConfig, PoolId};
-pub use reservations::Reservation;
+pub use owner::Reservation;
+pub(crate) use table::PoolKind;
+pub use table::{PoolConfig, PoolId};

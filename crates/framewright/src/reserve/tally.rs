@@ -1,8 +1,6 @@
 //! The counters as statistics, and what the frames are now.
 
-use super::pool::KINDS;
-use super::record::add;
-use super::table::FrameState;
+use super::table::{FrameState, KINDS, add};
 use super::{PoolId, PoolKind, Reserve};
 use crate::stats::{GuestStats, Occupancy, ReserveStats};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -83,7 +81,7 @@ impl<P> Reserve<'_, P> {
                 FrameState::Writing => occupancy.writing += 1,
             }
         }
-        for id in table.frame_blocks() * super::record::BLOCK..self.ids() {
+        for id in table.frame_blocks() * super::table::BLOCK..self.ids() {
             let has_page = u64::from(table.state(id).has_page());
             match table.is_ordinary(id) {
                 true => occupancy.put_back += has_page,

@@ -1,9 +1,7 @@
 //! The slow check of the invariants, for a reserve at rest.
 
 use super::area::Reserve;
-use super::pool::POOLS_MAX;
-use super::record::BLOCK;
-use super::table::FrameState;
+use super::table::{BLOCK, FrameState, POOLS_MAX};
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A live block of frames has no owner, so its free needs no inbox: a CPU frees it into its own cache, or leaves it
-//! to the holder of the pageblock (`frame/block.rs`).
+//! to the holder of the pageblock (`frame/pageblock/mod.rs`).
 //!
 //! # Invariants
 //! - **E1** A seat is busy or in a claimer's hands, never both: owner and claimer each write their own word

@@ -1,9 +1,8 @@
 //! Pageblocks set apart, and what is taken and freed around them.
 
 use super::apart::{ApartContent, NotApart};
-use super::target::TargetRoom;
 use super::*;
-use crate::frame::AllocError;
+use crate::frame::{AllocError, TargetRoom};
 use crate::units::RunError;
 
 fn is_open(zone: &Zone<'_, SingleThread>, id: usize) -> bool {

@@ -1,7 +1,7 @@
 //! Each invariant, broken by hand: `verify` names it.
 
-use super::tag::Tag;
 use super::*;
+use crate::frame::pageblock::Tag;
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 use std::string::ToString;

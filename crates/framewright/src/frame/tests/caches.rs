@@ -445,7 +445,8 @@ fn a_pair_of_a_cached_order_takes_no_lock() {
             let [frame, other] = [0, 1].map(|cpu: usize| seats[cpu].alloc(order(size), mobility));
             seats[1].free(frame.unwrap(), order(size)).unwrap();
             seats[0].free(other.unwrap(), order(size)).unwrap();
-            held.into_iter().for_each(super::block::HeldBlock::unlock);
+            held.into_iter()
+                .for_each(crate::frame::pageblock::HeldBlock::unlock);
             let remote = |seat: &Seat<'_, '_, _>| seat.words.counters().remote.read();
             assert_eq!((remote(&seats[0]), remote(&seats[1])), (0, 0));
             // No CPU was stopped, so none took the zone's own lock.

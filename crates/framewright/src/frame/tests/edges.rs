@@ -70,7 +70,7 @@ fn runs(layout: &ZoneLayout) -> Vec<Run> {
 /// All that a zone says of itself, except for counts of refused calls.
 fn said(
     zone: &Zone<'_, SingleThread>,
-) -> (crate::frame::verify::Recount, [u64; 5], Vec<u64>, Vec<u32>) {
+) -> (crate::frame::zone::Recount, [u64; 5], Vec<u64>, Vec<u32>) {
     let words = zone.free.iter().map(|word| word.load(Relaxed)).collect();
     let pins = (0..zone.pageblocks()).map(|id| zone.pins(id)).collect();
     (zone.recount(), zone.pageblocks_by_label(), words, pins)

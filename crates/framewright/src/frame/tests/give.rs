@@ -1,7 +1,7 @@
 //! Frees of blocks one by one, or a word at a time, and the frees that are refused.
 
 use super::*;
-use crate::frame::tag::Tag;
+use crate::frame::pageblock::Tag;
 use crate::platform::FramePlatform;
 use crate::stats::Broken;
 

@@ -4,8 +4,7 @@
 
 extern crate std;
 
-use super::index::{BlockIndex, IndexShape};
-use super::tag::Tag;
+use super::pageblock::{BlockIndex, IndexShape, Tag};
 use super::zone::Zone;
 use super::{Seat, ZoneLayout};
 use crate::policy::{Config, End, Fallback};

@@ -1,7 +1,7 @@
 //! Counts one level above pageblocks.
 
 use super::*;
-use crate::frame::report::Region;
+use crate::frame::zone::Region;
 
 #[test]
 fn a_region_counts_its_contaminated_and_its_free_pageblocks() {

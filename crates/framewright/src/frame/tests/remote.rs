@@ -1,7 +1,7 @@
 //! Frees into pageblocks that another CPU holds, one after the other: what threads do by chance.
 
-use super::tag::Tag;
 use super::*;
+use crate::frame::pageblock::Tag;
 use crate::platform::FramePlatform;
 
 fn holders_collect<P: FramePlatform>(platform: P) {

@@ -184,7 +184,7 @@ fn a_run_that_can_never_be_is_refused_before_any_cpu_stops() {
 
 #[test]
 fn a_search_for_a_run_costs_nothing_for_holes_and_little_for_what_is_taken() {
-    use crate::frame::run_memo::Sought;
+    use crate::frame::zone::Sought;
     // 2^20 frames, 2048 pageblocks of 512, of which the first and the last eight exist.
     let layout = ZoneLayout::new(Frame(0), 1 << 20);
     let mut memory = memory(&layout);
@@ -216,7 +216,7 @@ fn a_search_for_a_run_costs_nothing_for_holes_and_little_for_what_is_taken() {
 
 #[test]
 fn the_lowest_run_is_found_wherever_it_begins_and_ends() {
-    use crate::frame::run_memo::Sought;
+    use crate::frame::zone::Sought;
     // Small pageblocks: of 8 frames, so that each run has many.
     let layout = ZoneLayout::new(Frame(4), 200).with_orders(order(3), order(6));
     let mut memory = memory(&layout);

@@ -1,7 +1,7 @@
 //! The stock of whole words behind the caches of order 0.
 
 use super::*;
-use crate::frame::tag::Tag;
+use crate::frame::pageblock::Tag;
 use crate::stats::Broken;
 
 /// 20480 frames, of which one CPU may hold 2048: a stock of 8 words.

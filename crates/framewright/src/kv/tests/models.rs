@@ -4,8 +4,8 @@
 
 extern crate std;
 
-use super::class::SizeClass;
-use super::held::Held;
+use super::seat::Held;
+use super::slab::SizeClass;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvLayout};
 use crate::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};

@@ -1,5 +1,5 @@
-use super::super::class::SizeClass;
 use super::super::layout::Shape;
+use super::super::slab::SizeClass;
 use super::*;
 use crate::frame::AllocError;
 use crate::kv::table::ObjectKind;

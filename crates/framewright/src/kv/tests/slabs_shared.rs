@@ -1,6 +1,6 @@
 //! Slabs of several CPUs: frees from elsewhere, inboxes, drains, and what is found broken.
 
-use super::super::held::Held;
+use super::super::seat::Held;
 use super::super::slab::{Slab, SlabState};
 use super::super::table::KvEntry;
 use super::slabs::{SIZES, sized, with_slabs};

@@ -5,8 +5,7 @@
 //! comes by. Objects with the same hash share a generation, and a dirty page of another object must
 //! not be lost (C7). So where pages may be dirty, a walk over all frames drops just the object's.
 
-use super::super::pool::PoolId;
-use super::super::table::{FrameState, StateWord};
+use super::super::table::{FrameState, PoolId, StateWord};
 use super::{Guest, Key, PageVersion};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;

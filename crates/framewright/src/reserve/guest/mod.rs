@@ -5,15 +5,19 @@
 //! its generation moves on, so that a get which found the entry before serves nothing. If another
 //! CPU is just copying the page, that CPU gives the descriptor back when it is done.
 
+mod claim;
+mod clean;
 mod get;
 mod invalidate;
 mod put;
 
+pub use clean::Cleaned;
+
 use super::area::Reserve;
-use super::index::{Bucket, LockedBucket, PageEntry};
-use super::pool::{Born, KINDS, PoolId};
-use super::record::{Descriptor, GuestCounters, GuestRecord};
-use super::table::{FrameState, InsideFrom, StateWord};
+use super::table::{
+    Born, Bucket, Descriptor, FrameState, GuestCounters, GuestRecord, InsideFrom, KINDS,
+    LockedBucket, PageEntry, PoolId, StateWord,
+};
 use crate::platform::ReservePlatform;
 use crate::sync::{
     AtomicU64,

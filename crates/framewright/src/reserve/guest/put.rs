@@ -11,10 +11,8 @@
 //! A page of one repeated word goes into a descriptor without a frame, if there is one.
 
 use super::super::PutRefused;
-use super::super::claim::ClaimedPage;
-use super::super::index::{Bucket, LockedBucket, PageEntry, Ticket};
-use super::super::pool::{Debt, PoolId};
-use super::super::table::FrameState;
+use super::super::table::{Bucket, Debt, FrameState, LockedBucket, PageEntry, PoolId, Ticket};
+use super::claim::ClaimedPage;
 use super::{Guest, Key, PageVersion, Undo};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;

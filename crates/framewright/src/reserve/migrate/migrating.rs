@@ -5,8 +5,7 @@ use crate::frame::Seat;
 use crate::platform::FramePlatform;
 use crate::reclaim::Clients;
 use crate::reserve::{Contiguous, Reservation};
-use crate::units::Run;
-use crate::units::RunError;
+use crate::units::{Run, RunError};
 
 /// An owner's access to a [`MigrateArea`], with a CPU's seat and the clients whose contents may
 /// have to move.

@@ -4,8 +4,7 @@
 
 extern crate std;
 
-use super::record::{BLOCK, GuestRecord};
-use super::table::{FrameTable, StateWord};
+use super::table::{BLOCK, FrameTable, GuestRecord, StateWord};
 use crate::platform::Patience;
 use crate::raw::{Carver, RawRecord, atomic_words};
 use crate::sync::{AtomicU64, Ordering::Relaxed};

@@ -283,8 +283,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     /// Unmaps a range of pages in spans of the seat's; its lazy pages are whole areas. Returns true
-    /// if that failed. These areas are then marked like areas that other CPUs freed, for
-    /// [`collect_span`](Self::collect_span): however many of their pages were unmapped, they are
+    /// if that failed. These areas are then marked like areas that other CPUs freed, and are
+    /// collected like these: however many of their pages were unmapped, they are
     /// lazy as a whole, and all of their pages are unmapped again.
     fn fails_to_unmap(&self, start: u32, end: u32) -> bool {
         if self.unmap(start, end) {

@@ -1,0 +1,469 @@
+//! The index of pageblocks: which have a free block of order k and belong to class c.
+//!
+//! ```text
+//!     ranked    for each list and order: one bit a row, at its rank; lowest bit = cheapest class
+//!     some      one bit a row that may not be empty
+//!       │
+//!     summary   one bit for each leaf word of a row that may not be zero
+//!       │
+//!     leaves    row (k, c): one bit a pageblock
+//! ```
+//!
+//! A *row* is a pair of an order and a class; a pageblock is in one row for each order of which it
+//! has a maximal free block. A *list* is a kind of request; for each order it [ranks](super::ranking)
+//! the classes by the policy's cost.
+//!
+//! # Invariants
+//! - **I1** A leaf bit is set if and only if the pageblock, unlocked and not isolated, is of that
+//!   class and has a maximal free block of that order.
+//! - **I2** Above a leaf bit that is set, the bits of all levels are set, except while an insertion
+//!   or a search is at work. The opposite does not hold: a search that finds nothing below them
+//!   clears them, the ranked bits only in its own list. So a removal costs one atomic operation,
+//!   and so do most insertions.
+//! - **I3** The index is written only from a busy seat, or by the CPU that stopped all others. A
+//!   look from outside of both ([`peek`](BlockIndex::peek)) leaves wrong bits as they are. No stop waits
+//!   for such a look to end, so a bit that it had cleared and not yet set again would hide a block
+//!   from a request that stopped all CPUs (F8).
+//!
+//! # Memory order
+//! The inserter writes a level and then reads the next one up; the searcher clears the upper one
+//! and then reads the lower one again. At least one must see the other's write, so all of these
+//! are `SeqCst`.
+//!
+//! The ranked bits are many, so an inserter looks only at the row's bit in `some`: if it is set, it
+//! takes the ranked bits for set. Setting goes from `some` to the ranked bits, clearing from a
+//! ranked bit to `some` and then to the summary once more. Suppose the last write to `some` set it.
+//! A CPU that cleared ranked bits did so before, and the setter, which skips ranked bits that are
+//! set, has found them clear. A CPU that clears one after that sees the summary's bit, which is
+//! older than `some`.
+
+use super::ranking::Ranking;
+use crate::policy::{End, LISTS};
+use crate::raw::Carver;
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    clear_bits, model_fence, set_bits,
+};
+
+/// What a search does about wrong bits of the summary.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WrongSummary {
+    /// It leaves them: the searcher may not write them (I3).
+    Stay,
+    /// It leaves the first, and clears those after it.
+    FirstStays,
+    Cleared,
+}
+
+/// Pageblocks whose bits of one row share a cache line, and one word of its summary.
+pub(in super::super) const REGION: usize = 512;
+const _: () = assert!(4096 % REGION == 0);
+
+/// The size of an index.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct IndexShape {
+    orders: usize,
+    classes: usize,
+    /// Words of one row's leaves, of its summary, and of the bits of all classes.
+    leaf: usize,
+    summary: usize,
+    flags: usize,
+}
+
+impl IndexShape {
+    pub(in super::super) const fn new(orders: usize, classes: usize, blocks: usize) -> Self {
+        let leaf = blocks.div_ceil(64);
+        Self {
+            orders,
+            classes,
+            leaf,
+            summary: leaf.div_ceil(64),
+            flags: classes.div_ceil(64),
+        }
+    }
+
+    const fn rows(&self) -> usize {
+        self.orders * self.classes
+    }
+
+    pub(in super::super) const fn words(&self) -> usize {
+        let [
+            leaves,
+            summaries,
+            some,
+            ranked,
+            ranks,
+            classes,
+            costs,
+            least,
+        ] = self.parts();
+        leaves + summaries + some + ranked + ranks + classes + costs + least
+    }
+
+    const fn parts(&self) -> [usize; 8] {
+        [
+            self.rows() * self.leaf,
+            self.rows() * self.summary,
+            self.rows().div_ceil(64),
+            LISTS * self.orders * self.flags,
+            self.rows(),
+            self.rows(),
+            self.rows(),
+            self.orders,
+        ]
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct BlockIndex<'m> {
+    shape: IndexShape,
+    leaves: &'m [AtomicU64],
+    summaries: &'m [AtomicU64],
+    some: &'m [AtomicU64],
+    ranked: &'m [AtomicU64],
+    ranking: Ranking<'m>,
+    /// The platform's `ALONE`.
+    alone: bool,
+}
+
+impl<'m> BlockIndex<'m> {
+    /// The index in `words`, ranked by `cost(list, order, class)`; where that is
+    /// `None`, the list leaves out the row.
+    pub(in super::super) fn new(
+        shape: IndexShape,
+        mut words: Carver<'m>,
+        alone: bool,
+        cost: impl Fn(usize, usize, usize) -> Option<i32>,
+    ) -> Self {
+        let parts = shape.parts().map(|len| words.words(len));
+        let [
+            leaves,
+            summaries,
+            some,
+            ranked,
+            ranks,
+            classes,
+            costs,
+            least,
+        ] = parts;
+        // The leaves, still unused, serve as scratch memory: there is at least one word a class.
+        let ranking = Ranking::new(shape.classes, [ranks, classes, costs], least, leaves, cost);
+        Self {
+            shape,
+            leaves,
+            summaries,
+            some,
+            ranked,
+            ranking,
+            alone,
+        }
+    }
+
+    #[inline(always)]
+    fn ranked_start(&self, list: usize, order: usize) -> usize {
+        (list * self.shape.orders + order) * self.shape.flags
+    }
+
+    /// Whether one thread at a time uses the zone.
+    #[inline(always)]
+    pub(super) const fn alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Adds pageblock `id` to `row`.
+    #[inline(always)]
+    pub(in super::super) fn insert(&self, row: usize, id: usize) {
+        let leaf = &self.leaves[row * self.shape.leaf + id / 64];
+        set_bits(leaf, 1 << (id % 64), self.alone);
+        self.raise(row, id / 64);
+    }
+
+    /// Sets the bits above leaf word `leaf` of `row`.
+    #[inline(always)]
+    fn raise(&self, row: usize, leaf: usize) {
+        model_fence();
+        let summary = &self.summaries[row * self.shape.summary + leaf / 64];
+        let bit = 1 << (leaf % 64);
+        if summary.load(SeqCst) & bit == 0 {
+            set_bits(summary, bit, self.alone);
+        }
+        model_fence();
+        if self.some[row / 64].load(SeqCst) >> (row % 64) & 1 == 0 {
+            self.raise_flags(row);
+        }
+    }
+
+    /// Sets the row's bits above its summary.
+    #[cold]
+    fn raise_flags(&self, row: usize) {
+        set_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
+        model_fence();
+        self.for_each_rank(row, |word, bit| {
+            // Most were never cleared. A CPU that clears one now looks at the summary afterwards.
+            if word.load(SeqCst) & bit == 0 {
+                set_bits(word, bit, self.alone);
+            }
+        });
+    }
+
+    /// Calls `visit` with the word and the bit of the row in each list that ranks it.
+    fn for_each_rank(&self, row: usize, mut visit: impl FnMut(&AtomicU64, u64)) {
+        for (list, rank) in self.ranking.ranks(row) {
+            let start = self.ranked_start(list, row / self.shape.classes);
+            visit(&self.ranked[start + rank / 64], 1 << (rank % 64));
+        }
+    }
+
+    /// Removes pageblock `id` from `row`.
+    #[inline]
+    pub(in super::super) fn remove(&self, row: usize, id: usize) {
+        let leaf = &self.leaves[row * self.shape.leaf + id / 64];
+        clear_bits(leaf, 1 << (id % 64), self.alone);
+    }
+
+    #[inline]
+    pub(in super::super) fn contains(&self, row: usize, id: usize) -> bool {
+        self.leaves[row * self.shape.leaf + id / 64].load(SeqCst) >> (id % 64) & 1 != 0
+    }
+
+    /// One word of `row`: the pageblocks `64 * leaf` and on.
+    #[inline]
+    pub(super) fn leaf(&self, row: usize, leaf: usize) -> u64 {
+        self.leaves[row * self.shape.leaf + leaf].load(SeqCst)
+    }
+
+    /// The cheapest class of `list` in which there may be a free block of `order`, from rank `from`
+    /// on: its rank, its number and its cost.
+    #[inline(always)]
+    pub(in super::super) fn cheapest(
+        &self,
+        list: usize,
+        order: usize,
+        from: usize,
+    ) -> Option<(usize, usize, i32)> {
+        let start = self.ranked_start(list, order);
+        let ranked = &self.ranked[start..start + self.shape.flags];
+        let mut at = from / 64;
+        let mut bits = ranked.get(at)?.load(SeqCst) & (!0 << (from % 64));
+        while bits == 0 {
+            at += 1;
+            bits = ranked.get(at)?.load(SeqCst);
+        }
+        let rank = at * 64 + bits.trailing_zeros() as usize;
+        let (class, cost) = self.ranking.class(list, order, rank);
+        Some((rank, class, cost))
+    }
+
+    /// What the cheapest class of `list` for `order` costs, whether or not it has a block.
+    #[inline(always)]
+    pub(in super::super) fn least_cost(&self, list: usize, order: usize) -> i32 {
+        self.ranking.least_cost(list, order)
+    }
+
+    /// The pageblock of `row` nearest to `end`, beyond `from` if there is a `from`.
+    ///
+    /// Clears wrong bits of the summary. Without `tidy` it may leave one: where a pageblock comes
+    /// and goes, clearing and setting cost more.
+    #[inline(always)]
+    pub(in super::super) fn find(
+        &self,
+        row: usize,
+        end: End,
+        from: Option<usize>,
+        tidy: bool,
+    ) -> Option<usize> {
+        if from.is_none() {
+            let found = self.find_at_end(row, end);
+            if found.is_some() {
+                return found;
+            }
+            let summary = &self.summaries[row * self.shape.summary];
+            if self.shape.summary == 1 && summary.load(SeqCst) == 0 {
+                return None;
+            }
+        }
+        let wrong = if tidy {
+            WrongSummary::Cleared
+        } else {
+            WrongSummary::FirstStays
+        };
+        self.find_on(row, end, from, wrong)
+    }
+
+    /// The same for a caller that is neither in a busy seat nor has stopped all CPUs: writes
+    /// nothing (I3).
+    #[inline]
+    pub(in super::super) fn peek(
+        &self,
+        row: usize,
+        end: End,
+        from: Option<usize>,
+    ) -> Option<usize> {
+        self.find_on(row, end, from, WrongSummary::Stay)
+    }
+
+    /// The pageblock of `row` nearest to `end`, if the first look finds it, as it nearly always does.
+    #[inline(always)]
+    pub(in super::super) fn find_at_end(&self, row: usize, end: End) -> Option<usize> {
+        let nearest = match end {
+            End::Lowest => 0,
+            End::Highest => self.shape.summary - 1,
+        };
+        let bits = self.summaries[row * self.shape.summary + nearest].load(SeqCst);
+        let leaf = nearest * 64 + nearest_bit(bits, end)?;
+        Some(leaf * 64 + nearest_bit(self.leaf(row, leaf), end)?)
+    }
+
+    /// The same, in one [`REGION`] only.
+    #[inline(always)]
+    pub(in super::super) fn find_in_region(
+        &self,
+        row: usize,
+        end: End,
+        region: usize,
+    ) -> Option<usize> {
+        let first = region * (REGION / 64);
+        let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
+        let bits = summaries.get(first / 64)?.load(SeqCst) >> (first % 64);
+        let leaf = first + nearest_bit(bits & !(!0 << (REGION / 64)), end)?;
+        Some(leaf * 64 + nearest_bit(self.leaf(row, leaf), end)?)
+    }
+
+    /// The full search of [`find`](Self::find).
+    fn find_on(
+        &self,
+        row: usize,
+        end: End,
+        from: Option<usize>,
+        mut wrong: WrongSummary,
+    ) -> Option<usize> {
+        let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
+        let all = summaries.len() * 4096;
+        // The range still to search, half-open.
+        let (mut low, mut high) = match (from, end) {
+            (None, _) => (0, all),
+            (Some(from), End::Lowest) => (from + 1, all),
+            (Some(from), End::Highest) => (0, from),
+        };
+        while low < high {
+            let at = match end {
+                End::Lowest => low,
+                End::Highest => high - 1,
+            };
+            let (top, leaf) = (at / 4096, at / 64);
+            let bits = summaries[top].load(SeqCst);
+            let near = match end {
+                End::Lowest => bits & (!0 << (leaf % 64)),
+                End::Highest => bits & (!0 >> (63 - leaf % 64)),
+            };
+            let Some(found) = nearest_bit(near, end) else {
+                match end {
+                    End::Lowest => low = (top + 1) * 4096,
+                    End::Highest => high = top * 4096,
+                }
+                continue;
+            };
+            let found = top * 64 + found;
+            let word = self.leaf(row, found);
+            let ids = word & within(found * 64, low, high);
+            if let Some(nearest) = nearest_bit(ids, end) {
+                return Some(found * 64 + nearest);
+            }
+            if word == 0 {
+                match wrong {
+                    WrongSummary::Stay => {}
+                    WrongSummary::FirstStays => wrong = WrongSummary::Cleared,
+                    WrongSummary::Cleared => self.lower(row, found),
+                }
+            }
+            match end {
+                End::Lowest => low = (found + 1) * 64,
+                End::Highest => high = found * 64,
+            }
+        }
+        None
+    }
+
+    /// Clears the summary bit of a leaf word that was seen to be zero.
+    #[cold]
+    fn lower(&self, row: usize, leaf: usize) {
+        let bit = 1 << (leaf % 64);
+        let summary = &self.summaries[row * self.shape.summary + leaf / 64];
+        clear_bits(summary, bit, self.alone);
+        model_fence();
+        if self.leaf(row, leaf) != 0 {
+            self.raise(row, leaf);
+        }
+    }
+
+    /// Clears the bit in `list` of a row that was seen to be empty, and its bit in `some`. The
+    /// other lists' bits stay until a search through them finds nothing either.
+    #[cold]
+    pub(in super::super) fn lower_flag(&self, list: usize, row: usize) {
+        let Some(rank) = self.ranking.rank(list, row) else {
+            return;
+        };
+        let start = self.ranked_start(list, row / self.shape.classes);
+        let ranked = &self.ranked[start + rank / 64];
+        clear_bits(ranked, 1 << (rank % 64), self.alone);
+        clear_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
+        model_fence();
+        let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
+        if summaries.iter().any(|summary| summary.load(SeqCst) != 0) {
+            self.raise_flags(row);
+        }
+    }
+
+    /// All bits that a search follows.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(in super::super) fn bits(&self) -> impl Iterator<Item = u64> {
+        let words = [self.leaves, self.summaries, self.some, self.ranked];
+        let words = words.into_iter().flatten();
+        words.map(|word| word.load(Relaxed))
+    }
+
+    /// Whether I2 holds. Only meaningful while no CPU changes the index.
+    pub(in super::super) fn is_consistent(&self) -> bool {
+        (0..self.shape.rows()).all(|row| {
+            let mut flagged = self.some[row / 64].load(Relaxed) >> (row % 64) & 1 != 0;
+            self.for_each_rank(row, |word, bit| {
+                flagged &= word.load(Relaxed) & bit != 0;
+            });
+            (0..self.shape.leaf).all(|leaf| {
+                let summary = &self.summaries[row * self.shape.summary + leaf / 64];
+                self.leaf(row, leaf) == 0
+                    || flagged && summary.load(Relaxed) >> (leaf % 64) & 1 != 0
+            })
+        })
+    }
+}
+
+/// The set bit nearest to `end`.
+#[inline(always)]
+const fn nearest_bit(bits: u64, end: End) -> Option<usize> {
+    if bits == 0 {
+        return None;
+    }
+    Some(match end {
+        End::Lowest => bits.trailing_zeros() as usize,
+        End::Highest => bits.ilog2() as usize,
+    })
+}
+
+/// The bits of the word that starts at `start` which lie in `low..high`.
+#[inline(always)]
+fn within(start: usize, low: usize, high: usize) -> u64 {
+    let mut mask = !0;
+    if low > start {
+        mask &= !0 << (low - start);
+    }
+    if high < start + 64 {
+        mask &= !0 >> (start + 64 - high);
+    }
+    mask
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "../tests/index.rs"]
+mod tests;

@@ -1,0 +1,304 @@
+//! Allocates and frees more than one block at a time, and parts of one.
+
+use super::super::pageblock::{HeldBlock, Tag};
+use super::super::{AllocError, CACHED_ORDERS, FreeError};
+use super::Seat;
+use super::loose::parts;
+use super::search::WantedBlock;
+use crate::platform::FramePlatform;
+use crate::units::{Frame, Mobility, Order, Run, RunError};
+
+impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
+    /// Allocates up to `frames.len()` blocks of `order`; returns how many. Fewer only if the next
+    /// allocation failed: this repeats [`alloc`](Self::alloc).
+    ///
+    /// # Errors
+    /// Why not even the first allocation succeeded.
+    pub fn alloc_bulk(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        frames: &mut [Frame],
+    ) -> Result<usize, AllocError> {
+        for (taken, frame) in frames.iter_mut().enumerate() {
+            match self.alloc(order, mobility) {
+                Ok(found) => *frame = found,
+                Err(error) if taken == 0 => return Err(error),
+                Err(_) => return Ok(taken),
+            }
+        }
+        Ok(frames.len())
+    }
+
+    /// Frees blocks of `order`, one after the other.
+    ///
+    /// # Errors
+    /// How many were freed, and why the next one was not; those after it are as before.
+    pub fn free_bulk(&mut self, order: Order, frames: &[Frame]) -> Result<(), (usize, FreeError)> {
+        for (freed, &frame) in frames.iter().enumerate() {
+            self.free(frame, order).map_err(|error| (freed, error))?;
+        }
+        Ok(())
+    }
+
+    /// Frees the block of `order` at `frame`, which is a whole allocation or an aligned part of a
+    /// larger one. What remains of the larger one becomes the fewest aligned allocations. The
+    /// caller frees each with its own order, or by parts again.
+    ///
+    /// Time: O(orders). If several CPUs free parts of one allocation, they take turns.
+    ///
+    /// # Errors
+    /// If no allocation contains the whole block. Nothing has changed then.
+    pub fn free_part(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.enter();
+        let result = self.split(frame, order);
+        let result = result.and_then(|()| self.free_entered(frame, order));
+        self.exit();
+        result
+    }
+
+    /// Frees every frame of `run`: the allocations that lie in it, side by side, and the parts
+    /// inside it of those that reach out of it. These leave the same state behind as
+    /// [`free_part`](Self::free_part).
+    ///
+    /// Time: O(1) for each allocation inside, O(orders²) for one that reaches out.
+    ///
+    /// # Errors
+    /// If a frame belongs to no allocation: the first one. Nothing has changed then. If another CPU frees some of them
+    /// at the same moment, which is a double free, this frees the others, and the error names the first that was not
+    /// its own.
+    pub fn free_frames(&mut self, run: Run) -> Result<(), FreeError> {
+        let mut at = run.start();
+        while at < run.end() {
+            let allocation = self.allocation_of(at);
+            let Some((start, order)) = allocation.or_else(|| self.settled_allocation_of(at)) else {
+                return Err(self.refuse(at, Order::ZERO));
+            };
+            at = Frame(start.0 + order.frames());
+        }
+        self.free_each(run)
+    }
+
+    /// Frees the frames of a run, each of which belonged to an allocation a moment ago.
+    pub(in super::super) fn free_each(&mut self, run: Run) -> Result<(), FreeError> {
+        let (mut at, mut freed) = (run.start(), Ok(()));
+        while at < run.end() {
+            let order = match self.allocation_at(at, run.end()) {
+                Some(order) if order.index() < CACHED_ORDERS => order,
+                Some(order) => match self.free_in_one_turn(at, run.end()) {
+                    Some(next) => {
+                        at = next;
+                        continue;
+                    }
+                    None => order,
+                },
+                None => {
+                    let order = self.largest_part(at, run.end());
+                    freed = freed.and(self.free_part(at, order));
+                    at = Frame(at.0 + order.frames());
+                    continue;
+                }
+            };
+            freed = freed.and(self.free(at, order));
+            at = Frame(at.0 + order.frames());
+        }
+        freed
+    }
+
+    /// The order of the allocation that starts at `at`, if one does and ends at or before `end`.
+    #[inline]
+    fn allocation_at(&self, at: Frame, end: Frame) -> Option<Order> {
+        let (order, _) = self.zone.tag(self.zone.offset(at)?).as_live()?;
+        (at.0 + order.frames() <= end.0).then_some(order)
+    }
+
+    /// Frees the allocations from `at` to `end`, under one lock, as long as they lie side by side in one pageblock.
+    /// The frame behind them; `None`, without any change, if another CPU holds the pageblock.
+    fn free_in_one_turn(&mut self, at: Frame, end: Frame) -> Option<Frame> {
+        let zone = self.zone;
+        let first = zone.offset(at)?;
+        let id = first >> zone.map.pageblock_order;
+        self.enter();
+        let held = zone.try_lock(self.words.counters(), id);
+        let (mut next, mut frames) = (first, 0);
+        if let Some(mut held) = held {
+            let block_end = (id + 1) << zone.map.pageblock_order;
+            let end = block_end.min(first + (end.0 - at.0) as usize);
+            while next < end
+                && let Some((order, mobility)) = zone.tag(next).as_live()
+                && next + order.frames() as usize <= end
+            {
+                zone.set_tag(next, Tag::NONE);
+                if held.give(zone.slot(next), order, mobility) {
+                    frames += order.frames();
+                } else {
+                    zone.count_corruption();
+                }
+                next += order.frames() as usize;
+            }
+            held.unlock();
+            self.words.counters().net.add(frames.wrapping_neg());
+            self.words.counters().pgfree.add(frames);
+        }
+        self.exit();
+        (next > first).then(|| Frame(at.0 + (next - first) as u64))
+    }
+
+    /// Allocates the first `frames` frames of an unmovable block of `order`, which has more, as the fewest aligned
+    /// allocations, if such a block is there at once. What remains of the block is free, or in this CPU's caches.
+    pub(in super::super) fn try_first(&mut self, order: Order, frames: u64) -> Option<Run> {
+        let mobility = Mobility::Unmovable;
+        self.enter();
+        let is_cached = order.index() < CACHED_ORDERS;
+        let offset = if is_cached {
+            let cached = self.words.pop(self.zone, mobility, order);
+            cached.or_else(|| self.fetch(order, mobility))
+        } else {
+            let wanted = WantedBlock { order, mobility };
+            let first = self.zone.take_first(self.words, wanted, frames as usize);
+            if first.is_some() {
+                self.words.counters().net.add(frames);
+            }
+            first
+        };
+        if let Some(offset) = offset {
+            for (at, part) in parts(0, frames) {
+                self.hand_out(offset + at as usize, part, mobility);
+            }
+            let end = if is_cached { order.frames() } else { frames };
+            for (at, part) in parts(frames, end) {
+                let rest = offset + at as usize;
+                self.hand_out(rest, part, mobility);
+                let freed = self.free_entered(self.zone.frame(rest), part);
+                debug_assert!(freed.is_ok(), "it was allocated a moment ago");
+            }
+        }
+        self.exit();
+        offset.and_then(|offset| Run::new(self.zone.frame(offset), frames))
+    }
+
+    /// The allocation that `frame` belongs to.
+    fn allocation_of(&self, frame: Frame) -> Option<(Frame, Order)> {
+        let offset = self.zone.offset(frame)?;
+        if let Some((order, _)) = self.zone.tag(offset).as_live() {
+            return Some((frame, order));
+        }
+        let (start, order, _) = self.zone.enclosing(offset, Order::ZERO)?;
+        Some((self.zone.frame(start), order))
+    }
+
+    /// The same, for an allocation that another CPU may be splitting: it has no tags then.
+    #[cold]
+    fn settled_allocation_of(&self, frame: Frame) -> Option<(Frame, Order)> {
+        let offset = self.zone.offset(frame)?;
+        self.enter();
+        let held = self.turn_to_split(offset);
+        let found = self.allocation_of(frame);
+        held.unlock();
+        self.exit();
+        found
+    }
+
+    /// The order of the largest block from `frame` on that ends at or before `end` and lies in one
+    /// allocation.
+    fn largest_part(&self, frame: Frame, end: Frame) -> Order {
+        let Some((start, order)) = self.allocation_of(frame) else {
+            return Order::ZERO;
+        };
+        let end = end.0.min(start.0 + order.frames());
+        let fits = (end - frame.0).ilog2();
+        let aligned = frame.0.trailing_zeros();
+        Order::new(fits.min(aligned) as u8).unwrap_or(Order::ZERO)
+    }
+
+    /// CPUs that split one allocation, or the rest of one, take turns, and each looks for the
+    /// allocation only in its own turn: the tags of a half-split allocation show no allocation at
+    /// all. Their lock is that of the pageblock in which the largest block around the frame would
+    /// start. Its holder waits for no other CPU.
+    pub(super) fn turn_to_split(&self, offset: usize) -> HeldBlock<'_, 'm, P> {
+        let zone = self.zone;
+        let place = zone.map.origin + offset as u64;
+        let largest = place >> zone.map.max_order << zone.map.max_order;
+        let first = largest.saturating_sub(zone.map.origin) >> zone.map.pageblock_order;
+        let mut attempt = 0;
+        loop {
+            match zone.try_lock(self.words.counters(), first as usize) {
+                Some(held) => return held,
+                None => {
+                    // This CPU has changed nothing yet, so it may wait.
+                    let waiting = self.words.turn().calling_out();
+                    zone.platform.relax(attempt);
+                    waiting.end();
+                }
+            }
+            attempt = attempt.saturating_add(1);
+        }
+    }
+
+    /// Makes the block of `order` at `frame` an allocation of its own, if it is part of one.
+    fn split(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        let zone = self.zone;
+        let Some(offset) = zone.offset(frame).filter(|_| frame.is_aligned(order)) else {
+            return Err(self.refuse(frame, order));
+        };
+        if zone.tag(offset).as_live().is_some_and(|(o, _)| o == order) {
+            return Ok(());
+        }
+        let held = self.turn_to_split(offset);
+        let found = zone.enclosing(offset, order);
+        let result = match found {
+            Some((start, mut whole, mobility)) => {
+                // Goes from the large to the small: the half without the block becomes an
+                // allocation of its own, before the half with it shrinks.
+                let mut at = start;
+                while whole > order {
+                    whole = Order::new(whole.get() - 1).expect("above another order");
+                    let half = whole.frames() as usize;
+                    let upper = at + half;
+                    zone.set_tag(upper, Tag::live(whole, mobility));
+                    zone.set_tag(at, Tag::live(whole, mobility));
+                    if offset >= upper {
+                        at = upper;
+                    }
+                }
+                Ok(())
+            }
+            None => Err(self.refuse(frame, order)),
+        };
+        held.unlock();
+        result
+    }
+
+    /// Frees every allocation in `run`, which starts and ends with one: all that
+    /// [`alloc_run`](super::super::Zone::alloc_run) gave.
+    ///
+    /// # Errors
+    /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then. If another CPU frees
+    /// some of them at the same moment, which is a double free, this frees the others, and the error names the first
+    /// that was not its own.
+    pub fn free_range(&mut self, run: Run) -> Result<(), RunError> {
+        self.check_covered(run)?;
+        self.free_each(run)
+            .map_err(|error| RunError::NotFree(error.frame()))
+    }
+
+    /// Whether allocations cover a run exactly.
+    fn check_covered(&self, run: Run) -> Result<(), RunError> {
+        let mut at = run.start();
+        if run.is_empty() {
+            return Err(RunError::Outside);
+        }
+        while at < run.end() {
+            let offset = self.zone.offset(at).ok_or(RunError::Outside)?;
+            let Some((order, _)) = self.zone.tag(offset).as_live() else {
+                return Err(RunError::NotFree(at));
+            };
+            at = Frame(at.0 + order.frames());
+        }
+        if at == run.end() {
+            Ok(())
+        } else {
+            Err(RunError::NotFree(run.end()))
+        }
+    }
+}

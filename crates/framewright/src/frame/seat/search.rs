@@ -1,0 +1,499 @@
+//! From a request to a pageblock: takes the cheapest candidate in the index, or passes it by.
+
+use super::super::counters::Counters;
+use super::super::pageblock::HeldBlock;
+use super::super::zone::Zone;
+use super::caches::{CACHED_ORDERS, SeatWords};
+use crate::policy::{Class, Label, Pressure, SHARE_SETTLED, ZoneFacts};
+use crate::slots::WORD_ORDER;
+use crate::units::{Mobility, Order};
+
+/// How many pageblocks of one row a search tries before the next row.
+const TRIES: usize = 8;
+
+/// How many empty rows a search passes by before it tidies up. Where few pageblocks have room, a
+/// pageblock in use goes from row to row, and tidying up behind it would cost more than finding the
+/// row empty once more.
+const PASSED_BY: usize = 1;
+
+/// What a request wants.
+#[derive(Clone, Copy)]
+pub(in super::super) struct WantedBlock {
+    pub(in super::super) order: Order,
+    pub(in super::super) mobility: Mobility,
+}
+
+impl WantedBlock {
+    /// Whether the high-order reserve may serve it, where all else fails: an unmovable block of
+    /// several frames and of one pageblock at most.
+    pub(in super::super) fn may_have_reserved(self, pageblock: Order) -> bool {
+        !self.mobility.is_movable() && self.order > Order::ZERO && self.order <= pageblock
+    }
+}
+
+/// The result of a search.
+pub(super) struct BlockBatch<'o> {
+    /// The first frames of blocks, as offsets in the zone.
+    blocks: &'o mut [u32],
+    /// How many of them there are.
+    pub(in super::super) taken: usize,
+    /// At most this many whole words may be taken instead of blocks of order 0.
+    pub(super) words_max: usize,
+    /// Where the words begin, and how many there are; then the batch has no blocks.
+    pub(in super::super) words: Option<(usize, usize)>,
+    /// So many frames of one block are taken, from its first on, instead of blocks.
+    frames: Option<usize>,
+}
+
+impl<'o> BlockBatch<'o> {
+    /// A batch with room for as many blocks as `blocks`.
+    pub(in super::super) const fn new(blocks: &'o mut [u32]) -> Self {
+        Self {
+            blocks,
+            taken: 0,
+            words_max: 0,
+            words: None,
+            frames: None,
+        }
+    }
+
+    /// A batch of the first `frames` frames of one block.
+    const fn first(frames: usize, offset: &'o mut [u32; 1]) -> Self {
+        let mut batch = Self::new(offset);
+        batch.frames = Some(frames);
+        batch
+    }
+
+    const fn is_full(&self) -> bool {
+        self.taken == self.blocks.len() || self.words.is_some()
+    }
+}
+
+/// Orders inside a pageblock, 0 to 10.
+const ORDERS: usize = 11;
+
+/// A request on its way through the candidates.
+struct BlockSearch {
+    list: usize,
+    wanted: WantedBlock,
+    pressure: Pressure,
+    /// Whether to leave pageblocks in which other CPUs work to them, as long as there are others.
+    spare: bool,
+    /// Rows that were passed by because they were empty.
+    empty: usize,
+    /// The orders at which the search has looked, a bit each.
+    seen: u16,
+    /// By order seen: the cheapest class, of those not passed by.
+    best: [Candidate; ORDERS],
+}
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// The policy's cost with the surcharge; `NO_CANDIDATE` if there is no candidate.
+    cost: i32,
+    rank: u16,
+    class: u16,
+}
+
+/// More than any cost: the policy's are 16 bits, its surcharges not much more.
+const NO_CANDIDATE: i32 = i32::MAX;
+
+impl BlockSearch {
+    #[inline(always)]
+    fn new<P>(zone: &Zone<'_, P>, wanted: WantedBlock) -> Self {
+        let pressure = zone.policy.pressure(&zone.zone_facts());
+        let none = Candidate {
+            cost: NO_CANDIDATE,
+            rank: 0,
+            class: 0,
+        };
+        Self {
+            list: zone.policy.list(wanted.mobility, pressure),
+            wanted,
+            pressure,
+            spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
+            empty: 0,
+            seen: 0,
+            best: [none; ORDERS],
+        }
+    }
+
+    /// Forgets the pageblocks that it saw, and passes none by.
+    #[inline(always)]
+    const fn look_again(&mut self) {
+        self.seen = 0;
+    }
+
+    /// What the order found adds to each class's cost.
+    #[inline(always)]
+    fn surcharge<P>(&self, zone: &Zone<'_, P>, order: usize) -> i32 {
+        let WantedBlock {
+            order: wanted,
+            mobility,
+        } = self.wanted;
+        let found = Order::new(order as u8).expect("orders in a pageblock are small");
+        zone.policy
+            .surcharge(self.pressure, mobility, wanted, found)
+    }
+
+    /// Looks at one order, from rank `from` on.
+    #[inline(always)]
+    fn look<P>(&mut self, zone: &Zone<'_, P>, order: usize, from: usize) {
+        let surcharge = self.surcharge(zone, order);
+        self.seen |= 1 << order;
+        let best = &mut self.best[order];
+        match zone.index.cheapest(self.list, order, from) {
+            Some((rank, class, cost)) => {
+                best.cost = cost + surcharge;
+                best.rank = rank as u16;
+                best.class = class as u16;
+            }
+            None => {
+                best.cost = NO_CANDIDATE;
+                best.rank = 0;
+            }
+        }
+    }
+
+    /// The order of the cheapest candidate, the smallest order of equals. Does not look at an order
+    /// if its cheapest class costs more than a candidate already seen.
+    #[inline(always)]
+    fn cheapest<P>(&mut self, zone: &Zone<'_, P>) -> Option<usize> {
+        let mut cheapest = None;
+        let mut least = NO_CANDIDATE;
+        for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
+            if self.seen >> order & 1 == 0 {
+                // What the cheapest class costs, whether or not it has a block.
+                let floor = zone.index.least_cost(self.list, order);
+                if floor >= least || floor + self.surcharge(zone, order) >= least {
+                    continue;
+                }
+                self.look(zone, order, 0);
+            }
+            if self.best[order].cost >= least {
+                continue;
+            }
+            least = self.best[order].cost;
+            cheapest = Some(order);
+        }
+        cheapest
+    }
+}
+
+/// The result of trying a row.
+enum RowOutcome {
+    /// Something was taken, and the label was the requester's own.
+    Own,
+    /// It was a fallback, or would have been: the batch ends.
+    Fallback,
+    /// The row is empty.
+    Empty,
+    /// Other CPUs work in all of its pageblocks, or in all that were tried.
+    Busy,
+}
+
+impl<'m, P> Zone<'m, P> {
+    /// Takes one block. Returns its offset, if there is one. Never waits.
+    pub(super) fn take_one(&self, seat: SeatWords<'m>, wanted: WantedBlock) -> Option<usize> {
+        self.take_first(seat, wanted, wanted.order.frames() as usize)
+    }
+
+    /// Takes `frames` frames side by side, the first ones of a block that `wanted` could have. Returns the offset of
+    /// the first, if there is such a block. Never waits.
+    pub(in super::super) fn take_first(
+        &self,
+        seat: SeatWords<'m>,
+        wanted: WantedBlock,
+        frames: usize,
+    ) -> Option<usize> {
+        let mut out = [0];
+        let mut batch = BlockBatch::first(frames, &mut out);
+        self.take_some(seat, wanted, &mut batch);
+        (batch.taken == 1).then_some(out[0] as usize)
+    }
+
+    /// Takes as many blocks as fit into the batch, or fewer. Never waits.
+    ///
+    /// Goes from pageblock to pageblock as long as no request for one block would have to fall
+    /// back: a batch is no reason to break up a block that another mobility needs. The caller
+    /// writes the tags and counts in `NET`.
+    #[inline]
+    pub(super) fn take_some(
+        &self,
+        seat: SeatWords<'m>,
+        wanted: WantedBlock,
+        batch: &mut BlockBatch<'_>,
+    ) {
+        let mut search = BlockSearch::new(self, wanted);
+        let mut spare = search.spare;
+        let mut ends_at_words = false;
+        loop {
+            let Some(order) = search.cheapest(self) else {
+                if batch.taken == 0 && spare {
+                    spare = false;
+                    search.look_again();
+                    continue;
+                }
+                return;
+            };
+            if ends_at_words && order >= usize::from(WORD_ORDER) {
+                return;
+            }
+            let Candidate { rank, class, .. } = search.best[order];
+            let tidy = search.empty >= PASSED_BY;
+            match self.take_from_row(seat, (order, class), wanted, (spare, tidy), batch) {
+                RowOutcome::Own => {
+                    if batch.is_full() {
+                        return;
+                    }
+                    search.look_again();
+                    // A stock begins with a whole word, not in the middle of one, where each batch
+                    // after it would begin too.
+                    ends_at_words = batch.words_max > 0;
+                }
+                RowOutcome::Fallback => return,
+                RowOutcome::Empty => {
+                    search.empty += 1;
+                    if tidy {
+                        self.index.lower_flag(search.list, self.row(order, class));
+                    }
+                    search.look(self, order, usize::from(rank) + 1);
+                }
+                RowOutcome::Busy => search.look(self, order, usize::from(rank) + 1),
+            }
+        }
+    }
+
+    /// Whether a request of `mobility` for a block of `order` would now be served from a pageblock
+    /// with movable contents and no others. The block would keep such a pageblock from ever being
+    /// one free block again.
+    ///
+    /// Never for movable requests, nor if there is no block. As of one moment. Time: O(CPUs), and
+    /// one search.
+    #[must_use]
+    pub fn would_contaminate(&self, order: Order, mobility: Mobility) -> bool {
+        self.spreads(order, mobility) == Spread::Contaminates
+    }
+
+    /// The effect of a request of `mobility` for a block of `order` on the pageblock that would now
+    /// serve it. As [`would_contaminate`](Self::would_contaminate).
+    pub(crate) fn spreads(&self, order: Order, mobility: Mobility) -> Spread {
+        if mobility.is_movable() || order > self.pageblock_order() {
+            return Spread::Stays;
+        }
+        let mut search = BlockSearch::new(self, WantedBlock { order, mobility });
+        let end = self.policy.end(mobility);
+        while let Some(found) = search.cheapest(self) {
+            let Candidate { rank, class, .. } = search.best[found];
+            let row = self.row(found, class);
+            // From outside the seats: writes nothing (I3).
+            if self.index.peek(row, end, None).is_some() {
+                let labelled = self.policy.is_labelled();
+                let is_whole = found == usize::from(self.map.pageblock_order);
+                return match self.policy.classes().class(class, labelled) {
+                    Some(Class::Clean { .. }) => Spread::Contaminates,
+                    Some(Class::Labelled { label, .. }) if label.is_movable() && !is_whole => {
+                        Spread::Contaminates
+                    }
+                    Some(Class::Pure { share, .. } | Class::Mixed { share, .. })
+                        if share >= SHARE_SETTLED =>
+                    {
+                        Spread::Stays
+                    }
+                    Some(Class::Labelled { .. }) => Spread::Stays,
+                    _ => Spread::Settles,
+                };
+            }
+            search.look(self, found, usize::from(rank) + 1);
+        }
+        Spread::Stays
+    }
+
+    /// The facts of the zone, by the counters of all seats; inexact while other CPUs work.
+    pub(in super::super) fn zone_facts(&self) -> ZoneFacts {
+        let mut sums = [0u64; 5];
+        for seat in self.all_seats() {
+            let of = seat.counters();
+            let counters = [&of.net, &of.mixed, &of.large, &of.order_2, &of.lent];
+            for (sum, counter) in sums.iter_mut().zip(counters) {
+                *sum = sum.wrapping_add(counter.read());
+            }
+        }
+        // A sum is below zero for a moment when one seat's counter is behind another's.
+        let [net, free_mixed, free_large, blocks_of_order_2, free_lent] =
+            sums.map(|sum| if (sum as i64) < 0 { 0 } else { sum });
+        let frames = self.present_frames();
+        ZoneFacts {
+            frames,
+            free: frames.saturating_sub(net),
+            free_mixed,
+            free_large,
+            blocks_of_order_2,
+            free_lent,
+        }
+    }
+
+    #[inline]
+    fn take_from_row(
+        &self,
+        seat: SeatWords<'m>,
+        (found, class): (usize, u16),
+        wanted: WantedBlock,
+        (spare, tidy): (bool, bool),
+        batch: &mut BlockBatch<'_>,
+    ) -> RowOutcome {
+        let end = self.policy.end(wanted.mobility);
+        let row = self.row(found, class);
+        let is_whole = found == usize::from(self.map.pageblock_order);
+        let found = found as u8;
+        let mut at = if is_whole {
+            self.begin_away(seat, row, end)
+        } else {
+            None
+        };
+        let mut is_first = true;
+        for _ in 0..TRIES {
+            let Some(id) = self.index.find(row, end, at, tidy) else {
+                return if is_first {
+                    RowOutcome::Empty
+                } else {
+                    RowOutcome::Busy
+                };
+            };
+            at = Some(id);
+            is_first = false;
+            if spare && self.worker_of(id).is_some_and(|cpu| cpu != seat.number) {
+                continue;
+            }
+            let Some(mut held) = self.try_lock(seat.counters(), id) else {
+                if is_whole {
+                    at = self.go_away(seat, row, end, id);
+                }
+                continue;
+            };
+            let meta = held.meta();
+            if meta.class() != class || meta.orders() >> found & 1 == 0 || meta.is_isolated() {
+                held.unlock();
+                continue;
+            }
+            let label = meta.label();
+            let is_own = label == Label::Of(wanted.mobility) || label == Label::Contiguous;
+            if !is_own && batch.taken > 0 {
+                // More would need a fallback: the batch ends here.
+                held.unlock();
+                return RowOutcome::Fallback;
+            }
+            let becomes = if is_own {
+                label
+            } else {
+                self.fall_back(seat.counters(), &held, wanted, found)
+            };
+            if is_own && batch.words_max > 0 && batch.taken == 0 && found >= WORD_ORDER {
+                let (slot, words) = held.take_words(found, batch.words_max, wanted.mobility);
+                batch.words = Some((id << self.map.pageblock_order | slot, words));
+            } else if let Some(frames) = batch.frames {
+                if let Some(slot) = held.take_first(found, frames, wanted.mobility) {
+                    batch.blocks[0] = (id << self.map.pageblock_order | slot) as u32;
+                    batch.taken = 1;
+                }
+            } else {
+                let (out, taken) = (&mut *batch.blocks, batch.taken);
+                batch.taken = held.take(found, wanted.order, wanted.mobility, out, taken);
+            }
+            held.unlock_as(becomes, false);
+            let is_small = wanted.order.index() < CACHED_ORDERS;
+            if self.map.cpus > 1 && is_small && wanted.mobility.is_movable() {
+                self.work_in(seat, id);
+            }
+            return if is_own {
+                RowOutcome::Own
+            } else {
+                RowOutcome::Fallback
+            };
+        }
+        RowOutcome::Busy
+    }
+
+    /// Decides the label of a pageblock that a request falls back to, and counts the fallback.
+    #[cold]
+    pub(in super::super) fn fall_back(
+        &self,
+        counters: &'m Counters,
+        held: &HeldBlock<'_, 'm, P>,
+        wanted: WantedBlock,
+        found: u8,
+    ) -> Label {
+        let facts = held.facts();
+        let Label::Of(owner) = facts.label else {
+            return facts.label;
+        };
+        let found = Order::new(found).expect("orders in a pageblock are small");
+        let relabel = self.policy.is_relabelled(&facts, wanted.mobility, found);
+        let pair = wanted.mobility.index() * 3 + owner.index();
+        if !wanted.mobility.is_movable() && facts.nonmovable() == 0 && facts.movable() > 0 {
+            counters.polluted.add(1);
+        }
+        if relabel {
+            counters.relabels[pair].add(1);
+            Label::Of(wanted.mobility)
+        } else {
+            counters.steals[pair].add(1);
+            facts.label
+        }
+    }
+
+    /// Marks `id` as the pageblock in which this CPU works, as a hint to the others.
+    #[inline]
+    fn work_in(&self, seat: SeatWords<'m>, id: usize) {
+        let current = seat.current();
+        if current == Some(id) {
+            return;
+        }
+        if let Some(current) = current
+            && self.worker_of(current) == Some(seat.number)
+        {
+            self.set_worker(current, None);
+        }
+        self.set_worker(id, Some(seat.number));
+        seat.set_current(id);
+    }
+
+    /// Takes one block from the high-order reserve, for a request that [may have
+    /// one](WantedBlock::may_have_reserved).
+    #[cold]
+    pub(super) fn take_reserved(&self, seat: SeatWords<'m>, wanted: WantedBlock) -> Option<usize> {
+        let class = self.policy.classes().number(Class::HighOrder);
+        for found in wanted.order.get()..=self.map.pageblock_order {
+            let row = self.row(usize::from(found), class);
+            let end = self.policy.end(wanted.mobility);
+            let Some(id) = self.index.find(row, end, None, true) else {
+                continue;
+            };
+            let Some(mut held) = self.try_lock(seat.counters(), id) else {
+                continue;
+            };
+            let mut out = [0];
+            let taken = if held.meta().orders() >> found & 1 != 0 {
+                held.take(found, wanted.order, wanted.mobility, &mut out, 0)
+            } else {
+                0
+            };
+            held.unlock();
+            if taken == 1 {
+                return Some(out[0] as usize);
+            }
+        }
+        None
+    }
+}
+
+/// The effect of a request on the pageblock that serves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spread {
+    /// It goes where its like is at home, or it moves, or there is no block.
+    Stays,
+    /// It goes where few or no contents are unmovable, and harms few or no movable ones.
+    Settles,
+    /// It goes where contents are movable, and none are unmovable yet.
+    Contaminates,
+}

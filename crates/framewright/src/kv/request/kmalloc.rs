@@ -1,0 +1,473 @@
+//! Contiguous objects: slots of slabs, and blocks of frames.
+
+use super::super::lengths::bytes_of;
+use super::super::slab::SizeClass;
+use super::super::table::KvEntry;
+use super::super::{KvError, KvFreeError, KvRequest, KvSeat};
+use crate::frame::FrameSource;
+use crate::platform::{ObjectPlatform, OrElse, Relief};
+use crate::units::{Addr, Context, Frame, Mobility, Order, Run};
+
+impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
+where
+    P: ObjectPlatform,
+    R: Relief<F>,
+    F: FrameSource,
+{
+    /// Allocates an object that is contiguous in memory, in the direct map \[`kmalloc`\].
+    ///
+    /// Up to 2048 bytes it is a slot of a slab, mostly some nanoseconds; above, a block of frames.
+    /// It waits, collects what other CPUs keep, and has memory compacted and reclaimed as effort
+    /// and context allow. With the default effort it does none of that, and fails if no memory is
+    /// there at once: a caller that needs more asks for more effort.
+    ///
+    /// # Errors
+    /// What is wrong with the request, or that no contiguous memory was free. Nothing has changed
+    /// then.
+    #[inline]
+    pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        match self.slot_at_once(request) {
+            Some(addr) => Ok(addr),
+            None => self.kmalloc_slow(request),
+        }
+    }
+
+    /// The fast path of a small request: the common case, without a call.
+    #[inline(always)]
+    pub(super) fn slot_at_once(&mut self, request: &KvRequest) -> Option<Addr> {
+        let class = SizeClass::plain(request.bytes, request.align_bytes)?;
+        if !request.effort.is_allowed(request.context) {
+            return None;
+        }
+        let found = match self.try_enter() {
+            true => {
+                let found = self.held.take(class);
+                found.or_else(|| self.held.take_near(class))
+            }
+            false => None,
+        };
+        self.exit();
+        let addr = found?;
+        if request.zero {
+            self.calling_out_for(addr, |platform| platform.zero_bytes(addr, class.bytes()));
+        }
+        Some(addr)
+    }
+
+    #[inline(never)]
+    fn kmalloc_slow(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        self.obtain_for(request, false)
+    }
+
+    /// Frees an object that is contiguous in memory \[`kfree`\]. Returns how many bytes it could
+    /// have had.
+    ///
+    /// Freeing a slot of another CPU's slab costs an atomic operation; the owner collects it.
+    ///
+    /// # Errors
+    /// What is wrong with the address. Nothing has changed then.
+    #[inline]
+    pub fn kfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
+        let freed = match self.held.table.place_at(addr) {
+            Some(place) => self.free_contiguous(addr, place),
+            None => Err(self.not_contiguous(addr)),
+        };
+        if freed.is_err() {
+            self.held.words.counters.bad_frees.add(1);
+        }
+        freed
+    }
+
+    /// Calls the platform for an object that has not been handed out yet: if the call unwinds, the object
+    /// is free again (K6).
+    #[inline(always)]
+    pub(super) fn calling_out_for(&mut self, addr: Addr, call: impl FnOnce(&P)) {
+        let kv = self.kv;
+        let unwound = OrElse::new(self, |seat| seat.free_unwound(addr));
+        call(&kv.platform);
+        unwound.end();
+    }
+
+    /// Frees an object that the caller will never know, because a call has unwound. The pages of a mapped one
+    /// become lazy: another call of the platform that unwound would end the program.
+    #[cold]
+    pub(super) fn free_unwound(&mut self, addr: Addr) {
+        if self.kv.place(addr).is_none() {
+            self.held.words.counters.mapped_frees.add(1);
+            return self.ranges.free_unwound(addr.page());
+        }
+        let freed = self.kvfree(addr);
+        debug_assert!(freed.is_ok(), "{freed:?}: it was just made");
+    }
+
+    #[cold]
+    fn not_contiguous(&self, addr: Addr) -> KvFreeError {
+        match self.mapped_bytes(addr) {
+            Ok(_) => KvFreeError::Mapped(addr),
+            Err(error) => error,
+        }
+    }
+}
+
+impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
+where
+    P: ObjectPlatform,
+    F: FrameSource,
+{
+    /// A contiguous object that is there at once, in this CPU's slabs or by one look at the zones.
+    #[inline]
+    pub(in super::super) fn at_once(
+        &mut self,
+        class: Option<SizeClass>,
+        order: Order,
+    ) -> Option<Addr> {
+        match class {
+            Some(class) => self.slot(class),
+            None => self.run(order),
+        }
+    }
+
+    /// A block of frames from any CPU's cache: as a run, or as a slab of one frame.
+    pub(in super::super) fn block(
+        &mut self,
+        class: Option<SizeClass>,
+        order: Order,
+    ) -> Result<Addr, KvError> {
+        let frame = self.fetch_block(class, order)?;
+        let addr = match class {
+            Some(class) => self.slab_or_run(class, frame),
+            None => self.run_of(order, frame),
+        };
+        addr.ok_or(KvError::Outside(frame))
+    }
+
+    /// A block of the zones, if it is there at once. With a loose block in its hands, the seat takes no other.
+    #[inline(always)]
+    pub(in super::super) fn try_block(&mut self, order: Order) -> Option<Frame> {
+        if self.held.words.has_loose() {
+            self.give_loose();
+        }
+        let blocks = self.ranges.frames();
+        blocks.try_block(order, Mobility::Unmovable)
+    }
+
+    /// The frames for that: of `order`, or one frame for a slab.
+    pub(in super::super) fn fetch_block(
+        &mut self,
+        class: Option<SizeClass>,
+        order: Order,
+    ) -> Result<Frame, KvError> {
+        let order = class.map_or(order, |_| Order::ZERO);
+        self.give_loose();
+        let block = self
+            .ranges
+            .frames()
+            .alloc_block(order, Mobility::Unmovable, Context::ANY);
+        block.map_err(KvError::Frames)
+    }
+
+    /// A slot of that class, if one is there at once. If no slab can be made, a slot of a larger
+    /// class, and in the end a frame.
+    fn slot(&mut self, class: SizeClass) -> Option<Addr> {
+        self.enter();
+        let mut found = self.held.take_any(class);
+        let has_record = found.is_none() && self.held.has_record();
+        self.exit();
+        self.return_surplus_beside(found);
+        if has_record {
+            found = self.new_slab(class);
+            if found.is_none() && self.return_empties() {
+                found = self.new_slab(class);
+            }
+        }
+        found
+            .or_else(|| self.larger_slot(class))
+            .or_else(|| self.run(Order::ZERO))
+    }
+
+    #[cold]
+    fn larger_slot(&mut self, class: SizeClass) -> Option<Addr> {
+        self.enter();
+        let mut larger = class.and_larger();
+        let found = larger.find_map(|class| self.held.take_any(class));
+        self.exit();
+        self.return_surplus_beside(found);
+        found
+    }
+
+    /// A slot of a new slab, of the class's order or a smaller one, if a record and frames are
+    /// there at once.
+    fn new_slab(&mut self, class: SizeClass) -> Option<Addr> {
+        self.enter();
+        // All of it happens in the seat: so no other CPU can stop all CPUs before the block that
+        // the zones gave is a slab's, and the record is not taken away meanwhile.
+        let addr = match self.held.has_record() {
+            true => self.new_slab_held(class),
+            false => None,
+        };
+        self.exit();
+        addr
+    }
+
+    fn new_slab_held(&mut self, class: SizeClass) -> Option<Addr> {
+        // Until the block is a slab, the seat is unchanged.
+        let asking = self.held.words.turn().calling_out();
+        let place = self.place_of_block(class);
+        asking.end();
+        let (order, place) = place?;
+        self.slab_of(class, order, place)
+    }
+
+    /// A block for a slab of that class, of the class's order or a smaller one: its order and its
+    /// place.
+    pub(in super::super) fn place_of_block(&mut self, class: SizeClass) -> Option<(Order, usize)> {
+        let mut orders = (0..=class.order().get()).rev().filter_map(Order::new);
+        let (order, frame) = orders.find_map(|order| {
+            let frame = self.try_block(order)?;
+            Some((order, frame))
+        })?;
+        let place = self.place_of(frame, order)?;
+        Some((order, place))
+    }
+
+    /// Makes a slab of a frame that was just taken, and takes a slot. Without a record, the frame
+    /// becomes a run.
+    fn slab_or_run(&mut self, class: SizeClass, frame: Frame) -> Option<Addr> {
+        let place = self.place_of(frame, Order::ZERO)?;
+        // If the wait unwinds, the block is no object's yet.
+        self.held.words.set_loose(frame, Order::ZERO);
+        self.enter();
+        self.held.words.end_loose();
+        let addr = self.slab_of(class, Order::ZERO, place);
+        self.exit();
+        addr.or_else(|| self.run_of(Order::ZERO, frame))
+    }
+
+    /// Makes a slab of a block that was just taken, and takes a slot. `None` if there is no record.
+    /// The caller is in the busy seat.
+    pub(in super::super) fn slab_of(
+        &self,
+        class: SizeClass,
+        order: Order,
+        place: usize,
+    ) -> Option<Addr> {
+        let made = self.held.make(class, order, place);
+        made.then(|| self.held.take(class)).flatten()
+    }
+
+    /// A block of frames, if it is there at once.
+    #[inline]
+    pub(in super::super) fn run(&mut self, order: Order) -> Option<Addr> {
+        if let Some(frame) = self.try_block(order) {
+            return self.run_of(order, frame);
+        }
+        // Only blocks of these orders are kept for speed.
+        if order > SizeClass::ORDER_MAX || !self.return_empties() {
+            return None;
+        }
+        let frame = self.try_block(order)?;
+        self.run_of(order, frame)
+    }
+
+    /// Cuts a block to a shorter one, whose frames stay in place; the others are free then. Returns
+    /// whether the block was there.
+    pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
+        // Half by half: if a wait for another CPU unwinds, the object still has the half that did not go back.
+        for half in (shorter.get()..order.get()).rev().filter_map(Order::new) {
+            let whole = Order::new(half.get() + 1).unwrap_or(order);
+            let (from, to) = (KvEntry::Run(whole), KvEntry::Run(half));
+            if !self.kv.table.replace(place, from, to, P::ALONE) {
+                return false;
+            }
+            let start = Frame(self.kv.table.frame(place).0 + half.frames());
+            let rest = Run::new(start, half.frames()).expect("a part of a block of a zone");
+            let unwound = OrElse::new(self, |seat: &mut Self| {
+                seat.kv.table.replace(place, to, from, P::ALONE);
+            });
+            unwound.seat.ranges.frames().free_run(rest);
+            unwound.end();
+        }
+        true
+    }
+
+    /// Makes a run of a block that was just taken.
+    #[inline(always)]
+    pub(in super::super) fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
+        let place = self.place_of(frame, order)?;
+        self.held.table.set(place, KvEntry::Run(order));
+        self.held.words.counters.run_allocs.add(1);
+        Some(self.held.table.addr(place))
+    }
+
+    /// The place of a block that was just taken. Gives the block back if objects cannot lie in all
+    /// of it.
+    #[inline(always)]
+    pub(in super::super) fn place_of(&mut self, frame: Frame, order: Order) -> Option<usize> {
+        let last = Frame(frame.0.wrapping_add(order.frames() - 1));
+        let place = self.held.table.place(frame);
+        if place.is_none() || self.held.table.place(last).is_none() {
+            self.held.words.set_loose(frame, order);
+            self.give_loose();
+            return None;
+        }
+        place
+    }
+
+    /// Gives back the seat's loose block. If the wait for another CPU unwinds, it is loose as before.
+    #[cold]
+    pub(in super::super) fn give_loose(&mut self) {
+        if let Some((frame, order)) = self.held.words.loose() {
+            self.free_block(frame, order);
+            self.held.words.end_loose();
+        }
+    }
+
+    /// Gives back a block of `kv`'s that has no entry in the table.
+    #[inline(always)]
+    pub(in super::super) fn free_block(&mut self, frame: Frame, order: Order) {
+        let freed = self.ranges.frames().free_block(frame, order);
+        debug_assert!(freed.is_ok(), "{freed:?}: it was kv's (K1)");
+    }
+
+    /// Gives back the seat's surplus slabs, for a request that has found `found`. If the wait for another CPU
+    /// unwinds out of this, the object is free again (K6).
+    #[inline(always)]
+    pub(in super::super) fn return_surplus_beside(&mut self, found: Option<Addr>) {
+        if self.held.words.has_surplus() {
+            let unwound = OrElse::new(self, |seat: &mut Self| seat.take_back(found));
+            unwound.seat.return_all_surplus();
+            unwound.end();
+        }
+    }
+
+    /// Frees a contiguous object that was not handed out, because a wait unwound: waits for no zone.
+    #[cold]
+    pub(in super::super) fn take_back(&mut self, found: Option<Addr>) {
+        let Some((addr, place)) = found.and_then(|addr| Some((addr, self.kv.place(addr)?))) else {
+            return;
+        };
+        self.enter();
+        match self.kv.table.get(place) {
+            KvEntry::Run(order) => {
+                self.kv.table.change(place, KvEntry::None);
+                self.held.words.counters.run_frees.add(1);
+                self.held.words.set_loose(self.kv.table.frame(place), order);
+            }
+            KvEntry::Slab(part) => {
+                let freed = self.held.free(addr, part, P::ALONE);
+                debug_assert!(freed.is_ok(), "{freed:?}: it was just made");
+            }
+            KvEntry::None => debug_assert!(false, "it was just made"),
+        }
+        self.exit();
+    }
+
+    /// Gives back the seat's surplus slabs. Returns how many frames.
+    #[inline(always)]
+    pub(in super::super) fn return_surplus(&mut self) -> u64 {
+        match self.held.words.has_surplus() {
+            true => self.return_all_surplus(),
+            false => 0,
+        }
+    }
+
+    #[cold]
+    fn return_all_surplus(&mut self) -> u64 {
+        let mut frames = 0;
+        self.enter();
+        while let Some((class, frame, order)) = self.held.unmake_surplus() {
+            // Still in the seat: a CPU that stops all others finds the block here or in the zones.
+            let giving = self.held.words.turn().calling_out();
+            self.give_surplus(class, frame, order);
+            giving.end();
+            frames += order.frames();
+            // A CPU that stops all others waits for one block, not for all.
+            self.exit();
+            self.enter();
+        }
+        self.exit();
+        frames
+    }
+
+    /// Gives back the block of a slab that was just taken apart. If a wait for another CPU unwinds out of this,
+    /// the block has not gone back, and is a slab again. The caller is in the busy seat.
+    pub(in super::super) fn give_surplus(&mut self, class: SizeClass, frame: Frame, order: Order) {
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            seat.held.remake_surplus(class, frame, order);
+        });
+        unwound.seat.free_block(frame, order);
+        unwound.end();
+    }
+
+    /// Gives back all slabs with only free slots that no class is served from. Returns whether
+    /// there were any.
+    fn return_empties(&mut self) -> bool {
+        self.enter();
+        let has_empties = self.held.has_empties();
+        self.held.give_up_empties(false);
+        self.exit();
+        self.return_surplus() != 0 || has_empties
+    }
+
+    /// Frees the object at an address of the direct map; `place` is its frame's place in the table.
+    #[inline(always)]
+    pub(super) fn free_contiguous(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+        // The fast path: the common case, without a call.
+        if self.try_enter()
+            && let Some(bytes) = self.held.free_fast(addr, place)
+        {
+            self.exit();
+            return Ok(bytes);
+        }
+        match self.held.table.get(place) {
+            KvEntry::Run(order) => {
+                self.exit();
+                self.free_run(addr, place, order)
+            }
+            KvEntry::Slab(_) | KvEntry::None => self.free_slow(addr, place),
+        }
+    }
+
+    /// Frees a run of that order. The seat is idle.
+    #[inline]
+    fn free_run(&mut self, addr: Addr, place: usize, order: Order) -> Result<u64, KvFreeError> {
+        let entry = KvEntry::Run(order);
+        if addr.in_page() != 0 {
+            return Err(KvFreeError::NotAllocated(addr));
+        }
+        if !self.held.table.clear(place, entry, P::ALONE) {
+            return Err(KvFreeError::AlreadyFree(addr));
+        }
+        let frame = self.held.table.frame(place);
+        // If the wait for another CPU unwinds, the block has not gone back: the object is live as before.
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.held.table.set(place, entry));
+        unwound.seat.free_block(frame, order);
+        unwound.end();
+        self.held.words.counters.run_frees.add(1);
+        Ok(bytes_of(order))
+    }
+
+    /// The slow path of a slot's free, which does more than set a bit. The caller has entered the seat;
+    /// another CPU may claim it.
+    #[inline(never)]
+    fn free_slow(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+        self.wait_if_claimed();
+        // Looks only now, because the slab's owner may have changed until here.
+        let freed = match self.kv.table.get(place) {
+            KvEntry::Slab(part) => self.held.free(addr, part, P::ALONE),
+            KvEntry::Run(_) | KvEntry::None => Err(KvFreeError::NotAllocated(addr)),
+        };
+        self.exit();
+        self.return_surplus();
+        freed
+    }
+
+    /// How many bytes the object at an address of the direct map can have.
+    pub(in super::super) fn length(&self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+        match self.kv.table.get(place) {
+            KvEntry::Slab(part) => self.held.length(addr, part),
+            KvEntry::Run(order) if addr.in_page() == 0 => Ok(bytes_of(order)),
+            KvEntry::Run(_) | KvEntry::None => Err(KvFreeError::NotAllocated(addr)),
+        }
+    }
+}
