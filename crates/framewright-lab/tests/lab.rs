@@ -37,7 +37,7 @@ fn both_experiments_print_the_documents_columns_beside_ours() {
 }
 
 #[test]
-fn whoever_reads_counts_is_told_of_how_many_operations_they_are() {
+fn a_reader_of_counts_is_told_of_how_many_operations_they_are() {
     let fewer = "before makes fewer operations";
     let of = |case| run(&[&["va-fit", "--case", case][..], &QUICK].concat()).1;
     assert!(of("random_size_align").contains(fewer));

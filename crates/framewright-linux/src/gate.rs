@@ -94,7 +94,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn who_waits_goes_on_when_it_is_opened() {
+    fn a_thread_that_waits_goes_on_when_it_is_opened() {
         let gate = SignalGate::default();
         assert!(!gate.wait());
         let opened = AtomicBool::new(false);

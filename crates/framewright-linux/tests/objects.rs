@@ -344,7 +344,7 @@ fn no_thread_finds_its_objects_overwritten_with_fences() {
 }
 
 #[test]
-fn a_free_of_what_is_free_or_nobodys_is_an_error_on_real_memory() {
+fn a_free_of_what_is_free_or_was_never_allocated_is_an_error_on_real_memory() {
     let options = options(1);
     let host = HostKv::fenced(&options).unwrap();
     let mut seat = host.cpu().unwrap();

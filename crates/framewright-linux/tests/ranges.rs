@@ -506,7 +506,7 @@ fn at_the_kernels_limit_the_engine_purges_and_then_names_it() {
 }
 
 #[test]
-fn all_frames_can_be_had_though_they_were_kept_by_somebody_else() {
+fn all_frames_can_be_had_though_another_thread_kept_them() {
     let mut ranges = RangeOptions::new(16 << 10);
     let mut config = RangeConfig::for_cpus(4);
     config.kept_pages_max = 1 << 20;

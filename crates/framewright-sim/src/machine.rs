@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "deadlock: waited 10000 times")]
-    fn waiting_for_nobody_ends() {
+    fn waiting_for_no_cpu_ends() {
         Machine::new(1).relax(RELAX_MAX);
     }
 }

@@ -228,7 +228,7 @@ fn f8_large_requests_find_what_other_caches_hold() {
 }
 
 #[test]
-fn f9_who_waits_for_a_stop_is_answered_by_it_and_never_wrongly() {
+fn f9_a_request_that_waits_for_a_stop_is_answered_by_it_and_never_wrongly() {
     // A full zone of four pageblocks, of which one comes and goes. Two CPUs ask for it again and
     // again: a CPU that is refused was so at a moment at which the other one had it, whatever a
     // memo or another's stop said.

@@ -413,7 +413,7 @@ fn k9_frames_that_a_drain_gives_back_are_found_on_their_way() {
 }
 
 #[test]
-fn of_two_who_free_one_object_at_the_same_moment_nobody_corrupts_anything() {
+fn of_two_frees_of_one_object_at_the_same_moment_neither_corrupts_anything() {
     explore(800, || {
         let shared = SharedObjects::new(2, 32);
         let addr: [Addr; 2] = {

@@ -153,7 +153,7 @@ fn areas_are_kept_and_drained_under_work() {
 }
 
 #[test]
-fn kept_areas_go_through_the_depot_from_those_who_free_to_those_who_allocate() {
+fn kept_areas_go_through_the_depot_from_cpus_that_free_to_cpus_that_allocate() {
     // Two areas of a length fill a CPU's lists: so each third one moves.
     static WORK: HammerWork = HammerWork {
         kinds: &[Vmalloc],

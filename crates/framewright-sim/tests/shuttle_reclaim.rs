@@ -217,7 +217,7 @@ fn on_cpu<T: Send + 'static>(
 const SPREAD: [u64; 12] = [0, 5, 8, 9, 16, 20, 24, 31, 33, 41, 52, 63];
 
 #[test]
-fn a_captured_block_is_nobody_elses() {
+fn a_captured_block_has_one_owner() {
     for cache_permille in [0, 100] {
         let captured = Arc::new(AtomicU64::new(0));
         let count = captured.clone();
@@ -255,7 +255,7 @@ fn a_captured_block_is_nobody_elses() {
 }
 
 #[test]
-fn ap1_of_two_who_evacuate_one_run_at_most_one_has_it() {
+fn ap1_of_two_owners_that_evacuate_one_run_at_most_one_has_it() {
     let winners = Arc::new(AtomicU64::new(0));
     let count = winners.clone();
     explore(150, move || {
@@ -410,7 +410,7 @@ fn area_of(reclaim: SharedReclaim, run: Run, config: &ContigConfig) -> Area {
 }
 
 #[test]
-fn m5_of_owners_who_meet_at_a_reservation_one_has_it_or_nobody_is_told_so() {
+fn m5_of_owners_that_meet_at_a_reservation_one_has_it_or_none_is_told_so() {
     // One owner gives up when it would have to wait for a CPU in its seat, another one does not, and
     // nothing else is in the way: so the second fails only if the first one has the reservation.
     for config in [ContigConfig::LINUX, ContigConfig::default()] {

@@ -285,7 +285,7 @@ fn a_refused_request_changes_nothing() {
 }
 
 #[test]
-fn a_kept_area_is_taken_as_it_stands_and_never_dirty_by_whoever_asks_for_zeroes() {
+fn a_kept_area_is_taken_as_it_stands_and_never_dirty_by_a_request_for_zeroes() {
     let bench = SpaceBench::new(2, 512, 256);
     bench.run(|space, seats| {
         let paging = &bench.paging;
@@ -325,7 +325,7 @@ fn a_kept_area_is_taken_as_it_stands_and_never_dirty_by_whoever_asks_for_zeroes(
 }
 
 #[test]
-fn what_is_kept_is_bounded_and_what_nobody_asks_for_goes() {
+fn what_is_kept_is_bounded_and_what_no_request_asks_for_goes() {
     let bench = SpaceBench::new(1, 1024, 512);
     bench.run(|space, seats| {
         let seat = &mut seats[0];
@@ -557,7 +557,7 @@ fn wrong_frees_between_kinds_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn requests_that_nobody_can_serve_say_why() {
+fn requests_that_no_space_can_serve_say_why() {
     let bench = SpaceBench::new(1, 512, 128);
     bench.run(|space, seats| {
         let seat = &mut seats[0];

@@ -99,8 +99,8 @@ fn comments(source: &str) -> String {
     out
 }
 
-/// The hits in a text, with or without the pronoun of persons. Names in capitals are not words, nor
-/// are parts of names with hyphens.
+/// The hits in a text, with or without the pronoun of persons. A name's parts are words, but not those of a name in
+/// capitals or with hyphens.
 fn hits(text: &str, who_counts: bool) -> Vec<Hit> {
     let lines = text.lines().enumerate();
     let words: Vec<(usize, String)> = lines
@@ -113,7 +113,8 @@ fn hits(text: &str, who_counts: bool) -> Vec<Hit> {
     let is_hit = |at: usize| {
         let word = words[at].1.as_str();
         let next = words.get(at + 1).map_or("", |(_, next)| next.as_str());
-        WORDS.contains(&word) || PAIRS.contains(&[word, next]) || who_counts && word == "who"
+        let hides = word.split('_').any(|part| WORDS.contains(&part));
+        hides || PAIRS.contains(&[word, next]) || who_counts && word == "who"
     };
     (0..words.len())
         .filter(|at| is_hit(*at))
@@ -195,7 +196,7 @@ fn comments_name_the_actor() {
     check(CEILINGS, "rs", |source| hits(&comments(source), true));
 }
 
-/// Messages, names and constants, too; only this file has the words.
+/// Messages, names with their parts, and constants, too; only this file has the words.
 #[test]
 fn messages_and_names_name_the_actor() {
     check(CEILINGS, "rs", |source| {
@@ -237,6 +238,7 @@ fn the_counts_above_can_fail() {
     ];
     assert_eq!(found, expected);
     assert_eq!(hits("Who? No one.", false), [(1, "no".to_owned())]);
+    assert_eq!(hits("fn stops_nobody_who_waits()", false).len(), 1);
     let two = ["a".to_owned(), "b".to_owned()];
     assert_eq!(judge("x", &two, 2), None);
     assert!(judge("x", &two, 1).unwrap().contains("name the actor"));

@@ -29,7 +29,7 @@ fn first_word(anon: &Anon, nth: usize) -> u64 {
 }
 
 #[test]
-fn a_page_that_the_kernel_refused_to_show_is_shown_by_who_touches_it() {
+fn a_page_that_the_kernel_refused_to_show_is_shown_by_the_thread_that_touches_it() {
     let host = host();
     let anon = region(&host);
     // As after a refusal: no access to populated pages, and the gate is open.
@@ -42,7 +42,7 @@ fn a_page_that_the_kernel_refused_to_show_is_shown_by_who_touches_it() {
 }
 
 #[test]
-fn who_touches_what_moves_waits_until_the_gate_is_open() {
+fn a_thread_that_touches_what_moves_waits_until_the_gate_is_open() {
     let host = host();
     let anon = region(&host);
     let shut = anon.region.gate.shut();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_grows_for_who_reads_in_sequence_and_closes_for_who_jumps() {
+    fn the_window_grows_for_a_sequential_reader_and_closes_for_one_that_jumps() {
         let mut ahead = Ahead::default();
         let mut windows = Vec::new();
         let (mut page, mut last) = (0, None);

@@ -339,7 +339,7 @@ fn a_heap_without_a_seat_for_a_thread_takes_it_none_in_others() {
 }
 
 #[test]
-fn who_may_not_wait_for_the_shared_seat_is_told() {
+fn a_request_that_may_not_wait_for_the_shared_seat_is_told() {
     let Some(heap) = heap(1024, 1) else { return };
     let heap = &heap;
     // The only other seat is this thread's.

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_nobodys_to_give_back() {
+    fn what_was_lost_cannot_be_given_back() {
         let one = AddressReservation::new(16 * 4096, 4096).unwrap();
         let (whole, whole_bytes) = (one.whole, one.whole_bytes);
         let mut other = one.lose_two_pages(4 * 4096);

@@ -100,7 +100,7 @@ fn touch_what_cannot_be_read(path: &Path) {
 }
 
 #[test]
-fn who_touches_what_cannot_be_read_ends_by_sigsegv() {
+fn a_thread_that_touches_what_cannot_be_read_ends_by_sigsegv() {
     let folder = MachineFolder::new("touch");
     let path = folder.path().join("swap");
     drop(SwapFile::create(&path, SLOTS).unwrap());

@@ -81,7 +81,7 @@ impl SwapDevice for HeldWrites<'_> {
 }
 
 #[test]
-fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
+fn a_thread_that_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
     let host = host();
     let zram = Zram::new(64, 1 << 20);
     let device = HeldWrites::before(&zram);
@@ -128,7 +128,8 @@ fn freed(host: &Host<()>, paged: &Paged<'_>, wanted: u64, scan: u64, context: Co
 }
 
 #[test]
-fn who_may_look_at_half_of_the_pages_waits_for_the_thread_that_evicts_and_others_do_not() {
+fn a_request_that_may_look_at_half_of_the_pages_waits_for_the_thread_that_evicts_and_others_do_not()
+{
     let host = host();
     let zram = Zram::new(256, 1 << 20);
     let device = HeldWrites::before(&zram);
@@ -160,7 +161,7 @@ fn who_may_look_at_half_of_the_pages_waits_for_the_thread_that_evicts_and_others
 }
 
 #[test]
-fn of_a_single_page_half_is_that_page_and_who_may_look_at_none_does_not_wait() {
+fn of_a_single_page_half_is_that_page_and_a_request_that_may_look_at_none_does_not_wait() {
     let host = host();
     let zram = Zram::new(16, 1 << 20);
     let device = HeldWrites::before(&zram);

@@ -68,7 +68,7 @@ pub const CLAUSES: &[Clause] = &[
     clause(
         "O4",
         "a pool that fills the area does not keep another one out",
-        no_one_starves,
+        no_thread_starves,
     ),
 ];
 
@@ -438,7 +438,7 @@ fn no_guest_writes(house: &mut dyn House) -> ClauseChecked {
     Ok(())
 }
 
-fn no_one_starves(house: &mut dyn House) -> ClauseChecked {
+fn no_thread_starves(house: &mut dyn House) -> ClauseChecked {
     let [first, second] =
         [PoolPages::Exclusive, PoolPages::Staying].map(|pages| house.open_pool(pages));
     let (Some(first), Some(second)) = (first, second) else {

@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn who_panics_before_any_work_keeps_nobody_waiting() {
+    fn a_thread_that_panics_before_any_work_keeps_no_other_waiting() {
         let plan = PoisonPlan {
             seed: 1,
             ops: 100,

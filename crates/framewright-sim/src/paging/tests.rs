@@ -111,8 +111,8 @@ fn what_may_not_be_asked_for_is_recorded() {
     let outside = |p: &Paging| p.map(Page(99), run(4, 1), Context::ANY).is_err();
     assert!(broken(outside, true).contains("outside"));
     assert!(broken(|p| p.unmap(range(115, 2)).is_err(), true).contains("outside"));
-    let of_nobody = |p: &Paging| p.map(Page(100), run(0, 1), Context::ANY).is_err();
-    assert!(broken(of_nobody, false).contains("not taken"));
+    let of_no_cpu = |p: &Paging| p.map(Page(100), run(0, 1), Context::ANY).is_err();
+    assert!(broken(of_no_cpu, false).contains("not taken"));
     let absent = |p: &Paging| p.map(Page(100), run(8, 1), Context::ANY).is_err();
     assert_eq!(broken(absent, true), "");
     let zeroed = |p: &Paging| {

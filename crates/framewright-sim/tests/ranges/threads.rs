@@ -69,7 +69,7 @@ fn threads_in_one_window_have_each_page_alone() {
 }
 
 #[test]
-fn v8_nobody_fails_while_the_window_has_room_wherever_the_areas_lie() {
+fn v8_no_request_fails_while_the_window_has_room_wherever_the_areas_lie() {
     // Each of four threads holds at most four areas of one page and a guard page: they can spoil
     // three pages each of 64, with what is freed by others never more than as much again.
     let work = HammerWork {

@@ -13,7 +13,7 @@
 //!    └────────────────────────────── spill, drain ──────┘
 //! ```
 //!
-//! A free that is not cached goes to *Remote* too while another CPU holds the pageblock.
+//! A free that is not cached goes to *Free*; while another CPU holds the pageblock, to *Remote*.
 //!
 //! A zone's frames are grouped into pageblocks. A pageblock is a bitmap (1 = free), a second bitmap
 //! for what other CPUs free while one works in it, and a descriptor: a lock, free frames and frames
@@ -33,14 +33,17 @@
 //! - **Tag** (`pageblock/tag`), beside the block's first frame. The CPU that frees the block turns live to
 //!   cached or remote. The seat that a cached tag names turns it to live, or to remote when it
 //!   spills. The CPU that took frames out of the bitmap makes them live or cached. The holder of
-//!   the pageblock clears a tag as it sets the bits; above the pageblock order, the CPU whose
-//!   compare-and-swap clears the live tag frees the block. Parts of a live block get tags under one
+//!   the pageblock clears a tag as it sets the bits; a CPU frees a block above the
+//!   pageblock order by clearing its live tag with a compare-and-swap. Parts of a live block get tags under one
 //!   lock (`seat/part`). Frames become absent, and exist again, only with all CPUs stopped.
 //! - **Bitmap** (`pageblock/bitmap`), counts, orders, class and label (`pageblock`), and the index's leaf bits for
 //!   the pageblock: the holder of the pageblock's lock.
 //! - **Second bitmap**: a CPU that leaves a block sets the bit of its first frame; the holder of the
 //!   pageblock clears the bit when it collects the block.
-//! - **Caches and stock** (`seat/caches`, `seat/stock`): the seat's CPU, or one that has claimed the seat.
+//! - **Lock word**: its holder; and `PENDING` in it: a CPU that leaves a block. **Worker**: a hint, by the CPU that
+//!   works there.
+//! - **Caches, stock and loose block** (`seat/caches`, `seat/stock`, `seat/loose`): the
+//!   seat's CPU, or one that has claimed the seat.
 //! - **Absent frames, pins, apart, isolation**: a CPU that has stopped all others.
 //!
 //! # Invariants
@@ -70,8 +73,8 @@
 //!   of them. The same holds for a run of any length ([`Zone::alloc_contiguous`], and
 //!   over several zones the engine's `Cpu::alloc_run`), but what CPUs have
 //!   cached since its drain counts as taken there. Other requests, and all that must
-//!   not wait ([`alloc_at_once`](Seat::alloc_at_once)), stop no CPU: they fail if there is no block in the
-//!   pageblocks with this CPU's caches drained, or if other CPUs work in all pageblocks that have one.
+//!   not wait ([`alloc_at_once`](Seat::alloc_at_once)), stop no CPU. They fail if, with this CPU's caches drained,
+//!   no pageblock has a block, or if other CPUs work in all pageblocks that have one.
 //! - **F9** A request stops all CPUs at most once (one to several zones stops each once more, all at once, if
 //!   a block became free in one of them meanwhile), and only where that may help: not if nothing was
 //!   freed, added, relabelled or opened since a stop that failed for a like request; not if all

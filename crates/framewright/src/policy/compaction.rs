@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_who_may_have_a_block_made() {
+    fn labels_say_for_which_mobility_a_block_may_be_made() {
         let of = |label, mobility| cost(&facts(label, [0, 9, 0]), 9, mobility).is_some();
         assert!(of(Label::Contiguous, Mobility::Movable));
         assert!(!of(Label::Contiguous, Mobility::Unmovable));

@@ -36,23 +36,19 @@ mod spill;
 mod watermark;
 
 pub use class::Label;
-pub(crate) use class::SHARE_SETTLED;
-pub(crate) use class::{BlockFacts, ZoneFacts};
-pub(crate) use class::{Class, Classes};
+pub(crate) use class::{BlockFacts, Class, Classes, SHARE_SETTLED, ZoneFacts};
 pub(crate) use compaction::{Deferral, compaction_cost, is_settled, takes_contents};
 pub use config::{Config, Fallback};
 pub use contiguous::ContigConfig;
 pub(crate) use contiguous::FirstPlace;
 pub use pressure::ReclaimConfig;
-pub(crate) use pressure::Targets;
 pub(crate) use pressure::{
-    Remedy, boost_after, boosted, gap, held_back, next_priority, quota, remedy, share,
+    Remedy, Targets, boost_after, boosted, gap, held_back, next_priority, quota, remedy, share,
 };
 pub use range::RangeConfig;
 pub use spill::Effort;
 pub(crate) use spill::{SpillFacts, SpillStep, Tried, next_step};
-pub(crate) use watermark::Level;
-pub(crate) use watermark::Watermarks;
+pub(crate) use watermark::{Level, Watermarks};
 
 use crate::units::{Mobility, Order};
 

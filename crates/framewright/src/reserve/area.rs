@@ -1,6 +1,6 @@
 //! The reserve as a whole: its memory, its seats, its pools.
 
-use super::owner::{ReservationRecord, Reservations};
+use super::reservations::{ReservationRecord, Reservations};
 use super::table::{
     BLOCK, BlockRecord, Descriptor, EvictionOrder, FrameTable, GuestRecord, IndexBucket, KINDS,
     OwnersRecord, PageIndex, PoolConfig, PoolId, PoolRecord, Pools, ShardRecord,

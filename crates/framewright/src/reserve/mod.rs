@@ -59,12 +59,13 @@
 //!
 //! # Locks
 //! - Rank 1: the owners' lock. Takes, releases and reservations hold it, and so does opening a
-//!   pool, and collecting spare frames. No guest's path takes it: a guest closes a pool by an atomic exchange.
+//!   pool, and collecting spare frames. No put, get or invalidation takes it, and a guest closes
+//!   a pool by an atomic exchange.
 //! - Rank 2: a block's gate. A guest enters it by a word of its own seat, is inside one gate at a
 //!   time, and stays for at most one copy. An owner shuts it and looks at every seat; it shuts one
 //!   gate at a time. A put that finds a gate shut goes to another block. An invalidation, or a get
-//!   that takes its page away, waits until the owner has opened the gate: for the guests inside, and
-//!   for the owner's work on 512 frames. The owner wakes it at the end of its call; it looks by
+//!   that takes its page away, waits until the owner has opened the gate. Until then the owner waits
+//!   for the guests inside, and works on 512 frames. The owner wakes it at the end of its call; it looks by
 //!   itself before that.
 //! - Rank 3: a shard's lock: the order of eviction of its blocks. Guests try it and go to the next;
 //!   only a put that would be refused waits for one.
@@ -104,6 +105,7 @@ mod guest;
 pub mod migrate;
 mod owner;
 mod places;
+mod reservations;
 mod table;
 mod tally;
 mod verify;
@@ -120,6 +122,6 @@ pub use contract::Store;
 pub use error::PutRefused;
 pub use guest::{Cleaned, Guest, Key};
 pub use migrate::MigrateArea;
-pub use owner::Reservation;
+pub use reservations::Reservation;
 pub(crate) use table::PoolKind;
 pub use table::{PoolConfig, PoolId};

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standstill_answers_those_who_began_before_it_and_no_others() {
+    fn a_standstill_answers_the_requests_that_began_before_it_and_no_others() {
         let words = [const { AtomicU64::new(0) }; StopMemo::words(1)];
         let memo = StopMemo::new(&words);
         let before = memo.last();

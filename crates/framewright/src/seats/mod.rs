@@ -14,7 +14,7 @@
 //!     Accounts   lock times           how long locks are held, where the user asked for it
 //! ```
 //!
-//! A live block of frames has no owner, so its free needs no inbox: a CPU frees it into its own cache, or leaves it
+//! A live block of frames has no owner, so its free needs no inbox (docs/how/remote-free.md): a CPU frees it into its own cache, or leaves it
 //! to the holder of the pageblock (`frame/pageblock/mod.rs`).
 //!
 //! # Invariants

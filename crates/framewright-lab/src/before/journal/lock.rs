@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_counts_who_took_it_and_who_had_to_wait() {
+    fn a_lock_counts_takers_and_those_that_had_to_wait() {
         let lock = CountedLock::new("x", 0);
         *lock.lock() += 1;
         std::thread::scope(|scope| {

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_follow_one_another_and_idle_time_is_nobodys() {
+    fn turns_follow_one_another_and_idle_time_is_in_no_turn() {
         let card = Card::new(ROUND);
         assert_eq!(card.turn(100, 50), 150);
         // Three at a time share the card: the last waits for all.
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_has_the_result_when_the_card_is_done() {
+    fn a_caller_has_the_result_when_the_card_is_done() {
         let card = Arc::new(Card::new(CardTimes::CLASS_10));
         let device = OnCard::new(Zram::new(8, 1 << 20), Arc::clone(&card));
         let begun = Instant::now();

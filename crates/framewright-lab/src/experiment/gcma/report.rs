@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caption_says_how_many_requests_come_how_often_and_who_knows_their_lengths() {
+    fn a_caption_says_how_many_requests_come_how_often_and_which_variants_know_their_lengths() {
         let caption = |options: &GcmaOptions| tables(&[], options, Detail::Full)[0].caption.clone();
         let mut options = super::super::command::sized(false);
         assert_eq!(

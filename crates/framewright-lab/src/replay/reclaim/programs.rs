@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_gives_its_longest_held_first_a_large_object_as_a_whole_and_nobody_else_s() {
+    fn the_cache_gives_its_longest_held_first_a_large_object_as_a_whole_and_only_its_own() {
         let contents = [
             ObjectContent::Cache,
             ObjectContent::Anonymous,

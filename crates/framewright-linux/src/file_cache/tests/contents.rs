@@ -47,7 +47,7 @@ fn a_real_file_is_read_in_pieces_of_any_length_and_ahead() {
 }
 
 #[test]
-fn a_file_is_known_again_unless_somebody_has_changed_it() {
+fn a_file_is_known_again_unless_it_was_changed() {
     let (host, folder) = (host(1024), TestFolder::new());
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let path = folder.file("a");
@@ -89,7 +89,7 @@ fn a_file_is_known_again_unless_somebody_has_changed_it() {
 }
 
 #[test]
-fn a_file_that_somebody_made_longer_or_shorter_while_it_is_open_is_another_one_when_it_is_opened() {
+fn a_file_that_was_made_longer_or_shorter_while_it_is_open_is_another_one_when_it_is_opened() {
     let (host, folder) = (host(1024), TestFolder::new());
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let path = folder.file("a");

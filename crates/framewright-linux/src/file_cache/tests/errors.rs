@@ -262,7 +262,7 @@ fn a_writer_is_refused_when_too_much_is_dirty_and_nothing_can_be_written() {
 }
 
 #[test]
-fn a_file_that_somebody_truncated_is_said_and_refreshed() {
+fn a_file_that_another_process_truncated_is_said_and_refreshed() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let medium = MemoryFile::new(patterns(40));
@@ -377,7 +377,7 @@ impl Medium for PanickingFile {
 }
 
 #[test]
-fn a_medium_that_panics_leaves_nobody_waiting_and_loses_nothing() {
+fn a_medium_that_panics_leaves_no_thread_waiting_and_loses_nothing() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let memory = MemoryFile::new(patterns(8));
@@ -438,7 +438,7 @@ impl Medium for Appended {
 }
 
 #[test]
-fn a_sync_ends_though_somebody_appends_in_front_of_it() {
+fn a_sync_ends_though_another_thread_appends_in_front_of_it() {
     let host = host(512);
     let cache = cache(&host);
     let (written, is_written) = std::sync::mpsc::sync_channel(0);

@@ -385,7 +385,7 @@ impl Store for SlowStore<'_> {
 }
 
 #[test]
-fn who_writes_to_a_page_on_its_way_to_the_cleancache_waits_and_finds_it_there() {
+fn a_writer_of_a_page_on_its_way_to_the_cleancache_waits_and_finds_it_there() {
     let host = host(1024);
     let slow = OvertakenStore {
         pages: Mutex::default(),
@@ -423,7 +423,7 @@ fn who_writes_to_a_page_on_its_way_to_the_cleancache_waits_and_finds_it_there() 
 }
 
 #[test]
-fn who_writes_too_much_has_all_of_the_file_written_that_was_dirty_first() {
+fn a_thread_that_writes_too_much_has_all_of_the_file_written_that_was_dirty_first() {
     let host = host(1024);
     let options = FileOptions {
         dirty_max: 40,

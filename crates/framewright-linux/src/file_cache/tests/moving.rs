@@ -245,7 +245,7 @@ fn pages_move_under_readers_and_a_writer() {
 }
 
 #[test]
-fn who_wants_a_frame_empty_waits_until_its_page_is_written() {
+fn a_thread_that_wants_a_frame_empty_waits_until_its_page_is_written() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let memory = MemoryFile::new(patterns(4));

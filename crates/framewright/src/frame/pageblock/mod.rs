@@ -54,7 +54,7 @@ pub(super) const fn small_orders(orders: u64) -> u16 {
     any as u16 & 0x3f
 }
 
-/// Looks at a pageblock without holding it: true at some moment, stale at once.
+/// Without the lock: what a look says was true at some moment, and may be stale at once.
 impl<'m, P> Zone<'m, P> {
     #[inline(always)]
     pub(super) fn descriptor(&self, id: usize) -> &'m PageblockRecord {

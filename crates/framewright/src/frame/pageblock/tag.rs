@@ -2,7 +2,7 @@
 //!
 //! The CPU that frees a live block changes its tag. A cached tag is its seat's, which alone hands
 //! the block out (F3), or a CPU's that has claimed the seat. A remote tag is the business of the
-//! CPU that holds the pageblock. The zone's [header](super) lists each change of a tag and the CPU
+//! CPU that holds the pageblock. The [header of page frames](super::super) lists each change of a tag and the CPU
 //! that makes it. All accesses are relaxed: a block is handed over by its
 //! pageblock's lock, or by its users. So a free needs no search to recognise a block, and of two
 //! frees at one moment at most one has an effect (F7).

@@ -4,6 +4,10 @@
 //! cache's head, write the tag, leave the seat. No lock and no atomic read-modify-write. The tag
 //! decides, not the entry (F3). The fast path of frees ends where the cache is full, and is closed
 //! while the zone has pageblocks that serve only some requests. All other ways are in `slow`.
+//!
+//! The seat's CPU writes the seat, or one that has claimed it (F1, F3). A busy seat waits for no pageblock, except to
+//! split an allocation. `caches`, `stock`, `loose`: what the seat has. `search`: from a request to a pageblock. `slow`,
+//! `chains`: what comes and goes in batches. `part`, `target`: many blocks, and parts of one.
 
 mod caches;
 mod chains;

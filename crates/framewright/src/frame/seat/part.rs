@@ -1,8 +1,9 @@
 //! Allocates and frees more than one block at a time, and parts of one.
 
 use super::super::pageblock::{HeldBlock, Tag};
-use super::super::{AllocError, CACHED_ORDERS, FreeError};
+use super::super::{AllocError, FreeError};
 use super::Seat;
+use super::caches::CACHED_ORDERS;
 use super::loose::parts;
 use super::search::WantedBlock;
 use crate::platform::FramePlatform;

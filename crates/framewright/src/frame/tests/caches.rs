@@ -41,7 +41,7 @@ fn the_only_cache_in_use_may_hold_its_cpus_share_of_the_free_frames() {
 }
 
 #[test]
-fn caches_in_use_share_and_who_holds_more_than_its_part_by_now_gives_back() {
+fn caches_in_use_share_and_one_above_its_part_gives_back() {
     let layout = ZoneLayout::new(Frame(0), 512 * 40);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &with_caches(1, 64), &mut memory);
@@ -205,7 +205,7 @@ fn f3_all_caches_can_be_full_at_once_and_keep_apart() {
 }
 
 #[test]
-fn what_not_everybody_may_have_is_not_cached() {
+fn a_block_that_serves_only_some_requests_is_not_cached() {
     let layout = ZoneLayout::new(Frame(0), 512 * 200);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
@@ -245,7 +245,7 @@ fn what_not_everybody_may_have_is_not_cached() {
 }
 
 #[test]
-fn what_can_be_had_at_once_is_had_without_stopping_anybody() {
+fn a_block_that_is_there_at_once_is_had_without_stopping_a_cpu() {
     for permille in [0, 100] {
         let layout = ZoneLayout::new(Frame(0), 512 * 8).with_cpus(2);
         let mut memory = memory(&layout);

@@ -51,7 +51,7 @@ fn cheapest(
 
 impl Zone<'_, SingleThread> {
     /// Entirely free pageblocks that every request may have.
-    fn whole_and_everybodys(&self) -> u64 {
+    fn whole_and_for_all_requests(&self) -> u64 {
         let is_so = |id: &usize| {
             let facts = self.pageblock(*id);
             u64::from(facts.free) == self.map.block_frames() && matches!(facts.label, Label::Of(_))
@@ -117,7 +117,7 @@ fn a_request_takes_the_cheapest_of_all_candidates_and_contaminates_when_it_was_s
                 }
                 if op % 100 == 0 {
                     zone.verify().unwrap();
-                    let whole = zone.whole_and_everybodys();
+                    let whole = zone.whole_and_for_all_requests();
                     for max in [0, 1, whole, whole + 1, u64::MAX] {
                         assert_eq!(zone.free_pageblocks_up_to(max), whole.min(max));
                     }

@@ -20,7 +20,7 @@ fn owned_by<'m>(
 }
 
 #[test]
-fn each_fallback_is_counted_by_who_wanted_and_who_owned() {
+fn each_fallback_is_counted_by_the_mobility_wanted_and_the_pageblocks_own() {
     let mut memory = memory(&ZoneLayout::new(Frame(0), 512));
     for fallback in [Fallback::LargestFirst, Fallback::SmallestWhenCostly] {
         for (wanted, owner) in Mobility::ALL
@@ -140,7 +140,7 @@ fn every_seat_adds_to_every_counter() {
 }
 
 #[test]
-fn requests_that_can_be_served_stop_nobody() {
+fn requests_that_can_be_served_stop_no_cpu() {
     let layout = ZoneLayout::new(Frame(0), 4096);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &Config::default(), &mut memory);

@@ -230,7 +230,7 @@ fn a_block_above_the_pageblocks_takes_only_pageblocks_that_it_may() {
 }
 
 #[test]
-fn what_is_isolated_is_not_free_for_anybody() {
+fn what_is_isolated_is_free_for_no_request() {
     let layout = ZoneLayout::new(Frame(0), 1024);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &Config::default(), &mut memory);

@@ -62,12 +62,12 @@ fn holders_collect<P: FramePlatform>(platform: P) {
 }
 
 #[test]
-fn f4_whoever_holds_a_pageblock_collects_what_others_free_there() {
+fn f4_the_holder_of_a_pageblock_collects_what_other_cpus_free_there() {
     holders_collect(SingleThread::new());
     holders_collect(());
 }
 
-fn nobody_holds<P: FramePlatform>(platform: P) {
+fn no_cpu_holds<P: FramePlatform>(platform: P) {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
     let zone = Zone::new(&layout, &caching(0), &mut memory, platform).unwrap();
@@ -89,8 +89,8 @@ fn nobody_holds<P: FramePlatform>(platform: P) {
 
 #[test]
 fn f4_what_is_left_behind_a_holder_that_is_gone_is_collected_at_once() {
-    nobody_holds(SingleThread::new());
-    nobody_holds(());
+    no_cpu_holds(SingleThread::new());
+    no_cpu_holds(());
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_wrong_free_says_what_is_there() {
 }
 
 #[test]
-fn nobody_goes_on_while_all_cpus_are_stopped() {
+fn no_cpu_goes_on_while_all_cpus_are_stopped() {
     use std::sync::mpsc::channel;
     use std::time::Duration;
     let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(2);

@@ -97,7 +97,7 @@ fn a_stock_goes_back_into_a_pageblock_that_is_held() {
 }
 
 #[test]
-fn f3_frames_in_a_stock_are_free_to_everybody_who_frees_them() {
+fn f3_a_free_of_frames_in_a_stock_is_refused() {
     let mut memory = memory(&layout());
     let zone = full_zone(&layout(), &caching(100), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
@@ -119,7 +119,7 @@ fn f3_frames_in_a_stock_are_free_to_everybody_who_frees_them() {
 }
 
 #[test]
-fn f7_a_word_whose_first_frame_has_somebody_elses_tag_loses_that_frame_alone() {
+fn f7_a_word_whose_first_frame_has_another_seats_tag_loses_that_frame_alone() {
     let layout = layout().with_cpus(2);
     let mut memory = memory(&layout);
     for gives_back in [false, true] {

@@ -22,7 +22,7 @@ fn take_all<P: FramePlatform>(seat: &mut Seat<'_, '_, P>) -> Vec<Frame> {
 }
 
 #[test]
-fn a_request_that_failed_stops_nobody_again_until_something_becomes_free() {
+fn a_request_that_failed_stops_no_cpu_again_until_something_becomes_free() {
     let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(3);
     let mut memory = memory(&layout);
     let zone = Zone::new(&layout, &Config::default(), &mut memory, ()).unwrap();
@@ -96,7 +96,7 @@ fn a_label_and_the_end_of_isolation_are_something_that_becomes_free() {
 }
 
 #[test]
-fn f8_a_costly_order_stops_nobody_unless_it_was_told_to_try_hard() {
+fn f8_a_costly_order_stops_no_cpu_unless_it_was_told_to_try_hard() {
     let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
     let config = caching(100);
     for (stop_order_max, is_costly) in [(order(3), true), (order(4), true), (order(9), false)] {
@@ -241,7 +241,7 @@ impl FramePlatform for &Crowd {
 }
 
 #[test]
-fn one_stop_serves_all_who_wait_for_it() {
+fn one_stop_serves_all_requests_that_wait_for_it() {
     const CPUS: u16 = 4;
     let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(CPUS);
     let mut memory = memory(&layout);

@@ -2,7 +2,7 @@
 //! stand still.
 //!
 //! The zone's own words are the stop lock (rank 1), the frames that exist, the low watermark, how
-//! many pageblocks are restricted, and the memo of stops. Except for the lock with its
+//! many pageblocks are restricted, how often something changed, and the memos of stops and of runs. Except for the lock with its
 //! account and the count of corruptions, they change only with all CPUs stopped. Everything else is
 //! in seats, descriptors, bitmaps, index and tags.
 //!
@@ -43,7 +43,7 @@ const KINDS: usize = 2 * (Order::MAX.index() + 1);
 
 record! {
     /// The zone's own words, in whole cache lines. A CPU writes them only with all CPUs stopped, but
-    /// for the corruptions.
+    /// for the stop lock with its account, and the corruptions.
     #[derive(Debug)]
     #[repr(C, align(64))]
     pub(super) struct ZoneRecord {

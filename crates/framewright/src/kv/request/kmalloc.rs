@@ -3,7 +3,8 @@
 use super::super::lengths::bytes_of;
 use super::super::slab::SizeClass;
 use super::super::table::KvEntry;
-use super::super::{KvError, KvFreeError, KvRequest, KvSeat};
+use super::super::{KvError, KvFreeError, KvSeat};
+use super::KvRequest;
 use crate::frame::FrameSource;
 use crate::platform::{ObjectPlatform, OrElse, Relief};
 use crate::units::{Addr, Context, Frame, Mobility, Order, Run};

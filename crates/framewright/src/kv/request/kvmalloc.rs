@@ -1,7 +1,8 @@
 //! Objects that need not be contiguous in memory: the same, or mapped pages.
 
 use super::super::lengths::addr_of;
-use super::super::{KvError, KvFreeError, KvRequest, KvSeat};
+use super::super::{KvError, KvFreeError, KvSeat};
+use super::KvRequest;
 use super::obtain::MemoryNeed;
 use crate::frame::FrameSource;
 use crate::platform::{ObjectPlatform, Relief};

@@ -1,4 +1,8 @@
-//! What a caller asks of an object allocator: length, alignment, contents, effort, context, tag.
+//! Requests: what a caller asks (this file), and how that becomes an object, or stops being one.
+//!
+//! `obtain` takes the steps that the policy chooses, each outside a busy seat (K6 to K10). `kmalloc`: slots and blocks,
+//! and their frees. `kvmalloc`: the same, or mapped pages. `realloc`: a change of length. Nothing here has state of
+//! its own.
 
 mod kmalloc;
 mod kvmalloc;

@@ -6,7 +6,8 @@
 use super::super::lengths::{addr_of, order_of};
 use super::super::seat::Missed;
 use super::super::slab::{BYTES_MAX, SizeClass};
-use super::super::{KvError, KvRequest, KvSeat};
+use super::super::{KvError, KvSeat};
+use super::KvRequest;
 use crate::frame::FrameSource;
 use crate::platform::{MapError, ObjectPlatform, Relief};
 use crate::policy::{SpillFacts, SpillStep, Tried, next_step};

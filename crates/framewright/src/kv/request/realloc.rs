@@ -13,7 +13,8 @@
 
 use super::super::lengths::{bytes_of, order_of};
 use super::super::table::KvEntry;
-use super::super::{KvError, KvRequest, KvSeat};
+use super::super::{KvError, KvSeat};
+use super::KvRequest;
 use super::obtain::MemoryNeed;
 use crate::frame::FrameSource;
 use crate::platform::{ObjectPlatform, OrElse, Relief};

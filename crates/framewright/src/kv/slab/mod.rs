@@ -7,9 +7,11 @@
 //!
 //! Records are numbered from 1. Number 0 is no record: its words are zero for ever, so that a
 //! zeroed magazine is an empty one. Zeroed words are a record without a slab.
+//!
+//! The header of `kv` has a slab's states. Its owner writes line 0, or a CPU that has claimed the owner's seat (K3). A
+//! slot is free in one bitmap or in the other, or live (K2). No lock.
 
 mod class;
-mod magazine;
 mod pool;
 
 pub(super) use class::{BYTES_MAX, PLACES, SizeClass};

@@ -92,7 +92,7 @@ fn k7_may_compact_reclaims_once() {
 }
 
 #[test]
-fn k7_must_succeed_reclaims_until_nobody_gives_anything() {
+fn k7_must_succeed_reclaims_until_no_client_gives_anything() {
     let mut full = FullSource::new(512, 4096);
     full.cache.most.set(3);
     full.cached((100..164).step_by(2));
@@ -307,7 +307,7 @@ fn where_the_window_is_full_what_may_wait_is_served_contiguously() {
 }
 
 #[test]
-fn what_no_memory_can_serve_is_refused_before_anybody_is_asked() {
+fn what_no_memory_can_serve_is_refused_before_a_client_is_asked() {
     let mut full = FullSource::new(512, 64);
     full.cached(0..512);
     full.log.take();

@@ -227,7 +227,7 @@ fn a_direct_map_starts_at_a_page() {
 }
 
 #[test]
-fn what_somebody_else_frees_while_it_moves_is_an_error_and_leaves_nothing_behind() {
+fn what_another_cpu_frees_while_it_moves_is_an_error_and_leaves_nothing_behind() {
     let machine = ToyMachine::new(512, 2, 4096);
     let mut seat = machine.seat(0);
     for (bytes, longer) in [(64, 5 * K), (8 * K, 100 * K), (100 * K, 300 * K)] {
@@ -269,7 +269,7 @@ fn what_fits_stays_though_there_could_be_no_other_object_like_it() {
 }
 
 #[test]
-fn nobody_is_stopped_for_something_smaller_where_the_object_may_stay() {
+fn no_cpu_is_stopped_for_something_smaller_where_the_object_may_stay() {
     let mut full = FullSource::new(512, 4096);
     full.free((0..64).step_by(2));
     let area = full.seat.kvmalloc(&KvRequest::new(128 * K)).unwrap();

@@ -130,7 +130,7 @@ fn a_request_fails_only_when_all_cpus_slabs_are_full() {
 }
 
 #[test]
-fn what_a_cpu_left_is_served_to_who_takes_its_seat() {
+fn what_a_cpu_left_is_served_to_the_next_in_its_seat() {
     let machine = ToyMachine::new(512, 2, 4096);
     let mut seat = machine.seat(0);
     let live: Vec<Addr> = (0..100)
@@ -202,7 +202,7 @@ fn slabs_that_others_emptied_go_back_when_their_owner_finds_out_and_records_with
 }
 
 #[test]
-fn what_is_no_slot_is_not_free_whoever_says_so() {
+fn what_is_no_slot_is_not_free_whichever_bit_says_so() {
     let machine = machine(512);
     let mut seat = machine.seat(0);
     let addr = seat.kmalloc(&sized(2048)).unwrap();

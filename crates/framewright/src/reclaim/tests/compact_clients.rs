@@ -61,7 +61,7 @@ impl Migrate for Pinner<'_, '_> {
 }
 
 #[test]
-fn r6_nobody_can_pin_a_pageblock_out_of_which_contents_move() {
+fn r6_no_client_can_pin_a_pageblock_out_of_which_contents_move() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = vec![!0; layout.words_needed().unwrap()];
     let zone = Zone::new(&layout, &uncached(), &mut memory, SingleThread::new()).unwrap();

@@ -188,7 +188,7 @@ impl<'z, 'm> Shrink<Seat<'z, 'm, SingleThread>> for Swaps {
 }
 
 #[test]
-fn r2_targets_that_were_given_back_are_somebody_elses_at_the_next_try() {
+fn r2_targets_that_were_given_back_are_another_owners_at_the_next_try() {
     machine!(zone, reclaim, &uncached(), 8);
     let holder = Holder::default();
     // Three blocks that are to move.

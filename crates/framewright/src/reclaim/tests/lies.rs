@@ -84,7 +84,7 @@ impl<'z, 'm> Shrink<Seat<'z, 'm, SingleThread>> for Boaster {
 }
 
 #[test]
-fn r8_caches_that_boast_of_more_than_there_is_stop_nobody() {
+fn r8_caches_that_boast_of_more_than_there_is_stop_no_cpu() {
     machine!(zone, reclaim, &uncached(), 2);
     let boasters = [Boaster(u64::MAX), Boaster(u64::MAX), Boaster(1)];
     let clients = Clients {

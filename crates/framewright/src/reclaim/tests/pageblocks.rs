@@ -57,7 +57,7 @@ fn has_the_cheapest_emptied(size: u8) {
 }
 
 #[test]
-fn what_may_not_wait_or_finds_nobody_who_moves_falls_back_as_before_and_boosts() {
+fn a_request_that_may_not_wait_or_finds_no_client_that_moves_falls_back_as_before_and_boosts() {
     for (context, pinned) in [(Context::NOWAIT, false), (Context::ANY, true)] {
         crowd!(
             zone,
@@ -111,7 +111,7 @@ fn by_itself_a_request_that_would_contaminate_asks_the_background_and_does_not_s
 }
 
 #[test]
-fn the_background_keeps_whole_pageblocks_free_so_that_nobody_has_to_wait_for_one() {
+fn the_background_keeps_whole_pageblocks_free_so_that_no_request_has_to_wait_for_one() {
     crowd!(
         zone,
         users,
@@ -230,7 +230,7 @@ fn what_cannot_move_gets_room_from_what_can_while_lent_frames_are_free() {
 }
 
 #[test]
-fn a_block_that_only_lies_in_pieces_is_compacted_and_nobody_gives_anything_up() {
+fn a_block_that_only_lies_in_pieces_is_compacted_and_no_client_gives_anything_up() {
     let config = ReclaimConfig::default();
     crowd!(
         zone,

@@ -456,7 +456,7 @@ fn a_frame_in_the_cpus_own_cache_is_had_without_a_stall_when_a_look_is_due() {
 }
 
 #[test]
-fn f8_who_must_not_wait_stops_nobody_and_who_must_not_reclaim_nobody_for_a_costly_order() {
+fn f8_a_request_that_must_not_wait_stops_no_cpu_nor_does_a_costly_one_that_must_not_reclaim() {
     let blocks = Context {
         may_block: true,
         ..Context::NOWAIT

@@ -1,9 +1,9 @@
 //! Where a put gets a descriptor: a free one, or that of the page which the hand evicts.
 
 use super::super::table::{
-    BLOCK, BLOCK_LANES, EvictionOrder, FrameState, InsideFrom, OrderShard, StateWord,
+    BLOCK, BLOCK_LANES, EvictionOrder, FrameState, InsideFrom, OrderShard, PoolId, StateWord,
 };
-use super::super::{Guest, PoolId};
+use super::Guest;
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
 

@@ -1,7 +1,7 @@
 //! Write-back: writes pages that are on no device yet to their device.
 
 use super::super::table::{FrameState, StateWord};
-use super::super::{Guest, Key};
+use super::{Guest, Key};
 use crate::platform::ReservePlatform;
 use crate::sync::{Lock, Ordering::Relaxed};
 use crate::units::Frame;

@@ -4,6 +4,9 @@
 //! leaves. A page leaves in two steps. Its entry goes out of the index, under the bucket's lock; then
 //! its generation moves on, so that a get which found the entry before serves nothing. If another
 //! CPU is just copying the page, that CPU gives the descriptor back when it is done.
+//!
+//! Only the seat's CPU writes the seat (`GuestRecord`). A guest takes no lock of rank 1. It is inside one gate at
+//! a time (rank 2), and holds a bucket's lock (rank 4) for a few loads and stores. Keeps C4 to C7.
 
 mod claim;
 mod clean;

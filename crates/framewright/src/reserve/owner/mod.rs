@@ -1,23 +1,30 @@
-//! What owners do: reservations, taking, releasing.
+//! What an owner does: it sets runs aside, takes them from guests, and gives them back.
+//!
+//! ```text
+//!     lent ── reserve ──▶ kept ── take ──▶ kept, owned ── release ──▶ kept ── unreserve ──▶ lent
+//!     lent ── alloc_contig ──▶ owned ── release ──▶ lent
+//! ```
+//!
+//! Only owners write the bits of kept and owned frames, and only under the owners' lock (rank 1). An owner
+//! takes 512 frames at a time: it shuts their gate (rank 2), waits for the guests inside, moves the pages'
+//! generations on, and opens the gate (C2, C3). If a later block hinders it, it gives the earlier ones back;
+//! what it discarded there stays discarded. Where pages must be copied first, the owner keeps the run, and
+//! copies under no lock (C10).
 
 mod choose;
 mod clearing;
 mod put_back;
-mod reservations;
 mod spare;
-
-pub use reservations::Reservation;
-pub(super) use reservations::{ReservationRecord, Reservations};
 
 use super::area::{RESERVATIONS, Reserve};
 use super::places::{RunPlaces, first_of, words_of};
+use super::reservations::{Reservation, ReservationEntry};
 use super::table::{BLOCK, FrameState, Lane, add};
 use crate::platform::{Patience, ReservePlatform};
 use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::{Run, RunError};
 use clearing::LOOKS_IN_TRANSIT;
 use core::ops::Range;
-use reservations::ReservationEntry;
 
 /// How many further searches follow one whose choice became dirty meanwhile.
 const TRIES: usize = 8;

@@ -1,4 +1,15 @@
-//! What is known of each frame: its state word and its descriptor, and for each block of 512 a gate and bitmaps.
+//! What is known of each frame: its state word, its descriptor and its bits, and the gate of its block of 512.
+//!
+//! | what | a CPU that writes it |
+//! |---|---|
+//! | state word | a guest inside the gate, by compare-and-exchange; the CPU that has the page Filling, Loading or Writing; an owner that has shut the gate |
+//! | descriptor | the CPU that has its page Filling; its links: the holder of the shard's lock (rank 3) |
+//! | bits kept, owned | an owner, under the owners' lock (rank 1) |
+//! | other bits | any CPU, by one atomic operation; visited inexactly |
+//! | gate | an owner shuts it (rank 2); a guest is inside by its seat's word |
+//!
+//! Keeps C1 and C8. `index`: where a key's page is. `order`: which page goes next. `pool`: pools, and the
+//! generations of pools and objects.
 
 mod index;
 mod order;
@@ -101,8 +112,8 @@ impl StateWord {
     }
 }
 
-/// In a gate: an owner has shut it. The bits below count the CPUs inside that have no seat; a seat
-/// says so on a line of its own.
+/// In a gate: an owner has shut it. The bits below count owners that are inside to put a page back. A
+/// guest says so in its seat's record (`inside`).
 const SHUT: u64 = 1 << 63;
 
 /// The frames of a reserve, by number; after them descriptors without a frame, and descriptors for

@@ -112,7 +112,8 @@ record! {
     #[derive(Debug)]
     #[repr(C, align(64))]
     pub(in super::super) struct BlockRecord {
-        /// See `SHUT`. On a line of its own: guests without a seat write it.
+        /// See `SHUT`. On a line of its own: an owner that puts a page back counts itself here. A guest says
+        /// in its seat's record that it is inside.
         pub(super) gate: AtomicU64,
         _line: [AtomicU64; 7],
 

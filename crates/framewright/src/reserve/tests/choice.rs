@@ -67,7 +67,7 @@ fn c3_a_dirty_page_takes_the_place_of_a_clean_one_that_is_in_no_reservation() {
 }
 
 #[test]
-fn a_dirty_page_of_a_pool_that_ended_is_nobodys_and_goes_for_another_one() {
+fn a_dirty_page_of_a_pool_that_ended_has_no_owner_and_goes_for_another_one() {
     let (reserve, _) = reserve(32, 1);
     let [ended, other] = [(); 2].map(|()| reserve.open_pool(&PoolConfig::SWAP).unwrap());
     let mut guest = guest(&reserve, 0);
@@ -86,7 +86,7 @@ fn a_dirty_page_of_a_pool_that_ended_is_nobodys_and_goes_for_another_one() {
 }
 
 #[test]
-fn frames_that_were_released_are_used_before_anybodys_page_is_evicted() {
+fn frames_that_were_released_are_used_before_a_page_is_evicted() {
     // Several shards, each with blocks of its own, and a hint whether any frame is free.
     let (reserve, _) = reserve(4096, 2);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();

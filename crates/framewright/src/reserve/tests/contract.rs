@@ -12,7 +12,7 @@ fn key(pool: PoolId, object: u64, index: u64) -> Key {
 }
 
 #[test]
-fn c5_after_a_second_put_nobody_gets_the_first() {
+fn c5_after_a_second_put_no_get_returns_the_first() {
     let (reserve, _) = reserve(64, 1);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let mut guest = guest(&reserve, 0);
@@ -133,7 +133,7 @@ fn a_page_of_one_repeated_word_needs_no_frame() {
 }
 
 #[test]
-fn the_oldest_that_nobody_got_is_evicted_first() {
+fn the_oldest_that_no_guest_got_is_evicted_first() {
     let (reserve, _) = reserve(16, 1);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let mut guest = guest(&reserve, 0);

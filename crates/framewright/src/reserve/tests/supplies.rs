@@ -84,7 +84,7 @@ fn spare_frames_serve_the_next_pages_and_go_back_when_reclaim_asks() {
 }
 
 #[test]
-fn an_owner_who_lacks_ordinary_frames_has_those_of_dead_pages_first() {
+fn an_owner_that_lacks_ordinary_frames_has_those_of_dead_pages_first() {
     let (reserve, _, mut supply) = beside(16, 8);
     let pools = [PUT_BACK, PUT_BACK].map(|config| reserve.open_pool(&config).unwrap());
     let mut guest = guest(&reserve, 0);

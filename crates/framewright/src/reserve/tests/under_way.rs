@@ -222,7 +222,7 @@ fn c5_of_two_puts_at_one_time_the_later_one_stays() {
 }
 
 #[test]
-fn a_page_on_its_way_in_is_found_by_nobody_and_its_entry_is_kept() {
+fn a_page_on_its_way_in_is_found_by_no_guest_and_its_entry_is_kept() {
     static FOUND: AtomicU64 = AtomicU64::new(0);
     let (put, reserve, mut guest, pool) = put_while(false, |other, pool| {
         let mut out = [0; 512];
@@ -246,7 +246,7 @@ fn a_page_on_its_way_in_is_found_by_nobody_and_its_entry_is_kept() {
 }
 
 #[test]
-fn c6_a_page_of_an_object_or_a_pool_that_ends_meanwhile_is_served_to_nobody() {
+fn c6_a_page_of_an_object_or_a_pool_that_ends_meanwhile_is_served_to_no_guest() {
     let (reserve, hook, [mut one, mut other]) = whole();
     let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
     hook.set(At::Store, move || {

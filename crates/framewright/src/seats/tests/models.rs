@@ -326,7 +326,9 @@ impl Here {
     fn free(&self, number: u32, bit: u64) {
         let letter = self.letter(number);
         letter.remote.fetch_or(bit, SeqCst);
-        let owner = self.owner(number).expect("who frees knows the owner");
+        let owner = self
+            .owner(number)
+            .expect("the CPU that frees knows the owner");
         self.notify(owner, number);
     }
 

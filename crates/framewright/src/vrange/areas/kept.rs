@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_that_somebody_else_freed_meanwhile_is_not_put_twice() {
+    fn an_area_that_another_cpu_freed_meanwhile_is_not_put_twice() {
         let (mut table, mut words) = (vec![0; 64], vec![0; WORDS + KeptRecord::WORDS]);
         let table = AreaTable::new(atomic_words(&mut table));
         let [ours, theirs] = lists(&mut words) else {

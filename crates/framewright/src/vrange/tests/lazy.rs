@@ -154,7 +154,7 @@ fn v6_an_area_longer_than_the_bound_is_gone_when_its_free_returns() {
 }
 
 #[test]
-fn v6_the_bound_holds_whoever_frees_and_whoever_sleeps() {
+fn v6_the_bound_holds_whichever_cpu_frees_and_whichever_sleeps() {
     let layout = SpaceLayout::new(Page(0), 1 << 16)
         .with_cpus(3)
         .with_span_pages(64);

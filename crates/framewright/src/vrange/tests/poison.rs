@@ -127,7 +127,7 @@ fn is_refused(seat: &mut PoisonSeat<'_, '_, '_>, live: [Page; 3]) {
 }
 
 #[test]
-fn v11_a_purge_that_unwinds_poisons_the_space_and_nobody_waits_for_its_seat() {
+fn v11_a_purge_that_unwinds_poisons_the_space_and_no_cpu_waits_for_its_seat() {
     for call in ALL {
         for stops_all in [false, true] {
             with_space(2, |space, breaks| {
@@ -172,7 +172,7 @@ fn v11_a_purge_that_unwinds_poisons_the_space_and_nobody_waits_for_its_seat() {
 }
 
 #[test]
-fn v11_whoever_stops_all_cpus_or_works_meanwhile_ends_with_an_error() {
+fn v11_a_cpu_that_stops_all_others_or_works_meanwhile_ends_with_an_error() {
     for call in ALL {
         with_space(3, |space, breaks| {
             thread::scope(|scope| {

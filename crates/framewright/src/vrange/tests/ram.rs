@@ -244,7 +244,7 @@ fn wrong_unmaps_say_what_is_wrong_and_change_nothing() {
 }
 
 #[test]
-fn requests_that_nobody_can_serve_are_errors() {
+fn requests_that_no_space_can_serve_are_errors() {
     with_table(&config(TAIL, true), |space, _| {
         let mut seat = space.seat(CpuId(0), ()).unwrap();
         assert_eq!(seat.map_ram(&[], Context::ANY), Err(RangeError::Empty));

@@ -26,7 +26,7 @@ fn sent_to_a_former_owner() -> (&'static TestSpace, Vec<TestSeat>, Page) {
 }
 
 #[test]
-fn what_is_freed_in_a_span_that_changed_hands_is_drained_whoever_was_told() {
+fn what_is_freed_in_a_span_that_changed_hands_is_drained_whichever_owner_was_told() {
     let (space, mut seats, at) = sent_to_a_former_owner();
     assert_eq!(seats[1].free_area(at), Ok(3));
     seats[1].drain();
@@ -77,7 +77,7 @@ impl RangePlatform for Several {
 }
 
 #[test]
-fn of_two_frees_at_the_same_moment_one_is_refused_whoever_is_the_owner() {
+fn of_two_frees_at_the_same_moment_one_is_refused_whichever_cpu_is_the_owner() {
     let layout = SpaceLayout::new(Page(0x400), 1024)
         .with_cpus(2)
         .with_span_pages(64);

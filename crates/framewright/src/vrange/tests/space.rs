@@ -365,7 +365,7 @@ fn an_area_over_many_spans_is_found_from_each_of_its_pages() {
 }
 
 #[test]
-fn without_may_block_nothing_is_purged_and_nobody_stopped() {
+fn without_may_block_nothing_is_purged_and_no_cpu_stopped() {
     let layout = SpaceLayout::new(Page(0), 1020).with_span_pages(16);
     let space = space(layout, config(100, true));
     let mut seat = space.seat(CpuId(0), ()).unwrap();

@@ -82,7 +82,7 @@ fn pieces_are_mapped_in_runs_and_unmapped_by_one_purge() {
 }
 
 #[test]
-fn who_may_stall_compacts_and_who_fails_fast_maps() {
+fn a_request_that_may_stall_compacts_and_one_that_fails_fast_maps() {
     for (rule, is_contiguous) in [(Rule::Stall, true), (Rule::FailFast, false)] {
         let paper = Paper::new(FRAMES);
         let tenants = JournalTenants::new(FRAMES, 16);

@@ -134,7 +134,7 @@ fn where_the_contiguous_area_is_filled_first_movable_requests_do() {
 }
 
 #[test]
-fn nobody_but_movable_gets_the_contiguous_area() {
+fn only_movable_requests_get_the_contiguous_area() {
     let mut kernel = kernel(Variant310::Before, &[(UNMOVABLE, FULL), (CMA, &[])]);
     assert_eq!(take(&mut kernel, 0, Unmovable), None);
     assert_eq!(take(&mut kernel, 0, Reclaimable), None);

@@ -88,7 +88,7 @@ fn frames_in_lower_orders_do_not_count_for_higher_ones() {
 }
 
 #[test]
-fn free_frames_of_the_contiguous_area_count_only_for_who_may_use_them() {
+fn free_frames_of_the_contiguous_area_count_only_for_requests_that_may_use_them() {
     let mut kernel = kernel(
         Variant310::Before,
         &[(UNMOVABLE, &[(0..1000, UNMOVABLE)]), (CMA, &[])],
@@ -100,7 +100,7 @@ fn free_frames_of_the_contiguous_area_count_only_for_who_may_use_them() {
 }
 
 #[test]
-fn who_cannot_wait_goes_below_min_and_who_would_rather_not_does_not() {
+fn a_request_that_cannot_wait_goes_below_min_and_one_that_would_rather_not_does_not() {
     // 40 frames are free; of 64 the atomic one has to leave 24.
     let used = [(0..512, MOVABLE), (552..1024, MOVABLE)];
     let rather_not = Context {
@@ -229,7 +229,7 @@ fn the_background_works_up_to_high_naps_and_sleeps() {
 }
 
 #[test]
-fn who_wakes_it_from_its_nap_hits_low_quickly() {
+fn a_request_that_wakes_it_from_its_nap_hits_low_quickly() {
     let mut kernel = zone_with(&[(0..824, MOVABLE)], 50, 200, 300);
     kernel.background = Kswapd::new(1_000_000);
     let holder = cache(0..824);

@@ -180,7 +180,7 @@ fn m3_however_the_nth_call_of_a_client_fails_nothing_is_lost() {
 }
 
 #[test]
-fn without_room_elsewhere_it_fails_at_once_unless_somebody_gives_frames_back() {
+fn without_room_elsewhere_it_fails_at_once_unless_a_client_gives_frames_back() {
     /// Gives its spare frames back.
     struct Spare(RefCell<Vec<Frame>>);
     impl Shrink<Seat<'_, '_, SingleThread>> for Spare {
@@ -285,7 +285,7 @@ fn targets_that_were_not_enough_are_given_back_once_and_not_again_when_it_is_tri
 }
 
 #[test]
-fn what_nobody_knows_or_cannot_move_is_in_the_way() {
+fn what_no_client_knows_or_can_move_is_in_the_way() {
     machine!(zone, area, seat, ContigConfig::default());
     let holder = AreaHolder::default();
     zone.alloc_at(Frame(FIRST + 5), Order::ZERO, Movable)
@@ -311,7 +311,7 @@ fn what_nobody_knows_or_cannot_move_is_in_the_way() {
 }
 
 #[test]
-fn a_pageblock_that_somebody_else_isolates_is_passed_by_or_waited_for() {
+fn a_pageblock_that_another_owner_isolates_is_passed_by_or_waited_for() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
         let holder = AreaHolder::default();

@@ -2,10 +2,9 @@
 //! slab's second bitmap.
 
 use super::super::KvFreeError;
-use super::super::seat::Held;
+use super::super::slab::{BITMAP_WORDS, SizeClass, Slab, SlabHeader, SlabState};
 use super::super::table::SlabFrame;
-use super::class::SizeClass;
-use super::{BITMAP_WORDS, Slab, SlabHeader, SlabState};
+use super::Held;
 use crate::seats::{Inboxes, Parcel};
 use crate::sync::{
     AtomicU64,

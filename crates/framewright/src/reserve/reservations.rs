@@ -8,7 +8,7 @@ record! {
     /// A reservation, or room for one.
     #[derive(Debug)]
     #[repr(C)]
-    pub(in super::super) struct ReservationRecord {
+    pub(super) struct ReservationRecord {
         /// Odd while it exists. 64 bits, changed under the area's lock: it does not come round.
         serial: AtomicU64,
         start: AtomicU64,
@@ -21,7 +21,7 @@ record! {
 }
 
 /// A run of frames that is set aside for one owner. The owner of one in a
-/// [`Reserve`](super::super::Reserve) can take it without fail.
+/// [`Reserve`](super::Reserve) can take it without fail.
 ///
 /// It names one reservation of one area. Another area does not know it, and its own area forgets it
 /// once it is given up (docs/handles.md).
@@ -35,13 +35,13 @@ pub struct Reservation {
 
 /// All reservations of an area. Read and changed under its lock.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Reservations<'m> {
+pub(super) struct Reservations<'m> {
     records: &'m [ReservationRecord],
 }
 
 /// A reservation that exists.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct ReservationEntry<'m> {
+pub(super) struct ReservationEntry<'m> {
     record: &'m ReservationRecord,
 }
 
@@ -54,7 +54,7 @@ impl ReservationRecord {
 impl<'m> Reservations<'m> {
     /// None exists yet. Serials go on from what the records hold, so a handle of an earlier area in the same memory
     /// names no reservation of this one.
-    pub(in super::super) fn new(records: &'m [ReservationRecord]) -> Self {
+    pub(super) fn new(records: &'m [ReservationRecord]) -> Self {
         for record in records {
             let last = record.serial.load(Relaxed);
             record.serial.store((last | 1).wrapping_add(1), Relaxed);
@@ -67,20 +67,20 @@ impl<'m> Reservations<'m> {
     }
 
     /// The first that exists, from the `nth` on, with its number.
-    pub(in super::super) fn next(self, nth: usize) -> Option<(usize, ReservationEntry<'m>)> {
+    pub(super) fn next(self, nth: usize) -> Option<(usize, ReservationEntry<'m>)> {
         let mut slots = self.records.iter().enumerate().skip(nth);
         let (nth, record) = slots.find(|(_, record)| record.exists())?;
         Some((nth, ReservationEntry { record }))
     }
 
     /// All that exist.
-    pub(in super::super) fn all(self) -> impl Iterator<Item = ReservationEntry<'m>> {
+    pub(super) fn all(self) -> impl Iterator<Item = ReservationEntry<'m>> {
         let existing = self.records.iter().filter(|record| record.exists());
         existing.map(|record| ReservationEntry { record })
     }
 
     /// The reservation that a handle names, if it still exists.
-    pub(in super::super) fn get(self, reservation: Reservation) -> Option<ReservationEntry<'m>> {
+    pub(super) fn get(self, reservation: Reservation) -> Option<ReservationEntry<'m>> {
         let record = self.records.get(usize::from(reservation.slot))?;
         let is_same =
             reservation.area == self.area() && reservation.serial == record.serial.load(Relaxed);
@@ -88,17 +88,17 @@ impl<'m> Reservations<'m> {
     }
 
     /// How many there can be.
-    pub(in super::super) const fn max(self) -> usize {
+    pub(super) const fn max(self) -> usize {
         self.records.len()
     }
 
     /// Whether there is room for another one.
-    pub(in super::super) fn is_full(self) -> bool {
+    pub(super) fn is_full(self) -> bool {
         self.all().count() == self.max()
     }
 
     /// Adds a reservation that is not taken; `None` if there is no room.
-    pub(in super::super) fn add(self, name: &str, run: Run) -> Option<Reservation> {
+    pub(super) fn add(self, name: &str, run: Run) -> Option<Reservation> {
         let mut slots = self.records.iter().enumerate();
         let (slot, record) = slots.find(|(_, record)| !record.exists())?;
         record.start.store(run.start().0, Relaxed);
@@ -122,26 +122,26 @@ impl<'m> Reservations<'m> {
 }
 
 impl ReservationEntry<'_> {
-    pub(in super::super) fn run(self) -> Run {
+    pub(super) fn run(self) -> Run {
         let start = Frame(self.record.start.load(Relaxed));
         Run::new(start, self.record.frames.load(Relaxed)).expect("it is inside its area")
     }
 
-    pub(in super::super) fn is_taken(self) -> bool {
+    pub(super) fn is_taken(self) -> bool {
         self.record.taken.load(Relaxed) != 0
     }
 
-    pub(in super::super) fn set_taken(self, taken: bool) {
+    pub(super) fn set_taken(self, taken: bool) {
         self.record.taken.store(taken.into(), Relaxed);
     }
 
     /// Ends the reservation.
-    pub(in super::super) fn remove(self) {
+    pub(super) fn remove(self) {
         self.record.serial.fetch_add(1, Relaxed);
     }
 
     /// A copy of all that a listing says of it.
-    pub(in super::super) fn listed(self) -> ListedReservation {
+    pub(super) fn listed(self) -> ListedReservation {
         let mut name = [0; 16];
         for (word, bytes) in self.record.name.iter().zip(name.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
@@ -156,15 +156,15 @@ impl ReservationEntry<'_> {
 
 /// What a listing says of a reservation, copied out of its area: so its lock is not held while the listing is made.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct ListedReservation {
+pub(super) struct ListedReservation {
     name: [u8; 16],
-    pub(in super::super) run: Run,
-    pub(in super::super) is_taken: bool,
+    pub(super) run: Run,
+    pub(super) is_taken: bool,
 }
 
 impl ListedReservation {
     /// The name, as much of it as is kept.
-    pub(in super::super) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         let len = self.name.iter().position(|&b| b == 0).unwrap_or(16);
         match core::str::from_utf8(&self.name[..len]) {
             Ok(name) => name,
