@@ -3,7 +3,7 @@
 //!
 //! The caller hands in plain words (`&mut [u64]`); the engine shares them between CPUs. In a model
 //! (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics of their
-//! own with the words' values and leak them: a model ends with its process.
+//! own with the words' values, and `kept` keeps them.
 //!
 //! A `Carver` cuts the memory of an allocator into its parts: words, halves, and records, which are structs of
 //! atomics with named fields.
@@ -14,6 +14,8 @@
 
 mod carve;
 mod halves;
+#[cfg(any(loom, shuttle))]
+mod kept;
 pub(crate) mod owned;
 mod record;
 mod soon;

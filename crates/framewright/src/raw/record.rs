@@ -14,9 +14,13 @@ use crate::sync::{AtomicU16, AtomicU32, AtomicU64, CounterWord};
     unsafe_code,
     reason = "the trait promises what laying it over words takes"
 )]
-pub(crate) unsafe trait RawRecord: Sized {
-    /// The words of one. In a model, in which atomics have other sizes, another number.
-    const WORDS: usize = size_of::<Self>().div_ceil(8);
+pub(crate) unsafe trait RawRecord: Send + Sync + Sized + 'static {
+    /// The words of one. In a model, whose records lie elsewhere, one word stands for it.
+    const WORDS: usize = if cfg!(any(loom, shuttle)) {
+        1
+    } else {
+        size_of::<Self>().div_ceil(8)
+    };
 
     /// Whether it is `AtomicU64`s throughout, so that it can be seen as words, too.
     const IS_WORDS: bool;
@@ -91,10 +95,9 @@ pub(super) fn records<R: RawRecord>(words: &mut [u64]) -> &[R] {
 
 /// In a model: records of the model's own. All words that a record is laid over are zero.
 #[cfg(any(loom, shuttle))]
-pub(super) fn records<R: RawRecord>(words: &mut [u64]) -> &[R] {
+pub(super) fn records<R: RawRecord>(words: &mut [u64]) -> &'static [R] {
     let count = words.len() / R::WORDS;
-    let records: std::vec::Vec<R> = (0..count).map(|_| R::zeroed()).collect();
-    std::boxed::Box::leak(records.into_boxed_slice())
+    super::kept::kept((0..count).map(|_| R::zeroed()).collect())
 }
 
 /// Records that are words throughout, and the same memory as words, for what names a word by one number.
@@ -144,7 +147,7 @@ impl<'m, R: RawRecord> WordRecords<'m, R> {
         records
             .iter()
             .for_each(|record| record.add_words(&mut words));
-        let words = std::boxed::Box::leak(words.into_boxed_slice());
+        let words = super::kept::kept(words);
         Self { records, words }
     }
 

@@ -8,7 +8,7 @@ use crate::sync::AtomicU64;
 
 /// Presents `memory` as atomic words for as long as it is lent; the values stay.
 ///
-/// Costs nothing, except in a model, where it copies into leaked atomics.
+/// Costs nothing, except in a model, where it copies into atomics of the model's own.
 #[cfg(not(any(loom, shuttle)))]
 #[must_use]
 pub(crate) fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
@@ -30,8 +30,7 @@ pub(crate) fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
 #[cfg(any(loom, shuttle))]
 #[must_use]
 pub(crate) fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
-    let words: std::vec::Vec<AtomicU64> = memory.iter().map(|&word| AtomicU64::new(word)).collect();
-    std::boxed::Box::leak(words.into_boxed_slice())
+    super::kept::kept(memory.iter().map(|&word| AtomicU64::new(word)).collect())
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
