@@ -501,6 +501,27 @@ mod tests {
     }
 
     #[test]
+    fn result_files_are_of_the_commands_that_stand_here() {
+        for one in ALL {
+            let Ok(file) = ResultFile::read(one.name) else {
+                assert!(!one.is_default, "{} is not measured", one.name);
+                continue;
+            };
+            let (is_trial, quick) = (file.run.is_trial, one.quick);
+            let expected = if is_trial && !quick.is_empty() {
+                quick
+            } else {
+                one.commands
+            };
+            assert_eq!(
+                file.run.commands, expected,
+                "{}: `cargo xtask measure {}` brings it up to date",
+                one.name, one.name
+            );
+        }
+    }
+
+    #[test]
     fn only_named_metrics_are_kept() {
         let rows = results::rows_in(
             "{\"case\":\"c\",\"variant\":\"v\",\"metric\":\"mixed_blocks\",\"value\":1,\"unit\":\"\",\
