@@ -65,7 +65,7 @@ impl ProcessClaim {
 
 /// A process, as distinct from those that it was forked from and those forked from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Process(u64);
+pub struct Process(u64);
 
 /// A process, for values that often ask whether it is the calling one.
 #[derive(Debug)]
@@ -111,7 +111,8 @@ fn choose_word() -> &'static AtomicU64 {
 impl Process {
     /// The calling process.
     #[inline]
-    pub(crate) fn this() -> Self {
+    #[must_use]
+    pub fn this() -> Self {
         let word = word();
         match word.load(Relaxed) {
             0 => Self::begin(word),
@@ -119,9 +120,10 @@ impl Process {
         }
     }
 
-    /// Whether it is the calling process.
+    /// Whether it is the calling process: some loads, no system call.
     #[inline]
-    pub(crate) fn is_this(self) -> bool {
+    #[must_use]
+    pub fn is_this(self) -> bool {
         self == Self::this()
     }
 

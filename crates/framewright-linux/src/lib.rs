@@ -63,6 +63,7 @@ mod words;
 
 pub use anon::Anon;
 pub use file_cache::FileCache;
+pub use fork::Process;
 pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
 pub use host::{
     Host, HostCpu, HostError, HostKv, HostSpace, HostedEngine, Options, RangeOptions, SlotError,

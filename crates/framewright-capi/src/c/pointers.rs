@@ -1,0 +1,157 @@
+// UNSAFETY: C hands in addresses, and only C's programmer knows what lies there. Each function here says what it relies
+// on, and the exported function's description asks its caller for that.
+
+//! Reads and writes of the caller's memory.
+
+use crate::codes::{FW_E2BIG, Refusal};
+use framewright::Frame;
+use std::ffi::{CStr, c_char};
+use std::mem::size_of;
+use std::slice;
+
+/// A structure that begins with its own length in bytes, as the caller's header has it.
+///
+/// # Safety
+/// It is `repr(C)`, begins with a `u32` for the length, has no padding, and all bytes are valid for each field.
+pub(super) unsafe trait Sized32: Copy + Default {
+    /// The length of its first version: no caller has a shorter one.
+    const FIRST: usize;
+}
+
+/// Refuses a null pointer, and one that is not aligned for its type.
+pub(super) fn check<T>(at: *const T, what: &str) -> Result<(), Refusal> {
+    if at.is_null() || !at.is_aligned() {
+        return Err(Refusal::argument(&format_args!(
+            "{what}: the pointer is {:#x}",
+            at.addr()
+        )));
+    }
+    Ok(())
+}
+
+/// Writes a result.
+///
+/// # Safety
+/// Unless it is null or not aligned, the caller of the library may write a `T` there.
+pub(super) unsafe fn put<T>(to: *mut T, value: T, what: &str) -> Result<(), Refusal> {
+    check(to, what)?;
+    // SAFETY: aligned, not null, and the rest is promised.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Reads a structure as far as the caller has it. What the caller's header does not have yet is as by default; what this
+/// library does not know yet must be zero.
+///
+/// # Safety
+/// Unless it is null or not aligned, the first four bytes there say how many may be read.
+pub(super) unsafe fn read_sized<T: Sized32>(from: *const T, what: &str) -> Result<T, Refusal> {
+    check(from, what)?;
+    // SAFETY: promised, and a `T` begins so.
+    let len = unsafe { from.cast::<u32>().read() } as usize;
+    check_len::<T>(len, what)?;
+    // SAFETY: promised: so many bytes may be read. They do not change while this reads them, as the descriptions ask.
+    let bytes = unsafe { slice::from_raw_parts(from.cast::<u8>(), len) };
+    let (known, unknown) = bytes.split_at(len.min(size_of::<T>()));
+    if unknown.iter().any(|byte| *byte != 0) {
+        let message = format_args!(
+            "{what}: {len} bytes, and this library knows {}",
+            size_of::<T>()
+        );
+        return Err(Refusal::new(FW_E2BIG, &message));
+    }
+    let mut value = T::default();
+    let to = (&raw mut value).cast::<u8>();
+    // SAFETY: not more than a `T` has, in which all bytes are valid; the two do not overlap.
+    unsafe { to.copy_from_nonoverlapping(known.as_ptr(), known.len()) };
+    Ok(value)
+}
+
+/// How many bytes the caller has for a structure: its first field.
+///
+/// # Safety
+/// Unless it is null or not aligned, four bytes may be read there.
+pub(super) unsafe fn len_of<T: Sized32>(at: *const T, what: &str) -> Result<usize, Refusal> {
+    check(at, what)?;
+    // SAFETY: promised, and a `T` begins so.
+    let len = unsafe { at.cast::<u32>().read() } as usize;
+    check_len::<T>(len, what)?;
+    Ok(len)
+}
+
+fn check_len<T: Sized32>(len: usize, what: &str) -> Result<(), Refusal> {
+    // A page is more than any version will have: the length was never set.
+    if !(T::FIRST..=4096).contains(&len) {
+        let message = format_args!(
+            "{what}: its first field says {len} bytes, expected at least {}",
+            T::FIRST
+        );
+        return Err(Refusal::argument(&message));
+    }
+    Ok(())
+}
+
+/// Writes a structure as far as the caller has room, and zeroes what this library does not know. The first field stays, or
+/// becomes, `len`.
+///
+/// # Safety
+/// Unless it is null or not aligned, `len` bytes may be written there.
+pub(super) unsafe fn write_sized<T: Sized32>(
+    to: *mut T,
+    value: &T,
+    len: usize,
+    what: &str,
+) -> Result<(), Refusal> {
+    check(to, what)?;
+    check_len::<T>(len, what)?;
+    let known = len.min(size_of::<T>());
+    let bytes = to.cast::<u8>();
+    // SAFETY: promised; the value is the library's own, so the two do not overlap. The length fits: see `check_len`.
+    unsafe {
+        bytes.copy_from_nonoverlapping((&raw const *value).cast(), known);
+        bytes.add(known).write_bytes(0, len - known);
+        to.cast::<u32>().write(len as u32);
+    }
+    Ok(())
+}
+
+/// The caller's frame numbers.
+///
+/// # Safety
+/// Unless it is null or not aligned, `count` numbers may be read there, and do not change during the call.
+pub(super) unsafe fn frames<'a>(at: *const u64, count: usize) -> Result<&'a [Frame], Refusal> {
+    check(at, "frames")?;
+    if count > isize::MAX as usize / size_of::<Frame>() {
+        return Err(Refusal::argument(&format_args!(
+            "{count} frames: more than memory can hold"
+        )));
+    }
+    // SAFETY: promised; a `Frame` is its number alone (`repr(transparent)`), and so many are not longer than memory.
+    Ok(unsafe { slice::from_raw_parts(at.cast::<Frame>(), count) })
+}
+
+/// A name: its bytes up to the zero byte.
+///
+/// # Safety
+/// Unless it is null, a zero byte ends what lies there, and it does not change during the call.
+pub(super) unsafe fn name<'a>(at: *const c_char) -> Result<&'a str, Refusal> {
+    check(at, "name")?;
+    // SAFETY: promised.
+    let name = unsafe { CStr::from_ptr(at) };
+    name.to_str()
+        .map_err(|error| Refusal::argument(&format_args!("name: {error}")))
+}
+
+/// Room for bytes; none where the pointer is null.
+///
+/// # Safety
+/// Unless it is null, so many bytes may be written there, and the library alone uses them during the call.
+pub(super) unsafe fn room<'a>(at: *mut c_char, len: usize) -> &'a mut [u8] {
+    if at.is_null() {
+        return &mut [];
+    }
+    // SAFETY: written first, so that they are initialised: promised.
+    unsafe { at.write_bytes(0, len) };
+    // SAFETY: promised.
+    unsafe { slice::from_raw_parts_mut(at.cast::<u8>(), len) }
+}

@@ -1,0 +1,327 @@
+//! Handles, and the hosts behind them.
+//!
+//! ```text
+//!   Empty ──claim──▶ Changing ──publish──▶ handle ──close──▶ Changing ──▶ Free ──claim──▶ Changing
+//! ```
+//!
+//! Entries lie in a static table and are never given back, so a call that comes late finds an entry, and there that the
+//! handle is not its host's. Nothing here waits: each transition is one exchange, and the only locks are those of places.
+//! A child finds the entries of its parent, and leaves them as they are (CA5).
+
+use crate::c::held::{HeldHost, HeldSeat};
+use crate::codes::{FW_EFORKED, FW_EHANDLE, FW_ENOENT, FW_ENOSPC, FW_EPANIC, Refusal};
+use framewright::reserve::Reservation;
+use framewright_linux::{HostCpu, HostKv, Process};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The most hosts at a time.
+pub(crate) const HOSTS_MAX: usize = 255;
+
+/// A handle is a serial number, and below it the number of its entry.
+const ENTRY_BITS: u32 = 8;
+
+// Serial numbers have 56 bits: at a host every microsecond they last for 2,000 years.
+const _: () = assert!(usize::BITS == 64 && HOSTS_MAX < 1 << ENTRY_BITS);
+
+/// The classes of entries' lengths: 2 to 1024 places, one for each power of two.
+const CLASSES: usize = 10;
+
+/// The states that are no handle; a handle has a serial number, so it is larger.
+const EMPTY: usize = 0;
+const CHANGING: usize = 1;
+const FREE: usize = 2;
+
+static ENTRIES: [HostEntry; HOSTS_MAX] = [const { HostEntry::empty() }; HOSTS_MAX];
+static SERIAL: AtomicUsize = AtomicUsize::new(1);
+
+/// Room for a host.
+pub(crate) struct HostEntry {
+    state: AtomicUsize,
+    /// The process that claimed it first, for ever.
+    process: OnceLock<Process>,
+    /// A call of the host's has panicked.
+    is_broken: AtomicBool,
+    // INVARIANT: set only by the thread that claimed the entry, so no thread waits for it.
+    places: [OnceLock<Box<[HostPlace]>>; CLASSES],
+    class: AtomicUsize,
+    /// How many places threads may have for their own; one more is shared.
+    own: AtomicUsize,
+    shared_calls: AtomicUsize,
+    host: HeldHost,
+    reservations: Mutex<Vec<(u64, Reservation)>>,
+}
+
+/// A thread's place in a host. A line of its own, and its neighbour, which the processor fetches, too.
+#[repr(align(128))]
+pub(crate) struct HostPlace {
+    /// The handle under which a thread has it for its own; 0 for none.
+    owner: AtomicUsize,
+    seat: Mutex<Option<HostedSeat>>,
+}
+
+/// A seat in a host.
+pub(crate) struct HostedSeat {
+    handle: usize,
+    entry: &'static HostEntry,
+    held: HeldSeat,
+}
+
+/// The entry of a host of this process.
+pub(crate) fn find(handle: usize) -> Result<&'static HostEntry, Refusal> {
+    let entry = ENTRIES.get(handle & ((1 << ENTRY_BITS) - 1));
+    // Acquire pairs with the Release of the thread that published the host.
+    let entry =
+        entry.filter(|entry| handle >> ENTRY_BITS != 0 && entry.state.load(Acquire) == handle);
+    match entry {
+        None => Err(Refusal::plain(FW_EHANDLE)),
+        Some(entry) if !entry.is_this_process() => Err(Refusal::plain(FW_EFORKED)),
+        Some(entry) => Ok(entry),
+    }
+}
+
+/// Gives a thread's own place back, if the host is still there.
+pub(crate) fn give_place_back(handle: usize, place: u16) {
+    if let Ok(entry) = find(handle) {
+        // Relaxed: the lock of the place orders what is done in its seat.
+        let owner = &entry.own(place).owner;
+        let _ = owner.compare_exchange(handle, 0, Relaxed, Relaxed);
+    }
+}
+
+/// Makes `host` known, with `own` places for threads and one that is shared. Returns its handle.
+pub(crate) fn publish(host: HostKv, own: u16) -> Result<usize, Refusal> {
+    let claimed = ENTRIES
+        .iter()
+        .enumerate()
+        .find(|(_, entry)| entry.claim(FREE));
+    let claimed = claimed.or_else(|| {
+        ENTRIES
+            .iter()
+            .enumerate()
+            .find(|(_, entry)| entry.claim(EMPTY))
+    });
+    let (number, entry) = claimed.ok_or_else(|| {
+        Refusal::new(
+            FW_ENOSPC,
+            &format_args!("{HOSTS_MAX} hosts are there at a time"),
+        )
+    })?;
+    entry.process.get_or_init(Process::this);
+    // Relaxed: only a number.
+    let handle = SERIAL.fetch_add(1, Relaxed) << ENTRY_BITS | number;
+    entry.fill(host, own, handle);
+    // Release pairs with the Acquire in `find`.
+    entry.state.store(handle, Release);
+    Ok(handle)
+}
+
+/// Ends a host: waits for the calls that are inside, and gives all its memory back.
+pub(crate) fn close(handle: usize) -> Result<(), Refusal> {
+    let entry = find(handle)?;
+    entry.check_whole()?;
+    // Acquire: of two that close it, the other one finds no host.
+    let closing = entry
+        .state
+        .compare_exchange(handle, CHANGING, Acquire, Relaxed);
+    closing.map_err(|_| Refusal::plain(FW_EHANDLE))?;
+    for place in entry.places() {
+        let mut seat = place.lock();
+        // If a call has panicked meanwhile, its seat is not dropped: memory and entry stay.
+        entry.check_whole()?;
+        drop(seat.take());
+    }
+    entry.reservations().clear();
+    entry.host.free();
+    entry.state.store(FREE, Release);
+    Ok(())
+}
+
+impl HostPlace {
+    const fn new() -> Self {
+        Self {
+            owner: AtomicUsize::new(0),
+            seat: Mutex::new(None),
+        }
+    }
+
+    /// The seat, for one user (CA1). A panic leaves the host broken, which its next user finds out.
+    fn lock(&self) -> MutexGuard<'_, Option<HostedSeat>> {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HostEntry {
+    const fn empty() -> Self {
+        Self {
+            state: AtomicUsize::new(EMPTY),
+            process: OnceLock::new(),
+            is_broken: AtomicBool::new(false),
+            places: [const { OnceLock::new() }; CLASSES],
+            class: AtomicUsize::new(0),
+            own: AtomicUsize::new(0),
+            shared_calls: AtomicUsize::new(0),
+            host: HeldHost::none(),
+            reservations: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn is_this_process(&self) -> bool {
+        self.process.get().is_some_and(|process| process.is_this())
+    }
+
+    /// Claims it in that state. A free one is of use only to the process that it belonged to: in a child its locks may be
+    /// held for ever.
+    fn claim(&self, state: usize) -> bool {
+        let is_mine = state == EMPTY || self.is_this_process();
+        let change = || {
+            self.state
+                .compare_exchange(state, CHANGING, Acquire, Relaxed)
+        };
+        is_mine && change().is_ok()
+    }
+
+    /// Puts a host into the entry, which the calling thread has claimed.
+    fn fill(&'static self, host: HostKv, own: u16, handle: usize) {
+        let all = usize::from(own) + 1;
+        let class = all.next_power_of_two().trailing_zeros().max(1) as usize - 1;
+        self.places[class].get_or_init(|| (0..2 << class).map(|_| HostPlace::new()).collect());
+        self.class.store(class, Relaxed);
+        self.own.store(usize::from(own), Relaxed);
+        self.shared_calls.store(0, Relaxed);
+        self.is_broken.store(false, Relaxed);
+        let mut seats = self.host.hold(host);
+        for place in &self.places()[..all] {
+            let held = seats.next();
+            place.owner.store(0, Relaxed);
+            *place.lock() = Some(HostedSeat {
+                handle,
+                entry: self,
+                held: held.expect("the host was made for so many, and all seats are free"),
+            });
+        }
+    }
+
+    fn places(&self) -> &[HostPlace] {
+        let places = self.places.get(self.class.load(Relaxed));
+        places.and_then(OnceLock::get).map_or(&[], |places| places)
+    }
+
+    /// A thread's own place, by its number.
+    pub(crate) fn own(&self, place: u16) -> &HostPlace {
+        // A number from before the host was freed may be too large: the lock's holder will see that the handle is another.
+        self.places()
+            .get(usize::from(place))
+            .unwrap_or(self.shared())
+    }
+
+    /// The place of all threads that have none.
+    pub(crate) fn shared(&self) -> &HostPlace {
+        &self.places()[self.own.load(Relaxed)]
+    }
+
+    /// A free place for the calling thread. O(places).
+    pub(crate) fn take_place(&self, handle: usize) -> Option<u16> {
+        let own = self.own.load(Relaxed);
+        let take = |place: &HostPlace| {
+            let taken = place.owner.compare_exchange(0, handle, Relaxed, Relaxed);
+            taken.is_ok()
+        };
+        let at = self.places().iter().take(own).position(take)?;
+        Some(at as u16)
+    }
+
+    /// Whether no call of the host's has panicked.
+    fn check_whole(&self) -> Result<(), Refusal> {
+        match self.is_broken.load(Acquire) {
+            false => Ok(()),
+            true => Err(Refusal::plain(FW_EPANIC)),
+        }
+    }
+
+    /// Works in the seat at a place, if it is the seat of `handle`.
+    #[inline]
+    pub(crate) fn work_at<T>(
+        &self,
+        place: &HostPlace,
+        handle: usize,
+        work: impl FnOnce(&mut HostedSeat) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let mut seat = place.lock();
+        let seat = seat.as_mut().filter(|seat| seat.handle == handle);
+        let seat = seat.ok_or_else(|| Refusal::plain(FW_EHANDLE))?;
+        self.check_whole()?;
+        if std::ptr::eq(place, self.shared()) {
+            self.shared_calls.fetch_add(1, Relaxed);
+        }
+        let broken = BrokenByPanic(&self.is_broken);
+        let done = work(seat);
+        std::mem::forget(broken);
+        done
+    }
+
+    fn reservations(&self) -> MutexGuard<'_, Vec<(u64, Reservation)>> {
+        self.reservations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Marks a host as broken when it is dropped: when a call unwinds (CA3).
+struct BrokenByPanic<'e>(&'e AtomicBool);
+
+impl Drop for BrokenByPanic<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Release);
+    }
+}
+
+impl HostedSeat {
+    /// The seats in the host's parts.
+    pub(crate) const fn cpu(&mut self) -> &mut HostCpu<'static> {
+        self.held.cpu()
+    }
+
+    /// The host, for as long as the seat is borrowed.
+    pub(crate) const fn host(&self) -> &HostKv {
+        self.held.host()
+    }
+
+    /// How many places threads may have, how many have one, and how many calls came to the shared one.
+    pub(crate) fn threads(&self) -> [u64; 3] {
+        let own = self.entry.own.load(Relaxed);
+        let places = self.entry.places().iter().take(own);
+        let taken = places
+            .filter(|place| place.owner.load(Relaxed) != 0)
+            .count();
+        let shared = self.entry.shared_calls.load(Relaxed);
+        [own, taken, shared].map(|count| count as u64)
+    }
+
+    /// Remembers a reservation under a number that no other one in the process has.
+    pub(crate) fn remember(&self, reservation: Reservation) -> u64 {
+        let id = SERIAL.fetch_add(1, Relaxed) as u64;
+        self.entry.reservations().push((id, reservation));
+        id
+    }
+
+    /// The reservation of a number.
+    pub(crate) fn reservation(&self, id: u64) -> Result<Reservation, Refusal> {
+        let all = self.entry.reservations();
+        let found = all.iter().find(|(of, _)| *of == id);
+        found.map(|(_, reservation)| *reservation).ok_or_else(|| {
+            Refusal::new(
+                FW_ENOENT,
+                &format_args!("{id} is the number of no reservation"),
+            )
+        })
+    }
+
+    /// Forgets the reservation of a number.
+    pub(crate) fn forget(&self, id: u64) {
+        self.entry.reservations().retain(|(of, _)| *of != id);
+    }
+}
