@@ -11,7 +11,8 @@
 use crate::c::held::{HeldHost, HeldSeat};
 use crate::codes::{FW_EFORKED, FW_EHANDLE, FW_ENOENT, FW_ENOSPC, FW_EPANIC, Refusal};
 use framewright::reserve::Reservation;
-use framewright_linux::{HostCpu, HostKv, Process};
+use framewright_linux::{HostKv, Process};
+use std::ffi::c_int;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -24,7 +25,7 @@ pub(crate) const HOSTS_MAX: usize = 255;
 /// A handle is a serial number, and below it the number of its entry.
 const ENTRY_BITS: u32 = 8;
 
-// Serial numbers have 56 bits: at a host every microsecond they last for 2,000 years.
+// Serial numbers have 56 bits. A reservation takes one, too: at one every 50 ns they last for 100 years.
 const _: () = assert!(usize::BITS == 64 && HOSTS_MAX < 1 << ENTRY_BITS);
 
 /// The classes of entries' lengths: 2 to 1024 places, one for each power of two.
@@ -72,20 +73,31 @@ pub(crate) struct HostedSeat {
 
 /// The entry of a host of this process.
 pub(crate) fn find(handle: usize) -> Result<&'static HostEntry, Refusal> {
+    look(handle).map_err(Refusal::plain)
+}
+
+/// Whether a handle names a host of this process now.
+pub(crate) fn is_known(handle: usize) -> bool {
+    look(handle).is_ok()
+}
+
+/// The entry of a host, or the code of the reason why there is none: no refusal yet, so the thread's message stays.
+fn look(handle: usize) -> Result<&'static HostEntry, c_int> {
     let entry = ENTRIES.get(handle & ((1 << ENTRY_BITS) - 1));
-    // Acquire pairs with the Release of the thread that published the host.
-    let entry =
-        entry.filter(|entry| handle >> ENTRY_BITS != 0 && entry.state.load(Acquire) == handle);
-    match entry {
-        None => Err(Refusal::plain(FW_EHANDLE)),
-        Some(entry) if !entry.is_this_process() => Err(Refusal::plain(FW_EFORKED)),
-        Some(entry) => Ok(entry),
+    let is_its = |entry: &&HostEntry| {
+        // Acquire pairs with the Release of the thread that published the host.
+        handle >> ENTRY_BITS != 0 && entry.state.load(Acquire) == handle
+    };
+    let entry = entry.filter(is_its).ok_or(FW_EHANDLE)?;
+    match entry.is_this_process() {
+        true => Ok(entry),
+        false => Err(FW_EFORKED),
     }
 }
 
 /// Gives a thread's own place back, if the host is still there.
 pub(crate) fn give_place_back(handle: usize, place: u16) {
-    if let Ok(entry) = find(handle) {
+    if let Ok(entry) = look(handle) {
         // Relaxed: the lock of the place orders what is done in its seat.
         let owner = &entry.own(place).owner;
         let _ = owner.compare_exchange(handle, 0, Relaxed, Relaxed);
@@ -323,5 +335,92 @@ impl HostedSeat {
     /// Forgets the reservation of a number.
     pub(crate) fn forget(&self, id: u64) {
         self.entry.reservations().retain(|(of, _)| *of != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::c::host::FwOptions;
+    use crate::codes::FW_EREENTRY;
+    use crate::seats;
+
+    fn host() -> usize {
+        let options = FwOptions {
+            threads: 2,
+            memory_bytes: 1 << 20,
+            ..FwOptions::default()
+        };
+        publish(options.host().unwrap(), 2).unwrap()
+    }
+
+    fn call(handle: usize, work: impl FnOnce(&mut HostedSeat)) -> Result<(), i32> {
+        seats::call(|| {
+            seats::in_seat(handle, |seat| {
+                work(seat);
+                Ok(())
+            })
+        })
+    }
+
+    #[test]
+    fn ca3_a_panic_in_a_host_ends_the_use_of_that_host_alone() {
+        let (broken, whole) = (host(), host());
+        assert_eq!(call(broken, |_| ()), Ok(()));
+        assert_eq!(call(broken, |_| panic!("as the test wants it")), Err(FW_EPANIC));
+        assert_eq!(seats::last(), FW_EPANIC);
+        // From other threads, too; and its memory stays.
+        let from_other = std::thread::spawn(move || call(broken, |_| ())).join();
+        assert_eq!(from_other.unwrap(), Err(FW_EPANIC));
+        assert_eq!(seats::call(|| close(broken)), Err(FW_EPANIC));
+        assert_eq!(call(whole, |_| ()), Ok(()));
+        assert_eq!(seats::call(|| close(whole)), Ok(()));
+        assert_eq!(call(whole, |_| ()), Err(FW_EHANDLE));
+    }
+
+    #[test]
+    fn ca2_a_call_inside_a_call_is_refused_whichever_host_it_names() {
+        let (one, other) = (host(), host());
+        let outer = call(one, |_| {
+            assert_eq!(call(one, |_| ()), Err(FW_EREENTRY));
+            assert_eq!(call(other, |_| ()), Err(FW_EREENTRY));
+            assert_eq!(seats::call(|| close(one)), Err(FW_EREENTRY));
+        });
+        assert_eq!(outer, Ok(()));
+        for handle in [one, other] {
+            assert_eq!(call(handle, |_| ()), Ok(()));
+            assert_eq!(seats::call(|| close(handle)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_thread_has_the_place_that_it_took_until_it_ends() {
+        let handle = host();
+        let at = |seat: &HostedSeat| std::ptr::from_ref(seat).addr();
+        let mut places = Vec::new();
+        for _ in 0..3 {
+            call(handle, |seat| places.push(at(seat))).unwrap();
+        }
+        assert!(places.iter().all(|place| *place == places[0]));
+        let place_of = move || {
+            let mut found = (0, [0; 3]);
+            call(handle, |seat| found = (at(seat), seat.threads())).unwrap();
+            found
+        };
+        // The second place, again and again: join waits for the end.
+        let seconds: Vec<_> = (0..20)
+            .map(|_| std::thread::spawn(place_of).join().unwrap())
+            .collect();
+        assert!(seconds.iter().all(|second| *second == (seconds[0].0, [2, 2, 0])));
+        assert_ne!(seconds[0].0, places[0]);
+        // A third thread beside these two has the shared one.
+        let third = std::thread::spawn(move || {
+            place_of();
+            std::thread::spawn(place_of).join().unwrap()
+        });
+        let (third, counts) = third.join().unwrap();
+        assert!(third != places[0] && third != seconds[0].0);
+        assert_eq!(counts, [2, 2, 1]);
+        assert_eq!(seats::call(|| close(handle)), Ok(()));
     }
 }

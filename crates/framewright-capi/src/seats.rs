@@ -20,7 +20,7 @@ const KNOWN: usize = 8;
 const PATIENCE: u32 = 1000;
 
 /// The most bytes of a message.
-const MESSAGE_MAX: usize = 200;
+pub(crate) const MESSAGE_MAX: usize = 200;
 
 /// A host that the thread used, and its place there.
 #[derive(Clone, Copy)]
@@ -227,7 +227,7 @@ impl ThreadNow {
 
     /// Room for one more host.
     fn forget_one(&self) -> &Cell<KnownPlace> {
-        let is_gone = |known: &&Cell<KnownPlace>| registry::find(known.get().handle).is_err();
+        let is_gone = |known: &&Cell<KnownPlace>| !registry::is_known(known.get().handle);
         let gone = self.known.iter().find(is_gone);
         let known = gone.unwrap_or_else(|| {
             let next = self.next.get();

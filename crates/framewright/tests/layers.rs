@@ -28,6 +28,7 @@ const LAYERS: &[(&str, u8)] = &[
 /// Folders, from the workspace root, in which `unsafe` may stand.
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/framewright/src/raw",
+    "crates/framewright-capi/src/c",
     "crates/framewright-linux/src",
     "crates/framewright-x86_64/src/cells.rs",
     "crates/framewright-x86_64/src/instructions.rs",

@@ -19,19 +19,14 @@ mod pointers;
 pub mod ranges;
 pub mod reserve;
 
+pub use host::FwHost;
+
 use crate::codes::{FW_OK, Refusal};
 use crate::registry::HostedSeat;
 use crate::seats;
 use framewright::Addr;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-
-/// A host: memory, and the address space in which it appears. C has only its handle, which is a number and no address.
-#[derive(Debug)]
-#[repr(C)]
-pub struct FwHost {
-    _opaque: [u8; 0],
-}
 
 /// Works in a seat of the host; returns a code.
 fn coded(host: *mut FwHost, work: impl FnOnce(&mut HostedSeat) -> Result<(), Refusal>) -> c_int {

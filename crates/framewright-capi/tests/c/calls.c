@@ -1,0 +1,307 @@
+// Each function, as it is meant.
+#include "check.h"
+
+static void options_and_hosts(void)
+{
+    struct fw_options options;
+    memset(&options, 0xff, sizeof options);
+    OK(fw_options_init(&options, sizeof options));
+    CHECK(options.struct_bytes == sizeof options && options.threads == 63);
+    CHECK(options.memory_bytes == 256u << 20 && options.window_bytes == 0 && options.reserve_bytes == 0);
+
+    // A program of a later version: its fields are zero, or refused.
+    struct {
+        struct fw_options known;
+        uint64_t later[2];
+    } larger;
+    memset(&larger, 0xff, sizeof larger);
+    OK(fw_options_init(&larger.known, sizeof larger));
+    CHECK(larger.known.struct_bytes == sizeof larger && larger.later[0] == 0 && larger.later[1] == 0);
+    struct fw_host *host = NULL;
+    OK(fw_host_new(&larger.known, &host));
+    OK(fw_host_free(host));
+    larger.later[1] = 1;
+    struct fw_host *none = NULL;
+    RETURNS(FW_E2BIG, fw_host_new(&larger.known, &none));
+    CHECK(none == NULL);
+
+    // The defaults, and several at once, which know nothing of each other.
+    struct fw_host *hosts[3];
+    for (int nth = 0; nth < 3; nth++)
+        OK(fw_host_new(NULL, &hosts[nth]));
+    CHECK(hosts[0] != hosts[1] && hosts[1] != hosts[2] && hosts[0] != hosts[2]);
+    void *area = fw_vmalloc(hosts[0], 1);
+    CHECK(area != NULL);
+    RETURNS(FW_EFOREIGN, fw_vfree(hosts[1], area));
+    OK(fw_vfree(hosts[0], area));
+    for (int nth = 0; nth < 3; nth++)
+        end_empty(hosts[nth]);
+    OK(fw_host_free(NULL));
+
+    CHECK(strcmp(fw_version(), "") != 0);
+    CHECK(strcmp(fw_strerror(FW_ENOMEM), fw_strerror(FW_OK)) != 0);
+    CHECK(strcmp(fw_strerror(12345), fw_strerror(-54321)) == 0);
+}
+
+static int is_filled(const unsigned char *at, size_t bytes, int with)
+{
+    for (size_t nth = 0; nth < bytes; nth++)
+        if (at[nth] != with)
+            return 0;
+    return 1;
+}
+
+static void areas(void)
+{
+    struct fw_host *host = host_of(64 << 20, 2, 0);
+    // Lengths that are no whole pages have all of the last one.
+    for (size_t bytes = 1; bytes <= 3 << 20; bytes = bytes * 3 + 1) {
+        unsigned char *area = fw_vmalloc(host, bytes);
+        CHECK(area != NULL && (uintptr_t)area % FW_PAGE_BYTES == 0);
+        memset(area, 0xa5, (bytes + FW_PAGE_BYTES - 1) / FW_PAGE_BYTES * FW_PAGE_BYTES);
+        unsigned char *other = fw_vzalloc(host, bytes);
+        CHECK(other != NULL && is_filled(other, bytes, 0) && is_filled(area, bytes, 0xa5));
+        OK(fw_vfree(host, area));
+        memset(other, 0x5a, bytes);
+        OK(fw_vfree(host, other));
+    }
+    for (size_t align = 1; align <= 64 << 20; align *= 2) {
+        unsigned char *area = fw_vmalloc_aligned(host, 5000, align);
+        CHECK(area != NULL && (uintptr_t)area % align == 0);
+        memset(area, 1, 5000);
+        OK(fw_vfree(host, area));
+    }
+    OK(fw_vfree(host, NULL));
+    end_empty(host);
+}
+
+static void frames_and_map_ram(void)
+{
+    struct fw_host *host = host_of(64 << 20, 2, 0);
+    uint64_t frames[100];
+    for (int nth = 0; nth < 100; nth++) {
+        OK(fw_frame_alloc(host, 0, nth % 3, &frames[nth]));
+        unsigned char *at = fw_frame_address(host, frames[nth]);
+        CHECK(at != NULL);
+        memset(at, nth, FW_PAGE_BYTES);
+        uint64_t same = 0;
+        OK(fw_frame_of(host, at + 77, &same));
+        CHECK(same == frames[nth]);
+    }
+    // The same frames at other addresses, in the other order.
+    uint64_t backwards[100];
+    for (int nth = 0; nth < 100; nth++)
+        backwards[nth] = frames[99 - nth];
+    unsigned char *area = fw_map_ram(host, backwards, 100);
+    CHECK(area != NULL);
+    for (int nth = 0; nth < 100; nth++) {
+        CHECK(is_filled(area + (size_t)nth * FW_PAGE_BYTES, FW_PAGE_BYTES, 99 - nth));
+        uint64_t same = 0;
+        OK(fw_frame_of(host, area + (size_t)nth * FW_PAGE_BYTES, &same));
+        CHECK(same == backwards[nth]);
+    }
+    area[0] = 200;
+    CHECK(*(unsigned char *)fw_frame_address(host, backwards[0]) == 200);
+    RETURNS(FW_ELENGTH, fw_unmap_ram(host, area, 99));
+    RETURNS(FW_EKIND, fw_vfree(host, area));
+    OK(fw_unmap_ram(host, area, 100));
+    RETURNS(FW_EALREADY, fw_unmap_ram(host, area, 100));
+    OK(fw_unmap_ram(host, NULL, 1));
+    for (int nth = 0; nth < 100; nth++)
+        OK(fw_frame_free(host, frames[nth], 0));
+
+    // Blocks, and runs of any length.
+    for (unsigned order = 0; order <= 10; order++) {
+        uint64_t block = 0;
+        OK(fw_frame_alloc(host, order, FW_UNMOVABLE, &block));
+        CHECK(block % (1u << order) == 0);
+        memset(fw_frame_address(host, block), 1, (size_t)FW_PAGE_BYTES << order);
+        OK(fw_frame_free(host, block, order));
+        RETURNS(FW_EALREADY, fw_frame_free(host, block, order));
+    }
+    uint64_t run = 0;
+    OK(fw_run_alloc(host, 1537, 512, FW_UNMOVABLE, &run));
+    CHECK(run % 512 == 0);
+    memset(fw_frame_address(host, run), 1, (size_t)1537 * FW_PAGE_BYTES);
+    OK(fw_run_free(host, run + 1000, 537));
+    OK(fw_run_free(host, run, 1000));
+    end_empty(host);
+}
+
+static void objects(void)
+{
+    struct fw_host *host = host_of(64 << 20, 2, 0);
+    for (size_t bytes = 1; bytes <= 4 << 20; bytes = bytes * 2 + 3) {
+        unsigned char *one = fw_kmalloc(host, bytes), *other = fw_kzalloc(host, bytes);
+        CHECK(one != NULL && other != NULL && is_filled(other, bytes, 0));
+        CHECK((uintptr_t)one % 16 == 0 && (uintptr_t)other % 16 == 0);
+        memset(one, 1, bytes);
+        CHECK(is_filled(other, bytes, 0));
+        size_t room = 0;
+        OK(fw_kvsize(host, one, &room));
+        CHECK(room >= bytes);
+        OK(fw_kfree(host, one));
+        OK(fw_kvfree(host, other));
+    }
+    // Larger than any block: mapped pages.
+    unsigned char *large = fw_kvzalloc(host, 9 << 20);
+    CHECK(large != NULL && is_filled(large, 9 << 20, 0));
+    memset(large, 3, 9 << 20);
+    RETURNS(FW_EKIND, fw_kfree(host, large));
+    // It changes its length, and its kind, and keeps its bytes.
+    large = fw_kvrealloc(host, large, 12 << 20);
+    CHECK(large != NULL && is_filled(large, 9 << 20, 3));
+    large = fw_kvrealloc(host, large, 100);
+    CHECK(large != NULL && is_filled(large, 100, 3));
+    unsigned char *made = fw_kvrealloc(host, NULL, 64);
+    CHECK(made != NULL);
+    REFUSES(FW_EINVAL, fw_kvrealloc(host, made, 0));
+    OK(fw_kvfree(host, made));
+    OK(fw_kvfree(host, large));
+    OK(fw_kfree(host, NULL));
+    OK(fw_kvfree(host, NULL));
+    end_empty(host);
+}
+
+static void reservations(void)
+{
+    struct fw_host *host = host_of(16 << 20, 2, 64 << 20);
+    uint64_t one = 0, other = 0, frame = 0;
+    OK(fw_reserve_set_aside(host, "guest", 16 << 20, 2 << 20, &one));
+    OK(fw_reserve_set_aside(host, "camera", 5 << 20, 1, &other));
+    CHECK(one != other);
+    struct fw_stats stats = stats_of(host);
+    CHECK(stats.reserve_frames == (64 << 20) / FW_PAGE_BYTES && stats.reserve_owned == 0);
+    CHECK(stats.reserve_set_aside == (21 << 20) / FW_PAGE_BYTES);
+
+    for (int turn = 0; turn < 3; turn++) {
+        unsigned char *memory = fw_reserve_take(host, one, &frame);
+        CHECK(memory != NULL && frame % 512 == 0 && memory == fw_frame_address(host, frame));
+        memset(memory, turn, 16 << 20);
+        // Behind other addresses, too.
+        uint64_t two[2] = {frame + 4095, frame};
+        unsigned char *area = fw_map_ram(host, two, 2);
+        CHECK(area != NULL && is_filled(area, 2 * FW_PAGE_BYTES, turn));
+        OK(fw_unmap_ram(host, area, 2));
+        REFUSES(FW_EBUSY, fw_reserve_take(host, one, NULL));
+        RETURNS(FW_EBUSY, fw_reserve_give_up(host, one));
+        OK(fw_reserve_release(host, one));
+        RETURNS(FW_EALREADY, fw_reserve_release(host, one));
+    }
+    unsigned char *plain = fw_reserve_alloc(host, 3 << 20, 1 << 20, &frame);
+    CHECK(plain != NULL && frame % 256 == 0);
+    memset(plain, 1, 3 << 20);
+    REFUSES(FW_ENOSPC, fw_reserve_alloc(host, 60 << 20, 1, NULL));
+    RETURNS(FW_EALREADY, fw_reserve_free(host, plain, 4 << 20));
+    OK(fw_reserve_free(host, plain + (1 << 20), 2 << 20));
+    OK(fw_reserve_free(host, plain, 1 << 20));
+    RETURNS(FW_EALREADY, fw_reserve_free(host, plain, 1 << 20));
+    OK(fw_reserve_give_up(host, one));
+    RETURNS(FW_ENOENT, fw_reserve_give_up(host, one));
+    REFUSES(FW_ENOENT, fw_reserve_take(host, one, NULL));
+    RETURNS(FW_ENOENT, fw_reserve_release(host, one));
+    OK(fw_reserve_give_up(host, other));
+
+    // As many as can be remembered.
+    uint64_t many[64];
+    for (int nth = 0; nth < 64; nth++)
+        OK(fw_reserve_set_aside(host, "many", 1, 1, &many[nth]));
+    RETURNS(FW_ENOSPC, fw_reserve_set_aside(host, "more", 1, 1, &one));
+    for (int nth = 0; nth < 64; nth++)
+        OK(fw_reserve_give_up(host, many[nth]));
+    end_empty(host);
+
+    host = host_of(16 << 20, 2, 0);
+    RETURNS(FW_ENODEV, fw_reserve_set_aside(host, "none", 1, 1, &one));
+    REFUSES(FW_ENODEV, fw_reserve_alloc(host, 1, 1, NULL));
+    end_empty(host);
+}
+
+struct listing {
+    struct fw_host *host;
+    int count, most, reentries;
+    size_t bytes[2];
+};
+
+static int each(void *argument, void *area, size_t bytes, int kind)
+{
+    struct listing *listing = argument;
+    CHECK(area != NULL && (kind == FW_AREA_VMALLOC || kind == FW_AREA_MAP_RAM));
+    listing->bytes[kind == FW_AREA_MAP_RAM] += bytes;
+    // The library is busy: each call is refused, and changes nothing.
+    REFUSES(FW_EREENTRY, fw_vmalloc(listing->host, 1));
+    RETURNS(FW_EREENTRY, fw_vfree(listing->host, area));
+    RETURNS(FW_EREENTRY, fw_drain(listing->host));
+    RETURNS(FW_EREENTRY, fw_host_free(listing->host));
+    listing->reentries += 4;
+    return ++listing->count == listing->most;
+}
+
+static void listings(void)
+{
+    struct fw_host *host = host_of(16 << 20, 2, 0);
+    void *areas[5];
+    for (int nth = 0; nth < 5; nth++)
+        CHECK((areas[nth] = fw_vmalloc(host, (size_t)(nth + 1) * FW_PAGE_BYTES)) != NULL);
+    uint64_t frame = 0;
+    OK(fw_frame_alloc(host, 0, FW_MOVABLE, &frame));
+    void *mapped = fw_map_ram(host, &frame, 1);
+    CHECK(mapped != NULL);
+    struct listing all = {.host = host, .most = 100};
+    OK(fw_for_each_area(host, each, &all));
+    CHECK(all.count == 6 && all.reentries == 24);
+    CHECK(all.bytes[0] == 15 * FW_PAGE_BYTES && all.bytes[1] == FW_PAGE_BYTES);
+    struct listing some = {.host = host, .most = 2};
+    OK(fw_for_each_area(host, each, &some));
+    CHECK(some.count == 2);
+    RETURNS(FW_EINVAL, fw_for_each_area(host, NULL, NULL));
+    for (int nth = 0; nth < 5; nth++)
+        OK(fw_vfree(host, areas[nth]));
+    OK(fw_unmap_ram(host, mapped, 1));
+    OK(fw_frame_free(host, frame, 0));
+    struct listing none = {.host = host, .most = 100};
+    OK(fw_for_each_area(host, each, &none));
+    CHECK(none.count == 0);
+    end_empty(host);
+}
+
+static void statistics(void)
+{
+    struct fw_host *host = host_of(16 << 20, 2, 0);
+    void *area = fw_vmalloc(host, 3 * FW_PAGE_BYTES), *object = fw_kmalloc(host, 100);
+    struct fw_stats stats = stats_of(host);
+    CHECK(stats.struct_bytes == sizeof stats && stats.frames == (16 << 20) / FW_PAGE_BYTES);
+    CHECK(stats.area_allocs == 1 && stats.area_frees == 0 && stats.live_pages == 4);
+    CHECK(stats.object_allocs == 1 && stats.object_frees == 0 && stats.slab_frames > 0);
+    CHECK(stats.threads_max == 2 && stats.threads == 1 && stats.shared_calls == 0);
+    OK(fw_vfree(host, area));
+    OK(fw_kfree(host, object));
+    RETURNS(FW_EALREADY, fw_kfree(host, object));
+    stats = stats_of(host);
+    CHECK(stats.area_frees == 1 && stats.kept_pages == 3 && stats.object_frees == 1 && stats.bad_frees == 1);
+    // A shorter structure of some other version is written as far as it goes.
+    struct {
+        struct fw_stats stats;
+        uint64_t behind;
+    } larger;
+    memset(&larger, 0xff, sizeof larger);
+    larger.stats.struct_bytes = sizeof larger;
+    OK(fw_stats(host, &larger.stats));
+    CHECK(larger.behind == 0 && larger.stats.struct_bytes == sizeof larger);
+    larger.stats.struct_bytes = 8;
+    RETURNS(FW_EINVAL, fw_stats(host, &larger.stats));
+    RETURNS(FW_EINVAL, fw_stats(host, NULL));
+    end_empty(host);
+}
+
+int main(void)
+{
+    options_and_hosts();
+    areas();
+    frames_and_map_ram();
+    objects();
+    reservations();
+    listings();
+    statistics();
+    return 0;
+}
