@@ -11,7 +11,7 @@
 use crate::c::held::{HeldHost, HeldSeat};
 use crate::codes::{FW_EFORKED, FW_EHANDLE, FW_ENOENT, FW_ENOSPC, FW_EPANIC, Refusal};
 use framewright::reserve::Reservation;
-use framewright_linux::{HostKv, Process};
+use framewright_linux::{HostCpu, HostKv, Process};
 use std::ffi::c_int;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -367,7 +367,10 @@ mod tests {
     fn ca3_a_panic_in_a_host_ends_the_use_of_that_host_alone() {
         let (broken, whole) = (host(), host());
         assert_eq!(call(broken, |_| ()), Ok(()));
-        assert_eq!(call(broken, |_| panic!("as the test wants it")), Err(FW_EPANIC));
+        assert_eq!(
+            call(broken, |_| panic!("as the test wants it")),
+            Err(FW_EPANIC)
+        );
         assert_eq!(seats::last(), FW_EPANIC);
         // From other threads, too; and its memory stays.
         let from_other = std::thread::spawn(move || call(broken, |_| ())).join();
@@ -411,7 +414,11 @@ mod tests {
         let seconds: Vec<_> = (0..20)
             .map(|_| std::thread::spawn(place_of).join().unwrap())
             .collect();
-        assert!(seconds.iter().all(|second| *second == (seconds[0].0, [2, 2, 0])));
+        assert!(
+            seconds
+                .iter()
+                .all(|second| *second == (seconds[0].0, [2, 2, 0]))
+        );
         assert_ne!(seconds[0].0, places[0]);
         // A third thread beside these two has the shared one.
         let third = std::thread::spawn(move || {

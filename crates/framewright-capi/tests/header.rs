@@ -71,18 +71,28 @@ fn every_exported_function_is_in_the_header_with_effect_cost_and_errors() {
             count += 1;
             let lines: Vec<_> = header.lines().collect();
             let is_declared = |line: &&str| {
-                line.contains(&format!("{name}(")) && !line.starts_with("//") && !line.starts_with(" *")
+                line.contains(&format!("{name}("))
+                    && !line.starts_with("//")
+                    && !line.starts_with(" *")
             };
             let at = lines.iter().position(is_declared);
             let at = at.unwrap_or_else(|| panic!("{name} is not in the header"));
             // The comment just before the declaration.
-            let comment = lines[..at].iter().rev().take_while(|line| line.starts_with("//"));
+            let comment = lines[..at]
+                .iter()
+                .rev()
+                .take_while(|line| line.starts_with("//"));
             let comment: Vec<_> = comment.collect();
             assert!(!comment.is_empty(), "{name}: no comment");
             let says = |what| comment.iter().any(|line| line.contains(what));
             // A variant refers to its plain function. What only looks at the thread cannot fail.
             let is_variant = says("// As `fw_");
-            let of_thread = ["fw_version", "fw_last_error", "fw_last_message", "fw_strerror"];
+            let of_thread = [
+                "fw_version",
+                "fw_last_error",
+                "fw_last_message",
+                "fw_strerror",
+            ];
             if !of_thread.contains(&name) {
                 assert!(says("Errors: "), "{name}: no errors");
                 assert!(says("Cost: ") || is_variant, "{name}: no cost");
