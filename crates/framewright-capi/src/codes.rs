@@ -115,9 +115,9 @@ pub(crate) fn text(code: c_int) -> &'static CStr {
 
 /// A call was refused. Its message is the thread's last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal(c_int);
+pub(crate) struct CallRefusal(c_int);
 
-impl Refusal {
+impl CallRefusal {
     /// With a message; with the text of the code, if that says all.
     pub(crate) fn new(code: c_int, message: &dyn Display) -> Self {
         seats::set_message(message);
@@ -146,7 +146,7 @@ pub(crate) trait Coded {
     fn code(&self) -> c_int;
 }
 
-impl<E: Coded + Display> From<E> for Refusal {
+impl<E: Coded + Display> From<E> for CallRefusal {
     #[cold]
     fn from(error: E) -> Self {
         Self::new(error.code(), &error)

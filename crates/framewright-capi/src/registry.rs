@@ -9,7 +9,7 @@
 //! A child finds the entries of its parent, and leaves them as they are (CA5).
 
 use crate::c::held::{HeldHost, HeldSeat};
-use crate::codes::{FW_EFORKED, FW_EHANDLE, FW_ENOENT, FW_ENOSPC, FW_EPANIC, Refusal};
+use crate::codes::{CallRefusal, FW_EFORKED, FW_EHANDLE, FW_ENOENT, FW_ENOSPC, FW_EPANIC};
 use framewright::reserve::Reservation;
 use framewright_linux::{HostCpu, HostKv, Process};
 use std::ffi::c_int;
@@ -72,8 +72,8 @@ pub(crate) struct HostedSeat {
 }
 
 /// The entry of a host of this process.
-pub(crate) fn find(handle: usize) -> Result<&'static HostEntry, Refusal> {
-    look(handle).map_err(Refusal::plain)
+pub(crate) fn find(handle: usize) -> Result<&'static HostEntry, CallRefusal> {
+    look(handle).map_err(CallRefusal::plain)
 }
 
 /// Whether a handle names a host of this process now.
@@ -105,7 +105,7 @@ pub(crate) fn give_place_back(handle: usize, place: u16) {
 }
 
 /// Makes `host` known, with `own` places for threads and one that is shared. Returns its handle.
-pub(crate) fn publish(host: HostKv, own: u16) -> Result<usize, Refusal> {
+pub(crate) fn publish(host: HostKv, own: u16) -> Result<usize, CallRefusal> {
     let claimed = ENTRIES
         .iter()
         .enumerate()
@@ -117,7 +117,7 @@ pub(crate) fn publish(host: HostKv, own: u16) -> Result<usize, Refusal> {
             .find(|(_, entry)| entry.claim(EMPTY))
     });
     let (number, entry) = claimed.ok_or_else(|| {
-        Refusal::new(
+        CallRefusal::new(
             FW_ENOSPC,
             &format_args!("{HOSTS_MAX} hosts are there at a time"),
         )
@@ -132,14 +132,14 @@ pub(crate) fn publish(host: HostKv, own: u16) -> Result<usize, Refusal> {
 }
 
 /// Ends a host: waits for the calls that are inside, and gives all its memory back.
-pub(crate) fn close(handle: usize) -> Result<(), Refusal> {
+pub(crate) fn close(handle: usize) -> Result<(), CallRefusal> {
     let entry = find(handle)?;
     entry.check_whole()?;
     // Acquire: of two that close it, the other one finds no host.
     let closing = entry
         .state
         .compare_exchange(handle, CHANGING, Acquire, Relaxed);
-    closing.map_err(|_| Refusal::plain(FW_EHANDLE))?;
+    closing.map_err(|_| CallRefusal::plain(FW_EHANDLE))?;
     for place in entry.places() {
         let mut seat = place.lock();
         // If a call has panicked meanwhile, its seat is not dropped: memory and entry stay.
@@ -247,10 +247,10 @@ impl HostEntry {
     }
 
     /// Whether no call of the host's has panicked.
-    fn check_whole(&self) -> Result<(), Refusal> {
+    fn check_whole(&self) -> Result<(), CallRefusal> {
         match self.is_broken.load(Acquire) {
             false => Ok(()),
-            true => Err(Refusal::plain(FW_EPANIC)),
+            true => Err(CallRefusal::plain(FW_EPANIC)),
         }
     }
 
@@ -260,11 +260,11 @@ impl HostEntry {
         &self,
         place: &HostPlace,
         handle: usize,
-        work: impl FnOnce(&mut HostedSeat) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+        work: impl FnOnce(&mut HostedSeat) -> Result<T, CallRefusal>,
+    ) -> Result<T, CallRefusal> {
         let mut seat = place.lock();
         let seat = seat.as_mut().filter(|seat| seat.handle == handle);
-        let seat = seat.ok_or_else(|| Refusal::plain(FW_EHANDLE))?;
+        let seat = seat.ok_or_else(|| CallRefusal::plain(FW_EHANDLE))?;
         self.check_whole()?;
         if std::ptr::eq(place, self.shared()) {
             self.shared_calls.fetch_add(1, Relaxed);
@@ -321,11 +321,11 @@ impl HostedSeat {
     }
 
     /// The reservation of a number.
-    pub(crate) fn reservation(&self, id: u64) -> Result<Reservation, Refusal> {
+    pub(crate) fn reservation(&self, id: u64) -> Result<Reservation, CallRefusal> {
         let all = self.entry.reservations();
         let found = all.iter().find(|(of, _)| *of == id);
         found.map(|(_, reservation)| *reservation).ok_or_else(|| {
-            Refusal::new(
+            CallRefusal::new(
                 FW_ENOENT,
                 &format_args!("{id} is the number of no reservation"),
             )

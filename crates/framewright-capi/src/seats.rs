@@ -5,7 +5,7 @@
 //! destructors of other keys, work in the shared place.
 
 use crate::c::ending;
-use crate::codes::{FW_EPANIC, FW_EREENTRY, FW_OK, Refusal};
+use crate::codes::{CallRefusal, FW_EPANIC, FW_EREENTRY, FW_OK};
 use crate::registry::{self, HostEntry, HostPlace, HostedSeat};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -118,7 +118,7 @@ pub(crate) fn last() -> c_int {
 }
 
 /// Notes a refusal as the thread's last one, and passes its code on.
-pub(crate) fn note(refusal: Refusal) -> c_int {
+pub(crate) fn note(refusal: CallRefusal) -> c_int {
     NOW.with(|now| now.last.set(refusal.code()));
     refusal.code()
 }
@@ -127,12 +127,12 @@ pub(crate) fn note(refusal: Refusal) -> c_int {
 struct InsideCall;
 
 impl InsideCall {
-    fn enter() -> Result<Self, Refusal> {
+    fn enter() -> Result<Self, CallRefusal> {
         let was_inside = NOW.with(|now| now.is_inside.replace(true));
         // A signal handler of this thread sees what came before in program order.
         compiler_fence(SeqCst);
         match was_inside {
-            true => Err(Refusal::plain(FW_EREENTRY)),
+            true => Err(CallRefusal::plain(FW_EREENTRY)),
             false => Ok(Self),
         }
     }
@@ -146,13 +146,13 @@ impl Drop for InsideCall {
 }
 
 /// Runs the body of a call: refuses a nested one, and lets nothing unwind (CA2, CA3).
-pub(crate) fn call<T>(body: impl FnOnce() -> Result<T, Refusal>) -> Result<T, c_int> {
+pub(crate) fn call<T>(body: impl FnOnce() -> Result<T, CallRefusal>) -> Result<T, c_int> {
     let done = InsideCall::enter().and_then(|_inside| {
         let done = panic::catch_unwind(AssertUnwindSafe(body));
         done.unwrap_or_else(|panic| {
             // A payload whose own drop panics would unwind from here.
             std::mem::forget(panic);
-            Err(Refusal::plain(FW_EPANIC))
+            Err(CallRefusal::plain(FW_EPANIC))
         })
     });
     done.map_err(note)
@@ -161,8 +161,8 @@ pub(crate) fn call<T>(body: impl FnOnce() -> Result<T, Refusal>) -> Result<T, c_
 /// Works in a seat of the host: in the thread's own place, or in the shared one.
 pub(crate) fn in_seat<T>(
     handle: usize,
-    work: impl FnOnce(&mut HostedSeat) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
+    work: impl FnOnce(&mut HostedSeat) -> Result<T, CallRefusal>,
+) -> Result<T, CallRefusal> {
     let (entry, place) = NOW.with(|now| now.place(handle))?;
     entry.work_at(place, handle, work)
 }
@@ -179,7 +179,10 @@ pub(crate) fn end() {
 
 impl ThreadNow {
     /// The thread's own place in a host; the shared one, if it has none.
-    fn place(&self, handle: usize) -> Result<(&'static HostEntry, &'static HostPlace), Refusal> {
+    fn place(
+        &self,
+        handle: usize,
+    ) -> Result<(&'static HostEntry, &'static HostPlace), CallRefusal> {
         let entry = registry::find(handle)?;
         let found = self.known.iter().find(|known| known.get().handle == handle);
         if let Some(known) = found

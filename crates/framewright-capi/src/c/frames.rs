@@ -3,7 +3,7 @@
 //! Page frames, by number.
 
 use super::{FwHost, coded, pointed, pointers};
-use crate::codes::{FW_EFBIG, FW_EFOREIGN, Refusal};
+use crate::codes::{CallRefusal, FW_EFBIG, FW_EFOREIGN};
 use framewright::{Context, Frame, Mobility, Order, Page, Run};
 use std::ffi::{c_int, c_void};
 
@@ -14,28 +14,28 @@ pub const FW_MOVABLE: c_int = 1;
 /// The contents stay where they are, but the owner could give them up.
 pub const FW_RECLAIMABLE: c_int = 2;
 
-fn order_of(order: u32) -> Result<Order, Refusal> {
+fn order_of(order: u32) -> Result<Order, CallRefusal> {
     let known = u8::try_from(order).ok().and_then(Order::new);
     known.ok_or_else(|| {
-        Refusal::new(
+        CallRefusal::new(
             FW_EFBIG,
             &format_args!("order {order} is above the maximum"),
         )
     })
 }
 
-fn mobility_of(mobility: c_int) -> Result<Mobility, Refusal> {
+fn mobility_of(mobility: c_int) -> Result<Mobility, CallRefusal> {
     let known = usize::try_from(mobility)
         .ok()
         .and_then(Mobility::from_index);
-    known.ok_or_else(|| Refusal::argument(&format_args!("there is no mobility {mobility}")))
+    known.ok_or_else(|| CallRefusal::argument(&format_args!("there is no mobility {mobility}")))
 }
 
 /// A run that the caller names.
-pub(super) fn run_of(first: u64, frames: u64) -> Result<Run, Refusal> {
+pub(super) fn run_of(first: u64, frames: u64) -> Result<Run, CallRefusal> {
     let run = Run::new(Frame(first), frames).filter(|run| !run.is_empty());
     run.ok_or_else(|| {
-        Refusal::argument(&format_args!("{frames} frames from {first} on are no run"))
+        CallRefusal::argument(&format_args!("{frames} frames from {first} on are no run"))
     })
 }
 
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn fw_run_alloc(
             let message = format_args!(
                 "{frames} frames, aligned to {align_frames}: expected one or more, and a power of two"
             );
-            return Err(Refusal::argument(&message));
+            return Err(CallRefusal::argument(&message));
         }
         let run = seat
             .cpu()
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn fw_frame_of(
                 .frame_of(Page::of_address(at.addr() as u64))
         };
         let found = direct.or_else(mapped).ok_or_else(|| {
-            Refusal::new(
+            CallRefusal::new(
                 FW_EFOREIGN,
                 &format_args!("no frame is at {:#x}", at.addr()),
             )

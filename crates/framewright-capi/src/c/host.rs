@@ -4,7 +4,7 @@
 
 use super::coded;
 use super::pointers::{self, Sized32};
-use crate::codes::{self, FW_EFBIG, FW_OK, Refusal};
+use crate::codes::{self, CallRefusal, FW_EFBIG, FW_OK};
 use crate::{registry, seats};
 use framewright::Frame;
 use framewright::frame::ZoneLayout;
@@ -71,7 +71,7 @@ const WINDOW_PAGES: u64 = 1 << 16;
 
 impl FwOptions {
     /// The host that they describe.
-    pub(crate) fn host(&self) -> Result<HostKv, Refusal> {
+    pub(crate) fn host(&self) -> Result<HostKv, CallRefusal> {
         let frames = pages(self.memory_bytes, "memory_bytes")?;
         let reserve = pages(self.reserve_bytes, "reserve_bytes")?;
         let window = match pages(self.window_bytes, "window_bytes")? {
@@ -86,7 +86,7 @@ impl FwOptions {
                 "{} threads, {frames} frames: expected 1 to 1022 threads, and more frames than threads",
                 self.threads
             );
-            return Err(Refusal::argument(&message));
+            return Err(CallRefusal::argument(&message));
         }
         // One more than threads: the shared one.
         let cpus = threads + 1;
@@ -104,10 +104,10 @@ impl FwOptions {
 }
 
 /// How many whole pages so many bytes are.
-fn pages(bytes: u64, what: &str) -> Result<u64, Refusal> {
+fn pages(bytes: u64, what: &str) -> Result<u64, CallRefusal> {
     if !bytes.is_multiple_of(FW_PAGE_BYTES as u64) {
         let message = format_args!("{what}: {bytes} bytes are no whole pages of {FW_PAGE_BYTES}");
-        return Err(Refusal::argument(&message));
+        return Err(CallRefusal::argument(&message));
     }
     Ok(bytes / FW_PAGE_BYTES as u64)
 }
@@ -361,22 +361,22 @@ pub unsafe extern "C" fn fw_stats(host: *mut FwHost, stats: *mut FwStats) -> c_i
 }
 
 /// Whole pages for so many bytes: at least one.
-pub(super) fn pages_for(bytes: usize) -> Result<u64, Refusal> {
+pub(super) fn pages_for(bytes: usize) -> Result<u64, CallRefusal> {
     match bytes {
-        0 => Err(Refusal::argument(&"0 bytes were asked for")),
+        0 => Err(CallRefusal::argument(&"0 bytes were asked for")),
         _ if bytes > isize::MAX as usize => {
             let message = format_args!("{bytes} bytes are more than any memory has");
-            Err(Refusal::new(FW_EFBIG, &message))
+            Err(CallRefusal::new(FW_EFBIG, &message))
         }
         _ => Ok(bytes.div_ceil(FW_PAGE_BYTES) as u64),
     }
 }
 
 /// Refuses an alignment that is no power of two.
-pub(super) fn check_align(bytes: usize) -> Result<(), Refusal> {
+pub(super) fn check_align(bytes: usize) -> Result<(), CallRefusal> {
     match bytes.is_power_of_two() {
         true => Ok(()),
-        false => Err(Refusal::argument(&format_args!(
+        false => Err(CallRefusal::argument(&format_args!(
             "alignment {bytes} is not a power of two"
         ))),
     }

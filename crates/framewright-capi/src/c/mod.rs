@@ -21,7 +21,7 @@ pub mod reserve;
 
 pub use host::FwHost;
 
-use crate::codes::{FW_OK, Refusal};
+use crate::codes::{CallRefusal, FW_OK};
 use crate::registry::HostedSeat;
 use crate::seats;
 use framewright::Addr;
@@ -29,7 +29,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 /// Works in a seat of the host; returns a code.
-fn coded(host: *mut FwHost, work: impl FnOnce(&mut HostedSeat) -> Result<(), Refusal>) -> c_int {
+fn coded(
+    host: *mut FwHost,
+    work: impl FnOnce(&mut HostedSeat) -> Result<(), CallRefusal>,
+) -> c_int {
     match seats::call(|| seats::in_seat(host.addr(), work)) {
         Ok(()) => FW_OK,
         Err(code) => code,
@@ -39,7 +42,7 @@ fn coded(host: *mut FwHost, work: impl FnOnce(&mut HostedSeat) -> Result<(), Ref
 /// Works in a seat of the host; returns an address, or null.
 fn pointed(
     host: *mut FwHost,
-    work: impl FnOnce(&mut HostedSeat) -> Result<*mut c_void, Refusal>,
+    work: impl FnOnce(&mut HostedSeat) -> Result<*mut c_void, CallRefusal>,
 ) -> *mut c_void {
     let done = seats::call(|| seats::in_seat(host.addr(), work));
     done.unwrap_or(ptr::null_mut())

@@ -3,17 +3,17 @@
 //! Objects: contiguous ones, and those that may be mapped pages.
 
 use super::{FwHost, address, coded, pointed, pointer, pointers};
-use crate::codes::{FW_EFBIG, Refusal};
+use crate::codes::{CallRefusal, FW_EFBIG};
 use framewright::kv::KvRequest;
 use std::ffi::{c_int, c_void};
 
 /// A request for so many bytes.
-fn request(bytes: usize) -> Result<KvRequest, Refusal> {
+fn request(bytes: usize) -> Result<KvRequest, CallRefusal> {
     match bytes {
-        0 => Err(Refusal::argument(&"0 bytes were asked for")),
+        0 => Err(CallRefusal::argument(&"0 bytes were asked for")),
         _ if bytes > isize::MAX as usize => {
             let message = format_args!("{bytes} bytes are more than any memory has");
-            Err(Refusal::new(FW_EFBIG, &message))
+            Err(CallRefusal::new(FW_EFBIG, &message))
         }
         _ => Ok(KvRequest::new(bytes as u64)),
     }

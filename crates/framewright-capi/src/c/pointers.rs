@@ -3,7 +3,7 @@
 
 //! Reads and writes of the caller's memory.
 
-use crate::codes::{FW_E2BIG, Refusal};
+use crate::codes::{CallRefusal, FW_E2BIG};
 use framewright::Frame;
 use std::ffi::{CStr, c_char};
 use std::mem::size_of;
@@ -19,9 +19,9 @@ pub(super) unsafe trait Sized32: Copy + Default {
 }
 
 /// Refuses a null pointer, and one that is not aligned for its type.
-pub(super) fn check<T>(at: *const T, what: &str) -> Result<(), Refusal> {
+pub(super) fn check<T>(at: *const T, what: &str) -> Result<(), CallRefusal> {
     if at.is_null() || !at.is_aligned() {
-        return Err(Refusal::argument(&format_args!(
+        return Err(CallRefusal::argument(&format_args!(
             "{what}: the pointer is {:#x}",
             at.addr()
         )));
@@ -33,7 +33,7 @@ pub(super) fn check<T>(at: *const T, what: &str) -> Result<(), Refusal> {
 ///
 /// # Safety
 /// Unless it is null or not aligned, the caller of the library may write a `T` there.
-pub(super) unsafe fn put<T>(to: *mut T, value: T, what: &str) -> Result<(), Refusal> {
+pub(super) unsafe fn put<T>(to: *mut T, value: T, what: &str) -> Result<(), CallRefusal> {
     check(to, what)?;
     // SAFETY: aligned, not null, and the rest is promised.
     unsafe { to.write(value) };
@@ -45,7 +45,7 @@ pub(super) unsafe fn put<T>(to: *mut T, value: T, what: &str) -> Result<(), Refu
 ///
 /// # Safety
 /// Unless it is null or not aligned, the first four bytes there say how many may be read.
-pub(super) unsafe fn read_sized<T: Sized32>(from: *const T, what: &str) -> Result<T, Refusal> {
+pub(super) unsafe fn read_sized<T: Sized32>(from: *const T, what: &str) -> Result<T, CallRefusal> {
     check(from, what)?;
     // SAFETY: promised, and a `T` begins so.
     let len = unsafe { from.cast::<u32>().read() } as usize;
@@ -58,7 +58,7 @@ pub(super) unsafe fn read_sized<T: Sized32>(from: *const T, what: &str) -> Resul
             "{what}: {len} bytes, and this library knows {}",
             size_of::<T>()
         );
-        return Err(Refusal::new(FW_E2BIG, &message));
+        return Err(CallRefusal::new(FW_E2BIG, &message));
     }
     let mut value = T::default();
     let to = (&raw mut value).cast::<u8>();
@@ -71,7 +71,7 @@ pub(super) unsafe fn read_sized<T: Sized32>(from: *const T, what: &str) -> Resul
 ///
 /// # Safety
 /// Unless it is null or not aligned, four bytes may be read there.
-pub(super) unsafe fn len_of<T: Sized32>(at: *const T, what: &str) -> Result<usize, Refusal> {
+pub(super) unsafe fn len_of<T: Sized32>(at: *const T, what: &str) -> Result<usize, CallRefusal> {
     check(at, what)?;
     // SAFETY: promised, and a `T` begins so.
     let len = unsafe { at.cast::<u32>().read() } as usize;
@@ -79,14 +79,14 @@ pub(super) unsafe fn len_of<T: Sized32>(at: *const T, what: &str) -> Result<usiz
     Ok(len)
 }
 
-fn check_len<T: Sized32>(len: usize, what: &str) -> Result<(), Refusal> {
+fn check_len<T: Sized32>(len: usize, what: &str) -> Result<(), CallRefusal> {
     // A page is more than any version will have: the length was never set.
     if !(T::FIRST..=4096).contains(&len) {
         let message = format_args!(
             "{what}: its first field says {len} bytes, expected at least {}",
             T::FIRST
         );
-        return Err(Refusal::argument(&message));
+        return Err(CallRefusal::argument(&message));
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ pub(super) unsafe fn write_sized<T: Sized32>(
     value: &T,
     len: usize,
     what: &str,
-) -> Result<(), Refusal> {
+) -> Result<(), CallRefusal> {
     check(to, what)?;
     check_len::<T>(len, what)?;
     let known = len.min(size_of::<T>());
@@ -119,10 +119,10 @@ pub(super) unsafe fn write_sized<T: Sized32>(
 ///
 /// # Safety
 /// Unless it is null or not aligned, `count` numbers may be read there, and do not change during the call.
-pub(super) unsafe fn frames<'a>(at: *const u64, count: usize) -> Result<&'a [Frame], Refusal> {
+pub(super) unsafe fn frames<'a>(at: *const u64, count: usize) -> Result<&'a [Frame], CallRefusal> {
     check(at, "frames")?;
     if count > isize::MAX as usize / size_of::<Frame>() {
-        return Err(Refusal::argument(&format_args!(
+        return Err(CallRefusal::argument(&format_args!(
             "{count} frames: more than memory can hold"
         )));
     }
@@ -134,12 +134,12 @@ pub(super) unsafe fn frames<'a>(at: *const u64, count: usize) -> Result<&'a [Fra
 ///
 /// # Safety
 /// Unless it is null, a zero byte ends what lies there, and it does not change during the call.
-pub(super) unsafe fn name<'a>(at: *const c_char) -> Result<&'a str, Refusal> {
+pub(super) unsafe fn name<'a>(at: *const c_char) -> Result<&'a str, CallRefusal> {
     check(at, "name")?;
     // SAFETY: promised.
     let name = unsafe { CStr::from_ptr(at) };
     name.to_str()
-        .map_err(|error| Refusal::argument(&format_args!("name: {error}")))
+        .map_err(|error| CallRefusal::argument(&format_args!("name: {error}")))
 }
 
 /// Room for bytes; none where the pointer is null.

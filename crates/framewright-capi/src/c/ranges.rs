@@ -4,7 +4,7 @@
 
 use super::host::{FW_PAGE_BYTES, check_align, pages_for};
 use super::{FwHost, address, coded, pointed, pointer, pointers};
-use crate::codes::Refusal;
+use crate::codes::CallRefusal;
 use crate::registry::HostedSeat;
 use framewright::vrange::{AreaKind, AreaRequest, AreaState};
 use framewright::{Addr, Context, Page};
@@ -17,11 +17,11 @@ fn at(page: Page) -> *mut c_void {
 }
 
 /// The page that begins at an address.
-fn page_at(area: *mut c_void) -> Result<Page, Refusal> {
+fn page_at(area: *mut c_void) -> Result<Page, CallRefusal> {
     let addr = address(area);
     match addr.in_page() {
         0 => Ok(addr.page()),
-        _ => Err(Refusal::argument(&format_args!(
+        _ => Err(CallRefusal::argument(&format_args!(
             "no area begins at {addr}: it is inside a page"
         ))),
     }
@@ -30,7 +30,7 @@ fn page_at(area: *mut c_void) -> Result<Page, Refusal> {
 fn alloc(
     host: *mut FwHost,
     bytes: usize,
-    change: impl FnOnce(AreaRequest) -> Result<AreaRequest, Refusal>,
+    change: impl FnOnce(AreaRequest) -> Result<AreaRequest, CallRefusal>,
 ) -> *mut c_void {
     pointed(host, |seat: &mut HostedSeat| {
         let request = change(AreaRequest::new(pages_for(bytes)?))?;
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn fw_for_each_area(
     argument: *mut c_void,
 ) -> c_int {
     coded(host, |seat| {
-        let each = each.ok_or_else(|| Refusal::argument(&"each: the pointer is null"))?;
+        let each = each.ok_or_else(|| CallRefusal::argument(&"each: the pointer is null"))?;
         let mut goes_on = true;
         seat.host().space().for_each_area(|area| {
             let kind = match area.kind {

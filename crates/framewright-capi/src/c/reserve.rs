@@ -9,28 +9,28 @@
 
 use super::host::{FW_PAGE_BYTES, check_align, pages_for};
 use super::{FwHost, address, coded, pointed, pointers};
-use crate::codes::{FW_EFOREIGN, FW_ENODEV, Refusal};
+use crate::codes::{CallRefusal, FW_EFOREIGN, FW_ENODEV};
 use crate::registry::HostedSeat;
 use framewright::reserve::Reserve;
 use framewright::{Run, RunError};
 use framewright_linux::Paged;
 use std::ffi::{c_char, c_int, c_void};
 
-fn reserve_of(seat: &HostedSeat) -> Result<&Reserve<'_, Paged>, Refusal> {
+fn reserve_of(seat: &HostedSeat) -> Result<&Reserve<'_, Paged>, CallRefusal> {
     seat.host()
         .reserve()
-        .ok_or_else(|| Refusal::plain(FW_ENODEV))
+        .ok_or_else(|| CallRefusal::plain(FW_ENODEV))
 }
 
 /// Bytes and alignment, in frames.
-fn shape(bytes: usize, align_bytes: usize) -> Result<(u64, u64), Refusal> {
+fn shape(bytes: usize, align_bytes: usize) -> Result<(u64, u64), CallRefusal> {
     check_align(align_bytes)?;
     let frames = pages_for(bytes)?;
     Ok((frames, (align_bytes / FW_PAGE_BYTES).max(1) as u64))
 }
 
 /// The first byte of a run, in the direct map.
-fn first_byte(seat: &HostedSeat, run: Run) -> Result<*mut c_void, Refusal> {
+fn first_byte(seat: &HostedSeat, run: Run) -> Result<*mut c_void, CallRefusal> {
     Ok(seat.host().ram().address(run.start())?.cast())
 }
 
@@ -171,7 +171,7 @@ pub extern "C" fn fw_reserve_free(host: *mut FwHost, memory: *mut c_void, bytes:
         let (frames, reserve) = (pages_for(bytes)?, reserve_of(seat)?);
         let addr = address(memory);
         if addr.in_page() != 0 {
-            return Err(Refusal::argument(&format_args!(
+            return Err(CallRefusal::argument(&format_args!(
                 "no frame begins at {addr}"
             )));
         }
@@ -180,7 +180,7 @@ pub extern "C" fn fw_reserve_free(host: *mut FwHost, memory: *mut c_void, bytes:
         let all = reserve.run();
         let run = run.filter(|run| run.start() >= all.start() && run.end() <= all.end());
         let run = run.ok_or_else(|| {
-            Refusal::new(
+            CallRefusal::new(
                 FW_EFOREIGN,
                 &format_args!("{bytes} bytes at {addr} are not the reserve's"),
             )
