@@ -25,8 +25,8 @@
 //! threads that find none, and calls that come after the destructor of the key has run, from other keys' destructors.
 //!
 //! # Invariants
-//! - **CA1** A seat has one user at a time: the lock of its place. Whose place it is decides only who waits for whom.
-//!   So a place that is lost costs others a wait, and nothing else.
+//! - **CA1** A seat has one user at a time: the lock of its place. Which thread has the place for its own decides
+//!   only how often threads wait for each other. So a place that is lost costs others a wait, and nothing else.
 //! - **CA2** A thread is inside at most one call: a call from a signal handler or a callback that interrupts another is
 //!   refused ([`FW_EREENTRY`](codes::FW_EREENTRY)), before it takes a lock or changes anything.
 //! - **CA3** Nothing unwinds out of a call. A panic inside a host ends the use of that host: each later call is refused
