@@ -230,7 +230,7 @@ int fw_options_init(struct fw_options *options, size_t struct_bytes);
 // It belongs to this process: in a child after fork(2) its calls return `FW_EFORKED`, and a child that touches its memory
 // ends by SIGSEGV.
 //
-// Cost: system calls, and O(pages) of memory that is mostly not touched; below a millisecond for the defaults.
+// Cost: milliseconds: system calls, and O(pages) of memory, most of which is not touched.
 //
 // Errors: `FW_EINVAL` for options that no host can have, `FW_E2BIG` for options of a later version, `FW_ENOMEM` or
 // `FW_EHOST` for what the operating system refuses, `FW_ENOSYS` where there is no membarrier(2), `FW_ENOSPC` for one host
