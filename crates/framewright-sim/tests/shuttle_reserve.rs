@@ -386,7 +386,7 @@ fn ordinary(ends: TwoEnds, from: u64, frames: u64) -> PoisonedFrames {
 }
 
 /// Takes some runs with whatever is in them, and poisons them.
-fn owner_who_puts_back(
+fn owner_that_puts_back(
     reserve: &ShuttleReserve,
     ends: TwoEnds,
     supply: &mut PoisonedFrames,
@@ -425,7 +425,7 @@ fn c7_a_page_is_got_in_one_place_or_the_other_while_an_owner_has_it_moved() {
             }
         });
         let mut supply = ordinary(ends, 4, 4);
-        let taken = owner_who_puts_back(reserve, ends, &mut supply, &[4, 2]);
+        let taken = owner_that_puts_back(reserve, ends, &mut supply, &[4, 2]);
         assert_eq!(taken, 2, "nothing was in the way");
         reader.join().unwrap();
         assert_eq!(reserve.stats().put_back_pages, 3);
@@ -460,7 +460,7 @@ fn c5_c6_a_page_that_is_put_again_or_forgotten_while_it_is_moved_is_not_found_ag
             }
         });
         let mut supply = ordinary(ends, 4, 4);
-        owner_who_puts_back(reserve, ends, &mut supply, &[3, 4]);
+        owner_that_puts_back(reserve, ends, &mut supply, &[3, 4]);
         guest.join().unwrap();
         let mut out = [0; 512];
         assert!((0..3).all(|index| !seat.get(key(pool, index), &mut out)));
@@ -506,7 +506,7 @@ fn c7_pages_are_got_away_and_written_while_an_owner_has_them_moved() {
             seat
         });
         let mut supply = ordinary(ends, 4, 4);
-        owner_who_puts_back(reserve, ends, &mut supply, &[4]);
+        owner_that_puts_back(reserve, ends, &mut supply, &[4]);
         let cleaned = cleaner.join().unwrap();
         let mut seat = guest.join().unwrap();
         let mut out = [0; 512];
@@ -556,7 +556,7 @@ fn c10_an_owner_that_clears_a_run_and_fails_makes_no_other_one_fail() {
 }
 
 #[test]
-fn who_puts_at_once_drops_nobodys_page_while_there_is_room() {
+fn a_guest_that_puts_at_once_drops_no_page_while_there_is_room() {
     explore(10_000, || {
         let (reserve, _) = whole(8, 3);
         let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();

@@ -39,7 +39,7 @@ const CONSTANTS: &[(&str, &str)] = &[
     ("5.8 and 6.0 GiB", "the machines that recorded"),
     ("2.7 GB", "the phone's memory, a choice"),
     ("2.5 days", "how long the phone lives, a choice"),
-    ("16,384 contiguous frames", "a request's length"),
+    ("8,192 contiguous frames", "a request's length"),
     ("1 to 32,000 contiguous", "a request's length"),
     ("15,000 busy areas", "the case's size"),
     ("--seconds 60", "an option"),
