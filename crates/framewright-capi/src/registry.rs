@@ -201,7 +201,8 @@ impl HostEntry {
         let all = usize::from(own) + 1;
         let class = all.next_power_of_two().trailing_zeros().max(1) as usize - 1;
         self.places[class].get_or_init(|| (0..2 << class).map(|_| HostPlace::new()).collect());
-        self.class.store(class, Relaxed);
+        // Release pairs with the Acquire in `places`: a call that comes late for an earlier host finds places.
+        self.class.store(class, Release);
         self.own.store(usize::from(own), Relaxed);
         self.shared_calls.store(0, Relaxed);
         self.is_broken.store(false, Relaxed);
@@ -218,7 +219,7 @@ impl HostEntry {
     }
 
     fn places(&self) -> &[HostPlace] {
-        let places = self.places.get(self.class.load(Relaxed));
+        let places = self.places.get(self.class.load(Acquire));
         places.and_then(OnceLock::get).map_or(&[], |places| places)
     }
 
@@ -227,12 +228,14 @@ impl HostEntry {
         // A number from before the host was freed may be too large: the lock's holder will see that the handle is another.
         self.places()
             .get(usize::from(place))
-            .unwrap_or(self.shared())
+            .unwrap_or_else(|| self.shared())
     }
 
     /// The place of all threads that have none.
     pub(crate) fn shared(&self) -> &HostPlace {
-        &self.places()[self.own.load(Relaxed)]
+        let places = self.places();
+        // A call that comes late may meet another host's number here. Any place does: its seat has another handle.
+        places.get(self.own.load(Relaxed)).unwrap_or(&places[0])
     }
 
     /// A free place for the calling thread. O(places).
@@ -394,6 +397,19 @@ mod tests {
             assert_eq!(call(handle, |_| ()), Ok(()));
             assert_eq!(seats::call(|| close(handle)), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_call_that_comes_late_finds_a_place_whatever_the_next_host_has() {
+        let handle = host();
+        let entry = find(handle).unwrap();
+        let own = entry.own.swap(1000, Relaxed);
+        for place in [entry.shared(), entry.own(1000)] {
+            let refused = entry.work_at(place, handle + (1 << ENTRY_BITS), |_| Ok(()));
+            assert_eq!(refused.unwrap_err().code(), FW_EHANDLE);
+        }
+        entry.own.store(own, Relaxed);
+        assert_eq!(seats::call(|| close(handle)), Ok(()));
     }
 
     #[test]
