@@ -116,7 +116,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
 /// The lowest `count` bits that are set.
 fn lowest(bits: u64, count: u64) -> u64 {
     let mut above = bits;
-    for _ in 0..count.min(64) {
+    for _ in 0..count.min(bits.count_ones().into()) {
         above &= above.wrapping_sub(1);
     }
     bits & !above
