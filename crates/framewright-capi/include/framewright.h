@@ -103,11 +103,30 @@
 // The contents stay where they are, but the owner could give them up.
 #define FW_RECLAIMABLE 2
 
+// All bytes of what is allocated are zero.
+#define FW_ZERO 1
+
+// The caller must not wait: the call stops no CPU and no thread, unmaps and flushes nothing, and so does not get what
+// others have cached. It fails with `FW_EAGAIN` if waiting might have helped. For handlers, and under locks that spin.
+#define FW_NOWAIT 2
+
+// The call must start no input or output. Says so to those that it asks for memory.
+#define FW_NOIO 4
+
+// The call must enter no file system. Says so to those that it asks for memory.
+#define FW_NOFS 8
+
 // An area of `fw_vmalloc` and its kin, or a mapped object of `fw_kvmalloc`.
 #define FW_AREA_VMALLOC 1
 
 // An area of `fw_map_ram`.
 #define FW_AREA_MAP_RAM 2
+
+// A get leaves its page in the pool. Without it a get takes its page away: the caller has it then.
+#define FW_POOL_KEEPS 1
+
+// Pages may be put that are on no device yet (`fw_guest_put_dirty`).
+#define FW_POOL_DIRTY 2
 
 // A host: memory, and the address space in which it appears. C has only its handle, which is a number and no address.
 struct fw_host;
@@ -188,6 +207,10 @@ struct fw_stats {
 // What `fw_for_each_area` calls: with its `argument`, an area's address, its length in bytes without the guard page, and
 // its kind. It returns 0 to go on.
 typedef int (*fw_each_area)(void *argument, void *area, size_t bytes, int kind);
+
+// What `fw_guest_clean` calls: with its `argument`, a page's name and its contents, `FW_PAGE_BYTES` bytes, which it only
+// reads. It returns 0 if the page is on its device now.
+typedef int (*fw_write_page)(void *argument, uint32_t pool, uint64_t object, uint64_t index, const void *page);
 
 #ifdef __cplusplus
 extern "C" {
@@ -292,6 +315,15 @@ int fw_frame_alloc(struct fw_host *host,
                    int mobility,
                    uint64_t *frame);
 
+// As `fw_frame_alloc`, by a caller that may do less while it waits: `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`.
+//
+// Errors: as `fw_frame_alloc`; `FW_EAGAIN` with `FW_NOWAIT` if others may have a block cached, or another thread is in
+// the shared seat.
+//
+// # Safety
+// `frame` can be written.
+int fw_frame_alloc_with(struct fw_host *host, uint32_t order, int mobility, uint32_t flags, uint64_t *frame);
+
 // Frees the block of 2^`order` frames that begins with `frame`, from whichever thread.
 //
 // Cost: tens of nanoseconds.
@@ -310,6 +342,20 @@ int fw_frame_free(struct fw_host *host, uint64_t frame, uint32_t order);
 // # Safety
 // `first` can be written.
 int fw_run_alloc(struct fw_host *host, uint64_t frames, uint64_t align_frames, int mobility, uint64_t *first);
+
+// As `fw_run_alloc`, by a caller that may do less while it waits: `flags` as for `fw_frame_alloc_with`. With `FW_NOWAIT`
+// it looks for nothing but a block in which the run fits.
+//
+// Errors: as `fw_run_alloc`, and `FW_EAGAIN` as for `fw_frame_alloc_with`.
+//
+// # Safety
+// `first` can be written.
+int fw_run_alloc_with(struct fw_host *host,
+                      uint64_t frames,
+                      uint64_t align_frames,
+                      int mobility,
+                      uint32_t flags,
+                      uint64_t *first);
 
 // Frees `frames` frames from `first` on: what `fw_run_alloc` gave, or a part of it.
 //
@@ -361,6 +407,16 @@ void *fw_vmalloc_aligned(struct fw_host *host, size_t bytes, size_t align_bytes)
 // Errors: as `fw_vmalloc`.
 void *fw_vzalloc(struct fw_host *host, size_t bytes);
 
+// As `fw_vmalloc_aligned`, by a caller that may do less while it waits: `flags` are of `FW_ZERO`, `FW_NOWAIT`, `FW_NOIO`,
+// `FW_NOFS`. With `FW_NOWAIT` it may still make the system calls that map.
+//
+// Errors: as `fw_vmalloc_aligned`; `FW_EAGAIN` with `FW_NOWAIT` if others may have what it needs, or another thread is in
+// the shared seat.
+void *fw_vmalloc_with(struct fw_host *host,
+                      size_t bytes,
+                      size_t align_bytes,
+                      uint32_t flags);
+
 // Frees an area of `fw_vmalloc`, `fw_vmalloc_aligned` or `fw_vzalloc`, from whichever thread. NULL is no area, and no
 // error.
 //
@@ -388,6 +444,15 @@ int fw_vfree(struct fw_host *host,
 void *fw_map_ram(struct fw_host *host,
                  const uint64_t *frames,
                  size_t count);
+
+// As `fw_map_ram`, by a caller that may do less while it waits: `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`. With
+// `FW_NOWAIT` it may still make the system calls that map, and frames that do not follow one another may be refused.
+//
+// Errors: as `fw_map_ram`; `FW_EAGAIN` with `FW_NOWAIT` if another thread is in the shared seat.
+//
+// # Safety
+// As there.
+void *fw_map_ram_with(struct fw_host *host, const uint64_t *frames, size_t count, uint32_t flags);
 
 // Unmaps all that one call of `fw_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
 // error.
@@ -431,6 +496,16 @@ void *fw_kmalloc(struct fw_host *host,
 // Errors: as `fw_kmalloc`.
 void *fw_kzalloc(struct fw_host *host, size_t bytes);
 
+// As `fw_kmalloc`, at a multiple of `align_bytes`, a power of two, and by a caller that may do less while it waits:
+// `flags` are of `FW_ZERO`, `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`. With `FW_NOWAIT` it stops no thread before it fails.
+//
+// Errors: as `fw_kmalloc`; `FW_EFBIG` for an alignment that no block has; `FW_EAGAIN` with `FW_NOWAIT` if others may have
+// what it needs, or another thread is in the shared seat.
+void *fw_kmalloc_with(struct fw_host *host,
+                      size_t bytes,
+                      size_t align_bytes,
+                      uint32_t flags);
+
 // Frees an object that is contiguous: of `fw_kmalloc` or `fw_kzalloc`, from whichever thread. NULL is no object, and no
 // error.
 //
@@ -454,6 +529,13 @@ void *fw_kvmalloc(struct fw_host *host,
 //
 // Errors: as `fw_kvmalloc`.
 void *fw_kvzalloc(struct fw_host *host, size_t bytes);
+
+// As `fw_kvmalloc`, at a multiple of `align_bytes`, a power of two, and by a caller that may do less while it waits:
+// `flags` as for `fw_kmalloc_with`.
+//
+// Errors: as `fw_kvmalloc`; `FW_EAGAIN` with `FW_NOWAIT` if others may have what it needs, or another thread is in the
+// shared seat.
+void *fw_kvmalloc_with(struct fw_host *host, size_t bytes, size_t align_bytes, uint32_t flags);
 
 // Changes the length of an object to `bytes`, and returns where it is now; the bytes that both lengths have are kept, and
 // what is behind is undefined. NULL as `object` makes a new one.
@@ -555,6 +637,101 @@ void *fw_reserve_alloc(struct fw_host *host,
 // Errors: `FW_EALREADY` if not all of it is owned, or it is part of a reservation; `FW_EFOREIGN` if it is not in the
 // reserve; `FW_EINVAL` for an address inside a page. Nothing has changed then.
 int fw_reserve_free(struct fw_host *host, void *memory, size_t bytes);
+
+// Opens a pool of pages in the reserve, and writes its number to `pool`. A page of it is named by an object and an index,
+// such as a file and a place in it; guests lose clean pages when an owner takes their frames.
+//
+// `flags` are of `FW_POOL_KEEPS` and `FW_POOL_DIRTY`. At most `dirty_pages_max` pages are on no device yet.
+//
+// Cost: microseconds; it takes the lock of the reserve's owners.
+//
+// Errors: `FW_ENODEV` without a reserve, `FW_ENOSPC` if there are 256 pools of the kind already, `FW_EINVAL`. `pool` is
+// unchanged then.
+//
+// # Safety
+// `pool` can be written.
+int fw_pool_open(struct fw_host *host,
+                 uint32_t flags,
+                 uint64_t dirty_pages_max,
+                 uint32_t *pool);
+
+// Closes a pool: all of its pages are gone, those that are on no device too.
+//
+// Cost: nanoseconds.
+//
+// Errors: `FW_ENOENT` if there is no such pool, `FW_ENODEV` without a reserve.
+int fw_pool_close(struct fw_host *host, uint32_t pool);
+
+// Puts a copy of a page, `FW_PAGE_BYTES` bytes, into a pool. It may vanish at any time later, so it is a copy of what the
+// caller can get again. If it is refused, the pool has no version of the page, an earlier one neither.
+//
+// Calls for the same page do not overlap: the caller sees to it.
+//
+// Cost: below a microsecond, most of it the copy. It never waits for memory.
+//
+// Errors: `FW_ENOSPC` if owners have the frames, `FW_EAGAIN` if the page, its object or its pool was put or dropped
+// meanwhile, `FW_ENOENT` if there is no such pool, `FW_ENODEV` without a reserve, `FW_EINVAL` for a page that is not
+// aligned to 8 bytes.
+//
+// # Safety
+// `page` can be read, and does not change during the call.
+int fw_guest_put(struct fw_host *host,
+                 uint32_t pool,
+                 uint64_t object,
+                 uint64_t index,
+                 const void *page);
+
+// As `fw_guest_put`, for a page that is on no device yet: it stays until the caller drops it, or has written it
+// (`fw_guest_clean`). No owner gets its frame before.
+//
+// Errors: as `fw_guest_put`; `FW_ENOSPC` also where the pool has as many such pages as it may, `FW_ENOENT` also where it
+// was opened for none.
+//
+// # Safety
+// As there.
+int fw_guest_put_dirty(struct fw_host *host,
+                       uint32_t pool,
+                       uint64_t object,
+                       uint64_t index,
+                       const void *page);
+
+// Copies a page of a pool to `page`, `FW_PAGE_BYTES` bytes. What it writes is whole, and of one put: the last one.
+//
+// Cost: below a microsecond, most of it the copy.
+//
+// Errors: `FW_ENOENT` if the page is not there, any longer or at all; what `page` holds is undefined then. `FW_ENODEV`
+// without a reserve, `FW_EINVAL` for a page that is not aligned to 8 bytes.
+//
+// # Safety
+// `page` can be written.
+int fw_guest_get(struct fw_host *host, uint32_t pool, uint64_t object, uint64_t index, void *page);
+
+// Drops a page: no later get finds what was put before. A page that is not there is no error.
+//
+// Cost: below a microsecond.
+//
+// Errors: `FW_ENODEV` without a reserve, `FW_ENOENT` for a number that no pool can have.
+int fw_guest_drop(struct fw_host *host, uint32_t pool, uint64_t object, uint64_t index);
+
+// Drops all pages of an object.
+//
+// Cost: nanoseconds; O(frames of the reserve) where the pool was opened with `FW_POOL_DIRTY`.
+//
+// Errors: as `fw_guest_drop`.
+int fw_guest_drop_object(struct fw_host *host, uint32_t pool, uint64_t object);
+
+// Has up to `pages` pages written that are on no device yet: calls `write` for each. Afterwards they may vanish as any
+// other page. `written`, unless it is NULL, gets how many were.
+//
+// `write` must return, and must not call the library: it would get `FW_EREENTRY`.
+//
+// Cost: O(frames of the reserve / 64), and that of `write`.
+//
+// Errors: `FW_EINVAL` if `write` is NULL, `FW_ENODEV` without a reserve. What `write` returned is no error.
+//
+// # Safety
+// `write` can be called with `argument`. Unless it is NULL, `written` can be written.
+int fw_guest_clean(struct fw_host *host, uint64_t pages, fw_write_page write, void *argument, uint64_t *written);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -10,7 +10,7 @@
 //!    │
 //!   framewright-linux, framewright
 //!
-//!   codes      what a refusal is in C: a number, a text that does not change, a message
+//!   codes      what a refusal is: a number, whose meaning `framewright-capi-core` has, and a message
 //! ```
 //!
 //! # Handles
@@ -28,20 +28,19 @@
 //! - **CA1** A seat has one user at a time: the lock of its place. Which thread has the place for its own decides
 //!   only how often threads wait for each other. So a place that is lost costs others a wait, and nothing else.
 //! - **CA2** A thread is inside at most one call: a call from a signal handler or a callback that interrupts another is
-//!   refused ([`FW_EREENTRY`](codes::FW_EREENTRY)), before it takes a lock or changes anything.
+//!   refused ([`FW_EREENTRY`](framewright_capi_core::codes::FW_EREENTRY)), before it takes a lock or changes anything.
 //! - **CA3** Nothing unwinds out of a call. A panic inside a host ends the use of that host: each later call is refused
-//!   ([`FW_EPANIC`](codes::FW_EPANIC)), and its memory stays where it is.
+//!   ([`FW_EPANIC`](framewright_capi_core::codes::FW_EPANIC)), and its memory stays where it is.
 //! - **CA4** A call reads and writes the caller's memory only where its description says. On an error it has written
-//!   nothing there.
+//!   nothing there, except where that description says otherwise.
 //! - **CA5** A child after fork(2) has none of its parent's hosts: their handles are refused
-//!   ([`FW_EFORKED`](codes::FW_EFORKED)), and no lock of theirs is looked at. It may make hosts of its own: no call waits
+//!   ([`FW_EFORKED`](framewright_capi_core::codes::FW_EFORKED)), and no lock of theirs is looked at. It may make hosts of its own: no call waits
 //!   for a thread that only the parent has.
 //!
 //! # What is not here
-//! C kernels: a table of callbacks over metadata that the caller hands in, explicit seats, a library without `std`.
-//! Guests of the reserve. Hosts on machines without membarrier.
+//! Hosts on machines without membarrier. C kernels have a library of their own, `framewright-capi-kernel`.
 
 pub mod c;
-pub mod codes;
+mod codes;
 mod registry;
 mod seats;

@@ -9,15 +9,18 @@
 //! A child finds the entries of its parent, and leaves them as they are (CA5).
 
 use crate::c::held::{HeldHost, HeldSeat};
-use crate::codes::{CallRefusal, FW_EFORKED, FW_EHANDLE, FW_ENOENT, FW_ENOSPC, FW_EPANIC};
+use crate::codes::CallRefusal;
 use framewright::reserve::Reservation;
+use framewright_capi_core::codes::{
+    FW_EAGAIN, FW_EFORKED, FW_EHANDLE, FW_ENOENT, FW_ENOSPC, FW_EPANIC,
+};
 use framewright_linux::{HostCpu, HostKv, Process};
 use std::ffi::c_int;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// The most hosts at a time.
 pub(crate) const HOSTS_MAX: usize = 255;
@@ -265,7 +268,32 @@ impl HostEntry {
         handle: usize,
         work: impl FnOnce(&mut HostedSeat) -> Result<T, CallRefusal>,
     ) -> Result<T, CallRefusal> {
-        let mut seat = place.lock();
+        self.work_in(place, place.lock(), handle, work)
+    }
+
+    /// The same, unless another thread is in the seat.
+    pub(crate) fn work_at_once<T>(
+        &self,
+        place: &HostPlace,
+        handle: usize,
+        work: impl FnOnce(&mut HostedSeat) -> Result<T, CallRefusal>,
+    ) -> Result<T, CallRefusal> {
+        let seat = match place.seat.try_lock() {
+            Ok(seat) => seat,
+            Err(TryLockError::Poisoned(broken)) => broken.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(CallRefusal::plain(FW_EAGAIN)),
+        };
+        self.work_in(place, seat, handle, work)
+    }
+
+    #[inline]
+    fn work_in<T>(
+        &self,
+        place: &HostPlace,
+        mut seat: MutexGuard<'_, Option<HostedSeat>>,
+        handle: usize,
+        work: impl FnOnce(&mut HostedSeat) -> Result<T, CallRefusal>,
+    ) -> Result<T, CallRefusal> {
         let seat = seat.as_mut().filter(|seat| seat.handle == handle);
         let seat = seat.ok_or_else(|| CallRefusal::plain(FW_EHANDLE))?;
         self.check_whole()?;
@@ -345,8 +373,8 @@ impl HostedSeat {
 mod tests {
     use super::*;
     use crate::c::host::FwOptions;
-    use crate::codes::FW_EREENTRY;
     use crate::seats;
+    use framewright_capi_core::codes::FW_EREENTRY;
 
     fn host() -> usize {
         let options = FwOptions {

@@ -5,8 +5,9 @@
 //! destructors of other keys, work in the shared place.
 
 use crate::c::ending;
-use crate::codes::{CallRefusal, FW_EPANIC, FW_EREENTRY, FW_OK};
+use crate::codes::CallRefusal;
 use crate::registry::{self, HostEntry, HostPlace, HostedSeat};
+use framewright_capi_core::codes::{FW_EPANIC, FW_EREENTRY, FW_OK};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::fmt::{self, Display, Write};
@@ -165,6 +166,15 @@ pub(crate) fn in_seat<T>(
 ) -> Result<T, CallRefusal> {
     let (entry, place) = NOW.with(|now| now.place(handle))?;
     entry.work_at(place, handle, work)
+}
+
+/// The same for a call that must not wait: it is refused where another thread is in the seat.
+pub(crate) fn in_seat_at_once<T>(
+    handle: usize,
+    work: impl FnOnce(&mut HostedSeat) -> Result<T, CallRefusal>,
+) -> Result<T, CallRefusal> {
+    let (entry, place) = NOW.with(|now| now.place(handle))?;
+    entry.work_at_once(place, handle, work)
 }
 
 /// Gives the thread's places back. Called at its end, when no call of the thread is under way.

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 enum CBuild {
     Static,
     Shared,
-    /// With the address sanitizer, and the static library.
+    /// With the sanitizers of addresses and of undefined behaviour, and the static library.
     Address,
     /// With the thread sanitizer, and the shared library: so the sanitizer can tell apart what is not built with it, and
     /// judges the program alone.
@@ -27,7 +27,7 @@ impl CBuild {
     const fn sanitizer(self) -> Option<&'static str> {
         match self {
             Self::Static | Self::Shared => None,
-            Self::Address => Some("address"),
+            Self::Address => Some("address,undefined"),
             Self::Thread => Some("thread"),
         }
     }
@@ -66,6 +66,7 @@ fn compile(cc: &str, source: &Path, to: &Path, build: CBuild) -> Output {
     command.arg("-I").arg(here().join("include"));
     if let Some(sanitizer) = build.sanitizer() {
         command.arg(format!("-fsanitize={sanitizer}"));
+        command.arg("-fno-sanitize-recover=all");
     }
     command.arg(source).arg("-o").arg(to);
     let libraries = libraries();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const CEILINGS: &[(&str, usize)] = &[
     ("crates/framewright", 0),
     ("crates/framewright-capi", 0),
+    ("crates/framewright-capi-core", 0),
     ("crates/framewright-checks", 0),
     ("crates/framewright-lab", 0),
     ("crates/framewright-lines", 0),

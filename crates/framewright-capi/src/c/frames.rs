@@ -2,42 +2,15 @@
 
 //! Page frames, by number.
 
-use super::{FwHost, coded, pointed, pointers};
-use crate::codes::{CallRefusal, FW_EFBIG, FW_EFOREIGN};
-use framewright::{Context, Frame, Mobility, Order, Page, Run};
+use super::{FwHost, coded, coded_with, pointed};
+use crate::codes::CallRefusal;
+use framewright::{Frame, Page};
+use framewright_capi_core::arguments::{
+    align_of, context_of, count_of, mobility_of, order_of, run_of,
+};
+use framewright_capi_core::codes::FW_EFOREIGN;
+use framewright_capi_core::pointers;
 use std::ffi::{c_int, c_void};
-
-/// The contents stay where they are until their owner frees them.
-pub const FW_UNMOVABLE: c_int = 0;
-/// The contents can be copied elsewhere. It groups such frames together; nothing moves them by itself.
-pub const FW_MOVABLE: c_int = 1;
-/// The contents stay where they are, but the owner could give them up.
-pub const FW_RECLAIMABLE: c_int = 2;
-
-fn order_of(order: u32) -> Result<Order, CallRefusal> {
-    let known = u8::try_from(order).ok().and_then(Order::new);
-    known.ok_or_else(|| {
-        CallRefusal::new(
-            FW_EFBIG,
-            &format_args!("order {order} is above the maximum"),
-        )
-    })
-}
-
-fn mobility_of(mobility: c_int) -> Result<Mobility, CallRefusal> {
-    let known = usize::try_from(mobility)
-        .ok()
-        .and_then(Mobility::from_index);
-    known.ok_or_else(|| CallRefusal::argument(&format_args!("there is no mobility {mobility}")))
-}
-
-/// A run that the caller names.
-pub(super) fn run_of(first: u64, frames: u64) -> Result<Run, CallRefusal> {
-    let run = Run::new(Frame(first), frames).filter(|run| !run.is_empty());
-    run.ok_or_else(|| {
-        CallRefusal::argument(&format_args!("{frames} frames from {first} on are no run"))
-    })
-}
 
 /// Allocates a block of 2^`order` frames, at a multiple of its length, and writes the number of the first one to `frame`.
 /// The contents are undefined. `mobility` is one of `FW_UNMOVABLE`, `FW_MOVABLE`, `FW_RECLAIMABLE`.
@@ -56,12 +29,32 @@ pub unsafe extern "C" fn fw_frame_alloc(
     mobility: c_int,
     frame: *mut u64,
 ) -> c_int {
-    coded(host, |seat| {
+    // SAFETY: promised by the caller.
+    unsafe { fw_frame_alloc_with(host, order, mobility, 0, frame) }
+}
+
+/// As `fw_frame_alloc`, by a caller that may do less while it waits: `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`.
+///
+/// Errors: as `fw_frame_alloc`; `FW_EAGAIN` with `FW_NOWAIT` if others may have a block cached, or another thread is in
+/// the shared seat.
+///
+/// # Safety
+/// `frame` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fw_frame_alloc_with(
+    host: *mut FwHost,
+    order: u32,
+    mobility: c_int,
+    flags: u32,
+    frame: *mut u64,
+) -> c_int {
+    coded_with(host, flags, |seat| {
         let (order, mobility) = (order_of(order)?, mobility_of(mobility)?);
+        let context = context_of(flags)?;
         pointers::check(frame, "frame")?;
-        let first = seat.cpu().alloc(order, mobility, Context::ANY)?;
+        let first = seat.cpu().alloc(order, mobility, context)?;
         // SAFETY: promised by the caller.
-        unsafe { pointers::put(frame, first.0, "frame") }
+        Ok(unsafe { pointers::put(frame, first.0, "frame") }?)
     })
 }
 
@@ -95,20 +88,33 @@ pub unsafe extern "C" fn fw_run_alloc(
     mobility: c_int,
     first: *mut u64,
 ) -> c_int {
-    coded(host, |seat| {
-        let mobility = mobility_of(mobility)?;
+    // SAFETY: promised by the caller.
+    unsafe { fw_run_alloc_with(host, frames, align_frames, mobility, 0, first) }
+}
+
+/// As `fw_run_alloc`, by a caller that may do less while it waits: `flags` as for `fw_frame_alloc_with`. With `FW_NOWAIT`
+/// it looks for nothing but a block in which the run fits.
+///
+/// Errors: as `fw_run_alloc`, and `FW_EAGAIN` as for `fw_frame_alloc_with`.
+///
+/// # Safety
+/// `first` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fw_run_alloc_with(
+    host: *mut FwHost,
+    frames: u64,
+    align_frames: u64,
+    mobility: c_int,
+    flags: u32,
+    first: *mut u64,
+) -> c_int {
+    coded_with(host, flags, |seat| {
+        let (mobility, context) = (mobility_of(mobility)?, context_of(flags)?);
         pointers::check(first, "first")?;
-        if frames == 0 || !align_frames.is_power_of_two() {
-            let message = format_args!(
-                "{frames} frames, aligned to {align_frames}: expected one or more, and a power of two"
-            );
-            return Err(CallRefusal::argument(&message));
-        }
-        let run = seat
-            .cpu()
-            .alloc_run(frames, align_frames, mobility, Context::ANY)?;
+        let (frames, align) = (count_of(frames)?, align_of(align_frames)?);
+        let run = seat.cpu().alloc_run(frames, align, mobility, context)?;
         // SAFETY: promised by the caller.
-        unsafe { pointers::put(first, run.start().0, "first") }
+        Ok(unsafe { pointers::put(first, run.start().0, "first") }?)
     })
 }
 
@@ -167,6 +173,6 @@ pub unsafe extern "C" fn fw_frame_of(
             )
         })?;
         // SAFETY: promised by the caller.
-        unsafe { pointers::put(frame, found.0, "frame") }
+        Ok(unsafe { pointers::put(frame, found.0, "frame") }?)
     })
 }

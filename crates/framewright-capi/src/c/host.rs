@@ -3,12 +3,14 @@
 //! Hosts, a thread's last error, statistics and checks.
 
 use super::coded;
-use super::pointers::{self, Sized32};
-use crate::codes::{self, CallRefusal, FW_EFBIG, FW_OK};
+use crate::codes::CallRefusal;
 use crate::{registry, seats};
 use framewright::Frame;
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
+use framewright_capi_core::arguments::whole_pages;
+use framewright_capi_core::codes::{self, FW_EINVAL, FW_OK};
+use framewright_capi_core::pointers::{self, Sized32};
 use framewright_linux::{HostKv, Options, RangeOptions};
 use std::ffi::{c_char, c_int};
 use std::mem::size_of;
@@ -19,9 +21,6 @@ use std::ptr;
 pub struct FwHost {
     _opaque: [u8; 0],
 }
-
-/// Bytes in a page, and in a frame.
-pub const FW_PAGE_BYTES: usize = 4096;
 
 /// What a host is to be. `fw_options_init` sets all fields; a caller changes those that it means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,9 +71,9 @@ const WINDOW_PAGES: u64 = 1 << 16;
 impl FwOptions {
     /// The host that they describe.
     pub(crate) fn host(&self) -> Result<HostKv, CallRefusal> {
-        let frames = pages(self.memory_bytes, "memory_bytes")?;
-        let reserve = pages(self.reserve_bytes, "reserve_bytes")?;
-        let window = match pages(self.window_bytes, "window_bytes")? {
+        let frames = whole_pages(self.memory_bytes, "memory_bytes")?;
+        let reserve = whole_pages(self.reserve_bytes, "reserve_bytes")?;
+        let window = match whole_pages(self.window_bytes, "window_bytes")? {
             0 => frames
                 .saturating_mul(4)
                 .clamp(WINDOW_PAGES, WINDOW_PAGES_MAX),
@@ -86,7 +85,7 @@ impl FwOptions {
                 "{} threads, {frames} frames: expected 1 to 1022 threads, and more frames than threads",
                 self.threads
             );
-            return Err(CallRefusal::argument(&message));
+            return Err(CallRefusal::new(FW_EINVAL, &message));
         }
         // One more than threads: the shared one.
         let cpus = threads + 1;
@@ -101,15 +100,6 @@ impl FwOptions {
             &options.with_ranges(ranges).with_reserve(reserve),
         )?)
     }
-}
-
-/// How many whole pages so many bytes are.
-fn pages(bytes: u64, what: &str) -> Result<u64, CallRefusal> {
-    if !bytes.is_multiple_of(FW_PAGE_BYTES as u64) {
-        let message = format_args!("{what}: {bytes} bytes are no whole pages of {FW_PAGE_BYTES}");
-        return Err(CallRefusal::argument(&message));
-    }
-    Ok(bytes / FW_PAGE_BYTES as u64)
 }
 
 /// The library's version, as "0.1.0". The text is there for ever.
@@ -165,6 +155,7 @@ pub unsafe extern "C" fn fw_options_init(options: *mut FwOptions, struct_bytes: 
     let done = seats::call(|| {
         // SAFETY: promised by the caller.
         unsafe { pointers::write_sized(options, &defaults, struct_bytes, "options") }
+            .map_err(CallRefusal::from)
     });
     done.map_or_else(|code| code, |()| FW_OK)
 }
@@ -194,7 +185,7 @@ pub unsafe extern "C" fn fw_host_new(options: *const FwOptions, host: *mut *mut 
         };
         let handle = registry::publish(options.host()?, options.threads as u16)?;
         // SAFETY: promised by the caller.
-        unsafe { pointers::put(host, ptr::without_provenance_mut(handle), "host") }
+        Ok(unsafe { pointers::put(host, ptr::without_provenance_mut(handle), "host") }?)
     });
     done.map_or_else(|code| code, |()| FW_OK)
 }
@@ -356,28 +347,6 @@ pub unsafe extern "C" fn fw_stats(host: *mut FwHost, stats: *mut FwStats) -> c_i
             shared_calls,
         };
         // SAFETY: promised by the caller.
-        unsafe { pointers::write_sized(stats, &all, len, "stats") }
+        Ok(unsafe { pointers::write_sized(stats, &all, len, "stats") }?)
     })
-}
-
-/// Whole pages for so many bytes: at least one.
-pub(super) fn pages_for(bytes: usize) -> Result<u64, CallRefusal> {
-    match bytes {
-        0 => Err(CallRefusal::argument(&"0 bytes were asked for")),
-        _ if bytes > isize::MAX as usize => {
-            let message = format_args!("{bytes} bytes are more than any memory has");
-            Err(CallRefusal::new(FW_EFBIG, &message))
-        }
-        _ => Ok(bytes.div_ceil(FW_PAGE_BYTES) as u64),
-    }
-}
-
-/// Refuses an alignment that is no power of two.
-pub(super) fn check_align(bytes: usize) -> Result<(), CallRefusal> {
-    match bytes.is_power_of_two() {
-        true => Ok(()),
-        false => Err(CallRefusal::argument(&format_args!(
-            "alignment {bytes} is not a power of two"
-        ))),
-    }
 }

@@ -12,19 +12,21 @@
 
 pub(crate) mod ending;
 pub mod frames;
+pub mod guests;
 pub(crate) mod held;
 pub mod host;
 pub mod objects;
-mod pointers;
 pub mod ranges;
 pub mod reserve;
 
 pub use host::FwHost;
 
-use crate::codes::{CallRefusal, FW_OK};
+use crate::codes::CallRefusal;
 use crate::registry::HostedSeat;
 use crate::seats;
-use framewright::Addr;
+use framewright::{Addr, Context};
+use framewright_capi_core::arguments::flags_of;
+use framewright_capi_core::codes::FW_OK;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -46,6 +48,41 @@ fn pointed(
 ) -> *mut c_void {
     let done = seats::call(|| seats::in_seat(host.addr(), work));
     done.unwrap_or(ptr::null_mut())
+}
+
+/// As [`coded`], for a request with these flags: without waiting for another thread, if it must not wait.
+fn coded_with(
+    host: *mut FwHost,
+    flags: u32,
+    work: impl FnOnce(&mut HostedSeat) -> Result<(), CallRefusal>,
+) -> c_int {
+    match context_for(flags).may_block {
+        true => coded(host, work),
+        false => match seats::call(|| seats::in_seat_at_once(host.addr(), work)) {
+            Ok(()) => FW_OK,
+            Err(code) => code,
+        },
+    }
+}
+
+/// As [`pointed`], likewise.
+fn pointed_with(
+    host: *mut FwHost,
+    flags: u32,
+    work: impl FnOnce(&mut HostedSeat) -> Result<*mut c_void, CallRefusal>,
+) -> *mut c_void {
+    match context_for(flags).may_block {
+        true => pointed(host, work),
+        false => {
+            let done = seats::call(|| seats::in_seat_at_once(host.addr(), work));
+            done.unwrap_or(ptr::null_mut())
+        }
+    }
+}
+
+/// The context that flags ask for. Wrong flags have any: the call itself refuses them.
+fn context_for(flags: u32) -> Context {
+    flags_of(flags).map_or(Context::ANY, |how| how.context)
 }
 
 /// The pointer to an address of the host's.

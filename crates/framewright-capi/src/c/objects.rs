@@ -2,39 +2,10 @@
 
 //! Objects: contiguous ones, and those that may be mapped pages.
 
-use super::{FwHost, address, coded, pointed, pointer, pointers};
-use crate::codes::{CallRefusal, FW_EFBIG};
-use framewright::kv::KvRequest;
+use super::{FwHost, address, coded, pointed, pointed_with, pointer};
+use framewright_capi_core::arguments::{FW_ZERO, object_of, request_of};
+use framewright_capi_core::pointers;
 use std::ffi::{c_int, c_void};
-
-/// A request for so many bytes.
-fn request(bytes: usize) -> Result<KvRequest, CallRefusal> {
-    match bytes {
-        0 => Err(CallRefusal::argument(&"0 bytes were asked for")),
-        _ if bytes > isize::MAX as usize => {
-            let message = format_args!("{bytes} bytes are more than any memory has");
-            Err(CallRefusal::new(FW_EFBIG, &message))
-        }
-        _ => Ok(KvRequest::new(bytes as u64)),
-    }
-}
-
-fn contiguous(host: *mut FwHost, bytes: usize, zero: bool) -> *mut c_void {
-    pointed(host, |seat| {
-        // It searches what other threads have cached before it fails.
-        let mut request = request(bytes)?.may_compact();
-        request.zero = zero;
-        Ok(pointer(seat.cpu().kmalloc(&request)?))
-    })
-}
-
-fn either(host: *mut FwHost, bytes: usize, zero: bool) -> *mut c_void {
-    pointed(host, |seat| {
-        let mut request = request(bytes)?;
-        request.zero = zero;
-        Ok(pointer(seat.cpu().kvmalloc(&request)?))
-    })
-}
 
 /// Allocates an object of `bytes` bytes, contiguous in memory, aligned to 16 bytes; where `bytes` is a power of two, to
 /// that length or a page. The contents are undefined.
@@ -46,7 +17,7 @@ fn either(host: *mut FwHost, bytes: usize, zero: bool) -> *mut c_void {
 /// (4 MiB), or `FW_EINVAL` for 0 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn fw_kmalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
-    contiguous(host, bytes, false)
+    fw_kmalloc_with(host, bytes, 1, 0)
 }
 
 /// As `fw_kmalloc`, and all bytes are zero.
@@ -54,7 +25,30 @@ pub extern "C" fn fw_kmalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
 /// Errors: as `fw_kmalloc`.
 #[unsafe(no_mangle)]
 pub extern "C" fn fw_kzalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
-    contiguous(host, bytes, true)
+    fw_kmalloc_with(host, bytes, 1, FW_ZERO)
+}
+
+/// As `fw_kmalloc`, at a multiple of `align_bytes`, a power of two, and by a caller that may do less while it waits:
+/// `flags` are of `FW_ZERO`, `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`. With `FW_NOWAIT` it stops no thread before it fails.
+///
+/// Errors: as `fw_kmalloc`; `FW_EFBIG` for an alignment that no block has; `FW_EAGAIN` with `FW_NOWAIT` if others may have
+/// what it needs, or another thread is in the shared seat.
+#[unsafe(no_mangle)]
+pub extern "C" fn fw_kmalloc_with(
+    host: *mut FwHost,
+    bytes: usize,
+    align_bytes: usize,
+    flags: u32,
+) -> *mut c_void {
+    pointed_with(host, flags, |seat| {
+        let request = object_of(bytes, align_bytes, flags)?;
+        // It searches what other threads have cached before it fails.
+        let request = match request.context.may_block {
+            true => request.may_compact(),
+            false => request,
+        };
+        Ok(pointer(seat.cpu().kmalloc(&request)?))
+    })
 }
 
 /// Frees an object that is contiguous: of `fw_kmalloc` or `fw_kzalloc`, from whichever thread. NULL is no object, and no
@@ -82,7 +76,7 @@ pub extern "C" fn fw_kfree(host: *mut FwHost, object: *mut c_void) -> c_int {
 /// Errors: NULL, and `fw_last_error` is `FW_ENOMEM`, `FW_ENOSPC`, `FW_EMAPPINGS`, `FW_EFBIG`, or `FW_EINVAL` for 0 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn fw_kvmalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
-    either(host, bytes, false)
+    fw_kvmalloc_with(host, bytes, 1, 0)
 }
 
 /// As `fw_kvmalloc`, and all bytes are zero.
@@ -90,7 +84,25 @@ pub extern "C" fn fw_kvmalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
 /// Errors: as `fw_kvmalloc`.
 #[unsafe(no_mangle)]
 pub extern "C" fn fw_kvzalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
-    either(host, bytes, true)
+    fw_kvmalloc_with(host, bytes, 1, FW_ZERO)
+}
+
+/// As `fw_kvmalloc`, at a multiple of `align_bytes`, a power of two, and by a caller that may do less while it waits:
+/// `flags` as for `fw_kmalloc_with`.
+///
+/// Errors: as `fw_kvmalloc`; `FW_EAGAIN` with `FW_NOWAIT` if others may have what it needs, or another thread is in the
+/// shared seat.
+#[unsafe(no_mangle)]
+pub extern "C" fn fw_kvmalloc_with(
+    host: *mut FwHost,
+    bytes: usize,
+    align_bytes: usize,
+    flags: u32,
+) -> *mut c_void {
+    pointed_with(host, flags, |seat| {
+        let request = object_of(bytes, align_bytes, flags)?;
+        Ok(pointer(seat.cpu().kvmalloc(&request)?))
+    })
 }
 
 /// Changes the length of an object to `bytes`, and returns where it is now; the bytes that both lengths have are kept, and
@@ -115,7 +127,7 @@ pub extern "C" fn fw_kvrealloc(
         let moved = seat
             .cpu()
             .objects()
-            .kvrealloc(address(object), &request(bytes)?);
+            .kvrealloc(address(object), &request_of(bytes)?);
         Ok(pointer(moved?))
     })
 }
@@ -155,6 +167,6 @@ pub unsafe extern "C" fn fw_kvsize(
         pointers::check(bytes, "bytes")?;
         let room = seat.cpu().objects().kvsize(address(object))?;
         // SAFETY: promised by the caller.
-        unsafe { pointers::put(bytes, room as usize, "bytes") }
+        Ok(unsafe { pointers::put(bytes, room as usize, "bytes") }?)
     })
 }

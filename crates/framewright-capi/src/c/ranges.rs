@@ -2,40 +2,19 @@
 
 //! Areas of address space.
 
-use super::host::{FW_PAGE_BYTES, check_align, pages_for};
-use super::{FwHost, address, coded, pointed, pointer, pointers};
-use crate::codes::CallRefusal;
-use crate::registry::HostedSeat;
+use super::{FwHost, address, coded, pointed_with, pointer};
 use framewright::vrange::{AreaKind, AreaRequest, AreaState};
-use framewright::{Addr, Context, Page};
+use framewright::{Addr, Page};
+use framewright_capi_core::arguments::{
+    FW_PAGE_BYTES, FW_ZERO, WrongArgument, align_of, context_of, flags_of, page_at, pages_for,
+};
+use framewright_capi_core::pointers;
 use std::ffi::{c_int, c_void};
 
 /// The first byte of a page of the window.
 fn at(page: Page) -> *mut c_void {
     // Pages of a window are addresses of this process, so they have one.
     pointer(Addr(page.address().unwrap_or(0)))
-}
-
-/// The page that begins at an address.
-fn page_at(area: *mut c_void) -> Result<Page, CallRefusal> {
-    let addr = address(area);
-    match addr.in_page() {
-        0 => Ok(addr.page()),
-        _ => Err(CallRefusal::argument(&format_args!(
-            "no area begins at {addr}: it is inside a page"
-        ))),
-    }
-}
-
-fn alloc(
-    host: *mut FwHost,
-    bytes: usize,
-    change: impl FnOnce(AreaRequest) -> Result<AreaRequest, CallRefusal>,
-) -> *mut c_void {
-    pointed(host, |seat: &mut HostedSeat| {
-        let request = change(AreaRequest::new(pages_for(bytes)?))?;
-        Ok(at(seat.cpu().vmalloc(&request)?))
-    })
 }
 
 /// Allocates an area of whole pages with at least `bytes` bytes, and a page behind it that is never mapped. The frames are
@@ -48,7 +27,7 @@ fn alloc(
 /// `FW_EINVAL` for 0 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn fw_vmalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
-    alloc(host, bytes, Ok)
+    fw_vmalloc_with(host, bytes, 1, 0)
 }
 
 /// As `fw_vmalloc`, at a multiple of `align_bytes`: a power of two.
@@ -60,10 +39,7 @@ pub extern "C" fn fw_vmalloc_aligned(
     bytes: usize,
     align_bytes: usize,
 ) -> *mut c_void {
-    alloc(host, bytes, |request| {
-        check_align(align_bytes)?;
-        Ok(request.aligned_to(align_bytes as u64))
-    })
+    fw_vmalloc_with(host, bytes, align_bytes, 0)
 }
 
 /// As `fw_vmalloc`, and all bytes of the pages are zero.
@@ -73,7 +49,31 @@ pub extern "C" fn fw_vmalloc_aligned(
 /// Errors: as `fw_vmalloc`.
 #[unsafe(no_mangle)]
 pub extern "C" fn fw_vzalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
-    alloc(host, bytes, |request| Ok(request.zeroed()))
+    fw_vmalloc_with(host, bytes, 1, FW_ZERO)
+}
+
+/// As `fw_vmalloc_aligned`, by a caller that may do less while it waits: `flags` are of `FW_ZERO`, `FW_NOWAIT`, `FW_NOIO`,
+/// `FW_NOFS`. With `FW_NOWAIT` it may still make the system calls that map.
+///
+/// Errors: as `fw_vmalloc_aligned`; `FW_EAGAIN` with `FW_NOWAIT` if others may have what it needs, or another thread is in
+/// the shared seat.
+#[unsafe(no_mangle)]
+pub extern "C" fn fw_vmalloc_with(
+    host: *mut FwHost,
+    bytes: usize,
+    align_bytes: usize,
+    flags: u32,
+) -> *mut c_void {
+    pointed_with(host, flags, |seat| {
+        let (how, align_bytes) = (flags_of(flags)?, align_of(align_bytes as u64)?);
+        let request = AreaRequest {
+            align_bytes,
+            zero: how.zero,
+            context: how.context,
+            ..AreaRequest::new(pages_for(bytes)?)
+        };
+        Ok(at(seat.cpu().vmalloc(&request)?))
+    })
 }
 
 /// Frees an area of `fw_vmalloc`, `fw_vmalloc_aligned` or `fw_vzalloc`, from whichever thread. NULL is no area, and no
@@ -89,7 +89,7 @@ pub extern "C" fn fw_vzalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
 pub extern "C" fn fw_vfree(host: *mut FwHost, area: *mut c_void) -> c_int {
     coded(host, |seat| {
         if !area.is_null() {
-            seat.cpu().vfree(page_at(area)?)?;
+            seat.cpu().vfree(page_at(address(area))?)?;
         }
         Ok(())
     })
@@ -113,10 +113,29 @@ pub unsafe extern "C" fn fw_map_ram(
     frames: *const u64,
     count: usize,
 ) -> *mut c_void {
-    pointed(host, |seat| {
+    // SAFETY: promised by the caller.
+    unsafe { fw_map_ram_with(host, frames, count, 0) }
+}
+
+/// As `fw_map_ram`, by a caller that may do less while it waits: `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`. With
+/// `FW_NOWAIT` it may still make the system calls that map, and frames that do not follow one another may be refused.
+///
+/// Errors: as `fw_map_ram`; `FW_EAGAIN` with `FW_NOWAIT` if another thread is in the shared seat.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fw_map_ram_with(
+    host: *mut FwHost,
+    frames: *const u64,
+    count: usize,
+    flags: u32,
+) -> *mut c_void {
+    pointed_with(host, flags, |seat| {
+        let context = context_of(flags)?;
         // SAFETY: promised by the caller.
         let frames = unsafe { pointers::frames(frames, count) }?;
-        Ok(at(seat.cpu().map_ram(frames, Context::ANY)?))
+        Ok(at(seat.cpu().map_ram(frames, context)?))
     })
 }
 
@@ -131,7 +150,8 @@ pub unsafe extern "C" fn fw_map_ram(
 pub extern "C" fn fw_unmap_ram(host: *mut FwHost, area: *mut c_void, count: usize) -> c_int {
     coded(host, |seat| {
         if !area.is_null() {
-            seat.cpu().unmap_ram(page_at(area)?, count as u64)?;
+            seat.cpu()
+                .unmap_ram(page_at(address(area))?, count as u64)?;
         }
         Ok(())
     })
@@ -171,7 +191,10 @@ pub unsafe extern "C" fn fw_for_each_area(
     argument: *mut c_void,
 ) -> c_int {
     coded(host, |seat| {
-        let each = each.ok_or_else(|| CallRefusal::argument(&"each: the pointer is null"))?;
+        let each = each.ok_or(WrongArgument::Pointer {
+            what: "each",
+            address: 0,
+        })?;
         let mut goes_on = true;
         seat.host().space().for_each_area(|area| {
             let kind = match area.kind {

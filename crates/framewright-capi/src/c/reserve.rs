@@ -7,12 +7,14 @@
 //!   alloc ──────────────────────────▶ owned ──free──▶ (free)
 //! ```
 
-use super::host::{FW_PAGE_BYTES, check_align, pages_for};
-use super::{FwHost, address, coded, pointed, pointers};
-use crate::codes::{CallRefusal, FW_EFOREIGN, FW_ENODEV};
+use super::{FwHost, address, coded, pointed};
+use crate::codes::CallRefusal;
 use crate::registry::HostedSeat;
 use framewright::reserve::Reserve;
 use framewright::{Run, RunError};
+use framewright_capi_core::arguments::{page_at, pages_for, shape_of};
+use framewright_capi_core::codes::{FW_EFOREIGN, FW_ENODEV};
+use framewright_capi_core::pointers;
 use framewright_linux::Paged;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -20,13 +22,6 @@ fn reserve_of(seat: &HostedSeat) -> Result<&Reserve<'_, Paged>, CallRefusal> {
     seat.host()
         .reserve()
         .ok_or_else(|| CallRefusal::plain(FW_ENODEV))
-}
-
-/// Bytes and alignment, in frames.
-fn shape(bytes: usize, align_bytes: usize) -> Result<(u64, u64), CallRefusal> {
-    check_align(align_bytes)?;
-    let frames = pages_for(bytes)?;
-    Ok((frames, (align_bytes / FW_PAGE_BYTES).max(1) as u64))
 }
 
 /// The first byte of a run, in the direct map.
@@ -55,14 +50,14 @@ pub unsafe extern "C" fn fw_reserve_set_aside(
     id: *mut u64,
 ) -> c_int {
     coded(host, |seat| {
-        let (frames, align) = shape(bytes, align_bytes)?;
+        let (frames, align) = shape_of(bytes, align_bytes)?;
         // SAFETY: promised by the caller.
         let name = unsafe { pointers::name(name) }?;
         pointers::check(id, "id")?;
         let reservation = reserve_of(seat)?.reserve(name, frames, align)?;
         let number = seat.remember(reservation);
         // SAFETY: promised by the caller.
-        unsafe { pointers::put(id, number, "id") }
+        Ok(unsafe { pointers::put(id, number, "id") }?)
     })
 }
 
@@ -145,7 +140,7 @@ pub unsafe extern "C" fn fw_reserve_alloc(
         if !frame.is_null() {
             pointers::check(frame, "frame")?;
         }
-        let (frames, align) = shape(bytes, align_bytes)?;
+        let (frames, align) = shape_of(bytes, align_bytes)?;
         let run = reserve_of(seat)?.alloc_contig(frames, align)?;
         if !frame.is_null() {
             // SAFETY: promised by the caller.
@@ -170,11 +165,7 @@ pub extern "C" fn fw_reserve_free(host: *mut FwHost, memory: *mut c_void, bytes:
         }
         let (frames, reserve) = (pages_for(bytes)?, reserve_of(seat)?);
         let addr = address(memory);
-        if addr.in_page() != 0 {
-            return Err(CallRefusal::argument(&format_args!(
-                "no frame begins at {addr}"
-            )));
-        }
+        page_at(addr)?;
         let first = seat.host().ram().frame_at(memory.cast());
         let run = first.and_then(|first| Run::new(first, frames));
         let all = reserve.run();

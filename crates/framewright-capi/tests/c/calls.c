@@ -294,8 +294,188 @@ static void statistics(void)
     end_empty(host);
 }
 
+static void flags(void)
+{
+    struct fw_host *host = host_of(16 << 20, 2, 0);
+    unsigned char *area = fw_vmalloc_with(host, 3 * FW_PAGE_BYTES, 1 << 16, FW_ZERO | FW_NOWAIT);
+    CHECK(area != NULL && (uintptr_t)area % (1 << 16) == 0);
+    unsigned char *object = fw_kmalloc_with(host, 100, 1024, FW_ZERO | FW_NOIO);
+    CHECK(object != NULL && (uintptr_t)object % 1024 == 0);
+    unsigned char *either = fw_kvmalloc_with(host, 10000, 1, FW_ZERO | FW_NOWAIT);
+    CHECK(either != NULL);
+    for (size_t nth = 0; nth < 10000; nth++)
+        CHECK(either[nth] == 0 && area[nth] == 0 && object[nth % 100] == 0);
+    uint64_t frame = 0, first = 0;
+    OK(fw_frame_alloc_with(host, 2, FW_UNMOVABLE, FW_NOWAIT, &frame));
+    OK(fw_run_alloc_with(host, 3, 1, FW_MOVABLE, FW_NOWAIT | FW_NOFS, &first));
+    void *mapped = fw_map_ram_with(host, &frame, 1, FW_NOWAIT);
+    CHECK(mapped != NULL);
+    // Flags that do not exist, and zeroes where there are no contents.
+    REFUSES(FW_EINVAL, fw_vmalloc_with(host, 1, 1, 1 << 20));
+    REFUSES(FW_EINVAL, fw_kmalloc_with(host, 1, 1, 1 << 20));
+    REFUSES(FW_EINVAL, fw_kmalloc_with(host, 1, 3, 0));
+    REFUSES(FW_EINVAL, fw_kvmalloc_with(host, 1, 1, 1 << 20));
+    REFUSES(FW_EINVAL, fw_map_ram_with(host, &frame, 1, FW_ZERO));
+    uint64_t unchanged = 7;
+    RETURNS(FW_EINVAL, fw_frame_alloc_with(host, 0, FW_MOVABLE, FW_ZERO, &unchanged));
+    RETURNS(FW_EINVAL, fw_run_alloc_with(host, 1, 1, FW_MOVABLE, 1 << 20, &unchanged));
+    // A run that no block has is found by a search, which must not be made.
+    RETURNS(FW_EAGAIN, fw_run_alloc_with(host, 1025, 1, FW_MOVABLE, FW_NOWAIT, &unchanged));
+    CHECK(unchanged == 7);
+    OK(fw_run_alloc(host, 1025, 1, FW_MOVABLE, &unchanged));
+    OK(fw_run_free(host, unchanged, 1025));
+    OK(fw_unmap_ram(host, mapped, 1));
+    OK(fw_frame_free(host, frame, 2));
+    OK(fw_run_free(host, first, 3));
+    OK(fw_kvfree(host, either));
+    OK(fw_kfree(host, object));
+    OK(fw_vfree(host, area));
+    end_empty(host);
+}
+
+struct shared_seat {
+    struct fw_host *host;
+    pthread_barrier_t is_inside, may_leave;
+};
+
+static int stay(void *argument, void *area, size_t bytes, int kind)
+{
+    struct shared_seat *seat = argument;
+    (void)area, (void)bytes, (void)kind;
+    pthread_barrier_wait(&seat->is_inside);
+    pthread_barrier_wait(&seat->may_leave);
+    return 1;
+}
+
+static void *stays(void *argument)
+{
+    struct shared_seat *seat = argument;
+    OK(fw_for_each_area(seat->host, stay, seat));
+    return NULL;
+}
+
+static void *does_not_wait(void *argument)
+{
+    struct shared_seat *seat = argument;
+    REFUSES(FW_EAGAIN, fw_vmalloc_with(seat->host, 1, 1, FW_NOWAIT));
+    uint64_t frame = 0;
+    RETURNS(FW_EAGAIN, fw_frame_alloc_with(seat->host, 0, FW_MOVABLE, FW_NOWAIT, &frame));
+    return NULL;
+}
+
+// A call that must not wait does not wait for a thread in the shared seat either.
+static void nowait_in_the_shared_seat(void)
+{
+    struct shared_seat seat = {.host = host_of(16 << 20, 1, 0)};
+    void *area = fw_vmalloc(seat.host, 1); // the one seat of a thread's own is this thread's now
+    CHECK(area != NULL);
+    pthread_barrier_init(&seat.is_inside, NULL, 2);
+    pthread_barrier_init(&seat.may_leave, NULL, 2);
+    pthread_t stayer, other;
+    CHECK(pthread_create(&stayer, NULL, stays, &seat) == 0);
+    pthread_barrier_wait(&seat.is_inside);
+    CHECK(pthread_create(&other, NULL, does_not_wait, &seat) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+    pthread_barrier_wait(&seat.may_leave);
+    CHECK(pthread_join(stayer, NULL) == 0);
+    OK(fw_vfree(seat.host, area));
+    end_empty(seat.host);
+}
+
+struct device {
+    struct fw_host *host;
+    unsigned written, reentries;
+    int refuses;
+};
+
+static int write_page(void *argument, uint32_t pool, uint64_t object, uint64_t index, const void *page)
+{
+    struct device *device = argument;
+    CHECK(object == 9 && *(const unsigned char *)page == (unsigned char)index);
+    device->reentries += fw_guest_drop(device->host, pool, object, index) == FW_EREENTRY;
+    device->written += !device->refuses;
+    return device->refuses;
+}
+
+static void guests(void)
+{
+    struct fw_host *host = host_of(16 << 20, 2, 4 << 20);
+    static _Alignas(8) unsigned char page[FW_PAGE_BYTES], back[FW_PAGE_BYTES];
+    uint32_t clean = 0, kept = 0, dirty = 0, unchanged = 7;
+    OK(fw_pool_open(host, 0, 0, &clean));
+    OK(fw_pool_open(host, FW_POOL_KEEPS, 0, &kept));
+    OK(fw_pool_open(host, FW_POOL_KEEPS | FW_POOL_DIRTY, 4, &dirty));
+    CHECK(clean != kept && kept != dirty && clean != dirty);
+    RETURNS(FW_EINVAL, fw_pool_open(host, 4, 0, &unchanged));
+    RETURNS(FW_EINVAL, fw_pool_open(host, 0, 0, NULL));
+    CHECK(unchanged == 7);
+
+    memset(page, 0xa5, sizeof page);
+    OK(fw_guest_put(host, clean, 1, 2, page));
+    OK(fw_guest_put(host, kept, 1, 2, page));
+    memset(page, 0, sizeof page); // a copy was put
+    OK(fw_guest_get(host, clean, 1, 2, back));
+    CHECK(back[0] == 0xa5 && back[FW_PAGE_BYTES - 1] == 0xa5);
+    RETURNS(FW_ENOENT, fw_guest_get(host, clean, 1, 2, back)); // the get took it away
+    OK(fw_guest_get(host, kept, 1, 2, back));
+    OK(fw_guest_get(host, kept, 1, 2, back));
+    OK(fw_guest_drop(host, kept, 1, 2));
+    RETURNS(FW_ENOENT, fw_guest_get(host, kept, 1, 2, back));
+    for (uint64_t nth = 0; nth < 8; nth++)
+        OK(fw_guest_put(host, kept, 3, nth, page));
+    OK(fw_guest_drop_object(host, kept, 3));
+    for (uint64_t nth = 0; nth < 8; nth++)
+        RETURNS(FW_ENOENT, fw_guest_get(host, kept, 3, nth, back));
+
+    // Pages that are on no device yet: a budget, write-back, and no owner gets their frames before.
+    RETURNS(FW_ENOENT, fw_guest_put_dirty(host, clean, 9, 0, page));
+    for (uint64_t nth = 0; nth < 4; nth++) {
+        memset(page, (int)nth, sizeof page);
+        page[1] = 0x77; // no page of one word, which needs no frame
+        OK(fw_guest_put_dirty(host, dirty, 9, nth, page));
+    }
+    RETURNS(FW_ENOSPC, fw_guest_put_dirty(host, dirty, 9, 4, page));
+    REFUSES(FW_ENOSPC, fw_reserve_alloc(host, 4 << 20, 1, NULL));
+    struct device device = {.host = host, .refuses = 1};
+    uint64_t written = 7;
+    OK(fw_guest_clean(host, 100, write_page, &device, &written));
+    CHECK(written == 0 && device.reentries == 4);
+    device.refuses = 0;
+    OK(fw_guest_clean(host, 3, write_page, &device, &written));
+    CHECK(written == 3 && device.written == 3);
+    OK(fw_guest_clean(host, 100, write_page, &device, NULL));
+    CHECK(device.written == 4);
+    RETURNS(FW_EINVAL, fw_guest_clean(host, 1, NULL, NULL, NULL));
+    // Now the owner gets all of it, and the guests' pages are gone.
+    void *all = fw_reserve_alloc(host, 4 << 20, 1, NULL);
+    CHECK(all != NULL);
+    RETURNS(FW_ENOENT, fw_guest_get(host, dirty, 9, 0, back));
+    RETURNS(FW_ENOSPC, fw_guest_put(host, clean, 1, 1, (memset(page, 1, 9), page)));
+    OK(fw_reserve_free(host, all, 4 << 20));
+
+    RETURNS(FW_EINVAL, fw_guest_put(host, clean, 1, 1, NULL));
+    RETURNS(FW_EINVAL, fw_guest_put(host, clean, 1, 1, page + 4));
+    RETURNS(FW_EINVAL, fw_guest_get(host, clean, 1, 1, page + 4));
+    RETURNS(FW_ENOENT, fw_guest_put(host, 70000, 1, 1, page));
+    RETURNS(FW_ENOENT, fw_guest_put(host, 500, 1, 1, page));
+    OK(fw_pool_close(host, kept));
+    RETURNS(FW_ENOENT, fw_pool_close(host, kept));
+    RETURNS(FW_ENOENT, fw_guest_put(host, kept, 1, 1, page));
+    end_empty(host);
+
+    host = host_of(16 << 20, 2, 0);
+    RETURNS(FW_ENODEV, fw_pool_open(host, 0, 0, &unchanged));
+    RETURNS(FW_ENODEV, fw_guest_put(host, 0, 1, 1, page));
+    RETURNS(FW_ENODEV, fw_guest_get(host, 0, 1, 1, back));
+    RETURNS(FW_ENODEV, fw_guest_drop(host, 0, 1, 1));
+    end_empty(host);
+}
+
 int main(void)
 {
+    flags();
+    nowait_in_the_shared_seat();
+    guests();
     options_and_hosts();
     areas();
     frames_and_map_ram();
