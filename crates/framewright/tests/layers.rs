@@ -30,6 +30,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/framewright/src/raw",
     "crates/framewright-capi/src/c",
     "crates/framewright-capi-core/src/pointers.rs",
+    "crates/framewright-capi-kernel/src/c",
     "crates/framewright-linux/src",
     "crates/framewright-x86_64/src/cells.rs",
     "crates/framewright-x86_64/src/instructions.rs",

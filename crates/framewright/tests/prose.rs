@@ -9,6 +9,7 @@ const CEILINGS: &[(&str, usize)] = &[
     ("crates/framewright", 0),
     ("crates/framewright-capi", 0),
     ("crates/framewright-capi-core", 0),
+    ("crates/framewright-capi-kernel", 0),
     ("crates/framewright-checks", 0),
     ("crates/framewright-lab", 0),
     ("crates/framewright-lines", 0),

@@ -33,6 +33,18 @@ pub struct Reservation {
     serial: u64,
 }
 
+impl Reservation {
+    /// The low bits of a number, which name the slot: no area has more than 64.
+    const SLOT_BITS: u32 = 8;
+
+    /// A number for the reservation, never 0, for callers to whom a handle must be one: [`Reserve`](super::Reserve) finds
+    /// it again by [that](super::Reserve::numbered). Another area may give the same number to one of its own.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.serial << Self::SLOT_BITS | self.slot as u64
+    }
+}
+
 /// All reservations of an area. Read and changed under its lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservations<'m> {
@@ -85,6 +97,15 @@ impl<'m> Reservations<'m> {
         let is_same =
             reservation.area == self.area() && reservation.serial == record.serial.load(Relaxed);
         is_same.then_some(ReservationEntry { record })
+    }
+
+    /// The reservation that has that [number](Reservation::number), if it still exists.
+    pub(super) fn numbered(self, number: u64) -> Option<Reservation> {
+        let slot = number as u16 & ((1 << Reservation::SLOT_BITS) - 1);
+        let record = self.records.get(usize::from(slot))?;
+        let (area, serial) = (self.area(), record.serial.load(Relaxed));
+        let found = Reservation { area, slot, serial };
+        (record.exists() && found.number() == number).then_some(found)
     }
 
     /// How many there can be.

@@ -253,6 +253,13 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         }
     }
 
+    /// The reservation with that [number](Reservation::number), if it exists.
+    #[must_use]
+    pub fn numbered(&self, number: u64) -> Option<Reservation> {
+        let _owners = self.lock_owners();
+        self.reservations.numbered(number)
+    }
+
     fn reserved(&self, reservation: Reservation) -> Result<ReservationEntry<'m>, RunError> {
         let entry = self.reservations.get(reservation);
         entry.ok_or(RunError::Unknown)

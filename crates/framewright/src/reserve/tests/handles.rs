@@ -39,6 +39,32 @@ fn c2_a_reservation_that_was_given_up_is_unknown_when_its_place_is_another_ones(
 }
 
 #[test]
+fn c2_a_number_names_its_reservation_as_long_as_that_exists() {
+    let (reserve, _) = reserve(256, 1);
+    let mut earlier = Vec::new();
+    for turn in 0..40 {
+        let pair = [0, 1].map(|_| reserve.reserve("camera", 16, 16).unwrap());
+        let [one, other] = pair.map(|handle| handle.number());
+        assert!(one != 0 && other != 0 && one != other, "{turn}");
+        assert_eq!(
+            [one, other].map(|number| reserve.numbered(number)),
+            pair.map(Some)
+        );
+        for &number in &earlier {
+            assert_eq!(reserve.numbered(number), None);
+        }
+        for handle in pair {
+            reserve.unreserve(handle).unwrap();
+            assert_eq!(reserve.numbered(handle.number()), None);
+        }
+        earlier.extend([one, other]);
+    }
+    for number in [0, 1, 63, 64, 255, u64::MAX] {
+        assert_eq!(reserve.numbered(number), None);
+    }
+}
+
+#[test]
 fn c2_a_reservation_of_an_earlier_area_in_the_same_memory_is_unknown() {
     let (_, toy) = reserve(64, 1);
     let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap());

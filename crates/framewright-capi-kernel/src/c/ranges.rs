@@ -1,0 +1,180 @@
+// UNSAFETY: exported names, and pointers of C's that go to `pointers`.
+
+//! Areas of address space.
+
+use super::head::either;
+use super::platform::pointer;
+use super::{FwkMemory, address, coded, pointed};
+use core::ffi::{c_int, c_void};
+use framewright::vrange::{AreaInfo, AreaKind, AreaRequest, AreaState};
+use framewright::{Addr, Page};
+use framewright_capi_core::arguments::{
+    FW_PAGE_BYTES, WrongArgument, align_of, context_of, flags_of, page_at, pages_for,
+};
+use framewright_capi_core::pointers;
+
+/// The first byte of a page of the window.
+fn at(page: Page) -> *mut c_void {
+    // The layout was refused if a page of the window had no address.
+    pointer(Addr(page.address().unwrap_or(0)))
+}
+
+/// Allocates an area of whole pages with at least `bytes` bytes, at a multiple of `align_bytes`, a power of two, and a page
+/// behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
+/// `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`; without `FW_ZERO` the contents are undefined.
+///
+/// Cost: an area of the same length that the CPU freed lately, nanoseconds; else one `map` for each run of frames. Before
+/// it fails it stops all CPUs and has all kept areas unmapped; not with `FW_NOWAIT`.
+///
+/// Errors: NULL, and `fwk_last_error` is `FW_ENOMEM` (too few frames, or `map` says so), `FW_ENOSPC`, `FW_EFBIG` for more
+/// than there is, `FW_EHOST` if `map` refuses, `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or `FW_EINVAL`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwk_vmalloc(
+    memory: *mut FwkMemory,
+    cpu: u32,
+    bytes: usize,
+    align_bytes: usize,
+    flags: u32,
+) -> *mut c_void {
+    pointed(memory, cpu, |inside| {
+        let (how, align_bytes) = (flags_of(flags)?, align_of(align_bytes as u64)?);
+        let request = AreaRequest {
+            align_bytes,
+            zero: how.zero,
+            context: how.context,
+            ..AreaRequest::new(pages_for(bytes)?)
+        };
+        let area = either!(KernelSeats, inside.seats, seats => seats.vmalloc(&request))?;
+        Ok(at(area))
+    })
+}
+
+/// Frees an area of `fwk_vmalloc`, whichever CPU allocated it. NULL is no area, and no error. Not for handlers: it may unmap,
+/// flush, and wait for other CPUs.
+///
+/// Its pages may stay mapped for a while: what is touched there later is wrong, and no fault tells.
+///
+/// Cost: nanoseconds up to 64 pages; else, and where kept areas become too many, `unmap` and `flush`.
+///
+/// Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.
+/// Nothing has changed then.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwk_vfree(memory: *mut FwkMemory, cpu: u32, area: *mut c_void) -> c_int {
+    coded(memory, cpu, |inside| {
+        if !area.is_null() {
+            let page = page_at(address(area))?;
+            either!(KernelSeats, inside.seats, seats => seats.vfree(page))?;
+        }
+        Ok(())
+    })
+}
+
+/// Maps `count` frames of the caller's, in that order, at addresses that follow one another. Frames may come twice, and may
+/// be of the reserve, or of no memory at all if `map` can map them. `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`.
+///
+/// The library does not know whose frames they are: the caller frees them only after `fwk_unmap_ram`.
+///
+/// Cost: up to 64 frames nanoseconds, and one `map` for each run of frames that follow one another.
+///
+/// Errors: NULL, and `fwk_last_error` is `FW_ENOSPC`, `FW_ENOMEM` or `FW_EHOST` if `map` refuses, `FW_EAGAIN` with
+/// `FW_NOWAIT`, or `FW_EINVAL`. Nothing is mapped then.
+///
+/// # Safety
+/// `frames` has `count` numbers, which do not change during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwk_map_ram(
+    memory: *mut FwkMemory,
+    cpu: u32,
+    frames: *const u64,
+    count: usize,
+    flags: u32,
+) -> *mut c_void {
+    pointed(memory, cpu, |inside| {
+        let context = context_of(flags)?;
+        // SAFETY: promised by the caller.
+        let frames = unsafe { pointers::frames(frames, count) }?;
+        let area = either!(KernelSeats, inside.seats, seats => seats.map_ram(frames, context))?;
+        Ok(at(area))
+    })
+}
+
+/// Unmaps all that one call of `fwk_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
+/// error. Not for handlers, as `fwk_vfree`.
+///
+/// Cost: nanoseconds; the pages are unmapped later, many at a time.
+///
+/// Errors: `FW_EALREADY`, `FW_ELENGTH`, `FW_EKIND`, `FW_EINSIDE`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address
+/// inside a page. Nothing has changed then.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwk_unmap_ram(
+    memory: *mut FwkMemory,
+    cpu: u32,
+    area: *mut c_void,
+    count: usize,
+) -> c_int {
+    coded(memory, cpu, |inside| {
+        if !area.is_null() {
+            let page = page_at(address(area))?;
+            either!(KernelSeats, inside.seats, seats => seats.unmap_ram(page, count as u64))?;
+        }
+        Ok(())
+    })
+}
+
+/// An area of `fwk_vmalloc`, or a mapped object of `fwk_kvmalloc`.
+pub const FW_AREA_VMALLOC: c_int = 1;
+/// An area of `fwk_map_ram`.
+pub const FW_AREA_MAP_RAM: c_int = 2;
+
+/// What `fwk_for_each_area` calls: with its `argument`, an area's address, its length in bytes without the guard page, and
+/// its kind. It returns 0 to go on.
+pub type FwkEachArea = Option<
+    unsafe extern "C" fn(
+        argument: *mut c_void,
+        area: *mut c_void,
+        bytes: usize,
+        kind: c_int,
+    ) -> c_int,
+>;
+
+/// Calls `each` for every area that is in use, by address, until it returns something else than 0.
+///
+/// `each` must return. A call for the same CPU from there gets `FW_EREENTRY`. Areas that other CPUs make or free meanwhile
+/// come, or do not.
+///
+/// Cost: O(areas).
+///
+/// Errors: `FW_EINVAL` if `each` is NULL. What `each` returned last is no error, and is not passed on.
+///
+/// # Safety
+/// `each` can be called with `argument`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwk_for_each_area(
+    memory: *mut FwkMemory,
+    cpu: u32,
+    each: FwkEachArea,
+    argument: *mut c_void,
+) -> c_int {
+    coded(memory, cpu, |inside| {
+        let each = each.ok_or(WrongArgument::Pointer {
+            what: "each",
+            address: 0,
+        })?;
+        let mut goes_on = true;
+        let list = |area: AreaInfo| {
+            let kind = match area.kind {
+                AreaKind::Vmalloc => FW_AREA_VMALLOC,
+                AreaKind::Ram => FW_AREA_MAP_RAM,
+                // No call of this library makes one.
+                AreaKind::Plain => return,
+            };
+            if goes_on && area.state == AreaState::Live {
+                let bytes = area.pages as usize * FW_PAGE_BYTES;
+                // SAFETY: promised by the caller.
+                goes_on = unsafe { each(argument, at(area.start), bytes, kind) } == 0;
+            }
+        };
+        either!(KernelEngine, inside.engine, engine => engine.space().for_each_area(list));
+        Ok(())
+    })
+}

@@ -1,0 +1,200 @@
+// Each function does what the header says, with every callback and with those alone that must be there.
+#include "machine.h"
+
+static void frames(struct machine *machine)
+{
+    struct fwk_memory *memory = machine->memory;
+    uint64_t frame = 0, first = 0;
+    for (uint32_t order = 0; order <= 10; order++) {
+        OK(fwk_frame_alloc(memory, 0, order, FW_MOVABLE, 0, &frame));
+        CHECK(frame % (1u << order) == 0 && frame >= FIRST_FRAME);
+        memset(direct_of(machine, frame), (int)order, (size_t)FW_PAGE_BYTES << order);
+        OK(fwk_frame_free(memory, 1, frame, order)); // another CPU frees
+    }
+    OK(fwk_run_alloc(memory, 0, 700, 64, FW_UNMOVABLE, 0, &first));
+    CHECK(first % 64 == 0);
+    OK(fwk_run_free(memory, 0, first, 300));
+    OK(fwk_run_free(memory, 0, first + 300, 400));
+    OK(fwk_frame_alloc(memory, 0, 3, FW_RECLAIMABLE, FW_NOWAIT, &frame));
+    OK(fwk_run_free(memory, 0, frame, 8));
+    // A run that no block has is found by a search, which must not be made.
+    uint64_t unchanged = 7;
+    RETURNS(FW_EAGAIN, fwk_run_alloc(memory, 0, 1025, 1, FW_MOVABLE, FW_NOWAIT, &unchanged));
+    CHECK(unchanged == 7);
+    OK(fwk_run_alloc(memory, 0, 1025, 1, FW_MOVABLE, 0, &first));
+    OK(fwk_run_free(memory, 0, first, 1025));
+    // Memory that goes and comes back.
+    struct fwk_stats before = stats_of(memory);
+    OK(fwk_drain(memory, 0));
+    OK(fwk_remove(memory, 0, FIRST_FRAME + 2048, 512));
+    CHECK(stats_of(memory).frames == before.frames - 512);
+    RETURNS(FW_EFOREIGN, fwk_frame_free(memory, 0, FIRST_FRAME + 2048, 0));
+    OK(fwk_add(memory, 0, FIRST_FRAME + 2048, 512));
+    CHECK(stats_of(memory).frames == before.frames);
+}
+
+static int count_areas(void *argument, void *area, size_t bytes, int kind)
+{
+    size_t *sums = argument;
+    CHECK(area != NULL && (kind == FW_AREA_VMALLOC || kind == FW_AREA_MAP_RAM));
+    sums[kind] += bytes;
+    return 0;
+}
+
+static void areas(struct machine *machine)
+{
+    struct fwk_memory *memory = machine->memory;
+    for (size_t bytes = 1; bytes < 1 << 20; bytes = bytes * 3 + 1) {
+        unsigned char *area = fwk_vmalloc(memory, 0, bytes, 1 << 14, FW_ZERO);
+        CHECK(area != NULL && (uintptr_t)area % (1 << 14) == 0);
+        for (size_t at = 0; at < bytes; at += 97)
+            CHECK(area[at] == 0);
+        memset(area, 0x5a, bytes);
+        OK(fwk_vfree(memory, 1, area));
+    }
+    machine->last_flags = -1;
+    void *area = fwk_vmalloc(memory, 0, 100 * FW_PAGE_BYTES, 1, FW_NOFS);
+    CHECK(area != NULL && machine->last_flags == FW_NOFS); // the callback hears what it may do
+    uint64_t mine[3] = {0};
+    for (int nth = 0; nth < 3; nth++)
+        OK(fwk_frame_alloc(memory, 0, 0, FW_MOVABLE, 0, &mine[nth]));
+    uint64_t list[5] = {mine[2], mine[0], mine[1], mine[0], mine[2]};
+    unsigned char *mapped = fwk_map_ram(memory, 0, list, 5, 0);
+    CHECK(mapped != NULL);
+    for (int nth = 0; nth < 5; nth++)
+        mapped[(size_t)nth * FW_PAGE_BYTES] = (unsigned char)nth;
+    CHECK(direct_of(machine, mine[0])[0] == 3 && direct_of(machine, mine[1])[0] == 2 && direct_of(machine, mine[2])[0] == 4);
+    size_t sums[3] = {0};
+    OK(fwk_for_each_area(memory, 0, count_areas, sums));
+    CHECK(sums[FW_AREA_VMALLOC] == 100 * FW_PAGE_BYTES && sums[FW_AREA_MAP_RAM] == 5 * FW_PAGE_BYTES);
+    OK(fwk_unmap_ram(memory, 1, mapped, 5));
+    for (int nth = 0; nth < 3; nth++)
+        OK(fwk_frame_free(memory, 0, mine[nth], 0));
+    OK(fwk_vfree(memory, 0, area));
+    OK(fwk_vfree(memory, 0, NULL));
+    OK(fwk_unmap_ram(memory, 0, NULL, 1));
+}
+
+static void objects(struct machine *machine)
+{
+    struct fwk_memory *memory = machine->memory;
+    for (size_t bytes = 1; bytes < 6 << 20; bytes = bytes * 3 + 1) {
+        unsigned char *object = fwk_kvmalloc(memory, 0, bytes, 1, FW_ZERO);
+        size_t room = 0;
+        CHECK(object != NULL);
+        OK(fwk_kvsize(memory, 0, object, &room));
+        CHECK(room >= bytes);
+        for (size_t at = 0; at < bytes; at += 97)
+            CHECK(object[at] == 0);
+        object[bytes - 1] = 0x5a;
+        unsigned char *moved = fwk_kvrealloc(memory, 0, object, bytes * 5, 0);
+        CHECK(moved != NULL && moved[bytes - 1] == 0x5a);
+        OK(fwk_kvfree(memory, 1, moved));
+    }
+    unsigned char *object = fwk_kmalloc(memory, 0, 100, 1024, FW_NOWAIT);
+    CHECK(object != NULL && (uintptr_t)object % 1024 == 0);
+    CHECK(object >= machine->direct);
+    OK(fwk_kfree(memory, 1, object));
+    CHECK((object = fwk_kvrealloc(memory, 0, NULL, 10, FW_ZERO)) != NULL);
+    OK(fwk_kvfree(memory, 0, object));
+    OK(fwk_kfree(memory, 0, NULL));
+    OK(fwk_kvfree(memory, 0, NULL));
+}
+
+static int write_page(void *argument, uint32_t pool, uint64_t object, uint64_t index, const void *page)
+{
+    uint64_t *written = argument;
+    (void)pool;
+    CHECK(object == 9 && *(const unsigned char *)page == (unsigned char)index);
+    return ++*written, 0;
+}
+
+static void reserve(struct machine *machine)
+{
+    struct fwk_memory *memory = machine->memory;
+    uint64_t id = 0, other = 0, first = 0, taken = 7;
+    OK(fwk_reserve_set_aside(memory, 0, "camera", 300, 256, &id));
+    OK(fwk_reserve_set_aside(memory, 0, "codec", 100, 1, &other));
+    CHECK(id != 0 && other != 0 && id != other);
+    OK(fwk_reserve_take(memory, 0, id, &first));
+    CHECK(first % 256 == 0);
+    memset(direct_of(machine, first), 1, 300 * FW_PAGE_BYTES);
+    RETURNS(FW_EBUSY, fwk_reserve_take(memory, 1, id, &taken));
+    RETURNS(FW_EBUSY, fwk_reserve_give_up(memory, 1, id));
+    CHECK(taken == 7);
+    struct fwk_stats stats = stats_of(memory);
+    CHECK(stats.reserve_frames == 1024 && stats.reserve_owned == 300 && stats.reserve_set_aside == 400);
+    OK(fwk_reserve_release(memory, 0, id));
+    RETURNS(FW_EALREADY, fwk_reserve_release(memory, 0, id));
+    OK(fwk_reserve_give_up(memory, 0, id));
+    RETURNS(FW_ENOENT, fwk_reserve_give_up(memory, 0, id));
+    RETURNS(FW_ENOENT, fwk_reserve_take(memory, 0, id, &taken));
+    OK(fwk_reserve_alloc(memory, 0, 900, 1, &first));
+    RETURNS(FW_ENOSPC, fwk_reserve_alloc(memory, 0, 900, 1, &taken));
+    OK(fwk_reserve_free(memory, 0, first, 400));
+    OK(fwk_reserve_free(memory, 0, first + 400, 500));
+    RETURNS(FW_EALREADY, fwk_reserve_free(memory, 0, first, 1));
+
+    // Guests have the frames until then.
+    static _Alignas(8) unsigned char page[FW_PAGE_BYTES], back[FW_PAGE_BYTES];
+    uint32_t clean = 0, dirty = 0;
+    OK(fwk_pool_open(memory, 0, FW_POOL_KEEPS, 0, &clean));
+    OK(fwk_pool_open(memory, 0, FW_POOL_DIRTY, 100, &dirty));
+    for (uint64_t nth = 0; nth < 50; nth++) {
+        memset(page, (int)nth, sizeof page);
+        page[1] = 0x77; // no page of one word, which needs no frame
+        OK(fwk_guest_put(memory, 0, clean, 9, nth, page));
+        OK(fwk_guest_put_dirty(memory, 1, dirty, 9, nth, page));
+    }
+    for (uint64_t nth = 0; nth < 50; nth++) {
+        OK(fwk_guest_get(memory, 1, clean, 9, nth, back));
+        CHECK(back[0] == nth && back[1] == 0x77 && back[FW_PAGE_BYTES - 1] == nth);
+    }
+    OK(fwk_guest_drop(memory, 0, clean, 9, 3));
+    RETURNS(FW_ENOENT, fwk_guest_get(memory, 0, clean, 9, 3, back));
+    OK(fwk_guest_drop_object(memory, 0, clean, 9));
+    RETURNS(FW_ENOENT, fwk_guest_get(memory, 0, clean, 9, 4, back));
+    uint64_t written = 0, told = 0;
+    OK(fwk_guest_clean(memory, 0, 100, write_page, &written, &told));
+    CHECK(written == 50 && told == 50);
+    OK(fwk_guest_get(memory, 0, dirty, 9, 7, back)); // clean now, and the get takes it away
+    CHECK(back[0] == 7);
+    RETURNS(FW_ENOENT, fwk_guest_get(memory, 0, dirty, 9, 7, back));
+    OK(fwk_reserve_take(memory, 0, other, &first));
+    OK(fwk_reserve_release(memory, 0, other));
+    OK(fwk_reserve_give_up(memory, 0, other));
+    OK(fwk_pool_close(memory, 0, clean));
+    RETURNS(FW_ENOENT, fwk_guest_put(memory, 0, clean, 9, 1, page));
+}
+
+int main(void)
+{
+    for (int is_full = 0; is_full < 2; is_full++) {
+        struct machine *machine = machine_of(8192, 1024, is_full);
+        CHECK(strcmp(fwk_version(), "0.1.0") == 0);
+        frames(machine);
+        areas(machine);
+        objects(machine);
+        reserve(machine);
+        CHECK(machine->maps > 0 && machine->unmaps > 0);
+        CHECK((machine->flushes > 0) == is_full && (machine->zeroes > 0) == is_full && (machine->copies > 0) == is_full);
+        struct fwk_stats stats = stats_of(machine->memory);
+        CHECK((stats.lock_acquisitions > 0) == is_full && (stats.lock_hold_ns_max > 0) == is_full);
+        CHECK((machine->barriers > 0) == (is_full && has_barrier()));
+        end_empty(machine);
+    }
+    // Several memories at a time know nothing of each other; and a layout without a reserve.
+    struct machine *one = machine_of(4096, 0, 1), *two = machine_of(4096, 0, 0);
+    void *object = fwk_kmalloc(one->memory, 0, 64, 1, 0);
+    RETURNS(FW_EFOREIGN, fwk_kfree(two->memory, 0, object));
+    OK(fwk_kfree(one->memory, 0, object));
+    uint64_t id = 7;
+    RETURNS(FW_ENODEV, fwk_reserve_set_aside(one->memory, 0, "none", 1, 1, &id));
+    RETURNS(FW_ENODEV, fwk_reserve_take(one->memory, 0, 1, &id));
+    RETURNS(FW_ENODEV, fwk_reserve_alloc(one->memory, 0, 1, 1, &id));
+    RETURNS(FW_ENODEV, fwk_guest_drop(one->memory, 0, 0, 1, 1));
+    CHECK(id == 7);
+    end_empty(one);
+    end_empty(two);
+    return 0;
+}
