@@ -5,7 +5,7 @@
 //! - [`ranges`]: areas of address space.
 //! - [`objects`]: kmalloc, kvmalloc.
 //! - [`reserve`]: contiguous memory that is set aside. [`guests`]: pages in it until it is taken.
-//! - [`platform`]: the table of callbacks. `head`: what lies in the caller's metadata. [`panic`]: what a panic calls.
+//! - [`platform`]: the table of callbacks. `head`: what lies in the caller's metadata. [`mod@panic`]: what a panic calls.
 
 pub mod frames;
 pub mod guests;
