@@ -130,7 +130,7 @@ impl Coded for AllocError {
 impl Coded for FreeError {
     fn code(&self) -> c_int {
         match self {
-            Self::Outside(_) => FW_EFOREIGN,
+            Self::Outside(_) | Self::Absent(_) => FW_EFOREIGN,
             Self::AlreadyFree(_) => FW_EALREADY,
             Self::WrongOrder { .. } => FW_ELENGTH,
             Self::NotTheFirst(_) => FW_EINSIDE,

@@ -268,7 +268,16 @@ impl FrameCase {
     fn piece(&self, random: &mut Random) -> FrameOp {
         let (cpu, order) = (self.cpu(random), self.order(random));
         let (pick, count) = (random.bits() as u32, random.below(12) as u8);
-        match random.below(11) {
+        match random.below(12) {
+            11 => FrameOp::Split {
+                cpu,
+                pick,
+                into: order,
+                off: match random.chance(90) {
+                    true => 0,
+                    false => random.below(9) as u8,
+                },
+            },
             0 | 1 => FrameOp::FreePart {
                 cpu,
                 pick,

@@ -272,8 +272,11 @@ impl FrameModel {
     /// Why not. Nothing has changed then.
     pub fn free(&mut self, offset: usize, order: Order) -> Result<(), FreeError> {
         let frame = self.frame(offset);
+        if offset >= self.frames.len() {
+            return Err(FreeError::Outside(frame));
+        }
         match self.state(offset) {
-            ModelFrame::Absent => Err(FreeError::Outside(frame)),
+            ModelFrame::Absent => Err(FreeError::Absent(frame)),
             ModelFrame::Free => Err(FreeError::AlreadyFree(frame)),
             ModelFrame::Inside => Err(FreeError::NotTheFirst(frame)),
             ModelFrame::First(allocated, _) if allocated != order => {
@@ -321,6 +324,25 @@ impl FrameModel {
         }
         self.put(offset, order, mobility);
         self.free(offset, order).is_ok()
+    }
+
+    /// Makes an allocation of `order` into allocations of order `into`. Returns whether there was one, not smaller than
+    /// those.
+    pub fn split(&mut self, offset: usize, order: Order, into: Order) -> bool {
+        if offset >= self.frames.len() || into > order {
+            return false;
+        }
+        let ModelFrame::First(allocated, mobility) = self.frames[offset] else {
+            return false;
+        };
+        if allocated != order {
+            return false;
+        }
+        self.forget(offset);
+        for start in (offset..offset + order.frames() as usize).step_by(into.frames() as usize) {
+            self.put(start, into, mobility);
+        }
+        true
     }
 
     /// The allocations that cover exactly `frames` frames from `offset` on, or `None`.

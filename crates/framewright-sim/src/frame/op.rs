@@ -39,6 +39,13 @@ pub enum FrameOp {
     },
     /// `Seat::free_part` of any place.
     FreePartAny { cpu: u16, at: u32, order: u8 },
+    /// `Seat::split` of a live allocation, or of one that is not there if `off` is not 0.
+    Split {
+        cpu: u16,
+        pick: u32,
+        into: u8,
+        off: u8,
+    },
     /// `Seat::alloc_bulk`.
     AllocBulk {
         cpu: u16,

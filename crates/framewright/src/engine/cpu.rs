@@ -196,6 +196,28 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         seat.ok_or(FreeError::Outside(frame))?.free(frame, order)
     }
 
+    /// Frees the block of `order` at `frame`, a whole allocation or an aligned part of one, in whichever zone it lies.
+    /// With order 0 it frees one frame, of whatever allocation.
+    ///
+    /// # Errors
+    /// As [`Seat::free_part`].
+    #[inline]
+    pub fn free_part(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        let seat = W::frames(&mut self.seat).seat_of(frame);
+        seat.ok_or(FreeError::Outside(frame))?
+            .free_part(frame, order)
+    }
+
+    /// Makes the allocation of `order` at `frame` into allocations of order `into`, each of which is freed by itself.
+    ///
+    /// # Errors
+    /// As [`Seat::split`].
+    pub fn split(&mut self, frame: Frame, order: Order, into: Order) -> Result<(), FreeError> {
+        let seat = W::frames(&mut self.seat).seat_of(frame);
+        seat.ok_or(FreeError::Outside(frame))?
+            .split(frame, order, into)
+    }
+
     /// Allocates `frames` frames side by side, the first at a multiple of `align` frames, in one zone.
     ///
     /// First it takes the smallest block in which they fit, if one is there at once, and frees the rest. Else, if
@@ -224,10 +246,15 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             return Err(AllocError::Impossible);
         }
         let max = W::frames(&mut self.seat).max_order();
-        let whole = frames.max(align).checked_next_power_of_two();
-        let order = whole.and_then(|frames| Order::new(frames.ilog2() as u8));
-        let order = order.filter(|order| *order <= max);
+        let order = Order::covering(frames.max(align)).filter(|order| *order <= max);
         let seats = W::frames(&mut self.seat);
+        if self.relief.clients.is_none()
+            && let Some(order) = order
+            && let Some(run) =
+                (0..ZONES).find_map(|nth| seats.seat(nth).try_first((order, mobility), frames))
+        {
+            return Ok(run);
+        }
         (0..ZONES).for_each(|nth| seats.seat(nth).give_loose());
         if let Some(order) = order
             && let Ok(first) = self.alloc_first(order, mobility)

@@ -52,8 +52,10 @@ impl core::error::Error for AllocError {}
 /// Why a block was not freed. Nothing has changed, unless the call says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeError {
-    /// The frame is not in the zone, or does not exist.
+    /// The frame is not in the zone.
     Outside(Frame),
+    /// The frame lies in the zone's span, and is not there: nothing has [added](super::Zone::add) it.
+    Absent(Frame),
     /// The block is free already.
     AlreadyFree(Frame),
     /// An allocation of another order starts here.
@@ -72,6 +74,7 @@ impl FreeError {
     pub(super) const fn frame(self) -> Frame {
         match self {
             Self::Outside(frame)
+            | Self::Absent(frame)
             | Self::AlreadyFree(frame)
             | Self::WrongOrder { frame, .. }
             | Self::NotTheFirst(frame) => frame,
@@ -83,6 +86,7 @@ impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outside(frame) => write!(f, "frame {frame} is not in the zone"),
+            Self::Absent(frame) => write!(f, "frame {frame} does not exist"),
             Self::AlreadyFree(frame) => write!(f, "frame {frame} is free already"),
             Self::WrongOrder { frame, allocated } => {
                 write!(f, "frame {frame} was allocated with {allocated}")
@@ -117,6 +121,7 @@ mod tests {
             }
             .to_string(),
             FreeError::Outside(frame).to_string(),
+            FreeError::Absent(frame).to_string(),
             FreeError::AlreadyFree(frame).to_string(),
             FreeError::WrongOrder {
                 frame,
@@ -142,6 +147,7 @@ mod tests {
              have cached",
             "order 11 is above the maximum 10",
             "frame 0x12 is not in the zone",
+            "frame 0x12 does not exist",
             "frame 0x12 is free already",
             "frame 0x12 was allocated with order 3",
             "frame 0x12 is not the first of an allocation",

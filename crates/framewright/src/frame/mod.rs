@@ -25,8 +25,8 @@
 //! A CPU works in its [`Seat`]: from caches of small blocks, one for each mobility and order, with
 //! plain loads and stores. When a cache is empty, the [policy](crate::policy) names the cheapest
 //! candidate, and the seat takes a batch out of it under the pageblock's lock; when it is full,
-//! the older half goes back. While memory abounds, the batch for order 0 is up to a pageblock in
-//! whole words, which wait behind the cache in the seat's *stock*.
+//! the older half goes back. While memory abounds, the batch is up to a pageblock in
+//! whole words, which wait behind the caches in the seat's *stock*.
 //!
 //! # Where a frame's state lies, and which CPU writes it
 //! A CPU writes any of these only from inside its own seat, or with all CPUs stopped.

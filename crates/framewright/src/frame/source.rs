@@ -287,7 +287,7 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
         let is_close = above <= largest && frames >= 3 << above >> 2 && !frames.is_power_of_two();
         if is_close
             && let Some(above) = Order::new(above)
-            && let Some(run) = self.try_first(above, frames)
+            && let Some(run) = self.try_first((above, Mobility::Unmovable), frames)
         {
             return Some(run);
         }

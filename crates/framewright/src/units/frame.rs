@@ -15,6 +15,20 @@ impl Frame {
     /// The bytes of a frame, and of a page.
     pub const BYTES: u64 = 4096;
 
+    /// The frame that holds the byte at physical address `addr`.
+    #[must_use]
+    #[inline]
+    pub const fn from_addr(addr: u64) -> Self {
+        Self(addr / Self::BYTES)
+    }
+
+    /// The physical address of its first byte, or `None` if that has more than 64 bits.
+    #[must_use]
+    #[inline]
+    pub const fn addr(self) -> Option<u64> {
+        self.0.checked_mul(Self::BYTES)
+    }
+
     /// The frame `frames` further on, or `None` past the end of the number range.
     #[must_use]
     pub const fn checked_add(self, frames: u64) -> Option<Self> {
@@ -71,6 +85,12 @@ mod tests {
         assert_eq!(Frame(512).align_up(nine), Some(Frame(512)));
         assert_eq!(Frame(u64::MAX - 1).align_up(nine), None);
         assert_eq!(Frame(u64::MAX).checked_add(1), None);
+        assert_eq!(Frame::from_addr(0x1fff), Frame(1));
+        assert_eq!(Frame(2).addr(), Some(0x2000));
+        assert_eq!(
+            (Frame(1 << 52).addr(), Frame::from_addr(u64::MAX).addr()),
+            (None, Some(!0xfff))
+        );
         assert!(Frame(0).is_aligned(nine) && !Frame(256).is_aligned(nine));
     }
 }

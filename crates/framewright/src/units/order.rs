@@ -24,6 +24,17 @@ impl Order {
         }
     }
 
+    /// The smallest order whose blocks have at least `frames` frames, or `None` above [`Order::MAX`]. No frames
+    /// need order 0.
+    #[must_use]
+    #[inline]
+    pub const fn covering(frames: u64) -> Option<Self> {
+        match frames.checked_next_power_of_two() {
+            Some(frames) => Self::new(frames.ilog2() as u8),
+            None => None,
+        }
+    }
+
     /// The number itself.
     #[must_use]
     pub const fn get(self) -> u8 {
@@ -64,5 +75,11 @@ mod tests {
         assert_eq!(Order::new(20), Some(Order::MAX));
         assert_eq!(Order::new(21), None);
         assert_eq!(Order::MAX.frames(), 1 << 20);
+        let covering = [0, 1, 2, 3, 1 << 20, (1 << 20) + 1, u64::MAX].map(Order::covering);
+        let numbers = covering.map(|order| order.map(Order::get));
+        assert_eq!(
+            numbers,
+            [Some(0), Some(0), Some(1), Some(2), Some(20), None, None]
+        );
     }
 }

@@ -131,6 +131,17 @@ impl drive::InStep for FramePair<'_, '_> {
                 }
                 None => Ok(()),
             },
+            FrameOp::Split {
+                cpu,
+                pick,
+                into,
+                off,
+            } => match self.model.pick(pick) {
+                Some((at, order, _)) => {
+                    self.split(cpu, at + usize::from(off), order, order_of(into))
+                }
+                None => Ok(()),
+            },
             FrameOp::FreePartAny { cpu, at, order } => {
                 self.free_part(cpu, at as usize, order_of(order))
             }
@@ -373,6 +384,13 @@ impl<'z, 'm> FramePair<'z, 'm> {
         let got = self.seat(cpu).free_part(frame, order);
         let can = self.model.free_part(at, order);
         self.expected.pgfree += if can { order.frames() } else { 0 };
+        self.agree(got, can)
+    }
+
+    fn split(&mut self, cpu: u16, at: usize, order: Order, into: Order) -> Result<(), Difference> {
+        let frame = self.model.frame(at);
+        let got = self.seat(cpu).split(frame, order, into);
+        let can = self.model.split(at, order, into);
         self.agree(got, can)
     }
 

@@ -246,14 +246,14 @@ impl<'m> SeatWords<'m> {
         self.record.stocks[mobility.index()].store(stock, Relaxed);
     }
 
-    /// Puts `count` frames from `offset` on into the cache of order 0, which is empty. Their tags say so
+    /// Puts `count` blocks, side by side from `offset` on, into the cache of `order`, which is empty. Their tags say so
     /// already. The CPU will hand the lowest out first.
-    pub(super) fn fill_cache(self, mobility: Mobility, offset: usize, count: usize) {
-        let entries = &self.entries(mobility, 0)[..count];
+    pub(super) fn fill_cache(self, mobility: Mobility, order: Order, offset: usize, count: usize) {
+        let entries = &self.entries(mobility, order.index())[..count];
         for (nth, entry) in entries.iter().rev().enumerate() {
-            entry.store((offset + nth) as u32, Relaxed);
+            entry.store((offset + (nth << order.get())) as u32, Relaxed);
         }
-        self.set_cached(mobility, 0, count);
+        self.set_cached(mobility, order.index(), count);
     }
 
     /// The caches that hold a block, or have a stock behind them that does, by [`cache_bit`].

@@ -46,13 +46,26 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// larger one. What remains of the larger one becomes the fewest aligned allocations. The
     /// caller frees each with its own order, or by parts again.
     ///
-    /// Time: O(orders). If several CPUs free parts of one allocation, they take turns.
+    /// Time: that of [`free`](Self::free) for a whole allocation, and else O(orders), under a lock. If several CPUs free
+    /// parts of one allocation, they take turns. A caller that frees all parts of one, each by itself,
+    /// [splits](Self::split) it first.
     ///
     /// # Errors
     /// If no allocation contains the whole block. Nothing has changed then.
+    #[inline]
     pub fn free_part(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        let offset = self.zone.offset_unchecked(frame);
+        let tag = self.zone.tag_if_inside(offset);
+        if tag.and_then(|tag| tag.as_live_of(order)).is_some() {
+            return self.free(frame, order);
+        }
+        self.free_real_part(frame, order)
+    }
+
+    #[inline(never)]
+    fn free_real_part(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.enter();
-        let result = self.split(frame, order);
+        let result = self.cut_out(frame, order);
         let result = result.and_then(|()| self.free_entered(frame, order));
         self.exit();
         result
@@ -145,28 +158,27 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         (next > first).then(|| Frame(at.0 + (next - first) as u64))
     }
 
-    /// Allocates the first `frames` frames of an unmovable block of `order`, which has more, as the fewest aligned
+    /// Allocates the first `frames` frames of a block of `order`, which has as many, as the fewest aligned
     /// allocations, if such a block is there at once. What remains of the block is free, or in this CPU's caches.
-    pub(in super::super) fn try_first(&mut self, order: Order, frames: u64) -> Option<Run> {
-        let mobility = Mobility::Unmovable;
+    /// The CPU stays in its seat meanwhile, so no wait that unwinds leaves part of the block behind.
+    pub(crate) fn try_first(
+        &mut self,
+        (order, mobility): (Order, Mobility),
+        frames: u64,
+    ) -> Option<Run> {
         self.enter();
         let is_cached = order.index() < CACHED_ORDERS;
-        let offset = if is_cached {
-            let cached = self.words.pop(self.zone, mobility, order);
-            cached.or_else(|| self.fetch(order, mobility))
+        let taken = if is_cached || frames == order.frames() {
+            let cached = is_cached.then(|| self.words.pop(self.zone, mobility, order));
+            let block = cached.flatten().or_else(|| self.fetch(order, mobility));
+            block.map(|offset| (offset, order.frames()))
         } else {
-            let wanted = WantedBlock { order, mobility };
-            let first = self.zone.take_first(self.words, wanted, frames as usize);
-            if first.is_some() {
-                self.words.counters().net.add(frames);
-            }
-            first
+            self.fetch_first(WantedBlock { order, mobility }, frames)
         };
-        if let Some(offset) = offset {
+        if let Some((offset, end)) = taken {
             for (at, part) in parts(0, frames) {
                 self.hand_out(offset + at as usize, part, mobility);
             }
-            let end = if is_cached { order.frames() } else { frames };
             for (at, part) in parts(frames, end) {
                 let rest = offset + at as usize;
                 self.hand_out(rest, part, mobility);
@@ -175,7 +187,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             }
         }
         self.exit();
-        offset.and_then(|offset| Run::new(self.zone.frame(offset), frames))
+        taken.and_then(|(offset, _)| Run::new(self.zone.frame(offset), frames))
     }
 
     /// The allocation that `frame` belongs to.
@@ -236,8 +248,59 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         }
     }
 
+    /// Makes the allocation of `order` at `frame` into allocations of order `into`, side by side, each of which its
+    /// owner frees by itself: `split_page` of Linux. With `into` equal to `order` it only looks.
+    ///
+    /// Time: two bytes for each allocation that comes of it, under a lock for each pageblock. It waits for CPUs that
+    /// free parts of allocations there.
+    ///
+    /// # Errors
+    /// If no block of that order is allocated there, as [`free`](Self::free), or `into` is above `order`
+    /// ([`FreeError::WrongOrder`]). Nothing has changed then. If another CPU frees a part of it at the same moment,
+    /// which is a free of what it does not own, the pageblocks before that part are split, and the error names the
+    /// frame at which the next one starts.
+    pub fn split(&mut self, frame: Frame, order: Order, into: Order) -> Result<(), FreeError> {
+        let zone = self.zone;
+        let tag = zone.offset(frame).map(|offset| zone.tag(offset));
+        if into > order || tag.and_then(|tag| tag.as_live_of(order)).is_none() {
+            return Err(self.refuse(frame, into.max(order)));
+        }
+        if into == order {
+            return Ok(());
+        }
+        let chunk = order.min(zone.pageblock_order()).max(into);
+        let starts = (0..order.frames()).step_by(chunk.frames() as usize);
+        for at in starts.map(|start| Frame(frame.0 + start)) {
+            self.enter();
+            let split = self.cut_out(at, chunk);
+            let split = split.and_then(|()| self.split_chunk(at, chunk, into));
+            self.exit();
+            split?;
+        }
+        Ok(())
+    }
+
+    /// The same for an allocation of at most a pageblock.
+    fn split_chunk(&self, frame: Frame, order: Order, into: Order) -> Result<(), FreeError> {
+        let (zone, offset) = (self.zone, self.zone.offset_unchecked(frame));
+        let held = self.turn_to_split(offset);
+        let owner = zone.tag(offset).as_live_of(order);
+        if let Some(mobility) = owner {
+            let tag = Tag::live(into, mobility);
+            // From the last on, so that the allocation shrinks when all others have tags.
+            for nth in (0..1 << (order.get() - into.get())).rev() {
+                zone.set_tag(offset + (nth << into.get()), tag);
+            }
+        }
+        held.unlock();
+        match owner {
+            Some(_) => Ok(()),
+            None => Err(self.refuse(frame, order)),
+        }
+    }
+
     /// Makes the block of `order` at `frame` an allocation of its own, if it is part of one.
-    fn split(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
+    fn cut_out(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
         let zone = self.zone;
         let Some(offset) = zone.offset(frame).filter(|_| frame.is_aligned(order)) else {
             return Err(self.refuse(frame, order));

@@ -58,7 +58,7 @@ impl<'o> BlockBatch<'o> {
     }
 
     /// A batch of the first `frames` frames of one block.
-    const fn first(frames: usize, offset: &'o mut [u32; 1]) -> Self {
+    pub(super) const fn first(frames: usize, offset: &'o mut [u32; 1]) -> Self {
         let mut batch = Self::new(offset);
         batch.frames = Some(frames);
         batch

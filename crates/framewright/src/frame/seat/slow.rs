@@ -209,13 +209,10 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             return self.fetch_whole(mobility);
         }
         if order.index() >= CACHED_ORDERS {
-            let offset = self.zone.take_one(self.words, wanted)?;
-            self.words.counters().net.add(order.frames());
-            return Some(offset);
+            let first = self.fetch_first(wanted, order.frames());
+            return first.map(|(offset, _)| offset);
         }
-        if order == Order::ZERO
-            && let Some(offset) = self.words.unpack_word(self.zone, mobility)
-        {
+        if let Some(offset) = self.words.take_stocked(self.zone, order, mobility) {
             return Some(offset);
         }
         self.look_at_limits(order, mobility);
@@ -223,13 +220,11 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         let len = limit.div_ceil(2).clamp(1, BATCH);
         let mut out = [0u32; BATCH];
         let mut batch = BlockBatch::new(&mut out[..len]);
-        if order == Order::ZERO {
-            batch.words_max = self.words.stock_limit();
-        }
+        batch.words_max = self.words.stock_for(order, mobility);
         self.zone.take_some(self.words, wanted, &mut batch);
         if let Some(words) = batch.words {
             self.words.stock_up(self.zone, mobility, words);
-            return self.words.unpack_word(self.zone, mobility);
+            return self.words.take_stocked(self.zone, order, mobility);
         }
         let taken = batch.taken;
         let (first, others) = out[..taken].split_first()?;
@@ -279,7 +274,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// The caches in use share what a CPU may hold, the one of `order` and `mobility` among them:
     /// mostly one or two are in use. The others may hold nothing until they are used. A cache above
     /// its new limit gives back its older blocks, so together they never hold more.
-    fn look_at_limits(&self, order: Order, mobility: Mobility) {
+    pub(super) fn look_at_limits(&self, order: Order, mobility: Mobility) {
         let words = self.words;
         let looks = words.counters().looks.read();
         words.counters().looks.add(1);
@@ -447,7 +442,7 @@ impl<'m, P> Zone<'m, P> {
         };
         let tag = self.tag(offset);
         if tag == Tag::ABSENT {
-            return FreeError::Outside(frame);
+            return FreeError::Absent(frame);
         }
         if let Some((allocated, _)) = tag.as_live() {
             return if allocated == order {

@@ -1,17 +1,22 @@
-//! A seat's stock: while memory abounds, whole words of 64 free frames behind the caches of order 0.
+//! A seat's stock: while memory abounds, whole words of 64 free frames behind the caches.
 //!
 //! One lock and one change of the index bring up to [`WORDS_MAX`] words of one free block, which
-//! the policy chose for a single frame. Each word is cached as one block of order 6, with one tag
-//! ([`Tag::stocked`]), until the cache in front of it is empty: then its 64 frames get tags of
-//! their own and fill the cache. Frees never go into a stock.
+//! the policy chose for a single request. Each word is cached as one block of order 6, with one tag
+//! ([`Tag::stocked`]), until a cache of its mobility is empty: then the blocks of which the word
+//! consists get tags of their own and fill that cache, whatever its order. A request of orders 6 and more
+//! takes whole words. Frees never go into a stock.
 //!
 //! A stock is part of what its CPU may hold, at most half of that. It goes back as soon as the seat
 //! finds that it may hold less, and whenever caches are drained.
 
 use super::super::pageblock::Tag;
 use super::super::zone::Zone;
-use super::caches::{CACHE_MAX, SeatWords};
+use super::Seat;
+use super::caches::{CACHE_MAX, CACHED_ORDERS, SeatWords};
+use super::search::{BlockBatch, WantedBlock};
+use crate::platform::FramePlatform;
 use crate::slots::WORD_ORDER;
+use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
 
 /// The most words in one stock: a pageblock of 512 frames.
@@ -35,6 +40,47 @@ pub(super) const fn words_of(share: u64) -> usize {
     }
 }
 
+/// How many words a request of `order` takes from a stock. `None` for order 5: half a word has no cache.
+const fn words_for(order: Order) -> Option<usize> {
+    if order.index() < CACHED_ORDERS {
+        Some(1)
+    } else if order.get() >= WORD_ORDER {
+        Some(1 << (order.get() - WORD_ORDER))
+    } else {
+        None
+    }
+}
+
+impl<P: FramePlatform> Seat<'_, '_, P> {
+    /// Fetches the first `frames` frames of a block above the cached orders, which has as many: all of the block out of
+    /// the stock, or just these frames out of a pageblock. Where they begin, and how many they are.
+    pub(super) fn fetch_first(&self, wanted: WantedBlock, frames: u64) -> Option<(usize, u64)> {
+        let WantedBlock { order, mobility } = wanted;
+        let (zone, words) = (self.zone, self.words);
+        let mut out = [0];
+        let mut batch = BlockBatch::first(frames as usize, &mut out);
+        if words_for(order).is_some() && order < zone.pageblock_order() {
+            if let Some(offset) = words.take_stocked(zone, order, mobility) {
+                return Some((offset, order.frames()));
+            }
+            // A stock is part of what the cache of order 0 may hold.
+            self.look_at_limits(Order::ZERO, mobility);
+            batch.words_max = words.stock_for(order, mobility);
+        }
+        zone.take_some(words, wanted, &mut batch);
+        if let Some(stock) = batch.words {
+            words.stock_up(zone, mobility, stock);
+            let offset = words.take_stocked(zone, order, mobility)?;
+            return Some((offset, order.frames()));
+        }
+        let is_taken = batch.taken == 1;
+        is_taken.then(|| {
+            words.counters().net.add(frames);
+            (out[0] as usize, frames)
+        })
+    }
+}
+
 impl<'m> SeatWords<'m> {
     /// Puts `words` words of free frames from `offset` on, which were just taken, into the stock,
     /// which is empty.
@@ -52,26 +98,58 @@ impl<'m> SeatWords<'m> {
         self.set_stock(mobility, offset, words);
     }
 
-    /// Takes a word out of the stock and puts its frames into the cache of order 0, which is empty.
-    /// Returns the first frame instead of caching it.
-    pub(super) fn unpack_word<P>(self, zone: &Zone<'m, P>, mobility: Mobility) -> Option<usize> {
-        let (offset, words) = self.stock(mobility)?;
-        self.set_stock(mobility, offset + WORD_FRAMES, words - 1);
-        let is_ours = zone.tag(offset) == Tag::stocked(self.number, mobility);
-        let tag = Tag::cached(self.number, Order::ZERO, mobility);
-        zone.tags.fill(
-            offset + 1,
-            WORD_FRAMES - 1,
-            tag.0,
-            crate::sync::Ordering::Relaxed,
-        );
-        self.fill_cache(mobility, offset + 1, WORD_FRAMES - 1);
-        if is_ours {
-            return Some(offset);
+    /// How many words a stock that begins with a request of `order` may have; 0 if it could not serve that, or if the
+    /// seat has a stock of that mobility.
+    pub(super) fn stock_for(self, order: Order, mobility: Mobility) -> usize {
+        let may_have = self.stock_limit();
+        let serves = words_for(order).is_some_and(|needed| needed <= may_have);
+        if serves && self.stock(mobility).is_none() {
+            may_have
+        } else {
+            0
         }
-        // Another CPU freed the word before this one did, and has it.
-        zone.count_corruption();
-        self.pop(zone, mobility, Order::ZERO)
+    }
+
+    /// Takes a block of `order`, below a pageblock's, out of the stock; what remains of its word goes into the cache
+    /// of that order, which is empty. `None` if the stock has no such block: its first word may not be aligned to the
+    /// order.
+    pub(super) fn take_stocked<P>(
+        self,
+        zone: &Zone<'m, P>,
+        order: Order,
+        mobility: Mobility,
+    ) -> Option<usize> {
+        let (offset, words) = self.stock(mobility)?;
+        let frames = order.frames() as usize;
+        let needed = words_for(order).filter(|needed| *needed <= words)?;
+        if !offset.is_multiple_of(frames) {
+            return None;
+        }
+        let stocked = Tag::stocked(self.number, mobility);
+        let starts = (offset..).step_by(WORD_FRAMES).take(needed);
+        if starts.clone().any(|start| zone.tag(start) != stocked) {
+            // Another CPU freed a frame here before this one did, and has it.
+            self.give_stock(zone, mobility);
+            return None;
+        }
+        self.set_stock(mobility, offset + needed * WORD_FRAMES, words - needed);
+        if order.index() < CACHED_ORDERS {
+            let tag = Tag::cached(self.number, order, mobility);
+            let others = (WORD_FRAMES >> order.get()) - 1;
+            if order == Order::ZERO {
+                zone.tags.fill(offset + 1, others, tag.0, Relaxed);
+            } else {
+                for nth in 1..=others {
+                    zone.set_tag(offset + (nth << order.get()), tag);
+                }
+            }
+            self.fill_cache(mobility, order, offset + frames, others);
+        } else {
+            for start in starts.skip(1) {
+                zone.set_tag(start, Tag::NONE);
+            }
+        }
+        Some(offset)
     }
 
     /// Gives the stock back. Never waits.

@@ -379,7 +379,10 @@ fn above_order_4_no_cache_is_asked() {
         for mobility in Mobility::ALL {
             let frame = seat.try_alloc(order(size), mobility).unwrap();
             seat.free(frame, order(size)).unwrap();
-            assert_eq!(zone.recount().cached, 1, "order {size}");
+            assert_eq!(seat.words.cached(Movable, 0), 1);
+            let stocks = Mobility::ALL.map(|of| seat.words.stock(of).map_or(0, |(_, words)| words));
+            let stocked = 64 * stocks.iter().sum::<usize>() as u64;
+            assert_eq!(zone.recount().cached, 1 + stocked, "order {size}");
         }
     }
     zone.verify().unwrap();

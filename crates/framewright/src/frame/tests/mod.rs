@@ -15,6 +15,7 @@ mod ranges;
 mod regions;
 mod remote;
 mod runs;
+mod split;
 mod stock;
 mod stops;
 
@@ -204,11 +205,11 @@ fn a_wrong_free_is_refused_and_changes_nothing() {
     );
     assert_eq!(
         seat.free(Frame(999), order(0)),
-        Err(FreeError::Outside(Frame(999)))
+        Err(FreeError::Absent(Frame(999)))
     );
     assert_eq!(
         seat.free(Frame(1001), order(0)),
-        Err(FreeError::Outside(Frame(1001)))
+        Err(FreeError::Absent(Frame(1001)))
     );
     assert_eq!(
         seat.free(Frame(u64::MAX), order(0)),

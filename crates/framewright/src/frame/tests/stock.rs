@@ -1,4 +1,4 @@
-//! The stock of whole words behind the caches of order 0.
+//! The stock of whole words behind the caches.
 
 use super::*;
 use crate::frame::pageblock::Tag;
@@ -72,7 +72,7 @@ fn a_stock_goes_back_when_its_seat_may_hold_less_and_when_caches_are_drained() {
             // 10 % of the rest, shared by two caches, is less than a word.
             zone.alloc_run(run(0, 512 * 38), Unmovable).unwrap();
             seat.alloc(order(0), Movable).unwrap();
-            seat.alloc(order(1), Movable).unwrap();
+            seat.alloc(order(1), Unmovable).unwrap();
         }
         assert_eq!(seat.words.stock(Movable), None);
         zone.verify().unwrap();
@@ -231,4 +231,104 @@ fn a_batch_goes_on_as_long_as_there_are_parts_of_words() {
     seat.alloc(order(0), Movable).unwrap();
     assert_eq!(zone.recount().cached, 1);
     zone.verify().unwrap();
+}
+
+/// Above order 4 a free goes to the pageblock. Half a word has no cache, so order 5 has no stock.
+#[test]
+fn a_stock_serves_every_order_but_5_with_one_look_for_a_pageblock() {
+    for size in (0..9).filter(|size| *size != 5) {
+        let mut memory = memory(&layout());
+        let zone = full_zone(&layout(), &caching(100), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let blocks: Vec<_> = (0..512 >> size)
+            .map(|nth| {
+                let frame = seat.alloc(order(size), Movable).unwrap();
+                assert_eq!(frame, Frame(512 * 39 + (nth << size)), "order {size}");
+                assert_eq!(zone.recount().cached, 512 - ((nth + 1) << size));
+                assert_eq!(zone.stats().nr_free_pages, 512 * 40 - ((nth + 1) << size));
+                zone.verify().unwrap();
+                frame
+            })
+            .collect();
+        assert_eq!(seat.words.counters().looks.read(), 1);
+        assert_eq!(zone.pageblock(39).free, 0);
+        for frame in blocks {
+            seat.free(frame, order(size)).unwrap();
+        }
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(zone.recount().free, 512 * 40);
+    }
+}
+
+#[test]
+fn one_stock_serves_orders_in_turn_and_none_that_its_first_word_is_not_aligned_to() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &caching(100), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let base = 512 * 39;
+    let mut alloc = |size, expected| {
+        assert_eq!(seat.alloc(order(size), Movable), Ok(Frame(expected)));
+        zone.verify().unwrap();
+        seat.words.stock(Movable).map_or(0, |(_, words)| words)
+    };
+    assert_eq!(alloc(3, base), 7);
+    assert_eq!(alloc(0, base + 64), 6);
+    assert_eq!(alloc(1, base + 128), 5);
+    // Two words, from the fourth on, would not be aligned: order 7 has a pageblock of its own.
+    assert_eq!(alloc(7, 512 * 38), 5);
+    assert_eq!(alloc(5, 512 * 38 + 128), 5);
+    assert_eq!(alloc(6, base + 192), 4);
+    assert_eq!(alloc(7, base + 256), 2);
+    // Four words are more than it has.
+    assert_eq!(alloc(8, 512 * 38 + 256), 2);
+    assert_eq!(alloc(4, base + 384), 1);
+    // What the caches hold comes first.
+    assert_eq!(alloc(3, base + 8), 1);
+    assert_eq!(alloc(6, base + 448), 0);
+    zone.drain();
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_stock_that_could_not_serve_the_request_does_not_begin() {
+    // A stock of one word.
+    let config = caching(10);
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &config, &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for size in [5, 7, 8] {
+        seat.alloc(order(size), Movable).unwrap();
+        assert_eq!(seat.words.stock(Movable), None, "order {size}");
+        assert_eq!(zone.recount().cached, 0);
+    }
+    assert_eq!(seat.words.stock_limit(), 1);
+    zone.verify().unwrap();
+}
+
+#[test]
+fn f7_a_block_of_several_words_is_not_handed_out_if_another_seat_has_a_frame_of_it() {
+    let layout = layout().with_cpus(2);
+    let mut memory = memory(&layout);
+    for (size, word) in [(3, 1), (6, 1), (7, 2), (7, 3), (8, 4), (8, 7)] {
+        let zone = full_zone(&layout, &caching(100), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        // The block would begin behind these words.
+        let before = word & !((order(size).frames() as usize / 64).max(1) - 1);
+        let mut take_word = |_| seat.alloc(order(6), Movable).unwrap();
+        let frames: Vec<_> = (0..before).map(&mut take_word).collect();
+        let lost = 512 * 39 + word * 64;
+        zone.set_tag(lost, Tag::cached(1, order(0), Movable));
+        let block = seat.alloc(order(size), Movable).unwrap();
+        let span = block.0 as usize..(block.0 + order(size).frames()) as usize;
+        assert!(!span.contains(&lost), "order {size}");
+        assert_eq!(zone.stats().bad_frees, 1);
+        zone.drain();
+        seat.free(block, order(size)).unwrap();
+        for frame in frames {
+            seat.free(frame, order(6)).unwrap();
+        }
+        zone.drain();
+        assert_eq!(zone.recount().free, 512 * 40 - 1);
+    }
 }
