@@ -15,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::rc::Rc;
 
 const FRAMES: u64 = 2048;
 const RESERVE: u64 = 128;
@@ -84,7 +85,7 @@ struct ToyFrame(#[allow(dead_code)] [u8; 4096]);
 /// A memory, and all that it lies in.
 struct ToyMemory {
     memory: *mut FwkMemory,
-    kernel: Box<ToyKernel>,
+    kernel: Rc<ToyKernel>,
     ram: Vec<ToyFrame>,
     metadata: Vec<u8>,
 }
@@ -114,10 +115,10 @@ fn bytes_for(layout: &memory::FwkLayout) -> usize {
 impl ToyMemory {
     fn new(has_barrier: bool) -> Self {
         let layout = layout();
-        let kernel = Box::<ToyKernel>::default();
+        let kernel = Rc::<ToyKernel>::default();
         let mut ram = vec![ToyFrame([0xa5; 4096]); (FRAMES + RESERVE) as usize];
         let platform = FwkPlatform {
-            context: ptr::from_ref(&*kernel).cast_mut().cast(),
+            context: Rc::as_ptr(&kernel).cast_mut().cast(),
             direct_map: (ram.as_mut_ptr().expose_provenance() as u64).wrapping_sub(FIRST * 4096),
             map: Some(map),
             unmap: Some(unmap),

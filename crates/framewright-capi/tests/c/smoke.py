@@ -27,10 +27,14 @@ for name in ("fw_host_free", "fw_drain", "fw_verify"):
 for name in ("fw_vmalloc", "fw_kmalloc", "fw_kvzalloc"):
     getattr(fw, name).argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     getattr(fw, name).restype = ctypes.c_void_p
+for name in ("fw_kmalloc_with", "fw_vmalloc_with"):
+    getattr(fw, name).argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint32]
+    getattr(fw, name).restype = ctypes.c_void_p
 for name in ("fw_vfree", "fw_kfree", "fw_kvfree"):
     getattr(fw, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
 EALREADY, EINVAL = -114, -22
+ZERO, NOWAIT = 1, 2
 
 options = Options()
 assert fw.fw_options_init(options, ctypes.sizeof(options)) == 0
@@ -45,6 +49,11 @@ assert ctypes.string_at(area, 100_000) == b"A" * 100_000
 assert fw.fw_vfree(host, area) == 0
 assert fw.fw_vfree(host, area) == EALREADY
 assert b"free already" in fw.fw_strerror(fw.fw_last_error())
+for function in (fw.fw_kmalloc_with, fw.fw_vmalloc_with):
+    memory = function(host, 5000, 4096, ZERO | NOWAIT)
+    assert memory % 4096 == 0 and ctypes.string_at(memory, 5000) == bytes(5000)
+    assert function(host, 1, 1, 1 << 20) is None and fw.fw_last_error() == EINVAL
+    assert fw.fw_kvfree(host, memory) == 0
 assert fw.fw_kmalloc(host, 0) is None and fw.fw_last_error() == EINVAL
 
 
