@@ -92,8 +92,18 @@ pub fn run() {
     on_tick(tick);
     next_tick();
     stress::run();
+    // The timer goes by the host's clock where the emulator's CPUs are threads: on a busy host the stress may end
+    // before it has ticked often. A timer that does not tick at all is ended by the limit on the kernel's time.
+    while SERVED.load(Relaxed) <= 100 {
+        with(|cpu| {
+            let frame = cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::NOWAIT);
+            if let Ok(frame) = frame {
+                cpu.free(frame, Order::ZERO).expect("it was allocated");
+            }
+        });
+        core::hint::spin_loop();
+    }
     end();
-    assert!(SERVED.load(Relaxed) > 100, "the timer hardly ticked");
     assert_eq!(
         REFUSED.load(Relaxed),
         0,

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// What a check may take that runs to its end, because no rule's keeper is missing.
 pub(crate) const PLAIN_LIMIT: Duration = Duration::from_secs(300);
-/// What any run may take on the clock: some wait for what never comes.
-const CLOCK_LIMIT: Duration = Duration::from_secs(600);
+/// How long a run may use next to no processor time: some wait for what never comes.
+const IDLE_LIMIT: Duration = Duration::from_secs(120);
+/// Less processor time than this in all of [`IDLE_LIMIT`] is next to none.
+const NEXT_TO_NONE: Duration = Duration::from_millis(100);
 /// Kibibytes of data that a check may have: a mutant must not take the machine with it.
 const DATA_KIB: u64 = 6 << 20;
 
@@ -147,12 +149,15 @@ pub(crate) fn run(
         Some(number) => command.env("FRAMEWRIGHT_MUTANT", number.to_string()),
         None => command.env_remove("FRAMEWRIGHT_MUTANT"),
     };
-    let start = Instant::now();
     let child = command.spawn();
     let mut child = child.map_err(|error| format!("{}: {error}", program.display()))?;
     let mut took = Duration::ZERO;
+    let mut at_work = (took, Instant::now());
     loop {
         took = processor_time(child.id()).unwrap_or(took);
+        if took >= at_work.0 + NEXT_TO_NONE {
+            at_work = (took, Instant::now());
+        }
         let status = child.try_wait().map_err(|error| error.to_string())?;
         if let Some(status) = status {
             let ended = if status.success() {
@@ -162,7 +167,7 @@ pub(crate) fn run(
             };
             return Ok((ended, took));
         }
-        if took > limit || start.elapsed() > CLOCK_LIMIT {
+        if took > limit || at_work.1.elapsed() > IDLE_LIMIT {
             // The process may have ended just now; then `kill` has no effect.
             _ = child.kill();
             _ = child.wait();

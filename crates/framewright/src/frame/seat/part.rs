@@ -168,17 +168,19 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     ) -> Option<Run> {
         self.enter();
         let is_cached = order.index() < CACHED_ORDERS;
-        let taken = if is_cached || frames == order.frames() {
-            let cached = is_cached.then(|| self.words.pop(self.zone, mobility, order));
-            let block = cached.flatten().or_else(|| self.fetch(order, mobility));
-            block.map(|offset| (offset, order.frames()))
+        let offset = if is_cached {
+            let cached = self.words.pop(self.zone, mobility, order);
+            cached.or_else(|| self.fetch(order, mobility))
+        } else if frames == order.frames() {
+            self.fetch(order, mobility)
         } else {
             self.fetch_first(WantedBlock { order, mobility }, frames)
         };
-        if let Some((offset, end)) = taken {
+        if let Some(offset) = offset {
             for (at, part) in parts(0, frames) {
                 self.hand_out(offset + at as usize, part, mobility);
             }
+            let end = if is_cached { order.frames() } else { frames };
             for (at, part) in parts(frames, end) {
                 let rest = offset + at as usize;
                 self.hand_out(rest, part, mobility);
@@ -187,7 +189,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             }
         }
         self.exit();
-        taken.and_then(|(offset, _)| Run::new(self.zone.frame(offset), frames))
+        offset.and_then(|offset| Run::new(self.zone.frame(offset), frames))
     }
 
     /// The allocation that `frame` belongs to.

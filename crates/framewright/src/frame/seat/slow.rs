@@ -209,8 +209,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             return self.fetch_whole(mobility);
         }
         if order.index() >= CACHED_ORDERS {
-            let first = self.fetch_first(wanted, order.frames());
-            return first.map(|(offset, _)| offset);
+            return self.fetch_first(wanted, order.frames());
         }
         if let Some(offset) = self.words.take_stocked(self.zone, order, mobility) {
             return Some(offset);

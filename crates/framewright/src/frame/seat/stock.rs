@@ -52,16 +52,17 @@ const fn words_for(order: Order) -> Option<usize> {
 }
 
 impl<P: FramePlatform> Seat<'_, '_, P> {
-    /// Fetches the first `frames` frames of a block above the cached orders, which has as many: all of the block out of
-    /// the stock, or just these frames out of a pageblock. Where they begin, and how many they are.
-    pub(super) fn fetch_first(&self, wanted: WantedBlock, frames: u64) -> Option<(usize, u64)> {
+    /// Fetches the first `frames` frames of a block above the cached orders, which has as many. Out of a pageblock it
+    /// takes these frames alone, and out of the stock whole blocks only: what a block leaves would go through the caches,
+    /// and cost more than the look for a pageblock that the stock saves.
+    pub(super) fn fetch_first(&self, wanted: WantedBlock, frames: u64) -> Option<usize> {
         let WantedBlock { order, mobility } = wanted;
         let (zone, words) = (self.zone, self.words);
         let mut out = [0];
         let mut batch = BlockBatch::first(frames as usize, &mut out);
-        if words_for(order).is_some() && order < zone.pageblock_order() {
+        if frames == order.frames() && words_for(order).is_some() {
             if let Some(offset) = words.take_stocked(zone, order, mobility) {
-                return Some((offset, order.frames()));
+                return Some(offset);
             }
             // A stock is part of what the cache of order 0 may hold.
             self.look_at_limits(Order::ZERO, mobility);
@@ -70,13 +71,12 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
         zone.take_some(words, wanted, &mut batch);
         if let Some(stock) = batch.words {
             words.stock_up(zone, mobility, stock);
-            let offset = words.take_stocked(zone, order, mobility)?;
-            return Some((offset, order.frames()));
+            return words.take_stocked(zone, order, mobility);
         }
         let is_taken = batch.taken == 1;
         is_taken.then(|| {
             words.counters().net.add(frames);
-            (out[0] as usize, frames)
+            out[0] as usize
         })
     }
 }
