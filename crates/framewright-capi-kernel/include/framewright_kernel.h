@@ -402,6 +402,29 @@ int fwk_frame_free(struct fwk_memory *memory,
                    uint64_t frame,
                    uint32_t order);
 
+// Frees the block of 2^`order` frames that begins with `frame`: a whole allocation, or an aligned part of one. With order
+// 0 it frees one frame, of whatever allocation; the rest stays allocated.
+//
+// Cost: as `fwk_frame_free` for a whole allocation; microseconds for a part.
+//
+// Errors: as `fwk_frame_free`.
+int fwk_frame_free_part(struct fwk_memory *memory,
+                        uint32_t cpu,
+                        uint64_t frame,
+                        uint32_t order);
+
+// Makes the block of 2^`order` frames that begins with `frame` into blocks of 2^`into` frames, each of which is freed by
+// itself. `into` is at most `order`.
+//
+// Cost: nanoseconds for each frame.
+//
+// Errors: as `fwk_frame_free`. Nothing has changed then.
+int fwk_frame_split(struct fwk_memory *memory,
+                    uint32_t cpu,
+                    uint64_t frame,
+                    uint32_t order,
+                    uint32_t into);
+
 // Allocates `frames` frames side by side, the first at a multiple of `align_frames`, and writes its number to `first`.
 // Unlike `fwk_frame_alloc` it serves any length. The contents are undefined. `flags` as there; with `FW_NOWAIT` it looks
 // for nothing but a block in which the run fits.

@@ -230,6 +230,13 @@ fn both_kinds_of_platform_serve_frames_areas_objects_and_a_reserve() {
         assert_eq!(reserve::fwk_reserve_release(memory, 0, id), FW_OK);
         assert_eq!(reserve::fwk_reserve_give_up(memory, 0, id), FW_OK);
         assert_eq!(reserve::fwk_reserve_give_up(memory, 0, id), FW_ENOENT);
+        // Another one in the same slot has a number of its own.
+        let (old, name) = (id, c"codec".as_ptr());
+        // SAFETY: a name that ends, and the test's own number.
+        let code = unsafe { reserve::fwk_reserve_set_aside(memory, 0, name, 64, 64, &mut id) };
+        assert_eq!(code, FW_OK);
+        assert_eq!(reserve::fwk_reserve_give_up(memory, 0, old), FW_ENOENT);
+        assert_eq!(reserve::fwk_reserve_give_up(memory, 0, id), FW_OK);
         assert_eq!(ranges::fwk_unmap_ram(memory, 0, mapped, 2), FW_OK);
         assert_eq!(objects::fwk_kvfree(memory, 1, grown), FW_OK);
         assert_eq!(ranges::fwk_vfree(memory, 1, area), FW_OK);

@@ -332,6 +332,27 @@ int fw_frame_alloc_with(struct fw_host *host, uint32_t order, int mobility, uint
 // block has been allocated again since, with the same order, a second free is that owner's.
 int fw_frame_free(struct fw_host *host, uint64_t frame, uint32_t order);
 
+// Frees the block of 2^`order` frames that begins with `frame`: a whole allocation, or an aligned part of one. With order
+// 0 it frees one frame, of whatever allocation; the rest stays allocated.
+//
+// Cost: as `fw_frame_free` for a whole allocation; microseconds for a part.
+//
+// Errors: as `fw_frame_free`.
+int fw_frame_free_part(struct fw_host *host,
+                       uint64_t frame,
+                       uint32_t order);
+
+// Makes the block of 2^`order` frames that begins with `frame` into blocks of 2^`into` frames, each of which is freed by
+// itself. `into` is at most `order`.
+//
+// Cost: nanoseconds for each frame.
+//
+// Errors: as `fw_frame_free`. Nothing has changed then.
+int fw_frame_split(struct fw_host *host,
+                   uint64_t frame,
+                   uint32_t order,
+                   uint32_t into);
+
 // Allocates `frames` frames side by side, the first at a multiple of `align_frames`, and writes its number to `first`.
 // Unlike `fw_frame_alloc` it serves any length. The contents are undefined.
 //

@@ -62,6 +62,45 @@ pub extern "C" fn fwk_frame_free(
     })
 }
 
+/// Frees the block of 2^`order` frames that begins with `frame`: a whole allocation, or an aligned part of one. With order
+/// 0 it frees one frame, of whatever allocation; the rest stays allocated.
+///
+/// Cost: as `fwk_frame_free` for a whole allocation; microseconds for a part.
+///
+/// Errors: as `fwk_frame_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwk_frame_free_part(
+    memory: *mut FwkMemory,
+    cpu: u32,
+    frame: u64,
+    order: u32,
+) -> c_int {
+    coded(memory, cpu, |inside| {
+        let order = order_of(order)?;
+        Ok(either!(KernelSeats, inside.seats, seats => seats.free_part(Frame(frame), order))?)
+    })
+}
+
+/// Makes the block of 2^`order` frames that begins with `frame` into blocks of 2^`into` frames, each of which is freed by
+/// itself. `into` is at most `order`.
+///
+/// Cost: nanoseconds for each frame.
+///
+/// Errors: as `fwk_frame_free`. Nothing has changed then.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwk_frame_split(
+    memory: *mut FwkMemory,
+    cpu: u32,
+    frame: u64,
+    order: u32,
+    into: u32,
+) -> c_int {
+    coded(memory, cpu, |inside| {
+        let (order, into) = (order_of(order)?, order_of(into)?);
+        Ok(either!(KernelSeats, inside.seats, seats => seats.split(Frame(frame), order, into))?)
+    })
+}
+
 /// Allocates `frames` frames side by side, the first at a multiple of `align_frames`, and writes its number to `first`.
 /// Unlike `fwk_frame_alloc` it serves any length. The contents are undefined. `flags` as there; with `FW_NOWAIT` it looks
 /// for nothing but a block in which the run fits.

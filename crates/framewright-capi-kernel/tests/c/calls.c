@@ -17,6 +17,17 @@ static void frames(struct machine *machine)
     OK(fwk_run_free(memory, 0, first + 300, 400));
     OK(fwk_frame_alloc(memory, 0, 3, FW_RECLAIMABLE, FW_NOWAIT, &frame));
     OK(fwk_run_free(memory, 0, frame, 8));
+    OK(fwk_frame_alloc(memory, 0, 4, FW_MOVABLE, 0, &frame));
+    OK(fwk_frame_split(memory, 1, frame, 4, 1));
+    RETURNS(FW_ELENGTH, fwk_frame_free(memory, 0, frame, 4));
+    for (uint64_t nth = 0; nth < 16; nth += 2)
+        OK(fwk_frame_free(memory, nth % 4, frame + nth, 1));
+    CHECK(fwk_frame_split(memory, 0, frame, 4, 1) < 0);
+    OK(fwk_frame_alloc(memory, 0, 4, FW_MOVABLE, 0, &frame));
+    CHECK(fwk_frame_split(memory, 0, frame, 4, 5) < 0);
+    for (uint64_t nth = 0; nth < 16; nth++) // frame by frame, without its order
+        OK(fwk_frame_free_part(memory, 0, frame + nth, 0));
+    CHECK(fwk_frame_free_part(memory, 0, frame, 0) < 0);
     // A run that no block has is found by a search, which must not be made.
     uint64_t unchanged = 7;
     RETURNS(FW_EAGAIN, fwk_run_alloc(memory, 0, 1025, 1, FW_MOVABLE, FW_NOWAIT, &unchanged));

@@ -71,6 +71,34 @@ pub extern "C" fn fw_frame_free(host: *mut FwHost, frame: u64, order: u32) -> c_
     })
 }
 
+/// Frees the block of 2^`order` frames that begins with `frame`: a whole allocation, or an aligned part of one. With order
+/// 0 it frees one frame, of whatever allocation; the rest stays allocated.
+///
+/// Cost: as `fw_frame_free` for a whole allocation; microseconds for a part.
+///
+/// Errors: as `fw_frame_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fw_frame_free_part(host: *mut FwHost, frame: u64, order: u32) -> c_int {
+    coded(host, |seat| {
+        let order = order_of(order)?;
+        Ok(seat.cpu().free_part(Frame(frame), order)?)
+    })
+}
+
+/// Makes the block of 2^`order` frames that begins with `frame` into blocks of 2^`into` frames, each of which is freed by
+/// itself. `into` is at most `order`.
+///
+/// Cost: nanoseconds for each frame.
+///
+/// Errors: as `fw_frame_free`. Nothing has changed then.
+#[unsafe(no_mangle)]
+pub extern "C" fn fw_frame_split(host: *mut FwHost, frame: u64, order: u32, into: u32) -> c_int {
+    coded(host, |seat| {
+        let (order, into) = (order_of(order)?, order_of(into)?);
+        Ok(seat.cpu().split(Frame(frame), order, into)?)
+    })
+}
+
 /// Allocates `frames` frames side by side, the first at a multiple of `align_frames`, and writes its number to `first`.
 /// Unlike `fw_frame_alloc` it serves any length. The contents are undefined.
 ///

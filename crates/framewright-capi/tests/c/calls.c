@@ -294,6 +294,25 @@ static void statistics(void)
     end_empty(host);
 }
 
+static void parts(void)
+{
+    struct fw_host *host = host_of(16 << 20, 2, 0);
+    uint64_t frame = 0;
+    OK(fw_frame_alloc(host, 4, FW_MOVABLE, &frame));
+    OK(fw_frame_split(host, frame, 4, 1));
+    RETURNS(FW_ELENGTH, fw_frame_free(host, frame, 4));
+    for (uint64_t nth = 0; nth < 16; nth += 2)
+        OK(fw_frame_free(host, frame + nth, 1));
+    CHECK(fw_frame_split(host, frame, 4, 1) < 0);
+    OK(fw_frame_alloc(host, 4, FW_MOVABLE, &frame));
+    CHECK(fw_frame_split(host, frame, 4, 5) < 0);
+    RETURNS(FW_EFBIG, fw_frame_split(host, frame, 4, 300));
+    for (uint64_t nth = 0; nth < 16; nth++) // frame by frame, without its order
+        OK(fw_frame_free_part(host, frame + nth, 0));
+    CHECK(fw_frame_free_part(host, frame, 0) < 0);
+    end_empty(host);
+}
+
 static void flags(void)
 {
     struct fw_host *host = host_of(16 << 20, 2, 0);
@@ -473,6 +492,7 @@ static void guests(void)
 
 int main(void)
 {
+    parts();
     flags();
     nowait_in_the_shared_seat();
     guests();
