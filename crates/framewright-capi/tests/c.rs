@@ -122,7 +122,7 @@ fn command(program: &Path) -> Command {
 
 /// Whether the compiler and the machine run programs built so.
 fn can_sanitize(cc: &str, name: &str, build: CBuild) -> Result<(), String> {
-    let probe = format!("probe-{name}-{build:?}");
+    let probe = format!("probe-{name}-{build:?}-{}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = folder.join(&probe).with_extension("c");
     let text = "#include <pthread.h>\nstatic void *f(void *a) { return a; }\n\
@@ -130,10 +130,15 @@ fn can_sanitize(cc: &str, name: &str, build: CBuild) -> Result<(), String> {
     std::fs::write(&source, text).unwrap();
     let program = folder.join(probe);
     let said = compile(cc, &source, &program, build);
-    if !said.status.success() {
-        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    let ran = match said.status.success() {
+        true => run(&mut command(&program), &program.with_extension("log")),
+        false => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
+    };
+    for file in [&source, &program, &program.with_extension("log")] {
+        // What did not come about is not there.
+        let _ = std::fs::remove_file(file);
     }
-    run(&mut command(&program), &program.with_extension("log"))
+    ran
 }
 
 /// Compiles and runs a program each way, or those ways that the machine has.
@@ -150,13 +155,18 @@ fn each_way(name: &str, folder: &str, builds: &[CBuild]) {
             continue;
         }
         let source = here().join(folder).join(format!("{name}.c"));
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{build:?}"));
+        // Of this process alone: several may run at a time.
+        let id = std::process::id();
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{build:?}-{id}"));
         let said = compile(cc, &source, &program, *build);
         let errors = String::from_utf8_lossy(&said.stderr);
         assert!(said.status.success(), "{name}, {build:?}: {errors}");
         let log = program.with_extension("log");
         if let Err(why) = run(&mut command(&program), &log) {
             panic!("{name}, {build:?}: {why}");
+        }
+        for file in [log, program] {
+            std::fs::remove_file(file).unwrap();
         }
     }
 }
