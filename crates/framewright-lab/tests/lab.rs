@@ -154,7 +154,10 @@ fn kvmalloc_prints_a_table_a_curve_or_records() {
     assert_eq!(first["options"]["threads"], "1,2");
     assert_eq!(first["options"]["object"], "16384");
     let all: Vec<Value> = records.collect();
-    for case in ["threads/1", "threads/2"] {
+    for case in [
+        "threads/1/object/16384/fragmented/50",
+        "threads/2/object/16384/fragmented/50",
+    ] {
         for metric in [
             "commits_per_s",
             "spilled_share",

@@ -106,21 +106,63 @@ const ALL: &[Measurement] = &[
         )
     },
     Measurement {
-        quick: &["framewright lab kvmalloc --threads 2 --mapper null --seconds 0.3 --repeat 1"],
+        quick: &[
+            "framewright lab va-fit --case le_fit,b_fit,ne_fit,long_busy_list,random_size --loops 500 --repeat 1",
+        ],
+        keeps: &[
+            "op_ns_median",
+            "time_vs_before",
+            "time_vs_before_hikey960",
+            "alloc_ns_p50",
+            "free_ns_p50",
+        ],
         ..of(
-            "kvmalloc",
-            &["framewright lab kvmalloc --threads 2 --mapper null --repeat 1"],
+            "va-fit-host",
+            &[
+                "framewright lab va-fit --case le_fit,b_fit,ne_fit,long_busy_list,random_size --repeat 1",
+            ],
             3,
-            120,
+            200,
         )
     },
     Measurement {
-        quick: &["framewright lab kvmalloc --threads 2 --seconds 0.3 --repeat 1"],
+        quick: &[
+            "framewright lab kvmalloc --mapper null --fragmented 0,50,90,99 --seconds 0.2 --repeat 1",
+        ],
+        ..of(
+            "kvmalloc",
+            &[
+                "framewright lab kvmalloc --mapper null --fragmented 0,50,90,99 --seconds 0.5 --repeat 1",
+            ],
+            3,
+            200,
+        )
+    },
+    Measurement {
+        quick: &["framewright lab kvmalloc --mapper null --object mixed --seconds 0.2 --repeat 1"],
+        ..of(
+            "kvmalloc-mixed",
+            &["framewright lab kvmalloc --mapper null --object mixed --seconds 0.5 --repeat 1"],
+            3,
+            100,
+        )
+    },
+    Measurement {
+        quick: &["framewright lab kvmalloc --mapper null --short --seconds 0.2 --repeat 1"],
+        ..of(
+            "kvmalloc-short",
+            &["framewright lab kvmalloc --mapper null --short --seconds 0.5 --repeat 1"],
+            3,
+            100,
+        )
+    },
+    Measurement {
+        quick: &["framewright lab kvmalloc --fragmented 0,50,90,99 --seconds 0.2 --repeat 1"],
         ..of(
             "kvmalloc-host",
-            &["framewright lab kvmalloc --threads 2 --repeat 1"],
+            &["framewright lab kvmalloc --fragmented 0,50,90,99 --seconds 0.5 --repeat 1"],
             3,
-            120,
+            200,
         )
     },
     Measurement {

@@ -1,8 +1,8 @@
 //! One figure of a result file, as the text has it: `FILE, CASE, VARIANT, METRIC`.
 //!
 //! Behind these may stand `min`, `max` or `range` instead of the median, or `~BASE`: that marks a figure of a replay
-//! which differs from the variant `BASE` by no more than the model's error, or `%` for a share. ` / ` between two
-//! figures is their ratio. `command FILE` is what was typed. `standing better` (`equal`, `worse`, `all`) counts what [`crate::recordings`] compares.
+//! which differs from the variant `BASE` by no more than the model's error, or `%` for a share.
+//! ` / ` between two figures is their ratio. `command FILE` is what was typed. `standing better` (`equal`, `worse`, `all`) counts what [`crate::recordings`] compares.
 
 use crate::recordings;
 use crate::results::{ResultFile, ResultRow, RowSource};

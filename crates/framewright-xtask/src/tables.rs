@@ -15,6 +15,11 @@ use std::fmt::Write;
 
 /// The forms, by name.
 const FORMS: &[(&str, &str)] = &[
+    ("document-0", include_str!("../tables/document-0.md")),
+    ("document-1", include_str!("../tables/document-1.md")),
+    ("document-2", include_str!("../tables/document-2.md")),
+    ("document-3", include_str!("../tables/document-3.md")),
+    ("document-4", include_str!("../tables/document-4.md")),
     ("documents", include_str!("../tables/documents.md")),
     ("fallback", include_str!("../tables/fallback.md")),
     ("frames", include_str!("../tables/frames.md")),

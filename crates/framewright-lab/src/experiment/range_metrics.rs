@@ -28,14 +28,23 @@ metrics! {
     }
     "times" {
         UNMAP_NS_MEAN = "unmap.ns_mean", "ns", Lower, Time, "the same of `unmap_ram`";
+        BLOCK_ALLOC_NS_MEAN = "block_alloc.ns_mean", "ns", Lower, Time, "in a run of its own: mean of the calls of `map_ram` that cut a block from the address space, whole calls. `published`: `alloc_vmap_area` alone";
+        BLOCK_FREE_NS_MEAN = "block_free.ns_mean", "ns", Lower, Time, "the same of the calls of `unmap_ram` in which blocks were given back. `published`: `free_vmap_block` alone";
     }
     "counts" {
         OPS = "ops", "operations", Neither, Count, "those that the counts of its case are of, of all threads: `--loops` and a tenth as many that warm up; in `remote_free` all that was done, on one thread and on two. The preparation comes on top";
         AREA_ALLOCS = "area_allocs", "areas", Lower, Count, "areas, spans and vmap blocks cut from the address space (`alloc_vmap_area`)";
         BLOCK_FREES = "block_frees", "blocks", Neither, Count, "vmap blocks given back (`free_vmap_block`)";
+        AREA_ALLOCS_LEAST = "area_allocs_least", "areas", Lower, Count, "`random`: `area_allocs` with each of the seeds from 1 to 40; the least";
+        AREA_ALLOCS_MOST = "area_allocs_most", "areas", Lower, Count, "the same, the most";
+        BLOCK_FREES_LEAST = "block_frees_least", "blocks", Neither, Count, "`random`: `block_frees` with each of the seeds from 1 to 40; the least";
+        BLOCK_FREES_MIDDLE = "block_frees_middle", "blocks", Neither, Count, "the same, the middle one";
+        BLOCK_FREES_MOST = "block_frees_most", "blocks", Neither, Count, "the same, the most";
+        BLOCKS_HELD = "blocks_held", "blocks", Lower, Count, "vmap blocks that were cut and not given back when the scenario ended; no mapping is live then";
+        BLOCK_BYTES = "block_bytes", "bytes", Lower, Count, "what describes them: in `before` and `proposed` 304 bytes a block, a `vmap_block` and a `vmap_area` of Linux 6.12 on x86-64; in `framewright` all metadata of a block's address space, with its table of pages";
         VA_SPAN_BYTES = "va_span_bytes", "bytes", Lower, Mib, "from the lowest byte ever handed out to the highest";
         LAZY_PAGES_PEAK = "lazy_pages_peak", "pages", Lower, Count, "the most pages, guard pages included, that were freed and not yet reusable. With one thread exact";
-        LAZY_PAGES_BOUND = "lazy_pages_bound", "pages", Neither, Count, "what is allowed: 8,192 for each binary digit of the number of CPUs (2 in `va-fit`, 1 in `vmap-blocks`). In `before` and `proposed` a threshold; in the engine a bound, at most an eighth of the window";
+        LAZY_PAGES_BOUND = "lazy_pages_bound", "pages", Neither, Count, "what is allowed: 8,192 for each binary digit of the number of CPUs (2 in `va-fit`, 1 in `vmap-blocks`; a 32-bit case has an eighth of its window). In `before` and `proposed` a threshold; in the engine a bound, at most an eighth of the window";
         LAZY_PAGES_MOST = "lazy_pages_most", "pages", Neither, Count, "what `lazy_pages_peak` is never above: `lazy_pages_bound` and one batch for each CPU. Not in `before` and `proposed`, where nothing bounds it";
         TLB_FLUSHES = "tlb_flushes", "flushes", Lower, Count, "of the whole TLB";
         FITS_FULL = "fits_full", "areas", Neither, Count, "pieces that filled their gap, the preparation included; not with spans, which cut most areas from no gap";

@@ -21,7 +21,7 @@ pub(super) struct Areas {
     gaps: CountedLock<BTreeMap<u64, u64>>,
     /// Areas by first page.
     busy: CountedLock<BTreeMap<u64, JournalArea>>,
-    /// Freed areas, still mapped.
+    /// Freed areas: their pages are unmapped, and wait for a flush.
     lazy: CountedLock<Vec<(u64, u64)>>,
     lazy_pages: AtomicU64,
     lazy_pages_max: u64,
@@ -94,18 +94,11 @@ impl Areas {
                 .last()
                 .map_or(at + 1, |last| last + 1);
             let page = Page(start + at as u64);
-            if let Some(run) = Run::new(Frame(u64::from(frames[at])), (end - at) as u64) {
-                let mapped = mapper.map(page, run, Context::ANY).or_else(|error| {
-                    // The host's limit: what is lazy is still mapped.
-                    self.purge(mapper);
-                    mapper
-                        .map(page, run, Context::ANY)
-                        .map_err(|_: MapError| error)
-                });
-                if let Err(error) = mapped {
-                    self.unmap(start, at as u64, mapper);
-                    return Err(error);
-                }
+            if let Some(run) = Run::new(Frame(u64::from(frames[at])), (end - at) as u64)
+                && let Err(error) = mapper.map(page, run, Context::ANY)
+            {
+                self.unmap(start, at as u64, mapper);
+                return Err(error);
             }
             at = end;
         }
@@ -124,14 +117,15 @@ impl Areas {
         }
     }
 
-    /// Takes the area that starts at `start` out; its pages stay mapped until
-    /// [`set_lazy`](Self::set_lazy) and a purge.
-    pub(super) fn remove(&self, start: u64) -> Option<JournalArea> {
-        self.busy.lock().remove(&start)
+    /// Takes the area that starts at `start` out, and unmaps its pages.
+    pub(super) fn remove(&self, start: u64, mapper: &impl RangePlatform) -> Option<JournalArea> {
+        let area = self.busy.lock().remove(&start)?;
+        self.unmap(start, area.frames.len() as u64, mapper);
+        Some(area)
     }
 
-    /// Leaves a removed area to the next purge. If too much is lazy now, purges at once, unless another
-    /// thread purges already.
+    /// Leaves a removed area's address space to the next purge. If too much is lazy now, purges at once, unless
+    /// another thread purges already.
     pub(super) fn set_lazy(&self, start: u64, pages: u64, mapper: &impl RangePlatform) {
         let pages = pages + 1;
         let lazy = self.lazy_pages.fetch_add(pages, Relaxed) + pages;
@@ -150,22 +144,11 @@ impl Areas {
     }
 
     fn purge_lazy(&self, mapper: &impl RangePlatform) {
-        let mut areas = std::mem::take(&mut *self.lazy.lock());
+        let areas = std::mem::take(&mut *self.lazy.lock());
         if areas.is_empty() {
             return;
         }
         self.purges.fetch_add(1, Relaxed);
-        areas.sort_unstable();
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for &(start, pages) in &areas {
-            match runs.last_mut() {
-                Some((first, len)) if *first + *len == start => *len += pages,
-                _ => runs.push((start, pages)),
-            }
-        }
-        for (start, pages) in runs {
-            self.unmap(start, pages, mapper);
-        }
         mapper.flush_all();
         for part in areas.chunks(MERGES_PER_HOLD) {
             let mut gaps = self.gaps.lock();

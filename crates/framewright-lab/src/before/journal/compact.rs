@@ -1,20 +1,21 @@
 //! Compaction: movable pages from the bottom go to free frames at the top, until a block is free.
 
-use super::Journal;
 use super::lock::HeldLock;
 use super::tenants::{FrameHolder, JournalContents, TenantLru};
 use super::zone::{JournalZone, Lists};
+use super::{COSTLY_ORDER, Journal, PAGEBLOCK};
+use framewright::Mobility;
 use framewright::platform::RangePlatform;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-
-/// Frames of a pageblock.
-pub(super) const PAGEBLOCK: u32 = 512;
 
 /// Pages isolated at a time, and frames looked at under one hold of the lock.
 const CLUSTER: usize = 32;
 
 /// After so many failures in a row the back-off grows no more: one attempt in 2^6.
 const DEFER_SHIFT_MAX: u32 = 6;
+
+/// After so many fast searches without a find the next ones grow no shorter.
+const FAILED_SEARCHES_MAX: u32 = 7;
 
 /// Whether a request or the background compacts, which decides how hard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,8 @@ pub(super) enum JournalOutcome {
 /// reads an old value scans a little more or less.
 #[derive(Debug)]
 pub(super) struct JournalScanners {
-    migrate: AtomicU32,
+    /// Of requests, and of the background.
+    migrate: [AtomicU32; 2],
     free: AtomicU32,
     /// By pageblock: nothing was found there.
     skip: Box<[AtomicBool]>,
@@ -58,7 +60,7 @@ pub(super) struct JournalScanners {
 impl JournalScanners {
     pub(super) fn new(frames: u32) -> Self {
         Self {
-            migrate: AtomicU32::new(0),
+            migrate: [const { AtomicU32::new(0) }; 2],
             free: AtomicU32::new(frames - PAGEBLOCK),
             skip: (0..frames / PAGEBLOCK)
                 .map(|_| AtomicBool::new(false))
@@ -80,9 +82,13 @@ impl JournalScanners {
     fn forget_hints(&self) {
         self.flush.store(false, Relaxed);
         self.skip.iter().for_each(|hint| hint.store(false, Relaxed));
-        self.migrate.store(0, Relaxed);
+        self.begin_at_the_bottom();
         self.free
             .store(self.skip.len() as u32 * PAGEBLOCK - PAGEBLOCK, Relaxed);
+    }
+
+    fn begin_at_the_bottom(&self) {
+        self.migrate.iter().for_each(|at| at.store(0, Relaxed));
     }
 
     /// The background goes to sleep: what a whole scan left behind is dropped.
@@ -134,6 +140,10 @@ struct JournalAttempt<'j, M> {
     /// Frames to move to.
     targets: Vec<u32>,
     contended: bool,
+    /// Fast searches in a row that found nothing.
+    failed_searches: u32,
+    /// Where the last search for a free block found one.
+    search_order: usize,
 }
 
 impl<M: RangePlatform + JournalContents> Journal<M> {
@@ -151,7 +161,8 @@ impl<M: RangePlatform + JournalContents> Journal<M> {
         if scanners.restarts() {
             scanners.forget_hints();
         }
-        let (mut migrate, mut free) = (scanners.migrate.load(Relaxed), scanners.free.load(Relaxed));
+        let migrate = scanners.migrate[mode as usize].load(Relaxed);
+        let (mut migrate, mut free) = (migrate, scanners.free.load(Relaxed));
         if migrate >= free {
             (migrate, free) = (0, zone.frames() - PAGEBLOCK);
         }
@@ -164,6 +175,8 @@ impl<M: RangePlatform + JournalContents> Journal<M> {
             free_at: 0,
             targets: Vec::new(),
             contended: false,
+            failed_searches: 0,
+            search_order: order.saturating_sub(1),
         };
         let outcome = attempt.run();
         attempt.finish(outcome);
@@ -179,7 +192,9 @@ impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
     fn run(&mut self) -> JournalOutcome {
         let mut pages = Vec::new();
         loop {
-            if self.zone().has(self.order) {
+            // The background finishes the pageblock that it is in, so that a request that may take all of it does.
+            let is_between = self.migrate.is_multiple_of(PAGEBLOCK);
+            if (is_between || self.mode == Mode::Direct) && self.zone().has(self.order) {
                 return JournalOutcome::Success;
             }
             if self.contended && self.mode == Mode::Direct {
@@ -189,8 +204,9 @@ impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
             if self.migrate / PAGEBLOCK >= self.free / PAGEBLOCK {
                 return JournalOutcome::Complete;
             }
+            let is_found = is_between && self.find_source();
             let block = self.migrate & !(PAGEBLOCK - 1);
-            if self.migrate == block && self.journal.scanners.skips(block) {
+            if self.migrate == block && !is_found && self.passes_by(block) {
                 self.migrate += PAGEBLOCK;
                 continue;
             }
@@ -199,6 +215,58 @@ impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
                 return JournalOutcome::Contended;
             }
         }
+    }
+
+    /// Whether a pageblock is none to move pages from: nothing was found there, or, for a request, its label is
+    /// another.
+    fn passes_by(&self, block: u32) -> bool {
+        let is_of_others =
+            self.mode == Mode::Direct && self.zone().label(block) != Mobility::Unmovable;
+        is_of_others || self.journal.scanners.skips(block)
+    }
+
+    /// How many free blocks a fast search looks at.
+    const fn search_most(&self) -> usize {
+        (CLUSTER >> self.failed_searches) + 1
+    }
+
+    fn searched(&mut self, is_found: bool) {
+        self.failed_searches = if is_found {
+            0
+        } else {
+            FAILED_SEARCHES_MAX.min(self.failed_searches + 1)
+        };
+    }
+
+    /// The background goes on in the pageblock of a movable free block below the order, if one lies in the lower part
+    /// of what is between the scanners: little is to be moved there.
+    fn find_source(&mut self) -> bool {
+        if self.mode == Mode::Direct || self.order <= COSTLY_ORDER {
+            return false;
+        }
+        let journal = self.journal;
+        let distance = self.free.saturating_sub(self.migrate) >> 1;
+        let distance = if self.migrate > 0 {
+            distance >> 2
+        } else {
+            distance
+        };
+        let high = (self.migrate + distance) & !(PAGEBLOCK - 1);
+        let from = self.migrate;
+        let is_right = |frame: u32| (from..high).contains(&frame) && !journal.scanners.skips(frame);
+        let lists = journal.zone.lock();
+        let most = self.search_most();
+        let mut orders = (COSTLY_ORDER..self.order).rev();
+        let found =
+            orders.find_map(|order| journal.zone.find_movable(&lists, order, most, is_right));
+        drop(lists);
+        self.searched(found.is_some());
+        let Some(found) = found else {
+            return false;
+        };
+        self.migrate = found & !(PAGEBLOCK - 1);
+        journal.scanners.set_skip(found);
+        true
     }
 
     /// Isolates pages to move, from `migrate` to `end` at most.
@@ -306,14 +374,18 @@ impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
     /// Isolates at least `wanted` free frames, from the top, if there are so many above the other
     /// scanner.
     fn find_targets(&mut self, wanted: usize) {
+        if self.find_in_lists() {
+            return;
+        }
         let journal = self.journal;
         while self.targets.len() < wanted && self.free / PAGEBLOCK > self.migrate / PAGEBLOCK {
             let block = self.free & !(PAGEBLOCK - 1);
-            if self.free_at == 0 && journal.scanners.skips(block) {
+            let is_passed =
+                journal.scanners.skips(block) || journal.zone.label(block) != Mobility::Movable;
+            if self.free_at == 0 && is_passed {
                 self.next_block(block);
                 continue;
             }
-            let before = self.targets.len();
             let mut at = block + self.free_at;
             let mut lists: Option<HeldLock<'_, Lists>> = None;
             while at < block + PAGEBLOCK && self.targets.len() < wanted {
@@ -348,12 +420,43 @@ impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
                     return;
                 }
             } else {
-                if self.free_at == 0 && self.targets.len() == before {
+                if self.free_at == 0 {
                     journal.scanners.set_skip(block);
                 }
                 self.next_block(block);
             }
         }
+    }
+
+    /// Isolates a movable free block below the order from the lists, if one lies high enough.
+    fn find_in_lists(&mut self) -> bool {
+        let journal = self.journal;
+        let zone = &journal.zone;
+        let distance = self.free.saturating_sub(self.migrate);
+        let floor = |part: u32| self.free.saturating_sub(part) & !(PAGEBLOCK - 1);
+        let (low, least) = (floor(distance >> 2), floor(distance >> 1));
+        let most = (self.search_most() / 2).max(1);
+        let (mut lists, waited) = zone.locks().lock_or_say();
+        self.contended |= waited;
+        let mut found = None;
+        for order in (0..=self.search_order).rev() {
+            if zone.free() <= zone.marks.min + (1 << order) {
+                continue;
+            }
+            let at = |from| zone.find_movable(&lists, order, most, |frame| frame >= from);
+            if let Some(frame) = at(low).or_else(|| at(least)) {
+                self.search_order = order;
+                found = zone.isolate(&mut lists, frame).map(|order| (frame, order));
+                break;
+            }
+        }
+        drop(lists);
+        self.searched(found.is_some());
+        let Some((frame, order)) = found else {
+            return false;
+        };
+        self.targets.extend(frame..frame + (1 << order));
+        true
     }
 
     fn next_block(&mut self, block: u32) {
@@ -374,7 +477,7 @@ impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
             }
         }
         if outcome == JournalOutcome::Complete {
-            scanners.migrate.store(0, Relaxed);
+            scanners.begin_at_the_bottom();
             scanners
                 .free
                 .store(self.zone().frames() - PAGEBLOCK, Relaxed);
@@ -382,7 +485,7 @@ impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
                 scanners.flush.store(true, Relaxed);
             }
         } else {
-            scanners.migrate.store(self.migrate, Relaxed);
+            scanners.migrate[self.mode as usize].store(self.migrate, Relaxed);
             scanners.free.store(free, Relaxed);
         }
     }

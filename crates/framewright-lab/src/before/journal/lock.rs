@@ -18,6 +18,8 @@ pub struct LockCount {
     pub contended: u64,
     /// The longest hold that was timed.
     pub hold_ns_max: u64,
+    /// How long threads waited in all; 0 for a lock that does not tell.
+    pub waited_ns: u64,
 }
 
 impl LockCount {
@@ -25,6 +27,7 @@ impl LockCount {
     pub fn add(&mut self, other: &Self) {
         self.acquisitions += other.acquisitions;
         self.contended += other.contended;
+        self.waited_ns += other.waited_ns;
         self.hold_ns_max = self.hold_ns_max.max(other.hold_ns_max);
     }
 }
@@ -38,6 +41,7 @@ pub struct CountedLock<T> {
     acquisitions: AtomicU64,
     contended: AtomicU64,
     hold_ns_max: AtomicU64,
+    waited_ns: AtomicU64,
 }
 
 /// The lock, held.
@@ -56,6 +60,7 @@ impl<T> CountedLock<T> {
             acquisitions: AtomicU64::new(0),
             contended: AtomicU64::new(0),
             hold_ns_max: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
         }
     }
 
@@ -71,8 +76,10 @@ impl<T> CountedLock<T> {
             Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
             Err(TryLockError::WouldBlock) => {
                 self.contended.fetch_add(1, Relaxed);
+                let since = Instant::now();
                 // A thread that panicked under the lock has failed its run already.
                 let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+                self.waited_ns.fetch_add(nanoseconds(since), Relaxed);
                 (value, true)
             }
         };
@@ -94,6 +101,7 @@ impl<T> CountedLock<T> {
             acquisitions: self.acquisitions.load(Relaxed),
             contended: self.contended.load(Relaxed),
             hold_ns_max: self.hold_ns_max.load(Relaxed),
+            waited_ns: self.waited_ns.load(Relaxed),
         }
     }
 }
@@ -115,10 +123,13 @@ impl<T> DerefMut for HeldLock<'_, T> {
 impl<T> Drop for HeldLock<'_, T> {
     fn drop(&mut self) {
         if let Some(since) = self.since {
-            let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.hold_ns_max.fetch_max(ns, Relaxed);
+            self.hold_ns_max.fetch_max(nanoseconds(since), Relaxed);
         }
     }
+}
+
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -17,19 +17,27 @@
 //! - Orders 0 to 3 have per-CPU lists in front of the zone, which give and take 32 frames at a time.
 //!   Above order 3 each request and each free takes the zone's lock. Below the low mark a request
 //!   wakes the background and looks again, down to the min mark.
+//! - Free blocks lie in lists by mobility. A request that finds none of its own takes the other's largest block, and
+//!   with it, unless it is movable and the block small, all that is free in that pageblock; the pageblock's label
+//!   follows if half of it is free or of the request's kind. A freed block goes to the lists of its label. At first all
+//!   labels are movable, as in memory that a cache has filled. Buffers are unmovable, the cache is movable.
 //! - Direct compaction, only where twice the block is free above the low mark: the migrate scanner
-//!   from the bottom isolates pages block by block of the order, and drops a block at the first
-//!   frame that cannot go; the free scanner from the top isolates free frames; contents and owners
-//!   move. It ends when a block of the order is free, when the scanners meet, or when a lock is
-//!   contended. Both remember where they were, and pageblocks in which they found nothing are
+//!   from the bottom, in pageblocks with the request's label alone, isolates pages block by block of the order, and
+//!   drops a block at the first frame that cannot go; the free scanner from the top isolates free frames in movable
+//!   pageblocks; contents and owners move. It ends when a block of the order is free, when the scanners meet, or when a
+//!   lock is contended. Both remember where they were, and pageblocks in which they found nothing are
 //!   passed over until a finished scan and the background's sleep drop the hints.
+//! - Both scanners look first where it is cheap: the free scanner takes a free block from the lists, if one lies in the
+//!   upper quarter of what is between the scanners, or at least in the upper half; the background's migrate scanner
+//!   begins with the pageblock of a free block below the order, in the lower part. Each search that finds nothing
+//!   halves the length of the next ones.
 //! - The background reclaims to the high mark and at least two blocks, then compacts, moving what it
 //!   can. When it fails, attempts are passed over: 1, 3, 7 ... 63 in a row; a success ends that. A
 //!   direct attempt obeys the back-off and does not lengthen it.
 //! - A request for which compaction was passed over or pointless does not reclaim: it has another way.
 //!   Where enough is free for compaction, direct reclaim of a large order does nothing.
-//! - A freed area is lazy: it goes on to be mapped until `fls(cpus) * 32 MiB` are, and then one
-//!   purge unmaps and flushes all. Its frames are free at once.
+//! - A freed area is unmapped at once, and its frames are free. Its address space is lazy until `fls(cpus) * 32 MiB`
+//!   are, and then one purge flushes, and makes all of it free.
 //!
 //! # Invariants
 //! - **J1** A free block is aligned, and in the list of its order.
@@ -43,11 +51,9 @@
 //! one is taken, except a per-CPU list's, in front of `zone`.
 //!
 //! # What is not here
-//! Labels of pageblocks: a kernel of 2022 lets a direct attempt for unmovable memory look at unmovable
-//! pageblocks only, and finds little there at little cost; here it may look everywhere, as before
-//! 4.13. The fast searches of 5.1 through the lists of free blocks. Swapping, slabs, shrinkers. The
-//! translations of a freed area are taken away at the purge and not at the free, because a host
-//! cannot take them away without the flush that the kernel puts off.
+//! Reclaimable and highatomic pageblocks; the boost of the watermarks behind a theft, which would have the background
+//! reclaim more (kind to the kernel); swapping, slabs, shrinkers; several zones and nodes. A host's unmap flushes, where
+//! a kernel puts the flush off.
 //!
 //! # Sources
 //! D. Chinner, "mm: vmalloc: use rwsem, mutex ...", LKML, March 2023, with the commit "xfs: reduce
@@ -83,6 +89,9 @@ use zone::JournalZone;
 /// The largest order that is expected to be had (`PAGE_ALLOC_COSTLY_ORDER`).
 const COSTLY_ORDER: usize = 3;
 
+/// Frames of a pageblock.
+const PAGEBLOCK: u32 = 512;
+
 /// The frame starts no object.
 const NO_OBJECT: u8 = u8::MAX;
 
@@ -110,6 +119,12 @@ pub struct JournalCounters {
     pub allocstall: u64,
     /// Pages moved, by requests and in the background.
     pub migrated: u64,
+    /// Pages that requests reclaimed.
+    pub reclaimed: u64,
+    /// CPU time of requests in compaction, and in reclaim; 0 without accounts.
+    pub compact_ns: u64,
+    /// The same in reclaim.
+    pub reclaim_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +135,9 @@ struct JournalTally {
     compact_success: AtomicU64,
     allocstall: AtomicU64,
     migrated: AtomicU64,
+    reclaimed: AtomicU64,
+    compact_ns: AtomicU64,
+    reclaim_ns: AtomicU64,
 }
 
 /// What an allocator is made of.
@@ -145,6 +163,8 @@ pub struct Setup<M> {
     pub wake: Arc<Wake>,
     /// Where frame 0's first byte lies.
     pub direct: Addr,
+    /// Reads the CPU time of a thread, if it is to be known how much of it goes where.
+    pub cpu_ns: Option<fn() -> u64>,
 }
 
 /// The allocator; any number of threads use it by reference, each through its
@@ -162,6 +182,7 @@ pub struct Journal<M> {
     tenants: Arc<JournalTenants>,
     wake: Arc<Wake>,
     direct: Addr,
+    cpu_ns: Option<fn() -> u64>,
     counters: JournalTally,
 }
 
@@ -185,6 +206,7 @@ impl<M: RangePlatform + JournalContents> Journal<M> {
             tenants: setup.tenants,
             wake: setup.wake,
             direct: setup.direct,
+            cpu_ns: setup.cpu_ns,
             counters: JournalTally::default(),
         }
     }
@@ -222,6 +244,9 @@ impl<M: RangePlatform + JournalContents> Journal<M> {
             compact_success: c.compact_success.load(Relaxed),
             allocstall: c.allocstall.load(Relaxed),
             migrated: c.migrated.load(Relaxed),
+            reclaimed: c.reclaimed.load(Relaxed),
+            compact_ns: c.compact_ns.load(Relaxed),
+            reclaim_ns: c.reclaim_ns.load(Relaxed),
         }
     }
 
@@ -242,6 +267,21 @@ impl<M: RangePlatform + JournalContents> Journal<M> {
         self.areas.verify()?;
         let cached: u64 = self.per_cpu.iter().map(JournalPerCpu::frames).sum();
         Ok(self.zone.recount()? + cached)
+    }
+
+    /// What `work` gives; its CPU time is added to a count.
+    fn timed<R>(
+        &self,
+        which: impl FnOnce(&JournalTally) -> &AtomicU64,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        let Some(cpu_ns) = self.cpu_ns else {
+            return work();
+        };
+        let begin = cpu_ns();
+        let out = work();
+        self.count(which, cpu_ns() - begin);
+        out
     }
 
     fn count(&self, which: impl FnOnce(&JournalTally) -> &AtomicU64, by: u64) {
@@ -305,7 +345,7 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
 
     fn vfree(&mut self, start: u64) -> bool {
         let journal = self.journal;
-        let Some(area) = journal.areas.remove(start) else {
+        let Some(area) = journal.areas.remove(start, &journal.mapper) else {
             return false;
         };
         let pages = area.frames.len() as u64;

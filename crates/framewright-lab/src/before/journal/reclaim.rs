@@ -17,7 +17,9 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
         if order > super::COSTLY_ORDER && zone.free() >= zone.marks.high + (2 << order) {
             return 1;
         }
-        self.reclaim(RECLAIM_PAGES)
+        let reclaimed = journal.timed(|c| &c.reclaim_ns, || self.reclaim(RECLAIM_PAGES));
+        journal.count(|c| &c.reclaimed, reclaimed as u64);
+        reclaimed
     }
 
     /// Drops `pages` pages of the cache and frees their frames.
@@ -54,7 +56,11 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
         }
         match journal.compact(order, Mode::Background) {
             JournalOutcome::Success => journal.scanners.succeeded(),
-            JournalOutcome::Complete => journal.scanners.defer(),
+            JournalOutcome::Complete => {
+                // What CPUs have cached may be a block.
+                journal.drain_all();
+                journal.scanners.defer();
+            }
             JournalOutcome::Skipped | JournalOutcome::Deferred | JournalOutcome::Contended => {}
         }
     }

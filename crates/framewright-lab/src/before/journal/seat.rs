@@ -2,8 +2,8 @@ use super::compact::{JournalOutcome, Mode};
 use super::tenants::JournalContents;
 use super::zone::ORDERS;
 use super::{COSTLY_ORDER, Journal, Rule};
-use framewright::Frame;
 use framewright::platform::RangePlatform;
+use framewright::{Frame, Mobility};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Frames that a per-CPU list takes from the zone, or gives back, at a time.
@@ -15,21 +15,24 @@ const HIGH: usize = 4 * BATCH;
 /// Times that a request for a single frame reclaims before it fails.
 const RECLAIMS_MAX: u32 = 16;
 
+/// One CPU's free blocks, by mobility and of orders 0 to 3.
+type CpuLists = [[Vec<u32>; COSTLY_ORDER + 1]; 2];
+
 /// One CPU's free blocks of orders 0 to 3. The lock stands for interrupts being off, so it is not
 /// counted. Only this CPU takes it, except when a request drains all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct JournalPerCpu {
-    lists: Mutex<[Vec<u32>; COSTLY_ORDER + 1]>,
+    lists: Mutex<CpuLists>,
 }
 
 impl JournalPerCpu {
-    fn lock(&self) -> MutexGuard<'_, [Vec<u32>; COSTLY_ORDER + 1]> {
+    fn lock(&self) -> MutexGuard<'_, CpuLists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn frames(&self) -> u64 {
         let lists = self.lock();
-        let each = lists.iter().enumerate();
+        let each = lists.iter().flat_map(|kind| kind.iter().enumerate());
         each.map(|(order, list)| (list.len() as u64) << order).sum()
     }
 }
@@ -45,10 +48,10 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
     /// A frame for a tenant. Where there is none, the tenant itself must reclaim.
     pub fn frame(&mut self) -> Option<Frame> {
         let zone = &self.journal.zone;
-        let frame = self.try_alloc(0, zone.marks.low);
+        let frame = self.try_alloc(0, zone.marks.low, Mobility::Movable);
         let frame = frame.or_else(|| {
             self.journal.wake.wake(0);
-            self.try_alloc(0, self.journal.zone.marks.min)
+            self.try_alloc(0, self.journal.zone.marks.min, Mobility::Movable)
         });
         frame.map(|frame| Frame(u64::from(frame)))
     }
@@ -59,11 +62,11 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
             return None;
         }
         let marks = self.journal.zone.marks;
-        if let Some(frame) = self.try_alloc(order, marks.low) {
+        if let Some(frame) = self.try_unmovable(order, marks.low) {
             return Some(frame);
         }
         self.journal.wake.wake(order);
-        let got = self.try_alloc(order, marks.min);
+        let got = self.try_unmovable(order, marks.min);
         if got.is_some() || self.journal.rule == Rule::FailFast || order == 0 {
             return got;
         }
@@ -76,9 +79,9 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
             }
         }
         if self.direct_reclaim(order) > 0 {
-            let got = self.try_alloc(order, marks.min).or_else(|| {
+            let got = self.try_unmovable(order, marks.min).or_else(|| {
                 self.journal.drain_all();
-                self.try_alloc(order, marks.min)
+                self.try_unmovable(order, marks.min)
             });
             if got.is_some() {
                 return got;
@@ -92,12 +95,12 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
         if journal.scanners.is_deferred() {
             return (None, JournalOutcome::Deferred);
         }
-        let outcome = journal.compact(order, Mode::Direct);
+        let outcome = journal.timed(|c| &c.compact_ns, || journal.compact(order, Mode::Direct));
         if outcome == JournalOutcome::Skipped {
             return (None, outcome);
         }
         journal.count(|c| &c.compact_stall, 1);
-        let got = self.try_alloc(order, journal.zone.marks.min);
+        let got = self.try_unmovable(order, journal.zone.marks.min);
         if got.is_some() {
             journal.scanners.succeeded();
             journal.count(|c| &c.compact_success, 1);
@@ -109,7 +112,7 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
     /// `false` if that brings none.
     pub(super) fn bulk(&mut self, wanted: usize, frames: &mut Vec<u32>) -> bool {
         while frames.len() < wanted {
-            let got = self.try_alloc(0, self.journal.zone.marks.low);
+            let got = self.try_unmovable(0, self.journal.zone.marks.low);
             match got.or_else(|| self.single()) {
                 Some(frame) => frames.push(frame),
                 None => return false,
@@ -121,35 +124,41 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
     fn single(&mut self) -> Option<u32> {
         let min = self.journal.zone.marks.min;
         self.journal.wake.wake(0);
-        if let Some(frame) = self.try_alloc(0, min) {
+        if let Some(frame) = self.try_unmovable(0, min) {
             return Some(frame);
         }
         for _ in 0..RECLAIMS_MAX {
             if self.direct_reclaim(0) == 0 {
                 self.journal.drain_all();
             }
-            if let Some(frame) = self.try_alloc(0, min) {
+            if let Some(frame) = self.try_unmovable(0, min) {
                 return Some(frame);
             }
         }
         None
     }
 
+    /// A block for the journal, which cannot be moved.
+    fn try_unmovable(&mut self, order: usize, mark: u64) -> Option<u32> {
+        self.try_alloc(order, mark, Mobility::Unmovable)
+    }
+
     /// A block, from this CPU's lists or by one look at the zone.
-    fn try_alloc(&mut self, order: usize, mark: u64) -> Option<u32> {
+    fn try_alloc(&mut self, order: usize, mark: u64, kind: Mobility) -> Option<u32> {
         let zone = &self.journal.zone;
+        let can_move = |frame| self.journal.tenants.holder(frame).is_some();
         if order > COSTLY_ORDER {
             if !zone.allows(order, mark) {
                 return None;
             }
-            return zone.take(&mut zone.lock(), order);
+            return zone.take(&mut zone.lock(), order, kind, can_move);
         }
         let mut lists = self.journal.per_cpu[self.cpu].lock();
-        let list = &mut lists[order];
+        let list = &mut lists[kind as usize][order];
         if list.is_empty() && zone.allows(order, mark) {
             let mut blocks = zone.lock();
             for _ in 0..BATCH >> order {
-                match zone.take(&mut blocks, order) {
+                match zone.take(&mut blocks, order, kind, can_move) {
                     Some(frame) => list.push(frame),
                     None => break,
                 }
@@ -168,10 +177,11 @@ impl<M: RangePlatform + JournalContents> JournalSeat<'_, M> {
             return;
         }
         let mut lists = self.journal.per_cpu[self.cpu].lock();
-        lists[order].push(frame);
-        if lists[order].len() << order >= HIGH {
+        let list = &mut lists[zone.label(frame) as usize][order];
+        list.push(frame);
+        if list.len() << order >= HIGH {
             let mut blocks = zone.lock();
-            for frame in lists[order].drain(..BATCH >> order) {
+            for frame in list.drain(..BATCH >> order) {
                 zone.give(&mut blocks, frame, order);
             }
         }
@@ -188,7 +198,10 @@ impl<M> Journal<M> {
     pub(super) fn drain(&self, cpu: usize) {
         let mut lists = self.per_cpu[cpu].lock();
         let mut blocks = self.zone.lock();
-        for (order, list) in lists.iter_mut().enumerate() {
+        for (order, list) in lists
+            .iter_mut()
+            .flat_map(|kind| kind.iter_mut().enumerate())
+        {
             for frame in list.drain(..) {
                 self.zone.give(&mut blocks, frame, order);
             }

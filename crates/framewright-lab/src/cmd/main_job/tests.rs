@@ -103,7 +103,7 @@ mod of_experiments {
     use crate::cmd::runner::section_of;
     use crate::experiment::fallback::{FallbackExperiment, LifeSpan};
     use crate::experiment::gcma::{BesideRequests, GcmaExperiment};
-    use crate::experiment::kvmalloc::Kvmalloc;
+    use crate::experiment::kvmalloc::{Kvmalloc, ObjectSize};
     use crate::experiment::va_fit::{FitCase, VaFit};
     use crate::experiment::vmap_blocks::{Scenario, VmapBlocks};
     use crate::experiment::{Detail, Experiment, Mapper};
@@ -151,8 +151,15 @@ mod of_experiments {
         has_records(&part, 1);
         let section = part.section;
         let told = section.summary[0].clone();
-        assert!(told.contains("4 of 4 published counts come out"), "{told}");
-        assert!(told.contains("exhaust 10 instead of 993"), "{told}");
+        assert!(
+            told.starts_with("Reproduced: of the document's 4 counts of blocks 4 come out"),
+            "{told}"
+        );
+        let last = section.summary.last().unwrap();
+        assert!(
+            last.contains("cuts 10 blocks where the proposal cuts 993"),
+            "{last}"
+        );
         has(section, &rows, 1);
         let part = tiny(|plan: &mut VaFit| {
             plan.cases = vec![
@@ -190,7 +197,7 @@ mod of_experiments {
         let part = tiny(|plan: &mut Kvmalloc| {
             plan.options.seconds = 0.02;
             plan.options.memory_bytes = 32 << 20;
-            plan.options.object_bytes = 16 << 10;
+            plan.objects = vec![ObjectSize::Bytes(16 << 10)];
         });
         has_records(&part, 2);
         let section = part.section;
@@ -198,7 +205,13 @@ mod of_experiments {
             !section.text().contains("kvmalloc_ns_p50"),
             "the quick form is short"
         );
-        assert_eq!(section.summary.len(), 2);
+        for line in [
+            "eproduced: threads/2/object/16384, mapper null: a call of the proposal takes",
+            "framewright, unmapping",
+        ] {
+            let said = section.summary.iter().filter(|said| said.contains(line));
+            assert!(said.count() > 0, "{line}: {:?}", section.summary);
+        }
         let rows = [
             "mapper null",
             "mapper host",

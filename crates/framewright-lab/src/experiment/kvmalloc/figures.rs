@@ -1,9 +1,8 @@
 use super::super::clock::{Latencies, Quantile, least_and_middle};
-use super::super::{BEFORE, FRAMEWRIGHT};
-use super::case;
+use super::super::{BEFORE, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, PROPOSED};
 use super::journal::Measured;
 use super::metrics as m;
-use super::plan::KvmallocPlan;
+use super::plan::{KvmallocOptions, ObjectSize};
 use super::published;
 use crate::before::journal::LockCount;
 use crate::measure::Metric;
@@ -11,15 +10,19 @@ use crate::report::{Figure, FigureSource};
 
 /// The figures of all variants, `runs` of each, behind the document's.
 pub(super) fn of(
-    plan: &KvmallocPlan,
+    case: &str,
+    options: KvmallocOptions,
     variants: &[&'static str],
     runs: &[Vec<Measured>],
-    locks: &Measured,
+    accounts: &[Measured],
 ) -> Vec<Figure> {
-    let case = case(plan.options);
-    let mut figures = published::figures(&case);
+    // The document's objects have one length.
+    let mut figures = match options.object {
+        ObjectSize::Bytes(_) => published::figures(case),
+        ObjectSize::Mixed => Vec::new(),
+    };
     let mut before = None;
-    for (variant, runs) in variants.iter().zip(runs) {
+    for ((variant, runs), accounts) in variants.iter().zip(runs).zip(accounts) {
         let summary = MiddleFigures::of(runs);
         if *variant == BEFORE {
             before = Some((
@@ -29,11 +32,13 @@ pub(super) fn of(
             ));
         }
         let mut values = summary.values();
-        if *variant == FRAMEWRIGHT {
-            values.extend(lock_values(&locks.counted.locks, locks.all_calls()));
+        // The baselines count their locks always; the engine's are accounted in that run alone.
+        if [FRAMEWRIGHT, FRAMEWRIGHT_KEPT].contains(variant) {
+            values.extend(lock_values(&accounts.counted.locks, accounts.all_calls()));
         } else {
             values.extend(lock_values(&summary.locks(), summary.calls()));
         }
+        values.extend(account_values(variant, accounts));
         if let Some((commits, by_cpu, kvmalloc)) = before {
             values.push((m::COMMITS_VS_BEFORE, summary.commits_per_s / commits));
             values.push((
@@ -46,7 +51,7 @@ pub(super) fn of(
             ));
         }
         figures.extend(values.into_iter().map(|(metric, value)| Figure {
-            case: case.clone(),
+            case: case.to_owned(),
             variant,
             metric,
             value: if value.is_finite() { value } else { 0.0 },
@@ -122,7 +127,14 @@ impl<'r> MiddleFigures<'r> {
                 m::COMPACT_SUCCESS,
                 self.total(|run| run.counted.compact_success),
             ),
-            (m::ALLOCSTALL, self.total(|run| run.counted.allocstall)),
+            (
+                m::ALLOCSTALL,
+                self.total(|run| run.counted.allocstall + run.waits),
+            ),
+            (
+                m::RECLAIMED,
+                self.total(|run| run.counted.reclaimed + run.reclaimed),
+            ),
             (m::MIGRATED, self.total(|run| run.counted.migrated)),
             (m::WAITS, self.total(|run| run.waits)),
             (m::CALLS, calls),
@@ -173,6 +185,25 @@ fn lock_values(locks: &[LockCount], calls: u64) -> Vec<(Metric, f64)> {
                 lock.hold_ns_max as f64,
             ),
         ]);
+    }
+    values
+}
+
+/// Where the CPU time of calls went, of the run that was accounted.
+fn account_values(variant: &str, run: &Measured) -> Vec<(Metric, f64)> {
+    let share = |ns: f64| ns / run.cpu_ns;
+    let reclaim_ns = run.counted.reclaim_ns as f64 + run.reclaim_ns;
+    let mut values = vec![
+        (m::COMPACT_SHARE, share(run.counted.compact_ns as f64)),
+        (m::RECLAIM_SHARE, share(reclaim_ns)),
+        (
+            m::FRAME_RUNS,
+            run.frame_runs as f64 / run.all_calls() as f64,
+        ),
+    ];
+    if [BEFORE, PROPOSED].contains(&variant) {
+        let waited: u64 = run.counted.locks.iter().map(|lock| lock.waited_ns).sum();
+        values.push((m::LOCK_WAIT_SHARE, share(waited as f64)));
     }
     values
 }

@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::clock::{CalibratedClock, Latencies};
 use super::super::threads::{bind, cpu_ns, joined};
 use super::machine::{Checksum, JournalMachine};
-use super::plan::{ITEMS_SHARE, KvmallocPlan};
+use super::plan::{ITEMS_SHARE, KvmallocPlan, ObjectSize};
 use super::variant::{Allocating, JournalVariant, RECLAIM_PAGES, VariantCounts};
 use crate::before::journal::Wake;
 use crate::before::journal::tenants::{FRAME_WORDS, JournalTenants};
@@ -36,6 +36,11 @@ pub(super) struct Measured {
     pub(super) cpu_ns: f64,
     pub(super) background_ns: f64,
     pub(super) waits: u64,
+    /// Pages that the writers reclaimed for calls, and their CPU time in that.
+    pub(super) reclaimed: u64,
+    pub(super) reclaim_ns: f64,
+    /// Runs of frames in all buffers, if they are counted.
+    pub(super) frame_runs: u64,
     pub(super) latencies: Latencies,
     pub(super) counted: VariantCounts,
 }
@@ -48,6 +53,7 @@ pub(super) fn run<V: JournalVariant>(
     tenants: &JournalTenants,
     wake: &Wake,
     clock: CalibratedClock,
+    has_accounts: bool,
 ) -> Result<Measured, Failure> {
     let threads = plan.options.threads;
     let start = Barrier::new(usize::from(threads));
@@ -72,6 +78,7 @@ pub(super) fn run<V: JournalVariant>(
                 tenants,
                 wake,
                 clock,
+                has_accounts,
                 pages: &pages,
                 items: Items::new(plan, thread),
                 live: VecDeque::new(),
@@ -139,6 +146,9 @@ fn sum(parts: &[ThreadPart], background_ns: u64, counted: VariantCounts) -> Meas
         cpu_ns: total(|part| part.cpu_ns as f64) + background_ns as f64,
         background_ns: background_ns as f64,
         waits: count(|part| part.waits),
+        reclaimed: count(|part| part.reclaimed),
+        reclaim_ns: total(|part| part.reclaim_ns as f64),
+        frame_runs: count(|part| part.frame_runs),
         latencies,
         counted,
     }
@@ -156,6 +166,9 @@ struct ThreadPart {
     cpu_ns: u64,
     wall: Duration,
     waits: u64,
+    reclaimed: u64,
+    reclaim_ns: u64,
+    frame_runs: u64,
     latencies: Latencies,
 }
 
@@ -172,6 +185,9 @@ impl ThreadPart {
             cpu_ns: 0,
             wall: Duration::ZERO,
             waits: 0,
+            reclaimed: 0,
+            reclaim_ns: 0,
+            frame_runs: 0,
             latencies: Latencies::new(),
         }
     }
@@ -180,7 +196,8 @@ impl ThreadPart {
 /// The items of one thread, and in which order it logs them.
 struct Items {
     words: Vec<u64>,
-    len: usize,
+    /// Of each item: where it begins, and its bytes.
+    places: Vec<(usize, u64)>,
     sums: Vec<Checksum>,
     random: Random,
 }
@@ -189,13 +206,31 @@ impl Items {
     fn new(plan: &KvmallocPlan, thread: u16) -> Self {
         let mut random = Random::new(plan.options.seed ^ u64::from(thread + 1) << 32);
         let all = plan.frames as usize * FRAME_WORDS / ITEMS_SHARE as usize;
-        let count = (all / plan.words).clamp(plan.items, 1 << 16);
-        let words: Vec<u64> = (0..count * plan.words).map(|_| random.bits()).collect();
-        let sums = words.chunks_exact(plan.words).map(checksum).collect();
+        let mean = match plan.options.object {
+            ObjectSize::Bytes(_) => plan.words,
+            ObjectSize::Mixed => plan.words / 2,
+        };
+        let count = (all / mean).clamp(plan.items, 1 << 16);
+        let mut at = 0;
+        let places: Vec<(usize, u64)> = (0..count)
+            .map(|_| {
+                let bytes = match plan.options.object {
+                    ObjectSize::Bytes(bytes) => bytes,
+                    ObjectSize::Mixed => mixed(&mut random, plan.words),
+                };
+                let place = (at, bytes);
+                at += words_of(bytes);
+                place
+            })
+            .collect();
+        let words: Vec<u64> = (0..at).map(|_| random.bits()).collect();
+        let sums = places
+            .iter()
+            .map(|&(at, bytes)| checksum(&words[at..][..words_of(bytes)]));
         Self {
+            sums: sums.collect(),
             words,
-            len: plan.words,
-            sums,
+            places,
             random,
         }
     }
@@ -205,8 +240,24 @@ impl Items {
     }
 
     fn item(&self, nth: usize) -> &[u64] {
-        &self.words[nth * self.len..][..self.len]
+        let (at, bytes) = self.places[nth];
+        &self.words[at..][..words_of(bytes)]
     }
+
+    fn bytes(&self, nth: usize) -> u64 {
+        self.places[nth].1
+    }
+}
+
+/// Bytes of an item of mixed length: as many pages as often as others, whole words.
+fn mixed(random: &mut Random, longest_words: usize) -> u64 {
+    let pages = 1 + random.below(longest_words as u64 / FRAME_WORDS as u64);
+    let last = 1 + random.below(FRAME_WORDS as u64);
+    ((pages - 1) * FRAME_WORDS as u64 + last) * 8
+}
+
+const fn words_of(bytes: u64) -> usize {
+    bytes.div_ceil(8) as usize
 }
 
 fn checksum(item: &[u64]) -> Checksum {
@@ -223,6 +274,7 @@ struct Writer<'w, S> {
     tenants: &'w JournalTenants,
     wake: &'w Wake,
     clock: CalibratedClock,
+    has_accounts: bool,
     /// The number of the next page that is read in.
     pages: &'w AtomicU32,
     items: Items,
@@ -275,14 +327,16 @@ impl<S: Allocating> Writer<'_, S> {
         let first = self.pages.fetch_add(wanted as u32, Relaxed);
         let mut read = Vec::with_capacity(wanted);
         for nth in 0..wanted as u32 {
-            let frame = match self.seat.frame() {
-                Some(frame) => frame,
-                None => {
-                    self.reclaim()?;
-                    let frame = self.seat.frame();
-                    frame.ok_or_else(|| Failure::new("there is no frame for the cache"))?
+            let mut frame = self.seat.frame();
+            // What it reclaims another thread may take.
+            for _ in 0..WAITS_MAX {
+                if frame.is_some() {
+                    break;
                 }
-            };
+                self.reclaim()?;
+                frame = self.seat.frame();
+            }
+            let frame = frame.ok_or_else(|| Failure::new("there is no frame for the cache"))?;
             read.push((frame, first.wrapping_add(nth)));
         }
         self.tenants.read_in(self.machine, &read);
@@ -299,12 +353,12 @@ impl<S: Allocating> Writer<'_, S> {
     }
 
     fn commit(&mut self) -> Result<(), Failure> {
-        let bytes = self.plan.options.object_bytes;
         let is_timed = self.part.commits.is_multiple_of(TIMED_EVERY);
         let chosen: Vec<usize> = (0..self.plan.items).map(|_| self.items.draw()).collect();
         let mut batch = Vec::with_capacity(self.plan.items);
         let begin = cpu_ns();
-        for _ in 0..self.plan.items {
+        for item in &chosen {
+            let bytes = self.items.bytes(*item);
             let addr = if is_timed {
                 let (addr, ns) = self.clock.time(|| self.seat.kvmalloc(bytes));
                 self.part.latencies.record(ns);
@@ -323,7 +377,11 @@ impl<S: Allocating> Writer<'_, S> {
         }
         let copied = cpu_ns();
         for (addr, item) in batch.iter().zip(&chosen) {
-            if self.machine.sum(*addr, self.plan.words)? != self.items.sums[*item] {
+            let words = words_of(self.items.bytes(*item));
+            if self.has_accounts {
+                self.part.frame_runs += self.machine.runs(*addr, words)?;
+            }
+            if self.machine.sum(*addr, words)? != self.items.sums[*item] {
                 return Err(Failure::new(format!(
                     "the bytes at {addr} are not the item's"
                 )));
@@ -356,7 +414,9 @@ impl<S: Allocating> Writer<'_, S> {
         for _ in 0..WAITS_MAX {
             self.part.waits += 1;
             self.wake.wake(0);
-            self.reclaim()?;
+            let begin = cpu_ns();
+            self.part.reclaimed += self.reclaim()? as u64;
+            self.part.reclaim_ns += cpu_ns() - begin;
             if let Some(addr) = self.seat.kvmalloc(bytes)? {
                 return Ok(addr);
             }

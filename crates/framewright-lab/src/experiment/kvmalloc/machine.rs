@@ -103,6 +103,17 @@ impl JournalMachine {
         Ok(())
     }
 
+    /// How many runs of neighbouring frames the object at `at` consists of.
+    pub(super) fn runs(&self, at: Addr, words: usize) -> Result<u64, Failure> {
+        let (mut runs, mut end) = (0, None);
+        self.each_frame(at, words, |_, words| {
+            let words = words.as_ptr_range();
+            runs += u64::from(end != Some(words.start));
+            end = Some(words.end);
+        })?;
+        Ok(runs)
+    }
+
     /// Copies an item's words into the object at `at`.
     pub(super) fn store(&self, at: Addr, item: &[u64]) -> Result<(), Failure> {
         self.each_frame(at, item.len(), |first, words| {

@@ -6,7 +6,7 @@
 //!     │
 //!   JournalMachine   frames of a memfd, and pages: mmap's, or a table of ours
 //!     │
-//!   JournalVariant   before, proposed: the kernel's way (before::journal); framewright: the engine
+//!   JournalVariant   before, proposed: the kernel's way (before::journal); framewright, framewright-kept: the engine
 //!     │
 //!   Writer           a thread: read in, kvmalloc a batch, copy, checksum, free the oldest batch
 //! ```
@@ -14,9 +14,13 @@
 //! # What is the same for every variant
 //! - The seed gives frames, the holder of each, items and their order.
 //! - The cache, its list and its reclaim.
+//! - A freed area is unmapped before its free returns, except in `framewright-kept`, the engine as it is by default.
+//! - What a call must reclaim is counted in one place: `before` and `proposed` do it inside, the engine is fail-fast
+//!   and says no, and then its writer does it.
 //! - The background thread sleeps until a thread finds less than the low mark free, and then reclaims
 //!   up to the high mark.
-//! - Below the floor, a thread that reads in reclaims by itself, so that single frames are there.
+//! - Below the floor, a thread that reads in reclaims by itself, so that single frames are there; with `--short` it
+//!   does not, and calls find too little free.
 //! - The window.
 //! - Copies and checksums go word by word through the direct map, with a look at the page table for
 //!   each mapped page.
@@ -28,7 +32,8 @@
 //! A thread warms up until it has filled its window of live batches and freed it once. Then it reads
 //! its CPU time between the phases of a commit, so that the time of a call is the mean of a batch.
 //! In every fourth commit it times each call of `kvmalloc` instead, by the wall clock. The variants take
-//! turns, repetition by repetition, each in fresh memory. A run of its own accounts for the engine's locks.
+//! turns, repetition by repetition, each in fresh memory. A run of its own accounts for locks, and for the CPU time of
+//! calls in compaction and reclaim.
 //!
 //! # Sources
 //! D. Chinner, "mm: vmalloc: use rwsem, mutex ...", LKML, March 2023.
@@ -49,13 +54,13 @@ mod plan;
 mod tests;
 mod variant;
 
-pub use plan::{KvmallocOptions, MEMORY_BYTES, batch_items};
+pub use plan::{KvmallocOptions, MEMORY_BYTES, ObjectSize, batch_items};
 
 /// Of a hundred blocks, those with a frame that cannot go, where nothing else is asked for.
 pub const FRAGMENTED: u32 = 99;
 
 use super::clock::CalibratedClock;
-use super::{BEFORE, FRAMEWRIGHT, Failure, Findings, PROPOSED, Progress};
+use super::{BEFORE, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, Failure, Findings, PROPOSED, Progress};
 use crate::before::journal::tenants::JournalTenants;
 use crate::before::journal::{Rule, Wake};
 use framewright::Frame;
@@ -65,35 +70,41 @@ use plan::KvmallocPlan;
 use std::sync::Arc;
 
 /// The variants, in the order in which they take turns.
-const VARIANTS: [&str; 3] = [BEFORE, PROPOSED, FRAMEWRIGHT];
+const VARIANTS: [&str; 4] = [BEFORE, PROPOSED, FRAMEWRIGHT, FRAMEWRIGHT_KEPT];
 
-/// The figures of one number of threads, and the document's.
+/// The figures of a case, and the document's.
 ///
-/// Steps of progress: one a repetition of a variant and one for the engine's locks, [`steps`] in all.
+/// Steps of progress: one a repetition of a variant and one a variant for its accounts, [`steps`] in all.
 ///
 /// # Errors
 /// If the objects do not fit, memory cannot be had, or anything is lost.
-pub fn run(options: KvmallocOptions, progress: Progress<'_>) -> Result<Findings, Failure> {
+pub fn run(
+    case: &str,
+    options: KvmallocOptions,
+    progress: Progress<'_>,
+) -> Result<Findings, Failure> {
     let plan = KvmallocPlan::new(options)?;
     let clock = CalibratedClock::calibrated();
-    let mut runs: [Vec<Measured>; 3] = Default::default();
-    // The engine reads a clock twice for each lock that it accounts: not while it is timed.
-    let locks = one(FRAMEWRIGHT, &plan, clock, true);
-    let locks = locks.map_err(|e| e.of(&case(options), FRAMEWRIGHT))?;
-    progress.step();
+    let mut runs: [Vec<Measured>; VARIANTS.len()] = Default::default();
+    // Accounts read a clock: not while anything is timed.
+    let mut accounts = Vec::new();
+    for variant in VARIANTS {
+        let accounted = one(variant, &plan, clock, true);
+        accounts.push(accounted.map_err(|e| e.of(case, variant))?);
+        progress.step();
+    }
     for _ in 0..options.repeat {
         for (variant, runs) in VARIANTS.into_iter().zip(&mut runs) {
             let measured = one(variant, &plan, clock, false);
-            runs.push(measured.map_err(|e| e.of(&case(options), variant))?);
+            runs.push(measured.map_err(|e| e.of(case, variant))?);
             progress.step();
         }
     }
     let latencies = VARIANTS.iter().zip(&runs);
-    let latencies = latencies.map(|(variant, runs)| {
-        figures::latencies(runs).distribution(&case(options), variant, "kvmalloc")
-    });
+    let latencies = latencies
+        .map(|(variant, runs)| figures::latencies(runs).distribution(case, variant, "kvmalloc"));
     Ok(Findings {
-        figures: figures::of(&plan, &VARIANTS, &runs, &locks),
+        figures: figures::of(case, options, &VARIANTS, &runs, &accounts),
         latencies: latencies.collect(),
         ..Findings::default()
     })
@@ -102,12 +113,7 @@ pub fn run(options: KvmallocOptions, progress: Progress<'_>) -> Result<Findings,
 /// How many steps of progress a run has.
 #[must_use]
 pub fn steps(options: KvmallocOptions) -> u64 {
-    1 + VARIANTS.len() as u64 * u64::from(options.repeat)
-}
-
-/// The case's name: the threads.
-fn case(options: KvmallocOptions) -> String {
-    format!("threads/{}", options.threads)
+    VARIANTS.len() as u64 * (1 + u64::from(options.repeat))
 }
 
 /// One repetition of a variant, in fresh memory.
@@ -132,15 +138,22 @@ fn one(
     let wake = Arc::new(Wake::default());
     let (tenants, wake, machine) = (&tenants, &wake, &machine);
     let journal = |rule| {
-        variant::with_journal(rule, plan, machine, tenants, wake, |journal| {
-            journal::run(journal, plan, machine, tenants, wake, clock)
-        })
+        variant::with_journal(
+            rule,
+            plan,
+            machine,
+            tenants,
+            wake,
+            has_accounts,
+            |journal| journal::run(journal, plan, machine, tenants, wake, clock, has_accounts),
+        )
     };
+    let is_strict = variant != FRAMEWRIGHT_KEPT;
     match variant {
         BEFORE => journal(Rule::Stall),
         PROPOSED => journal(Rule::FailFast),
-        _ => variant::with_engine(plan, machine, tenants, has_accounts, |engine| {
-            journal::run(engine, plan, machine, tenants, wake, clock)
+        _ => variant::with_engine(plan, machine, tenants, is_strict, has_accounts, |engine| {
+            journal::run(engine, plan, machine, tenants, wake, clock, has_accounts)
         }),
     }
 }

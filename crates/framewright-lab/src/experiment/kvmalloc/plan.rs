@@ -1,6 +1,7 @@
 use super::super::{Failure, Mapper};
 use super::layout::FrameLayout;
 use crate::before::journal::{BLOCK_FRAMES_MAX, JournalMarks};
+use crate::size::read_bytes;
 use framewright::Page;
 
 /// Memory where nothing else is asked for: 512 MiB.
@@ -30,6 +31,65 @@ const LIVE_SHARE: u64 = 8;
 /// The part of memory that a thread's items are: of 512 MiB 8, more than the caches that are its own.
 pub(super) const ITEMS_SHARE: u64 = 64;
 
+/// The most pages of an object where they are of mixed lengths.
+const MIXED_PAGES_MAX: u64 = 32;
+
+/// How long objects are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectSize {
+    /// All of so many bytes.
+    Bytes(u64),
+    /// Of 1 to 32 pages, each length as often, in whole words: 66 KiB in the mean.
+    Mixed,
+}
+
+impl ObjectSize {
+    /// The longest one's bytes.
+    pub(super) const fn longest(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Mixed => MIXED_PAGES_MAX * Page::BYTES,
+        }
+    }
+
+    /// Pages of one, in the mean.
+    const fn pages(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.div_ceil(Page::BYTES),
+            Self::Mixed => MIXED_PAGES_MAX.div_ceil(2) + 1,
+        }
+    }
+
+    /// The order of the blocks that memory is in pieces of.
+    const fn order(self) -> u32 {
+        let pages = match self {
+            Self::Bytes(_) => self.pages(),
+            Self::Mixed => MIXED_PAGES_MAX / 2,
+        };
+        pages.next_power_of_two().ilog2()
+    }
+}
+
+impl std::str::FromStr for ObjectSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "mixed" {
+            return Ok(Self::Mixed);
+        }
+        read_bytes(text).map(Self::Bytes)
+    }
+}
+
+impl std::fmt::Display for ObjectSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Mixed => f.write_str("mixed"),
+        }
+    }
+}
+
 /// What is run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KvmallocOptions {
@@ -37,8 +97,8 @@ pub struct KvmallocOptions {
     pub mapper: Mapper,
     /// Threads that log.
     pub threads: u16,
-    /// Bytes of an object.
-    pub object_bytes: u64,
+    /// How long objects are.
+    pub object: ObjectSize,
     /// Of a hundred blocks of the object's order, those with a frame that cannot go.
     pub fragmented: u32,
     /// How long each repetition of each variant logs.
@@ -51,12 +111,18 @@ pub struct KvmallocOptions {
     pub read_in: Option<u32>,
     /// Bytes of memory, of which whole blocks of 4 MiB are used.
     pub memory_bytes: u64,
+    /// Whether no thread reclaims ahead of a batch, so that calls find too little free.
+    pub is_short: bool,
 }
 
-/// Items of a batch, for objects of so many bytes: 1 MiB, at least one and at most 256.
+/// Items of a batch, for objects of such lengths: 1 MiB, at least one and at most 256.
 #[must_use]
-pub fn batch_items(object_bytes: u64) -> u64 {
-    (BATCH_BYTES / object_bytes.max(1)).clamp(1, BATCH_ITEMS_MAX)
+pub fn batch_items(object: ObjectSize) -> u64 {
+    let bytes = match object {
+        ObjectSize::Bytes(bytes) => bytes,
+        ObjectSize::Mixed => object.pages() * Page::BYTES,
+    };
+    (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_ITEMS_MAX)
 }
 
 /// The same, worked out.
@@ -64,7 +130,7 @@ pub fn batch_items(object_bytes: u64) -> u64 {
 pub(super) struct KvmallocPlan {
     pub(super) options: KvmallocOptions,
     pub(super) frames: u32,
-    /// Words of an object: bytes rounded up.
+    /// Words of the longest object: bytes rounded up.
     pub(super) words: usize,
     /// Pages read in before a batch.
     pub(super) read_in: usize,
@@ -90,9 +156,9 @@ impl KvmallocPlan {
             )));
         }
         let frames = (memory / Page::BYTES) as u32 & !(BLOCK_FRAMES_MAX - 1);
-        let bytes = options.object_bytes;
-        let pages = bytes.div_ceil(Page::BYTES);
-        let items = batch_items(bytes);
+        let bytes = options.object.longest();
+        let pages = options.object.pages();
+        let items = batch_items(options.object);
         // A batch is allocated and as much read in before the next look at what is free.
         let read_in = options.read_in.map_or(pages, u64::from);
         let batch = u64::from(options.threads)
@@ -121,7 +187,7 @@ impl KvmallocPlan {
             low: min + min / 4 + need,
             high: min + min / 2 + need + need / 2,
         };
-        let order = pages.next_power_of_two().ilog2();
+        let order = options.object.order();
         let (seed, percent) = (options.seed, options.fragmented);
         let layout = FrameLayout::new(frames, order, percent, marks.high, seed);
         // What the journal's buffers grow to comes out of the cache.
@@ -140,7 +206,7 @@ impl KvmallocPlan {
             items: items as usize,
             held: held.max(1) as usize,
             marks,
-            floor: min + need,
+            floor: if options.is_short { 0 } else { min + need },
             machine_cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u16),
             layout,
         })

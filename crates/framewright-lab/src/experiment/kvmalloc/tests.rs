@@ -10,19 +10,22 @@ fn tiny() -> KvmallocOptions {
     KvmallocOptions {
         mapper: Mapper::Null,
         threads: 2,
-        object_bytes: 16 << 10,
+        object: ObjectSize::Bytes(16 << 10),
         fragmented: 100,
         seconds: 0.02,
         seed: 1,
         repeat: 1,
         read_in: None,
         memory_bytes: 32 << 20,
+        is_short: false,
     }
 }
 
 fn figures(options: KvmallocOptions) -> Vec<Figure> {
     let steps = AtomicU64::new(0);
-    let figures = run(options, Progress::new(&steps)).unwrap().figures;
+    let figures = run("threads/2", options, Progress::new(&steps))
+        .unwrap()
+        .figures;
     assert_eq!(steps.into_inner(), super::steps(options));
     figures
 }
@@ -48,7 +51,7 @@ fn the_whole_experiment_runs_and_only_before_stalls() {
             assert!(value(&figures, variant, m::KVMALLOC_CPU_NS) > 0.0);
             assert!(value(&figures, variant, m::SPILLED_SHARE) > 0.0);
         }
-        for variant in [PROPOSED, FRAMEWRIGHT] {
+        for variant in [PROPOSED, FRAMEWRIGHT, FRAMEWRIGHT_KEPT] {
             assert_eq!(value(&figures, variant, m::COMPACT_STALL), 0.0);
             assert_eq!(value(&figures, variant, m::ALLOCSTALL), 0.0);
         }
@@ -73,10 +76,46 @@ fn the_engine_never_stalls_at_any_fragmentation() {
 }
 
 #[test]
+fn objects_of_mixed_lengths_keep_their_bytes_and_have_no_published_figures() {
+    let mut options = KvmallocOptions {
+        object: ObjectSize::Mixed,
+        ..tiny()
+    };
+    options.memory_bytes = 64 << 20;
+    let figures = figures(options);
+    for variant in VARIANTS {
+        assert!(value(&figures, variant, m::COMMITS_PER_S) > 0.0);
+    }
+    let is_published = |figure: &Figure| figure.source == FigureSource::Published;
+    assert!(!figures.iter().any(is_published));
+}
+
+/// No thread reclaims ahead, so the allocator or the writer must for the calls, and either is counted.
+#[test]
+fn what_calls_must_reclaim_is_counted_in_every_variant() {
+    let figures = figures(KvmallocOptions {
+        is_short: true,
+        seconds: 0.2,
+        ..tiny()
+    });
+    for variant in VARIANTS {
+        let stalls = value(&figures, variant, m::ALLOCSTALL);
+        let reclaimed = value(&figures, variant, m::RECLAIMED);
+        assert_eq!(
+            stalls > 0.0,
+            reclaimed > 0.0,
+            "{variant}: {stalls} {reclaimed}"
+        );
+        assert!(stalls >= value(&figures, variant, m::WAITS));
+    }
+    assert!(value(&figures, FRAMEWRIGHT, m::ALLOCSTALL) > 0.0);
+}
+
+#[test]
 fn small_objects_that_begin_inside_of_a_frame_keep_their_bytes() {
-    for object_bytes in [1, 100, 3000, 5000] {
+    for bytes in [1, 100, 3000, 5000] {
         let figures = figures(KvmallocOptions {
-            object_bytes,
+            object: ObjectSize::Bytes(bytes),
             read_in: Some(1),
             fragmented: 50,
             ..tiny()
@@ -114,10 +153,12 @@ fn the_documents_figures_stand_beside_ours() {
 fn what_does_not_fit_is_said_with_the_numbers() {
     let refused = |options| {
         let steps = AtomicU64::new(0);
-        run(options, Progress::new(&steps)).unwrap_err().to_string()
+        run("threads/2", options, Progress::new(&steps))
+            .unwrap_err()
+            .to_string()
     };
     let large = refused(KvmallocOptions {
-        object_bytes: 1 << 30,
+        object: ObjectSize::Bytes(1 << 30),
         ..tiny()
     });
     assert!(
@@ -126,7 +167,7 @@ fn what_does_not_fit_is_said_with_the_numbers() {
     );
     assert!(large.contains("memory of 32 MiB"), "{large}");
     let longest = refused(KvmallocOptions {
-        object_bytes: u64::MAX,
+        object: ObjectSize::Bytes(u64::MAX),
         ..tiny()
     });
     assert!(longest.contains("too large"), "{longest}");

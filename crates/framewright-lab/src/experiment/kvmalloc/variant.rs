@@ -1,6 +1,7 @@
 //! The three allocators behind one way in.
 
 use super::super::Failure;
+use super::super::threads::cpu_ns;
 use super::machine::JournalMachine;
 use super::plan::KvmallocPlan;
 use crate::before::journal::tenants::JournalTenants;
@@ -9,9 +10,9 @@ use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::Zone;
 use framewright::kv::{KvError, KvRequest};
 use framewright::platform::ObjectPlatform;
-use framewright::policy::{Config, RangeConfig};
+use framewright::policy::RangeConfig;
 use framewright::vrange::RangeError;
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Run};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, PageRange, Run};
 use std::sync::Arc;
 
 /// What an allocator says of itself at the end.
@@ -22,6 +23,9 @@ pub(super) struct VariantCounts {
     pub(super) compact_success: u64,
     pub(super) allocstall: u64,
     pub(super) migrated: u64,
+    pub(super) reclaimed: u64,
+    pub(super) compact_ns: u64,
+    pub(super) reclaim_ns: u64,
     pub(super) locks: Vec<LockCount>,
 }
 
@@ -33,9 +37,13 @@ impl VariantCounts {
         self.compact_success -= earlier.compact_success;
         self.allocstall -= earlier.allocstall;
         self.migrated -= earlier.migrated;
+        self.reclaimed -= earlier.reclaimed;
+        self.compact_ns -= earlier.compact_ns;
+        self.reclaim_ns -= earlier.reclaim_ns;
         for (lock, earlier) in self.locks.iter_mut().zip(&earlier.locks) {
             lock.acquisitions -= earlier.acquisitions;
             lock.contended -= earlier.contended;
+            lock.waited_ns -= earlier.waited_ns;
         }
         self
     }
@@ -104,6 +112,9 @@ impl JournalVariant for Journal<&JournalMachine> {
             compact_success: c.compact_success,
             allocstall: c.allocstall,
             migrated: c.migrated,
+            reclaimed: c.reclaimed,
+            compact_ns: c.compact_ns,
+            reclaim_ns: c.reclaim_ns,
             locks: self.lock_counts(),
         }
     }
@@ -147,6 +158,7 @@ pub(super) fn with_journal<R>(
     machine: &JournalMachine,
     tenants: &Arc<JournalTenants>,
     wake: &Arc<Wake>,
+    has_accounts: bool,
     work: impl FnOnce(&Journal<&JournalMachine>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let journal = Journal::new(Setup {
@@ -160,6 +172,7 @@ pub(super) fn with_journal<R>(
         tenants: Arc::clone(tenants),
         wake: Arc::clone(wake),
         direct: machine.direct_base(),
+        cpu_ns: has_accounts.then_some(cpu_ns),
     });
     for frame in &plan.layout.free {
         journal.add(Frame(u64::from(*frame)));
@@ -173,30 +186,29 @@ pub(super) struct JournalEngine<'e, 'm> {
     engine: &'e Engine<'m, &'m JournalMachine>,
     tenants: &'e JournalTenants,
     high: u64,
+    strict: Option<PageRange>,
 }
 
-/// Runs `work` on the engine in memory laid out as planned, with its locks accounted if that is
-/// asked for.
+/// Runs `work` on the engine in memory laid out as planned, as it is by default or so that what is freed is unmapped
+/// before the free returns; with its locks accounted if that is asked for.
 pub(super) fn with_engine<R>(
     plan: &KvmallocPlan,
     machine: &JournalMachine,
     tenants: &JournalTenants,
+    is_strict: bool,
     has_accounts: bool,
     work: impl FnOnce(&JournalEngine<'_, '_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let frames = u64::from(plan.frames);
     let window = machine.window();
-    // A tenth of what is free in CPU caches, and not half a percent: this machine is short of memory
-    // all the time, and it is throughput that is asked for.
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let mut ranges = RangeConfig::for_cpus(plan.machine_cpus);
+    if is_strict {
+        ranges.kept_pages_max = 0;
+    }
     let layout = EngineLayout::new(Frame(0), frames)
         .with_cpus(plan.seats())
-        .with_config(config)
         .with_window(window.start(), window.pages())
-        .with_range_config(RangeConfig::for_cpus(plan.machine_cpus))
+        .with_range_config(ranges)
         .with_objects();
     let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
     let engine = Engine::new(&layout, &mut words, machine);
@@ -212,6 +224,7 @@ pub(super) fn with_engine<R>(
         engine: &engine,
         tenants,
         high: plan.marks.high,
+        strict: is_strict.then_some(window),
     })
 }
 
@@ -257,6 +270,7 @@ impl<'m> JournalEngine<'_, 'm> {
             acquisitions: lock.acquisitions,
             contended: lock.contended,
             hold_ns_max: lock.hold_ns_max,
+            waited_ns: 0,
         })
         .into()
     }
@@ -267,6 +281,9 @@ pub(super) struct JournalEngineSeat<'a, 'm> {
     cpu: Cpu<'a, 'm, &'m JournalMachine>,
     tenants: &'a JournalTenants,
     high: u64,
+    /// The pages of the window, if each free of one is to be unmapped at once. The engine has no such mode: a purge
+    /// behind the free does it.
+    strict: Option<PageRange>,
 }
 
 impl<'m> JournalVariant for JournalEngine<'_, 'm> {
@@ -280,6 +297,7 @@ impl<'m> JournalVariant for JournalEngine<'_, 'm> {
             cpu: self.engine.cpu(CpuId(cpu)).map_err(Failure::new)?,
             tenants: self.tenants,
             high: self.high,
+            strict: self.strict,
         })
     }
 
@@ -292,10 +310,10 @@ impl<'m> JournalVariant for JournalEngine<'_, 'm> {
         VariantCounts {
             spills: stats.spills,
             compact_stall: stats.compact_stall,
-            compact_success: 0,
             allocstall: stats.allocstall,
-            migrated: 0,
+            // A fail-fast request of the engine does none of the rest; what its writer does for it is counted there.
             locks: self.locks(),
+            ..VariantCounts::default()
         }
     }
 
@@ -319,7 +337,14 @@ impl Allocating for JournalEngineSeat<'_, '_> {
 
     #[inline]
     fn kvfree(&mut self, addr: Addr) -> Result<(), Failure> {
-        self.cpu.kvfree(addr).map(drop).map_err(Failure::new)
+        self.cpu.kvfree(addr).map_err(Failure::new)?;
+        if self
+            .strict
+            .is_some_and(|window| window.contains(addr.page()))
+        {
+            self.cpu.ranges().purge();
+        }
+        Ok(())
     }
 
     fn frame(&mut self) -> Option<Frame> {

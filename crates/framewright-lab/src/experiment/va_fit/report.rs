@@ -2,10 +2,12 @@
 
 use super::VaFit;
 use super::peer;
-use super::variants::{FRAMEWRIGHT_KEPT, LINUX, TREE};
+use super::variants::{LINUX, TREE};
 use crate::experiment::load::FOREIGN_MAX;
 use crate::experiment::range_metrics as m;
-use crate::experiment::{BEFORE, CalibratedClock, Detail, FRAMEWRIGHT, Findings, Mapper, PROPOSED};
+use crate::experiment::{
+    BEFORE, CalibratedClock, Detail, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, Findings, Mapper, PROPOSED,
+};
 use crate::measure::Metric;
 use crate::report::{
     Distribution, Figure, FigureColumn, Grid, Item, Note, Tabled, figure_cases, figure_grid_of,
@@ -277,6 +279,9 @@ fn backlog(figures: &[Figure]) -> Option<String> {
 /// How far from the nearer machine's ratio is still the document's.
 const TOLERANCE: f64 = 0.1;
 
+/// Free areas walked past in an operation from which on the walk is what it costs.
+const WALK_LONG: f64 = 10.0;
+
 /// One of the document's tests.
 fn compared(figures: &[Figure], case: &str, mapper: Mapper) -> Option<String> {
     let own = |metric| figure_value(figures, case, PROPOSED, metric, false);
@@ -303,20 +308,25 @@ fn compared(figures: &[Figure], case: &str, mapper: Mapper) -> Option<String> {
     if ours >= least * (1.0 - TOLERANCE) && ours <= most * (1.0 + TOLERANCE) {
         return Some(format!("Reproduced: {told}{load}."));
     }
+    let walked = own(m::AREAS_WALKED).zip(own(m::OPS));
+    let walked = walked.map_or(0.0, |(walked, ops)| walked / ops);
     let why = match (mapper, ours < least) {
+        (_, false) if walked > WALK_LONG => format!(
+            "what was freed waits for a flush, so the proposal walks past {walked:.0} free areas that are too short each \
+             time, and the document's own test, which could not be had, leaves none"
+        ),
         (Mapper::Null, true) => {
-            "frames and page tables, which cost both the same, are in the document's times and not in these"
+            "frames and page tables, which cost both the same, are in the document's times and not in these".into()
         }
-        (Mapper::Null, false) => {
-            "no walk is long here, and each operation of the proposal changes a set of busy areas and a list of free \
-             ones, where before changes one"
-        }
+        (Mapper::Null, false) => "no walk is long here, and each operation of the proposal changes a set of busy areas and \
+                                  a list of free ones, where before changes one"
+            .into(),
         (Mapper::Host, true) => {
-            "the walk is longer beside what a mapping costs here than beside what it cost there"
+            "the walk is longer beside what a mapping costs here than beside what it cost there".into()
         }
-        (Mapper::Host, false) => {
-            "a mapping by mmap takes microseconds in both, more than a kernel's page-table entries, and hides a search"
-        }
+        (Mapper::Host, false) => "a mapping by mmap takes microseconds in both, more than a kernel's page-table entries, \
+                                  and hides a search"
+            .to_owned(),
     };
     Some(format!("Not reproduced: {told}; because {why}{load}."))
 }

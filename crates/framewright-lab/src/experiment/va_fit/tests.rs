@@ -1,7 +1,8 @@
 use super::body::{BFit, FitBody, LeFit, LongBusyList, NeFit, Replace, Setting};
-use super::variants::{FRAMEWRIGHT_KEPT, FitVariant, TREE, VariantWork};
+use super::variants::{FitVariant, TREE, VariantWork};
 use super::*;
 use crate::before::vmalloc::{BusyList, FreeList};
+use crate::experiment::FRAMEWRIGHT_KEPT;
 use crate::experiment::null::Null;
 use crate::experiment::range_metrics as m;
 use crate::experiment::{Allocator, BEFORE, FRAMEWRIGHT, Mapper, PROPOSED, SpaceSubject};

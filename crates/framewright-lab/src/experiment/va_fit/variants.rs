@@ -5,15 +5,15 @@ use crate::before::vmalloc::{AreaSet, BusyAreas, FreeAreas, VmallocList};
 use crate::experiment::engine::{RangeEngine, with_space};
 use crate::experiment::host::{HostedList, with_host};
 use crate::experiment::null::{Null, NumberFrames};
-use crate::experiment::{Allocator, BEFORE, FRAMEWRIGHT, Failure, Mapper, PROPOSED};
+use crate::experiment::{
+    Allocator, BEFORE, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, Failure, Mapper, PROPOSED,
+};
 use framewright::PageRange;
 use framewright::policy::RangeConfig;
 use framewright::vrange::SpaceLayout;
 
 /// The engine's tree of gaps alone.
 pub(super) const TREE: &str = "tree";
-/// The engine as it is by default, on the host: freed areas of up to 64 pages stay mapped.
-pub(super) const FRAMEWRIGHT_KEPT: &str = "framewright-kept";
 
 /// Linux's own allocator of today, in a process of its own.
 pub(super) const LINUX: &str = "linux-6.12";

@@ -20,7 +20,7 @@ pub struct VmapBlocks {
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
 ///
-/// Cases: exhaust, random, orders. Variants: before puts a new block in front of the others,
+/// Cases: exhaust, random, orders; exhaust32 and random32 on a 32-bit machine. Variants: before puts a new block in front of the others,
 /// proposed behind them, framewright uses slots of a block again as soon as they were flushed.
 #[derive(Debug, clap::Args)]
 pub struct BlocksArgs {

@@ -1,4 +1,8 @@
-//! `vmap-blocks`: the first document's three scenarios, with blocks of 1024 pages on one CPU.
+//! `vmap-blocks`: the first document's three scenarios, with blocks of 1024 pages on one CPU; and two of them as a
+//! 32-bit machine has them: a window of 128 MiB, blocks of 256 pages, mappings of up to 32.
+//!
+//! `before` and `proposed` are the engine with a switch each, so that their counts test these rules of the engine. The
+//! counts of Linux's own code are not here.
 
 mod command;
 mod published;
@@ -6,13 +10,13 @@ mod report;
 
 pub use command::{BlocksArgs, VmapBlocks};
 
-use super::clock::{CalibratedClock, Latencies, least_and_middle};
+use super::clock::{CalibratedClock, Latencies, least_and_middle, spread};
 use super::engine::{RangeEngine, SeatFrames, with_space};
 use super::host::with_host;
 use super::null::{Null, NumberFrames};
 use super::{
     Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, PROPOSED, Progress, SpaceOptions,
-    SpaceSubject,
+    SpaceSubject, SubjectCounters,
 };
 use crate::experiment::range_metrics as m;
 use crate::report::{Figure, FigureSource};
@@ -23,11 +27,14 @@ use framewright::vrange::SpaceLayout;
 use framewright_sim::Random;
 use std::hint::black_box;
 
-/// Pages of a vmap block (`VMAP_BBMAP_BITS`).
-const BLOCK_PAGES: u64 = 1024;
+/// Pages of the address space of a 32-bit machine: 128 MiB.
+const WINDOW_PAGES_32: u64 = (128 << 20) / Page::BYTES;
 
-/// The most pages of one mapping from a block (`VMAP_MAX_ALLOC`).
-const ALLOC_MAX: u64 = 64;
+/// What describes a vmap block in Linux 6.12 on x86-64: a `vmap_block` of 232 bytes and a `vmap_area` of 72.
+const LINUX_BLOCK_BYTES: u64 = 304;
+
+/// How many seeds the random sequence is made with, from 1 on: the document names neither generator nor seed.
+const SEEDS: u64 = 40;
 
 /// The document's scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +45,21 @@ pub enum Scenario {
     Random,
     /// Blocks filled but for one hole with mappings of each order, then one of each order.
     Orders,
+    /// The first on a 32-bit machine.
+    Exhaust32,
+    /// The second on a 32-bit machine: 1 to 32 pages.
+    Random32,
 }
 
 impl Scenario {
-    /// All three.
-    pub const ALL: [Self; 3] = [Self::Exhaust, Self::Random, Self::Orders];
+    /// All of them, the document's own first.
+    pub const ALL: [Self; 5] = [
+        Self::Exhaust,
+        Self::Random,
+        Self::Orders,
+        Self::Exhaust32,
+        Self::Random32,
+    ];
 
     /// The name on the command line and in figures.
     #[must_use]
@@ -51,6 +68,8 @@ impl Scenario {
             Self::Exhaust => "exhaust",
             Self::Random => "random",
             Self::Orders => "orders",
+            Self::Exhaust32 => "exhaust32",
+            Self::Random32 => "random32",
         }
     }
 
@@ -58,9 +77,32 @@ impl Scenario {
     #[must_use]
     pub const fn iterations(self) -> u64 {
         match self {
-            Self::Exhaust | Self::Orders => 1000,
-            Self::Random => 10_000,
+            Self::Exhaust | Self::Orders | Self::Exhaust32 => 1000,
+            Self::Random | Self::Random32 => 10_000,
         }
+    }
+
+    const fn is_32(self) -> bool {
+        matches!(self, Self::Exhaust32 | Self::Random32)
+    }
+
+    /// Pages of a vmap block (`VMAP_BBMAP_BITS`).
+    const fn block_pages(self) -> u64 {
+        if self.is_32() { 256 } else { 1024 }
+    }
+
+    /// The most pages of one mapping from a block (`VMAP_MAX_ALLOC`, the bits of a word).
+    const fn alloc_max(self) -> u64 {
+        if self.is_32() { 32 } else { 64 }
+    }
+
+    /// `layout` with this machine's window and blocks.
+    fn layout(self, layout: &SpaceLayout) -> SpaceLayout {
+        let mut layout = layout.with_span_pages(self.block_pages() as u32);
+        if self.is_32() {
+            layout.pages = layout.pages.min(WINDOW_PAGES_32);
+        }
+        layout
     }
 
     /// Calls `pair` with the pages of each mapping, which is unmapped at once.
@@ -71,22 +113,23 @@ impl Scenario {
         mut pair: impl FnMut(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut random = Random::new(seed);
+        let (block_pages, alloc_max) = (self.block_pages(), self.alloc_max());
         for _ in 0..iterations {
             match self {
-                Self::Exhaust => {
+                Self::Exhaust | Self::Exhaust32 => {
                     pair(16)?;
-                    for _ in 0..(BLOCK_PAGES - 16) / 8 - 1 {
+                    for _ in 0..(block_pages - 16) / 8 - 1 {
                         pair(8)?;
                     }
                 }
-                Self::Random => pair(1 + random.below(ALLOC_MAX))?,
+                Self::Random | Self::Random32 => pair(1 + random.below(alloc_max))?,
                 Self::Orders => {
-                    for order in 0..=ALLOC_MAX.ilog2() {
-                        for _ in 0..(BLOCK_PAGES >> order) - 1 {
+                    for order in 0..=alloc_max.ilog2() {
+                        for _ in 0..(block_pages >> order) - 1 {
                             pair(1 << order)?;
                         }
                     }
-                    for order in 0..=ALLOC_MAX.ilog2() {
+                    for order in 0..=alloc_max.ilog2() {
                         pair(1 << order)?;
                     }
                 }
@@ -163,6 +206,10 @@ pub fn run(
             };
             let measured = one.findings(progress);
             findings.add(measured.map_err(|e| e.of(scenario.name(), variant))?);
+            if scenario == Scenario::Random {
+                let range = one.over_seeds();
+                findings.add(range.map_err(|e| e.of(scenario.name(), variant))?.into());
+            }
         }
     }
     Ok(findings)
@@ -174,6 +221,84 @@ pub fn steps(scenarios: &[Scenario], options: SpaceOptions) -> u64 {
     (scenarios.len() * variants().len()) as u64 * u64::from(options.repeat)
 }
 
+/// What is done with a variant's seat; `counters` says what it has counted.
+trait BlocksWork {
+    type Out;
+
+    fn with(
+        &self,
+        seat: &mut impl SpaceSubject,
+        counters: impl Fn() -> SubjectCounters,
+    ) -> Result<Self::Out, Failure>;
+}
+
+struct EachCall<'v>(&'v BlocksVariant);
+
+impl BlocksWork for EachCall<'_> {
+    type Out = (ScenarioRun, SubjectCounters);
+
+    fn with(
+        &self,
+        seat: &mut impl SpaceSubject,
+        counters: impl Fn() -> SubjectCounters,
+    ) -> Result<Self::Out, Failure> {
+        Ok((self.0.scenario_on(seat)?, counters()))
+    }
+}
+
+struct EachBlock<'v>(&'v BlocksVariant);
+
+/// Calls, and their nanoseconds in all.
+#[derive(Debug, Clone, Copy, Default)]
+struct BlockTimes {
+    /// Of `map_ram` that cut a block.
+    allocs: (u64, u64),
+    /// Of `unmap_ram` in which blocks were given back.
+    frees: (u64, u64),
+}
+
+impl BlocksWork for EachBlock<'_> {
+    type Out = BlockTimes;
+
+    fn with(
+        &self,
+        seat: &mut impl SpaceSubject,
+        counters: impl Fn() -> SubjectCounters,
+    ) -> Result<Self::Out, Failure> {
+        let BlocksVariant {
+            scenario,
+            options,
+            clock,
+            ..
+        } = *self.0;
+        // Reading the counters takes longer than a call; a tenth of so many calls has blocks enough.
+        let iterations = match scenario {
+            Scenario::Random | Scenario::Random32 => scenario.iterations(),
+            _ => scenario.iterations() / 10,
+        };
+        let iterations = options.loops.unwrap_or(u64::MAX).min(iterations);
+        let mut times = BlockTimes::default();
+        let mut before = counters();
+        let add = |(calls, all): &mut (u64, u64), ns| (*calls, *all) = (*calls + 1, *all + ns);
+        scenario.run(iterations, options.seed, |pages| {
+            let (page, ns) = clock.time(|| seat.map_ram(pages));
+            let page = black_box(page?);
+            let mapped = counters();
+            if mapped.area_allocs > before.area_allocs {
+                add(&mut times.allocs, ns);
+            }
+            let (unmapped, ns) = clock.time(|| seat.unmap_ram(page, pages));
+            before = counters();
+            if before.block_frees > mapped.block_frees {
+                add(&mut times.frees, ns);
+            }
+            Ok(unmapped?)
+        })?;
+        Ok(times)
+    }
+}
+
+#[derive(Clone, Copy)]
 struct BlocksVariant {
     scenario: Scenario,
     variant: &'static str,
@@ -188,16 +313,12 @@ impl BlocksVariant {
         let mut counters = None;
         for _ in 0..self.options.repeat {
             // Fresh each time, so that the counters are those of one run.
-            let (run, counted) = match self.options.mapper {
-                Mapper::Null => self.on(&Null::layout(1), Null::new()?, &NumberFrames)?,
-                Mapper::Host => with_host(1, |host| {
-                    self.on(&host.platform.layout(1), host.platform, host)
-                })?,
-            };
+            let (run, counted) = self.timed()?;
             runs.push(run);
             counters = Some(counted);
             progress.step();
         }
+        let blocks = self.block_times()?;
         let (Some(first), Some(counters)) = (runs.first(), counters) else {
             return Ok(Findings::default());
         };
@@ -244,6 +365,25 @@ impl BlocksVariant {
         ];
         let most = counters.lazy_pages_most;
         figures.extend(most.map(|most| figure(m::LAZY_PAGES_MOST, most as f64, counted)));
+        let held = counters.area_allocs - counters.block_frees;
+        let block_bytes = match self.variant {
+            FRAMEWRIGHT => self.own_block_bytes()?,
+            _ => LINUX_BLOCK_BYTES,
+        };
+        figures.extend([
+            figure(m::BLOCKS_HELD, held as f64, counted),
+            figure(m::BLOCK_BYTES, (held * block_bytes) as f64, counted),
+        ]);
+        let times = [
+            (m::BLOCK_ALLOC_NS_MEAN, blocks.allocs),
+            (m::BLOCK_FREE_NS_MEAN, blocks.frees),
+        ];
+        for (metric, (calls, ns)) in times {
+            if calls > 0 {
+                let mean = ns as f64 / calls as f64;
+                figures.push(figure(metric, mean, FigureSource::Measured));
+            }
+        }
         let mut latencies = Latencies::new();
         runs.iter().for_each(|run| latencies.add(&run.latencies));
         let case = self.scenario.name();
@@ -254,21 +394,77 @@ impl BlocksVariant {
         })
     }
 
-    fn on<P: RangePlatform + Sync, F: SeatFrames>(
+    /// The counts of the random sequence with each of [`SEEDS`] seeds, where nothing is mapped.
+    fn over_seeds(&self) -> Result<Vec<Figure>, Failure> {
+        let (mut allocs, mut frees) = (Vec::new(), Vec::new());
+        for seed in 1..=SEEDS {
+            let mut options = self.options;
+            (options.seed, options.mapper) = (seed, Mapper::Null);
+            let (_, counted) = Self { options, ..*self }.timed()?;
+            allocs.push(counted.area_allocs as f64);
+            frees.push(counted.block_frees as f64);
+        }
+        let ([least, _, most], [frees_least, frees_middle, frees_most]) =
+            (spread(&allocs), spread(&frees));
+        let values = [
+            (m::AREA_ALLOCS_LEAST, least),
+            (m::AREA_ALLOCS_MOST, most),
+            (m::BLOCK_FREES_LEAST, frees_least),
+            (m::BLOCK_FREES_MIDDLE, frees_middle),
+            (m::BLOCK_FREES_MOST, frees_most),
+        ];
+        let figure = |(metric, value)| Figure {
+            case: self.scenario.name().to_owned(),
+            variant: self.variant,
+            metric,
+            value,
+            source: FigureSource::Simulated,
+        };
+        Ok(values.map(figure).into())
+    }
+
+    /// Bytes of the engine's metadata for the address space of one block.
+    fn own_block_bytes(&self) -> Result<u64, Failure> {
+        let layout = self.scenario.layout(&Null::layout(1));
+        let bytes = layout.words_needed()? as u64 * 8;
+        Ok(bytes * self.scenario.block_pages() / layout.pages)
+    }
+
+    /// The scenario, each call timed.
+    fn timed(&self) -> Result<(ScenarioRun, SubjectCounters), Failure> {
+        self.on(&EachCall(self))
+    }
+
+    /// The scenario once more, with a look at the counters behind each call.
+    fn block_times(&self) -> Result<BlockTimes, Failure> {
+        self.on(&EachBlock(self))
+    }
+
+    /// `work` with a seat of the variant in a fresh window.
+    fn on<W: BlocksWork>(&self, work: &W) -> Result<W::Out, Failure> {
+        match self.options.mapper {
+            Mapper::Null => self.in_space(&Null::layout(1), Null::new()?, &NumberFrames, work),
+            Mapper::Host => with_host(1, |host| {
+                self.in_space(&host.platform.layout(1), host.platform, host, work)
+            }),
+        }
+    }
+
+    fn in_space<P: RangePlatform + Sync, F: SeatFrames, W: BlocksWork>(
         &self,
         layout: &SpaceLayout,
         platform: P,
         frames: &F,
-    ) -> Result<(ScenarioRun, super::SubjectCounters), Failure> {
-        let layout = layout.with_span_pages(BLOCK_PAGES as u32);
+        work: &W,
+    ) -> Result<W::Out, Failure> {
+        let layout = self.scenario.layout(layout);
         with_space(&layout, &self.config, platform, |space| {
             let engine = RangeEngine::<_, _, false> {
                 space,
                 frames,
                 strict: false,
             };
-            let run = self.scenario_on(&mut engine.seat(0)?)?;
-            Ok((run, engine.counters()))
+            work.with(&mut engine.seat(0)?, || engine.counters())
         })
     }
 
@@ -370,11 +566,55 @@ mod tests {
     }
 
     #[test]
+    fn the_range_over_seeds_has_the_documents_count_at_its_edge_and_ours_in_it() {
+        let figures = figures(&[Scenario::Random], crate::experiment::SEED);
+        let of = |variant, metric| {
+            let found = figures.iter().find(|f| {
+                f.variant == variant && f.metric == metric && f.source == FigureSource::Simulated
+            });
+            found.unwrap().value as u64
+        };
+        let frees = [
+            m::BLOCK_FREES_LEAST,
+            m::BLOCK_FREES_MIDDLE,
+            m::BLOCK_FREES_MOST,
+        ];
+        assert_eq!(frees.map(|metric| of(BEFORE, metric)), [33, 47, 59]);
+        for variant in [BEFORE, PROPOSED] {
+            let ours = of(variant, m::AREA_ALLOCS);
+            assert!(
+                (of(variant, m::AREA_ALLOCS_LEAST)..=of(variant, m::AREA_ALLOCS_MOST))
+                    .contains(&ours)
+            );
+        }
+    }
+
+    /// 1,000 blocks of 1 MiB do not fit into 128 MiB: what is not in use must come back.
+    #[test]
+    fn a_small_window_is_not_exhausted_by_blocks_that_are_in_no_use() {
+        let cases = [Scenario::Exhaust32, Scenario::Random32];
+        let figures = figures(&cases, 1);
+        for case in cases {
+            for (variant, _) in variants() {
+                let [allocs, _] = blocks(&figures, case, variant, FigureSource::Simulated);
+                assert!(allocs > 0, "{} {variant}", case.name());
+            }
+        }
+        let [allocs, frees] = blocks(
+            &figures,
+            Scenario::Exhaust32,
+            BEFORE,
+            FigureSource::Simulated,
+        );
+        assert!(allocs > 128 && allocs - frees <= 128, "{allocs} {frees}");
+    }
+
+    #[test]
     fn an_unknown_scenario_is_an_error_that_names_the_known_ones() {
         let error = "tail".parse::<Scenario>().unwrap_err();
         assert_eq!(
             error,
-            "there is no case 'tail', expected one of exhaust, random, orders"
+            "there is no case 'tail', expected one of exhaust, random, orders, exhaust32, random32"
         );
     }
 }

@@ -2,7 +2,7 @@ use super::super::compact::{JournalOutcome, JournalScanners, Mode};
 use super::super::tenants::{FrameHolder, JournalTenants};
 use super::super::{Rule, Wake};
 use super::{NO_MARKS, Paper, add, journal};
-use framewright::Frame;
+use framewright::{Frame, Mobility};
 use std::sync::Arc;
 
 const FRAMES: u32 = 4096;
@@ -26,6 +26,7 @@ fn a_block_without_pins_is_emptied_and_its_pages_are_whole_elsewhere() {
     let cached: Vec<u64> = (24..32).collect();
     let tenants = tenants(&paper, &movable, &cached);
     let journal = journal(&paper, &tenants, Rule::Stall, NO_MARKS);
+    journal.zone.set_label(0, Mobility::Unmovable);
     for frame in 0..40 {
         journal.add(Frame(3072 + 3 * frame));
     }
@@ -46,6 +47,7 @@ fn a_direct_attempt_leaves_a_block_at_the_first_pin_and_moves_nothing_of_it() {
     let movable: Vec<u64> = (16..30).chain([31]).collect();
     let tenants = tenants(&paper, &movable, &[]);
     let journal = journal(&paper, &tenants, Rule::Stall, NO_MARKS);
+    journal.zone.set_label(0, Mobility::Unmovable);
     for frame in 0..40 {
         journal.add(Frame(3072 + 3 * frame));
     }
@@ -70,12 +72,54 @@ fn a_direct_attempt_leaves_a_block_at_the_first_pin_and_moves_nothing_of_it() {
 }
 
 #[test]
+fn a_request_moves_nothing_from_movable_pageblocks_and_the_background_does() {
+    let paper = Paper::new(FRAMES);
+    let movable: Vec<u64> = (16..32).collect();
+    let tenants = tenants(&paper, &movable, &[]);
+    let journal = journal(&paper, &tenants, Rule::Stall, NO_MARKS);
+    for frame in 0..40 {
+        journal.add(Frame(3072 + 3 * frame));
+    }
+    assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Complete);
+    assert_eq!(journal.counters().migrated, 0);
+    let background = journal.compact(4, Mode::Background);
+    assert_eq!(background, JournalOutcome::Success);
+    assert_eq!(journal.counters().migrated, 16);
+    tenants.verify(&&paper).unwrap();
+}
+
+/// Pages go to a free block from the lists, if one lies in the upper half of what is between the scanners.
+#[test]
+fn a_free_block_of_the_lists_serves_before_the_scan_from_the_top() {
+    let paper = Paper::new(FRAMES);
+    let movable: Vec<u64> = (16..32).collect();
+    let tenants = tenants(&paper, &movable, &[]);
+    let journal = journal(&paper, &tenants, Rule::Stall, NO_MARKS);
+    journal.zone.set_label(0, Mobility::Unmovable);
+    // Two blocks of order 3, neither in the topmost pageblock, where single frames are.
+    add(&journal, 3080..3088);
+    add(&journal, 3128..3136);
+    for frame in 0..40 {
+        journal.add(Frame(3584 + 3 * frame));
+    }
+    assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Success);
+    let moved = (3080..3088).chain(3128..3136);
+    assert!(
+        moved
+            .into_iter()
+            .all(|frame| tenants.holder(frame).is_some())
+    );
+    tenants.verify(&&paper).unwrap();
+}
+
+#[test]
 fn without_frames_to_move_to_nothing_moves() {
     let paper = Paper::new(FRAMES);
     let movable: Vec<u64> = (16..32).collect();
     let tenants = tenants(&paper, &movable, &[]);
     let journal = journal(&paper, &tenants, Rule::Stall, NO_MARKS);
-    add(&journal, 3000..3008);
+    journal.zone.set_label(0, Mobility::Unmovable);
+    add(&journal, 8..16);
     assert_eq!(journal.compact(4, Mode::Direct), JournalOutcome::Skipped);
     // Enough, but below the pages.
     for frame in 0..40 {
@@ -95,6 +139,7 @@ fn pageblocks_in_which_nothing_was_found_are_passed_over_until_the_background_sl
     let movable: Vec<u64> = (16..30).collect();
     let tenants = tenants(&paper, &movable, &[]);
     let journal = journal(&paper, &tenants, Rule::Stall, NO_MARKS);
+    journal.zone.set_label(0, Mobility::Unmovable);
     for frame in 0..40 {
         journal.add(Frame(3072 + 3 * frame));
     }

@@ -99,6 +99,7 @@ pub(super) fn journal<'p>(
         tenants: Arc::clone(tenants),
         wake: Arc::new(Wake::default()),
         direct: DIRECT,
+        cpu_ns: None,
     })
 }
 
