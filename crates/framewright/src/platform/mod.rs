@@ -30,6 +30,9 @@ mod fenced;
 mod map;
 mod patience;
 mod relief;
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "tests/scene.rs"]
+pub(crate) mod scene;
 mod single;
 mod unwound;
 mod wakes;
@@ -41,7 +44,7 @@ pub(crate) use patience::Patience;
 pub(crate) use relief::NoRelief;
 pub use relief::Relief;
 pub use single::SingleThread;
-pub(crate) use unwound::OrElse;
+pub(crate) use unwound::{OrElse, surely};
 pub(crate) use wakes::{Awaited, Wakes};
 
 /// What page frames ask of their platform: waiting for another CPU, a memory barrier on all CPUs at once,

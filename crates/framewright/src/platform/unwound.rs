@@ -1,4 +1,4 @@
-//! Gives back what a call has taken, if the platform unwinds out of it.
+//! Gives back what a call has taken, if the platform unwinds out of it; and ends what must end.
 
 use core::mem;
 
@@ -28,4 +28,14 @@ impl<S, U: FnMut(&mut S)> Drop for OrElse<'_, S, U> {
     fn drop(&mut self) {
         (self.undo)(self.seat);
     }
+}
+
+/// Does `work`, which may wait for another CPU before it changes anything, and which no later call would make up
+/// for. If the platform unwinds out of that wait, does it once more. If the platform unwinds then as well, the
+/// program ends.
+#[inline]
+pub(crate) fn surely(mut work: impl FnMut()) {
+    let unwound = OrElse::new(&mut work, |work| work());
+    (unwound.seat)();
+    unwound.end();
 }

@@ -1,7 +1,7 @@
 //! The slow check of the invariants, for a reserve at rest.
 
 use super::area::Reserve;
-use super::table::{BLOCK, FrameState, POOLS_MAX};
+use super::table::{BLOCK, FrameState, POOLS_MAX, PageEntry};
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 
@@ -14,6 +14,7 @@ impl<P> Reserve<'_, P> {
         let table = &self.table;
         let mut held = [0u64; POOLS_MAX];
         let mut dirty_pages = [0u64; POOLS_MAX];
+        let mut reserved = 0u64;
         for block in 0..table.blocks() {
             for slot in 0..BLOCK {
                 let id = block * BLOCK + slot;
@@ -49,6 +50,13 @@ impl<P> Reserve<'_, P> {
                 if is_dirty && kept {
                     return broken("C3");
                 }
+                reserved += u64::from(kept);
+                // A dirty page that no guest can invalidate would reach its device all the same.
+                let key = table.desc(id).key(word.pool());
+                let entry = PageEntry::new(id, word.generation());
+                if is_dirty && !self.bucket(&key, key.object_hash()).has(entry) {
+                    return broken("C7");
+                }
                 if table.is_ordinary(id) {
                     let has_frame = self.ordinary_frame(id).is_some();
                     if has_frame != stocked || is_dirty && !has_frame {
@@ -56,6 +64,11 @@ impl<P> Reserve<'_, P> {
                     }
                 }
             }
+        }
+        let in_reservations = self.reservations.all().map(|entry| entry.run().frames());
+        if reserved != in_reservations.sum() || self.own.clearing.load(Relaxed) != 0 {
+            let (invariant, at) = ("C3", reserved);
+            return Err(Broken { invariant, at });
         }
         let is_wrong = |pool: &usize| {
             held[*pool] != self.held(*pool) || dirty_pages[*pool] != self.pools.dirty(*pool)

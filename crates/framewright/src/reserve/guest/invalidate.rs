@@ -14,15 +14,8 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     /// Forgets the page of `key`. After it returns no get finds that page (C6). Waits for an owner
     /// that has the gate of its block shut: for one copy at most.
     pub fn invalidate_page(&mut self, key: Key) {
-        let reserve = self.reserve;
         let bucket = self.bucket(&key, key.object_hash());
-        let mut locked = bucket.lock(&reserve.platform);
-        let old = self.forget(&mut locked, &key);
-        locked.change();
-        drop(locked);
-        if let Some(old) = old {
-            self.drop_page(old);
-        }
+        self.forget(bucket, &key, true);
         self.count(key.pool.0.into(), |counters| &counters.invalidated_pages);
     }
 
@@ -63,7 +56,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
             }
             if is_of(word) && word.has_page() && table.desc(id).object.load(Relaxed) == object {
                 let generation = word.generation();
-                self.drop_page(PageVersion { id, generation });
+                self.enter_and_drop(PageVersion { id, generation });
             }
         }
     }

@@ -19,7 +19,7 @@ pub use clean::Cleaned;
 use super::area::Reserve;
 use super::table::{
     Born, Bucket, Descriptor, FrameState, GuestCounters, GuestRecord, InsideFrom, KINDS,
-    LockedBucket, PageEntry, PoolId, StateWord,
+    LockedBucket, PageEntry, PoolId, StateWord, Ticket,
 };
 use crate::platform::ReservePlatform;
 use crate::sync::{
@@ -183,9 +183,38 @@ impl<'r, 'm, P: ReservePlatform> Guest<'r, 'm, P> {
         desc.object.load(Relaxed) == key.object && desc.index.load(Relaxed) == key.index
     }
 
-    /// Takes the entry of `key` out of its bucket.
-    fn forget(&self, locked: &mut LockedBucket<'_>, key: &Key) -> Option<PageVersion> {
-        self.remove(locked, |entry, word| self.is_of_state(entry, word, key))
+    /// Takes the entry of `key` out of its bucket, and drops the page. Returns the bucket's ticket, which an
+    /// invalidation makes a new one.
+    ///
+    /// Enters the gate first, and then locks the bucket: while this waits, and so may unwind, nothing has
+    /// changed. A dirty page without an entry would reach its device after it was invalidated.
+    fn forget(&self, bucket: Bucket<'m>, key: &Key, invalidates: bool) -> Ticket {
+        let (table, platform) = (&self.reserve.table, &self.reserve.platform);
+        let mut at = bucket.entries().find(|entry| self.is_of(*entry, key));
+        loop {
+            let inside =
+                at.map(|entry| (entry, table.enter_from(entry.id(), self.record, platform)));
+            let mut locked = bucket.lock(platform);
+            let found = locked.find(|entry| self.is_of(entry, key));
+            let gate = inside.filter(|(of, _)| found.is_some_and(|entry| entry.has_gate_of(*of)));
+            if found.is_some() && gate.is_none() {
+                // It came, or was moved, after the look.
+                at = found;
+                continue;
+            }
+            let old = self.remove(&mut locked, |entry, word| {
+                self.is_of_state(entry, word, key)
+            });
+            if invalidates {
+                locked.change();
+            }
+            let ticket = locked.ticket();
+            drop(locked);
+            if let (Some(old), Some((_, inside))) = (old, gate) {
+                self.drop_page(old, &inside);
+            }
+            return ticket;
+        }
     }
 
     /// Takes the first entry for which `is` holds, given its descriptor's state, out of its bucket.
@@ -206,11 +235,18 @@ impl<'r, 'm, P: ReservePlatform> Guest<'r, 'm, P> {
         Some(PageVersion { id, generation })
     }
 
-    /// Drops a page whose entry has left the index, if the page is still there. Not for a caller
-    /// inside a gate.
-    fn drop_page(&self, PageVersion { id, generation }: PageVersion) {
+    /// The same for a caller inside no gate.
+    fn enter_and_drop(&self, page: PageVersion) {
+        let reserve = self.reserve;
+        let inside = reserve
+            .table
+            .enter_from(page.id, self.record, &reserve.platform);
+        self.drop_page(page, &inside);
+    }
+
+    /// Drops a page whose entry has left the index, if the page is still there. The caller is inside its gate.
+    fn drop_page(&self, PageVersion { id, generation }: PageVersion, inside: &InsideFrom<'_>) {
         let table = &self.reserve.table;
-        let inside = table.enter_from(id, self.record, &self.reserve.platform);
         loop {
             let word = table.state(id);
             if word.generation() != generation {
@@ -230,7 +266,7 @@ impl<'r, 'm, P: ReservePlatform> Guest<'r, 'm, P> {
                 if word.is_dirty() {
                     self.reserve.dirty_no_more(id, word.pool());
                 }
-                self.release(id, table.state(id), &inside);
+                self.release(id, table.state(id), inside);
                 return;
             }
         }

@@ -83,14 +83,14 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         desc.object.store(key.object, Relaxed);
         desc.index.store(key.index, Relaxed);
         desc.born.store(born.0, Relaxed);
+        // If the put ends before the page is there, or the platform unwinds, nothing stays in transit.
+        let undo = Undo(|| self.give_back(&claim));
         // The entry stands in the index before the page does, and no get follows it while the state
         // is Filling. So nothing after the copy has to wait for it to leave the processor.
         let mut locked = bucket.lock(&reserve.platform);
         // If the page's object or pool got a new generation meanwhile, the page goes in all the
         // same: `born` says that it is dead.
         if locked.ticket() != ticket || reserve.pools.walks_after_claim(key.pool) != walks {
-            drop(locked);
-            self.give_back(&claim);
             return Err(PutRefused::Overtaken);
         }
         let entry = PageEntry::new(claim.id, claim.word.generation());
@@ -98,28 +98,25 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         if !locked.insert(entry, table) {
             displaced = self.give_up_one(&mut locked);
             if displaced.is_none() || !locked.insert(entry, table) {
-                drop(locked);
-                self.give_back(&claim);
                 return Err(PutRefused::IndexFull);
             }
         }
         locked.change();
         drop(locked);
         if table.has_frame(claim.id) {
-            // If the platform panics, the frame does not stay in transit.
-            let undo = Undo(|| self.give_back(&claim));
             reserve.platform.store(reserve.frame(claim.id), page);
-            undo.disarm();
         } else {
             desc.value.store(page[0], Relaxed);
         }
+        undo.disarm();
         let arrived = self.arrive(&claim, state, debt);
         drop(claim);
         if let Some(displaced) = displaced {
             self.count(table.state(displaced.id).pool(), |counters| {
                 &counters.evicted
             });
-            self.drop_page(displaced);
+            // If the wait for the gate unwinds, the hand comes by: the page is clean.
+            self.enter_and_drop(displaced);
         }
         arrived
     }
@@ -135,14 +132,7 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         {
             return seen;
         }
-        let mut locked = bucket.lock(&self.reserve.platform);
-        let old = self.forget(&mut locked, key);
-        let ticket = locked.ticket();
-        drop(locked);
-        if let Some(old) = old {
-            self.drop_page(old);
-        }
-        ticket
+        self.forget(bucket, key, false)
     }
 
     /// Makes the copied page visible, unless it was forgotten meanwhile.

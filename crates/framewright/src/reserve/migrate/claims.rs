@@ -1,7 +1,13 @@
 //! What a request of an owner's holds while it is served: dropping it gives that up.
+//!
+//! Giving up takes no lock: a wait could unwind, and no later call would make up for it. So bits and counts that
+//! some CPU chooses by, under the claims' lock, change by atomic exchanges.
 
 use super::{FrameBits, MigrateArea};
+use crate::frame::Seat;
 use crate::platform::FramePlatform;
+use crate::reserve::reservations::ReservationEntry;
+use crate::stats::ContigStats;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Run;
 use core::ops::Range;
@@ -14,9 +20,7 @@ pub(super) struct AtWork<'a, 'r, 'z, 'm, P: FramePlatform>(
 
 impl<P: FramePlatform> Drop for AtWork<'_, '_, '_, '_, P> {
     fn drop(&mut self) {
-        let _claims = self.0.lock_claims();
-        let at_work = &self.0.own.at_work;
-        at_work.store(at_work.load(Relaxed) - 1, Relaxed);
+        self.0.own.at_work.fetch_sub(1, Relaxed);
     }
 }
 
@@ -30,7 +34,6 @@ impl<P: FramePlatform> ClaimedFrames<'_, '_, '_, '_, P> {
     /// Makes them an owner's.
     pub(super) fn own(mut self) -> Run {
         let ids = core::mem::take(&mut self.ids);
-        let _claims = self.area.lock_claims();
         self.area.set(FrameBits::Owned, &ids, true);
         self.area.run_of_ids(&ids)
     }
@@ -38,9 +41,31 @@ impl<P: FramePlatform> ClaimedFrames<'_, '_, '_, '_, P> {
 
 impl<P: FramePlatform> Drop for ClaimedFrames<'_, '_, '_, '_, P> {
     fn drop(&mut self) {
-        if !self.ids.is_empty() {
-            let _claims = self.area.lock_claims();
-            self.area.set(FrameBits::Claimed, &self.ids, false);
+        self.area.set(FrameBits::Claimed, &self.ids, false);
+    }
+}
+
+impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
+    /// Frees what is left of a run whose release has unwound in the middle: no later call could tell which frames
+    /// have gone back. They are claimed, so none of them can be another's unmovable allocation.
+    #[cold]
+    pub(super) fn free_rest(&self, seat: &mut Seat<'z, 'm, P>, ids: &Range<usize>) {
+        let is_left = |at: &usize| self.is_unmovable(self.first + at);
+        for at in ids.clone().filter(is_left) {
+            let freed = seat.free_frames(self.run_of_ids(&(at..at + 1)));
+            debug_assert!(freed.is_ok(), "{freed:?}: its owner's alone");
         }
+    }
+
+    /// The frames are free: their owner has them no longer.
+    pub(super) fn released(&self, ids: &Range<usize>, reservation: Option<ReservationEntry<'_>>) {
+        if let Some(reservation) = reservation {
+            reservation.set_taken(false);
+        }
+        self.set(FrameBits::Claimed, ids, false);
+        self.count(&ContigStats {
+            release_pages_success: ids.len() as u64,
+            ..ContigStats::default()
+        });
     }
 }

@@ -40,7 +40,7 @@
 //!   lock. It is off unless asked for, and only owners of this area ever take it. With it, a client
 //!   that asks the area for frames while it moves or drops some waits for ever.
 //! - Rank 1: the claims' lock, for bitmaps and reservations. Held while a place is chosen:
-//!   microseconds. No client is called under it.
+//!   microseconds. No client is called under it. A request that ends gives up what it has without it.
 //!
 //! Owners of different pageblocks work side by side. An owner that finds its place claimed or set apart by
 //! another goes elsewhere, or waits if there is no other place: as long as the other's contents move, or
@@ -241,13 +241,16 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
         &self.bitmaps[bits as usize * words..][..words]
     }
 
-    /// Sets the bits of `ids`, or clears them. Under the claims' lock.
+    /// Sets the bits of `ids`, or clears them. A CPU that chooses by them has the claims' lock; one that gives up
+    /// what it has needs none.
     fn set(&self, bits: FrameBits, ids: &Range<usize>, to: bool) {
         for (nth, mask) in words_of(ids) {
             let word = &self.bitmap(bits)[nth];
-            // A plain store: only the lock's holder writes.
-            let before = word.load(Relaxed);
-            word.store(if to { before | mask } else { before & !mask }, Relaxed);
+            // Relaxed: what lies in the frames is the zone's, whose stops order it.
+            match to {
+                true => word.fetch_or(mask, Relaxed),
+                false => word.fetch_and(!mask, Relaxed),
+            };
         }
     }
 

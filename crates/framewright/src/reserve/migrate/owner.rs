@@ -3,7 +3,7 @@
 use super::claims::{AtWork, ClaimedFrames};
 use super::{FrameBits, MigrateArea, RESERVATIONS};
 use crate::frame::Seat;
-use crate::platform::{FramePlatform, Patience};
+use crate::platform::{FramePlatform, OrElse, Patience};
 use crate::policy::FirstPlace;
 use crate::reclaim::{Clients, RunEffort};
 use crate::reserve::Reservation;
@@ -76,21 +76,18 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
             self.set(FrameBits::Owned, &ids, false);
             whole
         };
-        let freed = seat.free_frames(run);
-        let _claims = self.lock_claims();
+        let unwound = OrElse::new(seat, |seat| {
+            self.free_rest(seat, &ids);
+            self.released(&ids, reservation);
+        });
+        let freed = unwound.seat.free_frames(run);
+        unwound.end();
         if freed.is_err() {
             // The caller has freed some of them by another call, so it does not own them all.
             self.set(FrameBits::Owned, &ids, true);
             return Err(not_owned);
         }
-        self.set(FrameBits::Claimed, &ids, false);
-        if let Some(reservation) = reservation {
-            reservation.set_taken(false);
-        }
-        self.count(&ContigStats {
-            release_pages_success: run.frames(),
-            ..ContigStats::default()
-        });
+        self.released(&ids, reservation);
         Ok(())
     }
 
@@ -354,7 +351,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         if is_alone {
             self.clear_avoided();
         }
-        at_work.store(at_work.load(Relaxed) + 1, Relaxed);
+        at_work.fetch_add(1, Relaxed);
         (AtWork(self), is_alone)
     }
 

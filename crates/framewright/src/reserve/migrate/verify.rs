@@ -69,7 +69,7 @@ impl<P: FramePlatform> MigrateArea<'_, '_, '_, P> {
         Ok(())
     }
 
-    fn is_unmovable(&self, offset: usize) -> bool {
+    pub(super) fn is_unmovable(&self, offset: usize) -> bool {
         let zone = self.reclaim.zone();
         let mobility = match zone.content(offset) {
             ApartContent::Block(_, mobility) => Some(mobility),

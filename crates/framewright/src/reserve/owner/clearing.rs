@@ -3,7 +3,7 @@
 use super::super::area::Reserve;
 use super::super::places::{RunPlaces, words_of};
 use super::super::table::{Lane, add};
-use crate::platform::ReservePlatform;
+use crate::platform::{ReservePlatform, surely};
 use crate::sync::Ordering::Relaxed;
 use crate::units::Run;
 use core::ops::Range;
@@ -69,7 +69,7 @@ impl<P: ReservePlatform> KeptRun<'_, '_, P> {
 
     /// Keeps it no longer. Under the owners' lock.
     fn end(&self) {
-        self.reserve.set_kept(&self.ids, false);
+        self.reserve.keep_no_more(&self.ids);
         let clearing = &self.reserve.own.clearing;
         clearing.store(clearing.load(Relaxed) - 1, Relaxed);
     }
@@ -77,7 +77,9 @@ impl<P: ReservePlatform> KeptRun<'_, '_, P> {
 
 impl<P: ReservePlatform> Drop for KeptRun<'_, '_, P> {
     fn drop(&mut self) {
-        let _owners = self.reserve.lock_owners();
-        self.end();
+        surely(|| {
+            let _owners = self.reserve.lock_owners();
+            self.end();
+        });
     }
 }

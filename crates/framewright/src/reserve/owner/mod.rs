@@ -20,7 +20,7 @@ use super::area::{RESERVATIONS, Reserve};
 use super::places::{RunPlaces, first_of, words_of};
 use super::reservations::{Reservation, ReservationEntry};
 use super::table::{BLOCK, FrameState, Lane, add};
-use crate::platform::{Patience, ReservePlatform};
+use crate::platform::{OrElse, Patience, ReservePlatform};
 use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::{Run, RunError};
 use clearing::LOOKS_IN_TRANSIT;
@@ -88,7 +88,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             return Err(RunError::Taken(run));
         }
         entry.remove();
-        self.set_kept(&self.offsets(run), false);
+        self.keep_no_more(&self.offsets(run));
         Ok(())
     }
 
@@ -289,13 +289,13 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             self.drop_dead(&ids);
             let mut obstacle = self.first_of(&ids, Lane::unavailable_or_dirty);
             if obstacle.is_none() {
-                self.set_kept(&ids, true);
+                self.keep(&ids);
                 // Dirty pages that came before the run was kept are visible now.
                 obstacle = self.first_of(&ids, Lane::owned_or_dirty);
                 if obstacle.is_none() {
                     return Ok(self.run_at(&ids));
                 }
-                self.set_kept(&ids, false);
+                self.keep_no_more(&ids);
             }
             if self.first_of(&ids, Lane::owned_or_dirty).is_some() {
                 why = RunError::Held;
@@ -345,16 +345,26 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// Sets frames aside, or ends that. A CPU that puts a dirty page is inside the gate from its
-    /// look at this bitmap to the end. So when the gate is open again, the CPU has seen the bit, or
-    /// its page is visible.
-    pub(super) fn set_kept(&self, ids: &Range<usize>, kept: bool) {
+    /// Sets frames aside. A CPU that puts a dirty page is inside the gate from its look at this
+    /// bitmap to the end. So when the gate is open again, the CPU has seen the bit, or its page is
+    /// visible. If the wait at a gate unwinds out of this, no frame is kept.
+    pub(super) fn keep(&self, ids: &Range<usize>) {
+        let mut reserve = self;
+        let unwound = OrElse::new(&mut reserve, |reserve| reserve.keep_no_more(ids));
         for (nth, mask) in words_of(ids) {
             let _shut = self.table.shut(nth * 64 / BLOCK, &self.platform);
             let word = &self.table.lane(nth).kept;
-            let before = word.load(Relaxed);
             // Only owners write it, and they take turns.
-            word.store(if kept { before | mask } else { before & !mask }, Relaxed);
+            word.store(word.load(Relaxed) | mask, Relaxed);
+        }
+        unwound.end();
+    }
+
+    /// Ends that. Waits for no guest: one that has not seen it yet passes the frames by.
+    pub(super) fn keep_no_more(&self, ids: &Range<usize>) {
+        for (nth, mask) in words_of(ids) {
+            let word = &self.table.lane(nth).kept;
+            word.store(word.load(Relaxed) & !mask, Relaxed);
         }
     }
 
@@ -374,17 +384,16 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let table = &self.table;
         let (mut free, mut cold, mut hot) = (0, 0, 0);
         let mut done = ids.start;
-        while done < ids.end {
-            let block = done / BLOCK;
+        // Whatever ends this early, a wait that unwinds too: no frame is owned then.
+        let early = OrElse::new(&mut done, |done| self.own_no_more(&(ids.start..*done)));
+        while *early.seat < ids.end {
+            let block = *early.seat / BLOCK;
             let end = ids.end.min((block + 1) * BLOCK);
             let Some(shut) = table.try_shut(block, &self.platform, patience) else {
-                self.own_no_more(&(ids.start..done));
                 return Err(Hindered::Waiting);
             };
-            let here = done..end;
+            let here = *early.seat..end;
             if words_of(&here).any(|(nth, mask)| forbidden(table.lane(nth)) & mask != 0) {
-                drop(shut);
-                self.own_no_more(&(ids.start..done));
                 return Err(Hindered::Forbidden);
             }
             for (nth, mask) in words_of(&here) {
@@ -410,8 +419,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
                 }
             }
             drop(shut);
-            done = end;
+            *early.seat = end;
         }
+        early.end();
         // Comes before the owner's first write.
         table.before_writing();
         add(&self.own.takes, 1);

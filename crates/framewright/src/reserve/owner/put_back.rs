@@ -29,7 +29,7 @@ use super::super::table::{FrameState, Lane, PageEntry, StateWord};
 use super::super::{Guest, Key};
 use super::clearing::{KeptRun, LOOKS_IN_TRANSIT};
 use crate::frame::{FrameSource, origin_word};
-use crate::platform::ReservePlatform;
+use crate::platform::{ReservePlatform, surely};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::units::{Frame, Run, RunError};
 use core::ops::Range;
@@ -162,7 +162,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             }
             return ClearPlan::Again;
         }
-        self.set_kept(&ids, true);
+        self.keep(&ids);
         // Dirty pages that came before the run was kept are visible now.
         let stays = |(nth, mask)| self.table.lane(nth).staying(true) & mask != 0;
         if self
@@ -170,7 +170,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             .is_some()
             || words_of(&ids).any(stays)
         {
-            self.set_kept(&ids, false);
+            self.keep_no_more(&ids);
             return ClearPlan::Again;
         }
         ClearPlan::Clear(self.kept_run(ids))
@@ -227,11 +227,11 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             .supply
             .compare_exchange(0, origin, Relaxed, Relaxed);
         if first.is_err_and(|first| first != origin) {
-            supply.free_frame(frame);
+            surely(|| supply.free_frame(frame));
             return Err(Stays::NoMemory);
         }
         let Some(id) = self.claim_free_ordinary(false, &mut looked.empty) else {
-            supply.free_frame(frame);
+            surely(|| supply.free_frame(frame));
             return Ok(None);
         };
         // Release: a reader of the number finds the frame as its supply left it.
@@ -376,14 +376,16 @@ impl<P: ReservePlatform> Drop for MovingPage<'_, '_, P> {
             return;
         }
         // The CPU that dropped the page left the frame to us.
-        let _owners = reserve.lock_owners();
-        let _inside = table.enter(self.from, &reserve.platform);
-        let word = table.state(self.from);
-        reserve.dirty_no_more(self.from, word.pool());
-        reserve.count_lost(word.pool());
-        table.publish(self.from, word.next(FrameState::Free, word.pool()));
-        table.set_free(self.from);
-        reserve.tell_free(self.from);
+        surely(|| {
+            let _owners = reserve.lock_owners();
+            let _inside = table.enter(self.from, &reserve.platform);
+            let word = table.state(self.from);
+            reserve.dirty_no_more(self.from, word.pool());
+            reserve.count_lost(word.pool());
+            table.publish(self.from, word.next(FrameState::Free, word.pool()));
+            table.set_free(self.from);
+            reserve.tell_free(self.from);
+        });
     }
 }
 

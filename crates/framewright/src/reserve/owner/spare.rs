@@ -8,7 +8,7 @@ use super::super::area::Reserve;
 use super::super::places::words_of;
 use super::super::table::{BLOCK, PoolId};
 use crate::frame::{FrameSource, origin_word};
-use crate::platform::ReservePlatform;
+use crate::platform::{OrElse, ReservePlatform};
 use crate::reclaim::{Ask, Shrink, Shrunk};
 use crate::sync::Ordering::Relaxed;
 use crate::units::Frame;
@@ -53,11 +53,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
             // A hint: the next call goes on behind what this one looked at.
             self.own.spare_cursor.store(last as u64 + 1, Relaxed);
             sum.scanned += u64::from(looked.count_ones());
-            // The supply is called under no lock.
-            for frame in spare.into_iter().flatten() {
-                supply.free_frame(frame);
-                sum.freed += 1;
-            }
+            sum.freed += give_to(supply, &mut spare);
         }
         sum
     }
@@ -111,6 +107,27 @@ impl<P: ReservePlatform> Reserve<'_, P> {
             }
         }
     }
+}
+
+/// Gives frames that no descriptor has by now to `supply`, which is called under no lock. Returns how many. If
+/// the supply unwinds, those that have not gone back go back all the same.
+fn give_to(supply: &mut (impl FrameSource + ?Sized), spare: &mut [Option<Frame>; 64]) -> u64 {
+    let give = |(supply, spare): &mut (&mut _, &mut [Option<Frame>; 64])| {
+        let mut freed = 0;
+        for place in spare.iter_mut() {
+            if let Some(frame) = *place {
+                FrameSource::free_frame(*supply, frame);
+                *place = None;
+                freed += 1;
+            }
+        }
+        freed
+    };
+    let mut giving = (supply, spare);
+    let unwound = OrElse::new(&mut giving, |giving| _ = give(giving));
+    let freed = give(unwound.seat);
+    unwound.end();
+    freed
 }
 
 /// The lowest `count` bits that are set.

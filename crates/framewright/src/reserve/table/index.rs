@@ -10,7 +10,7 @@
 //! earlier page left behind in the same bucket. So an entry that matches, in the bucket of its
 //! descriptor's key, is the one that the page there was put with.
 
-use super::FrameTable;
+use super::{BLOCK, FrameTable};
 use crate::platform::FramePlatform;
 use crate::raw::{record, soon_written};
 use crate::sync::{
@@ -55,6 +55,11 @@ impl PageEntry {
     /// Whether it is of that generation, as far as it remembers.
     pub(in super::super) const fn is_of(self, generation: u64) -> bool {
         self.0 & 0xffff_ffff == generation & REMEMBERED
+    }
+
+    /// Whether the descriptors of both are behind one gate.
+    pub(in super::super) const fn has_gate_of(self, other: Self) -> bool {
+        self.id() / BLOCK == other.id() / BLOCK
     }
 
     /// Whether both name the same descriptor.

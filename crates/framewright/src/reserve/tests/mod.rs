@@ -21,6 +21,7 @@ mod put_back;
 mod supplies;
 mod threads;
 mod under_way;
+mod unwound;
 mod waits;
 
 /// Frames from `FIRST` on.

@@ -8,6 +8,7 @@ mod random;
 mod requests;
 mod reserved;
 mod threads;
+mod unwound;
 
 use super::*;
 use crate::frame::{Seat, Zone, ZoneLayout};
