@@ -20,7 +20,7 @@ use super::settled::Settled;
 use super::state::{Counter, Lack, Reclaim};
 use super::watch::{NAPS, SLEEPS, WORKS};
 use crate::frame::Seat;
-use crate::platform::FramePlatform;
+use crate::platform::{FramePlatform, surely};
 use crate::policy::{Targets, boost_after, gap, held_back};
 use crate::sync::Ordering::{AcqRel, Relaxed};
 use crate::units::{Context, Mobility, Order};
@@ -270,8 +270,10 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         let emptied = self.compact_ahead(frames, order, mobility, clients.migrate);
         match emptied {
             Compaction::Captured(block) => {
-                let freed = frames.free(block, order);
-                debug_assert_eq!(freed, Ok(()), "it was captured for the background");
+                surely(|| {
+                    let freed = frames.free(block, order);
+                    debug_assert_eq!(freed, Ok(()), "it was captured for the background");
+                });
                 if self.stands(lack) > stood {
                     self.take_up(lack);
                 } else {

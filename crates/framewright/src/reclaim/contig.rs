@@ -12,7 +12,7 @@ use super::batch::{BATCH, MoveBatch, answer_for};
 use super::moving::{Emptying, InTheWay, MoveTally};
 use super::{Clients, Discard, Move, MoveState, Reclaim};
 use crate::frame::{Apart, NotApart, Seat, TargetRoom};
-use crate::platform::{FramePlatform, OrElse, Patience};
+use crate::platform::{FramePlatform, OrElse, Patience, surely};
 use crate::policy::ContigConfig;
 use crate::reclaim::Obstacle;
 use crate::units::{Frame, Mobility, Order, Run, RunError};
@@ -269,13 +269,15 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
         let is_dropped = |nth: usize, of: &Move| {
             answer_for(asked, nth, |ask| ask.frame == of.from).is_some_and(|ask| ask.is_dropped)
         };
-        let dropped = batch.moves().iter().enumerate();
-        let dropped = dropped.filter(|(nth, of)| is_dropped(*nth, of));
-        let freed = self
-            .emptying
-            .seat
-            .free_at_once(dropped.map(|(_, of)| (of.from, of.order)));
-        self.effort.discarded += freed;
+        surely(|| {
+            let dropped = batch.moves().iter().enumerate();
+            let dropped = dropped.filter(|(nth, of)| is_dropped(*nth, of));
+            let freed = self
+                .emptying
+                .seat
+                .free_at_once(dropped.map(|(_, of)| (of.from, of.order)));
+            self.effort.discarded += freed;
+        });
         let mut nth = 0;
         batch.keep(|of| {
             nth += 1;

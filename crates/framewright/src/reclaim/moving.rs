@@ -3,7 +3,7 @@
 use super::batch::{BATCH, MoveBatch};
 use super::{Migrate, Move, MoveState};
 use crate::frame::{Apart, ApartContent, Beyond, NotApart, Seat, TargetRoom, Zone};
-use crate::platform::{FramePlatform, OrElse};
+use crate::platform::{FramePlatform, OrElse, surely};
 use crate::units::{Frame, Mobility, Order, RunError};
 use core::ops::Range;
 
@@ -236,6 +236,28 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
     /// Takes a target for each move, of which none has one yet: for all, or for none. A larger
     /// block is one allocation, so it is not moved in pieces.
     pub(super) fn find_targets(&mut self, batch: &mut MoveBatch) -> Result<(), InTheWay> {
+        let mut finding = (self, batch);
+        // Whatever ends this early, a wait that unwinds too: those that were found go back.
+        let early = OrElse::new(&mut finding, |(emptying, batch): &mut (&mut Self, _)| {
+            emptying.give_targets_back(batch);
+        });
+        let (emptying, batch) = &mut *early.seat;
+        emptying.find_each_target(batch)?;
+        early.end();
+        Ok(())
+    }
+
+    fn give_targets_back(&mut self, batch: &mut MoveBatch) {
+        surely(|| {
+            let taken = batch.moves().iter().filter(|of| of.to != of.from);
+            self.seat.free_at_once(taken.map(|of| (of.to, of.order)));
+        });
+        // These frames are free from here on: a second try must not free them again.
+        batch.keep(|_| true);
+    }
+
+    /// The same, but leaves the targets that it has found where there are not enough.
+    fn find_each_target(&mut self, batch: &mut MoveBatch) -> Result<(), InTheWay> {
         let mut targets = [Frame(0); BATCH];
         let mut orders = batch
             .moves()
@@ -262,10 +284,6 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
                 }
             }
             if let Some(from) = in_the_way {
-                let taken = batch.moves().iter().filter(|of| of.to != of.from);
-                self.seat.free_at_once(taken.map(|of| (of.to, of.order)));
-                // These frames are free from here on: a second try must not free them again.
-                batch.keep(|_| true);
                 let offset = self.seat.zone().offset_of(from).unwrap_or(0);
                 let why = Obstacle::NoRoom;
                 return Err(InTheWay { offset, why });
@@ -316,11 +334,13 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
             }
         }
         let has_moved = |of: &&Move| of.state == MoveState::Moved;
-        let sources = batch.moves().iter().filter(has_moved);
-        self.seat
-            .free_at_once(sources.map(|of| (of.from, of.order)));
-        let targets = batch.moves().iter().filter(|of| !has_moved(of));
-        self.seat.free_at_once(targets.map(|of| (of.to, of.order)));
+        surely(|| {
+            let sources = batch.moves().iter().filter(has_moved);
+            let targets = batch.moves().iter().filter(|of| !has_moved(of));
+            let sources = sources.map(|of| (of.from, of.order));
+            let targets = targets.map(|of| (of.to, of.order));
+            self.seat.free_at_once(sources.chain(targets));
+        });
         stays
     }
 }

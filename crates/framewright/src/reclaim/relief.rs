@@ -4,7 +4,7 @@ use super::Clients;
 use super::direct::{Behalf, Round};
 use super::state::Reclaim;
 use crate::frame::Seat;
-use crate::platform::{FramePlatform, Relief};
+use crate::platform::{FramePlatform, Relief, surely};
 use crate::policy::next_priority;
 use crate::seats::SeatSet;
 use crate::units::{Context, Mobility, Order};
@@ -50,10 +50,11 @@ impl<'z, 'm, P: FramePlatform> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, 'z,
         let block =
             self.reclaim
                 .stall_to_compact(frames, order, Mobility::Unmovable, &self.clients);
-        match block {
-            Some(block) => frames.free(block, order).is_ok(),
-            None => false,
+        let mut is_free = false;
+        if let Some(block) = block {
+            surely(|| is_free = frames.free(block, order).is_ok());
         }
+        is_free
     }
 
     /// Rounds of direct reclaim until `wanted` frames came, or no more do: at most as many as one

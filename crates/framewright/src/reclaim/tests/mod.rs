@@ -11,6 +11,7 @@ mod pageblocks;
 mod pressure;
 mod settled;
 mod threads;
+mod unwound;
 mod users;
 
 use super::*;
