@@ -199,6 +199,47 @@ fn moved(cpu: &mut TestCpu, request: &KvRequest) {
     assert!(new.is_ok());
 }
 
+#[test]
+fn v7_pages_of_an_unwound_area_that_have_no_frame_give_none_back_whatever_lay_in_their_words() {
+    let layout = EngineLayout::new(Frame(0), FRAMES)
+        .with_window(Page(1 << 20), 8192)
+        .with_objects();
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let platform = Unwinding::new();
+    let engine = Engine::new(&layout, &mut memory, platform.clone()).unwrap();
+    engine.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    // Gaps all over the window, which then become one.
+    let areas: Vec<_> = (0..20)
+        .map(|_| cpu.vmalloc(&AreaRequest::new(200)).unwrap())
+        .collect();
+    for parity in [0, 1] {
+        for area in areas.iter().skip(parity).step_by(2) {
+            cpu.vfree(*area).unwrap();
+        }
+        cpu.ranges().drain();
+    }
+    // Single frames, so that an area gets them one by one.
+    let all: Vec<_> = (0..FRAMES)
+        .map(|_| cpu.alloc(Order::ZERO, Mobility::Movable, Context::ANY))
+        .collect::<Result<_, _>>()
+        .unwrap();
+    for frame in all.iter().filter(|frame| frame.0 % 2 == 0) {
+        cpu.free(*frame, Order::ZERO).unwrap();
+    }
+    for nth in 0..20 {
+        platform.set(Call::Zero, nth);
+        let request = AreaRequest::new(1000).zeroed();
+        let area = catch_unwind(AssertUnwindSafe(|| cpu.vmalloc(&request)));
+        assert!(area.is_err(), "{nth}");
+        cpu.ranges().drain();
+        engine.zones()[0].drain();
+        assert_eq!(engine.frame_stats().nr_free_pages, FRAMES / 2, "{nth}");
+        assert_eq!(engine.frame_stats().bad_frees, 0, "{nth}");
+        engine.verify().unwrap();
+    }
+}
+
 /// What another CPU does while all CPUs of a zone are stopped.
 type WhileStopped = Rc<RefCell<Option<Box<dyn FnOnce()>>>>;
 

@@ -7,7 +7,7 @@ use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, AreaKind, RangeError, RangeFreeError, RangeSeat};
 use super::alloc::{GIVES, PageNeed};
 use crate::frame::FrameSource;
-use crate::platform::{MapError, OrElse, RangePlatform};
+use crate::platform::{MapError, OrElse, RangePlatform, surely};
 use crate::seats::Inboxes;
 use crate::units::{Context, Frame, Page, Run};
 
@@ -66,7 +66,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Ok(()) => Ok(page),
             Err(error) => {
                 let had_spare = self.space.has_spare();
-                self.undo_ram(at);
+                surely(|| self.undo_ram(at));
                 self.map_again(RangeError::Map(error), had_spare, frames, context)
             }
         }
@@ -149,22 +149,45 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         frames: &[Frame],
         context: Context,
     ) -> Result<(), (RangeError, bool)> {
-        let reserved = match self.reserve(at, frames, context) {
-            Ok(reserved) => reserved,
-            Err(error) => {
-                self.undo_ram(at);
-                return Err((error, false));
-            }
-        };
-        let page = self.space.page(at);
-        let unwound = OrElse::new(self, |seat: &mut Self| {
+        let mut making = (&mut *self, None);
+        let unwound = OrElse::new(&mut making, |(seat, reserved): &mut (&mut Self, _)| {
             // Some of it may be mapped.
             seat.make_lazy(at, reserved.unwrap_or(0));
         });
-        let platform = &unwound.seat.space.platform;
-        let mapped = platform.map_frames(page, frames, context);
+        let (seat, reserved) = &mut *unwound.seat;
+        let mapped = seat.map_each_run(at, frames, context, reserved);
         unwound.end();
         match mapped {
+            Ok(()) => Ok(()),
+            Err((done, error, had_spare)) => {
+                if done > 0 && context.may_block {
+                    self.free_part(at)
+                        .map_err(|poisoned| (poisoned.into(), false))?;
+                }
+                Err((error, had_spare))
+            }
+        }
+    }
+
+    /// The same. On failure returns also how many pages were mapped: then the slot is lazy, or still live if the
+    /// caller may wait; and else as if it had not been cut. Says in `reserved` how many lazy pages have been
+    /// reported.
+    fn map_each_run(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+        reserved: &mut Option<u64>,
+    ) -> Result<(), (u64, RangeError, bool)> {
+        *reserved = match self.reserve(at, frames, context) {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                self.undo_ram(at);
+                return Err((0, error, false));
+            }
+        };
+        let page = self.space.page(at);
+        match self.space.platform.map_frames(page, frames, context) {
             Ok(()) => {
                 self.unreserve(reserved.unwrap_or(0));
                 Ok(())
@@ -172,13 +195,12 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Err((done, error)) => {
                 let had_spare = self.space.has_spare();
                 if done == 0 {
-                    self.unreserve(reserved.unwrap_or(0));
+                    self.unreserve(reserved.take().unwrap_or(0));
                     self.undo_ram(at);
-                } else {
-                    self.free_part(at, reserved, context)
-                        .map_err(|poisoned| (poisoned.into(), false))?;
+                } else if !context.may_block {
+                    self.make_lazy(at, reserved.unwrap_or(0));
                 }
-                Err((RangeError::Map(error), had_spare))
+                Err((done, RangeError::Map(error), had_spare))
             }
         }
     }
@@ -230,37 +252,18 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Makes a live slot with some mapping lazy, as if it had never been live.
-    fn free_part(
-        &mut self,
-        at: u32,
-        reserved: Option<u64>,
-        context: Context,
-    ) -> Result<(), Poisoned> {
-        let page = self.space.page(at);
+    /// Frees a live slot with some mapping as if it had never been live, for a caller that may wait.
+    fn free_part(&mut self, at: u32) -> Result<(), Poisoned> {
         self.enter()?;
-        let held = self.held();
-        let header = held.header(at);
-        if let Some(reserved) = reserved {
-            // Its span may have been dissolved since: then the area is shorter than its slot.
-            let pages = u64::from(held.lazy_pages_of(at, header));
-            self.space.sub_lazy(reserved - pages.min(reserved));
-            self.words.promised.set(0);
-            let freed = held.free_checked(at, header);
-            debug_assert!(freed, "no other CPU knows the slot");
-            self.exit();
-        } else {
-            self.exit();
-            let freed = self.unmap_slow(page, u64::from(header.pages()));
-            let is_freed = freed.is_ok() || self.space.is_poisoned();
-            debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
-        }
+        let header = self.held().header(at);
+        self.exit();
+        let freed = self.unmap_slow(self.space.page(at), u64::from(header.pages()));
+        let is_freed = freed.is_ok() || self.space.is_poisoned();
+        debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
         self.enter()?;
         self.words.counters.count_part_undone();
         self.exit();
-        if context.may_block {
-            self.purge();
-        }
+        self.purge();
         Ok(())
     }
 

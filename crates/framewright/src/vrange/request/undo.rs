@@ -1,45 +1,108 @@
 //! Takes back an area that was never handed out.
 
 use super::super::seat::Held;
+use super::super::space::Moves;
 use super::super::span::{SpanBits, SpanOwner, bits};
-use super::super::{AreaKind, RangeSeat};
+use super::super::{AreaKind, AreaRequest, RangeSeat};
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::units::{Context, Page};
 
+/// A live area that no other CPU knows yet, and how much of it is done.
+pub(super) struct UnknownArea {
+    pub(super) at: u32,
+    /// Without the guard page.
+    pub(super) pages: u32,
+    /// Pages from the first on of which the table says which frames they have. In the words of the others stands
+    /// what was there before, perhaps of gaps.
+    pub(super) done: u32,
+    /// Lazy pages that have been reported for a caller that may not wait.
+    pub(super) reserved: u64,
+    /// It is still live when the request has failed, and goes the way of all areas.
+    pub(super) is_left: bool,
+}
+
+impl UnknownArea {
+    pub(super) const fn new(at: u32, request: &AreaRequest) -> Self {
+        Self {
+            at,
+            pages: request.pages as u32,
+            done: 0,
+            reserved: 0,
+            is_left: false,
+        }
+    }
+}
+
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// Gives back the frames behind the first `done` pages of an area, which are not mapped. None
-    /// of its pages has a frame then.
-    pub(super) fn give_back(&mut self, at: u32, done: u32, pages: u32) {
-        let frames = &mut self.frames;
-        self.space
-            .table
-            .for_all_runs(at, done, |run| frames.free_run(run));
-        self.space.table.clear_frames(at, pages);
+    /// Gives up an area that has no mapping, and the frames behind it. Returns whether anything was kept, lazy,
+    /// waiting or on its way since `begin`.
+    pub(super) fn give_up(
+        &mut self,
+        area: &mut UnknownArea,
+        context: Context,
+        begin: Moves,
+    ) -> bool {
+        self.give_back(area);
+        let had_spare = self.space.had_spare_since(begin);
+        if self.enter().is_ok() {
+            let undone = self.held().unalloc(area.at);
+            self.exit();
+            if !undone {
+                self.leave(area, context);
+            }
+        }
+        had_spare
     }
 
-    /// Takes back the allocation of an area that was never handed out and has no mapping.
-    pub(in super::super) fn undo(&mut self, at: u32, context: Context) {
-        if self.enter().is_err() {
-            return;
+    /// Gives back the frames behind an area, which are not mapped. None of its pages has a frame then. A run that
+    /// unwinds has perhaps gone back in part, so it is not given back once more.
+    fn give_back(&mut self, area: &UnknownArea) {
+        let table = self.space.table;
+        let (mut page, end) = (area.at, area.at + area.done);
+        while page < end {
+            let Some(run) = table.run_at(page, end) else {
+                page += 1;
+                continue;
+            };
+            table.clear_frames(page, run.frames() as u32);
+            page += run.frames() as u32;
+            self.frames.free_run(run);
         }
-        let undone = self.held().unalloc(at);
-        self.exit();
-        if !undone {
-            self.free_unused(at, 0, context);
-        }
+        self.clear_others(area);
     }
 
-    /// The same if it has a mapping: it becomes lazy. `reserved` lazy pages have been reported
-    /// already for a caller that may not wait, and so neither unmaps nor flushes.
-    pub(super) fn free_unused(&mut self, at: u32, reserved: u64, context: Context) {
+    /// Says of the pages without a frame that they have none.
+    fn clear_others(&self, area: &UnknownArea) {
+        let UnknownArea {
+            at, pages, done, ..
+        } = area;
+        self.space.table.clear_frames(at + done, pages - done);
+    }
+
+    /// Makes an area lazy for a caller that may not wait, and so neither unmaps nor flushes. One for another
+    /// caller [is left](UnknownArea::is_left) live.
+    pub(super) fn leave(&self, area: &mut UnknownArea, context: Context) {
         if context.may_block {
-            let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
-            let is_freed = freed.is_ok() || self.space.is_poisoned();
-            debug_assert!(is_freed, "{freed:?}: no other CPU knows the area");
-            return;
+            area.is_left = true;
+        } else {
+            self.make_lazy(area.at, area.reserved);
         }
-        self.make_lazy(at, reserved);
+    }
+
+    /// Frees an area that a request has left, for a caller that may wait.
+    pub(super) fn free_unused(&mut self, at: u32) {
+        let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
+        let is_freed = freed.is_ok() || self.space.is_poisoned();
+        debug_assert!(is_freed, "{freed:?}: no other CPU knows the area");
+        self.purge();
+    }
+
+    /// Makes an area lazy because a call has unwound, with what it has of a mapping and of frames.
+    #[cold]
+    pub(super) fn lose(&mut self, area: &UnknownArea) {
+        self.clear_others(area);
+        self.make_lazy(area.at, area.reserved);
     }
 
     /// Makes a live area lazy that no other CPU knows, with what it has of a mapping and of frames. It neither unmaps

@@ -16,8 +16,10 @@
 
 use super::super::areas::KEPT_MAX;
 use super::super::seat::Spill;
+use super::super::space::Moves;
 use super::super::{AreaHeader, AreaKind, AreaState, RangeError, RangeFreeError, RangeSeat, Space};
 use super::AreaRequest;
+use super::undo::UnknownArea;
 use crate::frame::{AllocError, FrameSource};
 use crate::platform::{MapError, OrElse, RangePlatform};
 use crate::units::{Context, Frame, Page, Run};
@@ -143,80 +145,84 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let page = self
             .alloc_kind(request, AreaKind::Vmalloc)
             .map_err(|error| (error, false))?;
-        let at = self.space.offset_unchecked(page) as u32;
-        let pages = request.pages as u32;
+        let mut area = UnknownArea::new(self.space.offset_unchecked(page) as u32, request);
         // Only now: the search for pages may have moved areas of this CPU's own.
         let begin = self.space.moves();
-        // Its frames go back with it, when it is released.
-        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
-        let gathered = unwound.seat.gather(at, pages, request);
+        // Some of it may be mapped, and its frames go back with it, when it is released.
+        let mut making = (&mut *self, &mut area);
+        let unwound = OrElse::new(&mut making, |(seat, area): &mut (&mut Self, _)| {
+            seat.lose(area);
+        });
+        let (seat, begun) = &mut *unwound.seat;
+        let made = seat.fill_and_map(begun, request, begin);
         unwound.end();
-        if let Err((done, error)) = gathered {
-            self.give_back(at, done, pages);
-            let had_spare = self.space.had_spare_since(begin);
-            self.undo(at, request.context);
+        if area.is_left {
+            self.free_unused(area.at);
+        }
+        made.map(|()| page)
+    }
+
+    /// Takes frames for a live area that no other CPU knows, and maps them. On failure it is live no longer; then
+    /// this also returns what [`construct`](Self::construct) does.
+    fn fill_and_map(
+        &mut self,
+        area: &mut UnknownArea,
+        request: &AreaRequest,
+        begin: Moves,
+    ) -> Result<(), (RangeError, bool)> {
+        if let Err(error) = self.gather(area, request) {
+            let had_spare = self.give_up(area, request.context, begin);
             return Err((RangeError::Frames(error), had_spare));
         }
-        let reserved = match self.reserve_area(at, pages, request) {
+        area.reserved = match self.reserve_area(area.at, area.pages, request) {
             Ok(reserved) => reserved,
             Err(error) => {
-                self.give_back(at, pages, pages);
-                self.undo(at, request.context);
-                return Err((self.failed(error), false));
+                let error = self.failed(error);
+                self.give_up(area, request.context, begin);
+                return Err((error, false));
             }
         };
-        // Some of it may be mapped then.
-        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, reserved));
-        let mapped = unwound.seat.map_area(at, pages, request.context);
-        unwound.end();
-        match mapped {
+        match self.map_area(area.at, area.pages, request.context) {
             Ok(()) => {
-                self.unreserve(reserved);
-                Ok(page)
+                self.unreserve(area.reserved);
+                Ok(())
             }
             Err((0, error)) => {
-                self.unreserve(reserved);
-                self.give_back(at, pages, pages);
-                let had_spare = self.space.had_spare_since(begin);
-                self.undo(at, request.context);
+                self.unreserve(area.reserved);
+                area.reserved = 0;
+                let had_spare = self.give_up(area, request.context, begin);
                 Err((RangeError::Map(error), had_spare))
             }
             Err((_, error)) => {
                 // Mapped pages must be unmapped and flushed before their frames can be reused, so
                 // the area goes the way of all areas.
                 let had_spare = self.space.had_spare_since(begin);
-                self.free_unused(at, reserved, request.context);
-                if request.context.may_block {
-                    self.purge();
-                }
+                self.leave(area, request.context);
                 Err((RangeError::Map(error), had_spare))
             }
         }
     }
 
     /// Takes frames for the pages of an area, zeroes them if that was asked for, and records them.
-    /// On failure, returns how many pages have theirs.
-    fn gather(
-        &mut self,
-        at: u32,
-        pages: u32,
-        request: &AreaRequest,
-    ) -> Result<(), (u32, AllocError)> {
-        let mut done = 0;
+    fn gather(&mut self, area: &mut UnknownArea, request: &AreaRequest) -> Result<(), AllocError> {
+        let UnknownArea {
+            at, pages, done, ..
+        } = area;
+        let (at, pages) = (*at, *pages);
         let mut most = pages;
         // The run that ends at `done`: its first page and the frame behind it.
         let (mut first, mut behind) = (0, None);
-        while done < pages {
-            let asked = (pages - done).min(most);
+        while *done < pages {
+            let asked = (pages - *done).min(most);
             let run = match self.frames.alloc_run(u64::from(asked), request.context) {
                 Ok(run) if !run.is_empty() => self.at_most(run, asked),
-                failed => return Err((done, failed.err().unwrap_or(AllocError::Exhausted))),
+                failed => return Err(failed.err().unwrap_or(AllocError::Exhausted)),
             };
             if behind != Some(run.start()) {
-                first = done;
+                first = *done;
             }
-            self.space.table.set_run(at + first, at + done, run);
-            done += run.frames() as u32;
+            self.space.table.set_run(at + first, at + *done, run);
+            *done += run.frames() as u32;
             behind = Some(run.end());
             // Only now: if the platform unwinds, the area gives them back.
             if request.zero {
