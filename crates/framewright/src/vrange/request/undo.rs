@@ -60,11 +60,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn give_back(&mut self, area: &UnknownArea) {
         let table = self.space.table;
         let (mut page, end) = (area.at, area.at + area.done);
-        while page < end {
-            let Some(run) = table.run_at(page, end) else {
-                page += 1;
-                continue;
-            };
+        while let Some(run) = table.run_at(page, end) {
             table.clear_frames(page, run.frames() as u32);
             page += run.frames() as u32;
             self.frames.free_run(run);
