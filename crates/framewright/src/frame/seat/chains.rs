@@ -1,6 +1,6 @@
 //! Blocks that go back from a cache, those of one pageblock together.
 
-use super::super::pageblock::{GiveOutcome, Tag};
+use super::super::pageblock::{GiveOutcome, HeldBlock, Tag};
 use super::super::zone::Zone;
 use super::caches::SeatWords;
 use crate::slots::run_mask;
@@ -17,12 +17,96 @@ impl<'m, P> Zone<'m, P> {
         mobility: Mobility,
     ) {
         let mut given = 0;
-        for blocks in blocks.chunks(Chains::MAX) {
-            given += self.give_batch(seat, blocks, order, mobility);
+        if self.is_by_words(blocks) {
+            given = self.give_by_words(seat, blocks, order, mobility);
+        } else {
+            for blocks in blocks.chunks(Chains::MAX) {
+                given += self.give_batch(seat, blocks, order, mobility);
+            }
         }
         seat.counters()
             .net
             .add((given * order.frames()).wrapping_neg());
+    }
+
+    /// Whether at least four blocks of one word, on average, come one after the other: what was allocated or freed
+    /// frame by frame.
+    fn is_by_words(&self, blocks: &[AtomicU32]) -> bool {
+        let word = |block: &AtomicU32| block.load(Relaxed) / 64;
+        let changes = blocks
+            .windows(2)
+            .filter(|pair| word(&pair[0]) != word(&pair[1]));
+        4 * (changes.count() + 1) <= blocks.len()
+    }
+
+    /// Gives cached blocks back, those of one word together that come one after the other. Returns how many belonged
+    /// to the seat.
+    fn give_by_words(
+        &self,
+        seat: SeatWords<'m>,
+        blocks: &[AtomicU32],
+        order: Order,
+        mobility: Mobility,
+    ) -> u64 {
+        let cached = Tag::cached(seat.number, order, mobility);
+        let place = |offset: usize| {
+            let id = offset >> self.map.pageblock_order;
+            (id, self.slot(offset) / 64)
+        };
+        let mut held = None;
+        let mut offsets = blocks.iter().map(|block| block.load(Relaxed) as usize);
+        let mut next = offsets.next();
+        let mut given = 0;
+        while let Some(first) = next {
+            let (id, word) = place(first);
+            held = match held {
+                Some((of, held)) if of == id => Some((of, held)),
+                other => {
+                    if let Some((_, Some(other))) = other {
+                        HeldBlock::unlock(other);
+                    }
+                    Some((id, self.try_lock(seat.counters(), id)))
+                }
+            };
+            let held = held.as_mut().and_then(|(_, held)| held.as_mut());
+            let mut mask = 0;
+            while let Some(offset) = next.filter(|offset| place(*offset) == (id, word)) {
+                next = offsets.next();
+                if held.is_none() {
+                    given += self.leave_cached(seat, offset, (order, mobility));
+                } else if self.tag(offset) == cached {
+                    self.set_tag(offset, Tag::NONE);
+                    mask |= run_mask((self.slot(offset) % 64) as u32, order.get());
+                } else {
+                    self.count_corruption();
+                }
+            }
+            if let Some(held) = held {
+                given += held.give_mask(word, mask, order, mobility);
+            }
+        }
+        if let Some((_, Some(held))) = held {
+            held.unlock();
+        }
+        given
+    }
+
+    /// Leaves a cached block to the CPU that holds its pageblock. How many belonged to the seat: 1 or 0.
+    fn leave_cached(
+        &self,
+        seat: SeatWords<'m>,
+        offset: usize,
+        (order, mobility): (Order, Mobility),
+    ) -> u64 {
+        let cached = Tag::cached(seat.number, order, mobility);
+        if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
+            self.leave(seat.counters(), offset);
+            seat.counters().remote.add(1);
+            1
+        } else {
+            self.count_corruption();
+            0
+        }
     }
 
     /// Gives up to 64 cached blocks back, those of one pageblock together. Returns how many
@@ -59,14 +143,7 @@ impl<'m, P> Zone<'m, P> {
                 }
             }
             let Some(mut held) = self.try_lock(seat.counters(), id) else {
-                let offset = chains.offset(first);
-                if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
-                    given += 1;
-                    self.leave(seat.counters(), offset);
-                    seat.counters().remote.add(1);
-                } else {
-                    self.count_corruption();
-                }
+                given += self.leave_cached(seat, chains.offset(first), (order, mobility));
                 continue;
             };
             // Gathers the blocks of one word, to give them back together.

@@ -223,3 +223,63 @@ fn f1_cached_blocks_of_pageblocks_64_apart_each_go_back_to_their_own() {
     assert_eq!(zone.recount().free, 64 * 130);
     zone.verify().unwrap();
 }
+
+/// A cache drained of neighbours, upward and downward, over two pageblocks of which another CPU may hold one, with a
+/// frame that another seat has.
+#[test]
+fn neighbours_go_back_word_by_word_and_what_is_not_the_seats_stays() {
+    let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(2);
+    let mut memory = memory(&layout);
+    for size in [0, 1, 2] {
+        for backwards in [false, true] {
+            for is_held in [false, true] {
+                let zone = full_zone(&layout, &caching(100), &mut memory);
+                // 512 is where the second pageblock begins.
+                let (start, frames) = (512 - (8 << size), 16 << size);
+                zone.alloc_run(run(start, frames), Reclaimable).unwrap();
+                let mut seat = zone.seat(CpuId(0)).unwrap();
+                for limit in 0..5 {
+                    seat.words.set_limit(Reclaimable, limit, 64 >> limit);
+                }
+                let mut blocks: Vec<_> = (start..start + frames).step_by(1 << size).collect();
+                if backwards {
+                    blocks.reverse();
+                }
+                seat.split_all(run(start, frames), order(size));
+                for &block in &blocks {
+                    seat.free(Frame(block), order(size)).unwrap();
+                }
+                assert_eq!(seat.words.cached(Reclaimable, size.into()), 16);
+                let stolen = (start + (3 << size)) as usize;
+                zone.set_tag(stolen, Tag::cached(1, order(size), Reclaimable));
+                let drain = || seat.words.drain(&zone);
+                if is_held {
+                    zone.while_locked(Frame(512), drain);
+                    zone.while_locked(Frame(0), || ());
+                } else {
+                    drain();
+                }
+                assert_eq!(zone.stats().bad_frees, 1, "{size} {backwards} {is_held}");
+                assert_eq!(zone.stats().remote_frees, if is_held { 8 } else { 0 });
+                assert_eq!(zone.recount().free, 2048 - (1 << size));
+                assert_eq!(zone.pageblock_free_frames(), 2048 - (1 << size));
+            }
+        }
+    }
+}
+
+impl<P: FramePlatform> Seat<'_, '_, P> {
+    /// Makes the allocations in `run`, of at least `into`, into allocations of that order.
+    fn split_all(&mut self, run: Run, into: Order) {
+        let mut at = run.start();
+        while at < run.end() {
+            let (order, _) = self
+                .zone
+                .tag(self.zone.offset_unchecked(at))
+                .as_live()
+                .unwrap();
+            self.split(at, order, into).unwrap();
+            at = Frame(at.0 + order.frames());
+        }
+    }
+}
