@@ -3,9 +3,13 @@
 use super::apart::{ApartContent, NotApart};
 use super::*;
 use crate::frame::{AllocError, TargetRoom};
+use crate::platform::FramePlatform;
+use crate::platform::scene::Scene;
 use crate::units::RunError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
-fn is_open(zone: &Zone<'_, SingleThread>, id: usize) -> bool {
+fn is_open<P: FramePlatform>(zone: &Zone<'_, P>, id: usize) -> bool {
     zone.pins_if_open(id).is_some()
 }
 
@@ -337,5 +341,35 @@ fn what_leaves_a_settled_pageblock_finds_room_in_none_that_is_settled_or_free() 
             .iter()
             .map(|&frame| (frame, order(0))),
     );
+    zone.verify().unwrap();
+}
+
+/// Ends `what` while another CPU stops all: the wait for that unwinds.
+fn ends_while_stopped<T>(zone: &Zone<'_, Scene>, scene: &Scene, what: T) {
+    thread::scope(|threads| {
+        scene.arm();
+        threads.spawn(|| zone.drain());
+        scene.wait_until_stopped();
+        let unwound = catch_unwind(AssertUnwindSafe(|| drop(what)));
+        assert!(unwound.is_err() && scene.has_unwound());
+    });
+}
+
+/// No later call would open what is apart.
+#[test]
+fn ap3_pageblocks_open_although_the_wait_for_that_unwinds() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 8).with_cpus(2);
+    let mut memory = memory(&layout);
+    let scene = Scene::default();
+    let zone = Zone::new(&layout, &caching(0), &mut memory, scene.clone()).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let apart = zone.set_apart(2..4).unwrap();
+    // A block that reaches out of them.
+    let beyond = apart.keep_unpinned_beyond(&(512 * 3..512 * 5));
+    assert!(!zone.is_apart(5) && zone.is_apart(4));
+    ends_while_stopped(&zone, &scene, beyond.unwrap());
+    assert!(!zone.is_apart(4) && zone.is_apart(3));
+    ends_while_stopped(&zone, &scene, apart);
+    assert!((0..8).all(|id| is_open(&zone, id) && !zone.is_apart(id)));
     zone.verify().unwrap();
 }

@@ -24,7 +24,7 @@ use super::super::counters::Counters;
 use super::super::pageblock::Tag;
 use super::super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, WantedBlock};
 use super::{StoppedZone, Zone};
-use crate::platform::{FramePlatform, Patience};
+use crate::platform::{FramePlatform, Patience, surely};
 use crate::policy::Label;
 use crate::sync::Ordering::Relaxed;
 #[cfg(doc)]
@@ -348,19 +348,22 @@ impl<'z, 'm, P: FramePlatform> Apart<'z, 'm, P> {
 impl<P: FramePlatform> Drop for Apart<'_, '_, P> {
     fn drop(&mut self) {
         if !self.ids.is_empty() {
-            let zone = self.zone;
-            let stopped = zone.stop();
-            self.open(&stopped);
+            surely(|| {
+                let stopped = self.zone.stop();
+                self.open(&stopped);
+            });
         }
     }
 }
 
 impl<P: FramePlatform> Drop for Beyond<'_, '_, P> {
     fn drop(&mut self) {
-        let stopped = self.zone.stop();
-        for id in self.ids.iter().cloned().flatten() {
-            stopped.mark_apart(id, false);
-        }
+        surely(|| {
+            let stopped = self.zone.stop();
+            for id in self.ids.iter().cloned().flatten() {
+                stopped.mark_apart(id, false);
+            }
+        });
     }
 }
 
