@@ -6,6 +6,7 @@ mod document;
 mod figures;
 mod machine;
 mod measure;
+mod ostd;
 mod pages;
 #[cfg(test)]
 mod pasted;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask kernel [options]
+       cargo xtask ostd [--only speed|frag|smp] [--write]
        cargo xtask measure [--as-built] [--quick] [NAME...]
        cargo xtask docs [--check]
 
@@ -35,6 +37,10 @@ kernel builds kernel/ for x86_64-unknown-none and boots it in QEMU.
   --suite          every test; figures are compared with docs/results/kernel.jsonl, 15 % either way
   --write          as --suite, and writes the figures there and docs/kernel-machine.md
 
+ostd builds a kernel on OSTD with this engine as its frame allocator, and one with OSTD's own, boots both in QEMU and
+prints one table. Figures are compared with docs/results/ostd.jsonl, 15 % either way; --write writes them there, and
+docs/ostd.md.
+
 measure builds, runs the commands whose figures README and docs quote, and writes docs/results/NAME.jsonl. What fails is
 said and leaves its file as it was. With --as-built it builds nothing. With --quick each command runs once in a
 small size: to try them, and for no figure that is to stay.
@@ -42,11 +48,12 @@ small size: to try them, and for no figure that is to stay.
 docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
 page says something else.
 
-Exit code: 0 passed, 1 failed, 2 wrong use, or QEMU is missing.";
+Exit code: 0 passed, 1 failed, 2 wrong use, or QEMU, a target or crates are missing.";
 
 /// What the command line asks for.
 enum Asked {
     Kernel(AskedBoot),
+    Ostd(ostd::AskedOstd),
     Measure {
         names: Vec<String>,
         is_as_built: bool,
@@ -69,6 +76,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     let command = words.next().ok_or("a command is missing")?;
     match command.as_str() {
         "kernel" => parse_kernel(words).map(Asked::Kernel),
+        "ostd" => parse_ostd(words).map(Asked::Ostd),
         "measure" => {
             let (options, names): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('-'));
             let has = |option: &str| options.iter().any(|other| other == option);
@@ -119,9 +127,31 @@ fn parse_kernel(mut words: impl Iterator<Item = String>) -> Result<AskedBoot, St
     Ok(asked)
 }
 
+fn parse_ostd(mut words: impl Iterator<Item = String>) -> Result<ostd::AskedOstd, String> {
+    let (mut only, mut is_written) = (None, false);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--only" => {
+                let test = words.next().unwrap_or_default();
+                if !["speed", "frag", "smp"].contains(&test.as_str()) {
+                    return Err(format!("--only {test}: expected speed, frag or smp"));
+                }
+                only = Some(test);
+            }
+            "--write" => is_written = true,
+            _ => return Err(format!("ostd: there is no option `{word}`")),
+        }
+    }
+    if is_written && only.is_some() {
+        return Err("--write writes all figures: it goes without --only".to_owned());
+    }
+    Ok(ostd::AskedOstd { only, is_written })
+}
+
 fn run(asked: &Asked) -> Result<(), String> {
     match asked {
         Asked::Kernel(asked) => run_kernel(asked),
+        Asked::Ostd(asked) => ostd::run(asked),
         Asked::Measure {
             names,
             is_as_built,
@@ -157,7 +187,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
-            let is_missing = error.starts_with(boot::NO_QEMU);
+            let is_missing = [boot::NO_QEMU, ostd::NO_PARTS];
+            let is_missing = is_missing.iter().any(|begin| error.starts_with(begin));
             ExitCode::from(if is_missing { 2 } else { 1 })
         }
     }
@@ -170,7 +201,9 @@ mod tests {
     fn parsed(words: &str) -> Result<AskedBoot, String> {
         match parse(words.split(' ').map(str::to_owned))? {
             Asked::Kernel(asked) => Ok(asked),
-            Asked::Measure { .. } | Asked::Docs { .. } => Err("not a boot".to_owned()),
+            Asked::Ostd(_) | Asked::Measure { .. } | Asked::Docs { .. } => {
+                Err("not a boot".to_owned())
+            }
         }
     }
 
@@ -189,6 +222,24 @@ mod tests {
             Ok(Asked::Measure { names, is_as_built: true, is_quick: false }) if names == ["frames", "objects"]
         ));
         assert!(asked("measure --rounds 3").is_err_and(|error| error.contains("`--rounds`")));
+    }
+
+    #[test]
+    fn a_kernel_on_ostd_is_asked_for() {
+        let asked = |words: &str| match parse(words.split(' ').map(str::to_owned)) {
+            Ok(Asked::Ostd(asked)) => Ok((asked.only, asked.is_written)),
+            Ok(_) => Err("not that".to_owned()),
+            Err(error) => Err(error),
+        };
+        assert_eq!(
+            asked("ostd --only frag"),
+            Ok((Some("frag".to_owned()), false))
+        );
+        assert_eq!(asked("ostd --write"), Ok((None, true)));
+        let refused = |words| asked(words).err().unwrap_or_default();
+        assert!(refused("ostd --only kernel").contains("expected speed, frag or smp"));
+        assert!(refused("ostd --write --only smp").contains("goes without"));
+        assert!(refused("ostd --fast").contains("`--fast`"));
     }
 
     #[test]

@@ -55,6 +55,9 @@ const CONSTANTS: &[(&str, &str)] = &[
     ),
     ("20,000 loops", "the kernel's tests, a choice"),
     ("the bar is 20 µs", "what was asked for"),
+    ("OSTD 0.18.0", "a version"),
+    ("0.18.1 and 0.19.0", "versions"),
+    ("replaces 20,000 requests", "the churn's length, a choice"),
     (
         "0.07 % of 4 GiB, 0.094 % of",
         "the size of metadata, by its formula",

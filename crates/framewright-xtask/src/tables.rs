@@ -8,6 +8,7 @@
 //! - `@source FILE` says how the file's figures were taken.
 
 use crate::document;
+use crate::ostd;
 use crate::query::{MARK, ResultFiles, TRIAL};
 use crate::recordings;
 use crate::results::ResultFile;
@@ -46,6 +47,7 @@ const NO_FIGURE: &str = "-";
 pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<String>) -> String {
     let made: Option<fn(&ResultFile) -> String> = match name {
         "kernel" => Some(document::table),
+        "ostd" => Some(ostd::table),
         "recordings" => Some(recordings::table),
         _ => None,
     };

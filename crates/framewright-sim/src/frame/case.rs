@@ -268,7 +268,19 @@ impl FrameCase {
     fn piece(&self, random: &mut Random) -> FrameOp {
         let (cpu, order) = (self.cpu(random), self.order(random));
         let (pick, count) = (random.bits() as u32, random.below(12) as u8);
-        match random.below(12) {
+        match random.below(13) {
+            12 => FrameOp::Singles {
+                cpu,
+                frames: match random.chance(80) {
+                    true => random.below(2 << self.layout.pageblock_order.get()) as u32,
+                    false => self.frames(random),
+                },
+                align: match random.chance(70) {
+                    true => 0,
+                    false => random.below(11) as u8,
+                },
+                mobility: mobility(random),
+            },
             11 => FrameOp::Split {
                 cpu,
                 pick,

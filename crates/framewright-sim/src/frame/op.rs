@@ -46,6 +46,13 @@ pub enum FrameOp {
         into: u8,
         off: u8,
     },
+    /// `Seat::try_alloc_singles`, aligned to `1 << align` frames.
+    Singles {
+        cpu: u16,
+        frames: u32,
+        align: u8,
+        mobility: Mobility,
+    },
     /// `Seat::alloc_bulk`.
     AllocBulk {
         cpu: u16,

@@ -145,6 +145,12 @@ impl drive::InStep for FramePair<'_, '_> {
             FrameOp::FreePartAny { cpu, at, order } => {
                 self.free_part(cpu, at as usize, order_of(order))
             }
+            FrameOp::Singles {
+                cpu,
+                frames,
+                align,
+                mobility,
+            } => self.singles(cpu, u64::from(frames), 1 << align, mobility),
             FrameOp::AllocBulk {
                 cpu,
                 order,

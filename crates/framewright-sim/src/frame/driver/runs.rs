@@ -1,7 +1,7 @@
 use super::{Difference, FramePair, differ};
 use crate::frame::ModelFrame;
 use framewright::frame::FrameSource;
-use framewright::{Context, Mobility, Order, Run};
+use framewright::{Context, Frame, Mobility, Order, Run};
 
 /// Blocks up to this order come from a seat's caches.
 const CACHED_ORDER_MAX: u8 = 4;
@@ -45,6 +45,38 @@ impl FramePair<'_, '_> {
             let part = Order::new(part as u8).expect("smaller than a block");
             self.judge(part, Mobility::Unmovable, Ok(at))?;
             at.0 += part.frames();
+        }
+        Ok(())
+    }
+
+    /// Frames side by side, each an allocation, or nothing: it stops no CPU, and counts no failure.
+    pub(super) fn singles(
+        &mut self,
+        cpu: u16,
+        frames: u64,
+        align: u64,
+        mobility: Mobility,
+    ) -> Result<(), Difference> {
+        let drains = self.zone.stats().drains;
+        let got = self.seat(cpu).try_alloc_singles(frames, align, mobility);
+        if self.zone.stats().drains != drains {
+            return differ!("{frames} singles: all CPUs were stopped for them");
+        }
+        let Some(run) = got else {
+            return Ok(());
+        };
+        if run.frames() != frames || frames == 0 || run.start().0 % align != 0 {
+            return differ!("{frames} singles at a multiple of {align}: {run:?}");
+        }
+        for at in run.start().0..run.end().0 {
+            self.judge(Order::ZERO, mobility, Ok(Frame(at)))?;
+        }
+        let order = Order::covering(frames.max(align)).expect("there is such a block");
+        if order.get() <= CACHED_ORDER_MAX || order > self.case.layout.pageblock_order {
+            // The seat took the whole block, and freed what is too much.
+            let rest = order.frames() - frames;
+            self.expected.pgalloc[mobility.index()] += rest;
+            self.expected.pgfree += rest;
         }
         Ok(())
     }

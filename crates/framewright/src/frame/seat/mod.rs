@@ -162,9 +162,10 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
         None
     }
 
-    /// Takes a block of `order` out of this CPU's cache, if one lies there.
+    /// Takes a block of `order` out of this CPU's cache, if one lies there. `None` if not, or if another CPU stops this
+    /// one. It is the short way of [`alloc`](Self::alloc) alone, without a call, for a caller that goes on with that.
     #[inline(always)]
-    pub(crate) fn alloc_cached(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+    pub fn alloc_cached(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         let found = self.alloc_fast(order, mobility);
         if found.is_none() {
             self.exit();
@@ -289,7 +290,28 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// another block, or is not in the zone. Nothing has changed then.
     #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        // As in `alloc`: the fast path.
+        if self.free_fast(frame, order) {
+            return Ok(());
+        }
+        self.free_slow(frame, order)
+    }
+
+    /// Frees the block of `order` at `frame` into this CPU's cache, if that has room. False if not, if another CPU stops
+    /// this one, or if no such block is allocated there. It is the short way of [`free`](Self::free) alone, without a
+    /// call, for a caller that goes on with that.
+    #[inline(always)]
+    pub fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
+        let is_freed = self.free_fast(frame, order);
+        if !is_freed {
+            self.exit();
+        }
+        is_freed
+    }
+
+    /// The fast path of a free. Leaves the seat idle if it freed the block, and else busy, perhaps while another CPU
+    /// claims it.
+    #[inline(always)]
+    fn free_fast(&mut self, frame: Frame, order: Order) -> bool {
         let (words, tags) = (self.words, self.tags);
         let offset = frame.0.wrapping_sub(self.origin) as usize;
         if self.try_enter()
@@ -306,9 +328,9 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
         {
             tags.store(offset, tag ^ self.cache_mask, Relaxed);
             words.turn().exit();
-            return Ok(());
+            return true;
         }
-        self.free_slow(frame, order)
+        false
     }
 
     /// Frees a block that the fast path did not put into the cache. The seat is busy before, perhaps

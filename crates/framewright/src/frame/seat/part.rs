@@ -7,6 +7,7 @@ use super::caches::CACHED_ORDERS;
 use super::loose::parts;
 use super::search::WantedBlock;
 use crate::platform::FramePlatform;
+use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order, Run, RunError};
 
 impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
@@ -158,6 +159,39 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         (next > first).then(|| Frame(at.0 + (next - first) as u64))
     }
 
+    /// Allocates `frames` frames side by side, the first at a multiple of `align` frames, each as an allocation of its
+    /// own, which its owner frees by itself: the first frames of the smallest block in which they fit, if such a block is
+    /// there at once. The rest of it stays free.
+    ///
+    /// As [`try_alloc`](Self::try_alloc) it stops no CPU, drains nothing and counts no failure. Two bytes for each frame.
+    #[must_use]
+    pub fn try_alloc_singles(
+        &mut self,
+        frames: u64,
+        align: u64,
+        mobility: Mobility,
+    ) -> Option<Run> {
+        if frames == 0 || !align.is_power_of_two() {
+            return None;
+        }
+        let order = Order::covering(frames.max(align))?;
+        if order > self.zone.max_order() {
+            return None;
+        }
+        self.enter();
+        let taken = self.take_first((order, mobility), frames);
+        if let Some((offset, end)) = taken {
+            let live = Tag::live(Order::ZERO, mobility);
+            self.zone
+                .tags
+                .fill(offset, frames as usize, live.0, Relaxed);
+            self.words.counters().pgalloc[mobility.index()].add(frames);
+            self.free_rest(offset, (frames, end), mobility);
+        }
+        self.exit();
+        taken.and_then(|(offset, _)| Run::new(self.zone.frame(offset), frames))
+    }
+
     /// Allocates the first `frames` frames of a block of `order`, which has as many, as the fewest aligned
     /// allocations, if such a block is there at once. What remains of the block is free, or in this CPU's caches.
     /// The CPU stays in its seat meanwhile, so no wait that unwinds leaves part of the block behind.
@@ -167,29 +201,43 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         frames: u64,
     ) -> Option<Run> {
         self.enter();
-        let is_cached = order.index() < CACHED_ORDERS;
-        let offset = if is_cached {
-            let cached = self.words.pop(self.zone, mobility, order);
-            cached.or_else(|| self.fetch(order, mobility))
-        } else if frames == order.frames() {
-            self.fetch(order, mobility)
-        } else {
-            self.fetch_first(WantedBlock { order, mobility }, frames)
-        };
-        if let Some(offset) = offset {
+        let taken = self.take_first((order, mobility), frames);
+        if let Some((offset, end)) = taken {
             for (at, part) in parts(0, frames) {
                 self.hand_out(offset + at as usize, part, mobility);
             }
-            let end = if is_cached { order.frames() } else { frames };
-            for (at, part) in parts(frames, end) {
-                let rest = offset + at as usize;
-                self.hand_out(rest, part, mobility);
-                let freed = self.free_entered(self.zone.frame(rest), part);
-                debug_assert!(freed.is_ok(), "it was allocated a moment ago");
-            }
+            self.free_rest(offset, (frames, end), mobility);
         }
         self.exit();
-        offset.and_then(|offset| Run::new(self.zone.frame(offset), frames))
+        taken.and_then(|(offset, _)| Run::new(self.zone.frame(offset), frames))
+    }
+
+    /// Takes a block of `order`, or just its first `frames` frames, if it is one pageblock's: where it begins, and how many
+    /// frames were taken. The seat is busy.
+    fn take_first(
+        &self,
+        (order, mobility): (Order, Mobility),
+        frames: u64,
+    ) -> Option<(usize, u64)> {
+        let is_cached = order.index() < CACHED_ORDERS;
+        let is_large = order > self.zone.pageblock_order();
+        if is_cached || is_large || frames == order.frames() {
+            let cached = is_cached.then(|| self.words.pop(self.zone, mobility, order));
+            let block = cached.flatten().or_else(|| self.fetch(order, mobility));
+            return block.map(|offset| (offset, order.frames()));
+        }
+        let first = self.fetch_first(WantedBlock { order, mobility }, frames)?;
+        Some((first, frames))
+    }
+
+    /// Frees what was taken behind the frames that a request keeps. The seat is busy.
+    fn free_rest(&self, offset: usize, (from, end): (u64, u64), mobility: Mobility) {
+        for (at, part) in parts(from, end) {
+            let rest = offset + at as usize;
+            self.hand_out(rest, part, mobility);
+            let freed = self.free_entered(self.zone.frame(rest), part);
+            debug_assert!(freed.is_ok(), "it was allocated a moment ago");
+        }
     }
 
     /// The allocation that `frame` belongs to.

@@ -46,6 +46,83 @@ fn an_allocation_is_split_into_allocations_that_are_freed_by_themselves_in_any_o
 }
 
 #[test]
+fn singles_lie_side_by_side_and_each_is_freed_by_itself() {
+    let all = 512 * 16;
+    for frames in [
+        1, 2, 3, 8, 16, 17, 32, 64, 65, 100, 511, 512, 513, 1000, 1024,
+    ] {
+        let mut memory = memory(&layout());
+        let zone = full_zone(&layout(), &Config::default(), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let run = seat.try_alloc_singles(frames, 4, Movable).unwrap();
+        assert_eq!((run.frames(), run.start().0 % 4), (frames, 0));
+        zone.verify().unwrap();
+        let stats = zone.stats();
+        assert_eq!(stats.nr_free_pages, all - frames);
+        assert_eq!(stats.drains, 0);
+        for at in (run.start().0..run.end().0).rev() {
+            seat.free(Frame(at), Order::ZERO).unwrap();
+            assert!(seat.free(Frame(at), Order::ZERO).is_err());
+        }
+        drop(seat);
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(zone.recount().free, all);
+    }
+}
+
+#[test]
+fn singles_that_are_not_there_at_once_are_not_counted() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &Config::default(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    assert_eq!(seat.try_alloc_singles(0, 1, Movable), None);
+    assert_eq!(seat.try_alloc_singles(3, 3, Movable), None);
+    assert_eq!(seat.try_alloc_singles(1 << 40, 1, Movable), None);
+    assert_eq!(seat.try_alloc_singles(1, 1 << 40, Movable), None);
+    let mut taken = Vec::new();
+    // The first pageblock and the last have no neighbour with which they were a block.
+    for (frames, count) in [(1024, 7), (512, 2)] {
+        for _ in 0..count {
+            taken.push(seat.try_alloc_singles(frames, 1, Unmovable).unwrap());
+        }
+        assert_eq!(seat.try_alloc_singles(frames, 1, Unmovable), None);
+    }
+    assert_eq!(seat.try_alloc_singles(2, 1, Movable), None);
+    let stats = zone.stats();
+    assert_eq!((stats.drains, stats.fragmented.iter().sum::<u64>()), (0, 0));
+    assert_eq!(stats.exhausted.iter().sum::<u64>(), 0);
+    for run in taken {
+        seat.free_frames(run).unwrap();
+    }
+    zone.verify().unwrap();
+}
+
+#[test]
+fn the_short_ways_take_and_fill_the_cache_alone() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &Config::default(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    assert_eq!(seat.alloc_cached(Order::ZERO, Movable), None);
+    let frame = seat.alloc(Order::ZERO, Movable).unwrap();
+    // The cache was filled behind the first one, and has room for one more.
+    let second = seat.alloc_cached(Order::ZERO, Movable).unwrap();
+    assert!(seat.free_cached(second, Order::ZERO));
+    assert!(!seat.free_cached(second, Order::ZERO));
+    assert!(!seat.free_cached(frame, order(1)));
+    assert!(!seat.free_cached(Frame(1), Order::ZERO));
+    let large = seat.alloc(order(9), Movable).unwrap();
+    assert!(!seat.free_cached(large, order(9)));
+    // What the short way refused is as before, and was not counted.
+    assert_eq!(zone.stats().bad_frees, 0);
+    seat.free(large, order(9)).unwrap();
+    seat.free(frame, Order::ZERO).unwrap();
+    drop(seat);
+    zone.verify().unwrap();
+    assert_eq!(zone.stats().nr_free_pages, 512 * 16);
+}
+
+#[test]
 fn a_split_of_what_is_not_there_or_is_smaller_changes_nothing() {
     let mut memory = memory(&layout());
     let zone = full_zone(&layout(), &Config::default(), &mut memory);
