@@ -2,7 +2,8 @@
 
 use crate::{Ostd, OstdEngine};
 use framewright::engine::EngineLayout;
-use framewright::{Frame, Run};
+use framewright::policy::{Config, Fallback};
+use framewright::{Frame, Order, Run};
 use ostd::cpu::num_cpus;
 use ostd::mm::io::util::HasVmReaderWriter;
 use ostd::mm::{PAGE_SIZE, Paddr, Segment};
@@ -24,6 +25,15 @@ const SPAN_ALIGN: u64 = 1 << 18;
 
 /// Frames of the largest block that drivers often ask for.
 const LARGE: u64 = 1024;
+
+/// Caches may hold four times as much as by default, up to 2 % of what is free: a virtual machine may be small, and a
+/// request for a long run drains them before it fails.
+const CONFIG: Config = Config {
+    fallback: Fallback::Concentrated,
+    cache_permille: 20,
+    cache_blocks_max: 64,
+    stop_order_max: Order::new(3).unwrap(),
+};
 
 struct EarlyRuns {
     runs: [Option<Run>; EARLY_MAX],
@@ -62,7 +72,9 @@ fn make(early: &[Option<Run>]) -> Option<OstdEngine> {
     let runs = || early.iter().flatten();
     let start = runs().map(|run| run.start().0).min()? / SPAN_ALIGN * SPAN_ALIGN;
     let end = runs().map(|run| run.end().0).max()?;
-    let layout = EngineLayout::new(Frame(start), end - start).with_cpus(num_cpus() as u16);
+    let layout = EngineLayout::new(Frame(start), end - start)
+        .with_cpus(num_cpus() as u16)
+        .with_config(CONFIG);
     let words = layout.words_needed().ok()?;
     let taken = (words as u64 * 8).div_ceil(Frame::BYTES);
     let fits = runs().filter(|run| run.frames() > taken);

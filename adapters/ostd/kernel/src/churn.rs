@@ -24,7 +24,7 @@ pub(crate) struct LiveSegments {
 
 /// What a churn came to.
 #[derive(Default)]
-pub(crate) struct ChurnResult {
+struct ChurnResult {
     /// Replacements, and instructions of those, requests that failed aside.
     replaced: u64,
     spent: u64,
@@ -71,11 +71,11 @@ fn get(pages: usize) -> Option<Segment<()>> {
 }
 
 impl LiveSegments {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             segments: Vec::with_capacity(LIVE_MAX),
             pages: 0,
-            random: Random::new(seed),
+            random: Random::new(1),
         }
     }
 
@@ -96,7 +96,7 @@ impl LiveSegments {
     }
 
     /// Fills up to `target` pages. False if a request fails before.
-    pub(crate) fn fill(&mut self, target: usize) -> bool {
+    fn fill(&mut self, target: usize) -> bool {
         while self.pages < target && self.segments.len() < LIVE_MAX {
             let pages = self.random.size();
             let Some(segment) = get(pages) else {
@@ -132,7 +132,7 @@ impl LiveSegments {
     }
 
     /// Replaces random requests by others, at `target` pages.
-    pub(crate) fn replace(&mut self, target: usize, result: &mut ChurnResult) {
+    fn replace(&mut self, target: usize, result: &mut ChurnResult) {
         for nth in 1..=REPLACED {
             let start = read_tsc();
             let failed_before = result.spent_failed;
@@ -176,7 +176,7 @@ fn how_many(pages: usize) -> usize {
 
 /// Half of memory in use, three times, each from empty memory on.
 pub(crate) fn run() {
-    let mut live = LiveSegments::new(1);
+    let mut live = LiveSegments::new();
     let total = free_frames();
     say!("figure empty, large, {}", how_many(LARGE));
     for seed in 1..=3 {
@@ -195,7 +195,7 @@ pub(crate) fn run() {
 
 /// 85 % of memory in use, with 4 MiB set aside or not; then nearly all.
 pub(crate) fn run_heavy(is_aside: bool) {
-    let mut live = LiveSegments::new(1);
+    let mut live = LiveSegments::new();
     if is_aside && !set_aside(LARGE) {
         say!("nothing can be set aside");
         return;
@@ -214,12 +214,11 @@ pub(crate) fn run_heavy(is_aside: bool) {
     say!("figure heavy, failing, {}", spent / failed.max(1));
 }
 
-/// A churn in which two CPUs compete; how many requests failed.
-pub(crate) fn compete(seed: u64, target: usize) -> u64 {
-    let mut live = LiveSegments::new(seed);
-    let mut result = ChurnResult::default();
+/// A churn in which two CPUs compete.
+pub(crate) fn compete(live: &mut LiveSegments, seed: u64, target: usize) {
+    live.random = Random::new(seed);
     if live.fill(target) {
-        live.replace(target, &mut result);
+        live.replace(target, &mut ChurnResult::default());
     }
-    result.failed
+    live.clear();
 }

@@ -1,7 +1,7 @@
 //! All CPUs at once: each churns its part of memory, and at the end all frames are back.
 
 use crate::choice::{free_frames, set_aside};
-use crate::churn::compete;
+use crate::churn::{LiveSegments, compete};
 use core::sync::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Release},
@@ -22,20 +22,22 @@ fn wait_for(counter: &AtomicUsize, count: usize) {
     }
 }
 
-fn churn(cpu: u64) {
+fn churn(live: &mut LiveSegments, cpu: u64) {
     for round in 0..ROUNDS {
-        compete(1 + cpu * ROUNDS + round, TARGET.load(Acquire));
+        compete(live, 1 + cpu * ROUNDS + round, TARGET.load(Acquire));
     }
 }
 
 pub(crate) fn run() {
     set_aside(1024);
-    let free = free_frames();
-    TARGET.store(free / 5 * 2, Release);
+    // While memory is whole: OSTD's own allocator has no such run later.
+    let mut live = LiveSegments::new();
     register_ap_entry(other_cpu);
     wait_for(&READY, num_cpus() - 1);
+    let free = free_frames();
+    TARGET.store(free / 5 * 2, Release);
     READY.fetch_add(1, Release);
-    churn(0);
+    churn(&mut live, 0);
     wait_for(&DONE, num_cpus() - 1);
     let after = free_frames();
     say!("figure smp, lost, {}", free.abs_diff(after));
@@ -43,9 +45,10 @@ pub(crate) fn run() {
 }
 
 fn other_cpu() {
+    let mut live = LiveSegments::new();
     READY.fetch_add(1, Release);
     wait_for(&READY, num_cpus());
-    churn(1);
+    churn(&mut live, 1);
     DONE.fetch_add(1, Release);
     // OSTD expects that a CPU's entry does not return.
     loop {
