@@ -31,6 +31,8 @@ pub struct FrameMixture {
     pub zone: u64,
     /// How many orders are asked for, from 0 on.
     pub orders: u8,
+    /// Whether each of these is asked for as often as the others.
+    pub evenly: bool,
 }
 
 impl DrivenCase for FrameCase {
@@ -47,6 +49,7 @@ impl DrivenCase for FrameCase {
             pieces: 120,
             zone: 40,
             orders: u8::MAX,
+            evenly: false,
         };
         // Operations on a large zone as a whole cost as much as thousands of others.
         let mostly_plain = FrameMixture {
@@ -54,12 +57,19 @@ impl DrivenCase for FrameCase {
             pieces: 60,
             zone: 1,
             orders: u8::MAX,
+            evenly: false,
         };
         let frame_by_frame = FrameMixture {
             misuse: 5,
             pieces: 5,
             zone: 0,
             orders: 1,
+            evenly: false,
+        };
+        let order_by_order = FrameMixture {
+            orders: 9,
+            evenly: true,
+            ..frame_by_frame
         };
         let order = |order| Order::new(order).expect("a small order");
         let case =
@@ -156,6 +166,17 @@ impl DrivenCase for FrameCase {
                 100,
                 frame_by_frame,
             ),
+            // A stock serves all orders below a pageblock's.
+            case(
+                "orders",
+                0,
+                131_072,
+                (9, 10),
+                1,
+                Concentrated,
+                100,
+                order_by_order,
+            ),
         ];
         // In one of them no word fits into the cache in front.
         for case in cases.iter_mut().filter(|case| case.name == "words") {
@@ -221,7 +242,12 @@ const AT_ONCE: u64 = 12;
 impl FrameCase {
     /// A request or a free.
     fn plain(&self, random: &mut Random, nth: u64) -> FrameOp {
-        let phase_ops = self.layout.frames / 2 + 20;
+        // A phase of requests fills a part of memory: most requests are for one frame or a few, or a block of any order.
+        let mean = match self.mixture.evenly {
+            true => ((1 << self.mixture.orders) - 1) / u64::from(self.mixture.orders),
+            false => 1,
+        };
+        let phase_ops = self.layout.frames / (2 * mean) + 20;
         let cpu = self.cpu(random);
         if draw::is_request(random, nth, phase_ops) {
             let (order, mobility) = (self.order(random), mobility(random));
@@ -391,6 +417,9 @@ impl FrameCase {
     /// Mostly small, sometimes any, seldom above the maximum.
     fn order(&self, random: &mut Random) -> u8 {
         let max = self.layout.max_order.get();
+        if self.mixture.evenly {
+            return random.below(self.mixture.orders.into()) as u8;
+        }
         let bound = match random.below(32) {
             0 => max + 2,
             1..4 => max + 1,
