@@ -148,11 +148,14 @@ mod of_experiments {
             plan.scenarios = vec![Scenario::Exhaust];
             plan.options.mapper = Mapper::Null;
         });
-        has_records(&part, 1);
+        // The quick form has two plans.
+        has_records(&part, 2);
         let section = part.section;
         let told = section.summary[0].clone();
         assert!(
-            told.starts_with("Reproduced: of the document's 4 counts of blocks 4 come out"),
+            told.starts_with(
+                "Reproduced: of the document's 4 counts of blocks (exhaust) 4 come out"
+            ),
             "{told}"
         );
         let last = section.summary.last().unwrap();
@@ -160,7 +163,7 @@ mod of_experiments {
             last.contains("cuts 10 blocks where the proposal cuts 993"),
             "{last}"
         );
-        has(section, &rows, 1);
+        has(section, &rows, 2);
         let part = tiny(|plan: &mut VaFit| {
             plan.cases = vec![
                 FitCase::FullFit,

@@ -109,8 +109,8 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// Allocates a block of `order` for contents of `mobility`.
     ///
     /// The [policy](crate::policy) chooses the block; the lowest or the highest address, by mobility,
-    /// breaks ties. Mostly 2 ns for orders 0 to 4. While memory abounds, a stock of the seat makes the others of these
-    /// and orders 6 to 8 cheap; else a request searches the pageblocks, some hundred nanoseconds.
+    /// breaks ties. Mostly 2 ns for orders 0 to 4. Where the cache has no block, the seat's stock serves every order
+    /// below a pageblock's but 5, while memory abounds. Other requests search the pageblocks: some hundred nanoseconds.
     ///
     /// Until it would fail, a request waits only for a CPU that stops this one. Before one of an order up to
     /// [`Config::stop_order_max`] fails, it stops all CPUs and drains all caches, unless an earlier stop
@@ -163,7 +163,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     }
 
     /// Takes a block of `order` out of this CPU's cache, if one lies there. `None` if not, or if another CPU stops this
-    /// one. It is the short way of [`alloc`](Self::alloc) alone, without a call, for a caller that goes on with that.
+    /// one. It is the fast path of [`alloc`](Self::alloc), for a caller that then calls that.
     #[inline(always)]
     pub fn alloc_cached(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         let found = self.alloc_fast(order, mobility);
@@ -297,8 +297,8 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     }
 
     /// Frees the block of `order` at `frame` into this CPU's cache, if that has room. False if not, if another CPU stops
-    /// this one, or if no such block is allocated there. It is the short way of [`free`](Self::free) alone, without a
-    /// call, for a caller that goes on with that.
+    /// this one, or if no such block is allocated there. It is the fast path of [`free`](Self::free), for a caller that
+    /// then calls that.
     #[inline(always)]
     pub fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
         let is_freed = self.free_fast(frame, order);

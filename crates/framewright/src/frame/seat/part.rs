@@ -55,16 +55,14 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// If no allocation contains the whole block. Nothing has changed then.
     #[inline]
     pub fn free_part(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        let offset = self.zone.offset_unchecked(frame);
-        let tag = self.zone.tag_if_inside(offset);
-        if tag.and_then(|tag| tag.as_live_of(order)).is_some() {
-            return self.free(frame, order);
+        if self.free_cached(frame, order) {
+            return Ok(());
         }
-        self.free_real_part(frame, order)
+        self.free_part_slow(frame, order)
     }
 
     #[inline(never)]
-    fn free_real_part(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+    fn free_part_slow(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.enter();
         let result = self.cut_out(frame, order);
         let result = result.and_then(|()| self.free_entered(frame, order));
