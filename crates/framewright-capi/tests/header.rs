@@ -1,15 +1,15 @@
 //! The header that C sees is what the sources say, and says what C's programmer must know.
 
-use std::fs;
-use std::path::Path;
+#[path = "shared/header.rs"]
+mod shared;
 
-/// The header, as cbindgen makes it from the sources.
-fn made() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let config =
-        cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("the file is whole");
-    // In this order, which is that of a reader.
-    let files = [
+use shared::CHeader;
+
+const HEADER: CHeader = CHeader {
+    root: env!("CARGO_MANIFEST_DIR"),
+    package: "framewright-capi",
+    path: "include/framewright.h",
+    sources: &[
         "../framewright-capi-core/src/codes",
         "../framewright-capi-core/src/arguments",
         "src/c/host",
@@ -18,95 +18,23 @@ fn made() -> String {
         "src/c/objects",
         "src/c/reserve",
         "src/c/guests",
-    ];
-    let builder = files
-        .iter()
-        .fold(cbindgen::Builder::new(), |builder, file| {
-            builder.with_src(root.join(format!("{file}.rs")))
-        });
-    let bindings = builder
-        .with_config(config)
-        .generate()
-        .expect("the sources are whole");
-    let mut header = Vec::new();
-    bindings.write(&mut header);
-    String::from_utf8(header).expect("the sources are text")
-}
+    ],
+    prefix: "fw_",
+    cannot_fail: &[
+        "fw_version",
+        "fw_last_error",
+        "fw_last_message",
+        "fw_strerror",
+    ],
+    more_than: 50,
+};
 
 #[test]
 fn the_header_in_the_repository_is_what_the_sources_say() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/framewright.h");
-    let made = made();
-    if std::env::var_os("FRAMEWRIGHT_BLESS").is_some() {
-        fs::write(&path, &made).unwrap();
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == made,
-        "include/framewright.h is not what cbindgen makes of the sources: \
-         FRAMEWRIGHT_BLESS=1 cargo test -p framewright-capi --test header"
-    );
-}
-
-/// The names of the functions that a text of Rust exports.
-fn exported(source: &str) -> Vec<&str> {
-    let items = source.split("#[unsafe(no_mangle)]").skip(1);
-    items
-        .map(|item| {
-            let name = item
-                .split("fn ")
-                .nth(1)
-                .expect("an exported item is a function");
-            name.split('(').next().expect("it has parameters")
-        })
-        .collect()
+    HEADER.is_as_made();
 }
 
 #[test]
 fn every_exported_function_is_in_the_header_with_effect_cost_and_errors() {
-    let header = made();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/c");
-    let mut count = 0;
-    for file in fs::read_dir(folder).unwrap() {
-        let source = fs::read_to_string(file.unwrap().path()).unwrap();
-        for name in exported(&source) {
-            count += 1;
-            let lines: Vec<_> = header.lines().collect();
-            let is_declared = |line: &&str| {
-                line.contains(&format!("{name}("))
-                    && !line.starts_with("//")
-                    && !line.starts_with(" *")
-            };
-            let at = lines.iter().position(is_declared);
-            let at = at.unwrap_or_else(|| panic!("{name} is not in the header"));
-            // The comment just before the declaration.
-            let comment = lines[..at]
-                .iter()
-                .rev()
-                .take_while(|line| line.starts_with("//"));
-            let comment: Vec<_> = comment.collect();
-            assert!(!comment.is_empty(), "{name}: no comment");
-            let says = |what| comment.iter().any(|line| line.contains(what));
-            // A variant refers to its plain function. What only looks at the thread cannot fail.
-            let is_variant = says("// As `fw_");
-            let of_thread = [
-                "fw_version",
-                "fw_last_error",
-                "fw_last_message",
-                "fw_strerror",
-            ];
-            if !of_thread.contains(&name) {
-                assert!(says("Errors: "), "{name}: no errors");
-                assert!(says("Cost: ") || is_variant, "{name}: no cost");
-            }
-        }
-    }
-    assert!(count > 50, "{count} functions");
-}
-
-#[test]
-fn exported_functions_are_found() {
-    let source = "#[unsafe(no_mangle)]\npub extern \"C\" fn fw_a(host: u8) {}\nfn b() {}\n\
-                  #[unsafe(no_mangle)]\npub unsafe extern \"C\" fn fw_c() {}";
-    assert_eq!(exported(source), ["fw_a", "fw_c"]);
+    HEADER.has_each_function();
 }

@@ -9,7 +9,7 @@
 //! makes the engine when OSTD asks for the first frame.
 //!
 //! OSTD frees a request of many frames frame by frame. So whatever the engine hands out, this splits into single frames
-//! at once, and each free takes the engine's short way.
+//! at once, and each free takes the engine's fast path.
 //!
 //! # Rules
 //! - **Interrupts are off in every call**: the guards of OSTD prove that a CPU stays itself and has its seats alone.

@@ -113,7 +113,7 @@ fn the_short_ways_take_and_fill_the_cache_alone() {
     assert!(!seat.free_cached(Frame(1), Order::ZERO));
     let large = seat.alloc(order(9), Movable).unwrap();
     assert!(!seat.free_cached(large, order(9)));
-    // What the short way refused is as before, and was not counted.
+    // What the fast path refused is as before, and was not counted.
     assert_eq!(zone.stats().bad_frees, 0);
     seat.free(large, order(9)).unwrap();
     seat.free(frame, Order::ZERO).unwrap();
