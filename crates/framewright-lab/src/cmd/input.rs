@@ -2,7 +2,7 @@ use super::error::CommandError;
 use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};
-use crate::report::hollow_trace;
+use crate::report::{hollow_blocks, hollow_trace};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::read_pagetypeinfo;
 use crate::trace::{
@@ -30,6 +30,8 @@ pub(super) struct LoadedTrace {
     pub(super) chosen: Option<Vec<u32>>,
     /// Free frames by label on the recording machine, from `--state`.
     pub(super) listed: Option<ListedFree>,
+    /// The order of a pageblock on the recording machine, as far as a file says.
+    pub(super) block_order: Option<u64>,
     /// Whether it was read from text, which does not say what was free.
     pub(super) is_text: bool,
     /// Frames that `/proc` of the recording machine called free when the trace began, per-CPU lists left out.
@@ -57,6 +59,7 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         reference: Some(reference),
         chosen: None,
         listed: None,
+        block_order: None,
         is_text: false,
         listed_free: None,
         notes: Vec::new(),
@@ -82,6 +85,7 @@ pub(super) fn load(
         reference: None,
         chosen: None,
         listed: state.as_ref().map(|state| state.listed),
+        block_order: state.as_ref().map(|state| state.block_order),
         is_text: false,
         listed_free: state
             .as_ref()
@@ -118,6 +122,7 @@ pub(super) fn load(
     // What the recorder has kept of the machine is looked at, too, where no other is given.
     if let (Some(path), None) = (&beside.state, loaded.listed_free) {
         let state = read_state(path)?;
+        loaded.block_order = Some(state.block_order);
         loaded.belongs(&state.name, state.digest, digest)?;
         loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
     }
@@ -136,7 +141,9 @@ pub(super) fn load(
 impl LoadedTrace {
     /// What it lets no replay know, by kind.
     pub(super) fn hollow(&self) -> Vec<(&'static str, String)> {
-        hollow_trace(&self.trace, self.is_text, self.listed_free)
+        let mut found = hollow_trace(&self.trace, self.is_text, self.listed_free);
+        found.extend(hollow_blocks(self.block_order));
+        found
     }
 
     /// Whether a file beside the trace is one of this trace. One of an earlier version does not say, which is noted.
@@ -259,6 +266,7 @@ struct GivenState {
     name: String,
     digest: Option<TraceDigest>,
     listed: ListedFree,
+    block_order: u64,
 }
 
 /// Free frames by label in a `/proc/pagetypeinfo`, over all zones.
@@ -276,6 +284,7 @@ fn read_state(path: &Path) -> Result<GivenState, CommandError> {
         name,
         digest,
         listed,
+        block_order: info.pageblock_order,
     })
 }
 
@@ -325,6 +334,13 @@ fn read_text(
         .into_iter()
         .map(|(kind, n)| (kind.to_owned(), n))
         .collect();
+    if reduction.trace.nframes == 0 {
+        return Err(CommandError::Input(format!(
+            "{}: no event names a frame, expected events `mm_page_alloc` and `mm_page_free` of the group `kmem`, with \
+             their `pfn`",
+            reader.name()
+        )));
+    }
     loaded.trace = reduction.trace;
     match loaded.listed {
         // The reduction's own reference counts frames as free that are made absent here.

@@ -90,6 +90,7 @@ fn replay_of(args: &fallback::FallbackArgs, trace: &Path) -> replay::ReplayArgs 
         format: replay::PrintFormat::Table,
         assertions: Vec::new(),
         memory_limit: None,
+        time: false,
         jobs: args.jobs,
     }
 }

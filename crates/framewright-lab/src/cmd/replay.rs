@@ -83,7 +83,7 @@ pub struct ReplayArgs {
     pub csv: Option<PathBuf>,
 
     /// Trace seconds between two points of the series
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "csv")]
     pub every: f64,
 
     /// Write one HTML page with the table, free memory over time, and a map of the pageblocks under each
@@ -105,7 +105,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "SIZE", value_parser = read_mib)]
     pub memory_limit: Option<u64>,
 
-    /// Replays that run at once [default: the number of CPUs]. Times are best taken with 1
+    /// Time each replay, best with --jobs 1; only then do figures differ from run to run
+    #[arg(long)]
+    pub time: bool,
+
+    /// Replays that run at once [default: the number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }
@@ -411,6 +415,11 @@ fn empty_errors(
 /// hold.
 pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
+    if args.format != PrintFormat::Table && (to_stdout(&args.json) || to_stdout(&args.csv)) {
+        return Err(CommandError::Input(
+            "--format and an output on standard output both want that, expected one of them".into(),
+        ));
+    }
     let names = case_names(&args.traces)?;
     claim(args)?;
     let options = ReplayOptions {
@@ -425,6 +434,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             huge_probes: args.probe_huge,
         }),
         pictures: if args.html.is_some() { PICTURES } else { 0 },
+        time: args.time,
     };
     let policies = args.policies();
     if args.reclaim
@@ -634,7 +644,7 @@ pub(super) const METHOD: &str = "\
 A replay asks each policy for what the recording was asked for, in its order. An observer outside notes which frames \
 are handed out and freed, the same for every policy, and every figure that policies are compared by comes from it; an \
 allocator that hands a frame out twice stops the replay. Means are over samples, one a trace second. \
-replay_ns_per_op is wall time, allocator and observer together.
+With --time, replay_ns_per_op is wall time, allocator and observer together.
 
 The model's error is how far the replay of the recording kernel's own rules is from what that kernel did: the mean of \
 the absolute differences over the samples. A figure marked ~ differs from the first policy's by no more than that.

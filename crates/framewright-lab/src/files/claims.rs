@@ -45,14 +45,24 @@ fn numbers(path: &Path, _: &Metadata) -> Option<SystemNumbers> {
     })
 }
 
+#[cfg(unix)]
+fn is_pipe(there: &Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_fifo(&there.file_type())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Metadata) -> bool {
+    false
+}
+
 impl FileIdentity {
-    /// `None` for what is no file (a device, a pipe): it is written to and never replaced. Also where the folder
-    /// is not there, so that nothing can be written.
+    /// `None` for a device, which is written to and never replaced. A pipe is no file either, but what two outputs
+    /// wrote into it would be neither. `None` also where the folder is not there, so that nothing can be written.
     fn of(path: &Path) -> Option<Self> {
         let mut path = path.to_owned();
         for _ in 0..LINKS_MAX {
             if let Ok(there) = fs::metadata(&path) {
-                let is_file = there.is_file() || there.is_dir();
+                let is_file = there.is_file() || there.is_dir() || is_pipe(&there);
                 return numbers(&path, &there).filter(|_| is_file).map(Self::There);
             }
             let folder = match path.parent() {
@@ -75,8 +85,19 @@ impl FileIdentity {
     /// The file behind one of the standard streams, if a file is.
     #[cfg(unix)]
     fn of_stream(stream: impl std::os::fd::AsFd) -> Option<Self> {
+        Self::behind(stream, Metadata::is_file)
+    }
+
+    /// The same, or the pipe behind it.
+    #[cfg(unix)]
+    fn of_output_stream(stream: impl std::os::fd::AsFd) -> Option<Self> {
+        Self::behind(stream, |there| there.is_file() || is_pipe(there))
+    }
+
+    #[cfg(unix)]
+    fn behind(stream: impl std::os::fd::AsFd, counts: fn(&Metadata) -> bool) -> Option<Self> {
         let file = fs::File::from(stream.as_fd().try_clone_to_owned().ok()?);
-        let there = file.metadata().ok().filter(Metadata::is_file)?;
+        let there = file.metadata().ok().filter(counts)?;
         numbers(Path::new(""), &there).map(Self::There)
     }
 }
@@ -120,7 +141,7 @@ impl FileClaims {
             ("standard input", FileIdentity::of_stream(std::io::stdin())),
             (
                 "standard output",
-                FileIdentity::of_stream(std::io::stdout()),
+                FileIdentity::of_output_stream(std::io::stdout()),
             ),
             ("standard error", FileIdentity::of_stream(std::io::stderr())),
         ]);
@@ -328,6 +349,33 @@ mod tests {
         claims.writes("--json", &dir.path().join("new")).unwrap();
         // A trace may come from there.
         claims.reads(&dir.path().join("in")).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn of1_two_outputs_are_two_pipes_also_where_one_is_standard_output() {
+        use std::os::fd::AsRawFd;
+        let (reader, writer) = std::io::pipe().unwrap();
+        let named = |fd: i32| PathBuf::from(format!("/proc/self/fd/{fd}"));
+        let (one, again) = (named(writer.as_raw_fd()), named(reader.as_raw_fd()));
+        let mut claims = FileClaims::default();
+        claims.writes("--json", &one).unwrap();
+        let said = claims.writes("--csv", &again).unwrap_err().to_string();
+        assert!(
+            said.contains("--csv and --json want the same file"),
+            "{said}"
+        );
+        let stdout = FileIdentity::of_output_stream(&writer);
+        let mut claims = FileClaims::default();
+        claims.claim_streams([("in", None), ("standard output", stdout), ("err", None)]);
+        let said = claims.writes("--json", &one).unwrap_err().to_string();
+        assert!(
+            said.contains("--json and standard output want the same file"),
+            "{said}"
+        );
+        assert_eq!(FileIdentity::of_stream(&writer), None);
+        let (_other, writer) = std::io::pipe().unwrap();
+        claims.writes("--json", &named(writer.as_raw_fd())).unwrap();
     }
 
     #[test]

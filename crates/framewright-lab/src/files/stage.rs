@@ -84,7 +84,14 @@ impl Stage {
     pub(crate) fn keep(mut self) -> Result<(), WriteError> {
         // A signal waits until all have their names.
         let mut leftovers = leftovers();
-        for file in self.files.iter_mut().rev() {
+        for nth in (0..self.files.len()).rev() {
+            let (first, named) = self.files.split_at_mut(nth + 1);
+            let file = &mut first[nth];
+            // Names that differ here may be one to the file system, as `out` and `OUT` are to some.
+            if named.iter().any(|other| other.is_at(&file.path)) {
+                let cause = "another output has this name already, expected two names that the file system tells apart";
+                return Err(WriteError::new(&file.path, io::Error::other(cause)));
+            }
             file.name().map_err(|e| WriteError::new(&file.path, e))?;
         }
         for file in self.files.drain(..) {
@@ -99,6 +106,11 @@ impl Stage {
 }
 
 impl StagedFile {
+    /// Whether this file, which has its name, is what `path` leads to.
+    fn is_at(&self, path: &Path) -> bool {
+        is_one_file(&self.path, path)
+    }
+
     fn name(&mut self) -> io::Result<()> {
         if fs::symlink_metadata(&self.path).is_ok_and(|there| there.is_dir()) {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -174,6 +186,22 @@ impl Drop for Stage {
     }
 }
 
+#[cfg(unix)]
+fn is_one_file(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let numbers = |path| {
+        let there = fs::symlink_metadata(path).ok()?;
+        Some((there.dev(), there.ino()))
+    };
+    numbers(a).is_some_and(|a| numbers(b) == Some(a))
+}
+
+#[cfg(not(unix))]
+fn is_one_file(a: &Path, b: &Path) -> bool {
+    let whole = |path| fs::canonicalize(path).ok();
+    whole(a).is_some_and(|a| whole(b) == Some(a))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +266,31 @@ mod tests {
             (names(dir), names(&dir.join("s/t"))),
             (vec!["a".to_owned(), "s".to_owned()], vec!["b".to_owned()])
         );
+    }
+
+    #[test]
+    fn of2_no_output_takes_another_s_place_where_the_file_system_has_one_name_for_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        for old in [None, Some(b"old")] {
+            if let Some(old) = old {
+                fs::write(dir.join("out"), old).unwrap();
+            }
+            let mut stage = Stage::new();
+            // What a system without large and small letters makes of `out` and `OUT`.
+            stage.write(&dir.join("out"), b"1").unwrap();
+            stage.write(&dir.join("out"), b"2").unwrap();
+            let error = stage.keep().unwrap_err().to_string();
+            assert!(
+                error.contains("another output has this name already"),
+                "{error}"
+            );
+            assert_eq!(
+                fs::read(dir.join("out")).ok().as_deref(),
+                old.map(|old| &old[..])
+            );
+            assert_eq!(names(dir).len(), usize::from(old.is_some()));
+        }
     }
 
     #[test]

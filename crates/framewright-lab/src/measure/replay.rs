@@ -85,6 +85,6 @@ metrics! {
     }
     "requests" {
         SAMPLES = "samples", "samples", Neither, Count, "samples in each mean";
-        REPLAY_NS_PER_OP = "replay_ns_per_op", "ns", Lower, Mean, "wall time of the operations, allocator, observer and samples together, divided by the operations of the trace; without the start, and without the time in which a policy lists its own free blocks. The only figure that differs from run to run";
+        REPLAY_NS_PER_OP = "replay_ns_per_op", "ns", Lower, Mean, "`--time`: wall time of the operations, allocator, observer and samples together, divided by the operations of the trace; without the start, and without the time in which a policy lists its own free blocks. The only figure that differs from run to run";
     }
 }

@@ -212,6 +212,9 @@ impl Names {
                 printable::path(path)
             )))
         };
+        if path.as_os_str() == "-" {
+            return bad("a recording is several files, expected a file's name, as run.pft.zst");
+        }
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return bad("not a file's name, expected one as run.pft.zst");
         };

@@ -70,6 +70,7 @@ pub fn propose_squeezes(
                 squeeze,
                 every_ms: None,
                 pictures: 0,
+                time: false,
                 ..options
             },
         };

@@ -29,6 +29,8 @@ pub struct ReplayOptions {
     pub reclaim: Option<ReclaimOptions>,
     /// Take at most so many pictures of the pageblocks, evenly over trace time; none with 0.
     pub pictures: u32,
+    /// Take the time of the operations.
+    pub time: bool,
 }
 
 /// What a replay that reclaims does besides.
@@ -49,6 +51,7 @@ impl ReplayOptions {
             every_ms: None,
             reclaim: None,
             pictures: 0,
+            time: false,
         }
     }
 }
@@ -124,7 +127,8 @@ pub struct ReplayOutcome {
     pub stalls: Option<Box<Stalls>>,
     /// Operations of the trace.
     pub ops: u64,
-    /// Wall time of the operations, allocator and observer together, without the start.
+    /// Wall time of the operations, allocator and observer together, without the start; zero where it was not asked
+    /// for, so that the same input gives the same figures.
     pub elapsed: Duration,
 }
 
@@ -190,7 +194,7 @@ impl ReplayOutcome {
             // The kernels that reclaim do not say.
             None => values.extend(self.fallbacks()),
         }
-        if self.ops > 0 {
+        if self.elapsed > Duration::ZERO {
             values.insert(m::REPLAY_NS_PER_OP, self.ns_per_op());
         }
         values
@@ -261,7 +265,9 @@ pub fn replay(
             }
         }
     }
-    run.outcome.elapsed = begun.elapsed().saturating_sub(run.listing);
+    if options.time {
+        run.outcome.elapsed = begun.elapsed().saturating_sub(run.listing);
+    }
     done.fetch_add(
         (memory.trace.ops.len() - reported) as u64,
         Ordering::Relaxed,

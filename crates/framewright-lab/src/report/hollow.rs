@@ -1,3 +1,4 @@
+use crate::measure::BLOCK_ORDER;
 use crate::replay::{SAMPLE_MS, TraceMemory};
 use crate::trace::{OpKind, Trace};
 use serde::Serialize;
@@ -71,15 +72,30 @@ pub fn hollow_trace(
     found
 }
 
+/// What pageblocks of another size than a replay's mean for it; `order` is that of the recording machine.
+#[must_use]
+pub fn hollow_blocks(order: Option<u64>) -> Option<(&'static str, String)> {
+    let other = order.filter(|&order| order != u64::from(BLOCK_ORDER))?;
+    let says = format!(
+        "the recording machine's pageblocks have order {other}, those of a replay {BLOCK_ORDER}: what is said of \
+         fallbacks, of contaminated and of mixed blocks is not that machine's"
+    );
+    Some(("pageblock_order", says))
+}
+
 /// What a replay's means are over.
 #[must_use]
 pub fn hollow_samples(samples: u64, memory: &TraceMemory<'_>) -> Option<(&'static str, String)> {
     (samples < FEW_SAMPLES).then(|| {
+        let seconds = memory.ms as f64 / 1000.0;
+        // A recording that stood still, or whose clock jumped.
+        let how = match memory.ms / SAMPLE_MS < FEW_SAMPLES {
+            true => format!("is short, {seconds:.1} s"),
+            false => format!("has hardly an event in most of its {seconds:.1} s"),
+        };
         let says = format!(
-            "the trace is short, {:.1} s: means are over {samples} samples only, one each {} ms; --csv with --every \
-             shows what happens between them",
-            memory.ms as f64 / 1000.0,
-            SAMPLE_MS
+            "the trace {how}: means are over {samples} samples only, one each {SAMPLE_MS} ms; --csv with --every \
+             shows what happens between them"
         );
         ("short_trace", says)
     })
@@ -124,6 +140,33 @@ mod tests {
         assert_eq!(kinds(&trace, false, Some(99_000)), [""; 0]);
         for listed in [50_000, 200_000] {
             assert_eq!(kinds(&trace, false, Some(listed)), ["inconsistent_start"]);
+        }
+    }
+
+    #[test]
+    fn pageblocks_of_another_order_are_told() {
+        for none in [None, Some(9)] {
+            assert_eq!(hollow_blocks(none), None);
+        }
+        let (kind, says) = hollow_blocks(Some(4)).unwrap();
+        assert!(kind == "pageblock_order" && says.contains("have order 4, those of a replay 9"));
+    }
+
+    #[test]
+    fn a_clock_that_jumped_is_not_called_short() {
+        let tick = |ms| TraceOp::tick(ms);
+        for (ms, says) in [
+            (1_400, "is short, 1.4 s"),
+            (4_000_000, "has hardly an event in most of its 4000.0 s"),
+        ] {
+            let trace = Trace {
+                nframes: 512,
+                ops: vec![tick(0), tick(ms)],
+                ..Trace::default()
+            };
+            let memory = TraceMemory::new(&trace).unwrap();
+            let (_, said) = hollow_samples(2, &memory).unwrap();
+            assert!(said.contains(says), "{said}");
         }
     }
 

@@ -39,7 +39,7 @@ pub use figure_assertion::FigureAssertion;
 pub(crate) use file::create_beside;
 pub use file::{WriteError, has_place, write_whole};
 pub use grid::{Accent, Grid, GridRow, Heading};
-pub use hollow::{Hollow, hollow_samples, hollow_text, hollow_trace};
+pub use hollow::{Hollow, hollow_blocks, hollow_samples, hollow_text, hollow_trace};
 pub use json::{MachineRecord, RunInfo, json_lines};
 pub use metrics_page::{metric_tables, metrics_page};
 pub use proc::{buddyinfo, pagetypeinfo};

@@ -29,7 +29,13 @@ impl ReplayFolder {
 #[test]
 fn the_table_has_a_column_a_policy_and_a_verdict() {
     let folder = ReplayFolder::new();
-    let (code, out, _) = run(&["replay", folder.trace(), "--policy", "before,framewright"]);
+    let (code, out, _) = run(&[
+        "replay",
+        folder.trace(),
+        "--time",
+        "--policy",
+        "before,framewright",
+    ]);
     assert_eq!(code, Some(0));
     assert!(out.contains("\ntight/imposed/b0: 3"), "{out}");
     assert!(

@@ -49,9 +49,13 @@ fn hollow(trace: &str, more: &[&str]) -> Vec<String> {
 }
 
 fn pagetypeinfo(path: &Path, free: u64) {
+    blocks_of(path, 9, free);
+}
+
+fn blocks_of(path: &Path, block_order: u32, free: u64) {
     let row = |kind, n: u64| format!("Node 0, zone Normal, type {kind} {n} 0 0 0 0 0 0 0 0 0 0\n");
     let text = format!(
-        "Page block order: 9\n{}{}Number of blocks type Unmovable Movable\nNode 0, zone Normal 1 1\n",
+        "Page block order: {block_order}\n{}{}Number of blocks type Unmovable Movable\nNode 0, zone Normal 1 1\n",
         row("Unmovable", 0),
         row("Movable", free)
     );
@@ -150,4 +154,17 @@ fn an_error_of_zero_where_nothing_happened_is_no_error_bar() {
         !verdict.unwrap().contains("the model's error"),
         "{verdict:?}"
     );
+}
+
+#[test]
+fn pageblocks_of_another_size_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(3_000, 1), folder.path(), "t");
+    let state = folder.path().join("state");
+    for (order, is_told) in [(9, false), (4, true)] {
+        blocks_of(&state, order, 2_048);
+        let kinds = hollow(as_str(&trace), &["--state", as_str(&state)]);
+        let told = kinds.iter().any(|kind| kind == "pageblock_order");
+        assert_eq!(told, is_told, "{kinds:?}");
+    }
 }

@@ -315,3 +315,80 @@ fn where_nothing_fails_squeezes_are_named_at_which_something_does() {
         assert!(!out.contains("no request fails"), "{out}");
     }
 }
+
+#[test]
+fn the_same_input_gives_the_same_bytes_whatever_the_clock_says() {
+    let folder = folder();
+    let trace = write(&tight(3_000, 1), folder.path(), "t");
+    let outputs = |name: &str, more: &[&str]| {
+        let at = |ending: &str| folder.path().join(format!("{name}.{ending}"));
+        let (json, csv, html) = (at("json"), at("csv"), at("html"));
+        let args = [
+            &[
+                as_str(&trace),
+                "--json",
+                as_str(&json),
+                "--csv",
+                as_str(&csv),
+            ][..],
+            &["--html", as_str(&html)],
+            more,
+        ];
+        let out = replayed(&args.concat());
+        let read = |path| fs::read_to_string(path).unwrap();
+        [out, read(json), read(csv), read(html)]
+    };
+    assert_eq!(outputs("a", &[]), outputs("b", &[]));
+    for output in outputs("c", &[]) {
+        assert!(!output.contains(r#""metric":"replay_ns_per_op""#));
+    }
+    let [_, timed, ..] = outputs("d", &["--time"]);
+    assert!(timed.contains(r#""metric":"replay_ns_per_op""#));
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let folder = folder();
+    let trace = write(&tight(300, 1), folder.path(), "t");
+    let trace = as_str(&trace);
+    for option in ["--json", "--csv"] {
+        let args = [trace, "--format", "buddyinfo", option, "-"];
+        refused(&args, "both want that, expected one of them");
+    }
+    refused(&[trace, "--every", "2"], "--csv <FILE>");
+}
+
+#[test]
+fn text_without_an_event_of_the_page_allocator_says_what_it_lacks() {
+    let folder = folder();
+    let path = folder.path().join("t.txt");
+    let head = "# tracer: nop\n#\n";
+    for event in [
+        "sched_switch: prev_comm=a",
+        "mm_page_alloc: page=(null) pfn=0 order=3 migratetype=0 gfp_flags=GFP_ATOMIC",
+    ] {
+        fs::write(&path, format!("{head} a-1 [000] ...2. 1.000001: {event}\n")).unwrap();
+        refused(
+            &[as_str(&path)],
+            "t.txt: no event names a frame, expected events `mm_page_alloc`",
+        );
+    }
+}
+
+#[test]
+fn pageblocks_that_no_kernel_has_are_refused() {
+    let folder = folder();
+    let trace = write(&tight(300, 1), folder.path(), "t");
+    let state = folder.path().join("state");
+    fs::write(&state, "Page block order: 21\n").unwrap();
+    let args = [as_str(&trace), "--state", as_str(&state)];
+    refused(&args, "state:1: pageblock order 21 is above the maximum 20");
+}
+
+#[test]
+fn a_recording_does_not_go_to_standard_output() {
+    let (code, out, error) = run(&["record", "-o", "-", "--seconds", "1"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(error.contains("-: a recording is several files"), "{error}");
+    assert!(!Path::new("-").exists());
+}

@@ -77,7 +77,9 @@ pub fn replay_with_reclaim(
             reported = index;
         }
     }
-    run.outcome.elapsed = begun.elapsed().saturating_sub(run.listing);
+    if options.time {
+        run.outcome.elapsed = begun.elapsed().saturating_sub(run.listing);
+    }
     done.fetch_add((trace.ops.len() - reported) as u64, Ordering::Relaxed);
     run.stalls.stats = run.kernel.stats().since(&run.at_start);
     run.stalls.reclaimed_objects = programs.reclaimed() - reclaimed_at_start;

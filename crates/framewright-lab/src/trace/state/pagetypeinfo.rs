@@ -3,6 +3,9 @@ use crate::trace::TraceError;
 use framewright::Mobility;
 use std::collections::HashMap;
 
+/// No kernel has larger pageblocks.
+const ORDER_MAX: u64 = 20;
+
 /// Node, zone and migratetype.
 type TypeKey<'a> = (u64, &'a str, &'a str);
 
@@ -72,7 +75,13 @@ pub fn read_pagetypeinfo(name: &str, text: &str) -> Result<PageTypeInfo, TraceEr
     let mut counted = 0;
     for line in ProcLine::all(name, text) {
         if let Some(order) = line.text.strip_prefix("Page block order:") {
-            pageblock_order = Some(line.number(order.trim())?);
+            let order = line.number(order.trim())?;
+            if order > ORDER_MAX {
+                return Err(line.error(format!(
+                    "pageblock order {order} is above the maximum {ORDER_MAX}"
+                )));
+            }
+            pageblock_order = Some(order);
         } else if let Some(header) = line.text.strip_prefix("Number of blocks type") {
             columns = Some(header.split_whitespace().collect());
         } else if let Some(columns) = &columns {
