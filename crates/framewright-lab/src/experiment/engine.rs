@@ -70,7 +70,6 @@ where
 
     fn counters(&self) -> SubjectCounters {
         let stats = self.space.stats();
-        let fits = stats.fits;
         let bound = self.space.lazy_bound_pages();
         let batches = u64::from(self.space.cpus()) * self.space.lazy_batch_pages();
         SubjectCounters {
@@ -82,10 +81,10 @@ where
             lazy_pages_most: Some(bound + batches),
             // With spans most areas are cut from no gap.
             fits: (!self.space.config().spans).then_some([
-                fits.full,
-                fits.left_edge,
-                fits.right_edge,
-                fits.no_edge,
+                stats.fits_full,
+                stats.fits_left_edge,
+                stats.fits_right_edge,
+                stats.fits_no_edge,
             ]),
             areas_walked: None,
             merges_per_hold_max: Some(stats.merges_per_hold_max),

@@ -1,7 +1,7 @@
 //! The layout of an engine: what memory there is, for how many CPUs, and which parts.
 
 use super::EngineError;
-use super::parts::{PartLayout, SealedPart};
+use super::parts::PartLayout;
 use crate::frame::ZoneLayout;
 use crate::kv::KvLayout;
 use crate::platform::ReservePlatform;
@@ -30,7 +30,7 @@ pub struct EngineLayout<W = (), G = (), const ZONES: usize = 1> {
 
 /// The frames of all zones, from the lowest to the highest, and what was chosen for the parts over them.
 #[derive(Clone, Copy, Debug)]
-pub struct Extent {
+pub(super) struct Extent {
     pub(super) start: Frame,
     pub(super) frames: u64,
     pub(super) cpus: u16,
@@ -183,6 +183,10 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
     ///
     /// # Errors
     /// If no engine can have the layout.
+    #[expect(
+        private_bounds,
+        reason = "`Parts` and `ReservePart` of any platform imply them"
+    )]
     pub fn words_needed(&self) -> Result<usize, EngineError>
     where
         W: PartLayout,
@@ -203,6 +207,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
     ///
     /// # Errors
     /// As [`words_needed`](Self::words_needed).
+    #[expect(private_bounds, reason = "`Parts` of any platform implies it")]
     pub fn window_words(&self) -> Result<usize, EngineError>
     where
         W: PartLayout,
@@ -211,8 +216,8 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
     }
 }
 
-/// A layout's reserve, or `()`: how many words of metadata it needs.
-pub trait ReserveWords: SealedPart {
+/// A layout's reserve, or `()`: how many words of metadata it needs. For any platform.
+pub(super) trait ReserveWords {
     /// How many words of metadata it needs.
     ///
     /// # Errors
@@ -220,8 +225,15 @@ pub trait ReserveWords: SealedPart {
     fn words_needed(&self, extent: &Extent) -> Result<usize, EngineError>;
 }
 
-/// A layout's reserve, or `()`.
-pub trait ReservePart<P>: ReserveWords {
+/// A layout's reserve: `()` for none, or a [`ReserveLayout`], which asks its platform for frames' contents.
+#[expect(private_bounds, reason = "there are no others")]
+pub trait ReservePart<P>: ReserveOf<P> {}
+
+impl<P> ReservePart<P> for () {}
+impl<P: ReservePlatform + Clone> ReservePart<P> for ReserveLayout {}
+
+/// What the engine asks of its [`ReservePart`].
+pub(super) trait ReserveOf<P>: ReserveWords {
     /// The reserve.
     ///
     /// # Errors
@@ -240,7 +252,7 @@ impl ReserveWords for () {
     }
 }
 
-impl<P> ReservePart<P> for () {
+impl<P> ReserveOf<P> for () {
     fn make<'m>(
         &self,
         _extent: &Extent,
@@ -257,7 +269,7 @@ impl ReserveWords for ReserveLayout {
     }
 }
 
-impl<P: ReservePlatform + Clone> ReservePart<P> for ReserveLayout {
+impl<P: ReservePlatform + Clone> ReserveOf<P> for ReserveLayout {
     fn make<'m>(
         &self,
         extent: &Extent,

@@ -38,10 +38,11 @@ mod tests;
 
 pub use cpu::Cpu;
 pub use error::EngineError;
-pub use layout::EngineLayout;
-use layout::{Extent, ReservePart};
+use layout::Extent;
+pub use layout::{EngineLayout, ReservePart};
 use parts::SharedParts;
 pub use parts::{Parts, RangeParts};
+pub use relief::ZoneRelief;
 
 use crate::frame::Zone;
 use crate::kv::{Kv, KvLayout};

@@ -10,8 +10,8 @@ use crate::stats::Broken;
 use crate::units::{CpuId, SetupError};
 use crate::vrange::{RangeSeat, Space, SpaceLayout};
 
-/// What there is over the zones: how much metadata it needs.
-pub trait PartLayout: SealedPart {
+/// What there is over the zones: how much metadata it needs. For any platform.
+pub(super) trait PartLayout {
     /// How many words of metadata it needs.
     ///
     /// # Errors
@@ -27,23 +27,24 @@ pub trait PartLayout: SealedPart {
     }
 }
 
-pub(super) use sealed::SealedPart;
-
-mod sealed {
-    use crate::kv::KvLayout;
-    use crate::reserve::ReserveLayout;
-    use crate::vrange::SpaceLayout;
-
-    pub trait SealedPart {}
-    impl SealedPart for () {}
-    impl SealedPart for SpaceLayout {}
-    impl SealedPart for KvLayout {}
-    impl SealedPart for ReserveLayout {}
-}
-
 /// What an engine has over its zones, named by the last layout that it needs: nothing (`()`), an address space
 /// ([`SpaceLayout`]), or that and objects ([`KvLayout`]). Each asks its platform for what it needs, and for no more.
-pub trait Parts<P: FramePlatform + Clone>: PartLayout {
+#[expect(private_bounds, reason = "no others have parts")]
+pub trait Parts<P: FramePlatform + Clone>: PartsOf<P> {}
+
+impl<P: FramePlatform + Clone> Parts<P> for () {}
+impl<P: RangePlatform + Clone> Parts<P> for SpaceLayout {}
+impl<P: ObjectPlatform + Clone> Parts<P> for KvLayout {}
+
+/// The parts with an address space: [`SpaceLayout`] or [`KvLayout`].
+#[expect(private_bounds, reason = "no others have parts")]
+pub trait RangeParts<P: RangePlatform + Clone>: Parts<P> + RangePartsOf<P> {}
+
+impl<P: RangePlatform + Clone> RangeParts<P> for SpaceLayout {}
+impl<P: ObjectPlatform + Clone> RangeParts<P> for KvLayout {}
+
+/// What the engine asks of its [`Parts`].
+pub(super) trait PartsOf<P: FramePlatform + Clone>: PartLayout {
     /// What one CPU has: its seats, with those in the zones inside.
     type Seat<'e, 'm: 'e, const ZONES: usize>
     where
@@ -89,8 +90,8 @@ pub trait Parts<P: FramePlatform + Clone>: PartLayout {
     fn verify(shared: &SharedParts<'_, P>) -> Result<(), Broken>;
 }
 
-/// The parts with an address space: [`SpaceLayout`] or [`KvLayout`].
-pub trait RangeParts<P: RangePlatform + Clone>: Parts<P> {
+/// What the engine asks of [`RangeParts`].
+pub(super) trait RangePartsOf<P: RangePlatform + Clone>: PartsOf<P> {
     /// The seat in the address space.
     fn ranges<'a, 'e, 'm, const ZONES: usize>(
         seat: &'a mut Self::Seat<'e, 'm, ZONES>,
@@ -99,7 +100,7 @@ pub trait RangeParts<P: RangePlatform + Clone>: Parts<P> {
 
 /// What the CPUs of an engine share over its zones. Which of it there is depends on the engine's parts.
 #[derive(Debug)]
-pub struct SharedParts<'m, P> {
+pub(super) struct SharedParts<'m, P> {
     space: Option<Space<'m, P>>,
     kv: Option<Kv<'m, P>>,
 }
@@ -133,7 +134,7 @@ impl PartLayout for () {
     }
 }
 
-impl<P: FramePlatform + Clone> Parts<P> for () {
+impl<P: FramePlatform + Clone> PartsOf<P> for () {
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = Seats<'e, 'm, P, ZONES>
     where
@@ -160,7 +161,7 @@ impl<P: FramePlatform + Clone> Parts<P> for () {
 
     #[inline(always)]
     fn frames<'a, 'e, 'm, const ZONES: usize>(
-        seat: &'a mut <Self as Parts<P>>::Seat<'e, 'm, ZONES>,
+        seat: &'a mut <Self as PartsOf<P>>::Seat<'e, 'm, ZONES>,
     ) -> &'a mut Seats<'e, 'm, P, ZONES> {
         seat
     }
@@ -194,7 +195,7 @@ impl PartLayout for SpaceLayout {
     }
 }
 
-impl<P: RangePlatform + Clone> Parts<P> for SpaceLayout {
+impl<P: RangePlatform + Clone> PartsOf<P> for SpaceLayout {
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>
     where
@@ -225,7 +226,7 @@ impl<P: RangePlatform + Clone> Parts<P> for SpaceLayout {
 
     #[inline(always)]
     fn frames<'a, 'e, 'm, const ZONES: usize>(
-        seat: &'a mut <Self as Parts<P>>::Seat<'e, 'm, ZONES>,
+        seat: &'a mut <Self as PartsOf<P>>::Seat<'e, 'm, ZONES>,
     ) -> &'a mut Seats<'e, 'm, P, ZONES> {
         seat.frames()
     }
@@ -241,10 +242,10 @@ impl<P: RangePlatform + Clone> Parts<P> for SpaceLayout {
     }
 }
 
-impl<P: RangePlatform + Clone> RangeParts<P> for SpaceLayout {
+impl<P: RangePlatform + Clone> RangePartsOf<P> for SpaceLayout {
     #[inline(always)]
     fn ranges<'a, 'e, 'm, const ZONES: usize>(
-        seat: &'a mut <Self as Parts<P>>::Seat<'e, 'm, ZONES>,
+        seat: &'a mut <Self as PartsOf<P>>::Seat<'e, 'm, ZONES>,
     ) -> &'a mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
         seat
     }
@@ -268,7 +269,7 @@ impl PartLayout for KvLayout {
     }
 }
 
-impl<P: ObjectPlatform + Clone> Parts<P> for KvLayout {
+impl<P: ObjectPlatform + Clone> PartsOf<P> for KvLayout {
     type Seat<'e, 'm: 'e, const ZONES: usize>
         = KvSeat<'e, 'e, 'm, P, Seats<'e, 'm, P, ZONES>, ZoneRelief<'e, 'm, P, ZONES>>
     where
@@ -324,10 +325,10 @@ impl<P: ObjectPlatform + Clone> Parts<P> for KvLayout {
     }
 }
 
-impl<P: ObjectPlatform + Clone> RangeParts<P> for KvLayout {
+impl<P: ObjectPlatform + Clone> RangePartsOf<P> for KvLayout {
     #[inline(always)]
     fn ranges<'a, 'e, 'm, const ZONES: usize>(
-        seat: &'a mut <Self as Parts<P>>::Seat<'e, 'm, ZONES>,
+        seat: &'a mut <Self as PartsOf<P>>::Seat<'e, 'm, ZONES>,
     ) -> &'a mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
         seat.ranges()
     }

@@ -171,5 +171,5 @@ pub use seat::Seat;
 pub(crate) use seat::{CACHED_ORDERS, Spread, TargetRoom};
 pub use source::FrameSource;
 pub(crate) use source::origin_word;
-pub use zone::Zone;
 pub(crate) use zone::{Apart, ApartContent, Beyond, NotApart};
+pub use zone::{Recount, Zone};

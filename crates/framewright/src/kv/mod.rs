@@ -131,5 +131,6 @@ pub use heap::Kv;
 pub use layout::KvLayout;
 pub use request::KvRequest;
 pub use seat::KvSeat;
+pub use verify::KvRecount;
 
-pub use crate::raw::owned::{KVBox, KVVec, Memory, Refused};
+pub use crate::raw::owned::{IntoIter, KVBox, KVVec, Memory, Refused};

@@ -41,7 +41,6 @@ pub use contents::ReservePlatform;
 pub use direct::ObjectPlatform;
 pub use map::{MapError, RangePlatform};
 pub(crate) use patience::Patience;
-pub(crate) use relief::NoRelief;
 pub use relief::Relief;
 pub use single::SingleThread;
 pub(crate) use unwound::{OrElse, surely};

@@ -19,10 +19,7 @@ pub trait Relief<F> {
 }
 
 /// Gives no memory back: only free frames serve requests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoRelief;
-
-impl<F> Relief<F> for NoRelief {
+impl<F> Relief<F> for () {
     fn compact(&self, _frames: &mut F, _order: Order, _context: Context) -> bool {
         false
     }

@@ -2,23 +2,14 @@
 
 use crate::units::SetupError;
 
-/// Which place a contiguous run is tried at first, among those that have no owner and that no
-/// reservation needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FirstPlace {
-    /// The lowest; then the next one behind it, wherever the obstacle was: as Linux's `cma_alloc`.
-    FirstFit,
-    /// The one with the fewest frames in use, as counted in the emptiest pageblocks or, for runs
-    /// longer than those, anywhere; the lowest of equals. Then the next one that avoids the frames
-    /// that were in the way.
-    Cheapest,
-}
-
 /// How a contiguous run is taken from frames that are lent to movable contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContigConfig {
-    /// Where the run is tried.
-    pub place: FirstPlace,
+    /// Whether, of the places that have no owner and that no reservation needs, the lowest is tried first, then the
+    /// next one behind it, wherever the obstacle was: as Linux's `cma_alloc`. Else the one with the fewest frames
+    /// in use comes first, as counted in the emptiest pageblocks or, for runs longer than those, anywhere; the
+    /// lowest of equals. Then the next one that avoids the frames that were in the way.
+    pub first_fit: bool,
     /// The most places tried for one request, at least 1.
     pub places_max: u32,
     /// Blocks that are dropped or moved together, 1 to 64.
@@ -48,7 +39,7 @@ impl ContigConfig {
     /// which `migrate_pages` goes over its list ten times, until the area is exhausted, one owner at a
     /// time (`cma_mutex`).
     pub const LINUX: Self = Self {
-        place: FirstPlace::FirstFit,
+        first_fit: true,
         places_max: u32::MAX,
         batch: 32,
         tries: 5,
@@ -80,7 +71,7 @@ impl Default for ContigConfig {
     /// blocks as Linux makes; a pinned block is a reason to go elsewhere at once.
     fn default() -> Self {
         Self {
-            place: FirstPlace::Cheapest,
+            first_fit: false,
             batch: 64,
             passes: 1,
             retries_pinned: false,

@@ -35,12 +35,11 @@ mod range;
 mod spill;
 mod watermark;
 
-pub use class::Label;
-pub(crate) use class::{BlockFacts, Class, Classes, SHARE_SETTLED, ZoneFacts};
+pub use class::{BlockFacts, Label};
+pub(crate) use class::{Class, Classes, SHARE_SETTLED, ZoneFacts};
 pub(crate) use compaction::{Deferral, compaction_cost, is_settled, takes_contents};
 pub use config::{Config, Fallback};
 pub use contiguous::ContigConfig;
-pub(crate) use contiguous::FirstPlace;
 pub use pressure::ReclaimConfig;
 pub(crate) use pressure::{
     Remedy, Targets, boost_after, boosted, gap, held_back, next_priority, quota, remedy, share,
@@ -48,7 +47,7 @@ pub(crate) use pressure::{
 pub use range::RangeConfig;
 pub use spill::Effort;
 pub(crate) use spill::{SpillFacts, SpillStep, Tried, next_step};
-pub(crate) use watermark::{Level, Watermarks};
+pub use watermark::Watermarks;
 
 use crate::units::{Mobility, Order};
 

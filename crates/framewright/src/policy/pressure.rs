@@ -180,7 +180,7 @@ pub(crate) const fn quota(config: &ReclaimConfig, free: u64, min: u64, cpus: u16
 
 /// Where the background begins and ends, and where requests reclaim themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Targets {
+pub(crate) struct Targets {
     /// In free frames. `min` is the zone's. `low` and `high` are above the zone's by the frames of
     /// the free pageblocks that are to be kept, because these do not help requests for frames.
     /// Frames that are held back do not count as free.
@@ -195,7 +195,12 @@ impl ReclaimConfig {
     /// The targets of a zone with the watermarks `marks` and pageblocks of `pageblock_order`, raised by
     /// `boost` pageblocks.
     #[must_use]
-    pub const fn targets(&self, marks: Watermarks, pageblock_order: Order, boost: u64) -> Targets {
+    pub(crate) const fn targets(
+        &self,
+        marks: Watermarks,
+        pageblock_order: Order,
+        boost: u64,
+    ) -> Targets {
         let percent = self.pageblocks_percent as u64;
         let part = Watermarks {
             min: marks.min * percent / 100,

@@ -45,33 +45,6 @@ impl Watermarks {
             high: self.high.div_ceil(frames),
         }
     }
-
-    /// Where `free` stands.
-    #[must_use]
-    pub const fn level(self, free: u64) -> Level {
-        if free < self.min {
-            Level::BelowMin
-        } else if free < self.low {
-            Level::BelowLow
-        } else if free < self.high {
-            Level::BelowHigh
-        } else {
-            Level::AboveHigh
-        }
-    }
-}
-
-/// Where free memory stands among the watermarks.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
-    /// Below all of them.
-    BelowMin,
-    /// At least `min`.
-    BelowLow,
-    /// At least `low`.
-    BelowHigh,
-    /// At least `high`.
-    AboveHigh,
 }
 
 #[cfg(test)]
@@ -87,19 +60,5 @@ mod tests {
         assert_eq!((blocks.min, blocks.low, blocks.high), (4, 5, 6));
         let one = Watermarks::of(10).in_pageblocks(Order::new(9).unwrap());
         assert_eq!((one.min, one.low, one.high), (1, 1, 1));
-    }
-
-    #[test]
-    fn each_level_begins_at_its_watermark() {
-        let marks = Watermarks::of(1 << 20);
-        let levels = [2047, 2048, 2559, 2560, 3071, 3072].map(|free| marks.level(free));
-        use Level::*;
-        assert_eq!(
-            levels,
-            [
-                BelowMin, BelowLow, BelowLow, BelowHigh, BelowHigh, AboveHigh
-            ]
-        );
-        assert!(BelowMin < AboveHigh);
     }
 }

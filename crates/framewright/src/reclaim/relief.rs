@@ -12,7 +12,7 @@ use crate::units::{Context, Mobility, Order};
 /// A zone's reclaim with the holders of its memory, for an allocator that makes its own requests
 /// and asks for [`Relief`], such as the objects.
 #[derive(Debug)]
-pub struct ReclaimRelief<'c, 'z, 'm, P> {
+struct ReclaimRelief<'c, 'z, 'm, P> {
     reclaim: Reclaim<'z, 'm, P>,
     clients: Clients<'c, Seat<'z, 'm, P>>,
 }
@@ -31,7 +31,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     pub const fn relief<'c>(
         &self,
         clients: Clients<'c, Seat<'z, 'm, P>>,
-    ) -> ReclaimRelief<'c, 'z, 'm, P> {
+    ) -> impl Relief<Seat<'z, 'm, P>> + Copy + use<'c, 'z, 'm, P> {
         ReclaimRelief {
             reclaim: *self,
             clients,

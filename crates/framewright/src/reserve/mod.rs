@@ -123,5 +123,4 @@ pub use error::PutRefused;
 pub use guest::{Cleaned, Guest, Key};
 pub use migrate::MigrateArea;
 pub use reservations::Reservation;
-pub(crate) use table::PoolKind;
-pub use table::{PoolConfig, PoolId};
+pub use table::{PoolConfig, PoolId, PoolKind};

@@ -10,13 +10,12 @@ mod reclaim;
 mod reserve;
 
 pub use broken::Broken;
-pub(crate) use contiguous::ContigStats;
+pub use contiguous::ContigStats;
 pub use frame::FrameStats;
 pub(crate) use frame::PerOrder;
 pub use kv::KvStats;
 pub use lock::LockStats;
-pub(crate) use range::FitCounts;
 pub use range::RangeStats;
 pub use reclaim::ReclaimStats;
-pub use reserve::Occupancy;
-pub(crate) use reserve::{GuestStats, REFUSALS, ReserveStats};
+pub(crate) use reserve::REFUSALS;
+pub use reserve::{GuestStats, Occupancy, ReserveStats};

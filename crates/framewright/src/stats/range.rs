@@ -2,20 +2,6 @@
 
 use super::LockStats;
 
-/// How many areas were cut from which part of a gap, under the names that Linux's
-/// `classify_va_fit_type` gives them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FitCounts {
-    /// The whole gap \[`FL_FIT_TYPE`\].
-    pub full: u64,
-    /// From its start on \[`LE_FIT_TYPE`\].
-    pub left_edge: u64,
-    /// Up to its end \[`RE_FIT_TYPE`\].
-    pub right_edge: u64,
-    /// Neither: the gap becomes two \[`NE_FIT_TYPE`\].
-    pub no_edge: u64,
-}
-
 /// What a space has counted since it was made.
 ///
 /// A snapshot: plain numbers, taken counter by counter, so that counters read while other CPUs
@@ -75,8 +61,15 @@ pub struct RangeStats {
     pub merges_per_hold_max: u64,
     /// From the lowest page to the highest that was ever cut from the arena.
     pub va_span_pages: u64,
-    /// The parts of their gaps from which pieces were cut from the arena.
-    pub fits: FitCounts,
+    /// Pieces cut from the arena that were the whole gap. This and the next three are Linux's `classify_va_fit_type`
+    /// \[`FL_FIT_TYPE`\].
+    pub fits_full: u64,
+    /// Those cut from their gap's start on \[`LE_FIT_TYPE`\].
+    pub fits_left_edge: u64,
+    /// Those cut up to their gap's end \[`RE_FIT_TYPE`\].
+    pub fits_right_edge: u64,
+    /// Those that made two gaps of one \[`NE_FIT_TYPE`\].
+    pub fits_no_edge: u64,
     /// The space's stop lock; only if locks are accounted.
     pub stop_lock: LockStats,
     /// The arena's lock.

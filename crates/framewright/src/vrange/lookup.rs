@@ -4,7 +4,7 @@ use super::space::sum;
 use super::span::SpanBits;
 use super::{AreaInfo, AreaState, Space};
 use crate::platform::RangePlatform;
-use crate::stats::{FitCounts, RangeStats};
+use crate::stats::RangeStats;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Page;
 
@@ -112,12 +112,10 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             drains: all(|of| &of.drains),
             merges_per_hold_max: self.merges_max(),
             va_span_pages: self.extent(),
-            fits: FitCounts {
-                full: all(|of| &of.fit_full),
-                left_edge: all(|of| &of.fit_left),
-                right_edge: all(|of| &of.fit_right),
-                no_edge: all(|of| &of.fit_none),
-            },
+            fits_full: all(|of| &of.fit_full),
+            fits_left_edge: all(|of| &of.fit_left),
+            fits_right_edge: all(|of| &of.fit_right),
+            fits_no_edge: all(|of| &of.fit_none),
             stop_lock,
             arena_lock,
             depot_lock,

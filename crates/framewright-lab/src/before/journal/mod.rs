@@ -71,7 +71,7 @@ mod tests;
 mod wake;
 mod zone;
 
-pub use lock::{CountedLock, LockCount};
+pub use lock::{CountedLock, HeldLock, LockCount};
 pub use seat::JournalSeat;
 pub use wake::Wake;
 pub use zone::{BLOCK_FRAMES_MAX, JournalMarks};

@@ -34,7 +34,7 @@ impl ReclaimPair<'_, '_, '_, '_> {
         Before {
             frames: self.world.zone.stats(),
             reclaim: self.reclaim.stats(),
-            free: self.world.zone.standing().free_frames,
+            free: self.world.zone.free_in_pageblocks(),
             allocated: model.allocated,
             freed: model.freed,
             failed: [model.exhausted, model.fragmented],
@@ -47,7 +47,7 @@ impl ReclaimPair<'_, '_, '_, '_> {
         let zone = self.world.zone;
         let needed = zone.watermarks().min + order.frames();
         let model = self.world.model();
-        let all = zone.standing().free_frames;
+        let all = zone.free_in_pageblocks();
         let is_lent = |id: &usize| model.frames.kept_label(*id) == Some(Label::Contiguous);
         let lent: u64 = (0..zone.pageblocks())
             .filter(is_lent)
@@ -196,15 +196,20 @@ impl ReclaimPair<'_, '_, '_, '_> {
     /// Checks that the background is done when it says so.
     fn check_targets(&self) -> Result<(), Difference> {
         let zone = self.world.zone;
-        let standing = zone.standing();
-        let config = &self.world.case.reclaim;
-        let targets = config.targets(zone.watermarks(), zone.pageblock_order(), 0);
-        let is_reached = standing.free_frames >= targets.frames.high
-            && standing.free_pageblocks >= targets.pageblocks.high;
-        if is_reached {
+        let free = [zone.free_in_pageblocks(), zone.free_pageblocks()];
+        let percent = u64::from(self.world.case.reclaim.pageblocks_percent);
+        let (marks, each) = (zone.watermarks(), zone.pageblock_order().frames());
+        let of_pageblocks = |mark: u64| (mark * percent / 100).div_ceil(each);
+        // Room to work over: the high target is above the low one.
+        let high = of_pageblocks(marks.high).max(of_pageblocks(marks.low) + 1);
+        let kept = if percent > 0 { high } else { 0 };
+        let targets = [marks.high + kept * each, kept];
+        if free[0] >= targets[0] && free[1] >= targets[1] {
             return Ok(());
         }
-        differ!("the background is done at {standing:?}, its targets are {targets:?}")
+        differ!(
+            "the background is done at {free:?} frames and pageblocks, its targets are {targets:?}"
+        )
     }
 
     /// Whether these pageblocks must be possible to empty: all in them can move, is known and free

@@ -117,7 +117,7 @@ impl ReclaimPair<'_, '_, '_, '_> {
     /// again.
     fn check_marks(&self, before: &Before, order: Order) -> Result<(), Difference> {
         let marks = self.world.zone.watermarks();
-        let free = self.world.zone.standing().free_frames;
+        let free = self.world.zone.free_in_pageblocks();
         let brought = self.world.model().calls.freed;
         let case = &self.world.case;
         let others = u64::from(case.cpus() - 1) * u64::from(case.reclaim.quota_frames);

@@ -282,7 +282,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             return;
         }
         let config = &self.zone.config;
-        let free = self.zone.pageblock_free_frames();
+        let free = self.zone.free_in_pageblocks();
         let cpus = u64::from(self.zone.map.cpus);
         let mut frames = free * u64::from(config.cache_permille) / (1000 * cpus);
         if free < self.zone.low_watermark() {

@@ -116,7 +116,7 @@ fn of_two_blocks_of_a_word_the_one_that_is_not_free_is_given_back() {
     seat.words.drain(&zone);
     assert_eq!(zone.stats().bad_frees, 1);
     assert_eq!(zone.recount().free, 1023);
-    assert_eq!(zone.pageblock_free_frames(), 1023);
+    assert_eq!(zone.free_in_pageblocks(), 1023);
     assert!(zone.is_free(Frame(68)) && zone.is_free(Frame(73)));
 }
 
@@ -262,7 +262,7 @@ fn neighbours_go_back_word_by_word_and_what_is_not_the_seats_stays() {
                 assert_eq!(zone.stats().bad_frees, 1, "{size} {backwards} {is_held}");
                 assert_eq!(zone.stats().remote_frees, if is_held { 8 } else { 0 });
                 assert_eq!(zone.recount().free, 2048 - (1 << size));
-                assert_eq!(zone.pageblock_free_frames(), 2048 - (1 << size));
+                assert_eq!(zone.free_in_pageblocks(), 2048 - (1 << size));
             }
         }
     }

@@ -12,7 +12,6 @@ mod edges;
 mod give;
 mod loose;
 mod ranges;
-mod regions;
 mod remote;
 mod runs;
 mod split;

@@ -144,7 +144,7 @@ fn f7_a_word_whose_first_frame_has_another_seats_tag_loses_that_frame_alone() {
         let recount = zone.recount();
         assert_eq!(recount.free, 512 * 40 - frames.len() as u64 - 1);
         assert_eq!(recount.cached, 1);
-        assert_eq!(zone.pageblock_free_frames(), recount.free);
+        assert_eq!(zone.free_in_pageblocks(), recount.free);
         for frame in frames {
             seat.free(frame, order(0)).unwrap();
         }

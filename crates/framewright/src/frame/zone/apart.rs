@@ -229,11 +229,6 @@ impl<P> Zone<'_, P> {
             bits | (block & ((1 << here) - 1)) << (at - offset)
         })
     }
-
-    /// Free frames in pageblocks, those in caches not counted; inexact while CPUs work.
-    pub(crate) fn free_in_pageblocks(&self) -> u64 {
-        self.pageblock_free_frames()
-    }
 }
 
 impl<'z, 'm, P: FramePlatform> Apart<'z, 'm, P> {

@@ -19,9 +19,10 @@ mod stopped;
 mod verify;
 
 pub(crate) use apart::{Apart, ApartContent, Beyond, NotApart};
-pub(super) use stopped::StoppedZone;
 #[cfg(all(test, not(any(loom, shuttle))))]
-pub(super) use {report::Region, run_memo::Sought, verify::Recount};
+pub(super) use run_memo::Sought;
+pub(super) use stopped::StoppedZone;
+pub use verify::Recount;
 
 use super::ZoneLayout;
 use super::counters::Counters;
@@ -400,7 +401,7 @@ impl<'m, P> Zone<'m, P> {
     /// Time: O(CPUs).
     #[must_use]
     pub fn is_low(&self) -> bool {
-        self.pageblock_free_frames() < self.low_watermark()
+        self.free_in_pageblocks() < self.low_watermark()
     }
 
     /// The low watermark: a square root, taken whenever memory comes or goes.

@@ -4,7 +4,7 @@ use super::super::AllocError;
 use super::super::seat::{CACHED_ORDERS, SeatWords, WORD_FRAMES, WantedBlock};
 use super::Zone;
 use crate::platform::FramePlatform;
-use crate::policy::{BlockFacts, Label, Level, Watermarks};
+use crate::policy::{BlockFacts, Label, Watermarks};
 use crate::slots;
 use crate::stats::FrameStats;
 use crate::sync::{
@@ -13,36 +13,6 @@ use crate::sync::{
     fence,
 };
 use crate::units::{Frame, Mobility, Order};
-
-/// Where a zone stands against its watermarks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
-    /// Free frames in pageblocks; cached ones do not count.
-    pub free_frames: u64,
-    /// Where the free frames stand.
-    pub frames: Level,
-    /// Entirely free pageblocks.
-    pub free_pageblocks: u64,
-    /// Where the free pageblocks stand: a zone can have frames enough and no whole pageblock left.
-    pub pageblocks: Level,
-}
-
-/// One level above pageblocks: how non-movable frames are spread over an aligned run of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Region {
-    /// Pageblocks with at least one unmovable or reclaimable frame.
-    pub contaminated_pageblocks: u64,
-    /// Unmovable and reclaimable frames; cached ones count as allocated.
-    pub nonmovable_frames: u64,
-    /// Entirely free pageblocks.
-    pub free_pageblocks: u64,
-}
-
-/// Pageblocks in a region, in a zone of `blocks` pageblocks: 64, and from 4096 on, which are 8 GiB
-/// of usual pageblocks, 512 (1 GiB).
-const fn region_pageblocks(blocks: usize) -> usize {
-    if blocks < 4096 { 64 } else { 512 }
-}
 
 impl<'m, P: FramePlatform> Zone<'m, P> {
     /// Free blocks by label and order: the maximal aligned ones inside pageblocks; blocks in CPU
@@ -144,24 +114,15 @@ impl<'m, P> Zone<'m, P> {
         Watermarks::of(self.present_frames())
     }
 
-    /// Where the zone stands: free frames and entirely free pageblocks, against its watermarks.
-    /// O(pageblocks); as of different moments while CPUs work.
+    /// How many pageblocks are entirely free, isolated ones not among them: a zone can have frames enough and no
+    /// whole pageblock left. O(pageblocks); as of different moments while CPUs work.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        let marks = self.watermarks();
+    pub fn free_pageblocks(&self) -> u64 {
         let is_whole = |id: &usize| {
             let meta = self.meta(*id);
             !meta.is_isolated() && meta.orders() >> self.map.pageblock_order & 1 != 0
         };
-        let free_frames = self.pageblock_free_frames();
-        let free_pageblocks = (0..self.map.blocks).filter(is_whole).count() as u64;
-        let of_pageblocks = marks.in_pageblocks(self.pageblock_order());
-        Standing {
-            free_frames,
-            frames: marks.level(free_frames),
-            free_pageblocks,
-            pageblocks: of_pageblocks.level(free_pageblocks),
-        }
+        (0..self.map.blocks).filter(is_whole).count() as u64
     }
 
     /// How many pageblocks the zone spans.
@@ -190,35 +151,9 @@ impl<'m, P> Zone<'m, P> {
         self.facts(nth)
     }
 
-    /// How many regions the zone spans: aligned runs of 64 pageblocks, or of 512 in a zone of 4096
-    /// pageblocks or more. The last one may be shorter.
-    #[must_use]
-    pub const fn regions(&self) -> usize {
-        self.map.blocks.div_ceil(region_pageblocks(self.map.blocks))
-    }
-
-    /// The facts of the `nth` region. O(its pageblocks); as of different moments while CPUs work.
-    ///
-    /// # Panics
-    /// If there are not as many regions.
-    #[must_use]
-    pub fn region(&self, nth: usize) -> Region {
-        assert!(nth < self.regions(), "there is no region {nth}");
-        let blocks = region_pageblocks(self.map.blocks);
-        let start = nth * blocks;
-        let mut region = Region::default();
-        for id in start..(start + blocks).min(self.map.blocks) {
-            let facts = self.facts(id);
-            let nonmovable = u64::from(facts.nonmovable());
-            region.contaminated_pageblocks += u64::from(nonmovable > 0);
-            region.nonmovable_frames += nonmovable;
-            region.free_pageblocks += u64::from(u64::from(facts.free) == self.map.block_frames());
-        }
-        region
-    }
-
     /// Free frames in pageblocks, without those in caches; inexact while CPUs work.
-    pub(in super::super) fn pageblock_free_frames(&self) -> u64 {
+    #[must_use]
+    pub fn free_in_pageblocks(&self) -> u64 {
         let net = self.all_seats().fold(0u64, |sum, seat| {
             sum.wrapping_add(seat.counters().net.read())
         });

@@ -101,7 +101,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         let tagged = self.all_cached_frames();
         of_zone("F3", cached == tagged)?;
         of_zone("F6", present == self.present_frames())?;
-        of_zone("F6", free == self.pageblock_free_frames())?;
+        of_zone("F6", free == self.free_in_pageblocks())?;
         of_zone("F6", self.stats().nr_free_pages == free + cached)?;
         of_zone("F6", self.zone_facts() == self.recount_facts())?;
         of_zone("F7", self.corruptions() == 0)

@@ -18,7 +18,7 @@ pub(super) use record::{KvCounters, KvRecord, KvSeatRecord};
 
 use super::Kv;
 use crate::frame::FrameSource;
-use crate::platform::{FramePlatform, NoRelief, ObjectPlatform, Relief};
+use crate::platform::{FramePlatform, ObjectPlatform, Relief};
 use crate::seats::Taken;
 use crate::units::{CpuId, SetupError};
 use crate::vrange::RangeSeat;
@@ -29,7 +29,7 @@ use crate::vrange::RangeSeat;
 /// it, and two threads cannot share it. `R` gives memory back when a request asks for that: see
 /// [`with_relief`](Self::with_relief).
 #[derive(Debug)]
-pub struct KvSeat<'k, 's, 'm, P, F, R = NoRelief> {
+pub struct KvSeat<'k, 's, 'm, P, F, R = ()> {
     pub(super) kv: &'k Kv<'m, P>,
     /// The seat in the hands of the thread that may touch it: its own while it is busy, or one that has claimed it.
     pub(super) held: Held<'m>,
@@ -90,7 +90,7 @@ impl<'k, 's, 'm, P: FramePlatform, F: FrameSource> KvSeat<'k, 's, 'm, P, F> {
             kv,
             held,
             ranges,
-            relief: NoRelief,
+            relief: (),
             taken,
         })
     }

@@ -30,6 +30,7 @@ mod tests;
 
 pub use boxed::KVBox;
 pub use error::Refused;
+pub use into_iter::IntoIter;
 pub use vector::KVVec;
 
 use core::alloc::Layout;

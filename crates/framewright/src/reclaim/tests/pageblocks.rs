@@ -130,7 +130,7 @@ fn the_background_keeps_whole_pageblocks_free_so_that_no_request_has_to_wait_for
     while reclaim.background(seat.frames(), &clients, 100) == Background::Works {
         steps += 1;
     }
-    assert_eq!(zone.standing().free_pageblocks, 2);
+    assert_eq!(zone.free_pageblocks(), 2);
     assert!((1..=4).contains(&steps), "one pageblock a step: {steps}");
     let stats = reclaim.stats();
     assert_eq!(stats.compact_daemon_wake, 1);
@@ -167,7 +167,7 @@ fn a_boost_ends_when_its_targets_were_reached() {
     let boosted = reclaim.targets();
     assert_eq!(boosted.pageblocks.high, plain.pageblocks.high + 1);
     while reclaim.background(seat.frames(), &clients, 1000) == Background::Works {}
-    assert_eq!(zone.standing().free_pageblocks, boosted.pageblocks.high);
+    assert_eq!(zone.free_pageblocks(), boosted.pageblocks.high);
     assert_eq!(reclaim.targets(), plain);
 }
 

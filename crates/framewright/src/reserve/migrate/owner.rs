@@ -4,7 +4,6 @@ use super::claims::{AtWork, ClaimedFrames};
 use super::{FrameBits, MigrateArea, RESERVATIONS};
 use crate::frame::Seat;
 use crate::platform::{FramePlatform, OrElse, Patience};
-use crate::policy::FirstPlace;
 use crate::reclaim::{Clients, RunEffort};
 use crate::reserve::Reservation;
 use crate::reserve::places::{RunPlaces, words_of};
@@ -315,7 +314,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
                 Some(Err(error)) => error,
                 None => return Err(RunError::WouldWait),
             };
-            if self.config.place == FirstPlace::Cheapest
+            if !self.config.first_fit
                 && looks < LOOKS
                 && let RunError::Isolation(_) = error
             {
@@ -387,7 +386,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
     /// No place could be tried. Returns whether there may be one when another owner has failed to take what it
     /// claimed, or another CPU has emptied a pageblock; if not, sets `last` to why there is none.
     fn is_being_emptied(&self, places: RunPlaces, last: &mut RunError) -> bool {
-        if self.config.place == FirstPlace::FirstFit {
+        if self.config.first_fit {
             return false;
         }
         let _claims = self.lock_claims();

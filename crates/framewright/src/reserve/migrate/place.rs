@@ -1,7 +1,6 @@
 //! Where a run is tried.
 
 use super::{FrameBits, MigrateArea};
-use crate::policy::FirstPlace;
 use crate::reserve::places::{Cost, RunPlaces, first_of};
 use crate::sync::Ordering::Relaxed;
 use core::ops::{Add, Range, Sub};
@@ -60,9 +59,10 @@ impl<P> MigrateArea<'_, '_, '_, P> {
     /// The place for a run, not before `from` where that is first fit. Time: a few ns for each 64
     /// frames.
     pub(super) fn place(&self, places: RunPlaces, from: usize) -> Option<Range<usize>> {
-        let at = match self.config.place {
-            FirstPlace::FirstFit => places.first_fit(from, |nth| self.taken_bits(nth, false)),
-            FirstPlace::Cheapest => self.cheapest(places),
+        let at = if self.config.first_fit {
+            places.first_fit(from, |nth| self.taken_bits(nth, false))
+        } else {
+            self.cheapest(places)
         };
         at.map(|at| places.run_at(at))
     }

@@ -18,9 +18,9 @@ mod record;
 
 pub(super) use index::{Bucket, IndexBucket, LockedBucket, PageEntry, PageIndex, Ticket};
 pub(super) use order::{EvictionOrder, OrderShard, ShardRecord};
-pub(crate) use pool::PoolKind;
+
 pub(super) use pool::{Born, Debt, KINDS, POOLS_MAX, PoolRecord, Pools};
-pub use pool::{PoolConfig, PoolId};
+pub use pool::{PoolConfig, PoolId, PoolKind};
 pub(super) use record::{
     BLOCK, BLOCK_LANES, BlockRecord, Descriptor, GuestCounters, GuestRecord, Lane, OwnersRecord,
     add,

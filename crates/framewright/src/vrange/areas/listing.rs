@@ -4,9 +4,8 @@ use super::info::{AreaInfo, AreaKind, AreaState};
 use crate::units::Page;
 use core::fmt;
 
-/// An area as a line of Linux's /proc/vmallocinfo; made by [`AreaInfo::listed`].
-#[derive(Clone, Copy, Debug)]
-pub struct ListedArea<C> {
+/// An area as a line of Linux's /proc/vmallocinfo.
+struct ListedArea<C> {
     area: AreaInfo,
     caller: C,
 }
@@ -28,7 +27,7 @@ impl AreaInfo {
     pub const fn listed<C: Fn(u32, &mut fmt::Formatter<'_>) -> fmt::Result>(
         self,
         caller: C,
-    ) -> ListedArea<C> {
+    ) -> impl fmt::Display {
         ListedArea { area: self, caller }
     }
 }
