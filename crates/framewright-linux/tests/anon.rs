@@ -9,7 +9,7 @@ use framewright_linux::anon::{Anon, PageError};
 use framewright_linux::{Host, Linux, Options};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -584,4 +584,37 @@ fn a_touch_of_what_is_not_populated_ends_the_process_as_elsewhere() {
         let is_sanitizers = String::from_utf8_lossy(&child.stderr).contains("Sanitizer");
         assert!(is_segv || is_sanitizers, "{what}: {child:?}");
     }
+}
+
+#[test]
+fn an5_pages_that_two_threads_populate_at_once_are_all_populated() {
+    const ROUNDS: usize = 3000;
+    let host = host(1024);
+    let anon = region(&host, 512);
+    let (begin, end) = (Barrier::new(2), Barrier::new(2));
+    let missing = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        // One takes a block for all of them, and the other one single frames for some in their midst.
+        for (from, count, largest) in [(0, 8, 3), (3, 2, 0)] {
+            let (anon, host) = (&anon, &host);
+            let (begin, end, missing) = (&begin, &end, &missing);
+            scope.spawn(move || {
+                let mut seat = host.seat().unwrap();
+                for _ in 0..ROUNDS {
+                    begin.wait();
+                    let mine = pages(anon, from, count);
+                    anon.populate(&mut seat, mine, order(largest)).unwrap();
+                    for page in mine.start().0..mine.end().0 {
+                        missing.fetch_add(anon.frame_of(Page(page)).is_none().into(), Relaxed);
+                    }
+                    if end.wait().is_leader() {
+                        anon.discard(&mut seat, pages(anon, 0, 8)).unwrap();
+                    }
+                    end.wait();
+                }
+            });
+        }
+    });
+    assert_eq!(missing.into_inner(), 0);
+    assert_eq!(host.zone().recount().allocated.iter().sum::<u64>(), 0);
 }

@@ -46,6 +46,7 @@
 //! - **AN4** A batch that does not fit into the limit of mappings is refused before anything is
 //!   done. A page whose mapping the kernel refuses later is hidden, not lost: a thread that touches
 //!   it tries again to show it.
+//! - **AN5** When a populate has succeeded, all of its pages are populated, by it or by another thread meanwhile.
 //!
 //! # Locks
 //! A region's gate, for every change of it; a batch holds it for some 50 µs. No holder of a lock of
@@ -250,12 +251,18 @@ impl Anon {
         let done = self
             .take_blocks(seat, pages, largest, &mut blocks)
             .and_then(|()| {
-                unused.reserve(blocks.len());
-                self.show_blocks(&mut blocks, &mut unused)
+                // Nothing is allocated while the gate is shut: every second page at most begins a run.
+                let runs = blocks.iter().map(|block| block.pages().len().div_ceil(2));
+                unused.reserve(runs.sum());
+                self.show_blocks(&blocks, &mut unused)
             });
-        let back = if done.is_ok() { &unused } else { &blocks };
-        for block in back {
-            let freed = seat.free(block.frame, block.order);
+        if done.is_err() {
+            unused.clear();
+            let frames = |block: &BehindPages| Run::new(block.frame, block.order.frames());
+            unused.extend(blocks.iter().filter_map(frames));
+        }
+        for run in &unused {
+            let freed = seat.free_frames(*run);
             debug_assert!(freed.is_ok(), "the frames were allocated a moment ago");
         }
         done
@@ -302,65 +309,64 @@ impl Anon {
         Ok(())
     }
 
-    /// Shows the blocks, except those with pages that another thread has populated meanwhile, which
-    /// become `unused`. Returns how many pages it shows; on an error it shows none.
+    /// Shows the blocks at those of their pages that are still empty (AN5). The frames of pages that another
+    /// thread has populated meanwhile become `unused`. Returns how many pages it shows; on an error it shows none.
     fn show_blocks(
         &self,
-        blocks: &mut [BehindPages],
-        unused: &mut Vec<BehindPages>,
+        blocks: &[BehindPages],
+        unused: &mut Vec<Run>,
     ) -> Result<u64, PageError> {
         let region = &self.region;
         let _shut = region.gate.shut();
-        let is_empty = |block: &&BehindPages| {
-            let mut pages = block.pages();
-            pages.all(|page| region.table.frame(page).is_none())
-        };
-        unused.extend(blocks.iter().filter(|block| !is_empty(block)));
-        let mut shown: u64 = 0;
-        let mut start = 0;
-        // Blocks that follow one another on both sides are one run.
-        while start < blocks.len() {
-            if !is_empty(&&blocks[start]) {
-                start += 1;
-                continue;
-            }
-            let mut run = blocks[start].order.frames();
-            let first = blocks[start];
-            let mut end = start + 1;
-            while let Some(next) = blocks.get(end).filter(is_empty)
-                && next.page == first.page + run as usize
-                && next.frame.0 == first.frame.0 + run
-            {
-                run += next.order.frames();
-                end += 1;
-            }
-            let frames = Run::new(first.frame, run).expect("allocated frames have numbers");
-            if let Err(error) = region
-                .window
-                .map(region.page(first.page), frames, Context::ANY)
-            {
-                self.hide(blocks[..start].iter().filter(is_empty));
+        let empty = || self.runs(blocks, true);
+        for (nth, (page, frames)) in empty().enumerate() {
+            let shown = region.window.map(region.page(page), frames, Context::ANY);
+            if let Err(error) = shown {
+                for (page, frames) in empty().take(nth) {
+                    let pages = page..page + frames.frames() as usize;
+                    // If the kernel refuses, it shows free frames, but is not populated.
+                    let _ = region.window.unmap(region.range(&pages));
+                }
                 return Err(PageError::Map(error));
             }
-            shown += run;
-            start = end;
         }
-        for block in &*blocks {
-            if unused.iter().any(|other| other.page == block.page) {
-                continue;
-            }
+        unused.extend(self.runs(blocks, false).map(|(_, frames)| frames));
+        let mut shown = 0;
+        for block in blocks {
             for (page, frame) in block.pages().zip(block.frame.0..) {
-                region.table.set(page, Frame(frame));
+                if region.table.frame(page).is_none() {
+                    region.table.set(page, Frame(frame));
+                    shown += 1;
+                }
             }
         }
         Ok(shown)
     }
 
-    fn hide<'b>(&self, blocks: impl Iterator<Item = &'b BehindPages>) {
-        for block in blocks {
-            // If the kernel refuses, it shows free frames, but is not populated.
-            let _ = self.region.window.unmap(self.region.range(&block.pages()));
-        }
+    /// The pages of the blocks that are empty, or those that are not, as runs that follow one another on both sides.
+    fn runs<'b>(
+        &'b self,
+        blocks: &'b [BehindPages],
+        is_empty: bool,
+    ) -> impl Iterator<Item = (usize, Run)> + 'b {
+        let all = blocks
+            .iter()
+            .flat_map(|block| block.pages().zip(block.frame.0..));
+        let is_wanted =
+            move |(page, _): &(usize, u64)| self.region.table.frame(*page).is_none() == is_empty;
+        let mut wanted = all.filter(is_wanted).peekable();
+        std::iter::from_fn(move || {
+            let (page, frame) = wanted.next()?;
+            let mut len = 1;
+            let is_next = |len: usize, next: &(usize, u64)| {
+                *next == (page + len, frame + len as u64)
+            };
+            while wanted.next_if(|next| is_next(len, next)).is_some() {
+                len += 1;
+            }
+            let frames = Run::new(Frame(frame), len as u64);
+            Some((page, frames.expect("allocated frames have numbers")))
+        })
     }
 
     /// Takes the frames behind the pages of `range` away and frees them. Returns how many.
