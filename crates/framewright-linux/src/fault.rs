@@ -27,9 +27,8 @@ use crate::fork::Process;
 use std::ffi::c_int;
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{
-    AtomicPtr, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
@@ -76,8 +75,13 @@ static LISTINGS: [Listing; REGIONS] = [const {
     }
 }; REGIONS];
 
-/// The action for SIGSEGV before the handler was installed; or why it is not installed.
-static BEFORE: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
+/// The action for SIGSEGV before the handler was installed: known before the handler is. Null at first.
+///
+/// Not a `OnceLock`: a child that is forked off while another thread is at work in one would wait for
+/// that thread, which it does not have; and its handler would wait for the action for ever.
+static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether the handler is installed. Two threads at the same time may both install it: it does no harm twice.
+static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// The outcome of a touch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +97,7 @@ pub(crate) struct ListedRegion {
     listing: &'static Listing,
     /// From `Box::into_raw`; freed when the handler has forgotten it.
     known: *mut KnownRegion,
+    process: Process,
 }
 
 // SAFETY: only the handler uses what `known` points to, in any thread: a region is `Sync`.
@@ -119,10 +124,10 @@ impl ListedRegion {
     /// # Safety
     /// The region lives, at its place, until the result is dropped.
     pub(crate) unsafe fn new(region: *const dyn Touched) -> Result<Self, AnonError> {
-        let before = BEFORE.get_or_init(install);
-        before
-            .as_ref()
-            .map_err(|errno| AnonError::Handler(*errno))?;
+        if !IS_INSTALLED.load(Acquire) {
+            install().map_err(AnonError::Handler)?;
+            IS_INSTALLED.store(true, Release);
+        }
         let free = LISTINGS.iter().find(|listing| {
             let taken = listing.is_taken.compare_exchange(0, 1, Acquire, Relaxed);
             taken.is_ok()
@@ -132,10 +137,15 @@ impl ListedRegion {
         let bytes = unsafe { &*region }.bytes();
         listing.start.store(bytes.start, Relaxed);
         listing.end.store(bytes.end, Relaxed);
-        let known = Box::into_raw(Box::new(KnownRegion(region, Process::this())));
+        let process = Process::this();
+        let known = Box::into_raw(Box::new(KnownRegion(region, process)));
         // INVARIANT: both live until `drop` has waited for all users.
         listing.region.store(known, SeqCst);
-        Ok(Self { listing, known })
+        Ok(Self {
+            listing,
+            known,
+            process,
+        })
     }
 }
 
@@ -143,6 +153,10 @@ impl Drop for ListedRegion {
     fn drop(&mut self) {
         // SeqCst here and in the handler: either it sees null, or its use is seen here.
         self.listing.region.store(std::ptr::null_mut(), SeqCst);
+        if !self.process.is_this() {
+            // Handlers of the parent's are counted here for ever, so the listing has no next user (Y2).
+            return;
+        }
         while self.listing.users.load(SeqCst) != 0 {
             std::thread::yield_now();
         }
@@ -178,7 +192,8 @@ fn touched(address: usize, is_write: Option<bool>) -> Option<Touch> {
     })
 }
 
-fn install() -> Result<libc::sigaction, i32> {
+/// Installs the handler, when it is known what it passes signals on to.
+fn install() -> Result<(), i32> {
     let errno = || {
         let error = std::io::Error::last_os_error().raw_os_error();
         error.unwrap_or(libc::EINVAL)
@@ -186,17 +201,29 @@ fn install() -> Result<libc::sigaction, i32> {
     // SAFETY: all zeroes are a `sigaction`: no handler, no flags, an empty mask.
     let (mut action, mut before): (libc::sigaction, libc::sigaction) =
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    if BEFORE.load(Acquire).is_null() {
+        // SAFETY: asks only; `before` is valid.
+        if unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut before) } != 0 {
+            return Err(errno());
+        }
+        // The first thread decides. It asked before any thread installed the handler, because each does so after this.
+        let new = Box::into_raw(Box::new(before));
+        let first = BEFORE.compare_exchange(std::ptr::null_mut(), new, Release, Relaxed);
+        if first.is_err() {
+            // SAFETY: from `Box::into_raw` just now, and no other code knows it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
     action.sa_sigaction =
         handler as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
     // On the thread's other stack, if it has one: a signal that is passed on may mean the end of a
     // stack.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: both are valid; the handler is async-signal-safe (see the module).
-    let failed = unsafe { libc::sigaction(libc::SIGSEGV, &action, &mut before) };
-    if failed == 0 {
-        Ok(before)
-    } else {
-        Err(errno())
+    // SAFETY: `action` is valid; the handler is async-signal-safe (see the module).
+    let failed = unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) };
+    match failed {
+        0 => Ok(()),
+        _ => Err(errno()),
     }
 }
 
@@ -235,8 +262,9 @@ fn is_write(_context: *mut c_void) -> Option<bool> {
 
 /// Does what the earlier handler did.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // Only missing between the installation and its end: then the access is made again.
-    let Some(Ok(before)) = BEFORE.get() else {
+    // Acquire pairs with the Release in `install`.
+    // SAFETY: null, or from `Box::into_raw`, and there for ever.
+    let Some(before) = (unsafe { BEFORE.load(Acquire).as_ref() }) else {
         return;
     };
     match before.sa_sigaction {

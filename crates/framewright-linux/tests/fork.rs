@@ -9,7 +9,9 @@ use framewright::kv::{KvRequest, Memory};
 use framewright::platform::{MapError, RangePlatform};
 use framewright::vrange::AreaRequest;
 use framewright::{Context, Frame, Mobility, Order, PageRange};
-use framewright_linux::swap::{Frontswap, SwapDevice};
+use framewright_linux::file_cache::{FileCache, FileError, FileOptions};
+use framewright_linux::paged::Paged;
+use framewright_linux::swap::{DeviceUse, Frontswap, SwapDevice, Zram};
 use framewright_linux::{
     Anon, Heap, HeapError, HeapOptions, Host, HostError, HostKv, HostSpace, Options, SlotError,
     SwapFile,
@@ -17,6 +19,7 @@ use framewright_linux::{
 use std::alloc::{GlobalAlloc, Layout};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// How a child ended.
 #[derive(PartialEq, Eq, Debug)]
@@ -289,4 +292,121 @@ fn a_child_forked_while_another_thread_makes_a_heap_does_not_wait_for_it() {
         });
         assert_eq!(end, ChildEnd::Said(0), "round {round}");
     }
+}
+
+/// A device whose reads wait until they are let go on.
+struct SlowDevice<D> {
+    device: D,
+    reads: AtomicU64,
+    may_read: AtomicBool,
+}
+
+impl<D: SwapDevice> SwapDevice for SlowDevice<D> {
+    fn slots(&self) -> u64 {
+        self.device.slots()
+    }
+
+    fn write(&self, slot: u64, page: &[u64; 512]) -> std::io::Result<()> {
+        self.device.write(slot, page)
+    }
+
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> std::io::Result<()> {
+        self.reads.fetch_add(1, SeqCst);
+        while !self.may_read.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        self.device.read(slot, page)
+    }
+
+    fn discard(&self, slot: u64) {
+        self.device.discard(slot);
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.device.sync()
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.device.bytes_written()
+    }
+
+    fn in_use(&self) -> &DeviceUse {
+        self.device.in_use()
+    }
+}
+
+#[test]
+fn y2_a_child_drops_a_region_in_whose_handler_a_thread_of_its_parents_was() {
+    let host = Host::fenced(&options()).unwrap();
+    let device = SlowDevice {
+        device: Zram::new(64, 1 << 20),
+        reads: AtomicU64::new(0),
+        may_read: AtomicBool::new(false),
+    };
+    let swap = Frontswap::new(&device, 16);
+    swap.store(&[5], &[[3; 512]]).unwrap();
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 8).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
+        paged.await_pager().unwrap();
+        let page = paged.address(5).unwrap().addr();
+        // SAFETY: in the region, which lives, and which no other thread uses.
+        let touching = scope.spawn(move || unsafe { (page as *const u64).read_volatile() });
+        while device.reads.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        // The thread is in the handler, and stays there. A child has no such thread.
+        let said = in_child(|| {
+            // SAFETY: the child's copy; it never comes to the parent's drop, because it ends without returning.
+            drop(unsafe { std::ptr::read(&paged) });
+            let own = Host::fenced(&options()).unwrap();
+            let anon = Anon::new(Arc::clone(own.ram_shared()), 16).unwrap();
+            drop(anon);
+            7
+        });
+        device.may_read.store(true, SeqCst);
+        assert_eq!(touching.join().unwrap(), 3);
+        paged.stop();
+        assert_eq!(said, ChildEnd::Said(7));
+    });
+    let mut seat = host.seat().unwrap();
+    paged.discard(0..16, &mut seat).unwrap();
+}
+
+#[test]
+fn y2_a_child_neither_reads_nor_writes_nor_drops_its_parents_files() {
+    let path = std::env::temp_dir().join(format!("framewright-fork-files-{}", std::process::id()));
+    std::fs::write(&path, vec![1; 8192]).unwrap();
+    let host = Host::fenced(&options()).unwrap();
+    let mut seat = host.seat().unwrap();
+    let cache = FileCache::new(Arc::clone(host.ram_shared()), None, FileOptions::default());
+    let file = cache.create(&path).unwrap();
+    cache.write(&mut seat, &file, 100, &[2; 300]).unwrap();
+    let said = in_child(|| {
+        let mut bytes = [0; 10];
+        let refused = [
+            cache.read(&mut seat, &file, 0, &mut bytes).map(drop),
+            cache.write(&mut seat, &file, 0, &bytes).map(drop),
+            cache.truncate(&file, 1),
+            cache.refresh(&file),
+            cache.sync(&file),
+            cache.pin(&mut seat, &file, 0).map(drop),
+        ];
+        assert_eq!(refused, [Err(FileError::Forked); 6]);
+        assert!(cache.create(&path).is_err());
+        assert!(!cache.write_behind(0, 0));
+        assert_eq!(cache.clear(&mut seat), 1);
+        // SAFETY: the child's copies; it never comes to the parent's drops, because it ends without returning.
+        unsafe {
+            drop(std::ptr::read(&file));
+            drop(std::ptr::read(&cache));
+        }
+        7
+    });
+    assert_eq!(said, ChildEnd::Said(7));
+    assert_eq!(std::fs::read(&path).unwrap(), [1; 8192], "nothing was written");
+    cache.sync(&file).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap()[100..400], [2; 300]);
+    assert_eq!(cache.clear(&mut seat), 0);
+    std::fs::remove_file(&path).unwrap();
 }

@@ -247,6 +247,9 @@ impl FileCache<'_> {
 
     /// Writes all dirty pages of all files, as far as that is possible.
     pub(super) fn write_everything(&self) {
+        if self.check_process().is_err() {
+            return;
+        }
         for inode in self.files.every() {
             let io = inode.io();
             let writer = inode.writer();
@@ -346,6 +349,9 @@ impl FileCache<'_> {
     /// `files` files are dirty: for a thread that writes behind those that make pages dirty, so that these do not
     /// wait. Returns whether it wrote.
     pub fn write_behind(&self, pages: u64, files: usize) -> bool {
+        if self.check_process().is_err() {
+            return false;
+        }
         let inode = {
             let mut list = self.files.dirty();
             if self.counters.dirty.load(Relaxed) <= pages && list.len() <= files {

@@ -53,6 +53,8 @@ pub enum FileError {
     ReadOnly,
     /// It is open in another cache, and not in this one.
     OtherCache,
+    /// The process was forked off from the one that has the cache.
+    Forked,
     /// The page has as many pins as can be counted, 2^32 - 1.
     Pins {
         /// The page.
@@ -90,6 +92,9 @@ impl fmt::Display for FileError {
                 f.write_str("the supply gives other frames than those of the cache's RAM")
             }
             Self::OtherCache => f.write_str("the file is open in another cache"),
+            Self::Forked => {
+                f.write_str("the cache is the parent's: this process was forked off from it")
+            }
             Self::Pins { page } => write!(f, "page {page} has as many pins as can be counted"),
             Self::Dirty { pages } => write!(
                 f,

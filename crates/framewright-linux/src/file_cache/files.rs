@@ -3,6 +3,7 @@
 
 use super::ahead::Ahead;
 use super::medium::{Medium, Stamp};
+use crate::fork::Process;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -204,11 +205,22 @@ struct AllFiles {
 }
 
 /// All files that a cache knows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CacheFiles {
     all: Mutex<AllFiles>,
     /// Files with dirty pages, in the order in which they had their first one.
     dirty: Mutex<VecDeque<Arc<Inode>>>,
+    process: Process,
+}
+
+impl Default for CacheFiles {
+    fn default() -> Self {
+        Self {
+            all: Mutex::default(),
+            dirty: Mutex::default(),
+            process: Process::this(),
+        }
+    }
 }
 
 impl CacheFiles {
@@ -324,6 +336,10 @@ impl CacheFiles {
     }
 
     fn close(&self, inode: &Arc<Inode>) {
+        if !self.process.is_this() {
+            // The lock's holder may be a thread of the parent's (Y2).
+            return;
+        }
         let mut all = self.all();
         let Some(known) = all.by_id.get_mut(&inode.id) else {
             return;

@@ -262,6 +262,7 @@ impl<'s> FileCache<'s> {
     /// # Errors
     /// It does not say its length.
     pub fn add_medium(&self, medium: Arc<dyn Medium>, is_writable: bool) -> io::Result<OpenFile> {
+        self.check_process().map_err(io::Error::other)?;
         let opened = self.files.open(medium, is_writable);
         let (file, changed) = opened.map_err(io::Error::from_raw_os_error)?;
         let forgotten = self.files.forget_beyond(self.options.files_max);
@@ -274,6 +275,7 @@ impl<'s> FileCache<'s> {
     }
 
     fn check(&self, file: &OpenFile) -> Result<(), FileError> {
+        self.check_process()?;
         if file.is_of(&self.files) {
             return Ok(());
         }
@@ -281,7 +283,17 @@ impl<'s> FileCache<'s> {
     }
 
     /// Whether the supply has the frames of the cache's RAM (RS1).
+    /// Whether the calling process is the one that has the frames: another one has no access to them, and its
+    /// locks may be held by threads that it does not have (Y2).
+    pub(super) fn check_process(&self) -> Result<(), FileError> {
+        match self.ram.is_this_process() {
+            true => Ok(()),
+            false => Err(FileError::Forked),
+        }
+    }
+
     pub(super) fn check_supply(&self, supply: &dyn FrameSource) -> Result<(), FileError> {
+        self.check_process()?;
         if self.ram.is_given_by(supply.origin()) {
             return Ok(());
         }
@@ -420,6 +432,9 @@ impl FilePin<'_, '_> {
 
 impl Drop for FilePin<'_, '_> {
     fn drop(&mut self) {
+        if self.cache.check_process().is_err() {
+            return;
+        }
         let slot = self.cache.table.slot(self.id);
         let locked = self.cache.table.lock(slot.key());
         let pins = slot.pins() - 1;

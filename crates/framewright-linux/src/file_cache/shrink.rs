@@ -124,7 +124,7 @@ impl<F: FrameSource> Shrink<F> for FileCache<'_> {
     /// system, and else passes them by. Clean ones go to the cleancache.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
         let mut shrunk = Shrunk::default();
-        if !self.ram.is_given_by(frames.origin()) {
+        if self.check_supply(&*frames).is_err() {
             return shrunk;
         }
         while shrunk.freed < ask.wanted
