@@ -147,8 +147,11 @@ impl<'r, 'm, P: ReservePlatform> Guests<'r, 'm, P> {
     /// the threads' other seats, so that a thread with such a seat finds its own.
     ///
     /// # Errors
-    /// One of them is taken, or does not exist. None is taken then.
+    /// One of them is taken, or does not exist, as all do not if there are no slots. None is taken then.
     pub fn new(reserve: &'r Reserve<'m, P>, slots: Slots) -> Result<Self, NoSeat> {
+        if slots.count() == 0 {
+            return Err(NoSeat(CpuId(0)));
+        }
         let seat = |cpu| reserve.guest(CpuId(cpu)).ok_or(NoSeat(CpuId(cpu)));
         let seats = (0..slots.count()).map(|cpu| seat(cpu).map(Mutex::new));
         Ok(Self {
@@ -256,6 +259,7 @@ mod tests {
         );
         drop(guests);
         assert!(Guests::new(&reserve, Slots::new(4)).is_err());
+        assert!(Guests::new(&reserve, Slots::new(0)).is_err());
         assert!(Guests::new(&reserve, Slots::new(3)).is_ok());
     }
 

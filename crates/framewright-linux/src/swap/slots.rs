@@ -100,10 +100,10 @@ impl SlotMap {
         self.map().alloc_run(count)
     }
 
-    /// Takes one particular slot. Returns whether it was free.
+    /// Takes one particular slot. Returns whether it was free, and no checkpoint names it (SW2).
     pub fn take(&self, slot: u64) -> bool {
         let mut map = self.map();
-        let free = slot < map.slots && map.used[slot as usize / 64] >> (slot % 64) & 1 == 0;
+        let free = slot < map.slots && map.is_free(slot);
         if free {
             map.mark(slot);
         }
@@ -141,13 +141,16 @@ impl SlotMap {
     /// Records that a checkpoint names `slots`, and no others: they are not handed out until the
     /// next one (SW2).
     pub fn hold(&self, slots: impl IntoIterator<Item = u64>) {
-        let mut map = self.map();
-        map.held.fill(0);
-        for slot in slots {
-            if slot < map.slots {
-                map.held[slot as usize / 64] |= 1 << (slot % 64);
-            }
+        let (words, all) = {
+            let map = self.map();
+            (map.held.len(), map.slots)
+        };
+        // The caller's iterator runs before anything changes, and under no lock.
+        let mut held = vec![0; words];
+        for slot in slots.into_iter().filter(|slot| *slot < all) {
+            held[slot as usize / 64] |= 1 << (slot % 64);
         }
+        self.map().held = held;
     }
 
     /// Runs `names`, while no slot is handed out or freed, and holds the slots that its words name,
@@ -291,6 +294,34 @@ mod tests {
         assert_eq!(slots.hold_too(|| vec![0, 1, 4]), [0, 1, 4]);
         (0..4).for_each(|slot| assert_eq!(slots.free(slot), slot == 1));
         assert_eq!((slots.alloc(), slots.alloc()), (Some(1), None));
+    }
+
+    #[test]
+    fn sw2_a_held_slot_is_not_taken_by_its_number_either() {
+        let slots = SlotMap::new(4);
+        assert!(slots.take(1));
+        slots.hold([1]);
+        assert!(!slots.free(1));
+        assert!(!slots.take(1));
+        slots.hold([]);
+        assert!(slots.take(1));
+    }
+
+    #[test]
+    fn sw2_a_list_that_panics_leaves_held_what_was_held() {
+        let slots = SlotMap::new(4);
+        assert!(slots.take(1));
+        slots.hold([1]);
+        assert!(!slots.free(1));
+        let list = (0..4).map(|slot| match slot {
+            // It may ask the map itself, too.
+            2 => panic!("{} slots", slots.used()),
+            _ => 3,
+        });
+        let held = std::panic::AssertUnwindSafe(|| slots.hold(list));
+        assert!(std::panic::catch_unwind(held).is_err());
+        let all: Vec<_> = std::iter::from_fn(|| slots.alloc()).collect();
+        assert_eq!(all, [0, 2, 3]);
     }
 
     #[test]

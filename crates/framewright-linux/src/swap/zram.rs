@@ -144,6 +144,17 @@ impl Zram {
         (locked, slot as usize / SHARDS)
     }
 
+    /// Makes the table reach to the slot.
+    fn reach(&self, slot: u64) -> io::Result<()> {
+        let (mut shard, at) = self.shard(slot);
+        let more = (at + 1).saturating_sub(shard.len());
+        // Asked for before it is filled: what an allocator refuses is an error, and not the process's end.
+        shard.try_reserve(more).map_err(|_| {
+            let what = format!("slot {slot}: no memory for a table so long");
+            io::Error::new(io::ErrorKind::OutOfMemory, what)
+        })
+    }
+
     fn replace(&self, slot: u64, new: ZramSlot) {
         let (mut shard, at) = self.shard(slot);
         if shard.len() <= at {
@@ -234,8 +245,10 @@ impl SwapDevice for Zram {
 
     /// # Errors
     /// [`StorageFull`](io::ErrorKind::StorageFull) if the limit is reached: the slot is empty then.
+    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory) if there is no memory for the table up to the slot.
     fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
         check_slot(slot, self.slots)?;
+        self.reach(slot)?;
         let stored = self.pack(page);
         // The old page goes first, so that the new one may have its room.
         self.replace(slot, ZramSlot::Empty);
@@ -367,6 +380,21 @@ mod tests {
         device.read(1, &mut got).unwrap();
         assert_eq!(got, noise(9));
         assert_eq!(device.stats().mem_used_total, 12_360);
+    }
+
+    #[test]
+    fn a_slot_that_no_table_reaches_is_an_error() {
+        let device = Zram::new(u64::MAX, 1 << 20);
+        for slot in [u64::MAX - 1, 1 << 62, 1 << 50] {
+            let refused = device.write(slot, &page(1)).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
+            let mut got = [0; 512];
+            let empty = device.read(slot, &mut got).unwrap_err();
+            assert_eq!(empty.kind(), io::ErrorKind::NotFound);
+            device.discard(slot);
+        }
+        assert_eq!(device.stats().orig_data_size, 0);
+        device.write(7, &page(7)).unwrap();
     }
 
     #[test]
