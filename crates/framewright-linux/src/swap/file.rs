@@ -9,6 +9,7 @@
 //! - **SW3** A file or disk has one user at a time: it is locked (flock(2)) before anything of it changes. A second
 //!   opening, in this process or another, is an error, where the file system has locks. A process that is killed lets
 //!   go of it, unless it has a child that was forked off and lives on.
+//! - **SW4** A file for which there is no room is as it was before.
 
 use super::{AlignedPageBytes, DeviceUse, SwapDevice, check_slot, of_slot};
 use crate::fork::Process;
@@ -85,9 +86,18 @@ impl SwapFile {
     /// disk full.
     ///
     /// # Errors
-    /// What the host said; also if there is no room. [`io::ErrorKind::ResourceBusy`] if it is in use (SW3): it is
-    /// as it was then.
+    /// What the host said; also if there is no room. [`io::ErrorKind::ResourceBusy`] if it is in use (SW3). An existing
+    /// file has the length and the contents that it had then, and a new one is empty.
     pub fn create(path: &Path, slots: u64) -> io::Result<Self> {
+        Self::create_with(path, slots, take_room)
+    }
+
+    /// The same, by an `allocate` that takes the room.
+    fn create_with(
+        path: &Path,
+        slots: u64,
+        allocate: impl FnOnce(&OwnedFd, u64) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let len_bytes = slots
             .checked_mul(FRAME_BYTES as u64)
             .filter(|bytes| *bytes > 0 && i64::try_from(*bytes).is_ok());
@@ -96,11 +106,18 @@ impl SwapFile {
             io::Error::new(io::ErrorKind::InvalidInput, what)
         })?;
         let (file, direct_io) = open(path, OFlags::CREATE)?;
-        rustix::fs::ftruncate(&file, len_bytes)?;
-        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len_bytes) {
-            // The file system cannot do it: the room is taken when the file is written.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            Err(error) => return Err(error.into()),
+        let before = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+        let set_len = |len| retry(|| rustix::fs::ftruncate(&file, len));
+        if before < len_bytes {
+            set_len(len_bytes)?;
+        }
+        allocate(&file, len_bytes).inspect_err(|_| {
+            // The room that it took goes back, too. If that is refused, there is no more to be done.
+            let _ = set_len(before);
+        })?;
+        // Last: what is cut off does not come back.
+        if before > len_bytes {
+            set_len(len_bytes)?;
         }
         Ok(Self::new(file, slots, direct_io))
     }
@@ -281,6 +298,16 @@ impl SwapDevice for SwapFile {
     }
 }
 
+/// Takes room for a file's first bytes.
+fn take_room(file: &OwnedFd, len_bytes: u64) -> io::Result<()> {
+    let taken = || match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len_bytes) {
+        // The file system cannot do it: the room is taken when the file is written.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        taken => taken,
+    };
+    retry(taken)
+}
+
 /// Opens for direct I/O, or without where that is refused, and locks the file (SW3).
 fn open(path: &Path, more: OFlags) -> io::Result<(OwnedFd, DirectIo)> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
@@ -372,6 +399,30 @@ mod tests {
         assert_eq!(got, page(7));
         drop(device);
         assert_eq!(SwapFile::open(&path).unwrap().slots(), 8);
+    }
+
+    #[test]
+    fn sw4_a_file_for_which_there_is_no_room_is_as_it_was() {
+        let folder = SwapFolder::new("room");
+        let path = folder.path().join("swap");
+        let no_room = |_: &OwnedFd, _| Err(Errno::NOSPC.into());
+        let refused = |slots| {
+            let error = SwapFile::create_with(&path, slots, no_room).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+            std::fs::metadata(&path).unwrap().len()
+        };
+        assert_eq!(refused(8), 0, "a new one is empty");
+        let device = SwapFile::create(&path, 8).unwrap();
+        device.write(7, &page(7)).unwrap();
+        drop(device);
+        for slots in [4, 8, 100] {
+            assert_eq!(refused(slots), 8 * 4096, "{slots}");
+        }
+        let mut got = [0; 512];
+        SwapFile::open(&path).unwrap().read(7, &mut got).unwrap();
+        assert_eq!(got, page(7));
+        assert_eq!(SwapFile::create(&path, 4).unwrap().slots(), 4);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 * 4096);
     }
 
     #[test]
