@@ -7,7 +7,7 @@
 //! ```
 
 use super::Paged;
-use super::region::count;
+use super::region::{PagedRegion, count};
 use super::table::{BUSY, DIRTY, LEAVING, LISTED, PagedState, SHOWN, WRITABLE};
 use crate::ram::FRAME_WORDS;
 use crate::swap::SwapError;
@@ -63,6 +63,49 @@ impl Evictor {
             frames: Vec::with_capacity(BATCH),
         }
     }
+
+    /// Frees the frames that pages had. If that unwinds, those that are left go with the next ones.
+    pub(super) fn free_all(&mut self, free: &mut dyn FnMut(Frame)) {
+        self.frames.reverse();
+        while let Some(frame) = self.frames.pop() {
+            free(frame);
+        }
+    }
+}
+
+/// Picked pages on their way to the swap: they stay if that unwinds (PG6).
+struct LeavingPages<'p, 's> {
+    paged: &'p Paged<'s>,
+    evictor: &'p mut Evictor,
+}
+
+impl Drop for LeavingPages<'_, '_> {
+    fn drop(&mut self) {
+        let region = &self.paged.region;
+        let shut = region.gate.shut();
+        for &nth in &self.evictor.picked {
+            let state = region.table.state(nth);
+            region.table.set(nth, state.without(BUSY | LEAVING));
+        }
+        drop(shut);
+        region.changed.tell();
+    }
+}
+
+/// A page that only this thread changes, until this is dropped, even by a panic (PG6).
+struct BusyPage<'p> {
+    region: &'p PagedRegion,
+    nth: usize,
+}
+
+impl Drop for BusyPage<'_> {
+    fn drop(&mut self) {
+        let shut = self.region.gate.shut();
+        let state = self.region.table.state(self.nth);
+        self.region.table.set(self.nth, state.without(BUSY));
+        drop(shut);
+        self.region.changed.tell();
+    }
 }
 
 impl Paged<'_> {
@@ -102,7 +145,12 @@ impl Paged<'_> {
         if evictor.picked.is_empty() {
             return done;
         }
-        let stored = self.store(evictor);
+        let leaving = LeavingPages {
+            paged: self,
+            evictor: &mut *evictor,
+        };
+        let stored = self.store(leaving.evictor);
+        std::mem::forget(leaving);
         if let Err((_, error)) = &stored {
             self.tell_error(error);
         }
@@ -110,9 +158,10 @@ impl Paged<'_> {
             Ok(()) => &[],
             Err((nth, _)) => &evictor.pages[*nth..],
         };
+        let before = evictor.frames.len();
         self.let_go(&evictor.picked, failed, &mut evictor.frames);
         self.region.changed.tell();
-        done.freed = evictor.frames.len() as u64;
+        done.freed = (evictor.frames.len() - before) as u64;
         self.resident.fetch_sub(done.freed, Relaxed);
         let counts = &self.region.counts;
         count(&counts.evicted, done.freed);
@@ -122,7 +171,7 @@ impl Paged<'_> {
             (evictor.pages.len() - failed.len()) as u64,
         );
         count(&counts.evict_failed, failed.len() as u64);
-        evictor.frames.drain(..).for_each(free);
+        evictor.free_all(free);
         done
     }
 
@@ -282,11 +331,8 @@ impl Paged<'_> {
                 is_stale
             };
             if is_stale {
+                let _busy = BusyPage { region, nth };
                 let _ = self.swap.invalidate(nth as u64);
-                let _shut = region.gate.shut();
-                let state = region.table.state(nth);
-                region.table.set(nth, state.without(BUSY));
-                region.changed.tell();
             }
         }
         self.swap.used_slots() < before

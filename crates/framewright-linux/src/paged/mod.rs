@@ -46,6 +46,8 @@
 //! - **PG4** A page that could not be stored keeps its frame and is dirty.
 //! - **PG5** Every waiting thread is woken: each change is reported after the state is set, with the
 //!   gate shut or opened since.
+//! - **PG6** A call of the device's, the store's or the supply's that unwinds leaves no page busy: it has its frame, or
+//!   none, as before, and another thread can bring it. Frames that no page has go to the next pager.
 //!
 //! # Locks
 //! The evictor's, for evicting, saving and discarding: held during I/O. Under it the region's gate,
@@ -171,6 +173,8 @@ pub struct Paged<'s> {
     /// Pagers that are bringing pages.
     arriving: AtomicU64,
     evictor: Mutex<Evictor>,
+    /// See [`spare`](Self::spare). Nothing else is locked under it.
+    spare: Mutex<Vec<Frame>>,
     /// Why pages could not be brought: for each the last reason that was not reported.
     errors: Mutex<BTreeMap<usize, PagedError>>,
     /// The last page that could not be stored.
@@ -220,6 +224,7 @@ impl<'s> Paged<'s> {
             resident: AtomicU64::new(0),
             arriving: AtomicU64::new(0),
             evictor: Mutex::new(Evictor::new()),
+            spare: Mutex::default(),
             errors: Mutex::default(),
             last_error: Mutex::default(),
         })

@@ -10,7 +10,7 @@ use crate::window::MappingAccess;
 use framewright::Frame;
 use framewright::frame::FrameSource;
 use std::ops::Range;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// The most pages that are brought at once, where touches follow one another: 64 KiB.
@@ -71,6 +71,16 @@ impl PagerWork {
         len
     }
 
+    /// Frees all frames but the first `kept`. If that unwinds, those that are left are still the pager's.
+    fn free_behind(&mut self, kept: usize, supply: &mut dyn FrameSource) {
+        self.frames[kept..].reverse();
+        while self.frames.len() > kept
+            && let Some(frame) = self.frames.pop()
+        {
+            supply.free_frame(frame);
+        }
+    }
+
     /// The touch brings pages up to `end`: its sequence goes on there.
     fn ends_at(&mut self, end: usize) {
         let stream = &mut self.streams[self.latest];
@@ -97,6 +107,52 @@ impl Drop for Bringing<'_, '_> {
     }
 }
 
+/// Pages that were claimed, and are counted as resident: if a call unwinds they are as before, but those that the
+/// swap has handed over have their frames (PG6).
+struct ClaimedPages<'p, 's> {
+    paged: &'p Paged<'s>,
+    work: &'p mut PagerWork,
+    pages: Range<usize>,
+    counted: u64,
+}
+
+impl Drop for ClaimedPages<'_, '_> {
+    fn drop(&mut self) {
+        let (region, work) = (&self.paged.region, &mut *self.work);
+        let mut kept = 0;
+        let all = work.loaded.iter().zip(&work.contents);
+        // Nowhere else now, even if it was not copied to its frame yet.
+        let dirty = all.zip(self.pages.clone()).filter_map(|((loaded, contents), page)| {
+            (*loaded == LoadedPage::Dirty).then_some((page, contents))
+        });
+        for ((page, contents), frame) in dirty.zip(&work.frames) {
+            region.copy_in(*frame, contents);
+            let _shut = region.gate.shut();
+            let state = region.table.state(page).with(DIRTY);
+            let state = region.table.with_frame(page, state, *frame);
+            region.table.set(page, state);
+            kept += 1;
+        }
+        work.frames.drain(..kept);
+        self.paged.unclaim(&self.pages, None);
+        self.paged
+            .resident
+            .fetch_sub(self.counted - kept as u64, Relaxed);
+    }
+}
+
+/// A pager's frames that no page has yet: if a call unwinds, they are kept for the next pager (PG6).
+struct LooseFrames<'p, 's> {
+    paged: &'p Paged<'s>,
+    work: PagerWork,
+}
+
+impl Drop for LooseFrames<'_, '_> {
+    fn drop(&mut self) {
+        self.paged.spare().append(&mut self.work.frames);
+    }
+}
+
 impl Paged<'_> {
     /// Brings touched pages, with frames of `supply`, until [`stop`](Self::stop). For a thread of
     /// its own, which touches no page of the region; several may do it.
@@ -113,18 +169,22 @@ impl Paged<'_> {
         }
         region.begin_of_pager();
         let _serving = ServingPager(self);
-        let mut work = PagerWork {
-            contents: vec![[0; FRAME_WORDS]; CLUSTER],
-            frames: Vec::new(),
-            loaded: Vec::new(),
-            streams: Default::default(),
-            oldest: 0,
-            latest: 0,
+        let mut loose = LooseFrames {
+            paged: self,
+            work: PagerWork {
+                contents: vec![[0; FRAME_WORDS]; CLUSTER],
+                frames: Vec::new(),
+                loaded: Vec::new(),
+                streams: Default::default(),
+                oldest: 0,
+                latest: 0,
+            },
         };
+        let work = &mut loose.work;
         while !region.is_stopped.load(Acquire) {
             let seen = region.asked.now();
             match region.next_wanted() {
-                Some((nth, is_write)) => self.bring(nth, is_write, supply, &mut work),
+                Some((nth, is_write)) => self.bring(nth, is_write, supply, work),
                 None if self.swap.wants_cleaning() && self.swap.clean(CLEAN) > 0 => {}
                 None if !region.window.has_room(BATCH as u64) && self.evict_some(1, supply) > 0 => {
                 }
@@ -132,6 +192,11 @@ impl Paged<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Frames that pagers left behind that have unwound: the next pager's, or freed by the next discard.
+    pub(super) fn spare(&self) -> MutexGuard<'_, Vec<Frame>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a supply of that origin has the frames of the region's RAM (RS1).
@@ -172,31 +237,43 @@ impl Paged<'_> {
         work: &mut PagerWork,
     ) {
         let wanted = work.cluster(nth);
-        let mut pages = self.claim(nth, wanted);
-        work.ends_at(pages.end);
-        self.make_room(pages.len() as u64, supply);
-        let taken = self.take_frames(pages.len(), supply, work);
-        let mut filled = taken.and_then(|()| self.fill(&pages, work));
-        if filled.is_err() && pages.start + work.loaded.len() <= nth && pages.start < nth {
+        let mut claimed = ClaimedPages {
+            paged: self,
+            work,
+            pages: nth..nth + 1,
+            counted: 0,
+        };
+        claimed.pages = self.claim(nth, wanted);
+        claimed.work.ends_at(claimed.pages.end);
+        let more = claimed.pages.len() as u64;
+        let resident = self.resident.fetch_add(more, AcqRel) + more;
+        claimed.counted = more;
+        self.make_room(resident, supply);
+        let taken = self.take_frames(claimed.pages.len(), supply, claimed.work);
+        let mut filled = taken.and_then(|()| self.fill(&claimed.pages, claimed.work));
+        let all = claimed.pages.clone();
+        if filled.is_err() && all.start + claimed.work.loaded.len() <= nth && all.start < nth {
             // The pages before it stand in the way of the one that was touched.
-            self.unclaim(&(pages.start..nth), None);
-            self.unclaim(&(nth + 1..pages.end), None);
-            let others = pages.len() as u64 - 1;
-            self.resident.fetch_sub(others, Relaxed);
-            pages = nth..nth + 1;
-            let unused = work.frames.drain(work.frames.len().min(1)..);
-            unused.for_each(|frame| supply.free_frame(frame));
-            work.loaded.clear();
-            if !work.frames.is_empty() {
-                filled = self.fill(&pages, work);
+            claimed.pages = nth..nth + 1;
+            claimed.counted = 1;
+            self.unclaim(&(all.start..nth), None);
+            self.unclaim(&(nth + 1..all.end), None);
+            self.resident.fetch_sub(all.len() as u64 - 1, Relaxed);
+            let one = claimed.work.frames.len().min(1);
+            claimed.work.free_behind(one, supply);
+            claimed.work.loaded.clear();
+            if !claimed.work.frames.is_empty() {
+                filled = self.fill(&claimed.pages, claimed.work);
             }
         }
-        let brought = pages.start..pages.start + work.loaded.len();
+        let pages = claimed.pages.clone();
+        let brought = pages.start..pages.start + claimed.work.loaded.len();
         let rest = brought.end..pages.end;
-        let unused = work.frames.drain(brought.len()..);
-        unused.for_each(|frame| supply.free_frame(frame));
+        claimed.work.free_behind(brought.len(), supply);
         self.resident.fetch_sub(rest.len() as u64, Relaxed);
-        self.show_new(&brought, (nth, is_write), work);
+        self.show_new(&brought, (nth, is_write), claimed.work);
+        claimed.work.frames.clear();
+        std::mem::forget(claimed);
         let failed = match filled {
             Err(error) if !brought.contains(&nth) => {
                 self.note(nth, error);
@@ -267,10 +344,8 @@ impl Paged<'_> {
         errors.insert(nth, error);
     }
 
-    /// Counts `more` pages as resident, and evicts until they are within the budget, if that is
-    /// possible.
-    fn make_room(&self, more: u64, supply: &mut dyn FrameSource) {
-        let resident = self.resident.fetch_add(more, AcqRel) + more;
+    /// Evicts until `resident` pages are within the budget, if that is possible.
+    fn make_room(&self, resident: u64, supply: &mut dyn FrameSource) {
         let over = resident.saturating_sub(self.budget);
         if over > 0 || !self.region.window.has_room(BATCH as u64) {
             self.evict_some(over.max(1), supply);
@@ -287,6 +362,10 @@ impl Paged<'_> {
         work.frames.clear();
         work.loaded.clear();
         while work.frames.len() < wanted {
+            if let Some(frame) = self.spare().pop() {
+                work.frames.push(frame);
+                continue;
+            }
             match supply.alloc_frame() {
                 Ok(frame) => work.frames.push(frame),
                 Err(_) if !work.frames.is_empty() => break,

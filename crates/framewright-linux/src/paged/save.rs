@@ -2,10 +2,12 @@
 //! longer wanted.
 
 use super::evict::{BATCH, Evictor};
+use super::region::PagedRegion;
 use super::table::{BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
 use super::{Paged, PagedError};
 use crate::swap::SwapError;
 use framewright::frame::FrameSource;
+use framewright::platform::MapError;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -110,21 +112,15 @@ impl Paged<'_> {
     }
 
     fn store_copies(&self, evictor: &mut Evictor) -> Result<(), SwapError> {
-        let region = &self.region;
         let len = evictor.pages.len();
+        let mut saving = SavingPages {
+            region: &self.region,
+            pages: &evictor.picked,
+            saved: 0,
+        };
         let stored = self.swap.store(&evictor.pages, &evictor.contents[..len]);
-        let failed = stored.as_ref().err().map_or(len, |(nth, _)| *nth);
-        let _shut = region.gate.shut();
-        for (at, &nth) in evictor.picked.iter().enumerate() {
-            let state = region.table.state(nth).without(BUSY);
-            let state = if at < failed {
-                state
-            } else {
-                state.with(DIRTY)
-            };
-            region.table.set(nth, state);
-        }
-        region.changed.tell();
+        saving.saved = stored.as_ref().err().map_or(len, |(nth, _)| *nth);
+        drop(saving);
         stored.map_err(|(_, error)| error)
     }
 
@@ -132,7 +128,7 @@ impl Paged<'_> {
     /// slot.
     ///
     /// # Errors
-    /// A page is pinned, or outside. Those before it are forgotten.
+    /// A page is pinned, or outside, or the kernel does not let it be hidden. Those before it are forgotten.
     pub fn discard(
         &self,
         pages: Range<u64>,
@@ -145,21 +141,25 @@ impl Paged<'_> {
         let (mut at, end) = (pages.start as usize, pages.end as usize);
         while at < end {
             let mut evictor = self.evictor();
-            let (next, obstacle) = self.seize(&mut evictor, at..end);
+            evictor.frames.append(&mut self.spare());
+            let (next, obstacle) = self.seize(at..end);
+            let seized = SeizedPages {
+                region: &self.region,
+                pages: at..next,
+            };
             for nth in at..next {
                 let forgotten = self.swap.invalidate(nth as u64);
                 debug_assert!(forgotten.is_ok(), "each page of the region has an entry");
             }
+            std::mem::forget(seized);
             self.forget(at..next, &mut evictor);
-            evictor
-                .frames
-                .drain(..)
-                .for_each(|frame| supply.free_frame(frame));
+            evictor.free_all(&mut |frame| supply.free_frame(frame));
             drop(evictor);
             at = next;
             match obstacle {
                 SaveObstacle::None => {}
                 SaveObstacle::Pinned => return Err(PagedError::Pinned(at as u64)),
+                SaveObstacle::Shown(error) => return Err(PagedError::Map(error)),
                 SaveObstacle::Arriving => {
                     let shut = self.region.gate.shut();
                     if self.region.table.state(at).is(BUSY) {
@@ -173,9 +173,8 @@ impl Paged<'_> {
 
     /// Takes the access to the first of `pages` away, up to a batch, so that no thread can reach
     /// them. Returns the page where it ended, and why it went no further.
-    fn seize(&self, evictor: &mut Evictor, pages: Range<usize>) -> (usize, SaveObstacle) {
+    fn seize(&self, pages: Range<usize>) -> (usize, SaveObstacle) {
         let region = &self.region;
-        evictor.frames.clear();
         let _shut = region.gate.shut();
         let end = pages.end.min(pages.start + BATCH);
         let stop = (pages.start..end).find_map(|nth| {
@@ -191,9 +190,11 @@ impl Paged<'_> {
         let (end, obstacle) = stop.unwrap_or((end, SaveObstacle::None));
         let seized = pages.start..end;
         let shown = |nth| region.table.state(nth).is(SHOWN);
-        if seized.clone().any(shown) && region.hide(&seized).is_err() {
+        if seized.clone().any(shown)
+            && let Err(error) = region.hide(&seized)
+        {
             // While they are visible, they may be in use.
-            return (pages.start, SaveObstacle::Arriving);
+            return (pages.start, SaveObstacle::Shown(error));
         }
         for nth in seized {
             let state = region.table.state(nth);
@@ -206,6 +207,7 @@ impl Paged<'_> {
     /// Takes the frames of seized pages, which are then as if never touched.
     fn forget(&self, pages: Range<usize>, evictor: &mut Evictor) {
         let region = &self.region;
+        let before = evictor.frames.len();
         let _shut = region.gate.shut();
         for nth in pages {
             let state = region.table.state(nth);
@@ -213,8 +215,57 @@ impl Paged<'_> {
             region.table.without_frame(state);
             region.table.set(nth, PagedState::default());
         }
-        self.resident
-            .fetch_sub(evictor.frames.len() as u64, Relaxed);
+        let gone = evictor.frames.len() - before;
+        self.resident.fetch_sub(gone as u64, Relaxed);
+        region.changed.tell();
+    }
+}
+
+/// Pages that are being copied to the swap, until this is dropped, even by a panic: then those that were not saved
+/// are dirty (PG4, PG6).
+struct SavingPages<'p> {
+    region: &'p PagedRegion,
+    pages: &'p [usize],
+    /// How many of them are saved.
+    saved: usize,
+}
+
+impl Drop for SavingPages<'_> {
+    fn drop(&mut self) {
+        let region = self.region;
+        let _shut = region.gate.shut();
+        for (at, &nth) in self.pages.iter().enumerate() {
+            let state = region.table.state(nth).without(BUSY);
+            let state = if at < self.saved {
+                state
+            } else {
+                state.with(DIRTY)
+            };
+            region.table.set(nth, state);
+        }
+        region.changed.tell();
+    }
+}
+
+/// Pages that are to be forgotten: if that unwinds, those with a frame stay, whatever the swap still has of them
+/// (PG6).
+struct SeizedPages<'p> {
+    region: &'p PagedRegion,
+    pages: Range<usize>,
+}
+
+impl Drop for SeizedPages<'_> {
+    fn drop(&mut self) {
+        let region = self.region;
+        let _shut = region.gate.shut();
+        for nth in self.pages.clone() {
+            let state = region.table.state(nth).without(BUSY | LEAVING);
+            let state = match state.has_frame() {
+                true => state.with(DIRTY),
+                false => state,
+            };
+            region.table.set(nth, state);
+        }
         region.changed.tell();
     }
 }
@@ -223,5 +274,6 @@ impl Paged<'_> {
 enum SaveObstacle {
     None,
     Pinned,
+    Shown(MapError),
     Arriving,
 }

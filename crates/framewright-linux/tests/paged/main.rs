@@ -5,4 +5,5 @@ mod crash;
 mod errors;
 mod machine;
 mod shadow;
+mod unwound;
 mod waiting;

@@ -2,9 +2,23 @@
 
 use super::entry::{SwapEntry, SwapEntryKind};
 use super::stats::count;
-use super::{Frontswap, SwapError, SwapPolicy};
+use super::{AtomicU64, Frontswap, SwapError, SwapPolicy};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+/// A page that is being written: dirty again if that unwinds, unless it was stored anew meanwhile.
+struct WritingPage<'f> {
+    word: &'f AtomicU64,
+    writing: SwapEntry,
+    dirty: SwapEntry,
+}
+
+impl Drop for WritingPage<'_> {
+    fn drop(&mut self) {
+        let (writing, dirty) = (self.writing.0, self.dirty.0);
+        let _ = self.word.compare_exchange(writing, dirty, AcqRel, Relaxed);
+    }
+}
 
 impl Frontswap<'_> {
     /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not.
@@ -68,7 +82,13 @@ impl Frontswap<'_> {
         }
         // Never into the page's own slot: it may have been stored anew meanwhile, and then only
         // that slot has it.
+        let unwound = WritingPage {
+            word,
+            writing,
+            dirty,
+        };
         let slot = self.write_to(self.slots.alloc(), page, contents);
+        std::mem::forget(unwound);
         let after = match &slot {
             Ok(slot) => writing
                 .with_kind(SwapEntryKind::Device)

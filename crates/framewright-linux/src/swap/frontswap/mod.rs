@@ -34,6 +34,8 @@
 //!   over. A page of a checkpoint that the device no longer has is an error, and not zero.
 //! - **FS5** A device that is open has one Frontswap at a time, whose slots its pages have alone. A second one on it is
 //!   refused before it reads or writes anything. (Two openings of one file: SW3.)
+//! - **FS6** A call of the device's or the store's that unwinds leaves each page where it was, or lost, and no slot in
+//!   use that no page has.
 //!
 //! # Locks
 //! The caller serialises calls for one page. Only the cleaner's calls may run at any time. A
@@ -71,6 +73,7 @@ use shuttle::sync::atomic::AtomicU64;
 use stats::{SwapCounts, count};
 use std::fmt;
 use std::io;
+use std::ops::Range;
 #[cfg(not(shuttle))]
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -142,6 +145,35 @@ impl<'s> DeviceClaim<'s> {
 impl Drop for DeviceClaim<'_> {
     fn drop(&mut self) {
         self.device.in_use().release();
+    }
+}
+
+/// Slots that no page has yet: free again if a call of the device's unwinds.
+struct TakenSlots<'f> {
+    slots: &'f SlotMap,
+    run: Range<u64>,
+}
+
+impl Drop for TakenSlots<'_> {
+    fn drop(&mut self) {
+        // The device is not told: another call that unwound would end the program.
+        self.run.clone().for_each(|slot| {
+            self.slots.free(slot);
+        });
+    }
+}
+
+/// A page that is being offered to the store: as before the offer, if that unwinds.
+struct OfferedPage<'f, 's> {
+    swap: &'f Frontswap<'s>,
+    word: &'f AtomicU64,
+    dirty: SwapEntry,
+    old: SwapEntry,
+}
+
+impl Drop for OfferedPage<'_, '_> {
+    fn drop(&mut self) {
+        self.swap.take_offer_back(self.word, self.dirty, self.old);
     }
 }
 
@@ -364,6 +396,12 @@ impl<'s> Frontswap<'s> {
         let dirty = self.next(old, SwapEntryKind::Dirty);
         self.dirty.fetch_add(1, Relaxed);
         let old = SwapEntry(word.swap(dirty.0, AcqRel));
+        let offered = OfferedPage {
+            swap: self,
+            word,
+            dirty,
+            old,
+        };
         self.forget(page, old);
         let mut stored = false;
         let key = Self::key(front, page, dirty);
@@ -371,12 +409,19 @@ impl<'s> Frontswap<'s> {
             .tenancy
             .with(&mut |store| stored = store.put_dirty(key, contents).is_ok());
         if stored {
+            std::mem::forget(offered);
             self.gone(old);
             count(&self.counts.stores);
             count(&self.counts.store_puts);
             return true;
         }
         count(&self.counts.store_refused);
+        drop(offered);
+        false
+    }
+
+    /// Notes that the store has not taken a page, which was in `old` before it was offered.
+    fn take_offer_back(&self, word: &AtomicU64, dirty: SwapEntry, old: SwapEntry) {
         // Contents in a slot stay the page's until these are written, which may fail.
         let before = match old.kind() {
             SwapEntryKind::Device => self
@@ -391,14 +436,13 @@ impl<'s> Frontswap<'s> {
         };
         // It was not stored, so no version is gone.
         self.free_place(SwapEntry(word.swap(before.0, AcqRel)));
-        false
     }
 
     /// Writes pages to the device, and then offers them to the store.
     fn write(&self, pages: &[u64], contents: &[[u64; 512]]) -> Result<(), (usize, SwapError)> {
         let run = self.slots.alloc_run(pages.len() as u64);
         let run = run.filter(|run| {
-            let written = self.device.write_run(run.start, contents);
+            let written = self.taken(run.clone(), || self.device.write_run(run.start, contents));
             if written.is_err() {
                 count(&self.counts.device_errors);
                 run.clone().for_each(|slot| self.free_slot(slot));
@@ -447,11 +491,21 @@ impl<'s> Frontswap<'s> {
         contents: &[u64; 512],
     ) -> Result<u64, SwapError> {
         let slot = slot.ok_or(SwapError::Full(self.slots.slots()))?;
-        self.device.write(slot, contents).map_err(|error| {
+        let written = self.taken(slot..slot + 1, || self.device.write(slot, contents));
+        written.map_err(|error| {
             self.free_slot(slot);
             self.failed(Some(page), &error)
         })?;
         Ok(slot)
+    }
+
+    /// Writes to slots that were taken for it: they are free again if that unwinds.
+    fn taken(&self, run: Range<u64>, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let slots = &self.slots;
+        let taken = TakenSlots { slots, run };
+        let written = write();
+        std::mem::forget(taken);
+        written
     }
 
     /// Records that the page's contents are in `slot`, and gives up its old ones.

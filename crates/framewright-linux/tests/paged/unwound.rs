@@ -1,0 +1,223 @@
+//! Devices, supplies and stores that panic: no page is lost, and none is waited for for ever.
+
+use crate::machine::{SeededNumbers, host, with_reserve};
+use framewright::frame::{AllocError, FrameSource};
+use framewright::{Context, Frame, Run};
+use framewright_linux::Frontswap;
+use framewright_linux::Zram;
+use framewright_linux::paged::{Paged, PagedError};
+use framewright_linux::swap::{DeviceUse, SwapDevice, SwapPolicy};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// How many calls go well until one panics.
+#[derive(Default)]
+struct CallsUntil(AtomicI64);
+
+impl CallsUntil {
+    fn count(&self, what: &str) {
+        assert!(self.0.fetch_sub(1, SeqCst) != 1, "{what}, as the test wants it");
+    }
+
+    fn set(&self, calls: i64) {
+        self.0.store(calls, SeqCst);
+    }
+}
+
+/// A device with a call that panics.
+struct PanickyDevice {
+    device: Zram,
+    writes: CallsUntil,
+    reads: CallsUntil,
+}
+
+impl SwapDevice for PanickyDevice {
+    fn slots(&self) -> u64 {
+        self.device.slots()
+    }
+
+    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
+        self.writes.count("a write");
+        self.device.write(slot, page)
+    }
+
+    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
+        self.reads.count("a read");
+        self.device.read(slot, page)
+    }
+
+    fn discard(&self, slot: u64) {
+        self.device.discard(slot);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.device.sync()
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.device.bytes_written()
+    }
+
+    fn in_use(&self) -> &DeviceUse {
+        self.device.in_use()
+    }
+}
+
+/// A supply with a call that panics before it does anything.
+struct PanickySupply<'c, F> {
+    frames: F,
+    allocs: &'c CallsUntil,
+    frees: &'c CallsUntil,
+}
+
+impl<F: FrameSource> FrameSource for PanickySupply<'_, F> {
+    fn origin(&self) -> u64 {
+        self.frames.origin()
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.frames.frames_in_all()
+    }
+
+    fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+        self.allocs.count("an allocation");
+        self.frames.alloc_run(frames, context)
+    }
+
+    fn free_run(&mut self, run: Run) {
+        for frame in run.start().0..run.end().0 {
+            self.frames.free_frame(Frame(frame));
+        }
+        self.frees.count("a free");
+    }
+}
+
+const PAGES: u64 = 96;
+
+/// What a page holds: at its first word, and at its last.
+fn check(paged: &Paged<'_>, page: u64, value: u64) -> Result<(), PagedError> {
+    let mut bytes = [0; 8];
+    for at in [0, 4088] {
+        paged.read(page * 4096 + at, &mut bytes)?;
+        assert_eq!(u64::from_ne_bytes(bytes), value, "page {page} at {at}");
+    }
+    Ok(())
+}
+
+/// Writes to a region whose device, or whose supply, panics now and then, and reads all of it again. Each
+/// thread that serves it begins anew when it has panicked.
+fn among_panics(seed: u64, device: &PanickyDevice, swap: Frontswap<'_>) {
+    let host = host();
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 24).unwrap();
+    let (allocs, frees) = (CallsUntil::default(), CallsUntil::default());
+    let is_over = AtomicBool::new(false);
+    let mut random = SeededNumbers(seed);
+    let mut values = vec![0; PAGES as usize];
+    let retry = |call: &dyn Fn() -> Result<(), PagedError>| {
+        let begun = Instant::now();
+        while call().is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it is served again");
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    let served = catch_unwind(AssertUnwindSafe(|| {
+                        let mut supply = PanickySupply {
+                            frames: host.seat().unwrap(),
+                            allocs: &allocs,
+                            frees: &frees,
+                        };
+                        paged.serve(&mut supply)
+                    }));
+                    assert!(served.is_err() || is_over.load(SeqCst));
+                }
+            });
+        }
+        // A thread that waits for ever would have the test wait for ever.
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while !is_over.load(SeqCst) {
+                if begun.elapsed() > Duration::from_secs(60) {
+                    eprintln!("a page is waited for for ever: {:?}", paged.stats());
+                    std::process::exit(101);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        for round in 1..150 {
+            let calls = 1 + random.below(40) as i64;
+            match random.below(5) {
+                0 => device.writes.set(calls),
+                1 => device.reads.set(calls),
+                2 => allocs.set(calls),
+                3 => frees.set(calls),
+                _ => {
+                    // Copies them, and is told of the panic itself.
+                    let _ = catch_unwind(AssertUnwindSafe(|| paged.sync().map(drop)));
+                }
+            }
+            for _ in 0..random.below(60) {
+                let page = random.below(PAGES);
+                if random.below(3) > 0 {
+                    let bytes = (round << 16 | page).to_ne_bytes();
+                    for at in [0, 4088] {
+                        retry(&|| paged.write(page * 4096 + at, &bytes));
+                    }
+                    values[page as usize] = round << 16 | page;
+                } else {
+                    retry(&|| check(&paged, page, values[page as usize]));
+                }
+            }
+        }
+        for calls in [&device.writes, &device.reads, &allocs, &frees] {
+            calls.set(0);
+        }
+        for page in 0..PAGES {
+            retry(&|| check(&paged, page, values[page as usize]));
+        }
+        paged.sync().unwrap();
+        is_over.store(true, SeqCst);
+        paged.stop();
+    });
+    assert_eq!(paged.verify(), Ok(paged.stats().resident));
+    paged.discard(0..PAGES, &mut host.seat().unwrap()).unwrap();
+    assert_eq!(paged.stats().resident, 0);
+    assert_eq!(paged.swap().used_slots(), 0);
+    assert_eq!(paged.swap().dirty_pages(), 0);
+    assert_eq!(host.zone().recount().allocated.iter().sum::<u64>(), 0);
+}
+
+fn device() -> PanickyDevice {
+    PanickyDevice {
+        device: Zram::new(400, 4 << 20),
+        writes: CallsUntil::default(),
+        reads: CallsUntil::default(),
+    }
+}
+
+#[test]
+fn pg6_a_call_that_panics_leaves_no_page_busy_and_none_lost() {
+    for seed in 1..4 {
+        let device = device();
+        let swap = Frontswap::new(&device, PAGES);
+        among_panics(seed, &device, swap);
+    }
+}
+
+#[test]
+fn fs6_nor_does_one_over_a_store() {
+    for seed in 1..4 {
+        with_reserve(512, |_, guests, pool| {
+            let device = device();
+            let policy = SwapPolicy::WriteBack { dirty_max: 16 };
+            let swap = Frontswap::new(&device, PAGES).with_store(guests, pool, 1, policy);
+            among_panics(seed, &device, swap);
+        });
+    }
+}
