@@ -1,6 +1,7 @@
 //! Devices that fail, and devices that are full.
 
 use crate::machine::{MachineFolder, host, load, served, store, with_reserve};
+use framewright::platform::MapError;
 use framewright::reclaim::{Ask, Shrink};
 use framewright::{Context, Order};
 use framewright_linux::paged::{Paged, PagedError};
@@ -228,5 +229,58 @@ fn a_page_that_is_only_read_is_written_once() {
         }
         assert!(paged.stats().evicted > 600);
         assert_eq!(device.bytes_written(), written);
+    });
+}
+
+/// Takes all mappings that the kernel allows the process, so that it refuses even those that would give some back.
+fn take_all_mappings() {
+    for nth in 0u64.. {
+        // Neighbours are of two kinds, so that the kernel joins none.
+        let access = [libc::PROT_NONE, libc::PROT_READ][nth as usize % 2];
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: no address is asked for, so no mapping is replaced.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_page_that_the_kernel_does_not_let_be_hidden_is_an_error_of_a_discard() {
+    const CHILD: &str = "FRAMEWRIGHT_TEST_NO_MAPPINGS";
+    let name = "errors::a_page_that_the_kernel_does_not_let_be_hidden_is_an_error_of_a_discard";
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let limit: u64 = limit.trim().parse().unwrap();
+    if limit > 1 << 18 || cfg!(any(tsan, miri)) {
+        println!("skipped: vm.max_map_count of {limit} would take long to reach");
+        return;
+    }
+    if std::env::var_os(CHILD).is_none() {
+        // A process of its own: others could map nothing meanwhile.
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        assert!(child.status.success(), "{child:?}");
+        return;
+    }
+    // A discard that tried for ever would end so.
+    // SAFETY: ends this process alone.
+    unsafe { libc::alarm(30) };
+    let host = host();
+    let device = Zram::new(64, 1 << 20);
+    let swap = Frontswap::new(&device, 16);
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 8).unwrap();
+    served(&host, &paged, || {
+        store(&paged, 3, 0, 42);
+        let mut seat = host.seat().unwrap();
+        take_all_mappings();
+        let refused = paged.discard(3..4, &mut seat);
+        let is_kept = load(&paged, 3, 0) == 42;
+        let is_right = matches!(refused, Err(PagedError::Map(MapError::Limit { .. }))) && is_kept;
+        // SAFETY: ends this process, which can map nothing, and so not unwind either.
+        unsafe { libc::_exit(i32::from(!is_right)) };
     });
 }

@@ -2,11 +2,13 @@
 
 use crate::machine::{SeededNumbers, host, with_reserve};
 use framewright::frame::{AllocError, FrameSource};
+use framewright::reserve::{Cleaned, Key, Store};
 use framewright::{Context, Frame, Run};
 use framewright_linux::Frontswap;
 use framewright_linux::Zram;
 use framewright_linux::paged::{Paged, PagedError};
 use framewright_linux::swap::{DeviceUse, SwapDevice, SwapPolicy};
+use framewright_linux::tenancy::Tenancy;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -66,6 +68,23 @@ impl SwapDevice for PanickyDevice {
     }
 }
 
+/// A store with a call that panics before it does anything.
+struct PanickyStore<'t> {
+    store: &'t dyn Tenancy,
+    calls: &'t CallsUntil,
+}
+
+impl Tenancy for PanickyStore<'_> {
+    fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
+        self.calls.count("a call of the store");
+        self.store.with(work);
+    }
+
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &[u64; 512]) -> bool) -> Cleaned {
+        self.store.clean(pages, write)
+    }
+}
+
 /// A supply with a call that panics before it does anything.
 struct PanickySupply<'c, F> {
     frames: F,
@@ -109,7 +128,7 @@ fn check(paged: &Paged<'_>, page: u64, value: u64) -> Result<(), PagedError> {
 
 /// Writes to a region whose device, or whose supply, panics now and then, and reads all of it again. Each
 /// thread that serves it begins anew when it has panicked.
-fn among_panics(seed: u64, device: &PanickyDevice, swap: Frontswap<'_>) {
+fn among_panics(seed: u64, device: &PanickyDevice, store: &CallsUntil, swap: Frontswap<'_>) {
     let host = host();
     let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 24).unwrap();
     let (allocs, frees) = (CallsUntil::default(), CallsUntil::default());
@@ -152,11 +171,12 @@ fn among_panics(seed: u64, device: &PanickyDevice, swap: Frontswap<'_>) {
         });
         for round in 1..150 {
             let calls = 1 + random.below(40) as i64;
-            match random.below(5) {
+            match random.below(6) {
                 0 => device.writes.set(calls),
                 1 => device.reads.set(calls),
                 2 => allocs.set(calls),
                 3 => frees.set(calls),
+                4 => store.set(calls),
                 _ => {
                     // Copies them, and is told of the panic itself.
                     let _ = catch_unwind(AssertUnwindSafe(|| paged.sync().map(drop)));
@@ -175,7 +195,7 @@ fn among_panics(seed: u64, device: &PanickyDevice, swap: Frontswap<'_>) {
                 }
             }
         }
-        for calls in [&device.writes, &device.reads, &allocs, &frees] {
+        for calls in [&device.writes, &device.reads, &allocs, &frees, store] {
             calls.set(0);
         }
         for page in 0..PAGES {
@@ -206,7 +226,7 @@ fn pg6_a_call_that_panics_leaves_no_page_busy_and_none_lost() {
     for seed in 1..4 {
         let device = device();
         let swap = Frontswap::new(&device, PAGES);
-        among_panics(seed, &device, swap);
+        among_panics(seed, &device, &CallsUntil::default(), swap);
     }
 }
 
@@ -216,8 +236,11 @@ fn fs6_nor_does_one_over_a_store() {
         with_reserve(512, |_, guests, pool| {
             let device = device();
             let policy = SwapPolicy::WriteBack { dirty_max: 16 };
-            let swap = Frontswap::new(&device, PAGES).with_store(guests, pool, 1, policy);
-            among_panics(seed, &device, swap);
+            let calls = CallsUntil::default();
+            let (store, calls) = (guests, &calls);
+            let store = PanickyStore { store, calls };
+            let swap = Frontswap::new(&device, PAGES).with_store(&store, pool, 1, policy);
+            among_panics(seed, &device, calls, swap);
         });
     }
 }
