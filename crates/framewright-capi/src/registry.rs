@@ -18,7 +18,7 @@ use framewright_linux::{HostCpu, HostKv, Process};
 use std::ffi::c_int;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
@@ -141,7 +141,7 @@ pub(crate) fn close(handle: usize) -> Result<(), CallRefusal> {
     // Acquire: of two that close it, the other one finds no host.
     let closing = entry
         .state
-        .compare_exchange(handle, CHANGING, Acquire, Relaxed);
+        .compare_exchange(handle, CHANGING, SeqCst, Relaxed);
     closing.map_err(|_| CallRefusal::plain(FW_EHANDLE))?;
     for place in entry.places() {
         let mut seat = place.lock();
@@ -212,7 +212,8 @@ impl HostEntry {
         let mut seats = self.host.hold(host);
         for place in &self.places()[..all] {
             let held = seats.next();
-            place.owner.store(0, Relaxed);
+            // SeqCst: see `take_place`.
+            place.owner.store(0, SeqCst);
             *place.lock() = Some(HostedSeat {
                 handle,
                 entry: self,
@@ -245,11 +246,18 @@ impl HostEntry {
     pub(crate) fn take_place(&self, handle: usize) -> Option<u16> {
         let own = self.own.load(Relaxed);
         let take = |place: &HostPlace| {
-            let taken = place.owner.compare_exchange(0, handle, Relaxed, Relaxed);
+            let taken = place.owner.compare_exchange(0, handle, SeqCst, Relaxed);
             taken.is_ok()
         };
-        let at = self.places().iter().take(own).position(take)?;
-        Some(at as u16)
+        let at = self.places().iter().take(own).position(take)? as u16;
+        // A call that comes late must not keep a place of the next host's, which would never come back. SeqCst: either
+        // this sees that the host was closed, or the next one is filled after it, and that makes all places free.
+        if self.state.load(SeqCst) != handle {
+            let owner = &self.own(at).owner;
+            let _ = owner.compare_exchange(handle, 0, Relaxed, Relaxed);
+            return None;
+        }
+        Some(at)
     }
 
     /// Whether no call of the host's has panicked.
@@ -439,6 +447,24 @@ mod tests {
         }
         entry.own.store(own, Relaxed);
         assert_eq!(seats::call(|| close(handle)), Ok(()));
+    }
+
+    #[test]
+    fn a_call_that_comes_late_keeps_no_place_of_the_next_host() {
+        let first = host();
+        let entry = find(first).unwrap();
+        assert_eq!(seats::call(|| close(first)), Ok(()));
+        // Other tests may get the entry, too: whichever host has it, the late call takes none of its places.
+        let next = host();
+        for _ in 0..3 {
+            assert_eq!(entry.take_place(first), None);
+        }
+        let taken = |entry: &HostEntry| {
+            let owners = entry.places().iter().map(|place| place.owner.load(Relaxed));
+            owners.filter(|owner| *owner == first).count()
+        };
+        assert_eq!(taken(entry), 0);
+        assert_eq!(seats::call(|| close(next)), Ok(()));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use framewright_linux::anon::{Anon, PageError};
 use framewright_linux::{Host, Linux, Options};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 type AnonSeat<'h> = Seat<'h, 'h, Linux<()>>;

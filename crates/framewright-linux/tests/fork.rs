@@ -404,7 +404,11 @@ fn y2_a_child_neither_reads_nor_writes_nor_drops_its_parents_files() {
         7
     });
     assert_eq!(said, ChildEnd::Said(7));
-    assert_eq!(std::fs::read(&path).unwrap(), [1; 8192], "nothing was written");
+    assert_eq!(
+        std::fs::read(&path).unwrap(),
+        [1; 8192],
+        "nothing was written"
+    );
     cache.sync(&file).unwrap();
     assert_eq!(std::fs::read(&path).unwrap()[100..400], [2; 300]);
     assert_eq!(cache.clear(&mut seat), 0);

@@ -311,11 +311,7 @@ impl Anon {
 
     /// Shows the blocks at those of their pages that are still empty (AN5). The frames of pages that another
     /// thread has populated meanwhile become `unused`. Returns how many pages it shows; on an error it shows none.
-    fn show_blocks(
-        &self,
-        blocks: &[BehindPages],
-        unused: &mut Vec<Run>,
-    ) -> Result<u64, PageError> {
+    fn show_blocks(&self, blocks: &[BehindPages], unused: &mut Vec<Run>) -> Result<u64, PageError> {
         let region = &self.region;
         let _shut = region.gate.shut();
         let empty = || self.runs(blocks, true);
@@ -358,9 +354,8 @@ impl Anon {
         std::iter::from_fn(move || {
             let (page, frame) = wanted.next()?;
             let mut len = 1;
-            let is_next = |len: usize, next: &(usize, u64)| {
-                *next == (page + len, frame + len as u64)
-            };
+            let is_next =
+                |len: usize, next: &(usize, u64)| *next == (page + len, frame + len as u64);
             while wanted.next_if(|next| is_next(len, next)).is_some() {
                 len += 1;
             }

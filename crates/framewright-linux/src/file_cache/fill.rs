@@ -8,6 +8,7 @@ use super::{FileCache, FileError, PAGE};
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
 use framewright::frame::FrameSource;
 use framewright::reserve::Key;
+use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -216,6 +217,21 @@ impl<'c, 's> Filling<'c, 's> {
     }
 }
 
+/// Slots for pages that are to be filled; those that are not used go to the stock, even by a panic (FC9).
+struct ObtainedSlots<'c, 's> {
+    cache: &'c FileCache<'s>,
+    ids: [u32; TRANSFER_PAGES],
+    unused: Range<usize>,
+}
+
+impl Drop for ObtainedSlots<'_, '_> {
+    fn drop(&mut self) {
+        for id in &self.ids[self.unused.clone()] {
+            self.cache.keep_frame(*id);
+        }
+    }
+}
+
 /// The outcome of a search for a missing page.
 pub(super) enum Filled<'c> {
     /// The page.
@@ -304,25 +320,25 @@ impl FileCache<'_> {
         let file = inode.id;
         let end = inode.len().div_ceil(PAGE).min(page + window);
         // Takes frames first: no lock is held when a supply may ask for memory.
-        let mut ids = [0; TRANSFER_PAGES];
-        let mut frames = 0;
+        let mut obtained = ObtainedSlots {
+            cache: self,
+            ids: [0; TRANSFER_PAGES],
+            unused: 0..0,
+        };
         for ahead in page..end {
             if ahead != page && self.table.has(PageKey { file, page: ahead }) {
                 continue;
             }
             match self.obtain(supply) {
                 Ok(id) => {
-                    ids[frames] = id;
-                    frames += 1;
+                    obtained.ids[obtained.unused.end] = id;
+                    obtained.unused.end += 1;
                 }
                 Err(error) if ahead == page => return Err(error),
                 Err(_) => break,
             }
         }
-        let ids = &mut ids[..frames].iter();
-        let filled = self.fill_frames(inode, page..end, ids);
-        ids.for_each(|id| self.keep_frame(*id));
-        filled
+        self.fill_frames(inode, page..end, &mut obtained)
     }
 
     /// The same with frames; unused frames are left over.
@@ -330,7 +346,7 @@ impl FileCache<'_> {
         &self,
         inode: &Inode,
         pages: std::ops::Range<u64>,
-        ids: &mut std::slice::Iter<'_, u32>,
+        obtained: &mut ObtainedSlots<'_, '_>,
     ) -> Result<Filled<'_>, FileError> {
         let io = inode.io();
         // No thread truncates it from here on.
@@ -340,11 +356,11 @@ impl FileCache<'_> {
         }
         let mut filling = Filling::new(self, inode.id);
         for page in pages.start..end {
-            let Some(&id) = ids.as_slice().first() else {
+            let Some(&id) = obtained.ids[obtained.unused.clone()].first() else {
                 break;
             };
             if filling.add(page, id) {
-                ids.next();
+                obtained.unused.start += 1;
             } else if page == pages.start {
                 return Ok(Filled::Again);
             }

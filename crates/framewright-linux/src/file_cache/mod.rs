@@ -43,6 +43,8 @@
 //!   has under it belong to no file.
 //! - **FC8** A file that is open in one cache is refused by every other: its locks and its set of
 //!   dirty pages belong to one table.
+//! - **FC9** A call of the medium's, the cleancache's or the supply's that unwinds leaves no page in transit, and every
+//!   frame with the cache or with the supply.
 //!
 //! # Files that others change
 //! A file that is opened again is recognised if its length and its times are what they were when

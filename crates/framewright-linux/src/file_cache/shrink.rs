@@ -10,6 +10,21 @@ use framewright::reclaim::{Ask, Shrink, Shrunk};
 use framewright::reserve::Key;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// A page on its way to the cleancache: if that unwinds, it stays, and no thread waits for it (FC9).
+struct LeavingPage<'c, 's> {
+    cache: &'c FileCache<'s>,
+    id: u32,
+}
+
+impl Drop for LeavingPage<'_, '_> {
+    fn drop(&mut self) {
+        let slot = self.cache.table.slot(self.id);
+        let locked = self.cache.table.lock(slot.key());
+        slot.set_state(SlotState::Ready);
+        locked.changed();
+    }
+}
+
 impl FileCache<'_> {
     /// Gives up to `wanted` pages up, in the order of eviction, after looking at `scan` at most.
     /// Writes dirty ones first, or passes them by.
@@ -78,7 +93,9 @@ impl FileCache<'_> {
                 index: key.page,
             };
             let mut is_put = false;
+            let leaving = LeavingPage { cache: self, id };
             tenancy.with(&mut |store| is_put = store.put(key, &words).is_ok());
+            std::mem::forget(leaving);
             count(&self.counters.put, u64::from(is_put));
         }
         self.order.remove(&self.table.slots, id);

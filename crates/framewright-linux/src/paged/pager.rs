@@ -10,8 +10,8 @@ use crate::window::MappingAccess;
 use framewright::Frame;
 use framewright::frame::FrameSource;
 use std::ops::Range;
-use std::sync::{MutexGuard, PoisonError};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{MutexGuard, PoisonError};
 
 /// The most pages that are brought at once, where touches follow one another: 64 KiB.
 const CLUSTER: usize = 16;
@@ -122,9 +122,11 @@ impl Drop for ClaimedPages<'_, '_> {
         let mut kept = 0;
         let all = work.loaded.iter().zip(&work.contents);
         // Nowhere else now, even if it was not copied to its frame yet.
-        let dirty = all.zip(self.pages.clone()).filter_map(|((loaded, contents), page)| {
-            (*loaded == LoadedPage::Dirty).then_some((page, contents))
-        });
+        let dirty = all
+            .zip(self.pages.clone())
+            .filter_map(|((loaded, contents), page)| {
+                (*loaded == LoadedPage::Dirty).then_some((page, contents))
+            });
         for ((page, contents), frame) in dirty.zip(&work.frames) {
             region.copy_in(*frame, contents);
             let _shut = region.gate.shut();

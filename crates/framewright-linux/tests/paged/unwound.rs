@@ -21,7 +21,10 @@ struct CallsUntil(AtomicI64);
 
 impl CallsUntil {
     fn count(&self, what: &str) {
-        assert!(self.0.fetch_sub(1, SeqCst) != 1, "{what}, as the test wants it");
+        assert!(
+            self.0.fetch_sub(1, SeqCst) != 1,
+            "{what}, as the test wants it"
+        );
     }
 
     fn set(&self, calls: i64) {
@@ -138,7 +141,10 @@ fn among_panics(seed: u64, device: &PanickyDevice, store: &CallsUntil, swap: Fro
     let retry = |call: &dyn Fn() -> Result<(), PagedError>| {
         let begun = Instant::now();
         while call().is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "it is served again");
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "it is served again"
+            );
             std::thread::yield_now();
         }
     };

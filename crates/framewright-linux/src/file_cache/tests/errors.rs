@@ -5,6 +5,7 @@ use framewright::Context;
 use framewright::Order as BlockOrder;
 use framewright::frame::{AllocError, FrameSource};
 use framewright::reclaim::{Ask, Shrink};
+use framewright::reserve::Store;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]
@@ -526,6 +527,94 @@ fn a_page_with_as_many_pins_as_can_be_counted_says_so() {
     assert_eq!(refused, Err(FileError::Pins { page: 0 }));
     slot.set_pins(1);
     drop((pin, file));
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    drop(seat);
+    all_is_back(&host);
+}
+
+/// Calls until one panics; 0 for none.
+#[derive(Default)]
+struct PanicAfter(AtomicU64);
+
+impl PanicAfter {
+    fn count(&self) {
+        let before = self
+            .0
+            .fetch_update(Relaxed, Relaxed, |calls| calls.checked_sub(1));
+        assert!(before != Ok(1), "told to panic");
+    }
+}
+
+struct PanickyTenancy<'t>(&'t dyn Tenancy, PanicAfter);
+
+impl Tenancy for PanickyTenancy<'_> {
+    fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
+        self.1.count();
+        self.0.with(work);
+    }
+}
+
+struct PanickyFrames<'s, 'h>(&'s mut CacheSeat<'h>, PanicAfter);
+
+impl FrameSource for PanickyFrames<'_, '_> {
+    fn origin(&self) -> u64 {
+        self.0.origin()
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.0.frames_in_all()
+    }
+
+    fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+        self.1.count();
+        FrameSource::alloc_run(self.0, frames, context)
+    }
+
+    fn free_run(&mut self, run: Run) {
+        FrameSource::free_run(self.0, run);
+    }
+}
+
+#[test]
+fn fc9_a_store_or_a_supply_that_panics_leaves_no_page_in_transit_and_loses_no_frame() {
+    let host = host(256);
+    let (slots, mut words) = (Slots::new(1), Vec::new());
+    let (reserve, _ram) = reserve(&mut words, 64, &slots);
+    let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let store = PanickyTenancy(&guests, PanicAfter::default());
+    let options = FileOptions {
+        pages_max: 24,
+        ..FileOptions::default()
+    };
+    let cache = FileCache::new(Arc::clone(host.ram_shared()), Some((&store, pool)), options);
+    let medium = MemoryFile {
+        bytes: Mutex::new(patterns(100)),
+        ..MemoryFile::default()
+    };
+    let file = cache.add_medium(Arc::new(medium), true).unwrap();
+    let mut seat = host.seat().unwrap();
+    let mut panics = 0;
+    for round in 0..300 {
+        let mut supply = PanickyFrames(&mut seat, PanicAfter::default());
+        let calls = if round % 2 == 0 { &store.1 } else { &supply.1 };
+        calls.0.store(1 + round / 7, Relaxed);
+        let mut bytes = vec![0; 50 * FRAME_BYTES];
+        let first = round * 13 % 50;
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            cache.read(&mut supply, &file, first * PAGE, &mut bytes)
+        }));
+        match read {
+            Ok(read) => {
+                assert_eq!(read, Ok(bytes.len()));
+                assert!(bytes == patterns(100)[first as usize * FRAME_BYTES..][..bytes.len()]);
+            }
+            Err(_) => panics += 1,
+        }
+        store.1.0.store(0, Relaxed);
+        cache.verify().unwrap();
+    }
+    assert!(panics > 50, "{panics}");
     assert_eq!(cleared(&cache, &mut seat), 0);
     drop(seat);
     all_is_back(&host);
