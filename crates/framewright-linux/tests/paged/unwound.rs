@@ -168,7 +168,7 @@ fn among_panics(seed: u64, device: &PanickyDevice, store: &CallsUntil, swap: Fro
         scope.spawn(|| {
             let begun = Instant::now();
             while !is_over.load(SeqCst) {
-                if begun.elapsed() > Duration::from_secs(60) {
+                if begun.elapsed() > Duration::from_secs(25) {
                     eprintln!("a page is waited for for ever: {:?}", paged.stats());
                     std::process::exit(101);
                 }
