@@ -1,6 +1,7 @@
 //! Several zones in the order in which requests prefer them, and a CPU's seats in all of them.
 
-use super::seat::{Resort, WantedBlock};
+use super::seat::Resort;
+use super::wanted::WantedBlock;
 use super::zone::StoppedZone;
 use super::{AllocError, FreeError, Seat, Zone};
 use crate::platform::FramePlatform;

@@ -156,6 +156,7 @@ mod layout;
 mod pageblock;
 mod seat;
 mod source;
+mod wanted;
 mod zone;
 
 #[cfg(all(test, loom))]

@@ -1,7 +1,7 @@
 //! Blocks above the pageblock order: aligned runs of entirely free pageblocks.
 
 use super::super::counters::Counters;
-use super::super::seat::WantedBlock;
+use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
 use super::tag::Tag;
 use crate::policy::{End, Label};

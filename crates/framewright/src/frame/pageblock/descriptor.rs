@@ -29,7 +29,7 @@ record! {
 
 impl PageblockRecord {
     #[inline(always)]
-    pub(in super::super) fn counts(&self) -> BlockCounts {
+    pub(super) fn counts(&self) -> BlockCounts {
         BlockCounts(self.counts.load(Relaxed))
     }
 
@@ -39,7 +39,7 @@ impl PageblockRecord {
     }
 
     #[inline(always)]
-    pub(in super::super) fn orders(&self) -> [u64; 2] {
+    pub(super) fn orders(&self) -> [u64; 2] {
         [self.orders[0].load(Relaxed), self.orders[1].load(Relaxed)]
     }
 
@@ -50,7 +50,7 @@ impl PageblockRecord {
     }
 
     #[inline(always)]
-    pub(in super::super) fn meta(&self) -> Meta {
+    pub(super) fn meta(&self) -> Meta {
         Meta(self.meta.load(Relaxed))
     }
 
@@ -74,7 +74,7 @@ impl PageblockRecord {
     }
 
     #[inline(always)]
-    pub(in super::super) fn set_worker(&self, cpu: Option<u16>) {
+    pub(super) fn set_worker(&self, cpu: Option<u16>) {
         let value = cpu.map_or(0, |cpu| u64::from(cpu) + 1);
         self.worker.store(value, Relaxed);
     }
@@ -89,17 +89,17 @@ impl Absence {
     const APART: u64 = 1 << 63;
 
     /// `frames` absent ones, no pin, and not apart.
-    pub(in super::super) const fn of(frames: u16) -> Self {
+    pub(super) const fn of(frames: u16) -> Self {
         Self(frames as u64)
     }
 
     #[inline(always)]
-    pub(in super::super) const fn frames(self) -> u32 {
+    pub(super) const fn frames(self) -> u32 {
         self.0 as u16 as u32
     }
 
     /// The same with `frames` more absent ones; there are at most as many as a pageblock has.
-    pub(in super::super) const fn more(self, frames: usize) -> Self {
+    pub(super) const fn more(self, frames: usize) -> Self {
         Self(self.0 + frames as u64)
     }
 
@@ -108,7 +108,7 @@ impl Absence {
         Self(self.0 - frames as u64)
     }
 
-    pub(in super::super) const fn pins(self) -> u32 {
+    pub(super) const fn pins(self) -> u32 {
         (self.0 >> 16) as u32
     }
 
@@ -116,7 +116,7 @@ impl Absence {
         Self((pins as u64) << 16 | self.0 & (Self::APART | 0xffff))
     }
 
-    pub(in super::super) const fn is_apart(self) -> bool {
+    pub(super) const fn is_apart(self) -> bool {
         self.0 & Self::APART != 0
     }
 
@@ -131,12 +131,7 @@ impl Absence {
 pub(in super::super) struct Meta(pub(in super::super) u64);
 
 impl Meta {
-    pub(in super::super) const fn new(
-        orders: u16,
-        class: u16,
-        label: Label,
-        isolated: bool,
-    ) -> Self {
+    pub(super) const fn new(orders: u16, class: u16, label: Label, isolated: bool) -> Self {
         Self(
             orders as u64
                 | (class as u64) << 16
@@ -176,12 +171,12 @@ pub(in super::super) struct BlockCounts(pub(in super::super) u64);
 
 impl BlockCounts {
     #[inline(always)]
-    pub(in super::super) const fn free(self) -> u32 {
+    pub(super) const fn free(self) -> u32 {
         self.0 as u16 as u32
     }
 
     #[inline(always)]
-    pub(in super::super) const fn by_mobility(self, mobility: Mobility) -> u32 {
+    pub(super) const fn by_mobility(self, mobility: Mobility) -> u32 {
         (self.0 >> (16 + 16 * mobility.index())) as u16 as u32
     }
 
@@ -200,7 +195,7 @@ impl BlockCounts {
 
     /// Its free frames, if it has both movable and non-movable frames.
     #[inline(always)]
-    pub(in super::super) const fn free_mixed(self) -> u64 {
+    pub(super) const fn free_mixed(self) -> u64 {
         let movable = self.by_mobility(Mobility::Movable) > 0;
         let unmovable = self.by_mobility(Mobility::Unmovable) > 0;
         let reclaimable = self.by_mobility(Mobility::Reclaimable) > 0;
@@ -213,7 +208,7 @@ impl BlockCounts {
 
     /// Its free frames, if its label lends them to movable contents.
     #[inline(always)]
-    pub(in super::super) const fn free_lent(self, label: Label) -> u64 {
+    pub(super) const fn free_lent(self, label: Label) -> u64 {
         match label {
             Label::Contiguous => self.free() as u64,
             Label::Of(_) | Label::HighOrder => 0,
@@ -222,18 +217,18 @@ impl BlockCounts {
 
     /// Moves `frames` from free to `mobility`.
     #[inline(always)]
-    pub(in super::super) const fn take(self, frames: u64, mobility: Mobility) -> Self {
+    pub(super) const fn take(self, frames: u64, mobility: Mobility) -> Self {
         // No carry crosses a part: none goes below zero or above a pageblock's 1024 frames.
         Self(self.0 - frames + (frames << (16 + 16 * mobility.index())))
     }
 
     #[inline(always)]
-    pub(in super::super) const fn give(self, frames: u64, mobility: Mobility) -> Self {
+    pub(super) const fn give(self, frames: u64, mobility: Mobility) -> Self {
         Self(self.0 + frames - (frames << (16 + 16 * mobility.index())))
     }
 
     #[inline(always)]
-    pub(in super::super) const fn facts(self, label: Label, absent: u32) -> BlockFacts {
+    pub(super) const fn facts(self, label: Label, absent: u32) -> BlockFacts {
         BlockFacts {
             label,
             free: self.free(),

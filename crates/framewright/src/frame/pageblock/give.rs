@@ -254,7 +254,7 @@ impl<P> HeldBlock<'_, '_, P> {
 
     /// Frees what was freed from elsewhere.
     #[cold]
-    pub(in super::super) fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         // Acquire pairs with the Release of the fetch_or that set PENDING: the bits are seen.
         self.record.lock.swap(LOCKED, Acquire);
         let zone = self.zone;

@@ -57,7 +57,7 @@ enum WrongSummary {
 }
 
 /// Pageblocks whose bits of one row share a cache line, and one word of its summary.
-pub(in super::super) const REGION: usize = 512;
+pub(super) const REGION: usize = 512;
 const _: () = assert!(4096 % REGION == 0);
 
 /// The size of an index.
@@ -305,7 +305,7 @@ impl<'m> BlockIndex<'m> {
 
     /// The pageblock of `row` nearest to `end`, if the first look finds it, as it nearly always does.
     #[inline(always)]
-    pub(in super::super) fn find_at_end(&self, row: usize, end: End) -> Option<usize> {
+    pub(super) fn find_at_end(&self, row: usize, end: End) -> Option<usize> {
         let nearest = match end {
             End::Lowest => 0,
             End::Highest => self.shape.summary - 1,
@@ -317,12 +317,7 @@ impl<'m> BlockIndex<'m> {
 
     /// The same, in one [`REGION`] only.
     #[inline(always)]
-    pub(in super::super) fn find_in_region(
-        &self,
-        row: usize,
-        end: End,
-        region: usize,
-    ) -> Option<usize> {
+    pub(super) fn find_in_region(&self, row: usize, end: End, region: usize) -> Option<usize> {
         let first = region * (REGION / 64);
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
         let bits = summaries.get(first / 64)?.load(SeqCst) >> (first % 64);

@@ -33,7 +33,7 @@ impl<'m> Ranking<'m> {
     /// The ranking by `cost(list, order, class)`; where that is `None`, the list leaves out the
     /// class. Each of `words` has one for each order and class, `least` one for each order. `scratch` has one for
     /// each class; it is zero before and after.
-    pub(in super::super) fn new(
+    pub(super) fn new(
         classes: usize,
         words: [&'m [AtomicU64]; 3],
         least: &'m [AtomicU64],
@@ -101,13 +101,13 @@ impl<'m> Ranking<'m> {
     }
 
     /// The rank of `row` in `list`.
-    pub(in super::super) fn rank(&self, list: usize, row: usize) -> Option<usize> {
+    pub(super) fn rank(&self, list: usize, row: usize) -> Option<usize> {
         rank_in(self.rank_of[row].load(Relaxed), list)
     }
 
     /// The class of that rank, and its cost.
     #[inline(always)]
-    pub(in super::super) fn class(&self, list: usize, order: usize, rank: usize) -> (usize, i32) {
+    pub(super) fn class(&self, list: usize, order: usize, rank: usize) -> (usize, i32) {
         let at = order * self.classes + rank;
         let class = self.class_at[at].load(Relaxed) >> (16 * list) & 0xffff;
         let cost = (self.cost_at[at].load(Relaxed) >> (16 * list)) as i16;
@@ -116,7 +116,7 @@ impl<'m> Ranking<'m> {
 
     /// The cost of the cheapest class.
     #[inline(always)]
-    pub(in super::super) fn least_cost(&self, list: usize, order: usize) -> i32 {
+    pub(super) fn least_cost(&self, list: usize, order: usize) -> i32 {
         i32::from((self.least[order].load(Relaxed) >> (16 * list)) as i16)
     }
 }

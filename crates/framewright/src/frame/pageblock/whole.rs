@@ -11,7 +11,8 @@
 //! meets no other follows the policy alone.
 
 use super::super::counters::Counters;
-use super::super::seat::{SeatWords, WantedBlock};
+use super::super::seat::SeatWords;
+use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
 use super::descriptor::{BlockCounts, Meta, PageblockRecord};
 use super::index::REGION;

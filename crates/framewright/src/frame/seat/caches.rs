@@ -122,7 +122,7 @@ impl<'m> SeatWords<'m> {
     }
 
     /// The words by which threads take and claim the seat.
-    pub(in super::super) const fn claims(self) -> &'m ClaimWords {
+    pub(super) const fn claims(self) -> &'m ClaimWords {
         &self.record.claims
     }
 
@@ -340,7 +340,7 @@ impl<'m> SeatWords<'m> {
     }
 
     /// Where the seat's loose block begins.
-    pub(in super::super) fn loose(self) -> Option<usize> {
+    pub(super) fn loose(self) -> Option<usize> {
         (self.record.loose.load(Relaxed) as usize).checked_sub(1)
     }
 
@@ -388,7 +388,7 @@ impl<'m> SeatWords<'m> {
     }
 
     /// Takes the youngest block out of the cache, if it is still this seat's.
-    pub(in super::super) fn pop<P>(
+    pub(super) fn pop<P>(
         self,
         zone: &Zone<'m, P>,
         mobility: Mobility,

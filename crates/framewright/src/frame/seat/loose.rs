@@ -60,7 +60,7 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
 }
 
 /// The fewest aligned blocks of the frames from `from` to `to` of a block: where each begins, and its order.
-pub(in super::super) fn parts(from: u64, to: u64) -> impl Iterator<Item = (u64, Order)> {
+pub(super) fn parts(from: u64, to: u64) -> impl Iterator<Item = (u64, Order)> {
     let mut at = from;
     iter::from_fn(move || {
         let largest = (to - at).checked_ilog2()?.min(at.trailing_zeros());
@@ -72,7 +72,7 @@ pub(in super::super) fn parts(from: u64, to: u64) -> impl Iterator<Item = (u64, 
 
 impl<'m> SeatWords<'m> {
     /// Gives back the loose block. The seat is busy, or all CPUs stand still.
-    pub(in super::super) fn give_loose<P>(self, zone: &Zone<'m, P>) {
+    pub(super) fn give_loose<P>(self, zone: &Zone<'m, P>) {
         let Some(offset) = self.loose() else { return };
         self.set_loose(None);
         if let Some((order, mobility)) = zone.tag(offset).as_live() {

@@ -21,7 +21,6 @@ mod target;
 pub(crate) use caches::CACHED_ORDERS;
 pub(super) use caches::{CACHE_MAX, SeatRecord, SeatWords};
 pub(crate) use search::Spread;
-pub(super) use search::WantedBlock;
 pub(super) use slow::Resort;
 pub(super) use stock::WORD_FRAMES;
 pub(crate) use target::TargetRoom;

@@ -1,11 +1,11 @@
 //! Allocates and frees more than one block at a time, and parts of one.
 
 use super::super::pageblock::{HeldBlock, Tag};
+use super::super::wanted::WantedBlock;
 use super::super::{AllocError, FreeError};
 use super::Seat;
 use super::caches::CACHED_ORDERS;
 use super::loose::parts;
-use super::search::WantedBlock;
 use crate::platform::FramePlatform;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order, Run, RunError};

@@ -2,6 +2,7 @@
 
 use super::super::counters::Counters;
 use super::super::pageblock::HeldBlock;
+use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
 use super::caches::{CACHED_ORDERS, SeatWords};
 use crate::policy::{Class, Label, Pressure, SHARE_SETTLED, ZoneFacts};
@@ -15,21 +16,6 @@ const TRIES: usize = 8;
 /// pageblock in use goes from row to row, and tidying up behind it would cost more than finding the
 /// row empty once more.
 const PASSED_BY: usize = 1;
-
-/// What a request wants.
-#[derive(Clone, Copy)]
-pub(in super::super) struct WantedBlock {
-    pub(in super::super) order: Order,
-    pub(in super::super) mobility: Mobility,
-}
-
-impl WantedBlock {
-    /// Whether the high-order reserve may serve it, where all else fails: an unmovable block of
-    /// several frames and of one pageblock at most.
-    pub(in super::super) fn may_have_reserved(self, pageblock: Order) -> bool {
-        !self.mobility.is_movable() && self.order > Order::ZERO && self.order <= pageblock
-    }
-}
 
 /// The result of a search.
 pub(super) struct BlockBatch<'o> {
@@ -47,7 +33,7 @@ pub(super) struct BlockBatch<'o> {
 
 impl<'o> BlockBatch<'o> {
     /// A batch with room for as many blocks as `blocks`.
-    pub(in super::super) const fn new(blocks: &'o mut [u32]) -> Self {
+    pub(super) const fn new(blocks: &'o mut [u32]) -> Self {
         Self {
             blocks,
             taken: 0,
@@ -200,7 +186,7 @@ impl<'m, P> Zone<'m, P> {
 
     /// Takes `frames` frames side by side, the first ones of a block that `wanted` could have. Returns the offset of
     /// the first, if there is such a block. Never waits.
-    pub(in super::super) fn take_first(
+    pub(super) fn take_first(
         &self,
         seat: SeatWords<'m>,
         wanted: WantedBlock,

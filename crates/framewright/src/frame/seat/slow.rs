@@ -2,11 +2,12 @@
 
 use super::super::counters::Counters;
 use super::super::pageblock::{Tag, big};
+use super::super::wanted::WantedBlock;
 use super::super::zone::{Zone, kind};
 use super::super::{AllocError, FreeError};
 use super::Seat;
 use super::caches::{CACHE_MAX, CACHED_ORDERS, cache_bit};
-use super::search::{BlockBatch, WantedBlock};
+use super::search::BlockBatch;
 use super::stock::{self, WORD_FRAMES};
 use crate::platform::{FramePlatform, Patience};
 use crate::seats::{SeatSet, StopAsk};
@@ -200,7 +201,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
 
     /// Fetches a block from the pageblocks, and a batch of others into the cache. Never waits.
     #[inline(never)]
-    pub(in super::super) fn fetch(&self, order: Order, mobility: Mobility) -> Option<usize> {
+    pub(super) fn fetch(&self, order: Order, mobility: Mobility) -> Option<usize> {
         let wanted = WantedBlock { order, mobility };
         if order > self.zone.pageblock_order() {
             return big::take(self.zone, self.words.counters(), wanted);

@@ -10,10 +10,11 @@
 //! finds that it may hold less, and whenever caches are drained.
 
 use super::super::pageblock::Tag;
+use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
 use super::Seat;
 use super::caches::{CACHE_MAX, CACHED_ORDERS, SeatWords};
-use super::search::{BlockBatch, WantedBlock};
+use super::search::BlockBatch;
 use crate::platform::FramePlatform;
 use crate::slots::WORD_ORDER;
 use crate::sync::Ordering::Relaxed;

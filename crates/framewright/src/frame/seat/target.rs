@@ -1,8 +1,8 @@
 //! Takes frames to move contents to, and frees many blocks at once.
 
 use super::super::pageblock::{HeldBlock, Tag, big};
+use super::super::wanted::WantedBlock;
 use super::Seat;
-use super::search::WantedBlock;
 use crate::platform::FramePlatform;
 use crate::policy::{Class, Label, SHARE_SETTLED, takes_contents};
 use crate::units::{Frame, Mobility, Order};

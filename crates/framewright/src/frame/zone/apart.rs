@@ -22,7 +22,8 @@
 
 use super::super::counters::Counters;
 use super::super::pageblock::Tag;
-use super::super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, WantedBlock};
+use super::super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords};
+use super::super::wanted::WantedBlock;
 use super::{StoppedZone, Zone};
 use crate::platform::{FramePlatform, Patience, surely};
 use crate::policy::Label;

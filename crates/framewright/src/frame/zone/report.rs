@@ -1,7 +1,8 @@
 //! What a zone reports of itself: counters, free blocks, labels.
 
 use super::super::AllocError;
-use super::super::seat::{CACHED_ORDERS, SeatWords, WORD_FRAMES, WantedBlock};
+use super::super::seat::{CACHED_ORDERS, SeatWords, WORD_FRAMES};
+use super::super::wanted::WantedBlock;
 use super::Zone;
 use crate::platform::FramePlatform;
 use crate::policy::{BlockFacts, Label, Watermarks};

@@ -40,7 +40,7 @@ pub(super) const RUN_MEMO_WORDS: usize = 2 * 2 * ALIGNMENTS;
 pub(super) struct RunMemo<'m>(&'m [AtomicU64; RUN_MEMO_WORDS]);
 
 impl<'m> RunMemo<'m> {
-    pub(in super::super) const fn new(words: &'m [AtomicU64; RUN_MEMO_WORDS]) -> Self {
+    pub(super) const fn new(words: &'m [AtomicU64; RUN_MEMO_WORDS]) -> Self {
         Self(words)
     }
 

@@ -45,13 +45,13 @@ impl<P: FramePlatform> StoppedZone<'_, '_, P> {
     }
 
     /// Records that blocks may have become available.
-    pub(in super::super) fn count_change(&self) {
+    pub(super) fn count_change(&self) {
         let changes = &self.set.words.changes;
         changes.store(changes.load(Relaxed) + 1, Relaxed);
     }
 
     /// Changes the label of a pageblock, or its isolation.
-    pub(in super::super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
+    pub(super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
         let meta = self.set.meta(id);
         let was_restricted = is_restricted(meta.label(), meta.is_isolated());
         let had = self.set.words.restricted.load(Relaxed);

@@ -7,7 +7,7 @@ use super::super::{KvError, KvFreeError, KvSeat};
 use super::KvRequest;
 use crate::frame::FrameSource;
 use crate::platform::{ObjectPlatform, OrElse, Relief};
-use crate::units::{Addr, Context, Frame, Mobility, Order, Run};
+use crate::units::{Addr, Frame, Order, Run};
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
@@ -129,7 +129,7 @@ where
     }
 
     /// A block of frames from any CPU's cache: as a run, or as a slab of one frame.
-    pub(in super::super) fn block(
+    pub(super) fn block(
         &mut self,
         class: Option<SizeClass>,
         order: Order,
@@ -140,31 +140,6 @@ where
             None => self.run_of(order, frame),
         };
         addr.ok_or(KvError::Outside(frame))
-    }
-
-    /// A block of the zones, if it is there at once. With a loose block in its hands, the seat takes no other.
-    #[inline(always)]
-    pub(in super::super) fn try_block(&mut self, order: Order) -> Option<Frame> {
-        if self.held.words.has_loose() {
-            self.give_loose();
-        }
-        let blocks = self.ranges.frames();
-        blocks.try_block(order, Mobility::Unmovable)
-    }
-
-    /// The frames for that: of `order`, or one frame for a slab.
-    pub(in super::super) fn fetch_block(
-        &mut self,
-        class: Option<SizeClass>,
-        order: Order,
-    ) -> Result<Frame, KvError> {
-        let order = class.map_or(order, |_| Order::ZERO);
-        self.give_loose();
-        let block = self
-            .ranges
-            .frames()
-            .alloc_block(order, Mobility::Unmovable, Context::ANY);
-        block.map_err(KvError::Frames)
     }
 
     /// A slot of that class, if one is there at once. If no slab can be made, a slot of a larger
@@ -219,18 +194,6 @@ where
         self.slab_of(class, order, place)
     }
 
-    /// A block for a slab of that class, of the class's order or a smaller one: its order and its
-    /// place.
-    pub(in super::super) fn place_of_block(&mut self, class: SizeClass) -> Option<(Order, usize)> {
-        let mut orders = (0..=class.order().get()).rev().filter_map(Order::new);
-        let (order, frame) = orders.find_map(|order| {
-            let frame = self.try_block(order)?;
-            Some((order, frame))
-        })?;
-        let place = self.place_of(frame, order)?;
-        Some((order, place))
-    }
-
     /// Makes a slab of a frame that was just taken, and takes a slot. Without a record, the frame
     /// becomes a run.
     fn slab_or_run(&mut self, class: SizeClass, frame: Frame) -> Option<Addr> {
@@ -258,7 +221,7 @@ where
 
     /// A block of frames, if it is there at once.
     #[inline]
-    pub(in super::super) fn run(&mut self, order: Order) -> Option<Addr> {
+    pub(super) fn run(&mut self, order: Order) -> Option<Addr> {
         if let Some(frame) = self.try_block(order) {
             return self.run_of(order, frame);
         }
@@ -300,47 +263,6 @@ where
         Some(self.held.table.addr(place))
     }
 
-    /// The place of a block that was just taken. Gives the block back if objects cannot lie in all
-    /// of it.
-    #[inline(always)]
-    pub(in super::super) fn place_of(&mut self, frame: Frame, order: Order) -> Option<usize> {
-        let last = Frame(frame.0.wrapping_add(order.frames() - 1));
-        let place = self.held.table.place(frame);
-        if place.is_none() || self.held.table.place(last).is_none() {
-            self.held.words.set_loose(frame, order);
-            self.give_loose();
-            return None;
-        }
-        place
-    }
-
-    /// Gives back the seat's loose block. If the wait for another CPU unwinds, it is loose as before.
-    #[cold]
-    pub(in super::super) fn give_loose(&mut self) {
-        if let Some((frame, order)) = self.held.words.loose() {
-            self.free_block(frame, order);
-            self.held.words.end_loose();
-        }
-    }
-
-    /// Gives back a block of `kv`'s that has no entry in the table.
-    #[inline(always)]
-    pub(in super::super) fn free_block(&mut self, frame: Frame, order: Order) {
-        let freed = self.ranges.frames().free_block(frame, order);
-        debug_assert!(freed.is_ok(), "{freed:?}: it was kv's (K1)");
-    }
-
-    /// Gives back the seat's surplus slabs, for a request that has found `found`. If the wait for another CPU
-    /// unwinds out of this, the object is free again (K6).
-    #[inline(always)]
-    pub(in super::super) fn return_surplus_beside(&mut self, found: Option<Addr>) {
-        if self.held.words.has_surplus() {
-            let unwound = OrElse::new(self, |seat: &mut Self| seat.take_back(found));
-            unwound.seat.return_all_surplus();
-            unwound.end();
-        }
-    }
-
     /// Frees a contiguous object that was not handed out, because a wait unwound: waits for no zone.
     #[cold]
     pub(in super::super) fn take_back(&mut self, found: Option<Addr>) {
@@ -361,53 +283,6 @@ where
             KvEntry::None => debug_assert!(false, "it was just made"),
         }
         self.exit();
-    }
-
-    /// Gives back the seat's surplus slabs. Returns how many frames.
-    #[inline(always)]
-    pub(in super::super) fn return_surplus(&mut self) -> u64 {
-        match self.held.words.has_surplus() {
-            true => self.return_all_surplus(),
-            false => 0,
-        }
-    }
-
-    #[cold]
-    fn return_all_surplus(&mut self) -> u64 {
-        let mut frames = 0;
-        self.enter();
-        while let Some((class, frame, order)) = self.held.unmake_surplus() {
-            // Still in the seat: a CPU that stops all others finds the block here or in the zones.
-            let giving = self.held.words.turn().calling_out();
-            self.give_surplus(class, frame, order);
-            giving.end();
-            frames += order.frames();
-            // A CPU that stops all others waits for one block, not for all.
-            self.exit();
-            self.enter();
-        }
-        self.exit();
-        frames
-    }
-
-    /// Gives back the block of a slab that was just taken apart. If a wait for another CPU unwinds out of this,
-    /// the block has not gone back, and is a slab again. The caller is in the busy seat.
-    pub(in super::super) fn give_surplus(&mut self, class: SizeClass, frame: Frame, order: Order) {
-        let unwound = OrElse::new(self, |seat: &mut Self| {
-            seat.held.remake_surplus(class, frame, order);
-        });
-        unwound.seat.free_block(frame, order);
-        unwound.end();
-    }
-
-    /// Gives back all slabs with only free slots that no class is served from. Returns whether
-    /// there were any.
-    fn return_empties(&mut self) -> bool {
-        self.enter();
-        let has_empties = self.held.has_empties();
-        self.held.give_up_empties(false);
-        self.exit();
-        self.return_surplus() != 0 || has_empties
     }
 
     /// Frees the object at an address of the direct map; `place` is its frame's place in the table.
@@ -464,7 +339,7 @@ where
     }
 
     /// How many bytes the object at an address of the direct map can have.
-    pub(in super::super) fn length(&self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+    pub(super) fn length(&self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
         match self.kv.table.get(place) {
             KvEntry::Slab(part) => self.held.length(addr, part),
             KvEntry::Run(order) if addr.in_page() == 0 => Ok(bytes_of(order)),

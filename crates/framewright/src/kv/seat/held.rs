@@ -92,7 +92,7 @@ impl Held<'_> {
 
     /// Takes apart a slab that is about to go back to the frames. Returns its block, which belongs
     /// to the caller then.
-    pub(in super::super) fn unmake_surplus(&self) -> Option<(SizeClass, Frame, Order)> {
+    pub(super) fn unmake_surplus(&self) -> Option<(SizeClass, Frame, Order)> {
         let number = self.words.first(SlabState::Surplus, SizeClass::new(0));
         if number == 0 {
             return None;
@@ -117,7 +117,7 @@ impl Held<'_> {
 
     /// Takes such a block back, which could not be given to the frames. Its record is still the seat's.
     #[cold]
-    pub(in super::super) fn remake_surplus(&self, class: SizeClass, frame: Frame, order: Order) {
+    pub(super) fn remake_surplus(&self, class: SizeClass, frame: Frame, order: Order) {
         if let Some(place) = self.table.place(frame)
             && let Some(number) = self.begin_slab(class, order, place, SlabState::None)
         {
@@ -178,7 +178,7 @@ impl Held<'_> {
     }
 
     /// Serves the class from that slab, which has a free slot.
-    pub(in super::super) fn serve_from(&self, class: SizeClass, number: u32) {
+    pub(super) fn serve_from(&self, class: SizeClass, number: u32) {
         self.retire(class);
         self.move_to(number, SlabState::Current);
         self.words
@@ -189,13 +189,13 @@ impl Held<'_> {
 
     /// Puts a full slab into the list of partial ones, after one of its slots was freed.
     #[inline(never)]
-    pub(in super::super) fn becomes_partial(&self, number: u32) {
+    pub(super) fn becomes_partial(&self, number: u32) {
         self.move_to(number, SlabState::Partial);
     }
 
     /// Serves the class, whose slab is full or which has none, from a slab with free slots. False
     /// if there is no such slab.
-    pub(in super::super) fn next_partial(&self, class: SizeClass) -> bool {
+    pub(super) fn next_partial(&self, class: SizeClass) -> bool {
         let number = self.words.first(SlabState::Partial, class);
         if number == 0 {
             return false;
@@ -223,7 +223,7 @@ impl Held<'_> {
 
     /// Loads the magazine with the first word of its slab that has a free slot. False if there is
     /// no free slot, or no slab.
-    pub(in super::super) fn next_word(&self, class: SizeClass) -> bool {
+    pub(super) fn next_word(&self, class: SizeClass) -> bool {
         let current = Records::named_by(self.words.magazine(class).0);
         if current == 0 {
             return false;
@@ -241,7 +241,7 @@ impl Held<'_> {
 
     /// Moves all of the seat's slabs with only free slots to those that are about to go back to the
     /// frames; with `retire` also those that classes are served from.
-    pub(in super::super) fn give_up_empties(&self, retire: bool) {
+    pub(super) fn give_up_empties(&self, retire: bool) {
         for class in SizeClass::all() {
             if retire {
                 self.retire(class);
@@ -253,7 +253,7 @@ impl Held<'_> {
     }
 
     /// Whether the seat keeps a slab with only free slots.
-    pub(in super::super) fn has_empties(&self) -> bool {
+    pub(super) fn has_empties(&self) -> bool {
         SizeClass::all().any(|class| self.words.first(SlabState::Empty, class) != 0)
     }
 }

@@ -8,6 +8,7 @@
 //! at once, and it gives blocks back.
 
 mod drain;
+mod frames;
 mod held;
 mod magazine;
 mod record;

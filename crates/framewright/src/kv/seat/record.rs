@@ -133,20 +133,20 @@ impl KvSeatRecord {
 
     /// Whether a slab is about to go back to the frames.
     #[inline(always)]
-    pub(in super::super) fn has_surplus(&self) -> bool {
+    pub(super) fn has_surplus(&self) -> bool {
         self.surplus.load(Relaxed) != 0
     }
 
     /// A block that a call of the owner's had in its hands when it unwound, and that has not gone back yet.
     /// Only the thread that has the seat looks at it, whether the seat is busy or not.
-    pub(in super::super) fn loose(&self) -> Option<(Frame, Order)> {
+    pub(super) fn loose(&self) -> Option<(Frame, Order)> {
         let frame = self.loose.load(Relaxed).checked_sub(1)?;
         let order = Order::new(self.loose_order.load(Relaxed) as u8)?;
         Some((Frame(frame), order))
     }
 
     #[inline(always)]
-    pub(in super::super) fn has_loose(&self) -> bool {
+    pub(super) fn has_loose(&self) -> bool {
         self.loose.load(Relaxed) != 0
     }
 

@@ -92,12 +92,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
     }
 
     /// The cheapest run that can be taken.
-    pub(in super::super) fn cheapest(
-        &self,
-        frames: u64,
-        align: u64,
-        put_back: bool,
-    ) -> Option<Range<usize>> {
+    pub(super) fn cheapest(&self, frames: u64, align: u64, put_back: bool) -> Option<Range<usize>> {
         let places = RunPlaces::new(self.run(), frames, align)?;
         if frames == 1 && align == 1 {
             let movable = || {

@@ -28,7 +28,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// Whether a request that found no room may find some when an owner has failed to take the run that it
     /// clears (C10). Under the owners' lock. Time: only while a run is being cleared, a search of the
     /// bitmaps.
-    pub(in super::super) fn is_in_transit(&self, frames: u64, align: u64, put_back: bool) -> bool {
+    pub(super) fn is_in_transit(&self, frames: u64, align: u64, put_back: bool) -> bool {
         if self.own.clearing.load(Relaxed) == 0 {
             return false;
         }
@@ -53,7 +53,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
 
 impl<P: ReservePlatform> KeptRun<'_, '_, P> {
     /// Takes the run, if it is clear.
-    pub(in super::super) fn take(self) -> Option<Run> {
+    pub(super) fn take(self) -> Option<Run> {
         let reserve = self.reserve;
         let owners = reserve.lock_owners();
         if !reserve.discard(&self.ids, Lane::owned_or_dirty) {

@@ -413,7 +413,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
 
 impl<P: ReservePlatform> KeptRun<'_, '_, P> {
     /// Moves every dirty page out of it.
-    pub(in super::super) fn clear(
+    pub(super) fn clear(
         &self,
         supply: &mut (impl FrameSource + ?Sized),
     ) -> Result<(), (Stays, Frame)> {

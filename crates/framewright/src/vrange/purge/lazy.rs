@@ -40,7 +40,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     }
 
     /// The generation that frees all pages unmapped so far.
-    pub(in super::super) fn stamp(&self) -> u64 {
+    pub(super) fn stamp(&self) -> u64 {
         // Not a read-modify-write, so that the word's line stays with all CPUs between two flushes.
         fence(SeqCst);
         self.words.begun.load(Relaxed) + 1
@@ -49,7 +49,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
 
 impl<P> Space<'_, P> {
     /// The highest completed generation.
-    pub(in super::super) fn done(&self) -> u64 {
+    pub(super) fn done(&self) -> u64 {
         self.words.done.load(Acquire)
     }
 

@@ -117,7 +117,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Counts a failure for want of space.
-    pub(in super::super) fn failed(&self, error: RangeError) -> RangeError {
+    pub(super) fn failed(&self, error: RangeError) -> RangeError {
         if let Err(poisoned) = self.enter() {
             return poisoned.into();
         }
@@ -132,7 +132,7 @@ impl<P> Space<'_, P> {
     ///
     /// # Errors
     /// The window could not serve it even if all of it were free.
-    pub(in super::super) fn need(&self, request: &AreaRequest) -> Result<PageNeed, RangeError> {
+    pub(super) fn need(&self, request: &AreaRequest) -> Result<PageNeed, RangeError> {
         let &AreaRequest {
             pages, align_bytes, ..
         } = request;

@@ -75,7 +75,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Does some of the purge before the bound is reached, if many pages are lazy and enough of them are
     /// this CPU's. So no CPU has to do all of it at once.
-    pub(in super::super) fn relieve(&self) {
+    pub(super) fn relieve(&self) {
         self.relieve_above(self.space.told_lazy());
     }
 

@@ -48,7 +48,7 @@ impl BlockRoom {
     }
 
     #[inline(always)]
-    pub(in super::super) const fn word(self) -> u64 {
+    pub(super) const fn word(self) -> u64 {
         self.0
     }
 

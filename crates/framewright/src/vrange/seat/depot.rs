@@ -72,7 +72,7 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
     /// length takes at most a quarter of them, and 32 areas: areas that this CPU only frees are for
     /// the others.
     #[inline(always)]
-    pub(in super::super) fn has_room(&self, pages: u32) -> bool {
+    pub(super) fn has_room(&self, pages: u32) -> bool {
         let (own, max) = (self.kept(), self.space.config.kept_pages_max);
         let count = own.count(pages);
         own.pages() + u64::from(pages) <= max
@@ -83,7 +83,7 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
 
     /// Makes room in the seat's lists for an area of `pages` pages: moves half of the areas of that
     /// length into the depot, or, if it has none, one of another length.
-    pub(in super::super) fn spill(&self, pages: u32) -> Spill {
+    pub(super) fn spill(&self, pages: u32) -> Spill {
         let max = self.space.depot_max();
         if max == 0 {
             return Spill::Nothing;

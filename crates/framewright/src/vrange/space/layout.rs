@@ -85,7 +85,7 @@ pub(in super::super) struct Shape {
 }
 
 impl Shape {
-    pub(in super::super) fn new(layout: &SpaceLayout) -> Result<Self, SetupError> {
+    pub(super) fn new(layout: &SpaceLayout) -> Result<Self, SetupError> {
         let span_pages = layout.span_pages;
         SetupError::limit("span_pages", span_pages.into(), 4, 1024)?;
         if !span_pages.is_power_of_two() {
@@ -128,7 +128,7 @@ impl Shape {
 
     /// The lengths of the parts behind the records (the space's own, the seats', the spans'): the spans' bitmaps,
     /// the table.
-    pub(in super::super) fn parts(&self) -> [usize; 2] {
+    pub(super) fn parts(&self) -> [usize; 2] {
         let bitmaps = Spans::bitmaps_words(self.span_shift);
         [self.spans * bitmaps, self.pages * 2]
     }
