@@ -2,9 +2,9 @@ use super::error::CommandError;
 use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};
-use crate::report::{hollow_blocks, hollow_trace};
+use crate::report::{MachineStalls, hollow_blocks, hollow_trace};
 use crate::trace::reduce::{Reducer, ReferenceRow};
-use crate::trace::state::read_pagetypeinfo;
+use crate::trace::state::{ZoneInfo, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
     Input, MemoryLimit, Recording, RunningDigest, TextReader, Trace, TraceDigest, read_frames,
     read_frames_digest, read_pft1, text_of, trace_stem,
@@ -32,6 +32,10 @@ pub(super) struct LoadedTrace {
     pub(super) listed: Option<ListedFree>,
     /// The order of a pageblock on the recording machine, as far as a file says.
     pub(super) block_order: Option<u64>,
+    /// The recording machine's min watermark over all zones, in frames, as far as a file says.
+    pub(super) min_watermark: Option<u64>,
+    /// What requests waited for there, as far as files say that belong to this trace for certain.
+    pub(super) stalls: Option<MachineStalls>,
     /// Whether it was read from text, which does not say what was free.
     pub(super) is_text: bool,
     /// Frames that `/proc` of the recording machine called free when the trace began, per-CPU lists left out.
@@ -60,6 +64,8 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         chosen: None,
         listed: None,
         block_order: None,
+        min_watermark: None,
+        stalls: None,
         is_text: false,
         listed_free: None,
         notes: Vec::new(),
@@ -86,6 +92,8 @@ pub(super) fn load(
         chosen: None,
         listed: state.as_ref().map(|state| state.listed),
         block_order: state.as_ref().map(|state| state.block_order),
+        min_watermark: None,
+        stalls: None,
         is_text: false,
         listed_free: state
             .as_ref()
@@ -125,6 +133,17 @@ pub(super) fn load(
         loaded.block_order = Some(state.block_order);
         loaded.belongs(&state.name, state.digest, digest)?;
         loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
+    }
+    if let Some(path) = &beside.zones {
+        let (name, text) = text_of(path).map_err(CommandError::input)?;
+        let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
+        loaded.belongs(&name, TraceDigest::of_text(&text).map_err(at)?, digest)?;
+        let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;
+        let min = |sum: u64, zone: &ZoneInfo| sum.saturating_add(zone.watermarks[0]);
+        loaded.min_watermark = Some(zones.iter().fold(0, min));
+    }
+    if let Some(both) = &beside.counters {
+        loaded.stalls = read_stalls(both, digest)?;
     }
     // The reference knows more: migrations are in it.
     let frames = beside.frames.filter(|_| loaded.reference.is_none());
@@ -179,27 +198,37 @@ struct Beside {
     reference: Option<PathBuf>,
     /// The frames that it chose.
     frames: Option<PathBuf>,
-    /// What the machine said of itself when the recording began.
+    /// What the machine said of itself when the recording began: free blocks, and zones.
     state: Option<PathBuf>,
+    zones: Option<PathBuf>,
+    /// What it had counted before and after.
+    counters: Option<[PathBuf; 2]>,
 }
 
 impl Beside {
     fn of(path: &Path) -> Self {
         let stem = case_name(path);
+        let state = |name: &str| {
+            let file = path.with_file_name("state").join(&stem).join(name);
+            (path.as_os_str() != "-" && file.is_file()).then_some(file)
+        };
         Self {
             reference: beside(path, &stem, "linux_ref.csv"),
             frames: beside(path, &stem, "pfn.zst"),
-            state: Some(
-                path.with_file_name("state")
-                    .join(&stem)
-                    .join("before.pagetypeinfo"),
-            )
-            .filter(|state| path.as_os_str() != "-" && state.is_file()),
+            state: state("before.pagetypeinfo"),
+            zones: state("before.zoneinfo"),
+            counters: state("before.vmstat")
+                .zip(state("after.vmstat"))
+                .map(|(before, after)| [before, after]),
         }
     }
 
     fn any(&self) -> bool {
-        self.reference.is_some() || self.frames.is_some() || self.state.is_some()
+        self.reference.is_some()
+            || self.frames.is_some()
+            || self.state.is_some()
+            || self.zones.is_some()
+            || self.counters.is_some()
     }
 }
 
@@ -209,9 +238,13 @@ pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
         reference,
         frames,
         state,
+        zones,
+        counters,
     } = Beside::of(path);
     let mut files = vec![path.to_owned()];
     files.extend(state);
+    files.extend(zones);
+    files.extend(counters.into_iter().flatten());
     files.extend(reference);
     files.extend(frames);
     files
@@ -267,6 +300,36 @@ struct GivenState {
     digest: Option<TraceDigest>,
     listed: ListedFree,
     block_order: u64,
+}
+
+/// What requests waited for between two `/proc/vmstat`; `None` unless both say that they belong to this trace: of
+/// one that was cut they count too much.
+fn read_stalls(
+    both: &[PathBuf; 2],
+    digest: TraceDigest,
+) -> Result<Option<MachineStalls>, CommandError> {
+    let mut counted = [MachineStalls::default(); 2];
+    for (path, counted) in both.iter().zip(&mut counted) {
+        let (name, text) = text_of(path).map_err(CommandError::input)?;
+        let said = TraceDigest::of_text(&text);
+        let said = said.map_err(|cause| CommandError::Input(format!("{name}:{cause}")))?;
+        if said != Some(digest) {
+            return Ok(None);
+        }
+        let counters = read_vmstat(&name, &text).map_err(CommandError::input)?;
+        for (counter, &value) in &counters {
+            if counter.starts_with("allocstall") {
+                counted.reclaimed = counted.reclaimed.saturating_add(value);
+            } else if counter == "compact_stall" {
+                counted.compacted = value;
+            }
+        }
+    }
+    let [before, after] = counted;
+    Ok(Some(MachineStalls {
+        reclaimed: after.reclaimed.saturating_sub(before.reclaimed),
+        compacted: after.compacted.saturating_sub(before.compacted),
+    }))
 }
 
 /// Free frames by label in a `/proc/pagetypeinfo`, over all zones.

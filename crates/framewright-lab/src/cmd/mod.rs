@@ -3,7 +3,9 @@
 //! Exit codes: 0 as asked; 1 an assertion does not hold; 2 bad input or usage, with a message on
 //! standard error and no output file touched.
 
+mod answered;
 mod error;
+mod explain;
 mod input;
 #[cfg(target_os = "linux")]
 pub mod lab;
@@ -40,6 +42,7 @@ framewright: what a kernel's page allocator was asked for, replayed under other 
   framewright replay FILE                memory under each policy, beside what Linux did
   framewright replay FILE --squeeze 1GiB --html PAGE   with less memory, as a page
   framewright lab EXPERIMENT             repeat a published experiment (lab --help)
+  framewright explain METRIC             what a figure is, and how to read it
   framewright completions SHELL, man     completions and manual pages
   framewright COMMAND --help             all options of a command
 ";
@@ -63,6 +66,7 @@ enum Command {
     /// Says what came out, a line for each document. Takes less than two minutes.
     Demo(main_job::JobOutputs),
     Replay(replay::ReplayArgs),
+    Explain(explain::ExplainArgs),
     Record(record::RecordArgs),
     #[cfg(target_os = "linux")]
     Lab(lab::LabArgs),
@@ -82,6 +86,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Some(Command::Demo(outputs)) => main_job::run(Size::Quick, &outputs),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Record(args)) => record::run(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Lab(args)) => lab::run(&args),
@@ -108,7 +113,15 @@ mod tests {
         Cli::command().debug_assert();
         assert!(OVERVIEW.lines().count() <= 10);
         assert!(OVERVIEW.lines().all(|line| line.chars().count() <= 90));
-        for name in ["demo", "record", "replay", "lab", "completions", "man"] {
+        for name in [
+            "demo",
+            "record",
+            "replay",
+            "explain",
+            "lab",
+            "completions",
+            "man",
+        ] {
             assert!(OVERVIEW.contains(name), "{name}");
         }
     }

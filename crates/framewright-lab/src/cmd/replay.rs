@@ -1,5 +1,6 @@
 //! `framewright replay`: what memory would have looked like under another policy.
 
+use super::answered::{AnsweredCase, base_of};
 use super::error::CommandError;
 use super::input::{LoadedTrace, case_names, files_of, load};
 use super::progress::with_progress;
@@ -238,13 +239,15 @@ pub(super) struct Replayed {
     pub(super) outcomes: Vec<ReplayOutcome>,
 }
 
-/// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did.
+/// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did. With `answers` it has the
+/// sentences that stand before the table.
 pub(super) fn replay_case(
     loaded: &LoadedTrace,
     policies: &[ReplayPolicy],
     options: ReplayOptions,
     threads: usize,
     limit: MemoryLimit,
+    answers: bool,
 ) -> Result<Replayed, CommandError> {
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
@@ -267,6 +270,9 @@ pub(super) fn replay_case(
     if let Some(listed) = loaded.listed {
         memory.labels = labels_by_state(&loaded.trace, listed);
     }
+    if let Some(min) = loaded.min_watermark {
+        memory.min_watermark = min;
+    }
     let mut jobs: Vec<ReplayJob<'_>> = policies
         .iter()
         .map(|&policy| ReplayJob {
@@ -287,6 +293,22 @@ pub(super) fn replay_case(
             },
         });
     }
+    let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
+    let base = base_of(policies, reclaims);
+    // The calibration is a replay of the recording kernel's rules as recorded, too.
+    let is_there = policies.contains(&base) || (calibrates && as_recorded);
+    let wants_base = answers && !is_there;
+    if wants_base {
+        jobs.push(ReplayJob {
+            policy: base,
+            memory: &memory,
+            options: ReplayOptions {
+                every_ms: None,
+                pictures: 0,
+                ..options
+            },
+        });
+    }
     let ops = loaded.trace.ops.len() as u64;
     let mut outcomes = with_progress(&loaded.name, ops * jobs.len() as u64, |done| {
         replay_all(&jobs, threads, done)
@@ -295,13 +317,11 @@ pub(super) fn replay_case(
     let mut columns = Vec::new();
     let mut calibration = None;
     let mut notes = loaded.notes.clone();
-    let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
+    let own_base = wants_base.then(|| outcomes.pop()).flatten();
+    let model = calibrates.then(|| outcomes.pop()).flatten();
     if let Some(reference) = &loaded.reference {
-        if calibrates {
-            calibration = outcomes
-                .pop()
-                .and_then(|model| calibrate(&loaded.trace, reference, &model));
-        }
+        let of = |model| calibrate(&loaded.trace, reference, model);
+        calibration = model.as_ref().and_then(of);
         if as_recorded {
             columns.push(linux_column(&loaded.trace, reference));
         }
@@ -327,15 +347,40 @@ pub(super) fn replay_case(
             notes.push(HUGE_NOTE.to_owned());
         }
     }
+    let mut proposed = None;
     let has_failed = |outcome: &ReplayOutcome| outcome.failures.iter().any(|&count| count > 0);
     if !reclaims && !loaded.trace.ops.is_empty() && !outcomes.iter().any(has_failed) {
         let policy = policies
             .first()
             .copied()
             .unwrap_or(ReplayPolicy::RECORDING_KERNEL);
-        let proposed = propose_squeezes(&memory, policy, options, threads).map_err(|e| at(&e))?;
-        notes.push(nothing_fails(policy, &proposed));
+        let found = propose_squeezes(&memory, policy, options, threads).map_err(|e| at(&e))?;
+        notes.push(nothing_fails(policy, &found));
+        proposed = found.first().map(|one| one.frames);
     }
+    let of_base = outcomes
+        .iter()
+        .find(|outcome| outcome.policy == base.name())
+        .or(own_base.as_ref())
+        .or(model.as_ref().filter(|_| as_recorded));
+    let answer = match of_base.filter(|_| answers) {
+        None => None,
+        Some(of_base) => {
+            let case = AnsweredCase {
+                loaded,
+                memory: &memory,
+                policies,
+                options,
+                threads,
+                outcomes: &outcomes,
+                base: (base, of_base),
+                calibration: calibration.as_ref(),
+                hollow: &found,
+                proposed,
+            };
+            Some(case.answer()?)
+        }
+    };
     columns.extend(outcomes.iter().map(ReportColumn::of));
     let name = format!(
         "{}/{}/b{}",
@@ -356,6 +401,7 @@ pub(super) fn replay_case(
         anomalies: loaded.anomalies.clone(),
         calibration,
         notes,
+        answer,
     };
     Ok(Replayed { case, outcomes })
 }
@@ -450,7 +496,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         let mut loaded = load(path, args.state.as_deref(), args.limit())?;
         loaded.name = name;
         let (threads, limit) = (args.threads(), args.limit());
-        replayed.push(replay_case(&loaded, &policies, options, threads, limit)?);
+        replayed.push(replay_case(
+            &loaded, &policies, options, threads, limit, true,
+        )?);
     }
     let cases: Vec<ReportCase> = replayed.iter().map(|r| r.case.clone()).collect();
     let info = RunInfo {
@@ -658,7 +706,12 @@ fn page(info: RunInfo, replayed: &[Replayed]) -> HtmlPage {
         introduction: String::new(),
         items: case_items(one, |_| true),
         method: METHOD,
-        summary: Vec::new(),
+        summary: one
+            .case
+            .answer
+            .iter()
+            .flat_map(|answer| answer.sentences.clone())
+            .collect(),
     };
     HtmlPage {
         title: "What memory would have looked like".into(),
@@ -675,7 +728,10 @@ fn printed(format: PrintFormat, replayed: &[Replayed]) -> String {
     let mut text = String::new();
     for Replayed { case, outcomes } in replayed {
         match format {
-            PrintFormat::Table => text += &case_table(case).text(),
+            PrintFormat::Table => {
+                text.extend(case.answer.iter().map(|answer| answer.text(&case.name)));
+                text += &case_table(case).text();
+            }
             PrintFormat::Pagetypeinfo | PrintFormat::Buddyinfo => {
                 for outcome in outcomes {
                     text += &format!("# {} {}\n", case.name, outcome.policy);

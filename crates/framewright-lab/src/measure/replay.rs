@@ -41,6 +41,13 @@ metrics! {
     }
     "requests" {
         FAILURES[ORDERS] = "failures_orderK", "requests", Lower, Count, "allocations of the trace that the policy did not serve. Without `--reclaim` nothing reclaims or compacts, so a failure stays one: the object is absent from then on. With it, what fails in the end";
+        FAILURES_REPORTED[ORDERS] = "failures_reported_orderK", "requests", Lower, Count, "of those, the ones that could have printed `page allocation failure`: no `__GFP_NOWARN`. A request that may reclaim waits before it fails, and up to order 3 without `__GFP_NORETRY` Linux goes on trying";
+        FAILURES_NO_RECLAIM[ORDERS] = "failures_no_reclaim_orderK", "requests", Lower, Count, "of the failures, those of requests that may not reclaim (no `__GFP_DIRECT_RECLAIM`): they fail at once";
+        FAILURES_OPTIONAL[ORDERS] = "failures_optional_orderK", "requests", Lower, Count, "of the failures, those of requests whose callers can do with something else (`__GFP_NORETRY`)";
+        REQUESTS[ORDERS] = "requests_orderK", "requests", Neither, Count, "allocations of the trace; in the column `linux` with those that failed";
+        REQUESTS_REPORTED[ORDERS] = "requests_reported_orderK", "requests", Neither, Count, "of those, the ones whose failure Linux prints. Requests whose flags no event showed are in `requests_orderK` only";
+        REQUESTS_NO_RECLAIM[ORDERS] = "requests_no_reclaim_orderK", "requests", Neither, Count, "of the requests, those that may not reclaim";
+        REQUESTS_OPTIONAL[ORDERS] = "requests_optional_orderK", "requests", Neither, Count, "of the requests, those whose callers can do with something else";
         FALSE_FAILURES = "false_failures", "requests", Lower, Count, "requests of any kind (allocations, retries, probes) that were not served while `S_K > 0`. Not 0 is a fault of the policy. With `--reclaim` probes are not among them, and below the min watermark it is no fault";
         RETRIED[ORDERS] = "retried_orderK", "requests", Neither, Count, "requests that failed on the recording machine: tried, and freed at once";
         RETRIES_SERVED[ORDERS] = "retries_served_orderK", "requests", Higher, Count, "of those, the served ones";

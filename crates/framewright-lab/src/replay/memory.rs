@@ -1,6 +1,7 @@
+use super::default_watermark;
 use super::{TraceObjects, labels_by_content};
 use crate::measure::MAX_ORDER;
-use crate::trace::{MemoryLimit, OpKind, TooMuchMemory, Trace};
+use crate::trace::{MemoryLimit, OpKind, RequestCounts, TooMuchMemory, Trace};
 use framewright::Mobility;
 use std::fmt;
 
@@ -17,6 +18,10 @@ pub struct TraceMemory<'a> {
     pub allocs: usize,
     /// Milliseconds from the first operation to the last.
     pub ms: u64,
+    /// Requests that the recording machine served, by what their flags say.
+    pub requests: RequestCounts,
+    /// The min watermark in frames: Linux's own for such a memory, unless the recording says another.
+    pub min_watermark: u64,
 }
 
 /// Why a trace cannot be replayed.
@@ -151,6 +156,8 @@ impl<'a> TraceMemory<'a> {
             cpus,
             allocs,
             ms,
+            requests: RequestCounts::of_trace(trace, OpKind::Alloc),
+            min_watermark: default_watermark(trace.present_frames()),
         })
     }
 }

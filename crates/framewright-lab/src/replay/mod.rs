@@ -15,6 +15,7 @@
 mod camera;
 mod engine;
 mod error;
+mod failures;
 mod many;
 mod memory;
 mod objects;
@@ -33,14 +34,16 @@ mod test_subject;
 mod tests;
 
 pub use error::ReplayError;
+pub use failures::{FailureCause, FailureLog, FirstFailure, default_watermark};
 pub use many::{ReplayJob, replay_all};
 pub use memory::{MemoryError, TraceMemory};
 use objects::TraceObjects;
 pub use placement::{Placement, placement};
 pub use policy::{ReplayPolicy, UnknownPolicy};
-pub use propose::{ProposedSqueeze, least_free, propose_squeezes};
+pub use propose::{ProposedSqueeze, TRIED_OPS_MAX, least_free, propose_squeezes};
 pub use reclaim::{HugeProbes, Stalls};
 pub use reference::read_reference;
+pub(crate) use run::by_flags;
 pub use run::{
     ReclaimOptions, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, Tries, replay,
 };

@@ -7,7 +7,7 @@ use crate::trace::OpKind;
 use std::sync::atomic::AtomicU64;
 
 /// Operations up to which proposals are tried: some seconds for each policy.
-const TRIED_OPS_MAX: usize = 4_000_000;
+pub const TRIED_OPS_MAX: usize = 4_000_000;
 
 /// Shares of the frames that are always free, in sixty-fourths, that are tried.
 const SIXTY_FOURTHS: [u64; 4] = [40, 56, 60, 63];

@@ -1,10 +1,12 @@
 //! One replay: the loop over the operations, what it counts, and the values of its metrics.
 
 use super::camera::Camera;
-use super::{ReplayError, ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, start};
+use super::{
+    FailureLog, ReplayError, ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, start,
+};
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
-use crate::trace::OpKind;
+use crate::trace::{OpKind, RequestCounts, TraceOp};
 use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Mobility, Order};
 use std::collections::BTreeMap;
@@ -123,6 +125,12 @@ pub struct ReplayOutcome {
     pub labels: [u64; 3],
     /// Free blocks by label and order at the end, as the policy itself lists them.
     pub free_blocks: [[u64; MAX_ORDER + 1]; 3],
+    /// The requests of the trace, by what their flags say.
+    pub requests: RequestCounts,
+    /// The failed ones.
+    pub failed: FailureLog,
+    /// The requests that failed on the recording machine, and what memory looked like here when they came.
+    pub refused: FailureLog,
     /// What requests cost that could not be served at once, in a replay that reclaims.
     pub stalls: Option<Box<Stalls>>,
     /// Operations of the trace.
@@ -151,6 +159,9 @@ impl ReplayOutcome {
             fallbacks: [[0; 3]; 3],
             labels: [0; 3],
             free_blocks: [[0; MAX_ORDER + 1]; 3],
+            requests: RequestCounts::default(),
+            failed: FailureLog::default(),
+            refused: FailureLog::default(),
             stalls: None,
             ops,
             elapsed: Duration::ZERO,
@@ -176,6 +187,7 @@ impl ReplayOutcome {
         values.extend(self.probes.values(m::PROBES, m::PROBES_SERVED));
         for order in 0..=MAX_ORDER {
             values.insert(m::FAILURES.of(order), self.failures[order] as f64);
+            values.extend(by_flags(order, &self.requests, &self.failed.counts));
             let (tried, served) = (m::RETRIED.of(order), m::RETRIES_SERVED.of(order));
             values.extend(self.retries[order].values(tried, served));
         }
@@ -209,6 +221,49 @@ impl ReplayOutcome {
     }
 }
 
+/// What failed of the requests of an order by what their flags say, and how many of each there were.
+pub(crate) fn by_flags(
+    order: usize,
+    requests: &RequestCounts,
+    failed: &RequestCounts,
+) -> impl Iterator<Item = (Metric, f64)> {
+    let all = [
+        (m::REQUESTS, requests.all, m::FAILURES, failed.all),
+        (
+            m::REQUESTS_REPORTED,
+            requests.reported,
+            m::FAILURES_REPORTED,
+            failed.reported,
+        ),
+        (
+            m::REQUESTS_NO_RECLAIM,
+            requests.no_reclaim,
+            m::FAILURES_NO_RECLAIM,
+            failed.no_reclaim,
+        ),
+        (
+            m::REQUESTS_OPTIONAL,
+            requests.optional,
+            m::FAILURES_OPTIONAL,
+            failed.optional,
+        ),
+    ];
+    let of = move |(asked, requests, failures, failed): (
+        Metric,
+        [u64; MAX_ORDER + 1],
+        Metric,
+        [u64; MAX_ORDER + 1],
+    )| {
+        [
+            (asked.of(order), requests[order]),
+            (failures.of(order), failed[order]),
+        ]
+    };
+    let is_any = requests.all[order] > 0;
+    let values = all.into_iter().flat_map(of).filter(move |_| is_any);
+    values.map(|(metric, count)| (metric, count as f64))
+}
+
 /// Replays the trace on one subject.
 ///
 /// `done` counts operations finished; another thread may show it as progress. Deterministic: the same
@@ -225,6 +280,9 @@ pub fn replay(
 ) -> Result<ReplayOutcome, ReplayError> {
     let mut run = ReplayRun::start(subject, memory, options)?;
     run.fallbacks_at_start = run.subject.fallbacks();
+    run.outcome.requests = memory.requests;
+    let min = memory.min_watermark;
+    let flags = |op: &TraceOp| memory.trace.gfp.get(usize::from(op.gfp)).copied();
     let begun = Instant::now();
     let mut reported = 0;
     for (index, op) in memory.trace.ops.iter().enumerate() {
@@ -234,7 +292,12 @@ pub fn replay(
                 let mobility = op.mobility();
                 match run.alloc(cpu, order, mobility, index)? {
                     Some(frame) => run.objects.place(run.next_id, frame, mobility),
-                    None => run.outcome.failures[order.index()] += 1,
+                    None => {
+                        run.outcome.failures[order.index()] += 1;
+                        let sample = run.looked();
+                        let log = &mut run.outcome.failed;
+                        log.note(order.index(), flags(op), &sample, min);
+                    }
                 }
                 run.next_id += 1;
             }
@@ -258,6 +321,9 @@ pub fn replay(
                 reported = index;
             }
             OpKind::Failed => {
+                let sample = run.looked();
+                let log = &mut run.outcome.refused;
+                log.note(order.index(), flags(op), &sample, min);
                 let served = run.try_once(cpu, order, op.mobility(), index)?;
                 let retries = &mut run.outcome.retries[order.index()];
                 retries.tried += 1;
@@ -386,6 +452,11 @@ impl<'a> ReplayRun<'a> {
         };
         self.free(cpu, frame, order, mobility, op)?;
         Ok(true)
+    }
+
+    /// What memory looks like now.
+    fn looked(&mut self) -> Sample {
+        self.observer.sample(self.now_ms)
     }
 
     fn tick(&mut self, ms: u64, op: usize) -> Result<(), ReplayError> {

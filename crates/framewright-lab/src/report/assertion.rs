@@ -81,6 +81,7 @@ mod tests {
             columns: vec![column],
             anomalies: Vec::new(),
             calibration: None,
+            answer: None,
             hollow: Vec::new(),
             notes: Vec::new(),
         }

@@ -1,9 +1,10 @@
 use super::{Calibration, Deviation, FigureSource, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric, Sample};
+use crate::replay::by_flags;
 use crate::replay::{Placement, ReplayOutcome};
 use crate::trace::reduce::ReferenceRow;
-use crate::trace::{OpKind, Trace};
+use crate::trace::{OpKind, RequestCounts, Trace};
 use std::collections::BTreeMap;
 
 /// The name of the column that holds what the recording kernel itself did.
@@ -35,9 +36,7 @@ pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> ReportColumn {
         }
         values.insert(m::SAMPLES, reference.len() as f64);
     }
-    for (order, &count) in failed(trace).iter().enumerate() {
-        values.insert(m::FAILURES.of(order), count as f64);
-    }
+    values.extend(failures(trace));
     ReportColumn {
         variant: LINUX.to_owned(),
         source: FigureSource::Measured,
@@ -49,14 +48,24 @@ pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> ReportColumn {
 #[must_use]
 pub fn placement_column(trace: &Trace, placement: &Placement) -> ReportColumn {
     let mut values: BTreeMap<_, _> = placement.means.values().into_iter().collect();
-    for (order, &count) in failed(trace).iter().enumerate() {
-        values.insert(m::FAILURES.of(order), count as f64);
-    }
+    values.extend(failures(trace));
     ReportColumn {
         variant: LINUX.to_owned(),
         source: FigureSource::Measured,
         values,
     }
+}
+
+/// What failed on the recording machine, of all that it was asked for.
+fn failures(trace: &Trace) -> BTreeMap<Metric, f64> {
+    let failed = RequestCounts::of_trace(trace, OpKind::Failed);
+    let requests = failed.and(&RequestCounts::of_trace(trace, OpKind::Alloc));
+    let mut values = BTreeMap::new();
+    for order in 0..=MAX_ORDER {
+        values.insert(m::FAILURES.of(order), failed.all[order] as f64);
+        values.extend(by_flags(order, &requests, &failed));
+    }
+    values
 }
 
 /// Allocations that failed on the recording machine, by order.

@@ -76,6 +76,14 @@ pub(super) struct Record<'a> {
     pub(super) source: FigureSource,
 }
 
+/// An answer: a record like any other, with its sentences besides.
+#[derive(Serialize)]
+struct AnswerRecord<'a> {
+    #[serde(flatten)]
+    record: Record<'a>,
+    says: &'a [String],
+}
+
 /// The run and its figures as JSON Lines: one record that describes the run, then a record a
 /// figure.
 ///
@@ -85,6 +93,20 @@ pub fn json_lines(info: &RunInfo, cases: &[ReportCase]) -> serde_json::Result<Ve
     let mut out = Vec::new();
     line(&mut out, info)?;
     for case in cases {
+        if let Some(answer) = &case.answer {
+            let sentences = answer.sentences.len() as u64;
+            let record = Record {
+                experiment: info.experiment,
+                case: &case.name,
+                variant: "answer",
+                metric: "sentences".to_owned(),
+                value: sentences.into(),
+                unit: "sentences",
+                source: FigureSource::Simulated,
+            };
+            let says = &answer.sentences;
+            line(&mut out, &AnswerRecord { record, says })?;
+        }
         for column in &case.columns {
             for (metric, &value) in &column.values {
                 let record = Record {

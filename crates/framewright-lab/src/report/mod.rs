@@ -5,6 +5,7 @@
 //! made from it, so that all of them say the same. A [`Figure`] is one figure of an experiment on
 //! virtual ranges.
 
+mod answer;
 mod assertion;
 mod calibrate;
 mod case;
@@ -26,6 +27,7 @@ mod table;
 mod verdict;
 mod width;
 
+pub use answer::{Answer, AnswerFigures, MachineStalls, TriedPolicy, answer};
 pub use assertion::Assertion;
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Deviation, FigureSource, ReportCase, ReportColumn};

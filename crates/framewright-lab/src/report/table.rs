@@ -11,8 +11,10 @@ enum ShownMetrics {
     Always,
     /// Where something happened: a table of zeroes hides the rest.
     NotZero,
+    /// For each order of which some request failed, also where that is 0.
+    WithFailures,
 }
-use ShownMetrics::{Always, NotZero};
+use ShownMetrics::{Always, NotZero, WithFailures};
 
 /// What the table shows, in this order.
 const ROWS: &[(Metric, ShownMetrics)] = &[
@@ -35,6 +37,9 @@ const ROWS: &[(Metric, ShownMetrics)] = &[
     (m::FAILURES.of(8), NotZero),
     (m::FAILURES.of(9), NotZero),
     (m::FAILURES.of(10), NotZero),
+    (m::FAILURES_REPORTED, WithFailures),
+    (m::FAILURES_NO_RECLAIM, WithFailures),
+    (m::FAILURES_OPTIONAL, WithFailures),
     (m::FALSE_FAILURES, Always),
     (m::RETRIES_SERVED, NotZero),
     (m::PROBES_SERVED, NotZero),
@@ -73,8 +78,13 @@ fn rows(case: &ReportCase) -> Vec<Metric> {
         values.flatten().any(|&value| value != 0.0)
     };
     let of = |&(metric, shown): &(Metric, ShownMetrics)| {
-        let is_shown = move |metric: &Metric| shown == Always || occurs(metric);
-        metric.members().into_iter().filter(is_shown)
+        let members = metric.members().into_iter().enumerate();
+        let is_shown = move |(order, metric): &(usize, Metric)| match shown {
+            Always => true,
+            NotZero => occurs(metric),
+            WithFailures => occurs(&m::FAILURES.of(*order)),
+        };
+        members.filter(is_shown).map(|(_, metric)| metric)
     };
     ROWS.iter().flat_map(of).collect()
 }
@@ -155,7 +165,15 @@ fn figure(
         (m::HUGE_PROBES_SERVED, m::HUGE_PROBES),
     ];
     let retried = (0..=MAX_ORDER).map(|k| (m::RETRIES_SERVED.of(k), m::RETRIED.of(k)));
-    let mut tried = retried.chain(tried);
+    let pairs = [
+        (m::FAILURES_REPORTED, m::REQUESTS_REPORTED),
+        (m::FAILURES_NO_RECLAIM, m::REQUESTS_NO_RECLAIM),
+        (m::FAILURES_OPTIONAL, m::REQUESTS_OPTIONAL),
+    ];
+    let by_flags = pairs
+        .into_iter()
+        .flat_map(|(failed, asked)| (0..=MAX_ORDER).map(move |k| (failed.of(k), asked.of(k))));
+    let mut tried = retried.chain(tried).chain(by_flags);
     let tries = tried.find(|(served, _)| *served == metric);
     let tries = tries.and_then(|(_, tried)| column.values.get(&tried));
     if let Some(&tries) = tries {

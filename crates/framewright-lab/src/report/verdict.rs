@@ -181,6 +181,7 @@ mod tests {
                 samples: 1,
                 deviations: deviations.into(),
             }),
+            answer: None,
             hollow: Vec::new(),
             notes: Vec::new(),
         }

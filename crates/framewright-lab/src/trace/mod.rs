@@ -28,6 +28,7 @@ mod name;
 mod ops;
 mod pft1;
 pub mod reduce;
+mod request;
 pub mod state;
 mod text;
 
@@ -45,5 +46,6 @@ pub use ops::{InitClass, InitObject, OpKind, Trace, TraceOp};
 pub use pft1::{
     read_frames, read_frames_digest, read_pft1, write_frames, write_frames_digest, write_pft1,
 };
+pub use request::{RequestCounts, RequestTraits};
 pub use state::{ReadFrameState, Snapshot};
 pub use text::{Dialect, TextCounts, TextReader};

@@ -1,5 +1,6 @@
 //! `framewright replay` from outside: golden replays, exit codes, outputs.
 
+mod answer;
 mod command;
 mod golden;
 mod hollow;

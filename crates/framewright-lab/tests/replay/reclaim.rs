@@ -161,7 +161,10 @@ fn lab_fallback_runs_the_same_machine_over_a_trace_in_the_phone_s_place() {
     ];
     let (code, out, error) = run(&args);
     assert_eq!(code, Some(0), "{error}");
-    let (hollow, table) = out.split_once("\n\n").unwrap();
+    let (hollow, rest) = out.split_once("\n\n").unwrap();
+    let (answer, table) = rest.split_once("\n\n").unwrap();
+    let asked = "The answer for tight/imposed/b500\n";
+    assert!(answer.starts_with(asked), "{answer}");
     assert!(
         hollow.contains("tight/imposed/b500: the trace is short"),
         "{out}"

@@ -61,6 +61,7 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
             options,
             threads,
             MemoryLimit::default(),
+            false,
         )?;
         let rivals = ReplayPolicy::HISTORICAL.map(ReplayPolicy::name);
         let standing =

@@ -1,7 +1,7 @@
 use super::content::context_of;
 use super::programs::{HeldPrograms, Programs, TraceFree};
 use super::{HugeProbes, ObjectContent, Stalls};
-use crate::measure::{MAX_ORDER, Observer};
+use crate::measure::{MAX_ORDER, Observer, Sample};
 use crate::pressure::{Gives, Impose, LIST_NAMES, PressureRequest};
 use crate::replay::camera::Camera;
 use crate::replay::run::probe_mobility;
@@ -61,7 +61,9 @@ pub fn replay_with_reclaim(
         outcome: ReplayOutcome::new(policy, trace.ops.len() as u64),
         stalls: Stalls::default(),
         camera: Camera::new(options.pictures, memory),
+        min_watermark: memory.min_watermark,
     };
+    run.outcome.requests = memory.requests;
     run.begin(memory)?;
     run.squeeze(objects as u32)?;
     run.look();
@@ -121,6 +123,7 @@ struct ReclaimRun<'r, 'a> {
     outcome: ReplayOutcome,
     stalls: Stalls,
     camera: Option<Camera>,
+    min_watermark: u64,
 }
 
 impl ReclaimRun<'_, '_> {
@@ -204,7 +207,12 @@ impl ReclaimRun<'_, '_> {
                     Some(frame) => {
                         self.place(self.next_id, frame, order, op.mobility(), Some(index))?;
                     }
-                    None => self.outcome.failures[order.index()] += 1,
+                    None => {
+                        self.outcome.failures[order.index()] += 1;
+                        let sample = self.looked();
+                        let log = &mut self.outcome.failed;
+                        log.note(order.index(), flags(), &sample, self.min_watermark);
+                    }
                 }
                 self.next_id += 1;
             }
@@ -214,6 +222,9 @@ impl ReclaimRun<'_, '_> {
             }
             OpKind::Tick => self.tick(u64::from(op.value), index)?,
             OpKind::Failed => {
+                let sample = self.looked();
+                let log = &mut self.outcome.refused;
+                log.note(order.index(), flags(), &sample, self.min_watermark);
                 let request = request(flags());
                 let frame = self.request(request, index)?;
                 let retries = &mut self.outcome.retries[order.index()];
@@ -317,6 +328,12 @@ impl ReclaimRun<'_, '_> {
             TraceFree::Failed => self.outcome.frees_of_failed += 1,
         }
         Ok(())
+    }
+
+    /// What memory looks like now.
+    fn looked(&self) -> Sample {
+        self.programs
+            .observe(|observer| observer.sample(self.now_ms))
     }
 
     fn tick(&mut self, ms: u64, op: usize) -> Result<(), ReplayError> {

@@ -1,0 +1,126 @@
+//! From a replayed case to the figures of its answer: what is the recording kernel's, and what nearby squeezes say.
+
+use super::error::CommandError;
+use super::input::LoadedTrace;
+use super::progress::with_progress;
+use crate::measure::{MAX_ORDER, replay as m};
+use crate::replay::{
+    ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TRIED_OPS_MAX, TraceMemory,
+    replay_all,
+};
+use crate::report::{Answer, AnswerFigures, Calibration, TriedPolicy, answer};
+use crate::trace::{OpKind, RequestCounts};
+
+/// Nearby squeezes lie this part of the memory that is free at the start apart.
+const NEARBY_PART: u64 = 256;
+
+/// A case, as far as its answer wants to know.
+pub(super) struct AnsweredCase<'a> {
+    pub(super) loaded: &'a LoadedTrace,
+    pub(super) memory: &'a TraceMemory<'a>,
+    pub(super) policies: &'a [ReplayPolicy],
+    pub(super) options: ReplayOptions,
+    pub(super) threads: usize,
+    pub(super) outcomes: &'a [ReplayOutcome],
+    /// What the rules make of it that the others are compared with.
+    pub(super) base: (ReplayPolicy, &'a ReplayOutcome),
+    pub(super) calibration: Option<&'a Calibration>,
+    /// What is hollow in it, by kind.
+    pub(super) hollow: &'a [(&'static str, String)],
+    pub(super) proposed: Option<u64>,
+}
+
+/// The rules that everything is compared with: the recording kernel's, or where there is no kernel with them that
+/// reclaims, the first of history's.
+pub(super) fn base_of(policies: &[ReplayPolicy], reclaims: bool) -> ReplayPolicy {
+    let history = || {
+        policies
+            .iter()
+            .find(|policy| ReplayPolicy::HISTORICAL.contains(policy))
+    };
+    match reclaims {
+        false => ReplayPolicy::RECORDING_KERNEL,
+        true => *history()
+            .or(policies.first())
+            .unwrap_or(&ReplayPolicy::RECORDING_KERNEL),
+    }
+}
+
+impl AnsweredCase<'_> {
+    /// The answer. Where something fails under the recording kernel's rules, every policy is replayed at two nearby
+    /// squeezes more: nearly the same memory may give another figure.
+    pub(super) fn answer(&self) -> Result<Answer, CommandError> {
+        let (base, outcome) = self.base;
+        let mut tried: Vec<TriedPolicy> = self.policies.iter().zip(self.outcomes).map(of).collect();
+        if !self.policies.contains(&base) {
+            tried.push(of((&base, outcome)));
+        }
+        let is_short = self.memory.trace.ops.len() <= TRIED_OPS_MAX;
+        if outcome.failed.total() > 0 && is_short && self.options.reclaim.is_none() {
+            self.try_nearby(&mut tried)?;
+        }
+        let kind = |wanted: &str| self.hollow.iter().find(|(kind, _)| *kind == wanted);
+        let of_errors = |calibration: &Calibration| {
+            let of = |order| calibration.deviations.get(&m::FAILURES.of(order)).copied();
+            (0..=MAX_ORDER).map(of).collect()
+        };
+        Ok(answer(&AnswerFigures {
+            nothing: kind("no_events").map(|(_, says)| says.clone()),
+            is_invented: kind("no_state").is_some(),
+            squeeze: self.options.squeeze,
+            is_as_recorded: self.options.start == Start::Imposed && self.options.squeeze == 0,
+            served: RequestCounts::of_trace(self.memory.trace, OpKind::Alloc),
+            refused: outcome.refused.clone(),
+            refused_served: outcome.retries.iter().map(|tries| tries.served).sum(),
+            stalls: self.loaded.stalls,
+            base,
+            failed: outcome.failed.clone(),
+            replayed_stalls: outcome
+                .stalls
+                .as_ref()
+                .map(|stalls| stalls.stats.allocstall.iter().sum()),
+            tried,
+            errors: self.calibration.map(of_errors),
+            proposed: self.proposed,
+        }))
+    }
+
+    fn try_nearby(&self, tried: &mut [TriedPolicy]) -> Result<(), CommandError> {
+        let free = self.memory.free_frames_at_start();
+        let step = (free / NEARBY_PART).max(1);
+        let squeeze = self.options.squeeze;
+        let below = squeeze.checked_sub(step).unwrap_or(squeeze + 2 * step);
+        let nearby = [below, squeeze + step].map(|frames| frames.min(free));
+        let policies: Vec<ReplayPolicy> = tried.iter().map(|tried| tried.policy).collect();
+        let job = |squeeze| {
+            move |&policy: &ReplayPolicy| ReplayJob {
+                policy,
+                memory: self.memory,
+                options: ReplayOptions {
+                    squeeze,
+                    ..ReplayOptions::new(self.options.start)
+                },
+            }
+        };
+        let jobs: Vec<ReplayJob<'_>> = nearby
+            .into_iter()
+            .flat_map(|squeeze| policies.iter().map(job(squeeze)).collect::<Vec<_>>())
+            .collect();
+        let steps = self.memory.trace.ops.len() as u64 * jobs.len() as u64;
+        let name = format!("{} nearby", self.loaded.name);
+        let outcomes = with_progress(&name, steps, |done| replay_all(&jobs, self.threads, done));
+        let outcomes = outcomes
+            .map_err(|error| CommandError::Input(format!("{}: {error}", self.loaded.path)))?;
+        for (nth, outcome) in outcomes.iter().enumerate() {
+            tried[nth % policies.len()].failures.push(outcome.failures);
+        }
+        Ok(())
+    }
+}
+
+fn of((&policy, outcome): (&ReplayPolicy, &ReplayOutcome)) -> TriedPolicy {
+    TriedPolicy {
+        policy,
+        failures: vec![outcome.failures],
+    }
+}

@@ -1,0 +1,547 @@
+//! The answer that stands before every table: at most five sentences, made from figures by one pure function.
+//!
+//! ```text
+//!   what the machine suffered ─▶ when, and from what ─▶ which rules would have helped ─▶ what to change ─▶ what it leaves out
+//! ```
+//!
+//! It claims no more than the figures allow. Rules have helped only where every nearby squeeze says so, and where the
+//! difference is larger than the model's error or that is not known, which it then says. Where the figures do not
+//! tell, it says "This recording cannot say, because ...".
+
+use super::Deviation;
+use crate::measure::{MAX_ORDER, grouped};
+use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
+use crate::size::shown_frames;
+use crate::trace::RequestCounts;
+
+/// Orders that are told apart.
+const ORDERS: usize = MAX_ORDER + 1;
+/// The order of a huge page.
+const HUGE_ORDER: usize = 9;
+/// The most sentences of an answer.
+const SENTENCES_MAX: usize = 5;
+
+/// What requests waited for on the recording machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MachineStalls {
+    /// Times that a request reclaimed before it was served or failed.
+    pub reclaimed: u64,
+    /// Times that a request compacted.
+    pub compacted: u64,
+}
+
+/// What a policy failed to serve, by order, at each squeeze that was tried; the first is the one that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TriedPolicy {
+    /// The policy.
+    pub policy: ReplayPolicy,
+    /// Its failures.
+    pub failures: Vec<[u64; ORDERS]>,
+}
+
+impl TriedPolicy {
+    fn at_asked(&self, order: usize) -> u64 {
+        self.failures.first().map_or(0, |counts| counts[order])
+    }
+
+    fn range(&self, order: usize) -> (u64, u64) {
+        let of = || self.failures.iter().map(|counts| counts[order]);
+        (of().min().unwrap_or(0), of().max().unwrap_or(0))
+    }
+}
+
+/// All that an answer is made from.
+#[derive(Debug, Clone)]
+pub struct AnswerFigures {
+    /// Why nothing at all can be said.
+    pub nothing: Option<String>,
+    /// Whether free memory at the start is invented.
+    pub is_invented: bool,
+    /// Frames held back.
+    pub squeeze: u64,
+    /// Whether memory is laid out as recorded and nothing is held back: only then is the machine's own story told.
+    pub is_as_recorded: bool,
+    /// Requests that the machine served, and those that it did not.
+    pub served: RequestCounts,
+    /// The latter, with memory as the recording kernel's own rules have it at that moment.
+    pub refused: FailureLog,
+    /// How many of those a replay of its own rules serves.
+    pub refused_served: u64,
+    /// Stalls of the recording machine, where files beside the trace count them.
+    pub stalls: Option<MachineStalls>,
+    /// The rules that stand for the recording kernel.
+    pub base: ReplayPolicy,
+    /// What fails under them.
+    pub failed: FailureLog,
+    /// Stalls under them, in a replay that reclaims.
+    pub replayed_stalls: Option<u64>,
+    /// Each policy, `base` among them, in the order of the table.
+    pub tried: Vec<TriedPolicy>,
+    /// The model's error for failures by order, where the recording comes with what the machine did.
+    pub errors: Option<Vec<Option<Deviation>>>,
+    /// A squeeze at which something fails, where nothing does.
+    pub proposed: Option<u64>,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// One to five sentences.
+    pub sentences: Vec<String>,
+}
+
+impl Answer {
+    /// As text, above the first table of a case.
+    #[must_use]
+    pub fn text(&self, case: &str) -> String {
+        let lines: Vec<String> = self
+            .sentences
+            .iter()
+            .map(|one| format!("  {one}\n"))
+            .collect();
+        format!("The answer for {case}\n{}\n", lines.concat())
+    }
+}
+
+/// Whether rules would have helped, and how sure that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Helped {
+    /// Fewer fail at each squeeze that was tried, by more than the model's error.
+    Surely,
+    /// The same, but of an error that is not known.
+    AsFarAsKnown,
+    /// Fewer fail at the squeeze that was asked for, but not by more than the model's error.
+    WithinError,
+    /// Fewer fail there, and not at each squeeze that was tried.
+    Varies,
+    /// No fewer fail.
+    No,
+}
+
+impl Helped {
+    const fn has(self) -> bool {
+        matches!(self, Self::Surely | Self::AsFarAsKnown)
+    }
+}
+
+/// The answer to: what did this machine suffer, from what, and what would have helped?
+#[must_use]
+pub fn answer(figures: &AnswerFigures) -> Answer {
+    if let Some(why) = &figures.nothing {
+        return Answer {
+            sentences: vec![format!("This recording cannot say, because {why}.")],
+        };
+    }
+    let mut sentences = vec![suffered(figures)];
+    if figures.subject().total() > 0 {
+        sentences.push(tipped(figures));
+    }
+    let verdict = figures.verdict();
+    sentences.push(verdict.says);
+    sentences.extend(change(figures, verdict.best));
+    sentences.extend(left_out(figures));
+    sentences.truncate(SENTENCES_MAX);
+    Answer { sentences }
+}
+
+struct RulesVerdict {
+    says: String,
+    /// The best rules that helped.
+    best: Option<ReplayPolicy>,
+}
+
+impl AnswerFigures {
+    /// The failures that the answer is about: the machine's own, or those of its rules in less memory.
+    fn subject(&self) -> &FailureLog {
+        match self.is_only_the_machine_s() || self.has_served_all() {
+            true => &self.refused,
+            false => &self.failed,
+        }
+    }
+
+    /// Whether the machine served everything: what fails in a replay of its own rules is the model's error then.
+    fn has_served_all(&self) -> bool {
+        self.is_as_recorded && self.refused.total() == 0
+    }
+
+    /// Whether it is about failures that the machine itself had, and a replay of its rules mostly has not.
+    fn is_only_the_machine_s(&self) -> bool {
+        let refused = self.refused.total();
+        self.is_as_recorded && refused > 0 && self.refused_served * 2 > refused
+    }
+
+    /// The order that rules are judged by: of those that could have been reported, else of all, the one that fails
+    /// most often. Order 0 stands for lack of memory, which no rule mends, and only counts where nothing else fails.
+    fn judged_order(&self) -> Option<usize> {
+        let most = |counts: &[u64; ORDERS]| {
+            (1..ORDERS)
+                .filter(|&order| counts[order] > 0)
+                .max_by_key(|&order| (counts[order], std::cmp::Reverse(order)))
+        };
+        let counts = &self.failed.counts;
+        // What has no flags was inferred, and so was its moment.
+        let mut seen = counts.all;
+        for (seen, unseen) in seen.iter_mut().zip(counts.unseen) {
+            *seen -= unseen;
+        }
+        let any = most(&counts.reported)
+            .or_else(|| most(&seen))
+            .or_else(|| most(&counts.all));
+        any.or_else(|| (counts.all[0] > 0).then_some(0))
+    }
+
+    fn error(&self, order: usize) -> Option<f64> {
+        let deviation = self.errors.as_ref()?.get(order).copied().flatten()?;
+        (!deviation.is_empty()).then_some(deviation.error)
+    }
+
+    fn helped(&self, base: &TriedPolicy, other: &TriedPolicy, order: usize) -> Helped {
+        let (before, after) = (base.at_asked(order), other.at_asked(order));
+        if after >= before {
+            return Helped::No;
+        }
+        if other.range(order).1 >= base.range(order).0 {
+            return Helped::Varies;
+        }
+        match self.error(order) {
+            Some(error) if (before - after) as f64 <= error => Helped::WithinError,
+            Some(_) => Helped::Surely,
+            None => Helped::AsFarAsKnown,
+        }
+    }
+
+    fn verdict(&self) -> RulesVerdict {
+        let none = |says: String| RulesVerdict { says, best: None };
+        if self.is_invented {
+            return none(
+                "This recording cannot say which rules would have helped, because text does not say what was free: \
+                 give the machine's /proc/pagetypeinfo of that moment with --state."
+                    .into(),
+            );
+        }
+        if self.is_only_the_machine_s() {
+            return none(format!(
+                "This recording cannot say which rules would have helped, because a replay of the machine's own rules \
+                 ({}) serves {} of these {}: the machine refused them for what a replay does not have, watermarks and \
+                 zones above all.",
+                self.base,
+                count(self.refused_served),
+                count(self.refused.total()),
+            ));
+        }
+        if self.has_served_all() && self.failed.total() > 0 {
+            return none(format!(
+                "This recording cannot say which rules are better, because the machine served all that it was asked \
+                 for: the {} requests that fail in a replay of its own rules ({}) are the model's error.",
+                count(self.failed.total()),
+                self.base,
+            ));
+        }
+        let base = self.tried.iter().find(|tried| tried.policy == self.base);
+        let (Some(order), Some(base)) = (self.judged_order(), base) else {
+            let propose = match self.proposed {
+                Some(frames) => format!("; --squeeze {} makes some fail", shown_frames(frames)),
+                None => String::new(),
+            };
+            return none(format!(
+                "None of these rules is needed: under those of {} every request is served{propose}.",
+                self.base
+            ));
+        };
+        if self.failed.of_cause(FailureCause::Exhausted) * 2 > self.failed.total() {
+            return none(
+                "None of these rules would have helped: most requests failed because memory was used up, and rules \
+                 make no memory."
+                    .into(),
+            );
+        }
+        let others = self.tried.iter().filter(|tried| tried.policy != self.base);
+        let judged: Vec<(&TriedPolicy, Helped)> = others
+            .map(|tried| (tried, self.helped(base, tried, order)))
+            .collect();
+        let fails = format!("order {order} fails {}", self.counted(base, order));
+        let best = judged
+            .iter()
+            .filter(|(_, helped)| helped.has())
+            // The first of the best, in the order of the table.
+            .min_by_key(|(tried, _)| tried.at_asked(order));
+        if let Some((tried, helped)) = best {
+            let others = judged
+                .iter()
+                .filter(|(other, helped)| helped.has() && other.policy != tried.policy);
+            let others: Vec<&str> = others.map(|(other, _)| other.policy.name()).collect();
+            let too = match others.is_empty() {
+                true => String::new(),
+                false => format!("; fewer fail under {} too", others.join(", ")),
+            };
+            let sure = match (helped, self.error(order)) {
+                (Helped::Surely, Some(error)) => {
+                    format!(
+                        "more than the model's error of {}",
+                        count(error.round() as u64)
+                    )
+                }
+                _ => "how far the model is off there is not known".to_owned(),
+            };
+            return RulesVerdict {
+                says: format!(
+                    "The rules of {} would have helped: {fails} under those of {}, and {} under these ({sure}){too}.",
+                    tried.policy,
+                    self.base,
+                    self.counted(tried, order),
+                ),
+                best: Some(tried.policy),
+            };
+        }
+        let closest = judged
+            .iter()
+            .filter(|(_, helped)| *helped != Helped::No)
+            .min_by_key(|(tried, _)| tried.at_asked(order));
+        none(match closest {
+            Some((tried, Helped::WithinError)) => format!(
+                "None of these rules would surely have helped: {fails} under those of {} and {} under those of {}, which \
+                 is within the model's error of {}.",
+                self.base,
+                self.counted(tried, order),
+                tried.policy,
+                count(self.error(order).unwrap_or(0.0).round() as u64),
+            ),
+            Some((tried, _)) => format!(
+                "None of these rules would surely have helped: {fails} under those of {}, and {} under those of {}, but the two \
+                 ranges overlap.",
+                self.base,
+                self.counted(tried, order),
+                tried.policy,
+            ),
+            None => format!(
+                "None of these rules would have helped: {fails} under those of {}, and no fewer under any other.",
+                self.base
+            ),
+        })
+    }
+
+    /// `122 times (118 to 130 over 3 squeezes)`.
+    fn counted(&self, tried: &TriedPolicy, order: usize) -> String {
+        let times = times(tried.at_asked(order));
+        let (least, most) = tried.range(order);
+        match tried.failures.len() {
+            0 | 1 => times,
+            n => format!(
+                "{times} ({} to {} over {n} nearby squeezes)",
+                count(least),
+                count(most)
+            ),
+        }
+    }
+}
+
+/// What the machine suffered, or would suffer in less memory.
+fn suffered(figures: &AnswerFigures) -> String {
+    let is_machine = figures.is_as_recorded;
+    let (failed, asked) = match is_machine {
+        true => (
+            figures.refused.counts,
+            figures.served.and(&figures.refused.counts),
+        ),
+        false => (figures.failed.counts, figures.served),
+    };
+    let total: u64 = failed.all.iter().sum();
+    let all: u64 = asked.all.iter().sum();
+    let place = match (is_machine, figures.squeeze) {
+        (true, _) => "on this machine".to_owned(),
+        (false, 0) => format!("under the rules of {}", figures.base),
+        (false, frames) => format!(
+            "with {} less, under the rules of {}",
+            shown_mib(frames),
+            figures.base
+        ),
+    };
+    let mut says = if total == 0 {
+        format!("None of {} requests failed {place}", count(all))
+    } else {
+        let orders: Vec<String> = (0..ORDERS)
+            .filter(|&order| failed.all[order] > 0)
+            .map(|order| format!("{} of order {order}", count(failed.all[order])))
+            .collect();
+        let reported: u64 = failed.reported.iter().sum();
+        let unseen: u64 = failed.unseen.iter().sum();
+        let prints = "could have printed `page allocation failure`";
+        let told = match (reported, unseen) {
+            (0, 0) => format!("none of them {prints}, because all carry __GFP_NOWARN"),
+            (0, unseen) => format!(
+                "none of them is known to be one that {prints} ({} have no flags)",
+                count(unseen)
+            ),
+            (reported, 0) => format!("{} of them {prints}", count(reported)),
+            (reported, unseen) => {
+                format!(
+                    "{} of them {prints}, beside {} without flags",
+                    count(reported),
+                    count(unseen)
+                )
+            }
+        };
+        format!(
+            "{} of {} requests failed {place} ({}), and {told}",
+            count(total),
+            count(all),
+            orders.join(", ")
+        )
+    };
+    // What has no flags was inferred, and is no program's request.
+    let huge = |counts: &RequestCounts| {
+        let of = |counts: &[u64; ORDERS]| counts[HUGE_ORDER..].iter().sum::<u64>();
+        of(&counts.all) - of(&counts.unseen)
+    };
+    if huge(&asked) > 0 && total > 0 {
+        says += &format!(
+            "; {} of {} huge pages were not had",
+            count(huge(&failed)),
+            count(huge(&asked))
+        );
+    }
+    match (
+        figures.replayed_stalls,
+        figures.stalls.filter(|_| is_machine),
+    ) {
+        (Some(stalls), _) if !is_machine => {
+            says += &format!("; requests reclaimed {} first", times(stalls))
+        }
+        (_, Some(stalls)) => {
+            says += &format!(
+                "; requests reclaimed {} and compacted {} first",
+                times(stalls.reclaimed),
+                times(stalls.compacted)
+            );
+        }
+        _ => {}
+    }
+    says + "."
+}
+
+/// When it tipped over, and from what.
+fn tipped(figures: &AnswerFigures) -> String {
+    if figures.is_invented {
+        return "This recording cannot say what they failed for, because its free memory is invented.".into();
+    }
+    let log = figures.subject();
+    let Some(first) = log.first else {
+        return String::new();
+    };
+    let free = match first.largest {
+        None => "nothing was free".to_owned(),
+        Some(largest) => format!(
+            "{} were free, in blocks up to order {largest}",
+            shown_mib(first.free_frames)
+        ),
+    };
+    let of = |cause| count(log.of_cause(cause));
+    let (s, order) = (first.ms as f64 / 1000.0, first.order);
+    let when = match figures.is_only_the_machine_s() {
+        true => format!(
+            "The first of them failed at {s:.1} s, of order {order}, when by a replay of the machine's rules {free}"
+        ),
+        false => format!(
+            "Under the rules of {} memory tipped over at {s:.1} s with a request of order {order}, when {free}",
+            figures.base
+        ),
+    };
+    format!(
+        "{when}: of the {}, {} failed for want of any memory, {} at a watermark, and {} because what was free lay in \
+         pieces.",
+        count(log.total()),
+        of(FailureCause::Exhausted),
+        of(FailureCause::Watermark),
+        of(FailureCause::Fragmented),
+    )
+}
+
+/// What to change.
+fn change(figures: &AnswerFigures, best: Option<ReplayPolicy>) -> Option<String> {
+    let log = figures.subject();
+    if log.total() == 0 || figures.is_invented {
+        return None;
+    }
+    let cause = FailureCause::ALL
+        .into_iter()
+        .max_by_key(|&cause| log.of_cause(cause))?;
+    let first = match log.counts.reported.iter().sum::<u64>() {
+        0 => {
+            "For the log nothing has to change, since callers that pass __GFP_NOWARN count on failures; for speed, "
+        }
+        _ => "To change: ",
+    };
+    let what = match (cause, best) {
+        (FailureCause::Exhausted, _) => "give the machine more memory, or let it use less".to_owned(),
+        (FailureCause::Watermark, _) => "try a larger vm.min_free_kbytes or vm.watermark_scale_factor, so that reclaim \
+                                         begins earlier; a replay has no zones and cannot say by how much"
+            .to_owned(),
+        (FailureCause::Fragmented, Some(policy)) => rules_to_have(policy, figures.base),
+        (FailureCause::Fragmented, None) => "try what no replay can: vm.compaction_proactiveness higher, \
+                                             vm.watermark_boost_factor higher, vm.extfrag_threshold lower for requests \
+                                             that may compact"
+            .to_owned(),
+    };
+    Some(format!("{first}{what}."))
+}
+
+/// How to come by a policy's rules.
+fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy) -> String {
+    let historical = ReplayPolicy::HISTORICAL;
+    let place = |policy| historical.iter().position(|&one| one == policy);
+    match (place(policy), place(base)) {
+        (None, _) => {
+            format!("{policy} is a policy of this engine and in no kernel: it wants a patch")
+        }
+        _ if policy.name().ends_with("-nofragment") => {
+            "vm.defrag_mode=1 (Linux 6.15 and later) is the setting nearest to these rules, and \
+             vm.watermark_boost_factor belongs to them"
+                .into()
+        }
+        _ if policy.name() == "proposal" => {
+            "these rules were proposed in 2016 and never merged: they want a patch".into()
+        }
+        (Some(older), Some(base)) if older < base => {
+            format!(
+                "no setting brings the rules of {policy} back: they want a patch, or that kernel"
+            )
+        }
+        _ => format!("these are the rules of a newer kernel, {policy}"),
+    }
+}
+
+/// What a replay leaves out of this answer.
+fn left_out(figures: &AnswerFigures) -> Option<String> {
+    let counts = &figures.failed.counts;
+    let failed: u64 = counts.all.iter().sum();
+    let at_once = counts.no_reclaim.iter().sum::<u64>() + counts.unseen.iter().sum::<u64>();
+    let waiting = failed.saturating_sub(at_once);
+    if figures.replayed_stalls.is_some() || figures.has_served_all() || waiting == 0 {
+        return None;
+    }
+    Some(format!(
+        "A replay neither reclaims nor compacts: {} of the {} requests that fail in it may do so, and would have waited \
+         first.",
+        count(waiting),
+        count(failed)
+    ))
+}
+
+fn count(n: u64) -> String {
+    grouped(n as f64)
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{} times", count(n)),
+    }
+}
+
+fn shown_mib(frames: u64) -> String {
+    format!("{:.1} MiB", frames as f64 / 256.0)
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

@@ -1,0 +1,429 @@
+//! The answer, by tables of cases: what goes in, and the sentences that come out.
+
+use super::*;
+use crate::replay::FirstFailure;
+
+const KERNEL: u32 = 0xcc0;
+const ATOMIC: u32 = 0x820;
+const SOCKET: u32 = 0x52820;
+
+/// Requests of those orders and flags, so many times each.
+fn counts(all: &[(usize, Option<u32>, u64)]) -> RequestCounts {
+    let mut counts = RequestCounts::default();
+    for &(order, flags, n) in all {
+        for _ in 0..n {
+            counts.note(order, flags);
+        }
+    }
+    counts
+}
+
+fn log(all: &[(usize, Option<u32>, u64)], cause: FailureCause) -> FailureLog {
+    let counts = counts(all);
+    let mut log = FailureLog {
+        counts,
+        ..FailureLog::default()
+    };
+    for order in 0..ORDERS {
+        log.causes[order][cause as usize] = counts.all[order];
+    }
+    log.first = all.first().map(|&(order, ..)| FirstFailure {
+        order,
+        cause,
+        ms: 1_250,
+        free_frames: 2_560,
+        largest: Some(2),
+        is_inferred: false,
+    });
+    log
+}
+
+fn policy(name: &str) -> ReplayPolicy {
+    name.parse().unwrap()
+}
+
+/// Failures of order 3, at each squeeze.
+fn tried(name: &str, at: &[u64]) -> TriedPolicy {
+    let of = |&count: &u64| {
+        let mut failures = [0; ORDERS];
+        failures[3] = count;
+        failures
+    };
+    TriedPolicy {
+        policy: policy(name),
+        failures: at.iter().map(of).collect(),
+    }
+}
+
+fn figures() -> AnswerFigures {
+    AnswerFigures {
+        nothing: None,
+        is_invented: false,
+        squeeze: 0,
+        is_as_recorded: true,
+        served: counts(&[(0, Some(KERNEL), 900), (3, Some(ATOMIC), 100)]),
+        refused: FailureLog::default(),
+        refused_served: 0,
+        stalls: None,
+        base: policy("linux-6.12"),
+        failed: FailureLog::default(),
+        replayed_stalls: None,
+        tried: vec![tried("linux-6.12", &[0])],
+        errors: None,
+        proposed: None,
+    }
+}
+
+/// Policies, and what they fail at each squeeze.
+type Others<'a> = &'a [(&'a str, &'a [u64])];
+
+/// In less memory, where 50 requests of order 3 fail under the recording kernel's rules.
+fn squeezed(cause: FailureCause, others: &[(&str, &[u64])], error: Option<f64>) -> AnswerFigures {
+    let mut all = vec![tried("linux-6.12", &[50, 45, 60])];
+    all.extend(others.iter().map(|(name, at)| tried(name, at)));
+    let deviation = |error| Deviation {
+        linux: 1.0,
+        model: 1.0 + error,
+        error,
+    };
+    AnswerFigures {
+        squeeze: 40_000,
+        is_as_recorded: false,
+        failed: log(&[(3, Some(ATOMIC), 50)], cause),
+        tried: all,
+        errors: error.map(|error| vec![Some(deviation(error)); ORDERS]),
+        ..figures()
+    }
+}
+
+fn said(figures: &AnswerFigures) -> String {
+    let answer = answer(figures);
+    assert!(
+        (1..=SENTENCES_MAX).contains(&answer.sentences.len()),
+        "{answer:?}"
+    );
+    for sentence in &answer.sentences {
+        assert!(
+            sentence.ends_with('.') && !sentence.contains(".."),
+            "{sentence}"
+        );
+    }
+    answer.sentences.join("\n")
+}
+
+#[test]
+fn a_recording_that_cannot_answer_says_why_and_nothing_else() {
+    let hollow = AnswerFigures {
+        nothing: Some("there is no allocation and no free in it".into()),
+        ..squeezed(FailureCause::Fragmented, &[], None)
+    };
+    assert_eq!(
+        said(&hollow),
+        "This recording cannot say, because there is no allocation and no free in it."
+    );
+}
+
+#[test]
+fn what_a_machine_suffered_is_told_with_denominators() {
+    let cases = [
+        (vec![], "None of 1 000 requests failed on this machine."),
+        (
+            vec![(3, Some(SOCKET), 4), (9, Some(SOCKET), 2)],
+            "6 of 1 006 requests failed on this machine (4 of order 3, 2 of order 9), and none of them could have printed \
+             `page allocation failure`, because all carry __GFP_NOWARN; 2 of 2 huge pages were not had.",
+        ),
+        (
+            vec![(3, Some(ATOMIC), 4), (0, Some(SOCKET), 1)],
+            "5 of 1 005 requests failed on this machine (1 of order 0, 4 of order 3), and 4 of them could have printed \
+             `page allocation failure`.",
+        ),
+        (
+            vec![(3, Some(SOCKET), 4), (2, None, 1), (9, None, 3)],
+            "8 of 1 008 requests failed on this machine (1 of order 2, 4 of order 3, 3 of order 9), and none of them is known \
+             to be one that could have printed `page allocation failure` (4 have no flags).",
+        ),
+    ];
+    for (refused, says) in cases {
+        let figures = AnswerFigures {
+            refused: log(&refused, FailureCause::Watermark),
+            ..figures()
+        };
+        assert_eq!(said(&figures).lines().next().unwrap(), says);
+    }
+    let figures = AnswerFigures {
+        stalls: Some(MachineStalls {
+            reclaimed: 2_886,
+            compacted: 1,
+        }),
+        ..figures()
+    };
+    let says = "None of 1 000 requests failed on this machine; requests reclaimed 2 886 times and compacted once first.";
+    assert_eq!(said(&figures).lines().next().unwrap(), says);
+}
+
+#[test]
+fn where_nothing_fails_no_rule_is_needed_and_a_squeeze_is_proposed() {
+    let says = "None of 1 000 requests failed on this machine.\n\
+                None of these rules is needed: under those of linux-6.12 every request is served";
+    assert_eq!(said(&figures()), format!("{says}."));
+    let proposed = AnswerFigures {
+        proposed: Some(256),
+        ..figures()
+    };
+    assert_eq!(
+        said(&proposed),
+        format!("{says}; --squeeze 256 (1.0 MiB) makes some fail.")
+    );
+}
+
+#[test]
+fn what_the_machine_refused_and_a_replay_serves_is_not_judged() {
+    let figures = AnswerFigures {
+        refused: log(&[(3, Some(SOCKET), 7)], FailureCause::Watermark),
+        refused_served: 7,
+        ..figures()
+    };
+    let said = said(&figures);
+    assert!(
+        said.contains(
+            "This recording cannot say which rules would have helped, because a replay of the machine's own rules \
+             (linux-6.12) serves 7 of these 7"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("For the log nothing has to change"), "{said}");
+    assert!(said.contains("vm.min_free_kbytes"), "{said}");
+}
+
+#[test]
+fn invented_memory_says_nothing_of_causes_and_rules() {
+    let figures = AnswerFigures {
+        is_invented: true,
+        ..squeezed(
+            FailureCause::Fragmented,
+            &[("concentrated", &[0, 0, 0])],
+            None,
+        )
+    };
+    let said = said(&figures);
+    assert!(
+        said.contains("cannot say what they failed for, because its free memory is invented"),
+        "{said}"
+    );
+    assert!(
+        said.contains("cannot say which rules would have helped, because text"),
+        "{said}"
+    );
+    assert!(!said.contains("would have helped: order"), "{said}");
+}
+
+#[test]
+fn the_moment_and_the_three_causes_are_told() {
+    for (cause, says) in [
+        (
+            FailureCause::Exhausted,
+            "50 failed for want of any memory, 0 at a watermark, and 0 because",
+        ),
+        (
+            FailureCause::Watermark,
+            "0 failed for want of any memory, 50 at a watermark, and 0 because",
+        ),
+        (
+            FailureCause::Fragmented,
+            "0 failed for want of any memory, 0 at a watermark, and 50 because",
+        ),
+    ] {
+        let said = said(&squeezed(cause, &[], None));
+        let when = "tipped over at 1.2 s with a request of order 3, when 10.0 MiB were free, in blocks up to order 2: of \
+                    the 50, ";
+        assert!(said.contains(&format!("{when}{says}")), "{said}");
+    }
+}
+
+#[test]
+fn rules_have_helped_only_as_far_as_the_figures_tell() {
+    let none = "None of these rules would have helped: order 3 fails 50 times (45 to 60 over 3 nearby squeezes) under \
+                those of linux-6.12, and no fewer under any other.";
+    let cases: [(Others<'_>, Option<f64>, &str); 8] = [
+        (&[], None, none),
+        (&[("linux-4.4", &[50, 10, 10])], None, none),
+        (
+            &[("linux-4.4", &[10, 10, 44])],
+            None,
+            "The rules of linux-4.4 would have helped: order 3 fails 50 times (45 to 60 over 3 nearby squeezes) under those \
+             of linux-6.12, and 10 times (10 to 44 over 3 nearby squeezes) under these (how far the model is off there is \
+             not known).",
+        ),
+        (
+            &[("linux-4.4", &[10, 10, 44])],
+            Some(39.0),
+            "under these (more than the model's error of 39).",
+        ),
+        (
+            &[("linux-4.4", &[10, 10, 44])],
+            Some(40.0),
+            "None of these rules would surely have helped: order 3 fails 50 times (45 to 60 over 3 nearby squeezes) under \
+             those of linux-6.12 and 10 times (10 to 44 over 3 nearby squeezes) under those of linux-4.4, which is within the \
+             model's error of 40.",
+        ),
+        (
+            &[("linux-4.4", &[10, 10, 45])],
+            None,
+            "but the two ranges overlap.",
+        ),
+        // An error of 0 of what never happened is not known.
+        (
+            &[
+                ("linux-4.4", &[30, 30, 30]),
+                ("concentrated", &[1, 0, 2]),
+                ("proposal", &[1, 1, 1]),
+            ],
+            None,
+            "The rules of concentrated would have helped: order 3 fails 50 times",
+        ),
+        (
+            &[("linux-4.4", &[30, 30, 30]), ("concentrated", &[1, 0, 2])],
+            None,
+            "; fewer fail under linux-4.4 too.",
+        ),
+    ];
+    for (others, error, says) in cases {
+        let said = said(&squeezed(FailureCause::Fragmented, others, error));
+        assert!(said.contains(says), "{says}\nis not in\n{said}");
+    }
+}
+
+#[test]
+fn an_error_of_what_never_happened_is_not_known() {
+    let mut figures = squeezed(
+        FailureCause::Fragmented,
+        &[("linux-4.4", &[10, 10, 10])],
+        None,
+    );
+    let empty = Deviation {
+        linux: 0.0,
+        model: 0.0,
+        error: 0.0,
+    };
+    figures.errors = Some(vec![Some(empty); ORDERS]);
+    assert!(said(&figures).contains("how far the model is off there is not known"));
+}
+
+#[test]
+fn no_rule_makes_memory() {
+    let figures = squeezed(
+        FailureCause::Exhausted,
+        &[("concentrated", &[0, 0, 0])],
+        None,
+    );
+    let said = said(&figures);
+    assert!(said.contains(
+        "None of these rules would have helped: most requests failed because memory was used up"
+    ));
+    assert!(
+        said.contains("To change: give the machine more memory"),
+        "{said}"
+    );
+    assert!(!said.contains("concentrated"), "{said}");
+}
+
+#[test]
+fn what_to_change_follows_from_the_cause_and_from_the_rules_that_helped() {
+    use FailureCause::{Exhausted, Fragmented, Watermark};
+    let cases: [(FailureCause, Option<&str>, &str); 7] = [
+        (Exhausted, None, "more memory"),
+        (Watermark, None, "vm.min_free_kbytes"),
+        (Fragmented, None, "vm.compaction_proactiveness higher"),
+        (
+            Fragmented,
+            Some("concentrated"),
+            "in no kernel: it wants a patch",
+        ),
+        (
+            Fragmented,
+            Some("linux-6.12-nofragment"),
+            "vm.defrag_mode=1",
+        ),
+        (
+            Fragmented,
+            Some("linux-4.4"),
+            "no setting brings the rules of linux-4.4 back",
+        ),
+        (Fragmented, Some("proposal"), "never merged"),
+    ];
+    for (cause, helper, says) in cases {
+        let others: Vec<(&str, &[u64])> = helper
+            .iter()
+            .map(|name| (*name, &[0u64, 0, 0][..]))
+            .collect();
+        let said = said(&squeezed(cause, &others, None));
+        assert!(
+            said.contains("To change: ") && said.contains(says),
+            "{says}\nis not in\n{said}"
+        );
+    }
+}
+
+#[test]
+fn requests_that_would_have_waited_are_told_unless_the_replay_let_them() {
+    let mut figures = squeezed(FailureCause::Fragmented, &[], None);
+    figures.failed = log(
+        &[(3, Some(KERNEL), 20), (3, Some(ATOMIC), 30)],
+        FailureCause::Fragmented,
+    );
+    let waits =
+        "A replay neither reclaims nor compacts: 20 of the 50 requests that fail in it may do so";
+    assert!(said(&figures).contains(waits));
+    figures.replayed_stalls = Some(12);
+    let said = said(&figures);
+    assert!(
+        !said.contains(waits) && said.contains("; requests reclaimed 12 times first."),
+        "{said}"
+    );
+}
+
+#[test]
+fn reported_failures_decide_by_which_order_rules_are_judged() {
+    let mut figures = squeezed(FailureCause::Fragmented, &[], None);
+    let of = |all: &[(usize, Option<u32>, u64)]| log(all, FailureCause::Fragmented);
+    for (all, order) in [
+        (vec![(4, Some(SOCKET), 90), (2, Some(ATOMIC), 3)], Some(2)),
+        (vec![(4, Some(SOCKET), 90), (2, Some(SOCKET), 3)], Some(4)),
+        (vec![(4, Some(SOCKET), 9), (2, Some(SOCKET), 9)], Some(2)),
+        (vec![(0, Some(ATOMIC), 90), (1, Some(SOCKET), 1)], Some(1)),
+        (vec![(0, Some(ATOMIC), 90)], Some(0)),
+        (vec![], None),
+    ] {
+        figures.failed = of(&all);
+        assert_eq!(figures.judged_order(), order, "{all:?}");
+    }
+}
+
+#[test]
+fn what_fails_in_a_replay_alone_is_the_model_s_error() {
+    let figures = AnswerFigures {
+        is_as_recorded: true,
+        squeeze: 0,
+        ..squeezed(
+            FailureCause::Fragmented,
+            &[("concentrated", &[0, 0, 0])],
+            None,
+        )
+    };
+    assert_eq!(
+        said(&figures),
+        "None of 1 000 requests failed on this machine.\nThis recording cannot say which rules are better, because the \
+         machine served all that it was asked for: the 50 requests that fail in a replay of its own rules (linux-6.12) are \
+         the model's error."
+    );
+}
+
+#[test]
+fn rules_are_judged_by_what_an_event_showed() {
+    let mut figures = squeezed(FailureCause::Fragmented, &[], None);
+    let of = |all: &[(usize, Option<u32>, u64)]| log(all, FailureCause::Fragmented);
+    figures.failed = of(&[(9, None, 30), (4, Some(SOCKET), 2)]);
+    assert_eq!(figures.judged_order(), Some(4));
+    figures.failed = of(&[(9, None, 30)]);
+    assert_eq!(figures.judged_order(), Some(9));
+}

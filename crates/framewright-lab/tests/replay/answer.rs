@@ -1,0 +1,154 @@
+//! The answer stands before every table, in each form, and the book's worked example is what the command says.
+
+use crate::support::{as_str, repository, run, tight, write};
+use std::fs;
+use std::path::PathBuf;
+
+const ANSWER: &str = "The answer for ";
+
+/// The sentences above the first table.
+fn answer(out: &str) -> Vec<&str> {
+    let (_, rest) = out.split_once(ANSWER).unwrap_or_else(|| panic!("{out}"));
+    let lines = rest.lines().skip(1).take_while(|line| !line.is_empty());
+    lines.map(|line| line.strip_prefix("  ").unwrap()).collect()
+}
+
+#[test]
+fn text_page_and_json_begin_with_the_same_sentences() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(3_000, 1), folder.path(), "t");
+    let page = folder.path().join("page.html");
+    let trace = as_str(&trace);
+    // The recording kernel's rules are compared with, also where they are not asked for.
+    for squeeze in ["0", "100"] {
+        let args = [
+            "replay",
+            trace,
+            "--squeeze",
+            squeeze,
+            "--policy",
+            "framewright",
+        ];
+        let (code, out, error) = run(&[&args[..], &["--html", as_str(&page)]].concat());
+        assert_eq!(code, Some(0), "{error}");
+        let says = answer(&out);
+        assert!((2..=5).contains(&says.len()), "{out}");
+        assert!(
+            says[1..].iter().any(|one| one.contains("linux-6.12")),
+            "{says:?}"
+        );
+        let case = format!("\nt/imposed/b{squeeze}: 3");
+        assert!(
+            out.find(ANSWER).unwrap() < out.find(&case).unwrap(),
+            "{out}"
+        );
+        let (_, json, _) = run(&[&args[..], &["--json", "-"]].concat());
+        let second: serde_json::Value = serde_json::from_str(json.lines().nth(1).unwrap()).unwrap();
+        let told: Vec<&str> = second["says"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one.as_str().unwrap())
+            .collect();
+        assert_eq!(
+            (told, second["value"].as_u64()),
+            (says.clone(), Some(says.len() as u64))
+        );
+        assert!(
+            !json.contains(r#""variant":"linux-6.12""#),
+            "not a column that was asked for"
+        );
+        let page = scraper::Html::parse_document(&fs::read_to_string(&page).unwrap());
+        let items = scraper::Selector::parse("main > section dl.summary dd").unwrap();
+        let in_page: Vec<String> = page
+            .select(&items)
+            .map(|item| item.text().collect())
+            .collect();
+        assert_eq!(in_page, says);
+    }
+}
+
+#[test]
+fn a_recording_without_an_event_answers_that_it_cannot_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = tight(100, 1);
+    trace.ops.clear();
+    let trace = write(&trace, folder.path(), "t");
+    let (_, out, _) = run(&["replay", as_str(&trace), "--policy", "linux-4.4"]);
+    let says = answer(&out);
+    assert_eq!(says.len(), 1, "{out}");
+    assert!(
+        says[0].starts_with("This recording cannot say, because there is no allocation"),
+        "{out}"
+    );
+}
+
+#[test]
+fn failures_stand_beside_how_many_requests_could_have_failed_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = tight(3_000, 1);
+    // GFP_ATOMIC: printed, and may not wait.
+    trace.gfp = vec![0x820];
+    let trace = write(&trace, folder.path(), "t");
+    let (_, out, _) = run(&["replay", as_str(&trace), "--policy", "linux-4.4"]);
+    let cells = |row: &str| -> Vec<String> {
+        let line = out.lines().find(|line| line.trim_start().starts_with(row));
+        let line = line.unwrap_or_else(|| panic!("{row} is not in\n{out}"));
+        line.split_whitespace().skip(1).map(str::to_owned).collect()
+    };
+    let failed = cells("failures_order3 ");
+    for row in ["failures_reported_order3", "failures_no_reclaim_order3"] {
+        let said = cells(row);
+        assert_eq!((&said[0], said[1].as_str()), (&failed[0], "of"), "{out}");
+        assert_ne!(said[2], "0");
+    }
+    assert_eq!(cells("failures_optional_order3")[..3], ["0", "of", "0"]);
+}
+
+#[test]
+fn a_metric_is_explained_and_an_unknown_one_is_refused_with_near_names() {
+    let (code, out, _) = run(&["explain", "unusable_index_order3"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        out.contains("(F - S_K 2^K) / F") && out.contains("lower is better"),
+        "{out}"
+    );
+    let (code, out, error) = run(&["explain", "unusable_index_3"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(error.contains("such as unusable_index_order3"), "{error}");
+}
+
+/// `FRAMEWRIGHT_BLESS=1` writes it anew.
+#[test]
+fn the_worked_example_of_the_book_is_what_the_command_says() {
+    let path = PathBuf::from(repository("../docs/start/engineer.md"));
+    let page = fs::read_to_string(&path).unwrap();
+    let (head, rest) = page.split_once("```text\nThe answer for ").unwrap();
+    let (_, tail) = rest.split_once("\n```").unwrap();
+    let (before, _) = head.rsplit_once("\n```").unwrap();
+    let command = before.lines().last().unwrap();
+    let trace = repository("sample.pft.zst");
+    let args: Vec<&str> = command
+        .split_whitespace()
+        .skip(1)
+        .map(|word| {
+            if word == "traces/sample.pft.zst" {
+                trace.as_str()
+            } else {
+                word
+            }
+        })
+        .collect();
+    let (code, out, error) = run(&args);
+    assert_eq!(code, Some(0), "{error}");
+    let says = answer(&out).join("\n");
+    let made = format!("{head}```text\nThe answer for sample/imposed/b40000\n{says}\n```{tail}");
+    if std::env::var_os("FRAMEWRIGHT_BLESS").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let page = fs::read_to_string(&path).unwrap();
+    assert!(
+        page == made,
+        "FRAMEWRIGHT_BLESS=1 writes the example anew:\n{says}"
+    );
+}
