@@ -92,14 +92,18 @@ fn unknown(name: &str) -> String {
         for known in [metric.name(), metric.row().name.to_owned()] {
             let changes = match known.contains(name) && name.len() > 2 {
                 true => 0,
-                false => changes(name, &known),
+                // A name may be the beginning of one, with a slip in it.
+                false => {
+                    let begun: String = known.chars().take(name.chars().count()).collect();
+                    changes(name, &known).min(1 + changes(name, &begun))
+                }
             };
             if changes <= CHANGES_MAX && !near.iter().any(|(_, there)| *there == known) {
                 near.push((changes, known));
             }
         }
     }
-    near.sort();
+    near.sort_by_key(|(changes, name)| (*changes, name.len(), name.clone()));
     near.truncate(NEAR_MAX);
     let near: Vec<String> = near.into_iter().map(|(_, name)| name).collect();
     let expected = match near.is_empty() {
@@ -166,6 +170,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused_with_near_ones() {
         assert!(error("failure_order3").contains("such as failures_order3"));
+        assert!(error("failurs3").contains("failures"));
         assert!(error("unusable").contains("unusable_index_order1"));
         let says = error(&"z".repeat(100_000));
         assert!(says.ends_with("expected one of those in docs/metrics.md"));

@@ -407,6 +407,9 @@ fn suffered(figures: &AnswerFigures) -> String {
         (Some(stalls), _) if !is_machine => {
             says += &format!("; requests reclaimed {} first", times(stalls))
         }
+        (_, Some(stalls)) if stalls == MachineStalls::default() => {
+            says += "; none had to reclaim or compact first";
+        }
         (_, Some(stalls)) => {
             says += &format!(
                 "; requests reclaimed {} and compacted {} first",

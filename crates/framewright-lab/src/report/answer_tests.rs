@@ -162,6 +162,17 @@ fn what_a_machine_suffered_is_told_with_denominators() {
 }
 
 #[test]
+fn a_machine_that_never_waited_is_told_so() {
+    let figures = AnswerFigures {
+        stalls: Some(MachineStalls::default()),
+        ..figures()
+    };
+    let says =
+        "None of 1 000 requests failed on this machine; none had to reclaim or compact first.";
+    assert_eq!(said(&figures).lines().next().unwrap(), says);
+}
+
+#[test]
 fn where_nothing_fails_no_rule_is_needed_and_a_squeeze_is_proposed() {
     let says = "None of 1 000 requests failed on this machine.\n\
                 None of these rules is needed: under those of linux-6.12 every request is served";
