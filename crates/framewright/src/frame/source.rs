@@ -2,7 +2,7 @@
 
 use super::seat::Resort;
 use super::{AllocError, CACHED_ORDERS, FreeError, Seat, Seats, Zone};
-use crate::platform::FramePlatform;
+use crate::platform::{FramePlatform, surely};
 use crate::units::{Context, Frame, Mobility, Order, Run};
 
 /// An origin for a word in which 0 says that there is none yet.
@@ -56,7 +56,7 @@ pub trait FrameSource {
 
     /// Gives frames back that were taken from here, or from another source of this origin. A run may be
     /// a part of one that was taken, or of several that lie side by side. Never waits for long. If a wait for
-    /// another CPU unwinds out of this, a run that is a block has not gone back.
+    /// another CPU unwinds out of this, the frames have gone back all the same.
     fn free_run(&mut self, frames: Run);
 
     /// Whether frames are so scarce that memory kept for speed should go back. Asked when a
@@ -108,7 +108,7 @@ pub trait FrameSource {
     /// not gone back, and may be given back once more.
     ///
     /// # Errors
-    /// As [`Seat::free`]. A source that cannot tell gives the frames back as a run.
+    /// As [`Seat::free`]. A source that cannot tell, and whose waits do not unwind, gives the frames back as a run.
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         let run = Run::new(frame, order.frames()).ok_or(FreeError::Outside(frame))?;
         self.free_run(run);
@@ -336,14 +336,16 @@ impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
 
     fn free_run(&mut self, frames: Run) {
         let mut rest = frames;
-        while !rest.is_empty() {
-            let Some((seat, part)) = self.first_part(rest) else {
-                debug_assert!(false, "frames come back to where they came from");
-                return;
-            };
-            seat.free_run(part);
-            rest = split(rest, part.frames()).1;
-        }
+        surely(|| {
+            while !rest.is_empty() {
+                let Some((seat, part)) = self.first_part(rest) else {
+                    debug_assert!(false, "frames come back to where they came from");
+                    return;
+                };
+                rest = split(rest, part.frames()).1;
+                seat.free_run(part);
+            }
+        });
     }
 
     fn is_short(&mut self) -> bool {

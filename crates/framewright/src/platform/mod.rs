@@ -82,7 +82,8 @@ pub trait FramePlatform {
     /// interrupts for a moment), or both CPUs would wait for ever.
     ///
     /// If it unwinds out of a call of the engine, that call has changed nothing, or a later one ends what it
-    /// began. But if it unwinds while the engine cleans up after a call that has itself unwound, the program ends.
+    /// began; a call that frees or splits several blocks has ended. Out of the wait for a lock of an address space, it
+    /// [poisons](crate::vrange::Space::is_poisoned) that. But if it unwinds while the engine cleans up after a call that has itself unwound, the program ends.
     ///
     /// By default it spins: right where a CPU is not preempted inside the engine, and neither barrier
     /// nor flush sends an interrupt that it would have to answer.

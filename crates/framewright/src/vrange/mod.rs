@@ -108,7 +108,7 @@
 //!   is refused at every moment until the area is handed out again.
 //!
 //! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a
-//!   purge, the space is *poisoned*: every later request is refused with that as its error, and the
+//!   purge, or `relax` out of the wait for a lock of rank 2, the space is *poisoned*: every later request is refused with that as its error, and the
 //!   space does not change again. All its seats are claimed for good, and no CPU waits for one of
 //!   them.
 //!

@@ -6,7 +6,7 @@ use super::super::{AllocError, FreeError};
 use super::Seat;
 use super::caches::CACHED_ORDERS;
 use super::loose::parts;
-use crate::platform::FramePlatform;
+use crate::platform::{FramePlatform, OrElse, surely};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order, Run, RunError};
 
@@ -22,25 +22,47 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         mobility: Mobility,
         frames: &mut [Frame],
     ) -> Result<usize, AllocError> {
-        for (taken, frame) in frames.iter_mut().enumerate() {
-            match self.alloc(order, mobility) {
+        let mut bulk = (self, frames, 0);
+        let unwound = OrElse::new(&mut bulk, |(seat, frames, taken)| {
+            // Nobody knows of these frames.
+            _ = seat.free_bulk(order, &frames[..*taken]);
+        });
+        let (seat, frames, taken) = &mut *unwound.seat;
+        let mut failed = None;
+        for frame in frames.iter_mut() {
+            match seat.alloc(order, mobility) {
                 Ok(found) => *frame = found,
-                Err(error) if taken == 0 => return Err(error),
-                Err(_) => return Ok(taken),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             }
+            *taken += 1;
         }
-        Ok(frames.len())
+        let taken = *taken;
+        unwound.end();
+        match failed {
+            Some(error) if taken == 0 => Err(error),
+            _ => Ok(taken),
+        }
     }
 
-    /// Frees blocks of `order`, one after the other.
+    /// Frees blocks of `order`, one after the other. If a wait unwinds out of it, they are free all the same.
     ///
     /// # Errors
     /// How many were freed, and why the next one was not; those after it are as before.
     pub fn free_bulk(&mut self, order: Order, frames: &[Frame]) -> Result<(), (usize, FreeError)> {
-        for (freed, &frame) in frames.iter().enumerate() {
-            self.free(frame, order).map_err(|error| (freed, error))?;
-        }
-        Ok(())
+        let (mut freed, mut result) = (0, Ok(()));
+        surely(|| {
+            while let Some(&frame) = frames.get(freed) {
+                if let Err(error) = self.free(frame, order) {
+                    result = Err((freed, error));
+                    break;
+                }
+                freed += 1;
+            }
+        });
+        result
     }
 
     /// Frees the block of `order` at `frame`, which is a whole allocation or an aligned part of a
@@ -74,13 +96,29 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// inside it of those that reach out of it. These leave the same state behind as
     /// [`free_part`](Self::free_part).
     ///
-    /// Time: O(1) for each allocation inside, O(orders²) for one that reaches out.
+    /// Time: O(1) for each allocation inside, O(orders²) for one that reaches out. If a wait unwinds out of it, the
+    /// frames are free all the same.
     ///
     /// # Errors
     /// If a frame belongs to no allocation: the first one. Nothing has changed then. If another CPU frees some of them
     /// at the same moment, which is a double free, this frees the others, and the error names the first that was not
     /// its own.
     pub fn free_frames(&mut self, run: Run) -> Result<(), FreeError> {
+        let (mut at, mut result) = (None, Ok(()));
+        surely(|| {
+            if at.is_none() {
+                result = self.check_allocated(run);
+                if result.is_err() {
+                    return;
+                }
+            }
+            self.free_each(at.get_or_insert(run.start()), run.end(), &mut result);
+        });
+        result
+    }
+
+    /// Whether each frame of a run belongs to an allocation.
+    fn check_allocated(&self, run: Run) -> Result<(), FreeError> {
         let mut at = run.start();
         while at < run.end() {
             let allocation = self.allocation_of(at);
@@ -89,33 +127,37 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             };
             at = Frame(start.0 + order.frames());
         }
-        self.free_each(run)
+        Ok(())
     }
 
-    /// Frees the frames of a run, each of which belonged to an allocation a moment ago.
-    pub(in super::super) fn free_each(&mut self, run: Run) -> Result<(), FreeError> {
-        let (mut at, mut freed) = (run.start(), Ok(()));
-        while at < run.end() {
-            let order = match self.allocation_at(at, run.end()) {
+    /// Frees the frames from `at` to `end`, each of which belonged to an allocation a moment ago. If a wait unwinds
+    /// out of it, those before `at` are free, and the others as before.
+    pub(in super::super) fn free_each(
+        &mut self,
+        at: &mut Frame,
+        end: Frame,
+        result: &mut Result<(), FreeError>,
+    ) {
+        while *at < end {
+            let order = match self.allocation_at(*at, end) {
                 Some(order) if order.index() < CACHED_ORDERS => order,
-                Some(order) => match self.free_in_one_turn(at, run.end()) {
+                Some(order) => match self.free_in_one_turn(*at, end) {
                     Some(next) => {
-                        at = next;
+                        *at = next;
                         continue;
                     }
                     None => order,
                 },
                 None => {
-                    let order = self.largest_part(at, run.end());
-                    freed = freed.and(self.free_part(at, order));
-                    at = Frame(at.0 + order.frames());
+                    let order = self.largest_part(*at, end);
+                    *result = result.and(self.free_part(*at, order));
+                    *at = Frame(at.0 + order.frames());
                     continue;
                 }
             };
-            freed = freed.and(self.free(at, order));
-            at = Frame(at.0 + order.frames());
+            *result = result.and(self.free(*at, order));
+            *at = Frame(at.0 + order.frames());
         }
-        freed
     }
 
     /// The order of the allocation that starts at `at`, if one does and ends at or before `end`.
@@ -300,7 +342,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// owner frees by itself: `split_page` of Linux. With `into` equal to `order` it only looks.
     ///
     /// Time: two bytes for each allocation that comes of it, under a lock for each pageblock. It waits for CPUs that
-    /// free parts of allocations there.
+    /// free parts of allocations there. If a wait unwinds out of it, the allocation is split all the same.
     ///
     /// # Errors
     /// If no block of that order is allocated there, as [`free`](Self::free), or `into` is above `order`
@@ -317,15 +359,17 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             return Ok(());
         }
         let chunk = order.min(zone.pageblock_order()).max(into);
-        let starts = (0..order.frames()).step_by(chunk.frames() as usize);
-        for at in starts.map(|start| Frame(frame.0 + start)) {
-            self.enter();
-            let split = self.cut_out(at, chunk);
-            let split = split.and_then(|()| self.split_chunk(at, chunk, into));
-            self.exit();
-            split?;
-        }
-        Ok(())
+        let (mut at, mut result) = (frame, Ok(()));
+        surely(|| {
+            while at.0 < frame.0 + order.frames() && result.is_ok() {
+                self.enter();
+                let split = self.cut_out(at, chunk);
+                result = split.and_then(|()| self.split_chunk(at, chunk, into));
+                self.exit();
+                at = Frame(at.0 + chunk.frames());
+            }
+        });
+        result
     }
 
     /// The same for an allocation of at most a pageblock.
@@ -388,10 +432,13 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then. If another CPU frees
     /// some of them at the same moment, which is a double free, this frees the others, and the error names the first
     /// that was not its own.
+    ///
+    /// If a wait unwinds out of it, the frames are free all the same.
     pub fn free_range(&mut self, run: Run) -> Result<(), RunError> {
         self.check_covered(run)?;
-        self.free_each(run)
-            .map_err(|error| RunError::NotFree(error.frame()))
+        let (mut at, mut result) = (run.start(), Ok(()));
+        surely(|| self.free_each(&mut at, run.end(), &mut result));
+        result.map_err(|error| RunError::NotFree(error.frame()))
     }
 
     /// Whether allocations cover a run exactly.

@@ -321,7 +321,8 @@ fn f7_a_run_of_which_another_cpu_frees_a_part_meanwhile_goes_back_once_and_says_
         for frame in part.start().0..part.end().0 {
             seats[1].free_part(Frame(frame), Order::ZERO).unwrap();
         }
-        let freed = seats[0].free_each(all);
+        let (mut next, mut freed) = (all.start(), Ok(()));
+        seats[0].free_each(&mut next, all.end(), &mut freed);
         assert_eq!(freed, Err(FreeError::AlreadyFree(Frame(at))), "{at}");
         assert_eq!(zone.stats().nr_free_pages, 4096);
         zone.drain();

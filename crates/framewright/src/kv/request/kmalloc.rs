@@ -236,21 +236,14 @@ where
     /// Cuts a block to a shorter one, whose frames stay in place; the others are free then. Returns
     /// whether the block was there.
     pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
-        // Half by half: if a wait for another CPU unwinds, the object still has the half that did not go back.
-        for half in (shorter.get()..order.get()).rev().filter_map(Order::new) {
-            let whole = Order::new(half.get() + 1).unwrap_or(order);
-            let (from, to) = (KvEntry::Run(whole), KvEntry::Run(half));
-            if !self.kv.table.replace(place, from, to, P::ALONE) {
-                return false;
-            }
-            let start = Frame(self.kv.table.frame(place).0 + half.frames());
-            let rest = Run::new(start, half.frames()).expect("a part of a block of a zone");
-            let unwound = OrElse::new(self, |seat: &mut Self| {
-                seat.kv.table.replace(place, to, from, P::ALONE);
-            });
-            unwound.seat.ranges.frames().free_run(rest);
-            unwound.end();
+        let (from, to) = (KvEntry::Run(order), KvEntry::Run(shorter));
+        if !self.kv.table.replace(place, from, to, P::ALONE) {
+            return false;
         }
+        let start = Frame(self.kv.table.frame(place).0 + shorter.frames());
+        let rest = Run::new(start, order.frames() - shorter.frames());
+        let rest = rest.expect("a part of a block of a zone");
+        self.ranges.frames().free_run(rest);
         true
     }
 

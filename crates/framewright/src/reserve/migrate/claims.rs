@@ -4,7 +4,6 @@
 //! some CPU chooses by, under the claims' lock, change by atomic exchanges.
 
 use super::{FrameBits, MigrateArea};
-use crate::frame::Seat;
 use crate::platform::FramePlatform;
 use crate::reserve::reservations::ReservationEntry;
 use crate::stats::ContigStats;
@@ -46,17 +45,6 @@ impl<P: FramePlatform> Drop for ClaimedFrames<'_, '_, '_, '_, P> {
 }
 
 impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
-    /// Frees what is left of a run whose release has unwound in the middle: no later call could tell which frames
-    /// have gone back. They are claimed, so none of them can be another's unmovable allocation.
-    #[cold]
-    pub(super) fn free_rest(&self, seat: &mut Seat<'z, 'm, P>, ids: &Range<usize>) {
-        let is_left = |at: &usize| self.is_unmovable(self.first + at);
-        for at in ids.clone().filter(is_left) {
-            let freed = seat.free_frames(self.run_of_ids(&(at..at + 1)));
-            debug_assert!(freed.is_ok(), "{freed:?}: its owner's alone");
-        }
-    }
-
     /// The frames are free: their owner has them no longer.
     pub(super) fn released(&self, ids: &Range<usize>, reservation: Option<ReservationEntry<'_>>) {
         if let Some(reservation) = reservation {

@@ -75,10 +75,8 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
             self.set(FrameBits::Owned, &ids, false);
             whole
         };
-        let unwound = OrElse::new(seat, |seat| {
-            self.free_rest(seat, &ids);
-            self.released(&ids, reservation);
-        });
+        // A free that unwinds has ended all the same.
+        let unwound = OrElse::new(seat, |_| self.released(&ids, reservation));
         let freed = unwound.seat.free_frames(run);
         unwound.end();
         if freed.is_err() {

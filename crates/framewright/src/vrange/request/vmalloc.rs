@@ -244,7 +244,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let start = Frame(run.start().0 + from);
             Run::new(start, frames).expect("a part of a run ends where the run does, or before")
         };
-        self.frames.free_run(part(asked, run.frames() - asked));
+        // If a wait unwinds out of this, nothing else knows of the frames that the area was to have.
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.frames.free_run(part(0, asked)));
+        (unwound.seat.frames).free_run(part(asked, run.frames() - asked));
+        unwound.end();
         part(0, asked)
     }
 

@@ -57,7 +57,8 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     fn with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> T {
         let (lock, depot) = self.depot_words();
         let account = &self.words.depot.account;
-        let _held = self.accounts.lock(Lock::new(lock), &self.platform, account);
+        let (guard, waited) = Lock::new(lock).lock_and_tell(|attempt| self.relax_for_lock(attempt));
+        let _held = self.accounts.watch(&self.platform, account, waited, guard);
         work(depot)
     }
 

@@ -168,7 +168,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     pub(super) fn lock_arena(&self) -> WatchedLock<'_, 'm, P, ArenaGuard<'m>> {
         let (guard, waited) = self
             .arena
-            .lock_and_tell(|attempt| self.platform.relax(attempt));
+            .lock_and_tell(|attempt| self.relax_for_lock(attempt));
         let account = &self.words.arena_account;
         self.accounts.watch(&self.platform, account, waited, guard)
     }

@@ -1,8 +1,8 @@
 //! The state of a space after a call out of it that did not return.
 //!
 //! A purge calls the platform and the source of frames in the middle of a change (`unmap`,
-//! `flush_all`, `free_run`). If one of them unwinds, it is unknown what is mapped, lazy or given
-//! back. So the space is not touched again. All seats are claimed for good (V11): the frequent side
+//! `flush_all`, `free_run`), and a CPU in its seat may have to wait for the arena's lock or the depot's (`relax`).
+//! If one of these calls unwinds, it is unknown what is mapped, lazy or given back. So the space is not touched again. All seats are claimed for good (V11): the frequent side
 //! notices by the claim, which it looks at anyway.
 
 use super::Space;
@@ -36,6 +36,14 @@ impl<'m, P: FramePlatform> Space<'m, P> {
         PoisonGuard(self)
     }
 
+    /// Waits for the holder of a lock, in the middle of a change.
+    #[cold]
+    pub(in super::super) fn relax_for_lock(&self, attempt: u32) {
+        let out = self.calling_out();
+        self.platform.relax(attempt);
+        out.end();
+    }
+
     #[cold]
     fn poison(&self) {
         self.poison_word().store(1, SeqCst);
@@ -44,7 +52,7 @@ impl<'m, P: FramePlatform> Space<'m, P> {
 }
 
 impl<P> Space<'_, P> {
-    /// Whether a call of the platform's `unmap` or `flush_all`, or of a source's `free_run`, has
+    /// Whether a call of the platform's `unmap` or `flush_all`, or of a source's `free_run`, or a wait for a lock, has
     /// unwound out of the space. Then every request is refused, and `verify` too.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
