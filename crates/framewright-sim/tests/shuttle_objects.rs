@@ -454,7 +454,7 @@ fn of_two_frees_of_one_object_at_the_same_moment_neither_corrupts_anything() {
 #[test]
 fn v8_frames_that_another_cpus_drain_gives_back_are_found() {
     // While the drain holds them they are neither in the space nor in the zone.
-    explore(2500, || {
+    explore(2000, || {
         let shared = SharedObjects::new(2, 16);
         let mut giver = shared.ranges(0);
         let most = AreaRequest::new(12);
@@ -469,7 +469,7 @@ fn v8_frames_that_another_cpus_drain_gives_back_are_found() {
 
 #[test]
 fn v8_a_kept_area_that_makes_room_for_another_is_found() {
-    explore(1000, || {
+    explore(800, || {
         let mut config = RangeConfig::for_cpus(2);
         config.kept_pages_max = 12;
         let shared = SharedObjects::with(2, 32, &config);

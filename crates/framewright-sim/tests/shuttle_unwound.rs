@@ -298,7 +298,7 @@ impl FreedWhole {
 
 #[test]
 fn f1_blocks_and_runs_of_a_call_whose_wait_unwinds_are_not_lost() {
-    explore(1000, || {
+    explore(600, || {
         on_cpus(Unwinds::Waits, |cpu, random| {
             let mut own = Vec::new();
             for _ in 0..12 {
@@ -347,7 +347,7 @@ fn f1_blocks_and_runs_of_a_call_whose_wait_unwinds_are_not_lost() {
 
 #[test]
 fn k6_objects_of_a_call_whose_wait_unwinds_are_not_lost() {
-    explore(1000, || {
+    explore(600, || {
         on_cpus(Unwinds::Waits, |cpu, random| {
             let mut own = Vec::new();
             for _ in 0..10 {
@@ -358,10 +358,14 @@ fn k6_objects_of_a_call_whose_wait_unwinds_are_not_lost() {
                     3 => _ = or_unwound(|| cpu.objects().drain()),
                     4 => {
                         if let Some(addr) = own.last_mut() {
+                            let before = cpu.objects().kvsize(*addr).unwrap();
                             let moved = or_unwound(|| cpu.objects().kvrealloc(*addr, &request));
                             if let Some(Ok(new)) = moved {
                                 *addr = new;
                             }
+                            // If it unwinds, the object is as long as before, or cut to what was asked for.
+                            let after = cpu.objects().kvsize(*addr).unwrap();
+                            assert!(after >= bytes || after == before, "K6: {after} of {before}");
                         }
                     }
                     _ => {
@@ -388,7 +392,7 @@ fn unless_poisoned(freed: Result<u64, RangeFreeError>) -> Result<u64, RangeFreeE
 
 #[test]
 fn v7_areas_of_a_call_whose_wait_unwinds_are_not_lost() {
-    explore(1000, || {
+    explore(600, || {
         on_cpus(Unwinds::Waits, |cpu, random| {
             let mut own = Vec::new();
             for _ in 0..10 {

@@ -288,13 +288,6 @@ fn what_a_free_could_not_give_back_because_its_wait_unwound_goes_back_later() {
             unwound.retain(|&addr| {
                 catch_unwind(AssertUnwindSafe(|| cpu.kvfree(addr).unwrap())).is_err()
             });
-            // An object of more than a page becomes shorter, and keeps what cannot go back.
-            if let (Some(&addr), true) = (unwound.first(), bytes > 4096) {
-                let request = KvRequest::new(4096);
-                let mut cut = || cpu.objects().kvrealloc(addr, &request);
-                assert!(catch_unwind(AssertUnwindSafe(&mut cut)).is_err());
-                assert_eq!(cpu.objects().kvsize(addr), Ok(bytes));
-            }
             *result.borrow_mut() = Some((cpu, unwound));
         }));
         // While this stops all CPUs of the zone, the first CPU frees.
