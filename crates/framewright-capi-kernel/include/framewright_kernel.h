@@ -275,7 +275,7 @@ typedef int (*fwk_write_page)(void *argument, uint32_t pool, uint64_t object, ui
 extern "C" {
 #endif // __cplusplus
 
-// The library's version, as "0.1.0". The text is there for ever.
+// The library's version, as "0.2.0". The text is there for ever.
 const char *fwk_version(void);
 
 // The text of a code: one line, in English, there for ever. Never NULL.

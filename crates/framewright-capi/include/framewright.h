@@ -216,7 +216,7 @@ typedef int (*fw_write_page)(void *argument, uint32_t pool, uint64_t object, uin
 extern "C" {
 #endif // __cplusplus
 
-// The library's version, as "0.1.0". The text is there for ever.
+// The library's version, as "0.2.0". The text is there for ever.
 const char *fw_version(void);
 
 // The code of the calling thread's last call that failed, whatever it returned; `FW_OK` if none has. A call that

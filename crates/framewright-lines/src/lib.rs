@@ -212,3 +212,7 @@ mod tests {
         assert_eq!(AtomicU16::default().into_inner(), 0);
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

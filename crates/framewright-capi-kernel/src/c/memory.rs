@@ -86,7 +86,7 @@ impl FwkLayout {
     }
 }
 
-/// The library's version, as "0.1.0". The text is there for ever.
+/// The library's version, as "0.2.0". The text is there for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwk_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");

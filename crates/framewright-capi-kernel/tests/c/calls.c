@@ -182,7 +182,7 @@ int main(void)
 {
     for (int is_full = 0; is_full < 2; is_full++) {
         struct machine *machine = machine_of(8192, 1024, is_full);
-        CHECK(strcmp(fwk_version(), "0.1.0") == 0);
+        CHECK(strcmp(fwk_version(), "0.2.0") == 0);
         frames(machine);
         areas(machine);
         objects(machine);

@@ -45,8 +45,8 @@ pub(super) struct LoadedTrace {
 }
 
 /// The sample trace and its reference, part of the program: the main job needs no file.
-const SAMPLE: &[u8] = include_bytes!("../../../../traces/sample.pft.zst");
-const SAMPLE_REFERENCE: &str = include_str!("../../../../traces/sample.linux_ref.csv");
+const SAMPLE: &[u8] = include_bytes!("../../sample/sample.pft.zst");
+const SAMPLE_REFERENCE: &str = include_str!("../../sample/sample.linux_ref.csv");
 
 /// The sample trace that the program carries.
 pub(super) fn sample() -> Result<LoadedTrace, CommandError> {

@@ -202,17 +202,16 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         match remedy(order, free, min, clients.holding()) {
             // Compacts again only if there is more to compact than the last time.
             Remedy::Compact if !may_compact => Next::GiveUp,
-            Remedy::Compact
-                if !efforts.has_asked_for_more
-                    && let Some(more) = self.more_than(order)
-                    && free >= min + gap(more) =>
-            {
-                Next::Compact(more)
-            }
-            Remedy::Compact if efforts.compactions == 0 || efforts.since >= gap(order) => {
-                Next::Compact(order)
-            }
             Remedy::Compact => {
+                let more = self
+                    .more_than(order)
+                    .filter(|_| !efforts.has_asked_for_more);
+                if let Some(more) = more.filter(|more| free >= min + gap(*more)) {
+                    return Next::Compact(more);
+                }
+                if efforts.compactions == 0 || efforts.since >= gap(order) {
+                    return Next::Compact(order);
+                }
                 let wanted = gap(order) - efforts.since;
                 Self::reclaim_or_not(efforts, wanted.max(batch))
             }
