@@ -87,25 +87,27 @@ fn how_to_read(table: &str, metric: Metric) -> String {
 
 /// The error for a name that no metric has.
 fn unknown(name: &str) -> String {
-    let mut near: Vec<(usize, String)> = Vec::new();
+    // How far each is as a beginning, and as a whole.
+    let mut near: Vec<(usize, usize, String)> = Vec::new();
     for (_, metric) in all() {
         for known in [metric.name(), metric.row().name.to_owned()] {
-            let changes = match known.contains(name) && name.len() > 2 {
+            let whole = changes(name, &known);
+            let least = match known.contains(name) && name.len() > 2 {
                 true => 0,
                 // A name may be the beginning of one, with a slip in it.
                 false => {
                     let begun: String = known.chars().take(name.chars().count()).collect();
-                    changes(name, &known).min(1 + changes(name, &begun))
+                    whole.min(1 + changes(name, &begun))
                 }
             };
-            if changes <= CHANGES_MAX && !near.iter().any(|(_, there)| *there == known) {
-                near.push((changes, known));
+            if least <= CHANGES_MAX && !near.iter().any(|(_, _, there)| *there == known) {
+                near.push((least, whole, known));
             }
         }
     }
-    near.sort_by_key(|(changes, name)| (*changes, name.len(), name.clone()));
+    near.sort();
     near.truncate(NEAR_MAX);
-    let near: Vec<String> = near.into_iter().map(|(_, name)| name).collect();
+    let near: Vec<String> = near.into_iter().map(|(.., name)| name).collect();
     let expected = match near.is_empty() {
         true => "one of those in docs/metrics.md".to_owned(),
         false => format!("a name such as {}", near.join(", ")),

@@ -148,7 +148,7 @@ impl Drop for DeviceClaim<'_> {
     }
 }
 
-/// Slots that no page has yet: free again if a call of the device's unwinds.
+/// Slots that no page has yet: free again if a call of the device's, or of the store's, unwinds.
 struct TakenSlots<'f> {
     slots: &'f SlotMap,
     run: Range<u64>,
@@ -449,9 +449,12 @@ impl<'s> Frontswap<'s> {
             }
             written.is_ok()
         });
+        // A store that panics leaves the slots that no page has yet free.
+        let slots = &self.slots;
+        let mut left = run.map(|run| TakenSlots { slots, run });
         for (nth, (&page, contents)) in pages.iter().zip(contents).enumerate() {
-            let slot = match &run {
-                Some(run) => run.start + nth as u64,
+            let slot = match left.as_mut().and_then(|left| left.run.next()) {
+                Some(slot) => slot,
                 // There is no run, or a write of it failed: writes one by one to find out which.
                 None => self
                     .write_one(page, contents)

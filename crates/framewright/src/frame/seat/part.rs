@@ -24,7 +24,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     ) -> Result<usize, AllocError> {
         let mut bulk = (self, frames, 0);
         let unwound = OrElse::new(&mut bulk, |(seat, frames, taken)| {
-            // Nobody knows of these frames.
+            // The caller does not know of these frames.
             _ = seat.free_bulk(order, &frames[..*taken]);
         });
         let (seat, frames, taken) = &mut *unwound.seat;
