@@ -5,8 +5,7 @@ use crate::units::Order;
 /// Free-frame counts at which behaviour changes, and the same in whole free pageblocks.
 ///
 /// By themselves they are only reported: CPU caches keep less while less than `low` is free.
-/// [Reclaim](crate::reclaim) acts on them, by its [`Targets`](super::Targets), when it serves the
-/// requests.
+/// [Reclaim](crate::reclaim) acts on them, by its targets, when it serves the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Watermarks {
     /// Below this, only requests may allocate that help to free memory.

@@ -29,7 +29,7 @@ pub struct GuestStats {
     pub invalidated_pools: u64,
     /// Calls that were to close a pool that did not exist (`cc_invalidate_failed_fses`).
     pub invalidate_failed_pools: u64,
-    /// Puts refused, by reason: in the order of [`REFUSALS`].
+    /// Puts refused, by reason: no pool, full, overtaken, index full, too many dirty pages.
     pub refused: [u64; REFUSALS.len()],
     /// Pages held now.
     pub held_pages: u64,
