@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// What a call unwinds with. Without a message: no hook hears of it.
 struct Unwound;
@@ -117,14 +117,19 @@ type UnwindingCpu = Cpu<'static, 'static, UnwindingBoard, KvLayout>;
 const FRAMES: u64 = 64;
 const CPUS: u16 = 2;
 
-/// Half of the schedules at random, half with few, well-placed preemptions.
-fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
+/// Half of the schedules at random, half with few, well-placed preemptions. `body` says whether all was looked at in
+/// the end: most of the time it must be.
+fn explore(schedules: usize, body: impl Fn() -> bool + Send + Sync + 'static) {
     let mut config = ShuttleConfig::new();
     config.stack_size = 1 << 18;
-    let body = Arc::new(body);
+    let looked_at = Arc::new(AtomicUsize::new(0));
+    let counted = looked_at.clone();
+    let body = Arc::new(move || _ = counted.fetch_add(body().into(), Relaxed));
     let same = body.clone();
     Runner::new(RandomScheduler::new(schedules / 2), config.clone()).run(move || body());
     Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
+    let looked_at = looked_at.load(Relaxed);
+    assert!(looked_at * 2 > schedules, "{looked_at} of {schedules}");
 }
 
 /// What `work` gives, or nothing if a call of the platform unwound out of it.
@@ -136,8 +141,9 @@ fn or_unwound<T>(work: impl FnOnce() -> T) -> Option<T> {
         .ok()
 }
 
-/// Runs `work` on each CPU of a small engine on which `what` unwinds. Then all must be back.
-fn on_cpus(what: Unwinds, work: fn(&mut UnwindingCpu, &mut Random)) {
+/// Runs `work` on each CPU of a small engine on which `what` unwinds. Then all must be back. Returns whether it was
+/// looked at: a poisoned space keeps what it has (V11).
+fn on_cpus(what: Unwinds, work: fn(&mut UnwindingCpu, &mut Random)) -> bool {
     let order = Order::new(4).unwrap();
     let zone = ZoneLayout::new(Frame(0), FRAMES).with_orders(order, order);
     let layout = EngineLayout::of_zones([zone])
@@ -162,7 +168,7 @@ fn on_cpus(what: Unwinds, work: fn(&mut UnwindingCpu, &mut Random)) {
         thread.join().unwrap();
     }
     if engine.space().is_poisoned() {
-        return; // V11: a wait for a lock unwound, and no CPU waits for ever.
+        return false;
     }
     engine.verify().unwrap();
     for cpu in (0..CPUS).map(CpuId) {
@@ -175,6 +181,7 @@ fn on_cpus(what: Unwinds, work: fn(&mut UnwindingCpu, &mut Random)) {
     engine.space().for_each_area(|_| areas += 1);
     assert_eq!(areas, 0, "V7");
     assert_eq!(engine.frame_stats().nr_free_pages, FRAMES, "K6, V7");
+    true
 }
 
 #[test]
@@ -198,7 +205,7 @@ fn k6_objects_whose_zeroing_unwinds_are_not_lost_while_another_cpu_frees_and_dra
             for addr in own {
                 cpu.kvfree(addr).unwrap();
             }
-        });
+        })
     });
 }
 
@@ -217,7 +224,7 @@ fn k6_an_object_whose_move_unwinds_stays_and_its_new_place_is_free() {
                 }
                 cpu.kvfree(addr).unwrap();
             }
-        });
+        })
     });
 }
 
@@ -246,7 +253,7 @@ fn v7_areas_whose_zeroing_or_mapping_unwinds_give_back_their_frames_while_anothe
             for area in own {
                 cpu.vfree(area).unwrap();
             }
-        });
+        })
     });
 }
 
@@ -269,7 +276,7 @@ fn v7_frames_whose_mapping_unwinds_are_the_callers_again() {
                 cpu.ranges().purge();
                 cpu.free(block, order).unwrap();
             }
-        });
+        })
     });
 }
 
@@ -341,7 +348,7 @@ fn f1_blocks_and_runs_of_a_call_whose_wait_unwinds_are_not_lost() {
                 }
             }
             own.into_iter().for_each(|holding| holding.free(cpu));
-        });
+        })
     });
 }
 
@@ -378,7 +385,7 @@ fn k6_objects_of_a_call_whose_wait_unwinds_are_not_lost() {
             for addr in own {
                 free_surely(|| cpu.kvfree(addr));
             }
-        });
+        })
     });
 }
 
@@ -411,6 +418,6 @@ fn v7_areas_of_a_call_whose_wait_unwinds_are_not_lost() {
             for area in own {
                 free_surely(|| unless_poisoned(cpu.vfree(area)));
             }
-        });
+        })
     });
 }

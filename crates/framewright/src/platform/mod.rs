@@ -81,9 +81,10 @@ pub trait FramePlatform {
     /// where these send interrupts, `relax` must answer them (it looks for them itself, or enables
     /// interrupts for a moment), or both CPUs would wait for ever.
     ///
-    /// If it unwinds out of a call of the engine, that call has changed nothing, or a later one ends what it
-    /// began; a call that frees or splits several blocks has ended. Out of the wait for a lock of an address space, it
-    /// [poisons](crate::vrange::Space::is_poisoned) that. But if it unwinds while the engine cleans up after a call that has itself unwound, the program ends.
+    /// If it unwinds out of a call of the engine, that call has changed nothing, or a later one ends what it began.
+    /// There are two exceptions. A call that frees or splits several blocks, or makes an object shorter in place, has
+    /// ended. A wait for a lock of an address space [poisons](crate::vrange::Space::is_poisoned) that space. If it
+    /// unwinds while the engine cleans up after a call that has itself unwound, the program ends.
     ///
     /// By default it spins: right where a CPU is not preempted inside the engine, and neither barrier
     /// nor flush sends an interrupt that it would have to answer.

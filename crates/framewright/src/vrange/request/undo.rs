@@ -55,8 +55,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         had_spare
     }
 
-    /// Gives back the frames behind an area, which are not mapped. None of its pages has a frame then. A run has gone
-    /// back even if a wait unwinds out of that.
+    /// Gives back the frames behind an area, which are not mapped. None of its pages has a frame then. A source
+    /// whose wait unwinds has taken the run back all the same.
     fn give_back(&mut self, area: &UnknownArea) {
         let table = self.space.table;
         let (mut page, end) = (area.at, area.at + area.done);
