@@ -308,6 +308,62 @@ fn a_recording_ends_when_its_time_is_up_or_its_buffers_are_full() {
     assert!(!tracefs.instances().unwrap().contains(&instance));
 }
 
+/// The number behind a word of a summary, which leaves out anomalies that did not occur.
+fn number(summary: &str, word: &str) -> u64 {
+    let mut words = summary.split([' ', '\n']).skip_while(|w| *w != word);
+    words.nth(1).map_or(0, |number| number.parse().unwrap())
+}
+
+#[test]
+fn w5_a_ring_keeps_the_newest_events_and_what_memory_was_like_where_they_begin() {
+    let Some(tracefs) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    // 1 MiB holds some 20,000 events; 300 processes make ten times as many.
+    let script = "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; exit 7";
+    let child = framewright()
+        .args([
+            "record",
+            "--ring",
+            "1MiB",
+            "--until-failure",
+            "reported",
+            "-o",
+        ])
+        .arg(folder.path().join("ring.pft.zst"))
+        .args(["--seconds", "60", "--", "sh", "-c", script])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let instance = instance_of(&child);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let begun =
+        "1 MiB of buffers, the newest events, until a request fails that the kernel reports";
+    assert!(said.contains(begun), "{said}");
+    assert!(said.contains("older events were overwritten"), "{said}");
+    assert!(
+        said.contains("until the command ended: exit status: 7"),
+        "{said}"
+    );
+    // Neither the buffers nor the instance that looks for failures stay.
+    let left = tracefs.instances().unwrap();
+    assert!(
+        !left.iter().any(|name| name.starts_with(&instance)),
+        "{left:?}"
+    );
+    assert!(read_back(folder.path(), "ring") >= 1000);
+    // What memory was like at the beginning is worked out so that the events fit: no more is inferred than from a
+    // snapshot taken then, but for what compaction does meanwhile.
+    let summary = fs::read_to_string(folder.path().join("ring.summary.txt")).unwrap();
+    let frees = number(&summary, "free");
+    assert!(frees >= 1000, "{summary}");
+    assert_eq!(number(&summary, "initial_inferred"), 0, "{summary}");
+    for kind in ["percpu_at_start", "missed_frees", "frees_of_unknown"] {
+        assert!(number(&summary, kind) * 20 <= frees, "{kind}: {summary}");
+    }
+}
+
 #[test]
 fn what_cannot_be_recorded_leaves_nothing_behind() {
     let Some(tracefs) = tracing() else { return };

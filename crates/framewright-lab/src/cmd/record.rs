@@ -1,6 +1,7 @@
 //! `framewright record`: what this machine's page allocator does, for `framewright replay`.
 
 use super::error::CommandError;
+use crate::trace::EndingFailure;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -12,6 +13,9 @@ use std::path::PathBuf;
 /// (NAME.linux_ref.csv), how far all that is true (NAME.summary.txt) and /proc before and after
 /// (state/NAME/). Removes the buffers in any case, and writes all files or none.
 ///
+/// With --ring it runs for days as a flight recorder: it keeps the newest events, and writes those when it is
+/// stopped, as by --until-failure 3, the first request of order 3 that fails.
+///
 /// The whole machine is recorded, COMMAND and everything beside it, the recorder included: it
 /// looks at its buffers four times a second.
 #[derive(Debug, clap::Args)]
@@ -20,14 +24,22 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Stop after this long
-    #[arg(long, value_name = "SECONDS", value_parser = super::replay::seconds, conflicts_with = "command")]
+    /// Stop after this long; a command goes on to its end
+    #[arg(long, value_name = "SECONDS", value_parser = super::replay::seconds)]
     pub seconds: Option<f64>,
 
     /// Memory for the buffers of all CPUs together, as 512MiB, or a number of MiB; a million events take 45 MiB
     /// [default: an eighth of what is available, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::read_mib)]
     pub buffer: Option<u64>,
+
+    /// Record for days: keep the newest events in buffers of this size, as 64MiB, and overwrite older ones
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::read_mib, conflicts_with = "buffer")]
+    pub ring: Option<u64>,
+
+    /// Stop after a request of this order fails, or with "reported", one whose failure the kernel prints
+    #[arg(long, value_name = "ORDER")]
+    pub until_failure: Option<EndingFailure>,
 
     /// Replace files that are there
     #[arg(long)]
@@ -40,7 +52,7 @@ pub struct RecordArgs {
 
 #[cfg(target_os = "linux")]
 pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
-    use crate::record::{RecordOptions, record};
+    use crate::record::{BufferKeeps, RecordOptions, record};
     use std::io::{self, Write};
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
@@ -60,13 +72,18 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
         output: args.output.clone(),
         command: args.command.clone(),
         duration: args.seconds.map(Duration::from_secs_f64),
-        buffer_mib: args.buffer,
+        buffer_mib: args.ring.or(args.buffer),
+        keeps: match args.ring {
+            Some(_) => BufferKeeps::Newest,
+            None => BufferKeeps::Oldest,
+        },
+        until_failure: args.until_failure,
         replace: args.force,
     };
     // The reader of standard error may be gone, and the recording must end well all the same.
     let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
     let report = record(&options, &interrupted, say).map_err(CommandError::input)?;
-    let again = crate::printable::path(&args.output);
+    let again = crate::printable::path(&report.trace);
     say(&format!(
         "{report}replay it with: framewright replay {again}"
     ));

@@ -18,16 +18,34 @@ const WANTED: [&str; 7] = [
     "vmscan/mm_vmscan_direct_reclaim_begin",
 ];
 
+/// Which events full buffers keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BufferKeeps {
+    /// The oldest: an event that finds no room is not written.
+    #[default]
+    Oldest,
+    /// The newest: it overwrites the oldest, as a flight recorder does.
+    Newest,
+}
+
 /// What the ring buffers hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BufferFill {
     /// Events that can be read.
     pub events: u64,
-    /// Events that were overwritten or not written for want of room, or of an undisturbed moment.
+    /// Events that were not written for want of room, or of an undisturbed moment.
     pub lost: u64,
+    /// Events that newer ones have overwritten.
+    pub overwritten: u64,
     /// How full the fullest CPU's buffer is, in percent.
     pub percent: u64,
+    /// From here on the buffers have every CPU's events, in nanoseconds of `CLOCK_MONOTONIC`: the oldest event of the
+    /// CPU of which the least is left. `None` where no event was overwritten.
+    pub whole_from_ns: Option<u64>,
 }
+
+/// A CPU's buffer for failures: a few hundred of them.
+const FAILURES_KIB: u64 = 64;
 
 /// Names that a recorder tries for its instance. Another container's recorder may have the number of this one's
 /// process, and one that was killed may have left its instance.
@@ -57,31 +75,14 @@ impl<'t> Instance<'t> {
     /// # Errors
     /// [`RecordError::Missing`] if the kernel has no events for page frames, or no memory for the
     /// buffers. The instance is gone then.
-    pub fn make(tracefs: &'t Tracefs, buffer_mib: u64) -> Result<Self, RecordError> {
-        let (name, hold) = Self::make_held(tracefs)?;
-        // From here on, dropping it removes it.
-        let mut instance = Self {
-            path: tracefs.root().join("instances").join(&name),
-            name,
-            cpus: Vec::new(),
-            buffer_bytes_per_cpu: 0,
-            missing: Vec::new(),
-            hold: Some(hold),
-            _tracefs: tracefs,
-        };
-        instance.write("tracing_on", "0")?;
-        instance.write("trace_clock", "mono")?;
-        // What does not fit is counted and left out; the beginning is what the state belongs to.
-        instance.write("options/overwrite", "0")?;
-        instance.cpus = instance.find_cpus()?;
+    pub fn make(
+        tracefs: &'t Tracefs,
+        buffer_mib: u64,
+        keeps: BufferKeeps,
+    ) -> Result<Self, RecordError> {
+        let mut instance = Self::make_bare(tracefs, keeps)?;
         let kib = (buffer_mib << 10) / instance.cpus.len().max(1) as u64;
-        instance.buffer_bytes_per_cpu = kib << 10;
-        let kib = kib.to_string();
-        instance.write("buffer_size_kb", &kib).map_err(|error| {
-            RecordError::Missing(format!(
-                "no ring buffers of {kib} KiB a CPU ({error}): give a smaller --buffer"
-            ))
-        })?;
+        instance.set_buffer_kib(kib)?;
         for event in NEEDED {
             instance.enable(event).map_err(|error| {
                 RecordError::Missing(format!(
@@ -95,6 +96,57 @@ impl<'t> Instance<'t> {
             }
         }
         Ok(instance)
+    }
+
+    /// Makes an instance that traces nothing but allocations that fail, the newest of them. It traces at once.
+    ///
+    /// # Errors
+    /// [`RecordError::Missing`] if the kernel cannot tell these from the others.
+    pub fn make_for_failures(tracefs: &'t Tracefs) -> Result<Self, RecordError> {
+        let mut instance = Self::make_bare(tracefs, BufferKeeps::Newest)?;
+        instance.set_buffer_kib(FAILURES_KIB)?;
+        let event = NEEDED[0];
+        let format = instance.read(&format!("events/{event}/format"))?;
+        let filter = failure_filter(&format).ok_or_else(|| {
+            RecordError::Missing(format!(
+                "this kernel's {event} has neither pfn nor page, so that failures cannot be told"
+            ))
+        })?;
+        instance.write(&format!("events/{event}/filter"), &filter)?;
+        instance.enable(event)?;
+        instance.set_tracing(true)?;
+        Ok(instance)
+    }
+
+    fn make_bare(tracefs: &'t Tracefs, keeps: BufferKeeps) -> Result<Self, RecordError> {
+        let (name, hold) = Self::make_held(tracefs)?;
+        // From here on, dropping it removes it.
+        let mut instance = Self {
+            path: tracefs.root().join("instances").join(&name),
+            name,
+            cpus: Vec::new(),
+            buffer_bytes_per_cpu: 0,
+            missing: Vec::new(),
+            hold: Some(hold),
+            _tracefs: tracefs,
+        };
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono")?;
+        // Where the oldest stay, what does not fit is counted and left out: the beginning is what the state belongs to.
+        let overwrites = keeps == BufferKeeps::Newest;
+        instance.write("options/overwrite", if overwrites { "1" } else { "0" })?;
+        instance.cpus = instance.find_cpus()?;
+        Ok(instance)
+    }
+
+    fn set_buffer_kib(&mut self, kib: u64) -> Result<(), RecordError> {
+        self.buffer_bytes_per_cpu = kib << 10;
+        let kib = kib.to_string();
+        self.write("buffer_size_kb", &kib).map_err(|error| {
+            RecordError::Missing(format!(
+                "no ring buffers of {kib} KiB a CPU ({error}): give a smaller size"
+            ))
+        })
     }
 
     /// Makes an instance under a name that is free, and holds it open.
@@ -177,17 +229,7 @@ impl<'t> Instance<'t> {
         let mut fill = BufferFill::default();
         for path in &self.cpus {
             let text = fs::read_to_string(path).map_err(|e| RecordError::file(path, &e))?;
-            let value = |wanted: &str| {
-                text.lines()
-                    .filter_map(|line| line.split_once(": "))
-                    .find(|(name, _)| *name == wanted)
-                    .and_then(|(_, value)| value.trim().parse::<u64>().ok())
-                    .unwrap_or(0)
-            };
-            fill.events += value("entries");
-            fill.lost += value("overrun") + value("commit overrun") + value("dropped events");
-            let percent = value("bytes") * 100 / self.buffer_bytes_per_cpu.max(1);
-            fill.percent = fill.percent.max(percent);
+            fill.add(&text, self.buffer_bytes_per_cpu);
         }
         Ok(fill)
     }
@@ -218,6 +260,11 @@ impl<'t> Instance<'t> {
         self.write(&format!("events/{event}/enable"), "1")
     }
 
+    fn read(&self, file: &str) -> Result<String, RecordError> {
+        let path = self.path.join(file);
+        fs::read_to_string(&path).map_err(|e| RecordError::file(&path, &e))
+    }
+
     fn write(&self, file: &str, value: &str) -> Result<(), RecordError> {
         let path = self.path.join(file);
         write_existing(&path, value).map_err(|e| RecordError::file(&path, &e))
@@ -243,6 +290,52 @@ impl Drop for Instance<'_> {
     }
 }
 
+impl BufferFill {
+    /// Adds what a CPU's `stats` say of its buffer.
+    fn add(&mut self, stats: &str, buffer_bytes: u64) {
+        let text = |wanted: &str| {
+            let fields = stats.lines().filter_map(|line| line.split_once(": "));
+            let mut named = fields.filter(|(name, _)| *name == wanted);
+            named.next().map(|(_, value)| value.trim())
+        };
+        let value = |wanted| text(wanted).and_then(|value| value.parse::<u64>().ok());
+        let count = |wanted| value(wanted).unwrap_or(0);
+        self.events += count("entries");
+        self.lost += count("commit overrun") + count("dropped events");
+        let overwritten = count("overrun");
+        self.overwritten += overwritten;
+        let percent = count("bytes").saturating_mul(100) / buffer_bytes.max(1);
+        self.percent = self.percent.max(percent);
+        if overwritten > 0 {
+            let oldest = text("oldest event ts").and_then(nanoseconds);
+            self.whole_from_ns = self.whole_from_ns.max(Some(oldest.unwrap_or(u64::MAX)));
+        }
+    }
+}
+
+/// Seconds with six digits behind the point, as the kernel prints times.
+fn nanoseconds(seconds: &str) -> Option<u64> {
+    let (whole, micros) = seconds.split_once('.')?;
+    let (whole, micros): (u64, u64) = (whole.parse().ok()?, micros.parse().ok()?);
+    let whole = whole.checked_mul(1_000_000_000)?;
+    whole.checked_add(micros.checked_mul(1000)?)
+}
+
+/// What tells an allocation that failed from the others: the frame of all ones that it has in place of one, or, before
+/// Linux 4.1, a page that is null.
+fn failure_filter(format: &str) -> Option<String> {
+    let field = |name: &str| {
+        let mut lines = format.lines().filter(|line| line.contains("field:"));
+        lines.find(|line| line.contains(&format!(" {name};")))
+    };
+    match (field("pfn"), field("page")) {
+        (Some(pfn), _) if pfn.contains("size:4;") => Some(format!("pfn == {}", u32::MAX)),
+        (Some(_), _) => Some(format!("pfn == {}", u64::MAX)),
+        (None, Some(_)) => Some("page == 0".to_owned()),
+        (None, None) => None,
+    }
+}
+
 /// Whether an instance of that name is a recorder's: a user's own `framewright-mine` is not.
 fn is_recorders(name: &str) -> bool {
     let number = name.strip_prefix(Instance::PREFIX);
@@ -256,4 +349,46 @@ fn is_recorders(name: &str) -> bool {
 fn write_existing(path: &Path, value: &str) -> io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
     file.write_all(value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fill_adds_up_cpus_and_begins_where_each_has_all_of_its_events() {
+        let stats = |overrun: u64, oldest: &str| {
+            format!(
+                "entries: 10\noverrun: {overrun}\ncommit overrun: 1\nbytes: 512\noldest event ts: {oldest}\nnow ts:  9.000001\ndropped events: 2\nread events: 0\n"
+            )
+        };
+        let mut fill = BufferFill::default();
+        fill.add(&stats(0, " 8.000000"), 1024);
+        assert_eq!(fill.whole_from_ns, None, "nothing was overwritten");
+        fill.add(&stats(5, "  2716.123456"), 1024);
+        fill.add(&stats(7, "    5.000001"), 2048);
+        let expected = BufferFill {
+            events: 30,
+            lost: 9,
+            overwritten: 12,
+            percent: 50,
+            whole_from_ns: Some(2_716_123_456_000),
+        };
+        assert_eq!(fill, expected);
+        // A time that cannot be read: nothing is known to be whole.
+        fill.add(&stats(1, "soon"), 1024);
+        assert_eq!(fill.whole_from_ns, Some(u64::MAX));
+    }
+
+    #[test]
+    fn failures_are_told_by_the_frame_or_the_page_that_they_lack() {
+        let field =
+            |of: &str, size| format!("\tfield:unsigned long {of};\toffset:8;\tsize:{size};\n");
+        let of = |format: &str| failure_filter(format);
+        let filter = of(&(field("pfn", 8) + &field("order", 4)));
+        assert_eq!(filter.unwrap(), "pfn == 18446744073709551615");
+        assert_eq!(of(&field("pfn", 4)).unwrap(), "pfn == 4294967295");
+        assert_eq!(of("\tfield:struct page * page;\n").unwrap(), "page == 0");
+        assert_eq!(of("print fmt: \"pfn;\"\n"), None);
+    }
 }

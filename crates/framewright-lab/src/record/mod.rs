@@ -11,6 +11,13 @@
 //! looks four times a second whether the buffers are full, which allocates a little too, and stops
 //! before events are lost.
 //!
+//! # A flight recorder
+//! Buffers that keep the newest events ([`BufferKeeps::Newest`]) run for days. Each CPU has a buffer of its own, and
+//! a busy one reaches back less far: the recording begins where every CPU has all of its events (W5). What memory
+//! looked like there is worked out from the last snapshot and the events ([`Rewind`]); the files of `/proc` are read
+//! every ten seconds, and those from just before the beginning are kept. A second instance, which traces failures
+//! alone, tells when a request failed that ends the recording ([`EndingFailure`]).
+//!
 //! # What it leaves behind
 //! The files it was asked for; on any error, those that were there before. The instance is removed
 //! and the buffers with it, also after SIGINT, SIGQUIT, SIGTERM and SIGHUP; after SIGKILL the next recording
@@ -25,43 +32,44 @@
 //!   ended by itself.
 //! - **W4** A tracing instance is a recorder's as long as a process holds it open. The number in its name says
 //!   nothing: containers number their processes each for itself.
+//! - **W5** A recording has every event from its beginning to its end, but for those that the kernel lost and counts:
+//!   where one CPU's buffer reaches back further than another's, what lies before is left out.
 //!
 //! # Sources
 //! `Documentation/trace/ftrace.rst` and `events.rst`, `Documentation/admin-guide/mm/pagemap.rst`.
 
 mod command;
 mod error;
+mod failure;
 mod instance;
-mod memory;
+mod names;
 mod report;
+mod room;
+mod state;
 mod tracefs;
 
 pub use error::RecordError;
-pub use instance::{BufferFill, Instance};
+pub use instance::{BufferFill, BufferKeeps, Instance};
 pub use report::RecordReport;
 pub use tracefs::Tracefs;
 
-use crate::files::{FileClaims, Stage};
 use crate::printable;
-use crate::trace::reduce::{Reducer, Reduction, ReferenceRow};
+use crate::trace::reduce::{Reducer, Rewind};
 use crate::trace::{
-    Input, MemoryLimit, Snapshot, TextCounts, TextReader, TraceDigest, trace_stem, write_frames,
-    write_frames_digest, write_pft1,
+    EndingFailure, Input, MemoryLimit, Snapshot, TextCounts, TextReader, TraceEvent,
 };
 use command::Running;
+use failure::FailureWatch;
+use framewright::Order;
+use names::RecordingNames;
+use state::{StateLog, state};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// Files of `/proc` that are kept with a recording, before and after.
-const STATE: [&str; 5] = ["pagetypeinfo", "buddyinfo", "zoneinfo", "vmstat", "meminfo"];
-
-/// Files of `/proc` at one moment, by name.
-type ProcFiles = Vec<(&'static str, Vec<u8>)>;
 
 /// How often the recorder looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -70,8 +78,6 @@ const LOOKS_PER_FILL: u32 = 5;
 /// Percent of a CPU's buffer at which recording stops. The rest holds half a second of a
 /// million events a second in 256 MiB.
 const FULL_PERCENT: u64 = 90;
-/// zstd's level for the files: level 12 packs 10 MB a second and is within 5 % of level 19.
-const ZSTD_LEVEL: i32 = 12;
 
 /// What to record, and where to.
 #[derive(Debug, Clone, Default)]
@@ -84,6 +90,10 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// The size of the buffers of all CPUs together, in MiB.
     pub buffer_mib: Option<u64>,
+    /// Which events full buffers keep. Where it is the oldest, the recording ends when they are full.
+    pub keeps: BufferKeeps,
+    /// Stops after this failure.
+    pub until_failure: Option<EndingFailure>,
     /// Whether files that are there are replaced.
     pub replace: bool,
 }
@@ -99,6 +109,8 @@ pub enum RecordingEnded {
     Interrupted,
     /// The buffers were full.
     Full,
+    /// A request of this order failed.
+    Failure(Order),
 }
 
 /// Records, reduces and writes. `say` is told what happens, a line at a time.
@@ -113,7 +125,7 @@ pub fn record(
     interrupted: &AtomicBool,
     mut say: impl FnMut(&str),
 ) -> Result<RecordReport, RecordError> {
-    let names = Names::of(options)?;
+    let names = RecordingNames::of(options)?;
     let tracefs = Tracefs::open()?;
     if tracefs.is_detached() {
         say("tracefs is not mounted here; using a mount that only this process can see");
@@ -123,27 +135,43 @@ pub fn record(
             "removed {stale}, the buffers of a recording that was killed"
         ));
     }
-    let available = memory::available_mib(&proc_text("meminfo")?).unwrap_or(0);
-    let buffer_mib = memory::buffer_mib(options.buffer_mib, available)?;
+    let available = room::available_mib(&proc_text("meminfo")?).unwrap_or(0);
+    let buffer_mib = room::buffer_mib(options.keeps, options.buffer_mib, available)?;
+    room::check_disk(&options.output, buffer_mib)?;
     // Before anything is changed: whether page flags can be read at all.
     drop(open_page_flags()?);
-    let instance = Instance::make(&tracefs, buffer_mib)?;
-    let before = state()?;
-    let first = snapshot()?;
-    say(&format!(
-        "recording into {buffer_mib} MiB of buffers{}",
-        match (&options.command[..], options.duration) {
-            ([], None) => "; Ctrl-C ends it",
-            _ => "",
+    let instance = Instance::make(&tracefs, buffer_mib, options.keeps)?;
+    let failures = options.until_failure;
+    let failures = failures.map(|ends| FailureWatch::new(&tracefs, ends));
+    let mut watched = Watched {
+        instance: &instance,
+        keeps: options.keeps,
+        failures: failures.transpose()?,
+        states: StateLog::new(monotonic_ns(), state()?),
+        duration: options.duration,
+    };
+    let mut first = snapshot()?;
+    let ends = match options.until_failure {
+        Some(ends) => format!(", until a request fails {ends}"),
+        None if options.command.is_empty() && options.duration.is_none() => {
+            "; Ctrl-C ends it".into()
         }
+        None => String::new(),
+    };
+    say(&format!(
+        "recording into {buffer_mib} MiB of buffers{}{ends}",
+        match options.keeps {
+            BufferKeeps::Oldest => "",
+            BufferKeeps::Newest => ", the newest events",
+        },
     ));
     let start = Instant::now();
     instance.set_tracing(true)?;
     // From here on it is ended with the recorder, however that ends; but by SIGKILL.
     let mut child = Running::spawn(&options.command)?;
-    let ended = watch(&instance, &mut child, options.duration, interrupted);
+    let ended = watched.wait(&mut child, interrupted);
     instance.set_tracing(false)?;
-    let elapsed = start.elapsed();
+    let (elapsed, end_ns) = (start.elapsed(), monotonic_ns());
     let ended = ended?;
     let last = snapshot()?;
     let after = state()?;
@@ -153,8 +181,12 @@ pub fn record(
             elapsed.as_secs_f64()
         ));
     }
+    let states = watched.states;
     if let Some(child) = &mut child {
-        if ended == RecordingEnded::Full {
+        if !matches!(
+            ended,
+            RecordingEnded::Command(_) | RecordingEnded::Interrupted
+        ) {
             say("waiting for the command to end; its recording has ended");
         }
         child.finish(interrupted, &mut say)?;
@@ -165,12 +197,32 @@ pub fn record(
     say(&format!(
         "reducing {events} events; interrupt again to give up"
     ));
-    let (reduction, text) = reduce_text(&instance, first, &last, interrupted)?;
-    let report = RecordReport {
+    if fill.whole_from_ns.is_some() {
+        let mut rewind = Rewind::new(&last, &first);
+        read_events(instance.text()?, &fill, interrupted, |event| {
+            rewind.push(event);
+            Ok(())
+        })?;
+        first = rewind.finish();
+    }
+    let before = states.choose(fill.whole_from_ns).unwrap_or_default();
+    // What it can hold is bounded by the buffers, whose size leaves room for it.
+    let mut reducer = Reducer::new(Some(first)).with_memory_limit(MemoryLimit::bytes(u64::MAX));
+    let text = read_events(instance.text()?, &fill, interrupted, |event| {
+        reducer
+            .push(event)
+            .map_err(|e| RecordError::Trace(e.to_string()))
+    })?;
+    let reduction = reducer.finish(Some(&last));
+    let reduction = reduction.map_err(|e| RecordError::Trace(e.to_string()))?;
+    let mut report = RecordReport {
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
         command: options.command.clone(),
         ended,
         elapsed,
+        kept: fill
+            .whole_from_ns
+            .map(|begin| Duration::from_nanos(end_ns.saturating_sub(begin))),
         buffer_mib,
         fill,
         missing: instance.missing().to_vec(),
@@ -181,146 +233,29 @@ pub fn record(
         nframes: reduction.trace.nframes,
         ninit: reduction.trace.init.len() as u64,
         nops: reduction.trace.ops.len() as u64,
+        trace: names.trace.clone(),
     };
     // The buffers are memory that the files' packing can use.
     drop(instance);
-    names.write(
-        &reduction,
-        &report,
-        [("before", &before), ("after", &after)],
-        interrupted,
-    )?;
+    let states = [("before", &before), ("after", &after)];
+    match names.write(&reduction, &report, states, interrupted) {
+        Err(RecordError::File(why)) => {
+            // What took days is not lost to a disk that filled up meanwhile.
+            let folder = tempfile::Builder::new()
+                .prefix("framewright-recording-")
+                .tempdir();
+            let folder = folder.map_err(|e| {
+                RecordError::File(format!("{why}; nor in the temporary folder: {e}"))
+            })?;
+            let names = names.moved_to(folder.path());
+            report.trace.clone_from(&names.trace);
+            names.write(&reduction, &report, states, interrupted)?;
+            let folder = printable::path(&folder.keep());
+            say(&format!("{why}; the recording is in {folder} instead"));
+        }
+        written => written?,
+    }
     Ok(report)
-}
-
-/// The names of a recording's files.
-#[derive(Debug)]
-struct Names {
-    trace: PathBuf,
-    frames: PathBuf,
-    reference: PathBuf,
-    summary: PathBuf,
-    state: PathBuf,
-}
-
-impl Names {
-    fn of(options: &RecordOptions) -> Result<Self, RecordError> {
-        let path = &options.output;
-        let bad = |what: &str| {
-            Err(RecordError::Options(format!(
-                "{}: {what}",
-                printable::path(path)
-            )))
-        };
-        if path.as_os_str() == "-" {
-            return bad("a recording is several files, expected a file's name, as run.pft.zst");
-        }
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            return bad("not a file's name, expected one as run.pft.zst");
-        };
-        let stem = trace_stem(name);
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let here = if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            folder
-        };
-        if !here.is_dir() {
-            return bad(&format!("there is no folder {}", printable::path(here)));
-        }
-        let state = folder.join("state").join(stem);
-        let names = Self {
-            trace: path.clone(),
-            frames: folder.join(format!("{stem}.pfn.zst")),
-            reference: folder.join(format!("{stem}.linux_ref.csv")),
-            summary: folder.join(format!("{stem}.summary.txt")),
-            state,
-        };
-        let states = ["before", "after"]
-            .map(|when| STATE.map(|name| names.state.join(format!("{when}.{name}"))));
-        let files = [
-            &names.trace,
-            &names.frames,
-            &names.reference,
-            &names.summary,
-        ];
-        for file in files.into_iter().chain(states.iter().flatten()) {
-            // A link that leads nowhere is there, too.
-            if fs::symlink_metadata(file).is_ok() && !(options.replace && file.is_file()) {
-                return Err(RecordError::Options(format!(
-                    "{}: is there already, expected a new name or --force",
-                    printable::path(file)
-                )));
-            }
-        }
-        let mut claims = FileClaims::new();
-        let claimed = files.into_iter().chain(states.iter().flatten());
-        for file in claimed {
-            let claim = claims.writes("a file of the recording", file);
-            claim.map_err(|e| RecordError::Options(e.to_string()))?;
-        }
-        let above = names.state.ancestors().take(2);
-        if above.into_iter().any(|folder| folder == names.trace) {
-            return bad("the folder of the state files has this name, expected another");
-        }
-        Ok(names)
-    }
-
-    fn write(
-        &self,
-        reduction: &Reduction,
-        report: &RecordReport,
-        states: [(&str, &ProcFiles); 2],
-        interrupted: &AtomicBool,
-    ) -> Result<(), RecordError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |error: io::Error| RecordError::file(&path, &error)
-        };
-        let mut stage = Stage::new();
-        let mut columns = Vec::new();
-        write_pft1(&reduction.trace, &mut columns).map_err(failed(&self.trace))?;
-        let digest = TraceDigest::of(&columns);
-        let packed = self.trace.extension().is_some_and(|ending| ending == "zst");
-        if packed {
-            columns = pack(&columns).map_err(failed(&self.trace))?;
-        }
-        stage.write(&self.trace, &columns)?;
-        drop(columns);
-        check(interrupted)?;
-        let mut frames = Vec::new();
-        write_frames_digest(digest, &mut frames).map_err(failed(&self.frames))?;
-        write_frames(&reduction.chosen, &mut frames).map_err(failed(&self.frames))?;
-        let frames = pack(&frames).map_err(failed(&self.frames))?;
-        stage.write(&self.frames, &frames)?;
-        check(interrupted)?;
-        let mut rows = digest.line().into_bytes();
-        ReferenceRow::write_csv(&reduction.reference, &mut rows)
-            .map_err(failed(&self.reference))?;
-        stage.write(&self.reference, &rows)?;
-        stage.write(
-            &self.summary,
-            format!("{report}{}", digest.line()).as_bytes(),
-        )?;
-        stage.folder(&self.state)?;
-        for (when, files) in states {
-            for (name, bytes) in files {
-                let bytes = [digest.line().as_bytes(), bytes].concat();
-                stage.write(&self.state.join(format!("{when}.{name}")), &bytes)?;
-            }
-        }
-        check(interrupted)?;
-        Ok(stage.keep()?)
-    }
-}
-
-fn pack(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = zstd::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
-    encoder.long_distance_matching(true)?;
-    encoder.window_log(27)?;
-    encoder.include_checksum(true)?;
-    encoder.write_all(bytes)?;
-    encoder.finish()
 }
 
 fn proc_text(name: &str) -> Result<String, RecordError> {
@@ -328,18 +263,9 @@ fn proc_text(name: &str) -> Result<String, RecordError> {
     fs::read_to_string(&path).map_err(|e| RecordError::file(&path, &e))
 }
 
-/// The files of [`STATE`] that this kernel has.
-fn state() -> Result<ProcFiles, RecordError> {
-    let mut files = Vec::new();
-    for name in STATE {
-        let path = Path::new("/proc").join(name);
-        match fs::read(&path) {
-            Ok(bytes) => files.push((name, bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(RecordError::file(&path, &error)),
-        }
-    }
-    Ok(files)
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn open_page_flags() -> Result<File, RecordError> {
@@ -361,36 +287,72 @@ fn snapshot() -> Result<Snapshot, RecordError> {
         .map_err(|e| RecordError::file(Path::new("/proc/kpageflags"), &e))
 }
 
-/// Waits until the recording is to end. The child may be running still.
-fn watch(
-    instance: &Instance<'_>,
-    child: &mut Option<Running>,
+/// A recording that runs.
+struct Watched<'i, 't> {
+    instance: &'i Instance<'t>,
+    keeps: BufferKeeps,
+    failures: Option<FailureWatch<'t>>,
+    states: StateLog,
     duration: Option<Duration>,
-    interrupted: &AtomicBool,
-) -> Result<RecordingEnded, RecordError> {
-    let start = Instant::now();
-    for look in 1_u32.. {
-        let left = duration.map(|duration| duration.saturating_sub(start.elapsed()));
-        if left == Some(Duration::ZERO) {
-            return Ok(RecordingEnded::Time);
-        }
-        std::thread::sleep(left.unwrap_or(LOOK).min(LOOK));
-        if interrupted.load(Ordering::Relaxed) {
-            return Ok(RecordingEnded::Interrupted);
-        }
-        if let Some(child) = child
-            && let Some(status) = child.try_wait()?
-        {
-            return Ok(RecordingEnded::Command(status));
-        }
-        if look.is_multiple_of(LOOKS_PER_FILL) {
-            let fill = instance.fill()?;
-            if fill.percent >= FULL_PERCENT || fill.lost > 0 {
-                return Ok(RecordingEnded::Full);
+}
+
+impl Watched<'_, '_> {
+    /// Waits until the recording is to end. The child may be running still.
+    fn wait(
+        &mut self,
+        child: &mut Option<Running>,
+        interrupted: &AtomicBool,
+    ) -> Result<RecordingEnded, RecordError> {
+        let start = Instant::now();
+        let mut look = 0_u32;
+        loop {
+            look = look.wrapping_add(1);
+            let left = self
+                .duration
+                .map(|duration| duration.saturating_sub(start.elapsed()));
+            if left == Some(Duration::ZERO) {
+                return Ok(RecordingEnded::Time);
+            }
+            std::thread::sleep(left.unwrap_or(LOOK).min(LOOK));
+            if interrupted.load(Ordering::Relaxed) {
+                return Ok(RecordingEnded::Interrupted);
+            }
+            if let Some(child) = child
+                && let Some(status) = child.try_wait()?
+            {
+                return Ok(RecordingEnded::Command(status));
+            }
+            if look.is_multiple_of(LOOKS_PER_FILL)
+                && let Some(ended) = self.look()?
+            {
+                return Ok(ended);
             }
         }
     }
-    Ok(RecordingEnded::Full)
+
+    /// Looks at the buffers.
+    fn look(&mut self) -> Result<Option<RecordingEnded>, RecordError> {
+        if let Some(failures) = &mut self.failures
+            && let Some(order) = failures.look()?
+        {
+            return Ok(Some(RecordingEnded::Failure(order)));
+        }
+        match self.keeps {
+            BufferKeeps::Oldest => {
+                let fill = self.instance.fill()?;
+                let is_full = fill.percent >= FULL_PERCENT || fill.lost > 0;
+                Ok(is_full.then_some(RecordingEnded::Full))
+            }
+            BufferKeeps::Newest => {
+                let now = monotonic_ns();
+                if self.states.is_due(now) {
+                    let begin = self.instance.fill()?.whole_from_ns;
+                    self.states.add(now, state()?, begin);
+                }
+                Ok(None)
+            }
+        }
+    }
 }
 
 fn check(interrupted: &AtomicBool) -> Result<(), RecordError> {
@@ -400,24 +362,61 @@ fn check(interrupted: &AtomicBool) -> Result<(), RecordError> {
     }
 }
 
-fn reduce_text(
-    instance: &Instance<'_>,
-    first: Snapshot,
-    last: &Snapshot,
+/// Reads the events of the buffers, without those from before every CPU's are there (W5).
+fn read_events(
+    text: impl Read + Send + 'static,
+    fill: &BufferFill,
     interrupted: &AtomicBool,
-) -> Result<(Reduction, TextCounts), RecordError> {
+    mut take: impl FnMut(&TraceEvent) -> Result<(), RecordError>,
+) -> Result<TextCounts, RecordError> {
     let trace = |error: &dyn std::fmt::Display| RecordError::Trace(error.to_string());
-    let input = Input::from_reader("the kernel's trace", instance.text()?);
+    let input = Input::from_reader("the kernel's trace", text);
     let mut reader = TextReader::new(input.map_err(|e| trace(&e))?);
-    // What it can hold is bounded by the buffers, whose size leaves room for it.
-    let mut reducer = Reducer::new(Some(first)).with_memory_limit(MemoryLimit::bytes(u64::MAX));
+    let begin = fill.whole_from_ns.unwrap_or(0);
+    let mut read = 0_u64;
     while let Some(event) = reader.next_event().map_err(|e| trace(&e))? {
-        reducer.push(&event).map_err(|e| trace(&e))?;
-        if reducer.counts().total().is_multiple_of(1 << 12) {
+        read += 1;
+        if read.is_multiple_of(1 << 12) {
             check(interrupted)?;
         }
+        if event.time_ns >= begin {
+            take(&event)?;
+        }
     }
-    let counts = reader.counts().clone();
-    let reduction = reducer.finish(Some(last)).map_err(|e| trace(&e))?;
-    Ok((reduction, counts))
+    Ok(reader.counts().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn w5_events_from_before_every_cpu_has_all_of_its_own_are_left_out() {
+        let line = |cpu, time| {
+            format!(
+                "    cat-7 [00{cpu}] ..... {time}: mm_page_free: page=00000000aa pfn=0x80 order=0\n"
+            )
+        };
+        let text = line(0, "1.999999") + &line(0, "2.000000") + &line(1, "2.500000");
+        let read = |whole_from_ns| {
+            let fill = BufferFill {
+                whole_from_ns,
+                ..BufferFill::default()
+            };
+            let mut cpus = Vec::new();
+            let text = Cursor::new(text.clone());
+            let interrupted = AtomicBool::new(false);
+            let taken = read_events(text, &fill, &interrupted, |event| {
+                cpus.push(event.cpu);
+                Ok(())
+            });
+            taken.unwrap();
+            cpus
+        };
+        assert_eq!(read(None), [0, 0, 1]);
+        assert_eq!(read(Some(2_000_000_000)), [0, 1]);
+        // Where that is not known of a CPU, nothing is whole.
+        assert!(read(Some(u64::MAX)).is_empty());
+    }
 }

@@ -4,6 +4,7 @@ use crate::trace::TextCounts;
 use crate::trace::reduce::{Agreement, Anomalies, EventCounts};
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a recording is, and how far it is true: the text of its `*.summary.txt`.
@@ -17,6 +18,8 @@ pub struct RecordReport {
     pub ended: RecordingEnded,
     /// How long tracing was on.
     pub elapsed: Duration,
+    /// The last part of that, of which the buffers have all events, if others were overwritten.
+    pub kept: Option<Duration>,
     /// The buffers of all CPUs together, in MiB.
     pub buffer_mib: u64,
     /// What they held in the end.
@@ -37,6 +40,8 @@ pub struct RecordReport {
     pub ninit: u64,
     /// Operations.
     pub nops: u64,
+    /// Where the trace was written.
+    pub trace: PathBuf,
 }
 
 impl fmt::Display for RecordReport {
@@ -65,6 +70,18 @@ impl fmt::Display for RecordReport {
             RecordingEnded::Full => {
                 writeln!(f, "recorded {seconds:.3} s until the buffers were full")?
             }
+            RecordingEnded::Failure(order) => writeln!(
+                f,
+                "recorded {seconds:.3} s until a request of {order} failed"
+            )?,
+        }
+        if let Some(kept) = self.kept {
+            writeln!(
+                f,
+                "the recording has the last {:.3} s: {} older events were overwritten; what memory was like at its beginning is worked out from the events",
+                kept.as_secs_f64(),
+                self.fill.overwritten
+            )?;
         }
         writeln!(
             f,

@@ -47,6 +47,7 @@ mod object;
 mod places;
 mod reducer;
 mod reference;
+mod rewind;
 mod tasks;
 
 #[cfg(test)]
@@ -55,6 +56,7 @@ mod tests;
 pub use anomaly::{Anomalies, EventCounts};
 pub use reducer::Reducer;
 pub use reference::{Agreement, ReferenceRow, follow_chosen};
+pub use rewind::Rewind;
 
 use super::{Snapshot, TooMuchMemory, Trace, TraceEvent};
 use std::fmt;

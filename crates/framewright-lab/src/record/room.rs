@@ -1,0 +1,130 @@
+//! Whether there is room for a recording: memory for its buffers, disk for its files.
+
+use super::{BufferKeeps, RecordError};
+use crate::printable;
+use std::path::Path;
+
+/// What a recording leaves alone of the memory that is available: 2 GiB.
+const LEFT_ALONE_MIB: u64 = 2048;
+
+/// The default size of the buffers, at most: about 23 million events of 45 bytes.
+const DEFAULT_MIB: u64 = 1024;
+
+/// No buffer is of use below this.
+const LEAST_MIB: u64 = 1;
+
+/// The available memory in MiB, from the text of `/proc/meminfo`.
+pub(super) fn available_mib(meminfo: &str) -> Option<u64> {
+    let value = |name| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    // Kernels before 3.14 do not say what is available.
+    value("MemAvailable:")
+        .or_else(|| value("MemFree:"))
+        .map(|kib| kib >> 10)
+}
+
+/// The size of all buffers together, in MiB: what was asked for, or an eighth of the available
+/// memory but not more than 1 GiB.
+///
+/// The reduction of a full buffer needs as much memory again (45 bytes of buffer become at most
+/// 40 of operations, objects and names), and 2 GiB stay for the machine; where there is less
+/// than 2.3 GiB, an eighth may be used.
+pub(super) fn buffer_mib(
+    keeps: BufferKeeps,
+    asked: Option<u64>,
+    available: u64,
+) -> Result<u64, RecordError> {
+    let option = match keeps {
+        BufferKeeps::Oldest => "--buffer",
+        BufferKeeps::Newest => "--ring",
+    };
+    let most = (available.saturating_sub(LEFT_ALONE_MIB) / 2).max(available / 8);
+    match asked {
+        Some(asked) if asked > most || asked < LEAST_MIB => Err(RecordError::Options(format!(
+            "{option} {asked}: expected {LEAST_MIB} to {most} MiB; {available} MiB of memory are available, of which {LEFT_ALONE_MIB} are left alone, and the reduction needs as much as the buffer"
+        ))),
+        Some(asked) => Ok(asked),
+        None => Ok((available / 8).min(DEFAULT_MIB).min(most).max(LEAST_MIB)),
+    }
+}
+
+/// The folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Refuses a disk that has no room for the files of full buffers.
+pub(super) fn check_disk(output: &Path, buffer_mib: u64) -> Result<(), RecordError> {
+    let folder = folder_of(output);
+    let disk = rustix::fs::statvfs(folder).map_err(|e| RecordError::file(folder, &e.into()))?;
+    let free_mib = disk.f_bavail.saturating_mul(disk.f_frsize) >> 20;
+    let is_packed = output.extension().is_some_and(|ending| ending == "zst");
+    let needed_mib = disk_mib(buffer_mib, is_packed);
+    if free_mib < needed_mib {
+        return Err(RecordError::Options(format!(
+            "{}: {free_mib} MiB are free, and a recording of {buffer_mib} MiB of buffers may take {needed_mib} MiB: expected a smaller size, or a file on another disk",
+            printable::path(folder)
+        )));
+    }
+    Ok(())
+}
+
+/// What a recording's files may take: of an event's 45 bytes 1.3 are left in packed files and 8 in others; twice that,
+/// and the objects of the start.
+const fn disk_mib(buffer_mib: u64, is_packed: bool) -> u64 {
+    16 + buffer_mib / if is_packed { 16 } else { 3 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As without `--ring`.
+    fn buffer_mib(asked: Option<u64>, available: u64) -> Result<u64, RecordError> {
+        super::buffer_mib(BufferKeeps::Oldest, asked, available)
+    }
+
+    #[test]
+    fn a_disk_without_room_is_refused_before_anything_is_recorded() {
+        assert_eq!((disk_mib(1024, true), disk_mib(1024, false)), (80, 357));
+        check_disk(Path::new("run.pft.zst"), 1).unwrap();
+        let error = check_disk(Path::new("run.pft"), 1 << 50)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(".: ") && error.contains(" MiB are free, and "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_buffer_and_its_reduction_leave_two_gibibytes_alone() {
+        assert_eq!(buffer_mib(None, 23_000).unwrap(), 1024);
+        assert_eq!(buffer_mib(None, 4096).unwrap(), 512);
+        assert_eq!(buffer_mib(Some(10_476), 23_000).unwrap(), 10_476);
+        let error = buffer_mib(Some(10_477), 23_000).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--buffer 10477: expected 1 to 10476 MiB; "),
+            "{error}"
+        );
+        // A board with little memory can still record a little.
+        assert_eq!(buffer_mib(None, 512).unwrap(), 64);
+        let error = super::buffer_mib(BufferKeeps::Newest, Some(0), 512).unwrap_err();
+        assert!(error.to_string().starts_with("--ring 0: "), "{error}");
+        assert!(buffer_mib(Some(65), 512).is_err());
+        assert!(buffer_mib(Some(0), 512).is_err());
+    }
+
+    #[test]
+    fn what_is_available_is_read_from_meminfo() {
+        let text = "MemTotal:       24684112 kB\nMemFree:  2048 kB\nMemAvailable:   23084820 kB\n";
+        assert_eq!(available_mib(text), Some(22_543));
+        assert_eq!(available_mib("MemFree:  2048 kB\n"), Some(2));
+        assert_eq!(available_mib("MemFree:  two\n"), None);
+    }
+}

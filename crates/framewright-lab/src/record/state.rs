@@ -1,0 +1,134 @@
+use super::RecordError;
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// Files of `/proc` that are kept with a recording, before and after.
+pub(super) const STATE: [&str; 5] = ["pagetypeinfo", "buddyinfo", "zoneinfo", "vmstat", "meminfo"];
+
+/// How often a flight recorder reads them: it learns only later where its recording begins.
+const EVERY: Duration = Duration::from_secs(10);
+/// Of so many moments it keeps every second one from there on, so that memory is bounded: 40 KiB each.
+const MOMENTS_MAX: usize = 512;
+
+/// Files of `/proc` at one moment, by name.
+pub(super) type ProcFiles = Vec<(&'static str, Vec<u8>)>;
+
+/// The files of [`STATE`] that this kernel has.
+pub(super) fn state() -> Result<ProcFiles, RecordError> {
+    let mut files = Vec::new();
+    for name in STATE {
+        let path = Path::new("/proc").join(name);
+        match fs::read(&path) {
+            Ok(bytes) => files.push((name, bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(RecordError::file(&path, &error)),
+        }
+    }
+    Ok(files)
+}
+
+/// States from which the one at the beginning of a recording is chosen, by nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Debug)]
+pub(super) struct StateLog<S = ProcFiles> {
+    moments: VecDeque<(u64, S)>,
+    every_ns: u64,
+}
+
+impl<S> StateLog<S> {
+    pub(super) fn new(now_ns: u64, state: S) -> Self {
+        Self {
+            moments: VecDeque::from([(now_ns, state)]),
+            every_ns: EVERY.as_nanos() as u64,
+        }
+    }
+
+    /// Whether the newest state is old enough for another one.
+    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+        let newest = self.moments.back().map_or(0, |&(at, _)| at);
+        now_ns.saturating_sub(newest) >= self.every_ns
+    }
+
+    /// Adds a state. What is older than the newest one before `whole_from_ns`, where the buffers begin now, can no
+    /// longer be chosen and goes.
+    pub(super) fn add(&mut self, now_ns: u64, state: S, whole_from_ns: Option<u64>) {
+        let begin = whole_from_ns.unwrap_or(0);
+        while self.moments.get(1).is_some_and(|&(at, _)| at <= begin) {
+            self.moments.pop_front();
+        }
+        self.moments.push_back((now_ns, state));
+        if self.moments.len() > MOMENTS_MAX {
+            let mut keep = false;
+            self.moments.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.every_ns *= 2;
+        }
+    }
+
+    /// The newest state from before `whole_from_ns`; the oldest one where nothing was overwritten.
+    pub(super) fn choose(mut self, whole_from_ns: Option<u64>) -> Option<S> {
+        let begin = whole_from_ns.unwrap_or(0);
+        while self.moments.get(1).is_some_and(|&(at, _)| at <= begin) {
+            self.moments.pop_front();
+        }
+        self.moments.pop_front().map(|(_, state)| state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_state_of_a_recording_is_the_newest_from_before_it_begins() {
+        let log = || {
+            let mut log = StateLog::new(S, 0);
+            for second in [11, 21, 31] {
+                log.add(second * S, second, None);
+            }
+            log
+        };
+        for (begin, expected) in [
+            (None, 0),
+            (Some(0), 0),
+            (Some(5 * S), 0),
+            (Some(11 * S), 11),
+            (Some(30 * S), 21),
+            (Some(u64::MAX), 31),
+        ] {
+            assert_eq!(log().choose(begin), Some(expected), "{begin:?}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_days_is_bounded_by_what_the_buffers_hold_and_by_a_number() {
+        let mut log = StateLog::new(0, 0);
+        let mut whole_from = StateLog::new(0, 0);
+        for second in 1..1_000_000 {
+            let now = second * S;
+            if log.is_due(now) {
+                log.add(now, second, None);
+                assert!(log.moments.len() <= MOMENTS_MAX);
+            }
+            if whole_from.is_due(now) {
+                whole_from.add(now, second, Some(now.saturating_sub(60 * S)));
+                assert!(
+                    whole_from.moments.len() <= 9,
+                    "{}",
+                    whole_from.moments.len()
+                );
+            }
+        }
+        // The first one stays, as long as nothing is overwritten.
+        assert_eq!(log.choose(None), Some(0));
+        let begin = 999_000 * S;
+        assert_eq!(whole_from.every_ns, 10 * S);
+        assert!(whole_from.choose(Some(begin)).unwrap() > 999_000 - 130);
+    }
+}
