@@ -28,33 +28,52 @@ pub struct KvRecount {
 }
 
 impl<P: FramePlatform> Kv<'_, P> {
-    /// Checks every invariant K1 to K4 that can be seen at rest. Stops all CPUs.
+    /// Checks every invariant K1 to K5 and E3 that can be seen at rest. Stops all CPUs.
     /// O(frames + slabs).
     ///
     /// # Errors
-    /// The first one that does not hold, with the frame or the slab's first frame; 0 if it is about no frame.
+    /// The first one that does not hold, with the frame or the slab's first frame. If it is about no frame, with the
+    /// number of a record, or a count.
     pub fn verify(&self) -> Result<(), Broken> {
         let _stopped = self.stop();
         let mut place = 0;
         while place < self.table.frames() {
             place += self.verify_frame(place)?;
         }
-        let given = self.pool().recount();
-        check("SL2: the set of free records", 0, given.is_some())?;
-        let mut listed = u64::from(given.unwrap_or(0));
+        let pool = self.pool();
+        check("SL2: the set of free records", 0, pool.is_consistent())?;
+        // A record without a slab has no neighbour before it: that word is 1 here if a seat has the record.
+        for number in (1..=pool.fresh()).filter(|&number| self.is_unused(number)) {
+            self.records.get(number).set_prev(0);
+        }
+        let (mut in_lists, mut sent) = (0, 0);
         for cpu in 0..self.shape.cpus {
-            listed += self.verify_seat(self.held(cpu))?;
+            in_lists += self.verify_seat(self.held(cpu))?;
+            sent += self.verify_inbox(self.held(cpu))?;
         }
-        let mut used = 0;
+        let (mut listed, mut pending) = (0, 0);
         for number in 1..=self.records.count() {
-            used += self.verify_slab(number)?;
+            let slab = self.records.get(number);
+            pending += u64::from(slab.parcel().pending.load(Relaxed) != 0);
+            let has_place = match slab.header().state() {
+                SlabState::None => (slab.prev() == 1) != pool.has(number),
+                state => {
+                    self.verify_slab(number)?;
+                    let is_listed = SlabState::LISTED.contains(&state);
+                    listed += u64::from(is_listed);
+                    !pool.has(number)
+                }
+            };
+            let at = u64::from(number);
+            check("K3: a record is a slab's or in one list", at, has_place)?;
         }
-        let all = u64::from(self.records.count());
-        check(
-            "K3: records are slabs' or in one list",
-            0,
-            listed + used == all,
-        )
+        check("K4: every slab is in its list", 0, in_lists == listed)?;
+        check("E3: a slab on its way is in an inbox", 0, sent == pending)
+    }
+
+    /// Whether a record has no slab.
+    fn is_unused(&self, number: u32) -> bool {
+        self.records.get(number).header().state() == SlabState::None
     }
 
     /// Checks the entry at a place of the table. Returns how many frames it covers.
@@ -87,76 +106,111 @@ impl<P: FramePlatform> Kv<'_, P> {
         Ok(1)
     }
 
-    /// Checks the lists of a seat. Returns how many records without a slab it has.
+    /// Checks the lists of a seat, and marks its records without a slab. Returns how many slabs are in the lists.
     fn verify_seat(&self, seat: Held<'_>) -> Result<u64, Broken> {
-        let most = self.records.count();
+        let mut in_lists = 0;
         for class in SizeClass::all() {
-            let current = Records::named_by(seat.words.magazine(class).0);
-            if current != 0 {
-                let header = self.records.get(current).header();
-                let same = header.state() == SlabState::Current
-                    && header.class() == class
-                    && header.owner() == seat.cpu;
-                check(
-                    "K4: a magazine's slab is the current one",
-                    self.at(current),
-                    same,
-                )?;
-            }
+            self.verify_magazine(seat, class)?;
             for state in [SlabState::Partial, SlabState::Empty] {
-                self.verify_list(seat, state, class)?;
+                in_lists += self.verify_list(seat, state, class)?;
             }
         }
-        self.verify_list(seat, SlabState::Surplus, SizeClass::new(0))?;
+        in_lists += self.verify_list(seat, SlabState::Surplus, SizeClass::new(0))?;
         let (mut next, count) = seat.words.records();
-        for _ in 0..count {
-            let is_one = next != 0 && next <= most;
-            check("K3: a seat's list of records", 0, is_one)?;
-            let state = self.records.get(next).header().state();
+        let mut left = count;
+        while next != 0 {
+            let is_one = next <= self.pool().fresh() && left != 0 && self.is_unused(next);
+            check("K3: a seat's list of records", next.into(), is_one)?;
+            let record = self.records.get(next);
             check(
-                "K3: a listed record is no slab's",
-                0,
-                state == SlabState::None,
+                "K3: a record is in one list",
+                next.into(),
+                record.prev() == 0,
             )?;
-            next = self.records.get(next).next();
+            record.set_prev(1);
+            next = record.next();
+            left -= 1;
         }
-        check("K3: a seat's count of records", 0, next == 0)?;
-        Ok(u64::from(count))
+        check("K3: a seat's count of records", count.into(), left == 0)?;
+        Ok(in_lists)
     }
 
+    /// Checks the slab from which a seat serves a class, and the address of the first slot there.
+    fn verify_magazine(&self, seat: Held<'_>, class: SizeClass) -> Result<(), Broken> {
+        let (magazine, first) = seat.words.magazine(class);
+        let current = Records::named_by(magazine);
+        if current == 0 {
+            return check("K4: a magazine names a slab or nothing", 0, magazine == 0);
+        }
+        let exists = current <= self.records.count();
+        check("K4: a magazine's slab exists", current.into(), exists)?;
+        let (slab, at) = (self.records.get(current), self.at(current));
+        let header = slab.header();
+        let same = header.state() == SlabState::Current
+            && header.class() == class
+            && header.owner() == seat.cpu;
+        check("K4: a magazine's slab is the current one", at, same)?;
+        let is_first = (0..BITMAP_WORDS).any(|word| {
+            let start = self.table.addr(slab.place()).0;
+            magazine == Records::magazine(current, word)
+                && first == start.wrapping_add(64 * word as u64 * class.bytes())
+        });
+        check("K5: a magazine knows where its slots lie", at, is_first)
+    }
+
+    /// Checks a list. Returns how many slabs are in it.
     fn verify_list(
         &self,
         seat: Held<'_>,
         state: SlabState,
         class: SizeClass,
-    ) -> Result<(), Broken> {
+    ) -> Result<u64, Broken> {
         let (mut prev, mut next) = (0, seat.words.first(state, class));
-        let mut left = self.records.count();
+        let mut count = 0;
         while next != 0 {
+            let exists = next <= self.records.count();
+            check("K4: a listed slab exists", next.into(), exists)?;
             let slab = self.records.get(next);
             let header = slab.header();
             let same = header.state() == state
                 && header.owner() == seat.cpu
                 && (state == SlabState::Surplus || header.class() == class);
-            let is_one = same && slab.prev() == prev && left != 0;
+            let is_one = same && slab.prev() == prev && count < self.records.count();
             check(
                 "K4: a list is of its seat, class and state",
                 self.at(next),
                 is_one,
             )?;
             (prev, next) = (next, slab.next());
-            left -= 1;
+            count += 1;
         }
-        Ok(())
+        Ok(count.into())
     }
 
-    /// Checks a record. Returns whether it has a slab.
-    fn verify_slab(&self, number: u32) -> Result<u64, Broken> {
+    /// Checks the list of slabs that were sent to a seat. Returns how many there are.
+    fn verify_inbox(&self, seat: Held<'_>) -> Result<u64, Broken> {
+        let mut next = seat.words.inbox.load(Relaxed) as u32;
+        let mut count = 0;
+        while let Some(number) = next.checked_sub(1) {
+            let exists = (1..=self.records.count()).contains(&number);
+            check("E3: a slab in an inbox exists", number.into(), exists)?;
+            let parcel = self.records.get(number).parcel();
+            let is_one = parcel.pending.load(Relaxed) != 0 && count < self.records.count();
+            check(
+                "E3: a slab in an inbox is on its way",
+                number.into(),
+                is_one,
+            )?;
+            next = parcel.next.load(Relaxed) as u32;
+            count += 1;
+        }
+        Ok(count.into())
+    }
+
+    /// Checks a slab.
+    fn verify_slab(&self, number: u32) -> Result<(), Broken> {
         let slab = self.records.get(number);
         let header = slab.header();
-        if header.state() == SlabState::None {
-            return Ok(0);
-        }
         let at = self.at(number);
         let known = header.owner() < self.shape.cpus
             && header.slots() == header.class().slots(header.order());
@@ -166,7 +220,7 @@ impl<P: FramePlatform> Kv<'_, P> {
         check(
             "K1: a slab ends in memory",
             at,
-            place + frames <= self.table.frames(),
+            frames <= self.table.frames().saturating_sub(place),
         )?;
         for nth in 0..frames {
             let part = SlabFrame::new(number, header.class(), header.owner(), nth);
@@ -182,11 +236,10 @@ impl<P: FramePlatform> Kv<'_, P> {
         }
         let sent = slab.parcel().pending.load(Relaxed) != 0 || !slab.has_remote();
         check("K4: frees of other CPUs are on their way", at, sent)?;
-        self.check_state(number, header)?;
-        Ok(1)
+        self.check_state(number, header)
     }
 
-    /// Checks that a slab is in the list, or the magazine, that it says it is in.
+    /// Checks that a slab is what its list, or the magazine that it says it is in, is for.
     fn check_state(&self, number: u32, header: SlabHeader) -> Result<(), Broken> {
         let seat = self.held(header.owner());
         let slab = self.records.get(number);
@@ -204,15 +257,7 @@ impl<P: FramePlatform> Kv<'_, P> {
             "K4: a slab is where its free slots belong",
             self.at(number),
             fits,
-        )?;
-        let is_linked = match seat.words.list(header.state(), header.class()) {
-            None => true,
-            Some(head) => match slab.prev() {
-                0 => head.load(Relaxed) == u64::from(number),
-                prev => self.records.get(prev).next() == number,
-            },
-        };
-        check("K4: a slab is in its list", self.at(number), is_linked)
+        )
     }
 
     /// Counts all objects and slabs anew. Stops all CPUs; blocks are counted exactly only if no CPU

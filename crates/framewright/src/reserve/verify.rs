@@ -12,6 +12,11 @@ impl<P> Reserve<'_, P> {
     /// The first that does not hold, with the frame's number in the reserve or the pool's.
     pub fn verify(&self) -> Result<(), Broken> {
         let table = &self.table;
+        // A gate that stays shut, or a guest that is inside for ever, would keep all others waiting.
+        if let Some(block) = table.first_in_use() {
+            let (invariant, at) = ("C3", (block * BLOCK) as u64);
+            return Err(Broken { invariant, at });
+        }
         let mut held = [0u64; POOLS_MAX];
         let mut dirty_pages = [0u64; POOLS_MAX];
         let mut reserved = 0u64;
@@ -26,11 +31,12 @@ impl<P> Reserve<'_, P> {
                     Err(Broken { invariant, at })
                 };
                 let lane = table.lane(id / 64);
-                let [free, owned, kept, dirty, stocked] = [
+                let [free, owned, kept, dirty, movable, stocked] = [
                     &lane.free,
                     &lane.owned,
                     &lane.kept,
                     &lane.dirty,
+                    &lane.movable,
                     &lane.stocked,
                 ]
                 .map(|bits| bits.load(Relaxed) >> (id % 64) & 1 != 0);
@@ -43,7 +49,7 @@ impl<P> Reserve<'_, P> {
                     _ => held[word.pool()] += 1,
                 }
                 let is_dirty = matches!(word.state(), FrameState::Dirty | FrameState::Writing);
-                if is_dirty != dirty {
+                if is_dirty != dirty || movable && !dirty {
                     return broken("C7");
                 }
                 dirty_pages[word.pool()] += u64::from(is_dirty);

@@ -28,6 +28,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             .verify()
             .map_err(|at| self.broken("V2: the tree of gaps", at))?;
         let (mut at, end) = (0, self.shape.pages as u32);
+        let mut freed_in_arena = 0;
         while at < end {
             if let Some(gap) = guard.gap_at(at) {
                 self.check("V2: gaps do not overlap", at, gap.start == at)?;
@@ -37,12 +38,9 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             let (number, place) = self.spans.place(at);
             if self.spans.get(number).owner() == SpanOwner::Arena {
                 let pages = self.verify_area(at, end)?;
-                let info = self.find(self.page(at));
-                self.check(
-                    "V4: found",
-                    at,
-                    info.is_some_and(|i| i.start == self.page(at)),
-                )?;
+                let header = self.table.header(at);
+                freed_in_arena +=
+                    u32::from(header.map(super::AreaHeader::state) == Some(AreaState::Lazy));
                 at += pages;
             } else {
                 self.check("V3: a span is one CPU's", at, place == 0)?;
@@ -52,7 +50,51 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         }
         self.check("V1: areas end in the window", at, at == end)?;
         drop(held);
+        self.verify_lists(freed_in_arena)?;
         self.verify_lazy()
+    }
+
+    /// V1: checks that each freed area of the arena, and each span with pages that wait for a flush, is in one list,
+    /// so that it is found once its time has come.
+    fn verify_lists(&self, freed_in_arena: u32) -> Result<(), Broken> {
+        let mut areas = 0;
+        for cpu in 0..self.shape.cpus {
+            let seat = self.seat_words(cpu);
+            for list in [
+                &seat.areas_lazy,
+                &seat.areas_failed,
+                &seat.areas_wait,
+                &seat.areas_ready,
+            ] {
+                let mut next = list.link();
+                while let Some(at) = next {
+                    let header = self.table.header(at);
+                    let header = header.filter(|header| header.state() == AreaState::Lazy);
+                    let listed = header.filter(|_| areas < freed_in_arena);
+                    let listed = listed.ok_or(self.broken("V1: a list of freed areas", at))?;
+                    areas += 1;
+                    next = listed.next();
+                }
+            }
+            let waits = |number: &u32| {
+                let span = self.spans.get(*number);
+                span.owner().cpu() == Some(cpu) && span.waiting().pages != 0
+            };
+            let waiting = (0..self.spans.count()).filter(waits).count();
+            let mut next = seat.wait_head.link();
+            for _ in 0..waiting {
+                let number = next.filter(waits);
+                let number = number.ok_or(self.broken("V1: a waiting span is in its list", 0))?;
+                next = self.spans.get(number).waiting_next();
+            }
+            let end = next.map_or(0, |number| self.spans.first(number));
+            self.check("V1: the list of waiting spans ends", end, next.is_none())?;
+        }
+        self.check(
+            "V1: each freed area of the arena is in a list",
+            0,
+            areas == freed_in_arena,
+        )
     }
 
     /// Checks the area that starts at a page. Returns its length.
@@ -249,9 +291,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             kept.map_err(|at| self.broken("V1: kept areas are in a list", at))?;
             for list in [&seat.areas_lazy, &seat.areas_failed] {
                 let mut next = list.link();
-                while let Some(at) = next {
-                    let header = self.table.header(at);
-                    let header = header.ok_or(self.broken("V1: listed areas have headers", at))?;
+                while let Some(header) = next.and_then(|at| self.table.header(at)) {
                     own += u64::from(header.pages());
                     next = header.next();
                 }

@@ -70,6 +70,11 @@ pub(super) enum SlabState {
     Surplus = 5,
 }
 
+impl SlabState {
+    /// The states of slabs in lists.
+    pub(super) const LISTED: [Self; 3] = [Self::Partial, Self::Empty, Self::Surplus];
+}
+
 /// What a slab is, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlabHeader(u64);

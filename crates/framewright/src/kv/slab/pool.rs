@@ -93,10 +93,23 @@ impl<'m> RecordPool<'m> {
         self.gives.fetch_add(1, SeqCst);
     }
 
-    /// How many records it has, if its set is intact. Only for use while no CPU takes or gives one.
-    pub(in super::super) fn recount(self) -> Option<u32> {
-        let fresh = self.records - self.fresh.load(Relaxed) as u32;
-        let given = self.given.iter().count() as u32;
-        self.given.is_consistent().then_some(fresh + given)
+    /// How many records have ever been taken: those up to this number.
+    pub(in super::super) fn fresh(self) -> u32 {
+        self.fresh.load(Relaxed).min(self.records.into()) as u32
+    }
+
+    /// Whether it has a record. Only for use while no CPU takes or gives one; so is the next one.
+    pub(in super::super) fn has(self, number: u32) -> bool {
+        number > self.fresh() || self.is_given(number as usize)
+    }
+
+    /// Whether its set is intact: only records that were taken before were given back.
+    pub(in super::super) fn is_consistent(self) -> bool {
+        let taken = 1..=self.fresh() as usize;
+        self.given.iter().all(|number| taken.contains(&number)) && self.given.is_consistent()
+    }
+
+    fn is_given(self, number: usize) -> bool {
+        self.given.first_from(number) == Some(number)
     }
 }

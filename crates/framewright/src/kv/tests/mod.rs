@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
+mod broken;
 mod efforts;
 mod errors;
 mod loose;

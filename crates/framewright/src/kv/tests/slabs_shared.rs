@@ -12,7 +12,11 @@ use crate::seats::Inboxes;
 use crate::sync::Ordering::Relaxed;
 
 /// The slab that an object lies in, its record's number, and the object's word and bit.
-fn slot_of(held: Held<'static>, machine: &ToyMachine, addr: Addr) -> (Slab<'static>, u32, u64) {
+pub(super) fn slot_of(
+    held: Held<'static>,
+    machine: &ToyMachine,
+    addr: Addr,
+) -> (Slab<'static>, u32, u64) {
     let place = machine.kv.place(addr).unwrap();
     let KvEntry::Slab(part) = machine.kv.table.get(place) else {
         panic!("{addr} is in a slab");
@@ -389,78 +393,4 @@ fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
     let [seat, other] = seats;
     drop(other);
     machine.check_empty(seat);
-}
-
-#[test]
-fn what_does_not_hold_is_named() {
-    let machine = ToyMachine::new(512, 2, 4096);
-    let mut seat = machine.seat(0);
-    let held = machine.kv.held(0);
-    // Of 48 bytes a slab has 170 slots; one of two slabs is full.
-    let live: Vec<Addr> = (0..171)
-        .map(|_| seat.kmalloc(&sized(48)).unwrap())
-        .collect();
-    let run = seat.kmalloc(&sized(8192)).unwrap();
-    let (full, number, _) = slot_of(held, &machine, live[0]);
-    let (current, ..) = slot_of(held, &machine, live[170]);
-    machine.check();
-    let broken = |invariant: &str| {
-        let broken = machine.kv.verify().unwrap_err();
-        assert_eq!(broken.invariant, invariant);
-        let message = std::format!("{broken}");
-        assert!(message.starts_with("invariant K") && message.contains(" at 0x"));
-    };
-    let place = machine.kv.place(run).unwrap();
-    let inside = machine.kv.table.get(place);
-    machine.kv.table.change(place + 1, inside);
-    broken("K1: nothing else is in a run");
-    machine.kv.table.change(place + 1, KvEntry::None);
-
-    let place = full.place() + 1;
-    let part = machine.kv.table.get(place);
-    machine.kv.table.change(place, KvEntry::None);
-    broken("K1: the table names a slab's frames");
-    machine
-        .kv
-        .table
-        .change(place, machine.kv.table.get(current.place()));
-    broken("K1: table and record say the same");
-    machine.kv.table.change(place, part);
-
-    full.free(3).store(1, Relaxed);
-    broken("K2: free slots are slots");
-    full.free(3).store(0, Relaxed);
-    full.free(0).store(1, Relaxed);
-    broken("K4: a slab is where its free slots belong");
-    full.free(0).store(0, Relaxed);
-    full.remote(0).store(1, Relaxed);
-    broken("K4: frees of other CPUs are on their way");
-    full.remote(0).store(0, Relaxed);
-
-    let header = full.header();
-    full.set_header(header.with_owner(1));
-    broken("K1: table and record say the same");
-    full.set_header(header.with_state(SlabState::Partial));
-    broken("K4: a slab is where its free slots belong");
-    full.set_header(header);
-    machine.check();
-
-    seat.kfree(live[0]).unwrap();
-    let (class, list) = (header.class(), SlabState::Partial);
-    assert_eq!(held.words.first(list, class), number);
-    let head = held.words.list(list, class).unwrap();
-    head.store(0, Relaxed);
-    broken("K4: a slab is in its list");
-    head.store(u64::from(number), Relaxed);
-    full.set_prev(number);
-    broken("K4: a list is of its seat, class and state");
-    full.set_prev(0);
-
-    let (first, count) = held.words.records();
-    held.words.set_records(first, count - 1);
-    broken("K3: a seat's count of records");
-    held.words.set_records(0, 0);
-    broken("K3: records are slabs' or in one list");
-    held.words.set_records(first, count);
-    machine.check();
 }

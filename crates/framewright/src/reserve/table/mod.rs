@@ -387,6 +387,16 @@ impl<'m> FrameTable<'m> {
         }
     }
 
+    /// A block whose gate is shut, or has a CPU inside. Only for use while no CPU is at work.
+    pub(super) fn first_in_use(&self) -> Option<usize> {
+        let is_inside = |block: usize| {
+            let here = |seat: &GuestRecord| seat.inside.load(Relaxed) == block as u64 + 1;
+            self.seats.iter().any(here)
+        };
+        let mut blocks = 0..self.blocks.len();
+        blocks.find(|&block| self.blocks[block].gate.load(Relaxed) != 0 || is_inside(block))
+    }
+
     /// Shuts a block's gate and waits until every guest has left. For one owner at a time.
     pub(super) fn shut(&self, block: usize, platform: &impl FramePlatform) -> ShutGate<'m> {
         loop {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::vec::Vec;
 
+mod broken;
 mod choice;
 mod contiguous;
 mod contract;
