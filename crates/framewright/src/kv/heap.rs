@@ -18,7 +18,7 @@ use crate::raw::Carver;
 use crate::seats::{Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
 use crate::stats::KvStats;
-use crate::sync::CounterWord;
+use crate::sync::{AtomicU64, CounterWord};
 use crate::units::{Addr, Page, SetupError};
 
 /// An object allocator over zones and a space.
@@ -124,6 +124,11 @@ impl<'m, P> Kv<'m, P> {
         let overlap =
             is_in(window, direct, bytes(self.shape.frames)) || is_in(direct, window, bytes(pages));
         overlap.then_some((window, direct))
+    }
+
+    /// The word that says in which space all seats are.
+    pub(super) const fn space(&self) -> &'m AtomicU64 {
+        &self.words.space
     }
 
     /// The seat of a CPU, for the CPU itself while it is busy, or for a CPU that has claimed it.

@@ -72,6 +72,8 @@
 //!   be contiguous first stops the space's CPUs once, if the space keeps anything. It stops the zones'
 //!   CPUs once: while `kv`'s stand still, or instead of that. If a slab changes in between, it does
 //!   both.
+//! - **K11** All seats are in one space, so their frames have one origin: what one CPU allocated, each other CPU can free,
+//!   and no frame is two zones'.
 //!
 //! `next_step` chooses what a request does next.
 //!

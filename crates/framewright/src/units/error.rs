@@ -57,6 +57,8 @@ pub enum SetupError {
     /// The seats in the space that were taken before have frames of another
     /// [origin](crate::frame::FrameSource::origin).
     OtherFrames(CpuId),
+    /// The seats of the object allocator that were taken before are in another space.
+    OtherSpace(CpuId),
 }
 
 impl SetupError {
@@ -120,6 +122,10 @@ impl fmt::Display for SetupError {
             Self::OtherFrames(cpu) => write!(
                 f,
                 "the frames for {cpu} are of another origin than those of the space's other seats"
+            ),
+            Self::OtherSpace(cpu) => write!(
+                f,
+                "the seat of {cpu} is in another space than the object allocator's other seats"
             ),
         }
     }

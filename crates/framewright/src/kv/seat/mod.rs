@@ -21,6 +21,7 @@ use super::Kv;
 use crate::frame::FrameSource;
 use crate::platform::{FramePlatform, ObjectPlatform, Relief};
 use crate::seats::Taken;
+use crate::sync::Ordering::Relaxed;
 use crate::units::{CpuId, SetupError};
 use crate::vrange::RangeSeat;
 
@@ -67,7 +68,7 @@ impl<'m, P: ObjectPlatform> Kv<'m, P> {
     ///
     /// # Errors
     /// If the seat is taken, or there are fewer CPUs, or the space's window lies where the direct
-    /// map has frames.
+    /// map has frames, or it is another space than that of the seats before (K11).
     pub fn seat<'s, F: FrameSource>(
         &self,
         ranges: RangeSeat<'s, 'm, P, F>,
@@ -80,7 +81,13 @@ impl<'m, P: ObjectPlatform> Kv<'m, P> {
         if let Some((window, direct)) = self.overlap(space.start(), space.pages()) {
             return Err(SetupError::Overlap { window, direct });
         }
-        KvSeat::take(self, ranges).ok_or(SetupError::Taken(cpu))
+        let number = space.metadata_address();
+        let seat = KvSeat::take(self, ranges).ok_or(SetupError::Taken(cpu))?;
+        // Relaxed: no other access depends on the number.
+        match self.space().compare_exchange(0, number, Relaxed, Relaxed) {
+            Err(other) if other != number => Err(SetupError::OtherSpace(cpu)),
+            _ => Ok(seat),
+        }
     }
 }
 

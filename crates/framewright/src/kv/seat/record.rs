@@ -22,7 +22,9 @@ record! {
         // The holder of the stop lock writes the first line.
         pub(in super::super) stop_lock: AtomicU64,
         pub(in super::super) stop_account: [AtomicU64; ACCOUNT_WORDS],
-        _stop: [AtomicU64; 4],
+        /// The space of all seats; 0 until there is one.
+        pub(in super::super) space: AtomicU64,
+        _stop: [AtomicU64; 3],
 
         // All CPUs write the second one: how often a record that no seat has was given back, and how many records
         // were ever taken.
@@ -109,7 +111,7 @@ impl KvSeatRecord {
         (word.load(Relaxed), first.load(Relaxed))
     }
 
-    pub(super) fn set_magazine(&self, class: SizeClass, word: u64, first: u64) {
+    pub(in super::super) fn set_magazine(&self, class: SizeClass, word: u64, first: u64) {
         let magazine = &self.magazines[class.index()];
         magazine[0].store(word, Relaxed);
         magazine[1].store(first, Relaxed);

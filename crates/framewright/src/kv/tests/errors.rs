@@ -198,8 +198,11 @@ fn a_window_in_the_direct_map_is_refused() {
         let memory = leak(vec![0; layout.words_needed().unwrap()]);
         let config = RangeConfig::for_cpus(1);
         let space = leak(Space::new(&layout, &config, memory, machine.toy).unwrap());
+        let layout = KvLayout::new(Frame(0), 512);
+        let memory = leak(vec![0; layout.words_needed().unwrap()]);
+        let kv = leak(Kv::new(&layout, memory, machine.toy).unwrap());
         let frames = machine.zone.seat(CpuId(0)).unwrap();
-        machine.kv.seat(space.seat(CpuId(0), frames).unwrap())
+        kv.seat(space.seat(CpuId(0), frames).unwrap())
     };
     for start in [direct - 56, direct, direct + 96, direct + 504] {
         let window = Addr(start * Page::BYTES);
@@ -246,4 +249,26 @@ fn a_block_of_the_zones_in_which_no_object_can_lie_is_named() {
     for addr in own {
         seat.kfree(addr).unwrap();
     }
+}
+
+#[test]
+fn k11_a_seat_in_another_space_is_refused() {
+    let (one, other) = (ToyMachine::new(512, 2, 4096), ToyMachine::new(512, 2, 4096));
+    let mut seat = one.seat(0);
+    let addr = seat.kmalloc(&KvRequest::new(4096)).unwrap();
+    // The same frames by number, and the same addresses: of both zones the first block would be one object.
+    let ranges = |machine: &ToyMachine, cpu| {
+        let frames = machine.zone.seat(CpuId(cpu)).unwrap();
+        machine.space.seat(CpuId(cpu), frames).unwrap()
+    };
+    let refused = one.kv.seat(ranges(&other, 1)).map(drop).unwrap_err();
+    assert_eq!(refused, SetupError::OtherSpace(CpuId(1)), "K11");
+    let message = "the seat of cpu 1 is in another space than the object allocator's other seats";
+    assert_eq!(std::format!("{refused}"), message);
+    // Nor when the first one has gone. Its own space is the right one.
+    seat.kfree(addr).unwrap();
+    drop(seat);
+    assert!(one.kv.seat(ranges(&other, 0)).is_err());
+    one.kv.seat(ranges(&one, 1)).unwrap();
+    one.kv.seat(ranges(&one, 0)).unwrap();
 }

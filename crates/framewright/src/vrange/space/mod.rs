@@ -164,6 +164,11 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         Ok(space)
     }
 
+    /// The address of its metadata: a number that no other space of the host has.
+    pub(crate) fn metadata_address(&self) -> u64 {
+        core::ptr::from_ref(self.words).addr() as u64
+    }
+
     /// The arena, locked.
     pub(super) fn lock_arena(&self) -> WatchedLock<'_, 'm, P, ArenaGuard<'m>> {
         let (guard, waited) = self
