@@ -105,7 +105,8 @@
 //! - **V10** A free changes the header from live, once, by compare-and-exchange: of several frees
 //!   of one area one succeeds. From there the header goes to lazy, or to kept and from kept to
 //!   live, for the next user, or in one step to lazy; never through live to lazy. So a second free
-//!   is refused at every moment until the area is handed out again.
+//!   is refused at every moment until the area is handed out again. From then on it is the new area's free, however
+//!   long ago it began: a CPU looks whose the span is only after it has changed the header.
 //!
 //! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a
 //!   purge, or `relax` out of the wait for a lock of rank 2, the space is *poisoned*: every later request is refused with that as its error, and the

@@ -19,7 +19,10 @@
 //! has the largest page number, because a window has fewer than 2^30.
 
 use super::info::{AreaKind, AreaState};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::units::{Frame, Run};
 
 /// The bits of a page's number, and of a length less one.
@@ -159,8 +162,9 @@ impl AreaHeader {
 
 /// The table of a window: for each page two words. See the [module](super) for what they mean.
 ///
-/// Every access is `Relaxed`: the owner of a page owns its words, and for a gap that is the holder
-/// of the arena's lock. Ownership is handed over with an ordering of its own.
+/// Accesses are `Relaxed`: the owner of a page owns its words, and for a gap that is the holder
+/// of the arena's lock. Ownership is handed over with an ordering of its own. Only a free by a stale address comes without
+/// one, so a header has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AreaTable<'m> {
     pages: &'m [[AtomicU64; 2]],
@@ -204,7 +208,7 @@ impl<'m> AreaTable<'m> {
     /// Starts an area at `page`, or changes its header.
     #[inline]
     pub(crate) fn set_header(self, page: u32, header: AreaHeader) {
-        self.words(page)[0].store(header.0, Relaxed);
+        self.words(page)[0].store(header.0, Release);
     }
 
     /// Changes the header at `page` if it is `from`; if several CPUs try, one succeeds.
@@ -215,8 +219,9 @@ impl<'m> AreaTable<'m> {
         from: AreaHeader,
         to: AreaHeader,
     ) -> bool {
+        // Acquire pairs with the Release in `set_header`: the CPU that frees an area sees whose its span is.
         self.words(page)[0]
-            .compare_exchange(from.0, to.0, Relaxed, Relaxed)
+            .compare_exchange(from.0, to.0, Acquire, Relaxed)
             .is_ok()
     }
 

@@ -7,6 +7,10 @@
 //!    area one succeeds, and the others change nothing (V10).
 //! 3. The pages are marked where the area lies: in the bits of a span of this CPU's, in its vmap
 //!    block, by one bit in another CPU's span and inbox, or in this CPU's list of arena areas.
+//!
+//! Whose span it is, a CPU finds out after the second step (V10). A free by a stale address may be so slow that the area
+//! ends before it, its span goes to another owner, and a new area with the same header begins there. Then the free
+//! is the new area's, as if it had come later. It goes where the new area lies, because a lazy area holds its span.
 
 use super::super::seat::Held;
 use super::super::space::SpaceCounters;
@@ -165,7 +169,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// CPU freed the area first: of two CPUs that free the same area at the same moment, whichever
     /// owns its span, one learns that it is free.
     #[inline(always)]
-    pub(super) fn becomes_lazy(&self, at: u32, before: AreaHeader) -> bool {
+    pub(in super::super) fn becomes_lazy(&self, at: u32, before: AreaHeader) -> bool {
         let lazy = before.lazy(None);
         if P::ALONE {
             self.space.table.set_header(at, lazy);
@@ -177,33 +181,41 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Frees an area if its header is still `header`, whichever CPU has its span. Returns false if
     /// the header has changed.
     pub(in super::super) fn free_checked(&self, at: u32, header: AreaHeader) -> bool {
-        let (number, place) = self.space.spans.place(at);
-        let span = self.span(number);
+        let (number, _) = self.space.spans.place(at);
         let pages = self.lazy_pages_of(at, header);
-        match span.owner() {
-            SpanOwner::Areas(cpu) if cpu == self.cpu => {
-                return self.free_own(at, header);
-            }
-            SpanOwner::Block(cpu) if cpu == self.cpu => {
-                return self.free_slot(at, header, pages);
-            }
-            SpanOwner::Areas(cpu) | SpanOwner::Block(cpu) => {
-                if !self.becomes_lazy(at, header) {
-                    return false;
-                }
-                self.send(cpu, number, place);
-            }
+        match self.span(number).owner() {
+            SpanOwner::Areas(cpu) if cpu == self.cpu => return self.free_own(at, header),
+            SpanOwner::Block(cpu) if cpu == self.cpu => return self.free_slot(at, header, pages),
+            _ => {}
+        }
+        if !self.becomes_lazy(at, header) {
+            return false;
+        }
+        self.pass_on(at, header, pages);
+        self.count_lazy(header);
+        true
+    }
+
+    /// Brings an area that this CPU has just made lazy, and reported as `told` pages, to the CPU that has its span, or
+    /// into this CPU's list of the arena's areas.
+    #[inline(always)]
+    pub(in super::super) fn pass_on(&self, at: u32, header: AreaHeader, told: u32) {
+        let (number, place) = self.space.spans.place(at);
+        let pages = self.lazy_pages_of(at, header);
+        if pages != told {
+            // A slot of a block, and now the arena's area, or the other way round.
+            let less = u64::from(told).wrapping_sub(pages.into());
+            self.space.sub_lazy(less);
+        }
+        match self.span(number).owner() {
+            SpanOwner::Areas(cpu) | SpanOwner::Block(cpu) => self.send(cpu, number, place),
             SpanOwner::Arena => {
                 let lazy = header.lazy(self.words.areas_lazy.link());
-                if !self.space.table.change_header(at, header, lazy) {
-                    return false;
-                }
+                self.space.table.set_header(at, lazy);
                 self.words.areas_lazy.set_link(Some(at));
                 self.words.purgeable.add(u64::from(pages));
             }
         }
-        self.count_lazy(header);
-        true
     }
 
     /// Counts a free of an area that had the header `before` and is lazy now. A kept area was
@@ -229,12 +241,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let at = offset as u32;
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
-        let owner = match span.owner() {
-            SpanOwner::Areas(cpu) if cpu != self.cpu => cpu,
+        match span.owner() {
+            SpanOwner::Areas(cpu) if cpu != self.cpu && span.starts_at(place) => {}
             _ => return None,
-        };
-        if !span.starts_at(place) {
-            return None;
         }
         let header = self.space.table.header(at)?;
         let pages = u64::from(header.pages());
@@ -248,7 +257,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             self.words.delta.set(before);
             return None;
         }
-        self.send(owner, number, place);
+        self.pass_on(at, header, header.pages());
         self.words.counters.frees.add(1);
         self.words.live.sub(pages);
         Some(pages)

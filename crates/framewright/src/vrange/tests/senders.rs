@@ -48,6 +48,38 @@ fn a_span_that_is_lent_while_a_former_owner_lets_go_of_it_is_sent_to_the_new_one
     space.verify().unwrap();
 }
 
+#[test]
+fn v10_an_area_that_a_slow_free_takes_goes_where_its_span_is_by_then() {
+    let layout = SpaceLayout::new(Page(0x400), 1024)
+        .with_cpus(3)
+        .with_span_pages(64);
+    let space = space(layout, config(200, true));
+    let mut seats = seats(space);
+    let old = seats[0].alloc_area(&AreaRequest::new(3)).unwrap();
+    // What CPU 1 has seen when it is held up, in a free by a stale address: a span of CPU 0's, and this header.
+    let header = seats[1].held().check_free(old, AreaKind::Plain).unwrap();
+    // Meanwhile the area ends, and the span goes. Another area with that header is the arena's.
+    seats[0].free_area(old).unwrap();
+    seats[0].drain();
+    let request = AreaRequest::new(3).aligned_to(128 * Page::BYTES);
+    assert_eq!(seats[0].alloc_area(&request), Ok(old));
+    // The free goes on.
+    let slow = seats[1].held();
+    let (at, pages) = (space.offset_unchecked(old) as u32, header.pages());
+    slow.words
+        .delta
+        .set(slow.words.delta.get() + u64::from(pages));
+    assert!(slow.becomes_lazy(at, header));
+    slow.pass_on(at, header, pages);
+    space.verify().unwrap();
+    let again = seats[0].free_area(old);
+    assert_eq!(again, Err(RangeFreeError::AlreadyFree(old)));
+    seats[1].drain();
+    space.verify().unwrap();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    assert_eq!(space.arena.lock(|_| ()).gap_count(), 1, "V10: not lost");
+}
+
 /// A platform of several CPUs that maps nothing.
 #[derive(Debug)]
 struct Several;
