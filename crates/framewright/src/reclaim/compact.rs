@@ -14,7 +14,7 @@ use super::Migrate;
 use super::moving::{Emptying, MoveTally, cheapest_block};
 use super::state::{Counter, Reclaim};
 use crate::frame::{NotApart, Seat, TargetRoom};
-use crate::platform::FramePlatform;
+use crate::platform::{FramePlatform, OrElse};
 use crate::policy::{Deferral, Label, compaction_cost, gap, takes_contents};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
@@ -190,9 +190,14 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
             },
             holes: false,
             tally: MoveTally::default(),
+            counts: self.state,
         };
-        let result = self.try_places(&mut emptying, order, mobility, effort);
-        self.count_all(&emptying.tally);
+        // An attempt out of which a client unwinds has failed (R9).
+        let unwound = OrElse::new(&mut emptying, |_| {
+            self.remember(Compaction::Partial, order, is_direct);
+        });
+        let result = self.try_places(unwound.seat, order, mobility, effort);
+        unwound.end();
         self.remember(result, order, is_direct);
         result
     }
@@ -241,14 +246,6 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
         } else {
             self.count(Counter::CompactFail, 1);
         }
-    }
-
-    pub(super) fn count_all(&self, tally: &MoveTally) {
-        self.count(Counter::MigrateScanned, tally.migrate_scanned);
-        self.count(Counter::FreeScanned, tally.free_scanned);
-        self.count(Counter::Isolated, tally.isolated);
-        self.count(Counter::Migrated, tally.moved);
-        self.count(Counter::NotMigrated, tally.stayed);
     }
 
     fn places(&self, order: Order) -> CompactPlaces {

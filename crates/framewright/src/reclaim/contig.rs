@@ -127,6 +127,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
                 // A frame that does not exist cannot be taken.
                 holes: false,
                 tally: MoveTally::default(),
+                counts: self.state,
             },
             clients,
             config,
@@ -134,7 +135,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         };
         let result = taking.empty(&apart, area);
         let tally = taking.emptying.tally;
-        self.count_all(&tally);
+        drop(taking);
         effort.moved += tally.moved;
         effort.stayed += tally.stayed;
         result.map_err(|stays| in_the_way(zone.frame_at(stays.offset), stays.why))?;

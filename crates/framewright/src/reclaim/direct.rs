@@ -329,6 +329,10 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         }
         let turn = &self.record().turn;
         let first = turn.load(Relaxed) as usize % count;
+        let (scan_counter, steal_counter) = match round.behalf {
+            Behalf::Direct => (Counter::ScanDirect, Counter::StealDirect),
+            Behalf::Background => (Counter::ScanBackground, Counter::StealBackground),
+        };
         let mut is_asked = false;
         for nth in 0..count {
             let client = clients.shrink[(first + nth) % count];
@@ -337,6 +341,9 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
             if scan == 0 {
                 continue;
             }
+            // A round in which no client is asked does not count as a turn. Counted before the call: if a client unwinds,
+            // another one is asked first the next time, and what those before it did has been counted (R9).
+            turn.fetch_add(u64::from(!is_asked), Relaxed);
             is_asked = true;
             let shrunk = client.shrink(
                 frames,
@@ -347,22 +354,16 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
                     context: round.context,
                 },
             );
+            self.count(scan_counter, shrunk.scanned);
+            self.count(steal_counter, shrunk.freed);
+            if shrunk.freed > 0 {
+                self.take_up(Lack::Frames);
+            }
             sum.scanned = sum.scanned.saturating_add(shrunk.scanned);
             sum.freed = sum.freed.saturating_add(shrunk.freed);
             if sum.freed >= round.wanted {
                 break;
             }
-        }
-        // A round in which no client is asked does not count as a turn.
-        turn.fetch_add(u64::from(is_asked), Relaxed);
-        let (scan, steal) = match round.behalf {
-            Behalf::Direct => (Counter::ScanDirect, Counter::StealDirect),
-            Behalf::Background => (Counter::ScanBackground, Counter::StealBackground),
-        };
-        self.count(scan, sum.scanned);
-        self.count(steal, sum.freed);
-        if sum.freed > 0 {
-            self.take_up(Lack::Frames);
         }
         sum
     }

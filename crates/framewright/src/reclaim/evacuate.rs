@@ -47,10 +47,10 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
             room: TargetRoom::Anywhere,
             holes: true,
             tally: MoveTally::default(),
+            counts: self.state,
         };
         let result = emptying.empty(&apart, area);
         let tally = emptying.tally;
-        self.count_all(&tally);
         match result {
             Ok(()) => {
                 apart.keep_isolated();

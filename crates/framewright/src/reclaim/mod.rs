@@ -77,6 +77,8 @@
 //! - **R8** A client's answer is a claim about the block that it names: an answer counts for the
 //!   source, or the block, beside which it stands, wherever the client has left it, and never for a
 //!   neighbour. A number that a client makes up changes how long others try, and overflows nothing.
+//! - **R9** A client that unwinds changes no count but that of its own answer: what others did before is counted, an
+//!   attempt of compaction has failed, and the next round begins with another client.
 //!
 //! # Locks
 //! None of its own. Setting a pageblock apart stops all CPUs for a moment (rank 1 of the

@@ -1,6 +1,7 @@
 //! Empties a range of frames: its contents move elsewhere, in batches.
 
 use super::batch::{BATCH, MoveBatch};
+use super::state::ReclaimWords;
 use super::{Migrate, Move, MoveState};
 use crate::frame::{Apart, ApartContent, Beyond, NotApart, Seat, TargetRoom, Zone};
 use crate::platform::{FramePlatform, OrElse, surely};
@@ -61,6 +62,14 @@ pub(super) struct Emptying<'e, 'z, 'm, P> {
     /// Whether frames that do not exist count as empty.
     pub(super) holes: bool,
     pub(super) tally: MoveTally,
+    /// Where it counts in the end, also if a client unwinds (R9).
+    pub(super) counts: ReclaimWords<'m>,
+}
+
+impl<P> Drop for Emptying<'_, '_, '_, P> {
+    fn drop(&mut self) {
+        self.counts.count_all(&self.tally);
+    }
 }
 
 impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {

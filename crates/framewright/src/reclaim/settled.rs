@@ -94,11 +94,11 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
             room: TargetRoom::Unsettled,
             holes: true,
             tally: MoveTally::default(),
+            counts: self.state,
         };
         emptying.move_out(&apart);
         let tally = emptying.tally;
         drop(apart);
-        self.count_all(&tally);
         if tally.moved == 0 {
             self.skip_when_settled(id);
         }

@@ -1,5 +1,6 @@
 //! What a zone's reclaim remembers between calls: hints, counters and skip bits.
 
+use super::moving::MoveTally;
 use crate::frame::Zone;
 use crate::platform::FramePlatform;
 use crate::policy::ReclaimConfig;
@@ -153,6 +154,22 @@ impl<'m> ReclaimWords<'m> {
     pub(crate) const fn of<'z, P>(self, zone: &'z Zone<'m, P>) -> Reclaim<'z, 'm, P> {
         Reclaim { zone, state: self }
     }
+
+    fn count(&self, counter: Counter, by: u64) {
+        if by > 0 {
+            // Relaxed: a counter orders nothing.
+            self.record.counters[counter as usize].fetch_add(by, Relaxed);
+        }
+    }
+
+    /// Counts what was looked at and moved.
+    pub(super) fn count_all(&self, tally: &MoveTally) {
+        self.count(Counter::MigrateScanned, tally.migrate_scanned);
+        self.count(Counter::FreeScanned, tally.free_scanned);
+        self.count(Counter::Isolated, tally.isolated);
+        self.count(Counter::Migrated, tally.moved);
+        self.count(Counter::NotMigrated, tally.stayed);
+    }
 }
 
 /// What a zone remembers of reclaim and compaction: where the migrate scanner was, what to pass
@@ -222,10 +239,7 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
 
     /// Adds to a counter.
     pub(super) fn count(&self, counter: Counter, by: u64) {
-        if by > 0 {
-            // Relaxed: a counter orders nothing.
-            self.record().counters[counter as usize].fetch_add(by, Relaxed);
-        }
+        self.state.count(counter, by);
     }
 
     /// The value of a counter.
