@@ -4,6 +4,8 @@
 // A child faults on purpose, which the thread sanitizer reports as its own end.
 #![cfg(not(tsan))]
 
+mod told;
+
 use framewright::frame::ZoneLayout;
 use framewright::kv::{KvRequest, Memory};
 use framewright::platform::{MapError, RangePlatform};
@@ -11,7 +13,7 @@ use framewright::vrange::AreaRequest;
 use framewright::{Context, Frame, Mobility, Order, PageRange};
 use framewright_linux::file_cache::{FileCache, FileError, FileOptions};
 use framewright_linux::paged::Paged;
-use framewright_linux::swap::{DeviceUse, Frontswap, SwapDevice, Zram};
+use framewright_linux::swap::{Frontswap, SwapDevice, SwapOp, Zram};
 use framewright_linux::{
     Anon, Heap, HeapError, HeapOptions, Host, HostError, HostKv, HostSpace, Options, SlotError,
     SwapFile,
@@ -20,6 +22,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use told::ToldDevice;
 
 /// How a child ended.
 #[derive(PartialEq, Eq, Debug)]
@@ -294,54 +297,19 @@ fn a_child_forked_while_another_thread_makes_a_heap_does_not_wait_for_it() {
     }
 }
 
-/// A device whose reads wait until they are let go on.
-struct SlowDevice<D> {
-    device: D,
-    reads: AtomicU64,
-    may_read: AtomicBool,
-}
-
-impl<D: SwapDevice> SwapDevice for SlowDevice<D> {
-    fn slots(&self) -> u64 {
-        self.device.slots()
-    }
-
-    fn write(&self, slot: u64, page: &[u64; 512]) -> std::io::Result<()> {
-        self.device.write(slot, page)
-    }
-
-    fn read(&self, slot: u64, page: &mut [u64; 512]) -> std::io::Result<()> {
-        self.reads.fetch_add(1, SeqCst);
-        while !self.may_read.load(SeqCst) {
-            std::thread::yield_now();
-        }
-        self.device.read(slot, page)
-    }
-
-    fn discard(&self, slot: u64) {
-        self.device.discard(slot);
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
-        self.device.sync()
-    }
-
-    fn bytes_written(&self) -> u64 {
-        self.device.bytes_written()
-    }
-
-    fn in_use(&self) -> &DeviceUse {
-        self.device.in_use()
-    }
-}
-
 #[test]
 fn y2_a_child_drops_a_region_in_whose_handler_a_thread_of_its_parents_was() {
     let host = Host::fenced(&options()).unwrap();
-    let device = SlowDevice {
+    let (reads, may_read) = (AtomicU64::new(0), AtomicBool::new(false));
+    let device = ToldDevice {
         device: Zram::new(64, 1 << 20),
-        reads: AtomicU64::new(0),
-        may_read: AtomicBool::new(false),
+        before: |op| {
+            let is_read = op == SwapOp::Read;
+            reads.fetch_add(is_read.into(), SeqCst);
+            while is_read && !may_read.load(SeqCst) {
+                std::thread::yield_now();
+            }
+        },
     };
     let swap = Frontswap::new(&device, 16);
     swap.store(&[5], &[[3; 512]]).unwrap();
@@ -352,7 +320,7 @@ fn y2_a_child_drops_a_region_in_whose_handler_a_thread_of_its_parents_was() {
         let page = paged.address(5).unwrap().addr();
         // SAFETY: in the region, which lives, and which no other thread uses.
         let touching = scope.spawn(move || unsafe { (page as *const u64).read_volatile() });
-        while device.reads.load(SeqCst) == 0 {
+        while reads.load(SeqCst) == 0 {
             std::thread::yield_now();
         }
         // The thread is in the handler, and stays there. A child has no such thread.
@@ -364,7 +332,7 @@ fn y2_a_child_drops_a_region_in_whose_handler_a_thread_of_its_parents_was() {
             drop(anon);
             7
         });
-        device.may_read.store(true, SeqCst);
+        may_read.store(true, SeqCst);
         assert_eq!(touching.join().unwrap(), 3);
         paged.stop();
         assert_eq!(said, ChildEnd::Said(7));

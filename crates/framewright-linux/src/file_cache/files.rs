@@ -59,6 +59,10 @@ pub(super) struct Inode {
     pub(super) was_written: AtomicBool,
     /// Whether the cache has changed it since it was last brought to its device.
     pub(super) needs_sync: AtomicBool,
+    /// How often a call unwound that was to make the cleancache forget pages of it.
+    pub(super) left: AtomicU64,
+    /// How many of these the cleancache has made up for since (FC10).
+    pub(super) made_up: AtomicU64,
 }
 
 impl Inode {
@@ -75,6 +79,8 @@ impl Inode {
             dirty: Mutex::default(),
             was_written: AtomicBool::new(false),
             needs_sync: AtomicBool::new(false),
+            left: AtomicU64::new(0),
+            made_up: AtomicU64::new(0),
         }
     }
 

@@ -76,10 +76,11 @@ impl<'c, 's> Filling<'c, 's> {
     }
 
     /// Loads the pages that the cleancache has.
-    pub(super) fn load_from_cleancache(&mut self) {
+    pub(super) fn load_from_cleancache(&mut self, inode: &Inode) {
         let Some((tenancy, pool)) = self.cache.cleancache else {
             return;
         };
+        self.cache.forget_left(inode);
         let (mut words, mut found) = ([0; FRAME_WORDS], 0);
         let ram = &self.cache.ram;
         tenancy.with(&mut |store| {
@@ -365,7 +366,7 @@ impl FileCache<'_> {
                 return Ok(Filled::Again);
             }
         }
-        filling.load_from_cleancache();
+        filling.load_from_cleancache(inode);
         filling.load_from_disk(inode, &io)?;
         let first = filling.publish();
         Ok(first.map_or(Filled::Again, Filled::Held))

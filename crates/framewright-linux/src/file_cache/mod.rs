@@ -45,6 +45,8 @@
 //!   dirty pages belong to one table.
 //! - **FC9** A call of the medium's, the cleancache's or the supply's that unwinds leaves no page in transit, and every
 //!   frame with the cache or with the supply.
+//! - **FC10** If a call unwinds that was to make the cleancache forget pages of a file, the cleancache is not asked for
+//!   one of its pages before it has forgotten them all.
 //!
 //! # Files that others change
 //! A file that is opened again is recognised if its length and its times are what they were when

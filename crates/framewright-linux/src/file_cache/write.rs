@@ -9,7 +9,7 @@ use crate::words;
 use framewright::frame::FrameSource;
 use framewright::reserve::Key;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The most bytes a file has.
 const LEN_MAX: u64 = i64::MAX as u64;
@@ -21,6 +21,15 @@ struct WritePart<'b> {
     page: u64,
     at: usize,
     bytes: &'b [u8],
+}
+
+/// Pages that the cleancache is told to forget: if that unwinds, it may have old ones (FC10).
+struct ForgottenPages<'i>(&'i Inode);
+
+impl Drop for ForgottenPages<'_> {
+    fn drop(&mut self) {
+        self.0.left.fetch_add(1, Release);
+    }
 }
 
 impl FileCache<'_> {
@@ -127,7 +136,7 @@ impl FileCache<'_> {
             words::zero(words, 0..PAGE as usize);
             filling.set_loaded(0);
         } else {
-            filling.load_from_cleancache();
+            filling.load_from_cleancache(inode);
             if let Err(error) = filling.load_from_disk(inode, io) {
                 return (Err(error), true);
             }
@@ -140,7 +149,7 @@ impl FileCache<'_> {
     fn change(&self, inode: &Arc<Inode>, part: &WritePart<'_>, held: &HeldPage<'_>) {
         if !self.table.slot(held.id).is_dirty() {
             // While it is held it cannot be put; and the copy put before is about to be old.
-            self.forget_clean(inode.id, part.page..part.page + 1);
+            self.forget_clean(inode, part.page..part.page + 1);
         }
         let words = self.ram.words(self.table.frame(held.id));
         let words = words.expect("the cache's frames are in its RAM");
@@ -184,7 +193,7 @@ impl FileCache<'_> {
             dirty.lost.split_off(&pages.start);
             drop(dirty);
             // The last page changes, too.
-            self.forget_clean(inode.id, len_bytes / PAGE..pages.end);
+            self.forget_clean(inode, len_bytes / PAGE..pages.end);
         }
         Ok(())
     }
@@ -216,29 +225,41 @@ impl FileCache<'_> {
     /// `io` lock alone.
     pub(super) fn forget_pages(&self, inode: &Inode) {
         self.drop_pages(inode, 0..inode.len().div_ceil(PAGE), true);
-        if let Some((tenancy, pool)) = self.cleancache {
-            tenancy.with(&mut |store| store.invalidate_object(pool, inode.id));
-        }
+        self.forget_clean(inode, 0..u64::MAX);
     }
 
     /// Forgets pages in the cleancache.
-    fn forget_clean(&self, object: u64, pages: std::ops::Range<u64>) {
+    fn forget_clean(&self, inode: &Inode, pages: std::ops::Range<u64>) {
         let Some((tenancy, pool)) = self.cleancache else {
             return;
         };
+        let unwound = ForgottenPages(inode);
         tenancy.with(&mut |store| {
             if pages.end.saturating_sub(pages.start) > ONE_BY_ONE {
-                store.invalidate_object(pool, object);
+                store.invalidate_object(pool, inode.id);
                 return;
             }
             for index in pages.clone() {
                 store.invalidate_page(Key {
                     pool,
-                    object,
+                    object: inode.id,
                     index,
                 });
             }
         });
+        std::mem::forget(unwound);
+    }
+
+    /// Has the cleancache forget all of a file before it is asked for a page of it, if a call has left some there
+    /// that it was to forget (FC10).
+    pub(super) fn forget_left(&self, inode: &Inode) {
+        // Acquire pairs with the Release in `ForgottenPages`, and with that of another thread that has been here.
+        let left = inode.left.load(Acquire);
+        if left == inode.made_up.load(Acquire) {
+            return;
+        }
+        self.forget_clean(inode, 0..u64::MAX);
+        inode.made_up.fetch_max(left, Release);
     }
 
     /// Takes pages out of the cache; their frames go to the stock. The caller has the file's `io`

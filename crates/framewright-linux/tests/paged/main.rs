@@ -5,5 +5,7 @@ mod crash;
 mod errors;
 mod machine;
 mod shadow;
+#[path = "../told/mod.rs"]
+mod told;
 mod unwound;
 mod waiting;

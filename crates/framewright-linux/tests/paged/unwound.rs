@@ -1,15 +1,15 @@
 //! Devices, supplies and stores that panic: no page is lost, and none is waited for for ever.
 
 use crate::machine::{SeededNumbers, host, with_reserve};
+use crate::told::ToldDevice;
 use framewright::frame::{AllocError, FrameSource};
 use framewright::reserve::{Cleaned, Key, Store};
 use framewright::{Context, Frame, Run};
 use framewright_linux::Frontswap;
 use framewright_linux::Zram;
 use framewright_linux::paged::{Paged, PagedError};
-use framewright_linux::swap::{DeviceUse, SwapDevice, SwapPolicy};
+use framewright_linux::swap::{SwapOp, SwapPolicy};
 use framewright_linux::tenancy::Tenancy;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
@@ -32,55 +32,49 @@ impl CallsUntil {
     }
 }
 
-/// A device with a call that panics.
-struct PanickyDevice {
-    device: Zram,
+/// The calls of a device of which one panics.
+#[derive(Default)]
+struct PanickyCalls {
     writes: CallsUntil,
     reads: CallsUntil,
 }
 
-impl SwapDevice for PanickyDevice {
-    fn slots(&self) -> u64 {
-        self.device.slots()
-    }
-
-    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
-        self.writes.count("a write");
-        self.device.write(slot, page)
-    }
-
-    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
-        self.reads.count("a read");
-        self.device.read(slot, page)
-    }
-
-    fn discard(&self, slot: u64) {
-        self.device.discard(slot);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.device.sync()
-    }
-
-    fn bytes_written(&self) -> u64 {
-        self.device.bytes_written()
-    }
-
-    fn in_use(&self) -> &DeviceUse {
-        self.device.in_use()
+impl PanickyCalls {
+    /// A device with these.
+    fn device(&self) -> ToldDevice<Zram, impl Fn(SwapOp) + Send + Sync> {
+        ToldDevice {
+            device: Zram::new(400, 4 << 20),
+            before: |op| match op {
+                SwapOp::Write => self.writes.count("a write"),
+                SwapOp::Read => self.reads.count("a read"),
+                SwapOp::Sync => {}
+            },
+        }
     }
 }
 
-/// A store with a call that panics before it does anything.
+/// A store with a call that panics before it does anything, or once it has done all.
 struct PanickyStore<'t> {
     store: &'t dyn Tenancy,
-    calls: &'t CallsUntil,
+    calls: CallsUntil,
+    ends: CallsUntil,
+}
+
+impl<'t> PanickyStore<'t> {
+    fn before(store: &'t dyn Tenancy) -> Self {
+        Self {
+            store,
+            calls: CallsUntil::default(),
+            ends: CallsUntil::default(),
+        }
+    }
 }
 
 impl Tenancy for PanickyStore<'_> {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         self.calls.count("a call of the store");
         self.store.with(work);
+        self.ends.count("the end of a call of the store");
     }
 
     fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &[u64; 512]) -> bool) -> Cleaned {
@@ -131,7 +125,7 @@ fn check(paged: &Paged<'_>, page: u64, value: u64) -> Result<(), PagedError> {
 
 /// Writes to a region whose device, or whose supply, panics now and then, and reads all of it again. Each
 /// thread that serves it begins anew when it has panicked.
-fn among_panics(seed: u64, device: &PanickyDevice, store: &CallsUntil, swap: Frontswap<'_>) {
+fn among_panics(seed: u64, device: &PanickyCalls, store: &CallsUntil, swap: Frontswap<'_>) {
     let host = host();
     let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 24).unwrap();
     let (allocs, frees) = (CallsUntil::default(), CallsUntil::default());
@@ -219,20 +213,13 @@ fn among_panics(seed: u64, device: &PanickyDevice, store: &CallsUntil, swap: Fro
     assert_eq!(host.zone().recount().allocated.iter().sum::<u64>(), 0);
 }
 
-fn device() -> PanickyDevice {
-    PanickyDevice {
-        device: Zram::new(400, 4 << 20),
-        writes: CallsUntil::default(),
-        reads: CallsUntil::default(),
-    }
-}
-
 #[test]
 fn pg6_a_call_that_panics_leaves_no_page_busy_and_none_lost() {
     for seed in 1..4 {
-        let device = device();
+        let calls = PanickyCalls::default();
+        let device = calls.device();
         let swap = Frontswap::new(&device, PAGES);
-        among_panics(seed, &device, &CallsUntil::default(), swap);
+        among_panics(seed, &calls, &CallsUntil::default(), swap);
     }
 }
 
@@ -240,13 +227,12 @@ fn pg6_a_call_that_panics_leaves_no_page_busy_and_none_lost() {
 fn fs6_nor_does_one_over_a_store() {
     for seed in 1..4 {
         with_reserve(512, |_, guests, pool| {
-            let device = device();
+            let of_device = PanickyCalls::default();
+            let device = of_device.device();
             let policy = SwapPolicy::WriteBack { dirty_max: 16 };
-            let calls = CallsUntil::default();
-            let (store, calls) = (guests, &calls);
-            let store = PanickyStore { store, calls };
+            let store = PanickyStore::before(guests);
             let swap = Frontswap::new(&device, PAGES).with_store(&store, pool, 1, policy);
-            among_panics(seed, &device, calls, swap);
+            among_panics(seed, &of_device, &store.calls, swap);
         });
     }
 }
@@ -254,18 +240,68 @@ fn fs6_nor_does_one_over_a_store() {
 #[test]
 fn fs6_a_page_whose_cleaning_panics_is_cleaned_later() {
     with_reserve(512, |_, guests, pool| {
-        let device = device();
+        let calls = PanickyCalls::default();
+        let device = calls.device();
         let policy = SwapPolicy::WriteBack { dirty_max: 16 };
         let swap = Frontswap::new(&device, PAGES).with_store(guests, pool, 1, policy);
         let pages: Vec<u64> = (0..4).collect();
         swap.store(&pages, &[[7; 512]; 4]).unwrap();
         assert_eq!(swap.dirty_pages(), 4);
-        device.writes.set(2);
+        calls.writes.set(2);
         assert!(catch_unwind(AssertUnwindSafe(|| swap.clean(4))).is_err());
         // One was written before the panic. The cleaner goes round, so it may meet the others later.
         for _ in 0..8 {
             swap.clean(4);
         }
         assert_eq!(swap.dirty_pages(), 0, "FS6");
+    });
+}
+
+#[test]
+fn fs7_no_version_that_no_page_has_stays_in_the_store() {
+    with_reserve(512, |reserve, guests, pool| {
+        let held = || reserve.stats().guests().held_pages;
+        let device = Zram::new(100, 1 << 20);
+        for policy in [
+            SwapPolicy::WriteBack { dirty_max: 4 },
+            SwapPolicy::PutBack { dirty_max: 4 },
+            SwapPolicy::WriteThrough,
+        ] {
+            let store = PanickyStore::before(guests);
+            let swap = Frontswap::new(&device, 8).with_store(&store, pool, 1, policy);
+            let (one, page) = ([3], [[1; 512]]);
+            let mut panics = 0;
+            // Each call of the store's panics once: before its work, and after it. On the way a page is stored over
+            // what is in the store and over what is in a slot, offered and refused, loaded and forgotten.
+            for calls in [&store.calls, &store.ends] {
+                for nth in 1..24 {
+                    calls.set(nth);
+                    let work = catch_unwind(AssertUnwindSafe(|| {
+                        for _ in 0..2 {
+                            swap.store(&one, &page).unwrap();
+                        }
+                        swap.store(&[0, 1, 2, 4, 5], &[[2; 512]; 5]).unwrap();
+                        swap.store(&one, &page).unwrap();
+                        swap.load(3, &mut [0; 512]).unwrap();
+                        (0..8).for_each(|nth| swap.invalidate(nth).unwrap());
+                    }));
+                    panics += u32::from(work.is_err());
+                    calls.set(0);
+                    // Even if the calls panic that are to make up for it.
+                    for nth in 1..4 {
+                        calls.set(nth);
+                        let _ = catch_unwind(AssertUnwindSafe(|| {
+                            (0..8).for_each(|nth| swap.invalidate(nth).unwrap());
+                        }));
+                        calls.set(0);
+                    }
+                    (0..8).for_each(|nth| swap.invalidate(nth).unwrap());
+                    assert_eq!(held(), 0, "FS7: {policy:?}, call {nth}");
+                    assert_eq!((swap.dirty_pages(), swap.used_slots()), (0, 0));
+                }
+            }
+            assert!(panics > 20, "{panics}");
+            reserve.verify().unwrap();
+        }
     });
 }

@@ -1,32 +1,32 @@
 //! A caller that wants a frame waits for the page in it.
 
-use crate::machine::{host, load, served, store};
+use crate::machine::{host, load, served, store, with_reserve};
+use crate::told::ToldDevice;
 use framewright::reclaim::{Ask, Shrink};
 use framewright::{Context, Frame, Order};
 use framewright_linux::Host;
 use framewright_linux::paged::Paged;
-use framewright_linux::swap::{DeviceUse, Frontswap, SwapDevice, Zram};
-use std::io;
+use framewright_linux::swap::{Frontswap, SwapOp, SwapPolicy, Zram};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A device with writes that wait until they are let through.
-struct HeldWrites<'d> {
-    device: &'d dyn SwapDevice,
+/// Where the writes of a device wait until they are let through.
+#[derive(Default)]
+struct WriteGate {
     is_open: Mutex<bool>,
     opened: Condvar,
     writes: AtomicU64,
 }
 
-impl<'d> HeldWrites<'d> {
-    fn before(device: &'d dyn SwapDevice) -> Self {
-        Self {
-            device,
-            is_open: Mutex::new(false),
-            opened: Condvar::new(),
-            writes: AtomicU64::new(0),
+impl WriteGate {
+    fn before(&self, op: SwapOp) {
+        if op == SwapOp::Write {
+            self.writes.fetch_add(1, Relaxed);
+            let is_open = self.is_open.lock().unwrap();
+            let opened = self.opened.wait_while(is_open, |is_open| !*is_open);
+            drop(opened.unwrap());
         }
     }
 
@@ -43,59 +43,29 @@ impl<'d> HeldWrites<'d> {
     }
 }
 
-impl SwapDevice for HeldWrites<'_> {
-    fn slots(&self) -> u64 {
-        self.device.slots()
-    }
-
-    fn write(&self, slot: u64, page: &[u64; 512]) -> io::Result<()> {
-        self.writes.fetch_add(1, Relaxed);
-        let is_open = self.is_open.lock().unwrap();
-        drop(
-            self.opened
-                .wait_while(is_open, |is_open| !*is_open)
-                .unwrap(),
-        );
-        self.device.write(slot, page)
-    }
-
-    fn read(&self, slot: u64, page: &mut [u64; 512]) -> io::Result<()> {
-        self.device.read(slot, page)
-    }
-
-    fn discard(&self, slot: u64) {
-        self.device.discard(slot);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.device.sync()
-    }
-
-    fn bytes_written(&self) -> u64 {
-        self.device.bytes_written()
-    }
-
-    fn in_use(&self) -> &DeviceUse {
-        self.device.in_use()
-    }
+/// A region of so many pages, all of which have frames at a time, and whose writes wait.
+fn held_writes(pages: u64, work: impl FnOnce(&Host<()>, &Paged<'_>, &WriteGate)) {
+    let (host, gate) = (host(), &WriteGate::default());
+    let device = ToldDevice {
+        device: Zram::new(2 * pages, 1 << 20),
+        before: |op| gate.before(op),
+    };
+    let swap = Frontswap::new(&device, pages);
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, pages).unwrap();
+    served(&host, &paged, || work(&host, &paged, gate));
 }
 
 #[test]
 fn a_thread_that_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
-    let host = host();
-    let zram = Zram::new(64, 1 << 20);
-    let device = HeldWrites::before(&zram);
-    let swap = Frontswap::new(&device, 16);
-    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 16).unwrap();
-    served(&host, &paged, || {
-        store(&paged, 0, 0, 42);
+    held_writes(16, |_, paged, gate| {
+        store(paged, 0, 0, 42);
         let frame = paged.frame_of(0).unwrap();
         assert!(!paged.await_frame(frame), "it is not on its way");
         assert!(!paged.await_frame(Frame(1 << 40)));
         let (is_free, is_waiting) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             let sync = scope.spawn(|| paged.sync().unwrap());
-            device.await_write();
+            gate.await_write();
             let waiter = scope.spawn(|| {
                 is_waiting.store(true, Relaxed);
                 assert!(paged.await_frame(frame), "there was something to wait for");
@@ -108,11 +78,11 @@ fn a_thread_that_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
             // and reports that.
             thread::sleep(Duration::from_millis(20));
             is_free.store(true, Relaxed);
-            device.open();
+            gate.open();
             waiter.join().unwrap();
             sync.join().unwrap();
         });
-        assert_eq!(load(&paged, 0, 0), 42);
+        assert_eq!(load(paged, 0, 0), 42);
     });
 }
 
@@ -130,17 +100,12 @@ fn freed(host: &Host<()>, paged: &Paged<'_>, wanted: u64, scan: u64, context: Co
 #[test]
 fn a_request_that_may_look_at_half_of_the_pages_waits_for_the_thread_that_evicts_and_others_do_not()
 {
-    let host = host();
-    let zram = Zram::new(256, 1 << 20);
-    let device = HeldWrites::before(&zram);
-    let swap = Frontswap::new(&device, 128);
-    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 128).unwrap();
-    served(&host, &paged, || {
-        (0..128).for_each(|page| store(&paged, page, 0, page + 1));
-        let freed = &|scan, context| freed(&host, &paged, 4, scan, context);
+    held_writes(128, |host, paged, gate| {
+        (0..128).for_each(|page| store(paged, page, 0, page + 1));
+        let freed = &|scan, context| freed(host, paged, 4, scan, context);
         thread::scope(|scope| {
             let first = scope.spawn(|| freed(128, Context::ANY));
-            device.await_write();
+            gate.await_write();
             // The first one evicts, and waits for the device.
             assert_eq!(freed(128, Context::NOIO), 0);
             assert_eq!(freed(128, Context::NOWAIT), 0);
@@ -150,38 +115,59 @@ fn a_request_that_may_look_at_half_of_the_pages_waits_for_the_thread_that_evicts
             while paged.stats().evict_waits < 2 {
                 thread::yield_now();
             }
-            device.open();
+            gate.open();
             assert_eq!(first.join().unwrap(), 4);
             // What came meanwhile is theirs, too: they evict no pages of their own.
             assert_eq!(others.map(|other| other.join().unwrap()), [4; 2]);
             assert_eq!(paged.stats().evicted, 4);
         });
-        (0..128).for_each(|page| assert_eq!(load(&paged, page, 0), page + 1));
+        (0..128).for_each(|page| assert_eq!(load(paged, page, 0), page + 1));
     });
 }
 
 #[test]
 fn of_a_single_page_half_is_that_page_and_a_request_that_may_look_at_none_does_not_wait() {
-    let host = host();
-    let zram = Zram::new(16, 1 << 20);
-    let device = HeldWrites::before(&zram);
-    let swap = Frontswap::new(&device, 16);
-    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 16).unwrap();
-    served(&host, &paged, || {
-        store(&paged, 0, 0, 42);
-        let freed = &|scan| freed(&host, &paged, 1, scan, Context::ANY);
+    held_writes(16, |host, paged, gate| {
+        store(paged, 0, 0, 42);
+        let freed = &|scan| freed(host, paged, 1, scan, Context::ANY);
         thread::scope(|scope| {
             let first = scope.spawn(|| freed(1));
-            device.await_write();
+            gate.await_write();
             assert_eq!(freed(0), 0);
             assert_eq!(paged.stats().evict_waits, 0);
             let second = scope.spawn(|| freed(1));
             while paged.stats().evict_waits == 0 {
                 thread::yield_now();
             }
-            device.open();
+            gate.open();
             assert_eq!([first, second].map(|one| one.join().unwrap()), [1; 2]);
         });
-        assert_eq!(load(&paged, 0, 0), 42);
+        assert_eq!(load(paged, 0, 0), 42);
+    });
+}
+
+#[test]
+fn a_sync_waits_for_another_thread_that_cleans() {
+    with_reserve(512, |_, guests, pool| {
+        let gate = &WriteGate::default();
+        let device = ToldDevice {
+            device: Zram::new(64, 1 << 20),
+            before: |op| gate.before(op),
+        };
+        let policy = SwapPolicy::WriteBack { dirty_max: 16 };
+        let swap = Frontswap::new(&device, 16).with_store(guests, pool, 0, policy);
+        swap.store(&[1, 2, 3], &[[7; 512]; 3]).unwrap();
+        thread::scope(|scope| {
+            let cleaner = scope.spawn(|| swap.clean(1));
+            gate.await_write();
+            // While that one is at work, no other thread can clean.
+            let sync = scope.spawn(|| swap.sync());
+            thread::sleep(Duration::from_millis(100));
+            assert!(!sync.is_finished());
+            gate.open();
+            assert_eq!(cleaner.join().unwrap(), 1);
+            assert_eq!(sync.join().unwrap(), Ok(0));
+        });
+        assert_eq!(swap.dirty_pages(), 0);
     });
 }

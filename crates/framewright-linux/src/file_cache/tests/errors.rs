@@ -619,3 +619,51 @@ fn fc9_a_store_or_a_supply_that_panics_leaves_no_page_in_transit_and_loses_no_fr
     drop(seat);
     all_is_back(&host);
 }
+
+#[test]
+fn fc10_no_page_comes_back_that_the_cleancache_could_not_be_made_to_forget() {
+    let host = host(256);
+    let (slots, mut words) = (Slots::new(1), Vec::new());
+    let (reserve, _ram) = reserve(&mut words, 64, &slots);
+    let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let store = PanickyTenancy(&guests, PanicAfter::default());
+    let options = FileOptions::default();
+    let cache = FileCache::new(Arc::clone(host.ram_shared()), Some((&store, pool)), options);
+    let mut seat = host.seat().unwrap();
+    for pages in [8, 80] {
+        let medium = MemoryFile {
+            bytes: Mutex::new(patterns(pages)),
+            ..MemoryFile::default()
+        };
+        let file = cache.add_medium(Arc::new(medium), true).unwrap();
+        let mut bytes = vec![0; pages as usize * FRAME_BYTES];
+        cache.read(&mut seat, &file, 0, &mut bytes).unwrap();
+        assert_eq!(cleared(&cache, &mut seat), 0);
+        assert!(
+            reserve.stats().guests().held_pages > 0,
+            "they are in the cleancache"
+        );
+        store.1.0.store(1, Relaxed);
+        let cut = catch_unwind(AssertUnwindSafe(|| cache.truncate(&file, 0)));
+        assert!(cut.is_err(), "it was told to panic");
+        cache.truncate(&file, bytes.len() as u64).unwrap();
+        // Nor if the next one panics, too.
+        store.1.0.store(1, Relaxed);
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            cache.read(&mut seat, &file, 0, &mut bytes)
+        }));
+        assert!(read.is_err(), "it was told to panic");
+        cache.verify().unwrap();
+        cache.read(&mut seat, &file, 0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "FC10");
+        // From then on its pages come from the cleancache again.
+        let before = cache.stats().from_cleancache;
+        assert_eq!(cleared(&cache, &mut seat), 0);
+        cache.read(&mut seat, &file, 0, &mut bytes).unwrap();
+        assert!(cache.stats().from_cleancache > before);
+        assert_eq!(cleared(&cache, &mut seat), 0);
+    }
+    drop(seat);
+    all_is_back(&host);
+}

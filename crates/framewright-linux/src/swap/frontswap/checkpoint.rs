@@ -48,8 +48,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"framewr\x02");
 /// in a header is forged.
 const NUMBERS: u64 = 1 << 62;
 
-/// Sweeps over the dirty pages before a sync gives up: an owner that takes a block keeps its pages
-/// from being written for a moment, and so does another cleaner.
+/// Sweeps in a row in which no page is written, before a sync gives up: an owner that takes a block keeps its pages
+/// from being written for a moment, and so does the cleaner of another swap over the same reserve.
 const SWEEPS: u32 = 10_000;
 
 // Words of a header.
@@ -446,21 +446,28 @@ impl<'s> Frontswap<'s> {
             .map_err(|error| self.failed(None, &error))
     }
 
+    /// Has all dirty pages written, by this thread or by another one that cleans. No page becomes dirty meanwhile.
     fn clean_all(&self) -> Result<(), SwapError> {
-        for _ in 0..SWEEPS {
-            if self.dirty_pages() == 0 {
+        let mut in_vain = 0;
+        loop {
+            let dirty = self.dirty_pages();
+            if dirty == 0 {
                 return Ok(());
+            }
+            if in_vain == SWEEPS {
+                return Err(SwapError::Dirty(dirty));
             }
             match self.sweep(u64::MAX) {
                 (_, Some(error)) => return Err(error),
-                // Another cleaner is at work, or an owner.
-                (0, None) => std::thread::yield_now(),
+                (0, None) => {
+                    // Another cleaner is at work, for as long as its device takes; or an owner.
+                    self.await_cleaners();
+                    std::thread::yield_now();
+                }
                 (_, None) => {}
             }
-        }
-        match self.dirty_pages() {
-            0 => Ok(()),
-            dirty => Err(SwapError::Dirty(dirty)),
+            let is_in_vain = self.dirty_pages() >= dirty;
+            in_vain = if is_in_vain { in_vain + 1 } else { 0 };
         }
     }
 

@@ -34,6 +34,7 @@ impl Frontswap<'_> {
         let Some(front) = self.front else {
             return (written, failed);
         };
+        self.forget_left();
         // While it is held, no page gets a version again that it had before.
         let _cleaning = self.cleaning.read().unwrap_or_else(PoisonError::into_inner);
         front.tenancy.clean(pages, &mut |key, contents| {

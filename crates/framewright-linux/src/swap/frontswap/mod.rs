@@ -36,6 +36,8 @@
 //!   refused before it reads or writes anything. (Two openings of one file: SW3.)
 //! - **FS6** A call of the device's or the store's that unwinds leaves each page where it was, or lost, and no slot in
 //!   use that no page has.
+//! - **FS7** A version that no page has leaves the store. If the call unwinds that was to make the store forget
+//!   it, or that offered it, the next call that stores, forgets or cleans a page does that first.
 //!
 //! # Locks
 //! The caller serialises calls for one page. Only the cleaner's calls may run at any time. A
@@ -54,6 +56,7 @@ mod checkpoint;
 mod clean;
 mod entry;
 mod error;
+mod left;
 mod stats;
 
 #[cfg(test)]
@@ -67,6 +70,7 @@ use super::{SlotMap, SwapDevice};
 use crate::tenancy::Tenancy;
 use entry::{SLOTS_MAX, SwapEntry, SwapEntryKind};
 use framewright::reserve::{Key, PoolId};
+use left::LeftVersions;
 // In a model, those that the model sees.
 #[cfg(shuttle)]
 use shuttle::sync::atomic::AtomicU64;
@@ -163,10 +167,11 @@ impl Drop for TakenSlots<'_> {
     }
 }
 
-/// A page that is being offered to the store: as before the offer, if that unwinds.
+/// A page that is being offered to the store: as before the offer, if that unwinds. The store may have taken it.
 struct OfferedPage<'f, 's> {
     swap: &'f Frontswap<'s>,
     word: &'f AtomicU64,
+    key: Key,
     dirty: SwapEntry,
     old: SwapEntry,
 }
@@ -174,6 +179,7 @@ struct OfferedPage<'f, 's> {
 impl Drop for OfferedPage<'_, '_> {
     fn drop(&mut self) {
         self.swap.take_offer_back(self.word, self.dirty, self.old);
+        self.swap.left.note(self.key);
     }
 }
 
@@ -208,6 +214,7 @@ pub struct Frontswap<'s> {
     incarnation: Option<u64>,
     /// Held by cleaners to read.
     cleaning: RwLock<()>,
+    left: LeftVersions,
     counts: SwapCounts,
 }
 
@@ -258,6 +265,7 @@ impl<'s> Frontswap<'s> {
             syncs: Mutex::new(0),
             incarnation: None,
             cleaning: RwLock::new(()),
+            left: LeftVersions::default(),
             counts: SwapCounts::default(),
         })
     }
@@ -322,8 +330,7 @@ impl<'s> Frontswap<'s> {
         if let Some(front) = self.front
             && old.is_in_store()
         {
-            let key = Self::key(&front, page, old);
-            front.tenancy.with(&mut |store| store.invalidate_page(key));
+            self.forget_version(Self::key(&front, page, old));
         }
     }
 
@@ -363,6 +370,7 @@ impl<'s> Frontswap<'s> {
         for (nth, page) in pages.iter().enumerate() {
             self.entry(*page).map_err(|error| (nth, error))?;
         }
+        self.forget_left();
         let is_syncing = self
             .is_syncing
             .read()
@@ -396,27 +404,28 @@ impl<'s> Frontswap<'s> {
         let dirty = self.next(old, SwapEntryKind::Dirty);
         self.dirty.fetch_add(1, Relaxed);
         let old = SwapEntry(word.swap(dirty.0, AcqRel));
+        let key = Self::key(front, page, dirty);
         let offered = OfferedPage {
             swap: self,
             word,
+            key,
             dirty,
             old,
         };
         self.forget(page, old);
         let mut stored = false;
-        let key = Self::key(front, page, dirty);
         front
             .tenancy
             .with(&mut |store| stored = store.put_dirty(key, contents).is_ok());
+        std::mem::forget(offered);
         if stored {
-            std::mem::forget(offered);
             self.gone(old);
             count(&self.counts.stores);
             count(&self.counts.store_puts);
             return true;
         }
         count(&self.counts.store_refused);
-        drop(offered);
+        self.take_offer_back(word, dirty, old);
         false
     }
 
@@ -578,6 +587,8 @@ impl<'s> Frontswap<'s> {
         }
         let mut stored = false;
         let key = Self::key(&front, page, entry);
+        // If the call unwinds, the store may have it (FS7).
+        word.store(entry.in_store(true).0, Release);
         front
             .tenancy
             .with(&mut |store| stored = store.put(key, contents).is_ok());
@@ -683,6 +694,7 @@ impl<'s> Frontswap<'s> {
     /// There is no such page.
     pub fn invalidate(&self, page: u64) -> Result<(), SwapError> {
         let word = self.entry(page)?;
+        self.forget_left();
         let old = SwapEntry(word.load(Acquire));
         let new = self.next(old, SwapEntryKind::None);
         let old = SwapEntry(word.swap(new.0, AcqRel));
