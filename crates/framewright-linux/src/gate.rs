@@ -1,3 +1,5 @@
+// UNSAFETY: of the unit tests alone: their allocator, which is the system's.
+
 use rustix::thread::futex::{Flags, wait, wake};
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -13,6 +15,9 @@ const AWAITED: u32 = 2;
 ///
 /// A thread that changes what a region shows holds it; a thread that has touched a page meanwhile
 /// waits until it is open.
+///
+/// No thread allocates with a gate shut: an allocator may ask reclaim, and reclaim the region, whose gate the thread
+/// would then wait for itself. The unit tests' allocator counts where that is not so ([`allocs_with_a_gate_shut`]).
 #[derive(Debug, Default)]
 pub(crate) struct SignalGate {
     word: AtomicU32,
@@ -33,14 +38,14 @@ impl SignalGate {
                 self.sleep();
             }
         }
-        GateShut(self)
+        GateShut::new(self)
     }
 
     /// Shuts the gate if it is open.
     pub(crate) fn try_shut(&self) -> Option<GateShut<'_>> {
         let taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
         // Not made unless the gate was taken: dropping it would open the gate.
-        taken.is_ok().then(|| GateShut(self))
+        taken.is_ok().then(|| GateShut::new(self))
     }
 
     /// Waits while it is shut. Returns whether it was.
@@ -78,11 +83,61 @@ impl SignalGate {
 #[derive(Debug)]
 pub(crate) struct GateShut<'g>(&'g SignalGate);
 
+impl<'g> GateShut<'g> {
+    fn new(gate: &'g SignalGate) -> Self {
+        #[cfg(test)]
+        watch::GATES.set(watch::GATES.get() + 1);
+        Self(gate)
+    }
+}
+
 impl Drop for GateShut<'_> {
     fn drop(&mut self) {
+        #[cfg(test)]
+        watch::GATES.set(watch::GATES.get() - 1);
         // Release: see `shut`.
         if self.0.word.swap(OPEN, Release) == AWAITED {
             let _ = wake(&self.0.word, Flags::PRIVATE, u32::MAX >> 1);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) use watch::allocs_with_a_gate_shut;
+
+/// The allocator of the unit tests: the system's, which notes the allocations with a gate shut.
+#[cfg(test)]
+mod watch {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Gates that the thread has shut, and how often it allocated meanwhile.
+        pub(super) static GATES: Cell<u64> = const { Cell::new(0) };
+        static ALLOCS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// How often the calling thread allocated with a gate shut.
+    pub(crate) fn allocs_with_a_gate_shut() -> u64 {
+        ALLOCS.get()
+    }
+
+    struct WatchedAlloc;
+
+    #[global_allocator]
+    static WATCHED: WatchedAlloc = WatchedAlloc;
+
+    // SAFETY: all is the system's, and what is noted beside it allocates nothing.
+    unsafe impl GlobalAlloc for WatchedAlloc {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ALLOCS.set(ALLOCS.get() + u64::from(GATES.get() != 0));
+            // SAFETY: what the caller promised.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+            // SAFETY: as above.
+            unsafe { System.dealloc(at, layout) }
         }
     }
 }

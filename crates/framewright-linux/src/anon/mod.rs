@@ -313,7 +313,15 @@ impl Anon {
     /// thread has populated meanwhile become `unused`. Returns how many pages it shows; on an error it shows none.
     fn show_blocks(&self, blocks: &[BehindPages], unused: &mut Vec<Run>) -> Result<u64, PageError> {
         let region = &self.region;
-        let _shut = region.gate.shut();
+        let _shut = loop {
+            let shut = region.gate.shut();
+            let more = self.runs(blocks, false).count();
+            if more <= unused.capacity() - unused.len() {
+                break shut;
+            }
+            drop(shut);
+            unused.reserve(more);
+        };
         let empty = || self.runs(blocks, true);
         for (nth, (page, frames)) in empty().enumerate() {
             let shown = region.window.map(region.page(page), frames, Context::ANY);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::window::MappingAccess;
 use crate::{Host, Options};
-use framewright::frame::ZoneLayout;
+use framewright::frame::{FrameSource, ZoneLayout};
 use framewright::reclaim::MoveState;
 use std::time::{Duration, Instant};
 
@@ -96,4 +96,27 @@ fn of_two_moves_of_one_block_one_is_made_and_the_other_is_busy() {
     assert_eq!(states, [MoveState::Moved, MoveState::Busy]);
     assert_eq!(anon.frame_of(page), Some(moves[0].to));
     assert_ne!(moves[0].to, moves[1].to);
+}
+
+#[test]
+fn no_thread_allocates_with_the_gate_shut_that_populates_beside_another_one() {
+    let host = host();
+    let anon = region(&host);
+    let mut seat = host.seat().unwrap();
+    // Blocks for pages that another thread has populated meanwhile, or some of them.
+    let blocks: Vec<BehindPages> = (0..8)
+        .map(|nth| BehindPages {
+            page: 4 * nth,
+            frame: seat.alloc(Order::ZERO, Mobility::Movable).unwrap(),
+            order: Order::ZERO,
+        })
+        .collect();
+    let mut unused = Vec::new();
+    assert_eq!(anon.show_blocks(&blocks, &mut unused), Ok(0));
+    assert_eq!(crate::gate::allocs_with_a_gate_shut(), 0);
+    for run in unused {
+        FrameSource::free_run(&mut seat, run);
+    }
+    anon.discard(&mut seat, anon.range()).unwrap();
+    assert_eq!(host.zone().recount().allocated.iter().sum::<u64>(), 0);
 }

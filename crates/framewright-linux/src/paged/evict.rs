@@ -34,7 +34,8 @@ const LISTED_PART: u64 = 4;
 /// The state of eviction.
 #[derive(Debug)]
 pub(super) struct Evictor {
-    /// Hidden pages, the first of them first. Some may have been touched since, or be gone.
+    /// Hidden pages, the first of them first. Some may have been touched since, or be gone. Never longer than the room
+    /// that it has from the start (PG7).
     listed: VecDeque<usize>,
     /// Where the next pages to hide are looked for.
     hand: usize,
@@ -53,9 +54,11 @@ pub(super) struct Evicted {
 }
 
 impl Evictor {
-    pub(super) fn new() -> Self {
+    /// For a region with at most so many resident pages, or not many more.
+    pub(super) fn new(resident_max: u64) -> Self {
+        let listed_max = (resident_max / LISTED_PART) as usize + HIDE;
         Self {
-            listed: VecDeque::new(),
+            listed: VecDeque::with_capacity(listed_max),
             hand: 0,
             picked: Vec::with_capacity(BATCH),
             pages: Vec::with_capacity(BATCH),
@@ -137,6 +140,8 @@ impl Paged<'_> {
         may_write: bool,
         free: &mut dyn FnMut(Frame),
     ) -> Evicted {
+        // Those of a call that unwound: with these it would not have room for its own (PG7).
+        evictor.free_all(free);
         let mut done = Evicted {
             scanned: self.list_more(evictor),
             freed: 0,
@@ -182,7 +187,8 @@ impl Paged<'_> {
         let enough = (resident / LISTED_PART).clamp(1, resident.max(1)) as usize;
         let (mut seen, all) = (0, self.region.page_count());
         let mut looked = 0;
-        while evictor.listed.len() < enough && looked < all {
+        let room = evictor.listed.capacity() - HIDE;
+        while evictor.listed.len() < enough && evictor.listed.len() <= room && looked < all {
             let (passed, resident) = self.hide_some(evictor);
             looked += passed;
             seen += resident;

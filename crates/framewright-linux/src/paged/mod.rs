@@ -48,6 +48,7 @@
 //!   gate shut or opened since.
 //! - **PG6** A call of the device's, the store's or the supply's that unwinds leaves no page busy: it has its frame, or
 //!   none, as before, and another thread can bring it. Frames that no page has go to the next pager.
+//! - **PG7** No call allocates with the gate shut: the allocator may ask reclaim, which may ask this region.
 //!
 //! # Locks
 //! The evictor's, for evicting, saving and discarding: held during I/O. Under it the region's gate,
@@ -72,6 +73,9 @@ mod region;
 mod save;
 mod table;
 mod verify;
+
+#[cfg(test)]
+mod tests;
 
 pub use access::PagedPin;
 pub use error::PagedError;
@@ -213,6 +217,9 @@ impl<'s> Paged<'s> {
         let region = PagedRegion::new(window)
             .map_err(|errno| AnonError::Window(WindowError::Host(errno.raw_os_error())))?;
         let region = Arc::new(region);
+        let budget = budget.max(1);
+        let frames = region.ram().frames().frames();
+        let resident_max = budget.min(swap.pages()).min(frames);
         // SAFETY: it lives at its place until the handler has forgotten it: it is dropped after
         // that.
         let listed = unsafe { ListedRegion::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
@@ -220,10 +227,10 @@ impl<'s> Paged<'s> {
             _listed: listed,
             region,
             swap,
-            budget: budget.max(1),
+            budget,
             resident: AtomicU64::new(0),
             arriving: AtomicU64::new(0),
-            evictor: Mutex::new(Evictor::new()),
+            evictor: Mutex::new(Evictor::new(resident_max)),
             spare: Mutex::default(),
             errors: Mutex::default(),
             last_error: Mutex::default(),

@@ -138,10 +138,16 @@ impl Paged<'_> {
             return Err(PagedError::Outside(self.len_bytes()));
         }
         self.check_supply(supply.origin())?;
+        loop {
+            let spare = self.spare().pop();
+            let Some(frame) = spare else { break };
+            supply.free_frame(frame);
+        }
         let (mut at, end) = (pages.start as usize, pages.end as usize);
         while at < end {
             let mut evictor = self.evictor();
-            evictor.frames.append(&mut self.spare());
+            // As in `evict`.
+            evictor.free_all(&mut |frame| supply.free_frame(frame));
             let (next, obstacle) = self.seize(at..end);
             let seized = SeizedPages {
                 region: &self.region,
