@@ -22,15 +22,25 @@
 //!
 //! A child may make hosts of its own.
 //!
+//! # What fork(3) finds in the child
+//! Other libraries' functions may run in the child before `hide` does, and a thread of the parent's may have been at
+//! work. So by then an address may have another owner than in the parent. `hide` replaces only what the child has
+//! inherited from a value that lived; a hole that MADV_DONTFORK left it fills around what lies there. Three orders see to
+//! that: a range becomes known here only when the kernel has agreed to leave it out; it can be read by a child only
+//! when the kernel no longer leaves it out; and it is forgotten before its owner unmaps it. (Before Linux 6.12 a refused
+//! change of a window can leave a hole there for a moment: see `window/reservation.rs`.)
+//!
 //! # Invariants
 //! - **Y1** A child neither reads nor writes its parent's frames and metadata; a heap's memory it can only read.
 //! - **Y2** A value with memory of the engine's knows the process that made it: in another process its calls are
 //!   errors, and dropping it changes nothing.
+//! - **Y3** A fork replaces no mapping in the child but what the child has inherited of the engine's memory.
 //!
 //! # Sources
-//! madvise(2): MADV_DONTFORK, MADV_WIPEONFORK (Linux 4.14); pthread_atfork(3).
+//! madvise(2): MADV_DONTFORK, MADV_WIPEONFORK (Linux 4.14); mmap(2): MAP_FIXED_NOREPLACE (4.17); pthread_atfork(3).
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
@@ -155,8 +165,12 @@ fn wiped() -> Option<&'static AtomicU64> {
 // What a child finds in a range.
 const FREE: u32 = 0;
 const CHANGING: u32 = 1;
-const HIDDEN: u32 = 2;
-const READABLE: u32 = 3;
+/// The parent's mapping.
+const INHERITED: u32 = 2;
+/// A hole: the kernel has left the mapping out.
+const LEFT_OUT: u32 = 3;
+/// The parent's mapping, which it may read.
+const READABLE: u32 = 4;
 
 /// A range as a child finds it. A node is never freed, but used again.
 struct ForkedRange {
@@ -190,8 +204,9 @@ impl std::fmt::Debug for Unforked {
 }
 
 impl Unforked {
-    /// Whole pages, which belong to the caller until the result is dropped.
-    pub(crate) fn new(start: usize, len_bytes: usize) -> Self {
+    /// Whole pages, which belong to the caller until the result is dropped. `is_left_out` says that the kernel has agreed
+    /// to leave them out of a child; else a child inherits them.
+    pub(crate) fn new(start: usize, len_bytes: usize, is_left_out: bool) -> Self {
         // Relaxed: only the calling thread must know that its ranges are hidden.
         if !HAS_HANDLER.load(Relaxed) {
             // SAFETY: fork(3) may call the function in a child: it only loads, and makes system
@@ -223,11 +238,12 @@ impl Unforked {
         node.start.store(start, Relaxed);
         node.len_bytes.store(len_bytes, Relaxed);
         // Release: a child that sees it sees the range.
-        node.state.store(HIDDEN, Release);
+        let state = if is_left_out { LEFT_OUT } else { INHERITED };
+        node.state.store(state, Release);
         Self(node)
     }
 
-    /// Lets a child read it from here on.
+    /// Lets a child read it from here on, which inherits it.
     pub(crate) fn let_read(&self) {
         self.0.state.store(READABLE, Release);
     }
@@ -252,15 +268,102 @@ extern "C" fn hide() {
         let (start, len) = (node.start.load(Relaxed), node.len_bytes.load(Relaxed));
         let at = std::ptr::without_provenance_mut(start);
         // A failure leaves the range as it was: there is no caller to tell.
-        if state == HIDDEN {
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-            // SAFETY: the range is that of a `Mapping` or a `Reservation`, or a hole in its place,
-            // because MADV_DONTFORK left it out; the child has made no mapping yet. No Rust value
-            // of the child's lies there: those that did belong to the parent.
-            let _ = unsafe { mmap_anonymous(at, len, ProtFlags::empty(), flags) };
-        } else if state == READABLE {
-            // SAFETY: as above; the bytes that can be read there do not change.
-            let _ = unsafe { mprotect(at, len, MprotectFlags::READ) };
+        match state {
+            INHERITED => {
+                let flags = none() | MapFlags::FIXED;
+                // SAFETY: the range is that of a `Reservation` or a `Mapping` of the parent's that the child has inherited
+                // (Y3). No Rust value of the child's lies there: those that did belong to the parent.
+                let _ = unsafe { mmap_anonymous(at, len, ProtFlags::empty(), flags) };
+            }
+            LEFT_OUT => fill_hole(start, len),
+            READABLE => {
+                // SAFETY: inherited as above; the bytes that can be read there do not change.
+                let _ = unsafe { mprotect(at, len, MprotectFlags::READ) };
+            }
+            _ => continue,
+        }
+        // A child of the child's inherits what is there now.
+        node.state.store(CHANGING, Relaxed);
+    }
+}
+
+/// A part of a hole in which another mapping lies is left as it is if it is no longer than this.
+const PART_MIN: usize = 64 << 10;
+/// The most parts that wait to be filled: each is half as long as the one before.
+const PARTS: usize = 64;
+
+/// Maps memory without access wherever nothing is mapped in a range. Allocates nothing, and calls only the kernel.
+fn fill_hole(start: usize, len_bytes: usize) {
+    let mut parts = [(0, 0); PARTS];
+    parts[0] = (start, len_bytes);
+    let mut waiting = 1;
+    while waiting > 0 {
+        waiting -= 1;
+        let (start, len) = parts[waiting];
+        let at = std::ptr::without_provenance_mut(start);
+        let flags = none() | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: replaces nothing.
+        let is_taken = match unsafe { mmap_anonymous(at, len, ProtFlags::empty(), flags) } {
+            Ok(filled) if filled == at => false,
+            // A kernel that does not know the flag has chosen another place.
+            Ok(elsewhere) => {
+                // SAFETY: just mapped there, and no other code knows it.
+                let _ = unsafe { munmap(elsewhere, len) };
+                true
+            }
+            Err(errno) => errno == Errno::EXIST,
+        };
+        if is_taken && len > PART_MIN {
+            let half = (len / 2).next_multiple_of(PART_MIN);
+            parts[waiting] = (start, half);
+            parts[waiting + 1] = (start + half, len - half);
+            waiting += 2;
+        }
+    }
+}
+
+/// NORESERVE: without access, memory is never needed.
+fn none() -> MapFlags {
+    MapFlags::PRIVATE | MapFlags::NORESERVE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::mm::{MsyncFlags, msync};
+
+    #[test]
+    fn y3_a_hole_is_filled_around_what_others_have_there() {
+        const PART: usize = 64 << 10;
+        const LEN: usize = 100 * PART + 4096;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is asked for, so no mapping is replaced.
+        let hole = unsafe { mmap_anonymous(std::ptr::null_mut(), LEN, access, none()).unwrap() };
+        let at = |nth: usize| hole.wrapping_byte_add(nth * PART);
+        let taken = [0, 37, 38, 99];
+        for nth in taken {
+            // SAFETY: mapped above, and no other code knows it.
+            unsafe { at(nth).cast::<u64>().write(nth as u64 + 1) };
+        }
+        let holes = [1..37, 39..99];
+        for parts in holes.clone() {
+            // SAFETY: the same; what another thread maps there meanwhile is not this test's.
+            unsafe { munmap(at(parts.start), parts.len() * PART).unwrap() };
+        }
+        fill_hole(hole.addr(), LEN);
+        for nth in taken {
+            // SAFETY: still mapped if Y3 holds; else this ends the test.
+            let word = unsafe { at(nth).cast::<u64>().read() };
+            assert_eq!(word, nth as u64 + 1, "Y3");
+        }
+        for parts in holes {
+            // SAFETY: changes nothing; an error if a part of the range is not mapped.
+            let all = unsafe { msync(at(parts.start), parts.len() * PART, MsyncFlags::ASYNC) };
+            all.unwrap();
+        }
+        for nth in taken {
+            // SAFETY: mapped by this test. (The rest stays: another thread may have a part of it.)
+            unsafe { munmap(at(nth), PART).unwrap() };
         }
     }
 }

@@ -108,17 +108,18 @@ impl Mapping {
             // INVARIANT: `at` is aligned, and `len_bytes` from there lie in the reservation, which
             // is longer by twice the alignment.
             Ok(start) => {
-                let mapping = Self {
+                // No kernel refuses it; and fork(3) calls the function that hides it in any case. Only then it is known
+                // to that function; a child that is forked off before knows no value that lies here (Y3).
+                // SAFETY: the advice leaves contents and protection as they are.
+                let refused = unsafe { libc::madvise(start, len_bytes, libc::MADV_DONTFORK) };
+                Ok(Self {
                     start: NonNull::new(start.cast()).expect("mmap never returns the null page"),
                     len_bytes,
                     reservation,
                     reserved_bytes,
-                    unforked: Unforked::new(start.addr(), len_bytes),
+                    unforked: Unforked::new(start.addr(), len_bytes, refused == 0),
                     process: Process::this(),
-                };
-                // No kernel refuses it; and fork(3) calls the function that hides it in any case.
-                let _ = mapping.advise(0, len_bytes, libc::MADV_DONTFORK);
-                Ok(mapping)
+                })
             }
             Err(errno) => {
                 // SAFETY: no other code knows the reservation yet. A failed MAP_FIXED may have
@@ -129,10 +130,12 @@ impl Mapping {
         }
     }
 
-    /// Lets a child read it from here on.
+    /// Lets a child read it from here on. The caller has told no other thread of it yet.
     pub(crate) fn let_children_read(&self) {
-        self.unforked.let_read();
-        let _ = self.advise(0, self.len_bytes, libc::MADV_DOFORK);
+        // In this order: a child must not change the protection of a hole, where others may have a mapping (Y3).
+        if self.advise(0, self.len_bytes, libc::MADV_DOFORK).is_ok() {
+            self.unforked.let_read();
+        }
     }
 
     /// The process that made it.

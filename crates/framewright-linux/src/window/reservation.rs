@@ -83,7 +83,7 @@ impl AddressReservation {
             whole,
             whole_bytes,
             lost: AtomicBool::new(false),
-            unforked: Unforked::new(start.addr().get(), len_bytes),
+            unforked: Unforked::new(start.addr().get(), len_bytes, false),
         })
     }
 
