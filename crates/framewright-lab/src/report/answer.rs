@@ -4,9 +4,14 @@
 //!   what the machine suffered ─▶ when, and from what ─▶ which rules would have helped ─▶ what to change ─▶ what it leaves out
 //! ```
 //!
-//! It claims no more than the figures allow. Rules have helped only where every nearby squeeze says so, and where the
-//! difference is larger than the model's error or that is not known, which it then says. Where the figures do not
-//! tell, it says "This recording cannot say, because ...".
+//! It claims no more than the figures allow.
+//!
+//! # Invariants
+//! - **AW1** Rules have helped only where every nearby squeeze says so, and where the difference is larger than the
+//!   model's error or that is not known, which it then says.
+//! - **AW2** Where the figures do not tell, it says "This recording cannot say, because ...": of invented memory, of what
+//!   the machine refused and a replay of its own rules serves, of what fails in a replay alone.
+//! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up.
 
 use super::Deviation;
 use crate::measure::{MAX_ORDER, grouped};
