@@ -143,7 +143,7 @@ pub fn record(
     let instance = Instance::make(&tracefs, buffer_mib, options.keeps)?;
     let failures = options.until_failure;
     let failures = failures.map(|ends| FailureWatch::new(&tracefs, ends));
-    let mut watched = Watched {
+    let mut watched = RunningRecording {
         instance: &instance,
         keeps: options.keeps,
         failures: failures.transpose()?,
@@ -288,7 +288,7 @@ fn snapshot() -> Result<Snapshot, RecordError> {
 }
 
 /// A recording that runs.
-struct Watched<'i, 't> {
+struct RunningRecording<'i, 't> {
     instance: &'i Instance<'t>,
     keeps: BufferKeeps,
     failures: Option<FailureWatch<'t>>,
@@ -296,7 +296,7 @@ struct Watched<'i, 't> {
     duration: Option<Duration>,
 }
 
-impl Watched<'_, '_> {
+impl RunningRecording<'_, '_> {
     /// Waits until the recording is to end. The child may be running still.
     fn wait(
         &mut self,
