@@ -34,6 +34,7 @@
 //!   nothing: containers number their processes each for itself.
 //! - **W5** A recording has every event from its beginning to its end, but for those that the kernel lost and counts:
 //!   where one CPU's buffer reaches back further than another's, what lies before is left out.
+//! - **W6** A failure ends a recording only if it is the one that was asked for.
 //!
 //! # Sources
 //! `Documentation/trace/ftrace.rst` and `events.rst`, `Documentation/admin-guide/mm/pagemap.rst`.
