@@ -28,14 +28,14 @@
 //! if the page moves at that moment: [pin](Anon::pin) pages that are handed to the kernel, and
 //! pages that devices write to.
 //!
-//! Other handlers of signals must not touch a region if their signal can come in a thread that
-//! calls the region's methods, or has its pages moved. If it comes while that thread holds the
-//! gate, the handler waits for the thread that it interrupted, and both for ever. Block such
-//! signals in those threads, or leave the region alone in the handler.
+//! A program may have other handlers of signals. Such a handler must not touch a region if its signal can come in a
+//! thread that calls the region's methods, or in which the engine moves pages, as it may in each that asks it for
+//! memory. If the signal comes while that thread holds the gate, the handler waits for the gate, and the thread waits for the handler:
+//! neither goes on. Block such signals in those threads, or leave the region alone in the handler.
 //!
 //! # Pages that are not populated
-//! They must not be touched. Mostly that is SIGSEGV as anywhere else. But a page between two
-//! populated ones may show a frame of another user, because one mapping shows them all: like freed
+//! A thread must not touch them. If it does, it mostly gets SIGSEGV, as at any address without memory. But a page
+//! between two populated ones may show a frame of another user, because one mapping shows them all: like freed
 //! memory of a heap, which may have another user by then.
 //!
 //! # Invariants
@@ -49,8 +49,8 @@
 //! - **AN5** When a populate has succeeded, all of its pages are populated, by it or by another thread meanwhile.
 //!
 //! # Locks
-//! A region's gate, for every change of it; a batch holds it for some 50 µs. No holder of a lock of
-//! the engine takes it; frames are allocated and freed outside of it.
+//! A region's gate, for every change of it; a batch holds it for some 50 µs. A thread that holds a lock of the
+//! engine never takes the gate. Threads allocate and free frames without the gate.
 //!
 //! # What is not here
 //! Sharing between pages (one page a frame); forking: a child has no access to a region, and ends
@@ -108,8 +108,8 @@ pub struct AnonStats {
 
 /// A region of anonymous memory. See the [module's description](self).
 ///
-/// Frames behind pages that are still populated when it is dropped stay allocated, because it has
-/// no seat to free them with. [Discard](Self::discard) its range first.
+/// If a region is dropped while pages are populated, their frames stay allocated: the region has no seat with which
+/// to free them. [Discard](Self::discard) its range first.
 ///
 /// ```
 /// use framewright::reclaim::{Migrate, Move, MoveState};
@@ -251,7 +251,8 @@ impl Anon {
         let done = self
             .take_blocks(seat, pages, largest, &mut blocks)
             .and_then(|()| {
-                // Nothing is allocated while the gate is shut: every second page at most begins a run.
+                // While the gate is shut this allocates nothing, so `unused` gets its room before. At most every
+                // second page begins a run.
                 let runs = blocks.iter().map(|block| block.pages().len().div_ceil(2));
                 unused.reserve(runs.sum());
                 self.show_blocks(&blocks, &mut unused)

@@ -33,8 +33,8 @@
 //!   and waits for it.
 //! - **FC2** A page that is dirty, or being written, is not evicted, and dropped only by truncation:
 //!   written data is in the cache or in the file.
-//! - **FC3** The cleancache's copy of a page has the file's contents: the page is forgotten there
-//!   before it is changed, it is held while it is changed, and only clean pages are put.
+//! - **FC3** The cleancache's copy of a page has the file's contents. Before a thread changes a page, the cache
+//!   forgets the copy; while the thread changes the page, it holds it; and the cache puts only clean pages.
 //! - **FC4** Versions of a page are written to the file in the order in which they came about.
 //! - **FC5** The bytes behind the end of a file in its last page are zero.
 //! - **FC6** A pinned page stays in its frame. If it is truncated, the frame is kept until it is
@@ -49,27 +49,26 @@
 //!   one of its pages before it has forgotten them all.
 //!
 //! # Files that others change
-//! A file that is opened again is recognised if its length and its times are what they were when
-//! the cache had last changed it and let go of it. The kernel's times move by ticks (1 to 10 ms,
-//! whole seconds on some file systems). If another process writes within the same tick, without
-//! changing the length, the cache does not notice, and reads old pages, as long as they are known.
-//! From Linux 6.13 on ext4, XFS, Btrfs and tmpfs give each change a time of its own once the last
-//! one has been asked for, as the cache does: then it misses none. While a file is open, only its
-//! length is compared. [`refresh`](FileCache::refresh) and [`forget`](FileCache::forget) do not
-//! compare.
+//! The cache recognises a file that a caller opens again by its length and its times: they must be what they were
+//! when the cache last changed the file and let go of it. The kernel's times move by ticks (1 to 10 ms, whole
+//! seconds on some file systems). Another process may write within the same tick, without a change of the length.
+//! The cache does not notice that, and returns the old pages as long as it has them. From Linux 6.13 on ext4, XFS,
+//! Btrfs and tmpfs give each change a time of its own once the last one has been asked for, as the cache does: then
+//! it misses none. While a file is open, only its length is compared. [`refresh`](FileCache::refresh) and
+//! [`forget`](FileCache::forget) do not compare.
 //!
 //! # Locks
 //! - Rank 1: a file's `io`: shared for reading in, writing and writing back; held alone for
 //!   truncating. Then its `writer`: one write-back at a time.
-//! - A page in transit is waited for; a thread that has one in transit waits for no other.
+//! - A thread waits for a page in transit, unless it has one in transit itself: then it waits for no other.
 //! - Rank 2: a shard of the table: one in 64 pages. Rank 3: the order of eviction; the sets of
 //!   dirty pages; the files; each for a few loads and stores. A hit takes a shard's lock, and no
 //!   other.
 //!
-//! None is held while a frame is allocated, because that may come back to this cache, to shrink it.
-//! It then tries rank 1, and passes by files that it does not get. Files and sets of dirty pages
-//! lie on the global heap, and some of it is allocated under rank 3: the heap must not be one that
-//! asks this cache for memory.
+//! A thread holds none of them while it allocates a frame, because the source may ask this cache to shrink. The
+//! shrinking then only tries rank 1, and passes by each file whose lock it does not get. Files and sets of dirty
+//! pages lie on the global heap, and some of it is allocated under rank 3: the heap must not be one that asks this
+//! cache for memory.
 //!
 //! # What is not here
 //! Mapping of files; direct changes by others, except that [`refresh`](FileCache::refresh) takes
@@ -207,8 +206,8 @@ impl fmt::Debug for FileCache<'_> {
 impl<'s> FileCache<'s> {
     /// An empty cache with frames in `ram`, which puts evicted pages into a pool of `cleancache`.
     ///
-    /// The pool is this cache's own. It may be exclusive or not; exclusive, no page lies in
-    /// both. Costs about 60 bytes for each frame of the RAM.
+    /// The pool is this cache's own. It may be exclusive. Then no page lies in the cache and in the pool at a time.
+    /// Costs about 60 bytes for each frame of the RAM.
     ///
     /// # Panics
     /// If the RAM has 2^32 - 1 frames or more.
@@ -286,7 +285,6 @@ impl<'s> FileCache<'s> {
         Err(FileError::OtherCache)
     }
 
-    /// Whether the supply has the frames of the cache's RAM (RS1).
     /// Whether the calling process is the one that has the frames: another one has no access to them, and its
     /// locks may be held by threads that it does not have (Y2).
     pub(super) fn check_process(&self) -> Result<(), FileError> {
@@ -296,6 +294,7 @@ impl<'s> FileCache<'s> {
         }
     }
 
+    /// Whether the supply has the frames of the cache's RAM (RS1).
     pub(super) fn check_supply(&self, supply: &dyn FrameSource) -> Result<(), FileError> {
         self.check_process()?;
         if self.ram.is_given_by(supply.origin()) {

@@ -15,13 +15,12 @@
 //!
 //! # The limit
 //! The kernel counts a process's mappings (vm.max_map_count, 65,530 unless changed), and at the
-//! limit refuses even calls that would give mappings back. A window keeps an upper bound of its own
-//! count: for each page boundary, whether the kernel may begin a mapping there. It refuses a
-//! mapping with [`MapError::Limit`] that could bring the process above fifteen sixteenths of the
-//! limit, so that unmapping always has room. All windows of the process count as one. The mappings
-//! that the rest of the process had when the window was made are left to it. If they grow by more
-//! than that sixteenth, the kernel refuses, and then both verbs return `Limit`, too: nothing is
-//! lost, and once there is room again all goes on.
+//! limit refuses even calls that would give mappings back. A window bounds its own count from above: for each
+//! boundary between pages it notes whether the kernel may begin a mapping there. It refuses a mapping with
+//! [`MapError::Limit`] that could bring the process above fifteen sixteenths of the limit, so that unmapping always
+//! has room. All windows of the process count as one. The mappings that the rest of the process had when the window
+//! was made are left to it. If the rest of the process gets more mappings than that sixteenth holds, the kernel
+//! refuses. Then both verbs return `Limit`, too, and nothing is lost; they succeed again once there is room.
 //!
 //! # Access to a page
 //! [`Window::read`] and [`Window::write`] are for all threads. They are system calls
@@ -165,8 +164,8 @@ impl Window {
         &self.ram
     }
 
-    /// An upper bound of the kernel's mappings that make up the window now: exact if no two
-    /// neighbours show frames that follow one another. 1 if nothing is mapped.
+    /// An upper bound of the mappings that the kernel has for the window now. It is exact unless two neighbouring
+    /// mappings show consecutive frames, which the kernel may join. 1 if nothing is mapped.
     #[must_use]
     pub fn mappings(&self) -> u64 {
         self.budget.mine()
@@ -260,8 +259,8 @@ impl Window {
     /// A system call for each GiB.
     ///
     /// # Errors
-    /// As [`read`](Self::read). Nothing is written then; but if one of the pages is unmapped
-    /// during the call, those before it may be.
+    /// As [`read`](Self::read). If a page is not mapped at the start, nothing is written. If another thread unmaps
+    /// a page during the call, the pages before it may have been written.
     pub fn write(&self, page: Page, offset: usize, from: &[u8]) -> Result<(), AccessError> {
         self.write_by(COPY_BYTES_MAX, page, offset, from)
     }
@@ -366,8 +365,8 @@ impl Window {
         self.reservation.let_children_read();
     }
 
-    /// Whether `changes` more calls of [`map`](RangePlatform::map) and [`unmap`](RangePlatform::unmap) would be within
-    /// the limit at this moment.
+    /// Whether the limit has room, at this moment, for `changes` more calls of [`map`](RangePlatform::map) and
+    /// [`unmap`](RangePlatform::unmap).
     pub(crate) fn has_room(&self, changes: u64) -> bool {
         !self.reservation.is_lost() && self.budget.has_room(changes)
     }
@@ -438,7 +437,7 @@ impl Window {
     }
 }
 
-/// The limit of mappings, or the kernel, did not allow frames to be shown somewhere.
+/// A window may not show frames at some pages: the limit of mappings, or the kernel, refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MapRefused;
 

@@ -40,8 +40,8 @@
 //!   the pageblock: the holder of the pageblock's lock.
 //! - **Second bitmap**: a CPU that leaves a block sets the bit of its first frame; the holder of the
 //!   pageblock clears the bit when it collects the block.
-//! - **Lock word**: its holder; and `PENDING` in it: a CPU that leaves a block. **Worker**: a hint, by the CPU that
-//!   works there.
+//! - **Lock word**: the holder writes it; a CPU that leaves a block sets `PENDING` in it. **Worker**: the CPU that
+//!   works in the pageblock writes its number, as a hint.
 //! - **Caches, stock and loose block** (`seat/caches`, `seat/stock`, `seat/loose`): the
 //!   seat's CPU, or one that has claimed the seat.
 //! - **Absent frames, pins, apart, isolation**: a CPU that has stopped all others.
@@ -59,61 +59,61 @@
 //! - **F6** Free frames are present frames less what the seats took, plus what they gave.
 //! - **F7** No block was found in a state that only a racing double free explains. The users must
 //!   keep this one. Where two CPUs free one block at the same moment, the zone counts that when it
-//!   finds it, and loses the block rather than hand it out twice. One race it does not find: a CPU
-//!   reads the tag of a live block in order to free it a second time, and is held up there while
-//!   the block is freed; then it frees what is there: a new owner's block, as if that had been asked
-//!   for, or a block that is free already, which may then be handed out twice. To tell these apart would take
-//!   an atomic operation in every free.
-//! - **F8** A request of an *exact* order fails only if, at one moment during the call, no free
-//!   block of its order existed that it was allowed to take: with all CPUs stopped and all caches
-//!   drained. An order is exact for a request that may wait if it is at most the configuration's
-//!   [`stop_order_max`](crate::policy::Config::stop_order_max), if the request was made with
-//!   [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` do when they may wait, or if there is
-//!   one CPU. A request to several zones ([`Seats::alloc`]) fails only if that moment was the same in all
-//!   of them. The same holds for a run of any length ([`Zone::alloc_contiguous`], and
-//!   over several zones the engine's `Cpu::alloc_run`), but what CPUs have
-//!   cached since its drain counts as taken there. Other requests, and all that must
-//!   not wait ([`alloc_at_once`](Seat::alloc_at_once)), stop no CPU. They fail if, with this CPU's caches drained,
-//!   no pageblock has a block, or if other CPUs work in all pageblocks that have one.
-//! - **F9** A request stops all CPUs at most once (one to several zones stops each once more, all at once, if
-//!   a block became free in one of them meanwhile), and only where that may help: not if nothing was
-//!   freed, added, relabelled or opened since a stop that failed for a like request; not if all
-//!   CPUs stood still for another CPU after the request had begun, and there was no block for it
-//!   then; and not for what the zone could never have. While they stand still, each CPU's caches
-//!   are drained, at most 372 blocks and 24 words, and the index is asked; only an order above the
-//!   pageblocks' looks at all of them. Nothing is counted. A request for a run stops them twice, and not if
-//!   such a run, or a shorter one, was not found and nothing has become free since.
+//!   finds it, and loses the block rather than hand it out twice. There is one race that the zone does not find. A
+//!   CPU reads the tag of a live block, in order to free the block a second time, and is then held up. Meanwhile
+//!   another CPU frees the block. When the first CPU goes on, it frees what lies there by then. That may be a new
+//!   owner's block. It may also be a free block, and the zone may then hand it out twice. To tell these apart would
+//!   take an atomic operation in every free.
+//! - **F8** A request of an *exact* order fails only if at one moment during the call a stop of all CPUs, which
+//!   drains all caches, finds no free block of that order that the request may take, or would have found none. For
+//!   a request that may wait, an order is exact in three cases: the order is at most the
+//!   configuration's [`stop_order_max`](crate::policy::Config::stop_order_max); the caller asked with
+//!   [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` do when they may wait; or there is one CPU. A request to
+//!   several zones ([`Seats::alloc`]) fails only if that moment was the same in all of them. The same holds for a
+//!   run of any length ([`Zone::alloc_contiguous`], and over several zones the engine's `Cpu::alloc_run`), with one
+//!   difference: frames that CPUs cached after the drain count as taken. Other requests, and all that must not wait
+//!   ([`alloc_at_once`](Seat::alloc_at_once)), stop no CPU. They fail if, with this CPU's caches drained, no
+//!   pageblock has a block, or if other CPUs work in all pageblocks that have one.
+//! - **F9** A request stops all CPUs at most once. (A request to several zones stops all of them together once
+//!   more, if a block became free in one of them meanwhile.) It stops no CPU where a stop cannot help. That is so
+//!   in three cases: a stop failed for a like request, and since then no CPU has freed, added, relabelled or opened
+//!   anything; all CPUs stood still for another request after this one had begun, and there was no block for it
+//!   then; the zone could never have such a block. While they stand still, each CPU's caches are drained, at most
+//!   372 blocks and 24 words, and the index is asked; only an order above the pageblocks' looks at all of them.
+//!   Nothing is counted. A request for a run stops the CPUs twice. It stops none if an earlier request did not find
+//!   such a run, or a shorter one, and nothing has become free since.
 //!
 //! # Locks
 //! - Rank 1: the zone's stop lock. Its holder claims every seat, executes the platform's barrier,
 //!   and waits until no seat is busy; then the zone stands still. A request of an exact order takes
-//!   it before it fails, and operations on the zone as a whole take it. A busy seat never takes it.
+//!   it before it fails, and operations on the zone as a whole take it; reclaim takes it to set a pageblock apart,
+//!   and to open it again. A busy seat never takes it.
 //!   A request to several zones takes those of all zones, by their addresses.
 //! - Rank 2: a pageblock's lock, held for one batch. A busy seat never waits for one, except to
-//!   split an allocation, and its holder waits for nothing. It is unlocked by a compare-and-swap
-//!   that fails if something was freed from elsewhere meanwhile; the holder then collects that
-//!   first. So no remote block stays behind.
+//!   split an allocation, and its holder waits for nothing. The holder unlocks it by a compare-and-swap, which
+//!   fails if another CPU left a block there meanwhile. The holder then collects that block first. So no remote
+//!   block stays behind.
 //!
 //! At orders 0 to 4 an ordinary allocation or free takes neither, whichever CPU the block came
 //! from: the seat serves it with plain loads and stores. A cache that runs dry or over tries the
-//! lock of each pageblock that it touches once, for half of what the cache may hold. Where a CPU
-//! may hold no blocks (too little is free, or not every request may use the pageblock), it tries
-//! one lock for each block. It passes by a pageblock that it finds locked, or leaves the block in
-//! its second bitmap. Rank 1 is no part of this: only a request that would fail takes it, and
-//! `try_alloc` never does. So no lock is shared by all CPUs on each operation. What all CPUs share
-//! on the way to a pageblock is the index, which they read, and change by single atomic operations.
+//! lock of each pageblock that it touches once, for half of what the cache may hold. Where a CPU may cache no
+//! blocks, it tries one lock for each block. That is so if too little memory is free, or if the pageblock serves
+//! only some requests. It passes by a pageblock that it finds locked, or leaves the block in its second bitmap.
+//! Rank 1 is no part of this: of a seat's requests only one that would fail takes it, and `try_alloc` never does. So
+//! no lock is shared by all CPUs on each operation. What all CPUs share on the way to a pageblock is the index, which they
+//! read, and change by single atomic operations.
 //!
 //! No callback runs under either, except the platform's `relax` while waiting for rank 1, and its clock
 //! where locks are [accounted](Zone::with_lock_accounts).
 //!
 //! # Waiting
-//! A CPU that stops the zone waits until every other CPU has left its seat: for the one operation
-//! that it does there, and for as long as it does not run meanwhile. A CPU with a claimed seat
-//! waits for the stop, even in an ordinary allocation or free. So it waits for the slowest of those
-//! seats, and for what is done while all stand still (F9, or what the zone's own operations say).
-//! So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at
-//! which one of them stops the zone: a kernel does not preempt there, and a host's
-//! [`relax`](crate::platform::FramePlatform) lets it run, whatever the priorities.
+//! A CPU that stops the zone waits until every other CPU has left its seat. Each of them ends the one operation
+//! that it does there, which takes longer if that CPU is off the processor meanwhile. A CPU with a claimed seat
+//! waits for the stop, even in an ordinary allocation or free. So a stopped CPU waits for two things: until the
+//! slowest CPU has left its seat, and until the stopper has done its work (F9, or what the zone's own operations
+//! say). So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at which one of
+//! them stops the zone: a kernel does not preempt there, and a host's [`relax`](crate::platform::FramePlatform)
+//! lets it run, whatever the priorities.
 //!
 //! At the end of a stop, the stopper [wakes](crate::platform::FramePlatform::wake) the stopped CPUs and those
 //! that wait for the stop lock. A CPU that comes to its seat and finds it claimed wakes the stopper. A
@@ -125,12 +125,12 @@
 //! before it.
 //!
 //! # Context
-//! A seat is for one context at a time: in a kernel, with interrupts off, or from one level only. A
-//! remote free needs no seat of the pageblock's, but the freeing context needs a seat. A handler
-//! that interrupts a CPU inside its seat must call nothing of the zone but queries: a stop would
-//! wait for the seat that it interrupted. So a non-maskable interrupt calls nothing at all. While
-//! it waits, the platform answers other CPUs' barriers: see [`FramePlatform`](crate::platform::FramePlatform). A
-//! CPU that is taken away leaves its seat idle; its caches are drained like all others.
+//! A seat is for one context at a time: in a kernel, with interrupts off, or from one level only. A CPU frees a
+//! block from its own seat, whichever CPU holds the pageblock; so each context that frees needs a seat. A handler
+//! that interrupts a CPU inside its seat must call nothing of the zone but queries: a stop would wait for the seat
+//! that it interrupted. So a non-maskable interrupt calls nothing at all. While it waits, the platform answers
+//! other CPUs' barriers: see [`FramePlatform`](crate::platform::FramePlatform). A CPU that is taken away leaves its
+//! seat idle; its caches are drained like all others.
 //!
 //! # Folders
 //! - `pageblock`: what one pageblock is, its lock, blocks taken out of it and given back; the index of all of them;

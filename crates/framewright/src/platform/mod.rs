@@ -13,12 +13,14 @@
 //! for one thread.
 //!
 //! The engine is generic over the traits, and reads no clock in any other way. The number of a CPU
-//! comes from the caller that takes a seat; the engine itself never asks for it. It calls none of
-//! these traits under a lock, except:
+//! comes from the caller that takes a seat; the engine itself never asks for it. It calls nothing
+//! outside itself under a lock, except:
 //! - [`relax`](FramePlatform::relax) while it waits for another CPU, and [`wake`](FramePlatform::wake) when it ends a claim;
 //! - [`barrier_all`](FramePlatform::barrier_all) under a stop lock, once for each stop;
 //! - [`RangePlatform`], and a [source of frames](crate::frame::FrameSource), while it acts for CPUs that it has
 //!   stopped;
+//! - [`ReservePlatform`] inside a gate of the reserve: the one copy of a guest, or of an owner that puts a page back;
+//! - the `write` of [`Guest::clean`](crate::reserve::Guest::clean), under the cleaner's lock, for which no CPU waits;
 //! - [`now_ns`](FramePlatform::now_ns) where the user asked for accounts of locks.
 //!
 //! With the same answers from the platform, the same calls give
@@ -59,16 +61,16 @@ pub(crate) use wakes::{Awaited, Wakes};
 /// | for another lock | its holder | it has done its few operations | not |
 ///
 /// Each wait is for a CPU that is inside the engine, for its work there, which is bounded; so the wait
-/// lasts as long as that CPU is kept from running, and no longer. A CPU of high priority that waits for
-/// one of low priority waits for all that preempt the latter. So a kernel does not preempt inside
-/// the engine, and a host gives the CPU away.
+/// lasts as long as that CPU is kept from running, and no longer. Suppose that a CPU of high priority waits for one
+/// of low priority. Then it also waits for every thread that preempts the second. So a kernel does not preempt
+/// inside the engine, and a host gives the CPU away.
 pub trait FramePlatform {
     /// Whether [`barrier_all`](Self::barrier_all) acts on all CPUs. If so, the frequent sides use
     /// only a compiler fence; if not, they execute full barriers themselves.
     const ASYMMETRIC: bool = false;
 
-    /// Whether one thread at a time uses the engine, and handing the engine to the next thread
-    /// orders memory. If so, plain operations replace the atomic ones that several CPUs would need.
+    /// Whether one thread at a time uses the engine, and whatever hands the engine to the next thread is a memory
+    /// barrier. If so, plain operations replace the atomic ones that several CPUs would need.
     const ALONE: bool = false;
 
     /// Called each time the engine finds that it must wait for another CPU, with the number of the
@@ -82,9 +84,10 @@ pub trait FramePlatform {
     /// interrupts for a moment), or both CPUs would wait for ever.
     ///
     /// If it unwinds out of a call of the engine, that call has changed nothing, or a later one ends what it began.
-    /// There are two exceptions. A call that frees or splits several blocks, or makes an object shorter in place, has
-    /// ended. A wait for a lock of an address space [poisons](crate::vrange::Space::is_poisoned) that space. If it
-    /// unwinds while the engine cleans up after a call that has itself unwound, the program ends.
+    /// There are two exceptions. The first is a call that frees or splits several blocks, or makes an object shorter
+    /// in place: it does all its work before the unwinding goes on. The second is a wait for a lock of an address
+    /// space, which [poisons](crate::vrange::Space::is_poisoned) that space. If `relax` unwinds while the engine cleans
+    /// up after a call that has itself unwound, the program ends.
     ///
     /// By default it spins: right where a CPU is not preempted inside the engine, and neither barrier
     /// nor flush sends an interrupt that it would have to answer.
@@ -92,10 +95,10 @@ pub trait FramePlatform {
         ().relax(attempt);
     }
 
-    /// A wait in [`relax`](Self::relax) may be over: a claim has ended, an owner has left a claimed seat,
-    /// or a lock is free that its holder may keep long. For platforms on which `relax` sleeps. Not every
-    /// end of a wait comes here: the frequent side leaves its seat by one store, and calls nothing. So
-    /// `relax` must also end by itself.
+    /// Called when a wait in [`relax`](Self::relax) may be over. Three events end a wait: a claim ends, a CPU
+    /// leaves its claimed seat, or a CPU gives up a lock that it may have kept long. For platforms on which `relax`
+    /// sleeps. Not every end of a wait comes here: the frequent side leaves its seat by one store, and calls
+    /// nothing. So `relax` must also end by itself.
     ///
     /// The engine calls it after a stop, on a CPU that was stopped, and at the end of an owner's call;
     /// never on the frequent side. It may hold a stop lock then. It must not unwind.

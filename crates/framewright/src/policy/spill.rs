@@ -125,8 +125,8 @@ pub(crate) enum SpillStep {
 ///
 /// Each row ends when the object is there; a repetition ends when a reclaim gives nothing. Without
 /// the context to wait there is no Collect, and without that to wait and to reclaim no Compact and
-/// no Reclaim. A single frame is not compacted for. So no request goes on for ever, if a reclaim that follows
-/// many others gives nothing at last, as the caller sees to.
+/// no Reclaim. A single frame is not compacted for. A request ends when one reclaim gives nothing. The caller sees
+/// to it that a reclaim which follows many others gives nothing.
 #[must_use]
 pub(crate) const fn next_step(facts: &SpillFacts) -> SpillStep {
     match facts.last {

@@ -8,9 +8,9 @@
 //! A `Carver` cuts the memory of an allocator into its parts: words, halves, and records, which are structs of
 //! atomics with named fields.
 //!
-//! A piece of memory is accessed under one size only: as words or as `Halves`. The memory model
-//! does not define mixed sizes. Each of the two borrows the memory exclusively, so no caller can
-//! have both.
+//! Each place in memory has one size for all accesses: a word, a half of 16 bits, or the field of a record, which
+//! may have 16, 32 or 64 bits. The memory model does not define mixed sizes. Words, halves and records each borrow
+//! their memory exclusively, so no caller can have two of them over one place.
 
 mod carve;
 mod halves;

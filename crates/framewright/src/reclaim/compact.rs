@@ -23,10 +23,9 @@ use core::ops::Range;
 /// How many pageblocks one attempt tries to empty, the cheapest first.
 const TRIES: usize = 16;
 
-/// The same if a request waits: each try is two stops of all CPUs, and where the first ones gain
-/// nothing the others hardly do. Of 564 requests that got their block, 505 had it from the first
-/// pageblock and 562 from one of eight; 59 tries beyond that gained two (`mixC`, with 100,000
-/// frames less).
+/// The same if a request waits. Each try stops all CPUs twice. Where the first tries gain nothing, the later ones
+/// hardly gain anything. Of 564 requests that got their block, 505 had it from the first pageblock and 562 from one
+/// of eight; 59 tries beyond that gained two (`mixC`, with 100,000 frames less).
 const TRIES_DIRECT: usize = 8;
 
 /// Descriptors among which the cheapest are chosen: 8 GiB of usual pageblocks, some 30 µs. The ones
@@ -39,10 +38,11 @@ const WINDOW_SMALL: usize = 16;
 /// How much work an attempt of compaction takes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CompactEffort {
-    /// A request waits. The attempt is left off where attempts failed lately, and counts as a
-    /// stall.
+    /// A request waits. The attempt does not begin where attempts failed lately. It counts as a stall unless it was
+    /// deferred or skipped.
     Direct,
-    /// No request waits, and the result is for all users: so it is not made in a contiguous area.
+    /// No request waits, and the block is for all users; so the attempt makes it in no contiguous area, which only
+    /// movable requests may use.
     Background,
 }
 

@@ -41,12 +41,11 @@
 //! ```
 //! A pageblock is *settled* while an eighth of it cannot move: a fact that its descriptor shows at
 //! that moment, and that is recorded nowhere. The *stock* is all free frames in settled pageblocks.
-//! It has a target in the background's `Targets`. It grows where
-//! something there is freed, where a pageblock with free frames settles, and where movable contents
-//! leave for pageblocks that are not empty and not settled; the pageblock in which most cannot move
-//! is cleared first. The background does that when a request had to spread or the target is not
-//! met, and never where labels decide. A request of order 0 or 1 that may wait does it for one
-//! pageblock before it contaminates another.
+//! It has a target in the background's `Targets`. The stock grows in three ways: a user frees frames in a settled
+//! pageblock; a pageblock with free frames settles; movable contents leave a settled pageblock for one that is
+//! neither empty nor settled. The background has them leave when a request had to spread or the target is not met,
+//! and never where labels decide. It begins with the pageblock in which most contents cannot move. An unmovable
+//! request of order 0 or 1 that may wait has one pageblock cleared so before it contaminates another.
 //!
 //! Any request may take from the stock. Unmovable requests look there first, by the frames' policy;
 //! movable ones go there last, because the zone gains more by leaving it. Up to eight times the
@@ -59,8 +58,8 @@
 //! - **R1** When a call returns, on every way, it leaves no pageblock apart but those that it was
 //!   asked to isolate, and it holds no frame but those it returns.
 //! - **R2** A frame's contents are in one place: the source is freed only after the client said
-//!   that it moved, the target only if it did not. If the client unwinds, that means by what it had said until
-//!   then.
+//!   that it moved, the target only if it did not. If the client unwinds, the states that it had set until then
+//!   count.
 //! - **R3** Every call ends: priorities deepen; rounds, attempts of compaction and the pageblocks
 //!   of each are counted; a scanner that has seen everything without a gain stops; and the
 //!   background gives up a target that a step did not bring nearer. A step for the stock counts as
@@ -71,18 +70,18 @@
 //! - **R6** Pinned contents are not moved: a pageblock with a pin is never set apart, and a block
 //!   that a client calls pinned keeps its frames and its bytes. While contents are on their way,
 //!   the place where they lie cannot be pinned.
-//! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or
-//!   its rounds or its attempts of compaction were over, or neither more free frames nor another
-//!   attempt could help it, or its context forbids to try.
+//! - **R7** A request fails only in one of four cases: direct reclaim brought nothing at the deepest priority; the
+//!   request has used up its rounds or its attempts of compaction; neither more free frames nor another attempt
+//!   could help it; its context forbids reclaim and compaction.
 //! - **R8** A client's answer is a claim about the block that it names: an answer counts for the
 //!   source, or the block, beside which it stands, wherever the client has left it, and never for a
-//!   neighbour. A number that a client makes up changes how long others try, and overflows nothing.
+//!   neighbour. If a client makes up a number, that changes only how long others try. It overflows nothing.
 //! - **R9** A client that unwinds changes no count but that of its own answer: what others did before is counted, an
 //!   attempt of compaction has failed, and the next round begins with another client.
 //!
 //! # Locks
 //! None of its own. Setting a pageblock apart stops all CPUs for a moment (rank 1 of the
-//! [frames](crate::frame)); the CPU that has set it apart owns it. Between calls the engine
+//! [frames](crate::frame)), and so does opening it; the CPU that has set it apart owns it. Between calls the engine
 //! remembers only hints, in atomic words: a CPU that reads an old one scans a little more or less.
 //!
 //! # What is not here

@@ -11,16 +11,15 @@
 //!      └───────── release ────────── Owned ◀──────┘ take (from every state but Dirty, Writing)
 //! ```
 //!
-//! Each frame has a *state word*: a generation, the pool whose page it holds, and the state. A
-//! guest's index says (frame, generation): moving the generation on discards the page, without a
-//! search for the entry, which dies when a later call meets it. An owner that
-//! [takes](Reserve::take) a run does nothing else. For every 512 frames (a *block*) it shuts a
-//! gate, waits until the guests inside have finished their one copy, moves the generations on, and
-//! opens the gate.
+//! Each frame has a *state word*: a generation, the pool whose page it holds, and the state. A guest's index says
+//! (frame, generation). To discard a page, a CPU moves the generation on. It does not search for the entry: a later
+//! call that meets the entry removes it. An owner that [takes](Reserve::take) a run does nothing else. For every
+//! 512 frames (a *block*) it shuts a gate, waits until the guests inside have finished their one copy, moves the
+//! generations on, and opens the gate.
 //!
-//! A page that consists of one repeated word has a descriptor, but no frame. A page that is on no
-//! device moves to an ordinary frame when an owner wants its own, if its pool is put back. When that page is gone, the
-//! ordinary frame is spare: it stays for the next page, until a caller or reclaim collects it.
+//! A page that consists of one repeated word has a descriptor, but no frame. An owner may want the frame of a page
+//! that is on no device. If the page's pool is put-back, the owner copies the page to an ordinary frame. When that
+//! page is gone, the ordinary frame is spare: it stays for the next page, until a caller or reclaim collects it.
 //!
 //! # Invariants
 //! - **C1** Every frame is in exactly one state, and "in transit" (Filling, Loading, Writing) is one.
@@ -41,14 +40,15 @@
 //! - **C7** A dirty page is not lost: it leaves its frame only for its device, for an ordinary frame, or by
 //!   invalidation.
 //! - **C8** A stale entry of the index is never followed: its generation is not the frame's. An
-//!   entry remembers the lower half of the generation, so a stale one may look valid. Then it
-//!   stands in another bucket than its descriptor's key, or is the entry of the page that is there.
-//!   A bucket names each descriptor at most once.
+//!   entry remembers the lower half of the generation, so a stale one may look valid. Such an entry does no harm.
+//!   Either it stands in another bucket than its descriptor's key, and no search in that bucket is for that key; or
+//!   it is the entry of the page that is there now. A bucket names each descriptor at most once.
 //! - **C9** A handle is known only to the area that gave it out, and only until what it names is
 //!   given up.
-//! - **C10** An owner that clears a run ([`Reserve::alloc_contig_with`]) and fails makes no other one fail:
-//!   the frames count as taken only when it has them. An owner that finds no other room waits for that
-//!   meanwhile, for at most 2^14 calls of [`FramePlatform::relax`](crate::platform::FramePlatform::relax).
+//! - **C10** An owner that clears a run ([`Reserve::alloc_contig_with`]) may fail. Until it has the frames they do
+//!   not count as taken, so its failure makes no other owner fail. An owner that finds no other room waits until
+//!   the first one has succeeded or failed, for at most 2^14 calls of
+//!   [`FramePlatform::relax`](crate::platform::FramePlatform::relax).
 //! - **C11** An ordinary frame goes back to the source that it came from: all supplies have one origin.
 //!
 //! # Generations
@@ -64,9 +64,9 @@
 //! - Rank 2: a block's gate. A guest enters it by a word of its own seat, is inside one gate at a
 //!   time, and stays for at most one copy. An owner shuts it and looks at every seat; it shuts one
 //!   gate at a time. A put that finds a gate shut goes to another block. An invalidation, or a get
-//!   that takes its page away, waits until the owner has opened the gate. Until then the owner waits
-//!   for the guests inside, and works on 512 frames. The owner wakes it at the end of its call; it looks by
-//!   itself before that.
+//!   that takes its page away, waits until the owner has opened the gate. Before the owner opens the gate, it waits
+//!   for the guests inside and works on 512 frames. It calls `wake` for the waiting guest only at the end of its
+//!   whole call, so the guest also looks by itself.
 //! - Rank 3: a shard's lock: the order of eviction of its blocks. Guests try it and go to the next;
 //!   only a put that would be refused waits for one.
 //! - Rank 4: a bucket's lock: the index entries of some keys. Held for a few loads and stores.
@@ -76,7 +76,7 @@
 //! invalidation meanwhile takes the entry away and moves the generation on; the put looks at the
 //! generation once more after the copy.
 //!
-//! - Beside them the cleaner's lock: it is only tried, so no CPU waits for it.
+//! - The cleaner's lock has no rank: CPUs only try it, so no CPU waits for it.
 //!
 //! A get that leaves its page in place takes none of these, except that it enters a gate where the
 //! page is in an ordinary frame. Calls to the outside, to devices and supplies of frames, are made

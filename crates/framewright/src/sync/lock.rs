@@ -5,8 +5,8 @@ use super::{AtomicU64, Ordering};
 /// A spin lock in one word of metadata. It guards no value of its own: it protects other words,
 /// accessed with `Relaxed` operations while it is held.
 ///
-/// 0 is unlocked, 1 locked; a zeroed word is an unlocked lock. Not fair and not recursive. The
-/// users rank their locks; no callback runs under one.
+/// 0 is unlocked, 1 locked; a zeroed word is an unlocked lock. Not fair and not recursive. The users rank their
+/// locks. The header of `platform` lists what the engine calls under one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lock<'m> {
     word: &'m AtomicU64,

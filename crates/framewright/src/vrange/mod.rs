@@ -41,9 +41,8 @@
 //! - A **purge** is done by the CPUs that make pages lazy, in passes over a few spans or areas,
 //!   from half of the bound on. A pass unmaps whole areas in as few pieces as possible, and stamps
 //!   them with the generation that will make them reusable. A CPU that meets the bound flushes
-//!   once, for all CPUs. Waiting pages become free when their owner next looks and their generation
-//!   has passed, without a walk over them. Frames behind purged areas go back to their source after
-//!   the flush.
+//!   once, for all CPUs. The owner makes waiting pages free when it next looks and their generation has passed. It
+//!   does not walk over them. Frames behind purged areas go back to their source after the flush.
 //! - **Kept areas**: a freed `vmalloc` area of up to 64 pages stays as it is, frames, mapping and
 //!   all, in a list of the freeing CPU's by its length, for the next request of that length.
 //!   Surplus areas of a CPU move to a depot that all share. Both are bounded.
@@ -83,12 +82,12 @@
 //!   again only if a flush has begun after it was unmapped, and ended.
 //! - **V6** Lazy pages, including those that wait for a flush, are at most the bound plus one batch
 //!   for each CPU, and the pages that the platform failed to unmap when all were tried. The bound
-//!   is the configured one, or an eighth of the window if that is less. (An area longer than the
-//!   bound is above it until its free returns, and in no peak; if the wait for another CPU unwinds
-//!   out of that free, until a later free has purged it. An area whose allocation the platform unwound out of may
-//!   be above it, too, because its clean-up neither unmaps nor flushes.) At each moment
-//!   at which no seat is busy, the counts are right: those of pages, and those of what is reported
-//!   for calls that are out of their seats.
+//!   is the configured one, or an eighth of the window if that is less. (An area that is longer than the bound is
+//!   above it until its free returns, and counts in no peak. If the free's wait for another CPU unwinds, the area
+//!   stays above the bound until a later free has purged it. An area whose allocation the platform unwound out of
+//!   may be above it, too, because its clean-up neither unmaps nor flushes.) At each moment at which no seat is
+//!   busy, two kinds of counts are right: those of pages, and those of the pages that calls outside their seats
+//!   have reported.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area
 //!   that was never handed out, because the platform's `map` or `zero` unwound, gives back what it has
 //!   when it is released, as any other.
@@ -103,15 +102,15 @@
 //!   start. So where the first page waits, all of the area is unmapped, and its frames go back
 //!   together.
 //! - **V10** A free changes the header from live, once, by compare-and-exchange: of several frees
-//!   of one area one succeeds. From there the header goes to lazy, or to kept and from kept to
-//!   live, for the next user, or in one step to lazy; never through live to lazy. So a second free
-//!   is refused at every moment until the area is handed out again. From then on it is the new area's free, however
-//!   long ago it began: a CPU looks whose the span is only after it has changed the header.
+//!   of one area one succeeds. From live the header goes to lazy or to kept. From kept it goes to live, for the
+//!   next user, or in one step to lazy. It never goes from kept to lazy by way of live. So a second free is refused
+//!   at every moment until the area is handed out again. From then on it is the new area's free, however long ago it
+//!   began: a CPU looks whose the span is only after it has changed the header.
 //!
 //! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a
-//!   purge, or `relax` out of the wait for a lock of rank 2, the space is *poisoned*: every later request is refused with that as its error, and the
-//!   space does not change again. All its seats are claimed for good, and no CPU waits for one of
-//!   them.
+//!   purge, or `relax` out of the wait for a lock of rank 2, the space is *poisoned*: it refuses every later
+//!   request with the error `Poisoned`, and never changes again. All its seats are claimed for good, and no CPU
+//!   waits for one of them.
 //!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. A busy
@@ -131,8 +130,9 @@
 //! purge or drain.
 //!
 //! A caller with a bound on its waiting makes such a request. If it fails, the caller calls
-//! [`drain_within`](RangeSeat::drain_within), whose stop of all CPUs has that bound, and makes the request again. What
-//! has no bound is a wait for another CPU's stop, with this seat claimed: it lasts as long as that purge or drain.
+//! [`drain_within`](RangeSeat::drain_within), whose stop of all CPUs has that bound, and makes the request again.
+//! One wait has no bound: another CPU has claimed this seat, and this CPU waits until that CPU's purge or drain has
+//! ended.
 //!
 //! Only the source of frames reads `may_reclaim` and the fields behind it. The kept and lazy areas
 //! of a space are its own, and those of all CPUs go before a request that may block fails.

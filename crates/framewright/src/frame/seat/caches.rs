@@ -56,8 +56,9 @@ record! {
         /// By cache: the place of the entry for its next block, and above [`PLACES`] how many blocks it has handed out
         /// on the fast path. That count has 55 bits, which last for years.
         heads: [AtomicU64; NUMBERS],
-        /// By cache: the place at which the fast path of frees ends, for the cache is at its limit there. While that
-        /// way is closed, the limit itself, a number below every place.
+        /// By cache: the place at which the cache is at its limit and the fast path of frees ends. While the zone
+        /// has pageblocks that serve only some requests, this word holds the limit itself, a number below every
+        /// place: then that path is closed.
         full: [AtomicU64; NUMBERS],
         /// By cache: how many blocks the owner put into it on the fast path.
         put: [CounterWord; NUMBERS],

@@ -201,8 +201,8 @@ impl<'m, P> Zone<'m, P> {
     /// Takes as many blocks as fit into the batch, or fewer. Never waits.
     ///
     /// Goes from pageblock to pageblock as long as no request for one block would have to fall
-    /// back: a batch is no reason to break up a block that another mobility needs. The caller
-    /// writes the tags and counts in `NET`.
+    /// back: a batch is no reason to break up a block that another mobility needs. The caller writes the tags, and
+    /// adds the frames to the counter `net`.
     #[inline]
     pub(super) fn take_some(
         &self,

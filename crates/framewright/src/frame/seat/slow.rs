@@ -55,8 +55,8 @@ impl Resort {
 }
 
 impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
-    /// The path of a request that the cache does not serve at once. The caller has entered the
-    /// seat; if another CPU claims the seat, it is idle.
+    /// The path of a request that the cache does not serve at once. The seat is busy before, perhaps while another
+    /// CPU claims it, and idle after.
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_slow(
@@ -268,12 +268,12 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         Some(offset)
     }
 
-    /// Sets the caches' limits by how much is free; with many CPUs not every time, because the sum
-    /// goes over all of them.
+    /// Sets the caches' limits by how much memory is free. With many CPUs it does so only now and then, because it
+    /// adds up the counters of all of them.
     ///
-    /// The caches in use share what a CPU may hold, the one of `order` and `mobility` among them:
-    /// mostly one or two are in use. The others may hold nothing until they are used. A cache above
-    /// its new limit gives back its older blocks, so together they never hold more.
+    /// The caches in use, and the one of `order` and `mobility`, share what a CPU may hold. Mostly one or two
+    /// caches are in use. The others may hold nothing until they are used. A cache above its new limit gives back
+    /// its older blocks, so together they never hold more.
     pub(super) fn look_at_limits(&self, order: Order, mobility: Mobility) {
         let words = self.words;
         let looks = words.counters().looks.read();

@@ -47,8 +47,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// and writes nothing. An owner with ordinary frames for such pages takes a run by
     /// [`alloc_contig_with`](Self::alloc_contig_with), releases it, and reserves then.
     ///
-    /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames). Takes the owners' lock, and
-    /// waits for an owner that clears frames which would do (C10).
+    /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames). Takes the owners' lock. If
+    /// another owner is clearing frames that would do, waits until it has succeeded or failed (C10).
     ///
     /// # Errors
     /// Why not. Nothing has changed then.
@@ -126,8 +126,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     ///
     /// # Errors
     /// As [`take`](Self::take); [`RunError::WouldWait`] if the bound was too short. The
-    /// reservation is as it was, and no frame has changed hands; pages that may be dropped at any
-    /// time may have been.
+    /// reservation is as it was, and no frame has changed hands. The call may have dropped pages that could be
+    /// dropped at any time.
     pub fn try_take(&self, reservation: Reservation, rounds: u32) -> Result<Run, RunError> {
         self.take_with(reservation, &mut Patience::Rounds(rounds))
     }
@@ -279,7 +279,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     }
 
     /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
-    /// Goes from the highest place down, each time to below the frame that was in the way.
+    /// It begins at the highest place. After each obstacle it tries the highest place below that frame.
     fn place(&self, frames: u64, align: u64) -> Result<Run, RunError> {
         let places = RunPlaces::new(self.run(), frames, align).ok_or(RunError::NoRoom)?;
         let mut why = RunError::NoRoom;
@@ -346,8 +346,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     }
 
     /// Sets frames aside. A CPU that puts a dirty page is inside the gate from its look at this
-    /// bitmap to the end. So when the gate is open again, the CPU has seen the bit, or its page is
-    /// visible. If the wait at a gate unwinds out of this, no frame is kept.
+    /// bitmap to the end. The owner sets the bit while the gate is shut. So each such put either came later and
+    /// sees the bit, or has ended and the owner sees its page. If the wait at a gate unwinds out of this, no frame
+    /// is kept.
     pub(super) fn keep(&self, ids: &Range<usize>) {
         let mut reserve = self;
         let unwound = OrElse::new(&mut reserve, |reserve| reserve.keep_no_more(ids));

@@ -126,9 +126,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 }
                 if helped && self.space.told_lazy() > self.space.lazy_max {
                     // No CPU could make room for it, so it is purged at once, on whichever CPU it
-                    // is. So the peak, which counts only what stays, is without it. If there is
-                    // room now, that room is for CPUs that have reported pages since, and found
-                    // none.
+                    // is. The peak counts only pages that stay lazy, so these are not in it. Other CPUs may have
+                    // reported pages since, and found no room: what room there is now belongs to them.
                     self.words.above.set(pages);
                     self.purge_others_meanwhile()?;
                     self.words.above.set(0);
