@@ -201,7 +201,7 @@ impl<'c, 's> Filling<'c, 's> {
                 continue;
             }
             let slot = cache.table.slot(id);
-            cache.order.push(&cache.table.slots, id);
+            cache.queue.push(&cache.table.slots, id);
             let file = self.file;
             let locked = cache.table.lock(PageKey { file, page });
             if nth == 0 {
@@ -249,7 +249,7 @@ impl FileCache<'_> {
         if let Some(id) = self.stock_pop() {
             return Ok(id);
         }
-        let above = (self.order.len() + 1).saturating_sub(self.options.pages_max);
+        let above = (self.queue.len() + 1).saturating_sub(self.options.pages_max);
         if above > 0 {
             self.evict(supply, above, u64::MAX, true);
         }

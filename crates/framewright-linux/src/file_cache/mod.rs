@@ -61,7 +61,7 @@
 //! - Rank 1: a file's `io`: shared for reading in, writing and writing back; held alone for
 //!   truncating. Then its `writer`: one write-back at a time.
 //! - A thread waits for a page in transit, unless it has one in transit itself: then it waits for no other.
-//! - Rank 2: a shard of the table: one in 64 pages. Rank 3: the order of eviction; the sets of
+//! - Rank 2: a shard of the table: one in 64 pages. Rank 3: the eviction queue; the sets of
 //!   dirty pages; the files; each for a few loads and stores. A hit takes a shard's lock, and no
 //!   other.
 //!
@@ -85,7 +85,7 @@ mod files;
 mod fill;
 mod medium;
 mod moves;
-mod order;
+mod queue;
 mod shrink;
 mod stats;
 mod table;
@@ -110,7 +110,7 @@ use framewright::frame::FrameSource;
 #[cfg(doc)]
 use framewright::reclaim::Shrink;
 use framewright::reserve::PoolId;
-use order::SlotOrder;
+use queue::SlotQueue;
 use stats::CacheCounters;
 use std::fmt;
 use std::fs::File;
@@ -186,7 +186,7 @@ pub struct FileCache<'s> {
     cleancache: Option<(&'s dyn Tenancy, PoolId)>,
     options: FileOptions,
     table: CacheTable,
-    order: SlotOrder,
+    queue: SlotQueue,
     files: Arc<CacheFiles>,
     counters: CacheCounters,
     /// The first of the slots with frames that the cache keeps empty.
@@ -222,7 +222,7 @@ impl<'s> FileCache<'s> {
             ram,
             cleancache,
             options,
-            order: SlotOrder::new(),
+            queue: SlotQueue::new(),
             files: Arc::default(),
             counters: CacheCounters::default(),
             stock: Mutex::new(NONE),

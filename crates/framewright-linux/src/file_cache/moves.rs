@@ -122,7 +122,7 @@ impl FileCache<'_> {
         debug_assert!(copied.is_ok(), "both have slots, so both are in RAM");
         let target = self.table.slot(to_id);
         target.reset(SlotState::Moving);
-        self.order.replace(&self.table.slots, id, to_id);
+        self.queue.replace(&self.table.slots, id, to_id);
         let locked = self.table.lock(key);
         locked.remove(id);
         locked.insert(to_id);

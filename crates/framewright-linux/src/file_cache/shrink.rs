@@ -1,7 +1,7 @@
 //! Pages leave: to the cleancache, if it takes them.
 
 use super::FileCache;
-use super::order::HandStep;
+use super::queue::HandStep;
 use super::stats::count;
 use super::table::{PageKey, SlotState};
 use crate::ram::FRAME_WORDS;
@@ -26,7 +26,7 @@ impl Drop for LeavingPage<'_, '_> {
 }
 
 impl FileCache<'_> {
-    /// Gives up to `wanted` pages up, in the order of eviction, after looking at `scan` at most.
+    /// Gives up to `wanted` pages up, in the order of the eviction queue, after looking at `scan` at most.
     /// Writes dirty ones first, or passes them by.
     pub(super) fn evict(
         &self,
@@ -37,9 +37,9 @@ impl FileCache<'_> {
     ) -> Shrunk {
         let mut shrunk = Shrunk::default();
         // Each is looked at twice at most: with its mark, and without.
-        let scan = scan.min(self.order.len().saturating_mul(2) + 2);
+        let scan = scan.min(self.queue.len().saturating_mul(2) + 2);
         while shrunk.scanned < scan && shrunk.freed < wanted {
-            let Some(step) = self.order.step(&self.table.slots) else {
+            let Some(step) = self.queue.step(&self.table.slots) else {
                 break;
             };
             shrunk.scanned += 1;
@@ -98,7 +98,7 @@ impl FileCache<'_> {
             std::mem::forget(leaving);
             count(&self.counters.put, u64::from(is_put));
         }
-        self.order.remove(&self.table.slots, id);
+        self.queue.remove(&self.table.slots, id);
         let locked = self.table.lock(key);
         locked.remove(id);
         slot.reset(SlotState::Held);
@@ -117,11 +117,11 @@ impl FileCache<'_> {
     pub fn clear(&self, supply: &mut dyn FrameSource) -> u64 {
         self.write_everything();
         if self.check_supply(supply).is_err() {
-            return self.order.len();
+            return self.queue.len();
         }
         while self.evict(supply, u64::MAX, u64::MAX, true).freed > 0 {}
         self.give_stock_back(supply);
-        self.order.len()
+        self.queue.len()
     }
 }
 
@@ -203,7 +203,7 @@ impl FileCache<'_> {
             written,
             write_errors,
             moved,
-            pages: self.order.len(),
+            pages: self.queue.len(),
             dirty,
         }
     }

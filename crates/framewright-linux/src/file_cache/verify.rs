@@ -44,9 +44,9 @@ impl FileCache<'_> {
             check(stock.insert(at), "the stock is a list", at.into())?;
             at = self.table.slot(at).next();
         }
-        let order = self.order.verify(&self.table.slots);
-        let order = order.map_err(|at| BrokenFiles {
-            rule: "the order of eviction is a list with a hand in it",
+        let queue = self.queue.verify(&self.table.slots);
+        let queue = queue.map_err(|at| BrokenFiles {
+            rule: "the eviction queue is a list with a hand in it",
             at: at.into(),
         })?;
         let mut dirty = BTreeSet::new();
@@ -57,8 +57,8 @@ impl FileCache<'_> {
             let state = slot.state();
             let is_known = stock.contains(&id) == (state == SlotState::Held);
             check(is_known, "a held, empty frame is in the stock", at)?;
-            let is_ordered = order.contains(&id) == (state == SlotState::Ready);
-            check(is_ordered, "a Ready frame is in the order of eviction", at)?;
+            let is_queued = queue.contains(&id) == (state == SlotState::Ready);
+            check(is_queued, "a Ready frame is in the eviction queue", at)?;
             check(slot.is_idle(), "no thread uses the cache", at)?;
             check(!slot.is_writing(), "FC2: nothing is being written", at)?;
             let is_pinned = slot.pins() > 0;

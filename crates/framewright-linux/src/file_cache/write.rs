@@ -309,7 +309,7 @@ impl FileCache<'_> {
             self.counters.dirty.fetch_sub(1, Relaxed);
         }
         let is_pinned = slot.pins() > 0;
-        self.order.remove(&self.table.slots, id);
+        self.queue.remove(&self.table.slots, id);
         locked.remove(id);
         slot.reset(if is_pinned {
             SlotState::Orphan

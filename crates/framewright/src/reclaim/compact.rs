@@ -1,14 +1,14 @@
 //! One attempt at a free block: compaction chooses what to empty, empties it, and takes the block.
 //!
 //! ```text
-//!     deferred? ─▶ enough free? ─▶ a window of places ─▶ the cheapest: set apart ─▶ emptied ─▶ taken
-//!                                   ▲ next window          ▲ next cheapest ── skip ◀─┘ in the way
+//!     deferred? ─▶ enough free? ─▶ a stretch of places ▶ the cheapest: set apart ─▶ emptied ─▶ taken
+//!                                   ▲ next stretch         ▲ next cheapest ── skip ◀─┘ in the way
 //! ```
 //!
 //! Scanner, skip bits and deferral are hints in relaxed words: an old value costs work, and never
 //! yields a wrong block. A pageblock is apart from before the first move until the block in it is
 //! the caller's, so no other CPU gets its frames. An attempt ends because its tries are counted,
-//! each window is looked at once, and skip bits are dropped once (R3).
+//! each stretch is looked at once, and skip bits are dropped once (R3).
 
 use super::Migrate;
 use super::moving::{Emptying, MoveTally, cheapest_block};
@@ -30,10 +30,10 @@ const TRIES_DIRECT: usize = 8;
 
 /// Descriptors among which the cheapest are chosen: 8 GiB of usual pageblocks, some 30 µs. The ones
 /// beyond are looked at only if these gained nothing.
-const WINDOW: usize = 4096;
+const STRETCH: usize = 4096;
 
 /// The same for movable contents and a small block, shifted by its order: 64 for order 2.
-const WINDOW_SMALL: usize = 16;
+const STRETCH_SMALL: usize = 16;
 
 /// How much work an attempt of compaction takes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -263,19 +263,19 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     }
 
     /// How many places to choose the cheapest from.
-    fn window(&self, places: &CompactPlaces, order: Order, mobility: Mobility) -> usize {
+    fn stretch(&self, places: &CompactPlaces, order: Order, mobility: Mobility) -> usize {
         // A small block is emptied with a few copies nearly anywhere: a longer search costs more
         // than it could spare. Unmovable contents are worth a search for a place that they do not
         // contaminate.
         let descriptors = if mobility.is_movable() && order < self.zone().pageblock_order() {
-            WINDOW.min(WINDOW_SMALL << order.get())
+            STRETCH.min(STRETCH_SMALL << order.get())
         } else {
-            WINDOW
+            STRETCH
         };
         (descriptors / places.run).max(1)
     }
 
-    /// Goes through all places in windows, from where the last attempt ended, and tries the
+    /// Goes through all places in stretches, from where the last attempt ended, and tries the
     /// cheapest of each.
     fn try_places(
         &self,
@@ -289,7 +289,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
             CompactEffort::Background => TRIES,
         };
         let places = self.places(order);
-        let window = self.window(&places, order, mobility);
+        let stretch = self.stretch(&places, order, mobility);
         let mut dropped = false;
         loop {
             let begin = self.record().migrate_at.load(Relaxed) as usize;
@@ -298,7 +298,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
             let mut skipped = false;
             let mut seen = 0;
             while seen < places.count {
-                let next = (seen + window).min(places.count);
+                let next = (seen + stretch).min(places.count);
                 let candidates =
                     self.candidates(emptying, &places, begin, seen..next, (order, mobility));
                 seen = next;
@@ -307,7 +307,8 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
                     if tried == tries_max {
                         return Compaction::Partial;
                     }
-                    let is_known = order == self.zone().pageblock_order() && window >= places.count;
+                    let is_known =
+                        order == self.zone().pageblock_order() && stretch >= places.count;
                     if is_known && !self.has_room(id, candidates.room) {
                         // Moving half of it would gain nothing.
                         continue;

@@ -1,7 +1,7 @@
 //! For models: a reserve as it is after more work than a test can wait for.
 
 use super::Reserve;
-use super::table::{BLOCK, FrameState};
+use super::table::{FrameState, SECTION};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::SeqCst;
 
@@ -16,7 +16,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
         let _owners = self.lock_owners();
         for nth in 0..self.ids().div_ceil(64) {
             let lane = self.table.lane(nth);
-            let _shut = self.table.shut(nth * 64 / BLOCK, &self.platform);
+            let _shut = self.table.shut(nth * 64 / SECTION, &self.platform);
             let mut bits = lane.free.load(SeqCst);
             while bits != 0 {
                 let id = nth * 64 + bits.trailing_zeros() as usize;

@@ -2,8 +2,8 @@
 
 use super::reservations::{ReservationRecord, Reservations};
 use super::table::{
-    BLOCK, BlockRecord, Descriptor, EvictionOrder, FrameTable, GuestRecord, IndexBucket, KINDS,
-    OwnersRecord, PageIndex, PoolConfig, PoolId, PoolRecord, Pools, ShardRecord,
+    Descriptor, EvictionQueue, FrameTable, GuestRecord, IndexBucket, KINDS, OwnersRecord,
+    PageIndex, PoolConfig, PoolId, PoolRecord, Pools, SECTION, SectionRecord, ShardRecord,
 };
 use crate::platform::{Awaited, Patience, ReservePlatform};
 use crate::raw::{Carver, RawRecord};
@@ -26,7 +26,7 @@ pub struct ReserveLayout {
     pub ordinary: u32,
 }
 
-/// How many there are of each part, in the order in which they lie in the words handed in: the reservations come first.
+/// How many there are of each part, in the queue in which they lie in the words handed in: the reservations come first.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     frames: usize,
@@ -39,7 +39,7 @@ struct Shape {
     /// Words by pool: whole cache lines.
     by_pool: usize,
     shards: [usize; 2],
-    blocks: usize,
+    sections: usize,
     buckets: usize,
     /// Generations of objects.
     objects: usize,
@@ -68,17 +68,17 @@ impl Shape {
             ("number of pools", layout.pools.into(), 1, 256),
         ])?;
         let frames = frames as usize;
-        let rounded = frames.next_multiple_of(BLOCK);
+        let rounded = frames.next_multiple_of(SECTION);
         let values = layout.values as usize;
         let ordinary = match layout.ordinary {
             0 => rounded + values,
-            _ => (rounded + values).next_multiple_of(BLOCK),
+            _ => (rounded + values).next_multiple_of(SECTION),
         };
         let ids = ordinary + layout.ordinary as usize;
-        let blocks = ids.div_ceil(BLOCK);
-        let frame_blocks = rounded / BLOCK;
-        let shards =
-            [frame_blocks, values.div_ceil(BLOCK)].map(|b| EvictionOrder::shards(layout.cpus, b));
+        let sections = ids.div_ceil(SECTION);
+        let frame_sections = rounded / SECTION;
+        let shards = [frame_sections, values.div_ceil(SECTION)]
+            .map(|b| EvictionQueue::shards(layout.cpus, b));
         // One in eight pages is in an object of its own; more objects share generations.
         let objects = ids.div_ceil(8);
         let pools = usize::from(layout.pools * KINDS);
@@ -91,7 +91,7 @@ impl Shape {
             pools * PoolRecord::WORDS,
             (shards[0] + shards[1]) * ShardRecord::WORDS,
             cpus * (GuestRecord::WORDS + by_pool),
-            blocks * BlockRecord::WORDS,
+            sections * SectionRecord::WORDS,
             buckets * IndexBucket::WORDS,
             ids,
             ids * Descriptor::WORDS,
@@ -106,7 +106,7 @@ impl Shape {
             pools,
             by_pool,
             shards,
-            blocks,
+            sections,
             buckets,
             objects,
             words: Carver::words_needed(words.iter().sum()),
@@ -165,7 +165,7 @@ pub struct Reserve<'m, P> {
     pub(super) reservations: Reservations<'m>,
     pub(super) pools: Pools<'m>,
     /// Of frames, and of pages without one.
-    pub(super) orders: [EvictionOrder<'m>; 2],
+    pub(super) queues: [EvictionQueue<'m>; 2],
     seats: &'m [GuestRecord],
     /// By seat and pool.
     held: &'m [AtomicU64],
@@ -191,12 +191,12 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let own = carver.record();
         let lost = carver.words(shape.by_pool);
         let pools = carver.records(shape.pools);
-        let orders = shape
+        let queues = shape
             .shards
-            .map(|shards| EvictionOrder::new(carver.records(shards)));
+            .map(|shards| EvictionQueue::new(carver.records(shards)));
         let seats = carver.records(shape.cpus);
         let held = carver.words(shape.cpus * shape.by_pool);
-        let blocks = carver.records(shape.blocks);
+        let sections = carver.records(shape.sections);
         let index = PageIndex::new(carver.records(shape.buckets));
         let states = carver.words(shape.ids);
         let descs = carver.records(shape.ids);
@@ -211,19 +211,19 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             lost,
             reservations,
             pools,
-            orders,
+            queues,
             seats,
             held,
-            table: FrameTable::new(states, descs, blocks, seats, frames, ordinary),
+            table: FrameTable::new(states, descs, sections, seats, frames, ordinary),
             index,
         };
-        let values = shape.frames.next_multiple_of(BLOCK);
+        let values = shape.frames.next_multiple_of(SECTION);
         let descriptors = (0..shape.frames).chain(values..values + shape.values);
         for id in descriptors.chain(shape.ordinary..shape.ids) {
             reserve.table.set_free(id);
         }
-        for order in reserve.orders {
-            (0..order.len()).for_each(|shard| order.tell_free(shard));
+        for queue in reserve.queues {
+            (0..queue.len()).for_each(|shard| queue.tell_free(shard));
         }
         Ok(reserve)
     }
@@ -274,7 +274,7 @@ impl<'m, P> Reserve<'m, P> {
         &self.platform
     }
 
-    /// Number of descriptors, those of frames rounded up to a block.
+    /// Number of descriptors, those of frames rounded up to a section.
     pub(super) const fn ids(&self) -> usize {
         self.shape.ids
     }
@@ -302,7 +302,7 @@ impl<'m, P> Reserve<'m, P> {
     /// Whether there is such a descriptor: the numbers between the kinds have none.
     pub(super) const fn is_descriptor(&self, id: usize) -> bool {
         let Shape { frames, values, .. } = self.shape;
-        let first_value = frames.next_multiple_of(BLOCK);
+        let first_value = frames.next_multiple_of(SECTION);
         id < frames
             || id >= first_value && id < first_value + values
             || id >= self.shape.ordinary && id < self.shape.ids
@@ -314,11 +314,11 @@ impl<'m, P> Reserve<'m, P> {
         Frame(self.run.start().0 + id as u64)
     }
 
-    /// The blocks of frames, or of pages without one.
-    pub(super) fn blocks_of(&self, values: bool) -> Range<usize> {
-        let frames = self.table.frame_blocks();
+    /// The sections of frames, or of pages without one.
+    pub(super) fn sections_of(&self, values: bool) -> Range<usize> {
+        let frames = self.table.frame_sections();
         if values {
-            frames..frames + self.shape.values.div_ceil(BLOCK)
+            frames..frames + self.shape.values.div_ceil(SECTION)
         } else {
             0..frames
         }
@@ -330,12 +330,12 @@ impl<'m, P> Reserve<'m, P> {
         if self.table.is_ordinary(id) {
             return;
         }
-        let (block, frames) = (id / BLOCK, self.table.frame_blocks());
-        let (which, local) = match block.checked_sub(frames) {
+        let (section, frames) = (id / SECTION, self.table.frame_sections());
+        let (which, local) = match section.checked_sub(frames) {
             Some(local) => (1, local),
-            None => (0, block),
+            None => (0, section),
         };
-        let order = self.orders[which];
-        order.tell_free(local % order.len());
+        let queue = self.queues[which];
+        queue.tell_free(local % queue.len());
     }
 }

@@ -1,7 +1,7 @@
 //! The reserve: contiguous runs of frames that an owner is *guaranteed*, lent to guests while idle.
 //!
 //! ```text
-//!              put: claim            publish
+//!              put: obtain           publish
 //!     Free ────────────────▶ Filling ────────▶ Cached ◀──── cleaned ──── Writing
 //!      ▲ ▲ ▲                   │ ▲              │ │ │                      ▲
 //!      │ │ └── invalidated ────┘ └─── evicted ──┘ │ └──▶ Loading           │ write-back, put-back
@@ -14,7 +14,7 @@
 //! Each frame has a *state word*: a generation, the pool whose page it holds, and the state. A guest's index says
 //! (frame, generation). To discard a page, a CPU moves the generation on. It does not search for the entry: a later
 //! call that meets the entry removes it. An owner that [takes](Reserve::take) a run does nothing else. For every
-//! 512 frames (a *block*) it shuts a gate, waits until the guests inside have finished their one copy, moves the
+//! 512 frames, a *section*, it shuts a gate, waits until the guests inside have finished their one copy, moves the
 //! generations on, and opens the gate.
 //!
 //! A page that consists of one repeated word has a descriptor, but no frame. An owner may want the frame of a page
@@ -61,13 +61,13 @@
 //! - Rank 1: the owners' lock. Takes, releases and reservations hold it, and so does opening a
 //!   pool, and collecting spare frames. No put, get or invalidation takes it, and a guest closes
 //!   a pool by an atomic exchange.
-//! - Rank 2: a block's gate. A guest enters it by a word of its own seat, is inside one gate at a
+//! - Rank 2: a section's gate. A guest enters it by a word of its own seat, is inside one gate at a
 //!   time, and stays for at most one copy. An owner shuts it and looks at every seat; it shuts one
-//!   gate at a time. A put that finds a gate shut goes to another block. An invalidation, or a get
+//!   gate at a time. A put that finds a gate shut goes to another section. An invalidation, or a get
 //!   that takes its page away, waits until the owner has opened the gate. Before the owner opens the gate, it waits
 //!   for the guests inside and works on 512 frames. It calls `wake` for the waiting guest only at the end of its
 //!   whole call, so the guest also looks by itself.
-//! - Rank 3: a shard's lock: the order of eviction of its blocks. Guests try it and go to the next;
+//! - Rank 3: a shard's lock: the eviction queue of its sections. Guests try it and go to the next;
 //!   only a put that would be refused waits for one.
 //! - Rank 4: a bucket's lock: the index entries of some keys. Held for a few loads and stores.
 //!
@@ -83,7 +83,7 @@
 //! under no lock but the cleaner's.
 //!
 //! # Folders
-//! - `table`: what is known of each frame, where a key's page is, the order of eviction, the pools.
+//! - `table`: what is known of each frame, where a key's page is, the eviction queue, the pools.
 //! - `guest`: puts, gets, invalidation, eviction, write-back.
 //! - `owner`: reservations, taking and releasing, the choice of a run, what is moved out of it.
 //! - `migrate`: the other kind of area, in which an owner's frames are lent to contents that move.

@@ -4,7 +4,7 @@
 use crate::units::Run;
 use core::ops::{Add, Range, Sub};
 
-/// The cost of a window over the frames: a sum that gains at one end what it loses at the other.
+/// The cost of a run that slides over the frames: a sum that gains at one end what it loses at the other.
 /// Other CPUs may work meanwhile, so a part may be subtracted with another value than it was added
 /// with.
 pub(super) trait Cost: Copy + Default + Add<Output = Self> + Sub<Output = Self> {
@@ -74,7 +74,7 @@ impl RunPlaces {
     }
 
     /// The cheapest place on a grid, of those in `starts`; the lowest of several. On a grid a
-    /// window slides over the area piece by piece. The grid is that of the alignment, and not finer
+    /// run slides over the area piece by piece. The grid is that of the alignment, and not finer
     /// than `step`, which is a power of two. `of_word` says what the bits of 64 frames cost.
     #[inline]
     pub(super) fn cheapest<C: Cost>(

@@ -67,7 +67,7 @@ impl<P> Reserve<'_, P> {
         let table = &self.table;
         let mut occupancy = Occupancy::default();
         for id in 0..table.frames() {
-            occupancy.reserved += u64::from(table.is_kept(id));
+            occupancy.reserved += u64::from(table.is_reserved(id));
             if table.has_bit(id, |lane| &lane.owned) {
                 occupancy.owned += 1;
                 continue;
@@ -81,7 +81,7 @@ impl<P> Reserve<'_, P> {
                 FrameState::Writing => occupancy.writing += 1,
             }
         }
-        for id in table.frame_blocks() * super::table::BLOCK..self.ids() {
+        for id in table.frame_sections() * super::table::SECTION..self.ids() {
             let has_page = u64::from(table.state(id).has_page());
             match table.is_ordinary(id) {
                 true => occupancy.put_back += has_page,

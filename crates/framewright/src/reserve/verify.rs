@@ -1,7 +1,7 @@
 //! The slow check of the invariants, for a reserve at rest.
 
 use super::area::Reserve;
-use super::table::{BLOCK, FrameState, POOLS_MAX, PageEntry};
+use super::table::{FrameState, POOLS_MAX, PageEntry, SECTION};
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 
@@ -20,9 +20,9 @@ impl<P> Reserve<'_, P> {
         let mut held = [0u64; POOLS_MAX];
         let mut dirty_pages = [0u64; POOLS_MAX];
         let mut reserved = 0u64;
-        for block in 0..table.blocks() {
-            for slot in 0..BLOCK {
-                let id = block * BLOCK + slot;
+        for section in 0..table.sections() {
+            for slot in 0..SECTION {
+                let id = section * SECTION + slot;
                 if !self.is_descriptor(id) {
                     continue;
                 }
@@ -31,10 +31,10 @@ impl<P> Reserve<'_, P> {
                     Err(Broken { invariant, at })
                 };
                 let lane = table.lane(id / 64);
-                let [free, owned, kept, dirty, movable, stocked] = [
+                let [free, owned, is_reserved, dirty, movable, stocked] = [
                     &lane.free,
                     &lane.owned,
-                    &lane.kept,
+                    &lane.reserved,
                     &lane.dirty,
                     &lane.movable,
                     &lane.stocked,
@@ -53,10 +53,10 @@ impl<P> Reserve<'_, P> {
                     return broken("C7");
                 }
                 dirty_pages[word.pool()] += u64::from(is_dirty);
-                if is_dirty && kept {
+                if is_dirty && is_reserved {
                     return broken("C3");
                 }
-                reserved += u64::from(kept);
+                reserved += u64::from(is_reserved);
                 // A dirty page that no guest can invalidate would reach its device all the same.
                 let key = table.desc(id).key(word.pool());
                 let entry = PageEntry::new(id, word.generation());

@@ -12,7 +12,7 @@ use crate::sync::Ordering::Relaxed;
 
 impl<P: ReservePlatform> Guest<'_, '_, P> {
     /// Forgets the page of `key`. After it returns no get finds that page (C6). Waits for an owner
-    /// that has the gate of its block shut: for one copy at most.
+    /// that has the gate of its section shut: for one copy at most.
     pub fn invalidate_page(&mut self, key: Key) {
         let bucket = self.bucket(&key, key.object_hash());
         self.forget(bucket, &key, true);

@@ -8,8 +8,8 @@
 //! Only the seat's CPU writes the seat (`GuestRecord`). A guest takes no lock of rank 1. It is inside one gate at
 //! a time (rank 2), and holds a bucket's lock (rank 4) for a few loads and stores. Keeps C4 to C7.
 
-mod claim;
 mod clean;
+mod descriptor;
 mod get;
 mod invalidate;
 mod put;

@@ -2,17 +2,17 @@
 //!
 //! 1. The older version of the page is forgotten, whatever becomes of the new one (C5). The bucket
 //!    then gives a ticket, which is valid until it changes.
-//! 2. The put claims a descriptor and enters its gate.
+//! 2. The put obtains a descriptor (`descriptor`) and enters its gate.
 //! 3. Under the bucket's lock it enters the page into the index, in state Filling, which no get
 //!    follows. Without a valid ticket another call with the key came between, and the put gives up.
-//! 4. It copies the page, and publishes the descriptor's state if that is still the claimed one. So
+//! 4. It copies the page, and publishes the descriptor's state if that is still the one that it obtained. So
 //!    all atomic exchanges of a clean page come before the copy.
 //!
 //! A page of one repeated word goes into a descriptor without a frame, if there is one.
 
 use super::super::PutRefused;
 use super::super::table::{Bucket, Debt, FrameState, LockedBucket, PageEntry, PoolId, Ticket};
-use super::claim::ClaimedPage;
+use super::descriptor::IncomingPage;
 use super::{Guest, Key, PageVersion, Undo};
 use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
@@ -76,24 +76,24 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         };
         // A dirty page always has a frame, because that is what the cleaner hands to the device.
         let value = repeated(page).filter(|_| state == FrameState::Cached);
-        let claim = value.and_then(|_| self.claim(key.pool, true, state));
-        let claim = claim.or_else(|| self.claim(key.pool, false, state));
-        let claim = claim.ok_or(PutRefused::Full)?;
-        let desc = table.desc(claim.id);
+        let incoming = value.and_then(|_| self.obtain(key.pool, true, state));
+        let incoming = incoming.or_else(|| self.obtain(key.pool, false, state));
+        let incoming = incoming.ok_or(PutRefused::Full)?;
+        let desc = table.desc(incoming.id);
         desc.object.store(key.object, Relaxed);
         desc.index.store(key.index, Relaxed);
         desc.born.store(born.0, Relaxed);
         // If the put ends before the page is there, or the platform unwinds, nothing stays in transit.
-        let undo = Undo(|| self.give_back(&claim));
+        let undo = Undo(|| self.give_back(&incoming));
         // The entry stands in the index before the page does, and no get follows it while the state
         // is Filling. So nothing after the copy has to wait for it to leave the processor.
         let mut locked = bucket.lock(&reserve.platform);
         // If the page's object or pool got a new generation meanwhile, the page goes in all the
         // same: `born` says that it is dead.
-        if locked.ticket() != ticket || reserve.pools.walks_after_claim(key.pool) != walks {
+        if locked.ticket() != ticket || reserve.pools.walks_once_more(key.pool) != walks {
             return Err(PutRefused::Overtaken);
         }
-        let entry = PageEntry::new(claim.id, claim.word.generation());
+        let entry = PageEntry::new(incoming.id, incoming.word.generation());
         let mut displaced = None;
         if !locked.insert(entry, table) {
             displaced = self.give_up_one(&mut locked);
@@ -103,14 +103,14 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         }
         locked.change();
         drop(locked);
-        if table.has_frame(claim.id) {
-            reserve.platform.store(reserve.frame(claim.id), page);
+        if table.has_frame(incoming.id) {
+            reserve.platform.store(reserve.frame(incoming.id), page);
         } else {
             desc.value.store(page[0], Relaxed);
         }
         undo.disarm();
-        let arrived = self.arrive(&claim, state, debt);
-        drop(claim);
+        let arrived = self.arrive(&incoming, state, debt);
+        drop(incoming);
         if let Some(displaced) = displaced {
             self.count(table.state(displaced.id).pool(), |counters| {
                 &counters.evicted
@@ -138,29 +138,29 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     /// Makes the copied page visible, unless it was forgotten meanwhile.
     fn arrive(
         &self,
-        claim: &ClaimedPage<'_>,
+        incoming: &IncomingPage<'_>,
         state: FrameState,
         debt: Option<Debt<'_>>,
     ) -> Result<(), PutRefused> {
         let table = &self.reserve.table;
-        let there = claim.word.with_state(state);
+        let there = incoming.word.with_state(state);
         if let Some(debt) = debt {
             // An atomic exchange: a forgotten page that became dirty would reach its device some
             // day, over a newer version.
             let pool = PoolId(there.pool() as u16);
-            table.set_dirty(claim.id, self.reserve.pools.is_put_back(pool));
-            if table.change(claim.id, claim.word, there) {
+            table.set_dirty(incoming.id, self.reserve.pools.is_put_back(pool));
+            if table.change(incoming.id, incoming.word, there) {
                 debt.stays();
                 return Ok(());
             }
-            table.set_clean(claim.id);
-        } else if table.state(claim.id) == claim.word {
+            table.set_clean(incoming.id);
+        } else if table.state(incoming.id) == incoming.word {
             // A CPU that forgets the page between this look and the store has taken the entry away
             // before. So no get finds the page, and the hand takes its frame.
-            table.publish(claim.id, there);
+            table.publish(incoming.id, there);
             return Ok(());
         }
-        self.give_back(claim);
+        self.give_back(incoming);
         Err(PutRefused::Overtaken)
     }
 
@@ -169,11 +169,11 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         self.remove(locked, |_, word| word.state() == FrameState::Cached)
     }
 
-    fn give_back(&self, claim: &ClaimedPage<'_>) {
-        // The word may differ from the claimed one: a CPU that forgot the page has moved the
+    fn give_back(&self, incoming: &IncomingPage<'_>) {
+        // The word may differ from the obtained one: a CPU that forgot the page has moved the
         // generation on.
-        let word = self.reserve.table.state(claim.id);
-        self.release(claim.id, word, &claim.inside);
+        let word = self.reserve.table.state(incoming.id);
+        self.release(incoming.id, word, &incoming.inside);
     }
 }
 

@@ -100,7 +100,7 @@ enum FrameBits {
     /// An owner has it and may release it.
     Owned,
     /// A reservation needs it.
-    Kept,
+    Reserved,
     /// Something there did not go away during the requests that are at work now.
     Avoided,
 }

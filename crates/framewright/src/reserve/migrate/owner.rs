@@ -67,7 +67,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
             let _claims = self.lock_claims();
             let whole = self.reservations.all();
             let whole = { whole }.find(|entry| entry.is_taken() && entry.run() == run);
-            let is_whole_or_none = whole.is_some() || !self.has_any(FrameBits::Kept, &ids);
+            let is_whole_or_none = whole.is_some() || !self.has_any(FrameBits::Reserved, &ids);
             if !self.has_all(FrameBits::Owned, &ids) || !is_whole_or_none {
                 return Err(not_owned);
             }
@@ -106,15 +106,15 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
             return Err(RunError::TooMany(RESERVATIONS));
         }
         let places = RunPlaces::new(self.run, frames, align).ok_or(RunError::NoRoom)?;
-        let Some(ids) = self.last_fit(places, &[FrameBits::Claimed, FrameBits::Kept]) else {
-            return Err(match self.last_fit(places, &[FrameBits::Kept]) {
+        let Some(ids) = self.last_fit(places, &[FrameBits::Claimed, FrameBits::Reserved]) else {
+            return Err(match self.last_fit(places, &[FrameBits::Reserved]) {
                 Some(_) => RunError::Held,
                 None => RunError::NoRoom,
             });
         };
         let reservation = self.reservations.add(name, self.run_of_ids(&ids));
         let reservation = reservation.ok_or(RunError::TooMany(RESERVATIONS))?;
-        self.set(FrameBits::Kept, &ids, true);
+        self.set(FrameBits::Reserved, &ids, true);
         Ok(reservation)
     }
 
@@ -137,7 +137,7 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
         if self.has_any(FrameBits::Claimed, &ids) {
             return Err(RunError::WouldWait);
         }
-        self.set(FrameBits::Kept, &ids, false);
+        self.set(FrameBits::Reserved, &ids, false);
         entry.remove();
         Ok(())
     }

@@ -12,7 +12,7 @@ const EMPTIEST: usize = 8;
 /// meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct RunObstacles {
-    /// Claimed, kept, or known not to go away.
+    /// Claimed, reserved, or known not to go away.
     taken: i64,
     /// In pageblocks that are pinned or that another CPU is emptying.
     shut: i64,
@@ -74,7 +74,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         let lasts = |nth| {
             self.any_of(
                 nth,
-                &[FrameBits::Owned, FrameBits::Kept, FrameBits::Avoided],
+                &[FrameBits::Owned, FrameBits::Reserved, FrameBits::Avoided],
             )
         };
         let is_pinned = |pins| matches!(pins, Some(1..));
@@ -111,10 +111,10 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         if avoids {
             self.any_of(
                 nth,
-                &[FrameBits::Claimed, FrameBits::Kept, FrameBits::Avoided],
+                &[FrameBits::Claimed, FrameBits::Reserved, FrameBits::Avoided],
             )
         } else {
-            self.any_of(nth, &[FrameBits::Claimed, FrameBits::Kept])
+            self.any_of(nth, &[FrameBits::Claimed, FrameBits::Reserved])
         }
     }
 

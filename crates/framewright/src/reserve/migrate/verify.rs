@@ -37,7 +37,7 @@ impl<P: FramePlatform> MigrateArea<'_, '_, '_, P> {
                 let all = self.reservations.all();
                 { all }.filter(|entry| entry.run().contains(frame)).count()
             };
-            if needs(run.start()) != usize::from(has(FrameBits::Kept, at)) {
+            if needs(run.start()) != usize::from(has(FrameBits::Reserved, at)) {
                 return broken("M2");
             }
         }

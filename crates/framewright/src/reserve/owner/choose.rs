@@ -6,14 +6,14 @@ use crate::platform::ReservePlatform;
 use crate::sync::Ordering::Relaxed;
 use core::ops::{Add, Range, Sub};
 
-/// What taking a run would cost. Guests work meanwhile, so what a window adds at one end may differ
+/// What taking a run would cost. Guests work meanwhile, so what a sliding run adds at one end may differ
 /// a little from what it subtracts at the other: a sum is an estimate, and may be below zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct RunCost {
     /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
     impossible: u32,
     /// Pages that are not yet on their device and are not to be put back. It counts pages, not
-    /// words with such pages: the ends of a window may cut a word, and its parts are then
+    /// words with such pages: the ends of a run may cut a word, and its parts are then
     /// subtracted one by one.
     dirty: i32,
     /// Pages. One that was got lately counts twice, one to be put back counts [`PUT_BACK_PAGES`]
@@ -123,7 +123,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
     fn cheapest_frame(&self) -> Option<Range<usize>> {
         let words = self.table.frames().div_ceil(64);
         let begin = self.own.cursor.load(Relaxed) as usize % words;
-        let has_free = (0..self.orders[0].len()).any(|shard| self.orders[0].can_have_free(shard));
+        let has_free = (0..self.queues[0].len()).any(|shard| self.queues[0].can_have_free(shard));
         let look = |wants_free: bool, wants_cold: bool| {
             let nth = (begin..words).chain(0..begin);
             let found = nth.map(|nth| {

@@ -1,4 +1,4 @@
-//! A run that an owner keeps while it moves pages out of it, and other owners that want the frames.
+//! A run that an owner reserves while it moves pages out of it, and other owners that want the frames.
 
 use super::super::area::Reserve;
 use super::super::places::{RunPlaces, words_of};
@@ -12,17 +12,17 @@ use core::ops::Range;
 /// 0.9 to 2.1 us; a look, with the CPU given away, 1 us and more.
 pub(super) const LOOKS_IN_TRANSIT: u32 = 1 << 14;
 
-/// A run that is kept for one owner while it clears the run. Dropping this ends that.
-pub(super) struct KeptRun<'r, 'm, P: ReservePlatform> {
+/// A run that is reserved for one owner while it clears the run. Dropping this ends that.
+pub(super) struct ClearingRun<'r, 'm, P: ReservePlatform> {
     pub(in super::super) reserve: &'r Reserve<'m, P>,
     pub(in super::super) ids: Range<usize>,
 }
 
 impl<'m, P: ReservePlatform> Reserve<'m, P> {
-    /// A run that has just been kept, for the owner that clears it. Under the owners' lock.
-    pub(super) fn kept_run(&self, ids: Range<usize>) -> KeptRun<'_, 'm, P> {
+    /// A run that has just been reserved, for the owner that clears it. Under the owners' lock.
+    pub(super) fn clearing_run(&self, ids: Range<usize>) -> ClearingRun<'_, 'm, P> {
         add(&self.own.clearing, 1);
-        KeptRun { reserve: self, ids }
+        ClearingRun { reserve: self, ids }
     }
 
     /// Whether a request that found no room may find some when an owner has failed to take the run that it
@@ -34,14 +34,14 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         }
         let obstacles = |nth| {
             let lane = self.table.lane(nth);
-            lane.owned.load(Relaxed) | lane.staying(put_back) | self.reserved_bits(nth)
+            lane.owned.load(Relaxed) | lane.staying(put_back) | self.bits_of_reservations(nth)
         };
         let places = RunPlaces::new(self.run(), frames, align);
         places.is_some_and(|places| places.first_fit(0, obstacles).is_some())
     }
 
     /// The frames of a word that lie in reservations.
-    fn reserved_bits(&self, nth: usize) -> u64 {
+    fn bits_of_reservations(&self, nth: usize) -> u64 {
         let word = nth * 64..(nth + 1) * 64;
         self.reservations.all().fold(0, |bits, entry| {
             let ids = self.offsets(entry.run());
@@ -51,13 +51,13 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     }
 }
 
-impl<P: ReservePlatform> KeptRun<'_, '_, P> {
+impl<P: ReservePlatform> ClearingRun<'_, '_, P> {
     /// Takes the run, if it is clear.
     pub(super) fn take(self) -> Option<Run> {
         let reserve = self.reserve;
         let owners = reserve.lock_owners();
         if !reserve.discard(&self.ids, Lane::owned_or_dirty) {
-            // The window is given up only after this, because that takes the lock.
+            // The run is given up only after this, because that takes the lock.
             drop(owners);
             return None;
         }
@@ -67,15 +67,15 @@ impl<P: ReservePlatform> KeptRun<'_, '_, P> {
         Some(run)
     }
 
-    /// Keeps it no longer. Under the owners' lock.
+    /// Reserves it no longer. Under the owners' lock.
     fn end(&self) {
-        self.reserve.keep_no_more(&self.ids);
+        self.reserve.reserved_no_more(&self.ids);
         let clearing = &self.reserve.own.clearing;
         clearing.store(clearing.load(Relaxed) - 1, Relaxed);
     }
 }
 
-impl<P: ReservePlatform> Drop for KeptRun<'_, '_, P> {
+impl<P: ReservePlatform> Drop for ClearingRun<'_, '_, P> {
     fn drop(&mut self) {
         surely(|| {
             let _owners = self.reserve.lock_owners();

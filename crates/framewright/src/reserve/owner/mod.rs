@@ -1,14 +1,14 @@
 //! What an owner does: it sets runs aside, takes them from guests, and gives them back.
 //!
 //! ```text
-//!     lent ── reserve ──▶ kept ── take ──▶ kept, owned ── release ──▶ kept ── unreserve ──▶ lent
+//!     lent ── reserve ──▶ reserved ── take ──▶ reserved, owned ── release ──▶ reserved ── unreserve ──▶ lent
 //!     lent ── alloc_contig ──▶ owned ── release ──▶ lent
 //! ```
 //!
-//! Only owners write the bits of kept and owned frames, and only under the owners' lock (rank 1). An owner
+//! Only owners write the bits of reserved and owned frames, and only under the owners' lock (rank 1). An owner
 //! takes 512 frames at a time: it shuts their gate (rank 2), waits for the guests inside, moves the pages'
-//! generations on, and opens the gate (C2, C3). If a later block hinders it, it gives the earlier ones back;
-//! what it discarded there stays discarded. Where pages must be copied first, the owner keeps the run, and
+//! generations on, and opens the gate (C2, C3). If a later section hinders it, it gives the earlier ones back;
+//! what it discarded there stays discarded. Where pages must be copied first, the owner reserves the run, and
 //! copies under no lock (C10).
 
 mod choose;
@@ -19,7 +19,7 @@ mod spare;
 use super::area::{RESERVATIONS, Reserve};
 use super::places::{RunPlaces, first_of, words_of};
 use super::reservations::{Reservation, ReservationEntry};
-use super::table::{BLOCK, FrameState, Lane, add};
+use super::table::{FrameState, Lane, SECTION, add};
 use crate::platform::{OrElse, Patience, ReservePlatform};
 use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::{Run, RunError};
@@ -88,7 +88,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             return Err(RunError::Taken(run));
         }
         entry.remove();
-        self.keep_no_more(&self.offsets(run));
+        self.reserved_no_more(&self.offsets(run));
         Ok(())
     }
 
@@ -220,12 +220,12 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let whole = self.contains(run).then(|| self.offsets(run));
         let ids = whole.ok_or(RunError::NotOwned(run))?;
         let owned = |(nth, mask)| self.table.lane(nth).owned.load(Relaxed) & mask == mask;
-        let kept = |(nth, mask)| self.table.lane(nth).kept.load(Relaxed) & mask != 0;
+        let reserved = |(nth, mask)| self.table.lane(nth).reserved.load(Relaxed) & mask != 0;
         let mut reservations = self.reservations.all();
         let reservation = reservations.find(|entry| entry.is_taken() && entry.run() == run);
         if ids.is_empty()
             || !words_of(&ids).all(owned)
-            || reservation.is_none() && words_of(&ids).any(kept)
+            || reservation.is_none() && words_of(&ids).any(reserved)
         {
             return Err(RunError::NotOwned(run));
         }
@@ -278,7 +278,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         Run::new(self.frame(ids.start), ids.len() as u64).expect("inside the reserve")
     }
 
-    /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
+    /// Finds a place for a reservation and reserves it, if no dirty page is there or comes meanwhile.
     /// It begins at the highest place. After each obstacle it tries the highest place below that frame.
     fn place(&self, frames: u64, align: u64) -> Result<Run, RunError> {
         let places = RunPlaces::new(self.run(), frames, align).ok_or(RunError::NoRoom)?;
@@ -289,13 +289,13 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             self.drop_dead(&ids);
             let mut obstacle = self.first_of(&ids, Lane::unavailable_or_dirty);
             if obstacle.is_none() {
-                self.keep(&ids);
-                // Dirty pages that came before the run was kept are visible now.
+                self.mark_reserved(&ids);
+                // Dirty pages that came before the run was reserved are visible now.
                 obstacle = self.first_of(&ids, Lane::owned_or_dirty);
                 if obstacle.is_none() {
                     return Ok(self.run_at(&ids));
                 }
-                self.keep_no_more(&ids);
+                self.reserved_no_more(&ids);
             }
             if self.first_of(&ids, Lane::owned_or_dirty).is_some() {
                 why = RunError::Held;
@@ -323,7 +323,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             if !self.is_dead(id, self.table.state(id)) {
                 continue;
             }
-            let _shut = self.table.shut(id / BLOCK, &self.platform);
+            let _shut = self.table.shut(id / SECTION, &self.platform);
             let state = self.table.state(id);
             if state.state() == FrameState::Dirty
                 && self.is_dead(id, state)
@@ -348,13 +348,13 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// Sets frames aside. A CPU that puts a dirty page is inside the gate from its look at this
     /// bitmap to the end. The owner sets the bit while the gate is shut. So each such put either came later and
     /// sees the bit, or has ended and the owner sees its page. If the wait at a gate unwinds out of this, no frame
-    /// is kept.
-    pub(super) fn keep(&self, ids: &Range<usize>) {
+    /// is reserved.
+    pub(super) fn mark_reserved(&self, ids: &Range<usize>) {
         let mut reserve = self;
-        let unwound = OrElse::new(&mut reserve, |reserve| reserve.keep_no_more(ids));
+        let unwound = OrElse::new(&mut reserve, |reserve| reserve.reserved_no_more(ids));
         for (nth, mask) in words_of(ids) {
-            let _shut = self.table.shut(nth * 64 / BLOCK, &self.platform);
-            let word = &self.table.lane(nth).kept;
+            let _shut = self.table.shut(nth * 64 / SECTION, &self.platform);
+            let word = &self.table.lane(nth).reserved;
             // Only owners write it, and they take turns.
             word.store(word.load(Relaxed) | mask, Relaxed);
         }
@@ -362,9 +362,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     }
 
     /// Ends that. Waits for no guest: one that has not seen it yet passes the frames by.
-    pub(super) fn keep_no_more(&self, ids: &Range<usize>) {
+    pub(super) fn reserved_no_more(&self, ids: &Range<usize>) {
         for (nth, mask) in words_of(ids) {
-            let word = &self.table.lane(nth).kept;
+            let word = &self.table.lane(nth).reserved;
             word.store(word.load(Relaxed) & !mask, Relaxed);
         }
     }
@@ -388,9 +388,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         // Whatever ends this early, a wait that unwinds too: no frame is owned then.
         let early = OrElse::new(&mut done, |done| self.own_no_more(&(ids.start..*done)));
         while *early.seat < ids.end {
-            let block = *early.seat / BLOCK;
-            let end = ids.end.min((block + 1) * BLOCK);
-            let Some(shut) = table.try_shut(block, &self.platform, patience) else {
+            let section = *early.seat / SECTION;
+            let end = ids.end.min((section + 1) * SECTION);
+            let Some(shut) = table.try_shut(section, &self.platform, patience) else {
                 return Err(Hindered::Waiting);
             };
             let here = *early.seat..end;
@@ -441,8 +441,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             lane.free.fetch_or(mask, SeqCst);
         }
         if !ids.is_empty() {
-            for block in ids.start / BLOCK..=(ids.end - 1) / BLOCK {
-                self.tell_free(block * BLOCK);
+            for section in ids.start / SECTION..=(ids.end - 1) / SECTION {
+                self.tell_free(section * SECTION);
             }
         }
     }

@@ -13,7 +13,7 @@
 //! is gone, its frame stays with the descriptor until the next page is put back, or until
 //! [`Reserve::collect`] or reclaim.
 //!
-//! While an owner clears a run, its frames are kept like those of a reservation: no dirty page and
+//! While an owner clears a run, its frames are reserved like those of a reservation: no dirty page and
 //! no other owner comes in. The owner copies under no lock and in no gate, so neither a guest nor
 //! another owner waits for its copies.
 //!
@@ -27,7 +27,7 @@ use super::super::area::Reserve;
 use super::super::places::{first_of, words_of};
 use super::super::table::{FrameState, Lane, PageEntry, StateWord};
 use super::super::{Guest, Key};
-use super::clearing::{KeptRun, LOOKS_IN_TRANSIT};
+use super::clearing::{ClearingRun, LOOKS_IN_TRANSIT};
 use crate::frame::{FrameSource, origin_word};
 use crate::platform::{ReservePlatform, surely};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -62,7 +62,7 @@ pub(super) struct SearchedWords {
 /// What a search for a run has led to.
 enum ClearPlan<'r, 'm, P: ReservePlatform> {
     Taken(Run),
-    Clear(KeptRun<'r, 'm, P>),
+    Clear(ClearingRun<'r, 'm, P>),
     Again,
     /// Another owner clears frames that would do, and may fail.
     InTransit,
@@ -109,9 +109,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         while attempt < TRIES {
             match self.plan(frames, align) {
                 ClearPlan::Taken(run) => return Ok(run),
-                ClearPlan::Clear(window) => match window.clear(supply) {
+                ClearPlan::Clear(clearing) => match clearing.clear(supply) {
                     Ok(()) => {
-                        if let Some(run) = window.take() {
+                        if let Some(run) = clearing.take() {
                             return Ok(run);
                         }
                     }
@@ -162,22 +162,22 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             }
             return ClearPlan::Again;
         }
-        self.keep(&ids);
-        // Dirty pages that came before the run was kept are visible now.
+        self.mark_reserved(&ids);
+        // Dirty pages that came before the run was reserved are visible now.
         let stays = |(nth, mask)| self.table.lane(nth).staying(true) & mask != 0;
         if self
             .first_of(&ids, |lane| lane.owned.load(Relaxed))
             .is_some()
             || words_of(&ids).any(stays)
         {
-            self.keep_no_more(&ids);
+            self.reserved_no_more(&ids);
             return ClearPlan::Again;
         }
-        ClearPlan::Clear(self.kept_run(ids))
+        ClearPlan::Clear(self.clearing_run(ids))
     }
 
     /// A descriptor with an ordinary frame, in state Filling.
-    fn claim_ordinary(
+    fn obtain_ordinary(
         &self,
         pool: usize,
         supply: &mut (impl FrameSource + ?Sized),
@@ -193,7 +193,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let found = found.or_else(|stays| {
             // Where no other is free, one that has a frame will do, from the start as well.
             looked.stocked = 0;
-            let id = self.claim_free_ordinary(true, &mut looked.stocked);
+            let id = self.obtain_free_ordinary(true, &mut looked.stocked);
             id.map(Some).ok_or(stays)
         })?;
         let id = found.ok_or(Stays::NoMemory)?;
@@ -203,7 +203,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         Ok((id, word))
     }
 
-    /// Claims a free descriptor that has a frame or gets one, and searches on from `looked`. `None`
+    /// Obtains a free descriptor that has a frame or gets one, and searches on from `looked`. `None`
     /// if no descriptor is free. Fails if `supply` has no frame for it.
     fn stocked_descriptor(
         &self,
@@ -211,10 +211,10 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         looked: &mut SearchedWords,
     ) -> Result<Option<usize>, Stays> {
         let table = &self.table;
-        if let Some(id) = self.claim_free_ordinary(true, &mut looked.stocked) {
+        if let Some(id) = self.obtain_free_ordinary(true, &mut looked.stocked) {
             return Ok(Some(id));
         }
-        // Asks the supply while no descriptor is claimed, because the supply may panic.
+        // Asks the supply while it holds no descriptor, because the supply may panic.
         let ids = self.ordinary_from(looked.empty);
         if first_of(&ids, |nth| table.lane(nth).free.load(Relaxed)).is_none() {
             return Ok(None);
@@ -230,7 +230,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             surely(|| supply.free_frame(frame));
             return Err(Stays::NoMemory);
         }
-        let Some(id) = self.claim_free_ordinary(false, &mut looked.empty) else {
+        let Some(id) = self.obtain_free_ordinary(false, &mut looked.empty) else {
             surely(|| supply.free_frame(frame));
             return Ok(None);
         };
@@ -246,9 +246,9 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         ids.end.min(ids.start + nth * 64)..ids.end
     }
 
-    /// Claims a free descriptor, one with an ordinary frame or one without. Searches on from the
+    /// Obtains a free descriptor, one with an ordinary frame or one without. Searches on from the
     /// word in `looked`, and updates it.
-    fn claim_free_ordinary(&self, is_stocked: bool, looked: &mut usize) -> Option<usize> {
+    fn obtain_free_ordinary(&self, is_stocked: bool, looked: &mut usize) -> Option<usize> {
         let table = &self.table;
         words_of(&self.ordinary_from(*looked)).find_map(|(nth, mask)| {
             let lane = table.lane(nth);
@@ -258,7 +258,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             while bits != 0 {
                 let id = nth * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                if table.claim_free(id) {
+                if table.clear_free(id) {
                     // Another CPU may have had it meanwhile, and stocked it or collected its frame.
                     if self.ordinary_frame(id).is_some() == is_stocked {
                         return Some(id);
@@ -284,7 +284,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             let is_written = word.state() == FrameState::Writing;
             return if is_written { Err(Stays::Busy) } else { Ok(()) };
         }
-        let (to, to_word) = self.claim_ordinary(word.pool(), supply, looked)?;
+        let (to, to_word) = self.obtain_ordinary(word.pool(), supply, looked)?;
         let mut moving = MovingPage {
             reserve: self,
             from: id,
@@ -293,10 +293,10 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
             to_word,
             is_begun: false,
         };
-        // Only guests can change the state: the run is kept, so other owners keep away.
+        // Only guests can change the state: the run is reserved, so other owners stay away.
         moving.is_begun = table.change(id, word, moving.writing);
         if moving.is_begun {
-            let frame = self.ordinary_frame(to).expect("it has been claimed");
+            let frame = self.ordinary_frame(to).expect("it has one");
             self.platform.copy(self.frame(id), frame);
             moving.switch();
         }
@@ -411,7 +411,7 @@ impl<P: ReservePlatform> Guest<'_, '_, P> {
     }
 }
 
-impl<P: ReservePlatform> KeptRun<'_, '_, P> {
+impl<P: ReservePlatform> ClearingRun<'_, '_, P> {
     /// Moves every dirty page out of it.
     pub(super) fn clear(
         &self,

@@ -6,7 +6,7 @@
 
 use super::super::area::Reserve;
 use super::super::places::words_of;
-use super::super::table::{BLOCK, PoolId};
+use super::super::table::{PoolId, SECTION};
 use crate::frame::{FrameSource, origin_word};
 use crate::platform::{OrElse, ReservePlatform};
 use crate::reclaim::{Ask, Shrink, Shrunk};
@@ -80,12 +80,12 @@ impl<P: ReservePlatform> Reserve<'_, P> {
         }
         // Waits for any CPU that still reads one of the frames. No further one comes: no state says
         // that a page is there.
-        let _shut = table.shut(nth * 64 / BLOCK, &self.platform);
+        let _shut = table.shut(nth * 64 / SECTION, &self.platform);
         while left != 0 {
             let slot = left.trailing_zeros() as usize;
             left &= left - 1;
             let id = nth * 64 + slot;
-            if table.claim_free(id) {
+            if table.clear_free(id) {
                 spare[slot] = self.ordinary_frame(id);
                 table.desc(id).value.store(0, Relaxed);
                 lane.stocked.fetch_and(!(1 << slot), Relaxed);

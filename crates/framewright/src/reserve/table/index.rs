@@ -10,7 +10,7 @@
 //! earlier page left behind in the same bucket. So an entry that matches, in the bucket of its
 //! descriptor's key, is the one that the page there was put with.
 
-use super::{BLOCK, FrameTable};
+use super::{FrameTable, SECTION};
 use crate::platform::FramePlatform;
 use crate::raw::{record, soon_written};
 use crate::sync::{
@@ -59,7 +59,7 @@ impl PageEntry {
 
     /// Whether the descriptors of both are behind one gate.
     pub(in super::super) const fn has_gate_of(self, other: Self) -> bool {
-        self.id() / BLOCK == other.id() / BLOCK
+        self.id() / SECTION == other.id() / SECTION
     }
 
     /// Whether both name the same descriptor.
@@ -240,7 +240,7 @@ impl LockedBucket<'_> {
         words.find(|word| PageEntry(word.load(Relaxed)).is_beside(entry))
     }
 
-    /// Puts `entry`, whose descriptor the caller has claimed, in the place of an earlier entry of
+    /// Puts `entry`, whose descriptor the caller has obtained, in the place of an earlier entry of
     /// the descriptor, or in an empty place, or in that of a stale entry. Returns whether there was
     /// such a place.
     pub(in super::super) fn insert(&mut self, entry: PageEntry, table: &FrameTable<'_>) -> bool {

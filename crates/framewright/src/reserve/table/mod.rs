@@ -1,29 +1,29 @@
-//! What is known of each frame: its state word, its descriptor and its bits, and the gate of its block of 512.
+//! What is known of each frame: its state word, its descriptor and its bits, and the gate of its section of 512 frames.
 //!
 //! | what | a CPU that writes it |
 //! |---|---|
 //! | state word | a guest inside the gate, by compare-and-exchange; the CPU that has the page Filling, Loading or Writing; an owner that has shut the gate |
 //! | descriptor | the CPU that has its page Filling; its links: the holder of the shard's lock (rank 3) |
-//! | bits kept, owned | an owner, under the owners' lock (rank 1) |
+//! | bits reserved, owned | an owner, under the owners' lock (rank 1) |
 //! | other bits | any CPU, by one atomic operation; visited inexactly |
 //! | gate | an owner shuts it (rank 2); a guest is inside by its seat's word |
 //!
-//! Keeps C1 and C8. `index`: where a key's page is. `order`: which page goes next. `pool`: pools, and the
+//! Keeps C1 and C8. `index`: where a key's page is. `eviction`: which page goes next. `pool`: pools, and the
 //! generations of pools and objects.
 
+mod eviction;
 mod index;
-mod order;
 mod pool;
 mod record;
 
+pub(super) use eviction::{EvictionQueue, EvictionShard, ShardRecord};
 pub(super) use index::{Bucket, IndexBucket, LockedBucket, PageEntry, PageIndex, Ticket};
-pub(super) use order::{EvictionOrder, OrderShard, ShardRecord};
 
 pub(super) use pool::{Born, Debt, KINDS, POOLS_MAX, PoolRecord, Pools};
 pub use pool::{PoolConfig, PoolId, PoolKind};
 pub(super) use record::{
-    BLOCK, BLOCK_LANES, BlockRecord, Descriptor, GuestCounters, GuestRecord, Lane, OwnersRecord,
-    add,
+    Descriptor, GuestCounters, GuestRecord, Lane, OwnersRecord, SECTION, SECTION_LANES,
+    SectionRecord, add,
 };
 
 use crate::platform::{FramePlatform, Patience};
@@ -122,9 +122,9 @@ const SHUT: u64 = 1 << 63;
 pub(super) struct FrameTable<'m> {
     states: &'m [AtomicU64],
     descs: &'m [Descriptor],
-    blocks: &'m [BlockRecord],
+    sections: &'m [SectionRecord],
     seats: &'m [GuestRecord],
-    /// How many frames there are. Above, rounded up to blocks, come pages without a frame.
+    /// How many frames there are. Above, rounded up to sections, come pages without a frame.
     frames: usize,
     /// Descriptors from here on are for ordinary frames.
     ordinary: usize,
@@ -134,7 +134,7 @@ impl<'m> FrameTable<'m> {
     pub(super) const fn new(
         states: &'m [AtomicU64],
         descs: &'m [Descriptor],
-        blocks: &'m [BlockRecord],
+        sections: &'m [SectionRecord],
         seats: &'m [GuestRecord],
         frames: usize,
         ordinary: usize,
@@ -142,7 +142,7 @@ impl<'m> FrameTable<'m> {
         Self {
             states,
             descs,
-            blocks,
+            sections,
             seats,
             frames,
             ordinary,
@@ -154,14 +154,14 @@ impl<'m> FrameTable<'m> {
         self.frames
     }
 
-    /// Blocks of frames. The blocks of descriptors without one come after them.
-    pub(super) const fn frame_blocks(&self) -> usize {
-        self.frames.div_ceil(BLOCK)
+    /// Sections of frames. The sections of descriptors without one come after them.
+    pub(super) const fn frame_sections(&self) -> usize {
+        self.frames.div_ceil(SECTION)
     }
 
-    /// All blocks.
-    pub(super) const fn blocks(&self) -> usize {
-        self.blocks.len()
+    /// All sections.
+    pub(super) const fn sections(&self) -> usize {
+        self.sections.len()
     }
 
     /// Whether the descriptor has a frame.
@@ -243,7 +243,7 @@ impl<'m> FrameTable<'m> {
     /// The bits of the 64 frames from `64 * nth` on.
     #[inline]
     pub(super) fn lane(&self, nth: usize) -> &'m Lane {
-        &self.blocks[nth / BLOCK_LANES].lanes[nth % BLOCK_LANES]
+        &self.sections[nth / SECTION_LANES].lanes[nth % SECTION_LANES]
     }
 
     /// A frame's bit in one of the bitmaps.
@@ -254,8 +254,8 @@ impl<'m> FrameTable<'m> {
 
     /// Whether the frame is in a reservation.
     #[inline]
-    pub(super) fn is_kept(&self, id: usize) -> bool {
-        self.has_bit(id, |lane| &lane.kept)
+    pub(super) fn is_reserved(&self, id: usize) -> bool {
+        self.has_bit(id, |lane| &lane.reserved)
     }
 
     pub(super) fn set_dirty(&self, id: usize, is_movable: bool) {
@@ -277,7 +277,7 @@ impl<'m> FrameTable<'m> {
 
     /// Clears a frame's bit in the bitmap of free frames. Returns whether it was set.
     #[inline]
-    pub(super) fn claim_free(&self, id: usize) -> bool {
+    pub(super) fn clear_free(&self, id: usize) -> bool {
         let bit = 1u64 << (id % 64);
         let word = &self.lane(id / 64).free;
         // Acquire pairs with the Release in `set_free`: the state word is Free.
@@ -286,7 +286,7 @@ impl<'m> FrameTable<'m> {
 
     #[inline]
     pub(super) fn set_free(&self, id: usize) {
-        // SeqCst: see `OrderShard::expect_no_free`.
+        // SeqCst: see `EvictionShard::expect_no_free`.
         self.lane(id / 64).free.fetch_or(1 << (id % 64), SeqCst);
     }
 
@@ -315,10 +315,10 @@ impl<'m> FrameTable<'m> {
         (&self.lane(id / 64).visited, 1 << (id % 64))
     }
 
-    /// Enters the gate of a descriptor's block, if no owner has shut it.
+    /// Enters the gate of a descriptor's section, if no owner has shut it.
     #[inline]
     pub(super) fn try_enter(&self, id: usize) -> Option<Inside<'m>> {
-        let gate = &self.blocks[id / BLOCK].gate;
+        let gate = &self.sections[id / SECTION].gate;
         // Acquire pairs with the Release in `ShutGate::drop`.
         if gate.fetch_add(1, Acquire) & SHUT == 0 {
             return Some(Inside { gate });
@@ -339,7 +339,7 @@ impl<'m> FrameTable<'m> {
         }
     }
 
-    /// Enters the gate of a descriptor's block, if no owner has shut it. `seat` is the caller's,
+    /// Enters the gate of a descriptor's section, if no owner has shut it. `seat` is the caller's,
     /// and inside no other gate.
     ///
     /// Entering is one full barrier on a line of the caller's own. Leaving is a plain store: it
@@ -351,8 +351,8 @@ impl<'m> FrameTable<'m> {
         id: usize,
         seat: &'m GuestRecord,
     ) -> Option<InsideFrom<'m>> {
-        let block = id / BLOCK;
-        let gate = &self.blocks[block].gate;
+        let section = id / SECTION;
+        let gate = &self.sections[section].gate;
         let mine = &seat.inside;
         debug_assert_eq!(mine.load(Relaxed), 0, "a seat is inside one gate at a time");
         // A look first, so that a guest that waits here does not make the owner wait for it.
@@ -360,7 +360,7 @@ impl<'m> FrameTable<'m> {
             return None;
         }
         // SeqCst, here and in `shut`: either this finds the gate shut, or the owner finds us inside.
-        mine.swap(block as u64 + 1, SeqCst);
+        mine.swap(section as u64 + 1, SeqCst);
         model_fence();
         // Acquire, too, pairs with the Release in `ShutGate::drop`.
         if gate.load(SeqCst) & SHUT == 0 {
@@ -387,20 +387,21 @@ impl<'m> FrameTable<'m> {
         }
     }
 
-    /// A block whose gate is shut, or has a CPU inside. Only for use while no CPU is at work.
+    /// A section whose gate is shut, or has a CPU inside. Only for use while no CPU is at work.
     pub(super) fn first_in_use(&self) -> Option<usize> {
-        let is_inside = |block: usize| {
-            let here = |seat: &GuestRecord| seat.inside.load(Relaxed) == block as u64 + 1;
+        let is_inside = |section: usize| {
+            let here = |seat: &GuestRecord| seat.inside.load(Relaxed) == section as u64 + 1;
             self.seats.iter().any(here)
         };
-        let mut blocks = 0..self.blocks.len();
-        blocks.find(|&block| self.blocks[block].gate.load(Relaxed) != 0 || is_inside(block))
+        let mut sections = 0..self.sections.len();
+        sections
+            .find(|&section| self.sections[section].gate.load(Relaxed) != 0 || is_inside(section))
     }
 
-    /// Shuts a block's gate and waits until every guest has left. For one owner at a time.
-    pub(super) fn shut(&self, block: usize, platform: &impl FramePlatform) -> ShutGate<'m> {
+    /// Shuts a section's gate and waits until every guest has left. For one owner at a time.
+    pub(super) fn shut(&self, section: usize, platform: &impl FramePlatform) -> ShutGate<'m> {
         loop {
-            if let Some(shut) = self.try_shut(block, platform, &mut Patience::Endless) {
+            if let Some(shut) = self.try_shut(section, platform, &mut Patience::Endless) {
                 return shut;
             }
         }
@@ -409,11 +410,11 @@ impl<'m> FrameTable<'m> {
     /// The same, if those inside leave while `patience` lasts. Else opens it again.
     pub(super) fn try_shut(
         &self,
-        block: usize,
+        section: usize,
         platform: &impl FramePlatform,
         patience: &mut Patience,
     ) -> Option<ShutGate<'m>> {
-        let gate = &self.blocks[block].gate;
+        let gate = &self.sections[section].gate;
         let shut = ShutGate { gate };
         // SeqCst: as in `try_enter_from`.
         let mut inside = gate.fetch_or(SHUT, SeqCst);
@@ -430,7 +431,7 @@ impl<'m> FrameTable<'m> {
         for seat in self.seats {
             let mut attempt = 0;
             // Acquire, too, pairs with the Release in `InsideFrom::drop`.
-            while seat.inside.load(SeqCst) == block as u64 + 1 {
+            while seat.inside.load(SeqCst) == section as u64 + 1 {
                 if !patience.wait(platform, attempt) {
                     return None;
                 }
@@ -441,7 +442,7 @@ impl<'m> FrameTable<'m> {
     }
 }
 
-/// The caller is inside a gate: no owner changes the block meanwhile.
+/// The caller is inside a gate: no owner changes the section meanwhile.
 #[derive(Debug)]
 pub(super) struct Inside<'m> {
     gate: &'m AtomicU64,
@@ -454,7 +455,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// A guest is inside a gate: no owner changes the block meanwhile.
+/// A guest is inside a gate: no owner changes the section meanwhile.
 #[derive(Debug)]
 pub(super) struct InsideFrom<'m> {
     mine: &'m AtomicU64,
@@ -467,7 +468,7 @@ impl Drop for InsideFrom<'_> {
     }
 }
 
-/// A shut gate: only its owner changes a state in the block.
+/// A shut gate: only its owner changes a state in the section.
 #[derive(Debug)]
 pub(super) struct ShutGate<'m> {
     gate: &'m AtomicU64,

@@ -227,9 +227,9 @@ impl<'m> Pools<'m> {
             .map_or(0, |record| record.walks.load(Acquire))
     }
 
-    /// The same, for a put that has claimed a descriptor since it first asked.
+    /// The same, for a put that has obtained a descriptor since it first asked.
     #[inline]
-    pub(in super::super) fn walks_after_claim(&self, pool: PoolId) -> u64 {
+    pub(in super::super) fn walks_once_more(&self, pool: PoolId) -> u64 {
         if !self.may_be_dirty(pool) {
             // This pool has no walks.
             return self.walks(pool);
@@ -241,8 +241,8 @@ impl<'m> Pools<'m> {
     pub(in super::super) fn begin_walk(&self, pool: PoolId) {
         if let Some(record) = self.pool(pool) {
             record.walks.fetch_add(1, AcqRel);
-            // As in `walks_after_claim`: either the put finds this walk, or the walk finds the
-            // claimed descriptor.
+            // As in `walks_once_more`: either the put finds this walk, or the walk finds the
+            // obtained descriptor.
             fence(SeqCst);
         }
     }

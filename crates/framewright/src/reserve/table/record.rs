@@ -1,4 +1,4 @@
-//! The records of a reserve: its own, those of guests' seats, and what is kept of each frame and each block of frames.
+//! The records of a reserve: its own, those of guests' seats, and what is noted of each frame and each section of frames.
 
 use super::super::PutRefused;
 use super::pool::KINDS;
@@ -6,12 +6,12 @@ use crate::raw::record;
 use crate::stats::REFUSALS;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Frames in a block, which one gate is for. Fewer in shuttle's schedules, each of which has its
+/// Frames in a section: those for which one gate is. Fewer in shuttle's schedules, each of which has its
 /// own reserve and never frees it.
-pub(in super::super) const BLOCK: usize = if cfg!(shuttle) { 64 } else { 512 };
+pub(in super::super) const SECTION: usize = if cfg!(shuttle) { 64 } else { 512 };
 
-/// Lanes of a block.
-pub(in super::super) const BLOCK_LANES: usize = BLOCK / 64;
+/// Lanes of a section.
+pub(in super::super) const SECTION_LANES: usize = SECTION / 64;
 
 record! {
     /// The reserve's own. Written under the owners' lock, but for the fields that say otherwise.
@@ -34,7 +34,7 @@ record! {
         pub(in super::super) clean_cursor: AtomicU64,
         /// Pages copied into ordinary frames; added to under no lock.
         pub(in super::super) put_back: AtomicU64,
-        /// Runs that owners keep now while they clear them.
+        /// Runs that owners reserve now while they clear them.
         pub(in super::super) clearing: AtomicU64,
         /// The origin of the ordinary frames; 0 before the first. Set once, under no lock.
         pub(in super::super) supply: AtomicU64,
@@ -49,7 +49,7 @@ record! {
     #[repr(C, align(64))]
     pub(in super::super) struct GuestRecord {
         pub(in super::super) taken: AtomicU64,
-        /// The block whose gate the guest is inside of, plus one; 0 while it is inside none. Owners read it.
+        /// The section whose gate the guest is inside of, plus one; 0 while it is inside none. Owners read it.
         pub(in super::super) inside: AtomicU64,
         _line: [AtomicU64; 6],
 
@@ -81,7 +81,7 @@ record! {
         pub(in super::super) index: AtomicU64,
         /// The generations of pool and object when the page was put.
         pub(in super::super) born: AtomicU64,
-        /// The neighbours in the order of eviction.
+        /// The neighbours in the eviction queue.
         pub(super) links: AtomicU64,
         /// The word that a page without a frame repeats. In a descriptor for an ordinary frame: the number of that
         /// frame plus one, or 0 if it has none.
@@ -94,8 +94,8 @@ record! {
     pub(in super::super) struct Lane {
         /// Free frames.
         pub(in super::super) free: AtomicU64,
-        /// Frames that belong to a reservation.
-        pub(in super::super) kept: AtomicU64,
+        /// Frames that belong to a reservation, or to a run that an owner clears.
+        pub(in super::super) reserved: AtomicU64,
         /// Pages that were got since the hand passed.
         pub(in super::super) visited: AtomicU64,
         /// Frames that owners have.
@@ -108,16 +108,16 @@ record! {
         pub(in super::super) stocked: AtomicU64,
     } = 8 words;
 
-    /// What is kept for a block of frames.
+    /// What is noted of a section of frames.
     #[derive(Debug)]
     #[repr(C, align(64))]
-    pub(in super::super) struct BlockRecord {
+    pub(in super::super) struct SectionRecord {
         /// See `SHUT`. On a line of its own: an owner that puts a page back counts itself here. A guest says
         /// in its seat's record that it is inside.
         pub(super) gate: AtomicU64,
         _line: [AtomicU64; 7],
 
-        pub(in super::super) lanes: [Lane; BLOCK_LANES],
+        pub(in super::super) lanes: [Lane; SECTION_LANES],
     }
 }
 
@@ -154,7 +154,7 @@ impl Lane {
     /// Frames that are reserved or an owner's.
     #[inline]
     pub(in super::super) fn unavailable(&self) -> u64 {
-        self.kept.load(Relaxed) | self.owned.load(Relaxed)
+        self.reserved.load(Relaxed) | self.owned.load(Relaxed)
     }
 
     /// Frames that are reserved, or an owner's, or have dirty pages.

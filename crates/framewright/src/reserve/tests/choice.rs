@@ -87,7 +87,7 @@ fn a_dirty_page_of_a_pool_that_ended_has_no_owner_and_goes_for_another_one() {
 
 #[test]
 fn frames_that_were_released_are_used_before_a_page_is_evicted() {
-    // Several shards, each with blocks of its own, and a hint whether any frame is free.
+    // Several shards, each with sections of its own, and a hint whether any frame is free.
     let (reserve, _) = reserve(4096, 2);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let mut guest = guest(&reserve, 0);

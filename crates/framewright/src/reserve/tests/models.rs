@@ -1,10 +1,10 @@
-//! Every interleaving of a block's gate, and of a page that is read while an owner takes its frame: tables
+//! Every interleaving of a section's gate, and of a page that is read while an owner takes its frame: tables
 //! without a reserve around them.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib reserve::models`
 
 extern crate std;
 
-use super::table::{BLOCK, FrameTable, GuestRecord, StateWord};
+use super::table::{FrameTable, GuestRecord, SECTION, StateWord};
 use crate::platform::Patience;
 use crate::raw::{Carver, RawRecord, atomic_words};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -34,7 +34,7 @@ fn add_one(sum: &AtomicU64) {
     sum.store(seen + 1, Relaxed);
 }
 
-/// One block, one seat, and a sum for a CPU that is alone in the block.
+/// One section, one seat, and a sum for a CPU that is alone in the section.
 #[derive(Clone, Copy)]
 struct Gated {
     table: FrameTable<'static>,
@@ -45,9 +45,9 @@ struct Gated {
 impl Gated {
     fn new() -> Self {
         let seats = records(1);
-        let (states, blocks) = (words(1), records(1));
+        let (states, sections) = (words(1), records(1));
         Self {
-            table: FrameTable::new(states, &[], blocks, seats, BLOCK, BLOCK),
+            table: FrameTable::new(states, &[], sections, seats, SECTION, SECTION),
             seat: &seats[0],
             sum: &words(1)[0],
         }
@@ -80,7 +80,7 @@ impl Gated {
 }
 
 #[test]
-fn c1_a_guest_with_a_seat_and_an_owner_are_not_in_a_block_together() {
+fn c1_a_guest_with_a_seat_and_an_owner_are_not_in_a_section_together() {
     explore(Some(3), || {
         let gated = Gated::new();
         let guest = thread::spawn(move || gated.guest_with_a_seat());
@@ -91,7 +91,7 @@ fn c1_a_guest_with_a_seat_and_an_owner_are_not_in_a_block_together() {
 }
 
 #[test]
-fn c1_a_guest_without_a_seat_and_an_owner_are_not_in_a_block_together() {
+fn c1_a_guest_without_a_seat_and_an_owner_are_not_in_a_section_together() {
     explore(Some(3), || {
         let gated = Gated::new();
         let guest = thread::spawn(move || gated.guest_without_a_seat());

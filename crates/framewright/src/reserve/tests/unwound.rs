@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// Two gates.
-const FRAMES: u64 = 2 * table::BLOCK as u64;
+const FRAMES: u64 = 2 * table::SECTION as u64;
 
 /// Does `work`, whose next wait unwinds.
 fn unwinds<T>(hook: &Hook, work: impl FnOnce() -> T) {
@@ -24,7 +24,7 @@ fn unwinds<T>(hook: &Hook, work: impl FnOnce() -> T) {
 fn owner_waits(reserved: bool, owner: impl FnOnce(&HookedReserve, Option<Reservation>)) {
     let (reserve, hook, _) = hooked(FRAMES);
     let all = reserved.then(|| reserve.reserve("all", FRAMES, 1).unwrap());
-    let inside = reserve.table.try_enter(table::BLOCK);
+    let inside = reserve.table.try_enter(table::SECTION);
     unwinds(&hook, || owner(reserve, all));
     drop(inside);
     let occupancy = reserve.occupancy();
@@ -65,7 +65,7 @@ fn c3_a_request_that_unwinds_at_a_gate_has_no_frame() {
 fn a_reservation_is_given_up_without_a_wait_for_guests() {
     let (reserve, _, _) = hooked(FRAMES);
     let all = reserve.reserve("all", FRAMES, 1).unwrap();
-    let inside = reserve.table.try_enter(table::BLOCK);
+    let inside = reserve.table.try_enter(table::SECTION);
     reserve.unreserve(all).unwrap();
     drop(inside);
     assert_eq!(reserve.occupancy().reserved, 0);
@@ -111,7 +111,7 @@ impl FrameSource for LackingSupply {
 }
 
 #[test]
-fn c10_a_run_is_kept_no_longer_than_its_request_even_if_the_wait_for_that_unwinds() {
+fn c10_a_run_is_reserved_no_longer_than_its_request_even_if_the_wait_for_that_unwinds() {
     let (reserve, hook, [mut one, _]) = hooked(64);
     let pool = reserve.open_pool(&PUT_BACK).unwrap();
     one.put_dirty(key(pool, 1), &page(1)).unwrap();
@@ -164,9 +164,9 @@ fn c1_a_put_that_unwinds_at_its_bucket_leaves_no_frame_in_transit() {
     for dirty in [false, true] {
         let (reserve, hook, [mut one, mut other]) = hooked(64);
         let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-        // While it waits for the order of eviction, another CPU locks its bucket.
+        // While it waits for the eviction queue, another CPU locks its bucket.
         let shard = Rc::new(RefCell::new(Some(
-            reserve.orders[0].lock(0, reserve.platform()),
+            reserve.queues[0].lock(0, reserve.platform()),
         )));
         let held = Held::default();
         let (inner, holding) = (hook.clone(), held.clone());

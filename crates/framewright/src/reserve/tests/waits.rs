@@ -34,8 +34,8 @@ fn put_that_waits(
 ) {
     let (reserve, hook, [mut one, mut other]) = hooked(64);
     let pool = reserve.open_pool(config).unwrap();
-    let order = reserve.orders[0];
-    let shards = (0..order.len()).map(|nth| order.try_lock(nth).unwrap());
+    let queue = reserve.queues[0];
+    let shards = (0..queue.len()).map(|nth| queue.try_lock(nth).unwrap());
     let mut shards: Vec<_> = shards.collect();
     hook.set(At::Wait, move || {
         shards.clear();
@@ -163,10 +163,10 @@ fn c6_a_get_serves_no_page_that_a_full_bucket_gave_up_and_that_was_then_invalida
     reserve.verify().unwrap();
 }
 
-/// Of a reserve of two blocks: while an owner waits at the first one's gate, a guest puts a dirty page into the
+/// Of a reserve of two sections: while an owner waits at the first one's gate, a guest puts a dirty page into the
 /// other one. Then what the owner asked for fails, and the page is there.
 fn dirty_meanwhile(owner: impl Fn(&HookedReserve)) {
-    let (reserve, hook, [mut one, mut other]) = hooked(2 * table::BLOCK as u64);
+    let (reserve, hook, [mut one, mut other]) = hooked(2 * table::SECTION as u64);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let mut inside = reserve.table.try_enter(0);
     hook.set(At::Wait, move || {
@@ -185,15 +185,15 @@ fn dirty_meanwhile(owner: impl Fn(&HookedReserve)) {
 
 #[test]
 fn c7_a_page_that_becomes_dirty_after_the_run_was_chosen_is_not_an_owners() {
-    let frames = 2 * table::BLOCK as u64;
+    let frames = 2 * table::SECTION as u64;
     dirty_meanwhile(|reserve| {
         assert_eq!(reserve.alloc_contig(frames, 1), Err(RunError::NoRoom));
     });
 }
 
 #[test]
-fn c3_a_page_that_becomes_dirty_before_its_block_is_kept_is_in_no_reservation() {
-    let frames = 2 * table::BLOCK as u64;
+fn c3_a_page_that_becomes_dirty_before_its_section_is_reserved_is_in_no_reservation() {
+    let frames = 2 * table::SECTION as u64;
     dirty_meanwhile(|reserve| {
         let reserved = reserve.reserve("late", frames, 1);
         assert_eq!(reserved, Err(RunError::Held));

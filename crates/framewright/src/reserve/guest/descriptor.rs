@@ -1,7 +1,7 @@
 //! Where a put gets a descriptor: a free one, or that of the page which the hand evicts.
 
 use super::super::table::{
-    BLOCK, BLOCK_LANES, EvictionOrder, FrameState, InsideFrom, OrderShard, PoolId, StateWord,
+    EvictionQueue, EvictionShard, FrameState, InsideFrom, PoolId, SECTION, SECTION_LANES, StateWord,
 };
 use super::Guest;
 use crate::platform::ReservePlatform;
@@ -11,7 +11,7 @@ use crate::sync::Ordering::Relaxed;
 const HAND_STEPS: usize = 64;
 
 /// A page on its way in: a descriptor in state Filling, with its gate held open.
-pub(super) struct ClaimedPage<'m> {
+pub(super) struct IncomingPage<'m> {
     pub(in super::super) id: usize,
     pub(in super::super) word: StateWord,
     pub(in super::super) inside: InsideFrom<'m>,
@@ -19,14 +19,14 @@ pub(super) struct ClaimedPage<'m> {
 
 impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
     /// A descriptor for a page: free, or whatever the hand finds.
-    pub(super) fn claim(
+    pub(super) fn obtain(
         &mut self,
         pool: PoolId,
         is_value: bool,
         state: FrameState,
-    ) -> Option<ClaimedPage<'m>> {
-        let order = self.reserve().orders[usize::from(is_value)];
-        let shards = order.len();
+    ) -> Option<IncomingPage<'m>> {
+        let queue = self.reserve().queues[usize::from(is_value)];
+        let shards = queue.len();
         self.next_shard = (self.next_shard + 1) % shards;
         let start = self.next_shard;
         let round = || (start..shards).chain(0..start);
@@ -37,27 +37,27 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         };
         let is_full = self.is_at_most(pool);
         for nth in round().filter(|_| !is_full) {
-            if order.can_have_free(nth)
-                && let Some(shard) = order.try_lock(nth)
-                && let Some(claim) = self.claim_free(&order, &shard, nth, &wanted)
+            if queue.can_have_free(nth)
+                && let Some(shard) = queue.try_lock(nth)
+                && let Some(incoming) = self.obtain_free(&queue, &shard, nth, &wanted)
             {
-                return Some(claim);
+                return Some(incoming);
             }
         }
-        if let Some(claim) = round().find_map(|nth| {
-            let shard = order.try_lock(nth)?;
+        if let Some(incoming) = round().find_map(|nth| {
+            let shard = queue.try_lock(nth)?;
             // Takes free frames that another CPU had locked above before it evicts a page.
-            let free = (!is_full && order.can_have_free(nth))
-                .then(|| self.claim_free(&order, &shard, nth, &wanted));
+            let free = (!is_full && queue.can_have_free(nth))
+                .then(|| self.obtain_free(&queue, &shard, nth, &wanted));
             free.flatten()
                 .or_else(|| self.evict(&shard, &wanted, is_full))
         }) {
-            return Some(claim);
+            return Some(incoming);
         }
         // Before a put is refused, it waits for the shards that other CPUs had locked.
         round().find_map(|nth| {
-            let shard = order.lock(nth, &self.reserve().platform);
-            let free = (!is_full).then(|| self.claim_free(&order, &shard, nth, &wanted));
+            let shard = queue.lock(nth, &self.reserve().platform);
+            let free = (!is_full).then(|| self.obtain_free(&queue, &shard, nth, &wanted));
             free.flatten()
                 .or_else(|| self.evict(&shard, &wanted, is_full))
         })
@@ -69,55 +69,58 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
         max != u64::MAX && self.reserve().held(usize::from(pool.0)) >= max
     }
 
-    fn claim_free(
+    fn obtain_free(
         &self,
-        order: &EvictionOrder<'m>,
-        shard: &OrderShard<'_>,
+        queue: &EvictionQueue<'m>,
+        shard: &EvictionShard<'_>,
         nth: usize,
         wanted: &PutWants,
-    ) -> Option<ClaimedPage<'m>> {
+    ) -> Option<IncomingPage<'m>> {
         let table = &self.reserve().table;
-        let blocks = self.reserve().blocks_of(wanted.is_value);
-        let of_shard = (blocks.len() + order.len() - 1 - nth) / order.len();
+        let sections = self.reserve().sections_of(wanted.is_value);
+        let of_shard = (sections.len() + queue.len() - 1 - nth) / queue.len();
         let hint = shard.free_hint();
         shard.expect_no_free();
         let mut left = false;
         for at in 0..of_shard {
             let local = (hint + at) % of_shard;
-            let block = blocks.start + nth + local * order.len();
-            for word in 0..BLOCK_LANES {
-                let mut bits = table.lane(block * BLOCK_LANES + word).free.load(Relaxed);
+            let section = sections.start + nth + local * queue.len();
+            for word in 0..SECTION_LANES {
+                let mut bits = table
+                    .lane(section * SECTION_LANES + word)
+                    .free
+                    .load(Relaxed);
                 while bits != 0 {
-                    let id = block * BLOCK + word * 64 + bits.trailing_zeros() as usize;
+                    let id = section * SECTION + word * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let inside = table.try_enter_from(id, self.record());
                     left = true;
                     let Some(inside) = inside else { break };
-                    if wanted.is_dirty && table.is_kept(id) || !table.claim_free(id) {
+                    if wanted.is_dirty && table.is_reserved(id) || !table.clear_free(id) {
                         continue;
                     }
                     shard.set_free_hint(local);
                     shard.may_have_free();
                     let word = wanted.filling(table.state(id));
                     table.publish(id, word);
-                    return Some(self.claimed(shard, id, word, inside));
+                    return Some(self.incoming(shard, id, word, inside));
                 }
             }
         }
         if left {
-            // No frame left over could be claimed now.
+            // No frame left over could be had now.
             shard.may_have_free();
         }
         None
     }
 
-    /// Evicts the next page in the order of eviction.
+    /// Evicts the next page in the eviction queue.
     fn evict(
         &self,
-        shard: &OrderShard<'_>,
+        shard: &EvictionShard<'_>,
         wanted: &PutWants,
         own: bool,
-    ) -> Option<ClaimedPage<'m>> {
+    ) -> Option<IncomingPage<'m>> {
         let reserve = self.reserve();
         let table = &reserve.table;
         for _ in 0..HAND_STEPS {
@@ -140,7 +143,7 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
             let Some(inside) = table.try_enter_from(id, self.record()) else {
                 continue;
             };
-            if wanted.is_dirty && table.is_kept(id) {
+            if wanted.is_dirty && table.is_reserved(id) {
                 continue;
             }
             // Moves the generation on at once, so that no get finds the old page from here on (C6).
@@ -151,24 +154,24 @@ impl<'m, P: ReservePlatform> Guest<'_, 'm, P> {
                 }
                 self.hold(word.pool(), 1u64.wrapping_neg());
                 self.count(word.pool(), |counters| &counters.evicted);
-                return Some(self.claimed(shard, id, filling, inside));
+                return Some(self.incoming(shard, id, filling, inside));
             }
         }
         None
     }
 
-    fn claimed(
+    fn incoming(
         &self,
-        shard: &OrderShard<'_>,
+        shard: &EvictionShard<'_>,
         id: usize,
         word: StateWord,
         inside: InsideFrom<'m>,
-    ) -> ClaimedPage<'m> {
+    ) -> IncomingPage<'m> {
         let table = &self.reserve().table;
         table.before_writing();
         self.hold(word.pool(), 1);
         shard.push(table, id);
-        ClaimedPage { id, word, inside }
+        IncomingPage { id, word, inside }
     }
 
     /// Whether the shares let `pool` evict a page of `from`.
@@ -189,7 +192,7 @@ struct PutWants {
 }
 
 impl PutWants {
-    /// The state of a claimed descriptor whose state was `word` before.
+    /// The state of an obtained descriptor whose state was `word` before.
     fn filling(&self, word: StateWord) -> StateWord {
         word.next(FrameState::Filling, usize::from(self.pool.0))
     }

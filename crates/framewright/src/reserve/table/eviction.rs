@@ -1,4 +1,4 @@
-//! The order of eviction: SIEVE, in shards of blocks.
+//! The eviction queue: SIEVE, in shards of sections.
 //!
 //! A shard's pages stand in a list, the youngest at the head. A hand goes from the old to the
 //! young. It passes by a page that was got since it passed last, and evicts the first other one. A
@@ -24,11 +24,11 @@ record! {
         head: AtomicU64,
         tail: AtomicU64,
         hand: AtomicU64,
-        /// The block of the shard in which free frames were found last.
+        /// The section of the shard in which free frames were found last.
         hint: AtomicU64,
         _list: [AtomicU64; 3],
 
-        /// Whether a descriptor of the shard became free since a search of all its blocks found none.
+        /// Whether a descriptor of the shard became free since a search of all its sections found none.
         may_have_free: AtomicU64,
     } = 16 words, may_have_free at 8;
 }
@@ -41,18 +41,18 @@ const MASK: u64 = (1 << HALF) - 1;
 
 /// All shards.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct EvictionOrder<'m> {
+pub(in super::super) struct EvictionQueue<'m> {
     shards: &'m [ShardRecord],
 }
 
-impl<'m> EvictionOrder<'m> {
+impl<'m> EvictionQueue<'m> {
     pub(in super::super) const fn new(shards: &'m [ShardRecord]) -> Self {
         Self { shards }
     }
 
-    /// How many shards that many CPUs and blocks have: two a CPU, as far as there are blocks.
-    pub(in super::super) fn shards(cpus: u16, blocks: usize) -> usize {
-        (2 * usize::from(cpus)).min(blocks).max(1)
+    /// How many shards that many CPUs and sections have: two a CPU, as far as there are sections.
+    pub(in super::super) fn shards(cpus: u16, sections: usize) -> usize {
+        (2 * usize::from(cpus)).min(sections).max(1)
     }
 
     pub(in super::super) const fn len(&self) -> usize {
@@ -70,16 +70,16 @@ impl<'m> EvictionOrder<'m> {
         &self,
         shard: usize,
         platform: &impl FramePlatform,
-    ) -> OrderShard<'m> {
+    ) -> EvictionShard<'m> {
         let record = &self.shards[shard];
         let _lock = Lock::new(&record.lock).lock(|attempt| platform.relax(attempt));
-        OrderShard { record, _lock }
+        EvictionShard { record, _lock }
     }
 
-    pub(in super::super) fn try_lock(&self, shard: usize) -> Option<OrderShard<'m>> {
+    pub(in super::super) fn try_lock(&self, shard: usize) -> Option<EvictionShard<'m>> {
         let record = &self.shards[shard];
         let _lock = Lock::new(&record.lock).try_lock()?;
-        Some(OrderShard { record, _lock })
+        Some(EvictionShard { record, _lock })
     }
 
     /// Records that something in the shard became free.
@@ -94,12 +94,12 @@ impl<'m> EvictionOrder<'m> {
 
 /// A shard under its lock.
 #[derive(Debug)]
-pub(in super::super) struct OrderShard<'m> {
+pub(in super::super) struct EvictionShard<'m> {
     record: &'m ShardRecord,
     _lock: LockGuard<'m>,
 }
 
-impl OrderShard<'_> {
+impl EvictionShard<'_> {
     fn get(place: &AtomicU64) -> Option<usize> {
         (place.load(Relaxed) as usize).checked_sub(1)
     }
@@ -108,16 +108,16 @@ impl OrderShard<'_> {
         place.store(id.map_or(0, |id| id as u64 + 1), Relaxed);
     }
 
-    /// Where to look for free frames first, by block of the shard.
+    /// Where to look for free frames first, by section of the shard.
     pub(in super::super) fn free_hint(&self) -> usize {
         self.record.hint.load(Relaxed) as usize
     }
 
-    pub(in super::super) fn set_free_hint(&self, block: usize) {
-        self.record.hint.store(block as u64, Relaxed);
+    pub(in super::super) fn set_free_hint(&self, section: usize) {
+        self.record.hint.store(section as u64, Relaxed);
     }
 
-    /// Lowers the flag before a search of all blocks. A CPU that frees meanwhile raises it again.
+    /// Lowers the flag before a search of all sections. A CPU that frees meanwhile raises it again.
     pub(in super::super) fn expect_no_free(&self) {
         // SeqCst, as in `tell_free` and where bits are set: either the search finds the bit, or the
         // CPU that set it finds the flag lowered and raises it.

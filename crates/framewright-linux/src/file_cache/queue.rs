@@ -1,4 +1,4 @@
-//! The order of eviction: SIEVE.
+//! The eviction queue: SIEVE.
 
 use super::table::{CacheSlots, NONE};
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// So a new page is looked at soon, and one that is not used again goes soon (Zhang et al., NSDI
 /// 2024).
 #[derive(Debug)]
-pub(super) struct SlotOrder(Mutex<OrderEnds>);
+pub(super) struct SlotQueue(Mutex<QueueEnds>);
 
 #[derive(Debug)]
-struct OrderEnds {
+struct QueueEnds {
     newest: u32,
     oldest: u32,
     hand: u32,
@@ -29,9 +29,9 @@ pub(super) enum HandStep {
     Victim(u32),
 }
 
-impl SlotOrder {
+impl SlotQueue {
     pub(super) const fn new() -> Self {
-        Self(Mutex::new(OrderEnds {
+        Self(Mutex::new(QueueEnds {
             newest: NONE,
             oldest: NONE,
             hand: NONE,
@@ -43,7 +43,7 @@ impl SlotOrder {
         self.ends().len
     }
 
-    /// Adds a slot that is in no order, as the newest.
+    /// Adds a slot that is in no queue, as the newest.
     pub(super) fn push(&self, slots: &CacheSlots, id: u32) {
         let mut ends = self.ends();
         let slot = slots.get(id);
@@ -57,7 +57,7 @@ impl SlotOrder {
         ends.len += 1;
     }
 
-    /// Takes out a slot that is in the order.
+    /// Takes out a slot that is in the queue.
     pub(super) fn remove(&self, slots: &CacheSlots, id: u32) {
         let mut ends = self.ends();
         let (newer, older) = slots.get(id).neighbours();
@@ -68,7 +68,7 @@ impl SlotOrder {
         ends.len -= 1;
     }
 
-    /// Puts `to`, which is in no order, in the place of `from`.
+    /// Puts `to`, which is in no queue, in the place of `from`.
     pub(super) fn replace(&self, slots: &CacheSlots, from: u32, to: u32) {
         let mut ends = self.ends();
         let (newer, older) = slots.get(from).neighbours();
@@ -88,7 +88,7 @@ impl SlotOrder {
         }
     }
 
-    /// Moves the hand by one; `None` if the order is empty.
+    /// Moves the hand by one; `None` if the queue is empty.
     pub(super) fn step(&self, slots: &CacheSlots) -> Option<HandStep> {
         let mut ends = self.ends();
         let at = match ends.hand {
@@ -126,12 +126,12 @@ impl SlotOrder {
         Ok(found)
     }
 
-    fn ends(&self) -> MutexGuard<'_, OrderEnds> {
+    fn ends(&self) -> MutexGuard<'_, QueueEnds> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl OrderEnds {
+impl QueueEnds {
     /// Makes the two neighbours.
     fn tie(&mut self, slots: &CacheSlots, newer: u32, older: u32) {
         match newer {
