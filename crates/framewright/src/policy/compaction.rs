@@ -1,6 +1,6 @@
 //! Which pageblock compaction empties for a request, and when it leaves off.
 
-use super::cost::{COPY, evacuation_cost};
+use super::evacuation::{COPY, evacuation_cost};
 use super::{BlockFacts, Label};
 use crate::units::{Mobility, Order};
 

@@ -42,6 +42,14 @@ impl Fallback {
             Self::Concentrated => false,
         }
     }
+
+    /// Those whose classes are by label.
+    #[cfg(test)]
+    pub(crate) fn labelled() -> impl Iterator<Item = Self> {
+        Self::ALL
+            .into_iter()
+            .filter(|fallback| fallback.is_labelled())
+    }
 }
 
 /// The policies of one zone, as a plain value.

@@ -28,7 +28,7 @@ mod compaction;
 mod concentrated;
 mod config;
 mod contiguous;
-mod cost;
+mod evacuation;
 mod labelled;
 mod pressure;
 mod range;
@@ -221,8 +221,6 @@ mod tests {
     use super::*;
     use Mobility::{Movable, Reclaimable, Unmovable};
 
-    const LABELLED: [Fallback; 2] = [Fallback::LargestFirst, Fallback::SmallestWhenCostly];
-
     fn order(order: u8) -> Order {
         Order::new(order).unwrap()
     }
@@ -237,7 +235,7 @@ mod tests {
         assert_eq!(end(Fallback::Concentrated, Movable), End::Highest);
         assert_eq!(end(Fallback::Concentrated, Unmovable), End::Lowest);
         assert_eq!(end(Fallback::Concentrated, Reclaimable), End::Lowest);
-        for fallback in LABELLED {
+        for fallback in Fallback::labelled() {
             for mobility in Mobility::ALL {
                 assert_eq!(end(fallback, mobility), End::Lowest);
             }
@@ -269,7 +267,7 @@ mod tests {
         let surcharge =
             |fallback| policy(fallback).surcharge(pressure, Unmovable, order(0), order(4));
         assert!(surcharge(Fallback::Concentrated) > 1);
-        for fallback in LABELLED {
+        for fallback in Fallback::labelled() {
             assert_eq!(surcharge(fallback), 0);
         }
     }

@@ -1,322 +1,30 @@
-//! What a seat keeps: caches of free blocks, their limits, the stocks, and counters.
-//!
-//! Only its CPU writes a seat, or a CPU that has claimed it; the exceptions are the words by which
-//! threads take and claim it. Any CPU reads the counters, at any moment.
-//!
-//! A cache is a stack of entries, one for each mobility and order. Its head is a place and a count in
-//! one word, so one store takes a block and counts it. An entry is not cleared when its block goes:
-//! the block's tag tells whether it is still in the cache (F3).
+//! Blocks that leave a seat's caches off the fast path: one for a request, half of a cache that is over, all in a
+//! drain.
 
-use super::super::counters::Counters;
 use super::super::pageblock::Tag;
 use super::super::zone::Zone;
-use crate::policy::End;
-use crate::raw::record;
-use crate::seats::{ClaimWords, Turn};
-use crate::sync::{AtomicU32, AtomicU64, CounterWord, Ordering::Relaxed};
+use super::record::{CACHED_ORDERS, SeatWords, cache_number};
+use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
 
-/// Orders 0 to 4 are cached.
-pub(crate) const CACHED_ORDERS: usize = 5;
-/// The most blocks of order 0 in one cache; `CACHE_MAX >> order` of the others.
-pub(in super::super) const CACHE_MAX: usize = 64;
-/// One cache for each mobility and cached order; numbered by order, then mobility.
-pub(super) const CACHES: usize = 3 * CACHED_ORDERS;
-/// The length of the tables by cache: a power of two, so that a mask keeps a cache's number inside.
-const NUMBERS: usize = 16;
-
-record! {
-    /// The metadata of one seat, in whole cache lines.
-    #[derive(Debug)]
-    #[repr(C, align(64))]
-    pub(in super::super) struct SeatRecord {
-        // The first line is its owner's.
-        busy: AtomicU64,
-        /// The pageblock that the CPU works in for movable requests, plus one.
-        current: AtomicU64,
-        /// Where the CPU looks for entirely free pageblocks: see `away`. 0 means from the end.
-        away: AtomicU64,
-        /// By mobility: where the seat's stock begins, and below [`STOCK_WORDS`] how many words it has.
-        stocks: [AtomicU64; 3],
-        /// How many words each stock may have.
-        stock_limit: AtomicU64,
-        /// The figure from which the CPU last set the limits.
-        basis: AtomicU64,
-
-        // Other CPUs write the second line.
-        claims: ClaimWords,
-        /// Whether the zone has pageblocks that serve only some requests. If so, the fast path of frees is closed. A
-        /// CPU changes this word only with all CPUs stopped.
-        restricted: AtomicU64,
-        /// The offset of the seat's [loose](super::loose) block, plus one.
-        loose: AtomicU64,
-        _unused: [AtomicU64; 4],
-
-        // Only the owner writes the rest.
-        /// By cache: the place of the entry for its next block, and above [`PLACES`] how many blocks it has handed out
-        /// on the fast path. That count has 55 bits, which last for years.
-        heads: [AtomicU64; NUMBERS],
-        /// By cache: the place at which the cache is at its limit and the fast path of frees ends. While the zone
-        /// has pageblocks that serve only some requests, this word holds the limit itself, a number below every
-        /// place: then that path is closed.
-        full: [AtomicU64; NUMBERS],
-        /// By cache: how many blocks the owner put into it on the fast path.
-        put: [CounterWord; NUMBERS],
-        counters: Counters,
-        /// The blocks in the caches, by place: offsets in the zone.
-        entries: [AtomicU32; PLACES as usize + 1],
-    } = 400 words, claims at 8, heads at 16, counters at 64, entries at 144;
-}
-
-/// The bits of a place in the entries. There is an entry for each, so that a mask keeps every place inside.
-const PLACES: u64 = 511;
-/// The first place of a cache, above every limit, and on a cache line of its own.
-const FIRST_PLACE: usize = 80;
-/// The bits of a stock's length.
-const STOCK_WORDS: u64 = 0xff;
-const _: () = {
-    // 3 * (64 + 32 + 16 + 8 + 4) entries; the place behind the last one is a place too.
-    const LAST: usize = CACHED_ORDERS - 1;
-    assert!(entries_start(0, LAST) + 3 * (CACHE_MAX >> LAST) <= PLACES as usize);
-    assert!(CACHES <= NUMBERS && CACHE_MAX < FIRST_PLACE);
-};
-
-/// The number of the cache for that mobility and order.
-#[inline(always)]
-pub(super) const fn cache_number(mobility: Mobility, order: usize) -> usize {
-    (order * 3 + mobility.index()) & (NUMBERS - 1)
-}
-
-/// The bit of that cache in a set of caches.
-pub(super) const fn cache_bit(mobility: Mobility, order: usize) -> u32 {
-    1 << cache_number(mobility, order)
-}
-
-/// Where the cache of that mobility and order begins.
-const fn entries_start(mobility: usize, order: usize) -> usize {
-    // Each order has half the entries of the one below it.
-    let below = 3 * (2 * CACHE_MAX - ((2 * CACHE_MAX) >> order));
-    FIRST_PLACE + below + mobility * (CACHE_MAX >> order)
-}
-
-impl SeatRecord {
-    pub(in super::super) const fn counters(&self) -> &Counters {
-        &self.counters
-    }
-}
-
-/// One seat, and its number.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct SeatWords<'m> {
-    record: &'m SeatRecord,
-    pub(in super::super) number: u16,
-}
-
 impl<'m> SeatWords<'m> {
-    pub(in super::super) const fn new(record: &'m SeatRecord, number: u16) -> Self {
-        Self { record, number }
-    }
-
-    #[inline(always)]
-    pub(in super::super) const fn turn(self) -> Turn<'m> {
-        Turn::new(&self.record.busy, &self.record.claims)
-    }
-
-    /// The words by which threads take and claim the seat.
-    pub(super) const fn claims(self) -> &'m ClaimWords {
-        &self.record.claims
-    }
-
-    #[inline(always)]
-    pub(in super::super) const fn counters(self) -> &'m Counters {
-        &self.record.counters
-    }
-
-    /// Gives the seat, whose words are zero, empty caches.
-    pub(in super::super) fn begin(self) {
-        for order in 0..CACHED_ORDERS {
-            for mobility in Mobility::ALL {
-                self.set_cached(mobility, order, 0);
+    /// Takes the youngest block out of the cache, if it is still this seat's.
+    pub(super) fn pop<P>(
+        self,
+        zone: &Zone<'m, P>,
+        mobility: Mobility,
+        order: Order,
+    ) -> Option<usize> {
+        loop {
+            let cached = self.cached(mobility, order.index());
+            let left = cached.checked_sub(1)?;
+            let offset = self.youngest(cache_number(mobility, order.index()));
+            self.set_cached(mobility, order.index(), left);
+            if zone.tag(offset) == Tag::cached(self.number, order, mobility) {
+                return Some(offset);
             }
+            zone.count_corruption();
         }
-    }
-
-    #[inline(always)]
-    fn head(self, cache: usize) -> &'m AtomicU64 {
-        &self.record.heads[cache & (NUMBERS - 1)]
-    }
-
-    #[inline(always)]
-    pub(in super::super) fn cached(self, mobility: Mobility, order: usize) -> usize {
-        let head = self.head(cache_number(mobility, order)).load(Relaxed);
-        (head & PLACES) as usize - entries_start(mobility.index(), order)
-    }
-
-    #[inline(always)]
-    fn set_cached(self, mobility: Mobility, order: usize, count: usize) {
-        let head = self.head(cache_number(mobility, order));
-        let place = entries_start(mobility.index(), order) + count;
-        head.store(head.load(Relaxed) & !PLACES | place as u64, Relaxed);
-    }
-
-    /// The youngest block of a cache. For an empty cache, some number. The caller finds out by the tag:
-    /// only a block that is in the cache has a tag that names it (F3).
-    #[inline(always)]
-    pub(super) fn youngest(self, cache: usize) -> usize {
-        let place = self.head(cache).load(Relaxed).wrapping_sub(1) & PLACES;
-        self.record.entries[place as usize].load(Relaxed) as usize
-    }
-
-    /// Takes the youngest block out of a cache that has one, and counts it.
-    #[inline(always)]
-    pub(super) fn hand_out_youngest(self, cache: usize) {
-        let head = self.head(cache);
-        let now = head.load(Relaxed).wrapping_add(PLACES);
-        head.store(now, Relaxed);
-    }
-
-    /// Puts a block into a cache and counts it, if the fast path of frees is open.
-    #[inline(always)]
-    pub(super) fn put(self, cache: usize, offset: usize) -> bool {
-        let head = self.head(cache);
-        let now = head.load(Relaxed);
-        let place = now & PLACES;
-        if place >= self.record.full[cache & (NUMBERS - 1)].load(Relaxed) {
-            return false;
-        }
-        self.record.entries[place as usize].store(offset as u32, Relaxed);
-        head.store(now + 1, Relaxed);
-        self.record.put[cache & (NUMBERS - 1)].add(1);
-        true
-    }
-
-    /// Frames of `mobility` handed out since the zone was made.
-    pub(in super::super) fn allocated(self, mobility: Mobility) -> u64 {
-        let short = |order| {
-            let head = self.head(cache_number(mobility, order)).load(Relaxed);
-            (head / (PLACES + 1)) << order
-        };
-        let short: u64 = (0..CACHED_ORDERS).map(short).sum();
-        self.counters().pgalloc[mobility.index()].read() + short
-    }
-
-    /// Frames freed since the zone was made.
-    pub(in super::super) fn freed(self) -> u64 {
-        let short = |cache: usize| self.record.put[cache].read() << (cache / 3);
-        self.counters().pgfree.read() + (0..CACHES).map(short).sum::<u64>()
-    }
-
-    #[inline(always)]
-    pub(in super::super) fn limit(self, mobility: Mobility, order: usize) -> usize {
-        let full = &self.record.full[cache_number(mobility, order)];
-        let full = full.load(Relaxed) as usize;
-        // A number below the first place is the limit itself.
-        full.checked_sub(entries_start(mobility.index(), order))
-            .unwrap_or(full)
-    }
-
-    pub(in super::super) fn set_limit(self, mobility: Mobility, order: usize, blocks: usize) {
-        let full = if self.is_restricted() {
-            blocks
-        } else {
-            entries_start(mobility.index(), order) + blocks
-        };
-        let at = &self.record.full[cache_number(mobility, order)];
-        at.store(full as u64, Relaxed);
-    }
-
-    /// How many words a stock may have.
-    pub(in super::super) fn stock_limit(self) -> usize {
-        self.record.stock_limit.load(Relaxed) as usize
-    }
-
-    pub(super) fn set_stock_limit(self, words: usize) {
-        self.record.stock_limit.store(words as u64, Relaxed);
-    }
-
-    /// Where the seat's stock begins and how many words it has, if there is any.
-    #[inline]
-    pub(in super::super) fn stock(self, mobility: Mobility) -> Option<(usize, usize)> {
-        let stock = self.record.stocks[mobility.index()].load(Relaxed);
-        let words = (stock & STOCK_WORDS) as usize;
-        (words > 0).then_some(((stock / (STOCK_WORDS + 1)) as usize, words))
-    }
-
-    pub(super) fn set_stock(self, mobility: Mobility, offset: usize, words: usize) {
-        let stock = (offset as u64 * (STOCK_WORDS + 1)) | words as u64;
-        self.record.stocks[mobility.index()].store(stock, Relaxed);
-    }
-
-    /// Puts `count` blocks, side by side from `offset` on, into the cache of `order`, which is empty. Their tags say so
-    /// already. The CPU will hand the lowest out first.
-    pub(super) fn fill_cache(self, mobility: Mobility, order: Order, offset: usize, count: usize) {
-        let entries = &self.entries(mobility, order.index())[..count];
-        for (nth, entry) in entries.iter().rev().enumerate() {
-            entry.store((offset + (nth << order.get())) as u32, Relaxed);
-        }
-        self.set_cached(mobility, order.index(), count);
-    }
-
-    /// The caches that hold a block, or have a stock behind them that does, by [`cache_bit`].
-    pub(super) fn caches_in_use(self) -> u32 {
-        let mut used = 0;
-        for order in 0..CACHED_ORDERS {
-            for mobility in Mobility::ALL {
-                if self.cached(mobility, order) > 0 {
-                    used |= cache_bit(mobility, order);
-                }
-            }
-        }
-        for mobility in Mobility::ALL {
-            if self.stock(mobility).is_some() {
-                used |= cache_bit(mobility, 0);
-            }
-        }
-        used
-    }
-
-    /// Whether the CPU last set the limits from this figure. If not, it sets them now, and the word says so
-    /// from here on.
-    pub(super) fn has_limits_by(self, basis: u64) -> bool {
-        let at = &self.record.basis;
-        let same = at.load(Relaxed) == basis;
-        at.store(basis, Relaxed);
-        same
-    }
-
-    /// The cache's entries, oldest block first. Only the first [`cached`](Self::cached) hold blocks.
-    #[inline(always)]
-    pub(in super::super) fn entries(self, mobility: Mobility, order: usize) -> &'m [AtomicU32] {
-        let start = entries_start(mobility.index(), order);
-        &self.record.entries[start..start + (CACHE_MAX >> order)]
-    }
-
-    pub(in super::super) fn current(self) -> Option<usize> {
-        (self.record.current.load(Relaxed) as usize).checked_sub(1)
-    }
-
-    pub(super) fn set_current(self, id: usize) {
-        self.record.current.store(id as u64 + 1, Relaxed);
-    }
-
-    /// The region in which the CPU now looks for free pageblocks, and from which end of memory it does.
-    #[inline(always)]
-    pub(in super::super) fn away(self) -> Option<(usize, End)> {
-        let away = (self.record.away.load(Relaxed) as usize).checked_sub(1)?;
-        let end = if away % 2 == 0 {
-            End::Lowest
-        } else {
-            End::Highest
-        };
-        Some((away / 2, end))
-    }
-
-    #[inline(always)]
-    pub(in super::super) fn set_away(self, to: Option<(usize, End)>) {
-        let away = to.map_or(0, |(region, end)| {
-            2 * region + usize::from(end == End::Highest) + 1
-        });
-        self.record.away.store(away as u64, Relaxed);
     }
 
     /// Gives the oldest blocks of one cache back to their pageblocks, until `keep` are left.
@@ -340,16 +48,6 @@ impl<'m> SeatWords<'m> {
         self.set_cached(mobility, order.index(), keep);
     }
 
-    /// Where the seat's loose block begins.
-    pub(super) fn loose(self) -> Option<usize> {
-        (self.record.loose.load(Relaxed) as usize).checked_sub(1)
-    }
-
-    pub(super) fn set_loose(self, offset: Option<usize>) {
-        let word = offset.map_or(0, |offset| offset as u64 + 1);
-        self.record.loose.store(word, Relaxed);
-    }
-
     /// Gives back everything cached, and what is loose.
     pub(in super::super) fn drain<P>(self, zone: &Zone<'m, P>) {
         self.give_loose(zone);
@@ -361,49 +59,6 @@ impl<'m> SeatWords<'m> {
                 let order = Order::new(order as u8).expect("cached orders are small");
                 self.spill(zone, mobility, order, 0);
             }
-        }
-    }
-
-    /// Puts a block into the cache, which has room. The block's tag says so already.
-    #[inline(always)]
-    pub(in super::super) fn push(self, mobility: Mobility, order: usize, offset: usize) {
-        let head = self.head(cache_number(mobility, order));
-        let now = head.load(Relaxed);
-        self.record.entries[(now & PLACES) as usize].store(offset as u32, Relaxed);
-        head.store(now + 1, Relaxed);
-    }
-
-    #[inline(always)]
-    pub(in super::super) fn is_restricted(self) -> bool {
-        self.record.restricted.load(Relaxed) != 0
-    }
-
-    /// Only with all CPUs stopped.
-    pub(in super::super) fn set_restricted(self, restricted: bool) {
-        self.record.restricted.store(u64::from(restricted), Relaxed);
-        for order in 0..CACHED_ORDERS {
-            for mobility in Mobility::ALL {
-                self.set_limit(mobility, order, self.limit(mobility, order));
-            }
-        }
-    }
-
-    /// Takes the youngest block out of the cache, if it is still this seat's.
-    pub(super) fn pop<P>(
-        self,
-        zone: &Zone<'m, P>,
-        mobility: Mobility,
-        order: Order,
-    ) -> Option<usize> {
-        loop {
-            let cached = self.cached(mobility, order.index());
-            let left = cached.checked_sub(1)?;
-            let offset = self.youngest(cache_number(mobility, order.index()));
-            self.set_cached(mobility, order.index(), left);
-            if zone.tag(offset) == Tag::cached(self.number, order, mobility) {
-                return Some(offset);
-            }
-            zone.count_corruption();
         }
     }
 }

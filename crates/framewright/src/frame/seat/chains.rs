@@ -2,7 +2,7 @@
 
 use super::super::pageblock::{GiveOutcome, HeldBlock, Tag};
 use super::super::zone::Zone;
-use super::caches::SeatWords;
+use super::record::SeatWords;
 use crate::slots::run_mask;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::units::{Mobility, Order};

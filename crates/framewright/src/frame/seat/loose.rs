@@ -8,7 +8,7 @@
 use super::super::pageblock::Tag;
 use super::super::zone::Zone;
 use super::Seat;
-use super::caches::SeatWords;
+use super::record::SeatWords;
 use crate::platform::{FramePlatform, OrElse};
 use crate::units::{Frame, Mobility, Order, Run};
 use core::iter;

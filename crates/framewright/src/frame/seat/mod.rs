@@ -6,20 +6,21 @@
 //! while the zone has pageblocks that serve only some requests. All other ways are in `slow`.
 //!
 //! The seat's CPU writes the seat, or one that has claimed it (F1, F3). A busy seat waits for no pageblock, except to
-//! split an allocation. `caches`, `stock`, `loose`: what the seat has. `search`: from a request to a pageblock. `slow`,
+//! split an allocation. `record`, `caches`, `stock`, `loose`: what the seat has. `search`: from a request to a pageblock. `slow`,
 //! `chains`: what comes and goes in batches. `part`, `target`: many blocks, and parts of one.
 
 mod caches;
 mod chains;
 mod loose;
 mod part;
+mod record;
 mod search;
 mod slow;
 mod stock;
 mod target;
 
-pub(crate) use caches::CACHED_ORDERS;
-pub(super) use caches::{CACHE_MAX, SeatRecord, SeatWords};
+pub(crate) use record::CACHED_ORDERS;
+pub(super) use record::{CACHE_MAX, SeatRecord, SeatWords};
 pub(crate) use search::Spread;
 pub(super) use slow::Resort;
 pub(super) use stock::WORD_FRAMES;
@@ -33,7 +34,7 @@ use crate::raw::Halves;
 use crate::seats::Taken;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{CpuId, Frame, Mobility, Order};
-use caches::cache_number;
+use record::cache_number;
 
 /// A CPU's place in a zone. The CPU does all its work in the zone through it.
 ///

@@ -4,7 +4,7 @@ use super::super::counters::Counters;
 use super::super::pageblock::HeldBlock;
 use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
-use super::caches::{CACHED_ORDERS, SeatWords};
+use super::record::{CACHED_ORDERS, SeatWords};
 use crate::policy::{Class, Label, Pressure, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};

@@ -6,7 +6,7 @@ use super::super::wanted::WantedBlock;
 use super::super::zone::{Zone, kind};
 use super::super::{AllocError, FreeError};
 use super::Seat;
-use super::caches::{CACHE_MAX, CACHED_ORDERS, cache_bit};
+use super::record::{CACHE_MAX, CACHED_ORDERS, cache_bit};
 use super::search::BlockBatch;
 use super::stock::{self, WORD_FRAMES};
 use crate::platform::{FramePlatform, Patience};

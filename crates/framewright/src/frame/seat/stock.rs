@@ -13,7 +13,7 @@ use super::super::pageblock::Tag;
 use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
 use super::Seat;
-use super::caches::{CACHE_MAX, CACHED_ORDERS, SeatWords};
+use super::record::{CACHE_MAX, CACHED_ORDERS, SeatWords};
 use super::search::BlockBatch;
 use crate::platform::FramePlatform;
 use crate::slots::WORD_ORDER;

@@ -308,7 +308,7 @@ fn each_cpu_stays_in_the_pageblock_that_it_works_in_while_large_blocks_abound() 
 fn a_batch_ends_where_the_next_block_would_be_a_fallback() {
     let layout = ZoneLayout::new(Frame(0), 512 * 40);
     let mut memory = memory(&layout);
-    for fallback in [Fallback::LargestFirst, Fallback::SmallestWhenCostly] {
+    for fallback in Fallback::labelled() {
         let config = Config {
             fallback,
             ..with_caches(100, 64)

@@ -22,7 +22,7 @@ fn owned_by<'m>(
 #[test]
 fn each_fallback_is_counted_by_the_mobility_wanted_and_the_pageblocks_own() {
     let mut memory = memory(&ZoneLayout::new(Frame(0), 512));
-    for fallback in [Fallback::LargestFirst, Fallback::SmallestWhenCostly] {
+    for fallback in Fallback::labelled() {
         for (wanted, owner) in Mobility::ALL
             .iter()
             .flat_map(|wanted| Mobility::ALL.map(|owner| (*wanted, owner)))

@@ -376,8 +376,8 @@ fn random_histories_with_compaction_lose_nothing() {
     let mut captured = 0;
     for seed in 0..30 {
         let config = Config {
-            fallback: Fallback::ALL[seed as usize % 3],
-            cache_permille: [0, 5, 100][seed as usize / 3 % 3],
+            fallback: Fallback::ALL[seed as usize % Fallback::ALL.len()],
+            cache_permille: [0, 5, 100][seed as usize / Fallback::ALL.len() % 3],
             ..Config::default()
         };
         machine!(zone, reclaim, &config, 24);

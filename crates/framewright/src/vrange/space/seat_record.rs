@@ -1,4 +1,5 @@
-//! A seat's record: the bump, the lists of spans, vmap blocks and areas, and counters.
+//! A seat's record: the bump, the lists of spans, vmap blocks and areas, and counters. It stands below `seat`, because
+//! the space adds up what its seats have.
 //!
 //! Only its CPU writes a seat, or a CPU that has claimed it, except for the inbox, to which other
 //! CPUs push, and the words by which threads take and claim the seat. Other CPUs read what they
