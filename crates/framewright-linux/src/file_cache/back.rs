@@ -218,7 +218,7 @@ impl FileCache<'_> {
         }
         drop(writer);
         drop(io);
-        self.files.settle(inode);
+        self.files.let_go(inode);
         result
     }
 
@@ -257,7 +257,7 @@ impl FileCache<'_> {
             let _ = self.write_all(&inode, &io);
             drop(writer);
             drop(io);
-            self.files.settle(&inode);
+            self.files.let_go(&inode);
         }
     }
 
@@ -284,7 +284,7 @@ impl FileCache<'_> {
             drop(writer);
             drop(io);
             self.list_again(&inode);
-            self.files.settle(&inode);
+            self.files.let_go(&inode);
         }
     }
 
@@ -372,7 +372,7 @@ impl FileCache<'_> {
         drop(writer);
         drop(io);
         self.list_again(inode);
-        self.files.settle(inode);
+        self.files.let_go(inode);
         written
     }
 
@@ -396,6 +396,6 @@ impl FileCache<'_> {
             // On an error the page stays dirty, and the next sync reports it.
             let _ = self.write_next(&inode, &io, key.page);
         }
-        self.files.settle(&inode);
+        self.files.let_go(&inode);
     }
 }

@@ -360,11 +360,11 @@ impl CacheFiles {
             all.closed.push_back(inode.id);
         }
         drop(all);
-        self.settle(inode);
+        self.let_go(inode);
     }
 
     /// Lets go of the medium of a file that is not open and has no dirty pages.
-    pub(super) fn settle(&self, inode: &Arc<Inode>) {
+    pub(super) fn let_go(&self, inode: &Arc<Inode>) {
         // A thread that uses the file does this itself when it is done.
         let mut io = match inode.io.try_write() {
             Ok(io) => io,

@@ -63,7 +63,7 @@ impl MappingBudget {
         if mine <= self.mine_max && windows <= self.windows_max {
             return Ok(());
         }
-        self.settle(0);
+        self.end_take(0);
         let max = if mine > self.mine_max {
             self.mine_max
         } else {
@@ -105,7 +105,7 @@ impl MappingBudget {
     }
 
     /// Of the room taken, `more` mappings remain, or fewer than before if it is negative.
-    pub(super) fn settle(&self, more: i64) {
+    pub(super) fn end_take(&self, more: i64) {
         let change = more - CUTS as i64;
         self.mine.fetch_add(change as u64, Relaxed);
         WINDOWS.fetch_add(change as u64, Relaxed);

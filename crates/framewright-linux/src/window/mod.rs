@@ -400,7 +400,7 @@ impl Window {
             let pages = self.pages_of(range);
             let gone = self.reservation.is_lost().then(|| self.edges.unmap(&pages));
             self.budget
-                .settle(gone.unwrap_or(0) + self.edges.tear(&pages));
+                .end_take(gone.unwrap_or(0) + self.edges.tear(&pages));
             MapRefused
         })
     }
@@ -419,7 +419,7 @@ impl Window {
         self.reservation
             .map(&bytes, self.ram.as_fd(), offset, access, fill)?;
         self.shown.set(&pages, offset / Frame::BYTES);
-        self.budget.settle(self.edges.map(&pages));
+        self.budget.end_take(self.edges.map(&pages));
         Ok(())
     }
 
@@ -428,7 +428,7 @@ impl Window {
         // A lost range must not be accessed either: it does not count as mapped.
         let gone = self.reservation.is_lost().then(|| self.edges.unmap(pages));
         self.budget
-            .settle(gone.unwrap_or(0) + self.edges.tear(pages));
+            .end_take(gone.unwrap_or(0) + self.edges.tear(pages));
         match errno {
             Errno::NOMEM | Errno::AGAIN => self.budget.host_is_full().unwrap_or(MapError::NoMemory),
             // No other error is known to occur: addresses, lengths and offsets are checked.
@@ -496,7 +496,7 @@ impl RangePlatform for Window {
         self.reservation
             .unmap(&bytes)
             .map_err(|errno| self.refused(&pages, errno))?;
-        self.budget.settle(self.edges.unmap(&pages));
+        self.budget.end_take(self.edges.unmap(&pages));
         Ok(())
     }
 

@@ -188,7 +188,7 @@ fn a_copy_longer_than_a_call_does_goes_in_pieces() {
 fn the_kernel_refuses_what_the_records_would_have_allowed() {
     let window = Window::new(ram(4), 1024).unwrap();
     window.budget.take_always();
-    window.budget.settle(window.edges.map(&(8..9)));
+    window.budget.end_take(window.edges.map(&(8..9)));
     let refused = window.read(page(&window, 8), 0, &mut [0; 8]);
     assert_eq!(refused, Err(AccessError::NotMapped(page(&window, 8))));
     let refused = window.write(page(&window, 8), 0, &[0; 8]);

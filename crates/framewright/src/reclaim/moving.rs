@@ -303,23 +303,23 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
 
     /// Offers moves that have targets to the clients, and frees what is in use no longer: of each move either
     /// the source or the target, also if a client unwinds. Returns a block that stays and is still there, as
-    /// [`settle`](Self::settle).
+    /// [`free_unused`](Self::free_unused).
     pub(super) fn offer(&mut self, batch: &mut MoveBatch) -> Option<InTheWay> {
         let movers = self.movers;
         let mut offering = (self, batch);
         let unwound = OrElse::new(&mut offering, |(emptying, batch): &mut (&mut Self, _)| {
-            _ = emptying.settle(batch);
+            _ = emptying.free_unused(batch);
         });
         unwound.seat.1.offer(movers);
         unwound.end();
         let (emptying, batch) = offering;
-        emptying.settle(batch)
+        emptying.free_unused(batch)
     }
 
     /// Frees the sources of moves that succeeded, and the targets of those that did not (R2).
     /// Returns a block that stays and is still there, if there is one: rather one that stays for
     /// good.
-    fn settle(&mut self, batch: &MoveBatch) -> Option<InTheWay> {
+    fn free_unused(&mut self, batch: &MoveBatch) -> Option<InTheWay> {
         let zone = self.seat.zone();
         let mut stays: Option<InTheWay> = None;
         for of in batch.moves() {

@@ -7,7 +7,7 @@
 //!
 //! A change of a word brings all three up to date at once. Where many frees change one word, its part
 //! of the sums is taken out before the first (`go_ahead`) and put in again after the last, together
-//! with the word's orders (`settle`), at the latest before the descriptor is written.
+//! with the word's orders (`sum_up`), at the latest before the descriptor is written.
 
 use super::descriptor::BlockCounts;
 use super::{FULL_WORDS, HeldBlock, small_orders};
@@ -24,7 +24,7 @@ impl<P> HeldBlock<'_, '_, P> {
 
     #[inline(always)]
     fn set_word(&mut self, word: usize, bits: u64) {
-        self.settle();
+        self.sum_up();
         let at = &self.zone.bitmap(self.id)[word];
         let (twos, threes) = count_orders_2_and_3(at.load(Relaxed));
         at.store(bits, Relaxed);
@@ -36,7 +36,7 @@ impl<P> HeldBlock<'_, '_, P> {
         *orders = *orders & !(0xff << shift) | u64::from(orders_in(bits)) << shift;
     }
 
-    /// Leaves a word, which had `bits` so far, to [`settle`](Self::settle).
+    /// Leaves a word, which had `bits` so far, to [`sum_up`](Self::sum_up).
     #[inline(always)]
     pub(super) fn go_ahead(&mut self, word: usize, bits: u64) {
         let bit = 1 << word;
@@ -50,7 +50,7 @@ impl<P> HeldBlock<'_, '_, P> {
 
     /// Brings the sums up to date with the words that are ahead.
     #[inline(always)]
-    pub(super) fn settle(&mut self) {
+    pub(super) fn sum_up(&mut self) {
         while self.ahead != 0 {
             let word = self.ahead.trailing_zeros() as usize;
             self.ahead &= self.ahead - 1;
@@ -97,7 +97,7 @@ impl<P> HeldBlock<'_, '_, P> {
         out: &mut [u32],
         mut taken: usize,
     ) -> usize {
-        self.settle();
+        self.sum_up();
         let before = taken;
         let base = (self.id << self.zone.map.pageblock_order) as u32;
         let order = order.get();
@@ -153,7 +153,7 @@ impl<P> HeldBlock<'_, '_, P> {
         frames: usize,
         mobility: Mobility,
     ) -> Option<usize> {
-        self.settle();
+        self.sum_up();
         let slot = if found < WORD_ORDER {
             let has_run = |word: &usize| self.word_orders(*word) >> found & 1 != 0;
             let word = (0..self.zone.map.words_per_block).find(has_run)?;
@@ -210,7 +210,7 @@ impl<P> HeldBlock<'_, '_, P> {
     /// Makes words that were entirely taken free, or the other way round.
     #[inline(always)]
     pub(super) fn set_whole_words(&mut self, words: Range<usize>, free: bool) {
-        self.settle();
+        self.sum_up();
         let bits = if free { !0 } else { 0 };
         let len = words.len();
         for word in &self.zone.bitmap(self.id)[words.clone()] {

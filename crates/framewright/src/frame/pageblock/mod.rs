@@ -214,7 +214,7 @@ pub(super) struct HeldBlock<'z, 'm, P> {
     pub(super) large: i64,
     pub(super) order_2: i64,
     /// Words, one bit each, with bits that `orders`, `large` and `order_2` do not know yet: see
-    /// `settle`.
+    /// `sum_up`.
     pub(super) ahead: u16,
     /// Free frames when it was locked, if it was mixed then.
     free_mixed: u64,
@@ -283,7 +283,7 @@ impl<P> HeldBlock<'_, '_, P> {
     /// out of the old ones, so that a search always finds it in one.
     #[inline(always)]
     fn publish(&mut self, label: Label, isolated: bool) {
-        self.settle();
+        self.sum_up();
         let zone = self.zone;
         let before = self.record.counts();
         self.record.set_counts(self.counts);

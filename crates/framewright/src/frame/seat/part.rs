@@ -122,7 +122,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         let mut at = run.start();
         while at < run.end() {
             let allocation = self.allocation_of(at);
-            let Some((start, order)) = allocation.or_else(|| self.settled_allocation_of(at)) else {
+            let Some((start, order)) = allocation.or_else(|| self.allocation_in_turn(at)) else {
                 return Err(self.refuse(at, Order::ZERO));
             };
             at = Frame(start.0 + order.frames());
@@ -292,7 +292,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
 
     /// The same, for an allocation that another CPU may be splitting: it has no tags then.
     #[cold]
-    fn settled_allocation_of(&self, frame: Frame) -> Option<(Frame, Order)> {
+    fn allocation_in_turn(&self, frame: Frame) -> Option<(Frame, Order)> {
         let offset = self.zone.offset(frame)?;
         self.enter();
         let held = self.turn_to_split(offset);

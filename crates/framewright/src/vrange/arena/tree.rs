@@ -236,15 +236,15 @@ impl<'m> GapTree<'m> {
         }
         self.put(page, node);
         if old != new {
-            self.settle(path, depth, ReachChange { old, new });
+            self.pass_up(path, depth, ReachChange { old, new });
         }
     }
 
     /// Passes a change at `depth` on to the nodes above.
-    fn settle(&self, path: &Path, mut depth: usize, mut change: ReachChange) {
+    fn pass_up(&self, path: &Path, mut depth: usize, mut change: ReachChange) {
         while depth > 0 {
             if change.is_of_the_point_only() {
-                self.settle_point(path, depth, change);
+                self.pass_point_up(path, depth, change);
                 return;
             }
             depth -= 1;
@@ -271,7 +271,7 @@ impl<'m> GapTree<'m> {
 
     /// The same if only the point differs. Gaps of the same length come and go, and a change of the
     /// roundest page goes further up than any other.
-    fn settle_point(&self, path: &Path, mut depth: usize, change: ReachChange) {
+    fn pass_point_up(&self, path: &Path, mut depth: usize, change: ReachChange) {
         let (mut old, mut new) = (change.old.point, change.new.point);
         while depth > 0 && old != new {
             depth -= 1;
@@ -329,7 +329,7 @@ impl<'m> GapTree<'m> {
                 }
             }
             if now != was {
-                self.settle(path, depth, ReachChange { old: was, new: now });
+                self.pass_up(path, depth, ReachChange { old: was, new: now });
             }
             return;
         }
@@ -446,7 +446,7 @@ impl<'m> GapTree<'m> {
             // Above the gap that changed only reaches can differ now.
             if !lower && depth <= other {
                 if now != was {
-                    self.settle(path, depth, change);
+                    self.pass_up(path, depth, change);
                 }
                 return;
             }

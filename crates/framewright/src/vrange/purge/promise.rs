@@ -11,7 +11,7 @@
 //!   it returns.
 //!
 //! If the wait for another CPU unwinds out of such a free, the words say so until the seat's next
-//! free or purge settles them.
+//! free or purge ends them.
 
 use super::super::RangeSeat;
 use super::super::error::Poisoned;
@@ -24,7 +24,7 @@ impl<P> Held<'_, '_, P> {
     /// Reports `pages` lazy pages of a call that leaves the seat before they are lazy. Returns false
     /// if there is no room for them below the bound; then nothing has changed.
     pub(in super::super) fn promise(&self, pages: u64) -> bool {
-        self.settle();
+        self.end_unwound();
         let space = self.space;
         let fits = space.add_lazy(pages) <= space.lazy_max;
         if fits {
@@ -36,7 +36,7 @@ impl<P> Held<'_, '_, P> {
     }
 
     /// Ends what a call has left that unwound. The seat's own call has promised nothing yet.
-    pub(in super::super) fn settle(&self) {
+    pub(in super::super) fn end_unwound(&self) {
         let (space, words) = (self.space, self.words);
         let promised = words.promised.get();
         if promised != 0 {
@@ -54,7 +54,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// stays as it is.
     pub(in super::super) fn unreserve(&self, promised: u64) {
         if promised != 0 && self.enter().is_ok() {
-            self.held().settle();
+            self.held().end_unwound();
             self.exit();
         }
     }
@@ -66,7 +66,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let unwound = OrElse::new(self, |seat: &mut Self| {
             // Waits for no other CPU, because a wait has just unwound.
             if seat.try_enter() {
-                seat.held().settle();
+                seat.held().end_unwound();
             }
             seat.exit();
         });

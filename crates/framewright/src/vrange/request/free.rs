@@ -83,7 +83,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         kind: AreaKind,
         check: impl Fn(&Held<'_, '_, P>) -> Result<AreaHeader, RangeFreeError>,
     ) -> Result<u64, RangeFreeError> {
-        self.held().settle();
+        self.held().end_unwound();
         let mut told = 0;
         let mut helped = false;
         let freed = loop {

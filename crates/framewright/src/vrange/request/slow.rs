@@ -254,7 +254,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         if self.enter().is_err() {
             return;
         }
-        self.held().settle();
+        self.held().end_unwound();
         self.space.look_at_lazy(0);
         self.held().purge_all(&mut self.frames);
         self.exit();
@@ -351,7 +351,7 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
                     space.claimed(cpu).words.counters.dissolves.add(1);
                 }
                 SpanOwner::Block(cpu) => {
-                    if space.claimed(cpu).settle_block(number) {
+                    if space.claimed(cpu).dissolve_or_list(number) {
                         self.dissolve(own, number);
                     }
                 }

@@ -111,7 +111,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         let (held, space, words) = (self.held(), self.space, self.words);
         match reserved {
-            0 => held.settle(),
+            0 => held.end_unwound(),
             _ => words.promised.set(0),
         }
         let header = held.header(at);

@@ -396,7 +396,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Whether a block is to be dissolved; then its free pages are in its bitmap. If not, lists it
     /// again. For use with all CPUs stopped, everything purged and flushed, and no list valid.
-    pub(in super::super) fn settle_block(&self, number: u32) -> bool {
+    pub(in super::super) fn dissolve_or_list(&self, number: u32) -> bool {
         let span = self.span(number);
         let pages = self.space.spans.pages();
         let room = span.room().listed(false).empty(false);
