@@ -12,6 +12,15 @@
 //!   published.rs  the document's own figures
 //! ```
 //!
+//! One of some size has files besides, with the same names where they hold the same:
+//!
+//! ```text
+//!   plan.rs       the plan's types, where command.rs would be too long (kvmalloc, gcma)
+//!   variant.rs    what is compared, as one list (kvmalloc; va_fit: variants.rs)
+//!   machine.rs    the memory and the engine, or what stands in for it, of one variant (kvmalloc, gcma)
+//!   figures.rs    from what a run counted to the metrics' values (kvmalloc, fallback)
+//! ```
+//!
 //! `all_experiments!` lists them all, once. From the list come the subcommands of `framewright lab`, the sections
 //! of the main job, and the tables of `docs/metrics.md`. One runner (`cmd/runner.rs`) does for each of them what
 //! is the same: progress, JSON Lines with a record of the machine, CSV, assertions, tables, the page's section.

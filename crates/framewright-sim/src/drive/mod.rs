@@ -16,6 +16,11 @@
 //! - [`InStep`] for the two of them while they run. An operation that the engine and the model answer
 //!   differently is a [`Difference`]; so is a panic. Its CPUs' seats are [`CpuSeats`].
 //!
+//! Each driver makes the part of the engine that its model is of, and not an [`Engine`](framewright::engine::Engine). The
+//! model says what that part may answer. Behind the front door other parts would answer, too: a request that the zone
+//! refuses goes on to reclaim, and frames go to areas and slabs that the model does not know. And the n-th call that
+//! fails would be any part's. The tests of the whole are `engine/tests` and `shuttle_unwound`.
+//!
 //! An operation must have a meaning in every state (`pick` is a live thing modulo the number of
 //! live ones, and has no effect if there are none): only so is any part of a sequence a sequence,
 //! which allows it to be shortened. [`draw`] has what the mixtures draw in the same way.

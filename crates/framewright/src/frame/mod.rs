@@ -13,7 +13,8 @@
 //!    └────────────────────────────── spill, drain ──────┘
 //! ```
 //!
-//! A free that is not cached goes to *Free*; while another CPU holds the pageblock, to *Remote*.
+//! A free that is not cached goes to *Free*; while another CPU holds the pageblock, to *Remote*. The words of a stock that
+//! goes back always pass through *Remote*.
 //!
 //! A zone's frames are grouped into pageblocks. A pageblock is a bitmap (1 = free), a second bitmap
 //! for what other CPUs free while one works in it, and a descriptor: a lock, free frames and frames
@@ -32,7 +33,7 @@
 //! A CPU writes any of these only from inside its own seat, or with all CPUs stopped.
 //! - **Tag** (`pageblock/tag`), beside the block's first frame. The CPU that frees the block turns live to
 //!   cached or remote. The seat that a cached tag names turns it to live, or to remote when it
-//!   spills. The CPU that took frames out of the bitmap makes them live or cached. The holder of
+//!   spills or gives its stock back. The CPU that took frames out of the bitmap makes them live or cached. The holder of
 //!   the pageblock clears a tag as it sets the bits; a CPU frees a block above the
 //!   pageblock order by clearing its live tag with a compare-and-swap. Parts of a live block get tags under one
 //!   lock (`seat/part`). Frames become absent, and exist again, only with all CPUs stopped.
@@ -43,7 +44,7 @@
 //! - **Lock word**: the holder writes it; a CPU that leaves a block sets `PENDING` in it. **Worker**: the CPU that
 //!   works in the pageblock writes its number, as a hint.
 //! - **Caches, stock and loose block** (`seat/record`, `seat/stock`, `seat/loose`): the
-//!   seat's CPU, or one that has claimed the seat.
+//!   seat's CPU, or one that has stopped all others.
 //! - **Absent frames, pins, apart, isolation**: a CPU that has stopped all others.
 //!
 //! # Invariants

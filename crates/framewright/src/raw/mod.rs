@@ -10,7 +10,8 @@
 //!
 //! Each place in memory has one size for all accesses: a word, a half of 16 bits, or the field of a record, which
 //! may have 16, 32 or 64 bits. The memory model does not define mixed sizes. Words, halves and records each borrow
-//! their memory exclusively, so no caller can have two of them over one place.
+//! their memory exclusively, so no caller can have two of them over one place. `WordRecords` is the exception: records
+//! that are words throughout, and the same words by number.
 
 mod carve;
 mod halves;

@@ -1,3 +1,5 @@
+//! A zone, and the model of page frames, in step. The zone stands alone: see [`drive`](crate::drive).
+
 mod compare;
 mod runs;
 mod zone;

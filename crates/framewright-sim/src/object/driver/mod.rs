@@ -1,3 +1,6 @@
+//! An object allocator with its space and zone, and the model of objects, in step. They stand alone, without the
+//! engine's front door: see [`drive`](crate::drive).
+
 mod compare;
 mod length;
 

@@ -1,3 +1,6 @@
+//! A space, and the model of virtual ranges, in step. The space stands alone, over frames from a pool: see
+//! [`drive`](crate::drive).
+
 mod compare;
 
 use super::calls::{self, OWN_FRAMES, RangeRequest, covers};

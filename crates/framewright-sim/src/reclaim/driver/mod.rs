@@ -1,3 +1,6 @@
+//! A zone's reclaim with simulated clients, and its model, in step. Both stand alone, without the engine's front
+//! door: see [`drive`](crate::drive).
+
 mod laws;
 mod requests;
 mod runs;
