@@ -13,8 +13,8 @@ impl<P> Reserve<'_, P> {
     pub fn verify(&self) -> Result<(), Broken> {
         let table = &self.table;
         // A gate that stays shut, or a guest that is inside for ever, would keep all others waiting.
-        if let Some(block) = table.first_in_use() {
-            let (invariant, at) = ("C3", (block * BLOCK) as u64);
+        if let Some(section) = table.first_in_use() {
+            let (invariant, at) = ("C3", (section * SECTION) as u64);
             return Err(Broken { invariant, at });
         }
         let mut held = [0u64; POOLS_MAX];

@@ -19,15 +19,16 @@ fn what_does_not_hold_in_a_reserve_is_named() {
     };
     guest.put(key(clean, 1), &page(1)).unwrap();
     guest.put_dirty(key(swap, 2), &page(2)).unwrap();
-    let kept = reserve.reserve("camera", 16, 16).unwrap();
+    let camera = reserve.reserve("camera", 16, 16).unwrap();
     reserve.verify().unwrap();
     let finds = |invariant: &str| {
         let broken = reserve.verify().unwrap_err();
         assert_eq!(broken.invariant, invariant, "at {}", broken.at);
     };
     let table = &reserve.table;
-    let first = |state, is_kept| {
-        let is_one = |&id: &usize| table.state(id).state() == state && table.is_kept(id) == is_kept;
+    let first = |state, is_reserved| {
+        let is_one =
+            |&id: &usize| table.state(id).state() == state && table.is_reserved(id) == is_reserved;
         (0..64).find(is_one).unwrap()
     };
     let (cached, dirty) = (
@@ -46,7 +47,7 @@ fn what_does_not_hold_in_a_reserve_is_named() {
         bits.store(bits.load(Relaxed) ^ 1 << (id % 64), Relaxed);
     };
     let (of_free, of_owned): (Bitmap, Bitmap) = (|lane| &lane.free, |lane| &lane.owned);
-    let (of_dirty, of_kept): (Bitmap, Bitmap) = (|lane| &lane.dirty, |lane| &lane.kept);
+    let (of_dirty, of_reserved): (Bitmap, Bitmap) = (|lane| &lane.dirty, |lane| &lane.reserved);
     for (id, bitmap, invariant) in [
         (free, of_free, "C2"),
         (free, of_owned, "C2"),
@@ -55,8 +56,8 @@ fn what_does_not_hold_in_a_reserve_is_named() {
         (cached, of_dirty, "C7"),
         (dirty, of_dirty, "C7"),
         (cached, (|lane| &lane.movable) as Bitmap, "C7"),
-        (dirty, of_kept, "C3"),
-        (free, of_kept, "C3"),
+        (dirty, of_reserved, "C3"),
+        (free, of_reserved, "C3"),
     ] {
         flip(id, bitmap);
         finds(invariant);
@@ -73,5 +74,5 @@ fn what_does_not_hold_in_a_reserve_is_named() {
     finds("C3");
     drop(inside);
     reserve.verify().unwrap();
-    reserve.unreserve(kept).unwrap();
+    reserve.unreserve(camera).unwrap();
 }
