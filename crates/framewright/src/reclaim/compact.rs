@@ -11,8 +11,8 @@
 //! each stretch is looked at once, and skip bits are dropped once (R3).
 
 use super::Migrate;
-use super::moving::{Emptying, MoveTally, cheapest_block};
-use super::state::{Counter, Reclaim};
+use super::moving::{Emptying, cheapest_block};
+use super::state::{Counter, MoveTally, Reclaim};
 use crate::frame::{NotApart, Seat, TargetRoom};
 use crate::platform::{FramePlatform, OrElse};
 use crate::policy::{Deferral, Label, compaction_cost, gap, takes_contents};

@@ -9,7 +9,8 @@
 //! ```
 
 use super::batch::{BATCH, MoveBatch, answer_for};
-use super::moving::{Emptying, InTheWay, MoveTally};
+use super::moving::{Emptying, InTheWay};
+use super::state::MoveTally;
 use super::{Clients, Discard, Move, MoveState, Reclaim};
 use crate::frame::{Apart, NotApart, Seat, TargetRoom};
 use crate::platform::{FramePlatform, OrElse, Patience, surely};

@@ -1,6 +1,7 @@
 //! Empties whole pageblocks and leaves them isolated.
 
-use super::moving::{Emptying, MoveTally};
+use super::moving::Emptying;
+use super::state::MoveTally;
 use super::{Migrate, Reclaim};
 use crate::frame::{NotApart, Seat, TargetRoom};
 use crate::platform::FramePlatform;

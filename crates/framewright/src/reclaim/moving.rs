@@ -1,7 +1,7 @@
 //! Empties a range of frames: its contents move elsewhere, in batches.
 
 use super::batch::{BATCH, MoveBatch};
-use super::state::ReclaimWords;
+use super::state::{MoveTally, ReclaimWords};
 use super::{Migrate, Move, MoveState};
 use crate::frame::{Apart, ApartContent, Beyond, NotApart, Seat, TargetRoom, Zone};
 use crate::platform::{FramePlatform, OrElse, surely};
@@ -41,16 +41,6 @@ impl Obstacle {
 pub(super) struct InTheWay {
     pub(super) offset: usize,
     pub(super) why: Obstacle,
-}
-
-/// What was looked at and moved, in frames except for looks at descriptors.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct MoveTally {
-    pub(super) migrate_scanned: u64,
-    pub(super) free_scanned: u64,
-    pub(super) isolated: u64,
-    pub(super) moved: u64,
-    pub(super) stayed: u64,
 }
 
 /// One call's emptying of ranges.

@@ -8,8 +8,8 @@
 
 use super::Clients;
 use super::direct::BlockRequest;
-use super::moving::{Emptying, MoveTally};
-use super::state::{Counter, Lack, Reclaim};
+use super::moving::Emptying;
+use super::state::{Counter, Lack, MoveTally, Reclaim};
 use crate::frame::{Seat, TargetRoom};
 use crate::platform::FramePlatform;
 use crate::policy::{Label, is_settled};

@@ -1,6 +1,5 @@
 //! What a zone's reclaim remembers between calls: hints, counters and skip bits.
 
-use super::moving::MoveTally;
 use crate::frame::Zone;
 use crate::platform::FramePlatform;
 use crate::policy::ReclaimConfig;
@@ -25,6 +24,16 @@ pub(super) enum Lack {
 impl Lack {
     /// How many there are.
     const COUNT: usize = Self::Stock as usize + 1;
+}
+
+/// What was looked at and moved, in frames except for looks at descriptors.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct MoveTally {
+    pub(super) migrate_scanned: u64,
+    pub(super) free_scanned: u64,
+    pub(super) isolated: u64,
+    pub(super) moved: u64,
+    pub(super) stayed: u64,
 }
 
 record! {
