@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod broken;
 #[path = "lazy.rs"]
 mod lazy;
 mod pages;
