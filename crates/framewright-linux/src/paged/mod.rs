@@ -14,10 +14,9 @@
 //! ```
 //!
 //! Loads and stores at [addresses](Paged::address) work on all of the region, directly while a page
-//! has a frame and is shown. There are at most as many frames as the *budget*. Second chance
-//! decides which pages have them: it takes access away from batches of pages, neighbours by one
-//! call. A page that is touched gets its access back in about 3 µs, and counts as used; a page that
-//! was not touched when its turn comes is evicted.
+//! has a frame and is shown. At most *budget* pages have a frame at a time. Second chance decides which pages those
+//! are: it takes access away from batches of pages, neighbours by one call. A page that is touched gets its access
+//! back in about 3 µs, and counts as used; a page that was not touched when its turn comes is evicted.
 //!
 //! A page that came from the swap is shown read-only. Its first write is a fault, which marks it
 //! dirty; without one its slot stays valid, and it is not written again when it leaves.
@@ -28,9 +27,9 @@
 //! is not shown: use [`Paged::read`] and [`Paged::write`], or [pin](Paged::pin) the pages.
 //!
 //! If a page cannot be brought, because the device fails or there is no frame, `read`, `write` and
-//! `pin` return the reason, and may be called again. A load or a store cannot: it is then treated
-//! as one at an address without memory, and mostly the process ends by SIGSEGV; likewise if no
-//! thread [serves](Paged::serve) the region.
+//! `pin` return the reason, and may be called again. A load or a store cannot. The handler treats it like one at an
+//! address without memory, and mostly the process ends by SIGSEGV. The same happens if no thread
+//! [serves](Paged::serve) the region.
 //!
 //! If a page cannot be written, it keeps its frame, and the region may be above its budget
 //! meanwhile: [`Paged::take_error`] returns why.
@@ -44,17 +43,17 @@
 //! - **PG2** A page without DIRTY is what the swap has for it.
 //! - **PG3** A pinned page keeps its frame, and is visible as long as it is pinned.
 //! - **PG4** A page that could not be stored keeps its frame and is dirty.
-//! - **PG5** Every waiting thread is woken: each change is reported after the state is set, with the
-//!   gate shut or opened since.
-//! - **PG6** A call of the device's, the store's or the supply's that unwinds leaves no page busy: it has its frame, or
-//!   none, as before, and another thread can bring it. Frames that no page has go to the next pager.
+//! - **PG5** No waiting thread is missed. A thread that changes a page sets its state with the gate shut, and then
+//!   tells all that wait, before or after it opens the gate.
+//! - **PG6** If a call of the device, the store or the supply unwinds, no page stays busy. Each page has its frame,
+//!   or none, as before, and another thread can bring it. Frames that no page has go to the next pager.
 //! - **PG7** No call allocates with the gate shut: the allocator may ask reclaim, which may ask this region.
 //!
 //! # Locks
-//! The evictor's, for evicting, saving and discarding: held during I/O. Under it the region's gate,
-//! for each change of the shown pages, some µs; the handler takes it, too. No other lock is taken
-//! with the gate shut. Frames are taken with neither held, because a supply may ask for reclaim,
-//! and freed under the evictor's.
+//! A thread that evicts, saves or discards holds the evictor's lock, even during I/O. Under it, it shuts the
+//! region's gate for each change of the shown pages, for some µs. The handler shuts the gate, too. No other lock is
+//! taken with the gate shut. Frames are taken with neither held, because a supply may ask for reclaim, and freed
+//! under the evictor's.
 //!
 //! # What is not here
 //! Sharing; forking: a child has no access to a region, ends by SIGSEGV if it touches one, and does

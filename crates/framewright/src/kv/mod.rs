@@ -31,10 +31,10 @@
 //! objects themselves.
 //!
 //! A CPU that frees into another's slab sends the slab to the owner's *inbox*, once until it has
-//! been collected. The inbox is a list that all CPUs push to and only the owner takes. The slabs of
-//! a CPU that has gone stay its own until another CPU starves. Then a *drain* stops all CPUs,
-//! collects all inboxes, takes the empty slabs back, and gives the starving CPU one partial slab of
-//! each other CPU.
+//! been collected. The inbox is a list that all CPUs push to and only the owner takes. A CPU that has gone keeps
+//! its slabs until another CPU *starves*: it finds neither a free slot nor frames for a slab. Then a *drain* stops
+//! all CPUs, collects all inboxes, takes the empty slabs back, and gives the starving CPU one partial slab of each
+//! other CPU.
 //!
 //! A slab needs one of the records that were handed in. When none is left, small objects are slots
 //! of larger classes, and in the end runs.
@@ -54,24 +54,24 @@
 //!   inbox, or about to be put there.
 //! - **K5** An object is handed out once, and its bytes are its user's alone until it is freed.
 //! - **K6** Whatever a request took before it failed has been given back, also if it failed because the
-//!   platform unwound while it zeroed or copied. If the wait for another CPU unwinds out of a free,
-//!   what was to go back is still `kv`'s, and goes back later. If it unwinds out of a request that has
-//!   a block in its hands, the seat keeps that block *loose*, and gives it back before it takes another.
+//!   platform unwound while it zeroed or copied. A free may have to wait for another CPU. If that wait unwinds,
+//!   `kv` still has what was to go back, and gives it back later. If the wait unwinds out of a request that has a
+//!   block in its hands, the block is *loose*: the seat gives it back before it takes another.
 //! - **K7** No effort but the one asked for: `FailFast` never asks for relief; `MayCompact` at most
-//!   once for each kind; `MustSucceed` fails only when relief brings no more memory, or has brought more
-//!   frames than there are, by what it says.
+//!   once for each kind; `MustSucceed` fails only in two cases: relief brings no more memory, or relief says
+//!   that it has brought more frames than exist.
 //! - **K8** Everything that a request calls is called within its context.
-//! - **K9** A request fails for want of frames only after all CPUs' empty slabs went back, unless
-//!   it may not wait, or must be contiguous and is fail-fast. If it must be contiguous, there was a
-//!   moment since it began at which neither a slab nor a zone had memory for it. A search for
-//!   contiguous memory before a spill never waits, whatever the context.
+//! - **K9** Before a request fails for want of frames, it gives all CPUs' empty slabs back. Two kinds of requests
+//!   do not: one that may not wait, and a fail-fast one that must be contiguous. If a request must be contiguous,
+//!   there was a moment since it began at which neither a slab nor a zone had memory for it. A search for contiguous
+//!   memory before a spill never waits, whatever the context.
 //! - **K10** Between two reliefs a request stops `kv`'s CPUs at most once, and only where that may
 //!   help: not if no slot was freed and no slab made since a stop that gained nothing for a like
 //!   request; not if they stood still for a like request meanwhile, without a gain. It takes what it
 //!   finds while they stand still, so that no other request can take it first. A request that must
-//!   be contiguous first stops the space's CPUs once, if the space keeps anything. It stops the zones'
-//!   CPUs once: while `kv`'s stand still, or instead of that. If a slab changes in between, it does
-//!   both.
+//!   be contiguous first stops the space's CPUs once, if the space keeps anything. It then stops the zones' CPUs
+//!   once: while `kv`'s CPUs stand still or, where a stop of those cannot help, alone. If a CPU frees or makes a
+//!   slab meanwhile, the request does both, one after the other.
 //! - **K11** All seats are in one space, so their frames have one origin: what one CPU allocated, each other CPU can free,
 //!   and no frame is two zones'.
 //!

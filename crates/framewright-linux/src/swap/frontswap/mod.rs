@@ -13,8 +13,7 @@
 //!
 //! For each page an *entry* says where its contents are: nowhere (it was never stored, or has been
 //! got back), in the store alone (dirty), on its way to the device, or in a slot. The store may
-//! drop a page in a slot at any time, so an owner's take costs nothing; a dirty page the store
-//! keeps.
+//! drop a page in a slot at any time, so an owner's take costs nothing. The store keeps a dirty page.
 //!
 //! A page that is loaded and does not change needs no second write: its slot stays valid, and the
 //! next [`keep`](Frontswap::keep) only offers the store a copy again. A dirty page that is got back
@@ -23,26 +22,26 @@
 //! # Invariants
 //! - **FS1** A load returns the contents stored last, or an error that says why not. The contents
 //!   are in at least one place: a dirty page leaves the store only by being written or loaded.
-//! - **FS2** Two versions of a page never share a slot at a time: a write takes a new slot, and the
-//!   page's entry names it only once it is written, and only if the entry still has that version.
-//!   Nor do they share a key in the store: the key that a cleaner is handed says which version it
-//!   is.
+//! - **FS2** Two versions of a page never share a slot at a time. A write takes a new slot. Only after the write
+//!   does the page's entry name the slot, and only if the entry still has the version that was written. Nor do they
+//!   share a key in the store: the key that a cleaner is handed says which version it is.
 //! - **FS3** No slot that the last [checkpoint](Frontswap::sync) names is overwritten before the
 //!   next one is on the device.
-//! - **FS4** Of the checkpoints on a device only those of its last [incarnation](Frontswap::durable)
-//!   are restored, and one of an earlier incarnation never, once a slot of it may have been written
-//!   over. A page of a checkpoint that the device no longer has is an error, and not zero.
-//! - **FS5** A device that is open has one Frontswap at a time, whose slots its pages have alone. A second one on it is
-//!   refused before it reads or writes anything. (Two openings of one file: SW3.)
-//! - **FS6** A call of the device's or the store's that unwinds leaves each page where it was, or lost, and no slot in
-//!   use that no page has.
+//! - **FS4** A restore takes only checkpoints of the device's last [incarnation](Frontswap::durable). Once a write
+//!   may have gone over a slot of an earlier incarnation, no restore takes a checkpoint of that one. A page of a
+//!   checkpoint that the device no longer has is an error, and not zero.
+//! - **FS5** A device that is open has one Frontswap at a time, whose slots its pages have alone. The device
+//!   refuses a second Frontswap before that one reads or writes anything. (Two openings of one file: SW3.)
+//! - **FS6** If a call of the device or of the store unwinds, each page is where it was, or lost; and each slot in
+//!   use belongs to a page.
 //! - **FS7** A version that no page has leaves the store. If the call unwinds that was to make the store forget
 //!   it, or that offered it, the next call that stores, forgets or cleans a page does that first.
 //!
 //! # Locks
 //! The caller serialises calls for one page. Only the cleaner's calls may run at any time. A
 //! [`sync`](Frontswap::sync) makes all later stores go to the device, and waits for those under
-//! way. A call for a page that has had all 2^21 versions waits for the cleaners at work.
+//! way. A page's versions have 2^21 numbers. A call that begins them anew first waits until all cleaners at work
+//! have ended.
 //!
 //! # What is not here
 //! The choice of the page to evict; the contents of frames: [`Paged`](crate::paged::Paged).
@@ -358,9 +357,9 @@ impl<'s> Frontswap<'s> {
     /// device.
     ///
     /// # Errors
-    /// The first page that was not stored, and why; those of `pages` before it are stored. It and
-    /// those behind it are unchanged, unless it had an older version in the store alone, or in a
-    /// slot of a device without another one: that version may be gone, and the page is then
+    /// The first page that was not stored, and why; those of `pages` before it are stored. That page and those
+    /// behind it keep their older version, except in two cases: the older version lay in the store alone, or in a
+    /// slot of a device that has no other free slot. Then the older version may be gone, and the page is
     /// [lost](SwapError::Lost). The caller still has the contents.
     ///
     /// # Panics

@@ -153,7 +153,7 @@ impl Held<'_> {
     }
 
     /// Puts a slab that no class is served from into the list that its free slots call for.
-    pub(in super::super) fn settle(&self, number: u32) {
+    pub(in super::super) fn list_by_slots(&self, number: u32) {
         let slab = self.records.get(number);
         let header = slab.header();
         let is_empty = matches!(header.state(), SlabState::Empty | SlabState::Surplus);
@@ -217,7 +217,7 @@ impl Held<'_> {
         if current != 0 {
             self.words.set_magazine(class, 0, 0);
             self.move_to(current, SlabState::Full);
-            self.settle(current);
+            self.list_by_slots(current);
         }
     }
 

@@ -119,7 +119,7 @@ impl<'m> Held<'m> {
             let free = slot.slab.free(slot.word);
             free.store(free.load(Relaxed) | slot.bit, Relaxed);
             if slot.header.state() != SlabState::Current {
-                self.settle(part.record());
+                self.list_by_slots(part.record());
             }
         } else {
             // At least Release: it pairs with the Acquire in `collect`.
@@ -218,7 +218,7 @@ impl<'m> Inboxes<'m> for Held<'m> {
             slab.free(word).store(free | freed & live, Relaxed);
         }
         if header.state() != SlabState::Current {
-            self.settle(number);
+            self.list_by_slots(number);
         }
     }
 }

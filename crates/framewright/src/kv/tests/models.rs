@@ -256,7 +256,7 @@ fn what_is_freed_while_a_slab_changes_hands_is_sent_on() {
         slab.set_header(slab.header().with_owner(1));
         let now = SlabFrame::new(found.record(), class(), 1, 0);
         old.table.change(0, KvEntry::Slab(now));
-        kv.held(1).settle(found.record());
+        kv.held(1).list_by_slots(found.record());
         other.join().unwrap();
         assert_collected(kv, 1, 1);
         free(kv.held(1), two);
