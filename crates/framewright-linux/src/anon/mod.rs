@@ -30,8 +30,8 @@
 //!
 //! A program may have other handlers of signals. Such a handler must not touch a region if its signal can come in a
 //! thread that calls the region's methods, or in which the engine moves pages, as it may in each that asks it for
-//! memory. If the signal comes while that thread holds the gate, the handler waits for the gate, and the thread waits for the handler:
-//! neither goes on. Block such signals in those threads, or leave the region alone in the handler.
+//! memory. If the signal comes while that thread holds the gate, the handler waits for the gate, and the thread waits
+//! for the handler: neither goes on. Block such signals in those threads, or leave the region alone in the handler.
 //!
 //! # Pages that are not populated
 //! A thread must not touch them. If it does, it mostly gets SIGSEGV, as at any address without memory. But a page

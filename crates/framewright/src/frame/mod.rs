@@ -13,8 +13,8 @@
 //!    └────────────────────────────── spill, drain ──────┘
 //! ```
 //!
-//! A free that is not cached goes to *Free*; while another CPU holds the pageblock, to *Remote*. The words of a stock that
-//! goes back always pass through *Remote*.
+//! A free that is not cached goes to *Free*; while another CPU holds the pageblock, to *Remote*. The words of a
+//! stock that goes back always pass through *Remote*.
 //!
 //! A zone's frames are grouped into pageblocks. A pageblock is a bitmap (1 = free), a second bitmap
 //! for what other CPUs free while one works in it, and a descriptor: a lock, free frames and frames
@@ -33,8 +33,8 @@
 //! A CPU writes any of these only from inside its own seat, or with all CPUs stopped.
 //! - **Tag** (`pageblock/tag`), beside the block's first frame. The CPU that frees the block turns live to
 //!   cached or remote. The seat that a cached tag names turns it to live, or to remote when it
-//!   spills or gives its stock back. The CPU that took frames out of the bitmap makes them live or cached. The holder of
-//!   the pageblock clears a tag as it sets the bits; a CPU frees a block above the
+//!   spills or gives its stock back. The CPU that took frames out of the bitmap makes them live or cached. The holder
+//!   of the pageblock clears a tag as it sets the bits; a CPU frees a block above the
 //!   pageblock order by clearing its live tag with a compare-and-swap. Parts of a live block get tags under one
 //!   lock (`seat/part`). Frames become absent, and exist again, only with all CPUs stopped.
 //! - **Bitmap** (`pageblock/bitmap`), counts, orders, class and label (`pageblock`), and the index's leaf bits for
@@ -101,8 +101,8 @@
 //! blocks, it tries one lock for each block. That is so if too little memory is free, or if the pageblock serves
 //! only some requests. It passes by a pageblock that it finds locked, or leaves the block in its second bitmap.
 //! Rank 1 is no part of this: of a seat's requests only one that would fail takes it, and `try_alloc` never does. So
-//! no lock is shared by all CPUs on each operation. What all CPUs share on the way to a pageblock is the index, which they
-//! read, and change by single atomic operations.
+//! no lock is shared by all CPUs on each operation. What all CPUs share on the way to a pageblock is the index, which
+//! they read, and change by single atomic operations.
 //!
 //! No callback runs under either, except the platform's `relax` while waiting for rank 1, and its clock
 //! where locks are [accounted](Zone::with_lock_accounts).

@@ -70,13 +70,12 @@
 //! - Rank 3: a shard's lock: the eviction queue of its sections. Guests try it and go to the next;
 //!   only a put that would be refused waits for one.
 //! - Rank 4: a bucket's lock: the index entries of some keys. Held for a few loads and stores.
+//! - The cleaner's lock has no rank: CPUs only try it, so no CPU waits for it.
 //!
 //! A put enters its page into the index before it copies, in state Filling, which no get follows.
 //! So all its atomic exchanges come before the copy, and only plain stores follow it. An
 //! invalidation meanwhile takes the entry away and moves the generation on; the put looks at the
 //! generation once more after the copy.
-//!
-//! - The cleaner's lock has no rank: CPUs only try it, so no CPU waits for it.
 //!
 //! A get that leaves its page in place takes none of these, except that it enters a gate where the
 //! page is in an ordinary frame. Calls to the outside, to devices and supplies of frames, are made

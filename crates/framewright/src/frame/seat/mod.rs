@@ -6,8 +6,8 @@
 //! while the zone has pageblocks that serve only some requests. All other ways are in `slow`.
 //!
 //! The seat's CPU writes the seat, or one that has claimed it (F1, F3). A busy seat waits for no pageblock, except to
-//! split an allocation. `record`, `caches`, `stock`, `loose`: what the seat has. `search`: from a request to a pageblock. `slow`,
-//! `chains`: what comes and goes in batches. `part`, `target`: many blocks, and parts of one.
+//! split an allocation. `record`, `caches`, `stock`, `loose`: what the seat has. `search`: from a request to a
+//! pageblock. `slow`, `chains`: what comes and goes in batches. `part`, `target`: many blocks, and parts of one.
 
 mod caches;
 mod chains;
@@ -229,8 +229,8 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     }
 
     /// As [`alloc_hard`](Self::alloc_hard), but waits for other CPUs for at most `rounds` calls of
-    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax) in all. It may wait for a CPU that stops all others, and, before it fails, until
-    /// each CPU has left its seat. With 0 it does not wait.
+    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax) in all. It may wait for a CPU that stops all
+    /// others, and, before it fails, until each CPU has left its seat. With 0 it does not wait.
     ///
     /// # Errors
     /// As `alloc_hard` (F8); [`AllocError::WouldWait`] if the bound was too short. Nothing has changed

@@ -121,8 +121,8 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         self.take_with(reservation, &mut Patience::Endless)
     }
 
-    /// The same, but waits for others for at most `rounds` calls of [`FramePlatform::relax`](crate::platform::FramePlatform::relax) in all; 0
-    /// means not at all.
+    /// The same, but waits for others for at most `rounds` calls of
+    /// [`FramePlatform::relax`](crate::platform::FramePlatform::relax) in all; 0 means not at all.
     ///
     /// # Errors
     /// As [`take`](Self::take); [`RunError::WouldWait`] if the bound was too short. The
