@@ -1,7 +1,7 @@
 //! The slow check of the invariants, for a reserve at rest.
 
 use super::area::Reserve;
-use super::table::{FrameState, POOLS_MAX, PageEntry, SECTION};
+use super::table::{EvictionShard, FrameState, POOLS_MAX, PageEntry, SECTION};
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 
@@ -84,7 +84,42 @@ impl<P> Reserve<'_, P> {
                 invariant: "pages held",
                 at: at as u64,
             }),
-            None => self.verify_index(),
+            None => {
+                self.verify_index()?;
+                self.verify_queues()
+            }
+        }
+    }
+
+    /// Checks the lists from which pages are evicted.
+    fn verify_queues(&self) -> Result<(), Broken> {
+        let broken = |invariant, at: usize| {
+            let at = at as u64;
+            Err(Broken { invariant, at })
+        };
+        let mut listed = 0;
+        for (queue, shard) in
+            (self.queues.iter()).flat_map(|of| (0..of.len()).map(move |at| (of, at)))
+        {
+            let Some(shard) = queue.try_lock(shard) else {
+                return broken("EQ1", shard);
+            };
+            match shard.verify(&self.table, self.ids()) {
+                Ok(len) => listed += len,
+                Err(at) => return broken("EQ1", at),
+            }
+        }
+        let mut linked = 0;
+        for id in (0..self.ids()).filter(|&id| self.is_descriptor(id)) {
+            let is_linked = EvictionShard::is_linked(&self.table, id);
+            linked += usize::from(is_linked);
+            if self.table.state(id).state() == FrameState::Cached && !is_linked {
+                return broken("EQ2", id);
+            }
+        }
+        match listed == linked {
+            true => Ok(()),
+            false => broken("EQ1", linked),
         }
     }
 

@@ -4,6 +4,11 @@
 //! young. It passes by a page that was got since it passed last, and evicts the first other one. A
 //! get moves nothing in the list, so it takes no lock. A page that an owner discards or a get takes
 //! away stays in the list until the hand meets it there.
+//!
+//! # Invariants
+//! - **EQ1** A shard's list goes from its head to its tail and back, and holds each descriptor once. The hand stands in
+//!   it, or nowhere.
+//! - **EQ2** A clean page stands in a list, so that it can be evicted.
 
 use super::FrameTable;
 use crate::platform::FramePlatform;
@@ -191,5 +196,36 @@ impl EvictionShard<'_> {
             table.fetch(next);
         }
         Some(at)
+    }
+
+    /// Counts what stands in the list.
+    ///
+    /// # Errors
+    /// The descriptor at which EQ1 does not hold.
+    pub(in super::super) fn verify(
+        &self,
+        table: &FrameTable<'_>,
+        ids: usize,
+    ) -> Result<usize, usize> {
+        let hand = Self::get(&self.record.hand);
+        let (mut len, mut meets_hand) = (0, hand.is_none());
+        let (mut next, mut younger) = (Self::get(&self.record.head), None);
+        while let Some(id) = next {
+            let links = (id < ids && len < ids).then(|| Self::links(table, id));
+            let (older, back) = links.flatten().ok_or(id)?;
+            if back != younger {
+                return Err(id);
+            }
+            meets_hand |= hand == Some(id);
+            len += 1;
+            (next, younger) = (older, Some(id));
+        }
+        let is_whole = Self::get(&self.record.tail) == younger && meets_hand;
+        is_whole.then_some(len).ok_or(hand.or(younger).unwrap_or(0))
+    }
+
+    /// Whether a descriptor stands in a list.
+    pub(in super::super) fn is_linked(table: &FrameTable<'_>, id: usize) -> bool {
+        Self::links(table, id).is_some()
     }
 }

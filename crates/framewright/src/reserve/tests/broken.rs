@@ -75,4 +75,12 @@ fn what_does_not_hold_in_a_reserve_is_named() {
     drop(inside);
     reserve.verify().unwrap();
     reserve.unreserve(camera).unwrap();
+    // A clean page that stands in no list of the eviction queues, and one that stands in two: 64 frames are one shard.
+    let shard_of = |queue: usize| reserve.queues[queue].lock(0, &reserve.platform);
+    shard_of(0).unlink(table, cached);
+    finds("EQ2");
+    shard_of(0).push(table, cached);
+    reserve.verify().unwrap();
+    shard_of(1).push(table, cached);
+    finds("EQ1");
 }
