@@ -85,6 +85,7 @@ fn replay_of(args: &fallback::FallbackArgs, trace: &Path) -> replay::ReplayArgs 
         probe_huge: HUGE_PROBES,
         json: args.json.json.clone(),
         csv: args.csv.clone(),
+        perfetto: None,
         every: args.every as f64,
         html: None,
         format: replay::PrintFormat::Table,

@@ -14,9 +14,9 @@ use crate::replay::{
 use crate::report::html::HtmlPage;
 use crate::report::{
     self, Accent, Assertion, BlockMaps, Calibration, Deviation, Hollow, Item, MachineRecord, Note,
-    OverTime, PlotLine, ReportCase, ReportColumn, RunInfo, Scale, Section, Tabled, accent,
-    calibrate, case_grid, has_place, hollow_samples, hollow_text, json_lines, linux_column,
-    placement_column, series_csv, verdict,
+    OverTime, PerfettoCase, PlotLine, ReportCase, ReportColumn, RunInfo, Scale, Section, Tabled,
+    accent, calibrate, case_grid, has_place, hollow_samples, hollow_text, json_lines, linux_column,
+    perfetto, placement_column, series_csv, verdict,
 };
 use crate::size::{read_frames_len, read_mib, shown_frames};
 use crate::trace::MemoryLimit;
@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 /// react to what becomes of memory. Compare policies with each other, not a policy with a running
 /// system.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("series").multiple(true)))]
 pub struct ReplayArgs {
     /// The traces
     #[arg(required = true, value_name = "TRACE")]
@@ -80,11 +81,16 @@ pub struct ReplayArgs {
     pub json: Option<PathBuf>,
 
     /// Write a series over trace time
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "series")]
     pub csv: Option<PathBuf>,
 
+    /// Write a series in Perfetto's format, for ui.perfetto.dev: memory as counters and failures as slices, under each
+    /// policy and, where the trace comes with it, on the recording machine
+    #[arg(long, value_name = "FILE", group = "series")]
+    pub perfetto: Option<PathBuf>,
+
     /// Trace seconds between two points of the series
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "csv")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "series")]
     pub every: f64,
 
     /// Write one HTML page with the table, free memory over time, and a map of the pageblocks under each
@@ -472,10 +478,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         start: args.start(),
         squeeze: args.squeeze,
         probe: args.probe.and_then(Order::new),
-        every_ms: args
-            .csv
-            .as_ref()
-            .map(|_| (args.every * 1000.0).round() as u64),
+        every_ms: (args.csv.is_some() || args.perfetto.is_some())
+            .then(|| (args.every * 1000.0).round() as u64),
         reclaim: args.reclaim.then_some(ReclaimOptions {
             huge_probes: args.probe_huge,
         }),
@@ -491,7 +495,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             RECLAIMING.map(ReplayPolicy::name).join(", ")
         )));
     }
-    let mut replayed = Vec::new();
+    let (mut replayed, mut machines) = (Vec::new(), Vec::new());
     for (path, name) in args.traces.iter().zip(names) {
         let mut loaded = load(path, args.state.as_deref(), args.limit())?;
         loaded.name = name;
@@ -499,6 +503,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         replayed.push(replay_case(
             &loaded, &policies, options, threads, limit, true,
         )?);
+        machines.push(loaded.reference);
     }
     let cases: Vec<ReportCase> = replayed.iter().map(|r| r.case.clone()).collect();
     let info = RunInfo {
@@ -531,6 +536,19 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             })
             .collect();
         write(path, series_csv(&runs).into_bytes())?;
+    }
+    if let Some(path) = &args.perfetto {
+        let cases = replayed
+            .iter()
+            .zip(&machines)
+            .map(|(r, machine)| PerfettoCase {
+                name: &r.case.name,
+                policies: (r.outcomes.iter())
+                    .map(|outcome| (outcome.policy, &*outcome.series))
+                    .collect(),
+                machine: machine.as_deref(),
+            });
+        write(path, perfetto(&cases.collect::<Vec<_>>()))?;
     }
     if let Some(path) = &args.html {
         let page = page(info.clone(), &replayed);
@@ -575,13 +593,14 @@ fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
     for (option, path) in [
         ("--json", &args.json),
         ("--csv", &args.csv),
+        ("--perfetto", &args.perfetto),
         ("--html", &args.html),
     ] {
         let Some(path) = path else { continue };
-        if option == "--html" && is_stdout(path) {
-            return Err(CommandError::Input(
-                "--html - wants standard output, expected a file's name".into(),
-            ));
+        if matches!(option, "--html" | "--perfetto") && is_stdout(path) {
+            return Err(CommandError::Input(format!(
+                "{option} - wants standard output, expected a file's name"
+            )));
         }
         claims.writes(option, path).map_err(CommandError::input)?;
         has_place(path).map_err(CommandError::input)?;

@@ -19,6 +19,7 @@ mod hollow;
 pub mod html;
 mod json;
 mod metrics_page;
+mod perfetto;
 mod proc;
 mod section;
 mod series;
@@ -44,6 +45,7 @@ pub use grid::{Accent, Grid, GridRow, Heading};
 pub use hollow::{Hollow, hollow_blocks, hollow_samples, hollow_text, hollow_trace};
 pub use json::{MachineRecord, RunInfo, json_lines};
 pub use metrics_page::{metric_tables, metrics_page};
+pub use perfetto::{PerfettoCase, perfetto};
 pub use proc::{buddyinfo, pagetypeinfo};
 pub use section::{
     BlockMaps, Item, Latency, Note, OverTime, PlotLine, Scale, Section, Size, Tabled,

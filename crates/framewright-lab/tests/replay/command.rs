@@ -183,6 +183,28 @@ fn the_series_has_a_row_each_interval_and_policy() {
     // Ticks are 200 ms apart.
     assert_eq!(times("linux-4.4")[..3], [200, 2800, 5400]);
     assert_eq!(times("linux-4.4"), times("concentrated"));
+
+    // The same series in Perfetto's format: the first packet names a group of tracks.
+    let trace = folder.path("a.pftrace");
+    let (code, _, error) = run(&[&args[..], &["--perfetto", as_str(&trace)]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let bytes = fs::read(&trace).unwrap();
+    assert_eq!(bytes[0], 1 << 3 | 2, "field 1, a message");
+    let counts = |name: &str| {
+        bytes
+            .windows(name.len())
+            .filter(|at| *at == name.as_bytes())
+            .count()
+    };
+    assert_eq!(counts(": linux-4.4"), 1);
+    assert_eq!(counts(": concentrated"), 1);
+    assert_eq!(counts("mixed pageblocks"), 2);
+    let (code, _, error) = run(&[&args[..], &["--perfetto", "-"]].concat());
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("--perfetto - wants standard output"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn of1_a_recording_is_not_replaced_by_an_output_whatever_it_is_called() {
     fs::hard_link(&trace, at("hard")).unwrap();
     std::os::unix::fs::symlink(&trace, at("soft")).unwrap();
     for name in ["t.pft", "hard", "soft"] {
-        for option in ["--html", "--json", "--csv"] {
+        for option in ["--html", "--json", "--csv", "--perfetto"] {
             let says = format!("{option} would replace what is read from");
             refused(&[as_str(&trace), option, as_str(&at(name))], &says);
         }
