@@ -13,4 +13,4 @@ pub use buddyinfo::{ZoneFree, read_buddyinfo};
 pub use kpageflags::{ReadFrameState, Snapshot};
 pub use pagetypeinfo::{PageTypeInfo, ZoneType, read_pagetypeinfo};
 pub use vmstat::read_vmstat;
-pub use zoneinfo::{ZoneInfo, read_zoneinfo};
+pub use zoneinfo::{ZoneInfo, ZoneInfoCpu, read_zoneinfo};

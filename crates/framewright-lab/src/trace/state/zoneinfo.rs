@@ -2,6 +2,21 @@ use super::words::ProcLine;
 use crate::trace::TraceError;
 use framewright::{Frame, Run};
 
+/// One CPU's lists in front of a zone, from `/proc/zoneinfo`. All in frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ZoneInfoCpu {
+    /// Frames on them.
+    pub count: u64,
+    /// Frames above which some go back; it moves between the next two.
+    pub high: u64,
+    /// Frames that move at once.
+    pub batch: u64,
+    /// The lowest `high`; a kernel before 6.7 has only one.
+    pub high_min: u64,
+    /// The highest.
+    pub high_max: u64,
+}
+
 /// One zone's place and watermarks, from `/proc/zoneinfo`. All in frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneInfo {
@@ -9,6 +24,10 @@ pub struct ZoneInfo {
     pub node: u64,
     /// The zone's name.
     pub zone: String,
+    /// Its place among the node's zones, those without frames counted: what `protection` is indexed by.
+    pub nth: usize,
+    /// Frames that are free, those on CPUs' lists not among them.
+    pub free: u64,
     /// From its first frame to its last, holes included.
     pub span: Run,
     /// Frames that exist.
@@ -17,6 +36,11 @@ pub struct ZoneInfo {
     pub managed: u64,
     /// The watermarks min, low and high.
     pub watermarks: [u64; 3],
+    /// What it keeps back besides from requests that a zone further on could serve, by that zone's place; empty where
+    /// the kernel does not say.
+    pub protection: Vec<u64>,
+    /// Its per-CPU lists, by CPU; empty where the kernel does not say.
+    pub cpus: Vec<ZoneInfoCpu>,
 }
 
 /// Reads `/proc/zoneinfo`; `name` stands in errors. Zones without frames are left out, as the
@@ -29,13 +53,18 @@ pub fn read_zoneinfo(name: &str, text: &str) -> Result<Vec<ZoneInfo>, TraceError
     let mut open: Option<Open<'_>> = None;
     for line in ProcLine::all(name, text) {
         if line.text.starts_with("Node") {
+            let before = open.as_ref().map(|open| (open.node, open.nth));
             zones.extend(open.take().map(Open::close).transpose()?.flatten());
             let (node, zone, _) = line.zone()?;
+            let nth = before.filter(|&(of, _)| of == node);
             open = Some(Open {
                 line,
                 node,
                 zone,
+                nth: nth.map_or(0, |(_, nth)| nth + 1),
                 values: [None; KEYS.len()],
+                protection: Vec::new(),
+                cpus: Vec::new(),
             });
             continue;
         }
@@ -44,9 +73,22 @@ pub fn read_zoneinfo(name: &str, text: &str) -> Result<Vec<ZoneInfo>, TraceError
         };
         let mut words = line.text.split_whitespace();
         let key = words.next().unwrap_or_default();
-        if let Some(key) = KEYS.iter().position(|&wanted| wanted == key) {
+        if key == "protection:" {
+            let marks = |c: char| matches!(c, '(' | ')' | ',');
+            let words = words.map(|word| word.trim_matches(marks));
+            let numbers = words.filter(|word| !word.is_empty());
+            open.protection = numbers
+                .map(|word| line.number(word))
+                .collect::<Result<_, _>>()?;
+        } else if key == "cpu:" {
+            open.cpus.push([None; CPU_KEYS.len()]);
+        } else if let (Some(cpu), Some(key)) = (
+            open.cpus.last_mut(),
+            CPU_KEYS.iter().position(|&wanted| wanted == key),
+        ) {
+            cpu[key].get_or_insert(line.number(words.next().unwrap_or_default())?);
+        } else if let Some(key) = KEYS.iter().position(|&wanted| wanted == key) {
             let word = words.next().unwrap_or_default();
-            // Per-CPU lists have a high mark, too; it comes after the zone's.
             open.values[key].get_or_insert(line.number(word)?);
         }
     }
@@ -60,7 +102,8 @@ pub fn read_zoneinfo(name: &str, text: &str) -> Result<Vec<ZoneInfo>, TraceError
     Ok(zones)
 }
 
-const KEYS: [&str; 7] = [
+/// What is read of a zone; per-CPU lists have other words, with a colon.
+const KEYS: [&str; 8] = [
     "spanned",
     "present",
     "managed",
@@ -68,14 +111,20 @@ const KEYS: [&str; 7] = [
     "low",
     "high",
     "start_pfn:",
+    "nr_free_pages",
 ];
+
+const CPU_KEYS: [&str; 5] = ["count:", "high:", "batch:", "high_min:", "high_max:"];
 
 /// A zone whose lines are being read.
 struct Open<'a> {
     line: ProcLine<'a>,
     node: u64,
     zone: &'a str,
+    nth: usize,
     values: [Option<u64>; KEYS.len()],
+    protection: Vec<u64>,
+    cpus: Vec<[Option<u64>; CPU_KEYS.len()]>,
 }
 
 impl Open<'_> {
@@ -93,13 +142,24 @@ impl Open<'_> {
                 "{spanned} frames from {start} pass the end of the numbers"
             ))
         })?;
+        let cpu = |[count, high, batch, least, most]: [Option<u64>; CPU_KEYS.len()]| ZoneInfoCpu {
+            count: count.unwrap_or(0),
+            high: high.unwrap_or(0),
+            batch: batch.unwrap_or(0),
+            high_min: least.or(high).unwrap_or(0),
+            high_max: most.or(high).unwrap_or(0),
+        };
         Ok(Some(ZoneInfo {
             node: self.node,
             zone: self.zone.to_owned(),
+            nth: self.nth,
+            free: self.values[7].unwrap_or(0),
             span,
             present: value(1)?,
             managed: value(2)?,
             watermarks: [value(3)?, value(4)?, value(5)?],
+            cpus: self.cpus.iter().copied().map(cpu).collect(),
+            protection: self.protection,
         }))
     }
 }
@@ -108,7 +168,12 @@ impl Open<'_> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "Node 0, zone    DMA32
+    const TEXT: &str = "Node 0, zone      DMA
+  pages free     0
+        spanned  0
+        present  0
+        managed  0
+Node 0, zone    DMA32
   per-node stats
       nr_inactive_anon 196059
   pages free     785164
@@ -123,8 +188,16 @@ mod tests {
       nr_free_pages 785164
   pagesets
     cpu: 0
-              count: 0
+              count: 5
               high:  14
+              batch: 3
+    cpu: 1
+              count: 6
+              high:  15
+              batch: 4
+              high_min: 7
+              high_max: 99
+  vm stats threshold: 24
   start_pfn:           4096
 Node 0, zone  Movable
   pages free     0
@@ -141,10 +214,29 @@ Node 0, zone  Movable
             [ZoneInfo {
                 node: 0,
                 zone: "DMA32".into(),
+                nth: 1,
+                free: 785_164,
                 span: Run::new(Frame(4096), 1_044_480).unwrap(),
                 present: 782_288,
                 managed: 765_904,
                 watermarks: [2026, 2806, 3586],
+                protection: vec![0, 0, 21_064],
+                cpus: vec![
+                    ZoneInfoCpu {
+                        count: 5,
+                        high: 14,
+                        batch: 3,
+                        high_min: 14,
+                        high_max: 14,
+                    },
+                    ZoneInfoCpu {
+                        count: 6,
+                        high: 15,
+                        batch: 4,
+                        high_min: 7,
+                        high_max: 99,
+                    },
+                ],
             }]
         );
     }
@@ -158,11 +250,11 @@ Node 0, zone  Movable
         };
         assert_eq!(
             error("  start_pfn:           4096\n", ""),
-            "z:1: the zone has no 'start_pfn:'"
+            "z:6: the zone has no 'start_pfn:'"
         );
         assert_eq!(
             error("present  782288", "present many"),
-            "z:10: 'many' is not a whole number"
+            "z:15: 'many' is not a whole number"
         );
         assert_eq!(
             error("present  782288", "present 0"),
