@@ -34,6 +34,8 @@ pub(super) struct LoadedTrace {
     pub(super) block_order: Option<u64>,
     /// The recording machine's min watermark over all zones, in frames, as far as a file says.
     pub(super) min_watermark: Option<u64>,
+    /// The recording machine's zones, from `before.zoneinfo`.
+    pub(super) zones: Option<Vec<ZoneInfo>>,
     /// What requests waited for there, as far as files say that belong to this trace for certain.
     pub(super) stalls: Option<MachineStalls>,
     /// Whether it was read from text, which does not say what was free.
@@ -65,6 +67,7 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         listed: None,
         block_order: None,
         min_watermark: None,
+        zones: None,
         stalls: None,
         is_text: false,
         listed_free: None,
@@ -93,6 +96,7 @@ pub(super) fn load(
         listed: state.as_ref().map(|state| state.listed),
         block_order: state.as_ref().map(|state| state.block_order),
         min_watermark: None,
+        zones: None,
         stalls: None,
         is_text: false,
         listed_free: state
@@ -139,8 +143,8 @@ pub(super) fn load(
         let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
         loaded.belongs(&name, TraceDigest::of_text(&text).map_err(at)?, digest)?;
         let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;
-        let min = |sum: u64, zone: &ZoneInfo| sum.saturating_add(zone.watermarks[0]);
-        loaded.min_watermark = Some(zones.iter().fold(0, min));
+        loaded.min_watermark = Some(min_watermark(&zones));
+        loaded.zones = Some(zones);
     }
     if let Some(both) = &beside.counters {
         loaded.stalls = read_stalls(both, digest)?;
@@ -230,6 +234,12 @@ impl Beside {
             || self.zones.is_some()
             || self.counters.is_some()
     }
+}
+
+/// The min watermark over all zones, in frames.
+fn min_watermark(zones: &[ZoneInfo]) -> u64 {
+    let min = |sum: u64, zone: &ZoneInfo| sum.saturating_add(zone.watermarks[0]);
+    zones.iter().fold(0, min)
 }
 
 /// Every file that [`load`] reads.

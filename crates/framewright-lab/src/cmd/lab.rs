@@ -80,6 +80,7 @@ fn replay_of(args: &fallback::FallbackArgs, trace: &Path) -> replay::ReplayArgs 
         start: replay::StartArg::Imposed,
         squeeze: args.squeeze,
         state: None,
+        watermarks: replay::WatermarksArg::Off,
         probe: None,
         reclaim: true,
         probe_huge: HUGE_PROBES,

@@ -6,17 +6,20 @@ use super::input::{LoadedTrace, case_names, files_of, load};
 use super::progress::with_progress;
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::measure::{Film, MAX_ORDER, Picture, Sample, replay as m};
+use crate::replay::admission::{MachineZone, MarksSource};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
-    ProposedSqueeze, ReclaimOptions, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy,
-    SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes, replay_all,
+    MachineZones, ProposedSqueeze, ReclaimOptions, ReplayJob, ReplayOptions, ReplayOutcome,
+    ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes,
+    replay_all,
 };
 use crate::report::html::HtmlPage;
 use crate::report::{
     self, Accent, Assertion, BlockMaps, Calibration, Deviation, Hollow, Item, MachineRecord, Note,
     OverTime, PerfettoCase, PlotLine, ReportCase, ReportColumn, RunInfo, Scale, Section, Tabled,
-    accent, calibrate, case_grid, has_place, hollow_samples, hollow_text, json_lines, linux_column,
-    perfetto, placement_column, series_csv, verdict,
+    accent, calibrate, calibrate_requests, case_grid, has_place, hollow_samples, hollow_text,
+    json_lines, linux_column, perfetto, placement_column, request_calibration_lines, series_csv,
+    verdict,
 };
 use crate::size::{read_frames_len, read_mib, shown_frames};
 use crate::trace::MemoryLimit;
@@ -59,6 +62,10 @@ pub struct ReplayArgs {
     /// memory as it lists
     #[arg(long, value_name = "PAGETYPEINFO")]
     pub state: Option<PathBuf>,
+
+    /// Whether a request must leave what the machine's zones keep back, as Linux has it: under every policy the same
+    #[arg(long, value_enum, default_value_t = WatermarksArg::Off, conflicts_with = "reclaim")]
+    pub watermarks: WatermarksArg,
 
     /// Try one allocation of this order at each trace second, and free it at once
     #[arg(long, value_name = "ORDER", value_parser = clap::value_parser!(u8).range(0..=10))]
@@ -138,6 +145,33 @@ pub enum StartArg {
     Imposed,
     /// Where each policy puts them
     Fresh,
+}
+
+/// Whether requests are admitted by watermarks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WatermarksArg {
+    /// By the recording's zones; where it has none, by one with the marks that Linux computes for its memory
+    On,
+    /// A policy serves a request as long as it finds a block
+    Off,
+}
+
+impl WatermarksArg {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+
+    /// The zones behind whose marks `loaded` is replayed.
+    fn zones(self, loaded: &LoadedTrace) -> Option<MachineZones> {
+        let trace = &loaded.trace;
+        (self == Self::On).then(|| match &loaded.zones {
+            Some(infos) => MachineZones::recorded(trace, infos),
+            None => MachineZones::computed(trace),
+        })
+    }
 }
 
 /// What a reader of a replay with reclaim must know.
@@ -227,6 +261,7 @@ impl ReplayArgs {
                 .to_owned(),
             ),
             ("jobs", self.threads().to_string()),
+            ("watermarks", self.watermarks.name().to_owned()),
         ]);
         options.extend(self.probe.map(|order| ("probe", order.to_string())));
         if self.reclaim {
@@ -250,7 +285,7 @@ pub(super) struct Replayed {
 pub(super) fn replay_case(
     loaded: &LoadedTrace,
     policies: &[ReplayPolicy],
-    options: ReplayOptions,
+    (options, watermarks): (ReplayOptions, WatermarksArg),
     threads: usize,
     limit: MemoryLimit,
     answers: bool,
@@ -278,6 +313,9 @@ pub(super) fn replay_case(
     }
     if let Some(min) = loaded.min_watermark {
         memory.min_watermark = min;
+    }
+    if !reclaims {
+        memory.zones = watermarks.zones(loaded);
     }
     let mut jobs: Vec<ReplayJob<'_>> = policies
         .iter()
@@ -341,6 +379,16 @@ pub(super) fn replay_case(
             placement.moved_frames
         ));
     }
+    if let Some(machine) = &memory.zones {
+        notes.push(shown_zones(machine));
+    }
+    if as_recorded && !reclaims {
+        let of_base = outcomes
+            .iter()
+            .find(|outcome| outcome.policy == base.name());
+        let of_base = of_base.or(own_base.as_ref()).or(model.as_ref());
+        notes.extend(of_base.into_iter().flat_map(request_calibration_lines));
+    }
     let samples = outcomes
         .first()
         .map_or(0, |outcome| outcome.means.samples());
@@ -387,7 +435,13 @@ pub(super) fn replay_case(
             Some(case.answer()?)
         }
     };
-    columns.extend(outcomes.iter().map(ReportColumn::of));
+    columns.extend(outcomes.iter().map(|outcome| {
+        let mut column = ReportColumn::of(outcome);
+        if as_recorded && !reclaims {
+            column.values.extend(calibrate_requests(outcome));
+        }
+        column
+    }));
     let name = format!(
         "{}/{}/b{}",
         loaded.name,
@@ -410,6 +464,27 @@ pub(super) fn replay_case(
         answer,
     };
     Ok(Replayed { case, outcomes })
+}
+
+/// Behind whose marks requests were admitted.
+fn shown_zones(machine: &MachineZones) -> String {
+    let zone = |zone: &MachineZone| {
+        let [min, low, high] = zone.marks;
+        format!("{} {} ({min}, {low}, {high})", zone.name, zone.frames)
+    };
+    let zones: Vec<String> = machine.zones.iter().map(zone).collect();
+    let source = match machine.source {
+        MarksSource::Recorded => "as the recording has them",
+        MarksSource::Summed => {
+            "with the sums of the recording's, because what was free does not tell where its zones lie"
+        }
+        MarksSource::Computed => "computed as Linux does, because the recording has none",
+    };
+    format!(
+        "requests are admitted by watermarks, {source}: zones of so many frames (min, low, high) {}; who may wait is served \
+         below them where the machine served it, and counted as stalled",
+        zones.join(", ")
+    )
 }
 
 /// What to ask instead where nothing fails.
@@ -500,9 +575,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         let mut loaded = load(path, args.state.as_deref(), args.limit())?;
         loaded.name = name;
         let (threads, limit) = (args.threads(), args.limit());
-        replayed.push(replay_case(
-            &loaded, &policies, options, threads, limit, true,
-        )?);
+        let how = (options, args.watermarks);
+        replayed.push(replay_case(&loaded, &policies, how, threads, limit, true)?);
         machines.push(loaded.reference);
     }
     let cases: Vec<ReportCase> = replayed.iter().map(|r| r.case.clone()).collect();

@@ -25,6 +25,13 @@ const FALLBACK_PAIRS: Axis = Axis {
     first: 0,
 };
 
+/// Requests by what their flags say, together and apart.
+const REQUEST_KINDS: Axis = Axis {
+    word: "KIND",
+    names: &["all", "no_reclaim", "may_reclaim", "optional"],
+    first: 0,
+};
+
 metrics! {
     "replay";
     "memory" {
@@ -48,9 +55,14 @@ metrics! {
         REQUESTS_REPORTED[ORDERS] = "requests_reported_orderK", "requests", Neither, Count, "of those, the ones whose failure Linux prints. Requests whose flags no event showed are in `requests_orderK` only";
         REQUESTS_NO_RECLAIM[ORDERS] = "requests_no_reclaim_orderK", "requests", Neither, Count, "of the requests, those that may not reclaim";
         REQUESTS_OPTIONAL[ORDERS] = "requests_optional_orderK", "requests", Neither, Count, "of the requests, those whose callers can do with something else";
-        FALSE_FAILURES = "false_failures", "requests", Lower, Count, "requests of any kind (allocations, retries, probes) that were not served while `S_K > 0`. Not 0 is a fault of the policy. With `--reclaim` probes are not among them, and below the min watermark it is no fault";
+        FALSE_FAILURES = "false_failures", "requests", Lower, Count, "requests of any kind (allocations, retries, probes) that were not served while `S_K > 0`. Not 0 is a fault of the policy. With `--watermarks on` nothing is counted: marks, and lists that a request may not empty, are reasons. With `--reclaim` probes are not among them, and below the min watermark it is no fault";
+        STALLED[ORDERS] = "stalled_orderK", "requests", Lower, Count, "requests that would have waited for memory: they may reclaim, and to serve them would have gone below the min watermark. The recording machine served them, so what they waited for is among the recording's frees; here they are served below the mark. Only with `--watermarks on`, and absent where none waits";
         RETRIED[ORDERS] = "retried_orderK", "requests", Neither, Count, "requests that failed on the recording machine: tried, and freed at once";
         RETRIES_SERVED[ORDERS] = "retries_served_orderK", "requests", Higher, Count, "of those, the served ones";
+        RECALL[REQUEST_KINDS, ORDERS] = "recall_KIND_orderK", "1", Higher, Fixed(3), "calibration by request: of the requests of this kind that failed on the recording machine, the share that fails under these rules too, at once or because they would have to wait. `no_reclaim`: no `__GFP_DIRECT_RECLAIM`; `may_reclaim`: with it; `optional`: `__GFP_NORETRY`, of either. Only from the recorded layout and without squeeze; absent where none failed on the machine";
+        PRECISION[REQUEST_KINDS, ORDERS] = "precision_KIND_orderK", "1", Higher, Fixed(3), "of the requests of this kind that fail under these rules, the share that failed on the recording machine too; the others are in `failures_orderK`: the machine served them. Absent where none fails";
+        RECALL_OF_ALL[REQUEST_KINDS] = "recall_KIND", "1", Higher, Fixed(3), "the same as `recall_KIND_orderK`, of all orders together";
+        PRECISION_OF_ALL[REQUEST_KINDS] = "precision_KIND", "1", Higher, Fixed(3), "the same as `precision_KIND_orderK`, of all orders together";
         PROBES = "probes", "requests", Neither, Count, "`--probe ORDER`: at each sample one request, freed at once; unmovable below order 9 (the kernel asks for those orders: stacks, slabs, rings), movable from order 9 on (huge pages)";
         PROBES_SERVED = "probes_served", "requests", Higher, Count, "of those, the served ones";
         FALLBACKS[FALLBACK_PAIRS] = "fallbacks_FROM_TO", "requests", Neither, Count, "requests for mobility FROM that were served from a pageblock of label TO, as the policy counts them, during the trace without the start. Not comparable between policies that take pieces of different size";

@@ -1,6 +1,6 @@
 //! The engine as a subject of a replay.
 
-use super::{FreeRefused, ReplaySubject, TraceMemory};
+use super::{FreeRefused, MachineZones, ReplaySubject, TraceMemory, ZoneAllocator, ZonePass};
 use crate::measure::BLOCK_FRAMES;
 use crate::steps;
 use framewright::engine::{Engine, EngineLayout};
@@ -21,37 +21,91 @@ pub(super) fn with_engine<R>(
     memory: &TraceMemory<'_>,
     work: impl FnOnce(&mut dyn ReplaySubject) -> R,
 ) -> Result<R, String> {
+    let trace = memory.trace;
+    let layout = layout(fallback, memory.cpus, trace.nframes);
+    let mut words = vec![0; layout.words_needed().map_err(|e| e.to_string())?];
+    let engine = engine(&layout, &mut words, trace.nframes, &trace.absent)?;
+    Ok(work(&mut replayed(fallback, memory.cpus, &engine)?))
+}
+
+/// The same with a zone of the engine for each of the machine's, their frames numbered from 0.
+///
+/// # Errors
+/// As [`with_engine`].
+pub(super) fn with_engines<R>(
+    fallback: Fallback,
+    memory: &TraceMemory<'_>,
+    machine: &MachineZones,
+    work: impl FnOnce(Vec<ReplayEngine<'_, '_>>) -> R,
+) -> Result<R, String> {
+    let zones = &machine.zones;
+    let layouts: Vec<_> = zones
+        .iter()
+        .map(|zone| layout(fallback, memory.cpus, zone.frames))
+        .collect();
+    let words = |layout: &EngineLayout| layout.words_needed().map(|words| vec![0; words]);
+    let words: Result<Vec<Vec<u64>>, _> = layouts.iter().map(words).collect();
+    let mut words = words.map_err(|e| e.to_string())?;
+    let engines: Result<Vec<_>, String> = zones
+        .iter()
+        .zip(layouts.iter().zip(&mut words))
+        .map(|(zone, (layout, words))| {
+            let absent = zone.absent(&memory.trace.absent);
+            engine(layout, words, zone.frames, &absent)
+        })
+        .collect();
+    let engines = engines?;
+    let replayed: Result<Vec<_>, String> = engines
+        .iter()
+        .map(|engine| replayed(fallback, memory.cpus, engine))
+        .collect();
+    Ok(work(replayed?))
+}
+
+fn layout(fallback: Fallback, cpus: u16, frames: u64) -> EngineLayout {
     // Whole pageblocks, so that the last one can be labelled too; its frames past the end are
     // never added.
-    let frames = memory.trace.nframes.next_multiple_of(BLOCK_FRAMES);
+    let frames = frames.next_multiple_of(BLOCK_FRAMES);
     let config = Config {
         fallback,
         ..Config::default()
     };
-    let layout = EngineLayout::new(Frame(0), frames)
-        .with_cpus(memory.cpus)
-        .with_config(config);
-    let words = layout.words_needed().map_err(|e| e.to_string())?;
-    let mut words = vec![0; words];
-    let engine = Engine::new(&layout, &mut words, SingleThread::new());
+    EngineLayout::new(Frame(0), frames)
+        .with_cpus(cpus)
+        .with_config(config)
+}
+
+fn engine<'m>(
+    layout: &EngineLayout,
+    words: &'m mut [u64],
+    frames: u64,
+    absent: &[Run],
+) -> Result<Engine<'m, SingleThread, ()>, String> {
+    let engine = Engine::new(layout, words, SingleThread::new());
     let engine = engine.map_err(|e| e.to_string())?;
-    for run in present(memory) {
+    for run in present(frames, absent) {
         engine.add(run).map_err(|e| e.to_string())?;
     }
+    Ok(engine)
+}
+
+fn replayed<'z, 'm>(
+    fallback: Fallback,
+    cpus: u16,
+    engine: &'z Engine<'m, SingleThread, ()>,
+) -> Result<ReplayEngine<'z, 'm>, String> {
     let zone = &engine.zones()[0];
-    let seats: Result<Vec<_>, _> = (0..memory.cpus).map(|cpu| zone.seat(CpuId(cpu))).collect();
-    let seats = seats.map_err(|e| e.to_string())?;
-    Ok(work(&mut ReplayEngine {
+    let seats: Result<Vec<_>, _> = (0..cpus).map(|cpu| zone.seat(CpuId(cpu))).collect();
+    Ok(ReplayEngine {
         name: fallback.name(),
         zone,
-        seats,
-    }))
+        seats: seats.map_err(|e| e.to_string())?,
+    })
 }
 
 /// The runs of frames that exist, ascending.
-fn present(memory: &TraceMemory<'_>) -> Vec<Run> {
-    let end = memory.trace.nframes;
-    let mut absent: Vec<Run> = memory.trace.absent.clone();
+fn present(end: u64, absent: &[Run]) -> Vec<Run> {
+    let mut absent: Vec<Run> = absent.to_vec();
     absent.sort_by_key(|run| run.start());
     absent.extend(Run::new(Frame(end), 0));
     let mut runs = Vec::new();
@@ -64,7 +118,7 @@ fn present(memory: &TraceMemory<'_>) -> Vec<Run> {
     runs
 }
 
-struct ReplayEngine<'z, 'm> {
+pub(super) struct ReplayEngine<'z, 'm> {
     name: &'static str,
     zone: &'z Zone<'m, SingleThread>,
     seats: Vec<Seat<'z, 'm, SingleThread>>,
@@ -140,5 +194,33 @@ impl ReplaySubject for ReplayEngine<'_, '_> {
     fn fallbacks(&self) -> [[u64; 3]; 3] {
         let stats = self.zone.stats();
         Mobility::ALL.map(|wanted| Mobility::ALL.map(|taken| stats.fallbacks(wanted, taken)))
+    }
+}
+
+impl ZoneAllocator for ReplayEngine<'_, '_> {
+    #[inline]
+    fn listed_free(&self) -> u64 {
+        self.zone.free_in_pageblocks()
+    }
+
+    fn has_listed(&self, _order: Order) -> bool {
+        // Only a search of the pageblocks tells.
+        true
+    }
+
+    fn serve(
+        &mut self,
+        cpu: CpuId,
+        order: Order,
+        mobility: Mobility,
+        pass: ZonePass,
+    ) -> Option<Frame> {
+        let seat = self.seat(cpu);
+        let seat = &mut self.seats[seat];
+        match pass {
+            ZonePass::Drained => seat.alloc_hard(order, mobility),
+            ZonePass::WholeOnly | ZonePass::AtOnce => seat.alloc_at_once(order, mobility),
+        }
+        .ok()
     }
 }

@@ -65,9 +65,14 @@ pub struct FailureLog {
 }
 
 impl FailureLog {
-    /// Notes a failure: `flags` where an event showed them, memory as it was, and the min watermark.
-    pub(super) fn note(&mut self, order: usize, flags: Option<u32>, sample: &Sample, min: u64) {
-        let cause = FailureCause::of(order, sample, min);
+    /// Notes a failure: `flags` where an event showed them, memory as it was, and what for.
+    pub(super) fn note(
+        &mut self,
+        order: usize,
+        flags: Option<u32>,
+        sample: &Sample,
+        cause: FailureCause,
+    ) {
         self.counts.note(order, flags);
         if let Some(causes) = self.causes.get_mut(order) {
             causes[cause as usize] += 1;
@@ -162,10 +167,14 @@ mod tests {
     #[test]
     fn the_first_failure_stands_with_what_was_free_then() {
         let mut log = FailureLog::default();
-        log.note(9, None, &sample(&[(8, 1)]), 10);
-        assert!(log.first.unwrap().is_inferred);
-        log.note(3, Some(0x820), &sample(&[(2, 50), (0, 1)]), 10);
-        log.note(1, None, &sample(&[]), 10);
+        let mut note = |order, flags, sample: Sample| {
+            let cause = FailureCause::of(order, &sample, 10);
+            log.note(order, flags, &sample, cause);
+            log.first.unwrap().is_inferred
+        };
+        assert!(note(9, None, sample(&[(8, 1)])));
+        assert!(!note(3, Some(0x820), sample(&[(2, 50), (0, 1)])));
+        note(1, None, sample(&[]));
         let first = log.first.unwrap();
         assert_eq!(
             (first.order, first.ms, first.free_frames, first.largest),

@@ -1,4 +1,4 @@
-use super::default_watermark;
+use super::{MachineZones, default_watermark};
 use super::{TraceObjects, labels_by_content};
 use crate::measure::MAX_ORDER;
 use crate::trace::{MemoryLimit, OpKind, RequestCounts, TooMuchMemory, Trace};
@@ -22,6 +22,9 @@ pub struct TraceMemory<'a> {
     pub requests: RequestCounts,
     /// The min watermark in frames: Linux's own for such a memory, unless the recording says another.
     pub min_watermark: u64,
+    /// The machine's zones, whose rules of admission then stand before every policy; without them a policy serves as
+    /// long as it finds a block.
+    pub zones: Option<MachineZones>,
 }
 
 /// Why a trace cannot be replayed.
@@ -158,6 +161,7 @@ impl<'a> TraceMemory<'a> {
             ms,
             requests: RequestCounts::of_trace(trace, OpKind::Alloc),
             min_watermark: default_watermark(trace.present_frames()),
+            zones: None,
         })
     }
 }

@@ -12,6 +12,7 @@
 //! what the recording kernel did besides allocating: it neither reclaims nor compacts, so an
 //! allocation that fails stays failed, its object is absent, and the object's frees are passed over.
 
+pub mod admission;
 mod camera;
 mod engine;
 mod error;
@@ -33,6 +34,7 @@ mod test_subject;
 #[cfg(test)]
 mod tests;
 
+pub use admission::{MachineZones, ZoneAllocator, ZonePass};
 pub use error::ReplayError;
 pub use failures::{FailureCause, FailureLog, FirstFailure, default_watermark};
 pub use many::{ReplayJob, replay_all};
@@ -49,4 +51,4 @@ pub use run::{
 };
 pub use start::{Start, count_labels, labels_by_content};
 pub use state::{ListedFree, fit_free_memory, labels_by_state};
-pub use subject::{FreeRefused, ReplaySubject};
+pub use subject::{FreeRefused, ReplayAnswer, ReplaySubject};

@@ -1,14 +1,19 @@
 //! The policies that a replay compares, by name: Linux's of some years, and the engine's.
 
-use super::engine::with_engine;
-use super::{ReplaySubject, TraceMemory};
-use crate::before::buddy::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
+use super::admission::{MachineZone, Zoned};
+use super::engine::{with_engine, with_engines};
+use super::{MachineZones, ReplaySubject, TraceMemory};
+use crate::before::buddy::{
+    BuddyMarks, LinuxBuddy, LinuxBuddyConfig, LinuxBuddyError, LinuxPolicy,
+};
 use framewright::policy::Fallback;
 use std::fmt;
 use std::str::FromStr;
 
 use Fallback::{Concentrated, LargestFirst, SmallestWhenCostly};
-use LinuxPolicy::{Linux44, Linux413, Linux612, Linux612NoFragment, NoGrouping, Proposal};
+use LinuxPolicy::{
+    Linux44, Linux413, Linux612, Linux612NoFragment, Linux618Defrag, NoGrouping, Proposal,
+};
 
 /// An allocator with a fallback policy, by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +34,9 @@ impl ReplayPolicy {
         Self::Linux(Linux612NoFragment),
     ];
 
-    /// All of them: the historical ones, the engine's, and last the pole, which is not among
-    /// those compared unless it is named. A new one goes before the pole.
-    pub const ALL: [Self; 9] = [
+    /// All of them: the historical ones, the engine's, and last two that are not among those compared unless they are
+    /// named: a setting whose price, waiting, a replay only counts, and the pole. A new one goes before these.
+    pub const ALL: [Self; 10] = [
         Self::HISTORICAL[0],
         Self::HISTORICAL[1],
         Self::HISTORICAL[2],
@@ -40,11 +45,12 @@ impl ReplayPolicy {
         Self::Engine(LargestFirst),
         Self::Engine(SmallestWhenCostly),
         Self::OURS,
+        Self::Linux(Linux618Defrag),
         Self::Linux(NoGrouping),
     ];
 
     /// Those compared unless others are named.
-    pub const COMPARED: &'static [Self] = Self::ALL.split_at(Self::ALL.len() - 1).0;
+    pub const COMPARED: &'static [Self] = Self::ALL.split_at(Self::ALL.len() - 2).0;
 
     /// The engine's default, which the others are held against.
     pub const OURS: Self = Self::Engine(Concentrated);
@@ -77,8 +83,8 @@ impl ReplayPolicy {
         memory: &TraceMemory<'_>,
         work: impl FnOnce(&mut dyn ReplaySubject) -> R,
     ) -> Result<R, String> {
-        match self {
-            Self::Linux(policy) => {
+        match (self, &memory.zones) {
+            (Self::Linux(policy), None) => {
                 let config = LinuxBuddyConfig {
                     absent: &memory.trace.absent,
                     cpus: memory.cpus,
@@ -87,9 +93,47 @@ impl ReplayPolicy {
                 let mut buddy = LinuxBuddy::new(&config).map_err(|e| e.to_string())?;
                 Ok(work(&mut buddy))
             }
-            Self::Engine(fallback) => with_engine(fallback, memory, work),
+            (Self::Linux(policy), Some(machine)) => {
+                let of = |zone| buddy(policy, memory, machine, zone);
+                let buddies: Result<Vec<_>, _> = machine.zones.iter().map(of).collect();
+                let buddies = buddies.map_err(|e| e.to_string())?;
+                Ok(work(&mut Zoned::new(policy.name(), machine, buddies)))
+            }
+            (Self::Engine(fallback), None) => with_engine(fallback, memory, work),
+            (Self::Engine(fallback), Some(machine)) => {
+                with_engines(fallback, memory, machine, |engines| {
+                    work(&mut Zoned::new(fallback.name(), machine, engines))
+                })
+            }
         }
     }
+}
+
+/// One zone of the machine under the rules of a year.
+fn buddy(
+    policy: LinuxPolicy,
+    memory: &TraceMemory<'_>,
+    machine: &MachineZones,
+    zone: &MachineZone,
+) -> Result<LinuxBuddy, LinuxBuddyError> {
+    let percpu = zone
+        .percpu_high
+        .map(|high| u32::try_from(high).unwrap_or(u32::MAX / 2));
+    let config = LinuxBuddyConfig {
+        absent: &zone.absent(&memory.trace.absent),
+        cpus: memory.cpus,
+        marks: Some(BuddyMarks {
+            managed: zone.managed,
+            high: zone.marks[2] + zone.protects_from(machine.zones.len() - 1),
+            boost_max: zone.boost_max(),
+            batch: u32::try_from(zone.batch).unwrap_or(1),
+            high_min: percpu[0],
+            high_max: percpu[1],
+            high_first: percpu[2],
+        }),
+        ..LinuxBuddyConfig::new(policy, zone.frames)
+    };
+    LinuxBuddy::new(&config)
 }
 
 impl fmt::Display for ReplayPolicy {

@@ -2,7 +2,8 @@
 
 use super::camera::Camera;
 use super::{
-    FailureLog, ReplayError, ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, start,
+    FailureCause, FailureLog, ReplayAnswer, ReplayError, ReplaySubject, Stalls, Start, TraceMemory,
+    TraceObjects, start,
 };
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
@@ -111,6 +112,10 @@ pub struct ReplayOutcome {
     pub failures: [u64; MAX_ORDER + 1],
     /// Failed requests, probes included, while a free block of the order existed.
     pub false_failures: u64,
+    /// Requests that the recording machine served and that would have waited here, by order: served below the marks.
+    pub stalled: [u64; MAX_ORDER + 1],
+    /// Of the requests that failed on the recording machine, those that fail here, by what their flags say.
+    pub met: RequestCounts,
     /// The requests that failed on the recording machine, by order: tried, and freed at once.
     pub retries: [Tries; MAX_ORDER + 1],
     /// The probes of [`ReplayOptions::probe`].
@@ -152,6 +157,8 @@ impl ReplayOutcome {
             film: None,
             failures: [0; MAX_ORDER + 1],
             false_failures: 0,
+            stalled: [0; MAX_ORDER + 1],
+            met: RequestCounts::default(),
             retries: [Tries::default(); MAX_ORDER + 1],
             probes: Tries::default(),
             unplaced: 0,
@@ -190,6 +197,10 @@ impl ReplayOutcome {
             values.extend(by_flags(order, &self.requests, &self.failed.counts));
             let (tried, served) = (m::RETRIED.of(order), m::RETRIES_SERVED.of(order));
             values.extend(self.retries[order].values(tried, served));
+        }
+        if self.stalled != [0; MAX_ORDER + 1] {
+            let of = |order| (m::STALLED.of(order), self.stalled[order] as f64);
+            values.extend((0..=MAX_ORDER).map(of));
         }
         if self.means.samples() > 0 {
             for label in Mobility::ALL {
@@ -290,13 +301,19 @@ pub fn replay(
         match op.kind() {
             OpKind::Alloc => {
                 let mobility = op.mobility();
-                match run.alloc(cpu, order, mobility, index)? {
-                    Some(frame) => run.objects.place(run.next_id, frame, mobility),
-                    None => {
+                match run.request(cpu, order, mobility, (flags(op), true), index)? {
+                    ReplayAnswer::Served(frame) => run.objects.place(run.next_id, frame, mobility),
+                    ReplayAnswer::Stalled(frame) => {
+                        run.outcome.stalled[order.index()] += 1;
+                        run.objects.place(run.next_id, frame, mobility);
+                    }
+                    ReplayAnswer::Refused(cause) => {
                         run.outcome.failures[order.index()] += 1;
                         let sample = run.looked();
+                        let cause =
+                            cause.unwrap_or_else(|| FailureCause::of(order.index(), &sample, min));
                         let log = &mut run.outcome.failed;
-                        log.note(order.index(), flags(op), &sample, min);
+                        log.note(order.index(), flags(op), &sample, cause);
                     }
                 }
                 run.next_id += 1;
@@ -322,12 +339,23 @@ pub fn replay(
             }
             OpKind::Failed => {
                 let sample = run.looked();
-                let log = &mut run.outcome.refused;
-                log.note(order.index(), flags(op), &sample, min);
-                let served = run.try_once(cpu, order, op.mobility(), index)?;
+                let request = (flags(op), false);
+                let answer = run.try_once(cpu, order, op.mobility(), request, index)?;
                 let retries = &mut run.outcome.retries[order.index()];
                 retries.tried += 1;
-                retries.served += u64::from(served);
+                let cause = match answer {
+                    ReplayAnswer::Served(_) | ReplayAnswer::Stalled(_) => {
+                        retries.served += 1;
+                        None
+                    }
+                    ReplayAnswer::Refused(cause) => {
+                        run.outcome.met.note(order.index(), flags(op));
+                        cause
+                    }
+                };
+                let cause = cause.unwrap_or_else(|| FailureCause::of(order.index(), &sample, min));
+                let log = &mut run.outcome.refused;
+                log.note(order.index(), flags(op), &sample, cause);
             }
         }
     }
@@ -395,22 +423,26 @@ impl<'a> ReplayRun<'a> {
         })
     }
 
+    /// A request: its flags, and whether the machine served it.
     #[inline]
-    fn alloc(
+    fn request(
         &mut self,
         cpu: CpuId,
         order: Order,
         mobility: Mobility,
+        (flags, is_served): (Option<u32>, bool),
         op: usize,
-    ) -> Result<Option<framewright::Frame>, ReplayError> {
-        let Some(frame) = self.subject.alloc(cpu, order, mobility) else {
-            if self.observer.has_free(order) {
+    ) -> Result<ReplayAnswer, ReplayError> {
+        let answer = self.subject.request(cpu, order, mobility, flags, is_served);
+        let Some(frame) = answer.frame() else {
+            // An allocator that says why has more reasons than the want of a block.
+            if answer == ReplayAnswer::Refused(None) && self.observer.has_free(order) {
                 self.outcome.false_failures += 1;
             }
-            return Ok(None);
+            return Ok(answer);
         };
         match self.observer.take(frame, order, mobility) {
-            Ok(()) => Ok(Some(frame)),
+            Ok(()) => Ok(answer),
             Err(fault) => Err(self.fault(op, fault)),
         }
     }
@@ -439,19 +471,20 @@ impl<'a> ReplayRun<'a> {
         }
     }
 
-    /// Allocates and frees at once; whether it was served.
+    /// Allocates and frees at once; what became of it.
     fn try_once(
         &mut self,
         cpu: CpuId,
         order: Order,
         mobility: Mobility,
+        request: (Option<u32>, bool),
         op: usize,
-    ) -> Result<bool, ReplayError> {
-        let Some(frame) = self.alloc(cpu, order, mobility, op)? else {
-            return Ok(false);
-        };
-        self.free(cpu, frame, order, mobility, op)?;
-        Ok(true)
+    ) -> Result<ReplayAnswer, ReplayError> {
+        let answer = self.request(cpu, order, mobility, request, op)?;
+        if let Some(frame) = answer.frame() {
+            self.free(cpu, frame, order, mobility, op)?;
+        }
+        Ok(answer)
     }
 
     /// What memory looks like now.
@@ -461,6 +494,7 @@ impl<'a> ReplayRun<'a> {
 
     fn tick(&mut self, ms: u64, op: usize) -> Result<(), ReplayError> {
         self.now_ms += ms;
+        self.subject.pass_time(ms);
         if let Some(camera) = &mut self.camera {
             camera.look(self.now_ms, &mut self.observer);
         }
@@ -484,9 +518,11 @@ impl<'a> ReplayRun<'a> {
             self.outcome.means.add(&sample);
             self.sample_lists();
             if let Some(order) = self.options.probe {
-                let served = self.try_once(CpuId(0), order, probe_mobility(order), op)?;
+                // As one that may wait: what is asked is whether there is a block.
+                let request = (None, true);
+                let answer = self.try_once(CpuId(0), order, probe_mobility(order), request, op)?;
                 self.outcome.probes.tried += 1;
-                self.outcome.probes.served += u64::from(served);
+                self.outcome.probes.served += u64::from(answer.frame().is_some());
             }
         }
         Ok(())

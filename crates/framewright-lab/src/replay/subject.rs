@@ -1,11 +1,34 @@
 //! What a replay asks of an allocator.
 
+use super::FailureCause;
 use framewright::{CpuId, Frame, Mobility, Order};
 
 /// A free that the allocator did not accept; in a replay this is a fault of the allocator or of
 /// the replay, never of the trace, and stops the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeRefused;
+
+/// What became of a request of the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayAnswer {
+    /// Served at once.
+    Served(Frame),
+    /// Served, after it would have waited for memory.
+    Stalled(Frame),
+    /// Not served; for what, where the allocator says.
+    Refused(Option<FailureCause>),
+}
+
+impl ReplayAnswer {
+    /// The block, if there is one.
+    #[must_use]
+    pub const fn frame(self) -> Option<Frame> {
+        match self {
+            Self::Served(frame) | Self::Stalled(frame) => Some(frame),
+            Self::Refused(_) => None,
+        }
+    }
+}
 
 /// What a replay asks of an allocator: the engine, and each of the lab's historical baselines.
 ///
@@ -25,6 +48,25 @@ pub trait ReplaySubject {
 
     /// A block of `order`, or `None` if the policy finds none.
     fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame>;
+
+    /// A request of the recording: with its flags, where an event showed them, and whether the machine served it.
+    #[inline]
+    fn request(
+        &mut self,
+        cpu: CpuId,
+        order: Order,
+        mobility: Mobility,
+        _flags: Option<u32>,
+        _is_served: bool,
+    ) -> ReplayAnswer {
+        match self.alloc(cpu, order, mobility) {
+            Some(frame) => ReplayAnswer::Served(frame),
+            None => ReplayAnswer::Refused(None),
+        }
+    }
+
+    /// So many milliseconds of the recording pass.
+    fn pass_time(&mut self, _ms: u64) {}
 
     /// Frees the block of `order` at `frame`: a whole allocation, or an aligned part of one.
     ///

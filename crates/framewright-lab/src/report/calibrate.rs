@@ -1,6 +1,6 @@
 use super::{Calibration, Deviation, FigureSource, ReportColumn};
 use crate::measure::replay as m;
-use crate::measure::{MAX_ORDER, Metric, Sample};
+use crate::measure::{MAX_ORDER, Metric, Sample, grouped};
 use crate::replay::by_flags;
 use crate::replay::{Placement, ReplayOutcome};
 use crate::trace::reduce::ReferenceRow;
@@ -77,6 +77,71 @@ fn failed(trace: &Trace) -> [u64; MAX_ORDER + 1] {
         }
     }
     failed
+}
+
+/// Calibration by request, for rules replayed from the recorded layout without squeeze: of the requests that failed on
+/// the recording machine how many fail here (recall), and of those that fail here how many failed there (precision); by
+/// kind of request, and by kind and order.
+pub fn calibrate_requests(outcome: &ReplayOutcome) -> BTreeMap<Metric, f64> {
+    let (refused, met, wrong) = (
+        &outcome.refused.counts,
+        &outcome.met,
+        &outcome.failed.counts,
+    );
+    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+    let mut values = BTreeMap::new();
+    for (kind, of) in KINDS.into_iter().enumerate() {
+        let mut sums = [0; 3];
+        for order in 0..=MAX_ORDER {
+            let counts = [refused, met, wrong].map(|counts| of(counts, order));
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum += count;
+            }
+            let [refused, met, wrong] = counts;
+            let recall = share(met, refused);
+            let precision = share(met, met + wrong);
+            values.extend(recall.map(|value| (m::RECALL.of_two(kind, order), value)));
+            values.extend(precision.map(|value| (m::PRECISION.of_two(kind, order), value)));
+        }
+        let [refused, met, wrong] = sums;
+        let recall = share(met, refused);
+        let precision = share(met, met + wrong);
+        values.extend(recall.map(|value| (m::RECALL_OF_ALL.of(kind), value)));
+        values.extend(precision.map(|value| (m::PRECISION_OF_ALL.of(kind), value)));
+    }
+    values
+}
+
+/// How many requests of an order are of each kind of [`m::RECALL`], in the order of its members.
+const KINDS: [fn(&RequestCounts, usize) -> u64; 4] = [
+    |counts, order| counts.all[order],
+    |counts, order| counts.no_reclaim[order],
+    |counts, order| counts.all[order] - counts.no_reclaim[order] - counts.unseen[order],
+    |counts, order| counts.optional[order],
+];
+
+/// What a calibration by request came to, a line an order of which some request failed on the machine or fails here.
+#[must_use]
+pub fn request_calibration_lines(outcome: &ReplayOutcome) -> Vec<String> {
+    let (refused, met, wrong) = (
+        &outcome.refused.counts,
+        &outcome.met,
+        &outcome.failed.counts,
+    );
+    let line = |order: usize| {
+        let [refused, met, wrong] = [refused, met, wrong].map(|counts| counts.all[order]);
+        (refused + wrong > 0).then(|| {
+            format!(
+                "order {order}: of {} requests that failed on the machine {} fail under {} too; beside them {} fail \
+                 that the machine served",
+                grouped(refused as f64),
+                grouped(met as f64),
+                outcome.policy,
+                grouped(wrong as f64),
+            )
+        })
+    };
+    (0..=MAX_ORDER).filter_map(line).collect()
 }
 
 /// Compares the replay of the recording kernel's model, with its series at the reference's own
@@ -234,6 +299,38 @@ mod tests {
             }
         );
         assert_eq!(of(9).error.to_bits(), 0);
+    }
+
+    #[test]
+    fn calibration_by_request_tells_what_was_met_missed_and_made_up() {
+        let mut outcome = model(&trace());
+        // Of order 10 one failed here that the machine served, and one on both; of order 0 one on the machine alone.
+        let values = calibrate_requests(&outcome);
+        let value = |metric| values.get(&metric).copied();
+        assert_eq!(value(m::RECALL.of_two(0, 10)), Some(1.0));
+        assert_eq!(value(m::PRECISION.of_two(0, 10)), Some(0.5));
+        assert_eq!(value(m::RECALL.of_two(0, 0)), Some(0.0));
+        assert_eq!(value(m::PRECISION.of_two(0, 0)), None);
+        assert_eq!(value(m::RECALL_OF_ALL.of(0)), Some(0.5));
+        assert_eq!(value(m::PRECISION_OF_ALL.of(0)), Some(0.5));
+        // Without flags they are of no kind.
+        assert_eq!(value(m::RECALL_OF_ALL.of(1)), None);
+        let lines = request_calibration_lines(&outcome);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(
+            lines[1],
+            "order 10: of 1 requests that failed on the machine 1 fail under linux-6.12 too; beside them 1 fail that \
+             the machine served"
+        );
+        outcome.refused.counts.note(3, Some(0x2800));
+        outcome.refused.counts.note(3, Some(0xcc0));
+        outcome.met.note(3, Some(0x2800));
+        let values = calibrate_requests(&outcome);
+        let of_kind = |kind| values.get(&m::RECALL.of_two(kind, 3)).copied();
+        assert_eq!(
+            [0, 1, 2, 3].map(of_kind),
+            [Some(0.5), Some(1.0), Some(0.0), None]
+        );
     }
 
     #[test]

@@ -30,7 +30,9 @@ mod width;
 
 pub use answer::{Answer, AnswerFigures, MachineStalls, TriedPolicy, answer};
 pub use assertion::Assertion;
-pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
+pub use calibrate::{
+    LINUX, calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
+};
 pub use case::{Calibration, Deviation, FigureSource, ReportCase, ReportColumn};
 pub use distribution::Distribution;
 pub use figure::{

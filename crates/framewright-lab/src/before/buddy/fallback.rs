@@ -49,7 +49,9 @@ impl LinuxBuddy {
             LinuxPolicy::Linux44 => self.fall_back_44(order, mt, false),
             LinuxPolicy::Proposal => self.fall_back_44(order, mt, true),
             LinuxPolicy::Linux413 => self.fall_back_413(order, mt),
-            LinuxPolicy::Linux612 | LinuxPolicy::Linux612NoFragment => {
+            LinuxPolicy::Linux612
+            | LinuxPolicy::Linux612NoFragment
+            | LinuxPolicy::Linux618Defrag => {
                 if !*stealing && let Some(frame) = self.claim(order, mt, whole_only) {
                     return Some(frame);
                 }
@@ -201,6 +203,7 @@ impl LinuxBuddy {
                 self.count_fallback(mt, found.taken);
                 return Some(found.frame);
             }
+            self.boost.claimed();
             let pageblock = self.frames.pageblock(found.frame);
             if self.frames.is_whole(pageblock) && self.is_mostly_free_or_alike(pageblock, mt) {
                 self.frames.move_pageblock(pageblock, mt, ListEnd::Tail);

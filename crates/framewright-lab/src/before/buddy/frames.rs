@@ -69,6 +69,8 @@ pub(super) struct BuddyFrames {
     /// Frames in blocks allocated as movable, per pageblock: what Linux sees as LRU pages.
     movable_in: Vec<u16>,
     free_count: [[u32; 3]; ORDERS],
+    /// Frames in free blocks.
+    free: u64,
 }
 
 impl BuddyFrames {
@@ -92,6 +94,7 @@ impl BuddyFrames {
             free_in: vec![0; pageblocks],
             movable_in: vec![0; pageblocks],
             free_count: [[0; 3]; ORDERS],
+            free: 0,
         };
         let mut holes: Vec<(u64, u64)> = config
             .absent
@@ -115,6 +118,12 @@ impl BuddyFrames {
     /// Frames that exist.
     pub(super) fn present(&self) -> u64 {
         self.present
+    }
+
+    /// Frames in free blocks, cached ones not among them.
+    #[inline]
+    pub(super) fn free(&self) -> u64 {
+        self.free
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -271,6 +280,11 @@ impl BuddyFrames {
     pub(super) fn count_free(&mut self, frame: u32, order: u8, free: bool) {
         let shift = self.pageblock_order;
         add(&mut self.free_in, frame, order, shift, free);
+        if free {
+            self.free += 1 << order;
+        } else {
+            self.free -= 1 << order;
+        }
     }
 
     /// Takes `frame`'s free block, of which the first 2^`order` frames are the caller's; the rest

@@ -27,12 +27,19 @@
 //!   pageblocks of a larger free block carry one label.
 //! - **B5** Each pageblock's counts of free and of movable frames are what a recount finds.
 //!
+//! # In a machine
+//! With [`BuddyMarks`] the zone is one of a machine whose rules of admission stand around it (`replay::admission`):
+//! those decide whether a request may be served, and ask through [`ZoneAllocator`]. Two things are the zone's own then.
+//! The per-CPU marks of 6.6 and later move between a least and a most: up while a CPU takes or frees much and the zone
+//! is above its high watermark, down while reclaim works, and by an eighth a second. And a try to claim part of a
+//! pageblock for another mobility *boosts* the zone's watermarks (5.0 and later) by a pageblock, up to one and a half
+//! times high.
+//!
 //! # What is not here
-//! Watermarks and what they trigger (reclaim, compaction, boosting, the atomic reserve of 4.4 and
-//! the `MIGRATE_RESERVE` blocks before it), CMA, several zones, cold frees, and the self-tuning of
-//! the per-CPU marks of 6.6 and later, which needs watermarks and a timer: the marks stand at their
-//! computed minimum. A request that finds nothing empties all per-CPU lists and tries once more,
-//! as the slow path does before it gives up.
+//! Admission by watermarks and what it triggers (reclaim, compaction, the atomic reserve of 4.4 and the
+//! `MIGRATE_RESERVE` blocks before it), CMA, several zones, cold frees. Without [`BuddyMarks`] the per-CPU marks stand
+//! at their computed minimum, and a request that finds nothing empties all per-CPU lists and tries once more, as
+//! the slow path does before it gives up.
 //!
 //! # Sources
 //! `linux-4.4`: the kernel's rule from 4.0 to 4.11, in 3.10 the same but for unmovable requests,
@@ -41,6 +48,7 @@
 //! commits 02aa0cdd (4.12) and 7a8f58f39188 (4.13). `linux-6.12`: commit c2f6ea38 (6.15), in
 //! 6.12's stable series since 6.12.117, on the strict lists of 6.10.
 
+mod boost;
 mod fallback;
 mod frames;
 pub(super) mod links;
@@ -51,7 +59,7 @@ mod start;
 mod tests;
 mod verify;
 
-use crate::replay::{FreeRefused, ReplaySubject};
+use crate::replay::{FreeRefused, ReplaySubject, ZoneAllocator, ZonePass};
 use core::fmt;
 use frames::BuddyFrames;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
@@ -78,6 +86,27 @@ pub struct LinuxBuddyConfig<'a> {
     pub pageblock_order: u8,
     /// Whether there are per-CPU lists; without them every request goes to the free lists.
     pub per_cpu_lists: bool,
+    /// What the machine says of this zone of its own.
+    pub marks: Option<BuddyMarks>,
+}
+
+/// What a machine says of one of its zones, in frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuddyMarks {
+    /// Frames that its allocator was given, those that a trace leaves out among them.
+    pub managed: u64,
+    /// The high watermark.
+    pub high: u64,
+    /// The most that claims of pageblocks raise the watermarks by.
+    pub boost_max: u64,
+    /// Of the per-CPU lists since 6.6: frames moved at once, and between which the marks move.
+    pub batch: u32,
+    /// The least mark.
+    pub high_min: u32,
+    /// The largest mark.
+    pub high_max: u32,
+    /// Where the marks stood at the start.
+    pub high_first: u32,
 }
 
 impl LinuxBuddyConfig<'static> {
@@ -91,6 +120,7 @@ impl LinuxBuddyConfig<'static> {
             cpus: 2,
             pageblock_order: 9,
             per_cpu_lists: true,
+            marks: None,
         }
     }
 }
@@ -130,6 +160,13 @@ pub struct LinuxBuddy {
     /// Empty if there are no per-CPU lists.
     percpu: Vec<BuddyPerCpu>,
     marks: percpu::PerCpuMarks,
+    boost: boost::WatermarkBoost,
+    /// The high watermark without boost; no zone without [`BuddyMarks`] is below it.
+    high: u64,
+    /// Whether the background reclaims: then the per-CPU lists are kept short.
+    is_reclaiming: bool,
+    /// Milliseconds since the per-CPU marks came down last.
+    waited_ms: u64,
     fallbacks: [[u64; 3]; 3],
     /// Imposed labels left free pageblocks apart that merging would have joined (B3 is then due).
     unsettled: bool,
@@ -154,11 +191,22 @@ impl LinuxBuddy {
         }
         let cpus = if config.per_cpu_lists { config.cpus } else { 0 };
         let frames = BuddyFrames::new(config, usize::from(cpus) * percpu::LISTS);
-        let marks = percpu::PerCpuMarks::new(config.policy, frames.present(), config.cpus);
+        let marks = match config.marks {
+            Some(of) if config.policy.is_strict() => percpu::PerCpuMarks::of_machine(&of),
+            Some(of) => percpu::PerCpuMarks::new(config.policy, of.managed, config.cpus),
+            None => percpu::PerCpuMarks::new(config.policy, frames.present(), config.cpus),
+        };
+        let high_first = config.marks.map_or(marks.high_min, |of| of.high_first);
+        let boost_max = config.marks.filter(|_| config.policy.is_strict());
+        let boost_max = boost_max.map_or(0, |marks| marks.boost_max);
         Ok(Self {
             policy: config.policy,
-            percpu: vec![BuddyPerCpu::default(); usize::from(cpus)],
+            percpu: vec![BuddyPerCpu::new(high_first); usize::from(cpus)],
             marks,
+            boost: boost::WatermarkBoost::new(boost_max, 1 << config.pageblock_order),
+            high: config.marks.map_or(0, |marks| marks.high),
+            is_reclaiming: false,
+            waited_ms: 0,
             frames,
             fallbacks: [[0; 3]; 3],
             unsettled: false,
@@ -178,7 +226,7 @@ impl LinuxBuddy {
     /// One attempt, without the slow path.
     #[inline]
     fn take(&mut self, cpu: CpuId, order: u8, mt: usize) -> Option<u32> {
-        if self.policy == LinuxPolicy::Linux612NoFragment {
+        if self.policy.avoids_fragments(false) {
             // The first pass fragments nothing; with one zone the second follows at once.
             if let Some(frame) = self.take_with(cpu, order, mt, true) {
                 return Some(frame);
@@ -290,5 +338,69 @@ impl ReplaySubject for LinuxBuddy {
 
     fn fallbacks(&self) -> [[u64; 3]; 3] {
         self.fallbacks
+    }
+
+    fn pass_time(&mut self, ms: u64) {
+        self.waited_ms += ms;
+        // Once a second, whatever has passed: the marks come down by a part of what they are.
+        if self.waited_ms >= 1000 {
+            self.waited_ms = 0;
+            self.lower_percpu_marks();
+        }
+    }
+}
+
+impl ZoneAllocator for LinuxBuddy {
+    #[inline]
+    fn listed_free(&self) -> u64 {
+        self.frames.free()
+    }
+
+    #[inline]
+    fn boost(&self) -> u64 {
+        self.boost.frames()
+    }
+
+    fn lower_boost(&mut self, frames: u64) {
+        self.boost.lower(frames);
+    }
+
+    #[inline]
+    fn has_listed(&self, order: Order) -> bool {
+        (order.get()..=MAX_ORDER).any(|order| self.frames.has_free(order))
+    }
+
+    #[inline]
+    fn serve(
+        &mut self,
+        cpu: CpuId,
+        order: Order,
+        mobility: Mobility,
+        pass: ZonePass,
+    ) -> Option<Frame> {
+        let order = order.get();
+        if order > MAX_ORDER {
+            return None;
+        }
+        if self.unsettled {
+            self.settle();
+        }
+        let mt = self.list_of(mobility);
+        // The lists are empty already where others were: a drain is part of the request, not of the zone.
+        let frame = self.take_with(cpu, order, mt, pass == ZonePass::WholeOnly)?;
+        self.frames.mark_allocated(frame, order, mobility.index());
+        Some(Frame(u64::from(frame)))
+    }
+
+    fn avoids_fragments(&self, has_zone_below: bool) -> bool {
+        self.policy.avoids_fragments(has_zone_below)
+    }
+
+    fn fragments_last(&self) -> bool {
+        self.policy.fragments_last()
+    }
+
+    fn set_reclaiming(&mut self, is_reclaiming: bool) {
+        self.is_reclaiming = is_reclaiming;
     }
 }

@@ -1,5 +1,5 @@
 use super::links::ListEnd;
-use super::{LinuxBuddy, LinuxPolicy};
+use super::{BuddyMarks, LinuxBuddy, LinuxPolicy};
 use framewright::{CpuId, Mobility};
 
 /// The order of a transparent huge page (`HPAGE_PMD_ORDER`).
@@ -22,9 +22,18 @@ pub(super) struct BuddyPerCpu {
     free_count: u32,
     /// 6.12: the last free was of an order between 1 and 3.
     freed_high_order: bool,
+    /// 6.12: frames above which some go back, between the zone's least and most.
+    pub(super) high: u32,
 }
 
 impl BuddyPerCpu {
+    pub(super) fn new(high: u32) -> Self {
+        Self {
+            high,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -35,8 +44,10 @@ impl BuddyPerCpu {
 pub(super) struct PerCpuMarks {
     /// Frames moved at once.
     pub(super) batch: u32,
-    /// Frames on a CPU's lists above which a batch goes back.
-    pub(super) high: u32,
+    /// Frames on a CPU's lists above which a batch goes back, at least.
+    pub(super) high_min: u32,
+    /// And at most: between the two the mark moves with what the CPU does.
+    pub(super) high_max: u32,
 }
 
 impl PerCpuMarks {
@@ -54,17 +65,28 @@ impl PerCpuMarks {
                 one_below_power(batch)
             };
             let share = low_watermark(frames) / u64::from(cpus);
-            Self {
-                batch,
-                high: (share as u32).max(batch << 2),
-            }
+            Self::fixed(batch, (share as u32).max(batch << 2))
         } else {
             let batch = ((frames / 1024).min(128) / 4).max(1) as u32;
             let batch = one_below_power(batch);
-            Self {
-                batch: batch.max(1),
-                high: 6 * batch,
-            }
+            Self::fixed(batch.max(1), 6 * batch)
+        }
+    }
+
+    const fn fixed(batch: u32, high: u32) -> Self {
+        Self {
+            batch,
+            high_min: high,
+            high_max: high,
+        }
+    }
+
+    /// The marks that a machine with 6.12's rules says it has.
+    pub(super) fn of_machine(marks: &BuddyMarks) -> Self {
+        Self {
+            batch: marks.batch.max(1),
+            high_min: marks.high_min,
+            high_max: marks.high_max.max(marks.high_min),
         }
     }
 }
@@ -80,10 +102,15 @@ fn one_below_power(batch: u32) -> u32 {
 /// pages at least 2 + 3 * 3 pageblocks, unless that is more than a twentieth of the zone. Low lies
 /// above it by a quarter of it or by a thousandth of the zone, whichever is more.
 fn low_watermark(frames: u64) -> u64 {
+    let min = min_watermark(frames);
+    min + (min / 4).max(frames / 1000)
+}
+
+/// Its min watermark: see [`low_watermark`].
+fn min_watermark(frames: u64) -> u64 {
     let kib = (frames * 4 * 16).isqrt().clamp(128, 256 << 10);
     let huge = (512 * (2 + 3 * 3)).min(frames / 20);
-    let min = (kib / 4).max(huge);
-    min + (min / 4).max(frames / 1000)
+    (kib / 4).max(huge)
 }
 
 /// Which of a CPU's lists holds blocks of this order and mobility.
@@ -153,21 +180,35 @@ impl LinuxBuddy {
         }
     }
 
+    /// Whether less is free than the high watermark: then lists do not grow.
+    #[inline]
+    fn is_below_high(&self) -> bool {
+        self.frames.free() <= self.high + self.boost.frames()
+    }
+
     /// How many blocks a refill asks for. 6.12 doubles it while nothing is freed in between, as
-    /// far as the mark leaves room.
+    /// far as the mark leaves room; and raises the mark where the zone has plenty.
     fn refill_blocks(&mut self, slot: usize, order: u8) -> u32 {
-        let PerCpuMarks { batch, high } = self.marks;
+        let marks = self.marks;
+        let batch = marks.batch;
         if !self.policy.is_strict() {
             return batch;
         }
-        if high < batch {
+        let may_grow = marks.high_min != marks.high_max && !self.is_below_high();
+        let percpu = &mut self.percpu[slot];
+        percpu.high = percpu.high.clamp(marks.high_min, marks.high_max);
+        if percpu.high < batch {
             return 1;
         }
-        let percpu = &mut self.percpu[slot];
         let mut blocks = batch;
         if order == 0 {
             blocks <<= percpu.alloc_factor;
-            let room = high.saturating_sub(percpu.count + batch).max(batch);
+        }
+        if may_grow {
+            percpu.high = (percpu.high + blocks).min(marks.high_max);
+        }
+        if order == 0 {
+            let room = percpu.high.saturating_sub(percpu.count + batch).max(batch);
             if blocks <= room && percpu.alloc_factor < BATCH_SCALE_MAX {
                 percpu.alloc_factor += 1;
             }
@@ -179,6 +220,65 @@ impl LinuxBuddy {
         blocks
     }
 
+    /// 6.12: the mark as a free finds it, moved by what the CPU and the zone do.
+    #[inline]
+    fn high_at_free(&mut self, slot: usize) -> u32 {
+        let PerCpuMarks {
+            batch,
+            high_min,
+            high_max,
+        } = self.marks;
+        if high_min == high_max && !self.is_reclaiming {
+            return high_min;
+        }
+        let is_below_high = self.is_below_high();
+        let percpu = &mut self.percpu[slot];
+        percpu.high = percpu.high.clamp(high_min, high_max);
+        let lowered = percpu
+            .high
+            .saturating_sub(percpu.free_count.max(batch))
+            .max(high_min);
+        if self.is_reclaiming {
+            percpu.high = lowered;
+            return (batch << 2).min(lowered);
+        }
+        if is_below_high {
+            percpu.high = lowered;
+            return percpu.count.max(high_min);
+        }
+        let high = percpu.high;
+        if percpu.count >= high {
+            // Room for as much as was freed in a row.
+            let wanted = percpu.free_count + batch;
+            percpu.high = high.max(wanted.clamp(high_min, high_max));
+        }
+        high
+    }
+
+    /// 6.12, once a second: the marks come down, and what lies above them goes back.
+    pub(super) fn lower_percpu_marks(&mut self) {
+        let PerCpuMarks {
+            batch,
+            high_min,
+            high_max,
+        } = self.marks;
+        if !self.policy.is_strict() || high_min == high_max {
+            return;
+        }
+        for slot in 0..self.percpu.len() {
+            let percpu = &mut self.percpu[slot];
+            if percpu.high > high_min {
+                let eighth_less = percpu.high - (percpu.high >> 3);
+                let above = percpu.count.saturating_sub(batch << BATCH_SCALE_MAX);
+                percpu.high = above.max(eighth_less).max(high_min);
+            }
+            let too_many = percpu.count.saturating_sub(percpu.high);
+            if too_many > 0 {
+                self.free_batch_list_by_list(slot, too_many, 0);
+            }
+        }
+    }
+
     /// Frees a block to the list of its pageblock's label, and a batch of the list's oldest where
     /// that is too much.
     #[inline]
@@ -188,11 +288,13 @@ impl LinuxBuddy {
         let list = list_index(order, mt);
         self.frames
             .push_cached(slot * LISTS + list, frame, order, mt, ListEnd::Head);
-        let PerCpuMarks { batch, high } = self.marks;
+        let PerCpuMarks {
+            batch, high_min, ..
+        } = self.marks;
         let percpu = &mut self.percpu[slot];
         percpu.count += 1 << order;
         if !self.policy.is_strict() {
-            if percpu.count >= high {
+            if percpu.count >= high_min {
                 self.free_batch_in_turns(slot, batch);
             }
             return;
@@ -202,16 +304,22 @@ impl LinuxBuddy {
         // Steady frees of orders 1 to 3 go back sooner: as cached blocks they fragment.
         let free_high = high_order
             && percpu.freed_high_order
-            && percpu.free_count >= batch + high / 2
+            && percpu.free_count >= batch + high_min / 2
             && percpu.count >= batch;
         percpu.freed_high_order = high_order;
         if percpu.free_count < batch << BATCH_SCALE_MAX {
             percpu.free_count += 1 << order;
         }
         if free_high {
-            let count = percpu.count.min(batch << BATCH_SCALE_MAX);
+            let most = batch << BATCH_SCALE_MAX;
+            percpu.high = percpu.high.saturating_sub(most).max(high_min);
+            let count = percpu.count.min(most);
             self.free_batch_list_by_list(slot, count, list);
-        } else if percpu.count >= high {
+            return;
+        }
+        let high = self.high_at_free(slot);
+        let percpu = &self.percpu[slot];
+        if percpu.count >= high {
             let most = high.saturating_sub(batch).max(batch);
             let count = percpu.free_count.clamp(batch, most);
             self.free_batch_list_by_list(slot, count, list);

@@ -25,18 +25,23 @@ pub enum LinuxPolicy {
     /// 6.12 where the kernel avoids fragmenting at first: a pass that takes from other
     /// mobilities only whole pageblocks, then, as there is no other zone, one without that limit.
     Linux612NoFragment,
+    /// 6.15 and later with `vm.defrag_mode=1`, on the rules of 6.12: behind watermarks a request takes pieces of other
+    /// mobilities' pageblocks only after it has waited, and one that may not wait never does. Without watermarks as the
+    /// one before.
+    Linux618Defrag,
     /// One list for all mobilities. A pole to learn from, not a policy of any year.
     NoGrouping,
 }
 
 impl LinuxPolicy {
     /// All of them, oldest first, the pole last.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Linux44,
         Self::Proposal,
         Self::Linux413,
         Self::Linux612,
         Self::Linux612NoFragment,
+        Self::Linux618Defrag,
         Self::NoGrouping,
     ];
 
@@ -49,6 +54,7 @@ impl LinuxPolicy {
             Self::Linux413 => "linux-4.13",
             Self::Linux612 => "linux-6.12",
             Self::Linux612NoFragment => "linux-6.12-nofragment",
+            Self::Linux618Defrag => "linux-6.18-defrag",
             Self::NoGrouping => "no-grouping",
         }
     }
@@ -72,7 +78,25 @@ impl LinuxPolicy {
 
     /// Whether the lists are strict (since 6.10): a free block is always on its pageblock's list.
     pub(super) const fn is_strict(self) -> bool {
-        matches!(self, Self::Linux612 | Self::Linux612NoFragment)
+        matches!(
+            self,
+            Self::Linux612 | Self::Linux612NoFragment | Self::Linux618Defrag
+        )
+    }
+
+    /// Whether a request first tries to take nothing but whole pageblocks from other mobilities (since 5.0): where a
+    /// zone of 32-bit addresses lies below the one it prefers, or always.
+    pub(super) const fn avoids_fragments(self, has_zone_below: bool) -> bool {
+        match self {
+            Self::Linux612 => has_zone_below,
+            Self::Linux612NoFragment | Self::Linux618Defrag => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a request that has not waited takes nothing but whole pageblocks from other mobilities.
+    pub(super) const fn fragments_last(self) -> bool {
+        matches!(self, Self::Linux618Defrag)
     }
 
     /// Whether per-CPU lists hold blocks of `order`: single frames until 5.12; since then orders

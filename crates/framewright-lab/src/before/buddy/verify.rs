@@ -89,6 +89,13 @@ impl LinuxBuddy {
                 listed += len;
             }
         }
+        let frames = |(_, tag): (u32, BuddyTag)| u64::from(tag.is_free()) << tag.order();
+        let (free_frames, counted) = (self.blocks().map(frames).sum::<u64>(), self.frames.free());
+        if free_frames != counted {
+            return Err(format!(
+                "B2: {free_frames} frames are free, counted {counted}"
+            ));
+        }
         let free = self.blocks().filter(|(_, tag)| tag.is_free()).count() as u64;
         if free == listed {
             Ok(())

@@ -3,7 +3,7 @@
 use super::JobPart;
 use crate::cmd::error::CommandError;
 use crate::cmd::input::LoadedTrace;
-use crate::cmd::replay::{METHOD, PICTURES, case_items, replay_case};
+use crate::cmd::replay::{METHOD, PICTURES, WatermarksArg, case_items, replay_case};
 use crate::replay::{ReplayOptions, ReplayPolicy, Start};
 use crate::report::{
     Hollow, Item, MachineRecord, ReportCase, RunInfo, Section, accent, hollow_text, json_lines,
@@ -58,7 +58,7 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
         let replayed = replay_case(
             loaded,
             ReplayPolicy::COMPARED,
-            options,
+            (options, WatermarksArg::Off),
             threads,
             MemoryLimit::default(),
             false,

@@ -6,7 +6,8 @@ use crate::pressure::{Gives, Impose, LIST_NAMES, PressureRequest};
 use crate::replay::camera::Camera;
 use crate::replay::run::probe_mobility;
 use crate::replay::{
-    ReplayError, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, Start, TraceMemory,
+    FailureCause, ReplayError, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, Start,
+    TraceMemory,
 };
 use crate::trace::{OpKind, TraceOp};
 use framewright::stats::ReclaimStats;
@@ -211,7 +212,8 @@ impl ReclaimRun<'_, '_> {
                         self.outcome.failures[order.index()] += 1;
                         let sample = self.looked();
                         let log = &mut self.outcome.failed;
-                        log.note(order.index(), flags(), &sample, self.min_watermark);
+                        let cause = FailureCause::of(order.index(), &sample, self.min_watermark);
+                        log.note(order.index(), flags(), &sample, cause);
                     }
                 }
                 self.next_id += 1;
@@ -224,7 +226,8 @@ impl ReclaimRun<'_, '_> {
             OpKind::Failed => {
                 let sample = self.looked();
                 let log = &mut self.outcome.refused;
-                log.note(order.index(), flags(), &sample, self.min_watermark);
+                let cause = FailureCause::of(order.index(), &sample, self.min_watermark);
+                log.note(order.index(), flags(), &sample, cause);
                 let request = request(flags());
                 let frame = self.request(request, index)?;
                 let retries = &mut self.outcome.retries[order.index()];

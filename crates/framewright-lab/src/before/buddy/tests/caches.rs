@@ -2,8 +2,8 @@
 
 use super::super::percpu::PerCpuMarks;
 use super::{
-    CPU, CpuId, Frame, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy, Mobility, Movable, Order,
-    ReplaySubject, Unmovable, order, zone_with,
+    BuddyMarks, CPU, CpuId, Frame, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy, Mobility, Movable,
+    Order, ReplaySubject, Unmovable, ZoneAllocator, order, zone_with,
 };
 use LinuxPolicy::{Linux44, Linux413, Linux612, Linux612NoFragment};
 
@@ -33,7 +33,8 @@ fn the_marks_are_those_that_the_kernels_compute() {
     let trace = 1_474_560;
     let of = |policy, frames, cpus| {
         let marks = PerCpuMarks::new(policy, frames, cpus);
-        (marks.batch, marks.high)
+        assert_eq!(marks.high_min, marks.high_max);
+        (marks.batch, marks.high_min)
     };
     assert_eq!(of(Linux44, trace, 2), (31, 186));
     assert_eq!(of(Linux413, trace, 2), (31, 186));
@@ -162,7 +163,7 @@ fn linux_612_refills_no_more_than_the_mark_leaves_room_for() {
         ..LinuxBuddyConfig::new(Linux612, FRAMES)
     };
     let mut zone = LinuxBuddy::new(&config).unwrap();
-    assert_eq!(zone.marks.high, 4 * 63);
+    assert_eq!(zone.marks.high_min, 4 * 63);
     let mut refill = |frames: usize| {
         let before = free_frames(&zone);
         let last = take_many(&mut zone, 0, frames).pop();
@@ -209,7 +210,7 @@ fn linux_612_halves_the_doubling_at_each_free() {
 fn linux_612_returns_as_much_as_was_freed_in_a_row_and_at_least_a_batch() {
     for (pause, returned) in [(false, 2016), (true, 63)] {
         let mut zone = LinuxBuddy::new(&LinuxBuddyConfig::new(Linux612, FRAMES)).unwrap();
-        assert_eq!(zone.marks.high, HIGH_612);
+        assert_eq!(zone.marks.high_min, HIGH_612);
         let frames = take_many(&mut zone, 0, 8000);
         zone.drain();
         let before = free_frames(&zone);
@@ -333,4 +334,95 @@ fn a_cpu_number_above_the_count_uses_the_lists_of_a_lower_one() {
     let frame = zone.alloc(CpuId(3), Order::ZERO, Movable).unwrap();
     zone.free(CpuId(7), frame, Order::ZERO).unwrap();
     assert_eq!(zone.alloc(CpuId(1), Order::ZERO, Movable), Some(frame));
+}
+
+/// A zone of a machine whose high watermark is `high`, with lists for one CPU.
+fn machine_zone(policy: LinuxPolicy, high: u64) -> LinuxBuddy {
+    let marks = BuddyMarks {
+        managed: FRAMES,
+        high,
+        boost_max: 1500,
+        batch: 63,
+        high_min: 300,
+        high_max: 5000,
+        high_first: 400,
+    };
+    let config = LinuxBuddyConfig {
+        cpus: 1,
+        marks: Some(marks),
+        ..LinuxBuddyConfig::new(policy, FRAMES)
+    };
+    LinuxBuddy::new(&config).unwrap()
+}
+
+#[test]
+fn linux_612_raises_its_mark_while_it_takes_from_a_zone_with_plenty() {
+    let mut zone = machine_zone(Linux612, 1000);
+    take(&mut zone, 0, Movable);
+    // A refill of 63 raises it by as much.
+    assert_eq!(zone.percpu[0].high, 463);
+    let held = take_many(&mut zone, 0, 20_000);
+    assert_eq!(zone.percpu[0].high, 5000);
+    // Below high it comes down as frames return, by as many as were freed in a row, and no further than its least.
+    zone.high = FRAMES;
+    for &frame in &held {
+        free(&mut zone, frame, 0);
+    }
+    assert_eq!(zone.percpu[0].high, 300);
+    zone.verify().unwrap();
+    // 4.4 has one mark, by the frames that the machine's allocator was given.
+    let old = machine_zone(Linux44, 1000);
+    assert_eq!((old.marks.high_min, old.marks.high_max), (186, 186));
+}
+
+#[test]
+fn linux_612_keeps_its_lists_short_while_the_background_reclaims() {
+    let mut zone = machine_zone(Linux612, 1000);
+    let held = take_many(&mut zone, 0, 10_000);
+    for &frame in &held[..4000] {
+        free(&mut zone, frame, 0);
+    }
+    assert!(zone.percpu[0].count > 4 * 63);
+    zone.set_reclaiming(true);
+    for &frame in &held[4000..8000] {
+        free(&mut zone, frame, 0);
+    }
+    assert!(zone.percpu[0].count <= 4 * 63);
+}
+
+#[test]
+fn linux_612_lowers_its_marks_by_an_eighth_each_second() {
+    let mut zone = machine_zone(Linux612, 1000);
+    take_many(&mut zone, 0, 20_000);
+    zone.pass_time(999);
+    assert_eq!(zone.percpu[0].high, 5000);
+    zone.pass_time(1);
+    assert_eq!(zone.percpu[0].high, 5000 - 625);
+    for _ in 0..40 {
+        zone.pass_time(1000);
+    }
+    assert_eq!(zone.percpu[0].high, 300);
+    // What lies above goes back to the zone.
+    assert!(zone.percpu[0].count <= 300);
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_try_to_claim_part_of_a_pageblock_raises_the_watermarks_since_50() {
+    let boost = |policy| {
+        let mut zone = machine_zone(policy, 1000);
+        for pageblock in 0..FRAMES / 512 {
+            assert!(zone.alloc_at(Frame(pageblock * 512), Order::ZERO, Movable));
+        }
+        assert!(take(&mut zone, 0, Unmovable).is_some());
+        let before = zone.boost();
+        zone.lower_boost(1000);
+        (before, zone.boost())
+    };
+    // One pageblock for each order that was tried, up to the most.
+    let (before, after) = boost(Linux612);
+    assert!(before > 0 && before <= 1500, "{before}");
+    assert_eq!(after, before.saturating_sub(1000));
+    assert_eq!(boost(Linux44), (0, 0));
+    assert_eq!(boost(Linux413), (0, 0));
 }

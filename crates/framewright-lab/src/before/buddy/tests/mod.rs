@@ -4,8 +4,8 @@ mod caches;
 mod model;
 mod rules;
 
-use super::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
-use crate::replay::ReplaySubject;
+use super::{BuddyMarks, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
+use crate::replay::{ReplaySubject, ZoneAllocator};
 use framewright::{CpuId, Frame, Mobility, Order};
 use std::ops::Range;
 

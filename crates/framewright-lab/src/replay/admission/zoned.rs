@@ -1,0 +1,426 @@
+use super::rights::{UNSEEN_FLAGS, ZoneKind, is_above, zone_kind};
+use super::{MachineZone, MachineZones, RequestRights};
+use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
+use crate::replay::{FailureCause, FreeRefused, ReplayAnswer, ReplaySubject};
+use framewright::{CpuId, Frame, Mobility, Order};
+
+/// How far a zone may go for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZonePass {
+    /// Of other mobilities it takes whole pageblocks only.
+    WholeOnly,
+    /// By its rules, from what the requester's CPU and the lists have.
+    AtOnce,
+    /// By its rules, after all CPUs' lists are emptied.
+    Drained,
+}
+
+/// What admission asks of one zone's allocator.
+pub trait ZoneAllocator: ReplaySubject {
+    /// Frames on its free lists: not those that it keeps for single CPUs.
+    fn listed_free(&self) -> u64;
+
+    /// Frames that come on top of its watermarks for a while.
+    fn boost(&self) -> u64 {
+        0
+    }
+
+    /// The background takes so much of that away.
+    fn lower_boost(&mut self, _frames: u64) {}
+
+    /// Whether a free block of at least `order` is on a list; true where only trying tells.
+    fn has_listed(&self, order: Order) -> bool;
+
+    /// A block, or nothing where the rules find none within what the pass allows. Nothing has changed then but which
+    /// frames lie in which CPU's lists.
+    fn serve(
+        &mut self,
+        cpu: CpuId,
+        order: Order,
+        mobility: Mobility,
+        pass: ZonePass,
+    ) -> Option<Frame>;
+
+    /// Whether the first pass over the zones takes whole pageblocks only; below the zone that is asked first there may
+    /// be one for 32-bit devices.
+    fn avoids_fragments(&self, _has_zone_below: bool) -> bool {
+        false
+    }
+
+    /// Whether no request takes less from other mobilities before it has waited (`vm.defrag_mode`).
+    fn fragments_last(&self) -> bool {
+        false
+    }
+
+    /// The background begins or ends to reclaim.
+    fn set_reclaiming(&mut self, _is_reclaiming: bool) {}
+}
+
+/// A zone with its allocator.
+#[derive(Debug)]
+struct GuardedZone<S> {
+    allocator: S,
+    first: u64,
+    end: u64,
+    marks: [u64; 3],
+    /// What it protects, by the place of the last zone that a request can do with.
+    protects: Vec<u64>,
+    is_normal: bool,
+}
+
+const MIN: usize = 0;
+const LOW: usize = 1;
+const HIGH: usize = 2;
+
+/// Zones of a machine behind Linux's rules of admission; see the module's header.
+///
+/// # Invariants
+/// - **AD1** What a request gets leaves its zone above the mark that binds the request, unless it stalled.
+/// - **AD2** A request that may wait and was served when recorded fails only where no zone has a block.
+/// - **AD3** A request that may not wait changes no other CPU's lists.
+#[derive(Debug)]
+pub(in crate::replay) struct Zoned<S> {
+    name: &'static str,
+    /// Ascending; requests go from the last that they can do with downwards.
+    zones: Vec<GuardedZone<S>>,
+    /// The place of that zone, by [`ZoneKind`].
+    last: [usize; 5],
+    /// What the background does, while it is awake.
+    round: Option<ReclaimRound>,
+}
+
+/// A round of the background, which works for all zones at once.
+#[derive(Debug)]
+struct ReclaimRound {
+    /// The boost of each zone when it began: what it takes away in the end.
+    boosts: Vec<u64>,
+    /// Frames that are still to be freed for the boosts; 0 where the round ends when a zone is above high.
+    owed: u64,
+}
+
+impl<S: ZoneAllocator> Zoned<S> {
+    /// The machine's zones, with an allocator for each in their order.
+    pub(in crate::replay) fn new(
+        name: &'static str,
+        machine: &MachineZones,
+        allocators: impl IntoIterator<Item = S>,
+    ) -> Self {
+        use ZoneKind::{Dma, Dma32, HighMem, Movable, Normal};
+        let places = 0..machine.zones.len();
+        let zone = |(of, allocator): (&MachineZone, S)| GuardedZone {
+            allocator,
+            first: of.first,
+            end: of.first + of.frames,
+            marks: of.marks,
+            protects: places.clone().map(|last| of.protects_from(last)).collect(),
+            is_normal: of.is_normal(),
+        };
+        Self {
+            name,
+            zones: machine.zones.iter().zip(allocators).map(zone).collect(),
+            last: [Dma, Dma32, Normal, HighMem, Movable].map(|kind| machine.last_of(kind)),
+            round: None,
+        }
+    }
+
+    /// Asks each zone from `last` down, at a mark.
+    #[inline]
+    fn walk(
+        &mut self,
+        last: usize,
+        (cpu, order, mobility): (CpuId, Order, Mobility),
+        level: usize,
+        rights: RequestRights,
+        pass: ZonePass,
+    ) -> Option<Frame> {
+        for at in (0..=last).rev() {
+            let zone = &mut self.zones[at];
+            if !zone.admits(last, order, level, rights) {
+                continue;
+            }
+            if let Some(frame) = zone.allocator.serve(cpu, order, mobility, pass) {
+                return Some(Frame(zone.first + frame.0));
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn slow(
+        &mut self,
+        last: usize,
+        request: (CpuId, Order, Mobility),
+        rights: RequestRights,
+        is_served: bool,
+    ) -> ReplayAnswer {
+        if rights.wakes && self.round.is_none() {
+            self.wake();
+        }
+        let pass = match self.zones[last].allocator.fragments_last() {
+            true => ZonePass::WholeOnly,
+            false => ZonePass::AtOnce,
+        };
+        if let Some(frame) = self.walk(last, request, MIN, rights, pass) {
+            return ReplayAnswer::Served(frame);
+        }
+        if !rights.may_wait {
+            return ReplayAnswer::Refused(Some(self.cause(last, request.1, rights)));
+        }
+        if !is_served {
+            return self.last_resort(last, request, rights, pass);
+        }
+        // The machine did serve it: from the zone that is least below its mark.
+        let mut places: Vec<usize> = (0..=last).collect();
+        places.sort_by_key(|&at| {
+            let zone = &self.zones[at];
+            let room = zone.allocator.listed_free() as i64 - zone.mark(MIN, last, rights) as i64;
+            (std::cmp::Reverse(room), std::cmp::Reverse(at))
+        });
+        let (cpu, order, mobility) = request;
+        for pass in [ZonePass::AtOnce, ZonePass::Drained] {
+            if pass == ZonePass::Drained {
+                self.drain();
+            }
+            for &at in &places {
+                let zone = &mut self.zones[at];
+                if let Some(frame) = zone.allocator.serve(cpu, order, mobility, pass) {
+                    return ReplayAnswer::Stalled(Frame(zone.first + frame.0));
+                }
+            }
+        }
+        ReplayAnswer::Refused(Some(match self.cause(last, order, rights) {
+            FailureCause::Exhausted => FailureCause::Exhausted,
+            _ => FailureCause::Fragmented,
+        }))
+    }
+
+    /// What a request comes to that the machine did not serve in the end, although it waited.
+    fn last_resort(
+        &mut self,
+        last: usize,
+        request: (CpuId, Order, Mobility),
+        rights: RequestRights,
+        pass: ZonePass,
+    ) -> ReplayAnswer {
+        for zone in &mut self.zones[..=last] {
+            zone.allocator.drain();
+        }
+        for pass in [pass, ZonePass::Drained] {
+            if let Some(frame) = self.walk(last, request, MIN, rights, pass) {
+                return ReplayAnswer::Stalled(frame);
+            }
+        }
+        ReplayAnswer::Refused(Some(self.cause(last, request.1, rights)))
+    }
+
+    /// What a request failed for: a zone above its mark has no block, or none is above; or all together have too
+    /// little.
+    fn cause(&self, last: usize, order: Order, rights: RequestRights) -> FailureCause {
+        let zones = &self.zones[..=last];
+        let free = |zone: &GuardedZone<S>| zone.allocator.listed_free();
+        let is_above =
+            |zone: &GuardedZone<S>| is_above(free(zone), order.get(), zone.mark(MIN, last, rights));
+        if zones.iter().map(free).sum::<u64>() < order.frames() {
+            FailureCause::Exhausted
+        } else if zones.iter().any(is_above) {
+            FailureCause::Fragmented
+        } else {
+            FailureCause::Watermark
+        }
+    }
+
+    /// Whether some zone is above high for every request: then the background has nothing to do but for boosts.
+    fn is_balanced(&self) -> bool {
+        let all = self.zones.len() - 1;
+        let is_above_high = |zone: &GuardedZone<S>| {
+            let high = zone.mark(HIGH, all, RequestRights::default());
+            is_above(zone.allocator.listed_free(), 0, high)
+        };
+        self.zones.iter().any(is_above_high)
+    }
+
+    /// The background begins a round, if there is something to do.
+    #[cold]
+    fn wake(&mut self) {
+        let boosts = self.zones.iter().map(|zone| zone.allocator.boost());
+        let boosts: Vec<u64> = boosts.collect();
+        let is_balanced = self.is_balanced();
+        let owed = boosts.iter().sum();
+        if is_balanced && owed == 0 {
+            return;
+        }
+        let owed = if is_balanced { owed } else { 0 };
+        self.round = Some(ReclaimRound { boosts, owed });
+        for zone in &mut self.zones {
+            zone.allocator.set_reclaiming(true);
+        }
+    }
+
+    /// Frames came back while the background was awake: its own work, as far as a recording tells.
+    fn freed(&mut self, frames: u64) {
+        let is_balanced = self.is_balanced();
+        let Some(round) = &mut self.round else {
+            return;
+        };
+        if !is_balanced {
+            // Boosts wait: the round goes on until a zone is above high, its boost included.
+            round.owed = 0;
+            return;
+        }
+        round.owed = round.owed.saturating_sub(frames);
+        if round.owed > 0 {
+            return;
+        }
+        let boosts = self.round.take().map(|round| round.boosts);
+        for (zone, boost) in self.zones.iter_mut().zip(boosts.unwrap_or_default()) {
+            zone.allocator.lower_boost(boost);
+            zone.allocator.set_reclaiming(false);
+        }
+    }
+
+    fn zone_of(&self, frame: Frame) -> Option<usize> {
+        self.zones.iter().rposition(|zone| frame.0 >= zone.first)
+    }
+
+    fn sum<const N: usize>(&self, of: impl Fn(&S) -> [[u64; N]; 3]) -> [[u64; N]; 3] {
+        let mut sum = [[0; N]; 3];
+        for zone in &self.zones {
+            let more = of(&zone.allocator);
+            for (sum, more) in sum.as_flattened_mut().iter_mut().zip(more.as_flattened()) {
+                *sum += more;
+            }
+        }
+        sum
+    }
+}
+
+impl<S: ZoneAllocator> GuardedZone<S> {
+    /// The mark that binds a request, with what comes on top of it.
+    #[inline]
+    fn mark(&self, level: usize, last: usize, rights: RequestRights) -> u64 {
+        let mark = self.marks[level] + self.allocator.boost();
+        let mark = if level == MIN { rights.min(mark) } else { mark };
+        mark + self.protects[last]
+    }
+
+    #[inline]
+    fn admits(&self, last: usize, order: Order, level: usize, rights: RequestRights) -> bool {
+        let free = self.allocator.listed_free();
+        let is_above = is_above(free, order.get(), self.mark(level, last, rights))
+            || level == MIN && self.is_urgent(free, last, order, rights);
+        is_above && (order == Order::ZERO || self.allocator.has_listed(order))
+    }
+
+    /// Past the marks: those that know none, and urgent requests for one frame, which see no boost.
+    #[cold]
+    fn is_urgent(&self, free: u64, last: usize, order: Order, rights: RequestRights) -> bool {
+        let unboosted = rights.min(self.marks[MIN]) + self.protects[last];
+        rights.knows_no_marks
+            || rights.is_high && order == Order::ZERO && is_above(free, 0, unboosted)
+    }
+}
+
+impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn set_label(&mut self, pageblock: u64, label: Mobility) {
+        if let Some(at) = self.zone_of(Frame(pageblock * BLOCK_FRAMES)) {
+            let zone = &mut self.zones[at];
+            let inside = pageblock - zone.first / BLOCK_FRAMES;
+            zone.allocator.set_label(inside, label);
+        }
+    }
+
+    fn alloc_at(&mut self, frame: Frame, order: Order, mobility: Mobility) -> bool {
+        self.zone_of(frame).is_some_and(|at| {
+            let zone = &mut self.zones[at];
+            let inside = Frame(frame.0 - zone.first);
+            zone.allocator.alloc_at(inside, order, mobility)
+        })
+    }
+
+    /// As a request that may wait and that the machine served.
+    fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.request(cpu, order, mobility, None, true).frame()
+    }
+
+    #[inline]
+    fn request(
+        &mut self,
+        cpu: CpuId,
+        order: Order,
+        mobility: Mobility,
+        flags: Option<u32>,
+        is_served: bool,
+    ) -> ReplayAnswer {
+        let flags = flags.unwrap_or(UNSEEN_FLAGS);
+        let last = self.last[zone_kind(flags) as usize];
+        let request = (cpu, order, mobility);
+        // At the low marks a request has no rights.
+        let none = RequestRights::default();
+        let first = &self.zones[last];
+        let has_zone_below = first.is_normal && last > 0;
+        if first.allocator.avoids_fragments(has_zone_below) {
+            let served = self.walk(last, request, LOW, none, ZonePass::WholeOnly);
+            if let Some(frame) = served {
+                return ReplayAnswer::Served(frame);
+            }
+        }
+        if !self.zones[last].allocator.fragments_last() {
+            let served = self.walk(last, request, LOW, none, ZonePass::AtOnce);
+            if let Some(frame) = served {
+                return ReplayAnswer::Served(frame);
+            }
+        }
+        self.slow(last, request, RequestRights::of(flags), is_served)
+    }
+
+    #[inline]
+    fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) -> Result<(), FreeRefused> {
+        let at = self.zone_of(frame).ok_or(FreeRefused)?;
+        let zone = &mut self.zones[at];
+        if frame.0 + order.frames() > zone.end {
+            return Err(FreeRefused);
+        }
+        let inside = Frame(frame.0 - zone.first);
+        zone.allocator.free(cpu, inside, order)?;
+        if self.round.is_some() {
+            self.freed(order.frames());
+        } else if zone.allocator.boost() > 0 {
+            // A claim wakes it; that it does so here and not at the claim makes no difference to a round.
+            self.wake();
+        }
+        Ok(())
+    }
+
+    fn pass_time(&mut self, ms: u64) {
+        for zone in &mut self.zones {
+            zone.allocator.pass_time(ms);
+        }
+    }
+
+    fn drain(&mut self) {
+        for zone in &mut self.zones {
+            zone.allocator.drain();
+        }
+    }
+
+    fn free_blocks(&self) -> [[u64; MAX_ORDER + 1]; 3] {
+        self.sum(|allocator| allocator.free_blocks())
+    }
+
+    fn labels(&self) -> [u64; 3] {
+        let one = |allocator: &S| allocator.labels().map(|count| [count]);
+        self.sum(one).map(|[count]| count)
+    }
+
+    fn fallbacks(&self) -> [[u64; 3]; 3] {
+        self.sum(|allocator| allocator.fallbacks())
+    }
+}
+
+#[cfg(test)]
+#[path = "zoned_tests.rs"]
+mod tests;

@@ -1,0 +1,351 @@
+//! Zones behind their marks: which requests are served and from where, which wait, and which are refused.
+
+use super::*;
+use crate::before::buddy::{BuddyMarks, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
+use crate::trace::Trace;
+use crate::trace::state::ZoneInfo;
+use framewright::Run;
+
+const CPU: CpuId = CpuId(0);
+const OTHER: CpuId = CpuId(1);
+use Mobility::{Movable, Unmovable};
+
+const KERNEL: u32 = 0xcc0;
+const NOWAIT: u32 = 0x2800;
+const ATOMIC: u32 = 0x820;
+const MEMALLOC: u32 = 0x2_0800;
+const DMA32: u32 = 0xcc4;
+
+/// Frames of the lower zone, and of both.
+const LOWER: u64 = 2048;
+const ALL: u64 = 6144;
+const MARKS: [[u64; 3]; 2] = [[100, 200, 300], [400, 600, 800]];
+/// What the lower zone keeps from requests that the upper one could serve.
+const PROTECTED: u64 = 500;
+
+fn info(nth: usize, start: u64, frames: u64) -> ZoneInfo {
+    ZoneInfo {
+        node: 0,
+        zone: ["DMA", "DMA32", "Normal"][nth].into(),
+        nth,
+        free: frames,
+        span: Run::new(Frame(start), frames).unwrap(),
+        present: frames,
+        managed: frames,
+        watermarks: MARKS[nth - 1],
+        protection: vec![0, 0, if nth == 1 { PROTECTED } else { 0 }],
+        cpus: Vec::new(),
+    }
+}
+
+fn machine() -> MachineZones {
+    let trace = Trace {
+        nframes: ALL,
+        ..Trace::default()
+    };
+    // On the machine much lies between the two that the trace knows nothing of.
+    let infos = [info(1, 4096, LOWER), info(2, 1 << 20, ALL - LOWER)];
+    let machine = MachineZones::recorded(&trace, &infos);
+    assert_eq!(machine.zones.len(), 2);
+    machine
+}
+
+fn zoned(policy: LinuxPolicy, per_cpu_lists: bool) -> Zoned<LinuxBuddy> {
+    let machine = machine();
+    let of = |zone: &MachineZone| {
+        // Lists large enough to hold something.
+        let marks = BuddyMarks {
+            managed: zone.managed,
+            high: 0,
+            boost_max: 0,
+            batch: 31,
+            high_min: 2000,
+            high_max: 2000,
+            high_first: 2000,
+        };
+        let config = LinuxBuddyConfig {
+            per_cpu_lists,
+            marks: Some(marks),
+            ..LinuxBuddyConfig::new(policy, zone.frames)
+        };
+        LinuxBuddy::new(&config).unwrap()
+    };
+    let buddies: Vec<LinuxBuddy> = machine.zones.iter().map(of).collect();
+    Zoned::new(policy.name(), &machine, buddies)
+}
+
+fn order(n: u8) -> Order {
+    Order::new(n).unwrap()
+}
+
+fn free_in(zoned: &Zoned<LinuxBuddy>) -> [u64; 2] {
+    [0, 1].map(|at| zoned.zones[at].allocator.listed_free())
+}
+
+/// Takes one frame after the other until an answer is not `Served`, which it returns.
+fn until_not_served(zoned: &mut Zoned<LinuxBuddy>, flags: u32) -> ReplayAnswer {
+    for _ in 0..=ALL {
+        let answer = zoned.request(CPU, Order::ZERO, Movable, Some(flags), true);
+        if !matches!(answer, ReplayAnswer::Served(_)) {
+            return answer;
+        }
+    }
+    panic!("every request is served");
+}
+
+#[test]
+fn the_upper_zone_serves_down_to_low_then_the_lower_one_then_both_down_to_min() {
+    let mut zoned = zoned(LinuxPolicy::Linux44, false);
+    let take = |zoned: &mut Zoned<LinuxBuddy>| {
+        let answer = zoned.request(CPU, Order::ZERO, Movable, Some(KERNEL), true);
+        matches!(answer, ReplayAnswer::Served(frame) if frame.0 >= LOWER)
+    };
+    for _ in 0..ALL - LOWER - 600 {
+        assert!(take(&mut zoned));
+    }
+    assert_eq!(free_in(&zoned), [LOWER, 600]);
+    // The low mark of the lower zone, with what it protects.
+    for _ in 0..LOWER - 200 - PROTECTED {
+        assert!(!take(&mut zoned));
+    }
+    assert_eq!(free_in(&zoned), [200 + PROTECTED, 600]);
+    assert!(zoned.round.is_none());
+    for _ in 0..600 - 400 {
+        assert!(take(&mut zoned));
+    }
+    assert!(zoned.round.is_some(), "below low the background is woken");
+    for _ in 0..200 - 100 {
+        assert!(!take(&mut zoned));
+    }
+    assert_eq!(free_in(&zoned), [100 + PROTECTED, 400]);
+    // A request for 32-bit memory is not one that the upper zone could serve.
+    let answer = zoned.request(CPU, Order::ZERO, Unmovable, Some(DMA32), true);
+    assert!(matches!(answer, ReplayAnswer::Served(frame) if frame.0 < LOWER));
+}
+
+#[test]
+fn who_may_not_wait_is_refused_and_who_may_stalls() {
+    let mut zoned = zoned(LinuxPolicy::Linux44, false);
+    let refused = ReplayAnswer::Refused(Some(FailureCause::Watermark));
+    assert_eq!(until_not_served(&mut zoned, NOWAIT), refused);
+    assert_eq!(free_in(&zoned), [100 + PROTECTED, 400]);
+    let kernel = |zoned: &mut Zoned<LinuxBuddy>, is_served| {
+        zoned.request(CPU, Order::ZERO, Movable, Some(KERNEL), is_served)
+    };
+    // What the machine refused, too, is no reason to serve it below the marks.
+    assert_eq!(kernel(&mut zoned, false), refused);
+    assert_eq!(free_in(&zoned), [100 + PROTECTED, 400]);
+    // What it served: in turns from the zone that is least below its own mark.
+    let stalled = |answer| matches!(answer, ReplayAnswer::Stalled(_));
+    assert!(stalled(kernel(&mut zoned, true)));
+    assert!(stalled(kernel(&mut zoned, true)));
+    assert_eq!(free_in(&zoned), [100 + PROTECTED - 1, 400 - 1]);
+    // AD2: to the last frame.
+    for _ in 0..100 + PROTECTED + 400 - 2 {
+        assert!(stalled(kernel(&mut zoned, true)));
+    }
+    let exhausted = ReplayAnswer::Refused(Some(FailureCause::Exhausted));
+    assert_eq!(kernel(&mut zoned, true), exhausted);
+}
+
+#[test]
+fn urgent_requests_dip_into_the_reserve_and_those_for_reclaim_empty_it() {
+    let mut zoned = zoned(LinuxPolicy::Linux44, false);
+    until_not_served(&mut zoned, NOWAIT);
+    until_not_served(&mut zoned, ATOMIC);
+    // A half, and a quarter of that: 400 becomes 150, 100 becomes 38.
+    assert_eq!(free_in(&zoned), [38 + PROTECTED, 150]);
+    until_not_served(&mut zoned, MEMALLOC);
+    assert_eq!(free_in(&zoned), [0, 0]);
+}
+
+#[test]
+fn a_request_is_refused_for_fragments_only_where_a_zone_is_above_its_mark() {
+    let mut zoned = zoned(LinuxPolicy::Linux44, false);
+    let mut taken = Vec::new();
+    while let ReplayAnswer::Served(frame) =
+        zoned.request(CPU, Order::ZERO, Movable, Some(NOWAIT), true)
+    {
+        taken.push(frame);
+    }
+    let nowait = |zoned: &mut Zoned<LinuxBuddy>, n| {
+        zoned.request(CPU, order(n), Unmovable, Some(NOWAIT), true)
+    };
+    let watermark = ReplayAnswer::Refused(Some(FailureCause::Watermark));
+    assert_eq!(nowait(&mut zoned, 1), watermark);
+    // Every other frame of the upper zone comes back: nothing of order 1 among them, but for the reserve.
+    let upper: Vec<Frame> = taken.into_iter().filter(|frame| frame.0 >= LOWER).collect();
+    for frame in upper.iter().filter(|frame| frame.0 % 2 == 0) {
+        zoned.free(CPU, *frame, Order::ZERO).unwrap();
+    }
+    while let ReplayAnswer::Served(_) = nowait(&mut zoned, 1) {}
+    let fragmented = ReplayAnswer::Refused(Some(FailureCause::Fragmented));
+    assert_eq!(nowait(&mut zoned, 1), fragmented);
+    let free = free_in(&zoned);
+    assert!(free[1] > 400 + 1, "the upper zone is above its mark");
+    let answer = zoned.request(CPU, Order::ZERO, Unmovable, Some(NOWAIT), true);
+    assert!(matches!(answer, ReplayAnswer::Served(_)));
+}
+
+#[test]
+fn frames_on_cpus_lists_do_not_count_and_only_who_may_wait_empties_those_of_others() {
+    let mut zoned = zoned(LinuxPolicy::Linux612, true);
+    // The first request brings a batch to the other CPU's list.
+    let take = |zoned: &mut Zoned<LinuxBuddy>, n| {
+        let answer = zoned.request(OTHER, order(n), Movable, Some(NOWAIT), true);
+        match answer {
+            ReplayAnswer::Served(frame) => Some(frame),
+            _ => None,
+        }
+    };
+    let held = [(); 2].map(|()| take(&mut zoned, 0).unwrap());
+    // No list holds blocks of order 4: they bring both zones down to min, and the next refills below it.
+    while take(&mut zoned, 4).is_some() {}
+    while take(&mut zoned, 0).is_some() {}
+    let before = free_in(&zoned);
+    // They go to the other CPU's lists and stay there.
+    for frame in held {
+        zoned.free(OTHER, frame, Order::ZERO).unwrap();
+    }
+    assert_eq!(free_in(&zoned), before);
+    let ask = |zoned: &mut Zoned<LinuxBuddy>, flags| {
+        zoned.request(CPU, Order::ZERO, Movable, Some(flags), false)
+    };
+    let refused = ReplayAnswer::Refused(Some(FailureCause::Watermark));
+    assert_eq!(ask(&mut zoned, NOWAIT), refused);
+    assert_eq!(free_in(&zoned), before, "AD3");
+    assert!(matches!(ask(&mut zoned, KERNEL), ReplayAnswer::Stalled(_)));
+}
+
+#[test]
+fn the_background_rests_when_a_zone_is_above_high() {
+    let mut zoned = zoned(LinuxPolicy::Linux44, false);
+    let mut taken = Vec::new();
+    while let ReplayAnswer::Served(frame) =
+        zoned.request(CPU, Order::ZERO, Movable, Some(NOWAIT), true)
+    {
+        taken.push(frame);
+    }
+    let mut upper = taken.into_iter().filter(|frame| frame.0 >= LOWER);
+    while zoned.round.is_some() {
+        assert!(free_in(&zoned)[1] <= 800);
+        zoned.free(CPU, upper.next().unwrap(), Order::ZERO).unwrap();
+    }
+    assert_eq!(free_in(&zoned)[1], 801);
+}
+
+/// Takes all that NOWAIT gets, then frees every other frame of the upper zone and a whole pageblock of the lower one.
+fn mixed_above_and_whole_below(policy: LinuxPolicy) -> Zoned<LinuxBuddy> {
+    let mut zoned = zoned(policy, false);
+    let mut taken = Vec::new();
+    while let ReplayAnswer::Served(frame) =
+        zoned.request(CPU, Order::ZERO, Movable, Some(NOWAIT), true)
+    {
+        taken.push(frame);
+    }
+    for frame in taken {
+        let is_back = match frame.0 >= LOWER {
+            true => frame.0 % 2 == 0,
+            false => frame.0 < 512,
+        };
+        if is_back {
+            zoned.free(CPU, frame, Order::ZERO).unwrap();
+        }
+    }
+    zoned
+}
+
+#[test]
+fn a_kernel_that_avoids_fragments_uses_the_zone_below_before_it_mixes_the_upper_one() {
+    let is_upper = |policy, flags| {
+        let mut zoned = mixed_above_and_whole_below(policy);
+        let answer = zoned.request(CPU, Order::ZERO, Unmovable, Some(flags), true);
+        assert!(matches!(answer, ReplayAnswer::Served(_)));
+        answer.frame().unwrap().0 >= LOWER
+    };
+    assert!(is_upper(LinuxPolicy::Linux44, KERNEL));
+    assert!(!is_upper(LinuxPolicy::Linux612, KERNEL));
+    assert!(!is_upper(LinuxPolicy::Linux618Defrag, KERNEL));
+}
+
+#[test]
+fn in_defrag_mode_who_may_not_wait_fails_rather_than_mix_and_who_may_waits_first() {
+    let after_the_whole_block = |policy, flags| {
+        let mut zoned = mixed_above_and_whole_below(policy);
+        // The pageblock below is taken, and its zone is back at its low mark.
+        while zoned.zones[0].allocator.listed_free() > 200 + PROTECTED {
+            let answer = zoned.request(CPU, Order::ZERO, Unmovable, Some(KERNEL), true);
+            assert!(answer.frame().unwrap().0 < LOWER);
+        }
+        // What is left of it, down to min.
+        loop {
+            let answer = zoned.request(CPU, order(3), Unmovable, Some(flags), true);
+            if !matches!(answer, ReplayAnswer::Served(frame) if frame.0 < LOWER) {
+                return answer;
+            }
+        }
+    };
+    let fragmented = ReplayAnswer::Refused(Some(FailureCause::Fragmented));
+    assert_eq!(
+        after_the_whole_block(LinuxPolicy::Linux618Defrag, NOWAIT),
+        fragmented
+    );
+    let waits = after_the_whole_block(LinuxPolicy::Linux618Defrag, KERNEL);
+    assert!(matches!(waits, ReplayAnswer::Stalled(_)));
+    let mixes = after_the_whole_block(LinuxPolicy::Linux612, NOWAIT);
+    assert!(matches!(mixes, ReplayAnswer::Served(frame) if frame.0 >= LOWER));
+}
+
+/// AD1 and AD2 over random requests and frees, on the numbers themselves.
+#[test]
+fn what_is_served_leaves_its_zone_above_the_mark_and_what_waits_finds_every_block() {
+    let mut seed = 1u64;
+    let mut random = move |n: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % n
+    };
+    for policy in [LinuxPolicy::Linux44, LinuxPolicy::Linux612] {
+        let mut zoned = zoned(policy, false);
+        let mut held: Vec<(Frame, Order)> = Vec::new();
+        let (mut refused, mut stalled) = (0, 0);
+        for _ in 0..20_000 {
+            if random(100) < 35 && !held.is_empty() {
+                let (frame, order) = held.swap_remove(random(held.len() as u64) as usize);
+                zoned.free(CPU, frame, order).unwrap();
+                continue;
+            }
+            let flags = [KERNEL, NOWAIT, ATOMIC][random(3) as usize];
+            let wanted = order([0, 0, 0, 1, 2, 3][random(6) as usize]);
+            let mobility = [Movable, Unmovable][random(2) as usize];
+            let answer = zoned.request(CPU, wanted, mobility, Some(flags), true);
+            let rights = RequestRights::of(flags);
+            match answer {
+                ReplayAnswer::Served(frame) => {
+                    let at = usize::from(frame.0 >= LOWER);
+                    let before = free_in(&zoned)[at] + wanted.frames();
+                    let zone = &zoned.zones[at];
+                    let mark = rights.min(MARKS[at][0]) + zone.protects[1];
+                    assert!(is_above(before, wanted.get(), mark), "AD1 {flags:#x}");
+                    held.push((frame, wanted));
+                }
+                ReplayAnswer::Stalled(frame) => {
+                    stalled += 1;
+                    assert!(rights.may_wait);
+                    held.push((frame, wanted));
+                }
+                ReplayAnswer::Refused(_) if rights.may_wait => {
+                    let has = zoned
+                        .zones
+                        .iter()
+                        .any(|zone| zone.allocator.has_listed(wanted));
+                    assert!(!has, "AD2");
+                }
+                ReplayAnswer::Refused(_) => refused += 1,
+            }
+        }
+        assert!(refused > 100 && stalled > 100, "{refused} {stalled}");
+        for zone in &zoned.zones {
+            zone.allocator.verify().unwrap();
+        }
+    }
+}
