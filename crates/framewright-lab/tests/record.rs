@@ -1,10 +1,11 @@
 //! `framewright record`, for real where there are root and tracefs, and skipped aloud elsewhere.
 #![cfg(target_os = "linux")]
 
+use framewright::Order;
 use framewright_lab::record::{Instance, Tracefs};
 use framewright_lab::trace::{Input, TraceDigest, read_frames, read_frames_digest, read_pft1};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -362,6 +363,85 @@ fn w5_a_ring_keeps_the_newest_events_and_what_memory_was_like_where_they_begin()
     for kind in ["percpu_at_start", "missed_frees", "frees_of_unknown"] {
         assert!(number(&summary, kind) * 20 <= frees, "{kind}: {summary}");
     }
+    // The files of /proc say that they are from before that, and no replay measures the beginning by them.
+    for (when, has_lead) in [("before", true), ("after", false)] {
+        let text = fs::read_to_string(folder.path().join(format!("state/ring/{when}.vmstat")));
+        let text = text.unwrap();
+        let second = text.lines().nth(1).unwrap();
+        assert_eq!(
+            second.ends_with(" s before the trace begins"),
+            has_lead,
+            "{second}"
+        );
+    }
+    let replay = framewright()
+        .args(["replay", "--policy", "linux-6.12"])
+        .arg(folder.path().join("ring.pft.zst"))
+        .output()
+        .unwrap();
+    assert!(replay.status.success(), "{}", text(&replay));
+    let said = String::from_utf8_lossy(&replay.stdout).into_owned() + &text(&replay);
+    assert!(
+        said.contains("the trace begins where a flight recorder's events begin"),
+        "{said}"
+    );
+    assert!(!said.contains("do not belong together"), "{said}");
+}
+
+#[test]
+fn what_looks_for_failures_waits_for_the_recording_and_sees_one_order() {
+    let Some(tracefs) = tracing() else { return };
+    for (order, filter) in [(Order::new(3), " && order == 3"), (None, "pfn == ")] {
+        let instance = Instance::make_for_failures(&tracefs, order).unwrap();
+        let at = tracefs.root().join("instances").join(instance.name());
+        // The kernel gives a filter to the first read alone.
+        let read = |file: &str| {
+            let mut text = [0; 4096];
+            let read = fs::File::open(at.join(file)).unwrap().read(&mut text);
+            String::from_utf8_lossy(&text[..read.unwrap()]).into_owned()
+        };
+        let says = read("events/kmem/mm_page_alloc/filter");
+        assert!(says.contains(filter), "{says}");
+        assert_eq!(read("events/kmem/mm_page_alloc/enable").trim(), "1");
+        assert_eq!(
+            read("tracing_on").trim(),
+            "0",
+            "a failure before the recording ends none"
+        );
+    }
+}
+
+#[test]
+fn a_recording_whose_folder_goes_meanwhile_lies_in_the_temporary_one_and_else_both_are_named() {
+    if tracing().is_none() {
+        return;
+    }
+    for has_temporary in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (gone, temporary) = (folder.path().join("gone"), folder.path().join("tmp"));
+        fs::create_dir(&gone).unwrap();
+        if has_temporary {
+            fs::create_dir(&temporary).unwrap();
+        }
+        let output = framewright()
+            .args(["record", "--ring", "1MiB", "-o"])
+            .arg(gone.join("run.pft.zst"))
+            .args(["--", "rmdir"])
+            .arg(&gone)
+            .env("TMPDIR", &temporary)
+            .output()
+            .unwrap();
+        let said = text(&output);
+        assert_eq!(output.status.success(), has_temporary, "{said}");
+        assert!(said.contains("gone/"), "{said}");
+        if has_temporary {
+            let kept = names_in(&temporary);
+            assert_eq!(kept.len(), 1, "{kept:?}");
+            read_back(&temporary.join(&kept[0]), "run");
+        } else {
+            assert!(said.contains("; nor in the temporary folder: "), "{said}");
+        }
+    }
 }
 
 #[test]
@@ -387,6 +467,12 @@ fn what_cannot_be_recorded_leaves_nothing_behind() {
     fails(&command, "run.pft.zst", "/no/such/command: cannot be run: ");
     let large = ["--buffer", "99999999"];
     fails(&large, "run.pft.zst", "--buffer 99999999: expected 1 to ");
+    let order = ["--until-failure", "20"];
+    fails(
+        &order,
+        "run.pft.zst",
+        "--until-failure 20: this kernel has orders 0 to ",
+    );
     fails(&[], "none/run.pft.zst", "there is no folder ");
     fails(&[], "state", "the folder of the state files has this name");
     fails(&[], "..", "not a file's name, expected one as run.pft.zst");

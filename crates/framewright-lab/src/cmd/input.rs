@@ -4,7 +4,7 @@ use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};
 use crate::report::{MachineStalls, hollow_blocks, hollow_trace};
 use crate::trace::reduce::{Reducer, ReferenceRow};
-use crate::trace::state::{ZoneInfo, read_pagetypeinfo, read_vmstat, read_zoneinfo};
+use crate::trace::state::{ZoneInfo, lead_of, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
     Input, MemoryLimit, Recording, RunningDigest, TextReader, Trace, TraceDigest, read_frames,
     read_frames_digest, read_pft1, text_of, trace_stem,
@@ -42,6 +42,8 @@ pub(super) struct LoadedTrace {
     pub(super) is_text: bool,
     /// Frames that `/proc` of the recording machine called free when the trace began, per-CPU lists left out.
     pub(super) listed_free: Option<u64>,
+    /// How many seconds before the trace began that was, where not at its beginning.
+    pub(super) lead: Option<f64>,
     /// What a reader must know of the files beside it.
     pub(super) notes: Vec<String>,
 }
@@ -71,6 +73,7 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         stalls: None,
         is_text: false,
         listed_free: None,
+        lead: None,
         notes: Vec::new(),
     })
 }
@@ -102,6 +105,7 @@ pub(super) fn load(
         listed_free: state
             .as_ref()
             .map(|state| state.listed.iter().copied().fold(0, u64::saturating_add)),
+        lead: state.as_ref().and_then(|state| state.lead),
         notes: Vec::new(),
     };
     let input = Input::open(path).map_err(CommandError::input)?;
@@ -135,6 +139,7 @@ pub(super) fn load(
     if let (Some(path), None) = (&beside.state, loaded.listed_free) {
         let state = read_state(path)?;
         loaded.block_order = Some(state.block_order);
+        loaded.lead = state.lead;
         loaded.belongs(&state.name, state.digest, digest)?;
         loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
     }
@@ -148,6 +153,12 @@ pub(super) fn load(
     }
     if let Some(both) = &beside.counters {
         loaded.stalls = read_stalls(both, digest)?;
+    }
+    if let Some(lead) = loaded.lead {
+        loaded.notes.push(format!(
+            "the trace begins where a flight recorder's events begin: what memory was like there was worked out from \
+             them, and before.* is from {lead:.1} s earlier"
+        ));
     }
     // The reference knows more: migrations are in it.
     let frames = beside.frames.filter(|_| loaded.reference.is_none());
@@ -164,7 +175,10 @@ pub(super) fn load(
 impl LoadedTrace {
     /// What it lets no replay know, by kind.
     pub(super) fn hollow(&self) -> Vec<(&'static str, String)> {
-        let mut found = hollow_trace(&self.trace, self.is_text, self.listed_free);
+        // What was free at another moment is no measure.
+        let listed = self.listed_free;
+        let listed = listed.filter(|_| self.is_text || self.lead.is_none());
+        let mut found = hollow_trace(&self.trace, self.is_text, listed);
         found.extend(hollow_blocks(self.block_order));
         found
     }
@@ -310,15 +324,17 @@ struct GivenState {
     digest: Option<TraceDigest>,
     listed: ListedFree,
     block_order: u64,
+    lead: Option<f64>,
 }
 
 /// What requests waited for between two `/proc/vmstat`; `None` unless both say that they belong to this trace: of
-/// one that was cut they count too much.
+/// one that was cut they count too much. Nor where the first is from before the trace begins, unless nothing waited.
 fn read_stalls(
     both: &[PathBuf; 2],
     digest: TraceDigest,
 ) -> Result<Option<MachineStalls>, CommandError> {
     let mut counted = [MachineStalls::default(); 2];
+    let mut has_lead = false;
     for (path, counted) in both.iter().zip(&mut counted) {
         let (name, text) = text_of(path).map_err(CommandError::input)?;
         let said = TraceDigest::of_text(&text);
@@ -326,6 +342,7 @@ fn read_stalls(
         if said != Some(digest) {
             return Ok(None);
         }
+        has_lead |= lead_of(&text).is_some();
         let counters = read_vmstat(&name, &text).map_err(CommandError::input)?;
         for (counter, &value) in &counters {
             if counter.starts_with("allocstall") {
@@ -336,10 +353,11 @@ fn read_stalls(
         }
     }
     let [before, after] = counted;
-    Ok(Some(MachineStalls {
+    let stalls = MachineStalls {
         reclaimed: after.reclaimed.saturating_sub(before.reclaimed),
         compacted: after.compacted.saturating_sub(before.compacted),
-    }))
+    };
+    Ok((!has_lead || stalls == MachineStalls::default()).then_some(stalls))
 }
 
 /// Free frames by label in a `/proc/pagetypeinfo`, over all zones.
@@ -358,6 +376,7 @@ fn read_state(path: &Path) -> Result<GivenState, CommandError> {
         digest,
         listed,
         block_order: info.pageblock_order,
+        lead: lead_of(&text),
     })
 }
 

@@ -1,6 +1,8 @@
 use super::{RecordError, Tracefs};
+use framewright::Order;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Without these a recording says nothing.
@@ -62,6 +64,8 @@ pub struct Instance<'t> {
     missing: Vec<&'static str>,
     /// `tracing_on`, held open: while it is, the kernel lets no process remove the instance.
     hold: Option<File>,
+    /// What tells its folder from one of the same name that another recorder makes when this one is gone.
+    inode: Option<u64>,
     _tracefs: &'t Tracefs,
 }
 
@@ -98,23 +102,26 @@ impl<'t> Instance<'t> {
         Ok(instance)
     }
 
-    /// Makes an instance that traces nothing but allocations that fail, the newest of them. It traces at once.
+    /// Makes an instance that traces nothing but allocations that fail, those of one order if that is given, and the
+    /// newest of them. It does not trace yet.
     ///
     /// # Errors
     /// [`RecordError::Missing`] if the kernel cannot tell these from the others.
-    pub fn make_for_failures(tracefs: &'t Tracefs) -> Result<Self, RecordError> {
+    pub fn make_for_failures(
+        tracefs: &'t Tracefs,
+        only: Option<Order>,
+    ) -> Result<Self, RecordError> {
         let mut instance = Self::make_bare(tracefs, BufferKeeps::Newest)?;
         instance.set_buffer_kib(FAILURES_KIB)?;
         let event = NEEDED[0];
         let format = instance.read(&format!("events/{event}/format"))?;
-        let filter = failure_filter(&format).ok_or_else(|| {
+        let filter = failure_filter(&format, only).ok_or_else(|| {
             RecordError::Missing(format!(
                 "this kernel's {event} has neither pfn nor page, so that failures cannot be told"
             ))
         })?;
         instance.write(&format!("events/{event}/filter"), &filter)?;
         instance.enable(event)?;
-        instance.set_tracing(true)?;
         Ok(instance)
     }
 
@@ -128,8 +135,10 @@ impl<'t> Instance<'t> {
             buffer_bytes_per_cpu: 0,
             missing: Vec::new(),
             hold: Some(hold),
+            inode: None,
             _tracefs: tracefs,
         };
+        instance.inode = inode_of(&instance.path);
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
         // Where the oldest stay, what does not fit is counted and left out: the beginning is what the state belongs to.
@@ -275,9 +284,13 @@ impl Drop for Instance<'_> {
     fn drop(&mut self) {
         let _ = self.write("tracing_on", "0");
         self.hold = None;
-        // Another recorder may have taken it for one that is left: then it is gone, as it should be.
-        if let Err(error) = fs::remove_dir(&self.path)
+        // Another recorder may have taken it for one that is left: then it is gone, as it should be, and in another
+        // container one of the same name may be there, held by its recorder.
+        let is_own = || inode_of(&self.path) == self.inode;
+        if is_own()
+            && let Err(error) = fs::remove_dir(&self.path)
             && error.kind() != io::ErrorKind::NotFound
+            && is_own()
         {
             // Standard error may be closed. A lost message is better than a panic in a drop.
             let _ = writeln!(
@@ -291,6 +304,11 @@ impl Drop for Instance<'_> {
 }
 
 impl BufferFill {
+    /// Whether the buffers still have what happened then, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) fn has(&self, time_ns: u64) -> bool {
+        self.whole_from_ns.is_none_or(|begin| begin <= time_ns)
+    }
+
     /// Adds what a CPU's `stats` say of its buffer.
     fn add(&mut self, stats: &str, buffer_bytes: u64) {
         let text = |wanted: &str| {
@@ -322,18 +340,23 @@ fn nanoseconds(seconds: &str) -> Option<u64> {
 }
 
 /// What tells an allocation that failed from the others: the frame of all ones that it has in place of one, or, before
-/// Linux 4.1, a page that is null.
-fn failure_filter(format: &str) -> Option<String> {
+/// Linux 4.1, a page that is null. Other orders, of which thousands may fail a second, leave no room for the one that is
+/// looked for.
+fn failure_filter(format: &str, only: Option<Order>) -> Option<String> {
     let field = |name: &str| {
         let mut lines = format.lines().filter(|line| line.contains("field:"));
         lines.find(|line| line.contains(&format!(" {name};")))
     };
-    match (field("pfn"), field("page")) {
-        (Some(pfn), _) if pfn.contains("size:4;") => Some(format!("pfn == {}", u32::MAX)),
-        (Some(_), _) => Some(format!("pfn == {}", u64::MAX)),
-        (None, Some(_)) => Some("page == 0".to_owned()),
-        (None, None) => None,
-    }
+    let failed = match (field("pfn"), field("page")) {
+        (Some(pfn), _) if pfn.contains("size:4;") => format!("pfn == {}", u32::MAX),
+        (Some(_), _) => format!("pfn == {}", u64::MAX),
+        (None, Some(_)) => "page == 0".to_owned(),
+        (None, None) => return None,
+    };
+    Some(match only {
+        Some(order) => format!("{failed} && order == {}", order.get()),
+        None => failed,
+    })
 }
 
 /// Whether an instance of that name is a recorder's: a user's own `framewright-mine` is not.
@@ -343,6 +366,10 @@ fn is_recorders(name: &str) -> bool {
         number.starts_with(|c: char| c.is_ascii_digit())
             && number.bytes().all(|b| b.is_ascii_digit() || b == b'-')
     })
+}
+
+fn inode_of(folder: &Path) -> Option<u64> {
+    fs::metadata(folder).ok().map(|there| there.ino())
 }
 
 /// `fs::write` would make the file; in tracefs a file that is not there cannot be made.
@@ -378,17 +405,46 @@ mod tests {
         // A time that cannot be read: nothing is known to be whole.
         fill.add(&stats(1, "soon"), 1024);
         assert_eq!(fill.whole_from_ns, Some(u64::MAX));
+        assert!(!fill.has(2_716_123_457_000));
+        let kept = [2_716_123_455_999, 2_716_123_456_000].map(|time| expected.has(time));
+        assert_eq!(kept, [false, true]);
+        assert!(BufferFill::default().has(0));
+    }
+
+    /// Two containers' recorders have the same number: when the one ends, the other may take its instance for a left one,
+    /// and make its own of that name.
+    #[test]
+    fn w4_the_instance_that_another_recorder_has_made_under_its_name_is_left_alone() {
+        let Ok(tracefs) = Tracefs::open() else {
+            println!("skipped: not root, or no tracefs");
+            return;
+        };
+        for is_own in [false, true] {
+            let mut instance = Instance::make_for_failures(&tracefs, None).unwrap();
+            let path = instance.path.clone();
+            let other = fs::File::open(path.join("tracing_on")).unwrap();
+            if is_own {
+                drop(other);
+            } else {
+                instance.inode = instance.inode.map(|own| own + 1);
+            }
+            drop(instance);
+            assert_eq!(path.exists(), !is_own);
+            let _ = fs::remove_dir(&path);
+        }
     }
 
     #[test]
     fn failures_are_told_by_the_frame_or_the_page_that_they_lack() {
         let field =
             |of: &str, size| format!("\tfield:unsigned long {of};\toffset:8;\tsize:{size};\n");
-        let of = |format: &str| failure_filter(format);
+        let of = |format: &str| failure_filter(format, None);
         let filter = of(&(field("pfn", 8) + &field("order", 4)));
         assert_eq!(filter.unwrap(), "pfn == 18446744073709551615");
         assert_eq!(of(&field("pfn", 4)).unwrap(), "pfn == 4294967295");
         assert_eq!(of("\tfield:struct page * page;\n").unwrap(), "page == 0");
         assert_eq!(of("print fmt: \"pfn;\"\n"), None);
+        let only = failure_filter("\tfield:struct page * page;\n", Order::new(3));
+        assert_eq!(only.unwrap(), "page == 0 && order == 3");
     }
 }

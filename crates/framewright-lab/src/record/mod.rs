@@ -60,7 +60,7 @@ use crate::trace::{
     EndingFailure, Input, MemoryLimit, Snapshot, TextCounts, TextReader, TraceEvent,
 };
 use command::Running;
-use failure::FailureWatch;
+use failure::{FailureWatch, check_order};
 use framewright::Order;
 use names::RecordingNames;
 use state::{StateLog, state};
@@ -110,8 +110,13 @@ pub enum RecordingEnded {
     Interrupted,
     /// The buffers were full.
     Full,
-    /// A request of this order failed.
-    Failure(Order),
+    /// A request failed.
+    Failure {
+        /// Its order.
+        order: Order,
+        /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+        time_ns: u64,
+    },
 }
 
 /// Records, reduces and writes. `say` is told what happens, a line at a time.
@@ -139,16 +144,20 @@ pub fn record(
     let available = room::available_mib(&proc_text("meminfo")?).unwrap_or(0);
     let buffer_mib = room::buffer_mib(options.keeps, options.buffer_mib, available)?;
     room::check_disk(&options.output, buffer_mib)?;
+    if let Some(ends) = options.until_failure {
+        check_order(ends, &proc_text("buddyinfo").unwrap_or_default())?;
+    }
     // Before anything is changed: whether page flags can be read at all.
     drop(open_page_flags()?);
     let instance = Instance::make(&tracefs, buffer_mib, options.keeps)?;
     let failures = options.until_failure;
     let failures = failures.map(|ends| FailureWatch::new(&tracefs, ends));
+    let begun = state()?;
     let mut watched = RunningRecording {
         instance: &instance,
         keeps: options.keeps,
         failures: failures.transpose()?,
-        states: StateLog::new(monotonic_ns(), state()?),
+        states: StateLog::new(monotonic_ns(), begun),
         duration: options.duration,
     };
     let mut first = snapshot()?;
@@ -168,6 +177,9 @@ pub fn record(
     ));
     let start = Instant::now();
     instance.set_tracing(true)?;
+    if let Some(failures) = &watched.failures {
+        failures.start()?;
+    }
     // From here on it is ended with the recorder, however that ends; but by SIGKILL.
     let mut child = Running::spawn(&options.command)?;
     let ended = watched.wait(&mut child, interrupted);
@@ -206,7 +218,9 @@ pub fn record(
         })?;
         first = rewind.finish();
     }
-    let before = states.choose(fill.whole_from_ns).unwrap_or_default();
+    let (before_ns, before) = states.choose(fill.whole_from_ns).unwrap_or_default();
+    let begin = fill.whole_from_ns.map(|begin| begin.min(end_ns));
+    let lead = begin.map(|begin| Duration::from_nanos(begin.saturating_sub(before_ns)));
     // What it can hold is bounded by the buffers, whose size leaves room for it.
     let mut reducer = Reducer::new(Some(first)).with_memory_limit(MemoryLimit::bytes(u64::MAX));
     let text = read_events(instance.text()?, &fill, interrupted, |event| {
@@ -221,9 +235,7 @@ pub fn record(
         command: options.command.clone(),
         ended,
         elapsed,
-        kept: fill
-            .whole_from_ns
-            .map(|begin| Duration::from_nanos(end_ns.saturating_sub(begin))),
+        kept: begin.map(|begin| Duration::from_nanos(end_ns - begin)),
         buffer_mib,
         fill,
         missing: instance.missing().to_vec(),
@@ -238,7 +250,7 @@ pub fn record(
     };
     // The buffers are memory that the files' packing can use.
     drop(instance);
-    let states = [("before", &before), ("after", &after)];
+    let states = [("before", lead, &before), ("after", None, &after)];
     match names.write(&reduction, &report, states, interrupted) {
         Err(RecordError::File(why)) => {
             // What took days is not lost to a disk that filled up meanwhile.
@@ -250,7 +262,14 @@ pub fn record(
             })?;
             let names = names.moved_to(folder.path());
             report.trace.clone_from(&names.trace);
-            names.write(&reduction, &report, states, interrupted)?;
+            match names.write(&reduction, &report, states, interrupted) {
+                Err(RecordError::File(again)) => {
+                    return Err(RecordError::File(format!(
+                        "{why}; nor in the temporary folder: {again}"
+                    )));
+                }
+                written => written?,
+            }
             let folder = printable::path(&folder.keep());
             say(&format!("{why}; the recording is in {folder} instead"));
         }
@@ -334,9 +353,9 @@ impl RunningRecording<'_, '_> {
     /// Looks at the buffers.
     fn look(&mut self) -> Result<Option<RecordingEnded>, RecordError> {
         if let Some(failures) = &mut self.failures
-            && let Some(order) = failures.look()?
+            && let Some((order, time_ns)) = failures.look()?
         {
-            return Ok(Some(RecordingEnded::Failure(order)));
+            return Ok(Some(RecordingEnded::Failure { order, time_ns }));
         }
         match self.keeps {
             BufferKeeps::Oldest => {
@@ -345,10 +364,11 @@ impl RunningRecording<'_, '_> {
                 Ok(is_full.then_some(RecordingEnded::Full))
             }
             BufferKeeps::Newest => {
-                let now = monotonic_ns();
-                if self.states.is_due(now) {
+                if self.states.is_due(monotonic_ns()) {
                     let begin = self.instance.fill()?.whole_from_ns;
-                    self.states.add(now, state()?, begin);
+                    let state = state()?;
+                    // Of a time by which it was read: reading takes long while the machine is busy.
+                    self.states.add(monotonic_ns(), state, begin);
                 }
                 Ok(None)
             }

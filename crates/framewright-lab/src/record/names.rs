@@ -4,11 +4,13 @@ use super::{RecordError, RecordOptions, RecordReport, check};
 use crate::files::{FileClaims, Stage};
 use crate::printable;
 use crate::trace::reduce::{Reduction, ReferenceRow};
+use crate::trace::state::lead_line;
 use crate::trace::{TraceDigest, trace_stem, write_frames, write_frames_digest, write_pft1};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// zstd's level for the files: level 12 packs 10 MB a second and is within 5 % of level 19.
 const ZSTD_LEVEL: i32 = 12;
@@ -95,7 +97,7 @@ impl RecordingNames {
         &self,
         reduction: &Reduction,
         report: &RecordReport,
-        states: [(&str, &ProcFiles); 2],
+        states: [(&str, Option<Duration>, &ProcFiles); 2],
         interrupted: &AtomicBool,
     ) -> Result<(), RecordError> {
         let failed = |path: &Path| {
@@ -128,9 +130,10 @@ impl RecordingNames {
             format!("{report}{}", digest.line()).as_bytes(),
         )?;
         stage.folder(&self.state)?;
-        for (when, files) in states {
+        for (when, lead, files) in states {
+            let marks = digest.line() + &lead.map(lead_line).unwrap_or_default();
             for (name, bytes) in files {
-                let bytes = [digest.line().as_bytes(), bytes].concat();
+                let bytes = [marks.as_bytes(), bytes].concat();
                 stage.write(&self.state.join(format!("{when}.{name}")), &bytes)?;
             }
         }

@@ -70,10 +70,18 @@ impl fmt::Display for RecordReport {
             RecordingEnded::Full => {
                 writeln!(f, "recorded {seconds:.3} s until the buffers were full")?
             }
-            RecordingEnded::Failure(order) => writeln!(
+            RecordingEnded::Failure { order, .. } => writeln!(
                 f,
                 "recorded {seconds:.3} s until a request of {order} failed"
             )?,
+        }
+        if let RecordingEnded::Failure { time_ns, .. } = self.ended
+            && !self.fill.has(time_ns)
+        {
+            writeln!(
+                f,
+                "that request is not in the recording: newer events have overwritten it; a larger --ring keeps it"
+            )?;
         }
         if let Some(kept) = self.kept {
             writeln!(

@@ -10,7 +10,8 @@ pub(super) const STATE: [&str; 5] = ["pagetypeinfo", "buddyinfo", "zoneinfo", "v
 
 /// How often a flight recorder reads them: it learns only later where its recording begins.
 const EVERY: Duration = Duration::from_secs(10);
-/// Of so many moments it keeps every second one from there on, so that memory is bounded: 40 KiB each.
+/// Of so many moments it keeps every second one, so that memory is bounded: 40 KiB each. It reads them at 1/256 of the
+/// time that the buffers hold where that is longer.
 const MOMENTS_MAX: usize = 512;
 
 /// Files of `/proc` at one moment, by name.
@@ -65,17 +66,19 @@ impl<S> StateLog<S> {
                 keep = !keep;
                 keep
             });
-            self.every_ns *= 2;
         }
+        let oldest = self.moments.front().map_or(now_ns, |&(at, _)| at);
+        let share = now_ns.saturating_sub(oldest) / (MOMENTS_MAX as u64 / 2);
+        self.every_ns = share.max(EVERY.as_nanos() as u64);
     }
 
-    /// The newest state from before `whole_from_ns`; the oldest one where nothing was overwritten.
-    pub(super) fn choose(mut self, whole_from_ns: Option<u64>) -> Option<S> {
+    /// The newest state from before `whole_from_ns`, with its time; the oldest one where nothing was overwritten.
+    pub(super) fn choose(mut self, whole_from_ns: Option<u64>) -> Option<(u64, S)> {
         let begin = whole_from_ns.unwrap_or(0);
         while self.moments.get(1).is_some_and(|&(at, _)| at <= begin) {
             self.moments.pop_front();
         }
-        self.moments.pop_front().map(|(_, state)| state)
+        self.moments.pop_front()
     }
 }
 
@@ -102,7 +105,8 @@ mod tests {
             (Some(30 * S), 21),
             (Some(u64::MAX), 31),
         ] {
-            assert_eq!(log().choose(begin), Some(expected), "{begin:?}");
+            let (_, state) = log().choose(begin).unwrap();
+            assert_eq!(state, expected, "{begin:?}");
         }
     }
 
@@ -126,9 +130,40 @@ mod tests {
             }
         }
         // The first one stays, as long as nothing is overwritten.
-        assert_eq!(log.choose(None), Some(0));
+        assert_eq!(log.moments.front(), Some(&(0, 0)));
         let begin = 999_000 * S;
         assert_eq!(whole_from.every_ns, 10 * S);
-        assert!(whole_from.choose(Some(begin)).unwrap() > 999_000 - 130);
+        assert!(whole_from.choose(Some(begin)).unwrap().1 > 999_000 - 130);
+        // After an hour in which nothing was overwritten it is as close as ever where a minute is kept.
+        assert!(log.every_ns > 3_000 * S);
+        for second in 1_000_000..1_020_000 {
+            let now = second * S;
+            if log.is_due(now) {
+                log.add(now, second, Some(now - 60 * S));
+            }
+        }
+        assert_eq!(log.every_ns, 10 * S);
+        assert!(log.choose(Some(1_019_940 * S)).unwrap().1 >= 1_019_930);
+    }
+
+    #[test]
+    fn a_state_is_from_a_hundredth_of_what_is_kept_before_the_beginning_at_most() {
+        for hours in [1, 30, 700] {
+            let mut log = StateLog::new(0, 0);
+            let end = hours * 3_600;
+            for second in 1..end {
+                if log.is_due(second * S) {
+                    log.add(second * S, second, None);
+                }
+            }
+            let times: Vec<u64> = log
+                .moments
+                .iter()
+                .map(|&(at, _)| at / S)
+                .chain([end])
+                .collect();
+            let most = times.windows(2).map(|two| two[1] - two[0]).max().unwrap();
+            assert!(most <= 10.max(end / 100), "{hours} hours: {most} s");
+        }
     }
 }

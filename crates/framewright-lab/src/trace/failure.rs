@@ -13,6 +13,15 @@ pub enum EndingFailure {
 }
 
 impl EndingFailure {
+    /// The order that the request must have, if one is asked for.
+    #[must_use]
+    pub const fn order(self) -> Option<Order> {
+        match self {
+            Self::OfOrder(order) => Some(order),
+            Self::Reported => None,
+        }
+    }
+
     /// The order of the request, if the event is such a failure.
     #[must_use]
     pub fn order_of(self, event: &TraceEvent) -> Option<Order> {
@@ -37,7 +46,12 @@ impl FromStr for EndingFailure {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("expected an order from 0 to {}, or reported", Order::MAX);
+        let expected = || {
+            format!(
+                "expected an order from 0 to {}, or reported",
+                Order::MAX.get()
+            )
+        };
         if text == "reported" {
             return Ok(Self::Reported);
         }
@@ -98,7 +112,10 @@ mod tests {
         assert_eq!("3".parse(), Ok(EndingFailure::OfOrder(order)));
         for wrong in ["", "-1", "99", "three", "Reported"] {
             let error = wrong.parse::<EndingFailure>().unwrap_err();
-            assert!(error.starts_with("expected an order from 0 to "), "{error}");
+            assert!(
+                error.starts_with("expected an order from 0 to 20, or "),
+                "{error}"
+            );
         }
     }
 }

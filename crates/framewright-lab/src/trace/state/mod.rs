@@ -4,6 +4,7 @@
 
 mod buddyinfo;
 mod kpageflags;
+mod lead;
 mod pagetypeinfo;
 mod vmstat;
 mod words;
@@ -11,6 +12,7 @@ mod zoneinfo;
 
 pub use buddyinfo::{ZoneFree, read_buddyinfo};
 pub use kpageflags::{ReadFrameState, Snapshot};
+pub use lead::{lead_line, lead_of};
 pub use pagetypeinfo::{PageTypeInfo, ZoneType, read_pagetypeinfo};
 pub use vmstat::read_vmstat;
 pub use zoneinfo::{ZoneInfo, ZoneInfoCpu, read_zoneinfo};

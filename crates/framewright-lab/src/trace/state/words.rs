@@ -1,3 +1,4 @@
+use super::lead::LEAD_MARK;
 use crate::printable;
 use crate::trace::{TraceDigest, TraceError};
 
@@ -10,11 +11,14 @@ pub(super) struct ProcLine<'a> {
 }
 
 impl<'a> ProcLine<'a> {
-    /// The lines of a text that are not blank, without a first one that says which trace the text belongs to; they
-    /// count from 1.
+    /// The lines of a text that are not blank, without a first one that says which trace the text belongs to and a
+    /// second one that says how long before it that was; they count from 1.
     pub(super) fn all(name: &'a str, text: &'a str) -> impl Iterator<Item = Self> {
         let lines = (1..).zip(text.lines());
-        let is_mark = |number, text: &str| number == 1 && text.starts_with(TraceDigest::MARK);
+        let is_mark = |number, text: &str| match number {
+            1 => text.starts_with(TraceDigest::MARK),
+            _ => number == 2 && text.starts_with(LEAD_MARK),
+        };
         lines
             .filter(move |&(number, text)| !text.trim().is_empty() && !is_mark(number, text))
             .map(move |(number, text)| Self { name, number, text })
