@@ -33,6 +33,13 @@ fn instance_of(child: &Child) -> String {
     format!("{}{}", Instance::PREFIX, child.id())
 }
 
+/// Runs a recorder to its end: the name of its instance, and what it said.
+fn run_to_end(command: &mut Command) -> (String, Output) {
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let instance = instance_of(&child);
+    (instance, child.wait_with_output().unwrap())
+}
+
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries
@@ -80,15 +87,12 @@ fn a_command_is_recorded_and_can_be_replayed_and_nothing_stays_behind() {
         "head -c 33554432 /dev/zero > {0} && cat {0} > /dev/null; rm {0}; for i in 1 2 3 4 5 6; do /bin/true; done",
         big.display()
     );
-    let child = framewright()
-        .args(["record", "--buffer", "32", "-o"])
-        .arg(&trace)
-        .args(["--", "sh", "-c", &script])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let instance = instance_of(&child);
-    let output = child.wait_with_output().unwrap();
+    let (instance, output) = run_to_end(
+        framewright()
+            .args(["record", "--buffer", "32", "-o"])
+            .arg(&trace)
+            .args(["--", "sh", "-c", &script]),
+    );
     assert!(output.status.success(), "{}", text(&output));
     assert!(!tracefs.instances().unwrap().contains(&instance));
     assert_eq!(
@@ -239,17 +243,14 @@ fn w4_an_instance_with_the_recorders_own_number_is_left_or_another_recorders_and
             "set -- {root}/instances/framewright-$$ \"$@\"; at=$1; shift; {}; exec \"$@\"",
             script.replace("$0", "$at")
         );
-        let child = Command::new("sh")
-            .args(["-c", &script, "sh"])
-            .arg(env!("CARGO_BIN_EXE_framewright"))
-            .args(["record", "--buffer", "8", "-o"])
-            .arg(folder.path().join(format!("{name}.pft.zst")))
-            .args(["--", "true"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let instance = instance_of(&child);
-        let output = child.wait_with_output().unwrap();
+        let (instance, output) = run_to_end(
+            Command::new("sh")
+                .args(["-c", &script, "sh"])
+                .arg(env!("CARGO_BIN_EXE_framewright"))
+                .args(["record", "--buffer", "8", "-o"])
+                .arg(folder.path().join(format!("{name}.pft.zst")))
+                .args(["--", "true"]),
+        );
         let said = text(&output);
         assert!(output.status.success(), "{name}: {said}");
         assert_eq!(
@@ -292,15 +293,12 @@ fn a_recording_ends_when_its_time_is_up_or_its_buffers_are_full() {
         "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; sleep 1; : > {}",
         done.display()
     );
-    let child = framewright()
-        .args(["record", "--buffer", "1", "-o"])
-        .arg(folder.path().join("full.pft.zst"))
-        .args(["--", "sh", "-c", &script])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let instance = instance_of(&child);
-    let output = child.wait_with_output().unwrap();
+    let (instance, output) = run_to_end(
+        framewright()
+            .args(["record", "--buffer", "1", "-o"])
+            .arg(folder.path().join("full.pft.zst"))
+            .args(["--", "sh", "-c", &script]),
+    );
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("the buffers are full after"), "{said}");
@@ -321,22 +319,19 @@ fn w5_a_ring_keeps_the_newest_events_and_what_memory_was_like_where_they_begin()
     let folder = tempfile::tempdir().unwrap();
     // 1 MiB holds some 20,000 events; 300 processes make ten times as many.
     let script = "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; exit 7";
-    let child = framewright()
-        .args([
-            "record",
-            "--ring",
-            "1MiB",
-            "--until-failure",
-            "reported",
-            "-o",
-        ])
-        .arg(folder.path().join("ring.pft.zst"))
-        .args(["--seconds", "60", "--", "sh", "-c", script])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let instance = instance_of(&child);
-    let output = child.wait_with_output().unwrap();
+    let (instance, output) = run_to_end(
+        framewright()
+            .args([
+                "record",
+                "--ring",
+                "1MiB",
+                "--until-failure",
+                "reported",
+                "-o",
+            ])
+            .arg(folder.path().join("ring.pft.zst"))
+            .args(["--seconds", "60", "--", "sh", "-c", script]),
+    );
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     let begun =
@@ -449,15 +444,12 @@ fn what_cannot_be_recorded_leaves_nothing_behind() {
     let Some(tracefs) = tracing() else { return };
     let folder = tempfile::tempdir().unwrap();
     let fails = |arguments: &[&str], file: &str, message: &str| {
-        let child = framewright()
-            .args(["record", "-o"])
-            .arg(folder.path().join(file))
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let instance = instance_of(&child);
-        let output = child.wait_with_output().unwrap();
+        let (instance, output) = run_to_end(
+            framewright()
+                .args(["record", "-o"])
+                .arg(folder.path().join(file))
+                .args(arguments),
+        );
         assert_eq!(output.status.code(), Some(2), "{}", text(&output));
         assert!(text(&output).contains(message), "{}", text(&output));
         assert!(!tracefs.instances().unwrap().contains(&instance));

@@ -51,4 +51,4 @@ pub use run::{
 };
 pub use start::{Start, count_labels, labels_by_content};
 pub use state::{ListedFree, fit_free_memory, labels_by_state};
-pub use subject::{FreeRefused, ReplayAnswer, ReplaySubject};
+pub use subject::{FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};

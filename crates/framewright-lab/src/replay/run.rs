@@ -2,8 +2,8 @@
 
 use super::camera::Camera;
 use super::{
-    FailureCause, FailureLog, ReplayAnswer, ReplayError, ReplaySubject, Stalls, Start, TraceMemory,
-    TraceObjects, start,
+    FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError, ReplaySubject, Stalls,
+    Start, TraceMemory, TraceObjects, start,
 };
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
@@ -301,7 +301,14 @@ pub fn replay(
         match op.kind() {
             OpKind::Alloc => {
                 let mobility = op.mobility();
-                match run.request(cpu, order, mobility, (flags(op), true), index)? {
+                let request = RecordedRequest {
+                    cpu,
+                    order,
+                    mobility,
+                    flags: flags(op),
+                    is_served: true,
+                };
+                match run.request(request, index)? {
                     ReplayAnswer::Served(frame) => run.objects.place(run.next_id, frame, mobility),
                     ReplayAnswer::Stalled(frame) => {
                         run.outcome.stalled[order.index()] += 1;
@@ -339,8 +346,14 @@ pub fn replay(
             }
             OpKind::Failed => {
                 let sample = run.looked();
-                let request = (flags(op), false);
-                let answer = run.try_once(cpu, order, op.mobility(), request, index)?;
+                let request = RecordedRequest {
+                    cpu,
+                    order,
+                    mobility: op.mobility(),
+                    flags: flags(op),
+                    is_served: false,
+                };
+                let answer = run.try_once(request, index)?;
                 let retries = &mut run.outcome.retries[order.index()];
                 retries.tried += 1;
                 let cause = match answer {
@@ -423,17 +436,16 @@ impl<'a> ReplayRun<'a> {
         })
     }
 
-    /// A request: its flags, and whether the machine served it.
     #[inline]
     fn request(
         &mut self,
-        cpu: CpuId,
-        order: Order,
-        mobility: Mobility,
-        (flags, is_served): (Option<u32>, bool),
+        request: RecordedRequest,
         op: usize,
     ) -> Result<ReplayAnswer, ReplayError> {
-        let answer = self.subject.request(cpu, order, mobility, flags, is_served);
+        let RecordedRequest {
+            order, mobility, ..
+        } = request;
+        let answer = self.subject.request(request);
         let Some(frame) = answer.frame() else {
             // An allocator that says why has more reasons than the want of a block.
             if answer == ReplayAnswer::Refused(None) && self.observer.has_free(order) {
@@ -474,15 +486,12 @@ impl<'a> ReplayRun<'a> {
     /// Allocates and frees at once; what became of it.
     fn try_once(
         &mut self,
-        cpu: CpuId,
-        order: Order,
-        mobility: Mobility,
-        request: (Option<u32>, bool),
+        request: RecordedRequest,
         op: usize,
     ) -> Result<ReplayAnswer, ReplayError> {
-        let answer = self.request(cpu, order, mobility, request, op)?;
+        let answer = self.request(request, op)?;
         if let Some(frame) = answer.frame() {
-            self.free(cpu, frame, order, mobility, op)?;
+            self.free(request.cpu, frame, request.order, request.mobility, op)?;
         }
         Ok(answer)
     }
@@ -519,8 +528,14 @@ impl<'a> ReplayRun<'a> {
             self.sample_lists();
             if let Some(order) = self.options.probe {
                 // As one that may wait: what is asked is whether there is a block.
-                let request = (None, true);
-                let answer = self.try_once(CpuId(0), order, probe_mobility(order), request, op)?;
+                let request = RecordedRequest {
+                    cpu: CpuId(0),
+                    order,
+                    mobility: probe_mobility(order),
+                    flags: None,
+                    is_served: true,
+                };
+                let answer = self.try_once(request, op)?;
                 self.outcome.probes.tried += 1;
                 self.outcome.probes.served += u64::from(answer.frame().is_some());
             }

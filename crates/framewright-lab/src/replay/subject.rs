@@ -8,6 +8,21 @@ use framewright::{CpuId, Frame, Mobility, Order};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeRefused;
 
+/// A request of the recording.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordedRequest {
+    /// The CPU that made it.
+    pub cpu: CpuId,
+    /// Its order.
+    pub order: Order,
+    /// What becomes of the block.
+    pub mobility: Mobility,
+    /// Its flags, where an event showed them.
+    pub flags: Option<u32>,
+    /// Whether the machine served it.
+    pub is_served: bool,
+}
+
 /// What became of a request of the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayAnswer {
@@ -49,17 +64,10 @@ pub trait ReplaySubject {
     /// A block of `order`, or `None` if the policy finds none.
     fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame>;
 
-    /// A request of the recording: with its flags, where an event showed them, and whether the machine served it.
+    /// A request of the recording.
     #[inline]
-    fn request(
-        &mut self,
-        cpu: CpuId,
-        order: Order,
-        mobility: Mobility,
-        _flags: Option<u32>,
-        _is_served: bool,
-    ) -> ReplayAnswer {
-        match self.alloc(cpu, order, mobility) {
+    fn request(&mut self, request: RecordedRequest) -> ReplayAnswer {
+        match self.alloc(request.cpu, request.order, request.mobility) {
             Some(frame) => ReplayAnswer::Served(frame),
             None => ReplayAnswer::Refused(None),
         }

@@ -72,17 +72,8 @@ impl SlotQueue {
     pub(super) fn replace(&self, slots: &CacheSlots, from: u32, to: u32) {
         let mut ends = self.ends();
         let (newer, older) = slots.get(from).neighbours();
-        let slot = slots.get(to);
-        slot.newer.store(newer, Relaxed);
-        slot.older.store(older, Relaxed);
-        match newer {
-            NONE => ends.newest = to,
-            newer => slots.get(newer).older.store(to, Relaxed),
-        }
-        match older {
-            NONE => ends.oldest = to,
-            older => slots.get(older).newer.store(to, Relaxed),
-        }
+        ends.tie(slots, newer, to);
+        ends.tie(slots, to, older);
         if ends.hand == from {
             ends.hand = to;
         }

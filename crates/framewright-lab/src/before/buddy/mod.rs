@@ -254,6 +254,27 @@ impl LinuxBuddy {
         self.take(cpu, order, mt)
     }
 
+    /// Hands out the block that `take` finds for an order and a list.
+    #[inline]
+    fn hand_out(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        take: impl FnOnce(&mut Self, u8, usize) -> Option<u32>,
+    ) -> Option<Frame> {
+        let order = order.get();
+        if order > MAX_ORDER {
+            return None;
+        }
+        if self.unsettled {
+            self.settle();
+        }
+        let mt = self.list_of(mobility);
+        let frame = take(self, order, mt)?;
+        self.frames.mark_allocated(frame, order, mobility.index());
+        Some(Frame(u64::from(frame)))
+    }
+
     /// Joins what imposed labels kept apart, as the frees that led there would have.
     #[cold]
     fn settle(&mut self) {
@@ -294,20 +315,10 @@ impl ReplaySubject for LinuxBuddy {
 
     #[inline]
     fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame> {
-        let order = order.get();
-        if order > MAX_ORDER {
-            return None;
-        }
-        if self.unsettled {
-            self.settle();
-        }
-        let mt = self.list_of(mobility);
-        let frame = match self.take(cpu, order, mt) {
-            Some(frame) => frame,
-            None => self.take_after_drain(cpu, order, mt)?,
-        };
-        self.frames.mark_allocated(frame, order, mobility.index());
-        Some(Frame(u64::from(frame)))
+        self.hand_out(order, mobility, |zone, order, mt| {
+            let frame = zone.take(cpu, order, mt);
+            frame.or_else(|| zone.take_after_drain(cpu, order, mt))
+        })
     }
 
     #[inline]
@@ -378,18 +389,10 @@ impl ZoneAllocator for LinuxBuddy {
         mobility: Mobility,
         pass: ZonePass,
     ) -> Option<Frame> {
-        let order = order.get();
-        if order > MAX_ORDER {
-            return None;
-        }
-        if self.unsettled {
-            self.settle();
-        }
-        let mt = self.list_of(mobility);
         // The lists are empty already where others were: a drain is part of the request, not of the zone.
-        let frame = self.take_with(cpu, order, mt, pass == ZonePass::WholeOnly)?;
-        self.frames.mark_allocated(frame, order, mobility.index());
-        Some(Frame(u64::from(frame)))
+        self.hand_out(order, mobility, |zone, order, mt| {
+            zone.take_with(cpu, order, mt, pass == ZonePass::WholeOnly)
+        })
     }
 
     fn avoids_fragments(&self, has_zone_below: bool) -> bool {

@@ -58,7 +58,8 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
         let replayed = replay_case(
             loaded,
             ReplayPolicy::COMPARED,
-            (options, WatermarksArg::Off),
+            options,
+            WatermarksArg::Off,
             threads,
             MemoryLimit::default(),
             false,

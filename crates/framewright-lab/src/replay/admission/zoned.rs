@@ -1,7 +1,7 @@
 use super::rights::{UNSEEN_FLAGS, ZoneKind, is_above, zone_kind};
 use super::{MachineZone, MachineZones, RequestRights};
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
-use crate::replay::{FailureCause, FreeRefused, ReplayAnswer, ReplaySubject};
+use crate::replay::{FailureCause, FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};
 use framewright::{CpuId, Frame, Mobility, Order};
 
 /// How far a zone may go for a request.
@@ -128,11 +128,17 @@ impl<S: ZoneAllocator> Zoned<S> {
     fn walk(
         &mut self,
         last: usize,
-        (cpu, order, mobility): (CpuId, Order, Mobility),
+        request: RecordedRequest,
         level: usize,
         rights: RequestRights,
         pass: ZonePass,
     ) -> Option<Frame> {
+        let RecordedRequest {
+            cpu,
+            order,
+            mobility,
+            ..
+        } = request;
         for at in (0..=last).rev() {
             let zone = &mut self.zones[at];
             if !zone.admits(last, order, level, rights) {
@@ -149,9 +155,8 @@ impl<S: ZoneAllocator> Zoned<S> {
     fn slow(
         &mut self,
         last: usize,
-        request: (CpuId, Order, Mobility),
+        request: RecordedRequest,
         rights: RequestRights,
-        is_served: bool,
     ) -> ReplayAnswer {
         if rights.wakes && self.round.is_none() {
             self.wake();
@@ -164,9 +169,9 @@ impl<S: ZoneAllocator> Zoned<S> {
             return ReplayAnswer::Served(frame);
         }
         if !rights.may_wait {
-            return ReplayAnswer::Refused(Some(self.cause(last, request.1, rights)));
+            return ReplayAnswer::Refused(Some(self.cause(last, request.order, rights)));
         }
-        if !is_served {
+        if !request.is_served {
             return self.last_resort(last, request, rights, pass);
         }
         // The machine did serve it: from the zone that is least below its mark.
@@ -176,7 +181,12 @@ impl<S: ZoneAllocator> Zoned<S> {
             let room = zone.allocator.listed_free() as i64 - zone.mark(MIN, last, rights) as i64;
             (std::cmp::Reverse(room), std::cmp::Reverse(at))
         });
-        let (cpu, order, mobility) = request;
+        let RecordedRequest {
+            cpu,
+            order,
+            mobility,
+            ..
+        } = request;
         for pass in [ZonePass::AtOnce, ZonePass::Drained] {
             if pass == ZonePass::Drained {
                 self.drain();
@@ -198,7 +208,7 @@ impl<S: ZoneAllocator> Zoned<S> {
     fn last_resort(
         &mut self,
         last: usize,
-        request: (CpuId, Order, Mobility),
+        request: RecordedRequest,
         rights: RequestRights,
         pass: ZonePass,
     ) -> ReplayAnswer {
@@ -210,7 +220,7 @@ impl<S: ZoneAllocator> Zoned<S> {
                 return ReplayAnswer::Stalled(frame);
             }
         }
-        ReplayAnswer::Refused(Some(self.cause(last, request.1, rights)))
+        ReplayAnswer::Refused(Some(self.cause(last, request.order, rights)))
     }
 
     /// What a request failed for: a zone above its mark has no block, or none is above; or all together have too
@@ -343,21 +353,20 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
 
     /// As a request that may wait and that the machine served.
     fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame> {
-        self.request(cpu, order, mobility, None, true).frame()
+        let request = RecordedRequest {
+            cpu,
+            order,
+            mobility,
+            flags: None,
+            is_served: true,
+        };
+        self.request(request).frame()
     }
 
     #[inline]
-    fn request(
-        &mut self,
-        cpu: CpuId,
-        order: Order,
-        mobility: Mobility,
-        flags: Option<u32>,
-        is_served: bool,
-    ) -> ReplayAnswer {
-        let flags = flags.unwrap_or(UNSEEN_FLAGS);
+    fn request(&mut self, request: RecordedRequest) -> ReplayAnswer {
+        let flags = request.flags.unwrap_or(UNSEEN_FLAGS);
         let last = self.last[zone_kind(flags) as usize];
-        let request = (cpu, order, mobility);
         // At the low marks a request has no rights.
         let none = RequestRights::default();
         let first = &self.zones[last];
@@ -374,7 +383,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
                 return ReplayAnswer::Served(frame);
             }
         }
-        self.slow(last, request, RequestRights::of(flags), is_served)
+        self.slow(last, request, RequestRights::of(flags))
     }
 
     #[inline]

@@ -74,6 +74,22 @@ fn zoned(policy: LinuxPolicy, per_cpu_lists: bool) -> Zoned<LinuxBuddy> {
     Zoned::new(policy.name(), &machine, buddies)
 }
 
+fn recorded(
+    cpu: CpuId,
+    order: Order,
+    mobility: Mobility,
+    flags: Option<u32>,
+    is_served: bool,
+) -> RecordedRequest {
+    RecordedRequest {
+        cpu,
+        order,
+        mobility,
+        flags,
+        is_served,
+    }
+}
+
 fn order(n: u8) -> Order {
     Order::new(n).unwrap()
 }
@@ -85,7 +101,7 @@ fn free_in(zoned: &Zoned<LinuxBuddy>) -> [u64; 2] {
 /// Takes one frame after the other until an answer is not `Served`, which it returns.
 fn until_not_served(zoned: &mut Zoned<LinuxBuddy>, flags: u32) -> ReplayAnswer {
     for _ in 0..=ALL {
-        let answer = zoned.request(CPU, Order::ZERO, Movable, Some(flags), true);
+        let answer = zoned.request(recorded(CPU, Order::ZERO, Movable, Some(flags), true));
         if !matches!(answer, ReplayAnswer::Served(_)) {
             return answer;
         }
@@ -97,7 +113,7 @@ fn until_not_served(zoned: &mut Zoned<LinuxBuddy>, flags: u32) -> ReplayAnswer {
 fn the_upper_zone_serves_down_to_low_then_the_lower_one_then_both_down_to_min() {
     let mut zoned = zoned(LinuxPolicy::Linux44, false);
     let take = |zoned: &mut Zoned<LinuxBuddy>| {
-        let answer = zoned.request(CPU, Order::ZERO, Movable, Some(KERNEL), true);
+        let answer = zoned.request(recorded(CPU, Order::ZERO, Movable, Some(KERNEL), true));
         matches!(answer, ReplayAnswer::Served(frame) if frame.0 >= LOWER)
     };
     for _ in 0..ALL - LOWER - 600 {
@@ -119,7 +135,7 @@ fn the_upper_zone_serves_down_to_low_then_the_lower_one_then_both_down_to_min() 
     }
     assert_eq!(free_in(&zoned), [100 + PROTECTED, 400]);
     // A request for 32-bit memory is not one that the upper zone could serve.
-    let answer = zoned.request(CPU, Order::ZERO, Unmovable, Some(DMA32), true);
+    let answer = zoned.request(recorded(CPU, Order::ZERO, Unmovable, Some(DMA32), true));
     assert!(matches!(answer, ReplayAnswer::Served(frame) if frame.0 < LOWER));
 }
 
@@ -130,7 +146,7 @@ fn who_may_not_wait_is_refused_and_who_may_stalls() {
     assert_eq!(until_not_served(&mut zoned, NOWAIT), refused);
     assert_eq!(free_in(&zoned), [100 + PROTECTED, 400]);
     let kernel = |zoned: &mut Zoned<LinuxBuddy>, is_served| {
-        zoned.request(CPU, Order::ZERO, Movable, Some(KERNEL), is_served)
+        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(KERNEL), is_served))
     };
     // What the machine refused, too, is no reason to serve it below the marks.
     assert_eq!(kernel(&mut zoned, false), refused);
@@ -164,12 +180,12 @@ fn a_request_is_refused_for_fragments_only_where_a_zone_is_above_its_mark() {
     let mut zoned = zoned(LinuxPolicy::Linux44, false);
     let mut taken = Vec::new();
     while let ReplayAnswer::Served(frame) =
-        zoned.request(CPU, Order::ZERO, Movable, Some(NOWAIT), true)
+        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(NOWAIT), true))
     {
         taken.push(frame);
     }
     let nowait = |zoned: &mut Zoned<LinuxBuddy>, n| {
-        zoned.request(CPU, order(n), Unmovable, Some(NOWAIT), true)
+        zoned.request(recorded(CPU, order(n), Unmovable, Some(NOWAIT), true))
     };
     let watermark = ReplayAnswer::Refused(Some(FailureCause::Watermark));
     assert_eq!(nowait(&mut zoned, 1), watermark);
@@ -183,7 +199,7 @@ fn a_request_is_refused_for_fragments_only_where_a_zone_is_above_its_mark() {
     assert_eq!(nowait(&mut zoned, 1), fragmented);
     let free = free_in(&zoned);
     assert!(free[1] > 400 + 1, "the upper zone is above its mark");
-    let answer = zoned.request(CPU, Order::ZERO, Unmovable, Some(NOWAIT), true);
+    let answer = zoned.request(recorded(CPU, Order::ZERO, Unmovable, Some(NOWAIT), true));
     assert!(matches!(answer, ReplayAnswer::Served(_)));
 }
 
@@ -192,7 +208,7 @@ fn frames_on_cpus_lists_do_not_count_and_only_who_may_wait_empties_those_of_othe
     let mut zoned = zoned(LinuxPolicy::Linux612, true);
     // The first request brings a batch to the other CPU's list.
     let take = |zoned: &mut Zoned<LinuxBuddy>, n| {
-        let answer = zoned.request(OTHER, order(n), Movable, Some(NOWAIT), true);
+        let answer = zoned.request(recorded(OTHER, order(n), Movable, Some(NOWAIT), true));
         match answer {
             ReplayAnswer::Served(frame) => Some(frame),
             _ => None,
@@ -209,7 +225,7 @@ fn frames_on_cpus_lists_do_not_count_and_only_who_may_wait_empties_those_of_othe
     }
     assert_eq!(free_in(&zoned), before);
     let ask = |zoned: &mut Zoned<LinuxBuddy>, flags| {
-        zoned.request(CPU, Order::ZERO, Movable, Some(flags), false)
+        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(flags), false))
     };
     let refused = ReplayAnswer::Refused(Some(FailureCause::Watermark));
     assert_eq!(ask(&mut zoned, NOWAIT), refused);
@@ -222,7 +238,7 @@ fn the_background_rests_when_a_zone_is_above_high() {
     let mut zoned = zoned(LinuxPolicy::Linux44, false);
     let mut taken = Vec::new();
     while let ReplayAnswer::Served(frame) =
-        zoned.request(CPU, Order::ZERO, Movable, Some(NOWAIT), true)
+        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(NOWAIT), true))
     {
         taken.push(frame);
     }
@@ -239,7 +255,7 @@ fn mixed_above_and_whole_below(policy: LinuxPolicy) -> Zoned<LinuxBuddy> {
     let mut zoned = zoned(policy, false);
     let mut taken = Vec::new();
     while let ReplayAnswer::Served(frame) =
-        zoned.request(CPU, Order::ZERO, Movable, Some(NOWAIT), true)
+        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(NOWAIT), true))
     {
         taken.push(frame);
     }
@@ -259,7 +275,7 @@ fn mixed_above_and_whole_below(policy: LinuxPolicy) -> Zoned<LinuxBuddy> {
 fn a_kernel_that_avoids_fragments_uses_the_zone_below_before_it_mixes_the_upper_one() {
     let is_upper = |policy, flags| {
         let mut zoned = mixed_above_and_whole_below(policy);
-        let answer = zoned.request(CPU, Order::ZERO, Unmovable, Some(flags), true);
+        let answer = zoned.request(recorded(CPU, Order::ZERO, Unmovable, Some(flags), true));
         assert!(matches!(answer, ReplayAnswer::Served(_)));
         answer.frame().unwrap().0 >= LOWER
     };
@@ -274,12 +290,12 @@ fn in_defrag_mode_who_may_not_wait_fails_rather_than_mix_and_who_may_waits_first
         let mut zoned = mixed_above_and_whole_below(policy);
         // The pageblock below is taken, and its zone is back at its low mark.
         while zoned.zones[0].allocator.listed_free() > 200 + PROTECTED {
-            let answer = zoned.request(CPU, Order::ZERO, Unmovable, Some(KERNEL), true);
+            let answer = zoned.request(recorded(CPU, Order::ZERO, Unmovable, Some(KERNEL), true));
             assert!(answer.frame().unwrap().0 < LOWER);
         }
         // What is left of it, down to min.
         loop {
-            let answer = zoned.request(CPU, order(3), Unmovable, Some(flags), true);
+            let answer = zoned.request(recorded(CPU, order(3), Unmovable, Some(flags), true));
             if !matches!(answer, ReplayAnswer::Served(frame) if frame.0 < LOWER) {
                 return answer;
             }
@@ -317,7 +333,7 @@ fn what_is_served_leaves_its_zone_above_the_mark_and_what_waits_finds_every_bloc
             let flags = [KERNEL, NOWAIT, ATOMIC][random(3) as usize];
             let wanted = order([0, 0, 0, 1, 2, 3][random(6) as usize]);
             let mobility = [Movable, Unmovable][random(2) as usize];
-            let answer = zoned.request(CPU, wanted, mobility, Some(flags), true);
+            let answer = zoned.request(recorded(CPU, wanted, mobility, Some(flags), true));
             let rights = RequestRights::of(flags);
             match answer {
                 ReplayAnswer::Served(frame) => {
@@ -346,6 +362,50 @@ fn what_is_served_leaves_its_zone_above_the_mark_and_what_waits_finds_every_bloc
         assert!(refused > 100 && stalled > 100, "{refused} {stalled}");
         for zone in &zoned.zones {
             zone.allocator.verify().unwrap();
+        }
+    }
+}
+
+/// P6: a file of zones may say anything.
+#[test]
+fn p6_zones_of_any_size_admit_or_refuse_and_nothing_wraps() {
+    let trace = Trace {
+        nframes: ALL,
+        ops: (0..100)
+            .map(|_| crate::trace::TraceOp::alloc(false, Order::ZERO, Movable, 0, 255, 0))
+            .collect(),
+        ..Trace::default()
+    };
+    let cpu = crate::trace::state::ZoneInfoCpu {
+        count: u64::MAX,
+        high: u64::MAX,
+        batch: u64::MAX,
+        high_min: u64::MAX,
+        high_max: u64::MAX,
+    };
+    for (free, count) in [(ALL, 0), (u64::MAX, u64::MAX)] {
+        let info = ZoneInfo {
+            free,
+            managed: u64::MAX,
+            watermarks: [u64::MAX; 3],
+            protection: vec![u64::MAX; 4],
+            cpus: vec![crate::trace::state::ZoneInfoCpu { count, ..cpu }; 2],
+            ..info(2, 0, ALL)
+        };
+        let mut memory = crate::replay::TraceMemory::new(&trace).unwrap();
+        let machine = MachineZones::recorded(&trace, &[info]);
+        assert_eq!(machine.min(), 1 << 40);
+        memory.zones = Some(machine);
+        for &policy in &crate::replay::ReplayPolicy::ALL {
+            let job = crate::replay::ReplayJob {
+                policy,
+                memory: &memory,
+                options: crate::replay::ReplayOptions::new(crate::replay::Start::Fresh),
+            };
+            let done = std::sync::atomic::AtomicU64::new(0);
+            let outcome = crate::replay::replay_all(&[job], 1, &done).unwrap();
+            // Each was served by the machine and may wait, so it stalls.
+            assert_eq!(outcome[0].stalled[0], 100, "{policy}");
         }
     }
 }

@@ -15,6 +15,11 @@ const SCALE_FACTOR: u64 = 10;
 /// The most that per-CPU lists of a zone may hold together: this part of it (`MIN_PERCPU_PAGELIST_HIGH_FRACTION`).
 const PERCPU_PART: u64 = 8;
 
+/// More frames than a machine has, and more than a CPU's lists hold: what a file says beyond that is taken for that, so
+/// that sums and products fit.
+const FRAMES_MAX: u64 = 1 << 40;
+const PERCPU_MAX: u64 = 1 << 24;
+
 /// Where the marks of a machine's zones come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarksSource {
@@ -131,7 +136,7 @@ impl MachineZones {
     fn summed(trace: &Trace, infos: &[&ZoneInfo]) -> Self {
         let sum = |of: fn(&ZoneInfo) -> u64| {
             let all = infos.iter().map(|info| of(info));
-            all.fold(0, u64::saturating_add)
+            all.fold(0, u64::saturating_add).min(FRAMES_MAX)
         };
         let managed = sum(|info| info.managed);
         if managed == 0 {
@@ -233,12 +238,15 @@ fn zone(info: &ZoneInfo) -> MachineZone {
         name: info.zone.clone(),
         first: 0,
         frames: 0,
-        managed: info.managed,
-        marks: info.watermarks,
-        batch: most(|cpu| cpu.batch).max(1),
-        percpu_high: [most(|cpu| cpu.high_min), most(|cpu| cpu.high_max), now],
+        managed: info.managed.min(FRAMES_MAX),
+        marks: info.watermarks.map(|mark| mark.min(FRAMES_MAX)),
+        batch: most(|cpu| cpu.batch).clamp(1, PERCPU_MAX),
+        percpu_high: [most(|cpu| cpu.high_min), most(|cpu| cpu.high_max), now]
+            .map(|high| high.min(PERCPU_MAX)),
         kind: kind(info).unwrap_or(ZoneKind::Normal),
-        protects: info.protection.clone(),
+        protects: (info.protection.iter())
+            .map(|&frames| frames.min(FRAMES_MAX))
+            .collect(),
     }
 }
 

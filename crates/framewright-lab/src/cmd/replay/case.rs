@@ -1,0 +1,298 @@
+//! One trace under all policies: which replays it takes, and what is said beside their figures.
+
+use super::WatermarksArg;
+use crate::cmd::CommandError;
+use crate::cmd::answered::{AnsweredCase, base_of};
+use crate::cmd::input::LoadedTrace;
+use crate::cmd::progress::with_progress;
+use crate::measure::{MAX_ORDER, replay as m};
+use crate::replay::admission::{MachineZone, MarksSource};
+use crate::replay::{
+    MachineZones, ProposedSqueeze, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy,
+    SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes, replay_all,
+};
+use crate::report::{
+    Calibration, Deviation, Hollow, ReportCase, ReportColumn, calibrate, calibrate_requests,
+    hollow_samples, linux_column, placement_column, request_calibration_lines,
+};
+use crate::size::shown_frames;
+use crate::trace::MemoryLimit;
+
+/// What a reader of a replay with reclaim must know.
+const RECLAIM_NOTES: [&str; 3] = [
+    "linux-4.4 and proposal have the watermarks, reclaim and compaction of Linux 3.10 around their \
+     fallback, with pageblocks of 512 frames; the engine's policies have the engine's own",
+    "what a request may wait for, and which objects are copies of files, stands in the recording's \
+     flags; the oldest are given back first, and nothing is dirty",
+    "whether and when the programs would have read again what reclaim took is not known: its later \
+     frees are passed over, and the memory is not asked for again",
+];
+
+/// What a reader of the huge-page probes must know.
+const HUGE_NOTE: &str = "the huge pages are requested one after another when the trace is over, held, \
+                         and served from what is free or by compaction: nothing is reclaimed for \
+                         them, and the background has no time";
+
+/// One trace replayed under all policies.
+pub(in crate::cmd) struct Replayed {
+    /// The figures.
+    pub(in crate::cmd) case: ReportCase,
+    /// The outcomes, in the order of the policies.
+    pub(in crate::cmd) outcomes: Vec<ReplayOutcome>,
+}
+
+/// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did. With `answers` it has the
+/// sentences that stand before the table.
+pub(in crate::cmd) fn replay_case(
+    loaded: &LoadedTrace,
+    policies: &[ReplayPolicy],
+    options: ReplayOptions,
+    watermarks: WatermarksArg,
+    threads: usize,
+    limit: MemoryLimit,
+    answers: bool,
+) -> Result<Replayed, CommandError> {
+    let at =
+        |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
+    let reclaims = options.reclaim.is_some();
+    TraceMemory::check_size(&loaded.trace, reclaims, limit).map_err(|e| at(&e))?;
+    let mut memory = TraceMemory::new(&loaded.trace).map_err(|e| at(&e))?;
+    // As many at once as the limit has room for; one fits, as was just checked.
+    let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, reclaims).max(1);
+    let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
+    let free = memory.free_frames_at_start();
+    // With reclaim the balloon takes what others give back, and the figures say what it did not get.
+    if options.squeeze > free && options.reclaim.is_none() {
+        return Err(at(&format!(
+            "--squeeze {} is more than there is to take away, expected at most the {} frames \
+             that are free at the start",
+            options.squeeze,
+            shown_frames(free)
+        )));
+    }
+    if let Some(listed) = loaded.listed {
+        memory.labels = labels_by_state(&loaded.trace, listed);
+    }
+    if let Some(min) = loaded.min_watermark {
+        memory.min_watermark = min;
+    }
+    if !reclaims {
+        memory.zones = watermarks.zones(loaded);
+    }
+    let mut jobs: Vec<ReplayJob<'_>> = policies
+        .iter()
+        .map(|&policy| ReplayJob {
+            policy,
+            memory: &memory,
+            options,
+        })
+        .collect();
+    let calibrates = loaded.reference.is_some() && options.reclaim.is_none();
+    if calibrates {
+        // Always from the recorded layout and without squeeze: only that is what Linux did.
+        jobs.push(ReplayJob {
+            policy: ReplayPolicy::RECORDING_KERNEL,
+            memory: &memory,
+            options: ReplayOptions {
+                every_ms: Some(SAMPLE_MS),
+                ..ReplayOptions::new(Start::Imposed)
+            },
+        });
+    }
+    let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
+    let base = base_of(policies, reclaims);
+    // The calibration is a replay of the recording kernel's rules as recorded, too.
+    let is_there = policies.contains(&base) || (calibrates && as_recorded);
+    let wants_base = answers && !is_there;
+    if wants_base {
+        jobs.push(ReplayJob {
+            policy: base,
+            memory: &memory,
+            options: ReplayOptions {
+                every_ms: None,
+                pictures: 0,
+                ..options
+            },
+        });
+    }
+    let ops = loaded.trace.ops.len() as u64;
+    let mut outcomes = with_progress(&loaded.name, ops * jobs.len() as u64, |done| {
+        replay_all(&jobs, threads, done)
+    })
+    .map_err(|e| at(&e))?;
+    let mut columns = Vec::new();
+    let mut calibration = None;
+    let mut notes = loaded.notes.clone();
+    let own_base = wants_base.then(|| outcomes.pop()).flatten();
+    let model = calibrates.then(|| outcomes.pop()).flatten();
+    if let Some(reference) = &loaded.reference {
+        let of = |model| calibrate(&loaded.trace, reference, model);
+        calibration = model.as_ref().and_then(of);
+        if as_recorded {
+            columns.push(linux_column(&loaded.trace, reference));
+        }
+    }
+    if let (None, Some(chosen), true) = (&loaded.reference, &loaded.chosen, as_recorded) {
+        let placement = placement(&memory, chosen).map_err(|e| at(&e))?;
+        columns.push(placement_column(&loaded.trace, &placement));
+        notes.push(format!(
+            "linux is where the recording kernel put each allocation; {} frames moved later and \
+             are missing there, so memory looks emptier than it was",
+            placement.moved_frames
+        ));
+    }
+    if let Some(machine) = &memory.zones {
+        notes.push(shown_zones(machine));
+    }
+    if as_recorded && !reclaims {
+        let of_base = outcomes
+            .iter()
+            .find(|outcome| outcome.policy == base.name());
+        let of_base = of_base.or(own_base.as_ref()).or(model.as_ref());
+        notes.extend(of_base.into_iter().flat_map(request_calibration_lines));
+    }
+    let samples = outcomes
+        .first()
+        .map_or(0, |outcome| outcome.means.samples());
+    let mut found = loaded.hollow();
+    found.extend(hollow_samples(samples, &memory));
+    found.extend(empty_errors(calibration.as_ref(), &outcomes));
+    if let Some(stalls) = outcomes.iter().find_map(|outcome| outcome.stalls.as_ref()) {
+        notes.extend(RECLAIM_NOTES.map(str::to_owned));
+        if stalls.huge.tries.tried > 0 {
+            notes.push(HUGE_NOTE.to_owned());
+        }
+    }
+    let mut proposed = None;
+    let has_failed = |outcome: &ReplayOutcome| outcome.failures.iter().any(|&count| count > 0);
+    if !reclaims && !loaded.trace.ops.is_empty() && !outcomes.iter().any(has_failed) {
+        let policy = policies
+            .first()
+            .copied()
+            .unwrap_or(ReplayPolicy::RECORDING_KERNEL);
+        let found = propose_squeezes(&memory, policy, options, threads).map_err(|e| at(&e))?;
+        notes.push(nothing_fails(policy, &found));
+        proposed = found.first().map(|one| one.frames);
+    }
+    let of_base = outcomes
+        .iter()
+        .find(|outcome| outcome.policy == base.name())
+        .or(own_base.as_ref())
+        .or(model.as_ref().filter(|_| as_recorded));
+    let answer = match of_base.filter(|_| answers) {
+        None => None,
+        Some(of_base) => {
+            let case = AnsweredCase {
+                loaded,
+                memory: &memory,
+                policies,
+                options,
+                threads,
+                outcomes: &outcomes,
+                base: (base, of_base),
+                calibration: calibration.as_ref(),
+                hollow: &found,
+                proposed,
+            };
+            Some(case.answer()?)
+        }
+    };
+    columns.extend(outcomes.iter().map(|outcome| {
+        let mut column = ReportColumn::of(outcome);
+        if as_recorded && !reclaims {
+            column.values.extend(calibrate_requests(outcome));
+        }
+        column
+    }));
+    let name = format!(
+        "{}/{}/b{}",
+        loaded.name,
+        options.start.name(),
+        options.squeeze
+    );
+    let hollow = |(kind, says)| Hollow {
+        case: name.clone(),
+        kind,
+        says,
+    };
+    let case = ReportCase {
+        hollow: found.into_iter().map(hollow).collect(),
+        name,
+        ops,
+        columns,
+        anomalies: loaded.anomalies.clone(),
+        calibration,
+        notes,
+        answer,
+    };
+    Ok(Replayed { case, outcomes })
+}
+
+/// Behind whose marks requests were admitted.
+fn shown_zones(machine: &MachineZones) -> String {
+    let zone = |zone: &MachineZone| {
+        let [min, low, high] = zone.marks;
+        format!("{} {} ({min}, {low}, {high})", zone.name, zone.frames)
+    };
+    let zones: Vec<String> = machine.zones.iter().map(zone).collect();
+    let source = match machine.source {
+        MarksSource::Recorded => "as the recording has them",
+        MarksSource::Summed => {
+            "with the sums of the recording's, because what was free does not tell where its zones lie"
+        }
+        MarksSource::Computed => "computed as Linux does, because the recording has none",
+    };
+    format!(
+        "requests are admitted by watermarks, {source}: zones of so many frames (min, low, high) {}; who may wait is served \
+         below them where the machine served it, and counted as stalled",
+        zones.join(", ")
+    )
+}
+
+/// What to ask instead where nothing fails.
+fn nothing_fails(policy: ReplayPolicy, proposed: &[ProposedSqueeze]) -> String {
+    let each = proposed.iter().map(|one| match one.fails {
+        Some((order, count)) => format!(
+            "--squeeze {} (under {policy} {count} requests of order {order} fail)",
+            shown_frames(one.frames)
+        ),
+        None => format!(
+            "--squeeze {} (more than is ever free: some request fails under every policy)",
+            shown_frames(one.frames)
+        ),
+    });
+    let each: Vec<String> = each.collect();
+    match each.is_empty() {
+        true => "no request fails, and none would with less memory".into(),
+        false => format!(
+            "no request fails; with less memory some do: {}",
+            each.join(", ")
+        ),
+    }
+}
+
+/// Failures of which the model's error says nothing because there were none, although some policy has them here.
+fn empty_errors(
+    calibration: Option<&Calibration>,
+    outcomes: &[ReplayOutcome],
+) -> Option<(&'static str, String)> {
+    let is_empty = |order: &usize| {
+        let has_some = outcomes.iter().any(|outcome| outcome.failures[*order] > 0);
+        let metric = m::FAILURES.of(*order);
+        has_some
+            && calibration
+                .is_some_and(|c| c.deviations.get(&metric).is_some_and(Deviation::is_empty))
+    };
+    let orders: Vec<String> = (0..=MAX_ORDER)
+        .filter(is_empty)
+        .map(|k| k.to_string())
+        .collect();
+    (!orders.is_empty()).then(|| {
+        let says = format!(
+            "the model's error is 0 for failures of order {} because the recording has none of them: how far a replay \
+             with less memory is off there is not known",
+            orders.join(", ")
+        );
+        ("zero_error", says)
+    })
+}

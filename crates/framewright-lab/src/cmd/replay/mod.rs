@@ -1,0 +1,404 @@
+//! `framewright replay`: what memory would have looked like under another policy.
+
+mod case;
+mod shown;
+
+pub(super) use case::{Replayed, replay_case};
+pub(super) use shown::{METHOD, case_items};
+
+use super::error::CommandError;
+use super::input::{LoadedTrace, case_names, files_of, load};
+use crate::files::{FileClaims, OutputSet, is_stdout};
+use crate::replay::reclaim::reclaims;
+use crate::replay::{
+    MachineZones, ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start,
+};
+use crate::report::{
+    Assertion, MachineRecord, PerfettoCase, ReportCase, RunInfo, has_place, hollow_text,
+    json_lines, perfetto, series_csv,
+};
+use crate::size::{read_frames_len, read_mib};
+use crate::trace::MemoryLimit;
+use clap::ValueEnum;
+use framewright::Order;
+use shown::{page, printed};
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Replay traces of the kernel's page allocator under several policies, side by side
+///
+/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text and PFT1; plain, gzip or
+/// zstd; `-` is standard input.
+///
+/// Unless --reclaim is given, a replay neither reclaims nor compacts; in any case the programs do not
+/// react to what becomes of memory. Compare policies with each other, not a policy with a running
+/// system.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("series").multiple(true)))]
+pub struct ReplayArgs {
+    /// The traces
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+
+    /// Policies to compare, the first is the one others are marked against [default: all but
+    /// no-grouping]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub policy: Vec<ReplayPolicy>,
+
+    /// Where the initial objects come to lie
+    #[arg(long, value_enum, default_value_t = StartArg::Imposed)]
+    pub start: StartArg,
+
+    /// Movable memory to hold back from the start to the end, like a balloon: 5GiB, 160MiB, or a number of frames
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = read_frames_len)]
+    pub squeeze: u64,
+
+    /// The recording machine's /proc/pagetypeinfo when the trace began: pageblocks are labelled so
+    /// that the free frames under each label have its shares, and a text trace gets as much free
+    /// memory as it lists
+    #[arg(long, value_name = "PAGETYPEINFO")]
+    pub state: Option<PathBuf>,
+
+    /// Whether a request must leave what the machine's zones keep back, as Linux has it: under every policy the same
+    #[arg(long, value_enum, default_value_t = WatermarksArg::Off, conflicts_with = "reclaim")]
+    pub watermarks: WatermarksArg,
+
+    /// Try one allocation of this order at each trace second, and free it at once
+    #[arg(long, value_name = "ORDER", value_parser = clap::value_parser!(u8).range(0..=10))]
+    pub probe: Option<u8>,
+
+    /// Reclaim and compact: a request that cannot be served at once waits, which is a stall, and what
+    /// that costs is counted. Policies that can: linux-4.4 and proposal with the rules of Linux 3.10
+    /// around their fallback, and the engine's with its own
+    #[arg(long)]
+    pub reclaim: bool,
+
+    /// After the trace, request this many huge pages of order 9, hold them, and count what compaction
+    /// alone does for them
+    #[arg(long, value_name = "N", requires = "reclaim", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub probe_huge: u64,
+
+    /// Write the figures as JSON Lines; `-` for standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write a series over trace time
+    #[arg(long, value_name = "FILE", group = "series")]
+    pub csv: Option<PathBuf>,
+
+    /// Write a series in Perfetto's format, for ui.perfetto.dev: memory as counters and failures as slices, under each
+    /// policy and, where the trace comes with it, on the recording machine
+    #[arg(long, value_name = "FILE", group = "series")]
+    pub perfetto: Option<PathBuf>,
+
+    /// Trace seconds between two points of the series
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "series")]
+    pub every: f64,
+
+    /// Write one HTML page with the table, free memory over time, and a map of the pageblocks under each
+    /// policy that can be moved through time; needs no network, replaces what has that name
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// What to print
+    #[arg(long, value_enum, default_value_t = PrintFormat::Table)]
+    pub format: PrintFormat,
+
+    /// Demand a relation between figures, as `framewright.failures_order3==0`; may be repeated.
+    /// Exit code 1 if one does not hold in every case
+    #[arg(long = "assert", value_name = "EXPR")]
+    pub assertions: Vec<Assertion>,
+
+    /// How much of this machine's memory a trace may take: while it is read, and for each replay of it
+    /// as 8GiB, or a number of MiB [default: 4GiB, and for a replay no more than 512MiB and 1KiB for each operation]
+    #[arg(long, value_name = "SIZE", value_parser = read_mib)]
+    pub memory_limit: Option<u64>,
+
+    /// Time each replay, best with --jobs 1; only then do figures differ from run to run
+    #[arg(long)]
+    pub time: bool,
+
+    /// Replays that run at once [default: the number of CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+}
+
+/// The three columns of every experiment: there is a kernel for each that reclaims.
+pub(super) const RECLAIMING: [ReplayPolicy; 3] = [
+    ReplayPolicy::HISTORICAL[0],
+    ReplayPolicy::HISTORICAL[1],
+    ReplayPolicy::OURS,
+];
+
+/// Pictures of memory on a page.
+pub(super) const PICTURES: u32 = 120;
+
+/// [`Start`] on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StartArg {
+    /// Where the recording had them
+    Imposed,
+    /// Where each policy puts them
+    Fresh,
+}
+
+/// Whether requests are admitted by watermarks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WatermarksArg {
+    /// By the recording's zones; where it has none, by one with the marks that Linux computes for its memory
+    On,
+    /// A policy serves a request as long as it finds a block
+    Off,
+}
+
+impl WatermarksArg {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+
+    /// The zones behind whose marks `loaded` is replayed.
+    pub(super) fn zones(self, loaded: &LoadedTrace) -> Option<MachineZones> {
+        let trace = &loaded.trace;
+        (self == Self::On).then(|| match &loaded.zones {
+            Some(infos) => MachineZones::recorded(trace, infos),
+            None => MachineZones::computed(trace),
+        })
+    }
+}
+
+/// What is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PrintFormat {
+    /// A table with a column a policy
+    Table,
+    /// The final state of each policy as /proc/pagetypeinfo has it
+    Pagetypeinfo,
+    /// The final state of each policy as /proc/buddyinfo has it
+    Buddyinfo,
+}
+
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.001..=1e9).contains(&value) => Ok(value),
+        _ => Err("expected a number of seconds from 0.001 to 1e9".into()),
+    }
+}
+
+impl ReplayArgs {
+    fn start(&self) -> Start {
+        match self.start {
+            StartArg::Imposed => Start::Imposed,
+            StartArg::Fresh => Start::Fresh,
+        }
+    }
+
+    fn policies(&self) -> Vec<ReplayPolicy> {
+        if self.policy.is_empty() {
+            let all = if self.reclaim {
+                &RECLAIMING[..]
+            } else {
+                ReplayPolicy::COMPARED
+            };
+            return all.to_vec();
+        }
+        let mut policies = Vec::new();
+        for &policy in &self.policy {
+            if !policies.contains(&policy) {
+                policies.push(policy);
+            }
+        }
+        policies
+    }
+
+    fn limit(&self) -> MemoryLimit {
+        self.memory_limit
+            .map_or(MemoryLimit::default(), |mib| MemoryLimit::bytes(mib << 20))
+    }
+
+    fn threads(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.jobs.map_or_else(all, usize::from)
+    }
+
+    /// The options as the figures' first record has them. Paths are left out: they are of this
+    /// machine, and the cases have the traces' names.
+    fn described(&self) -> BTreeMap<&'static str, String> {
+        let names: Vec<String> = self.policies().iter().map(ToString::to_string).collect();
+        let mut options = BTreeMap::from([
+            ("policy", names.join(",")),
+            ("start", self.start().name().to_owned()),
+            ("squeeze", self.squeeze.to_string()),
+            (
+                "state",
+                if self.state.is_some() {
+                    "given"
+                } else {
+                    "none"
+                }
+                .to_owned(),
+            ),
+            ("jobs", self.threads().to_string()),
+            ("watermarks", self.watermarks.name().to_owned()),
+        ]);
+        options.extend(self.probe.map(|order| ("probe", order.to_string())));
+        if self.reclaim {
+            options.insert("reclaim", "yes".into());
+            options.insert("probe_huge", self.probe_huge.to_string());
+        }
+        options
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a trace cannot be read or replayed, an output cannot be written, or an assertion does not
+/// hold.
+pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
+    let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
+    if args.format != PrintFormat::Table && (to_stdout(&args.json) || to_stdout(&args.csv)) {
+        return Err(CommandError::Input(
+            "--format and an output on standard output both want that, expected one of them".into(),
+        ));
+    }
+    let names = case_names(&args.traces)?;
+    claim(args)?;
+    let options = ReplayOptions {
+        start: args.start(),
+        squeeze: args.squeeze,
+        probe: args.probe.and_then(Order::new),
+        every_ms: (args.csv.is_some() || args.perfetto.is_some())
+            .then(|| (args.every * 1000.0).round() as u64),
+        reclaim: args.reclaim.then_some(ReclaimOptions {
+            huge_probes: args.probe_huge,
+        }),
+        pictures: if args.html.is_some() { PICTURES } else { 0 },
+        time: args.time,
+    };
+    let policies = args.policies();
+    if args.reclaim
+        && let Some(policy) = policies.iter().find(|&&policy| !reclaims(policy))
+    {
+        return Err(CommandError::Input(format!(
+            "--reclaim: there is no kernel that reclaims with the policy {policy}, expected some of {}",
+            RECLAIMING.map(ReplayPolicy::name).join(", ")
+        )));
+    }
+    let (mut replayed, mut machines) = (Vec::new(), Vec::new());
+    for (path, name) in args.traces.iter().zip(names) {
+        let mut loaded = load(path, args.state.as_deref(), args.limit())?;
+        loaded.name = name;
+        let (threads, limit) = (args.threads(), args.limit());
+        let watermarks = args.watermarks;
+        replayed.push(replay_case(
+            &loaded, &policies, options, watermarks, threads, limit, true,
+        )?);
+        machines.push(loaded.reference);
+    }
+    let cases: Vec<ReportCase> = replayed.iter().map(|r| r.case.clone()).collect();
+    let info = RunInfo {
+        experiment: "replay",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: 0,
+        options: args.described(),
+        machine: MachineRecord::this(),
+        hollow: cases.iter().flat_map(|case| case.hollow.clone()).collect(),
+    };
+    let mut failed = Vec::new();
+    for assertion in &args.assertions {
+        for case in &cases {
+            let held = assertion.check(case).map_err(CommandError::input)?;
+            if !held.held {
+                failed.push(held.figures);
+            }
+        }
+    }
+    let mut outputs = OutputSet::new();
+    let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);
+    if let Some(path) = &args.csv {
+        let runs: Vec<(&str, &ReplayOutcome)> = replayed
+            .iter()
+            .flat_map(|r| {
+                r.outcomes
+                    .iter()
+                    .map(|outcome| (r.case.name.as_str(), outcome))
+            })
+            .collect();
+        write(path, series_csv(&runs).into_bytes())?;
+    }
+    if let Some(path) = &args.perfetto {
+        let cases = replayed
+            .iter()
+            .zip(&machines)
+            .map(|(r, machine)| PerfettoCase {
+                name: &r.case.name,
+                policies: (r.outcomes.iter())
+                    .map(|outcome| (outcome.policy, &*outcome.series))
+                    .collect(),
+                machine: machine.as_deref(),
+            });
+        write(path, perfetto(&cases.collect::<Vec<_>>()))?;
+    }
+    if let Some(path) = &args.html {
+        let page = page(info.clone(), &replayed);
+        let text = page.render().map_err(CommandError::input)?;
+        write(path, text.into_bytes())?;
+    }
+    if let Some(path) = &args.json {
+        let lines = json_lines(&info, &cases).map_err(CommandError::input)?;
+        write(path, lines)?;
+    }
+    if !to_stdout(&args.json) && !to_stdout(&args.csv) {
+        let first = hollow_text(&info.hollow);
+        let text = match args.format {
+            PrintFormat::Table => first + &printed(args.format, &replayed),
+            // What programs read as Linux's own stays so.
+            _ => {
+                let _ = io::stderr().write_all(first.as_bytes());
+                printed(args.format, &replayed)
+            }
+        };
+        write("-".as_ref(), text.into_bytes())?;
+    }
+    outputs.keep().map_err(CommandError::input)?;
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandError::Assertion(failed.join("\n")))
+    }
+}
+
+/// Claims what the command reads and writes: no output is an input or another output (OF1), and each has a place.
+fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
+    let mut claims = FileClaims::new();
+    for path in args
+        .traces
+        .iter()
+        .flat_map(|path| files_of(path))
+        .chain(args.state.clone())
+    {
+        claims.reads(&path).map_err(CommandError::input)?;
+    }
+    for (option, path) in [
+        ("--json", &args.json),
+        ("--csv", &args.csv),
+        ("--perfetto", &args.perfetto),
+        ("--html", &args.html),
+    ] {
+        let Some(path) = path else { continue };
+        if matches!(option, "--html" | "--perfetto") && is_stdout(path) {
+            return Err(CommandError::Input(format!(
+                "{option} - wants standard output, expected a file's name"
+            )));
+        }
+        claims.writes(option, path).map_err(CommandError::input)?;
+        has_place(path).map_err(CommandError::input)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! A replayed case as a reader sees it: as text, on a page, and as Linux's own files.
+
+use super::{PrintFormat, Replayed};
+use crate::measure::{Film, Picture, Sample, replay as m};
+use crate::replay::ReplayPolicy;
+use crate::report::html::HtmlPage;
+use crate::report::{
+    self, Accent, BlockMaps, Item, Note, OverTime, PlotLine, ReportCase, ReportColumn, RunInfo,
+    Scale, Section, Tabled, accent, case_grid, verdict,
+};
+
+/// A case as a reader sees it: table, calibration, verdict, anomalies.
+fn case_table(case: &ReportCase) -> Tabled {
+    let has_stalls = |column: &ReportColumn| column.values.contains_key(&m::STALL.of(0));
+    let reclaims = case.columns.iter().any(has_stalls);
+    let calibrated = match &case.calibration {
+        Some(calibration) => format!(
+            "model error: how far {} replayed from the recorded layout is from what Linux did, \
+             over {} samples",
+            calibration.model, calibration.samples
+        ),
+        None if reclaims => {
+            "not calibrated: the model of the recording kernel does not reclaim".into()
+        }
+        None => "not calibrated: nothing says what Linux itself did (NAME.linux_ref.csv beside \
+                 the trace would), so how far a replay is from the machine is not known"
+            .into(),
+    };
+    let mut notes = vec![Note::Text(calibrated)];
+    let rivals = ReplayPolicy::HISTORICAL.map(ReplayPolicy::name);
+    notes.extend(verdict(case, ReplayPolicy::OURS.name(), &rivals).map(Note::Listing));
+    notes.extend(case.notes.iter().cloned().map(Note::Text));
+    let anomaly = |(kind, count): &(String, u64)| Note::Text(format!("anomaly: {kind} {count}"));
+    notes.extend(case.anomalies.iter().map(anomaly));
+    Tabled {
+        caption: format!("{}: {} operations", case.name, case.ops),
+        grid: case_grid(case),
+        notes,
+    }
+}
+
+/// What a page shows of a case: its table, and memory over time under each policy of `shows`.
+pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bool) -> Vec<Item> {
+    let Replayed { case, outcomes } = replayed;
+    let films: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| shows(outcome.policy))
+        .filter_map(|outcome| Some((outcome.policy, outcome.film.as_ref()?)))
+        .collect();
+    let mut items = vec![Item::Table(case_table(case))];
+    if films.is_empty() {
+        return items;
+    }
+    let over_time = |title: &str, note: &str, value: fn(&Sample) -> u64| {
+        let line = |&(policy, film): &(&str, &Film)| {
+            let point = |picture: &Picture| {
+                let sample = &picture.sample;
+                (
+                    sample.ms as f64 / 1000.0,
+                    value(sample) as f64 / FRAMES_PER_MIB,
+                )
+            };
+            PlotLine {
+                name: named(policy),
+                accent: accent(policy),
+                is_published: false,
+                points: film.pictures.iter().map(point).collect(),
+            }
+        };
+        Item::OverTime(OverTime {
+            title: format!("{}: {title}", case.name),
+            across: "seconds of the trace",
+            scale: Scale::Linear,
+            value: "MiB",
+            lines: films.iter().map(line).collect(),
+            note: note.into(),
+        })
+    };
+    items.push(over_time(
+        "free memory",
+        "Frames that no allocation holds. The programs ask the same of every policy, so lines part only \
+         where requests fail.",
+        Sample::free_frames,
+    ));
+    items.push(over_time(
+        "free memory in whole blocks of 2 MiB",
+        "What a huge page could be made of without moving anything.",
+        |sample| sample.free_2m_blocks() << 9,
+    ));
+    items.push(Item::Map(BlockMaps {
+        title: format!("{}: what each block of memory holds", case.name),
+        films: films
+            .into_iter()
+            .map(|(policy, film)| (named(policy), film.clone()))
+            .collect(),
+    }));
+    items
+}
+
+const FRAMES_PER_MIB: f64 = 256.0;
+
+/// A policy's name, with that of its column where it has one.
+fn named(policy: &str) -> String {
+    match accent(policy).map(Accent::name) {
+        Some(column) => format!("{policy} ({column})"),
+        None => policy.to_owned(),
+    }
+}
+
+/// How the figures of a replay are taken.
+pub(in crate::cmd) const METHOD: &str = "\
+A replay asks each policy for what the recording was asked for, in its order. An observer outside notes which frames \
+are handed out and freed, the same for every policy, and every figure that policies are compared by comes from it; an \
+allocator that hands a frame out twice stops the replay. Means are over samples, one a trace second. \
+With --time, replay_ns_per_op is wall time, allocator and observer together.
+
+The model's error is how far the replay of the recording kernel's own rules is from what that kernel did: the mean of \
+the absolute differences over the samples. A figure marked ~ differs from the first policy's by no more than that.
+
+docs/metrics.md in the repository has each formula.";
+
+pub(super) fn page(info: RunInfo, replayed: &[Replayed]) -> HtmlPage {
+    let section = |(nth, one): (usize, &Replayed)| Section {
+        id: format!("case-{}", nth + 1),
+        title: one.case.name.clone(),
+        introduction: String::new(),
+        items: case_items(one, |_| true),
+        method: METHOD,
+        summary: one
+            .case
+            .answer
+            .iter()
+            .flat_map(|answer| answer.sentences.clone())
+            .collect(),
+    };
+    HtmlPage {
+        title: "What memory would have looked like".into(),
+        lead: "A recording of what a kernel's page allocator was asked for, replayed under several \
+               policies. The programs go on as recorded whatever becomes of memory: compare policies \
+               with each other, not a policy with a running system."
+            .into(),
+        info,
+        sections: replayed.iter().enumerate().map(section).collect(),
+    }
+}
+
+pub(super) fn printed(format: PrintFormat, replayed: &[Replayed]) -> String {
+    let mut text = String::new();
+    for Replayed { case, outcomes } in replayed {
+        match format {
+            PrintFormat::Table => {
+                text.extend(case.answer.iter().map(|answer| answer.text(&case.name)));
+                text += &case_table(case).text();
+            }
+            PrintFormat::Pagetypeinfo | PrintFormat::Buddyinfo => {
+                for outcome in outcomes {
+                    text += &format!("# {} {}\n", case.name, outcome.policy);
+                    text += &match format {
+                        PrintFormat::Buddyinfo => report::buddyinfo(outcome),
+                        _ => report::pagetypeinfo(outcome),
+                    };
+                }
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
