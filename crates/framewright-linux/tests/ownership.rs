@@ -6,6 +6,7 @@
 
 use framewright::frame::{AllocError, Seat, ZoneLayout};
 use framewright::platform::FramePlatform;
+use framewright::policy::Config;
 use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_linux::platform::NoSlot;
 use framewright_linux::ram::FRAME_BYTES;
@@ -50,6 +51,7 @@ struct OwnershipOracle<'h> {
     ram: &'h Ram,
     owned: Vec<AtomicBool>,
     checked: AtomicU64,
+    /// Requests that failed although they may stop the other threads for what these have cached.
     failed: AtomicU64,
 }
 
@@ -135,6 +137,9 @@ fn work<B: FramePlatform + Clone>(
                 had += order.frames();
                 next.send(parcel).unwrap();
             }
+            // A costly order fails without a stop, and long before memory is full.
+            Err(AllocError::Exhausted | AllocError::Fragmented)
+                if order > Config::default().stop_order_max => {}
             Err(AllocError::Exhausted | AllocError::Fragmented) => {
                 oracle.failed.fetch_add(1, Relaxed);
                 // Memory is with the others: make room, or wait until there is some to make.
