@@ -26,6 +26,13 @@ fn explore(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
 }
 
+/// With one change of priority: one thread is held up between two of its steps, until the others wait for it or end.
+fn hold_up(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
+    let mut config = Config::new();
+    config.stack_size = 1 << 19;
+    Runner::new(PctScheduler::new(2, schedules), config).run(test);
+}
+
 type ShuttleSpace = Space<'static, &'static SharedPaging>;
 
 fn space(
@@ -280,4 +287,40 @@ fn v10_of_two_frees_at_the_same_moment_one_is_taken() {
             assert_eq!(paging.lock().broken(), None);
         });
     }
+}
+
+/// A free by a stale address is held up between its looks, while the area ends, its span goes back, and a new area
+/// begins there. The free is then the new area's, or an error, and no area is lost.
+#[test]
+fn v10_a_slow_free_by_a_stale_address_loses_no_area() {
+    // Only the first page of the window is aligned enough for the new area.
+    const PAGES: u64 = 64;
+    hold_up(10_000, || {
+        let (space, paging) = space(PAGES, 8, 2, &config(16, 0), || ());
+        let mut first = space.seat(CpuId(0), SharedFrames(paging)).unwrap();
+        let mut second = space.seat(CpuId(1), SharedFrames(paging)).unwrap();
+        // Two areas fill a span. The seventh one's span is the current one, and the seat keeps two empty ones.
+        let areas: Vec<_> = (0..7)
+            .map(|_| first.alloc_area(&AreaRequest::new(3)).unwrap())
+            .collect();
+        let old = areas[0];
+        let stale = thread::spawn(move || second.free_area(old).is_ok());
+        let mut frees = 0;
+        for nth in [2, 3, 4, 5, 1, 0] {
+            frees += u64::from(first.free_area(areas[nth]).is_ok());
+        }
+        first.purge();
+        let request = AreaRequest::new(3).aligned_to(128 * Page::BYTES);
+        let new = first.alloc_area(&request);
+        assert_eq!(new, Ok(old));
+        frees += u64::from(stale.join().unwrap());
+        space.verify().unwrap();
+        frees += u64::from(first.free_area(old).is_ok());
+        frees += u64::from(first.free_area(areas[6]).is_ok());
+        assert_eq!(frees, 8, "each area is freed once");
+        first.drain();
+        space.verify().unwrap();
+        assert_eq!(space.stats().vmap_lazy_nr, 0);
+        assert!(first.alloc_area(&AreaRequest::new(PAGES - 1)).is_ok());
+    });
 }

@@ -60,9 +60,24 @@ impl<'m> Kept<'m> {
         get(&self.record.pages)
     }
 
-    /// Takes an area of `pages` pages with frames out of its list: the latest aligned one, if it is
-    /// among the first few. Its header still says that it is kept.
+    /// Takes the latest area of `pages` pages with frames out of its list, if it is aligned. Its header still says that
+    /// it is kept.
     #[inline(always)]
+    pub(in super::super) fn take_latest(
+        self,
+        pages: u32,
+        is_aligned: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let list = pages.wrapping_sub(1);
+        if list >= KEPT_MAX {
+            return None;
+        }
+        let at = self.head(list).filter(|at| is_aligned(*at))?;
+        self.unlink(list, None, self.next(at));
+        Some(at)
+    }
+
+    /// The same, but the latest that is aligned, if it is among the first few.
     pub(in super::super) fn take(
         self,
         pages: u32,
@@ -295,7 +310,9 @@ mod tests {
             assert!(kept.put(at, live(table, at, 3), 3, false));
         }
         assert_eq!(kept.take(3, |at| at == 10), None);
+        assert_eq!(kept.take_latest(3, |at| at == 11), None);
         assert_eq!(kept.take(3, |at| at == 11), Some(11));
+        assert_eq!(kept.take_latest(3, |at| at == 14), Some(14));
         kept.verify().unwrap();
     }
 

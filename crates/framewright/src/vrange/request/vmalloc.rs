@@ -51,13 +51,33 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.vmalloc_slow(request)
     }
 
-    /// Makes a kept area live again, if one fits. The caller is in a busy seat; on success this
+    /// Makes the latest kept area of that length live again, if it fits. The caller is in a busy seat; on success this
     /// leaves the seat.
     #[inline(always)]
     fn take_constructed(&mut self, request: &AreaRequest) -> Option<Page> {
         let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
         let is_aligned = self.space.is_aligned(request.align_bytes);
-        let at = self.held().kept().take(pages, is_aligned)?;
+        let at = self.held().kept().take_latest(pages, is_aligned)?;
+        Some(self.hand_out_kept(at, pages, request))
+    }
+
+    /// The same, but looks past the latest, and into the depot.
+    fn take_constructed_slow(&mut self, request: &AreaRequest) -> Option<Page> {
+        let pages = u32::try_from(request.pages).ok()?;
+        let held = self.held();
+        let is_aligned = || self.space.is_aligned(request.align_bytes);
+        if let Some(at) = held.kept().take(pages, is_aligned()) {
+            return Some(self.hand_out_kept(at, pages, request));
+        }
+        if !held.fetch_kept(pages, is_aligned()) {
+            return None;
+        }
+        self.take_constructed(request)
+    }
+
+    /// Makes an area live that was taken out of the lists, and leaves the seat.
+    #[inline(always)]
+    fn hand_out_kept(&mut self, at: u32, pages: u32, request: &AreaRequest) -> Page {
         let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, request.tag);
         self.space.table.set_header(at, header);
         self.words.counters.allocs.add(1);
@@ -65,11 +85,18 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.words.live.add(u64::from(pages) + 1);
         self.exit();
         if request.zero {
-            let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
-            unwound.seat.zero_area(at, pages);
-            unwound.end();
+            self.zero_taken(at, pages);
         }
-        Some(self.space.page(at))
+        self.space.page(at)
+    }
+
+    /// Zeroes a live area that no other CPU knows. Apart from the fast path, which is small enough then to stand in its
+    /// callers.
+    #[inline(never)]
+    fn zero_taken(&mut self, at: u32, pages: u32) {
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
+        unwound.seat.zero_area(at, pages);
+        unwound.end();
     }
 
     #[cold]
@@ -93,11 +120,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             });
         }
         if request.pages <= u64::from(KEPT_MAX) {
-            let is_aligned = self.space.is_aligned(request.align_bytes);
             self.enter()?;
-            if self.held().fetch_kept(request.pages as u32, is_aligned)
-                && let Some(page) = self.take_constructed(request)
-            {
+            if let Some(page) = self.take_constructed_slow(request) {
                 return Ok(page);
             }
             self.exit();
