@@ -69,6 +69,10 @@ struct BlockSearch {
     empty: usize,
     /// The orders at which the search has looked, a bit each.
     seen: u16,
+    /// The orders whose floor it knows, a bit each.
+    known: u16,
+    /// By order known: what its cheapest class costs with the surcharge, whether or not that has a block.
+    floor: [i32; ORDERS],
     /// By order seen: the cheapest class, of those not passed by.
     best: [Candidate; ORDERS],
 }
@@ -100,6 +104,8 @@ impl BlockSearch {
             spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
             empty: 0,
             seen: 0,
+            known: 0,
+            floor: [NO_CANDIDATE; ORDERS],
             best: [none; ORDERS],
         }
     }
@@ -125,7 +131,8 @@ impl BlockSearch {
     /// Looks at one order, from rank `from` on.
     #[inline(always)]
     fn look<P>(&mut self, zone: &Zone<'_, P>, order: usize, from: usize) {
-        let surcharge = self.surcharge(zone, order);
+        // `cheapest` knows the floor of each order at which the search looks.
+        let surcharge = self.floor[order] - zone.index.least_cost(self.list, order);
         self.seen |= 1 << order;
         let best = &mut self.best[order];
         match zone.index.cheapest(self.list, order, from) {
@@ -149,9 +156,15 @@ impl BlockSearch {
         let mut least = NO_CANDIDATE;
         for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
             if self.seen >> order & 1 == 0 {
-                // What the cheapest class costs, whether or not it has a block.
-                let floor = zone.index.least_cost(self.list, order);
-                if floor >= least || floor + self.surcharge(zone, order) >= least {
+                if self.known >> order & 1 == 0 {
+                    let cost = zone.index.least_cost(self.list, order);
+                    if cost >= least {
+                        continue;
+                    }
+                    self.floor[order] = cost + self.surcharge(zone, order);
+                    self.known |= 1 << order;
+                }
+                if self.floor[order] >= least {
                     continue;
                 }
                 self.look(zone, order, 0);
