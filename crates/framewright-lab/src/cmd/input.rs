@@ -46,6 +46,8 @@ pub(super) struct LoadedTrace {
     pub(super) lead: Option<f64>,
     /// What a reader must know of the files beside it.
     pub(super) notes: Vec<String>,
+    /// What tells it from every other trace, where it was asked for.
+    pub(super) digest: Option<TraceDigest>,
 }
 
 /// The sample trace and its reference, part of the program: the main job needs no file.
@@ -75,6 +77,7 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         listed_free: None,
         lead: None,
         notes: Vec::new(),
+        digest: None,
     })
 }
 
@@ -85,6 +88,16 @@ pub(super) fn load(
     path: &Path,
     state: Option<&Path>,
     limit: MemoryLimit,
+) -> Result<LoadedTrace, CommandError> {
+    load_told_apart(path, state, limit, false)
+}
+
+/// The same, with the trace's digest if it `is_told_apart`.
+pub(super) fn load_told_apart(
+    path: &Path,
+    state: Option<&Path>,
+    limit: MemoryLimit,
+    is_told_apart: bool,
 ) -> Result<LoadedTrace, CommandError> {
     let state = state.map(read_state).transpose()?;
     let stem = case_name(path);
@@ -107,10 +120,11 @@ pub(super) fn load(
             .map(|state| state.listed.iter().copied().fold(0, u64::saturating_add)),
         lead: state.as_ref().and_then(|state| state.lead),
         notes: Vec::new(),
+        digest: None,
     };
     let input = Input::open(path).map_err(CommandError::input)?;
     let digest = RunningDigest::default();
-    let is_asked = beside.any() || state.is_some();
+    let is_asked = is_told_apart || beside.any() || state.is_some();
     let input = match is_asked {
         true => input.with_digest(digest.clone()),
         false => input,
@@ -124,6 +138,7 @@ pub(super) fn load(
         }
     }
     let digest = digest.so_far();
+    loaded.digest = is_told_apart.then_some(digest);
     if let Some(state) = state {
         loaded.belongs(&state.name, state.digest, digest)?;
     }

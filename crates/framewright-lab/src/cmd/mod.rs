@@ -4,6 +4,7 @@
 //! standard error and no output file touched.
 
 mod answered;
+mod compare;
 mod error;
 mod explain;
 mod input;
@@ -43,8 +44,8 @@ framewright: what a kernel's page allocator was asked for, replayed under other 
   framewright replay FILE --squeeze 1GiB --html PAGE   with less memory, as a page
   framewright lab EXPERIMENT             repeat a published experiment (lab --help)
   framewright explain METRIC             what a figure is, and how to read it
-  framewright completions SHELL, man     completions and manual pages
-  framewright COMMAND --help             all options of a command
+  framewright compare A B            what a change made of two recordings
+  framewright COMMAND --help             all options; completions, man: files
 ";
 
 /// Replays what a kernel's page allocator was asked for under other rules, records it, and repeats published experiments
@@ -66,6 +67,7 @@ enum Command {
     /// Says what came out, a line for each document. Takes less than two minutes.
     Demo(main_job::JobOutputs),
     Replay(replay::ReplayArgs),
+    Compare(compare::CompareArgs),
     Explain(explain::ExplainArgs),
     Record(record::RecordArgs),
     #[cfg(target_os = "linux")]
@@ -86,6 +88,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Some(Command::Demo(outputs)) => main_job::run(Size::Quick, &outputs),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Record(args)) => record::run(&args),
         #[cfg(target_os = "linux")]
@@ -117,6 +120,7 @@ mod tests {
             "demo",
             "record",
             "replay",
+            "compare",
             "explain",
             "lab",
             "completions",

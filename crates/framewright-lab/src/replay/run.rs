@@ -66,6 +66,8 @@ pub struct SeriesPoint {
     pub sample: Sample,
     /// Failed allocations so far, by order.
     pub failures: [u64; MAX_ORDER + 1],
+    /// Of those, the ones that could have been printed.
+    pub failures_reported: [u64; MAX_ORDER + 1],
     /// Fallbacks so far, `[wanted][taken from]`.
     pub fallbacks: [[u64; 3]; 3],
     /// What reclaim and compaction have counted so far, in a replay that has them.
@@ -518,6 +520,7 @@ impl<'a> ReplayRun<'a> {
             self.outcome.series.push(SeriesPoint {
                 sample,
                 failures: self.outcome.failures,
+                failures_reported: self.outcome.failed.counts.reported,
                 fallbacks: self.fallbacks(),
                 reclaim: None,
             });

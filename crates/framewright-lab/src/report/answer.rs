@@ -21,8 +21,6 @@ use crate::trace::RequestCounts;
 
 /// Orders that are told apart.
 const ORDERS: usize = MAX_ORDER + 1;
-/// The order of a huge page.
-const HUGE_ORDER: usize = 9;
 /// The most sentences of an answer.
 const SENTENCES_MAX: usize = 5;
 
@@ -393,16 +391,11 @@ fn suffered(figures: &AnswerFigures) -> String {
             orders.join(", ")
         )
     };
-    // What has no flags was inferred, and is no program's request.
-    let huge = |counts: &RequestCounts| {
-        let of = |counts: &[u64; ORDERS]| counts[HUGE_ORDER..].iter().sum::<u64>();
-        of(&counts.all) - of(&counts.unseen)
-    };
-    if huge(&asked) > 0 && total > 0 {
+    if asked.huge_pages() > 0 && total > 0 {
         says += &format!(
             "; {} of {} huge pages were not had",
-            count(huge(&failed)),
-            count(huge(&asked))
+            count(failed.huge_pages()),
+            count(asked.huge_pages())
         );
     }
     match (

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 pub const LINUX: &str = "linux";
 
 /// A metric that a row of the reference and a sample both have, and its value in each.
-type SharedMetric = (Metric, fn(&ReferenceRow) -> f64, fn(&Sample) -> f64);
+pub(super) type SharedMetric = (Metric, fn(&ReferenceRow) -> f64, fn(&Sample) -> f64);
 
 #[rustfmt::skip]
-const SHARED: [SharedMetric; 7] = [
+pub(super) const SHARED: [SharedMetric; 7] = [
     (m::FREE_FRAMES, |r| r.free_frames as f64, |s| s.free_frames() as f64),
     (m::FREE_2M_BLOCKS, |r| r.free_2m as f64, |s| s.free_2m_blocks() as f64),
     (m::UNUSABLE_INDEX.of(3), |r| r.unusable_o3, |s| s.unusable_index(3)),

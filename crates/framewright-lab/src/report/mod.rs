@@ -9,6 +9,7 @@ mod answer;
 mod assertion;
 mod calibrate;
 mod case;
+mod compared;
 mod distribution;
 mod figure;
 #[cfg(target_os = "linux")]
@@ -34,6 +35,10 @@ pub use calibrate::{
     LINUX, calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
 };
 pub use case::{Calibration, Deviation, FigureSource, ReportCase, ReportColumn};
+pub use compared::{
+    ComparedRecording, ComparedVariant, POINTS_A_WINDOW, RecordingComparison, WindowedFigure,
+    machine_figures, replay_figures,
+};
 pub use distribution::Distribution;
 pub use figure::{
     Figure, FigureColumn, figure_cases, figure_grid, figure_grid_of, figure_lines, figure_value,

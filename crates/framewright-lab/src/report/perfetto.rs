@@ -222,6 +222,7 @@ mod tests {
         let mut point = SeriesPoint {
             sample: Sample::default(),
             failures: [0; MAX_ORDER + 1],
+            failures_reported: [0; MAX_ORDER + 1],
             fallbacks: [[0; 3]; 3],
             reclaim: None,
         };

@@ -33,6 +33,8 @@ impl RequestTraits {
 
 /// Orders that are told apart.
 const ORDERS: usize = crate::measure::MAX_ORDER + 1;
+/// The order of a huge page.
+const HUGE_ORDER: usize = 9;
 
 /// Requests by what their flags say, by order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,6 +79,13 @@ impl RequestCounts {
                 self.optional[order] += u64::from(of.is_optional);
             }
         }
+    }
+
+    /// Those that asked for a huge page. What has no flags was inferred, and is no program's request.
+    #[must_use]
+    pub fn huge_pages(&self) -> u64 {
+        let of = |counts: &[u64; ORDERS]| counts[HUGE_ORDER..].iter().sum::<u64>();
+        of(&self.all) - of(&self.unseen)
     }
 
     /// Both together.

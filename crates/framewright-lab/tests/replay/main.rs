@@ -2,6 +2,7 @@
 
 mod answer;
 mod command;
+mod compare;
 mod golden;
 mod hollow;
 #[cfg(unix)]

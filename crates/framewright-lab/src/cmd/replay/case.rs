@@ -41,25 +41,17 @@ pub(in crate::cmd) struct Replayed {
     pub(in crate::cmd) outcomes: Vec<ReplayOutcome>,
 }
 
-/// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did. With `answers` it has the
-/// sentences that stand before the table.
-pub(in crate::cmd) fn replay_case(
+/// The machine that a loaded trace happened on, as it is replayed.
+pub(in crate::cmd) fn memory_of(
     loaded: &LoadedTrace,
-    policies: &[ReplayPolicy],
     options: ReplayOptions,
     watermarks: WatermarksArg,
-    threads: usize,
     limit: MemoryLimit,
-    answers: bool,
-) -> Result<Replayed, CommandError> {
+) -> Result<TraceMemory<'_>, CommandError> {
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
-    let reclaims = options.reclaim.is_some();
-    TraceMemory::check_size(&loaded.trace, reclaims, limit).map_err(|e| at(&e))?;
+    TraceMemory::check_size(&loaded.trace, options.reclaim.is_some(), limit).map_err(|e| at(&e))?;
     let mut memory = TraceMemory::new(&loaded.trace).map_err(|e| at(&e))?;
-    // As many at once as the limit has room for; one fits, as was just checked.
-    let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, reclaims).max(1);
-    let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let free = memory.free_frames_at_start();
     // With reclaim the balloon takes what others give back, and the figures say what it did not get.
     if options.squeeze > free && options.reclaim.is_none() {
@@ -76,9 +68,30 @@ pub(in crate::cmd) fn replay_case(
     if let Some(min) = loaded.min_watermark {
         memory.min_watermark = min;
     }
-    if !reclaims {
+    if options.reclaim.is_none() {
         memory.zones = watermarks.zones(loaded);
     }
+    Ok(memory)
+}
+
+/// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did. With `answers` it has the
+/// sentences that stand before the table.
+pub(in crate::cmd) fn replay_case(
+    loaded: &LoadedTrace,
+    policies: &[ReplayPolicy],
+    options: ReplayOptions,
+    watermarks: WatermarksArg,
+    threads: usize,
+    limit: MemoryLimit,
+    answers: bool,
+) -> Result<Replayed, CommandError> {
+    let at =
+        |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
+    let reclaims = options.reclaim.is_some();
+    let memory = memory_of(loaded, options, watermarks, limit)?;
+    // As many at once as the limit has room for; one fits, as was just checked.
+    let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, reclaims).max(1);
+    let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let mut jobs: Vec<ReplayJob<'_>> = policies
         .iter()
         .map(|&policy| ReplayJob {

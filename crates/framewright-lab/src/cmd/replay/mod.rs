@@ -3,7 +3,7 @@
 mod case;
 mod shown;
 
-pub(super) use case::{Replayed, replay_case};
+pub(super) use case::{Replayed, memory_of, replay_case};
 pub(super) use shown::{METHOD, case_items};
 
 use super::error::CommandError;
@@ -144,6 +144,15 @@ pub enum StartArg {
     Fresh,
 }
 
+impl From<StartArg> for Start {
+    fn from(arg: StartArg) -> Self {
+        match arg {
+            StartArg::Imposed => Self::Imposed,
+            StartArg::Fresh => Self::Fresh,
+        }
+    }
+}
+
 /// Whether requests are admitted by watermarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WatermarksArg {
@@ -154,7 +163,7 @@ pub enum WatermarksArg {
 }
 
 impl WatermarksArg {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::On => "on",
             Self::Off => "off",
@@ -191,10 +200,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 
 impl ReplayArgs {
     fn start(&self) -> Start {
-        match self.start {
-            StartArg::Imposed => Start::Imposed,
-            StartArg::Fresh => Start::Fresh,
-        }
+        self.start.into()
     }
 
     fn policies(&self) -> Vec<ReplayPolicy> {

@@ -358,6 +358,7 @@ impl ReclaimRun<'_, '_> {
             self.outcome.series.push(SeriesPoint {
                 sample,
                 failures: self.outcome.failures,
+                failures_reported: self.outcome.failed.counts.reported,
                 fallbacks: [[0; 3]; 3],
                 reclaim: Some(self.kernel.stats().since(&self.at_start)),
             });

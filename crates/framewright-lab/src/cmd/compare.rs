@@ -1,0 +1,261 @@
+//! `framewright compare`: two recordings, before and after a change on a machine.
+
+use super::error::CommandError;
+use super::input::{LoadedTrace, files_of, load_told_apart};
+use super::progress::with_progress;
+use super::replay::{WatermarksArg, memory_of, seconds};
+use crate::files::{FileClaims, OutputSet, is_stdout};
+use crate::measure::TimeWindows;
+use crate::printable;
+use crate::replay::{ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, replay_all};
+use crate::report::{
+    ComparedRecording, ComparedVariant, FigureSource, LINUX, MachineRecord, POINTS_A_WINDOW,
+    RecordingComparison, RunInfo, WindowedFigure, has_place, machine_figures, replay_figures,
+};
+use crate::size::{read_frames_len, read_mib};
+use crate::trace::{MemoryLimit, OpKind, Trace, trace_stem};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Windows of the shorter recording at most, unless --window says how long they are.
+const WINDOWS_MAX: u64 = 600;
+
+/// Compare two recordings, before and after a change: what differs beyond chance
+///
+/// Each figure is taken in equal windows of both recordings: a rate where it counts, a mean over time where it is a
+/// state. The difference has a range, of 90 %, from a block bootstrap over the windows; what lies beyond it is marked.
+/// Figures are the machine's own, and those of a replay of both under a policy.
+///
+/// Reads what `framewright replay` reads, and the files beside it.
+#[derive(Debug, clap::Args)]
+pub(super) struct CompareArgs {
+    /// The recording from before the change
+    #[arg(value_name = "A")]
+    before: PathBuf,
+
+    /// The recording from after it
+    #[arg(value_name = "B")]
+    after: PathBuf,
+
+    /// Policies under which both are replayed [default: linux-6.12]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    policy: Vec<ReplayPolicy>,
+
+    /// Movable memory to hold back in the replays: 5GiB, 160MiB, or a number of frames
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = read_frames_len)]
+    squeeze: u64,
+
+    /// Whether a request must leave in the replays what the machine's zones keep back
+    #[arg(long, value_enum, default_value_t = WatermarksArg::Off)]
+    watermarks: WatermarksArg,
+
+    /// The length of a window [default: 1, or so that the shorter recording has 600]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    window: Option<f64>,
+
+    /// Write the figures as JSON Lines; `-` for standard output, instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// How much of this machine's memory a trace may take: while it is read, and for each replay of it
+    /// as 8GiB, or a number of MiB [default: 4GiB, and for a replay no more than 512MiB and 1KiB for each operation]
+    #[arg(long, value_name = "SIZE", value_parser = read_mib)]
+    memory_limit: Option<u64>,
+
+    /// Replays that run at once [default: the number of CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+}
+
+impl CompareArgs {
+    fn policies(&self) -> Vec<ReplayPolicy> {
+        let mut policies = Vec::new();
+        for &policy in &self.policy {
+            if !policies.contains(&policy) {
+                policies.push(policy);
+            }
+        }
+        if policies.is_empty() {
+            policies.push(ReplayPolicy::RECORDING_KERNEL);
+        }
+        policies
+    }
+
+    fn limit(&self) -> MemoryLimit {
+        self.memory_limit
+            .map_or(MemoryLimit::default(), |mib| MemoryLimit::bytes(mib << 20))
+    }
+
+    fn described(&self, window_ms: u64) -> BTreeMap<&'static str, String> {
+        let names: Vec<String> = self.policies().iter().map(ToString::to_string).collect();
+        BTreeMap::from([
+            ("policy", names.join(",")),
+            ("squeeze", self.squeeze.to_string()),
+            ("watermarks", self.watermarks.name().to_owned()),
+            ("window_ms", window_ms.to_string()),
+        ])
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a recording cannot be read or replayed, has no whole window, or the output cannot be written.
+pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
+    claim(args)?;
+    let load = |path: &Path| load_told_apart(path, None, args.limit(), true);
+    let loaded = [load(&args.before)?, load(&args.after)?];
+    let lens = loaded.each_ref().map(|loaded| len_ms(&loaded.trace));
+    let window_ms = match args.window {
+        Some(seconds) => (seconds * 1000.0).round() as u64,
+        None => (lens[0].min(lens[1]) / WINDOWS_MAX).div_ceil(1000).max(1) * 1000,
+    };
+    let windows = lens.map(|ms| TimeWindows::of(ms, window_ms));
+    for (loaded, (windows, ms)) in loaded.iter().zip(windows.iter().zip(lens)) {
+        if windows.count() == 0 {
+            return Err(CommandError::Input(format!(
+                "{}: the recording lasts {} s, expected at least one window of {} s; --window takes a shorter one",
+                loaded.path,
+                ms as f64 / 1000.0,
+                window_ms as f64 / 1000.0
+            )));
+        }
+    }
+    let machine = [0, 1].map(|at: usize| {
+        let one = &loaded[at];
+        machine_figures(
+            &one.trace,
+            one.reference.as_deref(),
+            one.stalls,
+            windows[at],
+        )
+    });
+    let mut variants = vec![ComparedVariant::of(LINUX, FigureSource::Measured, machine)];
+    let [a, b] = [0, 1].map(|at: usize| replayed(args, &loaded[at], windows[at]));
+    for (policy, both) in args.policies().iter().zip(a?.into_iter().zip(b?)) {
+        let both = [both.0, both.1];
+        variants.push(ComparedVariant::of(
+            policy.name(),
+            FigureSource::Simulated,
+            both,
+        ));
+    }
+    let paths = [&args.before, &args.after];
+    let side = |at: usize| {
+        let one = &loaded[at];
+        ComparedRecording {
+            name: one.name.clone(),
+            ms: lens[at],
+            frames: one.trace.present_frames(),
+            kernel: kernel(paths[at], one),
+            hollow: hollow(one),
+        }
+    };
+    let comparison = RecordingComparison {
+        sides: [side(0), side(1)],
+        windows,
+        variants,
+    };
+    let mut outputs = OutputSet::new();
+    let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);
+    if let Some(path) = &args.json {
+        let info = RunInfo {
+            experiment: "compare",
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("FRAMEWRIGHT_COMMIT"),
+            seed: 0,
+            options: args.described(window_ms),
+            machine: MachineRecord::this(),
+            hollow: Vec::new(),
+        };
+        write(path, comparison.json(&info).map_err(CommandError::input)?)?;
+    }
+    if !args.json.as_deref().is_some_and(is_stdout) {
+        write("-".as_ref(), comparison.text().into_bytes())?;
+    }
+    outputs.keep().map_err(CommandError::input)
+}
+
+/// No output is an input, and each has a place.
+fn claim(args: &CompareArgs) -> Result<(), CommandError> {
+    let mut claims = FileClaims::new();
+    for path in [&args.before, &args.after] {
+        for file in files_of(path).into_iter().chain([summary_of(path)]) {
+            claims.reads(&file).map_err(CommandError::input)?;
+        }
+    }
+    if args.before.as_os_str() == "-" && args.after.as_os_str() == "-" {
+        return Err(CommandError::Input(
+            "standard input is given twice, expected it once".into(),
+        ));
+    }
+    if let Some(path) = &args.json {
+        claims.writes("--json", path).map_err(CommandError::input)?;
+        has_place(path).map_err(CommandError::input)?;
+    }
+    Ok(())
+}
+
+/// The figures of each policy's replay.
+fn replayed(
+    args: &CompareArgs,
+    loaded: &LoadedTrace,
+    windows: TimeWindows,
+) -> Result<Vec<Vec<WindowedFigure>>, CommandError> {
+    let options = ReplayOptions {
+        squeeze: args.squeeze,
+        every_ms: Some((windows.len_ms() / POINTS_A_WINDOW).max(1)),
+        ..ReplayOptions::new(Start::Imposed)
+    };
+    let memory = memory_of(loaded, options, args.watermarks, args.limit())?;
+    let job = |policy| ReplayJob {
+        policy,
+        memory: &memory,
+        options,
+    };
+    let jobs: Vec<ReplayJob<'_>> = args.policies().into_iter().map(job).collect();
+    let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = args.jobs.map_or_else(all, usize::from);
+    let ops = loaded.trace.ops.len() as u64 * jobs.len() as u64;
+    let outcomes = with_progress(&loaded.name, ops, |done| replay_all(&jobs, threads, done));
+    let outcomes: Vec<ReplayOutcome> =
+        outcomes.map_err(|e| CommandError::Input(format!("{}: {e}", loaded.path)))?;
+    Ok(outcomes
+        .iter()
+        .map(|outcome| replay_figures(outcome, windows))
+        .collect())
+}
+
+fn len_ms(trace: &Trace) -> u64 {
+    let ticks = trace.ops.iter().filter(|op| op.kind() == OpKind::Tick);
+    ticks.map(|op| u64::from(op.value)).sum()
+}
+
+/// What makes the figures of a recording say less than they seem to.
+fn hollow(loaded: &LoadedTrace) -> Vec<String> {
+    let mut says: Vec<String> = loaded.hollow().into_iter().map(|(_, says)| says).collect();
+    if loaded.reference.is_none() {
+        says.push(
+            "nothing says what Linux itself made of memory (NAME.linux_ref.csv beside the trace would), so the machine \
+             has counts of requests only"
+                .into(),
+        );
+    }
+    says
+}
+
+/// Where the recorder says which kernel it ran on.
+fn summary_of(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{}.summary.txt", trace_stem(&name)))
+}
+
+/// The recording's kernel, if the summary beside it is this trace's.
+fn kernel(path: &Path, loaded: &LoadedTrace) -> Option<String> {
+    let text = fs::read_to_string(summary_of(path)).ok()?;
+    let digest = loaded.digest?.line();
+    let is_own = text.lines().any(|line| line == digest.trim_end());
+    let kernel = text.lines().find_map(|line| line.strip_prefix("kernel "));
+    kernel.filter(|_| is_own).map(printable::text)
+}
