@@ -18,6 +18,7 @@ pub mod replay;
 #[cfg(target_os = "linux")]
 mod runner;
 mod signals;
+mod sweep;
 
 pub use error::CommandError;
 
@@ -44,7 +45,7 @@ framewright: what a kernel's page allocator was asked for, replayed under other 
   framewright replay FILE --squeeze 1GiB --html PAGE   with less memory, as a page
   framewright lab EXPERIMENT             repeat a published experiment (lab --help)
   framewright explain METRIC             what a figure is, and how to read it
-  framewright compare A B            what a change made of two recordings
+  framewright compare A B, sweep FILES   what a change made; all combinations
   framewright COMMAND --help             all options; completions, man: files
 ";
 
@@ -68,6 +69,7 @@ enum Command {
     Demo(main_job::JobOutputs),
     Replay(replay::ReplayArgs),
     Compare(compare::CompareArgs),
+    Sweep(sweep::SweepArgs),
     Explain(explain::ExplainArgs),
     Record(record::RecordArgs),
     #[cfg(target_os = "linux")]
@@ -89,6 +91,7 @@ pub fn main() -> ExitCode {
         Some(Command::Demo(outputs)) => main_job::run(Size::Quick, &outputs),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Record(args)) => record::run(&args),
         #[cfg(target_os = "linux")]
@@ -121,6 +124,7 @@ mod tests {
             "record",
             "replay",
             "compare",
+            "sweep",
             "explain",
             "lab",
             "completions",

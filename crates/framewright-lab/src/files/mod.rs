@@ -9,13 +9,18 @@
 //!   through a link, and not where the file does not exist yet. The
 //!   standard streams count where they are files.
 //! - **OF2** Either all outputs of a command have their names or none has: each is written beside its place first.
+//! - **OF3** A file of rows that grows while a command works ends with a whole line, whatever signal ends the command: a
+//!   line is added with one write, for which a signal waits. A part of a line that a machine which went down has left is cut
+//!   off when the file is opened.
 
 mod claims;
 mod output;
+mod rows;
 mod stage;
 mod temp;
 
 pub(crate) use claims::FileClaims;
 pub(crate) use output::{OutputSet, is_stdout};
+pub(crate) use rows::RowFile;
 pub(crate) use stage::Stage;
 pub(crate) use temp::{TempFolder, remove_all};

@@ -15,6 +15,7 @@ mod figure;
 #[cfg(target_os = "linux")]
 mod figure_assertion;
 mod file;
+mod front;
 mod grid;
 mod hollow;
 pub mod html;
@@ -48,6 +49,7 @@ pub use figure::{
 pub use figure_assertion::FigureAssertion;
 pub(crate) use file::create_beside;
 pub use file::{WriteError, has_place, write_whole};
+pub use front::pareto_front;
 pub use grid::{Accent, Grid, GridRow, Heading};
 pub use hollow::{Hollow, hollow_blocks, hollow_samples, hollow_text, hollow_trace};
 pub use json::{MachineRecord, RunInfo, json_lines};

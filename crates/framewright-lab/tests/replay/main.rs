@@ -10,4 +10,5 @@ mod mistakes;
 mod reclaim;
 mod recorded;
 mod support;
+mod sweep;
 mod threads;

@@ -1,0 +1,414 @@
+//! `framewright sweep`: recordings under all combinations of policies, memory and settings.
+//!
+//! ```text
+//!   recordings x policies x memory x settings ─▶ combinations ─▶ those without a row in FILE ─▶ replays, in parallel
+//!                                                                     FILE, a row each ◀──────────┘
+//!   in the end FILE in its order, and a table with the front marked
+//! ```
+
+mod row;
+
+use super::error::CommandError;
+use super::input::{LoadedTrace, case_names, files_of, load_told_apart};
+use super::progress::with_progress;
+use super::replay::{StartArg, WatermarksArg, memory_of};
+use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
+use crate::measure::replay as m;
+use crate::printable;
+use crate::replay::{ReplayJob, ReplayOptions, ReplayPolicy, TraceMemory, replay_all};
+use crate::report::{Grid, GridRow, Heading, accent, has_place, pareto_front};
+use crate::size::{read_frames_len, read_mib, shown_frames};
+use crate::trace::{MemoryLimit, TraceDigest};
+use row::{CombinationKey, CombinationRow};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Replay recordings under all combinations of policies, memory and settings
+///
+/// FILE gets a row of JSON for each combination as soon as it is done. A combination that has a row there, of the same
+/// trace, options and version of this command, is not replayed again: a sweep that was stopped goes on where it was.
+/// In the end the rows have one order, however many replays ran at once.
+///
+/// The table marks with * what no other policy or setting beats with the same recording and memory: in failures of orders 2 and
+/// 3, contaminated blocks, and the unusable index of order 9.
+#[derive(Debug, clap::Args)]
+pub(super) struct SweepArgs {
+    /// The recordings
+    #[arg(required = true, value_name = "RECORDING")]
+    traces: Vec<PathBuf>,
+
+    /// Policies [default: all that replay compares]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    policy: Vec<ReplayPolicy>,
+
+    /// Movable memory to hold back, one or more sizes: 0,160MiB, or numbers of frames [default: 0]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = read_frames_len, conflicts_with = "memory")]
+    squeeze: Vec<u64>,
+
+    /// Memory that is left, one or more sizes: 2GiB,1GiB, or numbers of frames; the rest is held back
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = read_frames_len)]
+    memory: Vec<u64>,
+
+    /// Where the initial objects come to lie: imposed, fresh, or both
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "imposed")]
+    start: Vec<StartArg>,
+
+    /// Whether requests are admitted by watermarks: on, off, or both
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "off")]
+    watermarks: Vec<WatermarksArg>,
+
+    /// The rows, as JSON Lines; what is there stays
+    #[arg(long, value_name = "FILE")]
+    json: PathBuf,
+
+    /// How much of this machine's memory a recording may take: while it is read, and for each replay of it
+    /// as 8GiB, or a number of MiB [default: 4GiB, and for a replay no more than 512MiB and 1KiB for each operation]
+    #[arg(long, value_name = "SIZE", value_parser = read_mib)]
+    memory_limit: Option<u64>,
+
+    /// Replays that run at once [default: the number of CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+}
+
+/// One combination of a recording.
+#[derive(Debug, Clone)]
+struct SweepCombination {
+    key: CombinationKey,
+    policy: ReplayPolicy,
+    options: ReplayOptions,
+    watermarks: WatermarksArg,
+}
+
+/// The values without those that were there before.
+fn distinct<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for &value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
+}
+
+impl SweepArgs {
+    fn limit(&self) -> MemoryLimit {
+        self.memory_limit
+            .map_or(MemoryLimit::default(), |mib| MemoryLimit::bytes(mib << 20))
+    }
+
+    fn policies(&self) -> Vec<ReplayPolicy> {
+        match self.policy.is_empty() {
+            true => ReplayPolicy::COMPARED.to_vec(),
+            false => distinct(&self.policy),
+        }
+    }
+
+    /// Frames to hold back of a recording's memory.
+    fn squeezes(&self, loaded: &LoadedTrace) -> Result<Vec<u64>, CommandError> {
+        let all = loaded.trace.present_frames();
+        let squeeze = |&left: &u64| {
+            all.checked_sub(left).ok_or_else(|| {
+                CommandError::Input(format!(
+                    "{}: --memory {left} is more than the recording's machine has, expected at most {}",
+                    loaded.path,
+                    shown_frames(all)
+                ))
+            })
+        };
+        match (self.memory.is_empty(), self.squeeze.is_empty()) {
+            (false, _) => distinct(&self.memory).iter().map(squeeze).collect(),
+            (true, false) => Ok(distinct(&self.squeeze)),
+            (true, true) => Ok(vec![0]),
+        }
+    }
+
+    fn combinations(
+        &self,
+        path: &Path,
+        loaded: &LoadedTrace,
+    ) -> Result<Vec<SweepCombination>, CommandError> {
+        let beside = beside(path)?;
+        let trace = loaded
+            .digest
+            .map_or_else(String::new, |digest| digest.to_string());
+        let mut combinations = Vec::new();
+        for squeeze in self.squeezes(loaded)? {
+            for start in distinct(&self.start) {
+                for watermarks in distinct(&self.watermarks) {
+                    let options = ReplayOptions {
+                        squeeze,
+                        ..ReplayOptions::new(start.into())
+                    };
+                    // Whether so much can be held back is known before the first replay.
+                    memory_of(loaded, options, watermarks, self.limit())?;
+                    for policy in self.policies() {
+                        let key = CombinationKey {
+                            trace: trace.clone(),
+                            beside: beside.clone(),
+                            squeeze,
+                            start: options.start.name().to_owned(),
+                            watermarks: watermarks.name().to_owned(),
+                            variant: policy.name().to_owned(),
+                            version: env!("CARGO_PKG_VERSION").to_owned(),
+                            commit: env!("FRAMEWRIGHT_COMMIT").to_owned(),
+                        };
+                        combinations.push(SweepCombination {
+                            key,
+                            policy,
+                            options,
+                            watermarks,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(combinations)
+    }
+}
+
+/// The digest of the files beside a trace that are read with it: what a replay makes of it depends on them too.
+fn beside(path: &Path) -> Result<String, CommandError> {
+    let mut all = Vec::new();
+    for file in files_of(path).into_iter().skip(1) {
+        let bytes = fs::read(&file)
+            .map_err(|e| CommandError::Input(format!("{}: {e}", printable::path(&file))))?;
+        all.extend(TraceDigest::of(&bytes).to_bytes());
+    }
+    Ok(TraceDigest::of(&all).to_string())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a recording cannot be read or replayed, or FILE holds something else than rows or cannot be written. Rows of what
+/// was done before are in FILE.
+pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
+    let names = case_names(&args.traces)?;
+    claim(args)?;
+    let shown = printable::path(&args.json);
+    let (file, lines, torn) = RowFile::open(&args.json).map_err(CommandError::input)?;
+    if torn > 0 {
+        let _ = writeln!(
+            io::stderr(),
+            "{shown}:{}: the last line is torn ({torn} bytes without an end); it is dropped",
+            lines.len() + 1
+        );
+    }
+    let mut rows: Vec<(CombinationRow, String)> = Vec::new();
+    for (number, line) in lines.into_iter().enumerate() {
+        let row = CombinationRow::read(&line);
+        let row = row.map_err(|e| CommandError::Input(format!("{shown}:{}: {e}", number + 1)))?;
+        rows.push((row, line));
+    }
+    let file = Mutex::new(file);
+    let (mut asked, mut replayed) = (Vec::new(), 0);
+    for (path, name) in args.traces.iter().zip(names) {
+        let mut loaded = load_told_apart(path, None, args.limit(), true)?;
+        loaded.name = name;
+        let combinations = args.combinations(path, &loaded)?;
+        let is_there = |key: &CombinationKey| rows.iter().any(|(row, _)| row.key == *key);
+        let missing: Vec<SweepCombination> = combinations
+            .iter()
+            .filter(|one| !is_there(&one.key))
+            .cloned()
+            .collect();
+        replayed += missing.len();
+        rows.extend(replay_missing(args, &loaded, &missing, &file)?);
+        asked.extend(combinations.into_iter().map(|one| one.key));
+    }
+    rows.sort_by_cached_key(|(row, _)| row.place());
+    let text: String = rows.iter().map(|(_, line)| format!("{line}\n")).collect();
+    let mut outputs = OutputSet::new();
+    let asked: Vec<&CombinationRow> = rows
+        .iter()
+        .map(|(row, _)| row)
+        .filter(|row| asked.contains(&row.key))
+        .collect();
+    let said = format!(
+        "{} combinations: {replayed} replayed, {} in {shown} before\n\n{}",
+        asked.len(),
+        asked.len() - replayed.min(asked.len()),
+        table(&asked)
+    );
+    let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);
+    write(&args.json, text.into_bytes())?;
+    write("-".as_ref(), said.into_bytes())?;
+    outputs.keep().map_err(CommandError::input)
+}
+
+/// No output is an input, and there is a place for it.
+fn claim(args: &SweepArgs) -> Result<(), CommandError> {
+    let mut claims = FileClaims::new();
+    for path in args.traces.iter().flat_map(|path| files_of(path)) {
+        claims.reads(&path).map_err(CommandError::input)?;
+    }
+    if is_stdout(&args.json) {
+        return Err(CommandError::Input(
+            "--json - wants standard output, expected a file's name: rows are looked up there"
+                .into(),
+        ));
+    }
+    claims
+        .writes("--json", &args.json)
+        .map_err(CommandError::input)?;
+    has_place(&args.json).map_err(CommandError::input)
+}
+
+/// Replays what has no row yet, and adds a row for each as soon as it is done.
+fn replay_missing(
+    args: &SweepArgs,
+    loaded: &LoadedTrace,
+    missing: &[SweepCombination],
+    file: &Mutex<RowFile>,
+) -> Result<Vec<(CombinationRow, String)>, CommandError> {
+    let at = |e: &dyn std::fmt::Display| CommandError::Input(format!("{}: {e}", loaded.path));
+    let mut memories: BTreeMap<(&str, u64, &str), TraceMemory<'_>> = BTreeMap::new();
+    for one in missing {
+        let CombinationKey {
+            start,
+            squeeze,
+            watermarks,
+            ..
+        } = &one.key;
+        let memory = memory_of(loaded, one.options, one.watermarks, args.limit())?;
+        memories.insert((start, *squeeze, watermarks), memory);
+    }
+    let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // As many at once as the limit has room for; one fits, as was checked.
+    let at_once = args.limit().len_bytes() / TraceMemory::replay_bytes(&loaded.trace, false).max(1);
+    let threads = args.jobs.map_or_else(all, usize::from);
+    let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
+    let next = AtomicUsize::new(0);
+    let done_rows = Mutex::new(Vec::new());
+    let failed: Mutex<Option<CommandError>> = Mutex::new(None);
+    let one_row = |one: &SweepCombination, done: &AtomicU64| {
+        let CombinationKey {
+            start,
+            squeeze,
+            watermarks,
+            ..
+        } = &one.key;
+        let memory = &memories[&(start.as_str(), *squeeze, watermarks.as_str())];
+        let job = ReplayJob {
+            policy: one.policy,
+            memory,
+            options: one.options,
+        };
+        let outcomes = replay_all(&[job], 1, done).map_err(|e| at(&e))?;
+        let left = loaded.trace.present_frames() - squeeze;
+        let rows = outcomes.iter().map(|outcome| {
+            let row = CombinationRow::new(&loaded.name, one.key.clone(), left, outcome);
+            let line = row.line().map_err(|e| at(&e))?;
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.add(&line).map_err(CommandError::input)?;
+            Ok((row, line))
+        });
+        rows.collect::<Result<Vec<_>, CommandError>>()
+    };
+    let ops = loaded.trace.ops.len() as u64 * missing.len() as u64;
+    with_progress(&loaded.name, ops, |done| {
+        let work = || {
+            // Relaxed: the counter only hands out indices; rows are passed by their lock.
+            while let Some(one) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match one_row(one, done) {
+                    Ok(rows) => done_rows
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .extend(rows),
+                    Err(error) => {
+                        next.store(missing.len(), Ordering::Relaxed);
+                        *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(missing.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+    });
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(done_rows
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+/// A row a combination; * for those on the front of their recording and memory.
+fn table(rows: &[&CombinationRow]) -> String {
+    let place = |row: &CombinationRow| (row.key.trace.clone(), row.key.squeeze);
+    let is_first = |nth: usize| nth == 0 || place(rows[nth - 1]) != place(rows[nth]);
+    let has_several = |of: fn(&CombinationKey) -> &String| {
+        rows.iter().any(|row| of(&row.key) != of(&rows[0].key))
+    };
+    let (starts, marks) = (
+        has_several(|key| &key.start),
+        has_several(|key| &key.watermarks),
+    );
+    let mut text = Vec::new();
+    let mut at = 0;
+    while at < rows.len() {
+        let end = (at + 1..rows.len())
+            .find(|&nth| is_first(nth))
+            .unwrap_or(rows.len());
+        let group = &rows[at..end];
+        let front = pareto_front(&group.iter().map(|row| row.costs()).collect::<Vec<_>>());
+        let grid_row = |(row, is_on): (&&CombinationRow, bool)| {
+            let mut name = row.key.variant.clone();
+            if starts {
+                name += &format!(", {}", row.key.start);
+            }
+            if marks {
+                name += &format!(", watermarks {}", row.key.watermarks);
+            }
+            let costs = row.costs();
+            let metrics = [
+                m::FAILURES.of(3),
+                m::CONTAMINATED_BLOCKS,
+                m::UNUSABLE_INDEX.of(9),
+            ];
+            let shown =
+                |nth: usize| costs.map_or("-".into(), |costs| metrics[nth].shown(costs[nth]));
+            let mut cells: Vec<String> = (0..metrics.len()).map(shown).collect();
+            cells.push(if is_on { "*" } else { "" }.into());
+            GridRow {
+                labels: vec![name],
+                unit: String::new(),
+                cells,
+            }
+        };
+        let headings = [
+            "failures_\norder2+3",
+            "contaminated_\nblocks",
+            "unusable_\nindex_order9",
+            "front",
+        ];
+        let grid = Grid {
+            labels: 1,
+            headings: headings
+                .map(|title| Heading {
+                    title: title.into(),
+                    accent: accent(""),
+                    is_published: false,
+                })
+                .to_vec(),
+            rows: group.iter().zip(front).map(grid_row).collect(),
+        };
+        text.push(format!(
+            "{}, --squeeze {}\n{}\n",
+            group[0].case,
+            shown_frames(group[0].key.squeeze),
+            grid.text()
+        ));
+        at = end;
+    }
+    text.join("\n")
+}

@@ -1,0 +1,115 @@
+//! A row of a sweep: one combination and what came of it, flat, as a line of JSON.
+
+use crate::measure::{Metric, replay as m};
+use crate::replay::{ReplayOutcome, ReplayPolicy};
+use serde::{Deserialize, Serialize};
+use serde_json::Number;
+use std::collections::BTreeMap;
+
+/// What tells a combination from every other. A row that has the same is not replayed again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct CombinationKey {
+    /// The digest of the trace.
+    pub(super) trace: String,
+    /// The digest of the files beside it that a replay reads.
+    pub(super) beside: String,
+    /// Frames held back.
+    pub(super) squeeze: u64,
+    /// Where the initial objects come to lie.
+    pub(super) start: String,
+    /// Whether requests are admitted by watermarks.
+    pub(super) watermarks: String,
+    /// The policy's name.
+    pub(super) variant: String,
+    /// The program's version and commit: another one may replay otherwise.
+    pub(super) version: String,
+    pub(super) commit: String,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CombinationRow {
+    experiment: String,
+    /// The recording's name.
+    pub(super) case: String,
+    #[serde(flatten)]
+    pub(super) key: CombinationKey,
+    /// Frames that are left.
+    memory: u64,
+    /// All figures, by metric.
+    #[serde(flatten)]
+    figures: BTreeMap<String, Number>,
+}
+
+impl CombinationRow {
+    const EXPERIMENT: &'static str = "sweep";
+
+    pub(super) fn new(
+        case: &str,
+        key: CombinationKey,
+        memory: u64,
+        outcome: &ReplayOutcome,
+    ) -> Self {
+        let values = outcome.values();
+        let figure = |(metric, value): (Metric, f64)| (metric.name(), metric.number(value));
+        Self {
+            experiment: Self::EXPERIMENT.to_owned(),
+            case: case.to_owned(),
+            key,
+            memory,
+            figures: values.into_iter().map(figure).collect(),
+        }
+    }
+
+    /// The row in a line; what is wrong with it, and what was expected.
+    pub(super) fn read(line: &str) -> Result<Self, String> {
+        let expected = "expected a row of framewright sweep";
+        let row: Self = serde_json::from_str(line).map_err(|e| format!("{e}, {expected}"))?;
+        match row.experiment.as_str() {
+            Self::EXPERIMENT => Ok(row),
+            _ => Err(format!("a row of another experiment, {expected}")),
+        }
+    }
+
+    pub(super) fn line(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
+
+    /// The order of a finished file: by recording, then as the options are, and policies as the command lists them.
+    pub(super) fn place(&self) -> impl Ord + use<> {
+        let policy = ReplayPolicy::ALL
+            .iter()
+            .position(|policy| policy.name() == self.key.variant);
+        let case = self.case.clone();
+        let CombinationKey {
+            trace,
+            squeeze,
+            start,
+            watermarks,
+            ..
+        } = self.key.clone();
+        (
+            case,
+            trace,
+            squeeze,
+            start,
+            watermarks,
+            policy,
+            self.key.clone(),
+        )
+    }
+
+    fn figure(&self, metric: Metric) -> Option<f64> {
+        self.figures.get(&metric.name())?.as_f64()
+    }
+
+    /// What choices are compared by: failures of orders 2 and 3, contaminated blocks, and the unusable index of order 9.
+    pub(super) fn costs(&self) -> Option<[f64; 3]> {
+        let failures = [2, 3].map(|order| self.figure(m::FAILURES.of(order)));
+        Some([
+            failures[0]? + failures[1]?,
+            self.figure(m::CONTAMINATED_BLOCKS)?,
+            self.figure(m::UNUSABLE_INDEX.of(9))?,
+        ])
+    }
+}

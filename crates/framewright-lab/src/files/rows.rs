@@ -1,0 +1,115 @@
+use super::temp::leftovers;
+use crate::printable;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// A file of lines that grows while a command works, so that what was done is not done again. It has one writer at a
+/// time, and ends with a whole line (OF3).
+#[derive(Debug)]
+pub(crate) struct RowFile {
+    path: PathBuf,
+    file: File,
+}
+
+/// Why such a file cannot be read or written.
+#[derive(Debug)]
+pub(crate) struct RowFileError(String);
+
+impl fmt::Display for RowFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl RowFile {
+    /// Opens the file, or makes it, and reads its lines. The last value is how many bytes of a torn line were cut off.
+    ///
+    /// # Errors
+    /// If it is no file of text, cannot be read or written, or another process writes it.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<String>, usize), RowFileError> {
+        let bad =
+            |what: &dyn fmt::Display| RowFileError(format!("{}: {what}", printable::path(path)));
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(bad(&"not a file, expected one that rows can be added to"));
+        }
+        let opened = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path);
+        let mut file = opened.map_err(|e| bad(&format!("cannot write: {e}")))?;
+        if file.try_lock().is_err() {
+            return Err(bad(
+                &"another command adds rows to it, expected a file for each",
+            ));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|e| bad(&e))?;
+        let whole = bytes
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let torn = bytes.len() - whole;
+        bytes.truncate(whole);
+        let text =
+            String::from_utf8(bytes).map_err(|_| bad(&"is no text, expected rows of JSON"))?;
+        if torn > 0 {
+            file.set_len(whole as u64).map_err(|e| bad(&e))?;
+            file.seek(SeekFrom::End(0)).map_err(|e| bad(&e))?;
+        }
+        let lines = text.lines().map(str::to_owned).collect();
+        let path = path.to_owned();
+        Ok((Self { path, file }, lines, torn))
+    }
+
+    /// Adds a line (OF3).
+    ///
+    /// # Errors
+    /// If it cannot be written; a part of it that was written is taken back.
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), RowFileError> {
+        // A signal waits until the line is whole.
+        let _held = leftovers();
+        let len = self.file.metadata().map(|there| there.len());
+        let bytes = format!("{line}\n");
+        self.file
+            .write_all(bytes.as_bytes())
+            .map_err(|error: io::Error| {
+                if let Ok(len) = len {
+                    let _ = self.file.set_len(len);
+                }
+                RowFileError(format!(
+                    "{}: cannot write: {error}",
+                    printable::path(&self.path)
+                ))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of3_a_torn_line_is_cut_off_and_lines_are_added_behind_the_whole_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        fs::write(&path, b"one\ntwo\nthr").unwrap();
+        let (mut rows, lines, torn) = RowFile::open(&path).unwrap();
+        assert_eq!((lines, torn), (vec!["one".to_owned(), "two".to_owned()], 3));
+        let again = RowFile::open(&path).unwrap_err().to_string();
+        assert!(again.contains("another command adds rows to it"), "{again}");
+        rows.add("three").unwrap();
+        drop(rows);
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\nthree\n");
+        assert_eq!(
+            RowFile::open(&folder.path().join("new")).unwrap().1.len(),
+            0
+        );
+        assert!(RowFile::open(folder.path()).is_err());
+        fs::write(&path, b"\xff\n").unwrap();
+        let error = RowFile::open(&path).unwrap_err().to_string();
+        assert!(error.contains("rows: is no text"), "{error}");
+    }
+}

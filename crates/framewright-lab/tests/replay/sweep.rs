@@ -1,0 +1,252 @@
+//! `framewright sweep`, as a user calls it.
+
+use crate::support::{as_str, framewright, run, tight, write};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a sweep prints; it ends well.
+fn swept(args: &[&str]) -> (String, String) {
+    let (code, out, error) = run(&[&["sweep"], args].concat());
+    assert_eq!(code, Some(0), "{args:?}: {error}");
+    (out, error)
+}
+
+fn refused(args: &[&str], says: &str) {
+    let (code, out, error) = run(&[&["sweep"], args].concat());
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}: {error}");
+    assert!(error.contains(says), "{args:?}: {error}");
+}
+
+fn rows(file: &Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.ends_with('\n'), "a torn line");
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn all_combinations_have_a_row_each_whose_bytes_no_number_of_jobs_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let a = write(&tight(3000, 1), folder.path(), "a");
+    let b = write(&tight(2000, 2), folder.path(), "b");
+    let (a, b) = (as_str(&a), as_str(&b));
+    let asked = [
+        a,
+        b,
+        "--policy",
+        "framewright,linux-4.4,before",
+        "--squeeze",
+        "0,1MiB",
+        "--start",
+        "imposed,fresh",
+    ];
+    let (one, four) = (at("one"), at("four"));
+    let (out, _) = swept(&[&asked[..], &["--json", as_str(&one), "--jobs", "1"]].concat());
+    assert!(out.contains("16 combinations: 16 replayed, 0 in "), "{out}");
+    swept(&[&asked[..], &["--json", as_str(&four), "--jobs", "4"]].concat());
+    assert_eq!(fs::read(&one).unwrap(), fs::read(&four).unwrap());
+    let found = rows(&one);
+    assert_eq!(found.len(), 16);
+    // A replay says the same.
+    let (code, replayed, _) = run(&[
+        "replay",
+        a,
+        "--policy",
+        "linux-4.4",
+        "--squeeze",
+        "1MiB",
+        "--json",
+        "-",
+    ]);
+    assert_eq!(code, Some(0));
+    let figure = replayed
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let figure = figure
+        .into_iter()
+        .find(|row| row["metric"] == "failures_order3" && row["variant"] == "linux-4.4");
+    let row = found.iter().find(|row| {
+        row["case"] == "a"
+            && row["variant"] == "linux-4.4"
+            && row["squeeze"] == 256
+            && row["start"] == "imposed"
+    });
+    let row = row.unwrap();
+    assert_eq!(row["failures_order3"], figure.unwrap()["value"]);
+    assert_eq!(row["memory"], 8192 - 256);
+    // Every recording and memory has a front.
+    let fronts = out
+        .split("--squeeze ")
+        .skip(1)
+        .filter(|part| part.contains('*'));
+    assert_eq!(fronts.count(), 4, "{out}");
+}
+
+#[test]
+fn what_has_a_row_is_not_replayed_again_and_a_torn_line_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(2000, 1), folder.path(), "a");
+    let file = folder.path().join("rows");
+    let (trace, file_name) = (as_str(&trace), as_str(&file));
+    let few = [
+        trace,
+        "--policy",
+        "linux-4.4",
+        "--squeeze",
+        "0,64",
+        "--json",
+        file_name,
+    ];
+    swept(&few);
+    let whole = fs::read_to_string(&file).unwrap();
+    let (out, error) = swept(&few);
+    assert!(out.contains("2 combinations: 0 replayed, 2 in "), "{out}");
+    assert_eq!(
+        (fs::read_to_string(&file).unwrap(), error.as_str()),
+        (whole.clone(), "")
+    );
+    // A row that is there stands, even with another figure: it was not replayed.
+    let marked = whole.replacen("\"samples\":", "\"samples\":9", 1);
+    assert_ne!(marked, whole);
+    fs::write(&file, &marked[..marked.len() - 40]).unwrap();
+    let (out, error) = swept(&few);
+    assert!(out.contains("2 combinations: 1 replayed, 1 in "), "{out}");
+    assert!(error.contains("rows:2: the last line is torn ("), "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), marked);
+    // Another option or another file beside the trace is another combination; rows of others stay.
+    let (out, _) = swept(&[
+        trace,
+        "--policy",
+        "linux-4.4",
+        "--watermarks",
+        "on",
+        "--json",
+        file_name,
+    ]);
+    assert!(out.contains("1 combinations: 1 replayed"), "{out}");
+    let reference = framewright_lab::trace::reduce::ReferenceRow::HEADER;
+    fs::write(
+        folder.path().join("a.linux_ref.csv"),
+        format!("{reference}\n"),
+    )
+    .unwrap();
+    let (out, _) = swept(&few);
+    assert!(out.contains("2 combinations: 2 replayed"), "{out}");
+    assert_eq!(rows(&file).len(), 5);
+}
+
+#[test]
+fn memory_that_is_left_is_the_same_as_what_is_held_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(2000, 1), folder.path(), "a");
+    let at = |name: &str| folder.path().join(name);
+    let trace = as_str(&trace);
+    let (left, held) = (at("left"), at("held"));
+    swept(&[
+        trace,
+        "--policy",
+        "linux-4.4",
+        "--memory",
+        "31MiB,32MiB",
+        "--json",
+        as_str(&left),
+    ]);
+    swept(&[
+        trace,
+        "--policy",
+        "linux-4.4",
+        "--squeeze",
+        "256,0",
+        "--json",
+        as_str(&held),
+    ]);
+    assert_eq!(fs::read(left).unwrap(), fs::read(held).unwrap());
+}
+
+#[test]
+fn wrong_use_is_refused_by_file_and_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(500, 1), folder.path(), "a");
+    let at = |name: &str| folder.path().join(name);
+    let (trace, file) = (as_str(&trace), at("rows"));
+    let name = as_str(&file);
+    refused(
+        &[trace, "--json", trace],
+        "--json would replace what is read from",
+    );
+    refused(&[trace, "--json", "-"], "expected a file's name");
+    refused(&[trace, trace, "--json", name], "is given twice");
+    refused(
+        &[trace, "--memory", "1GiB", "--json", name],
+        "--memory 262144 is more than the recording's machine has",
+    );
+    refused(
+        &[trace, "--squeeze", "1GiB", "--json", name],
+        "--squeeze 262144 is more than there is",
+    );
+    refused(
+        &[trace, "--squeeze", "1", "--memory", "1", "--json", name],
+        "cannot be used with",
+    );
+    refused(&[as_str(&at("none")), "--json", name], "none: ");
+    fs::write(&file, "{\"experiment\":\"replay\"}\n").unwrap();
+    refused(&[trace, "--json", name], "rows:1: ");
+    assert_eq!(fs::read(&file).unwrap(), b"{\"experiment\":\"replay\"}\n");
+}
+
+#[test]
+fn a_sweep_that_is_interrupted_leaves_whole_rows_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(60_000, 1), folder.path(), "a");
+    let file = folder.path().join("rows");
+    let squeezes: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    let squeezes = squeezes.join(",");
+    let args = [
+        "sweep",
+        as_str(&trace),
+        "--squeeze",
+        &squeezes,
+        "--jobs",
+        "2",
+        "--json",
+        as_str(&file),
+    ];
+    let mut sweep = Command::new(env!("CARGO_BIN_EXE_framewright"))
+        .args(args)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while fs::read_to_string(&file).map_or(0, |text| text.lines().count()) < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no row");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let killed = Command::new("kill")
+        .args(["-INT", &sweep.id().to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    assert!(!sweep.wait().unwrap().success());
+    let before = rows(&file).len();
+    assert!((3..320).contains(&before), "{before}");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        2,
+        "nothing else is left"
+    );
+    let few = [
+        "sweep",
+        as_str(&trace),
+        "--policy",
+        "linux-4.4",
+        "--squeeze",
+        "0,1",
+        "--json",
+        as_str(&file),
+    ];
+    assert!(framewright(&few).output().unwrap().status.success());
+    assert!(rows(&file).len() >= before);
+}
