@@ -40,7 +40,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// # Errors
     /// The window can never serve the request, or it lacks a gap, frames or mappings. Nothing has
     /// changed then; pages that were mapped before the platform refused may be lazy for a while.
-    #[inline]
+    #[inline(always)]
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         if request.align_bytes.is_power_of_two()
             && self.try_enter()
