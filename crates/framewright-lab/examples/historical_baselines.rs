@@ -6,7 +6,7 @@
 
 use framewright_lab::before::buddy::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
 use framewright_lab::replay::{ReplayOptions, ReplayOutcome, Start, TraceMemory, replay};
-use framewright_lab::trace::{Input, read_pft1};
+use framewright_lab::trace::{Input, read_pft};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     for path in paths {
         println!("{}", path.file_name().unwrap_or_default().display());
-        let trace = read_pft1(Input::open(&path)?)?;
+        let trace = read_pft(Input::open(&path)?)?;
         let memory = TraceMemory::new(&trace)?;
         for start in [Start::Imposed, Start::Fresh] {
             for per_cpu_lists in [true, false] {

@@ -11,8 +11,8 @@ use crate::report::Assertion;
 use crate::trace::reduce::{Reducer, Reduction};
 use crate::trace::state::{read_buddyinfo, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
-    Input, MemoryLimit, Recording, Snapshot, TextReader, Trace, TraceOp, read_frames, read_pft1,
-    write_frames, write_pft1,
+    Input, MemoryLimit, Recording, Snapshot, TextReader, Trace, TraceOp, read_frames, read_pft,
+    write_frames, write_pft2,
 };
 use framewright::{Mobility, Order};
 use framewright_sim::Random;
@@ -43,7 +43,7 @@ const NFRAMES_MAX: u64 = 1 << 14;
 /// claim.
 const LIMIT: MemoryLimit = MemoryLimit::bytes(64 << 20);
 
-/// The bytes that PFT1's objects and operations become, twice where a trace is read, written and
+/// The bytes that PFT's objects and operations become, twice where a trace is read, written and
 /// read again.
 const COLUMNS_PER_BYTE: u64 = 2 * 128;
 /// An event of order 10 in a line of 60 bytes: 1,024 frames of 64 bytes.
@@ -139,7 +139,7 @@ fn input(bytes: &[u8]) -> Option<Input> {
 }
 
 fn pft(bytes: &[u8]) {
-    if let Some(Ok(trace)) = input(bytes).map(read_pft1) {
+    if let Some(Ok(trace)) = input(bytes).map(read_pft) {
         look(&trace);
     }
 }
@@ -147,8 +147,8 @@ fn pft(bytes: &[u8]) {
 /// What is right of every trace; and a small one is replayed, which may fail but not panic.
 fn look(trace: &Trace) {
     let mut written = Vec::new();
-    if write_pft1(trace, &mut written).is_ok() {
-        let again = input(&written).map(read_pft1);
+    if write_pft2(trace, &mut written).is_ok() {
+        let again = input(&written).map(read_pft);
         assert_eq!(again.and_then(Result::ok).as_ref(), Some(trace), "P3");
     }
     let is_small = trace.nframes <= NFRAMES_MAX && trace.ops.len() <= 4096;
@@ -217,7 +217,8 @@ fn events(mut reader: TextReader) {
         let line = reader.line_number();
         match reader.next_event() {
             Ok(Some(event)) => {
-                if reducer.push(&event).is_err() {
+                let asked = reader.take_asked();
+                if reducer.push_asked(&event, asked).is_err() {
                     return;
                 }
             }
@@ -236,6 +237,7 @@ fn events(mut reader: TextReader) {
         + counts.refused_lines
         + counts.events();
     assert_eq!(lines, counts.lines, "T1: {counts:?}");
+    let reducer = reducer.named(reader.take_asked(), reader.names());
     if let Ok(reduction) = reducer.finish(None) {
         reduced(&reduction);
     }

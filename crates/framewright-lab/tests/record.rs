@@ -3,7 +3,7 @@
 
 use framewright::Order;
 use framewright_lab::record::{Instance, Tracefs};
-use framewright_lab::trace::{Input, TraceDigest, read_frames, read_frames_digest, read_pft1};
+use framewright_lab::trace::{Input, TraceDigest, read_frames, read_frames_digest, read_pft};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -52,7 +52,7 @@ fn names_in(folder: &Path) -> Vec<String> {
 /// Reads the trace back and checks that it is one; returns its operations.
 fn read_back(folder: &Path, name: &str) -> usize {
     let open = |ending| Input::open(&folder.join(format!("{name}.{ending}"))).unwrap();
-    let trace = read_pft1(open("pft.zst")).unwrap();
+    let trace = read_pft(open("pft.zst")).unwrap();
     // All that lies beside it says that it belongs to it.
     let mut bytes = Vec::new();
     open("pft.zst").read_up_to(u64::MAX, &mut bytes).unwrap();

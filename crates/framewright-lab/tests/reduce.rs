@@ -3,7 +3,7 @@
 use framewright_lab::replay::read_reference;
 use framewright_lab::trace::reduce::{Reducer, Reduction, ReferenceRow, follow_chosen};
 use framewright_lab::trace::{
-    Input, Liveness, OpKind, Recording, TextCounts, Trace, TraceDigest, read_frames, read_pft1,
+    Input, Liveness, OpKind, Recording, TextCounts, Trace, TraceDigest, read_frames, read_pft,
 };
 use std::path::{Path, PathBuf};
 
@@ -116,7 +116,7 @@ fn the_first_row_that_the_frames_give_is_the_recordings_own() {
         ) else {
             return;
         };
-        let trace = read_pft1(Input::open(&trace).unwrap()).unwrap();
+        let trace = read_pft(Input::open(&trace).unwrap()).unwrap();
         let chosen = read_frames(Input::open(&frames).unwrap(), &trace).unwrap();
         let rows = std::fs::read_to_string(rows).unwrap();
         let rows = read_reference(&rows, trace.present_frames()).unwrap();
@@ -141,7 +141,7 @@ fn the_carried_sample_is_the_beginning_of_its_recording() {
     let Some(whole) = recorded("smokeC.pft.zst") else {
         return;
     };
-    let read = |path: &Path| -> Trace { read_pft1(Input::open(path).unwrap()).unwrap() };
+    let read = |path: &Path| -> Trace { read_pft(Input::open(path).unwrap()).unwrap() };
     let (sample, start) = (read(&carried("sample.pft.zst")), read(&whole));
     assert_eq!((sample.nframes, &sample.init), (start.nframes, &start.init));
     assert!(sample.ops.len() == 850_000 && start.ops.len() == 400_000);

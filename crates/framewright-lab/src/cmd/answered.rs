@@ -8,7 +8,7 @@ use crate::replay::{
     ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TRIED_OPS_MAX, TraceMemory,
     replay_all,
 };
-use crate::report::{Answer, AnswerFigures, Calibration, TriedPolicy, answer};
+use crate::report::{Answer, AnswerFigures, Calibration, TriedPolicy, WhoHolds, WhoReport, answer};
 use crate::trace::{OpKind, RequestCounts};
 
 /// Nearby squeezes lie this part of the memory that is free at the start apart.
@@ -28,6 +28,8 @@ pub(super) struct AnsweredCase<'a> {
     /// What is hollow in it, by kind.
     pub(super) hollow: &'a [(&'static str, String)],
     pub(super) proposed: Option<u64>,
+    /// The askers, where they were counted.
+    pub(super) who: Option<&'a WhoReport>,
 }
 
 /// The rules that everything is compared with: the recording kernel's, or where there is no kernel with them that
@@ -82,7 +84,17 @@ impl AnsweredCase<'_> {
             tried,
             errors: self.calibration.map(of_errors),
             proposed: self.proposed,
+            holds: self.holds(),
         }))
+    }
+
+    /// The largest holder of what is in the way. Where the recording has names and no replay counted by them, nothing is said.
+    fn holds(&self) -> Option<WhoHolds> {
+        match self.who {
+            Some(who) => Some(who.holds()),
+            None if self.memory.trace.askers.is_known() => None,
+            None => Some(WhoHolds::NoNames),
+        }
     }
 
     fn try_nearby(&self, tried: &mut [TriedPolicy]) -> Result<(), CommandError> {

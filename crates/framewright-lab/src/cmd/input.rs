@@ -7,7 +7,7 @@ use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::{ZoneInfo, lead_of, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
     Input, MemoryLimit, Recording, RunningDigest, TextReader, Trace, TraceDigest, read_frames,
-    read_frames_digest, read_pft1, text_of, trace_stem,
+    read_frames_digest, read_pft, text_of, trace_stem,
 };
 use framewright::Mobility;
 use std::fs;
@@ -58,7 +58,7 @@ const SAMPLE_REFERENCE: &str = include_str!("../../sample/sample.linux_ref.csv")
 pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
     let name = "sample";
     let input = Input::from_reader(name, SAMPLE).map_err(CommandError::input)?;
-    let trace = read_pft1(input).map_err(CommandError::input)?;
+    let trace = read_pft(input).map_err(CommandError::input)?;
     let reference = read_reference(SAMPLE_REFERENCE, trace.present_frames());
     let reference = reference.map_err(CommandError::input)?;
     Ok(LoadedTrace {
@@ -131,7 +131,7 @@ pub(super) fn load_told_apart(
     };
     let input = input.with_memory_limit(limit);
     match Recording::from_input(input).map_err(CommandError::input)? {
-        Recording::Columns(trace) => loaded.trace = trace,
+        Recording::Columns(trace) => loaded.trace = *trace,
         Recording::Text(reader) => {
             loaded.is_text = true;
             read_text(*reader, &mut loaded, limit)?;
@@ -175,8 +175,9 @@ pub(super) fn load_told_apart(
              them, and before.* is from {lead:.1} s earlier"
         ));
     }
-    // The reference knows more: migrations are in it.
-    let frames = beside.frames.filter(|_| loaded.reference.is_none());
+    // The reference knows more: migrations are in it. But not whose a frame is.
+    let is_wanted = loaded.reference.is_none() || loaded.trace.askers.is_known();
+    let frames = beside.frames.filter(|_| is_wanted);
     if let Some(beside) = frames {
         let mut input = Input::open(&beside).map_err(CommandError::input)?;
         let said = read_frames_digest(&mut input).map_err(CommandError::input)?;
@@ -423,11 +424,13 @@ fn read_text(
 ) -> Result<(), CommandError> {
     let mut reducer = Reducer::new(None).with_memory_limit(limit);
     while let Some(event) = reader.next_event().map_err(CommandError::input)? {
+        let asked = reader.take_asked();
         let at = |e| format!("{}:{}: {e}", reader.name(), reader.line_number());
         reducer
-            .push(&event)
+            .push_asked(&event, asked)
             .map_err(|e| CommandError::Input(at(e)))?;
     }
+    let reducer = reducer.named(reader.take_asked(), reader.names());
     let at_end = |e| CommandError::Input(format!("{}: {e}", reader.name()));
     let reduction = reducer.finish(None).map_err(at_end)?;
     let mut kinds = reader.counts().anomalies();
@@ -436,6 +439,9 @@ fn read_text(
         if count > 0 && !kinds.iter().any(|&(known, _)| known == kind) {
             kinds.push((kind, count));
         }
+    }
+    if reader.names().left_out() > 0 {
+        kinds.push(("names_left_out", reader.names().left_out()));
     }
     loaded.anomalies = kinds
         .into_iter()

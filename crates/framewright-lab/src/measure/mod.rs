@@ -2,7 +2,7 @@
 //!
 //! A [`Metric`] is a row of a table ([`metric`]): [`replay`] is that of replays, and each experiment has one in its
 //! folder; the two on virtual ranges share `experiment/range_metrics.rs`. [`Observer`] sees the blocks handed out and freed; [`Sample`] is what memory looked like at one
-//! moment; [`Means`] are means over a run's samples. [`TimeWindows`] and [`bootstrap`] say what a difference between two recordings may be by chance. `docs/metrics.md` has all tables for a reader.
+//! moment; [`Means`] are means over a run's samples; the table of askers stands in a file of its own. [`TimeWindows`] and [`bootstrap`] say what a difference between two recordings may be by chance. `docs/metrics.md` has all tables for a reader.
 
 pub mod bootstrap;
 mod film;
@@ -10,6 +10,7 @@ pub mod metric;
 mod observer;
 pub mod replay;
 mod sample;
+pub mod who;
 mod windows;
 
 pub use film::{Film, Holds, MapCell, Picture};

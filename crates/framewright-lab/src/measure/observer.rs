@@ -297,6 +297,13 @@ impl Observer {
             && order.frames() <= self.nframes - frame.0
     }
 
+    /// Frames in use in the 2 MiB block of that frame: those that cannot be moved, and those that can.
+    #[must_use]
+    pub fn block_use(&self, frame: Frame) -> [u16; 2] {
+        let block = self.blocks.get((frame.0 / BLOCK_FRAMES) as usize);
+        block.map_or([0; 2], |uses| uses.0)
+    }
+
     /// The counts of `mobility` in the 2 MiB blocks that `len` frames from `frame` lie in.
     fn uses(
         &mut self,

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 /// Without these a recording says nothing.
 const NEEDED: [&str; 2] = ["kmem/mm_page_alloc", "kmem/mm_page_free"];
 
-/// These tell a move from a free and fallbacks from fits; a kernel built without compaction has
-/// none of the last ones. `mm_page_free_batched` is not among them: it repeats `mm_page_free`.
-const WANTED: [&str; 7] = [
+/// These tell a move from a free, fallbacks from fits, and what tasks are called; a kernel built without compaction has
+/// none of some. `mm_page_free_batched` is not among them: it repeats `mm_page_free`.
+const WANTED: [&str; 9] = [
     "kmem/mm_page_alloc_extfrag",
     "compaction/mm_compaction_begin",
     "compaction/mm_compaction_end",
@@ -18,6 +18,8 @@ const WANTED: [&str; 7] = [
     "migrate/mm_migrate_pages_start",
     "migrate/mm_migrate_pages",
     "vmscan/mm_vmscan_direct_reclaim_begin",
+    "task/task_newtask",
+    "task/task_rename",
 ];
 
 /// Which events full buffers keep.

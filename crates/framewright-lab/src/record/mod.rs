@@ -47,6 +47,7 @@ mod names;
 mod report;
 mod room;
 mod state;
+mod tasks;
 mod tracefs;
 
 pub use error::RecordError;
@@ -56,9 +57,7 @@ pub use tracefs::Tracefs;
 
 use crate::printable;
 use crate::trace::reduce::{Reducer, Rewind};
-use crate::trace::{
-    EndingFailure, Input, MemoryLimit, Snapshot, TextCounts, TextReader, TraceEvent,
-};
+use crate::trace::{EndingFailure, Input, MemoryLimit, Snapshot, TextReader, TraceEvent, WhoAsked};
 use command::Running;
 use failure::{FailureWatch, check_order};
 use framewright::Order;
@@ -71,6 +70,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tasks::running_tasks;
 
 /// How often the recorder looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -160,6 +160,7 @@ pub fn record(
         states: StateLog::new(monotonic_ns(), begun),
         duration: options.duration,
     };
+    let mut tasks = running_tasks();
     let mut first = snapshot()?;
     let ends = match options.until_failure {
         Some(ends) => format!(", until a request fails {ends}"),
@@ -188,6 +189,10 @@ pub fn record(
     let ended = ended?;
     let last = snapshot()?;
     let after = state()?;
+    // Numbers of tasks come round in days: those of the newest events are those of now.
+    if options.keeps == BufferKeeps::Newest {
+        tasks = running_tasks();
+    }
     if ended == RecordingEnded::Full {
         say(&format!(
             "the buffers are full after {:.1} s: the recording ends here; --buffer takes more",
@@ -212,7 +217,7 @@ pub fn record(
     ));
     if fill.whole_from_ns.is_some() {
         let mut rewind = Rewind::new(&last, &first);
-        read_events(instance.text()?, &fill, interrupted, |event| {
+        read_events(instance.text()?, &fill, interrupted, &[], |event, _| {
             rewind.push(event);
             Ok(())
         })?;
@@ -223,11 +228,21 @@ pub fn record(
     let lead = begin.map(|begin| Duration::from_nanos(begin.saturating_sub(before_ns)));
     // What it can hold is bounded by the buffers, whose size leaves room for it.
     let mut reducer = Reducer::new(Some(first)).with_memory_limit(MemoryLimit::bytes(u64::MAX));
-    let text = read_events(instance.text()?, &fill, interrupted, |event| {
-        reducer
-            .push(event)
-            .map_err(|e| RecordError::Trace(e.to_string()))
-    })?;
+    let reader = read_events(
+        instance.text()?,
+        &fill,
+        interrupted,
+        &tasks,
+        |event, asked| {
+            reducer
+                .push_asked(event, asked)
+                .map_err(|e| RecordError::Trace(e.to_string()))
+        },
+    )?;
+    let text = reader.counts().clone();
+    let reducer = reducer.named(WhoAsked::default(), reader.names());
+    // It holds the buffers' text open, and the instance with it.
+    drop(reader);
     let reduction = reducer.finish(Some(&last));
     let reduction = reduction.map_err(|e| RecordError::Trace(e.to_string()))?;
     let mut report = RecordReport {
@@ -388,11 +403,15 @@ fn read_events(
     text: impl Read + Send + 'static,
     fill: &BufferFill,
     interrupted: &AtomicBool,
-    mut take: impl FnMut(&TraceEvent) -> Result<(), RecordError>,
-) -> Result<TextCounts, RecordError> {
+    tasks: &[(u32, Vec<u8>)],
+    mut take: impl FnMut(&TraceEvent, WhoAsked) -> Result<(), RecordError>,
+) -> Result<TextReader, RecordError> {
     let trace = |error: &dyn std::fmt::Display| RecordError::Trace(error.to_string());
     let input = Input::from_reader("the kernel's trace", text);
     let mut reader = TextReader::new(input.map_err(|e| trace(&e))?);
+    for (task, name) in tasks {
+        reader.name_task(*task, name);
+    }
     let begin = fill.whole_from_ns.unwrap_or(0);
     let mut read = 0_u64;
     while let Some(event) = reader.next_event().map_err(|e| trace(&e))? {
@@ -400,11 +419,12 @@ fn read_events(
         if read.is_multiple_of(1 << 12) {
             check(interrupted)?;
         }
+        let asked = reader.take_asked();
         if event.time_ns >= begin {
-            take(&event)?;
+            take(&event, asked)?;
         }
     }
-    Ok(reader.counts().clone())
+    Ok(reader)
 }
 
 #[cfg(test)]
@@ -428,7 +448,7 @@ mod tests {
             let mut cpus = Vec::new();
             let text = Cursor::new(text.clone());
             let interrupted = AtomicBool::new(false);
-            let taken = read_events(text, &fill, &interrupted, |event| {
+            let taken = read_events(text, &fill, &interrupted, &[], |event, _| {
                 cpus.push(event.cpu);
                 Ok(())
             });

@@ -33,6 +33,7 @@ mod subject;
 mod test_subject;
 #[cfg(test)]
 mod tests;
+mod who;
 
 pub use admission::{MachineZones, ZoneAllocator, ZonePass};
 pub use error::ReplayError;
@@ -52,3 +53,5 @@ pub use run::{
 pub use start::{Start, count_labels, labels_by_content};
 pub use state::{ListedFree, fit_free_memory, labels_by_state};
 pub use subject::{FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};
+use who::WhoFollower;
+pub use who::{Asker, WhoCounts, WhoTally, plain_function};

@@ -1,5 +1,5 @@
 use super::run::SAMPLE_MS;
-use super::{ReplayError, TraceMemory, TraceObjects};
+use super::{ReplayError, TraceMemory, TraceObjects, WhoFollower, WhoTally};
 use crate::measure::{Means, Observer};
 use crate::trace::OpKind;
 use framewright::{Frame, Order};
@@ -16,6 +16,8 @@ pub struct Placement {
     /// had moved it meanwhile. Where to is not recorded, so from then on the object is nowhere,
     /// and memory looks emptier than it was.
     pub moved_frames: u64,
+    /// What each asker has there, where the recording names the askers.
+    pub who: Option<WhoTally>,
 }
 
 /// Follows the frames that the recording kernel chose (`*.pfn`) under the observer.
@@ -30,6 +32,7 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
     let mut observer = Observer::new(trace.nframes, &trace.absent);
     let mut objects = TraceObjects::new(trace.init.len() + memory.allocs);
     let mut holder = vec![UNOWNED; trace.nframes as usize];
+    let mut who = WhoFollower::new(trace);
     let fault = |op| {
         move |fault| ReplayError::Fault {
             policy: "linux",
@@ -43,6 +46,9 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
             .take(object.frame, Order::ZERO, mobility)
             .map_err(fault(None))?;
         objects.place(id, object.frame, mobility);
+        if let Some(who) = &mut who {
+            who.begin(object.frame, mobility);
+        }
         holder[object.frame.0 as usize] = id as u32;
     }
     let mut placement = Placement::default();
@@ -51,6 +57,7 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
     for (index, op) in trace.ops.iter().enumerate() {
         match op.kind() {
             OpKind::Alloc => {
+                let asker = who.as_mut().map(|who| who.ask(op));
                 let id = next_id;
                 next_id += 1;
                 let Some(&frame) = chosen.next() else {
@@ -71,6 +78,9 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
                 let taken = observer.take(frame, op.order(), op.mobility());
                 taken.map_err(fault(Some(index)))?;
                 objects.place(id, frame, op.mobility());
+                if let (Some(who), Some(asker)) = (&mut who, asker) {
+                    who.serve(asker, op, frame, &observer);
+                }
             }
             OpKind::Free | OpKind::FreePart => {
                 let Some((frame, mobility)) = objects.get(op.value) else {
@@ -82,6 +92,9 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
                         let freed = observer.give(Frame(f), Order::ZERO, mobility);
                         freed.map_err(fault(Some(index)))?;
                         holder[f as usize] = UNOWNED;
+                        if let Some(who) = &mut who {
+                            who.free(Frame(f), Order::ZERO);
+                        }
                     }
                 }
             }
@@ -92,9 +105,14 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
                     placement.means.add(&observer.sample(now_ms));
                 }
             }
-            OpKind::Failed => {}
+            OpKind::Failed => {
+                if let Some(who) = &mut who {
+                    who.ask(op);
+                }
+            }
         }
     }
+    placement.who = who.map(|who| who.finish(&observer));
     Ok(placement)
 }
 

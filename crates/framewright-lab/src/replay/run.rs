@@ -3,7 +3,7 @@
 use super::camera::Camera;
 use super::{
     FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError, ReplaySubject, Stalls,
-    Start, TraceMemory, TraceObjects, start,
+    Start, TraceMemory, TraceObjects, WhoFollower, WhoTally, start,
 };
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
@@ -34,6 +34,8 @@ pub struct ReplayOptions {
     pub pictures: u32,
     /// Take the time of the operations.
     pub time: bool,
+    /// Count by asker, where the recording names the askers.
+    pub who: bool,
 }
 
 /// What a replay that reclaims does besides.
@@ -55,6 +57,7 @@ impl ReplayOptions {
             reclaim: None,
             pictures: 0,
             time: false,
+            who: false,
         }
     }
 }
@@ -138,6 +141,8 @@ pub struct ReplayOutcome {
     pub failed: FailureLog,
     /// The requests that failed on the recording machine, and what memory looked like here when they came.
     pub refused: FailureLog,
+    /// What each asker has, where that was wanted and the recording names the askers.
+    pub who: Option<WhoTally>,
     /// What requests cost that could not be served at once, in a replay that reclaims.
     pub stalls: Option<Box<Stalls>>,
     /// Operations of the trace.
@@ -171,6 +176,7 @@ impl ReplayOutcome {
             requests: RequestCounts::default(),
             failed: FailureLog::default(),
             refused: FailureLog::default(),
+            who: None,
             stalls: None,
             ops,
             elapsed: Duration::ZERO,
@@ -310,7 +316,15 @@ pub fn replay(
                     flags: flags(op),
                     is_served: true,
                 };
-                match run.request(request, index)? {
+                let asker = run.who.as_mut().map(|who| who.ask(op));
+                let answer = run.request(request, index)?;
+                if let (Some(who), Some(asker)) = (&mut run.who, asker) {
+                    match answer.frame() {
+                        Some(frame) => who.serve(asker, op, frame, &run.observer),
+                        None => who.fail(asker, op),
+                    }
+                }
+                match answer {
                     ReplayAnswer::Served(frame) => run.objects.place(run.next_id, frame, mobility),
                     ReplayAnswer::Stalled(frame) => {
                         run.outcome.stalled[order.index()] += 1;
@@ -330,6 +344,9 @@ pub fn replay(
             OpKind::Free => match run.objects.get(op.value) {
                 Some((frame, mobility)) => {
                     run.objects.forget(op.value);
+                    if let Some(who) = &mut run.who {
+                        who.free(frame, order);
+                    }
                     run.free(cpu, frame, order, mobility, index)?;
                 }
                 None => run.outcome.frees_of_failed += 1,
@@ -337,6 +354,9 @@ pub fn replay(
             OpKind::FreePart => match run.objects.get(op.value) {
                 Some((frame, mobility)) => {
                     let part = framewright::Frame(frame.0 + u64::from(op.offset));
+                    if let Some(who) = &mut run.who {
+                        who.free(part, order);
+                    }
                     run.free(cpu, part, order, mobility, index)?;
                 }
                 None => run.outcome.frees_of_failed += 1,
@@ -347,6 +367,9 @@ pub fn replay(
                 reported = index;
             }
             OpKind::Failed => {
+                if let Some(who) = &mut run.who {
+                    who.ask(op);
+                }
                 let sample = run.looked();
                 let request = RecordedRequest {
                     cpu,
@@ -397,13 +420,14 @@ struct ReplayRun<'a> {
     fallbacks_at_start: [[u64; 3]; 3],
     listing: Duration,
     camera: Option<Camera>,
+    who: Option<WhoFollower<'a>>,
     outcome: ReplayOutcome,
 }
 
 impl<'a> ReplayRun<'a> {
     fn start(
         subject: &'a mut dyn ReplaySubject,
-        memory: &TraceMemory<'_>,
+        memory: &TraceMemory<'a>,
         options: ReplayOptions,
     ) -> Result<Self, ReplayError> {
         let mut observer = Observer::new(memory.trace.nframes, &memory.trace.absent);
@@ -416,6 +440,14 @@ impl<'a> ReplayRun<'a> {
             options.start,
             options.squeeze,
         )?;
+        let mut who = options
+            .who
+            .then(|| WhoFollower::new(memory.trace))
+            .flatten();
+        if let Some(who) = &mut who {
+            let placed = (0..memory.trace.init.len() as u32).filter_map(|id| objects.get(id));
+            placed.for_each(|(frame, mobility)| who.begin(frame, mobility));
+        }
         let mut outcome = ReplayOutcome::new(subject.name(), memory.trace.ops.len() as u64);
         outcome.unplaced = unplaced;
         let mut camera = Camera::new(options.pictures, memory);
@@ -434,6 +466,7 @@ impl<'a> ReplayRun<'a> {
             fallbacks_at_start: [[0; 3]; 3],
             listing: Duration::ZERO,
             camera,
+            who,
             outcome,
         })
     }
@@ -569,6 +602,8 @@ impl<'a> ReplayRun<'a> {
         self.outcome.end = self.observer.sample(self.now_ms);
         let camera = self.camera.take();
         self.outcome.film = camera.map(|camera| camera.developed(self.now_ms, &mut self.observer));
+        let who = self.who.take();
+        self.outcome.who = who.map(|who| who.finish(&self.observer));
         self.outcome.fallbacks = self.fallbacks();
         self.outcome.labels = self.subject.labels();
         self.outcome.free_blocks = self.subject.free_blocks();

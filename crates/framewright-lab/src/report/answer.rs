@@ -1,7 +1,7 @@
 //! The answer that stands before every table: at most five sentences, made from figures by one pure function.
 //!
 //! ```text
-//!   what the machine suffered ─▶ when, and from what ─▶ which rules would have helped ─▶ what to change ─▶ what it leaves out
+//!   what the machine suffered ─▶ when, and from what, and what is in the way ─▶ which rules would have helped ─▶ what to change ─▶ what it leaves out
 //! ```
 //!
 //! It claims no more than the figures allow.
@@ -13,7 +13,7 @@
 //!   the machine refused and a replay of its own rules serves, of what fails in a replay alone.
 //! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up.
 
-use super::Deviation;
+use super::{Deviation, WhoHolds};
 use crate::measure::{MAX_ORDER, grouped};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
 use crate::size::shown_frames;
@@ -84,6 +84,8 @@ pub struct AnswerFigures {
     pub errors: Option<Vec<Option<Deviation>>>,
     /// A squeeze at which something fails, where nothing does.
     pub proposed: Option<u64>,
+    /// The holder of what is in the way, where that was looked for.
+    pub holds: Option<WhoHolds>,
 }
 
 /// An answer.
@@ -138,6 +140,13 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
     let mut sentences = vec![suffered(figures)];
     if figures.subject().total() > 0 {
         sentences.push(tipped(figures));
+    }
+    if let Some(holds) = figures.holds.as_ref().map(holds) {
+        // A sixth sentence would have no place.
+        match sentences.get_mut(1) {
+            Some(tipped) => *tipped = format!("{}; {holds}.", tipped.trim_end_matches('.')),
+            None => sentences.push(capitalised(&holds) + "."),
+        }
     }
     let verdict = figures.verdict();
     sentences.push(verdict.says);
@@ -455,6 +464,34 @@ fn tipped(figures: &AnswerFigures) -> String {
         of(FailureCause::Watermark),
         of(FailureCause::Fragmented),
     )
+}
+
+/// The holder of what is in the way, as a part of a sentence.
+fn holds(holds: &WhoHolds) -> String {
+    match holds {
+        WhoHolds::NoNames => "the recording does not say who holds the frames in the way, because it has no names".to_owned(),
+        WhoHolds::Nothing => {
+            "nothing that was asked for while it was recorded is in the way in a mixed pageblock at the end".to_owned()
+        }
+        WhoHolds::Most {
+            who,
+            frames,
+            of,
+            before,
+        } => format!(
+            "of the {} frames at the end that cannot move and share a pageblock with movable ones, {who} holds the most by \
+             name, {}, and {} were held before the recording",
+            count(*of),
+            count(*frames),
+            count(*before),
+        ),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).collect()
 }
 
 /// What to change.

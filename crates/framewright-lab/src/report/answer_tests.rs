@@ -71,6 +71,7 @@ fn figures() -> AnswerFigures {
         tried: vec![tried("linux-6.12", &[0])],
         errors: None,
         proposed: None,
+        holds: None,
     }
 }
 
@@ -437,4 +438,41 @@ fn rules_are_judged_by_what_an_event_showed() {
     assert_eq!(figures.judged_order(), Some(4));
     figures.failed = of(&[(9, None, 30)]);
     assert_eq!(figures.judged_order(), Some(9));
+}
+
+#[test]
+fn who_is_in_the_way_stands_in_the_answer_and_leaves_it_at_five_sentences() {
+    let most = WhoHolds::Most {
+        who: "cc1".into(),
+        frames: 1_234,
+        of: 5_000,
+        before: 3_000,
+    };
+    let said = |figures: AnswerFigures| answer(&figures).sentences;
+    let says = "f the 5 000 frames at the end that cannot move and share a pageblock with movable ones, cc1 holds the \
+                most by name, 1 234, and 3 000 were held before the recording.";
+    let served = AnswerFigures {
+        holds: Some(most.clone()),
+        ..figures()
+    };
+    assert_eq!(said(served)[1], format!("O{says}"));
+    let mut short = squeezed(
+        FailureCause::Fragmented,
+        &[("concentrated", &[5, 4, 6])],
+        None,
+    );
+    let before = said(short.clone());
+    short.holds = Some(most);
+    let with = said(short.clone());
+    assert_eq!(with.len(), before.len());
+    assert_eq!(
+        with[1],
+        format!("{}; o{says}", before[1].trim_end_matches('.'))
+    );
+    short.holds = Some(WhoHolds::NoNames);
+    assert!(said(short.clone())[1].ends_with(
+        "; the recording does not say who holds the frames in the way, because it has no names."
+    ));
+    short.holds = Some(WhoHolds::Nothing);
+    assert!(said(short)[1].contains("; nothing that was asked for while it was recorded"));
 }

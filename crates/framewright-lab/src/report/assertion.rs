@@ -82,6 +82,7 @@ mod tests {
             anomalies: Vec::new(),
             calibration: None,
             answer: None,
+            who: None,
             hollow: Vec::new(),
             notes: Vec::new(),
         }

@@ -1,4 +1,4 @@
-use super::{Answer, Hollow};
+use super::{Answer, Hollow, WhoReport};
 use crate::measure::Metric;
 use crate::replay::ReplayOutcome;
 use serde::Serialize;
@@ -102,6 +102,8 @@ pub struct ReportCase {
     pub hollow: Vec<Hollow>,
     /// What a reader must know besides, a sentence each.
     pub notes: Vec<String>,
+    /// The askers, where the recording names them.
+    pub who: Option<WhoReport>,
     /// What stands before its table, where it was asked for.
     pub answer: Option<Answer>,
 }

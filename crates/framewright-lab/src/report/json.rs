@@ -1,4 +1,4 @@
-use super::{FigureSource, Hollow, ReportCase};
+use super::{FigureSource, Hollow, LINUX, ReportCase, WhoReport, WhoTable};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -84,6 +84,15 @@ struct AnswerRecord<'a> {
     says: &'a [String],
 }
 
+/// What an asker came to: a record like any other, with its name, and what it is a name of.
+#[derive(Serialize)]
+struct WhoRecord<'a> {
+    #[serde(flatten)]
+    record: Record<'a>,
+    by: &'a str,
+    who: &'a str,
+}
+
 /// The run and its figures as JSON Lines: one record that describes the run, then a record a
 /// figure.
 ///
@@ -121,6 +130,9 @@ pub fn json_lines(info: &RunInfo, cases: &[ReportCase]) -> serde_json::Result<Ve
                 line(&mut out, &record)?;
             }
         }
+        if let Some(report) = &case.who {
+            who_lines(&mut out, info, &case.name, report)?;
+        }
         for (kind, count) in &case.anomalies {
             let record = Record {
                 experiment: info.experiment,
@@ -147,6 +159,38 @@ pub fn json_lines(info: &RunInfo, cases: &[ReportCase]) -> serde_json::Result<Ve
         }
     }
     Ok(out)
+}
+
+fn who_lines(
+    out: &mut Vec<u8>,
+    info: &RunInfo,
+    case: &str,
+    report: &WhoReport,
+) -> serde_json::Result<()> {
+    let source = match report.layout {
+        LINUX => FigureSource::Measured,
+        _ => FigureSource::Simulated,
+    };
+    let rows = |table: &WhoTable| {
+        let by = table.by;
+        table.rows.clone().into_iter().map(move |row| (by, row))
+    };
+    for (by, row) in report.tables.iter().flat_map(rows) {
+        for (metric, value) in report.values(&row.counts) {
+            let record = Record {
+                experiment: info.experiment,
+                case,
+                variant: report.layout,
+                metric: metric.name(),
+                value: value.into(),
+                unit: metric.unit(),
+                source,
+            };
+            let who = &row.who;
+            line(out, &WhoRecord { record, by, who })?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn line(out: &mut Vec<u8>, record: &impl Serialize) -> serde_json::Result<()> {

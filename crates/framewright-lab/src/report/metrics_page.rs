@@ -2,7 +2,7 @@
 //!
 //! A line `<!-- metrics: TABLE, PART -->` stands above each; what is between it and `<!-- end -->` is replaced.
 
-use crate::measure::{Better, Metric, MetricRow, MetricTable, replay};
+use crate::measure::{Better, Metric, MetricRow, MetricTable, replay, who};
 use std::fmt::Write;
 
 const BEGIN: &str = "<!-- metrics: ";
@@ -11,7 +11,7 @@ const END: &str = "<!-- end -->\n";
 /// Every table there is.
 #[must_use]
 pub fn metric_tables() -> Vec<MetricTable> {
-    let mut tables = vec![replay::TABLE];
+    let mut tables = vec![replay::TABLE, who::TABLE];
     #[cfg(target_os = "linux")]
     tables.extend(crate::experiment::metric_tables());
     tables

@@ -28,6 +28,7 @@ mod series;
 mod statement;
 mod table;
 mod verdict;
+mod who;
 mod width;
 
 pub use answer::{Answer, AnswerFigures, MachineStalls, TriedPolicy, answer};
@@ -63,4 +64,5 @@ pub use series::series_csv;
 pub use statement::{AssertionError, AssertionHeld};
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};
+pub use who::{WhoHolds, WhoReport, WhoRow, WhoTable};
 pub use width::fit_terminal;

@@ -176,6 +176,7 @@ mod tests {
                 column("ours", 289.0, 9.0, 6.0),
             ],
             anomalies: Vec::new(),
+            who: None,
             calibration: Some(Calibration {
                 model: "a",
                 samples: 1,

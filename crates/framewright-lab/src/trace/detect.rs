@@ -1,18 +1,18 @@
-use super::{Input, TextReader, Trace, TraceError, pft1};
+use super::{Input, TextReader, Trace, TraceError, pft};
 use std::path::Path;
 
 /// A trace whose form has been recognised by its first bytes.
 #[derive(Debug)]
 pub enum Recording {
     /// Objects and operations, ready to replay.
-    Columns(Trace),
+    Columns(Box<Trace>),
     /// Events by frame number, still to be read and reduced to a [`Trace`].
     Text(Box<TextReader>),
 }
 
 impl Recording {
-    /// Opens `path`, or standard input for `-`: PFT1, ftrace text or `perf script` text; plain,
-    /// gzip or zstd. PFT1 is read as a whole, text as it is asked for.
+    /// Opens `path`, or standard input for `-`: PFT1 or PFT2, ftrace text or `perf script` text; plain,
+    /// gzip or zstd. Columns are read as a whole, text as it is asked for.
     ///
     /// # Errors
     /// If the file cannot be read or holds none of these. What text it is shows only in its first
@@ -28,8 +28,8 @@ impl Recording {
     pub fn from_input(mut input: Input) -> Result<Self, TraceError> {
         // The longest of the signatures: what trace-cmd writes first.
         let first = input.peek(10)?;
-        if first.starts_with(&pft1::MAGIC) {
-            return Ok(Self::Columns(pft1::read_pft1(input)?));
+        if pft::MAGICS.iter().any(|magic| first.starts_with(magic)) {
+            return Ok(Self::Columns(Box::new(pft::read_pft(input)?)));
         }
         let other = match first {
             [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {

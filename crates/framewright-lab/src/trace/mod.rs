@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - **P4** Memory is in proportion to the unpacked bytes that were read: below 1 MiB (2^20 bytes)
-//!   and 128 bytes for each byte of PFT1 and of the files of `/proc`, 1,024 bytes for each byte of a
+//!   and 128 bytes for each byte of PFT1 and PFT2 and of the files of `/proc`, 1,024 bytes for each byte of a
 //!   text's events; and never above the [`MemoryLimit`]. A number in a header or in a field allocates
 //!   nothing: it is first held against the bytes that are there, column by column, and against the
 //!   limit. A packed stream has a window besides, of at most 128 MiB.
@@ -17,6 +17,7 @@
 //!   with a check, or saturate where they are counts.
 //! - **P7** What an error shows of an input is printable and as long as a line, its name included.
 
+mod askers;
 mod detect;
 mod digest;
 mod error;
@@ -27,12 +28,13 @@ mod limit;
 mod liveness;
 mod name;
 mod ops;
-mod pft1;
+mod pft;
 pub mod reduce;
 mod request;
 pub mod state;
 mod text;
 
+pub use askers::{Askers, CallChains, NameTable};
 pub use detect::Recording;
 pub(crate) use digest::RunningDigest;
 pub use digest::TraceDigest;
@@ -45,9 +47,10 @@ pub use limit::{MemoryLimit, TooMuchMemory};
 pub use liveness::{BadFree, Liveness};
 pub use name::trace_stem;
 pub use ops::{InitClass, InitObject, OpKind, Trace, TraceOp};
-pub use pft1::{
-    read_frames, read_frames_digest, read_pft1, write_frames, write_frames_digest, write_pft1,
+pub use pft::{
+    read_frames, read_frames_digest, read_pft, write_frames, write_frames_digest, write_pft1,
+    write_pft2,
 };
 pub use request::{RequestCounts, RequestTraits};
 pub use state::{ReadFrameState, Snapshot};
-pub use text::{Dialect, TextCounts, TextReader};
+pub use text::{Dialect, TextCounts, TextNames, TextReader, WhoAsked};

@@ -1,3 +1,4 @@
+use super::Askers;
 use framewright::{Frame, Mobility, Order};
 
 /// What the recording knew of a frame that was allocated before the trace began.
@@ -188,6 +189,8 @@ pub struct Trace {
     pub ops: Vec<TraceOp>,
     /// The flag words that [`TraceOp::gfp`] indexes.
     pub gfp: Vec<u32>,
+    /// The askers, as far as the recording names them.
+    pub askers: Askers,
 }
 
 impl Trace {

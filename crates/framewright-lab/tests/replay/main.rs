@@ -12,3 +12,4 @@ mod recorded;
 mod support;
 mod sweep;
 mod threads;
+mod who;

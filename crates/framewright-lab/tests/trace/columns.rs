@@ -1,7 +1,7 @@
 use crate::support::{input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
-    InitClass, InitObject, Input, MemoryLimit, Recording, Trace, TraceOp, read_frames, read_pft1,
+    InitClass, InitObject, Input, MemoryLimit, Recording, Trace, TraceOp, read_frames, read_pft,
     write_frames, write_pft1,
 };
 
@@ -33,6 +33,7 @@ fn small() -> Trace {
             TraceOp::free(4, order(0), 0x81),
         ],
         gfp: vec![0x14_0cca, 0x52c40],
+        ..Trace::default()
     }
 }
 
@@ -43,7 +44,7 @@ fn written(trace: &Trace) -> Vec<u8> {
 }
 
 fn error(bytes: &[u8]) -> String {
-    read_pft1(input(bytes).unwrap()).unwrap_err().to_string()
+    read_pft(input(bytes).unwrap()).unwrap_err().to_string()
 }
 
 /// What `small` is as bytes, written by hand from the description of the form.
@@ -111,15 +112,15 @@ fn column(name: &str) -> (usize, usize) {
 #[test]
 fn a_trace_is_written_as_the_form_says_and_read_as_it_was() {
     assert_eq!(written(&small()), small_by_hand());
-    let read = read_pft1(input(small_by_hand()).unwrap()).unwrap();
+    let read = read_pft(input(small_by_hand()).unwrap()).unwrap();
     assert_eq!(read, small());
     let Recording::Columns(found) = Recording::from_input(input(small_by_hand()).unwrap()).unwrap()
     else {
         panic!("the form was not recognised");
     };
-    assert_eq!(found, small());
+    assert_eq!(*found, small());
     let empty = Trace::default();
-    assert_eq!(read_pft1(input(written(&empty)).unwrap()).unwrap(), empty);
+    assert_eq!(read_pft(input(written(&empty)).unwrap()).unwrap(), empty);
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn columns_may_stand_in_another_order() {
     for i in 0..4 {
         bytes.swap(init + i, absent + i);
     }
-    assert_eq!(read_pft1(input(bytes).unwrap()).unwrap(), small());
+    assert_eq!(read_pft(input(bytes).unwrap()).unwrap(), small());
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn a_file_cut_off_anywhere_is_an_error_that_names_the_place() {
 }
 
 fn error_or_text(bytes: &[u8]) -> String {
-    match read_pft1(input(bytes).unwrap()) {
+    match read_pft(input(bytes).unwrap()) {
         Ok(trace) => format!("read: {trace:?}"),
         Err(error) => error.to_string(),
     }
@@ -181,7 +182,7 @@ fn what_no_trace_can_mean_is_refused_with_the_operation_or_the_column() {
     for (bytes, message) in [
         (
             change(&[(0, b'Q')]),
-            "the input does not start with PFT1, expected a trace in columns",
+            "the input does not start with PFT1 or PFT2, expected a trace in columns",
         ),
         (
             change(&[(20, 11)]),
@@ -325,7 +326,7 @@ fn a_header_that_claims_too_much_costs_what_the_file_holds() {
             // So that the number of initial objects is what is refused.
             bytes[4..8].fill(0xff);
         }
-        let read = read_pft1(input(bytes).unwrap());
+        let read = read_pft(input(bytes).unwrap());
         assert_eq!(read.is_ok(), at == 4, "{at}");
     }
     for i in 0..10 {
@@ -353,11 +354,11 @@ fn what_the_form_cannot_hold_is_refused_before_a_byte_is_written() {
     for (trace, message) in [
         (
             with(|t| t.nframes = 1 << 32),
-            "4294967296 frames, PFT1 holds at most 2^32 - 1",
+            "4294967296 frames, PFT holds at most 2^32 - 1",
         ),
         (
             with(|t| t.gfp = vec![0; 256]),
-            "256 flag words, PFT1 holds at most 255",
+            "256 flag words, PFT holds at most 255",
         ),
         (
             with(|t| t.ops[0] = TraceOp::alloc(false, order(15), Mobility::Movable, 1, 0, 300)),
@@ -513,7 +514,7 @@ fn p2_a_column_longer_than_the_counts_allow_is_refused_before_its_first_byte() {
             )),
             taken: std::sync::Arc::clone(&taken),
         };
-        let error = read_pft1(Input::from_reader("t", zeros).unwrap()).unwrap_err();
+        let error = read_pft(Input::from_reader("t", zeros).unwrap()).unwrap_err();
         assert_eq!(error.to_string(), format!("t: {expected}"));
         let taken = taken.load(std::sync::atomic::Ordering::Relaxed);
         assert!(taken < 200_000, "{taken} bytes of the column were read");
@@ -532,8 +533,8 @@ fn p4_columns_above_the_memory_limit_are_refused_with_the_option_that_allows_the
     let small = written(&small());
     let limited = input(small.clone()).unwrap();
     let limited = limited.with_memory_limit(MemoryLimit::bytes(100));
-    assert!(read_pft1(limited).is_err());
+    assert!(read_pft(limited).is_err());
     let enough = input(small).unwrap();
     let enough = enough.with_memory_limit(MemoryLimit::bytes(1 << 10));
-    assert!(read_pft1(enough).is_ok());
+    assert!(read_pft(enough).is_ok());
 }

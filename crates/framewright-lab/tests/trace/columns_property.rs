@@ -1,8 +1,8 @@
 use crate::support::{cases, input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
-    InitClass, InitObject, Liveness, OpKind, Trace, TraceOp, read_frames, read_pft1, write_frames,
-    write_pft1,
+    Askers, CallChains, InitClass, InitObject, Liveness, OpKind, Trace, TraceOp, read_frames,
+    read_pft, write_frames, write_pft2,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -74,9 +74,35 @@ fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]
         nframes: u64::from(nframes),
         absent: runs,
         init: objects,
+        askers: askers(&ops, seeds),
         ops,
         gfp,
     }
+}
+
+/// Names and chains of any bytes and depths.
+fn askers(ops: &[TraceOp], seeds: &[Seed]) -> Askers {
+    let mut askers = Askers::default();
+    for &(kind, n, _, _, pid, value, _) in seeds {
+        let name = value.to_le_bytes().repeat(usize::from(n) / 2);
+        askers.comms.push(&name);
+        askers.chains.functions.push(&name);
+        let last = askers.chains.functions.len() as u32 - 1;
+        if kind & 1 == 1 {
+            let depth = usize::from(pid) % (CallChains::DEPTH_MAX + 1);
+            askers.chains.push(&vec![value % (last + 1); depth]);
+        }
+    }
+    let chains = askers.chains.len() as u32;
+    let asked = |op: &&TraceOp| matches!(op.kind(), OpKind::Alloc | OpKind::Failed);
+    if chains > 0 {
+        let of = |op: &TraceOp| match u32::from(op.pid) % (chains + 1) {
+            none if none == chains => Askers::NO_CHAIN,
+            chain => chain,
+        };
+        askers.chain_of = ops.iter().filter(asked).map(of).collect();
+    }
+    askers
 }
 
 fn traces() -> impl Strategy<Value = Trace> {
@@ -91,15 +117,15 @@ fn traces() -> impl Strategy<Value = Trace> {
 
 fn written(trace: &Trace) -> Vec<u8> {
     let mut bytes = Vec::new();
-    write_pft1(trace, &mut bytes).unwrap();
+    write_pft2(trace, &mut bytes).unwrap();
     bytes
 }
 
 /// Reads what may be broken; what is read can be written and is the same then (P1).
 fn reads_or_refuses(bytes: &[u8]) {
-    if let Ok(trace) = read_pft1(input(bytes).unwrap()) {
+    if let Ok(trace) = read_pft(input(bytes).unwrap()) {
         let again = written(&trace);
-        assert_eq!(read_pft1(input(again).unwrap()).unwrap(), trace);
+        assert_eq!(read_pft(input(again).unwrap()).unwrap(), trace);
     }
 }
 
@@ -109,7 +135,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_back_and_written_the_same(trace in traces()) {
         let bytes = written(&trace);
-        let read = read_pft1(input(bytes.clone()).unwrap()).unwrap();
+        let read = read_pft(input(bytes.clone()).unwrap()).unwrap();
         prop_assert_eq!(&read, &trace);
         prop_assert_eq!(written(&read), bytes);
     }
@@ -132,14 +158,20 @@ proptest! {
     #[test]
     fn columns_of_anything_are_read_or_refused(
         numbers in prop::array::uniform4(prop_oneof![0u32..40, any::<u32>()]),
-        columns in prop::array::uniform10(prop::collection::vec(any::<u8>(), 0..40)),
+        columns in prop::array::uniform13(prop::collection::vec(any::<u8>(), 0..40)),
+        is_second in any::<bool>(),
     ) {
-        let mut bytes = b"PFT1".to_vec();
-        for number in numbers.into_iter().chain([10]) {
+        let (magic, ncols) = if is_second { (b"PFT2", 13) } else { (b"PFT1", 10) };
+        let columns = &columns[..ncols];
+        let mut bytes = magic.to_vec();
+        for number in numbers.into_iter().chain([ncols as u32]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        let names = ["init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick"];
-        for (name, column) in names.iter().zip(&columns) {
+        let names = [
+            "init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick", "comm",
+            "stacks", "stack",
+        ];
+        for (name, column) in names.iter().zip(columns) {
             let mut padded = [0u8; 8];
             padded[..name.len()].copy_from_slice(name.as_bytes());
             bytes.extend_from_slice(&padded);

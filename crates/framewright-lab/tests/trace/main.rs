@@ -1,5 +1,6 @@
 //! Reading and writing traces, through the crate's own doors.
 
+mod askers;
 mod columns;
 mod columns_property;
 mod ftrace;

@@ -1,13 +1,13 @@
 use crate::support::{assert_every_line_is_counted, carried, recorded};
 use framewright_lab::trace::{
     Dialect, Encoding, InitClass, Input, OpKind, Recording, TextCounts, TextReader, Trace,
-    read_frames, read_pft1, write_frames, write_pft1,
+    read_frames, read_pft, write_frames, write_pft1,
 };
 use std::path::Path;
 
 fn columns(path: &Path) -> Trace {
     match Recording::open(path).unwrap() {
-        Recording::Columns(trace) => trace,
+        Recording::Columns(trace) => *trace,
         Recording::Text(_) => panic!("{} was taken for text", path.display()),
     }
 }
@@ -214,8 +214,8 @@ fn the_long_recordings_have_what_their_description_says() {
 fn text_and_columns_are_told_apart() {
     let reader = TextReader::new(Input::open(&carried("fork-storm.ftrace.gz")).unwrap());
     assert!(reader.dialect().is_none());
-    let error = read_pft1(Input::open(&carried("fork-storm.ftrace.gz")).unwrap()).unwrap_err();
+    let error = read_pft(Input::open(&carried("fork-storm.ftrace.gz")).unwrap()).unwrap_err();
     assert!(error.to_string().ends_with(
-        "fork-storm.ftrace.gz: the input does not start with PFT1, expected a trace in columns"
+        "fork-storm.ftrace.gz: the input does not start with PFT1 or PFT2, expected a trace in columns"
     ));
 }

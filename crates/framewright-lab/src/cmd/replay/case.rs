@@ -12,8 +12,8 @@ use crate::replay::{
     SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes, replay_all,
 };
 use crate::report::{
-    Calibration, Deviation, Hollow, ReportCase, ReportColumn, calibrate, calibrate_requests,
-    hollow_samples, linux_column, placement_column, request_calibration_lines,
+    Calibration, Deviation, Hollow, LINUX, ReportCase, ReportColumn, WhoReport, calibrate,
+    calibrate_requests, hollow_samples, linux_column, placement_column, request_calibration_lines,
 };
 use crate::size::shown_frames;
 use crate::trace::MemoryLimit;
@@ -92,12 +92,24 @@ pub(in crate::cmd) fn replay_case(
     // As many at once as the limit has room for; one fits, as was just checked.
     let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, reclaims).max(1);
     let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
+    let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
+    let base = base_of(policies, reclaims);
+    let is_known = loaded.trace.askers.is_known();
+    let chosen = loaded.chosen.as_ref().filter(|_| as_recorded);
+    let chosen = chosen.filter(|_| loaded.reference.is_none() || (is_known && !reclaims));
+    let placed = chosen.map(|chosen| placement(&memory, chosen)).transpose();
+    let placed = placed.map_err(|e| at(&e))?;
+    let of_kernel = placed.as_ref().and_then(|placed| placed.who.as_ref());
+    let wants_who = is_known && of_kernel.is_none();
     let mut jobs: Vec<ReplayJob<'_>> = policies
         .iter()
         .map(|&policy| ReplayJob {
             policy,
             memory: &memory,
-            options,
+            options: ReplayOptions {
+                who: wants_who && policy == base,
+                ..options
+            },
         })
         .collect();
     let calibrates = loaded.reference.is_some() && options.reclaim.is_none();
@@ -108,12 +120,11 @@ pub(in crate::cmd) fn replay_case(
             memory: &memory,
             options: ReplayOptions {
                 every_ms: Some(SAMPLE_MS),
+                who: wants_who && as_recorded,
                 ..ReplayOptions::new(Start::Imposed)
             },
         });
     }
-    let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
-    let base = base_of(policies, reclaims);
     // The calibration is a replay of the recording kernel's rules as recorded, too.
     let is_there = policies.contains(&base) || (calibrates && as_recorded);
     let wants_base = answers && !is_there;
@@ -124,6 +135,7 @@ pub(in crate::cmd) fn replay_case(
             options: ReplayOptions {
                 every_ms: None,
                 pictures: 0,
+                who: wants_who,
                 ..options
             },
         });
@@ -145,9 +157,8 @@ pub(in crate::cmd) fn replay_case(
             columns.push(linux_column(&loaded.trace, reference));
         }
     }
-    if let (None, Some(chosen), true) = (&loaded.reference, &loaded.chosen, as_recorded) {
-        let placement = placement(&memory, chosen).map_err(|e| at(&e))?;
-        columns.push(placement_column(&loaded.trace, &placement));
+    if let (None, Some(placement)) = (&loaded.reference, &placed) {
+        columns.push(placement_column(&loaded.trace, placement));
         notes.push(format!(
             "linux is where the recording kernel put each allocation; {} frames moved later and \
              are missing there, so memory looks emptier than it was",
@@ -192,6 +203,10 @@ pub(in crate::cmd) fn replay_case(
         .find(|outcome| outcome.policy == base.name())
         .or(own_base.as_ref())
         .or(model.as_ref().filter(|_| as_recorded));
+    let of_base_who = of_base.and_then(|outcome| Some((outcome.who.as_ref()?, outcome.policy)));
+    let tally = of_kernel.map(|tally| (tally, LINUX)).or(of_base_who);
+    let who = tally
+        .map(|(tally, layout)| WhoReport::new(&loaded.trace.askers, tally, layout, as_recorded));
     let answer = match of_base.filter(|_| answers) {
         None => None,
         Some(of_base) => {
@@ -206,6 +221,7 @@ pub(in crate::cmd) fn replay_case(
                 calibration: calibration.as_ref(),
                 hollow: &found,
                 proposed,
+                who: who.as_ref(),
             };
             Some(case.answer()?)
         }
@@ -236,6 +252,7 @@ pub(in crate::cmd) fn replay_case(
         anomalies: loaded.anomalies.clone(),
         calibration,
         notes,
+        who,
         answer,
     };
     Ok(Replayed { case, outcomes })

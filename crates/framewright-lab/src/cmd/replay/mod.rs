@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 /// Replay traces of the kernel's page allocator under several policies, side by side
 ///
-/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text and PFT1; plain, gzip or
+/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text, PFT1 and PFT2; plain, gzip or
 /// zstd; `-` is standard input.
 ///
 /// Unless --reclaim is given, a replay neither reclaims nor compacts; in any case the programs do not
@@ -285,6 +285,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         }),
         pictures: if args.html.is_some() { PICTURES } else { 0 },
         time: args.time,
+        who: false,
     };
     let policies = args.policies();
     if args.reclaim

@@ -39,6 +39,25 @@ fn case_table(case: &ReportCase) -> Tabled {
     }
 }
 
+/// The askers, and what a reader must know of them.
+fn who_tables(case: &ReportCase) -> Vec<Tabled> {
+    let Some(who) = &case.who else {
+        return Vec::new();
+    };
+    let mut tables = who.tabled(&case.name);
+    if let Some(last) = tables.last_mut() {
+        let failures = match who.is_machine {
+            true => "on the recording machine",
+            false => "in this replay",
+        };
+        last.notes.push(Note::Text(format!(
+            "what an interrupt asked for stands under the task that it interrupted; failures are those {failures} that \
+             could have printed `page allocation failure`; fixed frames in mixed pageblocks at the end are in the way"
+        )));
+    }
+    tables
+}
+
 /// What a page shows of a case: its table, and memory over time under each policy of `shows`.
 pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bool) -> Vec<Item> {
     let Replayed { case, outcomes } = replayed;
@@ -48,6 +67,7 @@ pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bo
         .filter_map(|outcome| Some((outcome.policy, outcome.film.as_ref()?)))
         .collect();
     let mut items = vec![Item::Table(case_table(case))];
+    items.extend(who_tables(case).into_iter().map(Item::Table));
     if films.is_empty() {
         return items;
     }
@@ -151,6 +171,9 @@ pub(super) fn printed(format: PrintFormat, replayed: &[Replayed]) -> String {
             PrintFormat::Table => {
                 text.extend(case.answer.iter().map(|answer| answer.text(&case.name)));
                 text += &case_table(case).text();
+                for table in who_tables(case) {
+                    text += &format!("\n{}", table.text());
+                }
             }
             PrintFormat::Pagetypeinfo | PrintFormat::Buddyinfo => {
                 for outcome in outcomes {

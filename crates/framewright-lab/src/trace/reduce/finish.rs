@@ -3,7 +3,7 @@ use super::object::{Mark, Moved, ObjectOrigin};
 use super::reducer::Reducer;
 use super::reference::{self, Migration};
 use super::{ReduceError, Reduction};
-use crate::trace::{InitObject, OpKind, Snapshot, Trace, TraceOp};
+use crate::trace::{Askers, InitObject, OpKind, Snapshot, Trace, TraceOp};
 use framewright::{Frame, Run};
 
 /// Not numbered yet; object numbers stay below.
@@ -48,6 +48,7 @@ impl Reducer {
             absent,
             init,
             gfp: std::mem::take(&mut self.gfp),
+            askers: self.askers(),
             ops: merge(std::mem::take(&mut self.ops), &self.synthetic, &numbers),
         };
         let (reference, agreement) =
@@ -135,6 +136,35 @@ impl Reducer {
         self.objects_in_order()
             .map(|object| frame_of(slot(object), frame_of_slot))
             .collect()
+    }
+
+    /// The askers: the names of the small numbers, and the chain of each request in the order of the final operations.
+    fn askers(&self) -> Askers {
+        let names = self.names.comms();
+        let mut askers = Askers::default();
+        if !names.is_empty() {
+            let of = |&comm: &u32| names.get(comm as usize).unwrap_or_default();
+            self.comm_of
+                .iter()
+                .map(of)
+                .for_each(|name| askers.comms.push(name));
+        }
+        if self.names.chains().is_empty() {
+            return askers;
+        }
+        askers.chains = self.names.chains().clone();
+        let mut synthetic = self.synthetic.iter().peekable();
+        for (at, op) in (0..).zip(&self.ops) {
+            while synthetic.next_if(|&&(before, _, _)| before <= at).is_some() {
+                askers.chain_of.push(Askers::NO_CHAIN);
+            }
+            if matches!(op.kind(), OpKind::Alloc | OpKind::Failed) {
+                let chain = self.chain_at.get(at as usize).copied();
+                askers.chain_of.push(chain.unwrap_or(Askers::NO_CHAIN));
+            }
+        }
+        askers.chain_of.extend(synthetic.map(|_| Askers::NO_CHAIN));
+        askers
     }
 
     /// The moves, by the final operation they happened before. A move comes before the

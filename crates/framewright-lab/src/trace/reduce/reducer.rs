@@ -5,7 +5,8 @@ use super::object::{
 use super::tasks::Tasks;
 use super::{Anomalies, EventCounts, ORDER_MAX, ORDERS, ReduceError, ReferenceRow};
 use crate::trace::{
-    EventKind, InitClass, MemoryLimit, ReadFrameState, Snapshot, TraceEvent, TraceOp,
+    Askers, EventKind, InitClass, MemoryLimit, OpKind, ReadFrameState, Snapshot, TextNames,
+    TraceEvent, TraceOp, WhoAsked,
 };
 use framewright::{Frame, Mobility, Order};
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,11 @@ use std::ops::Range;
 /// ones, and 255, no entry, for the synthetic allocations.
 const GFP_OTHER: u8 = 254;
 const GFP_SYNTHETIC: u8 = 255;
+
+/// No name of a task; names stay far below.
+pub(super) const NO_NAME: u32 = u32::MAX;
+/// The last event of a CPU was no request; operations stay below.
+const NO_REQUEST: u32 = u32::MAX;
 
 /// What is held for each of these to the end of the reduction: itself, as much room again in a vector
 /// that grows, and what it becomes.
@@ -27,6 +33,8 @@ const MOVED_BYTES: u64 = 2 * size_of::<Moved>() as u64 + 64 + 24 + 32;
 const MARK_BYTES: u64 = 3 * size_of::<Mark>() as u64 + 2 * size_of::<ReferenceRow>() as u64;
 /// A number and what it stands for, in a map that has as much room again.
 const NAME_BYTES: u64 = 32;
+/// A small number's name, or an operation's chain, in a vector that grows, and what it becomes.
+const CHAIN_BYTES: u64 = 12;
 /// A chunk's frames in the reference, its sums and numbers.
 const UNIVERSE_CHUNK_BYTES: u64 = 1024 + 64;
 
@@ -64,7 +72,18 @@ pub struct Reducer {
     /// before and their place in `moved`, the range of `moved` that moved together.
     open_moves: [BTreeMap<(u32, u32), u32>; ORDERS],
     tasks: Tasks,
-    pids: HashMap<u32, u16>,
+    /// The small numbers of tasks under their names.
+    pids: HashMap<(u32, u32), u16>,
+    /// The name of each small number, and the first number of each name.
+    pub(super) comm_of: Vec<u32>,
+    first_of_comm: HashMap<u32, u16>,
+    /// The name of the event's task.
+    comm: u32,
+    /// By operation, as far as the last one that has a call chain.
+    pub(super) chain_at: Vec<u32>,
+    /// By CPU, the operation of its last event, if that was a request.
+    last_request: Vec<u32>,
+    pub(super) names: TextNames,
     gfp_index: HashMap<u32, u8>,
     clock: Option<TraceClock>,
     limit: MemoryLimit,
@@ -98,6 +117,12 @@ impl Reducer {
             open_moves: Default::default(),
             tasks: Tasks::default(),
             pids: HashMap::new(),
+            comm_of: Vec::new(),
+            first_of_comm: HashMap::new(),
+            comm: NO_NAME,
+            chain_at: Vec::new(),
+            last_request: Vec::new(),
+            names: TextNames::default(),
             gfp_index: HashMap::new(),
             clock: None,
             limit: MemoryLimit::default(),
@@ -125,6 +150,7 @@ impl Reducer {
             + self.moved.len() as u64 * MOVED_BYTES
             + self.marks.len() as u64 * MARK_BYTES
             + names as u64 * NAME_BYTES
+            + (self.comm_of.len() + self.chain_at.len()) as u64 * CHAIN_BYTES
     }
 
     /// Every event so far, by kind.
@@ -138,6 +164,60 @@ impl Reducer {
     /// # Errors
     /// [`ReduceError`] where 32 bits or the memory are too few; the reducer is not usable afterwards.
     pub fn push(&mut self, event: &TraceEvent) -> Result<(), ReduceError> {
+        self.push_asked(event, WhoAsked::default())
+    }
+
+    /// The same, with what is known of the asker; the names follow by [`named`](Self::named).
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_asked(&mut self, event: &TraceEvent, asked: WhoAsked) -> Result<(), ReduceError> {
+        self.note_chain(asked);
+        self.comm = asked.comm.unwrap_or(NO_NAME);
+        let before = self.ops.len();
+        let result = self.push_event(event);
+        let added = self.ops[before..].last();
+        let is_request = |op: &&TraceOp| matches!(op.kind(), OpKind::Alloc | OpKind::Failed);
+        let request = added
+            .filter(is_request)
+            .map_or(NO_REQUEST, |_| self.ops.len() as u32 - 1);
+        // A stack comes with an event of its own, and the text says only of requests which theirs is.
+        if event.kind == EventKind::Other {
+            return result;
+        }
+        let cpu = usize::from(event.cpu);
+        if self.last_request.len() <= cpu {
+            self.last_request.resize(cpu + 1, NO_REQUEST);
+        }
+        self.last_request[cpu] = request;
+        result
+    }
+
+    /// Takes the names of the askers; `asked` has a call chain that has ended behind the last event.
+    #[must_use]
+    pub fn named(mut self, asked: WhoAsked, names: &TextNames) -> Self {
+        self.note_chain(asked);
+        self.names = names.clone();
+        self
+    }
+
+    /// Gives a call chain to the last request on its CPU.
+    fn note_chain(&mut self, asked: WhoAsked) {
+        let Some((cpu, chain)) = asked.chain else {
+            return;
+        };
+        let request = self.last_request.get(usize::from(cpu));
+        let Some(&request) = request.filter(|&&request| request != NO_REQUEST) else {
+            return;
+        };
+        let request = request as usize;
+        if self.chain_at.len() <= request {
+            self.chain_at.resize(request + 1, Askers::NO_CHAIN);
+        }
+        self.chain_at[request] = chain;
+    }
+
+    fn push_event(&mut self, event: &TraceEvent) -> Result<(), ReduceError> {
         // Twice a block of the largest order: what one event can add at most.
         let room = 4 << ORDER_MAX;
         let most = OBJECTS_MAX - room;
@@ -536,11 +616,24 @@ impl Reducer {
         TraceOp::alloc(failed, order, mobility, traced_cpu(event.cpu), gfp, pid)
     }
 
-    /// Processes are numbered in the order in which they are first seen; those past 65,534
-    /// share the last number.
+    /// Tasks are numbered in the order in which they are first seen under their name, and anew under another; those past
+    /// 65,535 share the number of the first one of their name, or the last number.
     fn small_pid(&mut self, pid: u32) -> u16 {
-        let next = u16::try_from(self.pids.len()).unwrap_or(u16::MAX);
-        *self.pids.entry(pid).or_insert(next)
+        let task = (pid, self.comm);
+        if let Some(&known) = self.pids.get(&task) {
+            return known;
+        }
+        let next = u16::try_from(self.comm_of.len()).unwrap_or(u16::MAX);
+        let number = if next < u16::MAX {
+            self.comm_of.push(self.comm);
+            self.first_of_comm.entry(self.comm).or_insert(next);
+            next
+        } else {
+            let first = self.first_of_comm.get(&self.comm);
+            first.copied().unwrap_or(u16::MAX)
+        };
+        self.pids.insert(task, number);
+        number
     }
 }
 

@@ -16,6 +16,8 @@ use crate::steps;
 /// What stands in front of an event's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head<'a> {
+    /// The task's name, without blanks around it.
+    pub(super) comm: &'a [u8],
     pub(super) pid: u32,
     pub(super) cpu: u16,
     pub(super) time_ns: u64,
@@ -114,6 +116,7 @@ fn skip_word(line: &[u8], mut at: usize) -> usize {
 
 /// The head of `line` if its task ends in front of `at`, where the PID starts.
 fn after_task(line: &[u8], at: usize) -> Result<Head<'_>, ReadUpTo> {
+    let start_of_pid = at;
     let end = skip_digits(line, at);
     let pid = decimal(&line[at..end])
         .ok()
@@ -162,6 +165,7 @@ fn after_task(line: &[u8], at: usize) -> Result<Head<'_>, ReadUpTo> {
     };
     let (name, body) = event(&line[skip_blanks(line, end)..]).ok_or(ReadUpTo::Event)?;
     Ok(Head {
+        comm: line[..start_of_pid - 1].trim_ascii(),
         pid,
         cpu,
         time_ns: time.0,

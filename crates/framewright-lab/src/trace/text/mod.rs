@@ -8,7 +8,7 @@
 //! # Invariants
 //! - **T1** Every line is counted once: as an event of its kind, or as what else it is.
 //! - **T2** No line allocates, unless it brings a name that was not there before or is refused.
-//! - **T3** What is in memory does not grow with the input.
+//! - **T3** What is in memory does not grow with the input, but for names and call chains, each once and up to a bound.
 
 mod body;
 mod counts;
@@ -16,11 +16,13 @@ mod fields;
 mod ftrace;
 mod gfp;
 mod lines;
+mod names;
 mod perf_script;
 
 pub use counts::TextCounts;
+pub use names::{TextNames, WhoAsked};
 
-use super::{EventKind, Input, TraceError, TraceEvent};
+use super::{CallChains, EventKind, Input, TraceError, TraceEvent};
 use body::Bodies;
 use fields::shown;
 use ftrace::{Head, Special};
@@ -58,6 +60,13 @@ struct Parser {
     counts: TextCounts,
     /// The time of the last event that had one.
     last_time_ns: u64,
+    names: TextNames,
+    asked: WhoAsked,
+    /// The CPU whose last event the chain that is being read belongs to, and the chain so far.
+    chain: Option<u16>,
+    functions: Vec<u32>,
+    /// By CPU, whether its last event was a request.
+    requests: Vec<bool>,
 }
 
 impl TextReader {
@@ -71,6 +80,11 @@ impl TextReader {
                 bodies: Bodies::new(),
                 counts: TextCounts::default(),
                 last_time_ns: 0,
+                names: TextNames::default(),
+                asked: WhoAsked::default(),
+                chain: None,
+                functions: Vec::new(),
+                requests: Vec::new(),
             },
         }
     }
@@ -89,6 +103,7 @@ impl TextReader {
     pub fn next_event(&mut self) -> Result<Option<TraceEvent>, TraceError> {
         loop {
             let Some(line) = self.lines.next_line()? else {
+                self.parser.end_chain();
                 return self.end();
             };
             match self.parser.line(line) {
@@ -100,6 +115,23 @@ impl TextReader {
                 }
             }
         }
+    }
+
+    /// The asker: the name of the last event's task, and a call chain that has ended since this was asked. After the
+    /// end it has the last chain.
+    pub fn take_asked(&mut self) -> WhoAsked {
+        std::mem::take(&mut self.parser.asked)
+    }
+
+    /// The names and call chains so far.
+    #[must_use]
+    pub fn names(&self) -> &TextNames {
+        &self.parser.names
+    }
+
+    /// Says what a task is called, until an event says another name.
+    pub fn name_task(&mut self, task: u32, name: &[u8]) {
+        self.parser.names.name_task(task, name);
     }
 
     /// What was read so far.
@@ -163,9 +195,26 @@ impl Parser {
 
     fn ftrace(&mut self, line: &[u8]) -> Result<Meaning, String> {
         match ftrace::head(line) {
-            Ok(head) => self.event(&head).map(Meaning::Event),
+            Ok(head) => {
+                self.end_chain();
+                let event = self.event(&head)?;
+                if let Some((task, name)) = names::named_task(head.name, head.body, head.pid) {
+                    self.names.name_task(task, name);
+                }
+                if head.name.starts_with(b"<") && self.is_request(head.cpu) {
+                    self.chain = Some(head.cpu);
+                }
+                self.note_request(&head, event.kind);
+                Ok(Meaning::Event(event))
+            }
             Err(stop) => match ftrace::special(line) {
-                Some(special) => Ok(self.special(special)),
+                Some(special) => {
+                    match special {
+                        Special::Continuation => self.call(names::ftrace_function(line)),
+                        _ => self.end_chain(),
+                    }
+                    Ok(self.special(special))
+                }
                 None => Err(stop.fault(line)),
             },
         }
@@ -173,13 +222,21 @@ impl Parser {
 
     fn perf_script(&mut self, line: &[u8]) -> Result<Meaning, String> {
         if let Some(head) = perf_script::head(line) {
+            self.end_chain();
             return match perf_script::lost(&head) {
                 Some(events) => Ok(Meaning::Event(self.lost(head.time_ns, head.cpu, events))),
-                None => self.event(&head).map(Meaning::Event),
+                None => {
+                    let event = self.event(&head)?;
+                    if let EventKind::Alloc { .. } = event.kind {
+                        self.chain = Some(head.cpu);
+                    }
+                    Ok(Meaning::Event(event))
+                }
             };
         }
         if perf_script::is_continuation(line) {
             self.counts.continuations += 1;
+            self.call(names::perf_function(line));
         } else if line.starts_with(b"#") {
             self.counts.comments += 1;
         } else {
@@ -220,12 +277,47 @@ impl Parser {
         let kind = self.bodies.parse(head.name, head.body, &mut self.counts)?;
         self.counts.times_without_unit += u64::from(!head.has_unit);
         self.last_time_ns = head.time_ns;
+        self.asked.comm = self.names.comm_of(head.pid, head.comm);
         Ok(TraceEvent {
             time_ns: head.time_ns,
             cpu: head.cpu,
             pid: head.pid,
             kind,
         })
+    }
+
+    fn is_request(&self, cpu: u16) -> bool {
+        self.requests.get(usize::from(cpu)) == Some(&true)
+    }
+
+    fn note_request(&mut self, head: &Head<'_>, kind: EventKind) {
+        let is_request = matches!(kind, EventKind::Alloc { .. });
+        let cpu = usize::from(head.cpu);
+        if self.requests.len() <= cpu {
+            self.requests.resize(cpu + 1, false);
+        }
+        self.requests[cpu] = is_request;
+    }
+
+    /// Takes a function of the chain that is being read, if one is.
+    fn call(&mut self, function: Option<&[u8]>) {
+        if self.chain.is_none() || self.functions.len() == CallChains::DEPTH_MAX {
+            return;
+        }
+        let function = function.and_then(|function| self.names.function(function));
+        self.functions.extend(function);
+    }
+
+    /// Ends the chain that is being read, if one is.
+    fn end_chain(&mut self) {
+        let Some(cpu) = self.chain.take() else {
+            return;
+        };
+        if !self.functions.is_empty() {
+            let chain = self.names.chain(&self.functions);
+            self.asked.chain = chain.map(|chain| (cpu, chain));
+            self.functions.clear();
+        }
     }
 
     fn special(&mut self, special: Special) -> Meaning {

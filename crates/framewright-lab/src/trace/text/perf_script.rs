@@ -26,16 +26,25 @@ pub(super) fn fault(line: &[u8]) -> String {
 /// follows.
 pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
     let mut words = FieldWords::new(line);
-    let (mut before, mut last): (&[u8], &[u8]) = (&[], &[]);
-    while let Some((_, word)) = words.next() {
+    let none: (usize, &[u8]) = (0, &[]);
+    let (mut before, mut last) = (none, none);
+    while let Some((at, word)) = words.next() {
         if let Some((time_ns, true)) = time(word)
             && let Some((name, body)) = event(line, words.at())
         {
-            let (cpu, task) = match cpu(last) {
+            let (cpu, (task_at, task)) = match cpu(last.1) {
                 Some(cpu) => (cpu, before),
                 None => (0, last),
             };
+            let is_number = task.first().is_some_and(u8::is_ascii_digit)
+                && task.iter().all(|b| b.is_ascii_digit() || *b == b'/');
+            let comm_end = if is_number {
+                task_at
+            } else {
+                task_at + task.len()
+            };
             return Some(Head {
+                comm: line[..comm_end].trim_ascii(),
                 pid: pid(task),
                 cpu,
                 time_ns,
@@ -44,7 +53,7 @@ pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
                 body,
             });
         }
-        (before, last) = (last, word);
+        (before, last) = (last, (at, word));
     }
     None
 }
@@ -122,8 +131,15 @@ mod tests {
         let event = b"            cafe 12 [001]  1.5: kmem:mm_page_free: pfn=1 order=0";
         let head = head(event).unwrap();
         assert_eq!(
-            (head.pid, head.cpu, head.name),
-            (12, 1, &b"mm_page_free"[..])
+            (head.comm, head.pid, head.cpu, head.name),
+            (&b"cafe"[..], 12, 1, &b"mm_page_free"[..])
         );
+        let comm = |line: &'static [u8]| super::head(line).unwrap().comm;
+        assert_eq!(
+            comm(b"  a b 12/12 1.5: kmem:mm_page_free: pfn=1 order=0"),
+            b"a b"
+        );
+        assert_eq!(comm(b"make 1.5: kmem:mm_page_free: pfn=1 order=0"), b"make");
+        assert_eq!(comm(b"7 [001] 1.5: kmem:mm_page_free: pfn=1 order=0"), b"");
     }
 }

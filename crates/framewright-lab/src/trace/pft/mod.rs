@@ -1,9 +1,10 @@
-//! PFT1: a trace in columns, small when compressed.
+//! PFT1 and PFT2: a trace in columns, small when compressed. PFT2 names the askers, too.
 //!
-//! All numbers are little endian. `varint` is LEB128; `zigzag` is a signed one.
+//! All numbers are little endian. `varint` is LEB128; `zigzag` is a signed one; a name is a varint of its bytes, at most
+//! 255, and the bytes.
 //!
 //! ```text
-//! "PFT1" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
+//! "PFT1" or "PFT2" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
 //! ncols x { char name[8], u64 len_bytes }, then the columns one after another:
 //!
 //! init    ninit zigzag v: class = v mod 4 (0 unmovable, 1 movable, 2 slab),
@@ -18,6 +19,12 @@
 //!           3 other:  an allocation failed     cpu 1, gfp 1, pid 2 bytes
 //! cpu     low 7 bits the CPU, 0x80 synthetic
 //! gfp     index into gfptab, 255 for synthetic
+//!
+//! PFT2 alone:
+//! comm    names of the pids 0.., at most 65536; an empty one is not known
+//! stacks  varint number of functions, a name each; then call chains: varint depth, at most 127, and as many varint
+//!         functions, the innermost first
+//! stack   where there is a chain: a varint for each allocation, failed ones included: 1 + chain, or 0 for none
 //! ```
 //!
 //! A companion file (`*.pfn`) has the frame that the recording kernel chose for each allocation,
@@ -30,26 +37,57 @@
 //! - **P2** Memory follows what was read, not what a header claims: each column is held against the
 //!   header's counts before its first byte is read ([`len_bytes_of`]), all of them together against
 //!   the input's limit. A byte read becomes at most 72 bytes ([`held_bytes`]).
-//! - **P3** Writing what was read gives the same bytes, where the columns stand in the order
+//! - **P3** Writing what was read, in the version that it had, gives the same bytes, where the columns stand in the order
 //!   above and numbers in their shortest form, as the writer here leaves them.
 
+mod askers;
 mod frames;
 mod read;
 mod varint;
 mod write;
 
 pub use frames::{read_frames, read_frames_digest, write_frames, write_frames_digest};
-pub use read::read_pft1;
-pub use write::write_pft1;
+pub use read::read_pft;
+pub use write::{write_pft1, write_pft2};
 
+use super::{CallChains, NameTable};
 use framewright::{Frame, Run};
 
-/// What a file starts with.
-pub(super) const MAGIC: [u8; 4] = *b"PFT1";
+/// What a file starts with, by version.
+pub(super) const MAGICS: [[u8; 4]; 2] = [*b"PFT1", *b"PFT2"];
+
+/// A version of the form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PftVersion {
+    One,
+    Two,
+}
+
+impl PftVersion {
+    fn of(magic: [u8; 4]) -> Option<Self> {
+        let versions = [Self::One, Self::Two];
+        versions
+            .into_iter()
+            .find(|version| version.magic() == magic)
+    }
+
+    const fn magic(self) -> [u8; 4] {
+        MAGICS[self as usize]
+    }
+
+    /// Its columns.
+    fn columns(self) -> &'static [&'static str] {
+        match self {
+            Self::One => &COLUMNS[..=TICK],
+            Self::Two => &COLUMNS,
+        }
+    }
+}
 
 /// The columns, in the order in which they are written.
-const COLUMNS: [&str; 10] = [
-    "init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick",
+const COLUMNS: [&str; 13] = [
+    "init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick", "comm",
+    "stacks", "stack",
 ];
 
 const INIT: usize = 0;
@@ -62,6 +100,12 @@ const PART: usize = 6;
 const GFP: usize = 7;
 const PID: usize = 8;
 const TICK: usize = 9;
+const COMM: usize = 10;
+const STACKS: usize = 11;
+const STACK: usize = 12;
+
+/// The most names of small numbers.
+const COMMS_MAX: u64 = 1 << 16;
 
 /// The order that marks a tick among the operations of kind 3.
 const TICK_ORDER: u8 = 15;
@@ -75,6 +119,8 @@ const NO_GFP: u8 = 255;
 fn len_bytes_of(column: usize, nframes: u64, ninit: u64, nops: u64) -> (u64, u64) {
     /// A number of 64 bits, seven to a byte.
     const VARINT_MAX: u64 = 10;
+    const NAME_MAX: u64 = 2 + NameTable::NAME_BYTES_MAX as u64;
+    const DEPTH_MAX: u64 = CallChains::DEPTH_MAX as u64;
     match column {
         INIT => (ninit, VARINT_MAX * ninit),
         // A run has at least a frame.
@@ -85,6 +131,13 @@ fn len_bytes_of(column: usize, nframes: u64, ninit: u64, nops: u64) -> (u64, u64
         PID => (0, 2 * nops),
         FREE | TICK => (0, VARINT_MAX * nops),
         PART => (0, 2 * VARINT_MAX * nops),
+        COMM => (0, NAME_MAX * COMMS_MAX),
+        // Each operation can bring a chain of functions that no other has.
+        STACKS => (
+            0,
+            VARINT_MAX * (1 + nops) + (NAME_MAX + VARINT_MAX) * DEPTH_MAX * nops,
+        ),
+        STACK => (0, VARINT_MAX * nops),
         _ => (0, 0),
     }
 }
@@ -100,6 +153,9 @@ const fn held_bytes(column: usize) -> u64 {
         OPS => 1 + 16 + 1,
         // An entry of a tree, half of whose nodes' room is free, and its share of the inner nodes.
         PART => 1 + 64,
+        // A name that is empty, its end in a vector that grows; or a chain without a function.
+        COMM | STACKS => 1 + 3 * 8,
+        STACK => 1 + 4,
         _ => 1,
     }
 }

@@ -1,13 +1,15 @@
 use super::{
-    ABSENT, COLUMNS, CPU, FREE, GFP, GFPTAB, INIT, MAGIC, NO_GFP, OPS, PART, PID, TICK, TICK_ORDER,
-    held_bytes, is_absent, len_bytes_of, padded, varint,
+    ABSENT, COLUMNS, COMM, COMMS_MAX, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID,
+    PftVersion, STACK, STACKS, TICK, TICK_ORDER, askers, held_bytes, is_absent, len_bytes_of,
+    padded, varint,
 };
 use crate::trace::liveness::{BadFree, Liveness};
-use crate::trace::{InitClass, InitObject, Input, Trace, TraceError, TraceOp};
+use crate::trace::{Askers, InitClass, InitObject, Input, OpKind, Trace, TraceError, TraceOp};
 use framewright::{Frame, Mobility, Order, Run};
 
-/// The numbers behind the magic.
+/// The version, and the numbers behind the magic.
 struct PftHeader {
+    version: PftVersion,
     nframes: u32,
     ninit: u32,
     nalloc: u32,
@@ -20,17 +22,17 @@ struct Columns {
     bytes: [Vec<u8>; COLUMNS.len()],
 }
 
-/// Reads a trace of the form PFT1.
+/// Reads a trace of the form PFT1 or PFT2.
 ///
 /// Time: one pass over the columns; memory: the columns, and 16 bytes for each operation and each
 /// initial object, refused before it is taken where it passes the input's limit.
 ///
 /// # Errors
-/// If the input cannot be read, is not PFT1, is cut off, or says what no trace can mean: a free of
+/// If the input cannot be read, is neither, is cut off, or says what no trace can mean: a free of
 /// what is not allocated, counts that do not match, a column too short or too long, more than the
 /// input's limit lets it hold. The message
 /// names the column or the operation, which count from 0.
-pub fn read_pft1(mut input: Input) -> Result<Trace, TraceError> {
+pub fn read_pft(mut input: Input) -> Result<Trace, TraceError> {
     let header = read_header(&mut input)?;
     let columns = read_columns(&mut input, &header)?;
     parse(&header, &columns).map_err(|message| input.error(message))
@@ -56,21 +58,24 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn read_header(input: &mut Input) -> Result<PftHeader, TraceError> {
     let bytes = read_exact(input, 24, "the header")?;
-    if bytes[..4] != MAGIC {
-        return Err(input.error("the input does not start with PFT1, expected a trace in columns"));
-    }
+    let Some(version) = bytes.first_chunk().and_then(|&magic| PftVersion::of(magic)) else {
+        return Err(
+            input.error("the input does not start with PFT1 or PFT2, expected a trace in columns")
+        );
+    };
     let header = PftHeader {
+        version,
         nframes: u32_at(&bytes, 4),
         ninit: u32_at(&bytes, 8),
         nalloc: u32_at(&bytes, 12),
         nops: u32_at(&bytes, 16),
         ncols: u32_at(&bytes, 20),
     };
-    if header.ncols as usize != COLUMNS.len() {
+    let expected = version.columns().len();
+    if header.ncols as usize != expected {
         return Err(input.error(format!(
-            "the header says {} columns, expected {}",
+            "the header says {} columns, expected {expected}",
             header.ncols,
-            COLUMNS.len()
         )));
     }
     if header.ninit.checked_add(header.nalloc).is_none() {
@@ -91,16 +96,17 @@ fn read_header(input: &mut Input) -> Result<PftHeader, TraceError> {
 
 fn read_columns(input: &mut Input, header: &PftHeader) -> Result<Columns, TraceError> {
     let table = read_exact(input, 16 * u64::from(header.ncols), "the table of columns")?;
-    let mut order = Vec::with_capacity(COLUMNS.len());
+    let known = header.version.columns();
+    let mut order = Vec::with_capacity(known.len());
     for entry in table.chunks_exact(16) {
         let (name, len_bytes) = entry.split_at(8);
-        let column = COLUMNS.iter().position(|c| padded(c) == name);
+        let column = known.iter().position(|c| padded(c) == name);
         let Some(column) = column else {
             let name = String::from_utf8_lossy(name).replace('\0', "");
             return Err(input.error(format!(
                 "the column `{}` is unknown, expected one of {}",
                 name.escape_default(),
-                COLUMNS.join(" ")
+                known.join(" ")
             )));
         };
         if order.iter().any(|&(c, _)| c == column) {
@@ -142,6 +148,7 @@ fn check_lengths(header: &PftHeader, order: &[(usize, u64)]) -> Result<(), Strin
             INIT => (ninit, "objects"),
             ABSENT => (nframes, "frames"),
             GFPTAB => (u64::from(NO_GFP), "words"),
+            COMM => (COMMS_MAX, "names"),
             _ => (nops, "operations"),
         };
         return Err(format!(
@@ -156,12 +163,20 @@ fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
     let absent = parse_absent(&columns.bytes[ABSENT], header, &init)?;
     let gfp = parse_gfptab(&columns.bytes[GFPTAB])?;
     let ops = parse_ops(header, columns, &gfp)?;
+    let asked = |op: &&TraceOp| matches!(op.kind(), OpKind::Alloc | OpKind::Failed);
+    let requests = ops.iter().filter(asked).count();
+    let [comm, stacks, stack] = [COMM, STACKS, STACK].map(|column| &*columns.bytes[column]);
+    let askers = match header.version {
+        PftVersion::One => Askers::default(),
+        PftVersion::Two => askers::parse(comm, stacks, stack, requests)?,
+    };
     Ok(Trace {
         nframes: u64::from(header.nframes),
         absent,
         init,
         ops,
         gfp,
+        askers,
     })
 }
 
@@ -420,7 +435,7 @@ fn broken(column: &str, entry: u32) -> String {
     format!("the column `{column}` ends too early or is damaged at entry {entry}")
 }
 
-fn used_up(column: &str, rest: &[u8]) -> Result<(), String> {
+pub(super) fn used_up(column: &str, rest: &[u8]) -> Result<(), String> {
     if rest.is_empty() {
         return Ok(());
     }

@@ -1,35 +1,54 @@
 use super::{
-    ABSENT, COLUMNS, CPU, FREE, GFP, GFPTAB, INIT, MAGIC, NO_GFP, OPS, PART, PID, TICK, TICK_ORDER,
-    is_absent, padded, varint,
+    ABSENT, COLUMNS, COMM, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID, PftVersion, STACK,
+    STACKS, TICK, TICK_ORDER, askers, is_absent, padded, varint,
 };
 use crate::trace::liveness::Liveness;
 use crate::trace::{InitClass, OpKind, Trace, TraceOp};
 use std::io::{self, Write};
 
-/// Writes `trace` in the form PFT1, uncompressed.
+/// Writes `trace` in the form PFT1, uncompressed: without the askers.
+///
+/// Memory and errors are those of [`write_pft2`].
+///
+/// # Errors
+/// As [`write_pft2`], but for what is said of the askers.
+pub fn write_pft1(trace: &Trace, out: impl Write) -> io::Result<()> {
+    write(PftVersion::One, trace, out)
+}
+
+/// Writes `trace` in the form PFT2, uncompressed.
 ///
 /// Memory: the columns, some 5 bytes an operation. Everything is checked before the first byte is
 /// written.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if PFT1 cannot hold the trace (more than 2^32 - 1 frames,
-/// objects or operations, more than 255 flag words, an order above 14), or if it is none (a free
-/// of what is not allocated, initial objects that share a frame or lie in none); nothing was
+/// [`io::ErrorKind::InvalidInput`] if PFT2 cannot hold the trace (more than 2^32 - 1 frames,
+/// objects or operations, more than 255 flag words or 65,536 names, an order above 14), or if it is none (a free
+/// of what is not allocated, initial objects that share a frame or lie in none, a chain that is not there); nothing was
 /// written then. Otherwise what `out` reports.
-pub fn write_pft1(trace: &Trace, mut out: impl Write) -> io::Result<()> {
-    let (columns, nalloc) = columns(trace).map_err(invalid)?;
-    let mut head = Vec::with_capacity(24 + 16 * COLUMNS.len());
-    head.extend_from_slice(&MAGIC);
+pub fn write_pft2(trace: &Trace, out: impl Write) -> io::Result<()> {
+    write(PftVersion::Two, trace, out)
+}
+
+fn write(version: PftVersion, trace: &Trace, mut out: impl Write) -> io::Result<()> {
+    let (mut columns, nalloc) = columns(trace).map_err(invalid)?;
+    if version == PftVersion::Two {
+        let said = askers::columns(trace).map_err(invalid)?;
+        [columns[COMM], columns[STACKS], columns[STACK]] = said;
+    }
+    let names = version.columns();
+    let mut head = Vec::with_capacity(24 + 16 * names.len());
+    head.extend_from_slice(&version.magic());
     for number in [
         fits("frames", trace.nframes).map_err(invalid)?,
         fits("initial objects", trace.init.len() as u64).map_err(invalid)?,
         nalloc,
         fits("operations", trace.ops.len() as u64).map_err(invalid)?,
-        COLUMNS.len() as u32,
+        names.len() as u32,
     ] {
         head.extend_from_slice(&number.to_le_bytes());
     }
-    for (name, column) in COLUMNS.iter().zip(&columns) {
+    for (name, column) in names.iter().zip(&columns) {
         head.extend_from_slice(&padded(name));
         head.extend_from_slice(&(column.len() as u64).to_le_bytes());
     }
@@ -45,7 +64,7 @@ fn invalid(message: String) -> io::Error {
 }
 
 fn fits(what: &str, n: u64) -> Result<u32, String> {
-    u32::try_from(n).map_err(|_| format!("{n} {what}, PFT1 holds at most 2^32 - 1"))
+    u32::try_from(n).map_err(|_| format!("{n} {what}, PFT holds at most 2^32 - 1"))
 }
 
 /// The columns, and the number of allocations.
@@ -56,7 +75,7 @@ fn columns(trace: &Trace) -> Result<([Vec<u8>; COLUMNS.len()], u32), String> {
     put_init(trace, nframes, &mut columns[INIT])?;
     if trace.gfp.len() > usize::from(NO_GFP) {
         let n = trace.gfp.len();
-        return Err(format!("{n} flag words, PFT1 holds at most {NO_GFP}"));
+        return Err(format!("{n} flag words, PFT holds at most {NO_GFP}"));
     }
     for word in &trace.gfp {
         columns[GFPTAB].extend_from_slice(&word.to_le_bytes());

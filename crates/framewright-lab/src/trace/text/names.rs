@@ -1,0 +1,256 @@
+//! The names and call chains of a text, each once, and what a line says of the asker.
+
+use crate::trace::{CallChains, NameTable};
+use std::collections::HashMap;
+
+/// The asker, as far as the text says: what goes with an event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WhoAsked {
+    /// The name of the event's task, by its place in [`TextNames::comms`].
+    pub comm: Option<u32>,
+    /// A call chain that has ended before this event: the CPU whose last event it belongs to, and its place in
+    /// [`TextNames::chains`].
+    pub chain: Option<(u16, u32)>,
+}
+
+/// Names and call chains in the order in which a text first has them.
+///
+/// What they hold is bounded, whatever the text is: names and chains that come when [`Self::BYTES_MAX`] are held are
+/// left out and counted.
+#[derive(Debug, Clone, Default)]
+pub struct TextNames {
+    comms: NameTable,
+    chains: CallChains,
+    place_of_comm: HashMap<Box<[u8]>, u32>,
+    place_of_function: HashMap<Box<[u8]>, u32>,
+    place_of_chain: HashMap<Box<[u32]>, u32>,
+    /// The names of tasks that an event has named.
+    tasks: HashMap<u32, u32>,
+    held_bytes: u64,
+    left_out: u64,
+}
+
+/// What a name costs beside its bytes: its places in a table and in a map, each with as much room again.
+const ENTRY_BYTES: u64 = 96;
+
+impl TextNames {
+    /// The most that is held: a week of a busy machine has some thousand names and some ten thousand chains.
+    pub const BYTES_MAX: u64 = 32 << 20;
+
+    /// The tasks' names.
+    #[must_use]
+    pub const fn comms(&self) -> &NameTable {
+        &self.comms
+    }
+
+    /// The call chains.
+    #[must_use]
+    pub const fn chains(&self) -> &CallChains {
+        &self.chains
+    }
+
+    /// How many names and chains found no room.
+    #[must_use]
+    pub const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// What is held at most.
+    #[must_use]
+    pub const fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// Notes the name that a task has from here on.
+    pub fn name_task(&mut self, task: u32, name: &[u8]) {
+        let place = self.comm(name);
+        if let Some(known) = self.tasks.get_mut(&task) {
+            match place {
+                Some(place) => *known = place,
+                None => drop(self.tasks.remove(&task)),
+            }
+        } else if let (Some(place), true) = (place, self.has_room(0)) {
+            self.tasks.insert(task, place);
+        }
+    }
+
+    /// The place of the name of that task, which a line calls `name`.
+    pub(super) fn comm_of(&mut self, task: u32, name: &[u8]) -> Option<u32> {
+        match self.tasks.get(&task) {
+            Some(&place) => Some(place),
+            // What ftrace prints where it has forgotten the name.
+            None if name.is_empty() || name == b"<...>" => None,
+            None => self.comm(name),
+        }
+    }
+
+    fn comm(&mut self, name: &[u8]) -> Option<u32> {
+        let name = &name[..name.len().min(NameTable::NAME_BYTES_MAX)];
+        if let Some(&place) = self.place_of_comm.get(name) {
+            return Some(place);
+        }
+        if !self.has_room(2 * name.len()) {
+            return None;
+        }
+        let place = self.comms.len() as u32;
+        self.comms.push(name);
+        self.place_of_comm.insert(name.into(), place);
+        Some(place)
+    }
+
+    pub(super) fn function(&mut self, name: &[u8]) -> Option<u32> {
+        let name = &name[..name.len().min(NameTable::NAME_BYTES_MAX)];
+        if let Some(&place) = self.place_of_function.get(name) {
+            return Some(place);
+        }
+        if !self.has_room(2 * name.len()) {
+            return None;
+        }
+        let place = self.chains.functions.len() as u32;
+        self.chains.functions.push(name);
+        self.place_of_function.insert(name.into(), place);
+        Some(place)
+    }
+
+    pub(super) fn chain(&mut self, functions: &[u32]) -> Option<u32> {
+        if let Some(&place) = self.place_of_chain.get(functions) {
+            return Some(place);
+        }
+        if !self.has_room(8 * functions.len()) {
+            return None;
+        }
+        let place = self.chains.len() as u32;
+        self.chains.push(functions);
+        self.place_of_chain.insert(functions.into(), place);
+        Some(place)
+    }
+
+    fn has_room(&mut self, len_bytes: usize) -> bool {
+        let held = self.held_bytes + ENTRY_BYTES + len_bytes as u64;
+        let has_room = held <= Self::BYTES_MAX;
+        match has_room {
+            true => self.held_bytes = held,
+            false => self.left_out += 1,
+        }
+        has_room
+    }
+}
+
+/// The task and the name in the body of an event that names a task: of `task_newtask` the new one, of `task_rename`
+/// the one that has another name now. Linux from 6.16 on does not say which task that is: `current` then.
+pub(super) fn named_task<'a>(
+    event: &[u8],
+    body: &'a [u8],
+    current: u32,
+) -> Option<(u32, &'a [u8])> {
+    let (before, behind): (&[u8], &[u8]) = match event {
+        b"task_newtask" => (b"comm=", b" clone_flags="),
+        b"task_rename" => (b"newcomm=", b" oom_score_adj="),
+        _ => return None,
+    };
+    let start = memchr::memmem::find(body, before)? + before.len();
+    let end = start + memchr::memmem::rfind(&body[start..], behind)?;
+    let digits = body.strip_prefix(b"pid=").unwrap_or_default();
+    let digits = digits.split(|&b| b == b' ').next().unwrap_or_default();
+    let task = super::fields::decimal(digits).ok();
+    let task = task.and_then(|task| u32::try_from(task).ok());
+    // A new task is never the current one.
+    let task = task.or((event == b"task_rename").then_some(current))?;
+    Some((task, &body[start..end]))
+}
+
+/// The function in a line of ftrace's stack: ` => skb_page_frag_refill`, with an offset or an address or not.
+pub(super) fn ftrace_function(line: &[u8]) -> Option<&[u8]> {
+    let at = memchr::memmem::find(line, b"=> ")?;
+    let word = line[at + 3..].split(|&b| b == b' ').next()?;
+    without_offset(word)
+}
+
+/// The function in a line of a chain of `perf script`: `ffffffff81 __alloc_skb+0x57 ([kernel.kallsyms])`. `None` where
+/// the kernel's part of the chain has ended.
+pub(super) fn perf_function(line: &[u8]) -> Option<&[u8]> {
+    let line = line.trim_ascii();
+    let start = line.iter().position(|&b| b == b' ')?;
+    let rest = line[start..].trim_ascii();
+    let name = match memchr::memmem::rfind(rest, b" (") {
+        None => rest,
+        // Modules and the kernel stand in brackets, programs by their paths.
+        Some(at) if rest[at..].starts_with(b" ([") && !is_of_program(&rest[at + 2..]) => {
+            &rest[..at]
+        }
+        Some(_) => return None,
+    };
+    without_offset(name)
+}
+
+fn is_of_program(object: &[u8]) -> bool {
+    matches!(
+        object,
+        b"[unknown])" | b"[vdso])" | b"[heap])" | b"[stack])"
+    )
+}
+
+fn without_offset(name: &[u8]) -> Option<&[u8]> {
+    let name = match memchr::memmem::rfind(name, b"+0x") {
+        Some(at) => &name[..at],
+        None => name,
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_stands_between_its_address_and_its_object() {
+        let perf = |line: &str| perf_function(line.as_bytes()).map(<[u8]>::to_vec);
+        let of = |line: &str| String::from_utf8(perf(line).unwrap()).unwrap();
+        let line = "\tffffffff8161ea8b __alloc_frozen_pages_noprof+0x26b ([kernel.kallsyms])";
+        assert_eq!(of(line), "__alloc_frozen_pages_noprof");
+        assert_eq!(of("   ffffffffc01 ixgbe_poll+0x1 ([ixgbe])"), "ixgbe_poll");
+        assert_eq!(
+            of("   ffffffffc01 skb_page_frag_refill"),
+            "skb_page_frag_refill"
+        );
+        assert_eq!(perf("   7f21 main+0x12 (/usr/bin/true)"), None);
+        assert_eq!(perf("   7f21 [unknown] ([unknown])"), None);
+        assert_eq!(perf("   7f21"), None);
+        let ftrace = |line: &'static str| ftrace_function(line.as_bytes());
+        assert_eq!(ftrace(" => __alloc_skb"), Some(&b"__alloc_skb"[..]));
+        let line = "=> __alloc_skb+0x57/0x1a0 <ffffffff81>";
+        assert_eq!(ftrace(line), Some(&b"__alloc_skb"[..]));
+        assert_eq!(ftrace(" => "), None);
+    }
+
+    #[test]
+    fn an_event_names_the_task_that_is_new_or_has_another_name() {
+        let named = |event: &'static str, body: &'static str| {
+            let (task, name) = named_task(event.as_bytes(), body.as_bytes(), 7)?;
+            Some((task, std::str::from_utf8(name).unwrap()))
+        };
+        let body = "pid=12 comm=a b clone_flags=1200000 oom_score_adj=0";
+        assert_eq!(named("task_newtask", body), Some((12, "a b")));
+        let body = "pid=12 oldcomm=sh newcomm=cc1 oom_score_adj=0";
+        assert_eq!(named("task_rename", body), Some((12, "cc1")));
+        let body = "oldcomm=sh newcomm=cc1 oom_score_adj=0";
+        assert_eq!(named("task_rename", body), Some((7, "cc1")));
+        assert_eq!(named("task_newtask", "comm=x clone_flags=0"), None);
+        assert_eq!(named("task_rename", "pid=1 newcomm=x"), None);
+        assert_eq!(named("sched_switch", body), None);
+    }
+
+    #[test]
+    fn t3_names_beyond_the_bound_are_left_out_and_counted() {
+        let mut names = TextNames::default();
+        for task in 0..400_000_u32 {
+            names.name_task(task, format!("task-{task}").as_bytes());
+        }
+        assert!(names.held_bytes() <= TextNames::BYTES_MAX);
+        assert!(names.left_out() > 0 && names.comms().len() > 100_000);
+        assert_eq!(names.comm_of(3, b"other"), Some(3));
+        assert_eq!(names.comm_of(399_999, b"no room"), None);
+        names.name_task(3, b"task-4");
+        assert_eq!(names.comm_of(3, b""), Some(4));
+    }
+}

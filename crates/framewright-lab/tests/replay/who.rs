@@ -1,0 +1,200 @@
+//! The askers: the tables, the answer and the records, on a trace that can be counted by hand.
+
+use crate::support::{as_str, repository, run};
+use framewright::{Frame, Mobility, Order};
+use framewright_lab::trace::{
+    Askers, InitClass, InitObject, Trace, TraceDigest, TraceOp, write_frames, write_frames_digest,
+    write_pft2,
+};
+use std::path::{Path, PathBuf};
+
+/// Where the recording kernel put each allocation of [`trace`].
+const CHOSEN: [u32; 5] = [2, 1, 4, 600, 601];
+
+/// Two blocks of 512 frames. `cc1` is two tasks; the name of the third one is an order to terminals.
+fn trace() -> Trace {
+    let order = |n| Order::new(n).unwrap();
+    let (movable, fixed) = (Mobility::Movable, Mobility::Unmovable);
+    let alloc = |failed, n, mobility, pid| TraceOp::alloc(failed, order(n), mobility, 0, 0, pid);
+    let mut askers = Askers::default();
+    for name in [&b"cc1"[..], b"a\x1b[2J", b"cc1"] {
+        askers.comms.push(name);
+    }
+    for name in [
+        &b"__alloc_pages_noprof"[..],
+        b"skb_page_frag_refill",
+        b"tcp_sendmsg",
+    ] {
+        askers.chains.functions.push(name);
+    }
+    askers.chains.push(&[0, 1, 2]);
+    askers.chain_of = vec![
+        0,
+        Askers::NO_CHAIN,
+        0,
+        0,
+        Askers::NO_CHAIN,
+        Askers::NO_CHAIN,
+    ];
+    Trace {
+        nframes: 1024,
+        init: vec![InitObject {
+            frame: Frame(0),
+            class: InitClass::Movable,
+        }],
+        gfp: vec![0xcc0],
+        ops: vec![
+            alloc(false, 1, fixed, 0),
+            alloc(false, 0, movable, 1),
+            alloc(false, 2, fixed, 2),
+            alloc(true, 3, fixed, 1),
+            alloc(false, 0, movable, 1),
+            TraceOp::free_part(3, 2, order(1), 0),
+            alloc(false, 0, fixed, 1),
+            TraceOp::free(5, order(0), 0),
+            TraceOp::tick(5),
+        ],
+        askers,
+        ..Trace::default()
+    }
+}
+
+/// Writes the trace, and the frames beside it.
+fn write(trace: &Trace, folder: &Path, frames: Option<&[u32]>) -> PathBuf {
+    let mut bytes = Vec::new();
+    write_pft2(trace, &mut bytes).unwrap();
+    let path = folder.join("t.pft");
+    std::fs::write(&path, &bytes).unwrap();
+    if let Some(frames) = frames {
+        let mut beside = Vec::new();
+        write_frames_digest(TraceDigest::of(&bytes), &mut beside).unwrap();
+        write_frames(frames, &mut beside).unwrap();
+        std::fs::write(folder.join("t.pfn.zst"), beside).unwrap();
+    }
+    path
+}
+
+/// The rows of the table by that, as words.
+fn table(out: &str, by: &str, layout: &str) -> Vec<String> {
+    let title = format!("t/imposed/b0: who, by {by}, in the layout of {layout}\n");
+    let (_, rest) = out
+        .split_once(&title)
+        .unwrap_or_else(|| panic!("{title}{out}"));
+    let lines = rest
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("--"))
+        .skip(1);
+    let rows = lines.take_while(|line| line.starts_with(' '));
+    rows.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[test]
+fn the_table_says_who_asked_and_who_holds_what_is_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&trace(), folder.path(), Some(&CHOSEN));
+    let (code, out, error) = run(&["replay", as_str(&path), "--policy", "framewright"]);
+    assert_eq!(code, Some(0), "{error}");
+    // Fixed and movable frames in mixed blocks, blocks made mixed, failures, requests.
+    let by_command = [
+        "cc1 4 0 1 0 2",
+        "a\\u{1b}[2J 0 1 1 1 4",
+        "(before the recording) 0 1 0 0 0",
+    ];
+    assert_eq!(table(&out, "command", "linux"), by_command, "{out}");
+    let by_caller = [
+        "skb_page_frag_refill 4 0 1 1 3",
+        "(no call chain) 0 1 1 0 3",
+        "(before the recording) 0 1 0 0 0",
+    ];
+    assert_eq!(table(&out, "caller", "linux"), by_caller, "{out}");
+    let says = "f the 4 frames at the end that cannot move and share a pageblock with movable ones, cc1 holds the most \
+                by name, 4, and 0 were held before the recording.";
+    assert!(out.contains(says), "{out}");
+    assert!(!out.contains('\x1b'));
+    let (_, json, _) = run(&["replay", as_str(&path), "--json", "-"]);
+    let records = json
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let cc1: Vec<_> = records
+        .filter(|record| record["by"] == "command" && record["who"] == "cc1")
+        .map(|record| {
+            assert_eq!(
+                (&record["variant"], &record["source"]),
+                (&"linux".into(), &"measured".into())
+            );
+            (
+                record["metric"].as_str().unwrap().to_owned(),
+                record["value"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("who_requests", 2),
+        ("who_failures_reported", 0),
+        ("who_blocks_made_mixed", 1),
+        ("who_fixed_frames_in_mixed", 4),
+        ("who_movable_frames_in_mixed", 0),
+    ];
+    let expected: Vec<(String, u64)> = expected
+        .map(|(name, value)| (name.to_owned(), value))
+        .to_vec();
+    assert_eq!(cc1, expected);
+    let (code, said, _) = run(&["explain", "who_blocks_made_mixed"]);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("made a 2 MiB block mixed"), "{said}");
+}
+
+#[test]
+fn without_the_kernels_frames_the_layout_is_that_of_its_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&trace(), folder.path(), None);
+    // The same, whether these rules are a column or not.
+    for policy in ["framewright", "linux-6.12,framewright"] {
+        let (code, out, error) = run(&["replay", as_str(&path), "--policy", policy]);
+        assert_eq!(code, Some(0), "{error}");
+        let rows = table(&out, "command", "linux-6.12");
+        assert!(
+            rows.iter()
+                .any(|row| row.starts_with("cc1 ") && row.ends_with(" 0 2")),
+            "{out}"
+        );
+        assert!(
+            rows.iter()
+                .any(|row| row.starts_with("a\\u{1b}[2J ") && row.ends_with(" 1 4")),
+            "{out}"
+        );
+    }
+    // With less memory than it needs, failures are the replay's.
+    let args = [
+        "replay",
+        as_str(&path),
+        "--policy",
+        "linux-6.12",
+        "--squeeze",
+        "1023",
+    ];
+    let (code, out, error) = run(&args);
+    assert_eq!(code, Some(0), "{error}");
+    let row = out
+        .lines()
+        .find(|line| line.trim_start().starts_with("cc1 "));
+    let row = row.unwrap_or_else(|| panic!("{out}"));
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words[4..6], ["2", "2"], "both of its requests fail: {out}");
+}
+
+#[test]
+fn a_recording_without_names_says_so() {
+    let (code, out, error) = run(&[
+        "replay",
+        &repository("sample.pft.zst"),
+        "--policy",
+        "linux-6.12",
+    ]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(!out.contains("who, by"), "{out}");
+    let says =
+        "he recording does not say who holds the frames in the way, because it has no names.";
+    assert!(out.contains(says), "{out}");
+}
