@@ -68,11 +68,7 @@ impl<'m> Kept<'m> {
         pages: u32,
         is_aligned: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        let list = pages.wrapping_sub(1);
-        if list >= KEPT_MAX {
-            return None;
-        }
-        let at = self.head(list).filter(|at| is_aligned(*at))?;
+        let (list, at) = self.latest(pages).filter(|&(_, at)| is_aligned(at))?;
         self.unlink(list, None, self.next(at));
         Some(at)
     }
@@ -83,12 +79,8 @@ impl<'m> Kept<'m> {
         pages: u32,
         is_aligned: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        let list = pages.wrapping_sub(1);
-        if list >= KEPT_MAX {
-            return None;
-        }
+        let (list, mut at) = self.latest(pages)?;
         let mut before = None;
-        let mut at = self.head(list)?;
         for _ in 0..LOOKS {
             let next = self.next(at);
             if is_aligned(at) {
@@ -99,6 +91,16 @@ impl<'m> Kept<'m> {
             at = next?;
         }
         None
+    }
+
+    /// The list of areas of `pages` pages, any number, and its latest area.
+    #[inline(always)]
+    fn latest(self, pages: u32) -> Option<(u32, u32)> {
+        let list = pages.wrapping_sub(1);
+        if list >= KEPT_MAX {
+            return None;
+        }
+        self.head(list).map(|at| (list, at))
     }
 
     /// Puts a live area into its list. Returns false if it is no longer live, because another CPU

@@ -63,7 +63,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// The same, but looks past the latest, and into the depot.
     fn take_constructed_slow(&mut self, request: &AreaRequest) -> Option<Page> {
-        let pages = u32::try_from(request.pages).ok()?;
+        // No more than `KEPT_MAX`.
+        let pages = request.pages as u32;
         let held = self.held();
         let is_aligned = || self.space.is_aligned(request.align_bytes);
         if let Some(at) = held.kept().take(pages, is_aligned()) {
