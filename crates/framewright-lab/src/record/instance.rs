@@ -164,6 +164,7 @@ impl<'t> Instance<'t> {
     fn make_held(tracefs: &Tracefs) -> Result<(String, File), RecordError> {
         let own = format!("{}{}", Self::PREFIX, std::process::id());
         let mut refused = io::Error::from(io::ErrorKind::AlreadyExists);
+        let mut unopened = None;
         for attempt in 0..TRIES {
             let name = match attempt {
                 0 => own.clone(),
@@ -181,13 +182,16 @@ impl<'t> Instance<'t> {
             let switch = path.join("tracing_on");
             match File::options().write(true).open(&switch) {
                 Ok(hold) => return Ok((name, hold)),
-                // Another recorder has taken it for one that is left, before it was held.
-                Err(_) if !path.exists() => {}
+                // Another recorder may take it for one that is left, before it is held. While the kernel removes it, its
+                // files are gone, and the folder is still there.
                 Err(error) => {
                     let _ = fs::remove_dir(&path);
-                    return Err(RecordError::file(&switch, &error));
+                    unopened = Some(RecordError::file(&switch, &error));
                 }
             }
+        }
+        if let Some(error) = unopened {
+            return Err(error);
         }
         Err(RecordError::Missing(match refused.kind() {
             io::ErrorKind::AlreadyExists => format!(
