@@ -8,14 +8,36 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 fn framewright() -> Command {
     Command::new(env!("CARGO_BIN_EXE_framewright"))
 }
 
-/// The machine's tracing, or `None` said aloud.
-fn tracing() -> Option<Tracefs> {
+/// Every recorder removes the instances that it takes for left ones, so a test that looks at one that is not held, or
+/// at the name of a new one, runs alone.
+static RECORDERS: RwLock<()> = RwLock::new(());
+
+/// The machine's tracing beside other tests' recorders, or `None` said aloud.
+fn tracing() -> Option<(Tracefs, RwLockReadGuard<'static, ()>)> {
+    let tracefs = tracefs()?;
+    Some((
+        tracefs,
+        RECORDERS.read().unwrap_or_else(PoisonError::into_inner),
+    ))
+}
+
+/// The machine's tracing without other tests' recorders, or `None` said aloud.
+fn tracing_alone() -> Option<(Tracefs, RwLockWriteGuard<'static, ()>)> {
+    let tracefs = tracefs()?;
+    Some((
+        tracefs,
+        RECORDERS.write().unwrap_or_else(PoisonError::into_inner),
+    ))
+}
+
+fn tracefs() -> Option<Tracefs> {
     if fs::File::open("/proc/kpageflags").is_err() {
         println!("skipped: no page flags: not root, or a kernel without CONFIG_PROC_PAGE_MONITOR");
         return None;
@@ -78,7 +100,9 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_command_is_recorded_and_can_be_replayed_and_nothing_stays_behind() {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pft.zst");
     let big = folder.path().join("big");
@@ -172,7 +196,9 @@ fn signal(name: &str, child: &Child) {
 
 #[test]
 fn an_interrupted_recording_is_written_and_its_instance_is_gone() {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing_alone() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path(), &[]);
     let instance = instance_of(&child);
@@ -189,7 +215,9 @@ fn an_interrupted_recording_is_written_and_its_instance_is_gone() {
 
 #[test]
 fn an_interrupted_command_is_ended_too() {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let begin = Instant::now();
     let mut child = start(folder.path(), &["--", "sleep", "600"]);
@@ -207,7 +235,9 @@ fn an_interrupted_command_is_ended_too() {
 
 #[test]
 fn a_recording_that_was_killed_is_cleaned_up_by_the_next_and_a_running_one_is_held() {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing_alone() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path(), &[]);
     let instance = instance_of(&child);
@@ -221,7 +251,6 @@ fn a_recording_that_was_killed_is_cleaned_up_by_the_next_and_a_running_one_is_he
         Vec::<String>::new(),
         "nothing half-written"
     );
-    // Another test's recording may have been the next one already.
     Instance::remove_stale(&tracefs);
     assert!(!path.exists());
 }
@@ -230,7 +259,9 @@ fn a_recording_that_was_killed_is_cleaned_up_by_the_next_and_a_running_one_is_he
 #[test]
 fn w4_an_instance_with_the_recorders_own_number_is_left_or_another_recorders_and_never_in_the_way()
 {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing_alone() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     // As the recorder reaches it, which has this process's folder nowhere else.
     let root = tracefs.root().to_string_lossy().into_owned();
@@ -277,7 +308,9 @@ fn w4_an_instance_with_the_recorders_own_number_is_left_or_another_recorders_and
 
 #[test]
 fn a_recording_ends_when_its_time_is_up_or_its_buffers_are_full() {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let output = framewright()
         .args(["record", "--buffer", "16", "--seconds", "0.2", "-o"])
@@ -315,7 +348,9 @@ fn number(summary: &str, word: &str) -> u64 {
 
 #[test]
 fn w5_a_ring_keeps_the_newest_events_and_what_memory_was_like_where_they_begin() {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     // 1 MiB holds some 20,000 events; 300 processes make ten times as many.
     let script = "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; exit 7";
@@ -385,7 +420,9 @@ fn w5_a_ring_keeps_the_newest_events_and_what_memory_was_like_where_they_begin()
 
 #[test]
 fn what_looks_for_failures_waits_for_the_recording_and_sees_one_order() {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing() else {
+        return;
+    };
     for (order, filter) in [(Order::new(3), " && order == 3"), (None, "pfn == ")] {
         let instance = Instance::make_for_failures(&tracefs, order).unwrap();
         let at = tracefs.root().join("instances").join(instance.name());
@@ -408,9 +445,7 @@ fn what_looks_for_failures_waits_for_the_recording_and_sees_one_order() {
 
 #[test]
 fn a_recording_whose_folder_goes_meanwhile_lies_in_the_temporary_one_and_else_both_are_named() {
-    if tracing().is_none() {
-        return;
-    }
+    let Some((_, _turn)) = tracing() else { return };
     for has_temporary in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let (gone, temporary) = (folder.path().join("gone"), folder.path().join("tmp"));
@@ -441,7 +476,9 @@ fn a_recording_whose_folder_goes_meanwhile_lies_in_the_temporary_one_and_else_bo
 
 #[test]
 fn what_cannot_be_recorded_leaves_nothing_behind() {
-    let Some(tracefs) = tracing() else { return };
+    let Some((tracefs, _turn)) = tracing() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let fails = |arguments: &[&str], file: &str, message: &str| {
         let (instance, output) = run_to_end(

@@ -407,7 +407,7 @@ impl RecordingComparison {
         for ((letter, side), windows) in ["A", "B"].into_iter().zip(&self.sides).zip(self.windows) {
             let kernel = side.kernel.as_deref().unwrap_or("not known");
             lines.push(format!(
-                "{letter} is {}: {:.1} s ({} windows of {} s), {} frames, kernel {kernel}",
+                "{letter} is {}: {:.1} s (windows: {} of {} s), {} frames, kernel {kernel}",
                 side.name,
                 side.ms as f64 / 1000.0,
                 windows.count(),
@@ -459,8 +459,8 @@ impl RecordingComparison {
                 .min()
                 .unwrap_or(0);
             return vec![format!(
-                "These recordings cannot say what is chance: the shorter one has {shorter} windows, and a range needs \
-                 {WINDOWS_MIN}; record for longer, or give a shorter --window."
+                "These recordings cannot say what is chance: the shorter one has {shorter} of the {WINDOWS_MIN} \
+                 windows that a range needs; record for longer, or give a shorter --window."
             )];
         }
         let mut sentences = Vec::new();
@@ -663,7 +663,10 @@ mod tests {
         let same = comparison(&noisy(3.0, 20), &noisy(3.0, 20)).verdict();
         assert_eq!(same, ["Nothing differs beyond chance, of 1 figures."]);
         let short = comparison(&noisy(3.0, 9), &noisy(9.0, 20));
-        assert!(short.verdict()[0].contains("the shorter one has 9 windows, and a range needs 10"));
+        assert!(
+            short.verdict()[0]
+                .contains("the shorter one has 9 of the 10 windows that a range needs")
+        );
         assert!(!short.text().contains(" to "), "{}", short.text());
         assert!(
             short

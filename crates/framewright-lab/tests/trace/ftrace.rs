@@ -483,7 +483,7 @@ fn reading_goes_on_behind_a_bad_line() {
 #[test]
 fn a_text_that_is_no_trace_is_refused_with_its_first_line() {
     let expected = "expected ftrace text (TASK-PID [CPU] FLAGS TIME: EVENT: FIELDS), perf script \
-                    text (COMM PID [CPU] TIME: SYSTEM:EVENT: FIELDS) or PFT1";
+                    text (COMM PID [CPU] TIME: SYSTEM:EVENT: FIELDS) or PFT";
     assert_eq!(
         error("\n\nname,size\n1,2\n"),
         format!("t:3: `name,size` is no line of a trace, {expected}")
@@ -495,7 +495,7 @@ fn a_text_that_is_no_trace_is_refused_with_its_first_line() {
     );
     assert_eq!(
         error(""),
-        "t: the input is empty, expected ftrace text, perf script text or PFT1"
+        "t: the input is empty, expected ftrace text, perf script text or PFT"
     );
     // A header alone is a trace without events.
     let (none, counts) = events("# tracer: nop\n#\n");

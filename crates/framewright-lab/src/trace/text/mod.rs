@@ -160,7 +160,7 @@ impl TextReader {
 
     fn end(&self) -> Result<Option<TraceEvent>, TraceError> {
         if self.parser.counts.lines == 0 {
-            let message = "the input is empty, expected ftrace text, perf script text or PFT1";
+            let message = "the input is empty, expected ftrace text, perf script text or PFT";
             return Err(TraceError::new(self.name(), message));
         }
         Ok(None)
@@ -268,7 +268,7 @@ impl Parser {
         }
         Err(format!(
             "{} is no line of a trace, expected ftrace text (TASK-PID [CPU] FLAGS TIME: EVENT: \
-             FIELDS), perf script text (COMM PID [CPU] TIME: SYSTEM:EVENT: FIELDS) or PFT1",
+             FIELDS), perf script text (COMM PID [CPU] TIME: SYSTEM:EVENT: FIELDS) or PFT",
             shown(line)
         ))
     }
