@@ -94,7 +94,9 @@ fn what_is_too_short_has_no_range_and_says_so() {
     let (code, out, error) = run(&["compare", &sample, &sample]);
     assert_eq!(code, Some(0), "{error}");
     assert!(
-        out.contains("These recordings cannot say what is chance: the shorter one has 1 windows"),
+        out.contains(
+            "These recordings cannot say what is chance: the shorter one has 1 of the 10 windows"
+        ),
         "{out}"
     );
     let (code, out, error) = run(&["compare", &sample, &sample, "--window", "0.1"]);
