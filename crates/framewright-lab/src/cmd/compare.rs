@@ -2,6 +2,7 @@
 
 use super::error::CommandError;
 use super::input::{LoadedTrace, files_of, load_told_apart};
+use super::limits::{ReplayLimits, distinct};
 use super::progress::with_progress;
 use super::replay::{WatermarksArg, memory_of, seconds};
 use crate::files::{FileClaims, OutputSet, is_stdout};
@@ -12,8 +13,8 @@ use crate::report::{
     ComparedRecording, ComparedVariant, FigureSource, LINUX, MachineRecord, POINTS_A_WINDOW,
     RecordingComparison, RunInfo, WindowedFigure, has_place, machine_figures, replay_figures,
 };
-use crate::size::{read_frames_len, read_mib};
-use crate::trace::{MemoryLimit, OpKind, Trace, trace_stem};
+use crate::size::read_frames_len;
+use crate::trace::{OpKind, Trace, trace_stem};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,33 +59,16 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// How much of this machine's memory a trace may take: while it is read, and for each replay of it
-    /// as 8GiB, or a number of MiB [default: 4GiB, and for a replay no more than 512MiB and 1KiB for each operation]
-    #[arg(long, value_name = "SIZE", value_parser = read_mib)]
-    memory_limit: Option<u64>,
-
-    /// Replays that run at once [default: the number of CPUs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
+    #[command(flatten)]
+    limits: ReplayLimits,
 }
 
 impl CompareArgs {
     fn policies(&self) -> Vec<ReplayPolicy> {
-        let mut policies = Vec::new();
-        for &policy in &self.policy {
-            if !policies.contains(&policy) {
-                policies.push(policy);
-            }
+        match self.policy.is_empty() {
+            true => vec![ReplayPolicy::RECORDING_KERNEL],
+            false => distinct(&self.policy),
         }
-        if policies.is_empty() {
-            policies.push(ReplayPolicy::RECORDING_KERNEL);
-        }
-        policies
-    }
-
-    fn limit(&self) -> MemoryLimit {
-        self.memory_limit
-            .map_or(MemoryLimit::default(), |mib| MemoryLimit::bytes(mib << 20))
     }
 
     fn described(&self, window_ms: u64) -> BTreeMap<&'static str, String> {
@@ -104,7 +88,7 @@ impl CompareArgs {
 /// If a recording cannot be read or replayed, has no whole window, or the output cannot be written.
 pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
     claim(args)?;
-    let load = |path: &Path| load_told_apart(path, None, args.limit(), true);
+    let load = |path: &Path| load_told_apart(path, None, args.limits.memory(), true);
     let loaded = [load(&args.before)?, load(&args.after)?];
     let lens = loaded.each_ref().map(|loaded| len_ms(&loaded.trace));
     let window_ms = match args.window {
@@ -208,15 +192,14 @@ fn replayed(
         every_ms: Some((windows.len_ms() / POINTS_A_WINDOW).max(1)),
         ..ReplayOptions::new(Start::Imposed)
     };
-    let memory = memory_of(loaded, options, args.watermarks, args.limit())?;
+    let memory = memory_of(loaded, options, args.watermarks, args.limits.memory())?;
     let job = |policy| ReplayJob {
         policy,
         memory: &memory,
         options,
     };
     let jobs: Vec<ReplayJob<'_>> = args.policies().into_iter().map(job).collect();
-    let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = args.jobs.map_or_else(all, usize::from);
+    let threads = args.limits.threads();
     let ops = loaded.trace.ops.len() as u64 * jobs.len() as u64;
     let outcomes = with_progress(&loaded.name, ops, |done| replay_all(&jobs, threads, done));
     let outcomes: Vec<ReplayOutcome> =

@@ -1,6 +1,7 @@
 //! `framewright lab`: the published experiments, repeated.
 
 use super::error::CommandError;
+use super::limits::ReplayLimits;
 use super::main_job::{self, JobOutputs};
 use super::{replay, runner};
 use crate::experiment::fallback::{self, PhoneKernel};
@@ -91,8 +92,10 @@ fn replay_of(args: &fallback::FallbackArgs, trace: &Path) -> replay::ReplayArgs 
         html: None,
         format: replay::PrintFormat::Table,
         assertions: Vec::new(),
-        memory_limit: None,
         time: false,
-        jobs: args.jobs,
+        limits: ReplayLimits {
+            memory_limit: None,
+            jobs: args.jobs,
+        },
     }
 }

@@ -10,6 +10,7 @@ mod explain;
 mod input;
 #[cfg(target_os = "linux")]
 pub mod lab;
+pub mod limits;
 mod main_job;
 mod manual;
 mod progress;

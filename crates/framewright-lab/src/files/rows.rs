@@ -2,7 +2,7 @@ use super::temp::leftovers;
 use crate::printable;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A file of lines that grows while a command works, so that what was done is not done again. It has one writer at a
@@ -24,11 +24,12 @@ impl fmt::Display for RowFileError {
 }
 
 impl RowFile {
-    /// Opens the file, or makes it, and reads its lines. The last value is how many bytes of a torn line were cut off.
+    /// Opens the file, or makes it, and reads its lines. The last value is a torn line, which has no end: it is still
+    /// there until the caller, which knows what it was, [cuts](Self::cut) it off.
     ///
     /// # Errors
     /// If it is no file of text, cannot be read or written, or another process writes it.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<String>, usize), RowFileError> {
+    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<String>, Vec<u8>), RowFileError> {
         let bad =
             |what: &dyn fmt::Display| RowFileError(format!("{}: {what}", printable::path(path)));
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
@@ -51,20 +52,25 @@ impl RowFile {
             .iter()
             .rposition(|&byte| byte == b'\n')
             .map_or(0, |at| at + 1);
-        let torn = bytes.len() - whole;
-        bytes.truncate(whole);
+        let torn = bytes.split_off(whole);
         let text =
             String::from_utf8(bytes).map_err(|_| bad(&"is no text, expected rows of JSON"))?;
-        if torn > 0 {
-            file.set_len(whole as u64).map_err(|e| bad(&e))?;
-            file.seek(SeekFrom::End(0)).map_err(|e| bad(&e))?;
-        }
         let lines = text.lines().map(str::to_owned).collect();
         let path = path.to_owned();
         Ok((Self { path, file }, lines, torn))
     }
 
-    /// Adds a line (OF3).
+    /// Cuts a torn line of so many bytes off.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn cut(&mut self, torn_bytes: usize) -> Result<(), RowFileError> {
+        let len = self.file.metadata().map(|there| there.len());
+        let cut = len.and_then(|len| self.file.set_len(len.saturating_sub(torn_bytes as u64)));
+        cut.map_err(|error| self.not_written(&error))
+    }
+
+    /// Adds a line behind whole ones (OF3).
     ///
     /// # Errors
     /// If it cannot be written; a part of it that was written is taken back.
@@ -73,17 +79,17 @@ impl RowFile {
         let _held = leftovers();
         let len = self.file.metadata().map(|there| there.len());
         let bytes = format!("{line}\n");
-        self.file
-            .write_all(bytes.as_bytes())
-            .map_err(|error: io::Error| {
-                if let Ok(len) = len {
-                    let _ = self.file.set_len(len);
-                }
-                RowFileError(format!(
-                    "{}: cannot write: {error}",
-                    printable::path(&self.path)
-                ))
-            })
+        self.file.write_all(bytes.as_bytes()).map_err(|error| {
+            if let Ok(len) = len {
+                let _ = self.file.set_len(len);
+            }
+            self.not_written(&error)
+        })
+    }
+
+    fn not_written(&self, error: &io::Error) -> RowFileError {
+        let path = printable::path(&self.path);
+        RowFileError(format!("{path}: cannot write: {error}"))
     }
 }
 
@@ -97,7 +103,10 @@ mod tests {
         let path = folder.path().join("rows");
         fs::write(&path, b"one\ntwo\nthr").unwrap();
         let (mut rows, lines, torn) = RowFile::open(&path).unwrap();
-        assert_eq!((lines, torn), (vec!["one".to_owned(), "two".to_owned()], 3));
+        assert_eq!(lines, ["one", "two"]);
+        assert_eq!(torn, b"thr");
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\nthr", "not cut yet");
+        rows.cut(torn.len()).unwrap();
         let again = RowFile::open(&path).unwrap_err().to_string();
         assert!(again.contains("another command adds rows to it"), "{again}");
         rows.add("three").unwrap();

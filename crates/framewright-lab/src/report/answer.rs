@@ -479,11 +479,11 @@ fn holds(holds: &WhoHolds) -> String {
             of,
             before,
         } => format!(
-            "of the {} frames at the end that cannot move and share a pageblock with movable ones, {who} holds the most by \
-             name, {}, and {} were held before the recording",
+            "at the end {} frames that cannot move share pageblocks with movable ones: {} were held before the recording, and \
+             {who} holds the most of those asked for by name, {}",
             count(*of),
-            count(*frames),
             count(*before),
+            count(*frames),
         ),
     }
 }

@@ -449,13 +449,13 @@ fn who_is_in_the_way_stands_in_the_answer_and_leaves_it_at_five_sentences() {
         before: 3_000,
     };
     let said = |figures: AnswerFigures| answer(&figures).sentences;
-    let says = "f the 5 000 frames at the end that cannot move and share a pageblock with movable ones, cc1 holds the \
-                most by name, 1 234, and 3 000 were held before the recording.";
+    let says = "t the end 5 000 frames that cannot move share pageblocks with movable ones: 3 000 were held before the \
+                recording, and cc1 holds the most of those asked for by name, 1 234.";
     let served = AnswerFigures {
         holds: Some(most.clone()),
         ..figures()
     };
-    assert_eq!(said(served)[1], format!("O{says}"));
+    assert_eq!(said(served)[1], format!("A{says}"));
     let mut short = squeezed(
         FailureCause::Fragmented,
         &[("concentrated", &[5, 4, 6])],
@@ -467,7 +467,7 @@ fn who_is_in_the_way_stands_in_the_answer_and_leaves_it_at_five_sentences() {
     assert_eq!(with.len(), before.len());
     assert_eq!(
         with[1],
-        format!("{}; o{says}", before[1].trim_end_matches('.'))
+        format!("{}; a{says}", before[1].trim_end_matches('.'))
     );
     short.holds = Some(WhoHolds::NoNames);
     assert!(said(short.clone())[1].ends_with(

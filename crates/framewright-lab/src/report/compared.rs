@@ -394,8 +394,8 @@ impl RecordingComparison {
             );
         }
         text += &format!(
-            "\n* the {:.0} % range of the difference does not hold 0; ^ nor does it, but the two were as far apart when \
-             the recordings began; /s: a rate, so many a second\n",
+            "\n* the {:.0} % range of the difference does not hold 0; ^ the same, but the two were as far apart when the \
+             recordings began; /s: so many a second\n",
             RANGE_SHARE * 100.0
         );
         text

@@ -1,11 +1,37 @@
 //! The askers: the names of a trace's small numbers, and the call chains of its requests.
 
-/// Strings of any bytes by their places, in one piece of memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NameTable {
-    bytes: Vec<u8>,
+/// Slices by their places, in one piece of memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SliceTable<T> {
+    values: Vec<T>,
     ends: Vec<usize>,
 }
+
+impl<T> Default for SliceTable<T> {
+    fn default() -> Self {
+        Self {
+            values: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy> SliceTable<T> {
+    fn push(&mut self, slice: &[T]) {
+        self.values.extend_from_slice(slice);
+        self.ends.push(self.values.len());
+    }
+
+    fn get(&self, at: usize) -> Option<&[T]> {
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.values.get(start..end)
+    }
+}
+
+/// Names of any bytes by their places.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameTable(SliceTable<u8>);
 
 impl NameTable {
     /// The longest name, in bytes. The kernel keeps 16 of a task's, and a function's are rarely above 100.
@@ -14,28 +40,24 @@ impl NameTable {
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.0.ends.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.0.ends.is_empty()
     }
 
     /// Appends a name; what is longer than [`Self::NAME_BYTES_MAX`] is cut.
     pub fn push(&mut self, name: &[u8]) {
-        let len_bytes = name.len().min(Self::NAME_BYTES_MAX);
-        self.bytes.extend_from_slice(&name[..len_bytes]);
-        self.ends.push(self.bytes.len());
+        self.0.push(&name[..name.len().min(Self::NAME_BYTES_MAX)]);
     }
 
     /// The name at that place.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&[u8]> {
-        let end = *self.ends.get(at)?;
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.bytes.get(start..end)
+        self.0.get(at)
     }
 
     /// All of them in order.
@@ -49,8 +71,7 @@ impl NameTable {
 pub struct CallChains {
     /// The functions.
     pub functions: NameTable,
-    places: Vec<u32>,
-    ends: Vec<usize>,
+    chains: SliceTable<u32>,
 }
 
 impl CallChains {
@@ -60,28 +81,25 @@ impl CallChains {
     /// How many chains there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.chains.ends.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.chains.ends.is_empty()
     }
 
     /// Appends a chain; what is deeper than [`Self::DEPTH_MAX`] is cut.
     pub fn push(&mut self, functions: &[u32]) {
         let depth = functions.len().min(Self::DEPTH_MAX);
-        self.places.extend_from_slice(&functions[..depth]);
-        self.ends.push(self.places.len());
+        self.chains.push(&functions[..depth]);
     }
 
     /// The places of the functions of that chain.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&[u32]> {
-        let end = *self.ends.get(at)?;
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.places.get(start..end)
+        self.chains.get(at)
     }
 
     /// The names of the functions of that chain, the innermost first.

@@ -250,3 +250,24 @@ fn a_sweep_that_is_interrupted_leaves_whole_rows_and_goes_on() {
     assert!(framewright(&few).output().unwrap().status.success());
     assert!(rows(&file).len() >= before);
 }
+
+#[test]
+fn of3_a_file_of_something_else_stays_as_it_is_with_and_without_a_last_line_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(2000, 1), folder.path(), "a");
+    let file = folder.path().join("notes");
+    for (content, place) in [
+        ("{\"mine\": 1}", "notes:1: "),
+        ("mine\nand more", "notes:1: "),
+        ("all that I have", "notes:1: "),
+    ] {
+        fs::write(&file, content).unwrap();
+        let (code, _, error) = run(&["sweep", as_str(&trace), "--json", as_str(&file)]);
+        assert_eq!(code, Some(2), "{error}");
+        assert!(
+            error.contains(place) && error.contains("expected a row of framewright sweep"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), content);
+    }
+}

@@ -108,8 +108,8 @@ fn the_table_says_who_asked_and_who_holds_what_is_in_the_way() {
         "(before the recording) 0 1 0 0 0",
     ];
     assert_eq!(table(&out, "caller", "linux"), by_caller, "{out}");
-    let says = "f the 4 frames at the end that cannot move and share a pageblock with movable ones, cc1 holds the most \
-                by name, 4, and 0 were held before the recording.";
+    let says = "t the end 4 frames that cannot move share pageblocks with movable ones: 0 were held before the \
+                recording, and cc1 holds the most of those asked for by name, 4.";
     assert!(out.contains(says), "{out}");
     assert!(!out.contains('\x1b'));
     let (_, json, _) = run(&["replay", as_str(&path), "--json", "-"]);
@@ -197,4 +197,21 @@ fn a_recording_without_names_says_so() {
     let says =
         "he recording does not say who holds the frames in the way, because it has no names.";
     assert!(out.contains(says), "{out}");
+}
+
+#[test]
+fn a_timed_replay_counts_by_no_asker_so_each_policy_does_the_same_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&trace(), folder.path(), None);
+    let asked = [
+        "replay",
+        as_str(&path),
+        "--policy",
+        "linux-6.12,framewright",
+    ];
+    let (_, out, _) = run(&asked);
+    assert!(out.contains(": who, by command"), "{out}");
+    let (code, out, error) = run(&[&asked[..], &["--time"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    assert!(!out.contains(": who, by command"), "{out}");
 }

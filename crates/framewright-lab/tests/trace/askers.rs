@@ -1,6 +1,6 @@
 //! PFT2: the askers.
 
-use crate::support::{input, order};
+use crate::support::{columns_file, input, order};
 use framewright::Mobility;
 use framewright_lab::trace::reduce::Reducer;
 use framewright_lab::trace::{
@@ -63,18 +63,7 @@ fn by_hand(comm: &[u8], stacks: &[u8], stack: &[u8]) -> Vec<u8> {
         (b"stacks\0\0", stacks),
         (b"stack\0\0\0", stack),
     ];
-    let mut bytes = b"PFT2".to_vec();
-    for number in [1024u32, 0, 3, 5, 13] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
-    for (name, column) in columns {
-        bytes.extend_from_slice(name);
-        bytes.extend_from_slice(&(column.len() as u64).to_le_bytes());
-    }
-    for (_, column) in columns {
-        bytes.extend_from_slice(column);
-    }
-    bytes
+    columns_file(b"PFT2", [1024, 0, 3, 5, 13], &columns)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use crate::support::{input, order};
+use crate::support::{columns_file, input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
     InitClass, InitObject, Input, MemoryLimit, Recording, Trace, TraceOp, read_frames, read_pft,
@@ -81,18 +81,7 @@ fn small_by_hand() -> Vec<u8> {
         (b"pid\0\0\0\0\0", &pid),
         (b"tick\0\0\0\0", &tick),
     ];
-    let mut bytes = b"PFT1".to_vec();
-    for number in [4096u32, 3, 2, 8, 10] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
-    for (name, column) in columns {
-        bytes.extend_from_slice(name);
-        bytes.extend_from_slice(&(column.len() as u64).to_le_bytes());
-    }
-    for (_, column) in columns {
-        bytes.extend_from_slice(column);
-    }
-    bytes
+    columns_file(b"PFT1", [4096, 3, 2, 8, 10], &columns)
 }
 
 /// Where a column's length stands, and where its bytes start, in `small_by_hand`.

@@ -124,3 +124,23 @@ pub(crate) fn carried(name: &str) -> PathBuf {
         .join("../../traces")
         .join(name)
 }
+
+/// A file of columns: the version, the numbers of the header, each column's name and length, and the columns.
+pub(crate) fn columns_file(
+    magic: &[u8; 4],
+    numbers: [u32; 5],
+    columns: &[(&[u8; 8], &[u8])],
+) -> Vec<u8> {
+    let mut bytes = magic.to_vec();
+    for number in numbers {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    for (name, column) in columns {
+        bytes.extend_from_slice(*name);
+        bytes.extend_from_slice(&(column.len() as u64).to_le_bytes());
+    }
+    for (_, column) in columns {
+        bytes.extend_from_slice(column);
+    }
+    bytes
+}

@@ -100,7 +100,8 @@ pub(in crate::cmd) fn replay_case(
     let placed = chosen.map(|chosen| placement(&memory, chosen)).transpose();
     let placed = placed.map_err(|e| at(&e))?;
     let of_kernel = placed.as_ref().and_then(|placed| placed.who.as_ref());
-    let wants_who = is_known && of_kernel.is_none();
+    // A replay that is timed does no more than the others beside it.
+    let wants_who = is_known && of_kernel.is_none() && !options.time;
     let mut jobs: Vec<ReplayJob<'_>> = policies
         .iter()
         .map(|&policy| ReplayJob {

@@ -8,6 +8,7 @@ pub(super) use shown::{METHOD, case_items};
 
 use super::error::CommandError;
 use super::input::{LoadedTrace, case_names, files_of, load};
+use super::limits::{ReplayLimits, distinct};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
@@ -17,8 +18,7 @@ use crate::report::{
     Assertion, MachineRecord, PerfettoCase, ReportCase, RunInfo, has_place, hollow_text,
     json_lines, perfetto, series_csv,
 };
-use crate::size::{read_frames_len, read_mib};
-use crate::trace::MemoryLimit;
+use crate::size::read_frames_len;
 use clap::ValueEnum;
 use framewright::Order;
 use shown::{page, printed};
@@ -111,18 +111,14 @@ pub struct ReplayArgs {
     #[arg(long = "assert", value_name = "EXPR")]
     pub assertions: Vec<Assertion>,
 
-    /// How much of this machine's memory a trace may take: while it is read, and for each replay of it
-    /// as 8GiB, or a number of MiB [default: 4GiB, and for a replay no more than 512MiB and 1KiB for each operation]
-    #[arg(long, value_name = "SIZE", value_parser = read_mib)]
-    pub memory_limit: Option<u64>,
-
-    /// Time each replay, best with --jobs 1; only then do figures differ from run to run
+    /// Time each replay, best with --jobs 1; only then do figures differ from run to run. The askers are then shown
+    /// in the kernel's own layout or not at all
     #[arg(long)]
     pub time: bool,
 
-    /// Replays that run at once [default: the number of CPUs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub jobs: Option<u16>,
+    /// What the replays may take of this machine
+    #[command(flatten)]
+    pub limits: ReplayLimits,
 }
 
 /// The three columns of every experiment: there is a kernel for each that reclaims.
@@ -212,23 +208,7 @@ impl ReplayArgs {
             };
             return all.to_vec();
         }
-        let mut policies = Vec::new();
-        for &policy in &self.policy {
-            if !policies.contains(&policy) {
-                policies.push(policy);
-            }
-        }
-        policies
-    }
-
-    fn limit(&self) -> MemoryLimit {
-        self.memory_limit
-            .map_or(MemoryLimit::default(), |mib| MemoryLimit::bytes(mib << 20))
-    }
-
-    fn threads(&self) -> usize {
-        let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.jobs.map_or_else(all, usize::from)
+        distinct(&self.policy)
     }
 
     /// The options as the figures' first record has them. Paths are left out: they are of this
@@ -248,7 +228,7 @@ impl ReplayArgs {
                 }
                 .to_owned(),
             ),
-            ("jobs", self.threads().to_string()),
+            ("jobs", self.limits.threads().to_string()),
             ("watermarks", self.watermarks.name().to_owned()),
         ]);
         options.extend(self.probe.map(|order| ("probe", order.to_string())));
@@ -298,9 +278,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     }
     let (mut replayed, mut machines) = (Vec::new(), Vec::new());
     for (path, name) in args.traces.iter().zip(names) {
-        let mut loaded = load(path, args.state.as_deref(), args.limit())?;
+        let mut loaded = load(path, args.state.as_deref(), args.limits.memory())?;
         loaded.name = name;
-        let (threads, limit) = (args.threads(), args.limit());
+        let (threads, limit) = (args.limits.threads(), args.limits.memory());
         let watermarks = args.watermarks;
         replayed.push(replay_case(
             &loaded, &policies, options, watermarks, threads, limit, true,

@@ -5,8 +5,8 @@ use crate::measure::{Film, Picture, Sample, replay as m};
 use crate::replay::ReplayPolicy;
 use crate::report::html::HtmlPage;
 use crate::report::{
-    self, Accent, BlockMaps, Item, Note, OverTime, PlotLine, ReportCase, ReportColumn, RunInfo,
-    Scale, Section, Tabled, accent, case_grid, verdict,
+    self, Accent, BlockMaps, Item, LINUX, Note, OverTime, PlotLine, ReportCase, ReportColumn,
+    RunInfo, Scale, Section, Tabled, accent, case_grid, verdict,
 };
 
 /// A case as a reader sees it: table, calibration, verdict, anomalies.
@@ -54,6 +54,11 @@ fn who_tables(case: &ReportCase) -> Vec<Tabled> {
             "what an interrupt asked for stands under the task that it interrupted; failures are those {failures} that \
              could have printed `page allocation failure`; fixed frames in mixed pageblocks at the end are in the way"
         )));
+        if who.layout == LINUX {
+            last.notes.push(Note::Text(
+                "what the kernel moved later is counted where it lay first".into(),
+            ));
+        }
     }
     tables
 }

@@ -10,15 +10,16 @@ mod row;
 
 use super::error::CommandError;
 use super::input::{LoadedTrace, case_names, files_of, load_told_apart};
+use super::limits::{ReplayLimits, distinct};
 use super::progress::with_progress;
 use super::replay::{StartArg, WatermarksArg, memory_of};
 use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
 use crate::measure::replay as m;
 use crate::printable;
 use crate::replay::{ReplayJob, ReplayOptions, ReplayPolicy, TraceMemory, replay_all};
-use crate::report::{Grid, GridRow, Heading, accent, has_place, pareto_front};
-use crate::size::{read_frames_len, read_mib, shown_frames};
-use crate::trace::{MemoryLimit, TraceDigest};
+use crate::report::{Grid, GridRow, Heading, has_place, pareto_front};
+use crate::size::{read_frames_len, shown_frames};
+use crate::trace::TraceDigest;
 use row::{CombinationKey, CombinationRow};
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,14 +66,8 @@ pub(super) struct SweepArgs {
     #[arg(long, value_name = "FILE")]
     json: PathBuf,
 
-    /// How much of this machine's memory a recording may take: while it is read, and for each replay of it
-    /// as 8GiB, or a number of MiB [default: 4GiB, and for a replay no more than 512MiB and 1KiB for each operation]
-    #[arg(long, value_name = "SIZE", value_parser = read_mib)]
-    memory_limit: Option<u64>,
-
-    /// Replays that run at once [default: the number of CPUs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
+    #[command(flatten)]
+    limits: ReplayLimits,
 }
 
 /// One combination of a recording.
@@ -84,23 +79,7 @@ struct SweepCombination {
     watermarks: WatermarksArg,
 }
 
-/// The values without those that were there before.
-fn distinct<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
-    let mut distinct = Vec::new();
-    for &value in values {
-        if !distinct.contains(&value) {
-            distinct.push(value);
-        }
-    }
-    distinct
-}
-
 impl SweepArgs {
-    fn limit(&self) -> MemoryLimit {
-        self.memory_limit
-            .map_or(MemoryLimit::default(), |mib| MemoryLimit::bytes(mib << 20))
-    }
-
     fn policies(&self) -> Vec<ReplayPolicy> {
         match self.policy.is_empty() {
             true => ReplayPolicy::COMPARED.to_vec(),
@@ -145,7 +124,7 @@ impl SweepArgs {
                         ..ReplayOptions::new(start.into())
                     };
                     // Whether so much can be held back is known before the first replay.
-                    memory_of(loaded, options, watermarks, self.limit())?;
+                    memory_of(loaded, options, watermarks, self.limits.memory())?;
                     for policy in self.policies() {
                         let key = CombinationKey {
                             trace: trace.clone(),
@@ -191,24 +170,32 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
     let names = case_names(&args.traces)?;
     claim(args)?;
     let shown = printable::path(&args.json);
-    let (file, lines, torn) = RowFile::open(&args.json).map_err(CommandError::input)?;
-    if torn > 0 {
-        let _ = writeln!(
-            io::stderr(),
-            "{shown}:{}: the last line is torn ({torn} bytes without an end); it is dropped",
-            lines.len() + 1
-        );
-    }
+    let (mut file, lines, torn) = RowFile::open(&args.json).map_err(CommandError::input)?;
+    let torn_at = lines.len() + 1;
     let mut rows: Vec<(CombinationRow, String)> = Vec::new();
     for (number, line) in lines.into_iter().enumerate() {
         let row = CombinationRow::read(&line);
         let row = row.map_err(|e| CommandError::Input(format!("{shown}:{}: {e}", number + 1)))?;
         rows.push((row, line));
     }
+    // Only now: a file of something else stays as it is.
+    if !CombinationRow::may_begin(&torn) {
+        return Err(CommandError::Input(format!(
+            "{shown}:{torn_at}: the last line has no end and is no part of a row, expected a row of framewright sweep"
+        )));
+    }
+    if !torn.is_empty() {
+        file.cut(torn.len()).map_err(CommandError::input)?;
+        let _ = writeln!(
+            io::stderr(),
+            "{shown}:{torn_at}: the last line is torn ({} bytes without an end); it is dropped",
+            torn.len()
+        );
+    }
     let file = Mutex::new(file);
     let (mut asked, mut replayed) = (Vec::new(), 0);
     for (path, name) in args.traces.iter().zip(names) {
-        let mut loaded = load_told_apart(path, None, args.limit(), true)?;
+        let mut loaded = load_told_apart(path, None, args.limits.memory(), true)?;
         loaded.name = name;
         let combinations = args.combinations(path, &loaded)?;
         let is_there = |key: &CombinationKey| rows.iter().any(|(row, _)| row.key == *key);
@@ -275,13 +262,13 @@ fn replay_missing(
             watermarks,
             ..
         } = &one.key;
-        let memory = memory_of(loaded, one.options, one.watermarks, args.limit())?;
+        let memory = memory_of(loaded, one.options, one.watermarks, args.limits.memory())?;
         memories.insert((start, *squeeze, watermarks), memory);
     }
-    let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // As many at once as the limit has room for; one fits, as was checked.
-    let at_once = args.limit().len_bytes() / TraceMemory::replay_bytes(&loaded.trace, false).max(1);
-    let threads = args.jobs.map_or_else(all, usize::from);
+    let at_once =
+        args.limits.memory().len_bytes() / TraceMemory::replay_bytes(&loaded.trace, false).max(1);
+    let threads = args.limits.threads();
     let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let next = AtomicUsize::new(0);
     let done_rows = Mutex::new(Vec::new());
@@ -396,7 +383,7 @@ fn table(rows: &[&CombinationRow]) -> String {
             headings: headings
                 .map(|title| Heading {
                     title: title.into(),
-                    accent: accent(""),
+                    accent: None,
                     is_published: false,
                 })
                 .to_vec(),

@@ -71,6 +71,12 @@ impl CombinationRow {
         }
     }
 
+    /// Whether a row, or what is left of one, may begin so.
+    pub(super) fn may_begin(torn: &[u8]) -> bool {
+        let begin = format!("{{\"experiment\":\"{}\",", Self::EXPERIMENT);
+        torn.iter().zip(begin.as_bytes()).all(|(a, b)| a == b)
+    }
+
     pub(super) fn line(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }

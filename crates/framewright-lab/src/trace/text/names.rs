@@ -26,8 +26,47 @@ pub struct TextNames {
     place_of_chain: HashMap<Box<[u32]>, u32>,
     /// The names of tasks that an event has named.
     tasks: HashMap<u32, u32>,
+    room: NameRoom,
+}
+
+/// How much of [`TextNames::BYTES_MAX`] is held, and how many names and chains found no room.
+#[derive(Debug, Clone, Default)]
+struct NameRoom {
     held_bytes: u64,
     left_out: u64,
+}
+
+impl NameRoom {
+    /// Takes room for an entry with so many bytes beside it, if there is as much.
+    fn take(&mut self, len_bytes: usize) -> bool {
+        let held = self.held_bytes + ENTRY_BYTES + len_bytes as u64;
+        let has_room = held <= TextNames::BYTES_MAX;
+        match has_room {
+            true => self.held_bytes = held,
+            false => self.left_out += 1,
+        }
+        has_room
+    }
+
+    /// The place of a name in a table, where it is put if it is not there yet.
+    fn place(
+        &mut self,
+        name: &[u8],
+        table: &mut NameTable,
+        place_of: &mut HashMap<Box<[u8]>, u32>,
+    ) -> Option<u32> {
+        let name = &name[..name.len().min(NameTable::NAME_BYTES_MAX)];
+        if let Some(&place) = place_of.get(name) {
+            return Some(place);
+        }
+        if !self.take(2 * name.len()) {
+            return None;
+        }
+        let place = table.len() as u32;
+        table.push(name);
+        place_of.insert(name.into(), place);
+        Some(place)
+    }
 }
 
 /// What a name costs beside its bytes: its places in a table and in a map, each with as much room again.
@@ -52,13 +91,13 @@ impl TextNames {
     /// How many names and chains found no room.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
-        self.left_out
+        self.room.left_out
     }
 
     /// What is held at most.
     #[must_use]
     pub const fn held_bytes(&self) -> u64 {
-        self.held_bytes
+        self.room.held_bytes
     }
 
     /// Notes the name that a task has from here on.
@@ -69,7 +108,7 @@ impl TextNames {
                 Some(place) => *known = place,
                 None => drop(self.tasks.remove(&task)),
             }
-        } else if let (Some(place), true) = (place, self.has_room(0)) {
+        } else if let (Some(place), true) = (place, self.room.take(0)) {
             self.tasks.insert(task, place);
         }
     }
@@ -85,54 +124,27 @@ impl TextNames {
     }
 
     fn comm(&mut self, name: &[u8]) -> Option<u32> {
-        let name = &name[..name.len().min(NameTable::NAME_BYTES_MAX)];
-        if let Some(&place) = self.place_of_comm.get(name) {
-            return Some(place);
-        }
-        if !self.has_room(2 * name.len()) {
-            return None;
-        }
-        let place = self.comms.len() as u32;
-        self.comms.push(name);
-        self.place_of_comm.insert(name.into(), place);
-        Some(place)
+        self.room
+            .place(name, &mut self.comms, &mut self.place_of_comm)
     }
 
     pub(super) fn function(&mut self, name: &[u8]) -> Option<u32> {
-        let name = &name[..name.len().min(NameTable::NAME_BYTES_MAX)];
-        if let Some(&place) = self.place_of_function.get(name) {
-            return Some(place);
-        }
-        if !self.has_room(2 * name.len()) {
-            return None;
-        }
-        let place = self.chains.functions.len() as u32;
-        self.chains.functions.push(name);
-        self.place_of_function.insert(name.into(), place);
-        Some(place)
+        let functions = &mut self.chains.functions;
+        self.room
+            .place(name, functions, &mut self.place_of_function)
     }
 
     pub(super) fn chain(&mut self, functions: &[u32]) -> Option<u32> {
         if let Some(&place) = self.place_of_chain.get(functions) {
             return Some(place);
         }
-        if !self.has_room(8 * functions.len()) {
+        if !self.room.take(8 * functions.len()) {
             return None;
         }
         let place = self.chains.len() as u32;
         self.chains.push(functions);
         self.place_of_chain.insert(functions.into(), place);
         Some(place)
-    }
-
-    fn has_room(&mut self, len_bytes: usize) -> bool {
-        let held = self.held_bytes + ENTRY_BYTES + len_bytes as u64;
-        let has_room = held <= Self::BYTES_MAX;
-        match has_room {
-            true => self.held_bytes = held,
-            false => self.left_out += 1,
-        }
-        has_room
     }
 }
 

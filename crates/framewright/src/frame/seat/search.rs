@@ -69,9 +69,8 @@ struct BlockSearch {
     empty: usize,
     /// The orders at which the search has looked, a bit each.
     seen: u16,
-    /// The orders whose floor it knows, a bit each.
-    known: u16,
-    /// By order known: what its cheapest class costs with the surcharge, whether or not that has a block.
+    /// By order: what its cheapest class costs with the surcharge, whether or not that has a block; `NO_CANDIDATE` if
+    /// that was not asked yet.
     floor: [i32; ORDERS],
     /// By order seen: the cheapest class, of those not passed by.
     best: [Candidate; ORDERS],
@@ -104,7 +103,6 @@ impl BlockSearch {
             spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
             empty: 0,
             seen: 0,
-            known: 0,
             floor: [NO_CANDIDATE; ORDERS],
             best: [none; ORDERS],
         }
@@ -156,13 +154,12 @@ impl BlockSearch {
         let mut least = NO_CANDIDATE;
         for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
             if self.seen >> order & 1 == 0 {
-                if self.known >> order & 1 == 0 {
+                if self.floor[order] == NO_CANDIDATE {
                     let cost = zone.index.least_cost(self.list, order);
                     if cost >= least {
                         continue;
                     }
                     self.floor[order] = cost + self.surcharge(zone, order);
-                    self.known |= 1 << order;
                 }
                 if self.floor[order] >= least {
                     continue;

@@ -93,7 +93,7 @@ impl<'m> Kept<'m> {
         None
     }
 
-    /// The list of areas of `pages` pages, any number, and its latest area.
+    /// The list of areas of `pages` pages and its latest area; `None` if it is empty, or there is no such list.
     #[inline(always)]
     fn latest(self, pages: u32) -> Option<(u32, u32)> {
         let list = pages.wrapping_sub(1);
