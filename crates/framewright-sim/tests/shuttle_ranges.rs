@@ -107,6 +107,36 @@ fn v5_nothing_is_used_again_before_a_flush_that_began_after_its_unmap_has_ended(
     explore(300, || hammer(32, 8, 3, config(2, 0), 10, &WORK));
 }
 
+/// The peak never counts pages that a CPU has reported but not freed yet, nor the same pages before and after a CPU
+/// reported them, whenever another CPU adds them up.
+#[test]
+fn v6_the_peak_is_within_the_bound_and_a_batch_of_each_cpu() {
+    explore(4000, || {
+        let (space, _) = space(128, 8, 2, &config(8, 0), thread::yield_now);
+        let threads: Vec<_> = (0..2)
+            .map(|cpu| {
+                thread::spawn(move || {
+                    let mut seat = space.seat(CpuId(cpu), ()).unwrap();
+                    let areas = [1, 2, 1, 3, 1, 1, 2, 1];
+                    let areas = areas.map(|pages| seat.alloc_area(&AreaRequest::new(pages)));
+                    for area in areas {
+                        seat.free_area(area.unwrap()).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..4 {
+            let _ = space.stats();
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let (stats, batches) = (space.stats(), 2 * space.lazy_batch_pages());
+        assert!(stats.lazy_pages_peak <= 8 + batches, "{stats:?}");
+        space.verify().unwrap();
+    });
+}
+
 #[test]
 fn v8_spans_change_hands_before_a_request_fails() {
     // Two users that hold at most three areas of one page and a guard page.

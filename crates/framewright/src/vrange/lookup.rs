@@ -79,7 +79,8 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     pub fn stats(&self) -> RangeStats {
         let all = |counter| sum(self.all_seats(), counter);
         let live = self.all_seats().map(|seat| seat.live.get());
-        let lazy = self.look_at_lazy(0);
+        self.look_at_lazy();
+        let lazy = self.sum_of_lazy(0);
         let [stop_lock, arena_lock, depot_lock] = self.locks();
         RangeStats {
             area_allocs: all(|of| &of.allocs),

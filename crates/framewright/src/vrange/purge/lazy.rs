@@ -2,7 +2,12 @@
 //!
 //! Lazy pages, those that wait for a flush included, are bounded (V6). A seat counts its own and
 //! adds them to the space's sum a batch at a time, so that frees on several CPUs seldom meet at the
-//! sum's line. The sum and what the seats have not reported yet are all lazy pages.
+//! sum's line. The sum and what the seats have not reported yet are all lazy pages, and a few more: a
+//! call reports some before they are lazy, and says in its seat how many these are.
+//!
+//! A CPU that adds all this up, while others change it, takes a count only if no CPU moved pages from
+//! one of these words to another meanwhile, and the lesser of the sum before and after. So the count is
+//! never more than there were at one moment, and the peak is within the bound (V6).
 //!
 //! A flush takes a number, flushes, and then publishes the number as done. A CPU that has unmapped
 //! pages stamps them with the number of the next flush: they are free when a flush of that number
@@ -16,6 +21,9 @@ use crate::sync::{
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
     fence,
 };
+
+/// How often a CPU tries to count the lazy pages while others change the counts.
+const LOOKS: usize = 4;
 
 impl<'m, P: RangePlatform> Space<'m, P> {
     /// Flushes for all CPUs: pages that were unmapped before the call are free after it.
@@ -99,13 +107,39 @@ impl<P> Space<'_, P> {
         not_negative(all)
     }
 
-    /// The same; remembers the peak.
-    pub(in super::super) fn look_at_lazy(&self, reserved: u64) -> u64 {
-        let all = self.sum_of_lazy(reserved);
-        if self.words.peak.load(Relaxed) < all {
+    /// Remembers how many pages are lazy if they are more than ever before, those above the bound not counted. If
+    /// other CPUs change the counts each time it looks, it remembers nothing.
+    pub(in super::super) fn look_at_lazy(&self) {
+        let all = (0..LOOKS).find_map(|_| self.lazy_at_a_moment());
+        if let Some(all) = all
+            && self.words.peak.load(Relaxed) < all
+        {
             self.words.peak.fetch_max(all, Relaxed);
         }
-        all
+    }
+
+    /// As many pages as were lazy at one moment, or fewer; none if other CPUs change the counts meanwhile.
+    fn lazy_at_a_moment(&self) -> Option<u64> {
+        let countings = || self.all_seats().map(SpaceSeatRecord::countings);
+        let begin = countings().try_fold(0u64, |sum, of_seat| {
+            of_seat.is_multiple_of(2).then(|| sum.wrapping_add(of_seat))
+        })?;
+        let before = self.words.lazy.load(Relaxed);
+        let beside = self
+            .all_seats()
+            .map(SpaceSeatRecord::lazy_beside_the_sum)
+            .fold(0, u64::wrapping_add);
+        // If a seat says no longer that it has reported pages early, the sum is read after they were settled.
+        fence(Acquire);
+        let after = self.words.lazy.load(Relaxed);
+        fence(Acquire);
+        let is_one = countings().fold(0, u64::wrapping_add) == begin;
+        let lesser = if not_negative(after.wrapping_sub(before)) == 0 {
+            after
+        } else {
+            before
+        };
+        is_one.then(|| not_negative(lesser.wrapping_add(beside)))
     }
 
     pub(in super::super) fn peak(&self) -> u64 {

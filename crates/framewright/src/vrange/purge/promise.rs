@@ -10,6 +10,8 @@
 //! - *above* the bound: lazy, of an area for which no CPU could make room. Its free purges it before
 //!   it returns.
 //!
+//! Inside its seat a call may have *reported* pages that are not lazy yet. That is over when it leaves the seat.
+//!
 //! If the wait for another CPU unwinds out of such a free, the words say so until the seat's next
 //! free or purge ends them.
 
@@ -26,6 +28,7 @@ impl<P> Held<'_, '_, P> {
     pub(in super::super) fn promise(&self, pages: u64) -> bool {
         self.end_unwound();
         let space = self.space;
+        let _counting = self.words.counting();
         let fits = space.add_lazy(pages) <= space.lazy_max;
         if fits {
             self.words.promised.set(pages);
@@ -40,6 +43,7 @@ impl<P> Held<'_, '_, P> {
         let (space, words) = (self.space, self.words);
         let promised = words.promised.get();
         if promised != 0 {
+            let _counting = words.counting();
             space.sub_lazy(promised);
             words.promised.set(0);
         }
@@ -86,10 +90,5 @@ impl<'m, P> Space<'m, P> {
     /// Pages above the bound.
     pub(in super::super) fn above(&self) -> u64 {
         self.all_seats().map(|seat| seat.above.get()).sum()
-    }
-
-    /// Pages that are counted as lazy, but either are not yet, or only until a free returns.
-    pub(in super::super) fn passing(&self) -> u64 {
-        self.promised() + self.above()
     }
 }

@@ -98,7 +98,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let pages = u64::from(held.lazy_pages_of(at, header));
             if told > pages {
                 // Its vmap block was dissolved meanwhile, and the area is shorter than its slot.
+                let _counting = self.words.counting();
                 self.space.sub_lazy(told - pages);
+                self.words.reported.set(pages);
                 told = pages;
             }
             if told == 0 {
@@ -108,13 +110,12 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     held.look_at(delta + pages);
                     told = pages;
                 } else {
-                    self.words.delta.set(0);
                     told = pages;
-                    if !held.make_room(delta + pages, pages, &mut self.frames) && !helped {
+                    if !held.make_room(pages, &mut self.frames) && !helped {
                         helped = true;
-                        self.words.promised.set(pages);
+                        self.words.promise_reported();
                         self.purge_others_meanwhile()?;
-                        self.words.promised.set(0);
+                        self.words.report_promised();
                         continue;
                     }
                 }
@@ -129,9 +130,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     // is. The peak counts only pages that stay lazy, so these are not in it. Other CPUs may have
                     // reported pages since, and found no room: what room there is now belongs to them.
                     self.words.above.set(pages);
+                    self.words.settle();
                     self.purge_others_meanwhile()?;
                     self.words.above.set(0);
                 }
+                self.words.settle();
                 if header.pages() > self.space.small_max {
                     // A few long areas have many frames: these do not wait for the next request.
                     self.held().release_areas(GIVES, &mut self.frames);
@@ -142,6 +145,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if told != 0 {
             // It was reported but not freed after all, because another CPU was first.
             self.space.sub_lazy(told);
+            self.words.settle();
         }
         self.exit();
         freed

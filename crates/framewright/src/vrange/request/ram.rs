@@ -302,15 +302,18 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 let delta = self.words.delta.get() + u64::from(slot);
                 let held = self.held();
                 let batch = self.space.batch_of(AreaKind::Ram);
-                if delta <= batch || held.tell(delta) {
-                    let delta = if delta <= batch { delta } else { 0 };
-                    self.words.delta.set(delta);
+                if delta <= batch || held.tell(slot) {
+                    if delta <= batch {
+                        self.words.delta.set(delta);
+                    }
                     if held.free_slot(at, header, slot) {
+                        self.words.settle();
                         self.exit();
                         return Ok(pages);
                     }
                     // Another CPU was first.
                     self.space.sub_lazy(u64::from(slot));
+                    self.words.settle();
                 }
             }
         }
@@ -423,11 +426,16 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         lazy_pages(header, is_block)
     }
 
-    /// Reports `pages` lazy pages, if that keeps the bound; purges some if it nearly does not.
+    /// [Reports](Held::report) a slot, if that keeps the bound; purges some if it nearly does not.
     #[inline(never)]
-    fn tell(&self, pages: u64) -> bool {
-        if self.space.add_lazy(pages) > self.space.lazy_max {
-            self.space.sub_lazy(pages);
+    fn tell(&self, slot: u32) -> bool {
+        let (space, words) = (self.space, self.words);
+        let delta = words.delta.get();
+        if self.report(slot.into()) > space.lazy_max {
+            let _counting = words.counting();
+            space.sub_lazy(delta + u64::from(slot));
+            words.delta.set(delta);
+            words.reported.set(0);
             return false;
         }
         self.relieve();

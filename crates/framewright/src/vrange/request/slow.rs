@@ -89,22 +89,28 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
     }
 
-    /// Reports `pages` lazy pages, of which `reserved` are not lazy yet, and purges this CPU's lazy
-    /// pages if there are too many. Returns whether they are within the bound then.
-    pub(in super::super) fn make_room(
-        &self,
-        pages: u64,
-        reserved: u64,
-        frames: &mut impl FrameSource,
-    ) -> bool {
+    /// Reports the lazy pages that the seat has not reported, and `pages` that will be. Returns how many all CPUs
+    /// have reported. The caller [settles](crate::vrange::space::SpaceSeatRecord::settle) what it reports early.
+    pub(super) fn report(&self, pages: u64) -> u64 {
+        let words = self.words;
+        let _counting = words.counting();
+        words.reported.set(pages);
+        let delta = words.delta.get();
+        words.delta.set(0);
+        self.space.add_lazy(delta + pages)
+    }
+
+    /// [Reports](Self::report), and purges this CPU's lazy pages if there are too many. Returns whether they are
+    /// within the bound then.
+    pub(in super::super) fn make_room(&self, pages: u64, frames: &mut impl FrameSource) -> bool {
         let bound = self.space.lazy_max;
         self.collect_inbox();
-        let told = self.space.add_lazy(pages);
+        let told = self.report(pages);
         if told <= bound {
             self.look_again(self.words.delta.get(), told);
             return true;
         }
-        self.space.look_at_lazy(reserved);
+        self.space.look_at_lazy();
         if self.purge_down_to(bound) {
             self.look_again(self.words.delta.get(), self.space.told_lazy());
             return true;
@@ -151,7 +157,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             let turn = self.space.seat_words(cpu).turn();
             claims.claim(turn)?;
             let held = self.space.claimed(cpu);
-            self.space.look_at_lazy(self.space.passing());
+            self.space.look_at_lazy();
             held.collect_inbox();
             held.purge_down_to(bound - bound / 8);
             held.release_all(&mut self.frames);
@@ -255,7 +261,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             return;
         }
         self.held().end_unwound();
-        self.space.look_at_lazy(0);
+        self.space.look_at_lazy();
         self.held().purge_all(&mut self.frames);
         self.exit();
     }
@@ -316,7 +322,7 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
     fn drain(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
         let space = self.set;
         own.words.counters.drains.add(1);
-        space.look_at_lazy(space.passing());
+        space.look_at_lazy();
         // A span may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
         // that has collected already. After the second round every span is with its owner.
         for seat in self.seats() {

@@ -110,17 +110,21 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             return;
         }
         let (held, space, words) = (self.held(), self.space, self.words);
-        match reserved {
-            0 => held.end_unwound(),
-            _ => words.promised.set(0),
+        if reserved == 0 {
+            held.end_unwound();
         }
         let header = held.header(at);
         let pages = u64::from(held.lazy_pages_of(at, header));
+        let counting = words.counting();
+        words.promised.set(0);
+        words.reported.set(pages);
         if space.add_lazy(pages.wrapping_sub(reserved)) > space.lazy_max {
             words.above.set(words.above.get() + pages);
         }
+        drop(counting);
         let freed = held.free_checked(at, header);
         debug_assert!(freed, "no other CPU knows the area");
+        words.settle();
         if header.kind() == AreaKind::Ram {
             words.counters.count_part_undone();
         }

@@ -141,9 +141,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 continue;
             };
             let pages = u64::from(self.header(at).pages());
-            let has_room = self.make_room(pages, pages, frames);
+            let has_room = self.make_room(pages, frames);
             if !has_room && !is_forced {
                 self.space.sub_lazy(pages);
+                self.words.settle();
                 return false;
             }
             match evicting {
@@ -152,6 +153,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             }
             let freed = self.free_checked(at, self.header(at));
             debug_assert!(freed, "no other CPU has it");
+            self.words.settle();
             if !has_room {
                 return false;
             }

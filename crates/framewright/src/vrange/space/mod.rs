@@ -296,7 +296,7 @@ impl<'m, P> Space<'m, P> {
                 || seat.areas_wait.link().is_some()
                 || seat.areas_ready.link().is_some()
         };
-        self.look_at_lazy(0) != 0 || self.depot().pages() != 0 || self.all_seats().any(has_some)
+        self.sum_of_lazy(0) != 0 || self.depot().pages() != 0 || self.all_seats().any(has_some)
     }
 
     /// Whether to take no more spans: because they are a good part of the window, and either half

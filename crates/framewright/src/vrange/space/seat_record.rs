@@ -134,7 +134,11 @@ record! {
         pub(in super::super) promised: OwnWord,
         /// Pages above the bound that are lazy only until the free of their area has purged them.
         pub(in super::super) above: OwnWord,
-        _moves: [AtomicU64; 3],
+        /// Lazy pages that the holder has reported and that are not lazy yet, while it is in the seat.
+        pub(in super::super) reported: OwnWord,
+        /// Odd while the holder [changes several counts](Counting) of lazy pages.
+        countings: AtomicU64,
+        _moves: [AtomicU64; 1],
         /// The lists of kept areas.
         kept: KeptRecord,
     } = 176 words, claims at 8, inbox at 16, mask at 24, heads at 40, counters at 64, moves_begun at 96, kept at 104;
@@ -226,6 +230,49 @@ impl SpaceSeatRecord {
         self.moves_ended.load(Acquire)
     }
 
+    /// From here until the result is dropped, the seat's holder changes several counts of lazy pages, and another
+    /// CPU that reads them reads them again later. Nothing is called meanwhile.
+    pub(in super::super) fn counting(&self) -> Counting<'_> {
+        let countings = &self.countings;
+        countings.store(countings.load(Relaxed) + 1, Relaxed);
+        // A CPU that sees one of the changes sees also that they have begun.
+        fence(Release);
+        Counting(self)
+    }
+
+    /// How often a [`Counting`] has begun or ended; odd within one. Acquire pairs with the Release at its end.
+    pub(in super::super) fn countings(&self) -> u64 {
+        self.countings.load(Acquire)
+    }
+
+    /// The pages counted by [`reported`](Self::reported) are lazy now, or are not reported any more.
+    pub(in super::super) fn settle(&self) {
+        // A CPU that sees the zero sees how they were settled.
+        fence(Release);
+        self.reported.set(0);
+    }
+
+    /// The call leaves its seat before what it has reported is lazy.
+    pub(in super::super) fn promise_reported(&self) {
+        let _counting = self.counting();
+        self.promised.set(self.reported.get());
+        self.reported.set(0);
+    }
+
+    /// The call is in its seat again.
+    pub(in super::super) fn report_promised(&self) {
+        let _counting = self.counting();
+        self.reported.set(self.promised.get());
+        self.promised.set(0);
+    }
+
+    /// Lazy pages that the space's sum does not have yet, less those that it has although they are not lazy yet, or
+    /// only until a call returns; wraps.
+    pub(in super::super) fn lazy_beside_the_sum(&self) -> u64 {
+        let early = self.reported.get() + self.promised.get() + self.above.get();
+        self.delta.get().wrapping_sub(early)
+    }
+
     pub(in super::super) fn head(&self, list: usize) -> SpanLink {
         self.heads[list].link()
     }
@@ -243,6 +290,17 @@ impl Drop for Moving<'_> {
     fn drop(&mut self) {
         let ended = &self.0.moves_ended;
         ended.store(ended.load(Relaxed) + 1, Release);
+    }
+}
+
+/// See [`SpaceSeatRecord::retell`]. They are never nested.
+#[must_use = "the change ends when this is dropped"]
+pub(in super::super) struct Counting<'m>(&'m SpaceSeatRecord);
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        let countings = &self.0.countings;
+        countings.store(countings.load(Relaxed) + 1, Release);
     }
 }
 
