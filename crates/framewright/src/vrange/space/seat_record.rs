@@ -293,7 +293,7 @@ impl Drop for Moving<'_> {
     }
 }
 
-/// See [`SpaceSeatRecord::retell`]. They are never nested.
+/// See [`SpaceSeatRecord::counting`]. They are never nested.
 #[must_use = "the change ends when this is dropped"]
 pub(in super::super) struct Counting<'m>(&'m SpaceSeatRecord);
 
