@@ -113,12 +113,14 @@ impl<P> HeldBlock<'_, '_, P> {
                     let start = runs.trailing_zeros();
                     runs &= runs - 1;
                     let now = pieces.min((out.len() - taken) as u32);
-                    for piece in 0..now {
-                        let bit = start + (piece << order);
-                        bits &= !run_mask(bit, order);
-                        out[taken] = base + word as u32 * 64 + bit;
-                        taken += 1;
+                    // Less than a word.
+                    bits &= !(((1 << (now << order)) - 1) << start);
+                    let mut first = base + word as u32 * 64 + start;
+                    for out in &mut out[taken..taken + now as usize] {
+                        *out = first;
+                        first += 1 << order;
                     }
+                    taken += now as usize;
                 }
                 self.set_word(word, bits);
                 if taken == out.len() {

@@ -37,24 +37,18 @@
 //! set, has found them clear. A CPU that clears one after that sees the summary's bit, which is
 //! older than `some`.
 
+mod look;
+
+pub(in super::super) use look::Passing;
+
 use super::ranking::Ranking;
-use crate::policy::{End, LISTS};
+use crate::policy::LISTS;
 use crate::raw::Carver;
 use crate::sync::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
     clear_bits, model_fence, set_bits,
 };
-
-/// What a search does about wrong bits of the summary.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum WrongSummary {
-    /// It leaves them: the searcher may not write them (I3).
-    Stay,
-    /// It leaves the first, and clears those after it.
-    FirstStays,
-    Cleared,
-}
 
 /// Pageblocks whose bits of one row share a cache line, and one word of its summary.
 pub(super) const REGION: usize = 512;
@@ -171,6 +165,12 @@ impl<'m> BlockIndex<'m> {
         self.alone
     }
 
+    /// The rank of `row` in `list`, if the list does not leave it out.
+    #[inline(always)]
+    pub(in super::super) fn rank(&self, list: usize, row: usize) -> Option<usize> {
+        self.ranking.rank(list, row)
+    }
+
     /// Adds pageblock `id` to `row`.
     #[inline(always)]
     pub(in super::super) fn insert(&self, row: usize, id: usize) {
@@ -208,10 +208,14 @@ impl<'m> BlockIndex<'m> {
     }
 
     /// Calls `visit` with the word and the bit of the row in each list that ranks it.
+    #[inline(always)]
     fn for_each_rank(&self, row: usize, mut visit: impl FnMut(&AtomicU64, u64)) {
-        for (list, rank) in self.ranking.ranks(row) {
-            let start = self.ranked_start(list, row / self.shape.classes);
-            visit(&self.ranked[start + rank / 64], 1 << (rank % 64));
+        let mut start = self.ranked_start(0, row / self.shape.classes);
+        for rank in self.ranking.ranks(row) {
+            if let Some(rank) = rank {
+                visit(&self.ranked[start + rank / 64], 1 << (rank % 64));
+            }
+            start += self.shape.orders * self.shape.flags;
         }
     }
 
@@ -231,153 +235,6 @@ impl<'m> BlockIndex<'m> {
     #[inline]
     pub(super) fn leaf(&self, row: usize, leaf: usize) -> u64 {
         self.leaves[row * self.shape.leaf + leaf].load(SeqCst)
-    }
-
-    /// The cheapest class of `list` in which there may be a free block of `order`, from rank `from`
-    /// on: its rank, its number and its cost.
-    #[inline(always)]
-    pub(in super::super) fn cheapest(
-        &self,
-        list: usize,
-        order: usize,
-        from: usize,
-    ) -> Option<(usize, usize, i32)> {
-        let start = self.ranked_start(list, order);
-        let ranked = &self.ranked[start..start + self.shape.flags];
-        let mut at = from / 64;
-        let mut bits = ranked.get(at)?.load(SeqCst) & (!0 << (from % 64));
-        while bits == 0 {
-            at += 1;
-            bits = ranked.get(at)?.load(SeqCst);
-        }
-        let rank = at * 64 + bits.trailing_zeros() as usize;
-        let (class, cost) = self.ranking.class(list, order, rank);
-        Some((rank, class, cost))
-    }
-
-    /// What the cheapest class of `list` for `order` costs, whether or not it has a block.
-    #[inline(always)]
-    pub(in super::super) fn least_cost(&self, list: usize, order: usize) -> i32 {
-        self.ranking.least_cost(list, order)
-    }
-
-    /// The pageblock of `row` nearest to `end`, beyond `from` if there is a `from`.
-    ///
-    /// Clears wrong bits of the summary. Without `tidy` it may leave one: where a pageblock comes
-    /// and goes, clearing and setting cost more.
-    #[inline(always)]
-    pub(in super::super) fn find(
-        &self,
-        row: usize,
-        end: End,
-        from: Option<usize>,
-        tidy: bool,
-    ) -> Option<usize> {
-        if from.is_none() {
-            let found = self.find_at_end(row, end);
-            if found.is_some() {
-                return found;
-            }
-            let summary = &self.summaries[row * self.shape.summary];
-            if self.shape.summary == 1 && summary.load(SeqCst) == 0 {
-                return None;
-            }
-        }
-        let wrong = if tidy {
-            WrongSummary::Cleared
-        } else {
-            WrongSummary::FirstStays
-        };
-        self.find_on(row, end, from, wrong)
-    }
-
-    /// The same for a caller that is neither in a busy seat nor has stopped all CPUs: writes
-    /// nothing (I3).
-    #[inline]
-    pub(in super::super) fn peek(
-        &self,
-        row: usize,
-        end: End,
-        from: Option<usize>,
-    ) -> Option<usize> {
-        self.find_on(row, end, from, WrongSummary::Stay)
-    }
-
-    /// The pageblock of `row` nearest to `end`, if the first look finds it, as it nearly always does.
-    #[inline(always)]
-    pub(super) fn find_at_end(&self, row: usize, end: End) -> Option<usize> {
-        let nearest = match end {
-            End::Lowest => 0,
-            End::Highest => self.shape.summary - 1,
-        };
-        let bits = self.summaries[row * self.shape.summary + nearest].load(SeqCst);
-        let leaf = nearest * 64 + nearest_bit(bits, end)?;
-        Some(leaf * 64 + nearest_bit(self.leaf(row, leaf), end)?)
-    }
-
-    /// The same, in one [`REGION`] only.
-    #[inline(always)]
-    pub(super) fn find_in_region(&self, row: usize, end: End, region: usize) -> Option<usize> {
-        let first = region * (REGION / 64);
-        let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
-        let bits = summaries.get(first / 64)?.load(SeqCst) >> (first % 64);
-        let leaf = first + nearest_bit(bits & !(!0 << (REGION / 64)), end)?;
-        Some(leaf * 64 + nearest_bit(self.leaf(row, leaf), end)?)
-    }
-
-    /// The full search of [`find`](Self::find).
-    fn find_on(
-        &self,
-        row: usize,
-        end: End,
-        from: Option<usize>,
-        mut wrong: WrongSummary,
-    ) -> Option<usize> {
-        let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
-        let all = summaries.len() * 4096;
-        // The range still to search, half-open.
-        let (mut low, mut high) = match (from, end) {
-            (None, _) => (0, all),
-            (Some(from), End::Lowest) => (from + 1, all),
-            (Some(from), End::Highest) => (0, from),
-        };
-        while low < high {
-            let at = match end {
-                End::Lowest => low,
-                End::Highest => high - 1,
-            };
-            let (top, leaf) = (at / 4096, at / 64);
-            let bits = summaries[top].load(SeqCst);
-            let near = match end {
-                End::Lowest => bits & (!0 << (leaf % 64)),
-                End::Highest => bits & (!0 >> (63 - leaf % 64)),
-            };
-            let Some(found) = nearest_bit(near, end) else {
-                match end {
-                    End::Lowest => low = (top + 1) * 4096,
-                    End::Highest => high = top * 4096,
-                }
-                continue;
-            };
-            let found = top * 64 + found;
-            let word = self.leaf(row, found);
-            let ids = word & within(found * 64, low, high);
-            if let Some(nearest) = nearest_bit(ids, end) {
-                return Some(found * 64 + nearest);
-            }
-            if word == 0 {
-                match wrong {
-                    WrongSummary::Stay => {}
-                    WrongSummary::FirstStays => wrong = WrongSummary::Cleared,
-                    WrongSummary::Cleared => self.lower(row, found),
-                }
-            }
-            match end {
-                End::Lowest => low = (found + 1) * 64,
-                End::Highest => high = found * 64,
-            }
-        }
-        None
     }
 
     /// Clears the summary bit of a leaf word that was seen to be zero.
@@ -432,31 +289,6 @@ impl<'m> BlockIndex<'m> {
             })
         })
     }
-}
-
-/// The set bit nearest to `end`.
-#[inline(always)]
-const fn nearest_bit(bits: u64, end: End) -> Option<usize> {
-    if bits == 0 {
-        return None;
-    }
-    Some(match end {
-        End::Lowest => bits.trailing_zeros() as usize,
-        End::Highest => bits.ilog2() as usize,
-    })
-}
-
-/// The bits of the word that starts at `start` which lie in `low..high`.
-#[inline(always)]
-fn within(start: usize, low: usize, high: usize) -> u64 {
-    let mut mask = !0;
-    if low > start {
-        mask &= !0 << (low - start);
-    }
-    if high < start + 64 {
-        mask &= !0 >> (start + 64 - high);
-    }
-    mask
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -20,9 +20,9 @@ mod ranking;
 mod tag;
 mod whole;
 
-pub(super) use descriptor::PageblockRecord;
+pub(super) use descriptor::{Meta, PageblockRecord};
 pub(super) use give::GiveOutcome;
-pub(super) use index::{BlockIndex, IndexShape};
+pub(super) use index::{BlockIndex, IndexShape, Passing};
 pub(super) use tag::{SEATS_MAX, Tag};
 pub(super) use whole::Whole;
 
@@ -34,7 +34,7 @@ use crate::sync::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use crate::units::Mobility;
-use descriptor::{Absence, BlockCounts, Meta};
+use descriptor::{Absence, BlockCounts};
 
 /// A CPU holds the pageblock.
 pub(super) const LOCKED: u64 = 1;
@@ -357,14 +357,14 @@ impl<P> HeldBlock<'_, '_, P> {
         self.unlock_as(label, isolated);
     }
 
-    /// The same with a new label.
+    /// The same with a new label. Returns what the index now says of the pageblock.
     #[inline]
-    pub(super) fn unlock_as(mut self, label: Label, isolated: bool) {
+    pub(super) fn unlock_as(mut self, label: Label, isolated: bool) -> Meta {
         loop {
             self.publish(label, isolated);
             if self.zone.try_unlock(self.record) {
                 self.zone.account_given_up(self.counters, self.since);
-                return;
+                return self.meta;
             }
             self.collect();
         }

@@ -94,13 +94,15 @@ impl<'m> Ranking<'m> {
         }
     }
 
-    /// The lists that rank `row`, an order and a class, with its rank in each.
-    pub(super) fn ranks(&self, row: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+    /// The rank of `row`, an order and a class, in each list, or none where the list leaves it out.
+    #[inline(always)]
+    pub(super) fn ranks(&self, row: usize) -> [Option<usize>; LISTS] {
         let ranks = self.rank_of[row].load(Relaxed);
-        (0..LISTS).filter_map(move |list| rank_in(ranks, list).map(|rank| (list, rank)))
+        core::array::from_fn(|list| rank_in(ranks, list))
     }
 
     /// The rank of `row` in `list`.
+    #[inline(always)]
     pub(super) fn rank(&self, list: usize, row: usize) -> Option<usize> {
         rank_in(self.rank_of[row].load(Relaxed), list)
     }
@@ -122,6 +124,7 @@ impl<'m> Ranking<'m> {
 }
 
 /// The rank in `list` that a word of `rank_of` holds.
+#[inline(always)]
 const fn rank_in(ranks: u64, list: usize) -> Option<usize> {
     match ranks >> (16 * list) & 0xffff {
         NO_RANK => None,

@@ -6,10 +6,11 @@
 //! while the zone has pageblocks that serve only some requests. All other ways are in `slow`.
 //!
 //! The seat's CPU writes the seat, or one that has claimed it (F1, F3). A busy seat waits for no pageblock, except to
-//! split an allocation. `record`, `caches`, `stock`, `loose`: what the seat has. `search`: from a request to a
-//! pageblock. `slow`, `chains`: what comes and goes in batches. `part`, `target`: many blocks, and parts of one.
+//! split an allocation. `record`, `caches`, `stock`, `loose`: what the seat has. `search`, `candidates`: from a request
+//! to a pageblock. `slow`, `chains`: what comes and goes in batches. `part`, `target`: many blocks, and parts of one.
 
 mod caches;
+mod candidates;
 mod chains;
 mod loose;
 mod part;

@@ -98,6 +98,17 @@ const fn entries_start(mobility: usize, order: usize) -> usize {
     FIRST_PLACE + below + mobility * (CACHE_MAX >> order)
 }
 
+/// Where each cache begins, by its number.
+const STARTS: [u64; CACHES] = {
+    let mut starts = [0; CACHES];
+    let mut cache = 0;
+    while cache < CACHES {
+        starts[cache] = entries_start(cache % 3, cache / 3) as u64;
+        cache += 1;
+    }
+    starts
+};
+
 impl SeatRecord {
     pub(in super::super) const fn counters(&self) -> &Counters {
         &self.counters
@@ -259,12 +270,10 @@ impl<'m> SeatWords<'m> {
     /// The caches that hold a block, or have a stock behind them that does, by [`cache_bit`].
     pub(super) fn caches_in_use(self) -> u32 {
         let mut used = 0;
-        for order in 0..CACHED_ORDERS {
-            for mobility in Mobility::ALL {
-                if self.cached(mobility, order) > 0 {
-                    used |= cache_bit(mobility, order);
-                }
-            }
+        // A bit for each cache, the last one first.
+        for (head, start) in self.record.heads[..CACHES].iter().zip(&STARTS).rev() {
+            let place = head.load(Relaxed) & PLACES;
+            used = 2 * used + u32::from(place > *start);
         }
         for mobility in Mobility::ALL {
             if self.stock(mobility).is_some() {

@@ -1,21 +1,17 @@
 //! From a request to a pageblock: takes the cheapest candidate in the index, or passes it by.
 
 use super::super::counters::Counters;
-use super::super::pageblock::HeldBlock;
+use super::super::pageblock::{HeldBlock, Meta, Passing};
 use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
+use super::candidates::{BlockSearch, Candidate, ORDERS};
 use super::record::{CACHED_ORDERS, SeatWords};
-use crate::policy::{Class, Label, Pressure, SHARE_SETTLED, ZoneFacts};
+use crate::policy::{Class, Label, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
 /// How many pageblocks of one row a search tries before the next row.
 const TRIES: usize = 8;
-
-/// How many empty rows a search passes by before it tidies up. Where few pageblocks have room, a
-/// pageblock in use goes from row to row, and tidying up behind it would cost more than finding the
-/// row empty once more.
-const PASSED_BY: usize = 1;
 
 /// The result of a search.
 pub(super) struct BlockBatch<'o> {
@@ -55,135 +51,12 @@ impl<'o> BlockBatch<'o> {
     }
 }
 
-/// Orders inside a pageblock, 0 to 10.
-const ORDERS: usize = 11;
-
-/// A request on its way through the candidates.
-struct BlockSearch {
-    list: usize,
-    wanted: WantedBlock,
-    pressure: Pressure,
-    /// Whether to leave pageblocks in which other CPUs work to them, as long as there are others.
-    spare: bool,
-    /// Rows that were passed by because they were empty.
-    empty: usize,
-    /// The orders at which the search has looked, a bit each.
-    seen: u16,
-    /// By order: what its cheapest class costs with the surcharge, whether or not that has a block; `NO_CANDIDATE` if
-    /// that was not asked yet.
-    floor: [i32; ORDERS],
-    /// By order seen: the cheapest class, of those not passed by.
-    best: [Candidate; ORDERS],
-}
-
-#[derive(Clone, Copy)]
-struct Candidate {
-    /// The policy's cost with the surcharge; `NO_CANDIDATE` if there is no candidate.
-    cost: i32,
-    rank: u16,
-    class: u16,
-}
-
-/// More than any cost: the policy's are 16 bits, its surcharges not much more.
-const NO_CANDIDATE: i32 = i32::MAX;
-
-impl BlockSearch {
-    #[inline(always)]
-    fn new<P>(zone: &Zone<'_, P>, wanted: WantedBlock) -> Self {
-        let pressure = zone.policy.pressure(&zone.zone_facts());
-        let none = Candidate {
-            cost: NO_CANDIDATE,
-            rank: 0,
-            class: 0,
-        };
-        Self {
-            list: zone.policy.list(wanted.mobility, pressure),
-            wanted,
-            pressure,
-            spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
-            empty: 0,
-            seen: 0,
-            floor: [NO_CANDIDATE; ORDERS],
-            best: [none; ORDERS],
-        }
-    }
-
-    /// Forgets the pageblocks that it saw, and passes none by.
-    #[inline(always)]
-    const fn look_again(&mut self) {
-        self.seen = 0;
-    }
-
-    /// What the order found adds to each class's cost.
-    #[inline(always)]
-    fn surcharge<P>(&self, zone: &Zone<'_, P>, order: usize) -> i32 {
-        let WantedBlock {
-            order: wanted,
-            mobility,
-        } = self.wanted;
-        let found = Order::new(order as u8).expect("orders in a pageblock are small");
-        zone.policy
-            .surcharge(self.pressure, mobility, wanted, found)
-    }
-
-    /// Looks at one order, from rank `from` on.
-    #[inline(always)]
-    fn look<P>(&mut self, zone: &Zone<'_, P>, order: usize, from: usize) {
-        // `cheapest` knows the floor of each order at which the search looks.
-        let surcharge = self.floor[order] - zone.index.least_cost(self.list, order);
-        self.seen |= 1 << order;
-        let best = &mut self.best[order];
-        match zone.index.cheapest(self.list, order, from) {
-            Some((rank, class, cost)) => {
-                best.cost = cost + surcharge;
-                best.rank = rank as u16;
-                best.class = class as u16;
-            }
-            None => {
-                best.cost = NO_CANDIDATE;
-                best.rank = 0;
-            }
-        }
-    }
-
-    /// The order of the cheapest candidate, the smallest order of equals. Does not look at an order
-    /// if its cheapest class costs more than a candidate already seen.
-    #[inline(always)]
-    fn cheapest<P>(&mut self, zone: &Zone<'_, P>) -> Option<usize> {
-        let mut cheapest = None;
-        let mut least = NO_CANDIDATE;
-        for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
-            if self.seen >> order & 1 == 0 {
-                if self.floor[order] == NO_CANDIDATE {
-                    let cost = zone.index.least_cost(self.list, order);
-                    if cost >= least {
-                        continue;
-                    }
-                    self.floor[order] = cost + self.surcharge(zone, order);
-                }
-                if self.floor[order] >= least {
-                    continue;
-                }
-                self.look(zone, order, 0);
-            }
-            if self.best[order].cost >= least {
-                continue;
-            }
-            least = self.best[order].cost;
-            cheapest = Some(order);
-        }
-        cheapest
-    }
-}
-
 /// The result of trying a row.
 enum RowOutcome {
-    /// Something was taken, and the label was the requester's own.
-    Own,
+    /// Something was taken from that pageblock, which is like this now, and the label was the requester's own.
+    Own(usize, Meta),
     /// It was a fallback, or would have been: the batch ends.
     Fallback,
-    /// The row is empty.
-    Empty,
     /// Other CPUs work in all of its pageblocks, or in all that were tried.
     Busy,
 }
@@ -220,14 +93,13 @@ impl<'m, P> Zone<'m, P> {
         wanted: WantedBlock,
         batch: &mut BlockBatch<'_>,
     ) {
-        let mut search = BlockSearch::new(self, wanted);
-        let mut spare = search.spare;
+        let mut search = BlockSearch::new(self, wanted, Passing::SEATED);
         let mut ends_at_words = false;
         loop {
-            let Some(order) = search.cheapest(self) else {
-                if batch.taken == 0 && spare {
-                    spare = false;
-                    search.look_again();
+            let Some(order) = search.cheapest(&self.index) else {
+                if batch.taken == 0 && search.spare {
+                    search.spare = false;
+                    search.look_again(&self.index);
                     continue;
                 }
                 return;
@@ -235,27 +107,22 @@ impl<'m, P> Zone<'m, P> {
             if ends_at_words && order >= usize::from(WORD_ORDER) {
                 return;
             }
-            let Candidate { rank, class, .. } = search.best[order];
-            let tidy = search.empty >= PASSED_BY;
-            match self.take_from_row(seat, (order, class), wanted, (spare, tidy), batch) {
-                RowOutcome::Own => {
+            match self.take_from_row(seat, order, &search, batch) {
+                RowOutcome::Own(id, now) => {
                     if batch.is_full() {
                         return;
                     }
-                    search.look_again();
+                    search.look_after(self, id, now);
                     // A stock begins with a whole word, not in the middle of one, where each batch
                     // after it would begin too.
                     ends_at_words = batch.words_max > 0;
                 }
                 RowOutcome::Fallback => return,
-                RowOutcome::Empty => {
-                    search.empty += 1;
-                    if tidy {
-                        self.index.lower_flag(search.list, self.row(order, class));
-                    }
-                    search.look(self, order, usize::from(rank) + 1);
+                RowOutcome::Busy => {
+                    search.met = true;
+                    let rank = usize::from(search.best[order % ORDERS].rank);
+                    search.look_from(&self.index, order, rank + 1);
                 }
-                RowOutcome::Busy => search.look(self, order, usize::from(rank) + 1),
             }
         }
     }
@@ -277,32 +144,28 @@ impl<'m, P> Zone<'m, P> {
         if mobility.is_movable() || order > self.pageblock_order() {
             return Spread::Stays;
         }
-        let mut search = BlockSearch::new(self, WantedBlock { order, mobility });
-        let end = self.policy.end(mobility);
-        while let Some(found) = search.cheapest(self) {
-            let Candidate { rank, class, .. } = search.best[found];
-            let row = self.row(found, class);
-            // From outside the seats: writes nothing (I3).
-            if self.index.peek(row, end, None).is_some() {
-                let labelled = self.policy.is_labelled();
-                let is_whole = found == usize::from(self.map.pageblock_order);
-                return match self.policy.classes().class(class, labelled) {
-                    Some(Class::Clean { .. }) => Spread::Contaminates,
-                    Some(Class::Labelled { label, .. }) if label.is_movable() && !is_whole => {
-                        Spread::Contaminates
-                    }
-                    Some(Class::Pure { share, .. } | Class::Mixed { share, .. })
-                        if share >= SHARE_SETTLED =>
-                    {
-                        Spread::Stays
-                    }
-                    Some(Class::Labelled { .. }) => Spread::Stays,
-                    _ => Spread::Settles,
-                };
+        let wanted = WantedBlock { order, mobility };
+        // From outside the seats: writes nothing (I3).
+        let mut search = BlockSearch::new(self, wanted, Passing::OUTSIDE);
+        let Some(found) = search.cheapest(&self.index) else {
+            return Spread::Stays;
+        };
+        let labelled = self.policy.is_labelled();
+        let is_whole = found == usize::from(self.map.pageblock_order);
+        let class = search.best[found % ORDERS].class;
+        match self.policy.classes().class(class, labelled) {
+            Some(Class::Clean { .. }) => Spread::Contaminates,
+            Some(Class::Labelled { label, .. }) if label.is_movable() && !is_whole => {
+                Spread::Contaminates
             }
-            search.look(self, found, usize::from(rank) + 1);
+            Some(Class::Pure { share, .. } | Class::Mixed { share, .. })
+                if share >= SHARE_SETTLED =>
+            {
+                Spread::Stays
+            }
+            Some(Class::Labelled { .. }) => Spread::Stays,
+            _ => Spread::Settles,
         }
-        Spread::Stays
     }
 
     /// The facts of the zone, by the counters of all seats; inexact while other CPUs work.
@@ -329,36 +192,36 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    #[inline]
+    /// Takes from the row of the candidate of order `found`.
+    #[inline(never)]
     fn take_from_row(
         &self,
         seat: SeatWords<'m>,
-        (found, class): (usize, u16),
-        wanted: WantedBlock,
-        (spare, tidy): (bool, bool),
+        found: usize,
+        search: &BlockSearch,
         batch: &mut BlockBatch<'_>,
     ) -> RowOutcome {
-        let end = self.policy.end(wanted.mobility);
+        let BlockSearch { wanted, end, .. } = *search;
+        let Candidate { class, id, .. } = search.best[found % ORDERS];
         let row = self.row(found, class);
         let is_whole = found == usize::from(self.map.pageblock_order);
+        let tidy = search.passing.is_tidy();
+        let find = |at| self.index.find(row, end, at, tidy);
         let found = found as u8;
-        let mut at = if is_whole {
-            self.begin_away(seat, row, end)
-        } else {
-            None
+        let mut next = match is_whole && seat.away().is_some() {
+            true => find(self.begin_away(seat, row, end)),
+            false => Some(id as usize),
         };
-        let mut is_first = true;
-        for _ in 0..TRIES {
-            let Some(id) = self.index.find(row, end, at, tidy) else {
-                return if is_first {
-                    RowOutcome::Empty
-                } else {
-                    RowOutcome::Busy
-                };
+        let mut at = None;
+        for tries in 0..TRIES {
+            if tries > 0 {
+                next = find(at);
+            }
+            let Some(id) = next else {
+                return RowOutcome::Busy;
             };
-            at = Some(id);
-            is_first = false;
-            if spare && self.worker_of(id).is_some_and(|cpu| cpu != seat.number) {
+            at = next;
+            if search.spare && self.worker_of(id).is_some_and(|cpu| cpu != seat.number) {
                 continue;
             }
             let Some(mut held) = self.try_lock(seat.counters(), id) else {
@@ -396,13 +259,13 @@ impl<'m, P> Zone<'m, P> {
                 let (out, taken) = (&mut *batch.blocks, batch.taken);
                 batch.taken = held.take(found, wanted.order, wanted.mobility, out, taken);
             }
-            held.unlock_as(becomes, false);
+            let now = held.unlock_as(becomes, false);
             let is_small = wanted.order.index() < CACHED_ORDERS;
             if self.map.cpus > 1 && is_small && wanted.mobility.is_movable() {
                 self.work_in(seat, id);
             }
             return if is_own {
-                RowOutcome::Own
+                RowOutcome::Own(id, now)
             } else {
                 RowOutcome::Fallback
             };

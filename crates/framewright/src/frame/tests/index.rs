@@ -1,14 +1,26 @@
 //! The index alone, against sets.
 
 extern crate std;
+use super::look::FoundRow;
 use super::*;
+use crate::policy::End;
 use crate::raw::Carver;
 use std::collections::BTreeSet;
 use std::vec;
+use std::vec::Vec;
 
 #[test]
 fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
-    let (orders, classes, blocks) = (3, 4, 5000);
+    finds_what_a_set_holds(5000);
+}
+
+#[test]
+fn the_index_of_a_zone_whose_summaries_are_one_word_each_finds_the_same() {
+    finds_what_a_set_holds(4096);
+}
+
+fn finds_what_a_set_holds(blocks: usize) {
+    let (orders, classes) = (3, 4);
     let rows = orders * classes;
     let shape = IndexShape::new(orders, classes, blocks);
     let mut memory = vec![0; shape.words()];
@@ -65,7 +77,7 @@ fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
         // The search clears bits without a pageblock on the way, so the first look then finds what
         // is there.
         let last = index.find(row, End::Highest, None, true);
-        let last = last.filter(|&id| id >= 4096);
+        let last = last.filter(|&id| id / 4096 == (blocks - 1) / 4096);
         assert_eq!(index.find_at_end(row, End::Highest), last);
         index.find(row, End::Lowest, None, true);
         let first = of_row(row).next().filter(|&id| id < 4096);
@@ -91,6 +103,33 @@ fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
                 1 => there.find(|class| class % 2 == 0),
                 _ => there.min(),
             };
+            // What one search finds is what is there, from any rank on, and one from outside writes nothing.
+            let end = if state & 2 == 0 {
+                End::Lowest
+            } else {
+                End::Highest
+            };
+            let from = (state >> 50) as usize % classes;
+            let before: Vec<_> = match list {
+                0 => index.bits().collect(),
+                _ => vec![],
+            };
+            let outside = index.first((list, order), from, end, &mut Passing::OUTSIDE.clone());
+            assert!(list > 0 || index.bits().eq(before), "I3");
+            let first = index.first((list, order), from, end, &mut Passing::SEATED.clone());
+            let place = |found: FoundRow| (found.class, found.id);
+            assert_eq!(first.map(place), outside.map(place));
+            let ranked = (0..classes).filter_map(|class| {
+                let rank = index.rank(list, order * classes + class)?;
+                let ids = || of_row(order * classes + class);
+                let nearest = match end {
+                    End::Lowest => ids().next(),
+                    End::Highest => ids().next_back(),
+                };
+                (rank >= from).then_some((rank, class, nearest?))
+            });
+            let expected_first = ranked.min().map(|(_, class, id)| (class, id));
+            assert_eq!(first.map(place), expected_first, "list {list} from {from}");
             let mut from = 0;
             let found = loop {
                 let Some((rank, class, _)) = index.cheapest(list, order, from) else {
