@@ -65,6 +65,7 @@ extern "C" fn kernel_main(info: u64) -> ! {
     };
     let defaults = RangeConfig::for_cpus(cpus());
     let ranges = RangeConfig {
+        strict: boot::number("strict").map_or(defaults.strict, |number| number != 0),
         kept_pages_max: boot::number("kept").unwrap_or(defaults.kept_pages_max),
         lazy_pages_max: boot::number("lazy").unwrap_or(defaults.lazy_pages_max),
         ..defaults

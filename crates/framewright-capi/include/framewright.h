@@ -148,6 +148,9 @@ struct fw_options {
   uint64_t reserve_bytes;
   // The most mappings of the operating system's for the window. 0, the default, is as many as vm.max_map_count leaves.
   uint64_t mappings_max;
+  // 0, the default: each free of an area unmaps it before it returns, as Linux's `vfree`. 1: freed areas stay mapped for
+  // a while, and one of up to 64 pages keeps its frames for the next request of its length, which costs nanoseconds.
+  uint64_t keeps_mapped;
 };
 
 // The counters of a host. Frames and pages have 4096 bytes. The caller sets `struct_bytes`.
@@ -408,8 +411,8 @@ int fw_frame_of(struct fw_host *host, const void *at, uint64_t *frame);
 // Allocates an area of whole pages with at least `bytes` bytes, and a page behind it that is never mapped. The frames are
 // anywhere, so no contiguous memory is needed. The contents are undefined.
 //
-// Cost: an area of the same length that the thread freed lately, nanoseconds; else system calls, one for each run of
-// frames. Before it fails, it has all kept areas of all threads unmapped.
+// Cost: system calls, one for each run of frames; where freed areas are kept (`keeps_mapped`), nanoseconds for one of
+// the same length. Before it fails, it has all kept areas of all threads unmapped.
 //
 // Errors: NULL, and `fw_last_error` is `FW_ENOMEM`, `FW_ENOSPC`, `FW_EMAPPINGS`, `FW_EFBIG` for more than there is, or
 // `FW_EINVAL` for 0 bytes.
@@ -441,9 +444,10 @@ void *fw_vmalloc_with(struct fw_host *host,
 // Frees an area of `fw_vmalloc`, `fw_vmalloc_aligned` or `fw_vzalloc`, from whichever thread. NULL is no area, and no
 // error.
 //
-// Its pages may stay mapped for a while: what is touched there later is wrong, and no fault tells.
+// Its pages are unmapped when this returns: what is touched there later faults. With `keeps_mapped` they may stay mapped
+// for a while: then no fault tells.
 //
-// Cost: nanoseconds up to 64 pages; else, and where kept areas become too many, system calls.
+// Cost: system calls; with `keeps_mapped` nanoseconds up to 64 pages, unless kept areas become too many.
 //
 // Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.
 // Nothing has changed then.

@@ -22,6 +22,13 @@ fn host(frames: u64, ranges: &RangeOptions) -> HostSpace<()> {
     HostSpace::fenced(&options(frames, 4).with_ranges(*ranges)).unwrap()
 }
 
+/// A window in which freed areas are kept.
+fn kept(pages: u64) -> RangeOptions {
+    let mut ranges = RangeOptions::new(pages);
+    ranges.config = Some(RangeConfig::for_cpus(4).kept());
+    ranges
+}
+
 /// A live area, and what tells its bytes from all others'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LiveArea {
@@ -111,7 +118,7 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 2500;
     let mut ranges = RangeOptions::new(3 << 10);
-    let mut config = RangeConfig::for_cpus(4);
+    let mut config = RangeConfig::for_cpus(4).kept();
     // So small that all of it is used again and again.
     config.lazy_pages_max = 256;
     config.kept_pages_max = 128;
@@ -313,7 +320,7 @@ fn threads_that_map_their_own_frames_see_them_and_no_others() {
 
 #[test]
 fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
-    let host = host(4096, &RangeOptions::new(16 << 10));
+    let host = host(4096, &kept(16 << 10));
     let mut seat = host.cpu().unwrap();
     let mut random = Random::new(9);
     let mut live: Vec<Option<LiveArea>> = vec![None; 8];
@@ -351,8 +358,42 @@ fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
 }
 
 #[test]
+fn v12_by_default_a_free_unmaps_before_it_returns_on_either_thread() {
+    let host = host(4096, &RangeOptions::new(16 << 10));
+    std::thread::scope(|scope| {
+        let mut seat = host.cpu().unwrap();
+        let (give, take) = std::sync::mpsc::sync_channel::<LiveArea>(0);
+        let (say, told) = std::sync::mpsc::sync_channel(0);
+        let other = &host;
+        scope.spawn(move || {
+            let mut seat = other.cpu().unwrap();
+            for area in take {
+                area.check(other);
+                seat.vfree(area.at).unwrap();
+                say.send(other.window().mappings()).unwrap();
+            }
+        });
+        for number in 0..200 {
+            // In a span, and in the arena.
+            let pages = [1, 7, 64, 700][number as usize % 4];
+            let area = vmalloc(&host, &mut seat, &AreaRequest::new(pages), number).unwrap();
+            let left = if number % 8 < 4 {
+                area.check(&host);
+                seat.vfree(area.at).unwrap();
+                host.window().mappings()
+            } else {
+                give.send(area).unwrap();
+                told.recv().unwrap()
+            };
+            assert_eq!(left, 1, "{area:?}: one without access is the whole window");
+        }
+    });
+    all_is_back(&host);
+}
+
+#[test]
 fn one_thread_allocates_and_another_frees_and_what_is_kept_goes_round() {
-    let host = host(8192, &RangeOptions::new(16 << 10));
+    let host = host(8192, &kept(16 << 10));
     let (give, take) = std::sync::mpsc::sync_channel::<LiveArea>(16);
     let areas = 2000;
     std::thread::scope(|scope| {
@@ -383,7 +424,7 @@ fn one_thread_allocates_and_another_frees_and_what_is_kept_goes_round() {
 
 #[test]
 fn the_budget_of_mappings_is_an_error_that_names_it_only_when_nothing_can_be_unmapped() {
-    let mut ranges = RangeOptions::new(16 << 10);
+    let mut ranges = kept(16 << 10);
     ranges.mappings_max = Some(100);
     let host = host(4096, &ranges);
     let mut seat = host.cpu().unwrap();
@@ -465,7 +506,7 @@ fn at_the_kernels_limit_the_engine_purges_and_then_names_it() {
     }
     // As many frames as mappings: it is not they that are missing.
     let mut ranges = RangeOptions::new(4 * limit);
-    let mut config = RangeConfig::for_cpus(4);
+    let mut config = RangeConfig::for_cpus(4).kept();
     config.kept_pages_max = 4096;
     ranges.config = Some(config);
     let host = host(limit, &ranges);
@@ -508,7 +549,7 @@ fn at_the_kernels_limit_the_engine_purges_and_then_names_it() {
 #[test]
 fn all_frames_can_be_had_though_another_thread_kept_them() {
     let mut ranges = RangeOptions::new(16 << 10);
-    let mut config = RangeConfig::for_cpus(4);
+    let mut config = RangeConfig::for_cpus(4).kept();
     config.kept_pages_max = 1 << 20;
     ranges.config = Some(config);
     let host = host(1024, &ranges);
@@ -538,7 +579,7 @@ fn all_frames_can_be_had_though_another_thread_kept_them() {
 
 #[test]
 fn what_is_kept_goes_as_soon_as_frames_are_short() {
-    let host = host(4096, &RangeOptions::new(16 << 10));
+    let host = host(4096, &kept(16 << 10));
     let mut seat = host.cpu().unwrap();
     let areas: Vec<_> = (0..24)
         .map(|nth| seat.vmalloc(&AreaRequest::new(10 + nth % 4)).unwrap())

@@ -66,7 +66,7 @@ fn with_seat(
     let config = RangeConfig {
         lazy_pages_max: 32,
         kept_pages_max: 32,
-        ..RangeConfig::for_cpus(1)
+        ..RangeConfig::for_cpus(1).kept()
     };
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
@@ -168,7 +168,7 @@ fn a_request_that_meets_a_short_source_gives_back_what_the_depot_keeps_also_if_i
     let config = RangeConfig {
         lazy_pages_max: 32,
         kept_pages_max: 16,
-        ..RangeConfig::for_cpus(2)
+        ..RangeConfig::for_cpus(2).kept()
     };
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();

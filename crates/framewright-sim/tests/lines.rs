@@ -84,7 +84,7 @@ fn machine(cpus: u16) -> LinesMachine {
     zone.add(Run::new(Frame(0), frames).unwrap()).unwrap();
     let layout = SpaceLayout::new(Page(1 << 30), u64::from(cpus) << 15).with_cpus(cpus);
     let (memory, of_space) = metadata(layout.words_needed().unwrap());
-    let config = RangeConfig::for_cpus(cpus);
+    let config = RangeConfig::for_cpus(cpus).kept();
     let space = leak(Space::new(&layout, &config, memory, LinesPlatform).unwrap());
     let layout = KvLayout::new(Frame(0), frames).with_cpus(cpus);
     let (memory, of_kv) = metadata(layout.words_needed().unwrap());

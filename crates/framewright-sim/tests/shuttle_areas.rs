@@ -101,7 +101,7 @@ fn space(cpus: u16, pages: u64, span_pages: u32, lazy: u64) -> SharedAreas {
         .with_cpus(cpus);
     let config = RangeConfig {
         lazy_pages_max: lazy,
-        ..RangeConfig::for_cpus(cpus)
+        ..RangeConfig::for_cpus(cpus).kept()
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
     let all = ShuttlePages(

@@ -93,7 +93,7 @@ fn leak<T>(value: T) -> &'static T {
 
 impl SharedObjects {
     fn new(cpus: u16, frames: u64) -> Self {
-        Self::with(cpus, frames, &RangeConfig::for_cpus(cpus))
+        Self::with(cpus, frames, &RangeConfig::for_cpus(cpus).kept())
     }
 
     fn with(cpus: u16, frames: u64, ranges: &RangeConfig) -> Self {
@@ -470,7 +470,7 @@ fn v8_frames_that_another_cpus_drain_gives_back_are_found() {
 #[test]
 fn v8_a_kept_area_that_makes_room_for_another_is_found() {
     explore(800, || {
-        let mut config = RangeConfig::for_cpus(2);
+        let mut config = RangeConfig::for_cpus(2).kept();
         config.kept_pages_max = 12;
         let shared = SharedObjects::with(2, 32, &config);
         let mut giver = shared.ranges(0);

@@ -73,7 +73,7 @@ fn hammer(
 }
 
 const fn config(lazy_pages_max: u64, kept_pages_max: u64) -> RangeConfig {
-    let mut config = RangeConfig::for_cpus(2);
+    let mut config = RangeConfig::for_cpus(2).kept();
     config.lazy_pages_max = lazy_pages_max;
     config.kept_pages_max = kept_pages_max;
     config
@@ -92,6 +92,21 @@ fn v3_what_one_cpu_allocates_another_frees() {
         must_serve: false,
     };
     explore(300, || hammer(48, 8, 2, config(8, 0), 12, &WORK));
+}
+
+#[test]
+fn v12_a_strict_space_unmaps_what_another_cpu_collects() {
+    static WORK: HammerWork = HammerWork {
+        kinds: EVERYTHING,
+        pages_max: 3,
+        held_max: 3,
+        shared_percent: 60,
+        purge_percent: 10,
+        must_serve: false,
+    };
+    let mut config = config(6, 0);
+    config.strict = true;
+    explore(300, move || hammer(48, 8, 2, config, 12, &WORK));
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn stops_of_a_storm(rounds: u64, disturbs: bool) -> (u64, u64) {
     zone.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
     let layout = SpaceLayout::new(Page(1 << 20), 4096).with_cpus(CPUS + 1);
     let mut memory = vec![0; layout.words_needed().unwrap()];
-    let config = RangeConfig::for_cpus(CPUS + 1);
+    let config = RangeConfig::for_cpus(CPUS + 1).kept();
     let space = Space::new(&layout, &config, &mut memory, &host).unwrap();
     let layout = KvLayout::new(Frame(0), FRAMES)
         .with_cpus(CPUS + 1)

@@ -31,7 +31,7 @@ impl SpaceBench {
             config: RangeConfig {
                 lazy_pages_max: 64,
                 kept_pages_max: 32,
-                ..RangeConfig::for_cpus(cpus)
+                ..RangeConfig::for_cpus(cpus).kept()
             },
         }
     }

@@ -21,7 +21,7 @@ fn with_something_of_each(test: impl FnOnce(&Space<'_, &Paging>, &Paging, &AreaR
         .with_span_pages(64);
     let config = RangeConfig {
         kept_pages_max: 100,
-        ..RangeConfig::for_cpus(2)
+        ..RangeConfig::for_cpus(2).kept()
     };
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
@@ -133,7 +133,7 @@ fn all_seats_of_a_space_have_frames_of_one_origin() {
     let paging = Paging::new(2, START, PAGES, FRAMES, 0);
     let others = Paging::new(2, START, PAGES, FRAMES, 0);
     let layout = SpaceLayout::new(START, PAGES).with_cpus(2);
-    let config = RangeConfig::for_cpus(2);
+    let config = RangeConfig::for_cpus(2).kept();
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
     let first = space.seat(CpuId(0), PoolFrames(&paging)).unwrap();
@@ -192,7 +192,13 @@ fn f9_what_has_more_pages_than_frames_are_free_does_not_stop_all_cpus_again_and_
         zone.add(Run::new(Frame(0), 1024).unwrap()).unwrap();
         let layout = SpaceLayout::new(START, PAGES).with_cpus(2);
         let mut memory = vec![0; layout.words_needed().unwrap()];
-        let space = Space::new(&layout, &RangeConfig::for_cpus(2), &mut memory, Unmapped).unwrap();
+        let space = Space::new(
+            &layout,
+            &RangeConfig::for_cpus(2).kept(),
+            &mut memory,
+            Unmapped,
+        )
+        .unwrap();
         // Some of what is free lies in the other CPU's caches.
         let mut other = zone.seat(CpuId(1)).unwrap();
         let mut taken = Vec::new();

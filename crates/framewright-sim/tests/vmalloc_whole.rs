@@ -34,7 +34,7 @@ fn run(
 }
 
 const fn nothing_kept(cpus: u16, lazy_pages_max: u64) -> RangeConfig {
-    let mut config = RangeConfig::for_cpus(cpus);
+    let mut config = RangeConfig::for_cpus(cpus).kept();
     config.lazy_pages_max = lazy_pages_max;
     config.kept_pages_max = 0;
     config
@@ -71,7 +71,7 @@ fn v9_a_pass_that_has_had_enough_ends_where_an_area_ends() {
 #[test]
 fn v9_areas_go_back_as_a_whole_under_loads_that_grow_and_shrink() {
     for (cpus, seed) in [(1, 0), (2, 1), (2, 2), (4, 3)] {
-        let config = RangeConfig::for_cpus(cpus);
+        let config = RangeConfig::for_cpus(cpus).kept();
         run(cpus, 1 << 16, &config, |space, paging, seats| {
             let mut random = Random::new(seed);
             let (mut areas, mut live, mut grows) = (Vec::new(), 0, true);
@@ -135,7 +135,7 @@ fn v10_a_second_free_is_refused_while_the_first_ones_area_is_evicted() {
     let paging = SharedPaging::new(paging, || ());
     let config = RangeConfig {
         kept_pages_max: 16,
-        ..RangeConfig::for_cpus(3)
+        ..RangeConfig::for_cpus(3).kept()
     };
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
@@ -211,7 +211,7 @@ fn v10_of_frees_of_one_area_on_all_cpus_at_once_one_is_taken() {
     for kept_pages_max in [0, 256] {
         let config = RangeConfig {
             kept_pages_max,
-            ..RangeConfig::for_cpus(3)
+            ..RangeConfig::for_cpus(3).kept()
         };
         let mut memory = vec![0; layout.words_needed().unwrap()];
         let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();

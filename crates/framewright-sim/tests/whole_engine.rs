@@ -483,7 +483,8 @@ fn run(seed: u64, ops: u64, cpus: u16, is_alone: bool) -> u64 {
         kept_pages_max: [0, 16, 100, 1024][random.index(4)],
         spans: random.chance(80),
         recycle: random.chance(80),
-        ..RangeConfig::for_cpus(cpus)
+        strict: random.chance(30),
+        ..RangeConfig::for_cpus(cpus).kept()
     };
     let layout = EngineLayout::of_zones(zones)
         .with_cpus(cpus)

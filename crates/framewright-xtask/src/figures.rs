@@ -6,9 +6,9 @@ use crate::results::{ResultRow, RowSource, RunRecord};
 /// How freed areas are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum VfreeMode {
-    /// The engine's default: freed areas keep frames and mapping for the next request.
+    /// Freed areas keep frames and mapping for the next request, and others stay mapped until a purge.
     Kept,
-    /// Nothing is kept: each area is mapped anew, and a free unmaps, or leaves it to the next purge.
+    /// The engine's default, as Linux: each area is mapped anew, and unmapped before its free returns.
     Strict,
 }
 

@@ -31,7 +31,7 @@ kernel builds kernel/ for x86_64-unknown-none and boots it in QEMU.
   --test NAME      one test, and what it says (default: boot)
   --cpus N         CPUs, 1 to 8 (default: 1)
   --memory SIZE    memory, as QEMU takes it (default: 2G)
-  --append WORDS   more for the kernel's command line, such as 'loops=1000 kept=0 lazy=16 seed=3'
+  --append WORDS   more for the kernel's command line, such as 'loops=1000 strict=0 lazy=16 seed=3'
   --machine NAME   microvm, q35 or pc (default: microvm)
   --threads        a thread for each CPU, which races; without it instructions are counted
   --suite          every test; figures are compared with docs/results/kernel.jsonl, 15 % either way

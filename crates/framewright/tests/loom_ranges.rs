@@ -69,7 +69,7 @@ fn space_for(cpus: u16, pages: u64, lazy: u64) -> LoomSpace {
         .with_cpus(cpus);
     let config = RangeConfig {
         lazy_pages_max: lazy,
-        ..RangeConfig::for_cpus(cpus)
+        ..RangeConfig::for_cpus(cpus).kept()
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
     let pages = LoomPages {
@@ -283,7 +283,7 @@ fn v9_an_area_across_words_that_another_cpu_frees_comes_back_as_a_whole() {
         let config = RangeConfig {
             lazy_pages_max: 64,
             kept_pages_max: 0,
-            ..RangeConfig::for_cpus(2)
+            ..RangeConfig::for_cpus(2).kept()
         };
         let memory = vec![0; layout.words_needed().unwrap()].leak();
         let zero = || AtomicU64::new(0);

@@ -422,7 +422,7 @@ fn v6_a_platform_that_breaks_down_in_a_request_is_not_called_to_clean_up() {
     let config = RangeConfig {
         lazy_pages_max: BOUND,
         kept_pages_max: 0,
-        ..RangeConfig::default()
+        ..RangeConfig::default().kept()
     };
     let layout = EngineLayout::new(Frame(0), FRAMES)
         .with_cpus(2)

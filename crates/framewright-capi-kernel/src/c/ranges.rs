@@ -23,8 +23,7 @@ fn at(page: Page) -> *mut c_void {
 /// behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
 /// `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`; without `FW_ZERO` the contents are undefined.
 ///
-/// Cost: an area of the same length that the CPU freed lately, nanoseconds; else one `map` for each run of frames. Before
-/// it fails it stops all CPUs and has all kept areas unmapped; not with `FW_NOWAIT`.
+/// Cost: one `map` for each run of frames. Before it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
 ///
 /// Errors: NULL, and `fwk_last_error` is `FW_ENOMEM` (too few frames, or `map` says so), `FW_ENOSPC`, `FW_EFBIG` for more
 /// than there is, `FW_EHOST` if `map` refuses, `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or `FW_EINVAL`.
@@ -52,9 +51,9 @@ pub extern "C" fn fwk_vmalloc(
 /// Frees an area of `fwk_vmalloc`, whichever CPU allocated it. NULL is no area, and no error. Not for handlers: it may unmap,
 /// flush, and wait for other CPUs.
 ///
-/// Its pages may stay mapped for a while: what is touched there later is wrong, and no fault tells.
+/// Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`.
 ///
-/// Cost: nanoseconds up to 64 pages; else, and where kept areas become too many, `unmap` and `flush`.
+/// Cost: `unmap`, and `flush` where too many freed pages wait for one.
 ///
 /// Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.
 /// Nothing has changed then.

@@ -199,8 +199,8 @@ static void callbacks(void)
     // What `unmap` refuses stays out of use until it does not.
     CHECK((area = fwk_vmalloc(memory, 0, 5 * FW_PAGE_BYTES, 1, 0)) != NULL);
     memset(area, 1, 5 * FW_PAGE_BYTES);
-    OK(fwk_vfree(memory, 0, area));
     machine->unmap_answer = -1;
+    OK(fwk_vfree(memory, 0, area));
     OK(fwk_drain(memory, 0));
     CHECK(stats_of(memory).free_frames == free_before - 5);
     OK(fwk_verify(memory, 0));

@@ -8,6 +8,7 @@ use crate::{registry, seats};
 use framewright::Frame;
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
+use framewright::policy::RangeConfig;
 use framewright_capi_core::arguments::whole_pages;
 use framewright_capi_core::codes::{self, FW_EINVAL, FW_OK};
 use framewright_capi_core::pointers::{self, Sized32};
@@ -41,6 +42,9 @@ pub struct FwOptions {
     pub reserve_bytes: u64,
     /// The most mappings of the operating system's for the window. 0, the default, is as many as vm.max_map_count leaves.
     pub mappings_max: u64,
+    /// 0, the default: each free of an area unmaps it before it returns, as Linux's `vfree`. 1: freed areas stay mapped for
+    /// a while, and one of up to 64 pages keeps its frames for the next request of its length, which costs nanoseconds.
+    pub keeps_mapped: u64,
 }
 
 // SAFETY: numbers without padding (the assertion below), of which the first one is the length.
@@ -48,7 +52,7 @@ unsafe impl Sized32 for FwOptions {
     const FIRST: usize = 40;
 }
 
-const _: () = assert!(size_of::<FwOptions>() == 2 * 4 + 4 * 8);
+const _: () = assert!(size_of::<FwOptions>() == 2 * 4 + 5 * 8);
 
 impl Default for FwOptions {
     fn default() -> Self {
@@ -59,6 +63,7 @@ impl Default for FwOptions {
             window_bytes: 0,
             reserve_bytes: 0,
             mappings_max: 0,
+            keeps_mapped: 0,
         }
     }
 }
@@ -95,6 +100,14 @@ impl FwOptions {
         let mut ranges = RangeOptions::new(window);
         let slabs = KvLayout::new(Frame(0), frames).slabs_max;
         ranges.slabs_max = Some(slabs.max(u64::from(cpus)));
+        ranges.config = match self.keeps_mapped {
+            0 => None,
+            1 => Some(RangeConfig::for_cpus(cpus).kept()),
+            other => {
+                let message = format_args!("keeps_mapped {other}: expected 0 or 1");
+                return Err(CallRefusal::new(FW_EINVAL, &message));
+            }
+        };
         ranges.mappings_max = Some(self.mappings_max).filter(|max| *max > 0);
         Ok(HostKv::new(
             &options.with_ranges(ranges).with_reserve(reserve),

@@ -20,8 +20,8 @@ fn at(page: Page) -> *mut c_void {
 /// Allocates an area of whole pages with at least `bytes` bytes, and a page behind it that is never mapped. The frames are
 /// anywhere, so no contiguous memory is needed. The contents are undefined.
 ///
-/// Cost: an area of the same length that the thread freed lately, nanoseconds; else system calls, one for each run of
-/// frames. Before it fails, it has all kept areas of all threads unmapped.
+/// Cost: system calls, one for each run of frames; where freed areas are kept (`keeps_mapped`), nanoseconds for one of
+/// the same length. Before it fails, it has all kept areas of all threads unmapped.
 ///
 /// Errors: NULL, and `fw_last_error` is `FW_ENOMEM`, `FW_ENOSPC`, `FW_EMAPPINGS`, `FW_EFBIG` for more than there is, or
 /// `FW_EINVAL` for 0 bytes.
@@ -79,9 +79,10 @@ pub extern "C" fn fw_vmalloc_with(
 /// Frees an area of `fw_vmalloc`, `fw_vmalloc_aligned` or `fw_vzalloc`, from whichever thread. NULL is no area, and no
 /// error.
 ///
-/// Its pages may stay mapped for a while: what is touched there later is wrong, and no fault tells.
+/// Its pages are unmapped when this returns: what is touched there later faults. With `keeps_mapped` they may stay mapped
+/// for a while: then no fault tells.
 ///
-/// Cost: nanoseconds up to 64 pages; else, and where kept areas become too many, system calls.
+/// Cost: system calls; with `keeps_mapped` nanoseconds up to 64 pages, unless kept areas become too many.
 ///
 /// Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.
 /// Nothing has changed then.

@@ -15,6 +15,7 @@ class Options(ctypes.Structure):
         ("window_bytes", ctypes.c_uint64),
         ("reserve_bytes", ctypes.c_uint64),
         ("mappings_max", ctypes.c_uint64),
+        ("keeps_mapped", ctypes.c_uint64),
     ]
 
 

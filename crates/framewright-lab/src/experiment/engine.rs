@@ -30,9 +30,6 @@ pub(super) trait SeatFrames: Sync {
 pub(super) struct RangeEngine<'e, 'm, P, F, const REAL: bool> {
     pub(super) space: &'e Space<'m, P>,
     pub(super) frames: &'e F,
-    /// Whether each free purges, so that what a CPU frees of its own is unmapped before the free returns. The engine
-    /// has no such mode; with it, nothing may be kept.
-    pub(super) strict: bool,
 }
 
 /// Runs `work` on a fresh space in `window`.
@@ -64,7 +61,6 @@ where
         Ok(RangeEngineSeat {
             seat: self.space.seat(cpu, source)?,
             shown: self.frames.shown(cpu)?,
-            strict: self.strict,
         })
     }
 
@@ -96,7 +92,6 @@ where
 pub(super) struct RangeEngineSeat<'a, P, S, const REAL: bool> {
     seat: RangeSeat<'a, 'a, P, S>,
     shown: [Frame; RAM_PAGES_MAX],
-    strict: bool,
 }
 
 impl<P, S, const REAL: bool> SpaceSubject for RangeEngineSeat<'_, P, S, REAL>
@@ -121,9 +116,6 @@ where
         } else {
             self.seat.free_area(page)?;
         }
-        if self.strict {
-            self.seat.purge();
-        }
         Ok(())
     }
 
@@ -139,9 +131,6 @@ where
     #[inline]
     fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<(), RangeFreeError> {
         self.seat.unmap_ram(page, pages)?;
-        if self.strict {
-            self.seat.purge();
-        }
         Ok(())
     }
 

@@ -219,9 +219,9 @@ pub const SEED: u64 = 4;
 pub const BEFORE: &str = "before";
 /// What it proposes.
 pub const PROPOSED: &str = "proposed";
-/// This project's. Where areas are mapped, a free unmaps before it returns, as in Linux.
+/// This project's, as its defaults have it: a free unmaps before it returns, as in Linux.
 pub const FRAMEWRIGHT: &str = "framewright";
-/// The same as its defaults have it: freed areas of up to 64 pages stay mapped until the next request of their length.
+/// The same, not strict: freed areas of up to 64 pages stay mapped until the next request of their length.
 pub const FRAMEWRIGHT_KEPT: &str = "framewright-kept";
 
 /// The window's length in pages: 32 GiB, what the first document's worst case leaves behind

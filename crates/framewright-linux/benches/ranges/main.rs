@@ -115,7 +115,8 @@ enum EitherHost {
 fn host(churn: &AreaChurn) -> Result<EitherHost, HostError> {
     let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
     let mut ranges = RangeOptions::new(1 << 16);
-    let mut config = RangeConfig::for_cpus(2);
+    let mut config = RangeConfig::for_cpus(2).kept();
+    config.strict = churn.kept_pages_max == 0;
     config.kept_pages_max = churn.kept_pages_max;
     ranges.config = Some(config);
     let options = Options::new(layout);

@@ -6,6 +6,7 @@ use crate::fork::{Process, WatchedProcess};
 use crate::{HostCpu, HostError, HostKv, Options, RangeOptions};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
+use framewright::policy::RangeConfig;
 use framewright::{Addr, CpuId, Frame};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -151,6 +152,8 @@ impl HeapInner {
         of_host.config.cache_permille = 100;
         let slabs = KvLayout::new(Frame(0), frames).slabs_max;
         let mut of_window = RangeOptions::new(options.pages);
+        // As other heaps, it leaves freed memory mapped for the next request.
+        of_window.config = Some(RangeConfig::for_cpus(cpus).kept());
         of_window.slabs_max = Some(slabs.max(u64::from(cpus)));
         let kv = HostKv::new(&of_host.with_ranges(of_window))?;
         let (ram, window) = (kv.ram(), kv.window());

@@ -128,7 +128,7 @@ impl DrivenCase for RangeCase {
             config: RangeConfig {
                 lazy_pages_max,
                 kept_pages_max,
-                ..RangeConfig::default()
+                ..RangeConfig::default().kept()
             },
             pool_frames: pages as u32,
             mapped_max: u64::MAX,
@@ -171,11 +171,17 @@ impl DrivenCase for RangeCase {
             case("failing-spans", (64, 64, 4), 2, 60, 0),
             case("failing-strict", (64, 320, 32), 2, 12, 12),
             case("failing-one", (64, 8, 8), 1, 4, 2),
+            case("at-once", (1 << 20, 400, 32), 3, 64, 64),
+            case("at-once-arena", (4096, 300, 64), 2, 40, 0),
+            case("at-once-blocks", (0, 256, 64), 4, 60, 0),
+            case("at-once-usual", (1 << 30, 8192, 1024), 4, 2000, 0),
+            case("at-once-failing", (64, 120, 16), 2, 60, 0),
         ];
         for case in &mut cases {
+            case.config.strict = case.name.starts_with("at-once");
             match case.name {
-                "arena" | "large-arena" => case.config.spans = false,
-                "blocks" => {
+                "arena" | "large-arena" | "at-once-arena" => case.config.spans = false,
+                "blocks" | "at-once-blocks" => {
                     case.config.recycle = false;
                     case.mixture.kinds = [1, 0, 9];
                 }
@@ -215,7 +221,7 @@ impl DrivenCase for RangeCase {
                 // Fewer frames than pages, and more than are kept of one area: the longest find too few.
                 "scarce" => case.pool_frames = 150,
                 "failing" | "failing-few" | "failing-arena" | "failing-spans"
-                | "failing-strict" | "failing-one" => {
+                | "failing-strict" | "failing-one" | "at-once-failing" => {
                     case.config.spans = case.name != "failing-arena";
                     case.mixture = RangeMixture {
                         phase_ops: case.mixture.phase_ops,

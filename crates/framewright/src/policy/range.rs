@@ -18,14 +18,18 @@ pub struct RangeConfig {
     /// Whether CPUs take spans from the arena for small areas; if not, each area is cut from the
     /// arena, under its lock.
     pub spans: bool,
+    /// Whether each free unmaps its area before it returns, as Linux clears the page tables: then an access after a free
+    /// faults, unless the CPU still has a translation. If not, freed areas stay mapped until a purge, and `vmalloc`ed
+    /// ones may be kept for the next request, which costs nanoseconds instead of calls of the platform.
+    pub strict: bool,
     /// The most pages of freed areas that a CPU keeps constructed, with frames and mapping, and the
-    /// most that lie between the CPUs, if there are several; 0 for none.
+    /// most that lie between the CPUs, if there are several; 0 for none. A strict space keeps none.
     pub kept_pages_max: u64,
 }
 
 impl RangeConfig {
-    /// Everything on, for `cpus` CPUs: at most 32 MiB lazy for each doubling of the CPUs, as Linux
-    /// has it (`lazy_max_pages`), and 4 MiB of constructed areas for each CPU.
+    /// Strict, as Linux is, with spans and recycling, for `cpus` CPUs: at most 32 MiB lazy for each doubling of the
+    /// CPUs, as Linux has it (`lazy_max_pages`).
     #[must_use]
     pub const fn for_cpus(cpus: u16) -> Self {
         let doublings = (u16::BITS - cpus.leading_zeros()) as u64;
@@ -38,7 +42,18 @@ impl RangeConfig {
             newest_first: false,
             recycle: true,
             spans: true,
+            strict: true,
             kept_pages_max: 1024,
+        }
+    }
+
+    /// The same, but not strict: freed areas stay mapped for a while, and each CPU keeps at most 4 MiB of them
+    /// constructed.
+    #[must_use]
+    pub const fn kept(self) -> Self {
+        Self {
+            strict: false,
+            ..self
         }
     }
 }

@@ -11,6 +11,8 @@
 //!                              Kept ───────────────────┘
 //!                              (constructed: frames and mapping stay, for the next vmalloc)
 //!
+//!  in a strict space a free unmaps, too: there is no Kept, and a Lazy page is mapped no longer
+//!
 //!  a span (span_pages pages, aligned to them)
 //!        Arena ──── take, under the arena's lock ────▶ Areas(cpu) or Block(cpu)
 //!          ▲                                                 │
@@ -38,6 +40,7 @@
 //!   second, atomic bitmap, with the span put into the owner's inbox if it is not there already.
 //!   The header tells the owner how many pages that bit stands for. An arena's area goes into a
 //!   list of the freeing CPU, linked through its table words.
+//! - A **strict** space unmaps each area in its free (V12), and keeps none. The rest of the area's way is the same.
 //! - A **purge** is done by the CPUs that make pages lazy, in passes over a few spans or areas,
 //!   from half of the bound on. A pass unmaps whole areas in as few pieces as possible, and stamps
 //!   them with the generation that will make them reusable. A CPU that meets the bound flushes
@@ -108,9 +111,13 @@
 //!   began: a CPU looks whose the span is only after it has changed the header.
 //!
 //! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a
-//!   purge, or `relax` out of the wait for a lock of rank 2, the space is *poisoned*: it refuses every later
+//!   purge or a strict free, or `relax` out of the wait for a lock of rank 2, the space is *poisoned*: it refuses every later
 //!   request with the error `Poisoned`, and never changes again. All its seats are claimed for good, and no CPU
 //!   waits for one of them.
+//!
+//! - **V12** In a strict space nothing is kept, and no page of an area is mapped when its free returns. There are
+//!   two exceptions: the platform failed to unmap it, or no caller ever had it, because its own allocation
+//!   failed half way in a call that may not wait, or unwound.
 //!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. A busy
@@ -137,7 +144,7 @@
 //! Only the source of frames reads `may_reclaim` and the fields behind it. The kept and lazy areas
 //! of a space are its own, and those of all CPUs go before a request that may block fails.
 //!
-//! Frees have no context: each may purge, flush and claim seats. A caller that may not wait leaves
+//! Frees have no context: each may unmap, purge, flush and claim seats. A caller that may not wait leaves
 //! a free to one that may \[`vfree_atomic`\].
 //!
 //! # What is not here

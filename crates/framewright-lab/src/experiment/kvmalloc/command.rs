@@ -34,8 +34,8 @@ pub struct Kvmalloc {
 ///
 /// Variants: before compacts and reclaims before it maps pages, proposed maps them at once, both
 /// under one lock for all address space; framewright maps at once without a lock that all share. In all
-/// three a freed area is unmapped before its free returns; framewright-kept, the engine as it is by default,
-/// leaves it mapped for the next request
+/// three a freed area is unmapped before its free returns; framewright-kept leaves it mapped for
+/// the next request
 #[derive(Debug, clap::Args)]
 pub struct KvmallocArgs {
     /// Threads that log; several numbers, as 1,2,4, for a curve

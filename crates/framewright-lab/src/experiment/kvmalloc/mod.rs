@@ -14,7 +14,7 @@
 //! # What is the same for every variant
 //! - The seed gives frames, the holder of each, items and their order.
 //! - The cache, its list and its reclaim.
-//! - A freed area is unmapped before its free returns, except in `framewright-kept`, the engine as it is by default.
+//! - A freed area is unmapped before its free returns, except in `framewright-kept`.
 //! - What a call must reclaim is counted in one place: `before` and `proposed` do it inside, the engine is fail-fast
 //!   and says no, and then its writer does it.
 //! - The background thread sleeps until a thread finds less than the low mark free, and then reclaims

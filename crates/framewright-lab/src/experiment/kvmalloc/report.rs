@@ -15,7 +15,7 @@ pub(super) const INTRODUCTION: &str = "\
 D. Chinner, 2023: a journal on two threads asks for 64 KiB at a high rate. `before` compacts and reclaims before
 it maps pages, `proposed` maps them at once, both under one lock for all address space; framewright maps at
 once, and has no lock that all share on that way. All three unmap a freed area before the free returns, as
-Linux does; framewright-kept, the engine as it is by default, leaves it mapped for the next buffer. First with
+Linux does; framewright-kept leaves it mapped for the next buffer. First with
 pages in a table of the experiment's own, which costs what a kernel pays; then with mmap, which costs some
 twenty times that.
 ";
@@ -99,9 +99,8 @@ pub(super) fn table(plan: &Kvmalloc, figures: &[Figure], detail: Detail) -> Tabl
     );
     let published = "published: shares of all CPU time of a machine under a file system's load, half of which is not the \
                      journal's;\nof ours, all but the background is the journal's threads'. Compare the ratios between columns.";
-    let strict = "Strict: before, proposed and framewright unmap a freed area before its free returns (the engine, which has no \
-                  such mode, keeps nothing\nand is told to purge). Kept: framewright-kept is the engine by default. A fail-fast \
-                  call of the engine never reclaims: where no\nframe is free it says so, and its writer reclaims 32 pages and asks \
+    let strict = "Strict: before, proposed and framewright unmap a freed area before its free returns. Kept: \
+                  framewright-kept is the engine with\n`strict: false`. A fail-fast call of the engine never reclaims: where no\nframe is free it says so, and its writer reclaims 32 pages and asks \
                   again (waits, which are in allocstall).";
     let each = |all: Vec<String>| all.join(", ");
     let objects = each(plan.objects.iter().map(ToString::to_string).collect());

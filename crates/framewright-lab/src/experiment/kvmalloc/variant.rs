@@ -12,7 +12,7 @@ use framewright::kv::{KvError, KvRequest};
 use framewright::platform::ObjectPlatform;
 use framewright::policy::RangeConfig;
 use framewright::vrange::RangeError;
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, PageRange, Run};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Run};
 use std::sync::Arc;
 
 /// What an allocator says of itself at the end.
@@ -186,11 +186,9 @@ pub(super) struct JournalEngine<'e, 'm> {
     engine: &'e Engine<'m, &'m JournalMachine>,
     tenants: &'e JournalTenants,
     high: u64,
-    strict: Option<PageRange>,
 }
 
-/// Runs `work` on the engine in memory laid out as planned, as it is by default or so that what is freed is unmapped
-/// before the free returns; with its locks accounted if that is asked for.
+/// Runs `work` on the engine in memory laid out as planned, strict or so that freed areas are kept; with its locks accounted if that is asked for.
 pub(super) fn with_engine<R>(
     plan: &KvmallocPlan,
     machine: &JournalMachine,
@@ -201,10 +199,10 @@ pub(super) fn with_engine<R>(
 ) -> Result<R, Failure> {
     let frames = u64::from(plan.frames);
     let window = machine.window();
-    let mut ranges = RangeConfig::for_cpus(plan.machine_cpus);
-    if is_strict {
-        ranges.kept_pages_max = 0;
-    }
+    let ranges = RangeConfig {
+        strict: is_strict,
+        ..RangeConfig::for_cpus(plan.machine_cpus)
+    };
     let layout = EngineLayout::new(Frame(0), frames)
         .with_cpus(plan.seats())
         .with_window(window.start(), window.pages())
@@ -224,7 +222,6 @@ pub(super) fn with_engine<R>(
         engine: &engine,
         tenants,
         high: plan.marks.high,
-        strict: is_strict.then_some(window),
     })
 }
 
@@ -281,9 +278,6 @@ pub(super) struct JournalEngineSeat<'a, 'm> {
     cpu: Cpu<'a, 'm, &'m JournalMachine>,
     tenants: &'a JournalTenants,
     high: u64,
-    /// The pages of the window, if each free of one is to be unmapped at once. The engine has no such mode: a purge
-    /// behind the free does it.
-    strict: Option<PageRange>,
 }
 
 impl<'m> JournalVariant for JournalEngine<'_, 'm> {
@@ -297,7 +291,6 @@ impl<'m> JournalVariant for JournalEngine<'_, 'm> {
             cpu: self.engine.cpu(CpuId(cpu)).map_err(Failure::new)?,
             tenants: self.tenants,
             high: self.high,
-            strict: self.strict,
         })
     }
 
@@ -338,12 +331,6 @@ impl Allocating for JournalEngineSeat<'_, '_> {
     #[inline]
     fn kvfree(&mut self, addr: Addr) -> Result<(), Failure> {
         self.cpu.kvfree(addr).map_err(Failure::new)?;
-        if self
-            .strict
-            .is_some_and(|window| window.contains(addr.page()))
-        {
-            self.cpu.ranges().purge();
-        }
         Ok(())
     }
 

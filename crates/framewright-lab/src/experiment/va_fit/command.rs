@@ -23,8 +23,8 @@ pub struct VaFit {
 /// vmalloc's address space: what it costs to find a gap (U. Rezki, 2018)
 ///
 /// Variants: before walks a list of busy areas, proposed a list of free ones; tree is the engine's tree
-/// of gaps under one lock, framewright has spans that belong to a CPU. On the host each free unmaps before
-/// it returns, but in framewright-kept, the engine's default
+/// of gaps under one lock, framewright has spans that belong to a CPU. Each free unmaps before it returns,
+/// but in framewright-kept
 #[derive(Debug, clap::Args)]
 pub struct FitArgs {
     /// Cases, as vm_map_ram, vm_map_ram/4 or full_fit [default: all]

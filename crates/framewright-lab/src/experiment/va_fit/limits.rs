@@ -167,7 +167,6 @@ pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
             let engine = RangeEngine::<_, _, false> {
                 space,
                 frames: &NumberFrames,
-                strict: false,
             };
             PinnedBlocks.with(variant, &engine)
         });

@@ -251,18 +251,10 @@ pub(super) fn figures(
     };
     let mut figures = Vec::new();
     for &variant in FitVariant::all(options.mapper) {
-        if has_contract(variant, options.mapper) {
-            let more = variant.run(options.mapper, CPUS, &pair);
-            figures.extend(more.map_err(|e| e.of(CASE, variant.name()))?);
-        }
+        let more = variant.run(options.mapper, CPUS, &pair);
+        figures.extend(more.map_err(|e| e.of(CASE, variant.name()))?);
     }
     Ok(figures)
-}
-
-/// On the host a free of another CPU's area only tells that CPU, which unmaps it later: the strict variants of the
-/// engine would not be strict.
-fn has_contract(variant: FitVariant, mapper: Mapper) -> bool {
-    mapper == Mapper::Null || variant.is_list() || variant == FitVariant::Kept
 }
 
 struct ThreadPair {

@@ -93,11 +93,9 @@ pub(super) fn table(plan: &VaFit, figures: &[Figure], detail: Detail) -> Tabled 
             Mapper::Host => {
                 "Frames are taken, mapped with mmap, and given back, from the same source in all variants. Strict: before, \
                  proposed, tree and framewright unmap an area before its free returns, as Linux clears its page-table \
-                 entries; the engine has no such mode, so here it keeps nothing and each free is followed by a purge. \
-                 Kept: framewright-kept is the engine by default, whose freed areas stay mapped, up to 64 pages until \
-                 the next request of their length, longer ones until a purge; reading them does not fault. \
-                 remote_free has no strict row of the engine, where another CPU's area is unmapped by that CPU, later. \
-                 A host usually allows a process \
+                 entries. Kept: framewright-kept is the engine with `strict: false`; its freed areas stay mapped, up to \
+                 64 pages until the next request of their length, longer ones until a purge; reading them does not \
+                 fault. A host usually allows a process \
                  65,530 mappings, so le_fit, b_fit, full_fit, both long_busy_list and steady_random have \
                  fewer areas than with the null mapper (docs/metrics.md); what asks how far something \
                  goes is at the address-space level here too."
@@ -350,8 +348,8 @@ fn engine(figures: &[Figure], mapper: Mapper) -> Option<String> {
             format!("Of before's time framewright takes, where nothing is mapped: {strict}.")
         }
         Mapper::Host => format!(
-            "Of before's time framewright takes, unmapping before each free returns: {strict}; by default, with freed \
-             areas left mapped, which is not what Linux's vfree does: {}.",
+            "Of before's time framewright takes, unmapping before each free returns: {strict}; with freed areas left \
+             mapped, which is not what Linux's vfree does: {}.",
             left(FRAMEWRIGHT_KEPT)
         ),
     })

@@ -27,7 +27,7 @@ pub(super) enum FitVariant {
     Proposed,
     /// The engine without spans: a tree of gaps under one lock.
     Tree,
-    /// The engine. On the host each free unmaps before it returns.
+    /// The engine by default: each free unmaps before it returns.
     Framewright,
     /// The engine, which keeps freed areas mapped and unmaps others later.
     Kept,
@@ -78,19 +78,12 @@ impl FitVariant {
         matches!(self, Self::Before | Self::Proposed)
     }
 
-    /// Whether each free unmaps before it returns, where anything is mapped.
-    const fn is_strict(self, mapper: Mapper) -> bool {
-        matches!(mapper, Mapper::Host) && !matches!(self, Self::Kept)
-    }
-
     /// How the engine is configured for it.
-    pub(super) fn config(self, cpus: u16, mapper: Mapper) -> RangeConfig {
-        let ours = RangeConfig::for_cpus(cpus);
-        let keeps = !self.is_strict(mapper) && self != Self::Tree;
+    pub(super) fn config(self, cpus: u16) -> RangeConfig {
         RangeConfig {
             spans: self != Self::Tree,
-            kept_pages_max: if keeps { ours.kept_pages_max } else { 0 },
-            ..ours
+            strict: self != Self::Kept,
+            ..RangeConfig::for_cpus(cpus)
         }
     }
 
@@ -108,12 +101,11 @@ impl FitVariant {
                 Self::Proposed => work.with(self.name(), &HostedList::<FreeAreas>::new(host, cpus)),
                 _ => {
                     let layout = host.platform.layout(cpus);
-                    let config = self.config(cpus, mapper);
+                    let config = self.config(cpus);
                     with_space(&layout, &config, host.platform, |space| {
                         let engine = RangeEngine::<_, _, true> {
                             space,
                             frames: host,
-                            strict: self.is_strict(mapper),
                         };
                         work.with(self.name(), &engine)
                     })
@@ -145,13 +137,12 @@ impl FitVariant {
                 let layout = SpaceLayout::new(window.start(), window.pages()).with_cpus(cpus);
                 let config = RangeConfig {
                     lazy_pages_max: bound,
-                    ..self.config(cpus, Mapper::Null)
+                    ..self.config(cpus)
                 };
                 with_space(&layout, &config, Null::new()?, |space| {
                     let engine = RangeEngine::<_, _, false> {
                         space,
                         frames: &NumberFrames,
-                        strict: false,
                     };
                     work.with(self.name(), &engine)
                 })

@@ -459,11 +459,7 @@ impl BlocksVariant {
     ) -> Result<W::Out, Failure> {
         let layout = self.scenario.layout(layout);
         with_space(&layout, &self.config, platform, |space| {
-            let engine = RangeEngine::<_, _, false> {
-                space,
-                frames,
-                strict: false,
-            };
+            let engine = RangeEngine::<_, _, false> { space, frames };
             work.with(&mut engine.seat(0)?, || engine.counters())
         })
     }

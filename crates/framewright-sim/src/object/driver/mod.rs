@@ -83,7 +83,7 @@ pub fn run(
     let zone = Zone::new(&case.zone, &config, zone, ram).expect("a good layout");
     let all = framewright::Run::new(case.zone.start, case.zone.frames).expect("a good layout");
     zone.add(all).expect("a zone's frames are absent at first");
-    let config = RangeConfig::for_cpus(case.zone.cpus);
+    let config = RangeConfig::for_cpus(case.zone.cpus).kept();
     let space = Space::new(&case.space, &config, space, ram).expect("a good layout");
     let cache = SimCache::new(ram, case.boasts);
     let kv = Kv::new(&case.objects(), kv, ram).expect("a good layout");

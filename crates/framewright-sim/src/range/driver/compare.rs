@@ -14,8 +14,8 @@ impl RangePair<'_, '_> {
         let calls = |call| self.paging.machine().calls(call);
         // An area of `vmalloc` with a mapping that failed half way is freed like all areas.
         let undone = found.area_frees.saturating_sub(expected.area_frees);
-        // Each request tries twice.
-        if undone > 2 * self.vmalloc_calls {
+        // Each request tries three times: at first, with an eye on other CPUs, and after a drain.
+        if undone > 3 * self.vmalloc_calls {
             return differ!("{undone} areas were freed without a call");
         }
         let pairs = [

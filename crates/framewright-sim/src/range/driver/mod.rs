@@ -393,6 +393,7 @@ impl<'s, 'm> RangePair<'s, 'm> {
                 self.touch(cpu, &area, nth)?;
             }
         }
+        let failures = self.space.stats().unmap_failures;
         let got: Result<u64, RangeFreeError> = calls::free(self.seat(cpu), page, kind, pages);
         match (got, must) {
             (Ok(freed), Ok(())) => {
@@ -408,6 +409,12 @@ impl<'s, 'm> RangePair<'s, 'm> {
                 }
                 if freed != area.pages {
                     return differ!("the free of {area:?} says {freed} pages");
+                }
+                if self.space.config().strict && self.space.stats().unmap_failures == failures {
+                    let mut all = (0..area.pages).map(|nth| Page(page.0 + nth));
+                    if let Some(page) = all.find(|&page| self.paging.mapped(page).is_some()) {
+                        return differ!("V12: {page} of {area:?} is mapped after the free");
+                    }
                 }
                 Ok(())
             }

@@ -104,6 +104,12 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// at the same moment, which is a double free, this frees the others, and the error names the first that was not
     /// its own.
     pub fn free_frames(&mut self, run: Run) -> Result<(), FreeError> {
+        if run.frames().is_power_of_two()
+            && let Some(order) = Order::new(run.frames().trailing_zeros() as u8)
+            && self.free_cached(run.start(), order)
+        {
+            return Ok(());
+        }
         let (mut at, mut result) = (None, Ok(()));
         surely(|| {
             if at.is_none() {

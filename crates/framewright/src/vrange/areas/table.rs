@@ -12,6 +12,8 @@
 //! A *run* is consecutive frames behind consecutive pages, as long as they were found: one call maps them, and one
 //! gives them back. The page behind its first one is in the area too, because each has a guard page.
 //!
+//! A lazy header whose next area is its own says that the area is in no list, and unmapped.
+//!
 //! The words of other pages have no meaning and may have any value: the tree, or a span's bitmap,
 //! tells what starts at a page. Even so, a header is never zero, and never a node.
 //!

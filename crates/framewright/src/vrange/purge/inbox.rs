@@ -50,7 +50,7 @@ impl<'m, P: RangePlatform> Inboxes<'m> for Held<'_, 'm, P> {
         let span = self.span(number);
         let first = self.space.spans.first(number);
         let is_block = matches!(span.owner(), SpanOwner::Block(_));
-        let (mut pages, mut words) = (0, 0);
+        let (mut pages, mut words, mut is_mapped) = (0, 0, false);
         for (word, sent) in span.sent().iter().enumerate() {
             if sent.load(SeqCst) == 0 {
                 continue;
@@ -69,10 +69,11 @@ impl<'m, P: RangePlatform> Inboxes<'m> for Held<'_, 'm, P> {
                 bits::set(span.bits(SpanBits::Lazy), place, here);
                 pages += here;
                 words |= bits::words_of(place, here);
+                is_mapped |= header.next() != Some(first + place);
             }
         }
         if pages != 0 {
-            self.note_lazy(number, pages, words);
+            self.note_lazy(number, pages, words, is_mapped);
             if is_block {
                 self.soil(span, pages);
             }

@@ -9,6 +9,7 @@ mod lazy;
 mod pass;
 mod promise;
 mod release;
+mod strict;
 
 pub(super) use inbox::lazy_pages;
 

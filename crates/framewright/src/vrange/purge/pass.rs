@@ -1,7 +1,8 @@
 //! A pass of the purge: from lazy to waiting.
 //!
 //! It takes whole areas (V9): it ends where an area ends, and each call of the platform's `unmap`
-//! is for whole areas, whether it fails or not.
+//! is for whole areas, whether it fails or not. Where a [strict](super::strict) space has unmapped all
+//! lazy pages of a span already, it calls nothing.
 
 use super::super::seat::Held;
 use super::super::span::{Marked, SpanBits, bits};
@@ -18,12 +19,13 @@ const PASS: usize = 6;
 const UNMAPS: u64 = 48;
 
 impl<P: RangePlatform> Held<'_, '_, P> {
-    /// Records that pages of a span of the seat's have become lazy, in these words of its bitmap.
+    /// Records that pages of a span of the seat's have become lazy, in these words of its bitmap, and whether some of
+    /// them may be mapped.
     #[inline(always)]
-    pub(in super::super) fn note_lazy(&self, number: u32, pages: u32, words: u32) {
+    pub(in super::super) fn note_lazy(&self, number: u32, pages: u32, words: u32, is_mapped: bool) {
         let span = self.span(number);
         let before = span.lazy();
-        span.set_lazy(before.with(pages, words));
+        span.set_lazy(before.with(pages, words).or_mapped(is_mapped));
         self.words.purgeable.add(u64::from(pages));
         if before.pages == 0 {
             self.append_lazy(number);
@@ -131,6 +133,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 break;
             }
             looked_at += 1;
+            if !self.span(number).lazy().is_mapped {
+                words = usize::MAX;
+                continue;
+            }
             let first = self.space.spans.first(number);
             words = self.for_each_dead_run(number, is_enough, |start, end| {
                 let (start, end) = (first + start, first + end);
@@ -181,6 +187,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let mut later = Marked {
             pages: 0,
             words: lazy.words & !looked_at,
+            is_mapped: lazy.is_mapped,
         };
         for word in bits::places(later.words) {
             later.pages += span.bits(SpanBits::Lazy)[word].load(Relaxed).count_ones();
@@ -316,7 +323,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         true
     }
 
-    fn unmap(&self, start: u32, end: u32) -> bool {
+    /// Calls the platform. Returns whether these pages are unmapped.
+    pub(super) fn unmap(&self, start: u32, end: u32) -> bool {
         let range = PageRange::new(self.space.page(start), u64::from(end - start))
             .expect("a window ends inside the number range");
         self.words.counters.unmaps.add(1);

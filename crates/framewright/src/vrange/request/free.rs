@@ -5,7 +5,8 @@
 //!    bound first purges its own lazy pages, then other CPUs'.
 //! 2. The header goes from live, or kept, to lazy by compare-and-exchange: of several frees of one
 //!    area one succeeds, and the others change nothing (V10).
-//! 3. The pages are marked where the area lies: in the bits of a span of this CPU's, in its vmap
+//! 3. In a strict space the platform unmaps the pages (V12).
+//! 4. The pages are marked where the area lies: in the bits of a span of this CPU's, in its vmap
 //!    block, by one bit in another CPU's span and inbox, or in this CPU's list of arena areas.
 //!
 //! Whose span it is, a CPU finds out after the second step (V10). A free by a stale address may be so slow that the area
@@ -26,7 +27,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Frees an area made by [`alloc_area`](Self::alloc_area), by any CPU \[`remove_vm_area`\].
     /// Returns its length in pages, without the guard page.
     ///
-    /// Its pages become lazy: they stay mapped until a purge unmaps them. Mostly some nanoseconds.
+    /// Its pages become lazy. If the space is strict, they are unmapped when this returns, for what the platform
+    /// takes; else they stay mapped until a purge unmaps them, and this takes some nanoseconds mostly.
     /// A free that would make more pages lazy than the bound allows first purges this CPU's lazy
     /// pages, and if that is not enough, other CPUs', one after another.
     ///
@@ -160,12 +162,18 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if !self.becomes_lazy(at, header) {
             return false;
         }
+        self.mark_lazy(at, header, !self.unmap_if_strict(at, header));
+        self.count_lazy(header);
+        true
+    }
+
+    /// Marks an area in one of the seat's spans, whose header says that it is lazy.
+    #[inline(always)]
+    fn mark_lazy(&self, at: u32, header: AreaHeader, is_mapped: bool) {
         let (number, place) = self.space.spans.place(at);
         let pages = header.pages();
         bits::set(self.span(number).bits(SpanBits::Lazy), place, pages);
-        self.note_lazy(number, pages, bits::words_of(place, pages));
-        self.count_lazy(header);
-        true
+        self.note_lazy(number, pages, bits::words_of(place, pages), is_mapped);
     }
 
     /// Changes the header of an area, live or kept, from `before` to lazy. Returns false if another
@@ -194,15 +202,38 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if !self.becomes_lazy(at, header) {
             return false;
         }
-        self.pass_on(at, header, pages);
+        let is_unmapped = self.unmap_if_strict(at, header);
+        self.pass_on(at, header, pages, is_unmapped);
         self.count_lazy(header);
         true
     }
 
+    /// Makes a live area lazy that no other CPU knows, for a call that may call the platform no more: it is mapped then
+    /// as far as it was.
+    pub(super) fn free_mapped(&self, at: u32, header: AreaHeader) {
+        let freed = self.becomes_lazy(at, header);
+        debug_assert!(freed, "no other CPU knows the area");
+        let (number, place) = self.space.spans.place(at);
+        match self.span(number).owner() {
+            SpanOwner::Areas(cpu) if cpu == self.cpu => self.mark_lazy(at, header, true),
+            SpanOwner::Block(cpu) if cpu == self.cpu => {
+                self.mark_slot(number, place, self.lazy_pages_of(at, header), true);
+            }
+            _ => self.pass_on(at, header, self.lazy_pages_of(at, header), false),
+        }
+        self.count_lazy(header);
+    }
+
     /// Brings an area that this CPU has just made lazy, and reported as `told` pages, to the CPU that has its span, or
-    /// into this CPU's list of the arena's areas.
+    /// into one of this CPU's lists of the arena's areas.
     #[inline(always)]
-    pub(in super::super) fn pass_on(&self, at: u32, header: AreaHeader, told: u32) {
+    pub(in super::super) fn pass_on(
+        &self,
+        at: u32,
+        header: AreaHeader,
+        told: u32,
+        is_unmapped: bool,
+    ) {
         let (number, place) = self.space.spans.place(at);
         let pages = self.lazy_pages_of(at, header);
         if pages != told {
@@ -212,6 +243,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
         match self.span(number).owner() {
             SpanOwner::Areas(cpu) | SpanOwner::Block(cpu) => self.send(cpu, number, place),
+            SpanOwner::Arena if is_unmapped => self.wait_in_arena(at, header),
             SpanOwner::Arena => {
                 let lazy = header.lazy(self.words.areas_lazy.link());
                 self.space.table.set_header(at, lazy);
@@ -260,7 +292,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             self.words.delta.set(before);
             return None;
         }
-        self.pass_on(at, header, header.pages());
+        let is_unmapped = self.unmap_if_strict(at, header);
+        self.pass_on(at, header, header.pages(), is_unmapped);
         self.words.counters.frees.add(1);
         self.words.live.sub(pages);
         Some(pages)

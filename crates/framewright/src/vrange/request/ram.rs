@@ -279,7 +279,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Unmaps all that one call of [`map_ram`](Self::map_ram) mapped, on any CPU
     /// \[`vm_unmap_ram`\]. Returns its length in pages.
     ///
-    /// Its pages become lazy: they stay mapped until a purge unmaps them. Mostly some nanoseconds.
+    /// Its pages become lazy. If the space is strict, they are unmapped when this returns, for what the platform
+    /// takes; else they stay mapped until a purge unmaps them, and this takes some nanoseconds mostly.
     /// If more would be lazy than the bound allows, it first purges this CPU's lazy pages, and if
     /// that is not enough, other CPUs', one after another.
     ///
@@ -450,13 +451,19 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             return false;
         }
         let (number, place) = self.space.spans.place(at);
-        let span = self.span(number);
-        bits::set(span.bits(SpanBits::Lazy), place, slot);
-        self.note_lazy(number, slot, bits::words_of(place, slot));
-        self.soil(span, slot);
+        self.mark_slot(number, place, slot, !self.unmap_if_strict(at, header));
         self.words.counters.unmap_ram.add(1);
         self.words.live.sub(u64::from(header.pages()));
         true
+    }
+
+    /// Marks a slot in one of the seat's blocks, whose header says that it is lazy.
+    #[inline(always)]
+    pub(super) fn mark_slot(&self, number: u32, place: u32, slot: u32, is_mapped: bool) {
+        let span = self.span(number);
+        bits::set(span.bits(SpanBits::Lazy), place, slot);
+        self.note_lazy(number, slot, bits::words_of(place, slot), is_mapped);
+        self.soil(span, slot);
     }
 
     /// Takes back the cut of a slot, or of the arena's area, without any mapping.

@@ -36,15 +36,15 @@ impl UnknownArea {
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Gives up an area that has no mapping, and the frames behind it. Returns whether anything was kept, lazy,
-    /// waiting or on its way since `begin`.
+    /// waiting or on its way since `begin`, if that is known.
     pub(super) fn give_up(
         &mut self,
         area: &mut UnknownArea,
         context: Context,
-        begin: Moves,
+        begin: Option<Moves>,
     ) -> bool {
         self.give_back(area);
-        let had_spare = self.space.had_spare_since(begin);
+        let had_spare = self.space.had_spare_since_some(begin);
         if self.enter().is_ok() {
             let undone = self.held().unalloc(area.at);
             self.exit();
@@ -122,8 +122,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             words.above.set(words.above.get() + pages);
         }
         drop(counting);
-        let freed = held.free_checked(at, header);
-        debug_assert!(freed, "no other CPU knows the area");
+        held.free_mapped(at, header);
         words.settle();
         if header.kind() == AreaKind::Ram {
             words.counters.count_part_undone();

@@ -3,7 +3,7 @@
 //! ```text
 //!   vmalloc   a kept area of that length ──▶ its header says live, and that is all
 //!             else: an area, then its frames in runs, noted in the table, then the mapping
-//!   vfree     into this CPU's lists of kept areas, if they are not full (`keep`)
+//!   vfree     into this CPU's lists of kept areas, if they are not full (`keep`) and the space is not strict
 //!             else: lazy; its frames go back to their source when it is released
 //! ```
 //!
@@ -42,7 +42,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// changed then; pages that were mapped before the platform refused may be lazy for a while.
     #[inline(always)]
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        if request.align_bytes.is_power_of_two()
+        if self.space.keeps()
+            && request.align_bytes.is_power_of_two()
             && self.try_enter()
             && let Some(page) = self.take_constructed(request)
         {
@@ -103,8 +104,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[cold]
     #[inline(never)]
     fn vmalloc_slow(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        // The fast path may have entered the seat while another CPU claimed it.
-        self.exit();
+        if self.space.keeps() {
+            // The fast path may have entered the seat while another CPU claimed it.
+            self.exit();
+        }
         // Refuses a request that could not be served however much were freed, before it moves,
         // purges or takes anything.
         if let Err(error) = self.space.need(request) {
@@ -120,7 +123,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 frames,
             });
         }
-        if request.pages <= u64::from(KEPT_MAX) {
+        if self.space.keeps() && request.pages <= u64::from(KEPT_MAX) {
             self.enter()?;
             if let Some(page) = self.take_constructed_slow(request) {
                 return Ok(page);
@@ -133,46 +136,55 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             // The first sign of pressure: free frames are worth more than this CPU's kept areas.
             self.purge_kept()?;
         }
-        let (error, had_spare) = match self.construct(request, is_short) {
+        let error = match self.construct(request, is_short, false) {
             Ok(page) => return Ok(page),
-            Err(failed) => failed,
+            Err((error, _)) => error,
         };
         // Kept and lazy areas have frames, and use up mappings that the host allows.
         let would_a_drain_help = matches!(
             error,
             RangeError::Frames(_) | RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
         );
-        if would_a_drain_help && may_block && had_spare {
+        if !would_a_drain_help || !may_block {
+            return Err(error);
+        }
+        // Once more, with an eye on what other CPUs move meanwhile. That is a look at a line of each CPU's, so a
+        // request that succeeds at once is spared it.
+        let (error, had_spare) = match self.construct(request, true, true) {
+            Ok(page) => return Ok(page),
+            Err(failed) => failed,
+        };
+        if had_spare {
             self.drain();
-            return self
-                .construct(request, is_short)
-                .map_err(|(error, _)| error);
+            let constructed = self.construct(request, is_short, false);
+            return constructed.map_err(|(error, _)| error);
         }
         Err(error)
     }
 
     /// On failure, also returns whether anything was kept, lazy, waiting or on its way from there when it
-    /// looked for frames or mappings.
+    /// looked for frames or mappings; false unless it `watches` that.
     fn construct(
         &mut self,
         request: &AreaRequest,
         is_short: bool,
+        watches: bool,
     ) -> Result<Page, (RangeError, bool)> {
         // Frames that are taken and given back count as freed, so the next request that fails would
         // stop all CPUs once more.
         let is_worth_a_look = is_short || request.pages > u64::from(KEPT_MAX);
-        let begin = self.space.moves();
+        let begin = watches.then(|| self.space.moves());
         if request.context.may_block && is_worth_a_look && request.pages > self.frames.frames_free()
         {
             let error = RangeError::Frames(AllocError::Exhausted);
-            return Err((error, self.space.had_spare_since(begin)));
+            return Err((error, self.space.had_spare_since_some(begin)));
         }
         let page = self
             .alloc_kind(request, AreaKind::Vmalloc)
             .map_err(|error| (error, false))?;
         let mut area = UnknownArea::new(self.space.offset_unchecked(page) as u32, request);
         // Only now: the search for pages may have moved areas of this CPU's own.
-        let begin = self.space.moves();
+        let begin = watches.then(|| self.space.moves());
         // Some of it may be mapped, and its frames go back with it, when it is released.
         let mut making = (&mut *self, &mut area);
         let unwound = OrElse::new(&mut making, |(seat, area): &mut (&mut Self, _)| {
@@ -193,7 +205,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         &mut self,
         area: &mut UnknownArea,
         request: &AreaRequest,
-        begin: Moves,
+        begin: Option<Moves>,
     ) -> Result<(), (RangeError, bool)> {
         if let Err(error) = self.gather(area, request) {
             let had_spare = self.give_up(area, request.context, begin);
@@ -221,7 +233,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Err((_, error)) => {
                 // Mapped pages must be unmapped and flushed before their frames can be reused, so
                 // the area goes the way of all areas.
-                let had_spare = self.space.had_spare_since(begin);
+                let had_spare = self.space.had_spare_since_some(begin);
                 self.leave(area, request.context);
                 Err((RangeError::Map(error), had_spare))
             }
@@ -322,15 +334,22 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Frees an area made by [`vmalloc`](Self::vmalloc), by any CPU \[`vfree`\]. Returns its length
     /// in pages, without the guard page.
     ///
+    /// If the space is strict, the area is unmapped when this returns, and becomes lazy. If not:
+    ///
     /// An area of at most 64 pages is kept as it is, in this CPU's lists, for the next request of
     /// its length. The lists are bounded, and areas that stay in them too long become lazy. A
-    /// longer area becomes lazy at once. Frames go back to their source, through the seat that
+    /// longer area becomes lazy at once. A lazy one stays mapped until a purge.
+    ///
+    /// In either case frames go back to their source, through the seat that
     /// purges them, after they have been unmapped and flushed.
     ///
     /// # Errors
     /// What is wrong with the page. Nothing has changed then.
     #[inline]
     pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        if !self.space.keeps() {
+            return self.free_kind(page, AreaKind::Vmalloc);
+        }
         let offset = self.space.offset_unchecked(page);
         if self.try_enter() && offset < self.space.pages() {
             let held = self.held();

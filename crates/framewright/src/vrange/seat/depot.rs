@@ -46,7 +46,7 @@ impl<'m, P> Space<'m, P> {
     /// The most pages that the depot holds: as many as one CPU keeps, if there is another CPU.
     fn depot_max(&self) -> u64 {
         if self.shape.cpus > 1 {
-            self.config.kept_pages_max
+            self.kept_max
         } else {
             0
         }
@@ -74,7 +74,7 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
     /// the others.
     #[inline(always)]
     pub(super) fn has_room(&self, pages: u32) -> bool {
-        let (own, max) = (self.kept(), self.space.config.kept_pages_max);
+        let (own, max) = (self.kept(), self.space.kept_max);
         let count = own.count(pages);
         own.pages() + u64::from(pages) <= max
             && (self.space.shape.cpus == 1
@@ -132,7 +132,7 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
             return false;
         }
         let own = self.kept();
-        let max = self.space.config.kept_pages_max;
+        let max = self.space.kept_max;
         let _moving = self.words.moving();
         self.space.with_depot(|depot| {
             let Some(first) = depot.take(pages, is_aligned) else {

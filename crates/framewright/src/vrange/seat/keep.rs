@@ -63,7 +63,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     #[inline(always)]
     fn may_keep(&self, header: AreaHeader) -> bool {
         let pages = header.pages() - 1;
-        pages <= KEPT_MAX && u64::from(pages) <= self.space.config.kept_pages_max
+        pages <= KEPT_MAX && u64::from(pages) <= self.space.kept_max
     }
 
     /// Makes room in the lists for an area that is to be kept, or returns the area that must go for

@@ -51,6 +51,8 @@ pub struct Space<'m, P> {
     pub(super) arena: Arena<'m>,
     /// The longest slot of a vmap block, in pages.
     pub(super) slot_max: u32,
+    /// The most pages of areas that a CPU keeps, or that lie between the CPUs.
+    pub(super) kept_max: u64,
     /// The longest area that is cut from a span, in pages, guard page included.
     pub(super) small_max: u32,
     /// The most lazy pages: the configured bound, or an eighth of the window if that is less.
@@ -145,6 +147,11 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             table,
             arena,
             slot_max: SLOT_MAX.min(spans.pages()),
+            kept_max: if config.strict {
+                0
+            } else {
+                config.kept_pages_max
+            },
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
             lazy_max,
             span_pages_max: (layout.pages / 4).max(u64::from(shape.cpus) << shape.span_shift),
@@ -167,6 +174,12 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     /// The address of its metadata: a number that no other space of the host has.
     pub(crate) fn metadata_address(&self) -> u64 {
         core::ptr::from_ref(self.words).addr() as u64
+    }
+
+    /// Whether freed areas are kept.
+    #[inline(always)]
+    pub(super) const fn keeps(&self) -> bool {
+        self.kept_max != 0
     }
 
     /// The arena, locked.
@@ -286,6 +299,11 @@ impl<'m, P> Space<'m, P> {
         // Pairs with the Release with which a move begins.
         fence(Acquire);
         has_spare || Moves(self.sum_over_seats(SpaceSeatRecord::moves_begun)) != begin
+    }
+
+    /// The same; false if the caller has not watched since some moment.
+    pub(super) fn had_spare_since_some(&self, begin: Option<Moves>) -> bool {
+        begin.is_some_and(|begin| self.had_spare_since(begin))
     }
 
     fn sees_spare(&self) -> bool {

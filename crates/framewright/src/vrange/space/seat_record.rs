@@ -245,7 +245,7 @@ impl SpaceSeatRecord {
         self.countings.load(Acquire)
     }
 
-    /// The pages counted by [`reported`](Self::reported) are lazy now, or are not reported any more.
+    /// The pages counted by [`reported`](Self::reported) are lazy now, or are no longer reported.
     pub(in super::super) fn settle(&self) {
         // A CPU that sees the zero sees how they were settled.
         fence(Release);

@@ -106,20 +106,27 @@ pub(in super::super) struct Marked {
     pub(in super::super) pages: u32,
     /// One bit for each word; if it is clear, no bit of the word is set.
     pub(in super::super) words: u32,
+    /// Whether some of the pages may be mapped; only of lazy ones.
+    pub(in super::super) is_mapped: bool,
 }
 
 impl Marked {
+    /// A span has at most 1024 pages.
+    const MAPPED: u64 = 1 << 31;
+
     #[inline(always)]
     const fn decode(word: u64) -> Self {
         Self {
-            pages: word as u32,
+            pages: (word & (Self::MAPPED - 1)) as u32,
             words: (word >> 32) as u32,
+            is_mapped: word & Self::MAPPED != 0,
         }
     }
 
     #[inline(always)]
     const fn encode(self) -> u64 {
-        (self.words as u64) << 32 | self.pages as u64
+        let mapped = if self.is_mapped { Self::MAPPED } else { 0 };
+        (self.words as u64) << 32 | mapped | self.pages as u64
     }
 
     /// The same with `pages` more pages, in these words.
@@ -128,6 +135,16 @@ impl Marked {
         Self {
             pages: self.pages + pages,
             words: self.words | words,
+            ..self
+        }
+    }
+
+    /// The same, if some of the pages may be mapped.
+    #[inline(always)]
+    pub(in super::super) const fn or_mapped(self, is_mapped: bool) -> Self {
+        Self {
+            is_mapped: self.is_mapped | is_mapped,
+            ..self
         }
     }
 }

@@ -63,7 +63,7 @@ fn space(cpus: u16) -> ModelSpace {
     let layout = SpaceLayout::new(Page(0x400), 64)
         .with_span_pages(4)
         .with_cpus(cpus);
-    let config = RangeConfig::for_cpus(cpus);
+    let config = RangeConfig::for_cpus(cpus).kept();
     let memory = vec![0; layout.words_needed().unwrap()].leak();
     let pages = ModelPages {
         mapped: AtomicU64::new(0),

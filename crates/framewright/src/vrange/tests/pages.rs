@@ -37,6 +37,17 @@ impl TestPages {
         }
     }
 
+    /// How many pages are mapped from `at` on.
+    pub(super) fn mapped_pages(&self, at: Page, pages: u64) -> usize {
+        let all = self.pages.borrow();
+        let start = (at.0 - self.start) as usize;
+        let range = &all[start..start + pages as usize];
+        range
+            .iter()
+            .filter(|page| **page == TestMapping::Mapped)
+            .count()
+    }
+
     /// A caller maps its area.
     pub(super) fn use_area(&self, at: Page, pages: u64) {
         let mut all = self.pages.borrow_mut();

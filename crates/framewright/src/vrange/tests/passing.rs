@@ -125,7 +125,7 @@ fn passing() -> (&'static PassingSpace, Vec<PassingSeat>, ChecksSpace) {
     let config = RangeConfig {
         lazy_pages_max: BOUND,
         kept_pages_max: 0,
-        ..RangeConfig::default()
+        ..RangeConfig::default().kept()
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
     let board = ChecksSpace::default();

@@ -89,14 +89,22 @@ const PAGES: u64 = 1024;
 const START: Page = Page(1 << 20);
 
 fn with_space(cpus: u16, test: impl for<'p> FnOnce(&Space<'_, &'p Breaks>, &'p Breaks)) {
+    let config = RangeConfig {
+        kept_pages_max: 0,
+        ..RangeConfig::for_cpus(cpus).kept()
+    };
+    with_space_of(cpus, config, test);
+}
+
+fn with_space_of(
+    cpus: u16,
+    config: RangeConfig,
+    test: impl for<'p> FnOnce(&Space<'_, &'p Breaks>, &'p Breaks),
+) {
     let breaks = Breaks::default();
     let layout = SpaceLayout::new(START, PAGES)
         .with_cpus(cpus)
         .with_span_pages(64);
-    let config = RangeConfig {
-        kept_pages_max: 0,
-        ..RangeConfig::for_cpus(cpus)
-    };
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config, &mut memory, &breaks).unwrap();
     test(&space, &breaks);
@@ -166,6 +174,45 @@ fn v11_a_purge_that_unwinds_poisons_the_space_and_no_cpu_waits_for_its_seat() {
                     &mut space.seat(CpuId(0), BreakingFrames(breaks)).unwrap(),
                     live[0],
                 );
+            });
+        }
+    }
+}
+
+#[test]
+fn v11_a_strict_free_that_unwinds_poisons_the_space() {
+    // On the CPU that has the span, and on another one.
+    for frees in [0, 1] {
+        for nth in 0..3 {
+            with_space_of(2, RangeConfig::for_cpus(2), |space, breaks| {
+                let mut seats =
+                    [0, 1].map(|cpu| space.seat(CpuId(cpu), BreakingFrames(breaks)).unwrap());
+                let of = |seat: &mut PoisonSeat<'_, '_, '_>| {
+                    let area = seat.vmalloc(&AreaRequest::new(3)).unwrap();
+                    let plain = seat.alloc_area(&AreaRequest::new(2)).unwrap();
+                    [
+                        area,
+                        plain,
+                        seat.map_ram(&[Frame(1)], Context::ANY).unwrap(),
+                    ]
+                };
+                let broken = of(&mut seats[0]);
+                let live = of(&mut seats[0]);
+                breaks.which.store(UNMAP, SeqCst);
+                let freer = &mut seats[frees];
+                let unwound = catch_unwind(AssertUnwindSafe(|| {
+                    let freed = match nth {
+                        0 => freer.vfree(broken[0]),
+                        1 => freer.free_area(broken[1]),
+                        _ => freer.unmap_ram(broken[2], 1),
+                    };
+                    panic!("it has not unwound: {freed:?}");
+                }));
+                assert_eq!(breaks.which.load(SeqCst), 0, "{:?}", unwound.err());
+                assert!(space.is_poisoned());
+                for seat in &mut seats {
+                    is_refused(seat, live);
+                }
             });
         }
     }

@@ -130,7 +130,7 @@ pub(super) fn config(newest_first: bool, recycle: bool) -> RangeConfig {
     RangeConfig {
         newest_first,
         recycle,
-        ..RangeConfig::default()
+        ..RangeConfig::default().kept()
     }
 }
 

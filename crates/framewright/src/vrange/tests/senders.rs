@@ -70,7 +70,7 @@ fn v10_an_area_that_a_slow_free_takes_goes_where_its_span_is_by_then() {
         .delta
         .set(slow.words.delta.get() + u64::from(pages));
     assert!(slow.becomes_lazy(at, header));
-    slow.pass_on(at, header, pages);
+    slow.pass_on(at, header, pages, false);
     space.verify().unwrap();
     let again = seats[0].free_area(old);
     assert_eq!(again, Err(RangeFreeError::AlreadyFree(old)));

@@ -42,7 +42,7 @@ fn config(lazy: u64, spans: bool) -> RangeConfig {
     RangeConfig {
         lazy_pages_max: lazy,
         spans,
-        ..RangeConfig::default()
+        ..RangeConfig::default().kept()
     }
 }
 
@@ -110,7 +110,12 @@ impl SpaceTwin {
 
     fn free(&mut self, cpu: usize, nth: usize) {
         let (&start, &pages) = self.live.iter().nth(nth).unwrap();
+        let failures = self.space.stats().unmap_failures;
         assert_eq!(self.seats[cpu].free_area(Page(start)), Ok(pages));
+        if self.space.config().strict && self.space.stats().unmap_failures == failures {
+            let mapped = self.space.platform().mapped_pages(Page(start), pages);
+            assert_eq!(mapped, 0, "V12: {start:#x}");
+        }
         self.live.remove(&start);
         let again = self.seats[cpu].free_area(Page(start));
         assert!(
@@ -169,7 +174,16 @@ impl SpaceTwin {
 
 #[test]
 fn a_space_does_what_a_sorted_list_of_ranges_does() {
-    for round in 0..60u64 {
+    follow_a_sorted_list(60, false);
+}
+
+#[test]
+fn v12_a_strict_space_does_the_same_and_unmaps_what_is_freed_at_once() {
+    follow_a_sorted_list(60, true);
+}
+
+fn follow_a_sorted_list(rounds: u64, strict: bool) {
+    for round in 0..rounds {
         let mut random = Random::new(0x1234_5678_9abc_def1 ^ round << 32);
         let span_pages = 4 << random.remainder(6);
         let cpus = 1 + random.remainder(3) as u16;
@@ -177,7 +191,7 @@ fn a_space_does_what_a_sorted_list_of_ranges_does() {
             .with_cpus(cpus)
             .with_span_pages(span_pages);
         let config = config(random.remainder(200), random.remainder(5) != 0);
-        let mut twin = SpaceTwin::new(space(layout, config));
+        let mut twin = SpaceTwin::new(space(layout, RangeConfig { strict, ..config }));
         for _ in 0..400 {
             twin.step(&mut random, 1 + u64::from(span_pages) / 3);
             twin.check();
