@@ -8,6 +8,7 @@ use super::super::pageblock::{BlockIndex, Meta, Passing};
 use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
 use crate::policy::End;
+use crate::slots::WORD_ORDER;
 use crate::units::Order;
 use core::ops::Range;
 
@@ -145,6 +146,17 @@ impl BlockSearch {
             cheapest = Some(order);
         }
         cheapest
+    }
+
+    /// Whether a block of at least a word is the cheapest candidate, which is of `order`, or would be, if there were one in
+    /// the cheapest class.
+    pub(super) fn may_prefer_words(&self, index: &BlockIndex<'_>, order: usize) -> bool {
+        let words = usize::from(WORD_ORDER);
+        let is_cheaper = |large: usize| {
+            let least = index.least_cost(self.list, large) + self.surcharge[large % ORDERS];
+            least < self.cost[order % ORDERS]
+        };
+        order >= words || (words..self.orders_end).any(is_cheaper)
     }
 
     /// Brings what it saw up to date after the search has taken from pageblock `id`, which is as `now` says. It looks

@@ -104,7 +104,7 @@ impl<'m, P> Zone<'m, P> {
                 }
                 return;
             };
-            if ends_at_words && order >= usize::from(WORD_ORDER) {
+            if ends_at_words && search.may_prefer_words(&self.index, order) {
                 return;
             }
             match self.take_from_row(seat, order, &search, batch) {
