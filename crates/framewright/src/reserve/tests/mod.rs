@@ -51,10 +51,13 @@ impl FramePlatform for ReserveToy {
     fn relax(&self, attempt: u32) {
         // Some seconds: a wait for oneself fails, and does not hang.
         assert!(attempt < 1 << 23, "waits for itself");
-        if attempt > 20 {
-            std::thread::yield_now();
-        } else {
-            core::hint::spin_loop();
+        match attempt {
+            0..=20 => core::hint::spin_loop(),
+            // An owner's patience is so many looks (C10), and the other owner may be off its CPU for longer than as
+            // many yields take.
+            21..1000 => std::thread::yield_now(),
+            1000..20_000 => std::thread::sleep(std::time::Duration::from_micros(50)),
+            _ => std::thread::yield_now(),
         }
     }
 }
