@@ -199,6 +199,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             waiting.store(waiting.load(Relaxed) | lazy.load(Relaxed), Relaxed);
             lazy.store(0, Relaxed);
         }
+        later.is_mapped &= later.pages != 0;
         span.set_lazy(later);
         if later.pages != 0 {
             self.append_lazy(number);
