@@ -159,7 +159,10 @@ fn look(trace: &Trace) {
         return;
     };
     for policy in [ReplayPolicy::OURS, ReplayPolicy::RECORDING_KERNEL] {
-        let options = ReplayOptions::new(Start::Imposed);
+        let options = ReplayOptions {
+            who: true,
+            ..ReplayOptions::new(Start::Imposed)
+        };
         let done = AtomicU64::new(0);
         let _ = policy.with(&memory, |subject| {
             replay(subject, &memory, options, &done).map(drop)

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// Windows of the shorter recording at most, unless --window says how long they are.
 const WINDOWS_MAX: u64 = 600;
+/// Windows of the longer one at most: time that a few bytes of a recording claim is not worked through window by window.
+const WINDOWS_OF_LONGER_MAX: u64 = 20_000;
 
 /// Compare two recordings, before and after a change: what differs beyond chance
 ///
@@ -51,7 +53,7 @@ pub(super) struct CompareArgs {
     #[arg(long, value_enum, default_value_t = WatermarksArg::Off)]
     watermarks: WatermarksArg,
 
-    /// The length of a window [default: 1, or so that the shorter recording has 600]
+    /// The length of a window [default: 1, or so that the shorter recording has 600 and the longer one 20000]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     window: Option<f64>,
 
@@ -93,15 +95,30 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let lens = loaded.each_ref().map(|loaded| len_ms(&loaded.trace));
     let window_ms = match args.window {
         Some(seconds) => (seconds * 1000.0).round() as u64,
-        None => (lens[0].min(lens[1]) / WINDOWS_MAX).div_ceil(1000).max(1) * 1000,
+        None => default_window_ms(lens),
     };
     let windows = lens.map(|ms| TimeWindows::of(ms, window_ms));
     for (loaded, (windows, ms)) in loaded.iter().zip(windows.iter().zip(lens)) {
+        if ms == 0 {
+            return Err(CommandError::Input(format!(
+                "{}: no time passes in the recording, expected one of some seconds",
+                loaded.path
+            )));
+        }
         if windows.count() == 0 {
             return Err(CommandError::Input(format!(
                 "{}: the recording lasts {} s, expected at least one window of {} s; --window takes a shorter one",
                 loaded.path,
                 ms as f64 / 1000.0,
+                window_ms as f64 / 1000.0
+            )));
+        }
+        if windows.count() as u64 > WINDOWS_OF_LONGER_MAX {
+            return Err(CommandError::Input(format!(
+                "{}: the recording has {} windows of {} s, expected at most {WINDOWS_OF_LONGER_MAX}; --window takes a \
+                 longer one",
+                loaded.path,
+                windows.count(),
                 window_ms as f64 / 1000.0
             )));
         }
@@ -208,6 +225,13 @@ fn replayed(
         .iter()
         .map(|outcome| replay_figures(outcome, windows))
         .collect())
+}
+
+/// Whole seconds, so that neither recording has more windows than it may.
+fn default_window_ms(lens: [u64; 2]) -> u64 {
+    let shorter = lens[0].min(lens[1]) / WINDOWS_MAX;
+    let longer = lens[0].max(lens[1]) / WINDOWS_OF_LONGER_MAX;
+    shorter.max(longer).div_ceil(1000).max(1) * 1000
 }
 
 fn len_ms(trace: &Trace) -> u64 {

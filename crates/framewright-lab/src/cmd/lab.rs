@@ -90,6 +90,8 @@ fn replay_of(args: &fallback::FallbackArgs, trace: &Path) -> replay::ReplayArgs 
         perfetto: None,
         every: args.every as f64,
         html: None,
+        stacks: None,
+        stacks_by: replay::StacksBy::Held,
         format: replay::PrintFormat::Table,
         assertions: Vec::new(),
         time: false,

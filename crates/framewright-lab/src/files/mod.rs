@@ -11,7 +11,7 @@
 //! - **OF2** Either all outputs of a command have their names or none has: each is written beside its place first.
 //! - **OF3** A file of rows that grows while a command works ends with a whole line, whatever signal ends the command: a
 //!   line is added with one write, for which a signal waits. A part of a line that a machine which went down has left is cut
-//!   off when the file is opened.
+//!   off when the file is opened. One command at a time adds to it, and to the one that has the name.
 
 mod claims;
 mod output;

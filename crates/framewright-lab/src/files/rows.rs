@@ -11,6 +11,53 @@ use std::path::{Path, PathBuf};
 pub(crate) struct RowFile {
     path: PathBuf,
     file: File,
+    /// Whether it was not there before.
+    is_new: bool,
+}
+
+impl Drop for RowFile {
+    fn drop(&mut self) {
+        // Nothing came of it: what was not there before is not there now.
+        let is_empty = self.file.metadata().is_ok_and(|there| there.len() == 0);
+        if self.is_new && is_empty && is_named(&self.file, &self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The file for reading and adding, and whether it was made.
+fn opened(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true);
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => Ok((file, true)),
+        // A link that leads nowhere yet is there, too.
+        Err(_) => Ok((options.create(true).open(path)?, false)),
+    }
+}
+
+/// The file, locked; `None` where it has lost its name meanwhile: the command that held the lock has put its finished
+/// rows in its place, and a lock on what was there before locks nothing.
+fn locked(file: File, path: &Path) -> Result<Option<File>, &'static str> {
+    if file.try_lock().is_err() {
+        return Err("another command adds rows to it, expected a file for each");
+    }
+    Ok(is_named(&file, path).then_some(file))
+}
+
+/// Whether that is the file of this name now.
+#[cfg(unix)]
+fn is_named(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let numbers = |there: fs::Metadata| (there.dev(), there.ino());
+    let own = file.metadata().map(numbers);
+    own.is_ok_and(|own| fs::metadata(path).is_ok_and(|there| numbers(there) == own))
+}
+
+/// Where a file that is open keeps its name.
+#[cfg(not(unix))]
+fn is_named(_: &File, _: &Path) -> bool {
+    true
 }
 
 /// Why such a file cannot be read or written.
@@ -35,17 +82,13 @@ impl RowFile {
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return Err(bad(&"not a file, expected one that rows can be added to"));
         }
-        let opened = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path);
-        let mut file = opened.map_err(|e| bad(&format!("cannot write: {e}")))?;
-        if file.try_lock().is_err() {
-            return Err(bad(
-                &"another command adds rows to it, expected a file for each",
-            ));
-        }
+        let not_written = |e: io::Error| bad(&format!("cannot write: {e}"));
+        let (mut file, is_new) = loop {
+            let (file, is_new) = opened(path).map_err(not_written)?;
+            if let Some(file) = locked(file, path).map_err(|says| bad(&says))? {
+                break (file, is_new);
+            }
+        };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|e| bad(&e))?;
         let whole = bytes
@@ -57,7 +100,7 @@ impl RowFile {
             String::from_utf8(bytes).map_err(|_| bad(&"is no text, expected rows of JSON"))?;
         let lines = text.lines().map(str::to_owned).collect();
         let path = path.to_owned();
-        Ok((Self { path, file }, lines, torn))
+        Ok((Self { path, file, is_new }, lines, torn))
     }
 
     /// Cuts a torn line of so many bytes off.
@@ -117,8 +160,30 @@ mod tests {
             0
         );
         assert!(RowFile::open(folder.path()).is_err());
+        let new = folder.path().join("new");
+        assert!(!new.exists(), "nothing came of it");
+        RowFile::open(&new).unwrap().0.add("one").unwrap();
+        assert_eq!(fs::read(&new).unwrap(), b"one\n");
         fs::write(&path, b"\xff\n").unwrap();
         let error = RowFile::open(&path).unwrap_err().to_string();
         assert!(error.contains("rows: is no text"), "{error}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn of3_a_file_whose_name_another_one_has_by_now_is_not_the_one_that_is_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        // Opened while another command still has the lock, and locked when that one has ended.
+        let (before, is_new) = opened(&path).unwrap();
+        assert!(is_new);
+        fs::write(folder.path().join("finished"), b"one\n").unwrap();
+        fs::rename(folder.path().join("finished"), &path).unwrap();
+        assert!(locked(before, &path).unwrap().is_none());
+        let (rows, lines, _) = RowFile::open(&path).unwrap();
+        assert_eq!(lines, ["one"]);
+        assert!(locked(opened(&path).unwrap().0, &path).is_err(), "held");
+        drop(rows);
+        assert!(locked(opened(&path).unwrap().0, &path).unwrap().is_some());
     }
 }

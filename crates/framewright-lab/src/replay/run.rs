@@ -316,9 +316,13 @@ pub fn replay(
                     flags: flags(op),
                     is_served: true,
                 };
-                let asker = run.who.as_mut().map(|who| who.ask(op));
+                let asker = run
+                    .who
+                    .as_mut()
+                    .map(|who| (who.ask(op), fallen_back(run.subject)));
                 let answer = run.request(request, index)?;
-                if let (Some(who), Some(asker)) = (&mut run.who, asker) {
+                if let (Some(who), Some((asker, before))) = (&mut run.who, asker) {
+                    who.fall_back(asker, fallen_back(run.subject) - before);
                     match answer.frame() {
                         Some(frame) => who.serve(asker, op, frame, &run.observer),
                         None => who.fail(asker, op),
@@ -405,6 +409,17 @@ pub fn replay(
         Ordering::Relaxed,
     );
     Ok(run.finish())
+}
+
+/// How often the policy has fallen back so far, all pairs together.
+fn fallen_back(subject: &dyn ReplaySubject) -> u64 {
+    let pairs = subject.fallbacks();
+    let of = |wanted: usize| {
+        (0..3)
+            .filter(move |&taken| taken != wanted)
+            .map(move |taken| pairs[wanted][taken])
+    };
+    (0..3).flat_map(of).sum()
 }
 
 /// A replay under way.

@@ -1,6 +1,12 @@
 //! The askers: what each task and each caller asked for, which blocks that made mixed, and what each holds in mixed
 //! blocks at the end.
 //!
+//! Where a kernel moves a block, its holder goes with it, and what that mixes counts for no asker.
+//!
+//! # Invariants
+//! - **WH1** A frame's holder is the asker of the request that it was handed out for, wherever it was moved since; a free
+//!   frame has none.
+//!
 //! A chain of calls becomes its *caller*: the innermost function that is no part of the allocator, nor of the tracing
 //! that recorded it.
 
@@ -16,12 +22,14 @@ pub enum Asker {
     Before,
     /// An allocation that the recording inferred, because no event showed it.
     Unseen,
-    /// A task and a caller.
+    /// A task, its call chain, and the caller in that.
     Named {
         /// The small number of a task of that name; the first one.
         task: u16,
         /// The caller's place among the functions, or [`Asker::NO_CALLER`].
         caller: u32,
+        /// The call chain's place, or [`Askers::NO_CHAIN`].
+        chain: u32,
     },
 }
 
@@ -41,6 +49,8 @@ pub struct WhoCounts {
     pub failed: u64,
     /// Times that what it was given made a block mixed.
     pub blocks_mixed: u64,
+    /// Times that it took memory from a pageblock of another mobility, as the policy itself counts.
+    pub fallbacks: u64,
     /// Non-movable frames that it holds in mixed blocks at the end.
     pub fixed_frames: u64,
     /// Movable ones.
@@ -54,6 +64,7 @@ impl WhoCounts {
         self.refused += other.refused;
         self.failed += other.failed;
         self.blocks_mixed += other.blocks_mixed;
+        self.fallbacks += other.fallbacks;
         self.fixed_frames += other.fixed_frames;
         self.movable_frames += other.movable_frames;
     }
@@ -61,7 +72,23 @@ impl WhoCounts {
 
 /// What each asked for and holds, in the order of first requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WhoTally(pub Vec<(Asker, WhoCounts)>);
+pub struct WhoTally {
+    /// Each once.
+    pub askers: Vec<(Asker, WhoCounts)>,
+    /// Whether the layout's policy says when it falls back.
+    pub has_fallbacks: bool,
+}
+
+impl WhoTally {
+    /// These, in a layout whose policy does not say when it falls back.
+    #[must_use]
+    pub const fn of(askers: Vec<(Asker, WhoCounts)>) -> Self {
+        Self {
+            askers,
+            has_fallbacks: false,
+        }
+    }
+}
 
 /// The first two places are of those without a name.
 const BEFORE: u32 = 0;
@@ -80,6 +107,7 @@ pub(super) struct WhoFollower<'a> {
     /// By frame: 0, or twice a place and 2, and 1 where the frame is movable.
     holders: Vec<u32>,
     requests: usize,
+    has_fallbacks: bool,
 }
 
 impl<'a> WhoFollower<'a> {
@@ -92,16 +120,22 @@ impl<'a> WhoFollower<'a> {
         let mut first: HashMap<&[u8], u16> = HashMap::new();
         let numbered = (0..=u16::MAX).zip(askers.comms.iter());
         let task_of = numbered.map(|(number, name)| *first.entry(name).or_insert(number));
+        // Once a function, however many chains it stands in.
+        let functions = askers.chains.functions.iter();
+        let is_passed: Vec<bool> = functions.map(is_of_allocator).collect();
         let chains = 0..askers.chains.len();
         let nothing = |asker| (asker, WhoCounts::default());
         Some(Self {
             trace,
             task_of: task_of.collect(),
-            caller_of: chains.map(|chain| caller(askers, chain)).collect(),
+            caller_of: chains
+                .map(|chain| caller(askers, chain, &is_passed))
+                .collect(),
             places: HashMap::new(),
             tally: [Asker::Before, Asker::Unseen].map(nothing).to_vec(),
             holders: vec![0; trace.nframes as usize],
             requests: 0,
+            has_fallbacks: false,
         })
     }
 
@@ -117,7 +151,8 @@ impl<'a> WhoFollower<'a> {
         let place = match op.is_synthetic() {
             true => UNSEEN,
             false => {
-                let caller = chain.and_then(|&chain| self.caller_of.get(chain as usize));
+                let chain = chain.copied().unwrap_or(Askers::NO_CHAIN);
+                let caller = self.caller_of.get(chain as usize);
                 let asker = Asker::Named {
                     task: self
                         .task_of
@@ -125,6 +160,7 @@ impl<'a> WhoFollower<'a> {
                         .copied()
                         .unwrap_or(op.pid),
                     caller: caller.copied().unwrap_or(Asker::NO_CALLER),
+                    chain,
                 };
                 let next = self.tally.len() as u32;
                 let place = *self.places.entry(asker).or_insert(next);
@@ -157,6 +193,12 @@ impl<'a> WhoFollower<'a> {
         self.hold(place, frame, order, mobility);
     }
 
+    /// The request took memory from pageblocks of another mobility so many times. Counted for one, it is for all.
+    pub(super) fn fall_back(&mut self, place: u32, times: u64) {
+        self.has_fallbacks = true;
+        self.counts(place).fallbacks += times;
+    }
+
     /// The request failed in the replay.
     pub(super) fn fail(&mut self, place: u32, op: &TraceOp) {
         let is_reported = self.is_reported(op);
@@ -166,6 +208,17 @@ impl<'a> WhoFollower<'a> {
     /// The frames are free.
     pub(super) fn free(&mut self, frame: Frame, order: Order) {
         self.fill(frame, order, 0);
+    }
+
+    /// What lies in one block lies in another now, which is no request's doing.
+    pub(super) fn relocate(&mut self, from: Frame, to: Frame, order: Order) {
+        for nth in 0..order.frames() {
+            let at = |frame: Frame| (frame.0 + nth) as usize;
+            let holder = self.holders.get_mut(at(from)).map(std::mem::take);
+            if let (Some(holder), Some(now)) = (holder, self.holders.get_mut(at(to))) {
+                *now = holder;
+            }
+        }
     }
 
     /// What each has come to.
@@ -185,7 +238,10 @@ impl<'a> WhoFollower<'a> {
         }
         let is_there = |(_, counts): &(Asker, WhoCounts)| *counts != WhoCounts::default();
         self.tally.retain(is_there);
-        WhoTally(self.tally)
+        WhoTally {
+            askers: self.tally,
+            has_fallbacks: self.has_fallbacks,
+        }
     }
 
     fn is_reported(&self, op: &TraceOp) -> bool {
@@ -210,20 +266,11 @@ impl<'a> WhoFollower<'a> {
     }
 }
 
-/// The caller of that chain.
-fn caller(askers: &Askers, chain: usize) -> u32 {
+/// The caller of that chain; `is_passed` says of each function whether it is one of the allocator's.
+fn caller(askers: &Askers, chain: usize, is_passed: &[bool]) -> u32 {
     let chain = askers.chains.get(chain).unwrap_or_default();
-    let name = |place: u32| {
-        askers
-            .chains
-            .functions
-            .get(place as usize)
-            .unwrap_or_default()
-    };
-    let mut own = chain
-        .iter()
-        .copied()
-        .skip_while(|&place| is_of_allocator(name(place)));
+    let is_passed = |place: u32| is_passed.get(place as usize) == Some(&true);
+    let mut own = chain.iter().copied().skip_while(|&place| is_passed(place));
     own.next()
         .or(chain.last().copied())
         .unwrap_or(Asker::NO_CALLER)
@@ -234,7 +281,8 @@ fn caller(askers: &Askers, chain: usize) -> u32 {
 pub fn plain_function(name: &[u8]) -> &[u8] {
     let end = name.iter().position(|&b| b == b'.').filter(|&at| at > 0);
     let name = &name[..end.unwrap_or(name.len())];
-    name.strip_suffix(b"_noprof").unwrap_or(name)
+    let short = name.strip_suffix(b"_noprof");
+    short.filter(|short| !short.is_empty()).unwrap_or(name)
 }
 
 /// Whether the function is the page allocator's, a cache's in front of it, or of what records.
@@ -316,7 +364,9 @@ mod tests {
             }
             let places: Vec<u32> = (0..names.len() as u32).collect();
             askers.chains.push(&places);
-            let place = caller(&askers, 0) as usize;
+            let functions = askers.chains.functions.iter();
+            let is_passed: Vec<bool> = functions.map(is_of_allocator).collect();
+            let place = caller(&askers, 0, &is_passed) as usize;
             let name = plain_function(askers.chains.functions.get(place).unwrap_or_default());
             String::from_utf8(name.to_vec()).unwrap()
         };
@@ -354,6 +404,9 @@ mod tests {
             "nothing else is there"
         );
         assert_eq!(of(&[]), "");
+        // What is behind a name is cut off, but never all of it.
+        assert_eq!(of(&["_noprof.x"]), "_noprof");
+        assert_eq!(of(&[".part.0"]), ".part.0");
     }
 
     /// Two blocks of 512 frames and what is asked of them, so that all can be counted by hand. Tasks: 0 and 2 are `cc1`,
@@ -401,8 +454,16 @@ mod tests {
         let named = |task| Asker::Named {
             task,
             caller: Asker::NO_CALLER,
+            chain: Askers::NO_CHAIN,
         };
-        let of = |asker| tally.0.iter().find(|(who, _)| *who == asker).unwrap().1;
+        let of = |asker| {
+            tally
+                .askers
+                .iter()
+                .find(|(who, _)| *who == asker)
+                .unwrap()
+                .1
+        };
         let cc1 = WhoCounts {
             requests: 2,
             blocks_mixed: 1,
@@ -428,7 +489,7 @@ mod tests {
             ..WhoCounts::default()
         };
         assert_eq!(of(Asker::Unseen), unseen);
-        assert_eq!(tally.0.len(), 4);
+        assert_eq!(tally.askers.len(), 4);
     }
 
     #[test]
@@ -454,7 +515,7 @@ mod tests {
             let outcome = outcome.unwrap().unwrap();
             let tally = outcome.who.unwrap();
             let mut all = WhoCounts::default();
-            tally.0.iter().for_each(|(_, counts)| all.add(counts));
+            tally.askers.iter().for_each(|(_, counts)| all.add(counts));
             assert_eq!(
                 all.movable_frames, outcome.end.movable_frames_in_mixed,
                 "{policy}"

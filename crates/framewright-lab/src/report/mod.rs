@@ -64,5 +64,5 @@ pub use series::series_csv;
 pub use statement::{AssertionError, AssertionHeld};
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};
-pub use who::{WhoHolds, WhoReport, WhoRow, WhoTable};
+pub use who::{COLLAPSED_MAX, StackWeight, WhoHolds, WhoReport, WhoRow, WhoTable};
 pub use width::fit_terminal;

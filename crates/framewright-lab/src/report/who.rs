@@ -1,4 +1,7 @@
 //! The askers, as a reader sees them: a table by command, and one by caller where the recording has call chains.
+//!
+//! # Invariants
+//! - **WN1** No two names are shown alike, and none like the lack of one.
 
 use super::{Grid, GridRow, Heading, Tabled};
 use crate::measure::{Metric, grouped, who as m};
@@ -8,13 +11,21 @@ use crate::trace::Askers;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+/// Characters of a name in a table at most: a longer one leaves no room for figures.
+const SHOWN_MAX: usize = 36;
+/// How many of them are its end.
+const SHOWN_END: usize = 12;
 /// Rows that a table has of those with a name; the others are added up in one.
 const ROWS_MAX: usize = 10;
+
+/// Bytes of collapsed stacks at most.
+pub const COLLAPSED_MAX: usize = 256 << 20;
 
 const NO_NAME: &str = "(no name)";
 const NO_CHAIN: &str = "(no call chain)";
 const UNSEEN: &str = "(no event)";
 const BEFORE: &str = "(before the recording)";
+const MORE: &str = " more)";
 
 /// A row: an asker, and what it came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +47,17 @@ pub struct WhoTable {
     pub named: usize,
 }
 
+/// By what stacks are weighed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StackWeight {
+    /// Non-movable frames held in mixed blocks at the end.
+    Held,
+    /// Times that a block was made mixed.
+    Mixed,
+    /// Requests.
+    Requests,
+}
+
 /// The askers and the holders of what is in the way, in one layout of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhoReport {
@@ -43,8 +65,11 @@ pub struct WhoReport {
     pub layout: &'static str,
     /// Whether failures are the recording machine's, or the replay's.
     pub is_machine: bool,
+    /// Whether fallbacks were counted by asker.
+    has_fallbacks: bool,
     /// By command, by caller, or both.
     pub tables: Vec<WhoTable>,
+    tally: WhoTally,
 }
 
 /// The holder of the most of what is in the way.
@@ -71,13 +96,10 @@ impl WhoReport {
     /// The tables of a tally.
     #[must_use]
     pub fn new(askers: &Askers, tally: &WhoTally, layout: &'static str, is_machine: bool) -> Self {
-        let command = |task: u16, _| match askers.comms.get(usize::from(task)) {
-            None | Some(b"") => NO_NAME.to_owned(),
-            Some(name) => printable::bytes(name),
-        };
+        let command = |task: u16, _| command(askers, task);
         let caller = |_, caller: u32| match askers.chains.functions.get(caller as usize) {
             None => NO_CHAIN.to_owned(),
-            Some(name) => printable::bytes(plain_function(name)),
+            Some(name) => function(name),
         };
         let mut tables = Vec::new();
         if askers.has_names() {
@@ -89,8 +111,51 @@ impl WhoReport {
         Self {
             layout,
             is_machine,
+            has_fallbacks: tally.has_fallbacks,
             tables,
+            tally: tally.clone(),
         }
+    }
+
+    /// A line for each command and call chain, the outermost function first, with its weight behind, as `flamegraph.pl` and
+    /// `inferno-flamegraph` read them. `root` stands in front, where there is one; what weighs nothing has no line. `None` if
+    /// it has more than [`COLLAPSED_MAX`] bytes: each line of a few bytes in a recording may become some ten thousand.
+    #[must_use]
+    pub fn collapsed(
+        &self,
+        askers: &Askers,
+        root: Option<&str>,
+        by: StackWeight,
+    ) -> Option<String> {
+        let mut weights: BTreeMap<String, u64> = BTreeMap::new();
+        let mut held = 0;
+        for (asker, counts) in &self.tally.askers {
+            let weight = match by {
+                StackWeight::Held => counts.fixed_frames,
+                StackWeight::Mixed => counts.blocks_mixed,
+                StackWeight::Requests => counts.requests,
+            };
+            if weight == 0 {
+                continue;
+            }
+            let names = root
+                .map(str::to_owned)
+                .into_iter()
+                .chain(stack(askers, *asker));
+            let names: Vec<String> = names.map(|name| name.replace(';', "\\x3b")).collect();
+            let names = names.join(";");
+            let len_bytes = names.len();
+            let known = weights.entry(names).or_insert_with(|| {
+                held += len_bytes;
+                0
+            });
+            *known += weight;
+            if held > COLLAPSED_MAX {
+                return None;
+            }
+        }
+        let line = |(names, weight): (String, u64)| format!("{names} {weight}\n");
+        Some(weights.into_iter().map(line).collect())
     }
 
     /// The holder of most of what is in the way.
@@ -117,24 +182,29 @@ impl WhoReport {
     }
 
     /// The values of a row, by metric.
-    pub(super) fn values(&self, counts: &WhoCounts) -> [(Metric, u64); 5] {
-        [
+    pub(super) fn values(&self, counts: &WhoCounts) -> Vec<(Metric, u64)> {
+        let mut values = vec![
             (m::REQUESTS, counts.requests),
             (m::FAILURES_REPORTED, failures(counts, self.is_machine)),
             (m::BLOCKS_MADE_MIXED, counts.blocks_mixed),
             (m::FIXED_FRAMES_IN_MIXED, counts.fixed_frames),
             (m::MOVABLE_FRAMES_IN_MIXED, counts.movable_frames),
-        ]
+        ];
+        if self.has_fallbacks {
+            values.push((m::FALLBACKS, counts.fallbacks));
+        }
+        values
     }
 
     /// The tables, for text and page.
     #[must_use]
     pub fn tabled(&self, case: &str) -> Vec<Tabled> {
         // What is in the way first: a narrow terminal has no room for the last.
-        const SHOWN: [(&str, Metric); 5] = [
+        const SHOWN: [(&str, Metric); 6] = [
             ("fixed\nheld", m::FIXED_FRAMES_IN_MIXED),
             ("movable\nheld", m::MOVABLE_FRAMES_IN_MIXED),
             ("blocks\nmixed", m::BLOCKS_MADE_MIXED),
+            ("fall-\nbacks", m::FALLBACKS),
             ("failures", m::FAILURES_REPORTED),
             ("requests", m::REQUESTS),
         ];
@@ -144,12 +214,16 @@ impl WhoReport {
             is_published: false,
         };
         let cells = |counts: &WhoCounts| {
-            let values = BTreeMap::from(self.values(counts));
-            let cell = |(_, metric): &(&str, Metric)| grouped(values[metric] as f64);
-            SHOWN.iter().map(cell).collect()
+            let values = BTreeMap::from_iter(self.values(counts));
+            let cell =
+                |(_, metric): &(&str, Metric)| values.get(metric).map(|&n| grouped(n as f64));
+            SHOWN.iter().filter_map(cell).collect()
         };
-        let row = |row: &WhoRow| GridRow {
-            labels: vec![row.who.clone()],
+        let is_known = |metric| metric != m::FALLBACKS || self.has_fallbacks;
+        let shown = SHOWN.into_iter().filter(|&(_, metric)| is_known(metric));
+        let headings: Vec<Heading> = shown.map(|(title, _)| heading(title)).collect();
+        let row = |(row, who): (&WhoRow, String)| GridRow {
+            labels: vec![who],
             unit: String::new(),
             cells: cells(&row.counts),
         };
@@ -160,13 +234,79 @@ impl WhoReport {
             ),
             grid: Grid {
                 labels: 1,
-                headings: SHOWN.map(|(title, _)| heading(title)).to_vec(),
-                rows: table.rows.iter().map(row).collect(),
+                headings: headings.clone(),
+                rows: table.rows.iter().zip(shortened(table)).map(row).collect(),
             },
             notes: Vec::new(),
         };
         self.tables.iter().map(of).collect()
     }
+}
+
+fn command(askers: &Askers, task: u16) -> String {
+    match askers.comms.get(usize::from(task)) {
+        None | Some(b"") => NO_NAME.to_owned(),
+        Some(name) => shown_name(name),
+    }
+}
+
+/// The names of a stack, the outermost first.
+fn stack(askers: &Askers, asker: Asker) -> Vec<String> {
+    let (task, chain) = match asker {
+        Asker::Before => return vec![BEFORE.to_owned()],
+        Asker::Unseen => return vec![UNSEEN.to_owned()],
+        Asker::Named { task, chain, .. } => (task, chain),
+    };
+    let mut names = vec![command(askers, task)];
+    let functions: Vec<&[u8]> = askers.chains.names(chain as usize).collect();
+    names.extend(functions.iter().rev().map(|name| function(name)));
+    if functions.is_empty() && askers.has_chains() {
+        names.push(NO_CHAIN.to_owned());
+    }
+    names
+}
+
+fn function(name: &[u8]) -> String {
+    match name {
+        b"" => NO_NAME.to_owned(),
+        name => shown_name(plain_function(name)),
+    }
+}
+
+/// A name as a row has it: printable, no two names alike, and none like what stands for those without one.
+fn shown_name(name: &[u8]) -> String {
+    // What is not printable is shown with a backslash in front, so one of its own is shown twice.
+    let parts = name.split(|&byte| byte == b'\\').map(printable::bytes);
+    let shown = parts.collect::<Vec<_>>().join("\\\\");
+    let is_like_ours = [NO_NAME, NO_CHAIN, UNSEEN, BEFORE].contains(&&*shown)
+        || (shown.starts_with('(') && shown.ends_with(MORE));
+    // Blanks at an end are not seen in a table.
+    let has_ends = !shown.starts_with(char::is_whitespace) && !shown.ends_with(char::is_whitespace);
+    match is_like_ours || !has_ends || shown.starts_with('"') {
+        true => format!("\"{shown}\""),
+        false => shown,
+    }
+}
+
+/// The names of a table's rows, cut in the middle where they are long and still differ then.
+fn shortened(table: &WhoTable) -> Vec<String> {
+    let short = |row: &WhoRow| {
+        let len = row.who.chars().count();
+        let begin = row.who.chars().take(SHOWN_MAX - SHOWN_END - 1);
+        let end = row.who.chars().skip(len.saturating_sub(SHOWN_END));
+        match len > SHOWN_MAX {
+            true => begin.chain(['…']).chain(end).collect(),
+            false => row.who.clone(),
+        }
+    };
+    let all: Vec<String> = table.rows.iter().map(short).collect();
+    let is_alone = |name: &String| all.iter().filter(|other| *other == name).count() == 1;
+    let names = all.iter().zip(&table.rows);
+    let shown = |(name, row): (&String, &WhoRow)| match is_alone(name) {
+        true => name.clone(),
+        false => row.who.clone(),
+    };
+    names.map(shown).collect()
 }
 
 fn failures(counts: &WhoCounts, is_machine: bool) -> u64 {
@@ -184,9 +324,9 @@ fn table(
 ) -> WhoTable {
     let mut named: BTreeMap<String, WhoCounts> = BTreeMap::new();
     let mut others: Vec<WhoRow> = Vec::new();
-    for (asker, counts) in &tally.0 {
+    for (asker, counts) in &tally.askers {
         match *asker {
-            Asker::Named { task, caller } => {
+            Asker::Named { task, caller, .. } => {
                 named.entry(name(task, caller)).or_default().add(counts);
             }
             Asker::Unseen => others.push(row(UNSEEN, *counts)),
@@ -213,7 +353,7 @@ fn table(
     if !rest.is_empty() {
         let mut counts = WhoCounts::default();
         rest.iter().for_each(|row| counts.add(&row.counts));
-        rows.push(row(&format!("({} more)", rest.len()), counts));
+        rows.push(row(&format!("({}{MORE}", rest.len()), counts));
     }
     rows.extend(others);
     WhoTable { by, rows, named }
@@ -238,19 +378,24 @@ mod tests {
         }
     }
 
+    fn named(task: u16, caller: u32) -> Asker {
+        Asker::Named {
+            task,
+            caller,
+            chain: Askers::NO_CHAIN,
+        }
+    }
+
     #[test]
     fn the_largest_ten_have_rows_and_the_others_are_added_up() {
         let mut askers = Askers::default();
         let mut tally = WhoTally::default();
-        tally.0.push((Asker::Before, counts(0, 1000)));
-        tally.0.push((Asker::Unseen, counts(5, 7)));
+        tally.askers.push((Asker::Before, counts(0, 1000)));
+        tally.askers.push((Asker::Unseen, counts(5, 7)));
         for task in 0..13_u16 {
             askers.comms.push(format!("task\x1b{task:02}").as_bytes());
-            let asker = Asker::Named {
-                task,
-                caller: Asker::NO_CALLER,
-            };
-            tally.0.push((asker, counts(1, u64::from(task))));
+            let asker = named(task, Asker::NO_CALLER);
+            tally.askers.push((asker, counts(1, u64::from(task))));
         }
         let report = WhoReport::new(&askers, &tally, "linux", true);
         assert_eq!(report.tables.len(), 1, "there are no call chains");
@@ -275,18 +420,125 @@ mod tests {
     }
 
     #[test]
+    fn wn1_no_name_is_taken_for_another_or_for_none() {
+        let names: [&[u8]; 10] = [
+            b"",
+            b"(no name)",
+            b"\"(no name)\"",
+            b"(before the recording)",
+            b"(3 more)",
+            b"(sd-pam)",
+            b"a\x1b",
+            b"a\\u{1b}",
+            b"\xffb",
+            b" a",
+        ];
+        let mut askers = Askers::default();
+        let mut tally = WhoTally::of(vec![(Asker::Before, counts(0, 100))]);
+        for (task, name) in (0..).zip(names) {
+            askers.comms.push(name);
+            let asker = named(task, Asker::NO_CALLER);
+            tally.askers.push((asker, counts(1, 20 - u64::from(task))));
+        }
+        let report = WhoReport::new(&askers, &tally, "linux", true);
+        let rows = report.tables[0].rows.iter();
+        let rows: Vec<(&str, u64)> = rows
+            .map(|row| (&*row.who, row.counts.fixed_frames))
+            .collect();
+        let expected = [
+            ("\"(no name)\"", 19),
+            ("\"\"(no name)\"\"", 18),
+            ("\"(before the recording)\"", 17),
+            ("\"(3 more)\"", 16),
+            ("(sd-pam)", 15),
+            ("a\\u{1b}", 14),
+            ("a\\\\u{1b}", 13),
+            ("\\xffb", 12),
+            ("\" a\"", 11),
+            (NO_NAME, 20),
+            (BEFORE, 100),
+        ];
+        assert_eq!(rows, expected);
+        let WhoHolds::Most { who, before, .. } = report.holds() else {
+            panic!("{:?}", report.holds())
+        };
+        assert_eq!((&*who, before), ("\"(no name)\"", 100));
+        // A function without a name is none of those without a chain.
+        for name in [&b""[..], b"(no call chain)", b"f"] {
+            askers.chains.functions.push(name);
+        }
+        askers.chains.push(&[0]);
+        let callers = [0, 1, 2, Asker::NO_CALLER];
+        let tally = WhoTally::of(callers.map(|at| (named(0, at), counts(1, 0))).to_vec());
+        let report = WhoReport::new(&askers, &tally, "linux", true);
+        let rows = report.tables[1].rows.iter().map(|row| &*row.who);
+        let expected = ["\"(no call chain)\"", "f", NO_NAME, NO_CHAIN];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn stacks_are_collapsed_from_the_outermost_function_on_and_weighed_as_asked() {
+        let mut askers = Askers::default();
+        askers.comms.push(b"c;c\n");
+        for function in [&b"alloc_pages_noprof"[..], b"__alloc_skb", b"tcp sendmsg"] {
+            askers.chains.functions.push(function);
+        }
+        askers.chains.push(&[0, 1, 2]);
+        let asker = |chain| Asker::Named {
+            task: 0,
+            caller: 1,
+            chain,
+        };
+        let tally = WhoTally::of(vec![
+            (Asker::Before, counts(0, 100)),
+            (asker(0), counts(3, 7)),
+            (asker(Askers::NO_CHAIN), counts(2, 0)),
+        ]);
+        let report = WhoReport::new(&askers, &tally, "linux", true);
+        let of = |root, by| report.collapsed(&askers, root, by).unwrap();
+        let held = "(before the recording) 100\nc\\x3bc\\n;tcp sendmsg;__alloc_skb;alloc_pages 7\n";
+        assert_eq!(of(None, StackWeight::Held), held);
+        let asked =
+            "r;c\\x3bc\\n;(no call chain) 2\nr;c\\x3bc\\n;tcp sendmsg;__alloc_skb;alloc_pages 3\n";
+        assert_eq!(of(Some("r"), StackWeight::Requests), asked);
+        assert_eq!(of(None, StackWeight::Mixed), "");
+    }
+
+    #[test]
+    fn a_long_name_is_cut_in_the_middle_and_leaves_room_for_the_figures() {
+        let mut askers = Askers::default();
+        let mut tally = WhoTally::default();
+        let names = [
+            "x".repeat(250),
+            "core::iter::traits::iterator::fold".into(),
+            "beginning-that-is-long-enough-for-all-and-end".into(),
+        ];
+        for (task, name) in (0..).zip(&names) {
+            askers.comms.push(name.as_bytes());
+            tally
+                .askers
+                .push((named(task, Asker::NO_CALLER), counts(1, 5)));
+        }
+        let report = WhoReport::new(&askers, &tally, "linux", true);
+        let short: Vec<String> = shortened(&report.tables[0]);
+        assert_eq!(short[0], "beginning-that-is-long-…-all-and-end");
+        assert_eq!(short[1], "core::iter::traits::iterator::fold");
+        assert_eq!(short[2].chars().count(), SHOWN_MAX);
+        assert_eq!(report.tables[0].rows[2].who.len(), 250, "the name is whole");
+    }
+
+    #[test]
     fn callers_of_one_name_are_one_row_and_holders_of_nothing_are_none() {
         let mut askers = Askers::default();
         for name in ["f_noprof", "f.isra.0", "g"] {
             askers.chains.functions.push(name.as_bytes());
         }
         askers.chains.push(&[0]);
-        let named = |caller| Asker::Named { task: 0, caller };
-        let tally = WhoTally(vec![
-            (named(0), counts(1, 0)),
-            (named(1), counts(1, 0)),
-            (named(2), counts(9, 0)),
-            (named(Asker::NO_CALLER), counts(2, 3)),
+        let tally = WhoTally::of(vec![
+            (named(0, 0), counts(1, 0)),
+            (named(0, 1), counts(1, 0)),
+            (named(0, 2), counts(9, 0)),
+            (named(0, Asker::NO_CALLER), counts(2, 3)),
         ]);
         let report = WhoReport::new(&askers, &tally, "framewright", false);
         let rows = report.tables[0].rows.iter();

@@ -2,7 +2,7 @@
 
 use crate::support::{as_str, repository, run, tight, write};
 use framewright_lab::trace::reduce::ReferenceRow;
-use framewright_lab::trace::{Trace, TraceOp};
+use framewright_lab::trace::{OpKind, Trace, TraceOp};
 use std::fs;
 
 /// A trace of some 40 seconds: twice as many operations as ticks of 200 ms need.
@@ -63,8 +63,8 @@ fn what_changes_is_named_with_its_direction_and_its_rate() {
     // The same, but four of five failures did not happen.
     let mut failed = 0;
     for op in &before.ops {
-        failed += u32::from(op.kind() == framewright_lab::trace::OpKind::Failed);
-        if op.kind() != framewright_lab::trace::OpKind::Failed || failed % 5 == 0 {
+        failed += u32::from(op.kind() == OpKind::Failed);
+        if op.kind() != OpKind::Failed || failed % 5 == 0 {
             after.ops.push(*op);
         }
     }
@@ -138,10 +138,39 @@ fn bad_input_is_named_by_file_and_place_and_no_output_is_an_input() {
         "--squeeze 268435456 is more than there is",
     );
     refused(&["-", "-"], "standard input is given twice");
+    let mut still = trace(1);
+    still.ops.retain(|op| op.kind() != OpKind::Tick);
+    let still = write(&still, folder.path(), "still");
+    refused(
+        &[a, as_str(&still)],
+        "still.pft: no time passes in the recording",
+    );
     fs::write(
         at("b.linux_ref.csv"),
         format!("{}\n1,2\n", ReferenceRow::HEADER),
     )
     .unwrap();
     refused(&[a, b], "b.linux_ref.csv:2: 2 columns, expected 11");
+}
+
+#[test]
+fn p5_time_that_a_recording_claims_is_not_worked_through_window_by_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = write(&trace(1), folder.path(), "a");
+    let mut long = trace(1);
+    // Two hundred years in a thousand bytes or two.
+    long.ops.extend([TraceOp::tick(u32::MAX); 1500]);
+    let long = write(&long, folder.path(), "b");
+    let (a, b) = (as_str(&short), as_str(&long));
+    let (code, out, error) = run(&["compare", a, b, "--window", "1"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+    let says = " windows of 1 s, expected at most 20000; --window takes a longer one";
+    assert!(error.contains("b.pft: the recording has "), "{error}");
+    assert!(error.contains(says), "{error}");
+    // By itself it takes windows so long that the shorter one has none.
+    let (code, _, error) = run(&["compare", a, b]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("a.pft: the recording lasts "), "{error}");
+    let (code, _, error) = run(&["compare", b, b]);
+    assert_eq!(code, Some(0), "{error}");
 }

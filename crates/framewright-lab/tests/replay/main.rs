@@ -13,3 +13,4 @@ mod support;
 mod sweep;
 mod threads;
 mod who;
+mod who_model;

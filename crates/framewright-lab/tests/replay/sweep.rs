@@ -271,3 +271,98 @@ fn of3_a_file_of_something_else_stays_as_it_is_with_and_without_a_last_line_end(
         assert_eq!(fs::read_to_string(&file).unwrap(), content);
     }
 }
+
+#[test]
+fn rows_that_were_put_together_count_once_and_two_that_differ_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let trace = write(&tight(2000, 1), folder.path(), "a");
+    let file = at("rows");
+    let few = [
+        as_str(&trace),
+        "--policy",
+        "linux-4.4",
+        "--squeeze",
+        "0,64",
+        "--json",
+        as_str(&file),
+    ];
+    swept(&few);
+    let whole = fs::read_to_string(&file).unwrap();
+    fs::write(&file, whole.clone() + &whole).unwrap();
+    let (out, _) = swept(&few);
+    assert!(out.contains("2 combinations: 0 replayed, 2 in "), "{out}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), whole);
+    let other = whole.clone() + &whole.replacen("\"samples\":", "\"samples\":9", 1);
+    fs::write(&file, &other).unwrap();
+    let (code, _, error) = run(&[&["sweep"], &few[..]].concat());
+    assert_eq!(code, Some(2), "{error}");
+    let says = "rows:3: a second row of a under linux-4.4, with another samples, expected one row of each combination";
+    assert!(error.contains(says), "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), other);
+    // A machine that went down may leave zeros where a row was to be.
+    fs::write(&file, whole.clone() + "{\"exp\0\0\0\0").unwrap();
+    let (_, error) = swept(&few);
+    assert!(
+        error.contains("rows:3: the last line is torn (9 bytes"),
+        "{error}"
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), whole);
+}
+
+#[test]
+fn a_recording_under_two_names_is_said_to_be_one_and_other_files_beside_it_make_it_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let a = write(&tight(2000, 1), folder.path(), "a");
+    let b = write(&tight(2000, 1), folder.path(), "b");
+    let file = at("rows");
+    let few = [
+        as_str(&a),
+        as_str(&b),
+        "--policy",
+        "linux-4.4",
+        "--json",
+        as_str(&file),
+    ];
+    let (out, error) = swept(&few);
+    assert!(out.contains("1 combinations: 1 replayed, 0 in "), "{out}");
+    let says = "b.pft: the same recording as a, whose rows stand for both";
+    assert!(error.contains(says), "{error}");
+    let reference = framewright_lab::trace::reduce::ReferenceRow::HEADER;
+    fs::write(at("b.linux_ref.csv"), format!("{reference}\n")).unwrap();
+    let (out, error) = swept(&few);
+    assert_eq!(error, "");
+    assert!(out.contains("2 combinations: 1 replayed, 1 in "), "{out}");
+    for title in ["\na, --squeeze 0", "\nb, --squeeze 0"] {
+        assert!(out.contains(title), "{out}");
+    }
+}
+
+#[test]
+fn what_fails_leaves_no_empty_file_and_a_link_stays_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let trace = write(&tight(500, 1), folder.path(), "a");
+    fs::write(at("damaged.pft"), b"PFT2").unwrap();
+    refused(
+        &[as_str(&at("damaged.pft")), "--json", as_str(&at("rows"))],
+        "the header ends after 4 of 24 bytes",
+    );
+    assert!(!at("rows").exists());
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("kept", at("link")).unwrap();
+        let link = at("link");
+        let args = [
+            as_str(&trace),
+            "--policy",
+            "linux-4.4,framewright",
+            "--json",
+            as_str(&link),
+        ];
+        swept(&args);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(rows(&at("kept")).len(), 2);
+    }
+}

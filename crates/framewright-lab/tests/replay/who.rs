@@ -181,7 +181,9 @@ fn without_the_kernels_frames_the_layout_is_that_of_its_rules() {
         .find(|line| line.trim_start().starts_with("cc1 "));
     let row = row.unwrap_or_else(|| panic!("{out}"));
     let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(words[4..6], ["2", "2"], "both of its requests fail: {out}");
+    // Fixed and movable frames in mixed blocks, blocks made mixed, fallbacks, failures, requests.
+    assert_eq!(words[1..5], ["0"; 4], "{out}");
+    assert_eq!(words[5..7], ["2", "2"], "both of its requests fail: {out}");
 }
 
 #[test]
@@ -214,4 +216,70 @@ fn a_timed_replay_counts_by_no_asker_so_each_policy_does_the_same_work() {
     let (code, out, error) = run(&[&asked[..], &["--time"]].concat());
     assert_eq!(code, Some(0), "{error}");
     assert!(!out.contains(": who, by command"), "{out}");
+}
+
+#[test]
+fn stacks_are_written_as_flame_graphs_are_drawn_from_and_by_the_rules_of_outputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&trace(), folder.path(), Some(&CHOSEN));
+    let (trace, file) = (as_str(&path), folder.path().join("stacks"));
+    let asked = |file: &Path, more: &[&str]| {
+        let args = [
+            "replay",
+            trace,
+            "--policy",
+            "linux-6.12",
+            "--stacks",
+            as_str(file),
+        ];
+        run(&[&args[..], more].concat())
+    };
+    let (code, out, error) = asked(&file, &[]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert!(out.contains("who, by caller"), "{out}");
+    let held = "cc1;tcp_sendmsg;skb_page_frag_refill;__alloc_pages 4\n";
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), held);
+    let (code, out, _) = asked("-".as_ref(), &["--stacks-by", "mixed"]);
+    let mixed =
+        "a\\u{1b}[2J;(no call chain) 1\ncc1;tcp_sendmsg;skb_page_frag_refill;__alloc_pages 1\n";
+    assert_eq!((code, out.as_str()), (Some(0), mixed));
+    let (code, _, error) = asked(&path, &[]);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("--stacks would replace what is read from"),
+        "{error}"
+    );
+    let (code, _, error) = asked(&file, &["--json", as_str(&file)]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("--stacks"), "{error}");
+    for more in [&["--json", "-"][..], &["--format", "buddyinfo"]] {
+        let (code, out, error) = asked("-".as_ref(), more);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), held, "as before");
+    // One that names nothing has no stacks.
+    let sample = repository("sample.pft.zst");
+    let (code, _, error) = run(&["replay", &sample, "--stacks", as_str(&file)]);
+    assert_eq!(code, Some(2));
+    let says = "--stacks: sample/imposed/b0 does not name the askers, expected a recording with the names of tasks";
+    assert!(error.contains(says), "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), held, "as before");
+}
+
+#[test]
+fn with_reclaim_the_askers_are_those_of_the_kernel_that_reclaims() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&trace(), folder.path(), Some(&CHOSEN));
+    let (code, out, error) = run(&["replay", as_str(&path), "--reclaim"]);
+    assert_eq!(code, Some(0), "{error}");
+    let rows = table(&out, "command", "linux-4.4");
+    assert!(
+        rows.iter()
+            .any(|row| row.ends_with(" 0 2") && row.starts_with("cc1 ")),
+        "{out}"
+    );
+    // Fallbacks stand only where a policy says so.
+    assert!(!out.contains("fall-"), "{out}");
+    let (_, out, _) = run(&["replay", as_str(&path), "--squeeze", "1"]);
+    assert!(out.contains("fall-"), "{out}");
 }

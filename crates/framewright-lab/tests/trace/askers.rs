@@ -121,6 +121,11 @@ fn p1_what_no_chain_or_name_can_be_is_refused_with_its_place() {
             &[0x80][..],
             "the column `stacks` ends too early or is damaged at chain 0",
         ),
+        // As bytes that would not be written again (P3).
+        (
+            &[0],
+            "the column `stacks` has neither a function nor a chain, expected no bytes then",
+        ),
         // A number of functions that is not there costs nothing.
         (
             &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],

@@ -99,7 +99,9 @@ pub(in crate::cmd) fn replay_case(
     let chosen = chosen.filter(|_| loaded.reference.is_none() || (is_known && !reclaims));
     let placed = chosen.map(|chosen| placement(&memory, chosen)).transpose();
     let placed = placed.map_err(|e| at(&e))?;
-    let of_kernel = placed.as_ref().and_then(|placed| placed.who.as_ref());
+    // A replay that reclaims is another layout than the machine's, whatever lies beside the trace.
+    let of_kernel = placed.as_ref().filter(|_| !reclaims);
+    let of_kernel = of_kernel.and_then(|placed| placed.who.as_ref());
     // A replay that is timed does no more than the others beside it.
     let wants_who = is_known && of_kernel.is_none() && !options.time;
     let mut jobs: Vec<ReplayJob<'_>> = policies
@@ -208,6 +210,13 @@ pub(in crate::cmd) fn replay_case(
     let tally = of_kernel.map(|tally| (tally, LINUX)).or(of_base_who);
     let who = tally
         .map(|(tally, layout)| WhoReport::new(&loaded.trace.askers, tally, layout, as_recorded));
+    if loaded.is_text && who.is_some() {
+        notes.push(
+            "text does not say what was held before it began, so a pageblock counts as mixed in the tables of askers only by \
+             what the events show"
+                .into(),
+        );
+    }
     let answer = match of_base.filter(|_| answers) {
         None => None,
         Some(of_base) => {

@@ -15,10 +15,11 @@ use crate::replay::{
     MachineZones, ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start,
 };
 use crate::report::{
-    Assertion, MachineRecord, PerfettoCase, ReportCase, RunInfo, has_place, hollow_text,
-    json_lines, perfetto, series_csv,
+    Assertion, COLLAPSED_MAX, MachineRecord, PerfettoCase, ReportCase, RunInfo, StackWeight,
+    has_place, hollow_text, json_lines, perfetto, series_csv,
 };
 use crate::size::read_frames_len;
+use crate::trace::Askers;
 use clap::ValueEnum;
 use framewright::Order;
 use shown::{page, printed};
@@ -102,6 +103,15 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
+    /// Write the askers by command and call chain as collapsed stacks, a line each with its weight, which `flamegraph.pl` and
+    /// `inferno-flamegraph` draw; `-` for standard output, instead of the table
+    #[arg(long, value_name = "FILE", conflicts_with = "time")]
+    pub stacks: Option<PathBuf>,
+
+    /// What stacks are weighed by
+    #[arg(long, value_enum, default_value_t = StacksBy::Held, requires = "stacks")]
+    pub stacks_by: StacksBy,
+
     /// What to print
     #[arg(long, value_enum, default_value_t = PrintFormat::Table)]
     pub format: PrintFormat,
@@ -145,6 +155,27 @@ impl From<StartArg> for Start {
         match arg {
             StartArg::Imposed => Self::Imposed,
             StartArg::Fresh => Self::Fresh,
+        }
+    }
+}
+
+/// What stacks are weighed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StacksBy {
+    /// Frames that cannot move and are held in mixed pageblocks at the end: these are in the way
+    Held,
+    /// Times that a pageblock was made mixed
+    Mixed,
+    /// Requests
+    Requests,
+}
+
+impl StacksBy {
+    const fn weight(self) -> StackWeight {
+        match self {
+            Self::Held => StackWeight::Held,
+            Self::Mixed => StackWeight::Mixed,
+            Self::Requests => StackWeight::Requests,
         }
     }
 }
@@ -247,7 +278,10 @@ impl ReplayArgs {
 /// hold.
 pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
-    if args.format != PrintFormat::Table && (to_stdout(&args.json) || to_stdout(&args.csv)) {
+    let is_taken = [&args.json, &args.csv, &args.stacks]
+        .into_iter()
+        .any(to_stdout);
+    if args.format != PrintFormat::Table && is_taken {
         return Err(CommandError::Input(
             "--format and an output on standard output both want that, expected one of them".into(),
         ));
@@ -276,7 +310,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             RECLAIMING.map(ReplayPolicy::name).join(", ")
         )));
     }
-    let (mut replayed, mut machines) = (Vec::new(), Vec::new());
+    let (mut replayed, mut machines): (Vec<Replayed>, _) = (Vec::new(), Vec::new());
+    let mut collapsed = String::new();
     for (path, name) in args.traces.iter().zip(names) {
         let mut loaded = load(path, args.state.as_deref(), args.limits.memory())?;
         loaded.name = name;
@@ -285,6 +320,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         replayed.push(replay_case(
             &loaded, &policies, options, watermarks, threads, limit, true,
         )?);
+        if args.stacks.is_some() {
+            let case = &replayed[replayed.len() - 1].case;
+            collapsed += &stacks(args, case, &loaded.trace.askers)?;
+        }
         machines.push(loaded.reference);
     }
     let cases: Vec<ReportCase> = replayed.iter().map(|r| r.case.clone()).collect();
@@ -341,7 +380,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         let lines = json_lines(&info, &cases).map_err(CommandError::input)?;
         write(path, lines)?;
     }
-    if !to_stdout(&args.json) && !to_stdout(&args.csv) {
+    if let Some(path) = &args.stacks {
+        write(path, collapsed.into_bytes())?;
+    }
+    if !is_taken {
         let first = hollow_text(&info.hollow);
         let text = match args.format {
             PrintFormat::Table => first + &printed(args.format, &replayed),
@@ -361,6 +403,30 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     }
 }
 
+/// The collapsed stacks of a case; one of several has its name for a root.
+fn stacks(args: &ReplayArgs, case: &ReportCase, askers: &Askers) -> Result<String, CommandError> {
+    let refused = |what: &str| CommandError::Input(format!("--stacks: {} {what}", case.name));
+    let who = case.who.as_ref().ok_or_else(|| {
+        refused("does not name the askers, expected a recording with the names of tasks, or with call chains")
+    })?;
+    let root = (args.traces.len() > 1).then_some(&*case.name);
+    let text = who.collapsed(askers, root, args.stacks_by.weight());
+    let text = text.ok_or_else(|| {
+        refused(&format!(
+            "has too many stacks, expected at most {} MiB",
+            COLLAPSED_MAX >> 20
+        ))
+    })?;
+    if text.is_empty() {
+        let name = &case.name;
+        let _ = writeln!(
+            io::stderr(),
+            "--stacks: in {name} there is nothing to weigh; --stacks-by weighs something else"
+        );
+    }
+    Ok(text)
+}
+
 /// Claims what the command reads and writes: no output is an input or another output (OF1), and each has a place.
 fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
     let mut claims = FileClaims::new();
@@ -377,6 +443,7 @@ fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
         ("--csv", &args.csv),
         ("--perfetto", &args.perfetto),
         ("--html", &args.html),
+        ("--stacks", &args.stacks),
     ] {
         let Some(path) = path else { continue };
         if matches!(option, "--html" | "--perfetto") && is_stdout(path) {

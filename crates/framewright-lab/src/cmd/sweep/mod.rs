@@ -174,9 +174,14 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
     let torn_at = lines.len() + 1;
     let mut rows: Vec<(CombinationRow, String)> = Vec::new();
     for (number, line) in lines.into_iter().enumerate() {
-        let row = CombinationRow::read(&line);
-        let row = row.map_err(|e| CommandError::Input(format!("{shown}:{}: {e}", number + 1)))?;
-        rows.push((row, line));
+        let at = |e| CommandError::Input(format!("{shown}:{}: {e}", number + 1));
+        let row = CombinationRow::read(&line).map_err(at)?;
+        // Files that were put together may have a row twice.
+        match rows.iter().find(|(other, _)| other.key == row.key) {
+            None => rows.push((row, line)),
+            Some((other, _)) if other.is_alike(&row) => {}
+            Some((other, _)) => return Err(at(row.conflict(other))),
+        }
     }
     // Only now: a file of something else stays as it is.
     if !CombinationRow::may_begin(&torn) {
@@ -193,12 +198,26 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
         );
     }
     let file = Mutex::new(file);
+    // The same file in the end, where a link leads to it.
+    let place = fs::canonicalize(&args.json).unwrap_or_else(|_| args.json.clone());
     let (mut asked, mut replayed) = (Vec::new(), 0);
     for (path, name) in args.traces.iter().zip(names) {
         let mut loaded = load_told_apart(path, None, args.limits.memory(), true)?;
         loaded.name = name;
         let combinations = args.combinations(path, &loaded)?;
         let is_there = |key: &CombinationKey| rows.iter().any(|(row, _)| row.key == *key);
+        let of_others = combinations
+            .iter()
+            .filter_map(|one| rows.iter().find(|(row, _)| row.key == one.key))
+            .find(|(row, _)| row.case != loaded.name);
+        if let Some((row, _)) = of_others {
+            let _ = writeln!(
+                io::stderr(),
+                "{}: the same recording as {}, whose rows stand for both",
+                loaded.path,
+                printable::text(&row.case)
+            );
+        }
         let missing: Vec<SweepCombination> = combinations
             .iter()
             .filter(|one| !is_there(&one.key))
@@ -206,7 +225,9 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
             .collect();
         replayed += missing.len();
         rows.extend(replay_missing(args, &loaded, &missing, &file)?);
-        asked.extend(combinations.into_iter().map(|one| one.key));
+        let new = combinations.into_iter().map(|one| one.key);
+        let new: Vec<CombinationKey> = new.filter(|key| !asked.contains(key)).collect();
+        asked.extend(new);
     }
     rows.sort_by_cached_key(|(row, _)| row.place());
     let text: String = rows.iter().map(|(_, line)| format!("{line}\n")).collect();
@@ -223,7 +244,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
         table(&asked)
     );
     let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);
-    write(&args.json, text.into_bytes())?;
+    write(&place, text.into_bytes())?;
     write("-".as_ref(), said.into_bytes())?;
     outputs.keep().map_err(CommandError::input)
 }
@@ -331,7 +352,15 @@ fn replay_missing(
 
 /// A row a combination; * for those on the front of their recording and memory.
 fn table(rows: &[&CombinationRow]) -> String {
-    let place = |row: &CombinationRow| (row.key.trace.clone(), row.key.squeeze);
+    let place = |row: &CombinationRow| {
+        let CombinationKey {
+            trace,
+            beside,
+            squeeze,
+            ..
+        } = row.key.clone();
+        (row.case.clone(), trace, beside, squeeze)
+    };
     let is_first = |nth: usize| nth == 0 || place(rows[nth - 1]) != place(rows[nth]);
     let has_several = |of: fn(&CombinationKey) -> &String| {
         rows.iter().any(|row| of(&row.key) != of(&rows[0].key))

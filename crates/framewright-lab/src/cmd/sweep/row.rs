@@ -71,8 +71,28 @@ impl CombinationRow {
         }
     }
 
-    /// Whether a row, or what is left of one, may begin so.
+    /// Whether the two say the same; the recording may have had another name.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.key == other.key && self.figures == other.figures
+    }
+
+    /// What is wrong with a row of a combination that `other` is of, too.
+    pub(super) fn conflict(&self, other: &Self) -> String {
+        let metric = self
+            .figures
+            .iter()
+            .find(|(name, value)| other.figures.get(*name) != Some(value));
+        let metric = metric.map_or("a figure", |(name, _)| name);
+        format!(
+            "a second row of {} under {}, with another {metric}, expected one row of each combination",
+            self.case, self.key.variant
+        )
+    }
+
+    /// Whether a row, or what is left of one, may begin so. Zeros are what a file system leaves of it.
     pub(super) fn may_begin(torn: &[u8]) -> bool {
+        let zeros = torn.iter().rev().take_while(|&&byte| byte == 0).count();
+        let torn = &torn[..torn.len() - zeros];
         let begin = format!("{{\"experiment\":\"{}\",", Self::EXPERIMENT);
         torn.iter().zip(begin.as_bytes()).all(|(a, b)| a == b)
     }
@@ -89,6 +109,7 @@ impl CombinationRow {
         let case = self.case.clone();
         let CombinationKey {
             trace,
+            beside,
             squeeze,
             start,
             watermarks,
@@ -97,6 +118,7 @@ impl CombinationRow {
         (
             case,
             trace,
+            beside,
             squeeze,
             start,
             watermarks,

@@ -1,7 +1,7 @@
 use super::ObjectContent;
 use crate::measure::{AllocatorFault, Observer};
 use crate::pressure::{Frees, Gives, Tenants};
-use crate::replay::TraceObjects;
+use crate::replay::{TraceObjects, WhoFollower, WhoTally};
 use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright::{CpuId, Frame, Mobility, Order};
 use std::cell::{Cell, RefCell};
@@ -19,14 +19,16 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Debug)]
 pub(super) struct Programs<'a> {
     contents: &'a [ObjectContent],
-    state: RefCell<ProgramsState>,
+    state: RefCell<ProgramsState<'a>>,
     /// The CPU that works at the moment, on which reclaim frees frames.
     cpu: Cell<CpuId>,
 }
 
 #[derive(Debug)]
-struct ProgramsState {
+struct ProgramsState<'a> {
     observer: Observer,
+    /// The askers, where they are counted.
+    who: Option<WhoFollower<'a>>,
     objects: TraceObjects,
     notes: Vec<ObjectNote>,
     /// By frame: the movable object one of whose blocks begins there.
@@ -101,6 +103,7 @@ impl<'a> Programs<'a> {
             contents,
             state: RefCell::new(ProgramsState {
                 observer,
+                who: None,
                 objects: TraceObjects::new(objects),
                 notes: vec![ObjectNote::NEW; objects],
                 owners: vec![UNOWNED; frames as usize],
@@ -112,6 +115,27 @@ impl<'a> Programs<'a> {
             }),
             cpu: Cell::new(CpuId(0)),
         }
+    }
+
+    /// The same, and what they ask for and hold is counted by asker.
+    pub(super) fn counted(mut self, who: Option<WhoFollower<'a>>) -> Self {
+        self.state.get_mut().who = who;
+        self
+    }
+
+    /// Tells the count by asker of something, if there is one.
+    pub(super) fn note<R>(
+        &self,
+        note: impl FnOnce(&mut WhoFollower<'a>, &Observer) -> R,
+    ) -> Option<R> {
+        let state = &mut *self.state.borrow_mut();
+        state.who.as_mut().map(|who| note(who, &state.observer))
+    }
+
+    /// What each asker has come to, where that was counted; nothing is counted from here on.
+    pub(super) fn counted_by_asker(&self) -> Option<WhoTally> {
+        let state = &mut *self.state.borrow_mut();
+        state.who.take().map(|who| who.finish(&state.observer))
     }
 
     /// Has `cpu` work from now on.
@@ -127,6 +151,11 @@ impl<'a> Programs<'a> {
     /// What an allocator did in a client's hands that no allocator may do, if it did.
     pub(super) fn fault(&self) -> Option<AllocatorFault> {
         self.state.borrow().fault
+    }
+
+    /// Where object `id` lies, if it is there.
+    pub(super) fn place_of(&self, id: u32) -> Option<(Frame, Mobility)> {
+        self.state.borrow().objects.get(id)
     }
 
     /// Objects that reclaim took.
@@ -224,6 +253,9 @@ impl<'a> Programs<'a> {
             state.cached = state.cached.saturating_sub(order.frames());
         }
         state.observer.give(frame, order, mobility)?;
+        if let Some(who) = &mut state.who {
+            who.free(frame, order);
+        }
         Ok(TraceFree::Block {
             frame,
             is_part: part.is_some(),
@@ -231,7 +263,7 @@ impl<'a> Programs<'a> {
     }
 }
 
-impl ProgramsState {
+impl ProgramsState<'_> {
     fn own(&mut self, frame: Frame, id: u32) {
         if let Some(owner) = self.owners.get_mut(frame.0 as usize) {
             *owner = id;
@@ -322,6 +354,9 @@ impl ProgramsState {
         let movable = Mobility::Movable;
         self.observer.take(to, order, movable)?;
         self.observer.give(from, order, movable)?;
+        if let Some(who) = &mut self.who {
+            who.relocate(from, to, order);
+        }
         self.own(from, UNOWNED);
         self.own(to, id);
         match nth {
@@ -357,6 +392,9 @@ impl ProgramsState {
                     *owner = UNOWNED;
                 }
                 self.observer.give(frame, order, mobility)?;
+                if let Some(who) = &mut self.who {
+                    who.free(frame, order);
+                }
             }
             self.objects.forget(id);
             self.notes[id as usize].0 |= ObjectNote::RECLAIMED;

@@ -7,7 +7,7 @@ use crate::replay::camera::Camera;
 use crate::replay::run::probe_mobility;
 use crate::replay::{
     FailureCause, ReplayError, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, Start,
-    TraceMemory,
+    TraceMemory, WhoFollower,
 };
 use crate::trace::{OpKind, TraceOp};
 use framewright::stats::ReclaimStats;
@@ -46,7 +46,8 @@ pub fn replay_with_reclaim(
     let observer = Observer::new(trace.nframes, &trace.absent);
     let balloon = usize::try_from(options.squeeze).unwrap_or(usize::MAX);
     let all = objects.saturating_add(balloon.min(trace.nframes as usize));
-    let programs = Programs::new(observer, trace.nframes, all, contents);
+    let who = options.who.then(|| WhoFollower::new(trace)).flatten();
+    let programs = Programs::new(observer, trace.nframes, all, contents).counted(who);
     let gives: [&dyn Gives; 1] = [&programs];
     let mut run = ReclaimRun {
         kernel,
@@ -87,6 +88,7 @@ pub fn replay_with_reclaim(
     run.stalls.stats = run.kernel.stats().since(&run.at_start);
     run.stalls.reclaimed_objects = programs.reclaimed() - reclaimed_at_start;
     run.outcome.end = programs.observe(|observer| observer.sample(run.now_ms));
+    run.outcome.who = programs.counted_by_asker();
     let (camera, now_ms) = (run.camera.take(), run.now_ms);
     run.outcome.film =
         camera.map(|camera| programs.observe(|observer| camera.developed(now_ms, observer)));
@@ -167,6 +169,10 @@ impl ReclaimRun<'_, '_> {
                 }
             }
         }
+        let placed = |id: u32| self.programs.place_of(id);
+        for (frame, mobility) in (0..trace.init.len() as u32).filter_map(placed) {
+            self.programs.note(|who, _| who.begin(frame, mobility));
+        }
         self.programs.mix_coldest();
         self.next_id = trace.init.len() as u32;
         Ok(())
@@ -204,11 +210,17 @@ impl ReclaimRun<'_, '_> {
         };
         match op.kind() {
             OpKind::Alloc => {
+                let asker = self.programs.note(|who, _| who.ask(op)).unwrap_or_default();
                 match self.request(request(flags()), index)? {
                     Some(frame) => {
                         self.place(self.next_id, frame, order, op.mobility(), Some(index))?;
+                        let served = |who: &mut WhoFollower<'_>, observer: &Observer| {
+                            who.serve(asker, op, frame, observer);
+                        };
+                        self.programs.note(served);
                     }
                     None => {
+                        self.programs.note(|who, _| who.fail(asker, op));
                         self.outcome.failures[order.index()] += 1;
                         let sample = self.looked();
                         let log = &mut self.outcome.failed;
@@ -224,6 +236,7 @@ impl ReclaimRun<'_, '_> {
             }
             OpKind::Tick => self.tick(u64::from(op.value), index)?,
             OpKind::Failed => {
+                self.programs.note(|who, _| who.ask(op));
                 let sample = self.looked();
                 let log = &mut self.outcome.refused;
                 let cause = FailureCause::of(order.index(), &sample, self.min_watermark);

@@ -50,6 +50,11 @@ fn parse_chains(mut bytes: &[u8]) -> Result<CallChains, String> {
         chains.functions.push(name);
     }
     let mut places = Vec::new();
+    if functions == 0 && bytes.is_empty() {
+        return Err(
+            "the column `stacks` has neither a function nor a chain, expected no bytes then".into(),
+        );
+    }
     while !bytes.is_empty() {
         let at = chains.len();
         let depth = varint::take(&mut bytes).ok_or_else(|| ends(at))?;
