@@ -57,12 +57,15 @@ pub use tracefs::Tracefs;
 
 use crate::printable;
 use crate::trace::reduce::{Reducer, Rewind};
-use crate::trace::{EndingFailure, Input, MemoryLimit, Snapshot, TextReader, TraceEvent, WhoAsked};
+use crate::trace::{
+    EndingFailure, Input, MemoryLimit, Snapshot, TextNames, TextReader, TraceEvent, WhoAsked,
+};
 use command::Running;
 use failure::{FailureWatch, check_order};
 use framewright::Order;
 use names::RecordingNames;
 use state::{StateLog, state};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -189,10 +192,7 @@ pub fn record(
     let ended = ended?;
     let last = snapshot()?;
     let after = state()?;
-    // Numbers of tasks come round in days: those of the newest events are those of now.
-    if options.keeps == BufferKeeps::Newest {
-        tasks = running_tasks();
-    }
+    let now = running_tasks();
     if ended == RecordingEnded::Full {
         say(&format!(
             "the buffers are full after {:.1} s: the recording ends here; --buffer takes more",
@@ -217,11 +217,14 @@ pub fn record(
     ));
     if fill.whole_from_ns.is_some() {
         let mut rewind = Rewind::new(&last, &first);
-        read_events(instance.text()?, &fill, interrupted, &[], |event, _| {
+        let reader = read_events(instance.text()?, &fill, interrupted, None, |event, _| {
             rewind.push(event);
             Ok(())
         })?;
         first = rewind.finish();
+        // Numbers of tasks come round in days: those of the newest events are those of now, under the names that they had
+        // when these began.
+        tasks = named_before(now, reader.names());
     }
     let (before_ns, before) = states.choose(fill.whole_from_ns).unwrap_or_default();
     let begin = fill.whole_from_ns.map(|begin| begin.min(end_ns));
@@ -232,7 +235,7 @@ pub fn record(
         instance.text()?,
         &fill,
         interrupted,
-        &tasks,
+        Some(&tasks),
         |event, asked| {
             reducer
                 .push_asked(event, asked)
@@ -398,18 +401,35 @@ fn check(interrupted: &AtomicBool) -> Result<(), RecordError> {
     }
 }
 
-/// Reads the events of the buffers, without those from before every CPU's are there (W5).
+/// What the tasks that run now were called before the first event that names them.
+fn named_before(now: Vec<(u32, Vec<u8>)>, names: &TextNames) -> Vec<(u32, Vec<u8>)> {
+    let mut tasks: BTreeMap<u32, Vec<u8>> = now.into_iter().collect();
+    for (task, name) in names.before_events() {
+        match name {
+            Some(name) => drop(tasks.insert(task, name.to_vec())),
+            // It was not there yet, and what had its number is not known.
+            None => drop(tasks.remove(&task)),
+        }
+    }
+    tasks.into_iter().collect()
+}
+
+/// Reads the events of the buffers, without those from before every CPU's are there (W5). Without the names that tasks
+/// have when the events begin, it keeps those that the events say.
 fn read_events(
     text: impl Read + Send + 'static,
     fill: &BufferFill,
     interrupted: &AtomicBool,
-    tasks: &[(u32, Vec<u8>)],
+    tasks: Option<&[(u32, Vec<u8>)]>,
     mut take: impl FnMut(&TraceEvent, WhoAsked) -> Result<(), RecordError>,
 ) -> Result<TextReader, RecordError> {
     let trace = |error: &dyn std::fmt::Display| RecordError::Trace(error.to_string());
     let input = Input::from_reader("the kernel's trace", text);
     let mut reader = TextReader::new(input.map_err(|e| trace(&e))?);
-    for (task, name) in tasks {
+    if tasks.is_none() {
+        reader.keep_names_before_events();
+    }
+    for (task, name) in tasks.unwrap_or_default() {
         reader.name_task(*task, name);
     }
     let begin = fill.whole_from_ns.unwrap_or(0);
@@ -430,6 +450,7 @@ fn read_events(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::EventKind;
     use std::io::Cursor;
 
     #[test]
@@ -448,7 +469,7 @@ mod tests {
             let mut cpus = Vec::new();
             let text = Cursor::new(text.clone());
             let interrupted = AtomicBool::new(false);
-            let taken = read_events(text, &fill, &interrupted, &[], |event, _| {
+            let taken = read_events(text, &fill, &interrupted, Some(&[]), |event, _| {
                 cpus.push(event.cpu);
                 Ok(())
             });
@@ -459,5 +480,48 @@ mod tests {
         assert_eq!(read(Some(2_000_000_000)), [0, 1]);
         // Where that is not known of a CPU, nothing is whole.
         assert!(read(Some(u64::MAX)).is_empty());
+    }
+
+    #[test]
+    fn a_task_has_the_name_from_before_an_event_gives_it_another() {
+        let free = "mm_page_free: page=00000000aa pfn=0x80 order=0\n";
+        let text = format!(
+            "    <...>-7 [000] ..... 1.0: {free}\
+             \x20   <...>-7 [000] ..... 1.5: task_rename: pid=7 oldcomm=sh newcomm=cc1 oom_score_adj=0\n\
+             \x20   <...>-7 [000] ..... 2.0: {free}\
+             \x20   <...>-7 [000] ..... 2.5: task_newtask: pid=8 comm=cc1 clone_flags=0 oom_score_adj=0\n"
+        );
+        let interrupted = AtomicBool::new(false);
+        let read = |tasks: Option<&[(u32, Vec<u8>)]>| {
+            let mut asked = Vec::new();
+            let text = Cursor::new(text.clone());
+            let reader = read_events(
+                text,
+                &BufferFill::default(),
+                &interrupted,
+                tasks,
+                |event, who| {
+                    asked.extend((event.kind != EventKind::Other).then_some(who.comm));
+                    Ok(())
+                },
+            );
+            let reader = reader.unwrap();
+            let name = |place: Option<u32>| reader.names().comms().get(place? as usize);
+            let names: Vec<Option<Vec<u8>>> = asked
+                .into_iter()
+                .map(|place| name(place).map(<[u8]>::to_vec))
+                .collect();
+            (reader, names)
+        };
+        // At the end it has its last name, and 8 was another task's number once.
+        let now = vec![
+            (7, b"cc1".to_vec()),
+            (8, b"cc1".to_vec()),
+            (9, b"init".to_vec()),
+        ];
+        let before = named_before(now, read(None).0.names());
+        assert_eq!(before, [(7, b"sh".to_vec()), (9, b"init".to_vec())]);
+        let names = read(Some(&before)).1;
+        assert_eq!(names, [Some(b"sh".to_vec()), Some(b"cc1".to_vec())]);
     }
 }

@@ -134,6 +134,12 @@ impl TextReader {
         self.parser.names.name_task(task, name);
     }
 
+    /// Keeps from here on what each task was called before the first event that names it
+    /// ([`TextNames::before_events`]).
+    pub fn keep_names_before_events(&mut self) {
+        self.parser.names.keep_before();
+    }
+
     /// What was read so far.
     #[must_use]
     pub fn counts(&self) -> &TextCounts {
@@ -198,8 +204,8 @@ impl Parser {
             Ok(head) => {
                 self.end_chain();
                 let event = self.event(&head)?;
-                if let Some((task, name)) = names::named_task(head.name, head.body, head.pid) {
-                    self.names.name_task(task, name);
+                if let Some(named) = names::named_task(head.name, head.body, head.pid) {
+                    self.names.event_names(&named);
                 }
                 if head.name.starts_with(b"<") && self.is_request(head.cpu) {
                     self.chain = Some(head.cpu);

@@ -26,6 +26,8 @@ pub struct TextNames {
     place_of_chain: HashMap<Box<[u32]>, u32>,
     /// The names of tasks that an event has named.
     tasks: HashMap<u32, u32>,
+    /// What each of these was called before the first such event, where that is kept.
+    before: Option<HashMap<u32, Option<u32>>>,
     room: NameRoom,
 }
 
@@ -100,6 +102,35 @@ impl TextNames {
         self.room.held_bytes
     }
 
+    /// Keeps from here on what each task was called before the first event that names it.
+    pub(super) fn keep_before(&mut self) {
+        self.before = Some(HashMap::new());
+    }
+
+    /// What each task was called before the first event that names it, as far as that was kept; `None` of one that was
+    /// not there yet.
+    pub fn before_events(&self) -> impl Iterator<Item = (u32, Option<&[u8]>)> {
+        let name = |place: u32| self.comms.get(place as usize);
+        let before = self.before.iter().flatten();
+        before.map(move |(&task, place)| (task, place.and_then(name)))
+    }
+
+    /// An event gives a task its name.
+    pub(super) fn event_names(&mut self, named: &NamedTask<'_>) {
+        let NamedTask { task, name, before } = *named;
+        let is_first = self
+            .before
+            .as_ref()
+            .is_some_and(|of| !of.contains_key(&task));
+        if is_first && self.room.take(0) {
+            let place = before.and_then(|before| self.comm(before));
+            if let Some(of) = &mut self.before {
+                of.insert(task, place);
+            }
+        }
+        self.name_task(task, name);
+    }
+
     /// Notes the name that a task has from here on.
     pub fn name_task(&mut self, task: u32, name: &[u8]) {
         let place = self.comm(name);
@@ -148,18 +179,25 @@ impl TextNames {
     }
 }
 
-/// The task and the name in the body of an event that names a task: of `task_newtask` the new one, of `task_rename`
+/// What an event says that names a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NamedTask<'a> {
+    task: u32,
+    /// Its name from here on.
+    name: &'a [u8],
+    /// Its name until then; a new task has none.
+    before: Option<&'a [u8]>,
+}
+
+/// The task and the names in the body of an event that names a task: of `task_newtask` the new one, of `task_rename`
 /// the one that has another name now. Linux from 6.16 on does not say which task that is: `current` then.
-pub(super) fn named_task<'a>(
-    event: &[u8],
-    body: &'a [u8],
-    current: u32,
-) -> Option<(u32, &'a [u8])> {
+pub(super) fn named_task<'a>(event: &[u8], body: &'a [u8], current: u32) -> Option<NamedTask<'a>> {
     let (before, behind): (&[u8], &[u8]) = match event {
         b"task_newtask" => (b"comm=", b" clone_flags="),
         b"task_rename" => (b"newcomm=", b" oom_score_adj="),
         _ => return None,
     };
+    let is_rename = event == b"task_rename";
     let start = memchr::memmem::find(body, before)? + before.len();
     let end = start + memchr::memmem::rfind(&body[start..], behind)?;
     let digits = body.strip_prefix(b"pid=").unwrap_or_default();
@@ -167,8 +205,14 @@ pub(super) fn named_task<'a>(
     let task = super::fields::decimal(digits).ok();
     let task = task.and_then(|task| u32::try_from(task).ok());
     // A new task is never the current one.
-    let task = task.or((event == b"task_rename").then_some(current))?;
-    Some((task, &body[start..end]))
+    let task = task.or(is_rename.then_some(current))?;
+    let old = body[..start - before.len()].strip_suffix(b" ");
+    let old = old.and_then(|old| Some(&old[memchr::memmem::find(old, b"oldcomm=")? + 8..]));
+    Some(NamedTask {
+        task,
+        name: &body[start..end],
+        before: old.filter(|_| is_rename),
+    })
 }
 
 /// The function in a line of ftrace's stack: ` => skb_page_frag_refill`, with an offset or an address or not.
@@ -238,18 +282,55 @@ mod tests {
     #[test]
     fn an_event_names_the_task_that_is_new_or_has_another_name() {
         let named = |event: &'static str, body: &'static str| {
-            let (task, name) = named_task(event.as_bytes(), body.as_bytes(), 7)?;
-            Some((task, std::str::from_utf8(name).unwrap()))
+            let named = named_task(event.as_bytes(), body.as_bytes(), 7)?;
+            let text = |name| std::str::from_utf8(name).unwrap();
+            Some((named.task, text(named.name), named.before.map(text)))
         };
         let body = "pid=12 comm=a b clone_flags=1200000 oom_score_adj=0";
-        assert_eq!(named("task_newtask", body), Some((12, "a b")));
+        assert_eq!(named("task_newtask", body), Some((12, "a b", None)));
         let body = "pid=12 oldcomm=sh newcomm=cc1 oom_score_adj=0";
-        assert_eq!(named("task_rename", body), Some((12, "cc1")));
+        assert_eq!(named("task_rename", body), Some((12, "cc1", Some("sh"))));
         let body = "oldcomm=sh newcomm=cc1 oom_score_adj=0";
-        assert_eq!(named("task_rename", body), Some((7, "cc1")));
+        assert_eq!(named("task_rename", body), Some((7, "cc1", Some("sh"))));
         assert_eq!(named("task_newtask", "comm=x clone_flags=0"), None);
         assert_eq!(named("task_rename", "pid=1 newcomm=x"), None);
         assert_eq!(named("sched_switch", body), None);
+    }
+
+    #[test]
+    fn what_a_task_was_called_before_its_first_event_is_kept_where_that_is_asked_for() {
+        let mut names = TextNames::default();
+        let mut event = |event: &str, body: &str| {
+            let named = named_task(event.as_bytes(), body.as_bytes(), 7).unwrap();
+            names.event_names(&named);
+        };
+        event("task_rename", "pid=3 oldcomm=x newcomm=y oom_score_adj=0");
+        assert_eq!(names.before_events().count(), 0, "not asked for");
+        names.keep_before();
+        let mut event = |event: &str, body: &str| {
+            let named = named_task(event.as_bytes(), body.as_bytes(), 7).unwrap();
+            names.event_names(&named);
+        };
+        event(
+            "task_rename",
+            "pid=4 oldcomm=s h newcomm=cc1 oom_score_adj=0",
+        );
+        event(
+            "task_rename",
+            "pid=4 oldcomm=cc1 newcomm=as oom_score_adj=0",
+        );
+        event(
+            "task_newtask",
+            "pid=5 comm=make clone_flags=0 oom_score_adj=0",
+        );
+        event(
+            "task_rename",
+            "pid=5 oldcomm=make newcomm=cc1 oom_score_adj=0",
+        );
+        let mut before: Vec<_> = names.before_events().collect();
+        before.sort_unstable();
+        assert_eq!(before, [(4, Some(&b"s h"[..])), (5, None)]);
+        assert_eq!(names.comm_of(4, b""), names.comm(b"as"));
     }
 
     #[test]
