@@ -94,6 +94,30 @@ fn v3_what_one_cpu_allocates_another_frees() {
     explore(300, || hammer(48, 8, 2, config(8, 0), 12, &WORK));
 }
 
+/// A CPU that adds up the counts of another one may be held up at each step, while that one reports pages and flushes.
+#[test]
+fn v6_a_count_of_lazy_pages_is_of_one_moment() {
+    explore(6000, || {
+        let (space, _) = space(256, 16, 1, &config(16, 0), thread::yield_now);
+        let other = thread::spawn(move || {
+            let mut seat = space.seat(CpuId(0), ()).unwrap();
+            let areas = [1; 40].map(|pages| seat.alloc_area(&AreaRequest::new(pages)));
+            for area in areas {
+                seat.free_area(area.unwrap()).unwrap();
+            }
+        });
+        for _ in 0..6 {
+            let _ = space.stats();
+        }
+        other.join().unwrap();
+        let (stats, batch) = (space.stats(), space.lazy_batch_pages());
+        assert!(
+            batch > 2 && stats.lazy_pages_peak <= 16 + batch,
+            "{batch}: {stats:?}"
+        );
+    });
+}
+
 #[test]
 fn v12_a_strict_space_unmaps_what_another_cpu_collects() {
     static WORK: HammerWork = HammerWork {

@@ -119,7 +119,7 @@ impl<P> Space<'_, P> {
     }
 
     /// As many pages as were lazy at one moment, or fewer; none if other CPUs change the counts meanwhile.
-    fn lazy_at_a_moment(&self) -> Option<u64> {
+    pub(in super::super) fn lazy_at_a_moment(&self) -> Option<u64> {
         let countings = || self.all_seats().map(SpaceSeatRecord::countings);
         let begin = countings().try_fold(0u64, |sum, of_seat| {
             of_seat.is_multiple_of(2).then(|| sum.wrapping_add(of_seat))

@@ -133,7 +133,12 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     // reported pages since, and found no room: what room there is now belongs to them.
                     self.words.above.set(pages);
                     self.words.settle();
-                    self.purge_others_meanwhile()?;
+                    // The area is mostly this CPU's to purge. That waits for no CPU, so it does not unwind out of a free
+                    // that has happened.
+                    self.held().purge_lazy();
+                    if self.space.told_lazy() > self.space.lazy_max {
+                        self.purge_others_meanwhile()?;
+                    }
                     self.words.above.set(0);
                 }
                 self.words.settle();

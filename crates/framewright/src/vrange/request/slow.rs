@@ -91,7 +91,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Reports the lazy pages that the seat has not reported, and `pages` that will be. Returns how many all CPUs
     /// have reported. The caller [settles](crate::vrange::space::SpaceSeatRecord::settle) what it reports early.
-    pub(super) fn report(&self, pages: u64) -> u64 {
+    pub(in super::super) fn report(&self, pages: u64) -> u64 {
         let words = self.words;
         let _counting = words.counting();
         words.reported.set(pages);

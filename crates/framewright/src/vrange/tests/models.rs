@@ -126,6 +126,37 @@ fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 
     }
 }
 
+/// A CPU has a bound's pages lazy, and a batch that it has not reported. It reports, purges, frees and reports once more.
+/// There are never more than the bound and a batch.
+#[test]
+fn v6_a_count_of_lazy_pages_is_of_one_moment() {
+    const BOUND: u64 = 16;
+    const BATCH: u64 = 4;
+    explore(Some(3), || {
+        let space = space(1);
+        space.add_lazy(BOUND);
+        let owner = held(space, 0);
+        owner.words.delta.set(BATCH);
+        let look = move || {
+            if let Some(all) = space.lazy_at_a_moment() {
+                assert!(all <= BOUND + BATCH, "V6: {all}");
+            }
+        };
+        let work = move || {
+            let owner = held(space, 0);
+            // Two pages, which are lazy when all others have been flushed.
+            assert_eq!(owner.report(2), BOUND + BATCH + 2);
+            space.sub_lazy(BOUND + BATCH);
+            owner.words.settle();
+            owner.words.delta.set(BATCH);
+            assert_eq!(owner.report(BOUND - 2), BATCH + BOUND);
+            owner.words.settle();
+        };
+        beside(work, look);
+        assert_eq!(space.lazy_at_a_moment(), Some(BOUND + BATCH));
+    });
+}
+
 #[test]
 fn v5_what_a_flush_did_not_see_unmapped_waits_for_the_next_one() {
     explore(None, || {

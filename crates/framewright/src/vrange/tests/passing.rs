@@ -204,18 +204,35 @@ fn v6_a_free_whose_wait_unwinds_leaves_no_pages_counted_that_are_not_lazy() {
 #[test]
 fn v6_pages_above_the_bound_whose_free_unwound_go_with_a_later_one() {
     let (space, mut seats, board) = passing();
-    let at = seats[0].alloc_area(&AreaRequest::new(5000)).unwrap();
-    let small = seats[0].alloc_area(&AreaRequest::new(600)).unwrap();
+    let at = seats[0].alloc_area(&AreaRequest::new(30)).unwrap();
+    // The CPU that has the span is out of its seat, and has promised as many pages as may be lazy.
+    space.add_lazy(BOUND);
+    space.seat_words(0).promised.set(BOUND);
     // Between the purge for room and the one of the area itself another CPU takes the lock.
     board.0.is_rushed.set(true);
-    let freed = catch_unwind(AssertUnwindSafe(|| seats[0].free_area(at)));
+    let freed = catch_unwind(AssertUnwindSafe(|| seats[1].free_area(at)));
     assert!(freed.is_err(), "the lock is held");
     space.stop_words().lock.store(0, Relaxed);
-    assert_eq!(space.stats().vmap_lazy_nr, 5001);
+    assert_eq!(space.stats().vmap_lazy_nr, BOUND + 31);
     assert_eq!(space.verify(), Ok(()));
     assert!(seats[1].free_area(at).is_err(), "it is free");
-    seats[0].free_area(small).unwrap();
-    assert!(space.stats().vmap_lazy_nr <= BOUND);
+    seats[0].purge();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    seats[1].purge();
+    space.verify().unwrap();
+    board.is_checked_and_right();
+}
+
+/// A free of this CPU's own area purges it without the lock that another CPU holds.
+#[test]
+fn v6_an_area_above_the_bound_that_is_the_cpus_own_waits_for_no_other() {
+    let (space, mut seats, board) = passing();
+    let at = seats[0].alloc_area(&AreaRequest::new(5000)).unwrap();
+    board.0.is_rushed.set(true);
+    seats[0].free_area(at).unwrap();
+    space.stop_words().lock.store(0, Relaxed);
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    assert!(space.stats().lazy_pages_peak <= BOUND);
     space.verify().unwrap();
     board.is_checked_and_right();
 }
