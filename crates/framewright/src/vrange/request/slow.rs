@@ -145,10 +145,6 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     pub(in super::super) fn purge_others(&mut self) -> Result<(), Poisoned> {
         let bound = self.space.lazy_max;
         let claims = self.space.lock_stops().claims();
-        if self.space.told_lazy() > bound && self.space.unflushed() != 0 {
-            // These are unmapped, perhaps by this call's own free, and in no seat's lists of lazy pages.
-            self.space.flush(self.words);
-        }
         for cpu in 0..self.space.shape.cpus {
             if self.space.told_lazy() <= bound {
                 break;
