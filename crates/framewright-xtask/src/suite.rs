@@ -169,7 +169,7 @@ fn catch_missing_flush(kernel: &Path) -> Result<(), String> {
             let machine = QemuMachine {
                 cpus: 2,
                 memory: "256M".to_owned(),
-                append: format!("{SOON_AGAIN} window=1 loops=480 seed={seed} noflush={noflush}"),
+                append: format!("{SOON_AGAIN} window=1 loops=4000 seed={seed} noflush={noflush}"),
                 ..QemuMachine::default()
             };
             let end = machine.boot(kernel, "smp")?;

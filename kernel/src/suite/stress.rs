@@ -70,7 +70,15 @@ fn release(packed: u64) {
 
 fn work(cpu: CpuId) {
     let mut draw = Dice::new(u64::from(cpu.0) + 1);
+    // Frames that change places with others between two uses of an address. Else a cache gives an address the frame
+    // that it had, and a translation that no flush has removed is right by chance.
+    let mut held: [Option<Frame>; 8] = [None; 8];
     for _ in 0..loops() {
+        let place = &mut held[draw.below(8) as usize];
+        let new = with(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::ANY));
+        if let Some(old) = core::mem::replace(place, new.ok()) {
+            with(|cpu| cpu.free(old, Order::ZERO)).expect("it was allocated");
+        }
         let slot = &IN_USE[draw.below(SLOTS as u64) as usize];
         let before = slot.swap(0, AcqRel);
         if before != 0 {
@@ -102,6 +110,9 @@ fn work(cpu: CpuId) {
             }
         };
         release(slot.swap(made, AcqRel));
+    }
+    for frame in held.into_iter().flatten() {
+        with(|cpu| cpu.free(frame, Order::ZERO)).expect("it was allocated");
     }
 }
 
