@@ -52,11 +52,13 @@ fn threads_take_all_frames_and_one_gives_them_back() {
 }
 
 #[test]
-fn areas_are_memory_and_are_kept_and_listed() {
+fn areas_are_memory_and_are_unmapped_and_listed() {
     let out = output(env!("CARGO_BIN_EXE_ranges"));
     let expected = "\
 in the second frame: wo pages
-the same area: true, zeroed: true
+mappings after the free: 1
+the next one is zeroed: true
+0x...-0x...   24576 unpurged vm_area
 0x...-0x...   24576 writer pages=5 vmalloc
 0x...-0x...   12288 reader ioremap
 refused: the area at page ... was not made by the call's counterpart
