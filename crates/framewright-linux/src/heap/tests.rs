@@ -252,8 +252,8 @@ fn mapped_pages_get_what_others_keep_in_slabs() {
     // SAFETY: allocated with this layout.
     unsafe { kv::Memory::free(heap, at, long) };
     assert_eq!(objects(heap), 0);
-    // Its frames stay with its pages until they are purged.
-    assert!(heap.stats().unwrap().free_frames < 1024);
+    // It is longer than the bound on lazy pages, so its free has purged it.
+    assert!(heap.stats().unwrap().free_frames >= frames);
     mine::in_seat(heap.made().unwrap(), true, |seat| seat.ranges().drain()).unwrap();
     assert_eq!(heap.stats().unwrap().free_frames, 1024);
 }

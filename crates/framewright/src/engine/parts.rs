@@ -177,6 +177,9 @@ impl<P: FramePlatform + Clone> PartsOf<P> for () {
     }
 }
 
+/// Of so many frames one may lie behind a lazy page.
+const LAZY_SHARE: u64 = 32;
+
 /// The layout of the address space of an engine that has one.
 fn space_of(extent: &Extent) -> SpaceLayout {
     let layout = extent.space.expect("these parts have a window");
@@ -207,7 +210,9 @@ impl<P: RangePlatform + Clone> PartsOf<P> for SpaceLayout {
         platform: &P,
         is_zeroed: bool,
     ) -> Result<SharedParts<'m, P>, EngineError> {
-        let config = extent.ranges.unwrap_or(RangeConfig::for_cpus(extent.cpus));
+        let mut config = extent.ranges.unwrap_or(RangeConfig::for_cpus(extent.cpus));
+        // Frames behind lazy pages serve no request for frames.
+        config.lazy_pages_max = config.lazy_pages_max.min(extent.frames / LAZY_SHARE);
         let layout = space_of(extent);
         let space = Space::in_memory(&layout, &config, memory, platform.clone(), is_zeroed);
         let space = space.map_err(EngineError::Ranges)?;

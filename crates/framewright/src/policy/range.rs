@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeConfig {
     /// The most pages that may be lazy, plus one batch for each CPU; an eighth of the window, if
-    /// that is less.
+    /// that is less, and in an `Engine` a 32nd of its frames, holes included, if that is less:
+    /// frames behind lazy pages serve no request.
     pub lazy_pages_max: u64,
     /// Whether a new vmap block goes in front in its CPU's list of blocks with room: the newest block is then tried first,
     /// and older ones keep their holes for ever, as in Linux until 2015; here so that the difference can be shown. Else it
