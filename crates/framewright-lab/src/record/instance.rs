@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// Without these a recording says nothing.
 const NEEDED: [&str; 2] = ["kmem/mm_page_alloc", "kmem/mm_page_free"];
@@ -54,6 +56,9 @@ const FAILURES_KIB: u64 = 64;
 /// Names that a recorder tries for its instance. Another container's recorder may have the number of this one's
 /// process, and one that was killed may have left its instance.
 const TRIES: u32 = 16;
+/// How often a recorder makes an instance anew whose files are missing, and how long it waits before that.
+const MADE_ANEW: u32 = 5;
+const BETWEEN: Duration = Duration::from_millis(20);
 
 /// A tracing instance of this process: buffers and events of its own, beside whatever else is
 /// traced on the machine. Dropping it removes it.
@@ -127,7 +132,20 @@ impl<'t> Instance<'t> {
         Ok(instance)
     }
 
+    /// Makes an instance that traces nothing. On a busy machine a new instance's files can be missing for a moment, while
+    /// another one goes; then it makes one anew.
     fn make_bare(tracefs: &'t Tracefs, keeps: BufferKeeps) -> Result<Self, RecordError> {
+        let mut again = MADE_ANEW;
+        loop {
+            match Self::make_once(tracefs, keeps) {
+                Err(RecordError::File(_)) if again > 0 => again -= 1,
+                made => return made,
+            }
+            thread::sleep(BETWEEN);
+        }
+    }
+
+    fn make_once(tracefs: &'t Tracefs, keeps: BufferKeeps) -> Result<Self, RecordError> {
         let (name, hold) = Self::make_held(tracefs)?;
         // From here on, dropping it removes it.
         let mut instance = Self {
