@@ -247,9 +247,11 @@ impl SpaceSeatRecord {
 
     /// The pages counted by [`reported`](Self::reported) are lazy now, or are no longer reported.
     pub(in super::super) fn settle(&self) {
-        // A CPU that sees the zero sees how they were settled.
-        fence(Release);
-        self.reported.set(0);
+        if self.reported.get() != 0 {
+            // A CPU that sees the zero sees how they were settled.
+            fence(Release);
+            self.reported.set(0);
+        }
     }
 
     /// The call leaves its seat before what it has reported is lazy.
