@@ -12,6 +12,7 @@ use framewright::{CpuId, Frame, Run};
 use framewright_linux::platform::Slots;
 use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
 use framewright_sim::contract::poison::{self, PoisonOwner, PoisonPlan, PoisonSite, PoolPlan};
+use framewright_sim::contract::{page, stamp};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -209,6 +210,59 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, is_number)
 }
 
+/// Puts that are refused, and pages that are put back. A cleaner that the scheduler prefers writes dirty pages so soon
+/// that neither comes up; so this has no cleaner.
+fn what_a_quick_cleaner_keeps_away(
+    machine: &PoisonMachine<'_, '_>,
+    ordinary: &mut Seat<'_, '_, Linux<()>>,
+) {
+    let reserve = machine.reserve;
+    let mut guest = machine.cleaner.lock().unwrap();
+    let mut out = [0; 512];
+    let budget = POOLS[2].dirty_pages_max;
+    let short = reserve.open_pool(&POOLS[2]).unwrap();
+    let key = |pool, index| Key {
+        pool,
+        object: 0,
+        index,
+    };
+    for index in 0..budget {
+        guest.put_dirty(key(short, index), &page(index)).unwrap();
+    }
+    let past = key(short, budget);
+    guest.put(past, &page(budget)).unwrap();
+    assert!(guest.put_dirty(past, &page(budget)).is_err());
+    // No older version is left (S2).
+    assert!(!guest.get(past, &mut out));
+    for index in 0..budget {
+        assert!(guest.get(key(short, index), &mut out), "page {index}");
+        assert_eq!(stamp(&out), Some(index));
+    }
+    assert!(guest.invalidate_pool(short));
+
+    let pool = reserve.open_pool(&POOLS[3]).unwrap();
+    let stored =
+        (0..FRAMES).take_while(|nth| guest.put_dirty(key(pool, *nth), &page(*nth)).is_ok());
+    let stored = stored.count() as u64;
+    let before = reserve.stats().put_back_pages;
+    let most = FRAMES - u64::from(OWNERS) * RESERVED.iter().sum::<u64>();
+    let run = (0..).map(|halved| most >> halved).find_map(|frames| {
+        assert!(frames > 0, "{:?}", reserve.stats());
+        reserve.alloc_contig_with(frames, 1, ordinary).ok()
+    });
+    let run = run.unwrap();
+    for frame in run.start().0..run.end().0 {
+        machine.fill(Frame(frame), u64::MAX);
+    }
+    assert!(reserve.stats().put_back_pages > before, "{run:?}");
+    for index in 0..stored {
+        assert!(guest.get(key(pool, index), &mut out), "page {index}");
+        assert_eq!(stamp(&out), Some(index));
+    }
+    reserve.release(run).unwrap();
+    assert!(guest.invalidate_pool(pool));
+}
+
 #[test]
 fn c2_to_c7_no_page_is_wrong_beside_owners_who_poison_what_they_take() {
     let plan = PoisonPlan {
@@ -252,22 +306,23 @@ fn c2_to_c7_no_page_is_wrong_beside_owners_who_poison_what_they_take() {
         report.hits,
         stats.put_back_pages
     );
-    // All of it was met.
+    // All that the scheduler cannot keep apart was met.
     assert!(report.ops() >= plan.ops);
     assert!(report.hits > plan.ops / 50, "{report:?}");
     assert!(
         report.reserved_takes > 0 && report.takes > report.reserved_takes,
         "{report:?}"
     );
-    assert!(report.written > 0 && report.refused > 0, "{report:?}");
-    assert!(stats.put_back_pages > 0, "{stats:?}");
+    assert!(report.written > 0, "{report:?}");
     reserve.verify().unwrap();
     // The pools end, and every ordinary frame comes back.
-    let mut guest = machine.cleaner.into_inner().unwrap();
+    let mut guest = machine.cleaner.lock().unwrap();
     let pools = POOLS.len() as u16 * GUESTS;
     let closed = (0..2 * pools).filter(|nth| guest.invalidate_pool(PoolId(*nth)));
     assert_eq!(closed.count(), usize::from(pools));
+    drop(guest);
     let mut seat = host.seat().unwrap();
+    what_a_quick_cleaner_keeps_away(&machine, &mut seat);
     reserve.collect(&mut seat);
     drop(seat);
     host.zone().drain();
