@@ -120,6 +120,10 @@
 // The metadata hold zeroes, so that `fwk_new` need not write those of pages and objects that are never used.
 #define FWK_ZEROED 1
 
+// Freed areas stay mapped for a while, and one of up to 64 pages keeps its frames for the next request of its length,
+// which costs nanoseconds. Without it each free of an area unmaps it before it returns.
+#define FWK_KEEPS_MAPPED 2
+
 // An area of `fwk_vmalloc`, or a mapped object of `fwk_kvmalloc`.
 #define FW_AREA_VMALLOC 1
 
@@ -161,7 +165,7 @@ struct fwk_layout {
   uint64_t reserve_first;
   // How many frames it has.
   uint64_t reserve_frames;
-  // 0, or `FWK_ZEROED`.
+  // `FWK_ZEROED`, `FWK_KEEPS_MAPPED`, both added, or 0.
   uint64_t flags;
 };
 
@@ -237,7 +241,7 @@ struct fwk_stats {
   uint64_t live_pages;
   // Pages of freed areas that are kept with their frames for the next request.
   uint64_t kept_pages;
-  // Freed pages that are still mapped.
+  // Freed pages that wait for a flush, or for a purge to unmap them.
   uint64_t lazy_pages;
   // Objects handed out so far, of all kinds.
   uint64_t object_allocs;
@@ -455,7 +459,7 @@ int fwk_run_free(struct fwk_memory *memory, uint32_t cpu, uint64_t first, uint64
 // behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
 // `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`; without `FW_ZERO` the contents are undefined.
 //
-// Cost: one `map` for each run of frames. Before it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
+// Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
 //
 // Errors: NULL, and `fwk_last_error` is `FW_ENOMEM` (too few frames, or `map` says so), `FW_ENOSPC`, `FW_EFBIG` for more
 // than there is, `FW_EHOST` if `map` refuses, `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or `FW_EINVAL`.
@@ -468,9 +472,11 @@ void *fwk_vmalloc(struct fwk_memory *memory,
 // Frees an area of `fwk_vmalloc`, whichever CPU allocated it. NULL is no area, and no error. Not for handlers: it may unmap,
 // flush, and wait for other CPUs.
 //
-// Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`.
+// Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`. With
+// `FWK_KEEPS_MAPPED` they may stay mapped for a while.
 //
-// Cost: `unmap`, and `flush` where too many freed pages wait for one.
+// Cost: `unmap`, and `flush` where too many freed pages wait for one; with `FWK_KEEPS_MAPPED` nanoseconds up to 64 pages,
+// unless kept areas become too many.
 //
 // Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.
 // Nothing has changed then.
@@ -499,7 +505,8 @@ void *fwk_map_ram(struct fwk_memory *memory,
 // Unmaps all that one call of `fwk_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
 // error. Not for handlers, as `fwk_vfree`.
 //
-// Cost: nanoseconds; the pages are unmapped later, many at a time.
+// Cost: as `fwk_vfree` of a long area; with `FWK_KEEPS_MAPPED` nanoseconds, and the pages are unmapped later, many at a
+// time.
 //
 // Errors: `FW_EALREADY`, `FW_ELENGTH`, `FW_EKIND`, `FW_EINSIDE`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address
 // inside a page. Nothing has changed then.

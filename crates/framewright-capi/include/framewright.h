@@ -179,7 +179,7 @@ struct fw_stats {
   uint64_t live_pages;
   // Pages of freed areas that are kept with their frames for the next request.
   uint64_t kept_pages;
-  // Freed pages that are still mapped.
+  // Freed pages that wait for a flush, or for a purge to unmap them.
   uint64_t lazy_pages;
   // Mappings of the operating system's that the window has, at most.
   uint64_t mappings;
@@ -482,7 +482,7 @@ void *fw_map_ram_with(struct fw_host *host, const uint64_t *frames, size_t count
 // Unmaps all that one call of `fw_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
 // error.
 //
-// Cost: nanoseconds; the pages are unmapped later, many at a time.
+// Cost: a system call; with `keeps_mapped` nanoseconds, and the pages are unmapped later, many at a time.
 //
 // Errors: `FW_EALREADY`, `FW_ELENGTH`, `FW_EKIND`, `FW_EINSIDE`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address
 // inside a page. Nothing has changed then.

@@ -7,6 +7,7 @@ use super::platform::FwkPlatform;
 use super::{KernelRefusal, coded, panic};
 use core::ffi::{c_char, c_int, c_void};
 use framewright::engine::EngineLayout;
+use framewright::policy::RangeConfig;
 use framewright::reserve::ReserveLayout;
 use framewright::{Addr, Frame};
 use framewright_capi_core::arguments::{WrongArgument, page_at, run_of, whole_pages};
@@ -24,6 +25,9 @@ pub struct FwkMemory {
 
 /// The metadata hold zeroes, so that `fwk_new` need not write those of pages and objects that are never used.
 pub const FWK_ZEROED: u64 = 1;
+/// Freed areas stay mapped for a while, and one of up to 64 pages keeps its frames for the next request of its length,
+/// which costs nanoseconds. Without it each free of an area unmaps it before it returns.
+pub const FWK_KEEPS_MAPPED: u64 = 2;
 
 /// What a memory is to be. The caller zeroes it, sets `struct_bytes`, and what it means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,7 +54,7 @@ pub struct FwkLayout {
     pub reserve_first: u64,
     /// How many frames it has.
     pub reserve_frames: u64,
-    /// 0, or `FWK_ZEROED`.
+    /// `FWK_ZEROED`, `FWK_KEEPS_MAPPED`, both added, or 0.
     pub flags: u64,
 }
 
@@ -64,7 +68,7 @@ const _: () = assert!(size_of::<FwkLayout>() == 2 * 4 + 7 * 8);
 impl FwkLayout {
     fn checked(&self) -> Result<KernelLayout, KernelRefusal> {
         let cpus = u16::try_from(self.cpus).map_err(|_| KernelRefusal(FW_EINVAL))?;
-        if self.flags & !FWK_ZEROED != 0 {
+        if self.flags & !(FWK_ZEROED | FWK_KEEPS_MAPPED) != 0 {
             return Err(WrongArgument::Flags(self.flags as u32).into());
         }
         let start = page_at(Addr(self.window))?;
@@ -72,6 +76,10 @@ impl FwkLayout {
         let base = EngineLayout::new(Frame(self.first_frame), self.frames)
             .with_cpus(cpus)
             .with_window(start, pages)
+            .with_range_config(match self.flags & FWK_KEEPS_MAPPED {
+                0 => RangeConfig::for_cpus(cpus),
+                _ => RangeConfig::for_cpus(cpus).kept(),
+            })
             .with_objects();
         let reserve = match self.reserve_frames {
             0 => None,
@@ -275,7 +283,7 @@ pub struct FwkStats {
     pub live_pages: u64,
     /// Pages of freed areas that are kept with their frames for the next request.
     pub kept_pages: u64,
-    /// Freed pages that are still mapped.
+    /// Freed pages that wait for a flush, or for a purge to unmap them.
     pub lazy_pages: u64,
     /// Objects handed out so far, of all kinds.
     pub object_allocs: u64,

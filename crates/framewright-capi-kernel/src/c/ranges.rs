@@ -23,7 +23,7 @@ fn at(page: Page) -> *mut c_void {
 /// behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
 /// `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`; without `FW_ZERO` the contents are undefined.
 ///
-/// Cost: one `map` for each run of frames. Before it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
+/// Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
 ///
 /// Errors: NULL, and `fwk_last_error` is `FW_ENOMEM` (too few frames, or `map` says so), `FW_ENOSPC`, `FW_EFBIG` for more
 /// than there is, `FW_EHOST` if `map` refuses, `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or `FW_EINVAL`.
@@ -51,9 +51,11 @@ pub extern "C" fn fwk_vmalloc(
 /// Frees an area of `fwk_vmalloc`, whichever CPU allocated it. NULL is no area, and no error. Not for handlers: it may unmap,
 /// flush, and wait for other CPUs.
 ///
-/// Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`.
+/// Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`. With
+/// `FWK_KEEPS_MAPPED` they may stay mapped for a while.
 ///
-/// Cost: `unmap`, and `flush` where too many freed pages wait for one.
+/// Cost: `unmap`, and `flush` where too many freed pages wait for one; with `FWK_KEEPS_MAPPED` nanoseconds up to 64 pages,
+/// unless kept areas become too many.
 ///
 /// Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.
 /// Nothing has changed then.
@@ -100,7 +102,8 @@ pub unsafe extern "C" fn fwk_map_ram(
 /// Unmaps all that one call of `fwk_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
 /// error. Not for handlers, as `fwk_vfree`.
 ///
-/// Cost: nanoseconds; the pages are unmapped later, many at a time.
+/// Cost: as `fwk_vfree` of a long area; with `FWK_KEEPS_MAPPED` nanoseconds, and the pages are unmapped later, many at a
+/// time.
 ///
 /// Errors: `FW_EALREADY`, `FW_ELENGTH`, `FW_EKIND`, `FW_EINSIDE`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address
 /// inside a page. Nothing has changed then.

@@ -194,6 +194,19 @@ int main(void)
         CHECK((machine->barriers > 0) == (is_full && has_barrier()));
         end_empty(machine);
     }
+    // A freed area is unmapped when its free returns, unless the memory keeps areas.
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct machine *machine = machine_with(keeps ? FWK_KEEPS_MAPPED : 0, 8192, 0, 1);
+        for (size_t pages = 1; pages < 100; pages *= 3) {
+            void *area = fwk_vmalloc(machine->memory, 0, pages * FW_PAGE_BYTES, 1, 0);
+            unsigned long unmaps = machine->unmaps;
+            CHECK(area != NULL);
+            OK(fwk_vfree(machine->memory, 1, area));
+            CHECK((machine->unmaps > unmaps) == !keeps);
+        }
+        CHECK((stats_of(machine->memory).kept_pages > 0) == keeps);
+        end_empty(machine);
+    }
     // Several memories at a time know nothing of each other; and a layout without a reserve.
     struct machine *one = machine_of(4096, 0, 1), *two = machine_of(4096, 0, 0);
     void *object = fwk_kmalloc(one->memory, 0, 64, 1, 0);

@@ -166,7 +166,7 @@ static inline int has_barrier(void)
 
 // A machine with so many frames, all of them added, and a reserve behind them; and an entry of the table for everything, or
 // for what must be there alone.
-static inline struct machine *machine_of(uint64_t frames, uint64_t reserve_frames, int is_full)
+static inline struct machine *machine_with(uint64_t flags, uint64_t frames, uint64_t reserve_frames, int is_full)
 {
     struct machine *machine = calloc(1, sizeof *machine);
     CHECK(machine != NULL);
@@ -181,6 +181,7 @@ static inline struct machine *machine_of(uint64_t frames, uint64_t reserve_frame
     struct fwk_layout *layout = &machine->layout;
     layout->struct_bytes = sizeof *layout;
     layout->cpus = 2 * CPUS;
+    layout->flags = flags;
     layout->first_frame = FIRST_FRAME;
     layout->frames = frames;
     layout->window = (uintptr_t)machine->window;
@@ -213,6 +214,12 @@ static inline struct machine *machine_of(uint64_t frames, uint64_t reserve_frame
     memset(platform, 0xff, sizeof *platform);
     OK(fwk_add(machine->memory, 0, FIRST_FRAME, frames));
     return machine;
+}
+
+// The same by default.
+static inline struct machine *machine_of(uint64_t frames, uint64_t reserve_frames, int is_full)
+{
+    return machine_with(0, frames, reserve_frames, is_full);
 }
 
 static inline unsigned char *direct_of(struct machine *machine, uint64_t frame)

@@ -32,7 +32,7 @@ static void layouts(void)
     CHECK(BAD(window_bytes, 0, FW_EINVAL));
     CHECK(BAD(window_bytes, 4097, FW_EINVAL));
     CHECK(BAD(window_bytes, (uint64_t)4 << 40, FW_EINVAL));
-    CHECK(BAD(flags, 2, FW_EINVAL));
+    CHECK(BAD(flags, 4, FW_EINVAL));
     CHECK(BAD(reserve_frames, UINT64_MAX, FW_EINVAL));
     struct {
         struct fwk_layout layout;

@@ -276,7 +276,7 @@ pub struct FwStats {
     pub live_pages: u64,
     /// Pages of freed areas that are kept with their frames for the next request.
     pub kept_pages: u64,
-    /// Freed pages that are still mapped.
+    /// Freed pages that wait for a flush, or for a purge to unmap them.
     pub lazy_pages: u64,
     /// Mappings of the operating system's that the window has, at most.
     pub mappings: u64,

@@ -143,7 +143,7 @@ pub unsafe extern "C" fn fw_map_ram_with(
 /// Unmaps all that one call of `fw_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
 /// error.
 ///
-/// Cost: nanoseconds; the pages are unmapped later, many at a time.
+/// Cost: a system call; with `keeps_mapped` nanoseconds, and the pages are unmapped later, many at a time.
 ///
 /// Errors: `FW_EALREADY`, `FW_ELENGTH`, `FW_EKIND`, `FW_EINSIDE`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address
 /// inside a page. Nothing has changed then.

@@ -132,8 +132,8 @@ impl<'t> Instance<'t> {
         Ok(instance)
     }
 
-    /// Makes an instance that traces nothing. On a busy machine a new instance's files can be missing for a moment, while
-    /// another one goes; then it makes one anew.
+    /// Makes an instance that traces nothing. On a busy machine the files of a new instance can be missing for a moment,
+    /// although it is held open. Why is not known. Then this makes one anew.
     fn make_bare(tracefs: &'t Tracefs, keeps: BufferKeeps) -> Result<Self, RecordError> {
         let mut again = MADE_ANEW;
         loop {

@@ -155,7 +155,7 @@ impl DrivenCase for RangeCase {
             case("large", (1 << 22, 100_000, 512), 2, 8192, 1024),
             case("large-arena", (1024, 50_000, 1024), 1, 1000, 0),
             // No area is kept, so passes meet more separate areas than one of them unmaps.
-            case("strict", (1 << 26, 16_384, 1024), 2, 8192, 0),
+            case("none-kept", (1 << 26, 16_384, 1024), 2, 8192, 0),
             case("whole", (1 << 20, 32_768, 1024), 1, 4000, 0),
             case("whole-sent", (1 << 20, 32_768, 1024), 2, 4000, 0),
             case("whole-kept", (1 << 20, 32_768, 1024), 3, 2000, 512),
@@ -169,7 +169,7 @@ impl DrivenCase for RangeCase {
             case("failing-arena", (64, 200, 16), 2, 80, 0),
             // All of it is one run: what cannot be unmapped is in more spans than one pass takes.
             case("failing-spans", (64, 64, 4), 2, 60, 0),
-            case("failing-strict", (64, 320, 32), 2, 12, 12),
+            case("failing-tight", (64, 320, 32), 2, 12, 12),
             case("failing-one", (64, 8, 8), 1, 4, 2),
             case("at-once", (1 << 20, 400, 32), 3, 64, 64),
             case("at-once-arena", (4096, 300, 64), 2, 40, 0),
@@ -220,8 +220,8 @@ impl DrivenCase for RangeCase {
                 }
                 // Fewer frames than pages, and more than are kept of one area: the longest find too few.
                 "scarce" => case.pool_frames = 150,
-                "failing" | "failing-few" | "failing-arena" | "failing-spans"
-                | "failing-strict" | "failing-one" | "at-once-failing" => {
+                "failing" | "failing-few" | "failing-arena" | "failing-spans" | "failing-tight"
+                | "failing-one" | "at-once-failing" => {
                     case.config.spans = case.name != "failing-arena";
                     case.mixture = RangeMixture {
                         phase_ops: case.mixture.phase_ops,

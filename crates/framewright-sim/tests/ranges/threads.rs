@@ -51,17 +51,19 @@ fn config(lazy_pages_max: u64, kept_pages_max: u64) -> RangeConfig {
     }
 }
 
+/// What threads do that share a window.
+const SHARED: HammerWork = HammerWork {
+    kinds: EVERYTHING,
+    pages_max: 6,
+    held_max: 12,
+    shared_percent: 30,
+    purge_percent: 2,
+    must_serve: false,
+};
+
 #[test]
 fn threads_in_one_window_have_each_page_alone() {
-    let work = HammerWork {
-        kinds: EVERYTHING,
-        pages_max: 6,
-        held_max: 12,
-        shared_percent: 30,
-        purge_percent: 2,
-        must_serve: false,
-    };
-    let stats = hammer(layout(512, 32, 4), config(64, 32), 3000, work);
+    let stats = hammer(layout(512, 32, 4), config(64, 32), 3000, SHARED);
     assert!(
         stats.area_allocs > 1000 && stats.tlb_flushes > 0,
         "{stats:?}"
@@ -70,19 +72,11 @@ fn threads_in_one_window_have_each_page_alone() {
 
 #[test]
 fn v12_threads_in_a_strict_window_have_each_page_alone() {
-    let work = HammerWork {
-        kinds: EVERYTHING,
-        pages_max: 6,
-        held_max: 12,
-        shared_percent: 30,
-        purge_percent: 2,
-        must_serve: false,
-    };
     let strict = RangeConfig {
         strict: true,
         ..config(64, 0)
     };
-    let stats = hammer(layout(512, 32, 4), strict, 3000, work);
+    let stats = hammer(layout(512, 32, 4), strict, 3000, SHARED);
     assert!(
         stats.unmap_calls > 1000 && stats.tlb_flushes > 0,
         "{stats:?}"

@@ -197,36 +197,33 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Frees an area if its header is still `header`, whichever CPU has its span. Returns false if
     /// the header has changed.
     pub(in super::super) fn free_checked(&self, at: u32, header: AreaHeader) -> bool {
-        let (number, _) = self.space.spans.place(at);
-        let pages = self.lazy_pages_of(at, header);
-        match self.span(number).owner() {
-            SpanOwner::Areas(cpu) if cpu == self.cpu => return self.free_own(at, header),
-            SpanOwner::Block(cpu) if cpu == self.cpu => return self.free_slot(at, header, pages),
-            _ => {}
-        }
+        self.free_as(at, header, || self.unmap_if_strict(at, header))
+    }
+
+    /// The same for a call that may call the platform no more: the area is mapped then as far as it was.
+    pub(super) fn free_mapped(&self, at: u32, header: AreaHeader) -> bool {
+        self.free_as(at, header, || false)
+    }
+
+    /// Makes an area lazy, if its header is still `header`, and then has it unmapped, if `unmap` does so, before it
+    /// marks it where it lies.
+    #[inline(always)]
+    fn free_as(&self, at: u32, header: AreaHeader, unmap: impl FnOnce() -> bool) -> bool {
+        let told = self.lazy_pages_of(at, header);
         if !self.becomes_lazy(at, header) {
             return false;
         }
-        let is_unmapped = self.unmap_if_strict(at, header);
-        self.pass_on(at, header, pages, is_unmapped);
-        self.count_lazy(header);
-        true
-    }
-
-    /// Makes a live area lazy that no other CPU knows, for a call that may call the platform no more: it is mapped then
-    /// as far as it was.
-    pub(super) fn free_mapped(&self, at: u32, header: AreaHeader) {
-        let freed = self.becomes_lazy(at, header);
-        debug_assert!(freed, "no other CPU knows the area");
+        let is_unmapped = unmap();
         let (number, place) = self.space.spans.place(at);
         match self.span(number).owner() {
-            SpanOwner::Areas(cpu) if cpu == self.cpu => self.mark_lazy(at, header, true),
+            SpanOwner::Areas(cpu) if cpu == self.cpu => self.mark_lazy(at, header, !is_unmapped),
             SpanOwner::Block(cpu) if cpu == self.cpu => {
-                self.mark_slot(number, place, self.lazy_pages_of(at, header), true);
+                self.mark_slot(number, place, told, !is_unmapped);
             }
-            _ => self.pass_on(at, header, self.lazy_pages_of(at, header), false),
+            _ => self.pass_on(at, header, told, is_unmapped),
         }
         self.count_lazy(header);
+        true
     }
 
     /// Brings an area that this CPU has just made lazy, and reported as `told` pages, to the CPU that has its span, or

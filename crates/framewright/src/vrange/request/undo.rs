@@ -122,7 +122,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             words.above.set(words.above.get() + pages);
         }
         drop(counting);
-        held.free_mapped(at, header);
+        let freed = held.free_mapped(at, header);
+        debug_assert!(freed, "no other CPU knows the area");
         words.settle();
         if header.kind() == AreaKind::Ram {
             words.counters.count_part_undone();

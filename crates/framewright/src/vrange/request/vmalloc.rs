@@ -29,7 +29,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// with a guard page behind them that is never mapped. The frames are anywhere, in runs as long
     /// as the source has them cheaply; one call maps each run.
     ///
-    /// It takes an area of the same length that this CPU freed lately as it is, in some
+    /// If the space keeps areas, it takes one of the same length that this CPU freed lately as it is, in some
     /// nanoseconds. Contents are zero if that was asked for, and undefined otherwise.
     ///
     /// If the context allows waiting, everything kept and lazy is purged, of all CPUs, before the
@@ -101,13 +101,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         unwound.end();
     }
 
-    #[cold]
     #[inline(never)]
     fn vmalloc_slow(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        if self.space.keeps() {
-            // The fast path may have entered the seat while another CPU claimed it.
-            self.exit();
-        }
+        // The fast path may have entered the seat while another CPU claimed it.
+        self.exit();
         // Refuses a request that could not be served however much were freed, before it moves,
         // purges or takes anything.
         if let Err(error) = self.space.need(request) {
@@ -150,7 +147,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         // Once more, with an eye on what other CPUs move meanwhile. That is a look at a line of each CPU's, so a
         // request that succeeds at once is spared it.
-        let (error, had_spare) = match self.construct(request, true, true) {
+        let (error, had_spare) = match self.construct(request, is_short, true) {
             Ok(page) => return Ok(page),
             Err(failed) => failed,
         };
@@ -172,7 +169,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     ) -> Result<Page, (RangeError, bool)> {
         // Frames that are taken and given back count as freed, so the next request that fails would
         // stop all CPUs once more.
-        let is_worth_a_look = is_short || request.pages > u64::from(KEPT_MAX);
+        let is_worth_a_look = is_short || watches || request.pages > u64::from(KEPT_MAX);
         let begin = watches.then(|| self.space.moves());
         if request.context.may_block && is_worth_a_look && request.pages > self.frames.frames_free()
         {
@@ -334,14 +331,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Frees an area made by [`vmalloc`](Self::vmalloc), by any CPU \[`vfree`\]. Returns its length
     /// in pages, without the guard page.
     ///
-    /// If the space is strict, the area is unmapped when this returns, and becomes lazy. If not:
+    /// If the space is strict, the area is unmapped when this returns, and lazy. Else an area of at most 64 pages is
+    /// kept as it is, in this CPU's lists, for the next request of its length. The lists are bounded, and areas that
+    /// stay in them too long become lazy, as a longer area does at once. These stay mapped until a purge.
     ///
-    /// An area of at most 64 pages is kept as it is, in this CPU's lists, for the next request of
-    /// its length. The lists are bounded, and areas that stay in them too long become lazy. A
-    /// longer area becomes lazy at once. A lazy one stays mapped until a purge.
-    ///
-    /// In either case frames go back to their source, through the seat that
-    /// purges them, after they have been unmapped and flushed.
+    /// Frames go back to their source, through the seat that purges them, after they have been unmapped and flushed.
     ///
     /// # Errors
     /// What is wrong with the page. Nothing has changed then.

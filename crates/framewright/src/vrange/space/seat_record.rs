@@ -101,7 +101,7 @@ record! {
         pub(in super::super) wait_tail: OwnWord,
         /// How many spans are entirely free.
         pub(in super::super) empties: OwnWord,
-        /// The arena's areas that this seat freed: those still mapped, and those that wait for a flush.
+        /// The arena's areas that this seat freed: those that a pass is to unmap, and those that wait for a flush.
         pub(in super::super) areas_lazy: OwnWord,
         pub(in super::super) areas_wait: OwnWord,
         /// The generation whose flush makes all waiting areas free.

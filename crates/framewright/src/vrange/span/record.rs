@@ -90,7 +90,7 @@ pub(in super::super) enum SpanBits {
     Free,
     /// An area starts here, live, kept, lazy or waiting.
     Starts,
-    /// Freed, still mapped.
+    /// Freed; still mapped, or unmapped by a strict free.
     Lazy,
     /// Unmapped; free as soon as the span's stamp has passed.
     Waiting,
