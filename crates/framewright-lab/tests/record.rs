@@ -91,6 +91,16 @@ fn read_back(folder: &Path, name: &str) -> usize {
     }
     read_frames(open("pfn.zst"), &trace).unwrap();
     assert!(!trace.init.is_empty(), "memory was in use when it began");
+    // What this kernel has the events for, it is known to have done or not.
+    let summary = fs::read_to_string(folder.join(format!("{name}.summary.txt"))).unwrap();
+    let missing = summary
+        .lines()
+        .find(|line| line.starts_with("not traced by this kernel"));
+    let has = |event: &str| missing.is_none_or(|missing| !missing.contains(event));
+    let traced = trace.work.traced;
+    assert_eq!(traced.background, has("mm_vmscan_kswapd"), "{summary}");
+    assert_eq!(traced.reclaim, has("mm_vmscan_direct_reclaim"), "{summary}");
+    assert_eq!(traced.compaction, has("mm_compaction_"), "{summary}");
     trace.ops.len()
 }
 

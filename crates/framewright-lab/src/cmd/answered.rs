@@ -9,7 +9,7 @@ use crate::replay::{
     replay_all,
 };
 use crate::report::{Answer, AnswerFigures, Calibration, TriedPolicy, WhoHolds, WhoReport, answer};
-use crate::trace::{OpKind, RequestCounts};
+use crate::trace::{OpKind, RequestCounts, RequestWaits};
 
 /// Nearby squeezes lie this part of the memory that is free at the start apart.
 const NEARBY_PART: u64 = 256;
@@ -75,6 +75,7 @@ impl AnsweredCase<'_> {
             refused: outcome.refused.clone(),
             refused_served: outcome.retries.iter().map(|tries| tries.served).sum(),
             stalls: self.loaded.stalls,
+            waits: RequestWaits::of(&self.memory.trace.work),
             base,
             failed: outcome.failed.clone(),
             replayed_stalls: outcome

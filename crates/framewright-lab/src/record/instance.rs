@@ -1,4 +1,5 @@
 use super::{RecordError, Tracefs};
+use crate::trace::TracedWork;
 use framewright::Order;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,9 +11,9 @@ use std::time::Duration;
 /// Without these a recording says nothing.
 const NEEDED: [&str; 2] = ["kmem/mm_page_alloc", "kmem/mm_page_free"];
 
-/// These tell a move from a free, fallbacks from fits, and what tasks are called; a kernel built without compaction has
-/// none of some. `mm_page_free_batched` is not among them: it repeats `mm_page_free`.
-const WANTED: [&str; 9] = [
+/// These tell a move from a free, fallbacks from fits, what tasks are called, and what the kernel did about memory; a kernel
+/// built without compaction has none of some. `mm_page_free_batched` is not among them: it repeats `mm_page_free`.
+const WANTED: [&str; 12] = [
     "kmem/mm_page_alloc_extfrag",
     "compaction/mm_compaction_begin",
     "compaction/mm_compaction_end",
@@ -20,6 +21,9 @@ const WANTED: [&str; 9] = [
     "migrate/mm_migrate_pages_start",
     "migrate/mm_migrate_pages",
     "vmscan/mm_vmscan_direct_reclaim_begin",
+    "vmscan/mm_vmscan_direct_reclaim_end",
+    "vmscan/mm_vmscan_kswapd_wake",
+    "vmscan/mm_vmscan_kswapd_sleep",
     "task/task_newtask",
     "task/task_rename",
 ];
@@ -246,6 +250,12 @@ impl<'t> Instance<'t> {
         &self.missing
     }
 
+    /// Which of the kernel's work it traces: that whose beginnings and ends this kernel has.
+    #[must_use]
+    pub fn traced(&self) -> TracedWork {
+        traced_without(&self.missing)
+    }
+
     /// Starts or stops tracing.
     ///
     /// # Errors
@@ -400,6 +410,26 @@ fn inode_of(folder: &Path) -> Option<u64> {
 fn write_existing(path: &Path, value: &str) -> io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
     file.write_all(value.as_bytes())
+}
+
+/// What is traced of the kernel's work where these events are missing.
+fn traced_without(missing: &[&str]) -> TracedWork {
+    let has = |events: &[&str]| events.iter().all(|event| !missing.contains(event));
+    TracedWork {
+        background: has(&[
+            "vmscan/mm_vmscan_kswapd_wake",
+            "vmscan/mm_vmscan_kswapd_sleep",
+        ]),
+        reclaim: has(&[
+            "vmscan/mm_vmscan_direct_reclaim_begin",
+            "vmscan/mm_vmscan_direct_reclaim_end",
+        ]),
+        compaction: has(&[
+            "compaction/mm_compaction_begin",
+            "compaction/mm_compaction_end",
+            "compaction/mm_compaction_try_to_compact_pages",
+        ]),
+    }
 }
 
 #[cfg(test)]

@@ -230,7 +230,9 @@ pub fn record(
     let begin = fill.whole_from_ns.map(|begin| begin.min(end_ns));
     let lead = begin.map(|begin| Duration::from_nanos(begin.saturating_sub(before_ns)));
     // What it can hold is bounded by the buffers, whose size leaves room for it.
-    let mut reducer = Reducer::new(Some(first)).with_memory_limit(MemoryLimit::bytes(u64::MAX));
+    let mut reducer = Reducer::new(Some(first))
+        .with_memory_limit(MemoryLimit::bytes(u64::MAX))
+        .traced(instance.traced());
     let reader = read_events(
         instance.text()?,
         &fill,

@@ -5,7 +5,7 @@ use crate::files::{FileClaims, Stage};
 use crate::printable;
 use crate::trace::reduce::{Reduction, ReferenceRow};
 use crate::trace::state::lead_line;
-use crate::trace::{TraceDigest, trace_stem, write_frames, write_frames_digest, write_pft2};
+use crate::trace::{TraceDigest, trace_stem, write_frames, write_frames_digest, write_pft3};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ impl RecordingNames {
         };
         let mut stage = Stage::new();
         let mut columns = Vec::new();
-        write_pft2(&reduction.trace, &mut columns).map_err(failed(&self.trace))?;
+        write_pft3(&reduction.trace, &mut columns).map_err(failed(&self.trace))?;
         let digest = TraceDigest::of(&columns);
         let packed = self.trace.extension().is_some_and(|ending| ending == "zst");
         if packed {

@@ -17,7 +17,7 @@ use super::{Deviation, WhoHolds};
 use crate::measure::{MAX_ORDER, grouped};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
 use crate::size::shown_frames;
-use crate::trace::RequestCounts;
+use crate::trace::{RequestCounts, RequestWaits, WaitSum};
 
 /// Orders that are told apart.
 const ORDERS: usize = MAX_ORDER + 1;
@@ -72,6 +72,8 @@ pub struct AnswerFigures {
     pub refused_served: u64,
     /// Stalls of the recording machine, where files beside the trace count them.
     pub stalls: Option<MachineStalls>,
+    /// What requests waited for there, where the recording shows it.
+    pub waits: RequestWaits,
     /// The rules that stand for the recording kernel.
     pub base: ReplayPolicy,
     /// What fails under them.
@@ -407,6 +409,11 @@ fn suffered(figures: &AnswerFigures) -> String {
             count(asked.huge_pages())
         );
     }
+    if let (true, Some(reclaim), Some(compaction)) =
+        (is_machine, figures.waits.reclaim, figures.waits.compaction)
+    {
+        return says + &waited(&reclaim, &compaction) + ".";
+    }
     match (
         figures.replayed_stalls,
         figures.stalls.filter(|_| is_machine),
@@ -427,6 +434,31 @@ fn suffered(figures: &AnswerFigures) -> String {
         _ => {}
     }
     says + "."
+}
+
+/// What requests waited for, as the kernel's events show it.
+fn waited(reclaim: &[WaitSum; ORDERS], compaction: &[WaitSum; ORDERS]) -> String {
+    let of = |sums: &[WaitSum; ORDERS], what: &str| {
+        let sum = RequestWaits::sum(sums);
+        (sum.times > 0).then(|| {
+            let orders = (0..ORDERS).filter(|&order| sums[order].requests > 0);
+            let orders: Vec<String> = orders
+                .map(|order| format!("{} of order {order}", count(sums[order].requests)))
+                .collect();
+            format!(
+                "{} {what} for {:.3} s in all ({})",
+                count(sum.requests),
+                sum.ns as f64 / 1e9,
+                orders.join(", ")
+            )
+        })
+    };
+    let waits = [of(reclaim, "reclaimed"), of(compaction, "compacted")];
+    let waits: Vec<String> = waits.into_iter().flatten().collect();
+    match waits.is_empty() {
+        true => "; none had to reclaim or compact first".into(),
+        false => format!("; of all requests {} first", waits.join(" and ")),
+    }
 }
 
 /// When it tipped over, and from what.

@@ -65,6 +65,7 @@ fn figures() -> AnswerFigures {
         refused: FailureLog::default(),
         refused_served: 0,
         stalls: None,
+        waits: RequestWaits::default(),
         base: policy("linux-6.12"),
         failed: FailureLog::default(),
         replayed_stalls: None,
@@ -160,6 +161,52 @@ fn what_a_machine_suffered_is_told_with_denominators() {
     };
     let says = "None of 1 000 requests failed on this machine; requests reclaimed 2 886 times and compacted once first.";
     assert_eq!(said(&figures).lines().next().unwrap(), says);
+}
+
+#[test]
+fn what_requests_waited_for_is_told_by_order_where_events_show_it() {
+    let wait = |requests, ms: u64| WaitSum {
+        requests,
+        times: 2 * requests,
+        ns: ms * 1_000_000,
+    };
+    let none = [WaitSum::default(); ORDERS];
+    let (mut reclaim, mut compaction) = (none, none);
+    (reclaim[0], reclaim[3], compaction[9]) = (wait(1_000, 1_500), wait(2, 1), wait(7, 20));
+    let with = |reclaim, compaction| AnswerFigures {
+        waits: RequestWaits {
+            reclaim,
+            compaction,
+        },
+        // What files count is not needed then.
+        stalls: Some(MachineStalls {
+            reclaimed: 9,
+            compacted: 9,
+        }),
+        ..figures()
+    };
+    let first = |figures: &AnswerFigures| said(figures).lines().next().unwrap().to_owned();
+    assert_eq!(
+        first(&with(Some(reclaim), Some(compaction))),
+        "None of 1 000 requests failed on this machine; of all requests 1 002 reclaimed for 1.501 s in all (1 000 of order \
+         0, 2 of order 3) and 7 compacted for 0.020 s in all (7 of order 9) first."
+    );
+    assert!(
+        first(&with(Some(none), Some(none))).ends_with("; none had to reclaim or compact first.")
+    );
+    // Half of it is not all of it.
+    assert!(
+        first(&with(Some(reclaim), None))
+            .ends_with("requests reclaimed 9 times and compacted 9 times first.")
+    );
+    let squeezed = AnswerFigures {
+        is_as_recorded: false,
+        ..with(Some(reclaim), Some(compaction))
+    };
+    assert!(
+        !first(&squeezed).contains("1 002"),
+        "the machine had more memory"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::measure::{MAX_ORDER, Metric, Sample, grouped};
 use crate::replay::by_flags;
 use crate::replay::{Placement, ReplayOutcome};
 use crate::trace::reduce::ReferenceRow;
-use crate::trace::{OpKind, RequestCounts, Trace};
+use crate::trace::{OpKind, RequestCounts, RequestWaits, Trace, WaitSum};
 use std::collections::BTreeMap;
 
 /// The name of the column that holds what the recording kernel itself did.
@@ -37,6 +37,7 @@ pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> ReportColumn {
         values.insert(m::SAMPLES, reference.len() as f64);
     }
     values.extend(failures(trace));
+    values.extend(waits(trace));
     ReportColumn {
         variant: LINUX.to_owned(),
         source: FigureSource::Measured,
@@ -49,11 +50,29 @@ pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> ReportColumn {
 pub fn placement_column(trace: &Trace, placement: &Placement) -> ReportColumn {
     let mut values: BTreeMap<_, _> = placement.means.values().into_iter().collect();
     values.extend(failures(trace));
+    values.extend(waits(trace));
     ReportColumn {
         variant: LINUX.to_owned(),
         source: FigureSource::Measured,
         values,
     }
+}
+
+/// What requests waited for on the recording machine, of the orders of which some did.
+fn waits(trace: &Trace) -> impl Iterator<Item = (Metric, f64)> {
+    let waits = RequestWaits::of(&trace.work);
+    let of = |sums: Option<[WaitSum; MAX_ORDER + 1]>, [requests, ms]: [Metric; 2]| {
+        let each = sums.into_iter().flatten().enumerate();
+        let waited = each.filter(|(_, sum)| sum.times > 0);
+        waited.flat_map(move |(order, sum)| {
+            let took = (ms.of(order), sum.ns as f64 / 1e6);
+            [(requests.of(order), sum.requests as f64), took]
+        })
+    };
+    of(waits.reclaim, [m::RECLAIM_WAITS, m::RECLAIM_WAIT_MS]).chain(of(
+        waits.compaction,
+        [m::COMPACTION_WAITS, m::COMPACTION_WAIT_MS],
+    ))
 }
 
 /// What failed on the recording machine, of all that it was asked for.
@@ -204,7 +223,7 @@ pub fn calibrate(
 mod tests {
     use super::*;
     use crate::replay::{ReplayOptions, ReplayPolicy, SAMPLE_MS, Start, TraceMemory, replay};
-    use crate::trace::TraceOp;
+    use crate::trace::{TraceOp, WorkEvent, WorkKind};
     use framewright::{Mobility, Order};
     use std::sync::atomic::AtomicU64;
 
@@ -331,6 +350,27 @@ mod tests {
             [0, 1, 2, 3].map(of_kind),
             [Some(0.5), Some(1.0), Some(0.0), None]
         );
+    }
+
+    #[test]
+    fn the_machine_s_column_says_what_its_requests_waited_for() {
+        let mut trace = trace();
+        assert!(waits(&trace).next().is_none());
+        let reclaimed = |n, ns| WorkKind::Reclaimed {
+            order: order(n),
+            ns,
+            frames: 1,
+            is_again: false,
+        };
+        trace.work.traced.reclaim = true;
+        for kind in [reclaimed(3, 1_500_000), reclaimed(3, 500_000)] {
+            trace.work.events.push(WorkEvent { at: 0, kind });
+        }
+        let values = linux_column(&trace, &[]).values;
+        assert_eq!(values[&m::RECLAIM_WAITS.of(3)].to_bits(), 2f64.to_bits());
+        assert_eq!(values[&m::RECLAIM_WAIT_MS.of(3)].to_bits(), 2f64.to_bits());
+        assert!(!values.contains_key(&m::RECLAIM_WAITS.of(0)));
+        assert!(!values.contains_key(&m::COMPACTION_WAITS.of(3)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::measure::{MAX_ORDER, Metric, TimeWindows, grouped, replay as m};
 use crate::replay::{ReplayOutcome, SeriesPoint};
 use crate::size::shown_frames;
 use crate::trace::reduce::ReferenceRow;
-use crate::trace::{OpKind, RequestCounts, Trace};
+use crate::trace::{OpKind, RequestCounts, RequestWaits, Trace, WaitSum};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -120,6 +120,7 @@ pub fn machine_figures(
             figures.push(figure);
         }
     }
+    figures.extend(waits(trace, windows));
     if let Some(rows) = reference.filter(|rows| !rows.is_empty()) {
         let points = |of: &dyn Fn(&ReferenceRow) -> f64| -> Vec<(u64, f64)> {
             rows.iter().map(|row| (row.ms, of(row))).collect()
@@ -137,6 +138,53 @@ pub fn machine_figures(
         is_load: true,
         ..figure
     }));
+    figures
+}
+
+/// What requests waited for, by order, where the recording shows it: how many, and how long.
+fn waits(trace: &Trace, windows: TimeWindows) -> Vec<WindowedFigure> {
+    let traced = trace.work.traced;
+    let mut of_window = vec![RequestWaits::none(traced); windows.count()];
+    let mut events = trace.work.events.iter().peekable();
+    let mut ms = 0;
+    for (at, op) in (0..).zip(&trace.ops) {
+        while let Some(event) = events.next_if(|event| event.at <= at) {
+            if let Some(window) = windows.at(ms) {
+                of_window[window].note(event.kind);
+            }
+        }
+        if op.kind() == OpKind::Tick {
+            ms += u64::from(op.value);
+        }
+    }
+    // What ends behind the last operation has no time of its own.
+    if let Some(window) = windows.at(ms) {
+        events.for_each(|event| of_window[window].note(event.kind));
+    }
+    let figure = |metric: Metric, of: &dyn Fn(&RequestWaits) -> f64| {
+        let rates = of_window.iter().map(|one| windows.rate(of(one)));
+        WindowedFigure::rate(metric.name(), metric.unit(), rates.collect())
+    };
+    let sum = |sums: Option<[WaitSum; MAX_ORDER + 1]>, order: usize| {
+        sums.map_or(WaitSum::default(), |sums| sums[order])
+    };
+    let mut figures = Vec::new();
+    for order in 0..=MAX_ORDER {
+        if traced.reclaim {
+            let of = |one: &RequestWaits| sum(one.reclaim, order);
+            let requests = |one: &RequestWaits| of(one).requests as f64;
+            figures.push(figure(m::RECLAIM_WAITS.of(order), &requests));
+            let ms = |one: &RequestWaits| of(one).ns as f64 / 1e6;
+            figures.push(figure(m::RECLAIM_WAIT_MS.of(order), &ms));
+        }
+        if traced.compaction {
+            let of = |one: &RequestWaits| sum(one.compaction, order);
+            let requests = |one: &RequestWaits| of(one).requests as f64;
+            figures.push(figure(m::COMPACTION_WAITS.of(order), &requests));
+            let ms = |one: &RequestWaits| of(one).ns as f64 / 1e6;
+            figures.push(figure(m::COMPACTION_WAIT_MS.of(order), &ms));
+        }
+    }
     figures
 }
 
@@ -622,116 +670,5 @@ fn named(mut figures: Vec<&ComparedFigure>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn figure(name: &str, windows: &[f64]) -> WindowedFigure {
-        WindowedFigure::rate(name.into(), "requests", windows.to_vec())
-    }
-
-    fn comparison(a: &[f64], b: &[f64]) -> RecordingComparison {
-        let side = |name: &str, n: usize| ComparedRecording {
-            name: name.into(),
-            ms: n as u64 * 1000,
-            frames: 1 << 18,
-            kernel: Some("6.12".into()),
-            hollow: Vec::new(),
-        };
-        let both = [a, b].map(|windows| vec![figure("failures_order3", windows)]);
-        RecordingComparison {
-            sides: [side("before", a.len()), side("after", b.len())],
-            windows: [a, b].map(|side| TimeWindows::of(side.len() as u64 * 1000, 1000)),
-            variants: vec![ComparedVariant::of(LINUX, FigureSource::Measured, both)],
-        }
-    }
-
-    fn noisy(level: f64, n: usize) -> Vec<f64> {
-        (0..n)
-            .map(|i| level + [0.0, 1.5, -1.0, 0.5, -0.7][i % 5])
-            .collect()
-    }
-
-    #[test]
-    fn the_verdict_says_what_differs_and_in_which_direction() {
-        let fewer = comparison(&noisy(9.0, 20), &noisy(3.0, 25)).verdict();
-        assert!(fewer[0].contains("1 of 1 figures differ beyond chance: lower in B failures_order3 (9.06 to 3.06 a second)"), "{fewer:?}");
-        let more = comparison(&noisy(3.0, 20), &noisy(9.0, 20)).verdict();
-        assert!(
-            more[0].contains("higher in B failures_order3 (3.06 to 9.06 a second)"),
-            "{more:?}"
-        );
-        let same = comparison(&noisy(3.0, 20), &noisy(3.0, 20)).verdict();
-        assert_eq!(same, ["Nothing differs beyond chance, of 1 figures."]);
-        let short = comparison(&noisy(3.0, 9), &noisy(9.0, 20));
-        assert!(
-            short.verdict()[0]
-                .contains("the shorter one has 9 of the 10 windows that a range needs")
-        );
-        assert!(!short.text().contains(" to "), "{}", short.text());
-        assert!(
-            short
-                .text()
-                .contains("They differ in length, so counts are rates.")
-        );
-    }
-
-    #[test]
-    fn what_was_as_far_apart_at_the_beginning_is_no_difference_of_what_was_recorded() {
-        let side = |start: f64, rise: f64| {
-            let states: Vec<(u64, f64)> = (0..20)
-                .map(|i| {
-                    (
-                        i * 1000,
-                        start + if i == 0 { 0.0 } else { rise + (i % 3) as f64 },
-                    )
-                })
-                .collect();
-            let windows = TimeWindows::of(20_000, 1000);
-            vec![WindowedFigure::state(
-                m::CONTAMINATED_BLOCKS,
-                &states,
-                windows,
-            )]
-        };
-        let verdict = |a: Vec<WindowedFigure>, b: Vec<WindowedFigure>| {
-            let mut comparison = comparison(&[0.0; 20], &[0.0; 20]);
-            let both = ComparedVariant::of(LINUX, FigureSource::Measured, [a, b]);
-            comparison.variants = vec![both];
-            comparison.verdict()
-        };
-        let before = verdict(side(100.0, 0.0), side(150.0, 0.0));
-        assert!(
-            before[0].contains("Nothing that came up within the recordings differs"),
-            "{before:?}"
-        );
-        assert!(before[1].contains(
-            "when the recordings began, so not of what was recorded: contaminated_blocks"
-        ));
-        let within = verdict(side(100.0, 0.0), side(100.0, 50.0));
-        assert!(
-            within[0].contains("higher in B contaminated_blocks"),
-            "{within:?}"
-        );
-    }
-
-    #[test]
-    fn swapped_recordings_have_mirrored_differences() {
-        let (a, b) = (noisy(9.0, 20), noisy(7.5, 31));
-        let range =
-            |comparison: RecordingComparison| comparison.variants[0].figures[0].range.unwrap();
-        let (there, back) = (range(comparison(&a, &b)), range(comparison(&b, &a)));
-        assert_eq!(
-            (there.difference, there.low),
-            (-back.difference, -back.high)
-        );
-    }
-
-    #[test]
-    fn rates_are_shown_with_three_digits() {
-        let shown = [0.0, 0.04, 1.234, 56.78, 567.8, 12345.6, -2.5].map(shown_rate);
-        assert_eq!(
-            shown,
-            ["0", "0.040", "1.23", "56.8", "568", "12 346", "-2.50"]
-        );
-    }
-}
+#[path = "compared_tests.rs"]
+mod tests;

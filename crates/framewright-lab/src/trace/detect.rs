@@ -11,7 +11,7 @@ pub enum Recording {
 }
 
 impl Recording {
-    /// Opens `path`, or standard input for `-`: PFT1 or PFT2, ftrace text or `perf script` text; plain,
+    /// Opens `path`, or standard input for `-`: PFT1 to PFT3, ftrace text or `perf script` text; plain,
     /// gzip or zstd. Columns are read as a whole, text as it is asked for.
     ///
     /// # Errors
@@ -38,6 +38,9 @@ impl Recording {
             [0x17, 0x08, 0x44, b't', b'r', b'a', b'c', b'i', b'n', b'g'] => {
                 Some("this is trace.dat, expected its text: `trace-cmd report -i FILE > TEXT`")
             }
+            _ if pft::is_newer(first) => Some(
+                "this is a trace in columns of a newer form, expected PFT1 to PFT3: a newer version of this program reads it",
+            ),
             _ => None,
         };
         match other {

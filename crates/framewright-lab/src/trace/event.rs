@@ -60,13 +60,36 @@ pub enum EventKind {
         failed: u64,
     },
     /// `mm_compaction_try_to_compact_pages`: a request that compacts before it is served.
-    DirectCompaction,
+    DirectCompaction {
+        /// The request's order.
+        order: Order,
+    },
     /// `mm_compaction_begin`: one run over one zone, for a request or in the background.
     CompactionBegin,
     /// `mm_compaction_end`.
     CompactionEnd,
-    /// `mm_vmscan_direct_reclaim_begin`.
-    DirectReclaim,
+    /// `mm_vmscan_direct_reclaim_begin`: a request that reclaims before it is served.
+    DirectReclaim {
+        /// The request's order.
+        order: Order,
+    },
+    /// `mm_vmscan_direct_reclaim_end`.
+    DirectReclaimEnd {
+        /// Pages that it gave back.
+        reclaimed: u64,
+    },
+    /// `mm_vmscan_kswapd_wake`: the background of a node begins to reclaim.
+    BackgroundWakes {
+        /// The node.
+        node: u16,
+        /// The order that it was woken for.
+        order: Order,
+    },
+    /// `mm_vmscan_kswapd_sleep`: the background of a node has nothing left to do.
+    BackgroundSleeps {
+        /// The node.
+        node: u16,
+    },
     /// The ring buffer lost this many events here; 0 where the trace does not say how many.
     Lost(u64),
     /// A well-formed event of another kind, counted by its name and passed over.

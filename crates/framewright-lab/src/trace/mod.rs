@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - **P4** Memory is in proportion to the unpacked bytes that were read: below 1 MiB (2^20 bytes)
-//!   and 128 bytes for each byte of PFT1 and PFT2 and of the files of `/proc`, 1,024 bytes for each byte of a
+//!   and 128 bytes for each byte of PFT1 to PFT3 and of the files of `/proc`, 1,024 bytes for each byte of a
 //!   text's events; and never above the [`MemoryLimit`]. A number in a header or in a field allocates
 //!   nothing: it is first held against the bytes that are there, column by column, and against the
 //!   limit. A packed stream has a window besides, of at most 128 MiB.
@@ -33,6 +33,7 @@ pub mod reduce;
 mod request;
 pub mod state;
 mod text;
+mod work;
 
 pub use askers::{Askers, CallChains, NameTable};
 pub use detect::Recording;
@@ -49,8 +50,9 @@ pub use name::trace_stem;
 pub use ops::{InitClass, InitObject, OpKind, Trace, TraceOp};
 pub use pft::{
     read_frames, read_frames_digest, read_pft, write_frames, write_frames_digest, write_pft1,
-    write_pft2,
+    write_pft2, write_pft3,
 };
 pub use request::{RequestCounts, RequestTraits};
 pub use state::{ReadFrameState, Snapshot};
 pub use text::{Dialect, TextCounts, TextNames, TextReader, WhoAsked};
+pub use work::{KernelWork, RequestWaits, TracedWork, WaitSum, WorkEvent, WorkKind};

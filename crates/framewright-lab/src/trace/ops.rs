@@ -1,4 +1,4 @@
-use super::Askers;
+use super::{Askers, KernelWork};
 use framewright::{Frame, Mobility, Order};
 
 /// What the recording knew of a frame that was allocated before the trace began.
@@ -191,6 +191,8 @@ pub struct Trace {
     pub gfp: Vec<u32>,
     /// The askers, as far as the recording names them.
     pub askers: Askers,
+    /// What the recording kernel did about memory meanwhile, as far as the recording shows it.
+    pub work: KernelWork,
 }
 
 impl Trace {

@@ -1,8 +1,8 @@
 use crate::support::{cases, input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
-    Askers, CallChains, InitClass, InitObject, Liveness, OpKind, Trace, TraceOp, read_frames,
-    read_pft, write_frames, write_pft2,
+    Askers, CallChains, InitClass, InitObject, KernelWork, Liveness, OpKind, Trace, TraceOp,
+    TracedWork, WorkEvent, WorkKind, read_frames, read_pft, write_frames, write_pft3,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -75,6 +75,7 @@ fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]
         absent: runs,
         init: objects,
         askers: askers(&ops, seeds),
+        work: work(&ops, seeds),
         ops,
         gfp,
     }
@@ -105,6 +106,41 @@ fn askers(ops: &[TraceOp], seeds: &[Seed]) -> Askers {
     askers
 }
 
+/// Work of any kind, in the order of its places.
+fn work(ops: &[TraceOp], seeds: &[Seed]) -> KernelWork {
+    let mut events: Vec<WorkEvent> = (seeds.iter())
+        .map(|&(kind, n, _, _, node, value, _)| {
+            let (order, is_again, ns) = (order(n % 16), n > 99, u64::from(value) << (n % 33));
+            let kind = match kind % 5 {
+                0 => WorkKind::Woke { node, order },
+                1 => WorkKind::Slept { node },
+                2 => WorkKind::Reclaimed {
+                    order,
+                    ns,
+                    frames: u64::from(value),
+                    is_again,
+                },
+                3 => WorkKind::Compacted {
+                    order,
+                    ns,
+                    is_again,
+                },
+                _ => WorkKind::BackgroundCompacted { ns },
+            };
+            let at = value % (ops.len() as u32 + 1);
+            WorkEvent { at, kind }
+        })
+        .collect();
+    events.sort_by_key(|event| event.at);
+    let has = |nth: u8| seeds.iter().any(|seed| seed.0 % 5 == nth);
+    let traced = TracedWork {
+        background: has(0) || has(1),
+        reclaim: has(2),
+        compaction: has(3) || has(4),
+    };
+    KernelWork { traced, events }
+}
+
 fn traces() -> impl Strategy<Value = Trace> {
     (
         prop_oneof![1u32..4000, Just(u32::MAX)],
@@ -117,7 +153,7 @@ fn traces() -> impl Strategy<Value = Trace> {
 
 fn written(trace: &Trace) -> Vec<u8> {
     let mut bytes = Vec::new();
-    write_pft2(trace, &mut bytes).unwrap();
+    write_pft3(trace, &mut bytes).unwrap();
     bytes
 }
 

@@ -293,10 +293,10 @@ fn the_events_beside_the_allocators_are_read_and_others_counted_by_name() {
                 succeeded: 32,
                 failed: 1
             },
-            EventKind::DirectCompaction,
+            EventKind::DirectCompaction { order: order(9) },
             EventKind::CompactionBegin,
             EventKind::CompactionEnd,
-            EventKind::DirectReclaim,
+            EventKind::DirectReclaim { order: order(0) },
         ]
     );
     assert!(kinds[6..].iter().all(|k| *k == EventKind::Other));

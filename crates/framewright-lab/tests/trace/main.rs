@@ -9,3 +9,4 @@ mod perf_script;
 mod recorded;
 mod support;
 mod text_property;
+mod work;

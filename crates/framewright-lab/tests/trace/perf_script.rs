@@ -100,7 +100,9 @@ true 13322 [000]  1509.201004: sched:sched_switch: prev_comm=true
                 succeeded: 3,
                 failed: 0
             },
-            EventKind::DirectReclaim,
+            EventKind::DirectReclaim {
+                order: framewright::Order::ZERO
+            },
             EventKind::Other,
             EventKind::Other,
         ]

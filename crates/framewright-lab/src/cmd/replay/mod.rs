@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 /// Replay traces of the kernel's page allocator under several policies, side by side
 ///
-/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text, PFT1 and PFT2; plain, gzip or
+/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text, PFT1 to PFT3; plain, gzip or
 /// zstd; `-` is standard input.
 ///
 /// Unless --reclaim is given, a replay neither reclaims nor compacts; in any case the programs do not

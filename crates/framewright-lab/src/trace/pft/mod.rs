@@ -1,10 +1,11 @@
-//! PFT1 and PFT2: a trace in columns, small when compressed. PFT2 names the askers, too.
+//! PFT1 to PFT3: a trace in columns, small when compressed. PFT2 names the askers, too, and PFT3 says what the kernel did
+//! about memory.
 //!
 //! All numbers are little endian. `varint` is LEB128; `zigzag` is a signed one; a name is a varint of its bytes, at most
 //! 255, and the bytes.
 //!
 //! ```text
-//! "PFT1" or "PFT2" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
+//! "PFT1" to "PFT3" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
 //! ncols x { char name[8], u64 len_bytes }, then the columns one after another:
 //!
 //! init    ninit zigzag v: class = v mod 4 (0 unmovable, 1 movable, 2 slab),
@@ -20,11 +21,20 @@
 //! cpu     low 7 bits the CPU, 0x80 synthetic
 //! gfp     index into gfptab, 255 for synthetic
 //!
-//! PFT2 alone:
+//! From PFT2 on:
 //! comm    names of the pids 0.., at most 65536; an empty one is not known
 //! stacks  varint number of functions, a name each; then call chains: varint depth, at most 127, and as many varint
 //!         functions, the innermost first
 //! stack   where there is a chain: a varint for each allocation, failed ones included: 1 + chain, or 0 for none
+//!
+//! From PFT3 on:
+//! work    what was traced (1 kswapd, 2 direct reclaim, 4 compaction; a byte), and of that what happened: a varint of
+//!         operations since the entry before, a byte kind = b & 7, the same request as before = b >> 3 & 1, order = b >> 4
+//!           0 kswapd began         varint node
+//!           1 kswapd slept         varint node
+//!           2 a request reclaimed  varint nanoseconds, varint frames
+//!           3 a request compacted  varint nanoseconds
+//!           4 a compaction for no request  varint nanoseconds
 //! ```
 //!
 //! A companion file (`*.pfn`) has the frame that the recording kernel chose for each allocation,
@@ -44,28 +54,35 @@ mod askers;
 mod frames;
 mod read;
 mod varint;
+mod work;
 mod write;
 
 pub use frames::{read_frames, read_frames_digest, write_frames, write_frames_digest};
 pub use read::read_pft;
-pub use write::{write_pft1, write_pft2};
+pub use write::{write_pft1, write_pft2, write_pft3};
 
 use super::{CallChains, NameTable};
 use framewright::{Frame, Run};
 
 /// What a file starts with, by version.
-pub(super) const MAGICS: [[u8; 4]; 2] = [*b"PFT1", *b"PFT2"];
+pub(super) const MAGICS: [[u8; 4]; 3] = [*b"PFT1", *b"PFT2", *b"PFT3"];
+
+/// Whether these first bytes are those of a version that is newer than these.
+pub(super) fn is_newer(first: &[u8]) -> bool {
+    matches!(first, [b'P', b'F', b'T', b'4'..=b'9', ..])
+}
 
 /// A version of the form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PftVersion {
     One,
     Two,
+    Three,
 }
 
 impl PftVersion {
     fn of(magic: [u8; 4]) -> Option<Self> {
-        let versions = [Self::One, Self::Two];
+        let versions = [Self::One, Self::Two, Self::Three];
         versions
             .into_iter()
             .find(|version| version.magic() == magic)
@@ -79,15 +96,16 @@ impl PftVersion {
     fn columns(self) -> &'static [&'static str] {
         match self {
             Self::One => &COLUMNS[..=TICK],
-            Self::Two => &COLUMNS,
+            Self::Two => &COLUMNS[..=STACK],
+            Self::Three => &COLUMNS,
         }
     }
 }
 
 /// The columns, in the order in which they are written.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick", "comm",
-    "stacks", "stack",
+    "stacks", "stack", "work",
 ];
 
 const INIT: usize = 0;
@@ -103,6 +121,11 @@ const TICK: usize = 9;
 const COMM: usize = 10;
 const STACKS: usize = 11;
 const STACK: usize = 12;
+const WORK: usize = 13;
+
+/// The most bytes of the kernel's work for an operation, and for as many more as a short trace may have.
+const WORK_BYTES: u64 = 32;
+const WORK_OPS: u64 = 1 << 11;
 
 /// The most names of small numbers.
 const COMMS_MAX: u64 = 1 << 16;
@@ -138,6 +161,7 @@ fn len_bytes_of(column: usize, nframes: u64, ninit: u64, nops: u64) -> (u64, u64
             VARINT_MAX * (1 + nops) + (NAME_MAX + VARINT_MAX) * DEPTH_MAX * nops,
         ),
         STACK => (0, VARINT_MAX * nops),
+        WORK => (0, WORK_BYTES * (nops + WORK_OPS)),
         _ => (0, 0),
     }
 }
@@ -156,6 +180,8 @@ const fn held_bytes(column: usize) -> u64 {
         // A name that is empty, its end in a vector that grows; or a chain without a function.
         COMM | STACKS => 1 + 3 * 8,
         STACK => 1 + 4,
+        // An entry of 32 bytes from three, in a vector that grows.
+        WORK => 1 + 2 * 11,
         _ => 1,
     }
 }

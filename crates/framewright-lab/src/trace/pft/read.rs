@@ -1,7 +1,7 @@
 use super::{
     ABSENT, COLUMNS, COMM, COMMS_MAX, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID,
-    PftVersion, STACK, STACKS, TICK, TICK_ORDER, askers, held_bytes, is_absent, len_bytes_of,
-    padded, varint,
+    PftVersion, STACK, STACKS, TICK, TICK_ORDER, WORK, askers, held_bytes, is_absent, len_bytes_of,
+    padded, varint, work,
 };
 use crate::trace::liveness::{BadFree, Liveness};
 use crate::trace::{Askers, InitClass, InitObject, Input, OpKind, Trace, TraceError, TraceOp};
@@ -22,13 +22,13 @@ struct Columns {
     bytes: [Vec<u8>; COLUMNS.len()],
 }
 
-/// Reads a trace of the form PFT1 or PFT2.
+/// Reads a trace of the form PFT1, PFT2 or PFT3.
 ///
 /// Time: one pass over the columns; memory: the columns, and 16 bytes for each operation and each
 /// initial object, refused before it is taken where it passes the input's limit.
 ///
 /// # Errors
-/// If the input cannot be read, is neither, is cut off, or says what no trace can mean: a free of
+/// If the input cannot be read, is none of them, is cut off, or says what no trace can mean: a free of
 /// what is not allocated, counts that do not match, a column too short or too long, more than the
 /// input's limit lets it hold. The message
 /// names the column or the operation, which count from 0.
@@ -60,7 +60,7 @@ fn read_header(input: &mut Input) -> Result<PftHeader, TraceError> {
     let bytes = read_exact(input, 24, "the header")?;
     let Some(version) = bytes.first_chunk().and_then(|&magic| PftVersion::of(magic)) else {
         return Err(
-            input.error("the input does not start with PFT1 or PFT2, expected a trace in columns")
+            input.error("the input does not start with PFT1 to PFT3, expected a trace in columns")
         );
     };
     let header = PftHeader {
@@ -168,7 +168,7 @@ fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
     let [comm, stacks, stack] = [COMM, STACKS, STACK].map(|column| &*columns.bytes[column]);
     let askers = match header.version {
         PftVersion::One => Askers::default(),
-        PftVersion::Two => askers::parse(comm, stacks, stack, requests)?,
+        PftVersion::Two | PftVersion::Three => askers::parse(comm, stacks, stack, requests)?,
     };
     Ok(Trace {
         nframes: u64::from(header.nframes),
@@ -177,6 +177,7 @@ fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
         ops,
         gfp,
         askers,
+        work: work::parse(&columns.bytes[WORK], header.nops)?,
     })
 }
 

@@ -1,40 +1,62 @@
 use super::{
     ABSENT, COLUMNS, COMM, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID, PftVersion, STACK,
-    STACKS, TICK, TICK_ORDER, askers, is_absent, padded, varint,
+    STACKS, TICK, TICK_ORDER, WORK, askers, is_absent, len_bytes_of, padded, varint, work,
 };
 use crate::trace::liveness::Liveness;
 use crate::trace::{InitClass, OpKind, Trace, TraceOp};
 use std::io::{self, Write};
 
-/// Writes `trace` in the form PFT1, uncompressed: without the askers.
+/// Writes `trace` in the form PFT1, uncompressed: without the askers and the kernel's work.
 ///
-/// Memory and errors are those of [`write_pft2`].
+/// Memory and errors are those of [`write_pft3`].
 ///
 /// # Errors
-/// As [`write_pft2`], but for what is said of the askers.
+/// As [`write_pft3`], but for what is said of the askers and the kernel's work.
 pub fn write_pft1(trace: &Trace, out: impl Write) -> io::Result<()> {
     write(PftVersion::One, trace, out)
 }
 
-/// Writes `trace` in the form PFT2, uncompressed.
+/// Writes `trace` in the form PFT2, uncompressed: without the kernel's work.
+///
+/// Memory and errors are those of [`write_pft3`].
+///
+/// # Errors
+/// As [`write_pft3`], but for what is said of the kernel's work.
+pub fn write_pft2(trace: &Trace, out: impl Write) -> io::Result<()> {
+    write(PftVersion::Two, trace, out)
+}
+
+/// Writes `trace` in the form PFT3, uncompressed.
 ///
 /// Memory: the columns, some 5 bytes an operation. Everything is checked before the first byte is
 /// written.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if PFT2 cannot hold the trace (more than 2^32 - 1 frames,
-/// objects or operations, more than 255 flag words or 65,536 names, an order above 14), or if it is none (a free
-/// of what is not allocated, initial objects that share a frame or lie in none, a chain that is not there); nothing was
-/// written then. Otherwise what `out` reports.
-pub fn write_pft2(trace: &Trace, out: impl Write) -> io::Result<()> {
-    write(PftVersion::Two, trace, out)
+/// [`io::ErrorKind::InvalidInput`] if PFT3 cannot hold the trace (more than 2^32 - 1 frames,
+/// objects or operations, more than 255 flag words or 65,536 names, an order above 14, far more of the kernel's work than
+/// operations), or if it is none (a free
+/// of what is not allocated, initial objects that share a frame or lie in none, a chain that is not there, work of a kind that
+/// was not traced); nothing was written then. Otherwise what `out` reports.
+pub fn write_pft3(trace: &Trace, out: impl Write) -> io::Result<()> {
+    write(PftVersion::Three, trace, out)
 }
 
 fn write(version: PftVersion, trace: &Trace, mut out: impl Write) -> io::Result<()> {
     let (mut columns, nalloc) = columns(trace).map_err(invalid)?;
-    if version == PftVersion::Two {
+    if version != PftVersion::One {
         let said = askers::columns(trace).map_err(invalid)?;
         [columns[COMM], columns[STACKS], columns[STACK]] = said;
+    }
+    if version == PftVersion::Three {
+        columns[WORK] = work::column(trace).map_err(invalid)?;
+        let (_, most) = len_bytes_of(WORK, 0, 0, trace.ops.len() as u64);
+        if columns[WORK].len() as u64 > most {
+            return Err(invalid(format!(
+                "{} pieces of the kernel's work beside {} operations, PFT holds at most {most} bytes of them",
+                trace.work.events.len(),
+                trace.ops.len()
+            )));
+        }
     }
     let names = version.columns();
     let mut head = Vec::with_capacity(24 + 16 * names.len());

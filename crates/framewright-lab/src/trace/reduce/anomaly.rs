@@ -26,6 +26,12 @@ pub struct EventCounts {
     pub direct_reclaims: u64,
     /// Direct compactions.
     pub direct_compactions: u64,
+    /// Ends of a direct reclaim.
+    pub direct_reclaim_ends: u64,
+    /// The background began to reclaim.
+    pub background_wakes: u64,
+    /// The background went to sleep.
+    pub background_sleeps: u64,
     /// Reports of lost events: see [`Anomalies::lost_events`] for how many they were.
     pub loss_reports: u64,
     /// Events of other kinds.
@@ -47,6 +53,9 @@ impl EventCounts {
             + self.compaction_ends
             + self.direct_reclaims
             + self.direct_compactions
+            + self.direct_reclaim_ends
+            + self.background_wakes
+            + self.background_sleeps
             + self.loss_reports
             + self.others
     }
@@ -56,7 +65,7 @@ impl fmt::Display for EventCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "events {}: alloc {} failed_alloc {} free {} free_batched {} extfrag {} migrate_start {} migrate_end {} compaction_begin {} compaction_end {} direct_reclaim {} direct_compaction {} loss_reports {} other {}",
+            "events {}: alloc {} failed_alloc {} free {} free_batched {} extfrag {} migrate_start {} migrate_end {} compaction_begin {} compaction_end {} direct_reclaim {} direct_compaction {} direct_reclaim_end {} background_wake {} background_sleep {} loss_reports {} other {}",
             self.total(),
             self.allocs,
             self.failed_allocs,
@@ -69,6 +78,9 @@ impl fmt::Display for EventCounts {
             self.compaction_ends,
             self.direct_reclaims,
             self.direct_compactions,
+            self.direct_reclaim_ends,
+            self.background_wakes,
+            self.background_sleeps,
             self.loss_reports,
             self.others,
         )?;
@@ -145,7 +157,7 @@ kinds! {
     outside_snapshot,
     /// Events whose time is before that of the event above: taken in the order of the trace.
     time_backwards,
-    /// Ends of a migration or compaction by a task that had none open.
+    /// Ends of a migration, compaction or direct reclaim by a task that had none open.
     ends_unpaired,
 }
 

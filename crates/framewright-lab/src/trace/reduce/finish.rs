@@ -3,7 +3,7 @@ use super::object::{Mark, Moved, ObjectOrigin};
 use super::reducer::Reducer;
 use super::reference::{self, Migration};
 use super::{ReduceError, Reduction};
-use crate::trace::{Askers, InitObject, OpKind, Snapshot, Trace, TraceOp};
+use crate::trace::{Askers, InitObject, KernelWork, OpKind, Snapshot, Trace, TraceOp};
 use framewright::{Frame, Run};
 
 /// Not numbered yet; object numbers stay below.
@@ -49,6 +49,7 @@ impl Reducer {
             init,
             gfp: std::mem::take(&mut self.gfp),
             askers: self.askers(),
+            work: self.final_work(),
             ops: merge(std::mem::take(&mut self.ops), &self.synthetic, &numbers),
         };
         let (reference, agreement) =
@@ -185,6 +186,20 @@ impl Reducer {
             }
         };
         self.moved.iter().map(migrated).collect()
+    }
+
+    /// The kernel's work, by final operations.
+    fn final_work(&mut self) -> KernelWork {
+        let mut work = std::mem::take(&mut self.work.work);
+        let mut synthetic = self.synthetic.iter().peekable();
+        let mut before = 0;
+        for event in &mut work.events {
+            while synthetic.next_if(|&&(at, _, _)| at < event.at).is_some() {
+                before += 1;
+            }
+            event.at += before;
+        }
+        work
     }
 
     /// The marks, by final operations.

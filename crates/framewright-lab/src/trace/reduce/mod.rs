@@ -49,6 +49,7 @@ mod reducer;
 mod reference;
 mod rewind;
 mod tasks;
+mod work;
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,11 @@ use super::object::{
     Mark, Moved, ObjectOrigin, ObjectPiece, REFERENCE_MS, ReducedObject, aligned_blocks, block,
 };
 use super::tasks::Tasks;
+use super::work::WorkFollower;
 use super::{Anomalies, EventCounts, ORDER_MAX, ORDERS, ReduceError, ReferenceRow};
 use crate::trace::{
     Askers, EventKind, InitClass, MemoryLimit, OpKind, ReadFrameState, Snapshot, TextNames,
-    TraceEvent, TraceOp, WhoAsked,
+    TraceEvent, TraceOp, TracedWork, WhoAsked,
 };
 use framewright::{Frame, Mobility, Order};
 use std::collections::{BTreeMap, HashMap};
@@ -72,6 +73,7 @@ pub struct Reducer {
     /// before and their place in `moved`, the range of `moved` that moved together.
     open_moves: [BTreeMap<(u32, u32), u32>; ORDERS],
     tasks: Tasks,
+    pub(super) work: WorkFollower,
     /// The small numbers of tasks under their names.
     pids: HashMap<(u32, u32), u16>,
     /// The name of each small number, and the first number of each name.
@@ -116,6 +118,7 @@ impl Reducer {
             anomalies: Anomalies::default(),
             open_moves: Default::default(),
             tasks: Tasks::default(),
+            work: WorkFollower::default(),
             pids: HashMap::new(),
             comm_of: Vec::new(),
             first_of_comm: HashMap::new(),
@@ -149,6 +152,7 @@ impl Reducer {
             + self.synthetic.len() as u64 * SYNTHETIC_BYTES
             + self.moved.len() as u64 * MOVED_BYTES
             + self.marks.len() as u64 * MARK_BYTES
+            + self.work.held_bytes()
             + names as u64 * NAME_BYTES
             + (self.comm_of.len() + self.chain_at.len()) as u64 * CHAIN_BYTES
     }
@@ -201,6 +205,14 @@ impl Reducer {
         self
     }
 
+    /// Says what of the kernel's work is traced, so that what does not happen is known not to. Only that is kept. Without
+    /// this it is what the events show.
+    #[must_use]
+    pub fn traced(mut self, traced: TracedWork) -> Self {
+        self.work.trace_only(traced);
+        self
+    }
+
     /// Gives a call chain to the last request on its CPU.
     fn note_chain(&mut self, asked: WhoAsked) {
         let Some((cpu, chain)) = asked.chain else {
@@ -228,6 +240,9 @@ impl Reducer {
         let limit = self.limit.check(self.held_bytes());
         limit.map_err(ReduceError::TooMuchMemory)?;
         self.advance(event.time_ns);
+        if self.work_event(event) {
+            return Ok(());
+        }
         match event.kind {
             EventKind::Alloc {
                 frame,
@@ -269,22 +284,75 @@ impl Reducer {
             EventKind::CompactionBegin => {
                 self.counts.compaction_begins += 1;
                 self.tasks.compaction_begin(event.pid);
+                self.work.compaction_begins(event.pid, event.time_ns);
             }
             EventKind::CompactionEnd => {
                 self.counts.compaction_ends += 1;
                 let paired = self.tasks.compaction_end(event.pid);
+                let at = self.ops.len() as u32;
+                self.work.compaction_ends(at, event.pid, event.time_ns);
                 self.anomalies.ends_unpaired += u64::from(!paired);
             }
-            EventKind::DirectReclaim => self.counts.direct_reclaims += 1,
-            EventKind::DirectCompaction => self.counts.direct_compactions += 1,
             EventKind::Lost(events) => {
                 self.counts.loss_reports += 1;
                 self.anomalies.lost_events = self.anomalies.lost_events.saturating_add(events);
                 self.tasks.forget();
+                self.work.forget();
             }
+            EventKind::DirectReclaim { .. }
+            | EventKind::DirectReclaimEnd { .. }
+            | EventKind::DirectCompaction { .. }
+            | EventKind::BackgroundWakes { .. }
+            | EventKind::BackgroundSleeps { .. } => {}
             EventKind::Other => self.counts.others += 1,
         }
         Ok(())
+    }
+
+    /// Takes an event of the kernel's work, which is no operation of the trace; false for any other.
+    fn work_event(&mut self, event: &TraceEvent) -> bool {
+        let (at, pid, now) = (self.ops.len() as u32, event.pid, event.time_ns);
+        match event.kind {
+            EventKind::Alloc { order, .. } => {
+                self.work.requested(pid, order);
+                return false;
+            }
+            EventKind::DirectReclaim { order } => {
+                self.counts.direct_reclaims += 1;
+                if self.is_known_order(order) {
+                    self.work.reclaim_begins(pid, order, now);
+                }
+            }
+            EventKind::DirectReclaimEnd { reclaimed } => {
+                self.counts.direct_reclaim_ends += 1;
+                let paired = self.work.reclaim_ends(at, pid, reclaimed, now);
+                self.anomalies.ends_unpaired += u64::from(!paired);
+            }
+            EventKind::DirectCompaction { order } => {
+                self.counts.direct_compactions += 1;
+                if self.is_known_order(order) {
+                    self.work.compacts(pid, order);
+                }
+            }
+            EventKind::BackgroundWakes { node, order } => {
+                self.counts.background_wakes += 1;
+                if self.is_known_order(order) {
+                    self.work.woke(at, node, order);
+                }
+            }
+            EventKind::BackgroundSleeps { node } => {
+                self.counts.background_sleeps += 1;
+                self.work.slept(at, node);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn is_known_order(&mut self, order: Order) -> bool {
+        let is_known = order.get() <= ORDER_MAX;
+        self.anomalies.order_too_large += u64::from(!is_known);
+        is_known
     }
 
     /// Lets time pass up to `time_ns`: a tick for each millisecond begun.

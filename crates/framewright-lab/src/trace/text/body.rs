@@ -73,8 +73,9 @@ impl Bodies {
                 Ok(kind)
             }
             b"mm_compaction_try_to_compact_pages" => {
+                let order = order_in(body, "mm_compaction_try_to_compact_pages with order=")?;
                 counts.direct_compactions += 1;
-                Ok(EventKind::DirectCompaction)
+                Ok(EventKind::DirectCompaction { order })
             }
             b"mm_compaction_begin" => {
                 counts.compaction_begins += 1;
@@ -85,8 +86,26 @@ impl Bodies {
                 Ok(EventKind::CompactionEnd)
             }
             b"mm_vmscan_direct_reclaim_begin" => {
+                let order = order_in(body, "mm_vmscan_direct_reclaim_begin with order=")?;
                 counts.direct_reclaims += 1;
-                Ok(EventKind::DirectReclaim)
+                Ok(EventKind::DirectReclaim { order })
+            }
+            b"mm_vmscan_direct_reclaim_end" => {
+                const EXPECTED: &str = "mm_vmscan_direct_reclaim_end with nr_reclaimed=";
+                let reclaimed = one_of(body, "nr_reclaimed", EXPECTED)?;
+                counts.direct_reclaim_ends += 1;
+                Ok(EventKind::DirectReclaimEnd { reclaimed })
+            }
+            b"mm_vmscan_kswapd_wake" => {
+                const EXPECTED: &str = "mm_vmscan_kswapd_wake with nid= order=";
+                let (node, order) = (node_in(body, EXPECTED)?, order_in(body, EXPECTED)?);
+                counts.background_wakes += 1;
+                Ok(EventKind::BackgroundWakes { node, order })
+            }
+            b"mm_vmscan_kswapd_sleep" => {
+                let node = node_in(body, "mm_vmscan_kswapd_sleep with nid=")?;
+                counts.background_sleeps += 1;
+                Ok(EventKind::BackgroundSleeps { node })
             }
             _ => {
                 counts.other(name);
@@ -270,6 +289,26 @@ fn migrate_end(body: &[u8]) -> Result<EventKind, BodyFault> {
         succeeded: succeeded.ok_or_else(|| missing("nr_succeeded", EXPECTED))?,
         failed: failed.ok_or_else(|| missing("nr_failed", EXPECTED))?,
     })
+}
+
+/// The number behind `key=`.
+fn one_of(body: &[u8], wanted: &'static str, expected: &str) -> Result<u64, BodyFault> {
+    let mut found = None;
+    for (key, value) in Fields(body) {
+        if key == wanted.as_bytes() {
+            once(&mut found, wanted, value)?;
+        }
+    }
+    found.ok_or_else(|| missing(wanted, expected))
+}
+
+fn order_in(body: &[u8], expected: &str) -> Result<Order, BodyFault> {
+    order_of(one_of(body, "order", expected)?)
+}
+
+fn node_in(body: &[u8], expected: &str) -> Result<u16, BodyFault> {
+    let node = one_of(body, "nid", expected)?;
+    u16::try_from(node).map_err(|_| above("nid", node, u64::from(u16::MAX)))
 }
 
 fn once(slot: &mut Option<u64>, key: &str, value: &[u8]) -> Result<(), BodyFault> {

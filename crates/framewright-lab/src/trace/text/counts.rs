@@ -45,6 +45,12 @@ pub struct TextCounts {
     pub compaction_ends: u64,
     /// `mm_vmscan_direct_reclaim_begin`.
     pub direct_reclaims: u64,
+    /// `mm_vmscan_direct_reclaim_end`.
+    pub direct_reclaim_ends: u64,
+    /// `mm_vmscan_kswapd_wake`.
+    pub background_wakes: u64,
+    /// `mm_vmscan_kswapd_sleep`.
+    pub background_sleeps: u64,
     /// Events of other kinds, by name.
     pub others: BTreeMap<String, u64>,
 
@@ -89,6 +95,9 @@ impl TextCounts {
             + self.compaction_begins
             + self.compaction_ends
             + self.direct_reclaims
+            + self.direct_reclaim_ends
+            + self.background_wakes
+            + self.background_sleeps
             + self.others.values().sum::<u64>()
     }
 

@@ -469,7 +469,7 @@ fn time_passes_in_ticks_and_never_backwards() {
         at(10, EventKind::FreeBatched),
         at(12, EventKind::Other),
         at(11, EventKind::Other),
-        at(13, EventKind::DirectReclaim),
+        at(13, EventKind::DirectReclaim { order: order(0) }),
         at(1011, EventKind::Other),
         at(1013, EventKind::Other),
     ];
