@@ -50,7 +50,7 @@ pub(super) struct CompareArgs {
     squeeze: u64,
 
     /// Whether a request must leave in the replays what the machine's zones keep back
-    #[arg(long, value_enum, default_value_t = WatermarksArg::Off)]
+    #[arg(long, value_enum, default_value_t = WatermarksArg::Auto)]
     watermarks: WatermarksArg,
 
     /// The length of a window [default: 1, or so that the shorter recording has 600 and the longer one 20000]

@@ -1,4 +1,4 @@
-use super::{MachineZones, default_watermark};
+use super::{BackgroundRuns, MachineZones, default_watermark};
 use super::{TraceObjects, labels_by_content};
 use crate::measure::MAX_ORDER;
 use crate::trace::{MemoryLimit, OpKind, RequestCounts, TooMuchMemory, Trace};
@@ -25,6 +25,8 @@ pub struct TraceMemory<'a> {
     /// The machine's zones, whose rules of admission then stand before every policy; without them a policy serves as
     /// long as it finds a block.
     pub zones: Option<MachineZones>,
+    /// When the machine's background reclaimed, where the recording shows it. Zones follow it where nothing is held back.
+    pub background: Option<BackgroundRuns>,
 }
 
 /// Why a trace cannot be replayed.
@@ -162,6 +164,7 @@ impl<'a> TraceMemory<'a> {
             requests: RequestCounts::of_trace(trace, OpKind::Alloc),
             min_watermark: default_watermark(trace.present_frames()),
             zones: None,
+            background: BackgroundRuns::of(trace),
         })
     }
 }

@@ -35,7 +35,7 @@ mod test_subject;
 mod tests;
 mod who;
 
-pub use admission::{MachineZones, ZoneAllocator, ZonePass};
+pub use admission::{BackgroundRuns, MachineZones, RecordedStep, ZoneAllocator, ZonePass};
 pub use error::ReplayError;
 pub use failures::{FailureCause, FailureLog, FirstFailure, default_watermark};
 pub use many::{ReplayJob, replay_all};

@@ -126,6 +126,7 @@ fn buddy(
             managed: zone.managed,
             high: zone.marks[2] + zone.protects_from(machine.zones.len() - 1),
             boost_max: zone.boost_max(),
+            boost_first: zone.boost,
             batch: u32::try_from(zone.batch).unwrap_or(1),
             high_min: percpu[0],
             high_max: percpu[1],

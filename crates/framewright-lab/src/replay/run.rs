@@ -2,8 +2,8 @@
 
 use super::camera::Camera;
 use super::{
-    FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError, ReplaySubject, Stalls,
-    Start, TraceMemory, TraceObjects, WhoFollower, WhoTally, start,
+    BackgroundRuns, FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError,
+    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, WhoFollower, WhoTally, start,
 };
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
@@ -302,9 +302,21 @@ pub fn replay(
     run.outcome.requests = memory.requests;
     let min = memory.min_watermark;
     let flags = |op: &TraceOp| memory.trace.gfp.get(usize::from(op.gfp)).copied();
+    // With less memory the machine's background would have had more to do.
+    let recorded = memory.background.as_ref().filter(|_| options.squeeze == 0);
+    if recorded.is_some() {
+        run.subject.follow_background();
+    }
+    let mut steps = recorded.map_or(&[][..], BackgroundRuns::steps);
     let begun = Instant::now();
     let mut reported = 0;
     for (index, op) in memory.trace.ops.iter().enumerate() {
+        while let Some((&(at, step), rest)) = steps.split_first()
+            && at as usize <= index
+        {
+            run.subject.background(step);
+            steps = rest;
+        }
         let (cpu, order) = (CpuId(op.cpu()), op.order());
         match op.kind() {
             OpKind::Alloc => {

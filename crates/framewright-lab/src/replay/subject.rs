@@ -1,6 +1,6 @@
 //! What a replay asks of an allocator.
 
-use super::FailureCause;
+use super::{FailureCause, RecordedStep};
 use framewright::{CpuId, Frame, Mobility, Order};
 
 /// A free that the allocator did not accept; in a replay this is a fault of the allocator or of
@@ -75,6 +75,13 @@ pub trait ReplaySubject {
 
     /// So many milliseconds of the recording pass.
     fn pass_time(&mut self, _ms: u64) {}
+
+    /// From here on the background reclaims when it did on the recording machine ([`background`](Self::background)), and
+    /// not when a model of it would.
+    fn follow_background(&mut self) {}
+
+    /// The recorded background begins a round, or has ended one.
+    fn background(&mut self, _step: RecordedStep) {}
 
     /// Frees the block of `order` at `frame`: a whole allocation, or an aligned part of one.
     ///

@@ -11,12 +11,13 @@ pub(super) struct WatermarkBoost {
 }
 
 impl WatermarkBoost {
-    /// No boost yet, of at most `most` frames but at least one `step`; never one with 0.
-    pub(super) fn new(most: u64, step: u64) -> Self {
+    /// A boost of `first` frames, of at most `most` but at least one `step`; never one with 0.
+    pub(super) fn new(most: u64, step: u64, first: u64) -> Self {
+        let most = if most == 0 { 0 } else { most.max(step) };
         Self {
-            frames: 0,
+            frames: first.min(most),
             step,
-            most: if most == 0 { 0 } else { most.max(step) },
+            most,
         }
     }
 
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_boost_grows_by_pageblocks_up_to_its_most() {
-        let mut boost = WatermarkBoost::new(1200, 512);
+        let mut boost = WatermarkBoost::new(1200, 512, 0);
         let grown = [(); 4].map(|()| {
             boost.claimed();
             boost.frames()
@@ -57,12 +58,18 @@ mod tests {
     }
 
     #[test]
+    fn a_boost_that_was_there_at_the_start_is_one_of_the_zone() {
+        assert_eq!(WatermarkBoost::new(1200, 512, 700).frames(), 700);
+        assert_eq!(WatermarkBoost::new(1200, 512, 2000).frames(), 1200);
+    }
+
+    #[test]
     fn a_zone_without_boost_never_has_one() {
-        let mut boost = WatermarkBoost::new(0, 512);
+        let mut boost = WatermarkBoost::new(0, 512, 512);
         boost.claimed();
         assert_eq!(boost.frames(), 0);
         // A most below a pageblock is one pageblock.
-        let mut boost = WatermarkBoost::new(5, 512);
+        let mut boost = WatermarkBoost::new(5, 512, 0);
         boost.claimed();
         assert_eq!(boost.frames(), 512);
     }

@@ -99,6 +99,8 @@ pub struct BuddyMarks {
     pub high: u64,
     /// The most that claims of pageblocks raise the watermarks by.
     pub boost_max: u64,
+    /// By how much they were raised at the start.
+    pub boost_first: u64,
     /// Of the per-CPU lists since 6.6: frames moved at once, and between which the marks move.
     pub batch: u32,
     /// The least mark.
@@ -197,13 +199,13 @@ impl LinuxBuddy {
             None => percpu::PerCpuMarks::new(config.policy, frames.present(), config.cpus),
         };
         let high_first = config.marks.map_or(marks.high_min, |of| of.high_first);
-        let boost_max = config.marks.filter(|_| config.policy.is_strict());
-        let boost_max = boost_max.map_or(0, |marks| marks.boost_max);
+        let boosts = config.marks.filter(|_| config.policy.is_strict());
+        let (most, first) = boosts.map_or((0, 0), |marks| (marks.boost_max, marks.boost_first));
         Ok(Self {
             policy: config.policy,
             percpu: vec![BuddyPerCpu::new(high_first); usize::from(cpus)],
             marks,
-            boost: boost::WatermarkBoost::new(boost_max, 1 << config.pageblock_order),
+            boost: boost::WatermarkBoost::new(most, 1 << config.pageblock_order, first),
             high: config.marks.map_or(0, |marks| marks.high),
             is_reclaiming: false,
             waited_ms: 0,

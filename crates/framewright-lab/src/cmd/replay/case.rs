@@ -169,7 +169,8 @@ pub(in crate::cmd) fn replay_case(
         ));
     }
     if let Some(machine) = &memory.zones {
-        notes.push(shown_zones(machine));
+        let follows = memory.background.is_some() && options.squeeze == 0;
+        notes.push(shown_zones(machine, follows));
     }
     if as_recorded && !reclaims {
         let of_base = outcomes
@@ -269,7 +270,7 @@ pub(in crate::cmd) fn replay_case(
 }
 
 /// Behind whose marks requests were admitted.
-fn shown_zones(machine: &MachineZones) -> String {
+fn shown_zones(machine: &MachineZones, follows: bool) -> String {
     let zone = |zone: &MachineZone| {
         let [min, low, high] = zone.marks;
         format!("{} {} ({min}, {low}, {high})", zone.name, zone.frames)
@@ -282,9 +283,13 @@ fn shown_zones(machine: &MachineZones) -> String {
         }
         MarksSource::Computed => "computed as Linux does, because the recording has none",
     };
+    let rounds = match follows {
+        true => "begins and ends to reclaim when the machine's did",
+        false => "is a model, whose rounds end as frames come back",
+    };
     format!(
         "requests are admitted by watermarks, {source}: zones of so many frames (min, low, high) {}; who may wait is served \
-         below them where the machine served it, and counted as stalled",
+         below them where the machine served it, and counted as stalled; the background, which lowers raised marks, {rounds}",
         zones.join(", ")
     )
 }

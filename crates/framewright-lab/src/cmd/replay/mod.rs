@@ -62,7 +62,7 @@ pub struct ReplayArgs {
     pub state: Option<PathBuf>,
 
     /// Whether a request must leave what the machine's zones keep back, as Linux has it: under every policy the same
-    #[arg(long, value_enum, default_value_t = WatermarksArg::Off, conflicts_with = "reclaim")]
+    #[arg(long, value_enum, default_value_t = WatermarksArg::Auto, conflicts_with = "reclaim")]
     pub watermarks: WatermarksArg,
 
     /// Try one allocation of this order at each trace second, and free it at once
@@ -183,6 +183,8 @@ impl StacksBy {
 /// Whether requests are admitted by watermarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WatermarksArg {
+    /// On where the recording has its zones and shows when the background reclaimed, which ends what raises their marks
+    Auto,
     /// By the recording's zones; where it has none, by one with the marks that Linux computes for its memory
     On,
     /// A policy serves a request as long as it finds a block
@@ -192,6 +194,7 @@ pub enum WatermarksArg {
 impl WatermarksArg {
     pub(super) const fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::On => "on",
             Self::Off => "off",
         }
@@ -200,10 +203,12 @@ impl WatermarksArg {
     /// The zones behind whose marks `loaded` is replayed.
     pub(super) fn zones(self, loaded: &LoadedTrace) -> Option<MachineZones> {
         let trace = &loaded.trace;
-        (self == Self::On).then(|| match &loaded.zones {
-            Some(infos) => MachineZones::recorded(trace, infos),
-            None => MachineZones::computed(trace),
-        })
+        match (self, &loaded.zones) {
+            (Self::Off, _) | (Self::Auto, None) => None,
+            (Self::Auto, Some(_)) if !trace.work.traced.background => None,
+            (_, Some(infos)) => Some(MachineZones::recorded(trace, infos)),
+            (Self::On, None) => Some(MachineZones::computed(trace)),
+        }
     }
 }
 

@@ -28,8 +28,10 @@
 //! - The background works in rounds, for all zones at once. Where no zone is above high, boost included, a round lasts until
 //!   one is. Otherwise it was woken for the boosts and lasts until as many frames are freed as they had. In the end it takes
 //!   away the boosts that it found when it began, not those that came since. While it works, per-CPU lists are kept short.
-//!   What it frees is in the recording and not told apart from what programs free: each frame freed counts as its work,
-//!   so a round for boosts ends rather too early. That it gives up without progress is not seen at all.
+//! - Where a recording shows when the background began and ended (PFT3), a replay without squeeze takes its rounds from there,
+//!   and wakes nothing itself ([`BackgroundRuns`]). Otherwise what the background frees is not told apart from what programs
+//!   free: each frame freed counts as its work, so a round for boosts ends rather too early. That it gives up without
+//!   progress is not seen at all then.
 //!
 //! # What a replay makes of it
 //! The recording has what became of each request, and its frees are what reclaim and the programs gave back.
@@ -58,10 +60,12 @@
 //! `Documentation/admin-guide/sysctl/vm.rst` (`min_free_kbytes`, `lowmem_reserve_ratio`, `watermark_boost_factor`,
 //! `watermark_scale_factor`, `defrag_mode`), `Documentation/mm/physical_memory.rst`; behaviour of Linux 6.12 to 6.18.
 
+mod background;
 mod rights;
 mod zoned;
 mod zones;
 
+pub use background::{BackgroundRuns, RecordedStep};
 pub use rights::RequestRights;
 pub(super) use zoned::Zoned;
 pub use zoned::{ZoneAllocator, ZonePass};

@@ -1,5 +1,5 @@
 use super::rights::{UNSEEN_FLAGS, ZoneKind, is_above, zone_kind};
-use super::{MachineZone, MachineZones, RequestRights};
+use super::{MachineZone, MachineZones, RecordedStep, RequestRights};
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
 use crate::replay::{FailureCause, FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};
 use framewright::{CpuId, Frame, Mobility, Order};
@@ -78,6 +78,8 @@ const HIGH: usize = 2;
 /// - **AD1** What a request gets leaves its zone above the mark that binds the request, unless it stalled.
 /// - **AD2** A request that may wait and was served when recorded fails only where no zone has a block.
 /// - **AD3** A request that may not wait changes no other CPU's lists.
+/// - **AD4** Where the recorded background is followed, a boost ends with a recorded round that found it, and with nothing
+///   else.
 #[derive(Debug)]
 pub(in crate::replay) struct Zoned<S> {
     name: &'static str,
@@ -87,6 +89,8 @@ pub(in crate::replay) struct Zoned<S> {
     last: [usize; 5],
     /// What the background does, while it is awake.
     round: Option<ReclaimRound>,
+    /// Whether its rounds are those of the recording.
+    follows: bool,
 }
 
 /// A round of the background, which works for all zones at once.
@@ -120,6 +124,7 @@ impl<S: ZoneAllocator> Zoned<S> {
             zones: machine.zones.iter().zip(allocators).map(zone).collect(),
             last: [Dma, Dma32, Normal, HighMem, Movable].map(|kind| machine.last_of(kind)),
             round: None,
+            follows: false,
         }
     }
 
@@ -158,7 +163,7 @@ impl<S: ZoneAllocator> Zoned<S> {
         request: RecordedRequest,
         rights: RequestRights,
     ) -> ReplayAnswer {
-        if rights.wakes && self.round.is_none() {
+        if rights.wakes && self.round.is_none() && !self.follows {
             self.wake();
         }
         let pass = match self.zones[last].allocator.fragments_last() {
@@ -260,9 +265,24 @@ impl<S: ZoneAllocator> Zoned<S> {
             return;
         }
         let owed = if is_balanced { owed } else { 0 };
-        self.round = Some(ReclaimRound { boosts, owed });
+        self.begin_round(ReclaimRound { boosts, owed });
+    }
+
+    fn begin_round(&mut self, round: ReclaimRound) {
+        self.round = Some(round);
         for zone in &mut self.zones {
             zone.allocator.set_reclaiming(true);
+        }
+    }
+
+    /// Takes away the boosts that the round found when it began, if there is one.
+    fn end_round(&mut self) {
+        let Some(round) = self.round.take() else {
+            return;
+        };
+        for (zone, boost) in self.zones.iter_mut().zip(round.boosts) {
+            zone.allocator.lower_boost(boost);
+            zone.allocator.set_reclaiming(false);
         }
     }
 
@@ -278,13 +298,8 @@ impl<S: ZoneAllocator> Zoned<S> {
             return;
         }
         round.owed = round.owed.saturating_sub(frames);
-        if round.owed > 0 {
-            return;
-        }
-        let boosts = self.round.take().map(|round| round.boosts);
-        for (zone, boost) in self.zones.iter_mut().zip(boosts.unwrap_or_default()) {
-            zone.allocator.lower_boost(boost);
-            zone.allocator.set_reclaiming(false);
+        if round.owed == 0 {
+            self.end_round();
         }
     }
 
@@ -395,6 +410,9 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
         }
         let inside = Frame(frame.0 - zone.first);
         zone.allocator.free(cpu, inside, order)?;
+        if self.follows {
+            return Ok(());
+        }
         if self.round.is_some() {
             self.freed(order.frames());
         } else if zone.allocator.boost() > 0 {
@@ -407,6 +425,19 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
     fn pass_time(&mut self, ms: u64) {
         for zone in &mut self.zones {
             zone.allocator.pass_time(ms);
+        }
+    }
+
+    fn follow_background(&mut self) {
+        self.follows = true;
+    }
+
+    fn background(&mut self, step: RecordedStep) {
+        self.end_round();
+        if step == RecordedStep::Begins {
+            let boosts = self.zones.iter().map(|zone| zone.allocator.boost());
+            let boosts = boosts.collect();
+            self.begin_round(ReclaimRound { boosts, owed: 0 });
         }
     }
 

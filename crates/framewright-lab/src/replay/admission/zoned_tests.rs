@@ -33,6 +33,7 @@ fn info(nth: usize, start: u64, frames: u64) -> ZoneInfo {
         present: frames,
         managed: frames,
         watermarks: MARKS[nth - 1],
+        boost: 0,
         protection: vec![0, 0, if nth == 1 { PROTECTED } else { 0 }],
         cpus: Vec::new(),
     }
@@ -51,13 +52,19 @@ fn machine() -> MachineZones {
 }
 
 fn zoned(policy: LinuxPolicy, per_cpu_lists: bool) -> Zoned<LinuxBuddy> {
+    boosted(policy, per_cpu_lists, 0)
+}
+
+/// The same; claims of pageblocks raise the marks by up to `boost_max`.
+fn boosted(policy: LinuxPolicy, per_cpu_lists: bool, boost_max: u64) -> Zoned<LinuxBuddy> {
     let machine = machine();
     let of = |zone: &MachineZone| {
         // Lists large enough to hold something.
         let marks = BuddyMarks {
             managed: zone.managed,
             high: 0,
-            boost_max: 0,
+            boost_max,
+            boost_first: zone.boost,
             batch: 31,
             high_min: 2000,
             high_max: 2000,
@@ -250,6 +257,51 @@ fn the_background_rests_when_a_zone_is_above_high() {
     assert_eq!(free_in(&zoned)[1], 801);
 }
 
+#[test]
+fn ad4_a_recorded_round_ends_the_boosts_that_it_found_and_nothing_else_does() {
+    let mut zoned = boosted(LinuxPolicy::Linux612, false, 1500);
+    zoned.follow_background();
+    let boost = |zoned: &Zoned<LinuxBuddy>| zoned.zones[1].allocator.boost();
+    let take = |zoned: &mut Zoned<LinuxBuddy>| {
+        let request = recorded(CPU, Order::ZERO, Unmovable, Some(KERNEL), true);
+        zoned.request(request).frame().unwrap()
+    };
+    // Of each pageblock of the upper zone the second half is free, and all are the movable ones'.
+    let mut taken = Vec::new();
+    while let ReplayAnswer::Served(frame) =
+        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(NOWAIT), true))
+    {
+        taken.push(frame);
+    }
+    for frame in taken {
+        if frame.0 >= LOWER && frame.0 % 512 >= 256 {
+            zoned.free(CPU, frame, Order::ZERO).unwrap();
+        }
+    }
+    assert_eq!(boost(&zoned), 0);
+    let first = take(&mut zoned);
+    assert_eq!(boost(&zoned), 512);
+    zoned.free(CPU, first, Order::ZERO).unwrap();
+    assert!(zoned.round.is_none(), "a free wakes no model");
+    zoned.background(RecordedStep::Begins);
+    while boost(&zoned) == 512 {
+        take(&mut zoned);
+    }
+    assert_eq!(boost(&zoned), 1024, "what came since it began");
+    zoned.background(RecordedStep::Ended);
+    assert_eq!(boost(&zoned), 512);
+    zoned.background(RecordedStep::Ended);
+    assert_eq!(boost(&zoned), 512, "no round, nothing to end");
+    // The next one begins without a sleep.
+    zoned.background(RecordedStep::Begins);
+    zoned.background(RecordedStep::Begins);
+    assert_eq!((boost(&zoned), zoned.round.is_some()), (0, true));
+    // Below the marks nothing but the recording wakes it.
+    zoned.background(RecordedStep::Ended);
+    until_not_served(&mut zoned, NOWAIT);
+    assert!(zoned.round.is_none());
+}
+
 /// Takes all that NOWAIT gets, then frees every other frame of the upper zone and a whole pageblock of the lower one.
 fn mixed_above_and_whole_below(policy: LinuxPolicy) -> Zoned<LinuxBuddy> {
     let mut zoned = zoned(policy, false);
@@ -388,6 +440,7 @@ fn p6_zones_of_any_size_admit_or_refuse_and_nothing_wraps() {
             free,
             managed: u64::MAX,
             watermarks: [u64::MAX; 3],
+            boost: u64::MAX,
             protection: vec![u64::MAX; 4],
             cpus: vec![crate::trace::state::ZoneInfoCpu { count, ..cpu }; 2],
             ..info(2, 0, ALL)

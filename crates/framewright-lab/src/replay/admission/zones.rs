@@ -44,6 +44,8 @@ pub struct MachineZone {
     pub managed: u64,
     /// The watermarks min, low and high.
     pub marks: [u64; 3],
+    /// What came on top of them at the start.
+    pub boost: u64,
     /// Frames moved at once between a CPU's lists and the zone.
     pub batch: u64,
     /// The least and the largest mark of a CPU's lists, and where it stood at the start.
@@ -152,6 +154,7 @@ impl MachineZones {
                 sum(|info| info.watermarks[1]),
                 sum(|info| info.watermarks[2]),
             ],
+            boost: sum(|info| info.boost),
             batch: of_largest.as_ref().map_or(one.batch, |zone| zone.batch),
             percpu_high: of_largest
                 .as_ref()
@@ -185,6 +188,7 @@ impl MachineZones {
                 frames: trace.nframes,
                 managed,
                 marks,
+                boost: 0,
                 batch,
                 percpu_high: [least, (managed / PERCPU_PART / cpus).max(least), least],
                 kind: ZoneKind::Normal,
@@ -240,6 +244,7 @@ fn zone(info: &ZoneInfo) -> MachineZone {
         frames: 0,
         managed: info.managed.min(FRAMES_MAX),
         marks: info.watermarks.map(|mark| mark.min(FRAMES_MAX)),
+        boost: info.boost.min(FRAMES_MAX),
         batch: most(|cpu| cpu.batch).clamp(1, PERCPU_MAX),
         percpu_high: [most(|cpu| cpu.high_min), most(|cpu| cpu.high_max), now]
             .map(|high| high.min(PERCPU_MAX)),
@@ -320,6 +325,7 @@ mod tests {
             present: 1 << 20,
             managed: 1 << 20,
             watermarks: [10, 20, 30].map(|mark| mark * nth as u64),
+            boost: nth as u64,
             protection: vec![0, 100, 200, 200],
             cpus: vec![cpu],
         }
@@ -358,6 +364,7 @@ mod tests {
         let lower = &machine.zones[0];
         assert_eq!((lower.marks, lower.batch), ([10, 20, 30], 7));
         assert_eq!(lower.percpu_high, [10, 40, 20]);
+        assert_eq!((lower.boost, machine.zones[1].boost), (1, 2));
         // From requests for itself, and for the zone above, by the machine's own places.
         assert_eq!([0, 1].map(|last| lower.protects_from(last)), [100, 200]);
         assert_eq!(machine.min(), 30);
@@ -379,6 +386,7 @@ mod tests {
         };
         assert_eq!((zone.first, zone.frames), (0, 2048));
         assert_eq!((zone.marks, zone.managed), ([30, 60, 90], 2 << 20));
+        assert_eq!(zone.boost, 3);
         // Of several nodes neither.
         let mut other = info(2, 1 << 30, 700, 0);
         other.node = 1;

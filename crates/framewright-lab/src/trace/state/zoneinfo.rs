@@ -34,8 +34,10 @@ pub struct ZoneInfo {
     pub present: u64,
     /// Frames that the allocator was given.
     pub managed: u64,
-    /// The watermarks min, low and high.
+    /// The watermarks min, low and high, without the boost, which the file counts in.
     pub watermarks: [u64; 3],
+    /// What came on top of them at that moment; 0 where the kernel does not say.
+    pub boost: u64,
     /// What it keeps back besides from requests that a zone further on could serve, by that zone's place; empty where
     /// the kernel does not say.
     pub protection: Vec<u64>,
@@ -103,7 +105,7 @@ pub fn read_zoneinfo(name: &str, text: &str) -> Result<Vec<ZoneInfo>, TraceError
 }
 
 /// What is read of a zone; per-CPU lists have other words, with a colon.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "spanned",
     "present",
     "managed",
@@ -112,6 +114,7 @@ const KEYS: [&str; 8] = [
     "high",
     "start_pfn:",
     "nr_free_pages",
+    "boost",
 ];
 
 const CPU_KEYS: [&str; 5] = ["count:", "high:", "batch:", "high_min:", "high_max:"];
@@ -149,6 +152,8 @@ impl Open<'_> {
             high_min: least.or(high).unwrap_or(0),
             high_max: most.or(high).unwrap_or(0),
         };
+        let boost = self.values[8].unwrap_or(0);
+        let mark = |key: usize| Ok::<_, TraceError>(value(key)?.saturating_sub(boost));
         Ok(Some(ZoneInfo {
             node: self.node,
             zone: self.zone.to_owned(),
@@ -157,7 +162,8 @@ impl Open<'_> {
             span,
             present: value(1)?,
             managed: value(2)?,
-            watermarks: [value(3)?, value(4)?, value(5)?],
+            watermarks: [mark(3)?, mark(4)?, mark(5)?],
+            boost,
             cpus: self.cpus.iter().copied().map(cpu).collect(),
             protection: self.protection,
         }))
@@ -220,6 +226,7 @@ Node 0, zone  Movable
                 present: 782_288,
                 managed: 765_904,
                 watermarks: [2026, 2806, 3586],
+                boost: 0,
                 protection: vec![0, 0, 21_064],
                 cpus: vec![
                     ZoneInfoCpu {
@@ -238,6 +245,23 @@ Node 0, zone  Movable
                     },
                 ],
             }]
+        );
+    }
+
+    #[test]
+    fn a_boost_is_told_from_the_marks_that_count_it_in() {
+        let text = TEXT.replace("boost    0", "boost    1024");
+        let zones = read_zoneinfo("z", &text).unwrap();
+        assert_eq!(
+            (zones[0].watermarks, zones[0].boost),
+            ([1002, 1782, 2562], 1024)
+        );
+        // A kernel that boosts nothing has no such line.
+        let text = TEXT.replace("        boost    0\n", "");
+        let zones = read_zoneinfo("z", &text).unwrap();
+        assert_eq!(
+            (zones[0].watermarks, zones[0].boost),
+            ([2026, 2806, 3586], 0)
         );
     }
 

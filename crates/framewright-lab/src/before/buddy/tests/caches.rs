@@ -342,6 +342,7 @@ fn machine_zone(policy: LinuxPolicy, high: u64) -> LinuxBuddy {
         managed: FRAMES,
         high,
         boost_max: 1500,
+        boost_first: 0,
         batch: 63,
         high_min: 300,
         high_max: 5000,
