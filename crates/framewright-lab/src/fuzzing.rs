@@ -11,8 +11,8 @@ use crate::report::Assertion;
 use crate::trace::reduce::{Reducer, Reduction};
 use crate::trace::state::{read_buddyinfo, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
-    Input, MemoryLimit, Recording, Snapshot, TextReader, Trace, TraceOp, read_frames, read_pft,
-    write_frames, write_pft3,
+    Input, MemoryLimit, Recording, Snapshot, StreamReader, TextReader, Trace, TraceOp, read_frames,
+    read_pft, write_frames, write_pft3,
 };
 use framewright::{Mobility, Order};
 use framewright_sim::Random;
@@ -209,13 +209,25 @@ fn perf(bytes: &[u8]) {
 
 fn text(bytes: &[u8]) {
     if let Some(input) = input(bytes) {
-        events(TextReader::new(input));
+        events(TextReader::new(input), None);
     }
 }
 
+fn stream(mut reader: StreamReader) {
+    let Ok(before) = reader.take_parts() else {
+        return;
+    };
+    let _ = (before.tasks().count(), before.is_whole());
+    let Ok((text, rest)) = reader.into_events() else {
+        return;
+    };
+    events(text, before.first);
+    let _ = rest.finish();
+}
+
 /// Reads events to the end, refused lines passed over, and reduces them.
-fn events(mut reader: TextReader) {
-    let mut reducer = Reducer::new(None).with_memory_limit(LIMIT);
+fn events(mut reader: TextReader, first: Option<Snapshot>) {
+    let mut reducer = Reducer::new(first).with_memory_limit(LIMIT);
     loop {
         let line = reader.line_number();
         match reader.next_event() {
@@ -263,7 +275,8 @@ fn recording(bytes: &[u8]) {
     let Some(input) = input(bytes) else { return };
     match Recording::from_input(input) {
         Ok(Recording::Columns(trace)) => look(&trace),
-        Ok(Recording::Text(reader)) => events(*reader),
+        Ok(Recording::Text(reader)) => events(*reader, None),
+        Ok(Recording::Stream(reader)) => stream(*reader),
         Err(_) => {}
     }
 }

@@ -6,8 +6,8 @@ use crate::report::{MachineStalls, hollow_blocks, hollow_trace};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::{ZoneInfo, lead_of, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
-    Input, MemoryLimit, Recording, RunningDigest, TextReader, Trace, TraceDigest, read_frames,
-    read_frames_digest, read_pft, text_of, trace_stem,
+    Input, MemoryLimit, Recording, RunningDigest, Snapshot, StreamParts, StreamReader, TextReader,
+    Trace, TraceDigest, read_frames, read_frames_digest, read_pft, text_of, trace_stem,
 };
 use framewright::Mobility;
 use std::fs;
@@ -136,6 +136,7 @@ pub(super) fn load_told_apart(
             loaded.is_text = true;
             read_text(*reader, &mut loaded, limit)?;
         }
+        Recording::Stream(reader) => read_stream(*reader, &mut loaded, limit)?,
     }
     let digest = digest.so_far();
     loaded.digest = is_told_apart.then_some(digest);
@@ -349,17 +350,29 @@ fn read_stalls(
     both: &[PathBuf; 2],
     digest: TraceDigest,
 ) -> Result<Option<MachineStalls>, CommandError> {
-    let mut counted = [MachineStalls::default(); 2];
-    let mut has_lead = false;
-    for (path, counted) in both.iter().zip(&mut counted) {
+    let mut texts = Vec::new();
+    for path in both {
         let (name, text) = text_of(path).map_err(CommandError::input)?;
         let said = TraceDigest::of_text(&text);
         let said = said.map_err(|cause| CommandError::Input(format!("{name}:{cause}")))?;
         if said != Some(digest) {
             return Ok(None);
         }
-        has_lead |= lead_of(&text).is_some();
-        let counters = read_vmstat(&name, &text).map_err(CommandError::input)?;
+        texts.push((name, text));
+    }
+    let has_lead = texts.iter().any(|(_, text)| lead_of(text).is_some());
+    let texts = texts.iter().map(|(name, text)| (&**name, &**text));
+    let stalls = stalls_between(texts)?;
+    Ok((!has_lead || stalls == MachineStalls::default()).then_some(stalls))
+}
+
+/// What requests waited for between two texts of `/proc/vmstat`, each behind its name.
+fn stalls_between<'t>(
+    both: impl Iterator<Item = (&'t str, &'t str)>,
+) -> Result<MachineStalls, CommandError> {
+    let mut counted = [MachineStalls::default(); 2];
+    for ((name, text), counted) in both.zip(&mut counted) {
+        let counters = read_vmstat(name, text).map_err(CommandError::input)?;
         for (counter, &value) in &counters {
             if counter.starts_with("allocstall") {
                 counted.reclaimed = counted.reclaimed.saturating_add(value);
@@ -369,18 +382,21 @@ fn read_stalls(
         }
     }
     let [before, after] = counted;
-    let stalls = MachineStalls {
+    Ok(MachineStalls {
         reclaimed: after.reclaimed.saturating_sub(before.reclaimed),
         compacted: after.compacted.saturating_sub(before.compacted),
-    };
-    Ok((!has_lead || stalls == MachineStalls::default()).then_some(stalls))
+    })
 }
 
 /// Free frames by label in a `/proc/pagetypeinfo`, over all zones.
 fn read_state(path: &Path) -> Result<GivenState, CommandError> {
     let (name, text) = text_of(path).map_err(CommandError::input)?;
-    let info = read_pagetypeinfo(&name, &text).map_err(CommandError::input)?;
-    let digest = TraceDigest::of_text(&text);
+    state_of(name, &text)
+}
+
+fn state_of(name: String, text: &str) -> Result<GivenState, CommandError> {
+    let info = read_pagetypeinfo(&name, text).map_err(CommandError::input)?;
+    let digest = TraceDigest::of_text(text);
     let digest = digest.map_err(|cause| CommandError::Input(format!("{name}:{cause}")))?;
     let listed = Mobility::ALL.map(|label| {
         (0..=MAX_ORDER)
@@ -392,7 +408,7 @@ fn read_state(path: &Path) -> Result<GivenState, CommandError> {
         digest,
         listed,
         block_order: info.pageblock_order,
-        lead: lead_of(&text),
+        lead: lead_of(text),
     })
 }
 
@@ -418,11 +434,75 @@ fn beside(path: &Path, name: &str, extension: &str) -> Option<PathBuf> {
 
 /// Reads text to its end and reduces it to objects.
 fn read_text(
-    mut reader: TextReader,
+    reader: TextReader,
     loaded: &mut LoadedTrace,
     limit: MemoryLimit,
 ) -> Result<(), CommandError> {
-    let mut reducer = Reducer::new(None).with_memory_limit(limit);
+    read_events(reader, loaded, limit, None, |_| Ok(None))
+}
+
+/// Reads a stream to its end: what it says of the machine takes the place of files beside it.
+fn read_stream(
+    mut stream: StreamReader,
+    loaded: &mut LoadedTrace,
+    limit: MemoryLimit,
+) -> Result<(), CommandError> {
+    let before = stream.take_parts().map_err(CommandError::input)?;
+    let path = loaded.path.clone();
+    let text = |parts: &StreamParts, name: &str| match parts.text(name) {
+        Ok(text) => Ok(text.map(|text| (format!("{path}: {name}"), text.to_owned()))),
+        Err(fault) => Err(CommandError::Input(format!("{path}: {fault}"))),
+    };
+    // Without page flags it is text that knows how much was free.
+    loaded.is_text = before.first.is_none();
+    if let (Some((name, text)), None) = (text(&before, "before.pagetypeinfo")?, loaded.listed) {
+        let state = state_of(name, &text)?;
+        loaded.listed = loaded.is_text.then_some(state.listed);
+        loaded.block_order = Some(state.block_order);
+        loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
+    }
+    if let Some((name, text)) = text(&before, "before.zoneinfo")? {
+        let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;
+        loaded.min_watermark = Some(min_watermark(&zones));
+        loaded.zones = Some(zones);
+    }
+    let counters = text(&before, "before.vmstat")?;
+    let tasks: Vec<(u32, Vec<u8>)> = before
+        .tasks()
+        .map(|(task, name)| (task, name.to_vec()))
+        .collect();
+    let (mut reader, rest) = stream.into_events().map_err(CommandError::input)?;
+    for (task, name) in tasks {
+        reader.name_task(task, &name);
+    }
+    read_events(reader, loaded, limit, before.first, |loaded| {
+        let after = rest.finish().map_err(CommandError::input)?;
+        if !after.is_whole() {
+            loaded.anomalies.push(("cut_stream".into(), 1));
+            loaded.notes.push(
+                "the stream has no end: its recorder was killed, or what it was written to was cut off; it is read up to \
+                 there"
+                    .into(),
+            );
+        }
+        if let (Some(before), Some(after)) = (counters, text(&after, "after.vmstat")?) {
+            let both = [&before, &after].map(|(name, text)| (&**name, &**text));
+            loaded.stalls = Some(stalls_between(both.into_iter())?);
+        }
+        Ok(after.last)
+    })
+}
+
+/// Reads events to their end and reduces them to objects, with what memory was like before the first and, as `finish`
+/// says, behind the last one.
+fn read_events(
+    mut reader: TextReader,
+    loaded: &mut LoadedTrace,
+    limit: MemoryLimit,
+    first: Option<Snapshot>,
+    finish: impl FnOnce(&mut LoadedTrace) -> Result<Option<Snapshot>, CommandError>,
+) -> Result<(), CommandError> {
+    let mut reducer = Reducer::new(first).with_memory_limit(limit);
     while let Some(event) = reader.next_event().map_err(CommandError::input)? {
         let asked = reader.take_asked();
         let at = |e| format!("{}:{}: {e}", reader.name(), reader.line_number());
@@ -430,9 +510,10 @@ fn read_text(
             .push_asked(&event, asked)
             .map_err(|e| CommandError::Input(at(e)))?;
     }
+    let last = finish(loaded)?;
     let reducer = reducer.named(reader.take_asked(), reader.names());
     let at_end = |e| CommandError::Input(format!("{}: {e}", reader.name()));
-    let reduction = reducer.finish(None).map_err(at_end)?;
+    let reduction = reducer.finish(last.as_ref()).map_err(at_end)?;
     let mut kinds = reader.counts().anomalies();
     // Lost events come through both; the reader's count stands.
     for (kind, count) in reduction.anomalies.kinds() {
@@ -443,10 +524,8 @@ fn read_text(
     if reader.names().left_out() > 0 {
         kinds.push(("names_left_out", reader.names().left_out()));
     }
-    loaded.anomalies = kinds
-        .into_iter()
-        .map(|(kind, n)| (kind.to_owned(), n))
-        .collect();
+    let kinds = kinds.into_iter().map(|(kind, n)| (kind.to_owned(), n));
+    loaded.anomalies.extend(kinds);
     if reduction.trace.nframes == 0 {
         return Err(CommandError::Input(format!(
             "{}: no event names a frame, expected events `mm_page_alloc` and `mm_page_free` of the group `kmem`, with \

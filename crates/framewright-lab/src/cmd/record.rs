@@ -16,13 +16,20 @@ use std::path::PathBuf;
 /// With --ring it runs for days as a flight recorder: it keeps the newest events, and writes those when it is
 /// stopped, as by --until-failure 3, the first request of order 3 that fails.
 ///
+/// With --stream it writes all that it records at once, packed unless FILE has another ending than .zst, and holds no more of
+/// it than its buffers. What it has written when it is killed can be replayed.
+///
 /// The whole machine is recorded, COMMAND and everything beside it, the recorder included: it
 /// looks at its buffers four times a second.
 #[derive(Debug, clap::Args)]
 pub struct RecordArgs {
     /// The trace to write, packed if the name ends in .zst, as run.pft.zst
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "stream")]
+    pub output: Option<PathBuf>,
+
+    /// Write while recording, into one file, as run.stream.zst, or with - to standard output; it does not grow in memory
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "ring"])]
+    pub stream: Option<PathBuf>,
 
     /// Stop after this long; a command goes on to its end
     #[arg(long, value_name = "SECONDS", value_parser = super::replay::seconds)]
@@ -52,7 +59,7 @@ pub struct RecordArgs {
 
 #[cfg(target_os = "linux")]
 pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
-    use crate::record::{BufferKeeps, RecordOptions, record};
+    use crate::record::{BufferKeeps, RecordOptions, record, record_stream};
     use std::io::{self, Write};
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
@@ -69,7 +76,11 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
             .map_err(|e| CommandError::Input(format!("signal {signal} cannot be taken: {e}")))?;
     }
     let options = RecordOptions {
-        output: args.output.clone(),
+        output: args
+            .stream
+            .clone()
+            .or(args.output.clone())
+            .unwrap_or_default(),
         command: args.command.clone(),
         duration: args.seconds.map(Duration::from_secs_f64),
         buffer_mib: args.ring.or(args.buffer),
@@ -82,6 +93,11 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
     };
     // The reader of standard error may be gone, and the recording must end well all the same.
     let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
+    if args.stream.is_some() {
+        let report = record_stream(&options, &interrupted, say).map_err(CommandError::input)?;
+        say(&format!("{report}{} bytes written", report.len_bytes));
+        return Ok(());
+    }
     let report = record(&options, &interrupted, say).map_err(CommandError::input)?;
     let again = crate::printable::path(&report.trace);
     say(&format!(

@@ -3,6 +3,7 @@ use crate::printable;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,7 +31,11 @@ pub(super) struct Running {
 impl Running {
     /// Starts the command, if there is one. It is no longer in the terminal's foreground, so it may
     /// not read from there: where standard input is a terminal, it gets none.
-    pub(super) fn spawn(command: &[OsString]) -> Result<Option<Self>, RecordError> {
+    /// Where standard output is a stream's, what the command prints goes to standard error.
+    pub(super) fn spawn(
+        command: &[OsString],
+        stdout_is_taken: bool,
+    ) -> Result<Option<Self>, RecordError> {
         let Some((program, arguments)) = command.split_first() else {
             return Ok(None);
         };
@@ -38,6 +43,10 @@ impl Running {
         command.args(arguments).process_group(0);
         if io::stdin().is_terminal() {
             command.stdin(Stdio::null());
+        }
+        if stdout_is_taken {
+            let stderr = io::stderr().as_fd().try_clone_to_owned();
+            command.stdout(stderr.map_or_else(|_| Stdio::null(), Stdio::from));
         }
         let child = command.spawn().map_err(|error| {
             RecordError::Options(format!(
@@ -131,7 +140,7 @@ mod tests {
             file.display()
         );
         let words = ["sh", "-c", &script].map(OsString::from);
-        let running = Running::spawn(&words).unwrap().unwrap();
+        let running = Running::spawn(&words, false).unwrap().unwrap();
         let begun = Instant::now();
         loop {
             if let Ok(text) = fs::read_to_string(&file) {
@@ -166,12 +175,12 @@ mod tests {
     #[test]
     fn a_command_that_ends_by_itself_says_how() {
         let words = ["sh", "-c", "exit 3"].map(OsString::from);
-        let mut running = Running::spawn(&words).unwrap().unwrap();
+        let mut running = Running::spawn(&words, false).unwrap().unwrap();
         let interrupted = AtomicBool::new(false);
         running.finish(&interrupted, &mut |_: &str| {}).unwrap();
         assert_eq!(running.try_wait().unwrap().unwrap().code(), Some(3));
-        assert!(Running::spawn(&[]).unwrap().is_none());
-        let error = Running::spawn(&["/no/such\u{202e}".into()]).unwrap_err();
+        assert!(Running::spawn(&[], false).unwrap().is_none());
+        let error = Running::spawn(&["/no/such\u{202e}".into()], false).unwrap_err();
         assert!(
             error
                 .to_string()

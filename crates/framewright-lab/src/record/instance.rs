@@ -3,7 +3,7 @@ use crate::trace::TracedWork;
 use framewright::Order;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -284,6 +284,17 @@ impl<'t> Instance<'t> {
     pub fn text(&self) -> Result<File, RecordError> {
         let path = self.path.join("trace");
         File::open(&path).map_err(|e| RecordError::file(&path, &e))
+    }
+
+    /// The text of events as they come, each once: a read that finds none says that it would have to wait.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn pipe(&self) -> Result<File, RecordError> {
+        let path = self.path.join("trace_pipe");
+        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let opened = File::options().read(true).custom_flags(flags).open(&path);
+        opened.map_err(|e| RecordError::file(&path, &e))
     }
 
     fn find_cpus(&self) -> Result<Vec<PathBuf>, RecordError> {

@@ -18,6 +18,10 @@
 //! every ten seconds, and those from just before the beginning are kept. A second instance, which traces failures
 //! alone, tells when a request failed that ends the recording ([`EndingFailure`]).
 //!
+//! # A stream
+//! [`record_stream`] writes events while the machine is recorded, and reduces nothing: memory is bounded, and the recording
+//! shows what its writing allocates.
+//!
 //! # What it leaves behind
 //! The files it was asked for; on any error, those that were there before. The instance is removed
 //! and the buffers with it, also after SIGINT, SIGQUIT, SIGTERM and SIGHUP; after SIGKILL the next recording
@@ -44,15 +48,19 @@ mod error;
 mod failure;
 mod instance;
 mod names;
+mod outlet;
 mod report;
 mod room;
 mod state;
+mod stream;
+mod stream_writer;
 mod tasks;
 mod tracefs;
 
 pub use error::RecordError;
 pub use instance::{BufferFill, BufferKeeps, Instance};
 pub use report::RecordReport;
+pub use stream::{StreamReport, record_stream};
 pub use tracefs::Tracefs;
 
 use crate::printable;
@@ -113,6 +121,10 @@ pub enum RecordingEnded {
     Interrupted,
     /// The buffers were full.
     Full,
+    /// The reader of the stream closed it.
+    ReaderGone,
+    /// The disk that the stream goes to had no more room.
+    DiskFull,
     /// A request failed.
     Failure {
         /// Its order.
@@ -135,15 +147,7 @@ pub fn record(
     mut say: impl FnMut(&str),
 ) -> Result<RecordReport, RecordError> {
     let names = RecordingNames::of(options)?;
-    let tracefs = Tracefs::open()?;
-    if tracefs.is_detached() {
-        say("tracefs is not mounted here; using a mount that only this process can see");
-    }
-    for stale in Instance::remove_stale(&tracefs) {
-        say(&format!(
-            "removed {stale}, the buffers of a recording that was killed"
-        ));
-    }
+    let tracefs = open_tracefs(&mut say)?;
     let available = room::available_mib(&proc_text("meminfo")?).unwrap_or(0);
     let buffer_mib = room::buffer_mib(options.keeps, options.buffer_mib, available)?;
     room::check_disk(&options.output, buffer_mib)?;
@@ -160,7 +164,7 @@ pub fn record(
         instance: &instance,
         keeps: options.keeps,
         failures: failures.transpose()?,
-        states: StateLog::new(monotonic_ns(), begun),
+        states: Some(StateLog::new(monotonic_ns(), begun)),
         duration: options.duration,
     };
     let mut tasks = running_tasks();
@@ -185,8 +189,8 @@ pub fn record(
         failures.start()?;
     }
     // From here on it is ended with the recorder, however that ends; but by SIGKILL.
-    let mut child = Running::spawn(&options.command)?;
-    let ended = watched.wait(&mut child, interrupted);
+    let mut child = Running::spawn(&options.command, false)?;
+    let ended = watched.wait(&mut child, interrupted, || Ok(None));
     instance.set_tracing(false)?;
     let (elapsed, end_ns) = (start.elapsed(), monotonic_ns());
     let ended = ended?;
@@ -226,7 +230,8 @@ pub fn record(
         // when these began.
         tasks = named_before(now, reader.names());
     }
-    let (before_ns, before) = states.choose(fill.whole_from_ns).unwrap_or_default();
+    let before = states.and_then(|states| states.choose(fill.whole_from_ns));
+    let (before_ns, before) = before.unwrap_or_default();
     let begin = fill.whole_from_ns.map(|begin| begin.min(end_ns));
     let lead = begin.map(|begin| Duration::from_nanos(begin.saturating_sub(before_ns)));
     // What it can hold is bounded by the buffers, whose size leaves room for it.
@@ -298,6 +303,19 @@ pub fn record(
     Ok(report)
 }
 
+fn open_tracefs(say: &mut impl FnMut(&str)) -> Result<Tracefs, RecordError> {
+    let tracefs = Tracefs::open()?;
+    if tracefs.is_detached() {
+        say("tracefs is not mounted here; using a mount that only this process can see");
+    }
+    for stale in Instance::remove_stale(&tracefs) {
+        say(&format!(
+            "removed {stale}, the buffers of a recording that was killed"
+        ));
+    }
+    Ok(tracefs)
+}
+
 fn proc_text(name: &str) -> Result<String, RecordError> {
     let path = Path::new("/proc").join(name);
     fs::read_to_string(&path).map_err(|e| RecordError::file(&path, &e))
@@ -332,16 +350,20 @@ struct RunningRecording<'i, 't> {
     instance: &'i Instance<'t>,
     keeps: BufferKeeps,
     failures: Option<FailureWatch<'t>>,
-    states: StateLog,
+    /// What a flight recorder has read so far; a stream has written it.
+    states: Option<StateLog>,
     duration: Option<Duration>,
 }
 
 impl RunningRecording<'_, '_> {
     /// Waits until the recording is to end. The child may be running still.
+    ///
+    /// `pump` moves events at each look, and says if there are more, or why the recording is to end.
     fn wait(
         &mut self,
         child: &mut Option<Running>,
         interrupted: &AtomicBool,
+        mut pump: impl FnMut() -> Result<Option<Option<RecordingEnded>>, RecordError>,
     ) -> Result<RecordingEnded, RecordError> {
         let start = Instant::now();
         let mut look = 0_u32;
@@ -353,7 +375,11 @@ impl RunningRecording<'_, '_> {
             if left == Some(Duration::ZERO) {
                 return Ok(RecordingEnded::Time);
             }
-            std::thread::sleep(left.unwrap_or(LOOK).min(LOOK));
+            match pump()? {
+                None => std::thread::sleep(left.unwrap_or(LOOK).min(LOOK)),
+                Some(None) => {}
+                Some(Some(ended)) => return Ok(ended),
+            }
             if interrupted.load(Ordering::Relaxed) {
                 return Ok(RecordingEnded::Interrupted);
             }
@@ -384,11 +410,13 @@ impl RunningRecording<'_, '_> {
                 Ok(is_full.then_some(RecordingEnded::Full))
             }
             BufferKeeps::Newest => {
-                if self.states.is_due(monotonic_ns()) {
+                if let Some(states) = &mut self.states
+                    && states.is_due(monotonic_ns())
+                {
                     let begin = self.instance.fill()?.whole_from_ns;
                     let state = state()?;
                     // Of a time by which it was read: reading takes long while the machine is busy.
-                    self.states.add(monotonic_ns(), state, begin);
+                    states.add(monotonic_ns(), state, begin);
                 }
                 Ok(None)
             }

@@ -56,25 +56,7 @@ impl fmt::Display for RecordReport {
             writeln!(f, "command {}", words.join(" "))?;
         }
         let seconds = self.elapsed.as_secs_f64();
-        match self.ended {
-            RecordingEnded::Command(status) => {
-                writeln!(
-                    f,
-                    "recorded {seconds:.3} s until the command ended: {status}"
-                )?;
-            }
-            RecordingEnded::Time => writeln!(f, "recorded {seconds:.3} s as asked")?,
-            RecordingEnded::Interrupted => {
-                writeln!(f, "recorded {seconds:.3} s until interrupted")?
-            }
-            RecordingEnded::Full => {
-                writeln!(f, "recorded {seconds:.3} s until the buffers were full")?
-            }
-            RecordingEnded::Failure { order, .. } => writeln!(
-                f,
-                "recorded {seconds:.3} s until a request of {order} failed"
-            )?,
-        }
+        f.write_str(&ended_line(self.ended, seconds))?;
         if let RecordingEnded::Failure { time_ns, .. } = self.ended
             && !self.fill.has(time_ns)
         {
@@ -131,4 +113,18 @@ impl fmt::Display for RecordReport {
         }
         Ok(())
     }
+}
+
+/// Why a recording ended, and how long it was.
+pub(super) fn ended_line(ended: RecordingEnded, seconds: f64) -> String {
+    let why = match ended {
+        RecordingEnded::Command(status) => format!("until the command ended: {status}"),
+        RecordingEnded::Time => "as asked".into(),
+        RecordingEnded::Interrupted => "until interrupted".into(),
+        RecordingEnded::Full => "until the buffers were full".into(),
+        RecordingEnded::ReaderGone => "until the reader of the stream was gone".into(),
+        RecordingEnded::DiskFull => "until the disk was full".into(),
+        RecordingEnded::Failure { order, .. } => format!("until a request of {order} failed"),
+    };
+    format!("recorded {seconds:.3} s {why}\n")
 }

@@ -1,5 +1,6 @@
 //! Whether there is room for a recording: memory for its buffers, disk for its files.
 
+use super::outlet::TakesStream;
 use super::{BufferKeeps, RecordError};
 use crate::printable;
 use std::path::Path;
@@ -50,6 +51,56 @@ pub(super) fn buffer_mib(
     }
 }
 
+/// The default size of a stream's buffers: what is recorded passes through, so it is what may come while the stream's
+/// reader takes nothing.
+const STREAM_MIB: u64 = 64;
+
+/// The size of a stream's buffers, in MiB.
+pub(super) fn stream_buffer_mib(asked: Option<u64>, available: u64) -> Result<u64, RecordError> {
+    let usual = (available / 8).clamp(LEAST_MIB, STREAM_MIB);
+    buffer_mib(BufferKeeps::Oldest, Some(asked.unwrap_or(usual)), available)
+}
+
+/// What a disk must have free so that a stream can begin, in bytes: page flags at the beginning and at the end, eight
+/// bytes a frame, of which a twelfth is left where they are packed, and the files of `/proc`.
+fn stream_ends_bytes(meminfo: &str, is_packed: bool) -> u64 {
+    let kib = meminfo.lines().find_map(|line| {
+        let value = line.strip_prefix("MemTotal:")?.trim();
+        value.strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    let flags = kib.unwrap_or(1 << 20) / 4 * 8;
+    (2 << 20) + flags / if is_packed { 8 } else { 1 }
+}
+
+/// Refuses a disk on which a stream could hardly begin. Returns what must stay free while it grows, so that it can be
+/// ended.
+pub(super) fn check_stream_disk(
+    outlet: &impl TakesStream,
+    output: &Path,
+    meminfo: &str,
+    is_packed: bool,
+    buffer_mib: u64,
+) -> Result<u64, RecordError> {
+    let ends = stream_ends_bytes(meminfo, is_packed);
+    // What the buffers hold when the recording ends: an event's 45 bytes are 150 of text, of which a tenth is left.
+    let buffers = (buffer_mib << 20) * 4 / if is_packed { 8 } else { 1 };
+    let kept = ends + buffers;
+    let Some(room) = outlet.room_bytes() else {
+        return Ok(0);
+    };
+    // The beginning, and as much for events.
+    let needed = kept + 2 * ends;
+    if room < needed {
+        return Err(RecordError::Options(format!(
+            "{}: {} MiB are free, and a stream needs {} MiB to begin and to end: expected a file on another disk, or `-` and another machine",
+            printable::path(output),
+            room >> 20,
+            needed.div_ceil(1 << 20)
+        )));
+    }
+    Ok(kept)
+}
+
 /// The folder that a file is in.
 pub(super) fn folder_of(path: &Path) -> &Path {
     let folder = path
@@ -83,6 +134,39 @@ const fn disk_mib(buffer_mib: u64, is_packed: bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_needs_room_to_begin_and_to_end_and_small_buffers() {
+        struct Disk(Option<u64>);
+        impl TakesStream for Disk {
+            fn take(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                Ok(bytes.len())
+            }
+
+            fn room_bytes(&self) -> Option<u64> {
+                self.0
+            }
+        }
+        // 1 GiB are 262,144 frames.
+        let meminfo = "MemTotal:       1048576 kB\n";
+        let check = |room, is_packed| {
+            check_stream_disk(&Disk(room), Path::new("run.zst"), meminfo, is_packed, 8)
+        };
+        let ends = (2 << 20) + (2 << 20) / 8;
+        let kept = ends + (4 << 20);
+        assert_eq!(check(Some(kept + 2 * ends), true).unwrap(), kept);
+        assert_eq!(check(None, true).unwrap(), 0, "a pipe has no room to know");
+        assert_eq!(check(Some(1 << 40), false).unwrap(), 36 << 20);
+        let error = check(Some(kept + 2 * ends - 1), true)
+            .unwrap_err()
+            .to_string();
+        let says = "run.zst: 10 MiB are free, and a stream needs 11 MiB to begin and to end: ";
+        assert!(error.starts_with(says), "{error}");
+        assert_eq!(stream_buffer_mib(None, 23_000).unwrap(), 64);
+        assert_eq!(stream_buffer_mib(None, 100).unwrap(), 12);
+        assert_eq!(stream_buffer_mib(Some(4), 23_000).unwrap(), 4);
+        assert!(stream_buffer_mib(Some(20_000), 23_000).is_err());
+    }
 
     /// As without `--ring`.
     fn buffer_mib(asked: Option<u64>, available: u64) -> Result<u64, RecordError> {

@@ -1,4 +1,4 @@
-use super::{Input, TextReader, Trace, TraceError, pft};
+use super::{Input, STREAM_MAGIC, StreamReader, TextReader, Trace, TraceError, pft};
 use std::path::Path;
 
 /// A trace whose form has been recognised by its first bytes.
@@ -8,10 +8,12 @@ pub enum Recording {
     Columns(Box<Trace>),
     /// Events by frame number, still to be read and reduced to a [`Trace`].
     Text(Box<TextReader>),
+    /// Such events, with what the machine said before and after them.
+    Stream(Box<StreamReader>),
 }
 
 impl Recording {
-    /// Opens `path`, or standard input for `-`: PFT1 to PFT3, ftrace text or `perf script` text; plain,
+    /// Opens `path`, or standard input for `-`: PFT1 to PFT3, a stream, ftrace text or `perf script` text; plain,
     /// gzip or zstd. Columns are read as a whole, text as it is asked for.
     ///
     /// # Errors
@@ -26,8 +28,12 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn from_input(mut input: Input) -> Result<Self, TraceError> {
-        // The longest of the signatures: what trace-cmd writes first.
-        let first = input.peek(10)?;
+        // The longest of the signatures, without its version.
+        let stream = &STREAM_MAGIC[..STREAM_MAGIC.len() - 2];
+        let first = input.peek(stream.len())?;
+        if first == stream {
+            return Ok(Self::Stream(Box::new(StreamReader::open(input)?)));
+        }
         if pft::MAGICS.iter().any(|magic| first.starts_with(magic)) {
             return Ok(Self::Columns(Box::new(pft::read_pft(input)?)));
         }
@@ -35,9 +41,19 @@ impl Recording {
             [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
                 Some("this is perf.data, expected its text: `perf script -i FILE > TEXT`")
             }
-            [0x17, 0x08, 0x44, b't', b'r', b'a', b'c', b'i', b'n', b'g'] => {
-                Some("this is trace.dat, expected its text: `trace-cmd report -i FILE > TEXT`")
-            }
+            [
+                0x17,
+                0x08,
+                0x44,
+                b't',
+                b'r',
+                b'a',
+                b'c',
+                b'i',
+                b'n',
+                b'g',
+                ..,
+            ] => Some("this is trace.dat, expected its text: `trace-cmd report -i FILE > TEXT`"),
             _ if pft::is_newer(first) => Some(
                 "this is a trace in columns of a newer form, expected PFT1 to PFT3: a newer version of this program reads it",
             ),

@@ -174,6 +174,9 @@ pub struct Input {
     given: u64,
     limit: MemoryLimit,
     digest: Option<RunningDigest>,
+    /// Whether a packed stream that is cut off ends where it is cut, and whether one was.
+    may_be_cut: bool,
+    is_cut: bool,
 }
 
 impl std::fmt::Debug for Input {
@@ -240,6 +243,8 @@ impl Input {
             given: 0,
             limit: MemoryLimit::default(),
             digest: None,
+            may_be_cut: false,
+            is_cut: false,
         })
     }
 
@@ -262,6 +267,20 @@ impl Input {
             digest: Some(digest),
             ..self
         }
+    }
+
+    /// The same input, which ends where its packing is cut off, and says so ([`Self::is_cut`]).
+    #[must_use]
+    pub(super) fn ending_where_cut(self) -> Self {
+        Self {
+            may_be_cut: true,
+            ..self
+        }
+    }
+
+    /// Whether the packing was cut off where the input ended.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// What a reader of this input may hold.
@@ -381,7 +400,13 @@ impl Input {
             InputBody::Gzip(decoder) => decoder.read(out),
             InputBody::Zstd(decoder) => decoder.read(out),
         };
-        result.map_err(|e| self.explain(&e))
+        match result {
+            Err(e) if self.may_be_cut && e.kind() == io::ErrorKind::UnexpectedEof => {
+                self.is_cut = true;
+                Ok(0)
+            }
+            result => result.map_err(|e| self.explain(&e)),
+        }
     }
 
     /// A decoder's error, with the place in the packed input.

@@ -32,6 +32,7 @@ mod pft;
 pub mod reduce;
 mod request;
 pub mod state;
+mod stream;
 mod text;
 mod work;
 
@@ -54,5 +55,6 @@ pub use pft::{
 };
 pub use request::{RequestCounts, RequestTraits};
 pub use state::{ReadFrameState, Snapshot};
+pub use stream::{STREAM_MAGIC, StreamParts, StreamReader, StreamRest, section_line};
 pub use text::{Dialect, TextCounts, TextNames, TextReader, WhoAsked};
 pub use work::{KernelWork, RequestWaits, TracedWork, WaitSum, WorkEvent, WorkKind};

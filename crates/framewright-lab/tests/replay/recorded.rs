@@ -16,7 +16,9 @@ use std::sync::atomic::AtomicU64;
 fn load(path: &Path) -> Trace {
     match Recording::open(path).unwrap() {
         Recording::Columns(trace) => *trace,
-        Recording::Text(_) => panic!("{} was taken for text", path.display()),
+        Recording::Text(_) | Recording::Stream(_) => {
+            panic!("{} was taken for text", path.display())
+        }
     }
 }
 

@@ -409,7 +409,9 @@ fn eighth(trace: &Trace, ops: usize) -> Trace {
 fn load(path: &Path) -> Trace {
     match Recording::open(path).unwrap() {
         Recording::Columns(trace) => *trace,
-        Recording::Text(_) => panic!("{} was taken for text", path.display()),
+        Recording::Text(_) | Recording::Stream(_) => {
+            panic!("{} was taken for text", path.display())
+        }
     }
 }
 

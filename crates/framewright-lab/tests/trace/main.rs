@@ -7,6 +7,7 @@ mod ftrace;
 mod packed;
 mod perf_script;
 mod recorded;
+mod stream;
 mod support;
 mod text_property;
 mod work;

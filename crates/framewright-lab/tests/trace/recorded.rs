@@ -8,7 +8,9 @@ use std::path::Path;
 fn columns(path: &Path) -> Trace {
     match Recording::open(path).unwrap() {
         Recording::Columns(trace) => *trace,
-        Recording::Text(_) => panic!("{} was taken for text", path.display()),
+        Recording::Text(_) | Recording::Stream(_) => {
+            panic!("{} was taken for text", path.display())
+        }
     }
 }
 

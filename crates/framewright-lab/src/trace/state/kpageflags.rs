@@ -51,38 +51,15 @@ impl Snapshot {
     pub fn read(mut from: impl Read) -> io::Result<Self> {
         // 64 KiB: 8,192 frames a call.
         let mut buffer = vec![0; 1 << 16];
-        let (mut filled, mut frames, mut head) = (0, Vec::new(), ReadFrameState::Unmovable);
+        let mut parts = SnapshotParts::default();
         loop {
-            let got = match from.read(&mut buffer[filled..]) {
-                Ok(0) => break,
-                Ok(got) => got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            match from.read(&mut buffer) {
+                Ok(0) => return parts.finish(),
+                Ok(got) => parts.push(&buffer[..got]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
-            };
-            filled += got;
-            let (words, _) = buffer[..filled].as_chunks::<8>();
-            let whole = words.len() * 8;
-            for word in words {
-                let flags = u64::from_ne_bytes(*word);
-                let state = state_of(flags, head);
-                if flags & COMPOUND_TAIL == 0 {
-                    head = state;
-                }
-                frames.push(state);
             }
-            buffer.copy_within(whole..filled, 0);
-            filled -= whole;
         }
-        if filled != 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                format!(
-                    "{filled} bytes are left after frame {}: expected 8 bytes a frame",
-                    frames.len()
-                ),
-            ));
-        }
-        Ok(Self { frames })
     }
 
     /// The state of each frame, frame 0 first.
@@ -109,6 +86,71 @@ impl Snapshot {
     #[must_use]
     pub fn count(&self, state: ReadFrameState) -> u64 {
         self.frames.iter().filter(|&&is| is == state).count() as u64
+    }
+}
+
+/// A snapshot whose bytes come piece by piece, cut anywhere.
+#[derive(Debug, Default)]
+pub(in crate::trace) struct SnapshotParts {
+    frames: Vec<ReadFrameState>,
+    /// The state of the last compound page's first frame.
+    head: Option<ReadFrameState>,
+    /// The bytes of a frame that is not whole yet, and how many they are.
+    rest: [u8; 8],
+    rest_bytes: usize,
+}
+
+impl SnapshotParts {
+    pub(in crate::trace) fn push(&mut self, mut bytes: &[u8]) {
+        if self.rest_bytes > 0 {
+            let take = bytes.len().min(8 - self.rest_bytes);
+            let (head, tail) = bytes.split_at(take);
+            self.rest[self.rest_bytes..self.rest_bytes + take].copy_from_slice(head);
+            self.rest_bytes += take;
+            bytes = tail;
+            if self.rest_bytes < 8 {
+                return;
+            }
+            self.rest_bytes = 0;
+            self.word(self.rest);
+        }
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(*word);
+        }
+        self.rest[..rest.len()].copy_from_slice(rest);
+        self.rest_bytes = rest.len();
+    }
+
+    fn word(&mut self, word: [u8; 8]) {
+        let flags = u64::from_ne_bytes(word);
+        let head = self.head.unwrap_or(ReadFrameState::Unmovable);
+        let state = state_of(flags, head);
+        if flags & COMPOUND_TAIL == 0 {
+            self.head = Some(state);
+        }
+        self.frames.push(state);
+    }
+
+    /// Frames so far, a byte each.
+    pub(in crate::trace) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The snapshot; an error if the end is not at a whole frame.
+    pub(in crate::trace) fn finish(self) -> io::Result<Snapshot> {
+        match self.rest_bytes {
+            0 => Ok(Snapshot {
+                frames: self.frames,
+            }),
+            rest => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!(
+                    "{rest} bytes are left after frame {}: expected 8 bytes a frame",
+                    self.frames.len()
+                ),
+            )),
+        }
     }
 }
 

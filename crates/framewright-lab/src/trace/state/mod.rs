@@ -11,6 +11,7 @@ mod words;
 mod zoneinfo;
 
 pub use buddyinfo::{ZoneFree, read_buddyinfo};
+pub(super) use kpageflags::SnapshotParts;
 pub use kpageflags::{ReadFrameState, Snapshot};
 pub use lead::{lead_line, lead_of};
 pub use pagetypeinfo::{PageTypeInfo, ZoneType, read_pagetypeinfo};

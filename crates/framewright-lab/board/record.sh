@@ -1,0 +1,141 @@
+#!/bin/sh
+# Records what a machine's page allocator does, where framewright itself does not run: with a POSIX shell, cat, sed, wc,
+# sleep, mkdir, rmdir, kill, mount and gzip, root, and a kernel with tracefs. The recording goes to standard output in one
+# stream, which `framewright replay` reads; docs/trace-formats.md describes it.
+#
+#   ssh root@board sh -s 60 < record.sh > board.stream.gz      60 seconds
+#   sh record.sh 600 16384 > /mnt/board.stream.gz              600 seconds, 16,384 KiB of buffer for each CPU
+#
+# Ctrl-C ends it early, and so does a reader that is gone. Memory does not grow with the recording. Nothing is left behind:
+# the tracing instance goes, and tracefs is unmounted again where it was not mounted.
+set -u
+LC_ALL=C
+export LC_ALL
+seconds=${1:-60}
+buffer_kib=${2:-8192}
+
+say() { echo "record.sh: $*" >&2; }
+fail() { say "$*"; exit 2; }
+
+case "$seconds$buffer_kib" in
+*[!0-9]*) fail "SECONDS and KIB are whole numbers: sh record.sh [SECONDS] [KIB]" ;;
+esac
+[ ! -t 1 ] || fail "standard output is a terminal, expected a file or a pipe: sh record.sh 60 > board.stream.gz"
+
+mounted=
+for tracing in /sys/kernel/tracing /sys/kernel/debug/tracing; do
+    [ ! -d "$tracing/instances" ] || break
+done
+if [ ! -d "$tracing/instances" ]; then
+    tracing=/sys/kernel/tracing
+    mount -t tracefs tracefs "$tracing" || fail "tracefs cannot be mounted: it needs root and CONFIG_FTRACE"
+    mounted=$tracing
+fi
+instance=$tracing/instances/framewright-$$
+
+clean_up() {
+    trap '' INT TERM HUP PIPE
+    if [ -d "$instance" ]; then
+        echo 0 > "$instance/tracing_on"
+        exec 9>&-
+        # The reader of its pipe may hold it for a moment.
+        for _ in 1 2 3 4 5; do
+            rmdir "$instance" 2> /dev/null && break
+            sleep 1
+        done
+        [ ! -d "$instance" ] || say "the tracing instance $instance could not be removed: rmdir it"
+    fi
+    [ -z "$mounted" ] || umount "$mounted"
+}
+
+# section NAME TEXT: a line with the length, and the text with a line's end.
+section() {
+    length=$(printf '%s\n' "$2" | wc -c)
+    printf '#section %s %d\n%s\n' "$1" "$length" "$2"
+}
+
+# machine WHEN: what the machine says of itself.
+machine() {
+    for file in pagetypeinfo buddyinfo zoneinfo vmstat meminfo; do
+        [ ! -r "/proc/$file" ] || section "$1.$file" "$(cat "/proc/$file")"
+    done
+    if [ -r /proc/kpageflags ]; then
+        length=$(wc -c < /proc/kpageflags)
+        printf '#section %s %d\n' "$1.kpageflags" "$length"
+        cat /proc/kpageflags
+    fi
+}
+
+# Names of the tasks that run. A container numbers them otherwise than events do.
+tasks() {
+    case $(readlink /proc/self/ns/pid 2> /dev/null) in
+    '' | 'pid:[4026531836]') ;;
+    *) return ;;
+    esac
+    for file in /proc/[0-9]*/task/[0-9]*/comm; do
+        task=${file%/comm}
+        { IFS= read -r name < "$file"; } 2> /dev/null && printf '%s %s\n' "${task##*/}" "$name"
+    done
+}
+
+stream() {
+    stop=
+    reader=
+    trap clean_up EXIT
+    trap 'stop=1' INT TERM HUP
+    trap 'exit 1' PIPE
+    mkdir "$instance" || fail "no tracing instance can be made"
+    # While it is open, no recorder takes it for one that a killed recorder left.
+    exec 9> "$instance/tracing_on"
+    echo 0 > "$instance/tracing_on"
+    echo mono > "$instance/trace_clock"
+    # What finds no room overwrites the oldest, and the pipe says where events were lost.
+    echo 1 > "$instance/options/overwrite"
+    echo "$buffer_kib" > "$instance/buffer_size_kb" || fail "no buffers of $buffer_kib KiB a CPU: give fewer"
+    for event in kmem/mm_page_alloc kmem/mm_page_free; do
+        echo 1 > "$instance/events/$event/enable" || fail "this kernel does not trace $event"
+    done
+    for event in kmem/mm_page_alloc_extfrag compaction/mm_compaction_begin compaction/mm_compaction_end \
+        compaction/mm_compaction_try_to_compact_pages migrate/mm_migrate_pages_start migrate/mm_migrate_pages \
+        vmscan/mm_vmscan_direct_reclaim_begin task/task_newtask task/task_rename; do
+        [ ! -e "$instance/events/$event/enable" ] || echo 1 > "$instance/events/$event/enable"
+    done
+    echo '#framewright stream 1'
+    section kernel "$(cat /proc/sys/kernel/osrelease)"
+    section tasks "$(tasks)"
+    machine before
+    echo '# tracer: nop'
+    echo 1 > "$instance/tracing_on"
+    # It ends behind the mark. Some kinds of sed look a line ahead.
+    sed '/: tracing_mark_write: framewright ends$/q' < "$instance/trace_pipe" &
+    reader=$!
+    say "recording for $seconds s; Ctrl-C ends it"
+    left=$seconds
+    while [ "$left" -gt 0 ] && [ -z "$stop" ] && kill -0 "$reader" 2> /dev/null; do
+        sleep 1
+        left=$((left - 1))
+    done
+    kill -0 "$reader" 2> /dev/null || fail "the stream's reader is gone"
+    echo 0 > "$instance/events/enable"
+    for _ in 1 2 3; do
+        echo 'framewright ends' > "$instance/trace_marker"
+    done
+    waited=0
+    while kill -0 "$reader" 2> /dev/null; do
+        # What takes the stream takes nothing more: it stays without its end.
+        [ "$waited" -lt 60 ] || { kill "$reader"; fail "the events are not taken within 60 s"; }
+        sleep 1
+        waited=$((waited + 1))
+    done
+    echo 0 > "$instance/tracing_on"
+    wait "$reader" || fail "the stream's reader is gone"
+    machine after
+    lost=$(cat "$instance"/per_cpu/cpu*/stats | while read -r word value; do
+        case $word in overrun:) printf '%s+' "$value" ;; esac
+    done)
+    section end "recorded $((seconds - left)) s${stop:+ until interrupted}, lost $((${lost}0)) events"
+    say "recorded $((seconds - left)) s, lost $((${lost}0)) events"
+}
+
+# gzip must see the end, not the signal.
+stream | (trap '' INT TERM HUP; exec gzip -1)

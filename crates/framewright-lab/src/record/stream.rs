@@ -1,0 +1,232 @@
+//! A recording that is written while it is made.
+//!
+//! ```text
+//!   state, page flags ─▶ tracing on ─▶ events as the kernel prints them ─▶ tracing off ─▶ page flags, state
+//!        └───────────────────────┴──── packed, straight to a file or standard output ──────────┘
+//! ```
+//!
+//! Nothing is reduced here: `replay` does that, on another machine where there is room. What the recorder holds does not
+//! grow with the recording: the buffers, what the packing looks back at, and what waits for the stream's reader.
+
+use super::command::Running;
+use super::failure::{FailureWatch, check_order};
+use super::outlet::StreamOutlet;
+use super::report::ended_line;
+use super::state::state;
+use super::stream_writer::{Pumped, StreamPump, StreamStop, StreamWriter};
+use super::tasks::running_tasks;
+use super::{
+    BufferFill, BufferKeeps, Instance, RecordError, RecordOptions, RecordingEnded,
+    RunningRecording, open_page_flags, open_tracefs, proc_text, room,
+};
+use crate::files::is_stdout;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a stream is: what the recorder says in the end, and the text of its section `end`.
+#[derive(Debug, Clone)]
+pub struct StreamReport {
+    /// Why it ended.
+    pub ended: RecordingEnded,
+    /// How long tracing was on.
+    pub elapsed: Duration,
+    /// Lines of events that went into it.
+    pub events: u64,
+    /// Its bytes, as they were written.
+    pub len_bytes: u64,
+    /// The buffers of all CPUs together, in MiB.
+    pub buffer_mib: u64,
+    /// What they have lost.
+    pub fill: BufferFill,
+    /// Events that this kernel does not trace.
+    pub missing: Vec<&'static str>,
+    /// Where it went.
+    pub path: PathBuf,
+}
+
+impl fmt::Display for StreamReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&ended_line(self.ended, self.elapsed.as_secs_f64()))?;
+        writeln!(
+            f,
+            "buffers {} MiB, {} events, lost {}",
+            self.buffer_mib,
+            self.events,
+            self.fill.lost + self.fill.overwritten
+        )?;
+        if !self.missing.is_empty() {
+            writeln!(f, "not traced by this kernel: {}", self.missing.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Records into a stream. `say` is told what happens, a line at a time.
+///
+/// `interrupted` is what signals set: once, and the stream is ended; again, and it stays as it is, without its end.
+///
+/// # Errors
+/// [`RecordError`]. A file has its name by then only if tracing had begun, and holds what was recorded.
+pub fn record_stream(
+    options: &RecordOptions,
+    interrupted: &AtomicBool,
+    mut say: impl FnMut(&str),
+) -> Result<StreamReport, RecordError> {
+    let path = &options.output;
+    let to_stdout = is_stdout(path);
+    let is_packed = to_stdout || path.extension().is_some_and(|ending| ending == "zst");
+    let outlet = StreamOutlet::open(path, options.replace)?;
+    let tracefs = open_tracefs(&mut say)?;
+    let meminfo = proc_text("meminfo")?;
+    let available = room::available_mib(&meminfo).unwrap_or(0);
+    let buffer_mib = room::stream_buffer_mib(options.buffer_mib, available)?;
+    let kept_free = room::check_stream_disk(&outlet, path, &meminfo, is_packed, buffer_mib)?;
+    if let Some(ends) = options.until_failure {
+        check_order(ends, &proc_text("buddyinfo").unwrap_or_default())?;
+    }
+    // Before anything is changed: whether page flags can be read at all.
+    drop(open_page_flags()?);
+    let instance = Instance::make(&tracefs, buffer_mib, BufferKeeps::Newest)?;
+    let events = instance.pipe()?;
+    let failures = options.until_failure;
+    let failures = failures.map(|ends| FailureWatch::new(&tracefs, ends));
+    let mut watched = RunningRecording {
+        instance: &instance,
+        keeps: BufferKeeps::Newest,
+        failures: failures.transpose()?,
+        states: None,
+        duration: options.duration,
+    };
+    let stopped = |stop: StreamStop| stop.error(path);
+    let mut writer = StreamWriter::new(outlet, is_packed).map_err(|e| stopped(e.into()))?;
+    write_machine("before", &mut writer, interrupted).map_err(|e| e.error(path))?;
+    writer.outlet().name()?;
+    let ends = match (options.until_failure, options.duration) {
+        (Some(ends), _) => format!(", until a request fails {ends}"),
+        (None, None) if options.command.is_empty() => "; Ctrl-C ends it".into(),
+        _ => String::new(),
+    };
+    say(&format!(
+        "recording through {buffer_mib} MiB of buffers into a stream{ends}"
+    ));
+    let start = Instant::now();
+    instance.set_tracing(true)?;
+    if let Some(failures) = &watched.failures {
+        failures.start()?;
+    }
+    let mut child = Running::spawn(&options.command, to_stdout)?;
+    let mut pump = StreamPump::new(events, writer, kept_free);
+    let ended = watched.wait(&mut child, interrupted, || match pump.pump() {
+        Ok(Pumped::Idle) => Ok(None),
+        Ok(Pumped::More) => Ok(Some(None)),
+        Err(StreamStop::ReaderGone) => Ok(Some(Some(RecordingEnded::ReaderGone))),
+        Err(StreamStop::DiskFull) => Ok(Some(Some(RecordingEnded::DiskFull))),
+        Err(stop) => Err(stop.error(path)),
+    });
+    instance.set_tracing(false)?;
+    let elapsed = start.elapsed();
+    let ended = ended?;
+    if let (Some(child), RecordingEnded::Interrupted) = (&mut child, ended) {
+        child.finish(interrupted, &mut say)?;
+    }
+    interrupted.store(false, Ordering::Relaxed);
+    let mut report = StreamReport {
+        ended,
+        elapsed,
+        events: 0,
+        len_bytes: 0,
+        buffer_mib,
+        fill: BufferFill::default(),
+        missing: instance.missing().to_vec(),
+        path: path.clone(),
+    };
+    match end_stream(pump, &instance, &mut report, interrupted) {
+        Ok(outlet) => outlet.close(),
+        Err(StreamStop::ReaderGone) => {
+            report.ended = RecordingEnded::ReaderGone;
+        }
+        Err(StreamStop::DiskFull) => {
+            report.ended = RecordingEnded::DiskFull;
+            say("the disk is full: the stream has no end; what is written can be replayed");
+        }
+        Err(StreamStop::Interrupted) => {
+            say("interrupted again: the stream has no end; what is written can be replayed");
+        }
+        Err(stop) => return Err(stop.error(path)),
+    }
+    // The buffers are memory that the machine wants back, while the command goes on.
+    drop(watched);
+    drop(instance);
+    if let Some(child) = &mut child {
+        if !matches!(
+            ended,
+            RecordingEnded::Command(_) | RecordingEnded::Interrupted
+        ) {
+            say("waiting for the command to end; its recording has ended");
+        }
+        child.finish(interrupted, &mut say)?;
+    }
+    Ok(report)
+}
+
+/// What the machine says of itself at one moment, and before the first event what its tasks are called.
+fn write_machine(
+    when: &str,
+    writer: &mut StreamWriter<StreamOutlet>,
+    interrupted: &AtomicBool,
+) -> Result<(), StreamStop> {
+    let other = |error: RecordError| StreamStop::Failed(std::io::Error::other(error.to_string()));
+    // As near to the events as can be: page flags move, and the counters of /proc belong to them.
+    if when == "before" {
+        let kernel = fs::read("/proc/sys/kernel/osrelease").unwrap_or_default();
+        writer.section("kernel", &kernel)?;
+        let mut tasks = Vec::new();
+        for (task, name) in running_tasks() {
+            let name: Vec<u8> = name.into_iter().filter(|&byte| byte != b'\n').collect();
+            tasks.extend_from_slice(format!("{task} ").as_bytes());
+            tasks.extend_from_slice(&name);
+            tasks.push(b'\n');
+        }
+        writer.section("tasks", &tasks)?;
+    }
+    let files = state().map_err(other)?;
+    let flags = open_page_flags().map_err(other)?;
+    writer.sections(&format!("{when}.kpageflags"), flags, interrupted)?;
+    for (name, bytes) in files {
+        writer.section(&format!("{when}.{name}"), &bytes)?;
+    }
+    if when == "before" {
+        // It says which text follows where no event does.
+        writer.events(b"# tracer: nop\n")?;
+    }
+    writer.wait(interrupted)
+}
+
+/// Writes what is left in the buffers and what the machine is like now, and ends the stream.
+fn end_stream(
+    mut pump: StreamPump<fs::File, StreamOutlet>,
+    instance: &Instance<'_>,
+    report: &mut StreamReport,
+    interrupted: &AtomicBool,
+) -> Result<StreamOutlet, StreamStop> {
+    if report.ended == RecordingEnded::ReaderGone {
+        report.events = pump.writer.events;
+        report.len_bytes = pump.writer.taken_bytes;
+        report.fill = instance.fill().unwrap_or_default();
+        return Ok(pump.writer.into_outlet());
+    }
+    let drained = pump.drain(interrupted);
+    report.events = pump.writer.events.saturating_sub(1);
+    report.len_bytes = pump.writer.taken_bytes;
+    report.fill = instance.fill().unwrap_or_default();
+    drained?;
+    let mut writer = pump.writer;
+    write_machine("after", &mut writer, interrupted)?;
+    writer.section("end", report.to_string().as_bytes())?;
+    let (outlet, len_bytes) = writer.finish(interrupted)?;
+    report.len_bytes = len_bytes;
+    Ok(outlet)
+}

@@ -1,0 +1,367 @@
+//! A stream: a recording in one piece, as it is made while the machine is recorded.
+//!
+//! ```text
+//!   #framewright stream 1        the first line
+//!   #section NAME BYTES          a line, and so many bytes behind it: a file of the machine
+//!   ...
+//!   TASK-PID [CPU] ...           events, as ftrace prints them
+//!   ...
+//!   #section NAME BYTES          what the machine said afterwards
+//! ```
+//!
+//! What is in front of the first event belongs to the beginning. Pieces of one name are put together. A task's name has
+//! at most 15 bytes, so that no event's line is taken for a section's: the shortest name of one is `tasks`.
+//!
+//! # Invariants
+//! - **SR1** What was written before a stream was cut off is read: whole events, whole sections.
+//! - **SR2** Memory: the sections, of at most [`SECTIONS_BYTES_MAX`], and a byte a frame; never above the limit.
+
+use super::state::SnapshotParts;
+use super::{Input, MemoryLimit, Snapshot, TextReader, TraceError};
+use crate::printable;
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The first line of a stream.
+pub const STREAM_MAGIC: &[u8] = b"#framewright stream 1\n";
+
+/// What a section's line begins with.
+const SECTION: &[u8] = b"#section ";
+
+/// The longest line of a section.
+const SECTION_LINE_BYTES_MAX: usize = 128;
+
+/// What all sections but the frames' may hold together.
+const SECTIONS_BYTES_MAX: usize = 64 << 20;
+
+/// The sections that hold page flags, in the order in which a stream has them.
+const FLAGS: [&str; 2] = ["before.kpageflags", "after.kpageflags"];
+
+/// The line in front of a section's bytes.
+#[must_use]
+pub fn section_line(name: &str, len_bytes: usize) -> Vec<u8> {
+    format!("#section {name} {len_bytes}\n").into_bytes()
+}
+
+/// What a stream says besides its events.
+#[derive(Debug, Default)]
+pub struct StreamParts {
+    /// Files of the machine by name, as `before.zoneinfo`; `tasks`, a number and a name in each line; `end`, a summary.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// Frames before the first event.
+    pub first: Option<Snapshot>,
+    /// Frames after the last one.
+    pub last: Option<Snapshot>,
+    /// Whether it was cut off in its packing or within a section.
+    pub is_cut: bool,
+}
+
+impl StreamParts {
+    /// A file's text, if the stream has it.
+    ///
+    /// # Errors
+    /// If it is not UTF-8.
+    pub fn text(&self, name: &str) -> Result<Option<&str>, String> {
+        let text = self.files.get(name).map(|bytes| std::str::from_utf8(bytes));
+        text.transpose().map_err(|e| {
+            format!(
+                "{name}: byte {} is not UTF-8, expected text",
+                e.valid_up_to()
+            )
+        })
+    }
+
+    /// What tasks were called when it began.
+    pub fn tasks(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        let lines = self.files.get("tasks").map_or(&[][..], Vec::as_slice);
+        lines.split(|&byte| byte == b'\n').filter_map(|line| {
+            let space = line.iter().position(|&byte| byte == b' ')?;
+            let number = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
+            Some((number, &line[space + 1..]))
+        })
+    }
+
+    /// Whether its recorder has ended it.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.is_cut && self.files.contains_key("end")
+    }
+}
+
+/// A stream that is read: first what it says of the beginning, then its events, then the rest.
+#[derive(Debug)]
+pub struct StreamReader {
+    lines: SectionFilter,
+}
+
+impl StreamReader {
+    /// Reads up to the first event.
+    ///
+    /// # Errors
+    /// If the input cannot be read, is damaged or is no stream.
+    pub fn open(input: Input) -> Result<Self, TraceError> {
+        let mut lines = SectionFilter::new(input.ending_where_cut());
+        let mut magic = vec![0; STREAM_MAGIC.len()];
+        let mut filled = 0;
+        while filled < magic.len() {
+            match lines.input.read(&mut magic[filled..])? {
+                0 => break,
+                got => filled += got,
+            }
+        }
+        if magic != STREAM_MAGIC {
+            let expected = "a stream of another version, expected `#framewright stream 1`";
+            return Err(lines.input.error(expected));
+        }
+        lines.pass_sections()?;
+        Ok(Self { lines })
+    }
+
+    /// What it has said so far: after [`Self::open`], of the beginning.
+    ///
+    /// # Errors
+    /// If a section means nothing.
+    pub fn take_parts(&mut self) -> Result<StreamParts, TraceError> {
+        let parts = std::mem::take(&mut self.lines.parts);
+        let parts = parts.finish();
+        parts.map_err(|fault| self.lines.input.error(fault))
+    }
+
+    /// Its events, and what is known of the rest once they are at their end.
+    ///
+    /// # Errors
+    /// If the first bytes of the events cannot be read.
+    pub fn into_events(self) -> Result<(TextReader, StreamRest), TraceError> {
+        let name = self.lines.input.name().to_owned();
+        let limit = self.lines.input.memory_limit();
+        let rest = StreamRest(Arc::new(Mutex::new(self.lines)));
+        let events = Input::from_reader(&name, FilteredEvents(Arc::clone(&rest.0)));
+        // What an event's text may cost is bounded by the reduction.
+        let events = TextReader::new(events?.with_memory_limit(limit));
+        Ok((events, rest))
+    }
+}
+
+/// What follows a stream's events.
+#[derive(Debug)]
+pub struct StreamRest(Arc<Mutex<SectionFilter>>);
+
+impl StreamRest {
+    /// What it has said behind the beginning. Once the events are at their end, that is all.
+    ///
+    /// # Errors
+    /// If the stream could not be read, or a section means nothing.
+    pub fn finish(self) -> Result<StreamParts, TraceError> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = std::mem::take(&mut lines.parts);
+        parts.is_cut |= lines.input.is_cut();
+        let parts = parts.finish();
+        parts.map_err(|fault| lines.input.error(fault))
+    }
+}
+
+/// The events' side of a stream.
+struct FilteredEvents(Arc<Mutex<SectionFilter>>);
+
+impl Read for FilteredEvents {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = lines.events(out);
+        given.map_err(|error| io::Error::other(error.message().to_owned()))
+    }
+}
+
+/// Parts that are not put together yet.
+#[derive(Debug, Default)]
+struct UnfinishedParts {
+    files: BTreeMap<String, Vec<u8>>,
+    flags: [Option<SnapshotParts>; 2],
+    held_bytes: usize,
+    is_cut: bool,
+}
+
+impl UnfinishedParts {
+    fn push(&mut self, name: &str, bytes: &[u8], limit: MemoryLimit) -> Result<(), String> {
+        if let Some(nth) = FLAGS.iter().position(|flags| *flags == name) {
+            self.flags[nth].get_or_insert_default().push(bytes);
+            let frames: usize = self.flags.iter().flatten().map(SnapshotParts::len).sum();
+            let over = |over| format!("what it says of the machine's frames {over}");
+            return limit.check(frames as u64).map_err(over);
+        }
+        self.held_bytes += bytes.len();
+        if self.held_bytes > SECTIONS_BYTES_MAX {
+            return Err(format!(
+                "the sections hold more than {SECTIONS_BYTES_MAX} bytes, expected no more"
+            ));
+        }
+        let file = self.files.entry(name.to_owned()).or_default();
+        file.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<StreamParts, String> {
+        let is_cut = self.is_cut;
+        let [first, last] = self
+            .flags
+            .map(|flags| match flags.map(SnapshotParts::finish) {
+                // A stream that was cut there has no more to say.
+                Some(Err(_)) if is_cut => Ok(None),
+                other => other.transpose(),
+            });
+        let flags = |nth: usize| move |e: io::Error| format!("{}: {e}", FLAGS[nth]);
+        Ok(StreamParts {
+            files: self.files,
+            first: first.map_err(flags(0))?,
+            last: last.map_err(flags(1))?,
+            is_cut,
+        })
+    }
+}
+
+/// Lines on one side, sections on the other.
+#[derive(Debug)]
+struct SectionFilter {
+    input: Input,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Whether a line begins at `start`.
+    at_line: bool,
+    parts: UnfinishedParts,
+}
+
+impl SectionFilter {
+    fn new(input: Input) -> Self {
+        Self {
+            input,
+            buffer: vec![0; 64 << 10].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            at_line: true,
+            parts: UnfinishedParts::default(),
+        }
+    }
+
+    /// Reads on until so many bytes are there, or the end.
+    fn fill(&mut self, wanted: usize) -> Result<(), TraceError> {
+        if self.end - self.start < wanted && self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        while self.end - self.start < wanted {
+            match self.input.read(&mut self.buffer[self.end..])? {
+                0 => break,
+                got => self.end += got,
+            }
+        }
+        Ok(())
+    }
+
+    fn have(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Takes all sections that follow here. Then a line of events follows, or the end.
+    fn pass_sections(&mut self) -> Result<(), TraceError> {
+        while self.at_line {
+            self.fill(SECTION.len())?;
+            if !self.have().starts_with(SECTION) {
+                return Ok(());
+            }
+            self.fill(SECTION_LINE_BYTES_MAX)?;
+            let line = self.have();
+            let line = &line[..line.len().min(SECTION_LINE_BYTES_MAX)];
+            let Some(length) = memchr::memchr(b'\n', line) else {
+                if line.len() < SECTION_LINE_BYTES_MAX {
+                    // The stream ends in this line.
+                    self.parts.is_cut = true;
+                    self.start = self.end;
+                    return Ok(());
+                }
+                return Err(self.input.error(bad_section(line)));
+            };
+            let Some((name, len_bytes)) = section(&line[SECTION.len()..length]) else {
+                return Err(self.input.error(bad_section(&line[..length])));
+            };
+            self.start += length + 1;
+            self.section(&name, len_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, name: &str, len_bytes: u64) -> Result<(), TraceError> {
+        let mut left = len_bytes;
+        // A file that is empty is there, too.
+        let mut piece = 0;
+        loop {
+            let (from, to) = (self.start, self.start + piece);
+            let limit = self.input.memory_limit();
+            let pushed = self.parts.push(name, &self.buffer[from..to], limit);
+            pushed.map_err(|fault| self.input.error(fault))?;
+            self.start = to;
+            left -= piece as u64;
+            if left == 0 {
+                return Ok(());
+            }
+            self.fill(1)?;
+            let have = self.end - self.start;
+            if have == 0 {
+                self.parts.is_cut = true;
+                // Half a file says something else than the whole.
+                self.parts.files.remove(name);
+                return Ok(());
+            }
+            piece = usize::try_from(left).map_or(have, |left| left.min(have));
+        }
+    }
+
+    /// Gives whole lines of events, or a part of one that is longer than `out`.
+    fn events(&mut self, out: &mut [u8]) -> Result<usize, TraceError> {
+        let mut given = 0;
+        while given < out.len() {
+            if self.start == self.end {
+                if given > 0 {
+                    break;
+                }
+                self.fill(1)?;
+                if self.start == self.end {
+                    break;
+                }
+            }
+            if self.at_line && self.buffer[self.start] == SECTION[0] {
+                // What was read so far is given first: a live stream's sections may take their time.
+                if given > 0 {
+                    break;
+                }
+                self.pass_sections()?;
+                if self.start == self.end {
+                    break;
+                }
+            }
+            let have = self.have();
+            let have = &have[..have.len().min(out.len() - given)];
+            let length = memchr::memchr(b'\n', have).map_or(have.len(), |at| at + 1);
+            out[given..given + length].copy_from_slice(&have[..length]);
+            self.at_line = have[length - 1] == b'\n';
+            given += length;
+            self.start += length;
+        }
+        Ok(given)
+    }
+}
+
+fn section(words: &[u8]) -> Option<(String, u64)> {
+    let mut words = std::str::from_utf8(words).ok()?.split(' ');
+    let (name, len_bytes) = (words.next()?, words.next()?.parse().ok()?);
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.');
+    (is_name && words.next().is_none()).then(|| (name.to_owned(), len_bytes))
+}
+
+fn bad_section(line: &[u8]) -> String {
+    format!(
+        "`{}` is no section's line, expected `#section NAME BYTES`",
+        printable::bytes(line)
+    )
+}
