@@ -97,7 +97,8 @@ stream() {
     done
     for event in kmem/mm_page_alloc_extfrag compaction/mm_compaction_begin compaction/mm_compaction_end \
         compaction/mm_compaction_try_to_compact_pages migrate/mm_migrate_pages_start migrate/mm_migrate_pages \
-        vmscan/mm_vmscan_direct_reclaim_begin task/task_newtask task/task_rename; do
+        vmscan/mm_vmscan_direct_reclaim_begin vmscan/mm_vmscan_direct_reclaim_end vmscan/mm_vmscan_kswapd_wake \
+        vmscan/mm_vmscan_kswapd_sleep task/task_newtask task/task_rename; do
         [ ! -e "$instance/events/$event/enable" ] || echo 1 > "$instance/events/$event/enable"
     done
     echo '#framewright stream 1'
@@ -107,7 +108,7 @@ stream() {
     echo '# tracer: nop'
     echo 1 > "$instance/tracing_on"
     # It ends behind the mark. Some kinds of sed look a line ahead.
-    sed '/: tracing_mark_write: framewright ends$/q' < "$instance/trace_pipe" &
+    (trap '' INT TERM HUP; exec sed '/: tracing_mark_write: framewright ends$/q') < "$instance/trace_pipe" &
     reader=$!
     say "recording for $seconds s; Ctrl-C ends it"
     left=$seconds
@@ -137,5 +138,6 @@ stream() {
     say "recorded $((seconds - left)) s, lost $((${lost}0)) events"
 }
 
-# gzip must see the end, not the signal.
+# This shell waits, and gzip sees the end, whatever signal ends the recording.
+trap : INT TERM HUP
 stream | (trap '' INT TERM HUP; exec gzip -1)

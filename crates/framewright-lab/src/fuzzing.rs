@@ -80,7 +80,7 @@ pub const FORMATS: &[FuzzedFormat] = &[
     format("vmstat", vmstat, WORDS_PER_BYTE),
     format("kpageflags", kpageflags, TEXT_PER_BYTE),
     format("assertion", assertion, WORDS_PER_BYTE),
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "experiments"))]
     format("phone", phone, 1024),
 ];
 
@@ -188,7 +188,7 @@ fn pfn(bytes: &[u8]) {
     let mut written = Vec::new();
     assert!(write_frames(&frames, &mut written).is_ok());
     if let Ok(memory) = TraceMemory::new(&trace) {
-        let _ = crate::replay::placement(&memory, &frames);
+        let _ = crate::replay::placement(&memory, &frames, 2);
     }
 }
 
@@ -345,7 +345,7 @@ fn assertion(bytes: &[u8]) {
     as_text(bytes, |text| drop(text.parse::<Assertion>()));
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "experiments"))]
 fn phone(bytes: &[u8]) {
     use crate::experiment::fallback::Params;
     as_text(bytes, |text| {

@@ -1,9 +1,14 @@
 //! The laboratory: the only crate that knows files, formats, floats and wall clocks.
 #![forbid(unsafe_code)]
+// What only the published experiments use.
+#![cfg_attr(
+    not(all(target_os = "linux", feature = "experiments")),
+    allow(dead_code, unused)
+)]
 
 pub mod before;
 pub mod cmd;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "experiments"))]
 pub mod experiment;
 mod files;
 pub mod fuzzing;

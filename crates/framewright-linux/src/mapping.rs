@@ -11,6 +11,9 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Linux 6.1; `libc` has it for some C libraries only.
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// The size of a huge page, and the alignment of every mapping.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
@@ -218,7 +221,7 @@ impl Mapping {
         for offset in (0..self.len_bytes).step_by(HUGE_BYTES) {
             std::hint::black_box(self.words(offset, 1)[0].load(Ordering::Relaxed));
         }
-        self.advise(0, self.len_bytes, libc::MADV_COLLAPSE)
+        self.advise(0, self.len_bytes, MADV_COLLAPSE)
     }
 
     /// Gives advice that must leave the contents and the protection unchanged.

@@ -1,6 +1,7 @@
 //! The repository's own commands: `cargo xtask kernel` builds the kernel and boots it in QEMU, `measure` takes the
 //! figures that the documents quote, and `docs` fills the documents with them.
 
+mod board;
 mod boot;
 mod document;
 mod figures;
@@ -25,6 +26,7 @@ usage: cargo xtask kernel [options]
        cargo xtask ostd [--only speed|frag|smp] [--write]
        cargo xtask measure [--as-built] [--quick] [NAME...]
        cargo xtask docs [--check]
+       cargo xtask board [--target T]
 
 kernel builds kernel/ for x86_64-unknown-none and boots it in QEMU.
 
@@ -48,6 +50,9 @@ small size: to try them, and for no figure that is to stay.
 docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
 page says something else.
 
+board builds framewright for boards (x86_64 and aarch64 with musl, or --target), static and stripped, checks that it is
+smaller than 8 MiB, and runs it here or in qemu-user. A target that lacks something is skipped aloud.
+
 Exit code: 0 passed, 1 failed, 2 wrong use, or QEMU, a target or crates are missing.";
 
 /// What the command line asks for.
@@ -62,6 +67,7 @@ enum Asked {
     Docs {
         is_check: bool,
     },
+    Board(Vec<&'static str>),
 }
 
 /// What is to be booted.
@@ -76,6 +82,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     let command = words.next().ok_or("a command is missing")?;
     match command.as_str() {
         "kernel" => parse_kernel(words).map(Asked::Kernel),
+        "board" => board::targets(words).map(Asked::Board),
         "ostd" => parse_ostd(words).map(Asked::Ostd),
         "measure" => {
             let (options, names): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('-'));
@@ -158,6 +165,7 @@ fn run(asked: &Asked) -> Result<(), String> {
             is_quick,
         } => measure::run(names, *is_as_built, *is_quick),
         Asked::Docs { is_check } => pages::run(*is_check),
+        Asked::Board(targets) => board::run(targets),
     }
 }
 
@@ -201,7 +209,7 @@ mod tests {
     fn parsed(words: &str) -> Result<AskedBoot, String> {
         match parse(words.split(' ').map(str::to_owned))? {
             Asked::Kernel(asked) => Ok(asked),
-            Asked::Ostd(_) | Asked::Measure { .. } | Asked::Docs { .. } => {
+            Asked::Ostd(_) | Asked::Measure { .. } | Asked::Docs { .. } | Asked::Board(_) => {
                 Err("not a boot".to_owned())
             }
         }

@@ -8,7 +8,7 @@ mod compare;
 mod error;
 mod explain;
 mod input;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "experiments"))]
 pub mod lab;
 pub mod limits;
 mod main_job;
@@ -16,7 +16,7 @@ mod manual;
 mod progress;
 pub mod record;
 pub mod replay;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "experiments"))]
 mod runner;
 mod signals;
 mod sweep;
@@ -73,7 +73,7 @@ enum Command {
     Sweep(sweep::SweepArgs),
     Explain(explain::ExplainArgs),
     Record(record::RecordArgs),
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "experiments"))]
     Lab(lab::LabArgs),
     Completions(manual::CompletionArgs),
     Man(manual::ManArgs),
@@ -95,7 +95,7 @@ pub fn main() -> ExitCode {
         Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Record(args)) => record::run(&args),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "experiments"))]
         Some(Command::Lab(args)) => lab::run(&args),
         Some(Command::Completions(args)) => manual::completions(&args, Cli::command()),
         Some(Command::Man(args)) => manual::manual(&args, Cli::command()),

@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_stream_needs_room_to_begin_and_to_end_and_small_buffers() {
-        struct Disk(Option<u64>);
-        impl TakesStream for Disk {
+        struct DiskWithRoom(Option<u64>);
+        impl TakesStream for DiskWithRoom {
             fn take(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
                 Ok(bytes.len())
             }
@@ -150,7 +150,13 @@ mod tests {
         // 1 GiB are 262,144 frames.
         let meminfo = "MemTotal:       1048576 kB\n";
         let check = |room, is_packed| {
-            check_stream_disk(&Disk(room), Path::new("run.zst"), meminfo, is_packed, 8)
+            check_stream_disk(
+                &DiskWithRoom(room),
+                Path::new("run.zst"),
+                meminfo,
+                is_packed,
+                8,
+            )
         };
         let ends = (2 << 20) + (2 << 20) / 8;
         let kept = ends + (4 << 20);

@@ -1,6 +1,7 @@
+use super::camera::Camera;
 use super::run::SAMPLE_MS;
 use super::{ReplayError, TraceMemory, TraceObjects, WhoFollower, WhoTally};
-use crate::measure::{Means, Observer};
+use crate::measure::{Film, Means, Observer};
 use crate::trace::OpKind;
 use framewright::{Frame, Order};
 
@@ -18,16 +19,22 @@ pub struct Placement {
     pub moved_frames: u64,
     /// What each asker has there, where the recording names the askers.
     pub who: Option<WhoTally>,
+    /// Pictures of the pageblocks, where some were asked for.
+    pub film: Option<Film>,
 }
 
 /// Follows the frames that the recording kernel chose (`*.pfn`) under the observer.
 ///
 /// `chosen` has a frame for each allocation of the trace, in order; allocations beyond its end are
-/// passed over.
+/// passed over. At most so many `pictures` are taken, as of a policy.
 ///
 /// # Errors
 /// If the initial objects overlap, or a chosen block is not aligned or not within memory.
-pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, ReplayError> {
+pub fn placement(
+    memory: &TraceMemory<'_>,
+    chosen: &[u32],
+    pictures: u32,
+) -> Result<Placement, ReplayError> {
     let trace = memory.trace;
     let mut observer = Observer::new(trace.nframes, &trace.absent);
     let mut objects = TraceObjects::new(trace.init.len() + memory.allocs);
@@ -52,6 +59,10 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
         holder[object.frame.0 as usize] = id as u32;
     }
     let mut placement = Placement::default();
+    let mut camera = Camera::new(pictures, memory);
+    if let Some(camera) = &mut camera {
+        camera.look(0, &mut observer);
+    }
     let mut chosen = chosen.iter();
     let (mut next_id, mut now_ms, mut next_sample_ms) = (trace.init.len(), 0, 0);
     for (index, op) in trace.ops.iter().enumerate() {
@@ -100,6 +111,9 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
             }
             OpKind::Tick => {
                 now_ms += u64::from(op.value);
+                if let Some(camera) = &mut camera {
+                    camera.look(now_ms, &mut observer);
+                }
                 if now_ms >= next_sample_ms {
                     next_sample_ms = now_ms + SAMPLE_MS;
                     placement.means.add(&observer.sample(now_ms));
@@ -113,6 +127,7 @@ pub fn placement(memory: &TraceMemory<'_>, chosen: &[u32]) -> Result<Placement, 
         }
     }
     placement.who = who.map(|who| who.finish(&observer));
+    placement.film = camera.map(|camera| camera.developed(now_ms, &mut observer));
     Ok(placement)
 }
 
@@ -123,7 +138,7 @@ fn range(frame: Frame, order: Order) -> std::ops::Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::AllocatorFault;
+    use crate::measure::{AllocatorFault, Holds};
     use crate::trace::{InitClass, InitObject, Trace, TraceOp};
     use framewright::Mobility;
 
@@ -152,19 +167,26 @@ mod tests {
     fn what_lies_where_another_is_put_has_moved_away() {
         let trace = trace();
         let memory = TraceMemory::new(&trace).unwrap();
-        let placement = placement(&memory, &[0, 600]).unwrap();
+        let placement = placement(&memory, &[0, 600], 3).unwrap();
         assert_eq!((placement.moved_frames, placement.means.samples()), (1, 2));
         // 5 frames in use, then 3.
         assert!((placement.means.free_frames() - (1019.0 + 1021.0) / 2.0).abs() < 1e-9);
         assert!((placement.means.contaminated_blocks() - 1.0).abs() < 1e-12);
         assert!(placement.means.mixed_blocks().abs() < 1e-12);
+        // Before the first allocation, and at the end.
+        let film = placement.film.unwrap();
+        let free = film.pictures.iter().map(|at| at.sample.free_frames());
+        assert_eq!(free.collect::<Vec<_>>(), [1023, 1021]);
+        let holds = |nth: usize| film.pictures[nth].cells.iter().map(|cell| cell.holds);
+        assert!(holds(0).eq([Holds::Movable, Holds::Free]));
+        assert!(holds(1).eq([Holds::Fixed, Holds::Movable]));
     }
 
     #[test]
     fn a_frame_outside_memory_is_a_fault() {
         let trace = trace();
         let memory = TraceMemory::new(&trace).unwrap();
-        let error = placement(&memory, &[0, 1024]).unwrap_err();
+        let error = placement(&memory, &[0, 1024], 0).unwrap_err();
         let fault = AllocatorFault::OutOfPlace(Frame(1024), Order::ZERO);
         assert_eq!(
             error,
@@ -174,7 +196,10 @@ mod tests {
                 fault
             }
         );
-        assert!(placement(&memory, &[1]).is_err(), "not aligned");
-        assert!(placement(&memory, &[0]).is_ok(), "a short list ends early");
+        assert!(placement(&memory, &[1], 0).is_err(), "not aligned");
+        assert!(
+            placement(&memory, &[0], 0).is_ok(),
+            "a short list ends early"
+        );
     }
 }

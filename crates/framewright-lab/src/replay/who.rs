@@ -447,7 +447,7 @@ mod tests {
     fn who_is_counted_in_the_recording_kernels_own_layout_as_by_hand() {
         let trace = trace();
         let memory = TraceMemory::new(&trace).unwrap();
-        let tally = placement(&memory, &[2, 1, 4, 600, 8, 601])
+        let tally = placement(&memory, &[2, 1, 4, 600, 8, 601], 0)
             .unwrap()
             .who
             .unwrap();

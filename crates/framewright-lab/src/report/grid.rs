@@ -13,10 +13,12 @@ pub enum Accent {
     Proposed,
     /// This project's.
     Framewright,
+    /// The recording machine's own, in a plot or on a map: what its kernel did is no column of an experiment.
+    Machine,
 }
 
 impl Accent {
-    /// All three, in the order of the columns.
+    /// The three of an experiment, in the order of the columns.
     pub const ALL: [Self; 3] = [Self::Before, Self::Proposed, Self::Framewright];
 
     /// The column's name.
@@ -26,6 +28,7 @@ impl Accent {
             Self::Before => "before",
             Self::Proposed => "proposed",
             Self::Framewright => "framewright",
+            Self::Machine => "machine",
         }
     }
 

@@ -12,7 +12,7 @@ const END: &str = "<!-- end -->\n";
 #[must_use]
 pub fn metric_tables() -> Vec<MetricTable> {
     let mut tables = vec![replay::TABLE, who::TABLE];
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "experiments"))]
     tables.extend(crate::experiment::metric_tables());
     tables
 }

@@ -12,7 +12,7 @@ mod case;
 mod compared;
 mod distribution;
 mod figure;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "experiments"))]
 mod figure_assertion;
 mod file;
 mod front;
@@ -46,7 +46,7 @@ pub use figure::{
     Figure, FigureColumn, figure_cases, figure_grid, figure_grid_of, figure_lines, figure_value,
     measured_cases,
 };
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "experiments"))]
 pub use figure_assertion::FigureAssertion;
 pub(crate) use file::create_beside;
 pub use file::{WriteError, has_place, write_whole};

@@ -84,7 +84,7 @@ fn sr1_a_stream_that_was_cut_off_anywhere_is_read_up_to_there() {
     let whole = whole();
     let end = whole
         .windows(12)
-        .position(|at| at == b"#section end")
+        .rposition(|at| at == b"#section end")
         .unwrap();
     for packed in [Encoding::Plain, Encoding::Gzip, Encoding::Zstd] {
         for cut in [end, end + 5, end + 20, end - 20] {
@@ -127,7 +127,7 @@ fn sr1_a_stream_that_was_cut_off_anywhere_is_read_up_to_there() {
 }
 
 #[test]
-fn what_is_no_stream_is_refused_with_what_was_expected() {
+fn sr2_what_is_no_stream_is_refused_with_what_was_expected_and_costs_what_is_there() {
     let error = |bytes: &[u8], limit: u64| {
         let input = input(bytes)
             .unwrap()

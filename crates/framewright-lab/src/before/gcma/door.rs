@@ -35,7 +35,7 @@ impl<P: ReservePlatform> Store for &Gcma<P> {
 }
 
 /// Any number of threads at a time: all share the same locks.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "experiments"))]
 impl<P: ReservePlatform + Sync> framewright_linux::tenancy::Tenancy for Gcma<P> {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         let mut store = self;

@@ -56,7 +56,7 @@ pub(super) fn run(size: Size, args: &JobOutputs) -> Result<(), CommandError> {
         tell(&text)
     };
     told(sample::part(&input::sample()?, threads)?)?;
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "experiments"))]
     super::runner::each_section(size, |(section, records)| {
         told(JobPart { section, records })
     })?;

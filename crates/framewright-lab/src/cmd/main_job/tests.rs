@@ -97,7 +97,7 @@ fn every_policy_is_shown_from_three_starts_and_a_map_of_the_last() {
     assert_eq!(page(vec![section]), page(vec![again]));
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "experiments"))]
 mod of_experiments {
     use super::*;
     use crate::cmd::runner::section_of;

@@ -1,6 +1,7 @@
 //! One trace under all policies: which replays it takes, and what is said beside their figures.
 
 use super::WatermarksArg;
+use super::course::MachineCourse;
 use crate::cmd::CommandError;
 use crate::cmd::answered::{AnsweredCase, base_of};
 use crate::cmd::input::LoadedTrace;
@@ -39,6 +40,8 @@ pub(in crate::cmd) struct Replayed {
     pub(in crate::cmd) case: ReportCase,
     /// The outcomes, in the order of the policies.
     pub(in crate::cmd) outcomes: Vec<ReplayOutcome>,
+    /// What the recording machine itself did, for a page.
+    pub(in crate::cmd) machine: MachineCourse,
 }
 
 /// The machine that a loaded trace happened on, as it is replayed.
@@ -95,12 +98,16 @@ pub(in crate::cmd) fn replay_case(
     let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
     let base = base_of(policies, reclaims);
     let is_known = loaded.trace.askers.is_known();
-    let chosen = loaded.chosen.as_ref().filter(|_| as_recorded);
-    let chosen = chosen.filter(|_| loaded.reference.is_none() || (is_known && !reclaims));
-    let placed = chosen.map(|chosen| placement(&memory, chosen)).transpose();
-    let placed = placed.map_err(|e| at(&e))?;
+    // A page has the machine's own layout beside the policies', also where they have less memory.
+    let is_shown = options.pictures > 0;
+    let chosen = loaded.chosen.as_ref().filter(|_| as_recorded || is_shown);
+    let is_wanted = loaded.reference.is_none() || (is_known && !reclaims) || is_shown;
+    let chosen = chosen.filter(|_| is_wanted);
+    let placed = chosen.map(|chosen| placement(&memory, chosen, options.pictures));
+    let placed = placed.transpose().map_err(|e| at(&e))?;
     // A replay that reclaims is another layout than the machine's, whatever lies beside the trace.
-    let of_kernel = placed.as_ref().filter(|_| !reclaims);
+    let own = placed.as_ref().filter(|_| as_recorded);
+    let of_kernel = own.filter(|_| !reclaims);
     let of_kernel = of_kernel.and_then(|placed| placed.who.as_ref());
     // A replay that is timed does no more than the others beside it.
     let wants_who = is_known && of_kernel.is_none() && !options.time;
@@ -160,7 +167,7 @@ pub(in crate::cmd) fn replay_case(
             columns.push(linux_column(&loaded.trace, reference));
         }
     }
-    if let (None, Some(placement)) = (&loaded.reference, &placed) {
+    if let (None, Some(placement)) = (&loaded.reference, own) {
         columns.push(placement_column(&loaded.trace, placement));
         notes.push(format!(
             "linux is where the recording kernel put each allocation; {} frames moved later and \
@@ -266,7 +273,16 @@ pub(in crate::cmd) fn replay_case(
         who,
         answer,
     };
-    Ok(Replayed { case, outcomes })
+    let film = placed.and_then(|placed| placed.film);
+    let machine = match options.pictures {
+        0 => MachineCourse::default(),
+        _ => MachineCourse::of(loaded, film),
+    };
+    Ok(Replayed {
+        case,
+        outcomes,
+        machine,
+    })
 }
 
 /// Behind whose marks requests were admitted.

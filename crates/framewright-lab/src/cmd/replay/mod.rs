@@ -1,6 +1,7 @@
 //! `framewright replay`: what memory would have looked like under another policy.
 
 mod case;
+mod course;
 mod shown;
 
 pub(super) use case::{Replayed, memory_of, replay_case};
@@ -297,7 +298,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         start: args.start(),
         squeeze: args.squeeze,
         probe: args.probe.and_then(Order::new),
-        every_ms: (args.csv.is_some() || args.perfetto.is_some())
+        every_ms: (args.csv.is_some() || args.perfetto.is_some() || args.html.is_some())
             .then(|| (args.every * 1000.0).round() as u64),
         reclaim: args.reclaim.then_some(ReclaimOptions {
             huge_probes: args.probe_huge,

@@ -1,12 +1,13 @@
 //! A replayed case as a reader sees it: as text, on a page, and as Linux's own files.
 
+use super::course::{MACHINE, courses, named};
 use super::{PrintFormat, Replayed};
-use crate::measure::{Film, Picture, Sample, replay as m};
+use crate::measure::{Film, replay as m};
 use crate::replay::ReplayPolicy;
 use crate::report::html::HtmlPage;
 use crate::report::{
-    self, Accent, BlockMaps, Item, LINUX, Note, OverTime, PlotLine, ReportCase, ReportColumn,
-    RunInfo, Scale, Section, Tabled, accent, case_grid, verdict,
+    self, BlockMaps, Item, LINUX, Note, ReportCase, ReportColumn, RunInfo, Section, Tabled,
+    case_grid, verdict,
 };
 
 /// A case as a reader sees it: table, calibration, verdict, anomalies.
@@ -65,71 +66,39 @@ fn who_tables(case: &ReportCase) -> Vec<Tabled> {
 
 /// What a page shows of a case: its table, and memory over time under each policy of `shows`.
 pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bool) -> Vec<Item> {
-    let Replayed { case, outcomes } = replayed;
-    let films: Vec<_> = outcomes
+    let Replayed {
+        case,
+        outcomes,
+        machine,
+    } = replayed;
+    let shown: Vec<_> = outcomes
         .iter()
         .filter(|outcome| shows(outcome.policy))
-        .filter_map(|outcome| Some((outcome.policy, outcome.film.as_ref()?)))
         .collect();
+    let films = shown.iter();
+    let films = films.filter_map(|outcome| Some((outcome.policy, outcome.film.as_ref()?)));
+    let films: Vec<(&str, &Film)> = films.collect();
     let mut items = vec![Item::Table(case_table(case))];
     items.extend(who_tables(case).into_iter().map(Item::Table));
     if films.is_empty() {
         return items;
     }
-    let over_time = |title: &str, note: &str, value: fn(&Sample) -> u64| {
-        let line = |&(policy, film): &(&str, &Film)| {
-            let point = |picture: &Picture| {
-                let sample = &picture.sample;
-                (
-                    sample.ms as f64 / 1000.0,
-                    value(sample) as f64 / FRAMES_PER_MIB,
-                )
-            };
-            PlotLine {
-                name: named(policy),
-                accent: accent(policy),
-                is_published: false,
-                points: film.pictures.iter().map(point).collect(),
-            }
-        };
-        Item::OverTime(OverTime {
-            title: format!("{}: {title}", case.name),
-            across: "seconds of the trace",
-            scale: Scale::Linear,
-            value: "MiB",
-            lines: films.iter().map(line).collect(),
-            note: note.into(),
-        })
-    };
-    items.push(over_time(
-        "free memory",
-        "Frames that no allocation holds. The programs ask the same of every policy, so lines part only \
-         where requests fail.",
-        Sample::free_frames,
-    ));
-    items.push(over_time(
-        "free memory in whole blocks of 2 MiB",
-        "What a huge page could be made of without moving anything.",
-        |sample| sample.free_2m_blocks() << 9,
-    ));
+    let series = shown
+        .iter()
+        .map(|outcome| (outcome.policy, &*outcome.series));
+    let series: Vec<_> = series.collect();
+    items.extend(courses(&case.name, &films, &series, machine).map(Item::OverTime));
+    let own = machine.film.as_ref().map(|film| (MACHINE.to_owned(), film));
+    let films = films.iter().map(|&(policy, film)| (named(policy), film));
     items.push(Item::Map(BlockMaps {
         title: format!("{}: what each block of memory holds", case.name),
-        films: films
+        films: own
             .into_iter()
-            .map(|(policy, film)| (named(policy), film.clone()))
+            .chain(films)
+            .map(|(name, film)| (name, film.clone()))
             .collect(),
     }));
     items
-}
-
-const FRAMES_PER_MIB: f64 = 256.0;
-
-/// A policy's name, with that of its column where it has one.
-fn named(policy: &str) -> String {
-    match accent(policy).map(Accent::name) {
-        Some(column) => format!("{policy} ({column})"),
-        None => policy.to_owned(),
-    }
 }
 
 /// How the figures of a replay are taken.
@@ -171,7 +140,7 @@ pub(super) fn page(info: RunInfo, replayed: &[Replayed]) -> HtmlPage {
 
 pub(super) fn printed(format: PrintFormat, replayed: &[Replayed]) -> String {
     let mut text = String::new();
-    for Replayed { case, outcomes } in replayed {
+    for Replayed { case, outcomes, .. } in replayed {
         match format {
             PrintFormat::Table => {
                 text.extend(case.answer.iter().map(|answer| answer.text(&case.name)));

@@ -19,10 +19,11 @@ const POINTS_MAX: usize = 360;
 const INK: RGBColor = RGBColor(0x11, 0x11, 0x11);
 const RULE: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 const OTHER: RGBColor = RGBColor(0x88, 0x88, 0x88);
-const ACCENTS: [RGBColor; 3] = [
+const ACCENTS: [RGBColor; 4] = [
     RGBColor(0xb4, 0x53, 0x09),
     RGBColor(0x03, 0x69, 0xa1),
     RGBColor(0x04, 0x78, 0x57),
+    RGBColor(0x86, 0x19, 0x8f),
 ];
 
 /// A plot that cannot be drawn.
