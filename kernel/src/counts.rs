@@ -1,6 +1,7 @@
 //! Counters.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use framewright_x86_64::instructions::time_stamp;
 
 /// A number that CPUs count up.
 pub struct Count(AtomicU64);
@@ -29,6 +30,9 @@ pub struct Counts {
     pub tables: Count,
     pub zeroed_words: Count,
     pub metadata_pages: Count,
+    /// When interrupts went off last, and for how long they were at most.
+    span_start: AtomicU64,
+    pub span_longest: AtomicU64,
 }
 
 impl Counts {
@@ -41,6 +45,21 @@ impl Counts {
             tables: Count::new(),
             zeroed_words: Count::new(),
             metadata_pages: Count::new(),
+            span_start: AtomicU64::new(0),
+            span_longest: AtomicU64::new(0),
         }
+    }
+
+    /// A span without interrupts begins. On one CPU.
+    #[inline]
+    pub fn begin_span(&self) {
+        self.span_start.store(time_stamp(), Relaxed);
+    }
+
+    /// It ends.
+    #[inline]
+    pub fn end_span(&self) {
+        let ticks = time_stamp() - self.span_start.load(Relaxed);
+        self.span_longest.fetch_max(ticks, Relaxed);
     }
 }

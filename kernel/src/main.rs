@@ -29,7 +29,7 @@ use core::sync::atomic::{
 };
 use framewright::policy::RangeConfig;
 use framewright::{CpuId, Frame};
-use framewright_x86_64::instructions::{enable_interrupts, time_stamp, write_port};
+use framewright_x86_64::instructions::{time_stamp, write_port};
 use memory::MAX_CPUS;
 use serial::{Exit, exit};
 
@@ -89,7 +89,7 @@ extern "C" fn kernel_main(info: u64) -> ! {
     apic::enable(CpuId(0));
     start_others();
     // SAFETY: the gates are loaded, and no caller relies on interrupts being off.
-    unsafe { enable_interrupts() };
+    unsafe { memory::enable_interrupts() };
     suite::run(boot::word("test").unwrap_or("boot"));
     memory::engine()
         .verify()
@@ -128,7 +128,7 @@ extern "C" fn other_cpu_main(number: u16) -> ! {
     memory::cpu_comes(cpus());
     ONLINE.fetch_add(1, AcqRel);
     // SAFETY: the gates are loaded.
-    unsafe { enable_interrupts() };
+    unsafe { memory::enable_interrupts() };
     suite::serve(cpu)
 }
 

@@ -2,7 +2,9 @@
 //! static for the engine and one for the CPUs' places in it.
 //!
 //! # Rules
-//! - **Interrupts are off in every call of the engine**: [`with`] does that. A handler calls [`with`] too.
+//! - **Interrupts are off in every call of the engine**: [`with`] does that, and its callers have them on. In a long
+//!   call the engine [lets them in](RangePlatform::interrupt_window) where it holds nothing. A handler calls
+//!   [`with_handler`], which works with other seats.
 //! - A CPU that waits answers other CPUs: `FramePlatform::relax` and the waits of the shootdown.
 //! - Page tables come from seats of their own, because the engine maps while the CPU's seat is in use.
 //! - A CPU comes online in the shootdown before it takes its seats.
@@ -23,7 +25,8 @@ use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange,
 use framewright_x86_64::cells::{CpuCells, NestedEntry, SetOnce};
 use framewright_x86_64::entry::PageAccess;
 use framewright_x86_64::instructions::{
-    copy_words, current_cpu, flush_translations, without_interrupts, zero_words,
+    self, copy_words, current_cpu, flush_translations, let_interrupts_in, without_interrupts,
+    zero_words,
 };
 use framewright_x86_64::shootdown::{Ipi, Shootdown, ShootdownRound};
 use framewright_x86_64::tables::{PageTables, PhysMap, TablePage, TableSource};
@@ -48,9 +51,14 @@ pub struct BarePc;
 pub type KernelCpu = Cpu<'static, 'static, BarePc>;
 
 static ENGINE: SetOnce<Engine<'static, BarePc>> = SetOnce::new();
-static SEATS: CpuCells<KernelCpu, MAX_CPUS> = CpuCells::new();
-/// The seats with which a CPU takes page tables, while it maps with the others.
-static TABLE_SEATS: CpuCells<KernelCpu, MAX_CPUS> = CpuCells::new();
+/// A CPU's seats: those of its requests, those with which it takes page tables while it maps with the others, and
+/// those of its handlers, if they allocate.
+static SEATS: [CpuCells<KernelCpu, MAX_CPUS>; 3] = [const { CpuCells::new() }; 3];
+const OWN: usize = 0;
+const TABLES: usize = 1;
+const HANDLER: usize = 2;
+/// Whether the CPU calls the engine with interrupts on: not before they are, nor in a handler.
+static MAY_INTERRUPT: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 static SHOOTDOWN: Shootdown<MAX_CPUS> = Shootdown::new();
 /// The next page that is free, while there is no engine.
 static BOOT_NEXT: AtomicU64 = AtomicU64::new(0);
@@ -72,7 +80,7 @@ pub fn engine() -> &'static Engine<'static, BarePc> {
 pub fn try_with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> Result<T, NestedEntry> {
     // SAFETY: with interrupts off a CPU stays itself; it took its seats when it came.
     without_interrupts(|| unsafe {
-        SEATS.enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked()))
+        SEATS[OWN].enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked()))
     })
 }
 
@@ -81,8 +89,26 @@ pub fn try_with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> Result<T, NestedEn
 pub fn with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
     // SAFETY: as above.
     without_interrupts(|| unsafe {
-        SEATS.must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked()))
+        SEATS[OWN].must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked()))
     })
+}
+
+/// The same for a handler, which may have interrupted such a call, with interrupts off. It panics if handlers have no
+/// seats.
+pub fn with_handler<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
+    let may_interrupt = &MAY_INTERRUPT[BarePc.current().index()];
+    let did = may_interrupt.swap(false, Relaxed);
+    // SAFETY: as above.
+    let done = unsafe {
+        SEATS[HANDLER].must_enter(current_cpu(), |cpu| work(cpu.as_mut().expect("handlers=1")))
+    };
+    may_interrupt.store(did, Relaxed);
+    done
+}
+
+fn with_table_seats<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
+    // SAFETY: the engine maps with interrupts off, and the CPU took these seats when it came.
+    unsafe { SEATS[TABLES].must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked())) }
 }
 
 /// Where a frame lies.
@@ -115,11 +141,6 @@ impl TableSource for BarePc {
         let freed = with_table_seats(|cpu| cpu.free(frame, Order::ZERO));
         freed.expect("it is a moment old");
     }
-}
-
-fn with_table_seats<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
-    // SAFETY: the engine maps with interrupts off, and the CPU took these seats when it came.
-    unsafe { TABLE_SEATS.must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked())) }
 }
 
 impl Ipi for BarePc {
@@ -192,6 +213,15 @@ impl RangePlatform for BarePc {
     fn zero(&self, frames: Run) {
         self.zero_bytes(direct(frames.start()), frames.frames() * Frame::BYTES);
     }
+
+    fn interrupt_window(&self) {
+        if MAY_INTERRUPT[self.current().index()].load(Relaxed) {
+            COUNTS.end_span();
+            // SAFETY: the engine holds nothing, and the caller had them on.
+            unsafe { let_interrupts_in() };
+            COUNTS.begin_span();
+        }
+    }
 }
 
 impl ObjectPlatform for BarePc {
@@ -249,7 +279,7 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     let top = usable(from).map(|run| run.end().0).max().unwrap_or(0);
     let (longest, reserve) = boot::without_end(longest, RESERVE_FRAMES);
     let layout = EngineLayout::new(Frame(0), top)
-        .with_cpus(2 * cpus)
+        .with_cpus((2 + u16::from(handlers_allocate())) * cpus)
         .with_window(Page::of_address(WINDOW), window_pages)
         .with_range_config(ranges)
         .with_objects()
@@ -271,21 +301,35 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     cpu_comes(cpus);
 }
 
+/// Whether handlers have seats of their own. That makes the CPUs' caches smaller, so a kernel has to ask for it.
+fn handlers_allocate() -> bool {
+    boot::number("handlers") == Some(1)
+}
+
 /// The calling CPU takes its seats, with interrupts off. `cpus` is the number of them all.
 pub fn cpu_comes(cpus: u16) {
     SHOOTDOWN.online(&BarePc);
     let cpu = BarePc.current();
-    let [own, tables] = [cpu, CpuId(cpus + cpu.0)].map(|slot| engine().cpu(slot).ok());
-    // SAFETY: with interrupts off a CPU stays itself.
-    unsafe {
-        SEATS.must_enter(cpu, |seats| *seats = own);
-        TABLE_SEATS.must_enter(cpu, |seats| *seats = tables);
+    for (seats, nth) in SEATS.iter().zip(0..) {
+        let taken = engine().cpu(CpuId(nth * cpus + cpu.0)).ok();
+        // SAFETY: with interrupts off a CPU stays itself.
+        unsafe { seats.must_enter(cpu, |cell| *cell = taken) };
     }
+}
+
+/// The calling CPU, which has its seats, takes interrupts from now on, in long calls of the engine too.
+///
+/// # Safety
+/// As of `framewright_x86_64::instructions::enable_interrupts`.
+pub unsafe fn enable_interrupts() {
+    MAY_INTERRUPT[BarePc.current().index()].store(true, Relaxed);
+    // SAFETY: as the caller owes.
+    unsafe { instructions::enable_interrupts() };
 }
 
 /// Gives the calling CPU's requests clients that they may ask for memory, those for page tables too.
 pub fn with_clients(clients: Clients<'static, Seat<'static, 'static, BarePc>>) {
-    for seats in [&SEATS, &TABLE_SEATS] {
+    for seats in &SEATS {
         // SAFETY: as above.
         without_interrupts(|| unsafe {
             seats.must_enter(current_cpu(), |cell| {

@@ -203,6 +203,10 @@ struct fwk_platform {
   void (*relax)(void *context, uint32_t attempt);
   // What others wait for in `relax` may be over. NULL: nothing.
   void (*wake)(void *context);
+  // Called in long calls, between parts of at most some hundred frames, where the CPU's number is in use but waits for
+  // nothing and holds nothing: lets interrupts in, if the caller had them on. Their handlers call as a CPU of another
+  // number, which each CPU has for them. NULL: nothing.
+  void (*interrupt_window)(void *context);
   // Returns when every CPU that calls the library has executed a full memory barrier since the call. With it, calls do
   // without a barrier of their own, and a stop of all CPUs calls it once. NULL: each call has a barrier.
   void (*barrier)(void *context);

@@ -80,6 +80,16 @@ pub fn without_interrupts<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Lets interrupts in that wait, and leaves them on or off as they were.
+///
+/// # Safety
+/// As of [`enable_interrupts`].
+#[inline]
+pub unsafe fn let_interrupts_in() {
+    // SAFETY: the stack is as before behind it. The instruction behind `sti` still belongs to it.
+    unsafe { asm!("pushfq", "sti", "nop", "popfq") };
+}
+
 /// Turns interrupts on.
 ///
 /// # Safety

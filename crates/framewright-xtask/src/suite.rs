@@ -53,13 +53,21 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
     (1, "128M", "microvm", "reclaim", "window=1"),
     (2, "512M", "microvm", "reserve", "loops=1500"),
     (1, "512M", "microvm", "nested", "loops=10000"),
-    (1, "512M", "microvm", "interrupts", "loops=1500"),
+    (1, "512M", "microvm", "windows", "loops=200 handlers=1"),
+    (
+        1,
+        "512M",
+        "microvm",
+        "windows",
+        "loops=200 strict=0 handlers=1",
+    ),
+    (1, "512M", "microvm", "interrupts", "loops=1500 handlers=1"),
     (
         2,
         "512M",
         "microvm",
         "interrupts",
-        "loops=600 lazy=16 strict=0 kept=0",
+        "loops=600 lazy=16 strict=0 kept=0 handlers=1",
     ),
     (2, "512M", "microvm", "smp", "loops=2000 lazy=16"),
     (2, "512M", "microvm", "smp", "loops=600 strict=0"),
@@ -73,7 +81,7 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
 const RACES: &[(u16, &str, &str)] = &[
     (2, "smp", "loops=2000 lazy=200"),
     (2, "smp", "loops=1000 lazy=200 strict=0 kept=0"),
-    (2, "interrupts", "loops=1000"),
+    (2, "interrupts", "loops=1000 handlers=1"),
     (4, "smp", "loops=1000"),
     (2, "reserve", "loops=3000"),
 ];

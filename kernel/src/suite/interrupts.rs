@@ -1,7 +1,7 @@
 //! Timer interrupts that allocate and free, throughout the stress; and handlers that interrupt a call.
 
 use super::{Dice, loops, stress, touch};
-use crate::memory::{engine, try_with, with};
+use crate::memory::{KernelCpu, engine, try_with, with, with_handler};
 use crate::traps::on_tick;
 use crate::{apic, say};
 use core::sync::atomic::{
@@ -17,6 +17,8 @@ static HELD_OBJECT: AtomicU64 = AtomicU64::new(0);
 static HELD_AREA: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SERVED: AtomicU64 = AtomicU64::new(0);
+/// Ticks that found their CPU inside the engine, where it let them in.
+static IN_WINDOW: AtomicU64 = AtomicU64::new(0);
 static NO_MEMORY: AtomicU64 = AtomicU64::new(0);
 
 fn next_tick() {
@@ -24,46 +26,59 @@ fn next_tick() {
     apic::set_timer(700 + (apic::TICKS.load(Relaxed) * 37 % 900) as u32);
 }
 
-/// Frees what an earlier tick allocated, and allocates anew.
+/// A tick that works with the handlers' seats, so that it is served in a window of a long call, too.
 fn tick() {
-    let served = try_with(|cpu| {
-        let object = HELD_OBJECT.swap(0, AcqRel);
-        if object != 0 {
-            // SAFETY: the object is the handlers'.
-            let found = unsafe { (object as *const u64).read_volatile() };
-            assert_eq!(
-                found, !object,
-                "an object of a handler's was handed out twice"
-            );
-            cpu.kvfree(Addr(object)).expect("it was allocated");
-        }
-        match cpu.kmalloc(&KvRequest::new(64).within(Context::NOWAIT)) {
-            Ok(object) => {
-                // SAFETY: as above.
-                unsafe { (object.0 as *mut u64).write_volatile(!object.0) };
-                let others = HELD_OBJECT.swap(object.0, AcqRel);
-                if others != 0 {
-                    cpu.kvfree(Addr(others)).expect("it was allocated");
-                }
-            }
-            Err(_) => apic::count(&NO_MEMORY),
-        }
-        if let Ok(frame) = cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::NOWAIT) {
-            cpu.free(frame, Order::ZERO).expect("it was allocated");
-        }
-        match cpu.vmalloc(&AreaRequest::new(3).within(Context::NOWAIT)) {
-            Ok(page) => {
-                touch(page);
-                let others = HELD_AREA.swap(page.0, AcqRel);
-                if others != 0 {
-                    cpu.vfree(Page(others)).expect("it was allocated");
-                }
-            }
-            Err(_) => apic::count(&NO_MEMORY),
-        }
-    });
+    if try_with(|_| ()).is_err() {
+        apic::count(&IN_WINDOW);
+    }
+    with_handler(serve);
+    apic::count(&SERVED);
+    next_tick();
+}
+
+/// One that works with the seats of the call that it may have interrupted.
+fn nested_tick() {
+    let served = try_with(serve);
     apic::count(if served.is_ok() { &SERVED } else { &REFUSED });
     next_tick();
+}
+
+/// Frees what an earlier tick allocated, and allocates anew.
+fn serve(cpu: &mut KernelCpu) {
+    let object = HELD_OBJECT.swap(0, AcqRel);
+    if object != 0 {
+        // SAFETY: the object is the handlers'.
+        let found = unsafe { (object as *const u64).read_volatile() };
+        assert_eq!(
+            found, !object,
+            "an object of a handler's was handed out twice"
+        );
+        cpu.kvfree(Addr(object)).expect("it was allocated");
+    }
+    match cpu.kmalloc(&KvRequest::new(64).within(Context::NOWAIT)) {
+        Ok(object) => {
+            // SAFETY: as above.
+            unsafe { (object.0 as *mut u64).write_volatile(!object.0) };
+            let others = HELD_OBJECT.swap(object.0, AcqRel);
+            if others != 0 {
+                cpu.kvfree(Addr(others)).expect("it was allocated");
+            }
+        }
+        Err(_) => apic::count(&NO_MEMORY),
+    }
+    if let Ok(frame) = cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::NOWAIT) {
+        cpu.free(frame, Order::ZERO).expect("it was allocated");
+    }
+    match cpu.vmalloc(&AreaRequest::new(3).within(Context::NOWAIT)) {
+        Ok(page) => {
+            touch(page);
+            let others = HELD_AREA.swap(page.0, AcqRel);
+            if others != 0 {
+                cpu.vfree(Page(others)).expect("it was allocated");
+            }
+        }
+        Err(_) => apic::count(&NO_MEMORY),
+    }
 }
 
 fn end() {
@@ -80,10 +95,11 @@ fn end() {
                 .expect("it was allocated"),
         }
     }
-    let [ticks, served, refused, failed] =
-        [&apic::TICKS, &SERVED, &REFUSED, &NO_MEMORY].map(|count| count.load(Relaxed));
+    let counts = [&apic::TICKS, &SERVED, &IN_WINDOW, &REFUSED, &NO_MEMORY];
+    let [ticks, served, inside, refused, failed] = counts.map(|count| count.load(Relaxed));
     say!(
-        "{ticks} ticks, {served} handlers served, {refused} refused as nested, {failed} requests failed"
+        "{ticks} ticks, {served} handlers served, {inside} of them in windows, {refused} refused as nested, {failed} \
+         requests failed"
     );
 }
 
@@ -104,10 +120,41 @@ pub fn run() {
         core::hint::spin_loop();
     }
     end();
+}
+
+/// Long calls while ticks come throughout: each is served in the midst of one, with all its requests, and what the
+/// calls hand out and take back stays whole.
+pub fn windows() {
     assert_eq!(
-        REFUSED.load(Relaxed),
-        0,
-        "a handler found its CPU inside the engine"
+        crate::cpus(),
+        1,
+        "the time is the emulator's, by instructions"
+    );
+    on_tick(tick);
+    next_tick();
+    for nth in 0..loops() {
+        let pages = 64 + nth % 512;
+        let area = with(|cpu| cpu.vmalloc(&AreaRequest::new(pages).zeroed()));
+        let area = area.expect("there is memory");
+        let object = with(|cpu| cpu.kvmalloc(&KvRequest::new(pages << 12).zeroed()));
+        let object = object.expect("there is memory");
+        for page in 0..pages {
+            for at in [(area.0 + page) << 12, object.0 + (page << 12)] {
+                // SAFETY: the page is the test's.
+                let word = unsafe { &mut *(at as *mut u64) };
+                assert_eq!(core::mem::replace(word, !0), 0, "a page is not zeroed");
+            }
+        }
+        with(|cpu| cpu.vfree(area)).expect("it was allocated");
+        with(|cpu| cpu.kvfree(object)).expect("it was allocated");
+        if nth % 16 == 0 {
+            with(|cpu| cpu.ranges().drain());
+        }
+    }
+    end();
+    assert!(
+        IN_WINDOW.load(Relaxed) > loops(),
+        "too few ticks came in the midst of calls"
     );
 }
 
@@ -119,7 +166,7 @@ pub fn nested() {
         1,
         "interrupts on in a call: on one CPU alone"
     );
-    on_tick(tick);
+    on_tick(nested_tick);
     next_tick();
     let mut draw = Dice::new(9);
     let mut objects = [0; 64];

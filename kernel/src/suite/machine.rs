@@ -147,12 +147,12 @@ pub fn map(name: &str, pages: u64) {
 
 /// How long a call keeps interrupts off: the longest of many, in instructions.
 pub fn longest(name: &str) {
-    let mut longest = 0;
-    let mut time = |work: &mut dyn FnMut()| {
-        let start = time_stamp();
+    let time = |work: &mut dyn FnMut()| {
+        COUNTS.begin_span();
         work();
-        longest = longest.max(time_stamp() - start);
+        COUNTS.end_span();
     };
+    COUNTS.span_longest.store(0, Relaxed);
     if name == "longest_random" {
         let mut dice = Dice::new(5);
         let mut live = [None; 512];
@@ -173,8 +173,9 @@ pub fn longest(name: &str) {
             .map(|nth| vmalloc(&AreaRequest::new(1 + nth % 7)))
             .collect();
         pages.into_iter().for_each(vfree);
+        COUNTS.span_longest.store(0, Relaxed);
         time(&mut || with(|cpu| cpu.ranges().drain()));
     }
-    let hundredths = longest * 100;
+    let hundredths = COUNTS.span_longest.load(Relaxed) * 100;
     say!("figure {name} {hundredths} {hundredths} loops 1 maps 0");
 }

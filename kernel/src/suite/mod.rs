@@ -45,6 +45,7 @@ pub fn run(test: &str) {
         "smp" => stress::run(),
         "interrupts" => interrupts::run(),
         "nested" => interrupts::nested(),
+        "windows" => interrupts::windows(),
         "reclaim" => pressure::reclaim(),
         "reserve" => pressure::reserve(),
         "guards" => machine::guards(),

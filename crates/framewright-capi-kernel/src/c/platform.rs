@@ -65,6 +65,10 @@ pub struct FwkPlatform {
     pub relax: Option<unsafe extern "C" fn(context: *mut c_void, attempt: u32)>,
     /// What others wait for in `relax` may be over. NULL: nothing.
     pub wake: Option<unsafe extern "C" fn(context: *mut c_void)>,
+    /// Called in long calls, between parts of at most some hundred frames, where the CPU's number is in use but waits for
+    /// nothing and holds nothing: lets interrupts in, if the caller had them on. Their handlers call as a CPU of another
+    /// number, which each CPU has for them. NULL: nothing.
+    pub interrupt_window: Option<unsafe extern "C" fn(context: *mut c_void)>,
     /// Returns when every CPU that calls the library has executed a full memory barrier since the call. With it, calls do
     /// without a barrier of their own, and a stop of all CPUs calls it once. NULL: each call has a barrier.
     pub barrier: Option<unsafe extern "C" fn(context: *mut c_void)>,
@@ -83,7 +87,7 @@ unsafe impl Sized32 for FwkPlatform {
     const FIRST: usize = size_of::<Self>();
 }
 
-const _: () = assert!(size_of::<FwkPlatform>() == 2 * 4 + 2 * 8 + 10 * size_of::<usize>());
+const _: () = assert!(size_of::<FwkPlatform>() == 2 * 4 + 2 * 8 + 11 * size_of::<usize>());
 
 impl Default for FwkPlatform {
     fn default() -> Self {
@@ -99,6 +103,7 @@ impl Default for FwkPlatform {
             copy: None,
             relax: None,
             wake: None,
+            interrupt_window: None,
             barrier: None,
             now: None,
             panic: None,
@@ -230,6 +235,13 @@ impl<const BARRIERS: bool> RangePlatform for Callbacks<BARRIERS> {
         if let Some(flush) = self.table.flush {
             // SAFETY: as above.
             unsafe { flush(self.table.context) };
+        }
+    }
+
+    fn interrupt_window(&self) {
+        if let Some(interrupt_window) = self.table.interrupt_window {
+            // SAFETY: as above.
+            unsafe { interrupt_window(self.table.context) };
         }
     }
 

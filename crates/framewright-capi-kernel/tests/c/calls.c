@@ -178,6 +178,21 @@ static void reserve(struct machine *machine)
     RETURNS(FW_ENOENT, fwk_guest_put(memory, 0, clean, 9, 1, page));
 }
 
+static unsigned long handled;
+
+// A handler of an interrupt that came in a long call of CPU 0: it calls as CPU 2, and so does what it calls.
+static void handler(struct machine *machine)
+{
+    machine->in_window = NULL;
+    void *area = fwk_vmalloc(machine->memory, 2, 100 * FW_PAGE_BYTES, 1, FW_ZERO);
+    CHECK(area != NULL);
+    OK(fwk_vfree(machine->memory, 2, area));
+    OK(fwk_drain(machine->memory, 2));
+    OK(fwk_verify(machine->memory, 2));
+    handled++;
+    machine->in_window = handler;
+}
+
 int main(void)
 {
     for (int is_full = 0; is_full < 2; is_full++) {
@@ -207,6 +222,13 @@ int main(void)
         CHECK((stats_of(machine->memory).kept_pages > 0) == keeps);
         end_empty(machine);
     }
+    // A long call lets interrupts in, and their handlers may do anything as another CPU.
+    struct machine *long_calls = machine_of(8192, 0, 1);
+    long_calls->in_window = handler;
+    void *zeroed = fwk_vmalloc(long_calls->memory, 0, 1024 * FW_PAGE_BYTES, 1, FW_ZERO);
+    CHECK(zeroed != NULL && handled > 10);
+    OK(fwk_vfree(long_calls->memory, 0, zeroed));
+    end_empty(long_calls);
     // Several memories at a time know nothing of each other; and a layout without a reserve.
     struct machine *one = machine_of(4096, 0, 1), *two = machine_of(4096, 0, 0);
     void *object = fwk_kmalloc(one->memory, 0, 64, 1, 0);

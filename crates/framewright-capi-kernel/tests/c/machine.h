@@ -34,6 +34,7 @@ struct machine {
     atomic_ulong maps, unmaps, flushes, barriers, relaxes, wakes, zeroes, copies, table_frames;
     atomic_int map_answer, unmap_answer, last_flags;
     void (*in_map)(struct machine *);
+    void (*in_window)(struct machine *);
 };
 
 // The CPU as which the calling thread runs.
@@ -138,6 +139,13 @@ static void machine_wake(void *context)
     ((struct machine *)context)->wakes++;
 }
 
+static void machine_window(void *context)
+{
+    struct machine *machine = context;
+    if (machine->in_window != NULL)
+        machine->in_window(machine);
+}
+
 static void machine_barrier(void *context)
 {
     ((struct machine *)context)->barriers++;
@@ -201,6 +209,7 @@ static inline struct machine *machine_with(uint64_t flags, uint64_t frames, uint
         platform->copy = machine_copy;
         platform->relax = machine_relax;
         platform->wake = machine_wake;
+        platform->interrupt_window = machine_window;
         platform->now = machine_now;
         platform->barrier = has_barrier() ? machine_barrier : NULL;
     }

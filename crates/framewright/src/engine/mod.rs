@@ -23,6 +23,8 @@
 //!   may block and may reclaim asks them.
 //! - **EN4** A frame is a zone's or the reserve's. The reserve may lie in a hole of a zone:
 //!   [`Engine::add`] refuses its frames. (A zone's own [`add`](Zone::add) knows no reserve.)
+//! - **EN5** Where a call [lets interrupts in](RangePlatform::interrupt_window), none of its CPU's seats is busy, and it
+//!   holds no lock: another seat may do anything.
 //!
 //! # Locks
 //! None of its own.

@@ -4,6 +4,7 @@ extern crate std;
 
 mod clients;
 mod loose;
+mod windows;
 
 use super::*;
 use crate::frame::{AllocError, FreeError, Seats, ZoneLayout};

@@ -30,6 +30,7 @@ mod contents;
 mod direct;
 mod fenced;
 mod map;
+pub(crate) mod parts;
 mod patience;
 mod relief;
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -9,6 +9,7 @@ use super::super::slab::{BYTES_MAX, SizeClass};
 use super::super::{KvError, KvSeat};
 use super::KvRequest;
 use crate::frame::FrameSource;
+use crate::platform::parts::zero_object;
 use crate::platform::{MapError, ObjectPlatform, Relief};
 use crate::policy::{SpillFacts, SpillStep, Tried, next_step};
 use crate::units::{Addr, Order, Page};
@@ -344,7 +345,7 @@ where
         if request.zero
             && let Ok(bytes) = self.kvsize(addr)
         {
-            self.calling_out_for(addr, |platform| platform.zero_bytes(addr, bytes));
+            self.calling_out_for(addr, |platform| zero_object(platform, addr, bytes));
         }
         addr
     }

@@ -17,6 +17,7 @@ use super::super::{KvError, KvSeat};
 use super::KvRequest;
 use super::obtain::MemoryNeed;
 use crate::frame::FrameSource;
+use crate::platform::parts::{copy_object, zero_object};
 use crate::platform::{ObjectPlatform, OrElse, Relief};
 use crate::units::{Addr, Context, Page};
 
@@ -85,7 +86,7 @@ where
         let kept = had.min(request.bytes);
         let has = self.kvsize(new).unwrap_or(kept);
         self.calling_out_for(new, |platform| {
-            platform.copy_bytes(addr, new, kept);
+            copy_object(platform, addr, new, kept);
             zero_behind(platform, new, request, kept, has);
         });
         // If the wait for another CPU unwinds out of this, the caller does not know the new object either.
@@ -160,6 +161,6 @@ fn zero_behind(
 ) {
     if request.zero && from < to {
         let at = Addr(addr.0 + from);
-        platform.zero_bytes(at, to - from);
+        zero_object(platform, at, to - from);
     }
 }

@@ -403,12 +403,14 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 .count();
             let (now, later) = rest.split_at(joined);
             rest = later;
-            let list = if self.unmap(start, end) {
+            if self.unmap(start, end) {
                 unmapped += u64::from(end - start);
-                &self.words.areas_wait
-            } else {
-                &self.words.areas_failed
-            };
+                for &(at, _) in now {
+                    self.append_waiting_area(at, self.header(at));
+                }
+                continue;
+            }
+            let list = &self.words.areas_failed;
             for &(at, _) in now {
                 let lazy = self.header(at).lazy(list.link());
                 self.space.table.set_header(at, lazy);

@@ -1,17 +1,22 @@
 //! The release: from waiting to free, once the generation has passed.
 
-use super::super::AreaKind;
 use super::super::seat::Held;
 use super::super::space::MERGES_MAX;
-use super::super::span::{Marked, SpanBits, SpanOwner, bits};
+use super::super::span::{SpanBits, SpanOwner, bits};
+use super::super::{AreaHeader, AreaKind};
 use super::inbox::lazy_pages;
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::sync::Ordering::Relaxed;
 
+/// After an area with which so many frames of one span have gone back, the rest waits for another call, so that none
+/// takes long.
+const PART: u32 = 128;
+
 impl<P: RangePlatform> Held<'_, '_, P> {
-    /// Frees the waiting pages of one of the seat's spans, if there is one whose generation has
-    /// passed, and gives back the frames behind them. Returns whether there was one.
+    /// Frees waiting pages of the first of the seat's spans, if its generation has passed, and gives back the frames
+    /// behind them: all of the span's, or those of some areas with [`PART`] frames together. Returns whether there
+    /// were any.
     pub(in super::super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {
         let Some(number) = self.words.wait_head.link() else {
             return false;
@@ -22,11 +27,6 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
         let has_frames = span.may_have_frames();
         let _moving = has_frames.then(|| self.words.moving());
-        let next = span.waiting_next();
-        self.words.wait_head.set_link(next);
-        if next.is_none() {
-            self.words.wait_tail.set_link(None);
-        }
         let is_current = self.words.current.link() == Some(number);
         let is_block = matches!(span.owner(), SpanOwner::Block(_));
         let is_free = !is_block || self.space.config.recycle;
@@ -34,27 +34,50 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             self.unlist(number);
         }
         debug_assert!(self.waits_as_a_whole(number), "V9: all of an area waits");
-        for word in bits::places(span.waiting().words) {
+        let mut later = span.waiting();
+        // The page at which it ends, once enough frames have gone back.
+        let mut end = u32::MAX;
+        let mut given = 0;
+        for word in bits::places(later.words) {
+            let base = word as u32 * 64;
+            if base >= end {
+                break;
+            }
             let waiting = span.bits(SpanBits::Waiting)[word].load(Relaxed);
-            span.bits(SpanBits::Waiting)[word].store(0, Relaxed);
             let starts = &span.bits(SpanBits::Starts)[word];
-            let mut freed = if has_frames {
+            let mut areas = if has_frames {
                 starts.load(Relaxed) & waiting
             } else {
                 0
             };
-            starts.store(starts.load(Relaxed) & !waiting, Relaxed);
+            while areas != 0 && given < PART {
+                let place = base + areas.trailing_zeros();
+                areas &= areas - 1;
+                let at = self.space.spans.first(number) + place;
+                let (gone, are_all) = self.give_frames(at, PART - given, frames);
+                given += gone;
+                if !are_all {
+                    end = place;
+                } else if given >= PART {
+                    end = place + self.header(at).pages();
+                }
+            }
+            let freed = match end - base {
+                rest @ ..64 => waiting & !(!0 << rest),
+                _ => waiting,
+            };
+            span.bits(SpanBits::Waiting)[word].store(waiting & !freed, Relaxed);
+            later = later.without(freed, word, waiting == freed);
+            starts.store(starts.load(Relaxed) & !freed, Relaxed);
             if is_free {
                 let free = &span.bits(SpanBits::Free)[word];
-                free.store(free.load(Relaxed) | waiting, Relaxed);
-            }
-            while freed != 0 {
-                let at = word as u32 * 64 + freed.trailing_zeros();
-                freed &= freed - 1;
-                self.give_frames(self.space.spans.first(number) + at, frames);
+                free.store(free.load(Relaxed) | freed, Relaxed);
             }
         }
-        span.set_waiting(Marked::default());
+        span.set_waiting(later);
+        if later.pages == 0 {
+            self.pop_waiting();
+        }
         if is_block {
             self.block_released(number);
         } else if is_current {
@@ -64,6 +87,18 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             self.return_surplus();
         }
         true
+    }
+
+    /// Takes the first span with waiting pages out of the list.
+    fn pop_waiting(&self) {
+        let Some(number) = self.words.wait_head.link() else {
+            return;
+        };
+        let next = self.span(number).waiting_next();
+        self.words.wait_head.set_link(next);
+        if next.is_none() {
+            self.words.wait_tail.set_link(None);
+        }
     }
 
     /// Whether each area with a waiting first page waits with all of its pages.
@@ -88,43 +123,77 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         most: usize,
         frames: &mut impl FrameSource,
     ) -> bool {
+        self.release_some_areas(most, u32::MAX, frames).0 != 0
+    }
+
+    /// The same, at most until [`PART`] frames have gone back. Returns how many areas, and whether it stopped for that.
+    pub(in super::super) fn release_part_of_areas(
+        &self,
+        most: usize,
+        frames: &mut impl FrameSource,
+    ) -> (usize, bool) {
+        self.release_some_areas(most, PART, frames)
+    }
+
+    fn release_some_areas(
+        &self,
+        most: usize,
+        enough: u32,
+        frames: &mut impl FrameSource,
+    ) -> (usize, bool) {
         self.ready_areas();
         if self.words.areas_ready.link().is_none() {
-            return false;
+            return (0, false);
         }
         let _moving = self.words.moving();
         let mut areas = [(0, 0); MERGES_MAX];
-        let mut count = 0;
+        let (mut count, mut given) = (0, 0);
         // Gives frames back before it takes the arena's lock, because nothing is called under that.
         while count < most.min(MERGES_MAX)
+            && given < enough
             && let Some(at) = self.words.areas_ready.link()
         {
             let header = self.header(at);
+            let (gone, are_all) = self.give_frames(at, enough - given, frames);
+            given += gone;
+            if !are_all {
+                break;
+            }
             self.words.areas_ready.set_link(header.next());
-            self.give_frames(at, frames);
             self.clear_arena_start(at);
             areas[count] = (at, header.pages());
             count += 1;
         }
         self.space.give(self.words, areas[..count].iter().copied());
-        true
+        (count, given >= enough)
+    }
+
+    /// Puts an area of the arena that is unmapped to those that wait for a flush.
+    pub(in super::super) fn append_waiting_area(&self, at: u32, header: AreaHeader) {
+        let list = &self.words.areas_wait;
+        let before = list.link();
+        if before.is_none() {
+            self.words.areas_wait_last.set_link(Some(at));
+        }
+        self.space.table.set_header(at, header.lazy(before));
+        list.set_link(Some(at));
     }
 
     /// Makes areas of the arena ready when their generation has passed, before others wait for a
-    /// later one. Time: O(1) if none is ready, and else O(those that waited).
+    /// later one.
     pub(in super::super) fn ready_areas(&self) {
         let waiting = self.words.areas_wait.link();
-        let Some(first) = waiting else { return };
+        if waiting.is_none() {
+            return;
+        }
         if self.words.areas_stamp.get() > self.space.done() {
             return;
         }
         let _moving = self.words.moving();
         let ready = self.words.areas_ready.link();
-        if ready.is_some() {
-            let mut last = first;
-            while let Some(next) = self.header(last).next() {
-                last = next;
-            }
+        if ready.is_some()
+            && let Some(last) = self.words.areas_wait_last.link()
+        {
             let linked = self.header(last).lazy(ready);
             self.space.table.set_header(last, linked);
         }
@@ -132,15 +201,22 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.words.areas_wait.set_link(None);
     }
 
-    /// Gives back the frames behind an area, if they are the space's.
-    pub(in super::super) fn give_frames(&self, at: u32, frames: &mut impl FrameSource) {
+    /// Gives back the frames behind an area, if they are the space's, until `enough` have gone. Returns how many have,
+    /// and whether none is left.
+    pub(in super::super) fn give_frames(
+        &self,
+        at: u32,
+        enough: u32,
+        frames: &mut impl FrameSource,
+    ) -> (u32, bool) {
         let table = self.space.table;
         let header = self.header(at);
         if header.kind() != AreaKind::Vmalloc {
-            return;
+            return (0, true);
         }
+        let mut given = 0;
         let (mut page, end) = (at, at + header.pages() - 1);
-        while page < end {
+        while page < end && given < enough {
             let Some(run) = table.run_at(page, end) else {
                 page += 1;
                 continue;
@@ -150,7 +226,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             let calling = self.space.calling_out();
             frames.free_run(run);
             calling.end();
+            given += pages;
             page += pages;
         }
+        (given, page == end)
     }
 }

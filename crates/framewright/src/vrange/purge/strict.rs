@@ -32,10 +32,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Lets an area of the arena wait that this CPU has made lazy and unmapped.
     pub(in super::super) fn wait_in_arena(&self, at: u32, header: AreaHeader) {
         self.ready_areas();
-        let list = &self.words.areas_wait;
-        let waiting = header.lazy(list.link());
-        self.space.table.set_header(at, waiting);
-        list.set_link(Some(at));
+        self.append_waiting_area(at, header);
         self.words.areas_stamp.set(self.space.stamp());
         self.words.add_unmapped(u64::from(header.pages()));
     }

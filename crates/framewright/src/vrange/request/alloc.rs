@@ -11,6 +11,7 @@
 //! The header is written first, then the start bit, by which the area is found (V4). A span's owner
 //! sets its start bits by plain stores; two areas of the arena can share a span, so theirs are atomic.
 
+use super::super::error::Poisoned;
 use super::super::seat::{Choice, Held};
 use super::super::space::{RELEASES, SpaceCounters};
 use super::super::span::SpanBits;
@@ -98,6 +99,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         };
         let header = AreaHeader::live(kind, need.pages, request.tag);
         let begin = self.space.last_standstill();
+        let at_once = match self.space.is_for_spans(&need) {
+            true => self.prepare_spans(&need, header)?,
+            false => self.prepare_arena(&need, header)?,
+        };
+        if let Some(at) = at_once {
+            return Ok(self.space.page(at));
+        }
         self.enter()?;
         let found = self.held().alloc_entered(&need, header, &mut self.frames);
         self.exit();
@@ -116,6 +124,90 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
+    /// Has the spans serve a request: from the current one at once, or releases some that wait, in parts, before the
+    /// search.
+    fn prepare_spans(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+    ) -> Result<Option<u32>, Poisoned> {
+        let (pages, align) = (need.pages, need.align_pages as u32);
+        for nth in 0..=RELEASES {
+            self.enter()?;
+            let held = self.held();
+            let at = match nth {
+                0 => held.take_current(pages, align),
+                _ => None,
+            };
+            if let Some(at) = at {
+                held.finish(at, header);
+            }
+            // One in any case: a CPU that always takes the first free pages spreads over more and more spans.
+            let is_enough = nth > 0 && held.has_rich(pages, align);
+            self.exit();
+            if at.is_some() {
+                return Ok(at);
+            }
+            if is_enough || !self.release_first_span()? {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Has an area of its length that waited serve a request for the arena, and releases some others.
+    fn prepare_arena(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+    ) -> Result<Option<u32>, Poisoned> {
+        self.enter()?;
+        let held = self.held();
+        let at = held.take_waiting(need, &mut self.frames);
+        if let Some(at) = at {
+            held.finish_in_arena(at, header);
+        }
+        self.exit();
+        if at.is_none() || need.pages > self.space.small_max {
+            // Other waiting areas have many frames each too, and no other CPU gives these back.
+            self.release_long_areas()?;
+        }
+        Ok(at)
+    }
+
+    /// Releases some areas of the arena, and leaves the seat after each part.
+    pub(super) fn release_long_areas(&mut self) -> Result<(), Poisoned> {
+        let mut left = GIVES;
+        loop {
+            self.enter()?;
+            let (areas, is_part) = self.held().release_part_of_areas(left, &mut self.frames);
+            self.exit();
+            left -= areas;
+            if !is_part || left == 0 {
+                return Ok(());
+            }
+            self.space.platform.interrupt_window();
+        }
+    }
+
+    /// Releases a span that waits, if its generation has passed, and leaves the seat after each part. Returns whether
+    /// there was one.
+    fn release_first_span(&mut self) -> Result<bool, Poisoned> {
+        let mut released = false;
+        loop {
+            self.enter()?;
+            let first = self.words.wait_head.link();
+            let is_part = first.is_some() && self.held().release_span(&mut self.frames);
+            let has_more = self.words.wait_head.link() == first;
+            self.exit();
+            released |= is_part;
+            if !is_part || !has_more {
+                return Ok(released);
+            }
+            self.space.platform.interrupt_window();
+        }
+    }
+
     /// Counts a failure for want of space.
     pub(super) fn failed(&self, error: RangeError) -> RangeError {
         if let Err(poisoned) = self.enter() {
@@ -128,6 +220,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 }
 
 impl<P> Space<'_, P> {
+    /// Whether a span serves it.
+    fn is_for_spans(&self, need: &PageNeed) -> bool {
+        need.pages <= self.small_max && need.align_pages <= u64::from(self.spans.pages())
+    }
+
     /// The pages and the alignment that a request needs in this window.
     ///
     /// # Errors
@@ -213,10 +310,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if self.collect_inbox() && need.context.may_block {
             self.relieve();
         }
-        let all = u64::from(self.space.spans.pages());
-        if need.pages <= self.space.small_max && need.align_pages <= all {
+        if self.space.is_for_spans(need) {
             let align = need.align_pages as u32;
-            if let Some(at) = self.alloc_in_spans(need, align, frames) {
+            if let Some(at) = self.alloc_in_spans(need, align) {
                 self.finish(at, header);
                 return Some(at);
             }
@@ -228,14 +324,13 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             // First fit packs more closely if more low pages are free.
             self.purge_all(frames);
         }
-        let mut found = self.take_waiting(need, frames);
-        if found.is_none() {
-            found = self.alloc_in_arena(need, GIVES, frames);
-        } else if need.pages > self.space.small_max {
-            // Other waiting areas have many frames each too, and no other CPU gives these back.
-            self.release_areas(GIVES, frames);
-        }
-        if let Some(at) = found {
+        // For others, `prepare_arena` has given some back.
+        let gives = if self.space.is_for_spans(need) {
+            GIVES
+        } else {
+            0
+        };
+        if let Some(at) = self.alloc_in_arena(need, gives, frames) {
             self.finish_in_arena(at, header);
             return Some(at);
         }
@@ -250,8 +345,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             return Some(at);
         }
         self.release_all(frames);
-        if need.pages <= self.space.small_max
-            && need.align_pages <= all
+        if self.space.is_for_spans(need)
             && let Some(at) = self.take_anywhere(need.pages, need.align_pages as u32)
         {
             self.finish(at, header);
@@ -262,28 +356,12 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         Some(at)
     }
 
-    fn alloc_in_spans(
-        &self,
-        need: &PageNeed,
-        align: u32,
-        frames: &mut impl FrameSource,
-    ) -> Option<u32> {
+    fn alloc_in_spans(&self, need: &PageNeed, align: u32) -> Option<u32> {
         let pages = need.pages;
         if let Some(at) = self.take_current(pages, align) {
             return Some(at);
         }
-        // Releases one span in any case: a CPU that always takes the first free pages spreads over
-        // more and more spans.
-        self.release_span(frames);
-        for _ in 0..RELEASES {
-            if let Some(at) = self.take_listed(pages, align, Choice::Rich) {
-                return Some(at);
-            }
-            if !self.release_span(frames) {
-                break;
-            }
-        }
-        if let Some(at) = self.take_current(pages, align) {
+        if let Some(at) = self.take_listed(pages, align, Choice::Rich) {
             return Some(at);
         }
         if self.take_span() {
@@ -310,9 +388,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Only for requests that no span serves, and not where first fit should pack closely.
     fn take_waiting(&self, need: &PageNeed, frames: &mut impl FrameSource) -> Option<u32> {
         let space = self.space;
-        let all = u64::from(space.spans.pages());
-        let is_for_spans = need.pages <= space.small_max && need.align_pages <= all;
-        if is_for_spans || !space.config.spans || space.is_crowded() {
+        if space.is_for_spans(need) || !space.config.spans || space.is_crowded() {
             return None;
         }
         self.ready_areas();
@@ -342,7 +418,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 space.table.set_header(before, waiting);
             }
         }
-        self.give_frames(at, frames);
+        self.give_frames(at, u32::MAX, frames);
         Some(at)
     }
 

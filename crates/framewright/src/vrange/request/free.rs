@@ -17,7 +17,6 @@ use super::super::seat::Held;
 use super::super::space::SpaceCounters;
 use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, AreaKind, AreaState, RangeFreeError, RangeSeat};
-use super::alloc::GIVES;
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::sync::CounterWord;
@@ -88,6 +87,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.held().end_unwound();
         let mut told = 0;
         let mut helped = false;
+        let mut is_long = false;
         let freed = loop {
             let held = self.held();
             let header = match check(&held) {
@@ -142,10 +142,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     self.words.above.set(0);
                 }
                 self.words.settle();
-                if header.pages() > self.space.small_max {
-                    // A few long areas have many frames: these do not wait for the next request.
-                    self.held().release_areas(GIVES, &mut self.frames);
-                }
+                is_long = header.pages() > self.space.small_max;
                 break Ok(u64::from(header.pages()) - kind.guard_pages());
             }
         };
@@ -155,6 +152,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.words.settle();
         }
         self.exit();
+        if is_long {
+            // A few long areas have many frames: these do not wait for the next request. It has been freed, even if the
+            // space is poisoned meanwhile.
+            let _ = self.release_long_areas();
+        }
         freed
     }
 }

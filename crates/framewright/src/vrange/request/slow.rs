@@ -262,13 +262,46 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         }
         self.held().end_unwound();
         self.space.look_at_lazy();
-        self.held().purge_all(&mut self.frames);
+        self.held().collect_inbox();
         self.exit();
+        // A space that is poisoned meanwhile stays as it is.
+        let _ = self.purge_in_parts();
+    }
+
+    /// Makes free all that this CPU can make free, and leaves the seat after each part.
+    fn purge_in_parts(&mut self) -> Result<(), Poisoned> {
+        while self.part(|held, _| held.pass())? {}
+        self.part(|held, _| {
+            if held.space.unflushed() != 0 {
+                held.space.flush(held.words);
+            }
+            false
+        })?;
+        while self.part(|held, frames| held.release_span(frames))? {}
+        while self.part(|held, frames| held.release_areas(MERGES_MAX, frames))? {}
+        Ok(())
+    }
+
+    /// One part of a long call. Returns what `work` does.
+    fn part(
+        &mut self,
+        work: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> bool,
+    ) -> Result<bool, Poisoned> {
+        self.enter()?;
+        let done = work(&self.held(), &mut self.frames);
+        self.exit();
+        self.space.platform.interrupt_window();
+        Ok(done)
     }
 
     /// Purges the lazy pages and the kept areas of all CPUs, and dissolves all spans: all free pages are
     /// then in the arena. Stops all CPUs. O(spans). A poisoned space stays as it is.
+    ///
+    /// Before that it gives back what this CPU keeps and what is lazy of its own, in parts: only the rest is done while
+    /// all CPUs stand still.
     pub fn drain(&mut self) {
+        // A space that is poisoned stays as it is.
+        let _ = self.purge_kept();
         self.drain_with(&mut Patience::Endless);
     }
 

@@ -21,8 +21,12 @@ use super::super::{AreaHeader, AreaKind, AreaState, RangeError, RangeFreeError, 
 use super::AreaRequest;
 use super::undo::UnknownArea;
 use crate::frame::{AllocError, FrameSource};
+use crate::platform::parts::{PART, zero_run};
 use crate::platform::{MapError, OrElse, RangePlatform};
 use crate::units::{Context, Frame, Page, Run};
+
+/// The most pages that one call of the platform maps.
+const MAP_PART: u64 = 1024;
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Allocates an area and its frames, and maps them \[`vmalloc`\]: as many pages as asked for,
@@ -246,6 +250,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let mut most = pages;
         // The run that ends at `done`: its first page and the frame behind it.
         let (mut first, mut behind) = (0, None);
+        let mut since = 0;
         while *done < pages {
             let asked = (pages - *done).min(most);
             let run = match self.frames.alloc_run(u64::from(asked), request.context) {
@@ -260,7 +265,14 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             behind = Some(run.end());
             // Only now: if the platform unwinds, the area gives them back.
             if request.zero {
-                self.space.platform.zero(run);
+                zero_run(&self.space.platform, run);
+            }
+            if *done < pages {
+                since += run.frames();
+                if since >= PART {
+                    since = 0;
+                    self.space.platform.interrupt_window();
+                }
             }
             // If there were no longer runs, there will be none the next time.
             most = (run.frames() as u32).saturating_mul(2);
@@ -311,9 +323,12 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Maps the frames of an area with as few calls as there are runs. On failure, returns how many
+    /// Maps the frames of an area with as few calls as there are runs, mostly. On failure, returns how many
     /// pages are mapped.
     fn map_area(&self, at: u32, pages: u32, context: Context) -> Result<(), (u32, MapError)> {
+        if u64::from(pages) > PART {
+            return self.map_in_parts(at, pages, context);
+        }
         let space = self.space;
         space.table.for_each_run(at, pages, |page, run| {
             let mapped = space.platform.map(space.page(page), run, context);
@@ -321,11 +336,36 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         })
     }
 
+    #[inline(never)]
+    fn map_in_parts(&self, at: u32, pages: u32, context: Context) -> Result<(), (u32, MapError)> {
+        let space = self.space;
+        let mut since = 0;
+        space.table.for_each_run(at, pages, |page, run| {
+            let mut done = 0;
+            while done < run.frames() {
+                if since >= PART {
+                    since = 0;
+                    space.platform.interrupt_window();
+                }
+                let to = space.page(page + done as u32);
+                // The parts end at multiples of their length, so that they may have large pages.
+                let now = (MAP_PART - to.0 % MAP_PART).min(run.frames() - done);
+                let part = Run::new(Frame(run.start().0 + done), now);
+                let part = part.expect("a part of a run ends where the run does, or before");
+                let mapped = space.platform.map(to, part, context);
+                mapped.map_err(|error| (page - at + done as u32, error))?;
+                done += now;
+                since += now;
+            }
+            Ok(())
+        })
+    }
+
     fn zero_area(&self, at: u32, pages: u32) {
         let space = self.space;
         space
             .table
-            .for_all_runs(at, pages, |run| space.platform.zero(run));
+            .for_all_runs(at, pages, |run| zero_run(&space.platform, run));
     }
 
     /// Frees an area made by [`vmalloc`](Self::vmalloc), by any CPU \[`vfree`\]. Returns its length

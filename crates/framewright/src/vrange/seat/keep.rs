@@ -52,6 +52,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 Some(at) => self.evict(at)?,
                 None => break,
             }
+            self.space.platform.interrupt_window();
         }
         self.purge();
         Ok(())

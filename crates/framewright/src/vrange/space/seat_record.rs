@@ -121,6 +121,8 @@ record! {
         pub(in super::super) areas_ready: OwnWord,
         /// The lists of spans.
         heads: [OwnWord; LISTS],
+        /// The last one of the areas that wait for a flush.
+        pub(in super::super) areas_wait_last: OwnWord,
         pub(in super::super) counters: SpaceCounters,
 
         // The owner's, and CPUs that look for areas on their way read it.

@@ -139,6 +139,15 @@ impl Marked {
         }
     }
 
+    /// The same without these bits of a word, which are all that it had if `is_all`.
+    pub(in super::super) const fn without(self, bits: u64, word: usize, is_all: bool) -> Self {
+        Self {
+            pages: self.pages - bits.count_ones(),
+            words: self.words & !((is_all as u32) << word),
+            ..self
+        }
+    }
+
     /// The same, if some of the pages may be mapped.
     #[inline(always)]
     pub(in super::super) const fn or_mapped(self, is_mapped: bool) -> Self {
