@@ -106,11 +106,11 @@ pub trait RangePlatform: super::FramePlatform {
     fn zero(&self, frames: Run);
 
     /// Called in the midst of long calls, where the calling CPU has left its seats and holds no lock: between parts of
-    /// at most 32 frames zeroed or copied, 1,024 pages mapped, 48 runs of pages unmapped, or some hundred frames given
+    /// at most 16 frames zeroed or copied, 1,024 pages mapped, 48 runs of pages unmapped, or some hundred frames given
     /// back. A kernel that calls the engine with interrupts off may let those in that wait. A handler finds the
     /// caller's seats taken: it works with seats of its own, of another CPU's number, and may make any call with them.
     ///
-    /// If it unwinds, the call does as if [`relax`](super::FramePlatform::relax) had. By default it does nothing.
+    /// It must not unwind: the call may have done by then what it was made for. By default it does nothing.
     #[inline]
     fn interrupt_window(&self) {}
 }
