@@ -76,7 +76,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
         span.set_waiting(later);
         if later.pages == 0 {
-            self.pop_waiting();
+            self.pop_waiting(number);
         }
         if is_block {
             self.block_released(number);
@@ -89,11 +89,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         true
     }
 
-    /// Takes the first span with waiting pages out of the list.
-    fn pop_waiting(&self) {
-        let Some(number) = self.words.wait_head.link() else {
-            return;
-        };
+    /// Takes the first span of those with waiting pages out of the list.
+    fn pop_waiting(&self, number: u32) {
         let next = self.span(number).waiting_next();
         self.words.wait_head.set_link(next);
         if next.is_none() {
@@ -191,9 +188,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
         let _moving = self.words.moving();
         let ready = self.words.areas_ready.link();
-        if ready.is_some()
-            && let Some(last) = self.words.areas_wait_last.link()
-        {
+        if ready.is_some() {
+            let last = self.words.areas_wait_last.page() - 1;
             let linked = self.header(last).lazy(ready);
             self.space.table.set_header(last, linked);
         }

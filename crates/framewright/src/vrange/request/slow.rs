@@ -264,34 +264,26 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         self.space.look_at_lazy();
         self.held().collect_inbox();
         self.exit();
-        // A space that is poisoned meanwhile stays as it is.
-        let _ = self.purge_in_parts();
-    }
-
-    /// Makes free all that this CPU can make free, and leaves the seat after each part.
-    fn purge_in_parts(&mut self) -> Result<(), Poisoned> {
-        while self.part(|held, _| held.pass())? {}
+        while self.part(|held, _| held.pass()) {}
         self.part(|held, _| {
             if held.space.unflushed() != 0 {
                 held.space.flush(held.words);
             }
             false
-        })?;
-        while self.part(|held, frames| held.release_span(frames))? {}
-        while self.part(|held, frames| held.release_areas(MERGES_MAX, frames))? {}
-        Ok(())
+        });
+        while self.part(|held, frames| held.release_span(frames)) {}
+        while self.part(|held, frames| held.release_areas(MERGES_MAX, frames)) {}
     }
 
-    /// One part of a long call. Returns what `work` does.
-    fn part(
-        &mut self,
-        work: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> bool,
-    ) -> Result<bool, Poisoned> {
-        self.enter()?;
+    /// One part of a long call. Returns what `work` does; false if the space is poisoned, which stays as it is.
+    fn part(&mut self, work: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> bool) -> bool {
+        if self.enter().is_err() {
+            return false;
+        }
         let done = work(&self.held(), &mut self.frames);
         self.exit();
         self.space.platform.interrupt_window();
-        Ok(done)
+        done
     }
 
     /// Purges the lazy pages and the kept areas of all CPUs, and dissolves all spans: all free pages are
