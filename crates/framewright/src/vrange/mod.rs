@@ -131,8 +131,8 @@
 //!
 //! # Context
 //! A seat is for one context at a time, like the frames' seat. With [`Context::may_block`] false, a
-//! request claims no seat, and unmaps and flushes nothing; of the platform it calls only `map` and
-//! `zero`, of the source of frames `alloc_run` and `free_run`. Even such a request waits, spinning,
+//! request claims no seat, and unmaps and flushes nothing; of the platform it calls only `map`, `zero` and
+//! `interrupt_window`, of the source of frames `alloc_run` and `free_run`. Even such a request waits, spinning,
 //! for the locks of rank 2, and, while another CPU has claimed its seat, for the end of that CPU's
 //! purge or drain.
 //!
@@ -193,6 +193,10 @@ mod poison_tests;
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[path = "tests/passing.rs"]
 mod passing_tests;
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+#[path = "tests/windows.rs"]
+mod windows_tests;
 
 pub(crate) use areas::AreaHeader;
 pub use areas::{AreaInfo, AreaKind, AreaState};

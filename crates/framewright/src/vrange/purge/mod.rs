@@ -13,6 +13,8 @@ mod strict;
 
 pub(super) use inbox::lazy_pages;
 
+pub(super) use release::PART;
+
 use super::seat::Held;
 use super::space::MERGES_MAX;
 use crate::frame::FrameSource;

@@ -11,7 +11,7 @@ use crate::sync::Ordering::Relaxed;
 
 /// After an area with which so many frames of one span have gone back, the rest waits for another call, so that none
 /// takes long.
-const PART: u32 = 128;
+pub(in super::super) const PART: u32 = 128;
 
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Frees waiting pages of the first of the seat's spans, if its generation has passed, and gives back the frames
@@ -198,7 +198,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     /// Gives back the frames behind an area, if they are the space's, until `enough` have gone. Returns how many have,
-    /// and whether none is left.
+    /// and whether none is left. The next call for the area goes on where this one stopped, unless the seat has
+    /// given back a part of another one meanwhile: so all parts together take O(pages).
     pub(in super::super) fn give_frames(
         &self,
         at: u32,
@@ -212,6 +213,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
         let mut given = 0;
         let (mut page, end) = (at, at + header.pages() - 1);
+        let is_begun = self.words.given.link() == Some(at);
+        if is_begun {
+            page = (self.words.given.get() >> 32) as u32;
+        }
         while page < end && given < enough {
             let Some(run) = table.run_at(page, end) else {
                 page += 1;
@@ -224,6 +229,13 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             calling.end();
             given += pages;
             page += pages;
+        }
+        if page < end {
+            let rest = u64::from(page) << 32;
+            self.words.given.set(rest | (u64::from(at) + 1));
+        } else if is_begun {
+            // Another area may begin here when this one has ended.
+            self.words.given.set(0);
         }
         (given, page == end)
     }

@@ -12,6 +12,7 @@
 //! sets its start bits by plain stores; two areas of the arena can share a span, so theirs are atomic.
 
 use super::super::error::Poisoned;
+use super::super::purge::PART;
 use super::super::seat::{Choice, Held};
 use super::super::space::{RELEASES, SpaceCounters};
 use super::super::span::SpanBits;
@@ -161,25 +162,38 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         need: &PageNeed,
         header: AreaHeader,
     ) -> Result<Option<u32>, Poisoned> {
-        self.enter()?;
-        let held = self.held();
-        let at = held.take_waiting(need, &mut self.frames);
-        if let Some(at) = at {
-            held.finish_in_arena(at, header);
-        }
-        self.exit();
+        let at = loop {
+            self.enter()?;
+            let held = self.held();
+            let (at, is_part) = held.take_waiting(need, PART, &mut self.frames);
+            if let Some(at) = at {
+                held.finish_in_arena(at, header);
+            }
+            self.exit();
+            if !is_part {
+                break at;
+            }
+            self.space.platform.interrupt_window();
+        };
         if at.is_none() || need.pages > self.space.small_max {
             // Other waiting areas have many frames each too, and no other CPU gives these back.
-            self.release_long_areas()?;
+            self.release_long_areas(at.is_none())?;
         }
         Ok(at)
     }
 
-    /// Releases some areas of the arena, and leaves the seat after each part.
-    pub(super) fn release_long_areas(&mut self) -> Result<(), Poisoned> {
+    /// Releases some areas of the arena, and leaves the seat after each part. A caller that has freed or taken an area
+    /// already may not wait for a CPU that has claimed the seat, because that may unwind: such a CPU mostly releases
+    /// these areas itself.
+    pub(super) fn release_long_areas(&mut self, may_wait: bool) -> Result<(), Poisoned> {
         let mut left = GIVES;
         loop {
-            self.enter()?;
+            if may_wait {
+                self.enter()?;
+            } else if !self.try_enter() {
+                self.exit();
+                return Ok(());
+            }
             let (areas, is_part) = self.held().release_part_of_areas(left, &mut self.frames);
             self.exit();
             left -= areas;
@@ -340,7 +354,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         // Purges what this CPU itself made lazy, which disturbs no other CPU.
         self.release_kept(false, frames);
         self.purge_lazy();
-        if let Some(at) = self.take_waiting(need, frames) {
+        if let (Some(at), _) = self.take_waiting(need, u32::MAX, frames) {
             self.finish_in_arena(at, header);
             return Some(at);
         }
@@ -385,11 +399,17 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// the first few in its list the least aligned one that will do. So it need not go into the
     /// tree and be found there again.
     ///
-    /// Only for requests that no span serves, and not where first fit should pack closely.
-    fn take_waiting(&self, need: &PageNeed, frames: &mut impl FrameSource) -> Option<u32> {
+    /// Only for requests that no span serves, and not where first fit should pack closely. If it has more than
+    /// `enough` frames, only some go back; then there is none, and it says that it stopped for that.
+    fn take_waiting(
+        &self,
+        need: &PageNeed,
+        enough: u32,
+        frames: &mut impl FrameSource,
+    ) -> (Option<u32>, bool) {
         let space = self.space;
         if space.is_for_spans(need) || !space.config.spans || space.is_crowded() {
-            return None;
+            return (None, false);
         }
         self.ready_areas();
         let mut best = None;
@@ -409,8 +429,13 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             }
             before = Some(at);
         }
-        let (at, before, next) = best?;
+        let Some((at, before, next)) = best else {
+            return (None, false);
+        };
         let _moving = self.words.moving();
+        if !self.give_frames(at, enough, frames).1 {
+            return (None, true);
+        }
         match before {
             None => self.words.areas_ready.set_link(next),
             Some(before) => {
@@ -418,8 +443,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 space.table.set_header(before, waiting);
             }
         }
-        self.give_frames(at, u32::MAX, frames);
-        Some(at)
+        (Some(at), false)
     }
 
     pub(super) fn alloc_in_arena(

@@ -153,9 +153,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         self.exit();
         if is_long {
-            // A few long areas have many frames: these do not wait for the next request. It has been freed, even if the
-            // space is poisoned meanwhile.
-            let _ = self.release_long_areas();
+            // A few long areas have many frames: these do not wait for the next request.
+            let _ = self.release_long_areas(false);
         }
         freed
     }

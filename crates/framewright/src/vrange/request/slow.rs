@@ -272,7 +272,10 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             false
         });
         while self.part(|held, frames| held.release_span(frames)) {}
-        while self.part(|held, frames| held.release_areas(MERGES_MAX, frames)) {}
+        while self.part(|held, frames| {
+            let (areas, is_part) = held.release_part_of_areas(MERGES_MAX, frames);
+            areas != 0 || is_part
+        }) {}
     }
 
     /// One part of a long call. Returns what `work` does; false if the space is poisoned, which stays as it is.

@@ -220,7 +220,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 return Err((error, false));
             }
         };
-        match self.map_area(area.at, area.pages, request.context) {
+        // Without a promise only one call maps, all pages or none.
+        let is_in_parts = request.context.may_block || area.reserved != 0;
+        match self.map_area(area.at, area.pages, request.context, is_in_parts) {
             Ok(()) => {
                 self.unreserve(area.reserved);
                 Ok(())
@@ -323,10 +325,16 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Maps the frames of an area with as few calls as there are runs, mostly. On failure, returns how many
-    /// pages are mapped.
-    fn map_area(&self, at: u32, pages: u32, context: Context) -> Result<(), (u32, MapError)> {
-        if u64::from(pages) > PART {
+    /// Maps the frames of an area with as few calls as there are runs, or long runs in parts. On failure, returns how
+    /// many pages are mapped.
+    fn map_area(
+        &self,
+        at: u32,
+        pages: u32,
+        context: Context,
+        is_in_parts: bool,
+    ) -> Result<(), (u32, MapError)> {
+        if is_in_parts && u64::from(pages) > PART {
             return self.map_in_parts(at, pages, context);
         }
         let space = self.space;

@@ -34,12 +34,16 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Gives back the kept areas of this CPU and of the depot, frames and all.
+    /// Gives back the kept areas of this CPU and of the depot, frames and all: as many pages as there are at first,
+    /// because other CPUs may keep more meanwhile. What the platform cannot unmap, and the bound excludes, stays.
     pub(in super::super) fn purge_kept(&mut self) -> Result<(), Poisoned> {
+        let mut left = None;
         loop {
             self.enter()?;
             let held = self.held();
-            let kept = if held.has_kept() {
+            let all = held.kept().pages() + held.space.depot().pages();
+            let left = left.get_or_insert(all);
+            let kept = if all != 0 && *left != 0 && held.can_evict() {
                 held.begin_to_evict(|held| {
                     let kept = held.kept().take_any();
                     kept.or_else(|| held.space.take_from_depot())
@@ -47,6 +51,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             } else {
                 None
             };
+            if let Some(at) = kept {
+                *left = left.saturating_sub(u64::from(held.header(at).pages()) - 1);
+            }
             self.exit();
             match kept {
                 Some(at) => self.evict(at)?,
@@ -92,6 +99,17 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Whether this seat's lists, or the depot's, have an area.
     fn has_kept(&self) -> bool {
         self.kept().pages() != 0 || self.space.depot().pages() != 0
+    }
+
+    /// Whether there is room for another area below the bound, or else this CPU has nothing that the platform fails
+    /// to unmap.
+    fn can_evict(&self) -> bool {
+        let has_room = || self.space.told_lazy() + u64::from(KEPT_MAX) < self.space.lazy_max;
+        if has_room() {
+            return true;
+        }
+        self.purge_lazy();
+        has_room() || self.words.purgeable.get() == 0
     }
 
     /// Takes a kept area out of the lists to make it lazy. Until then other CPUs find it by this

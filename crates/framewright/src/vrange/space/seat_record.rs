@@ -140,7 +140,9 @@ record! {
         pub(in super::super) reported: OwnWord,
         /// Odd while the holder [changes several counts](Counting) of lazy pages.
         countings: AtomicU64,
-        _moves: [AtomicU64; 1],
+        /// An area some of whose frames have gone back, plus one, and in the high half the first page that may still
+        /// have one; so the next part need not look at those before.
+        pub(in super::super) given: OwnWord,
         /// The lists of kept areas.
         kept: KeptRecord,
     } = 176 words, claims at 8, inbox at 16, mask at 24, heads at 40, counters at 64, moves_begun at 96, kept at 104;

@@ -1,0 +1,136 @@
+//! A platform that lets interrupts in, and knows which frames can be reached.
+
+extern crate std;
+
+use crate::frame::{AllocError, FrameSource};
+use crate::platform::{FramePlatform, MapError, RangePlatform};
+use crate::units::{Context, Frame, Page, PageRange, Run};
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+type WindowHandler = Box<dyn FnMut(u64)>;
+
+/// A page table, its frames, and interrupts in windows. A wait panics, so a seat that is busy in a window is found.
+#[derive(Clone, Default)]
+pub(super) struct WindowPages(pub(super) Rc<WindowState>);
+
+#[derive(Default)]
+pub(super) struct WindowState {
+    /// What an access may still reach, by a mapping or by a TLB.
+    pub(super) reached: RefCell<BTreeMap<u64, Frame>>,
+    pub(super) stale: RefCell<BTreeMap<u64, Frame>>,
+    pub(super) out: RefCell<BTreeSet<u64>>,
+    pub(super) next: Cell<u64>,
+    /// At most so many frames are out, and come in a run.
+    pub(super) frames_max: Cell<u64>,
+    pub(super) run_max: Cell<u64>,
+    /// The nth call of `map` from now on fails, and each unmap.
+    pub(super) maps: Cell<u32>,
+    pub(super) fails_to_unmap: Cell<bool>,
+    pub(super) windows: Cell<u64>,
+    pub(super) handler: RefCell<Option<WindowHandler>>,
+    /// Frames given back since the last window, and the most.
+    pub(super) given: Cell<u64>,
+    pub(super) given_max: Cell<u64>,
+}
+
+impl FramePlatform for WindowPages {
+    const ASYMMETRIC: bool = true;
+
+    fn relax(&self, _attempt: u32) {
+        panic!("the wait unwinds");
+    }
+
+    fn barrier_all(&self) {}
+}
+
+impl RangePlatform for WindowPages {
+    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+        let left = self.0.maps.get();
+        self.0.maps.set(left.saturating_sub(1));
+        if left == 1 {
+            return Err(MapError::Refused(7));
+        }
+        for nth in 0..frames.frames() {
+            let frame = Frame(frames.start().0 + nth);
+            assert!(self.0.out.borrow().contains(&frame.0), "not taken");
+            assert!(!self.0.stale.borrow().contains_key(&(at.0 + nth)), "V5");
+            let before = self.0.reached.borrow_mut().insert(at.0 + nth, frame);
+            assert_eq!(before, None, "mapped twice");
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        if self.0.fails_to_unmap.get() {
+            return Err(MapError::Refused(8));
+        }
+        for page in range.start().0..range.end().0 {
+            if let Some(frame) = self.0.reached.borrow_mut().remove(&page) {
+                self.0.stale.borrow_mut().insert(page, frame);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        self.0.stale.borrow_mut().clear();
+    }
+
+    fn zero(&self, frames: Run) {
+        assert!(frames.frames() <= 16);
+        assert!(self.0.out.borrow().contains(&frames.start().0));
+    }
+
+    fn interrupt_window(&self) {
+        self.0.given.set(0);
+        let handler = self.0.handler.borrow_mut().take();
+        if let Some(mut handler) = handler {
+            self.0.windows.set(self.0.windows.get() + 1);
+            handler(self.0.windows.get());
+            *self.0.handler.borrow_mut() = Some(handler);
+            self.0.given.set(0);
+        }
+    }
+}
+
+pub(super) struct WindowFrames(pub(super) Rc<WindowState>);
+
+impl FrameSource for WindowFrames {
+    fn origin(&self) -> u64 {
+        1
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        1 << 20
+    }
+
+    fn alloc_run(&mut self, frames: u64, _context: Context) -> Result<Run, AllocError> {
+        let mut out = self.0.out.borrow_mut();
+        let run = self.0.run_max.get().min(frames);
+        if out.len() as u64 + run > self.0.frames_max.get() {
+            return Err(AllocError::Exhausted);
+        }
+        let start = self.0.next.get();
+        // No neighbours, if they come one by one.
+        self.0.next.set(start + run + u64::from(run == 1));
+        out.extend(start..start + run);
+        Ok(Run::new(Frame(start), run).unwrap())
+    }
+
+    fn free_run(&mut self, frames: Run) {
+        self.0.given.set(self.0.given.get() + frames.frames());
+        self.0
+            .given_max
+            .set(self.0.given_max.get().max(self.0.given.get()));
+        for frame in frames.start().0..frames.end().0 {
+            assert!(self.0.out.borrow_mut().remove(&frame), "V7: {frame} twice");
+            for pages in [&self.0.reached, &self.0.stale] {
+                let reached = pages.borrow().values().any(|at| at.0 == frame);
+                assert!(!reached, "V5: {frame} can be reached");
+            }
+        }
+    }
+}
