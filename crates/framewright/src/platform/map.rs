@@ -109,6 +109,8 @@ pub trait RangePlatform: super::FramePlatform {
     /// at most 16 frames zeroed or copied, 1,024 pages mapped, 48 runs of pages unmapped, or some hundred frames given
     /// back. A kernel that calls the engine with interrupts off may let those in that wait. A handler finds the
     /// caller's seats taken: it works with seats of its own, of another CPU's number, and may make any call with them.
+    /// Some parts are longer: for a request that may not block, one call maps all of its pages if their frames are one
+    /// run, and frames that came in one run go back in one.
     ///
     /// It must not unwind: the call may have done by then what it was made for. By default it does nothing.
     #[inline]
