@@ -85,6 +85,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         check: impl Fn(&Held<'_, '_, P>) -> Result<AreaHeader, RangeFreeError>,
     ) -> Result<u64, RangeFreeError> {
         self.held().end_unwound();
+        if self.words.above.get() != 0 {
+            self.purge_others_meanwhile()?;
+            self.words.above.set(0);
+        }
         let mut told = 0;
         let mut helped = false;
         let mut is_long = false;
@@ -134,12 +138,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     self.words.above.set(pages);
                     self.words.settle();
                     // The area is mostly this CPU's to purge. That waits for no CPU, so it does not unwind out of a free
-                    // that has happened.
+                    // that has happened. Else this CPU's next free waits for the one that has it.
                     self.held().purge_lazy();
-                    if self.space.told_lazy() > self.space.lazy_max {
-                        self.purge_others_meanwhile()?;
+                    if self.space.told_lazy() <= self.space.lazy_max {
+                        self.words.above.set(0);
                     }
-                    self.words.above.set(0);
                 }
                 self.words.settle();
                 is_long = header.pages() > self.space.small_max;
