@@ -224,6 +224,18 @@ impl<'m, S: SeatSet<'m>> Claims<'_, 'm, S> {
         Ok(())
     }
 
+    /// The same, if its owner is out of it at once.
+    pub(crate) fn claim_at_once(&self, turn: Turn<'m>) -> Result<bool, S::Poisoned>
+    where
+        S::Platform: FramePlatform,
+    {
+        let is_idle = self.claim_all(|| core::iter::once(turn), &mut Patience::Rounds(0))?;
+        if !is_idle {
+            self.give_up(turn);
+        }
+        Ok(is_idle)
+    }
+
     /// Ends the claim of one seat.
     pub(crate) fn give_up(&self, turn: Turn<'m>) {
         turn.give_up();

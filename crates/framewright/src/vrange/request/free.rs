@@ -140,7 +140,17 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     // The area is mostly this CPU's to purge. That waits for no CPU, so it does not unwind out of a free
                     // that has happened. Else this CPU's next free waits for the one that has it.
                     self.held().purge_lazy();
-                    if self.space.told_lazy() <= self.space.lazy_max {
+                    let mut is_done = true;
+                    if self.space.told_lazy() > self.space.lazy_max {
+                        self.exit();
+                        is_done = self.purge_others_at_once();
+                        if !self.try_enter() {
+                            // Claimed: the next free looks.
+                            self.exit();
+                            return Ok(u64::from(header.pages()) - kind.guard_pages());
+                        }
+                    }
+                    if is_done {
                         self.words.above.set(0);
                     }
                 }

@@ -167,6 +167,33 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         Ok(())
     }
 
+    /// The same after a free that has happened: without a wait, because that may unwind. Skips CPUs that are in their
+    /// seats, and does nothing while another CPU stops or claims. Returns whether that left out none.
+    #[cold]
+    pub(in super::super) fn purge_others_at_once(&mut self) -> bool {
+        let bound = self.space.lazy_max;
+        let Some(lock) = self.space.lock_stops_within(&mut Patience::Rounds(0)) else {
+            return false;
+        };
+        let mut are_all = true;
+        let claims = lock.claims();
+        for cpu in 0..self.space.shape.cpus {
+            let turn = self.space.seat_words(cpu).turn();
+            if self.space.told_lazy() <= bound {
+                break;
+            }
+            let is_claimed = claims.claim_at_once(turn) == Ok(true);
+            are_all &= is_claimed;
+            if is_claimed {
+                let held = self.space.claimed(cpu);
+                held.purge_lazy();
+                held.release_all(&mut self.frames);
+                claims.give_up(turn);
+            }
+        }
+        are_all
+    }
+
     /// The last resort: stops all CPUs, purges everything, dissolves all spans, and then asks the arena. A
     /// stop for another request that began after this one serves this one too.
     #[cold]
