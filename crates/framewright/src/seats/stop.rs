@@ -211,25 +211,15 @@ impl<'m, S: SeatSet<'m>> Drop for Claims<'_, 'm, S> {
 }
 
 impl<'m, S: SeatSet<'m>> Claims<'_, 'm, S> {
-    /// Claims one seat, and waits until its owner has left it.
+    /// Claims one seat. Returns whether its owner has left it before `patience` ended; if not, the claim has ended.
     ///
     /// # Errors
     /// The set is poisoned.
-    pub(crate) fn claim(&self, turn: Turn<'m>) -> Result<(), S::Poisoned>
+    pub(crate) fn claim(&self, turn: Turn<'m>, patience: &mut Patience) -> Result<bool, S::Poisoned>
     where
         S::Platform: FramePlatform,
     {
-        let is_idle = self.claim_all(|| iter::once(turn), &mut Patience::Endless)?;
-        debug_assert!(is_idle, "patience has no end");
-        Ok(())
-    }
-
-    /// The same, if its owner is out of it at once.
-    pub(crate) fn claim_at_once(&self, turn: Turn<'m>) -> Result<bool, S::Poisoned>
-    where
-        S::Platform: FramePlatform,
-    {
-        let is_idle = self.claim_all(|| core::iter::once(turn), &mut Patience::Rounds(0))?;
+        let is_idle = self.claim_all(|| iter::once(turn), patience)?;
         if !is_idle {
             self.give_up(turn);
         }

@@ -38,6 +38,19 @@ impl Run {
         self.frames
     }
 
+    /// `frames` frames of the run, from its `from`th on.
+    ///
+    /// # Panics
+    /// If the run has not so many.
+    #[inline]
+    pub(crate) const fn part(self, from: u64, frames: u64) -> Self {
+        assert!(from <= self.frames && frames <= self.frames - from);
+        Self {
+            start: Frame(self.start.0 + from),
+            frames,
+        }
+    }
+
     /// Whether the run has no frame.
     #[must_use]
     pub const fn is_empty(self) -> bool {

@@ -86,11 +86,11 @@
 //! - **V6** Lazy pages, including those that wait for a flush, are at most the bound plus one batch
 //!   for each CPU, and the pages that the platform failed to unmap when all were tried. The bound
 //!   is the configured one, or an eighth of the window if that is less. (An area that is longer than the bound is
-//!   above it until its free returns, and counts in no peak. If another CPU has the area, it
-//!   stays above the bound until that CPU's or this one's next slow free purges it. An area whose allocation the platform unwound out of
-//!   may be above it, too, because its clean-up neither unmaps nor flushes.) At each moment at which no seat is
-//!   busy, two kinds of counts are right: those of pages, and those of the pages that calls outside their seats
-//!   have reported.
+//!   above it until its free returns, and counts in no peak. If another CPU has the area and is in its seat, the
+//!   area stays above the bound until a later free of that CPU's or of this one's has purged it. An area whose
+//!   allocation the platform unwound out of may be above it, too, because its clean-up neither unmaps nor flushes.)
+//!   At each moment at which no seat is busy, two kinds of counts are right: those of pages, and those of the pages
+//!   that calls outside their seats have reported.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area
 //!   that was never handed out, because the platform's `map` or `zero` unwound, gives back what it has
 //!   when it is released, as any other.

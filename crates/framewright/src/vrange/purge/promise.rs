@@ -20,7 +20,7 @@ use super::super::error::Poisoned;
 use super::super::seat::Held;
 use super::super::space::Space;
 use crate::frame::FrameSource;
-use crate::platform::{OrElse, RangePlatform};
+use crate::platform::{OrElse, Patience, RangePlatform};
 
 impl<P> Held<'_, '_, P> {
     /// Reports `pages` lazy pages of a call that leaves the seat before they are lazy. Returns false
@@ -74,8 +74,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             seat.exit();
         });
-        let purged = unwound.seat.purge_others();
-        let entered = purged.and_then(|()| unwound.seat.enter());
+        let purged = unwound.seat.purge_others(&mut Patience::Endless);
+        let entered = purged.and_then(|_| unwound.seat.enter());
         unwound.end();
         entered
     }

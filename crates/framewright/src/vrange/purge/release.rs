@@ -11,11 +11,11 @@ use crate::sync::Ordering::Relaxed;
 
 /// After an area with which so many frames of one span have gone back, the rest waits for another call, so that none
 /// takes long.
-pub(in super::super) const PART: u32 = 128;
+pub(in super::super) const RELEASE_PART: u32 = 128;
 
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Frees waiting pages of the first of the seat's spans, if its generation has passed, and gives back the frames
-    /// behind them: all of the span's, or those of some areas with [`PART`] frames together. Returns whether there
+    /// behind them: all of the span's, or those of some areas with [`RELEASE_PART`] frames together. Returns whether there
     /// were any.
     pub(in super::super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {
         let Some(number) = self.words.wait_head.link() else {
@@ -50,15 +50,15 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             } else {
                 0
             };
-            while areas != 0 && given < PART {
+            while areas != 0 && given < RELEASE_PART {
                 let place = base + areas.trailing_zeros();
                 areas &= areas - 1;
                 let at = self.space.spans.first(number) + place;
-                let (gone, are_all) = self.give_frames(at, PART - given, frames);
+                let (gone, are_all) = self.give_frames(at, RELEASE_PART - given, frames);
                 given += gone;
                 if !are_all {
                     end = place;
-                } else if given >= PART {
+                } else if given >= RELEASE_PART {
                     end = place + self.header(at).pages();
                 }
             }
@@ -120,19 +120,11 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         most: usize,
         frames: &mut impl FrameSource,
     ) -> bool {
-        self.release_some_areas(most, u32::MAX, frames).0 != 0
+        self.release_part_of_areas(most, u32::MAX, frames).0 != 0
     }
 
-    /// The same, at most until [`PART`] frames have gone back. Returns how many areas, and whether it stopped for that.
+    /// The same until `enough` frames have gone back. Returns how many areas have, and whether it stopped for that.
     pub(in super::super) fn release_part_of_areas(
-        &self,
-        most: usize,
-        frames: &mut impl FrameSource,
-    ) -> (usize, bool) {
-        self.release_some_areas(most, PART, frames)
-    }
-
-    fn release_some_areas(
         &self,
         most: usize,
         enough: u32,

@@ -12,7 +12,7 @@
 //! sets its start bits by plain stores; two areas of the arena can share a span, so theirs are atomic.
 
 use super::super::error::Poisoned;
-use super::super::purge::PART;
+use super::super::purge::RELEASE_PART;
 use super::super::seat::{Choice, Held};
 use super::super::space::{RELEASES, SpaceCounters};
 use super::super::span::SpanBits;
@@ -133,23 +133,24 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         header: AreaHeader,
     ) -> Result<Option<u32>, Poisoned> {
         let (pages, align) = (need.pages, need.align_pages as u32);
-        for nth in 0..=RELEASES {
+        self.enter()?;
+        let at = self.held().take_current(pages, align);
+        if let Some(at) = at {
+            self.held().finish(at, header);
+        }
+        self.exit();
+        if at.is_some() {
+            return Ok(at);
+        }
+        // One in any case: a CPU that always takes the first free pages spreads over more and more spans.
+        for _ in 0..=RELEASES {
+            if !self.release_first_span()? {
+                break;
+            }
             self.enter()?;
-            let held = self.held();
-            let at = match nth {
-                0 => held.take_current(pages, align),
-                _ => None,
-            };
-            if let Some(at) = at {
-                held.finish(at, header);
-            }
-            // One in any case: a CPU that always takes the first free pages spreads over more and more spans.
-            let is_enough = nth > 0 && held.has_rich(pages, align);
+            let is_enough = self.held().has_rich(pages, align);
             self.exit();
-            if at.is_some() {
-                return Ok(at);
-            }
-            if is_enough || !self.release_first_span()? {
+            if is_enough {
                 break;
             }
         }
@@ -165,7 +166,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let at = loop {
             self.enter()?;
             let held = self.held();
-            let (at, is_part) = held.take_waiting(need, PART, &mut self.frames);
+            let (at, is_part) = held.take_waiting(need, RELEASE_PART, &mut self.frames);
             if let Some(at) = at {
                 held.finish_in_arena(at, header);
             }
@@ -194,7 +195,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 self.exit();
                 return Ok(());
             }
-            let (areas, is_part) = self.held().release_part_of_areas(left, &mut self.frames);
+            let (areas, is_part) =
+                self.held()
+                    .release_part_of_areas(left, RELEASE_PART, &mut self.frames);
             self.exit();
             left -= areas;
             if !is_part || left == 0 {

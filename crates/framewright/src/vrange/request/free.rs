@@ -18,7 +18,7 @@ use super::super::space::SpaceCounters;
 use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, AreaKind, AreaState, RangeFreeError, RangeSeat};
 use crate::frame::FrameSource;
-use crate::platform::RangePlatform;
+use crate::platform::{Patience, RangePlatform};
 use crate::sync::CounterWord;
 use crate::units::Page;
 
@@ -137,22 +137,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     // reported pages since, and found no room: what room there is now belongs to them.
                     self.words.above.set(pages);
                     self.words.settle();
-                    // The area is mostly this CPU's to purge. That waits for no CPU, so it does not unwind out of a free
-                    // that has happened. Else this CPU's next free waits for the one that has it.
+                    // The area is mostly this CPU's to purge.
                     self.held().purge_lazy();
-                    let mut is_done = true;
-                    if self.space.told_lazy() > self.space.lazy_max {
-                        self.exit();
-                        is_done = self.purge_others_at_once();
-                        if !self.try_enter() {
-                            // Claimed: the next free looks.
-                            self.exit();
-                            return Ok(u64::from(header.pages()) - kind.guard_pages());
-                        }
-                    }
-                    if is_done {
-                        self.words.above.set(0);
-                    }
                 }
                 self.words.settle();
                 is_long = header.pages() > self.space.small_max;
@@ -164,12 +150,30 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.space.sub_lazy(told);
             self.words.settle();
         }
+        let is_above = self.words.above.get() != 0;
         self.exit();
+        if is_above {
+            self.purge_above();
+        }
         if is_long {
             // A few long areas have many frames: these do not wait for the next request.
             let _ = self.release_long_areas(false);
         }
         freed
+    }
+
+    /// Purges other CPUs' pages for an area above the bound that has been freed: so far as that takes no wait, which
+    /// might unwind. This CPU's next slow free waits for the rest.
+    fn purge_above(&mut self) {
+        let is_within = self.space.told_lazy() <= self.space.lazy_max;
+        let is_done = is_within || self.purge_others(&mut Patience::Rounds(0)) == Ok(true);
+        if !is_done {
+            return;
+        }
+        if self.try_enter() {
+            self.words.above.set(0);
+        }
+        self.exit();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Work with other CPUs' seats: purging for CPUs that sleep, and the last resort before an error.
 
 use super::super::error::Poisoned;
+use super::super::purge::RELEASE_PART;
 use super::super::seat::Held;
 use super::super::space::MERGES_MAX;
 use super::super::span::{SpanBits, SpanOwner, bits};
@@ -140,11 +141,19 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
 impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// Purges the lazy pages of other CPUs, one CPU after another and each in passes, until the space keeps
-    /// its bound. It purges an eighth of the bound more, so that the next free need not do so again.
+    /// its bound. It purges an eighth of the bound more, so that the next free need not do so again. Returns whether it
+    /// looked at all CPUs that it had to, before `patience` ended.
     #[cold]
-    pub(in super::super) fn purge_others(&mut self) -> Result<(), Poisoned> {
+    pub(in super::super) fn purge_others(
+        &mut self,
+        patience: &mut Patience,
+    ) -> Result<bool, Poisoned> {
         let bound = self.space.lazy_max;
-        let claims = self.space.lock_stops().claims();
+        let Some(lock) = self.space.lock_stops_within(patience) else {
+            return Ok(false);
+        };
+        let claims = lock.claims();
+        let mut are_all = true;
         for cpu in 0..self.space.shape.cpus {
             if self.space.told_lazy() <= bound {
                 break;
@@ -155,7 +164,10 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
                 continue;
             }
             let turn = self.space.seat_words(cpu).turn();
-            claims.claim(turn)?;
+            if !claims.claim(turn, patience)? {
+                are_all = false;
+                continue;
+            }
             let held = self.space.claimed(cpu);
             self.space.look_at_lazy();
             held.collect_inbox();
@@ -164,34 +176,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             held.words.counters.claims.add(1);
             claims.give_up(turn);
         }
-        Ok(())
-    }
-
-    /// The same after a free that has happened: without a wait, because that may unwind. Skips CPUs that are in their
-    /// seats, and does nothing while another CPU stops or claims. Returns whether that left out none.
-    #[cold]
-    pub(in super::super) fn purge_others_at_once(&mut self) -> bool {
-        let bound = self.space.lazy_max;
-        let Some(lock) = self.space.lock_stops_within(&mut Patience::Rounds(0)) else {
-            return false;
-        };
-        let mut are_all = true;
-        let claims = lock.claims();
-        for cpu in 0..self.space.shape.cpus {
-            let turn = self.space.seat_words(cpu).turn();
-            if self.space.told_lazy() <= bound {
-                break;
-            }
-            let is_claimed = claims.claim_at_once(turn) == Ok(true);
-            are_all &= is_claimed;
-            if is_claimed {
-                let held = self.space.claimed(cpu);
-                held.purge_lazy();
-                held.release_all(&mut self.frames);
-                claims.give_up(turn);
-            }
-        }
-        are_all
+        Ok(are_all)
     }
 
     /// The last resort: stops all CPUs, purges everything, dissolves all spans, and then asks the arena. A
@@ -300,7 +285,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         });
         while self.part(|held, frames| held.release_span(frames)) {}
         while self.part(|held, frames| {
-            let (areas, is_part) = held.release_part_of_areas(MERGES_MAX, frames);
+            let (areas, is_part) = held.release_part_of_areas(MERGES_MAX, RELEASE_PART, frames);
             areas != 0 || is_part
         }) {}
     }

@@ -21,7 +21,7 @@ use super::super::{AreaHeader, AreaKind, AreaState, RangeError, RangeFreeError, 
 use super::AreaRequest;
 use super::undo::UnknownArea;
 use crate::frame::{AllocError, FrameSource};
-use crate::platform::parts::{PART, zero_run};
+use crate::platform::parts::{PART_FRAMES, zero_run};
 use crate::platform::{MapError, OrElse, RangePlatform};
 use crate::units::{Context, Frame, Page, Run};
 
@@ -271,7 +271,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             if *done < pages {
                 since += run.frames();
-                if since >= PART {
+                if since >= PART_FRAMES {
                     since = 0;
                     self.space.platform.interrupt_window();
                 }
@@ -288,15 +288,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if run.frames() <= asked {
             return run;
         }
-        let part = |from: u64, frames| {
-            let start = Frame(run.start().0 + from);
-            Run::new(start, frames).expect("a part of a run ends where the run does, or before")
-        };
         // If a wait unwinds out of this, nothing else knows of the frames that the area was to have.
-        let unwound = OrElse::new(self, |seat: &mut Self| seat.frames.free_run(part(0, asked)));
-        (unwound.seat.frames).free_run(part(asked, run.frames() - asked));
+        let unwound = OrElse::new(self, |seat: &mut Self| {
+            seat.frames.free_run(run.part(0, asked))
+        });
+        (unwound.seat.frames).free_run(run.part(asked, run.frames() - asked));
         unwound.end();
-        part(0, asked)
+        run.part(0, asked)
     }
 
     /// Before a caller that may not wait maps several runs: reports as many lazy pages as it would
@@ -334,7 +332,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         context: Context,
         is_in_parts: bool,
     ) -> Result<(), (u32, MapError)> {
-        if is_in_parts && u64::from(pages) > PART {
+        if is_in_parts && u64::from(pages) > PART_FRAMES {
             return self.map_in_parts(at, pages, context);
         }
         let space = self.space;
@@ -351,16 +349,14 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         space.table.for_each_run(at, pages, |page, run| {
             let mut done = 0;
             while done < run.frames() {
-                if since >= PART {
+                if since >= PART_FRAMES {
                     since = 0;
                     space.platform.interrupt_window();
                 }
                 let to = space.page(page + done as u32);
                 // The parts end at multiples of their length, so that they may have large pages.
                 let now = (MAP_PART - to.0 % MAP_PART).min(run.frames() - done);
-                let part = Run::new(Frame(run.start().0 + done), now);
-                let part = part.expect("a part of a run ends where the run does, or before");
-                let mapped = space.platform.map(to, part, context);
+                let mapped = space.platform.map(to, run.part(done, now), context);
                 mapped.map_err(|error| (page - at + done as u32, error))?;
                 done += now;
                 since += now;
