@@ -6,7 +6,8 @@
 //!
 //! To become lazy an area needs room below the bound (V6), and to make that room a CPU may leave its
 //! seat. So the area that is to go stands in a word of the seat (`evicting`) from when it leaves the
-//! lists until it is lazy: another CPU that stops this one finds it there and makes it lazy itself.
+//! lists until it is lazy: another CPU that stops this one finds it there and makes it lazy itself. If the
+//! wait for room unwinds, the area stays there, and this CPU's next eviction is of it.
 //! Its header says that it is kept until it says that it is lazy, so a second free learns at every
 //! moment that the area is free (V10).
 
@@ -41,7 +42,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         loop {
             self.enter()?;
             let held = self.held();
-            let all = held.kept().pages() + held.space.depot().pages();
+            let all = held.kept_pages();
             let left = left.get_or_insert(all);
             let kept = if all != 0 && *left != 0 && held.can_evict() {
                 held.begin_to_evict(|held| {
@@ -81,24 +82,15 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             return Spill::Nothing;
         }
         let mut spilled = Spill::Nothing;
-        self.begin_to_evict(|held| {
+        let victim = self.begin_to_evict(|held| {
             spilled = held.spill(header.pages() - 1);
-            if spilled == Spill::Nothing
-                && let Some(kept) = held.kept().take_any()
-            {
-                spilled = Spill::Victim(kept);
-            }
             match spilled {
                 Spill::Victim(at) => Some(at),
-                Spill::Moved | Spill::Nothing => None,
+                Spill::Moved => None,
+                Spill::Nothing => held.kept().take_any(),
             }
         });
-        spilled
-    }
-
-    /// Whether this seat's lists, or the depot's, have an area.
-    fn has_kept(&self) -> bool {
-        self.kept().pages() != 0 || self.space.depot().pages() != 0
+        victim.map_or(spilled, Spill::Victim)
     }
 
     /// Whether there is room for another area below the bound, or else this CPU has nothing that the platform fails
@@ -112,13 +104,20 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         has_room() || self.words.purgeable.get() == 0
     }
 
-    /// Takes a kept area out of the lists to make it lazy. Until then other CPUs find it by this
-    /// seat.
+    /// Takes a kept area out of the lists to make it lazy, or takes up the eviction that unwound before. Until it is
+    /// lazy, other CPUs find it by this seat.
     fn begin_to_evict(&self, take: impl FnOnce(&Self) -> Option<u32>) -> Option<u32> {
         let _moving = self.words.moving();
-        let kept = take(self);
+        let kept = self.words.evicting.link().or_else(|| take(self));
         self.words.evicting.set_link(kept);
         kept
+    }
+
+    /// The pages that areas in the lists and in the depot have, and one whose eviction unwound.
+    fn kept_pages(&self) -> u64 {
+        let evicting = self.words.evicting.link();
+        let evicting = evicting.map_or(0, |at| u64::from(self.header(at).pages()) - 1);
+        self.kept().pages() + self.space.depot().pages() + evicting
     }
 
     /// Keeps a live area as it is, if there is room, and if no other CPU has freed it meanwhile.
@@ -148,7 +147,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     ) -> bool {
         loop {
             let evicting = self.words.evicting.link();
-            if evicting.is_none() && !self.has_kept() {
+            if self.kept_pages() == 0 {
                 return true;
             }
             let _moving = self.words.moving();

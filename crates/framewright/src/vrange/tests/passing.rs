@@ -119,12 +119,18 @@ type PassingSeat = RangeSeat<'static, 'static, ChecksSpace, ScatteredFrames>;
 const BOUND: u64 = 200;
 
 fn passing() -> (&'static PassingSpace, Vec<PassingSeat>, ChecksSpace) {
+    passing_with_kept(0)
+}
+
+fn passing_with_kept(
+    kept_pages_max: u64,
+) -> (&'static PassingSpace, Vec<PassingSeat>, ChecksSpace) {
     let layout = SpaceLayout::new(Page(0), 1 << 14)
         .with_cpus(2)
         .with_span_pages(64);
     let config = RangeConfig {
         lazy_pages_max: BOUND,
-        kept_pages_max: 0,
+        kept_pages_max,
         ..RangeConfig::default().kept()
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
@@ -234,4 +240,42 @@ fn v6_an_area_above_the_bound_that_is_the_cpus_own_waits_for_no_other() {
     assert!(space.stats().lazy_pages_peak <= BOUND);
     space.verify().unwrap();
     board.is_checked_and_right();
+}
+
+/// What takes up an eviction whose wait unwound: the next free that needs room in the lists, or a request under pressure.
+#[test]
+fn v7_a_kept_area_whose_eviction_unwinds_goes_later() {
+    let by_a_free = |seat: &mut PassingSeat, at| _ = seat.vfree(at).unwrap();
+    let by_pressure = |seat: &mut PassingSeat, _| seat.purge_kept().unwrap();
+    for take_up in [by_a_free as fn(&mut PassingSeat, Page), by_pressure] {
+        let (space, mut seats, board) = passing_with_kept(60);
+        let mut area = || seats[0].vmalloc(&AreaRequest::new(30)).unwrap();
+        let areas: [Page; 8] = core::array::from_fn(|_| area());
+        // Another CPU has promised as many pages as may be lazy, and a third one has the lock.
+        space.add_lazy(BOUND);
+        space.seat_words(1).promised.set(BOUND);
+        let lock = space.lock_stops();
+        let mut freed = 0;
+        while catch_unwind(AssertUnwindSafe(|| seats[0].vfree(areas[freed]))).is_ok() {
+            freed += 1;
+        }
+        drop(lock);
+        space.seat_words(1).promised.set(0);
+        space.sub_lazy(BOUND);
+        space.verify().unwrap();
+        let state = |at| space.find(at).map(|area| area.state);
+        assert_eq!(state(areas[freed]), Some(AreaState::Live), "not freed");
+        assert_eq!(state(areas[0]), Some(AreaState::Kept));
+        assert!(space.seat_words(0).evicting.link().is_some());
+        take_up(&mut seats[0], areas[freed]);
+        assert!(space.seat_words(0).evicting.link().is_none());
+        for &at in &areas[freed..] {
+            // One of them is free by now, or none.
+            let _ = seats[0].vfree(at);
+        }
+        seats[0].purge_kept().unwrap();
+        space.verify().unwrap();
+        assert_eq!(areas.map(state), [None; 8], "all are gone");
+        board.is_checked_and_right();
+    }
 }
