@@ -5,7 +5,7 @@ use super::lock;
 use framewright::reserve::Key;
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Trees of a pool.
@@ -156,7 +156,8 @@ impl BucketTree {
 #[derive(Debug)]
 pub(super) struct DmemPool {
     client: DmemClient,
-    is_open: AtomicBool,
+    /// How often it was opened, was closed, and had no page left, added up: these follow one another.
+    turns: AtomicU64,
     buckets: Vec<Mutex<BucketTree>>,
 }
 
@@ -164,7 +165,7 @@ impl DmemPool {
     pub(super) fn new(client: DmemClient) -> Self {
         Self {
             client,
-            is_open: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
             buckets: (0..BUCKETS).map(|_| Mutex::default()).collect(),
         }
     }
@@ -174,17 +175,34 @@ impl DmemPool {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.is_open.load(SeqCst)
+        self.open_turn().is_some()
     }
 
-    /// Whether it was not open.
+    /// Which time it is open; a later one has another number.
+    pub(super) fn open_turn(&self) -> Option<u64> {
+        let turn = self.turns.load(SeqCst);
+        (turn % 3 == 1).then_some(turn)
+    }
+
+    /// Whether it was neither open nor being emptied.
     pub(super) fn open(&self) -> bool {
-        !self.is_open.swap(true, SeqCst)
+        self.turns_from(0)
     }
 
-    /// Whether it was open.
+    /// Whether it was open. It is being emptied from then on.
     pub(super) fn close(&self) -> bool {
-        self.is_open.swap(false, SeqCst)
+        self.turns_from(1)
+    }
+
+    /// It is empty, and can be opened again.
+    pub(super) fn emptied(&self) {
+        self.turns_from(2);
+    }
+
+    /// Makes the next turn if the present one is of that kind; whether it was.
+    fn turns_from(&self, kind: u64) -> bool {
+        let next = |turn| (turn % 3 == kind).then_some(turn + 1);
+        self.turns.fetch_update(SeqCst, SeqCst, next).is_ok()
     }
 
     pub(super) fn bucket(&self, nth: usize) -> &Mutex<BucketTree> {

@@ -18,7 +18,8 @@
 //! Always, because it would crash this process or write past its memory: a frame's link to its
 //! bucket is a number, so that none is stale after its pool is gone (7); bits are counted from the
 //! area's start and no frame number means success (9); a walk ends at the area's end (part of 3);
-//! a second release of an entry is counted and not made (4).
+//! a second release of an entry is counted and not made (4); a pool's number is another pool's only after all pages of
+//! the former one are gone.
 //!
 //! Only with [`Conduct::AsPublished`], for tests that show them: invalidating an object does nothing
 //! (1); a refused store leaves the older copy (2); a retry walks as many frames as the request has
@@ -203,7 +204,9 @@ impl<P: ReservePlatform> Gcma<P> {
     /// There is no such pool; or neither a free frame nor a page of the same client to evict: then the
     /// older copy is gone, or with [`Conduct::AsPublished`] still there (2).
     pub fn put(&self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
-        let pool = self.pool(key.pool).ok_or(PutRefused::NoPool)?;
+        let pool = self.pools.get(usize::from(key.pool.0));
+        let pool = pool.ok_or(PutRefused::NoPool)?;
+        let turn = pool.open_turn().ok_or(PutRefused::NoPool)?;
         let client = pool.client();
         let counts = &self.counts[client as usize];
         let frame = loop {
@@ -224,7 +227,7 @@ impl<P: ReservePlatform> Gcma<P> {
         self.homes[frame].store(home, Relaxed);
         self.platform.store(self.frame(frame), page);
         let mut tree = lock(pool.bucket(bucket));
-        if !pool.is_open() {
+        if pool.open_turn() != Some(turn) {
             drop(tree);
             self.release(entry);
             return Err(PutRefused::NoPool);
@@ -291,11 +294,13 @@ impl<P: ReservePlatform> Gcma<P> {
 
     /// Forgets the pages of a pool, which is no more. Whether it was there.
     pub fn invalidate_pool(&self, pool: PoolId) -> bool {
-        let closed = self.pool(pool).is_some_and(DmemPool::close);
-        if closed {
-            self.forget_all(pool, |_| true);
-        }
-        closed
+        let of_pool = self.pools.get(usize::from(pool.0));
+        let Some(closed) = of_pool.filter(|pool| pool.close()) else {
+            return false;
+        };
+        self.forget_all(pool, |_| true);
+        closed.emptied();
+        true
     }
 
     /// What was counted of a client.

@@ -384,3 +384,23 @@ fn as_published_the_guests_contract_is_broken_and_mended_it_is_kept() {
     let object = "an object that was invalidated is not served";
     assert_eq!(broken(Conduct::AsPublished), [object], "fault 1");
 }
+
+#[test]
+fn a_pools_number_is_another_ones_only_after_its_pages_are_gone() {
+    let gcma = area(16, Conduct::Mended);
+    let pool = gcma.open_pool(GcmaKind::Frontswap).unwrap();
+    let of_pool = &gcma.pools[usize::from(pool.0)];
+    let last = lock(of_pool.bucket(BUCKETS - 1));
+    std::thread::scope(|scope| {
+        let emptying = scope.spawn(|| gcma.invalidate_pool(pool));
+        while of_pool.is_open() {
+            std::thread::yield_now();
+        }
+        let other = gcma.open_pool(GcmaKind::Frontswap);
+        assert!(other.is_some() && other != Some(pool));
+        assert!(!gcma.invalidate_pool(pool), "it is no more");
+        drop(last);
+        assert!(emptying.join().unwrap());
+    });
+    assert_eq!(gcma.open_pool(GcmaKind::Frontswap), Some(pool));
+}

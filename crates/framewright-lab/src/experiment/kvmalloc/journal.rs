@@ -315,13 +315,21 @@ impl<S: Allocating> Writer<'_, S> {
     /// Reads pages into the cache for the batch: cold items. If too few frames are free, the thread
     /// reclaims by itself first.
     fn read_in(&mut self, is_short: &impl Fn() -> bool) -> Result<(), Failure> {
+        let mut waits = 0;
         while is_short() {
             self.wake.wake(0);
-            if self.reclaim()? == 0 {
+            if self.reclaim()? > 0 {
+                continue;
+            }
+            // The cache is empty while the other threads hold pages that they have just reclaimed
+            // or are about to read in.
+            waits += 1;
+            if waits > WAITS_MAX {
                 return Err(Failure::new(
-                    "nothing is left in the cache, and too little is free",
+                    "nothing is left in the cache, and too little is free, however long it waits",
                 ));
             }
+            std::thread::yield_now();
         }
         let wanted = self.plan.read_in;
         let first = self.pages.fetch_add(wanted as u32, Relaxed);

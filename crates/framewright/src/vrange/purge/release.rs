@@ -14,6 +14,28 @@ use crate::sync::Ordering::Relaxed;
 pub(in super::super) const RELEASE_PART: u32 = 128;
 
 impl<P: RangePlatform> Held<'_, '_, P> {
+    /// Whether pages wait whose generation has passed.
+    pub(in super::super) fn has_ready(&self) -> bool {
+        self.ready_areas();
+        self.has_ready_span() || self.words.areas_ready.link().is_some()
+    }
+
+    /// Whether this holds for the first of the seat's spans with waiting pages.
+    fn has_ready_span(&self) -> bool {
+        let first = self.words.wait_head.link();
+        first.is_some_and(|number| self.span(number).stamp() <= self.space.done())
+    }
+
+    /// Frees some of those pages, and gives back the frames behind them: of some areas, until [`RELEASE_PART`] frames have
+    /// gone. Returns whether there were any.
+    pub(in super::super) fn release_part(&self, frames: &mut impl FrameSource) -> bool {
+        if self.release_span(frames) {
+            return true;
+        }
+        let (areas, is_part) = self.release_part_of_areas(MERGES_MAX, RELEASE_PART, frames);
+        areas != 0 || is_part
+    }
+
     /// Frees waiting pages of the first of the seat's spans, if its generation has passed, and gives back the frames
     /// behind them: all of the span's, or those of some areas with [`RELEASE_PART`] frames together. Returns whether there
     /// were any.
@@ -21,10 +43,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let Some(number) = self.words.wait_head.link() else {
             return false;
         };
-        let span = self.span(number);
-        if span.stamp() > self.space.done() {
+        if !self.has_ready_span() {
             return false;
         }
+        let span = self.span(number);
         let has_frames = span.may_have_frames();
         let _moving = has_frames.then(|| self.words.moving());
         let is_current = self.words.current.link() == Some(number);

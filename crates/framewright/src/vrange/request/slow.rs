@@ -1,7 +1,6 @@
 //! Work with other CPUs' seats: purging for CPUs that sleep, and the last resort before an error.
 
 use super::super::error::Poisoned;
-use super::super::purge::RELEASE_PART;
 use super::super::seat::Held;
 use super::super::space::MERGES_MAX;
 use super::super::span::{SpanBits, SpanOwner, bits};
@@ -283,15 +282,24 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             }
             false
         });
-        while self.part(|held, frames| held.release_span(frames)) {}
-        while self.part(|held, frames| {
-            let (areas, is_part) = held.release_part_of_areas(MERGES_MAX, RELEASE_PART, frames);
-            areas != 0 || is_part
-        }) {}
+        while self.part(|held, frames| held.release_part(frames)) {}
+    }
+
+    /// Releases, in parts, all pages that wait and whose generation has passed. It does not wait for a CPU that has
+    /// claimed the seat, because that may unwind: such a CPU mostly releases them itself.
+    pub(super) fn release_ready(&mut self) {
+        loop {
+            let has_some = self.try_enter() && self.held().release_part(&mut self.frames);
+            self.exit();
+            if !has_some {
+                break;
+            }
+            self.space.platform.interrupt_window();
+        }
     }
 
     /// One part of a long call. Returns what `work` does; false if the space is poisoned, which stays as it is.
-    fn part(&mut self, work: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> bool) -> bool {
+    pub(super) fn part(&mut self, work: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> bool) -> bool {
         if self.enter().is_err() {
             return false;
         }

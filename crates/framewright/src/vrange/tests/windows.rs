@@ -457,3 +457,33 @@ fn random_calls_of_two_cpus_meet_in_windows() {
         assert_eq!(state.reached.borrow().len(), 0, "mapped for ever");
     }
 }
+
+#[test]
+fn v6_frames_behind_freed_areas_go_back_though_no_request_needs_their_pages() {
+    for (is_kept, spans) in [(true, true), (true, false), (false, true), (false, false)] {
+        let strict = RangeConfig::for_cpus(2);
+        let config = RangeConfig {
+            lazy_pages_max: 40,
+            kept_pages_max: 0,
+            spans,
+            ..if is_kept { strict.kept() } else { strict }
+        };
+        let (space, seat, other, state) = with_windows(&config, 8);
+        state.frames_max.set(6000);
+        let mut seats = [seat, other];
+        let most = 40 + 2 * space.lazy_batch_pages();
+        assert!(most < 4 * 40, "or one span has too few pages to tell");
+        // Freed by the CPU that has the span, and by another one.
+        for freed_by in [0, 1] {
+            for _ in 0..40 {
+                let at = seats[0].vmalloc(&AreaRequest::new(4)).unwrap();
+                seats[freed_by].vfree(at).unwrap();
+                let out = state.out.borrow().len() as u64;
+                assert!(out <= most, "{out} frames are out, {most} may be");
+            }
+        }
+        space.verify().unwrap();
+        seats.iter_mut().for_each(RangeSeat::purge);
+        assert_eq!(state.out.borrow().len(), 0);
+    }
+}
