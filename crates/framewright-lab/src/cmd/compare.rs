@@ -8,7 +8,9 @@ use super::replay::{WatermarksArg, memory_of, seconds};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::measure::TimeWindows;
 use crate::printable;
-use crate::replay::{ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, replay_all};
+use crate::replay::{
+    ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TraceMemory, replay_all,
+};
 use crate::report::{
     ComparedRecording, ComparedVariant, FigureSource, LINUX, MachineRecord, POINTS_A_WINDOW,
     RecordingComparison, RunInfo, WindowedFigure, has_place, machine_figures, replay_figures,
@@ -73,12 +75,16 @@ impl CompareArgs {
         }
     }
 
-    fn described(&self, window_ms: u64) -> BTreeMap<&'static str, String> {
+    fn described(
+        &self,
+        window_ms: u64,
+        watermarks: WatermarksArg,
+    ) -> BTreeMap<&'static str, String> {
         let names: Vec<String> = self.policies().iter().map(ToString::to_string).collect();
         BTreeMap::from([
             ("policy", names.join(",")),
             ("squeeze", self.squeeze.to_string()),
-            ("watermarks", self.watermarks.name().to_owned()),
+            ("watermarks", watermarks.name().to_owned()),
             ("window_ms", window_ms.to_string()),
         ])
     }
@@ -133,7 +139,17 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
         )
     });
     let mut variants = vec![ComparedVariant::of(LINUX, FigureSource::Measured, machine)];
-    let [a, b] = [0, 1].map(|at: usize| replayed(args, &loaded[at], windows[at]));
+    let watermarks = args.watermarks.of_all(&loaded);
+    let memory = |at: usize| {
+        let options = options(args, windows[at]);
+        memory_of(&loaded[at], options, watermarks, args.limits.memory())
+    };
+    let mut memories = [memory(0)?, memory(1)?];
+    // Both by the same rules: where one has no rounds to follow, a model takes the place of either's.
+    if memories.iter().any(|memory| memory.background.is_none()) {
+        memories = memories.map(|memory| memory.with_less());
+    }
+    let [a, b] = [0, 1].map(|at: usize| replayed(args, &loaded[at], &memories[at], windows[at]));
     for (policy, both) in args.policies().iter().zip(a?.into_iter().zip(b?)) {
         let both = [both.0, both.1];
         variants.push(ComparedVariant::of(
@@ -166,7 +182,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("FRAMEWRIGHT_COMMIT"),
             seed: 0,
-            options: args.described(window_ms),
+            options: args.described(window_ms, watermarks),
             machine: MachineRecord::this(),
             hollow: Vec::new(),
         };
@@ -198,21 +214,25 @@ fn claim(args: &CompareArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
+fn options(args: &CompareArgs, windows: TimeWindows) -> ReplayOptions {
+    ReplayOptions {
+        squeeze: args.squeeze,
+        every_ms: Some((windows.len_ms() / POINTS_A_WINDOW).max(1)),
+        ..ReplayOptions::new(Start::Imposed)
+    }
+}
+
 /// The figures of each policy's replay.
 fn replayed(
     args: &CompareArgs,
     loaded: &LoadedTrace,
+    memory: &TraceMemory<'_>,
     windows: TimeWindows,
 ) -> Result<Vec<Vec<WindowedFigure>>, CommandError> {
-    let options = ReplayOptions {
-        squeeze: args.squeeze,
-        every_ms: Some((windows.len_ms() / POINTS_A_WINDOW).max(1)),
-        ..ReplayOptions::new(Start::Imposed)
-    };
-    let memory = memory_of(loaded, options, args.watermarks, args.limits.memory())?;
+    let options = options(args, windows);
     let job = |policy| ReplayJob {
         policy,
-        memory: &memory,
+        memory,
         options,
     };
     let jobs: Vec<ReplayJob<'_>> = args.policies().into_iter().map(job).collect();

@@ -7,7 +7,7 @@ use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::{ZoneInfo, lead_of, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
     Input, MemoryLimit, Recording, RunningDigest, Snapshot, StreamParts, StreamReader, TextReader,
-    Trace, TraceDigest, read_frames, read_frames_digest, read_pft, text_of, trace_stem,
+    Trace, TraceDigest, TracedWork, read_frames, read_frames_digest, read_pft, text_of, trace_stem,
 };
 use framewright::Mobility;
 use std::fs;
@@ -388,6 +388,23 @@ fn stalls_between<'t>(
     })
 }
 
+/// What the kernel did not do between two texts of `/proc/vmstat`, by its own counters: events of it would show nothing.
+fn idle_between(both: [(&str, &str); 2]) -> Result<TracedWork, CommandError> {
+    let read = |(name, text)| read_vmstat(name, text).map_err(CommandError::input);
+    let [before, after] = [read(both[0])?, read(both[1])?];
+    let is_still = |wanted: &str| {
+        let of = |counter: &&String| counter.starts_with(wanted);
+        let mut counters = before.keys().filter(of).peekable();
+        counters.peek().is_some()
+            && counters.all(|counter| before.get(counter) == after.get(counter))
+    };
+    Ok(TracedWork {
+        background: is_still("pageoutrun"),
+        reclaim: is_still("allocstall"),
+        compaction: is_still("compact_stall") && is_still("compact_migrate_scanned"),
+    })
+}
+
 /// Free frames by label in a `/proc/pagetypeinfo`, over all zones.
 fn read_state(path: &Path) -> Result<GivenState, CommandError> {
     let (name, text) = text_of(path).map_err(CommandError::input)?;
@@ -475,6 +492,7 @@ fn read_stream(
     for (task, name) in tasks {
         reader.name_task(task, &name);
     }
+    let mut idle = TracedWork::default();
     read_events(reader, loaded, limit, before.first, |loaded| {
         let after = rest.finish().map_err(CommandError::input)?;
         if !after.is_whole() {
@@ -488,9 +506,13 @@ fn read_stream(
         if let (Some(before), Some(after)) = (counters, text(&after, "after.vmstat")?) {
             let both = [&before, &after].map(|(name, text)| (&**name, &**text));
             loaded.stalls = Some(stalls_between(both.into_iter())?);
+            idle = idle_between(both)?;
         }
         Ok(after.last)
-    })
+    })?;
+    let traced = &mut loaded.trace.work.traced;
+    *traced = traced.or(idle);
+    Ok(())
 }
 
 /// Reads events to their end and reduces them to objects, with what memory was like before the first and, as `finish`

@@ -6,7 +6,7 @@ use framewright::Mobility;
 use std::fmt;
 
 /// A trace, checked, and the machine it happened on: what every policy's replay shares.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TraceMemory<'a> {
     /// The trace.
     pub trace: &'a Trace,
@@ -25,7 +25,7 @@ pub struct TraceMemory<'a> {
     /// The machine's zones, whose rules of admission then stand before every policy; without them a policy serves as
     /// long as it finds a block.
     pub zones: Option<MachineZones>,
-    /// When the machine's background reclaimed, where the recording shows it. Zones follow it where nothing is held back.
+    /// When the machine's background reclaimed, for zones that follow it; without it they have a model of a background.
     pub background: Option<BackgroundRuns>,
 }
 
@@ -131,6 +131,16 @@ impl<'a> TraceMemory<'a> {
         present.saturating_sub(self.trace.init.len() as u64)
     }
 
+    /// The same machine where memory is held back: its background would have had more to do than it did, so a model of it
+    /// takes its place.
+    #[must_use]
+    pub fn with_less(self) -> Self {
+        Self {
+            background: None,
+            ..self
+        }
+    }
+
     /// Checks a trace, and labels its pageblocks by their content.
     ///
     /// # Errors
@@ -164,7 +174,7 @@ impl<'a> TraceMemory<'a> {
             requests: RequestCounts::of_trace(trace, OpKind::Alloc),
             min_watermark: default_watermark(trace.present_frames()),
             zones: None,
-            background: BackgroundRuns::of(trace),
+            background: None,
         })
     }
 }

@@ -60,6 +60,7 @@ pub fn propose_squeezes(
     threads: usize,
 ) -> Result<Vec<ProposedSqueeze>, ReplayError> {
     let least = least_free(memory);
+    let memory = &memory.clone().with_less();
     let mut found = Vec::new();
     if memory.trace.ops.len() <= TRIED_OPS_MAX {
         let tried = SIXTY_FOURTHS.map(|part| least * part / 64);

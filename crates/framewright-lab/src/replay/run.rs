@@ -302,11 +302,10 @@ pub fn replay(
     run.outcome.requests = memory.requests;
     let min = memory.min_watermark;
     let flags = |op: &TraceOp| memory.trace.gfp.get(usize::from(op.gfp)).copied();
-    // With less memory the machine's background would have had more to do.
-    let recorded = memory.background.as_ref().filter(|_| options.squeeze == 0);
-    if recorded.is_some() {
+    if memory.background.is_some() {
         run.subject.follow_background();
     }
+    let recorded = memory.background.as_ref();
     let mut steps = recorded.map_or(&[][..], BackgroundRuns::steps);
     let begun = Instant::now();
     let mut reported = 0;

@@ -1,4 +1,4 @@
-use super::{FreeRefused, ReplaySubject, TraceMemory};
+use super::{FreeRefused, RecordedStep, ReplaySubject, TraceMemory};
 use crate::measure::{BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER};
 use framewright::{CpuId, Frame, Mobility, Order};
 
@@ -23,6 +23,10 @@ pub(super) struct NoGrouping {
     taken: Vec<u64>,
     labels: Vec<Mobility>,
     nframes: u64,
+    /// Requests so far.
+    asked: u64,
+    /// Behind how many requests it was told to follow the background, and each step of that.
+    pub(super) told: Vec<(u64, Option<RecordedStep>)>,
 }
 
 impl NoGrouping {
@@ -39,6 +43,8 @@ impl NoGrouping {
             taken: vec![!0; n.div_ceil(64)],
             labels: vec![Mobility::Movable; nframes.div_ceil(BLOCK_FRAMES) as usize],
             nframes,
+            asked: 0,
+            told: Vec::new(),
         };
         let mut exists = vec![true; n];
         for run in &memory.trace.absent {
@@ -147,7 +153,16 @@ impl ReplaySubject for NoGrouping {
         true
     }
 
+    fn follow_background(&mut self) {
+        self.told.push((self.asked, None));
+    }
+
+    fn background(&mut self, step: RecordedStep) {
+        self.told.push((self.asked, Some(step)));
+    }
+
     fn alloc(&mut self, _cpu: CpuId, order: Order, _mobility: Mobility) -> Option<Frame> {
+        self.asked += 1;
         let wanted = order.index();
         let mut k = (wanted..=MAX_ORDER).find(|&k| self.head[k] != NONE)?;
         let frame = u64::from(self.head[k]);

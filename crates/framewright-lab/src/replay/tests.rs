@@ -1,7 +1,7 @@
 use super::engine::with_engine;
 use super::test_subject::NoGrouping;
 use super::*;
-use crate::trace::{InitClass, InitObject, Trace, TraceOp};
+use crate::trace::{InitClass, InitObject, Trace, TraceOp, WorkEvent, WorkKind};
 use framewright::policy::Fallback;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -157,6 +157,45 @@ fn the_series_has_a_point_each_time_its_interval_has_passed() {
     let times: Vec<u64> = outcome.series.iter().map(|p| p.sample.ms).collect();
     assert_eq!(times, [250, 750, 1250, 1750, 2250]);
     assert_eq!(outcome.means.samples(), 3); // at 250, 1250 and 2250 ms
+}
+
+#[test]
+fn the_recorded_background_steps_in_front_of_the_operations_that_it_stood_before() {
+    let mut trace = small(vec![
+        alloc(0, MOVABLE),
+        TraceOp::tick(200),
+        alloc(0, MOVABLE),
+    ]);
+    trace.work.traced.background = true;
+    let woke = |at| WorkEvent {
+        at,
+        kind: WorkKind::Woke {
+            node: 0,
+            order: order(0),
+        },
+    };
+    // Two before the first operation, one before the last one.
+    trace.work.events = vec![woke(0), woke(0), woke(2)];
+    let told = |memory: &TraceMemory<'_>, squeeze| {
+        let mut subject = NoGrouping::new(memory);
+        let options = ReplayOptions {
+            squeeze,
+            ..ReplayOptions::new(Start::Imposed)
+        };
+        replay(&mut subject, memory, options, &AtomicU64::new(0)).unwrap();
+        let first = subject.told.first().map_or(0, |&(asked, _)| asked);
+        let of = |(asked, step): (u64, _)| (asked - first, step);
+        subject.told.into_iter().map(of).collect::<Vec<_>>()
+    };
+    let mut memory = TraceMemory::new(&trace).unwrap();
+    assert_eq!(told(&memory, 0), []);
+    memory.background = BackgroundRuns::of(&trace);
+    let begins = Some(RecordedStep::Begins);
+    let expected = [(0, None), (0, begins), (0, begins), (1, begins)];
+    // A replay with a little less, which tells how far figures can be trusted, goes by the same rounds.
+    assert_eq!(told(&memory, 0), expected);
+    assert_eq!(told(&memory, 100), expected);
+    assert_eq!(told(&memory.with_less(), 100), []);
 }
 
 #[test]

@@ -49,6 +49,16 @@ impl TracedWork {
         }
     }
 
+    /// What either shows.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self {
+            background: self.background || other.background,
+            reclaim: self.reclaim || other.reclaim,
+            compaction: self.compaction || other.compaction,
+        }
+    }
+
     /// As well such work.
     pub(super) const fn add(&mut self, kind: WorkKind) {
         match kind {
@@ -131,6 +141,12 @@ impl WaitSum {
         self.requests += u64::from(!is_again);
         self.times += 1;
         self.ns = self.ns.saturating_add(ns);
+    }
+
+    /// How long, in milliseconds.
+    #[must_use]
+    pub fn ms(self) -> f64 {
+        self.ns as f64 / 1e6
     }
 
     fn and(self, other: Self) -> Self {

@@ -12,5 +12,6 @@ mod recorded;
 mod support;
 mod sweep;
 mod threads;
+mod watermarks;
 mod who;
 mod who_model;

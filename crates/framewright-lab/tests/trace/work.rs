@@ -166,10 +166,14 @@ fn a_form_that_is_newer_is_refused_as_such() {
     );
 }
 
-/// Task, CPU and microseconds, and the event.
+/// Task, microseconds and event.
 fn line(task: u32, us: u64, event: &str) -> String {
+    flagged(".....", task, us, event)
+}
+
+fn flagged(flags: &str, task: u32, us: u64, event: &str) -> String {
     format!(
-        "    cat-{task} [000] ..... {}.{:06}: {event}\n",
+        "    cat-{task} [000] {flags} {}.{:06}: {event}\n",
         us / 1_000_000,
         us % 1_000_000
     )
@@ -188,9 +192,18 @@ fn reduced(text: &str, traced: Option<TracedWork>) -> Reduction {
         reducer = reducer.traced(traced);
     }
     while let Some(event) = reader.next_event().unwrap() {
-        reducer.push(&event).unwrap();
+        reducer.push_asked(&event, reader.take_asked()).unwrap();
     }
     reducer.finish(None).unwrap()
+}
+
+/// A task reclaims, or compacts a zone, between two moments.
+fn reclaims(task: u32, us: [u64; 2]) -> String {
+    line(task, us[0], RECLAIM) + &line(task, us[1], RECLAIM_END)
+}
+
+fn compacts(task: u32, us: [u64; 2]) -> String {
+    line(task, us[0], COMPACTION) + &line(task, us[1], COMPACTION_END)
 }
 
 const RECLAIM: &str = "mm_vmscan_direct_reclaim_begin: order=3 gfp_flags=GFP_KERNEL";
@@ -208,23 +221,18 @@ fn a_request_waits_from_each_beginning_to_its_end_and_is_one_request() {
         line(9, 0, &alloc(8, 0)),
         line(7, 10, WAKE),
         line(1, 20, COMPACT),
-        line(1, 21, COMPACTION),
-        line(1, 25, COMPACTION_END),
-        line(1, 26, COMPACTION),
-        line(1, 28, COMPACTION_END),
+        compacts(1, [21, 25]),
+        compacts(1, [26, 28]),
         line(1, 30, RECLAIM),
-        // What it takes while it reclaims, and what an interrupt takes in its name.
+        // What it takes while it reclaims, and for something else.
         line(1, 31, &alloc(32, 3)),
         line(1, 40, RECLAIM_END),
         line(1, 41, &alloc(16, 0)),
-        line(1, 42, RECLAIM),
-        line(1, 44, RECLAIM_END),
+        reclaims(1, [42, 44]),
         line(1, 45, &alloc(24, 3)),
-        line(1, 50, RECLAIM),
-        line(1, 51, RECLAIM_END),
+        reclaims(1, [50, 51]),
         // For no request.
-        line(8, 60, COMPACTION),
-        line(8, 65, COMPACTION_END),
+        compacts(8, [60, 65]),
         line(7, 3000, SLEEP),
     ]
     .concat();
@@ -259,6 +267,31 @@ fn a_request_waits_from_each_beginning_to_its_end_and_is_one_request() {
         read_pft(input(written(&got.trace)).unwrap()).unwrap(),
         got.trace
     );
+}
+
+#[test]
+fn what_an_interrupt_takes_ends_no_request_of_the_task_that_it_stopped() {
+    let is_again = |flags: &str| {
+        let text = [
+            reclaims(1, [10, 12]),
+            flagged(flags, 1, 13, &alloc(32, 3)),
+            reclaims(1, [14, 16]),
+        ];
+        let got = reduced(&text.concat(), None);
+        let of =
+            |event: &WorkEvent| matches!(event.kind, WorkKind::Reclaimed { is_again: true, .. });
+        got.trace.work.events.iter().map(of).collect::<Vec<_>>()
+    };
+    // Hard, soft, the one in the other, and one that may not be masked; of old kernels and real-time ones, too.
+    for flags in [
+        "d.h1.", "..s2.", "d.H..", "d.z1.", "dNZ1.", "d.h1", "d..h3.1",
+    ] {
+        assert_eq!(is_again(flags), [false, true], "{flags}");
+    }
+    // The task's own, whatever else is off or due; and where nothing says.
+    for flags in ["dNp1.", "bn.1a", "D..ff", "XL.b1", ""] {
+        assert_eq!(is_again(flags), [false, false], "{flags}");
+    }
 }
 
 #[test]

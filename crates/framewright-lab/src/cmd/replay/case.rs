@@ -9,8 +9,9 @@ use crate::cmd::progress::with_progress;
 use crate::measure::{MAX_ORDER, replay as m};
 use crate::replay::admission::{MachineZone, MarksSource};
 use crate::replay::{
-    MachineZones, ProposedSqueeze, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy,
-    SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes, replay_all,
+    BackgroundRuns, MachineZones, ProposedSqueeze, ReplayJob, ReplayOptions, ReplayOutcome,
+    ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes,
+    replay_all,
 };
 use crate::report::{
     Calibration, Deviation, Hollow, LINUX, ReportCase, ReportColumn, WhoReport, calibrate,
@@ -71,10 +72,17 @@ pub(in crate::cmd) fn memory_of(
     if let Some(min) = loaded.min_watermark {
         memory.min_watermark = min;
     }
-    if options.reclaim.is_none() {
-        memory.zones = watermarks.zones(loaded);
+    if options.reclaim.is_none() && watermarks.admits(loaded) {
+        memory.zones = Some(match &loaded.zones {
+            Some(infos) => MachineZones::recorded(&loaded.trace, infos),
+            None => MachineZones::computed(&loaded.trace),
+        });
+        memory.background = BackgroundRuns::of(&loaded.trace);
     }
-    Ok(memory)
+    Ok(match options.squeeze {
+        0 => memory,
+        _ => memory.with_less(),
+    })
 }
 
 /// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did. With `answers` it has the
@@ -124,7 +132,8 @@ pub(in crate::cmd) fn replay_case(
         .collect();
     let calibrates = loaded.reference.is_some() && options.reclaim.is_none();
     if calibrates {
-        // Always from the recorded layout and without squeeze: only that is what Linux did.
+        // Always from the recorded layout and without squeeze: only that is what Linux did. By the others' rules of
+        // admission: what it says is how far their columns are off.
         jobs.push(ReplayJob {
             policy: ReplayPolicy::RECORDING_KERNEL,
             memory: &memory,
@@ -176,8 +185,7 @@ pub(in crate::cmd) fn replay_case(
         ));
     }
     if let Some(machine) = &memory.zones {
-        let follows = memory.background.is_some() && options.squeeze == 0;
-        notes.push(shown_zones(machine, follows));
+        notes.push(shown_zones(machine, memory.background.is_some()));
     }
     if as_recorded && !reclaims {
         let of_base = outcomes

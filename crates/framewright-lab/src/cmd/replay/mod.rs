@@ -13,7 +13,7 @@ use super::limits::{ReplayLimits, distinct};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
-    MachineZones, ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start,
+    BackgroundRuns, ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start,
 };
 use crate::report::{
     Assertion, COLLAPSED_MAX, MachineRecord, PerfettoCase, ReportCase, RunInfo, StackWeight,
@@ -201,14 +201,20 @@ impl WatermarksArg {
         }
     }
 
-    /// The zones behind whose marks `loaded` is replayed.
-    pub(super) fn zones(self, loaded: &LoadedTrace) -> Option<MachineZones> {
-        let trace = &loaded.trace;
-        match (self, &loaded.zones) {
-            (Self::Off, _) | (Self::Auto, None) => None,
-            (Self::Auto, Some(_)) if !trace.work.traced.background => None,
-            (_, Some(infos)) => Some(MachineZones::recorded(trace, infos)),
-            (Self::On, None) => Some(MachineZones::computed(trace)),
+    /// Whether requests of `loaded` are admitted by watermarks.
+    pub(super) fn admits(self, loaded: &LoadedTrace) -> bool {
+        match self {
+            Self::Auto => loaded.zones.is_some() && BackgroundRuns::of(&loaded.trace).is_some(),
+            Self::On => true,
+            Self::Off => false,
+        }
+    }
+
+    /// The same for recordings whose figures stand beside each other: on where it is for each of them.
+    pub(super) fn of_all(self, loaded: &[LoadedTrace]) -> Self {
+        match loaded.iter().all(|loaded| self.admits(loaded)) {
+            true => Self::On,
+            false => Self::Off,
         }
     }
 }

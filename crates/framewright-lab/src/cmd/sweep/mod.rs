@@ -58,7 +58,7 @@ pub(super) struct SweepArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "imposed")]
     start: Vec<StartArg>,
 
-    /// Whether requests are admitted by watermarks: on, off, or both
+    /// Whether requests are admitted by watermarks: on, off, auto as `replay` has it, or several of these
     #[arg(long, value_enum, value_delimiter = ',', default_value = "off")]
     watermarks: Vec<WatermarksArg>,
 

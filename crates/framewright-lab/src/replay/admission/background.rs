@@ -15,7 +15,8 @@ pub enum RecordedStep {
 /// When the background of the recording machine reclaimed.
 ///
 /// A recording shows when kswapd begins a round and when it sleeps. Between its last round and its sleep it naps; a nap
-/// that a request cuts short is followed by the next round at once.
+/// that a request cuts short is followed by the next round at once. A sleep that no round precedes ends one from before
+/// the recording, which found the boost of the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackgroundRuns {
     /// Before which operation of the trace, and what.
@@ -39,6 +40,8 @@ impl BackgroundRuns {
             }
         }
         let (mut steps, mut since) = (Vec::new(), None);
+        // Before the first round that is seen to begin.
+        let mut is_first = true;
         for event in &trace.work.events {
             let node = match event.kind {
                 WorkKind::Woke { node, .. } | WorkKind::Slept { node } => node,
@@ -48,11 +51,19 @@ impl BackgroundRuns {
                 return None;
             }
             if let WorkKind::Woke { .. } = event.kind {
+                is_first = false;
                 since = Some(event.at);
                 steps.push((event.at, RecordedStep::Begins));
                 continue;
             }
             let now = ticks.partition_point(|&(at, _)| at <= event.at) - 1;
+            if std::mem::take(&mut is_first) {
+                // It was awake when the recording began: in a round, or in the nap behind it.
+                if ticks[now].1 < NAP_MS {
+                    continue;
+                }
+                steps.push((0, RecordedStep::Begins));
+            }
             let over = ticks[now].1.saturating_sub(NAP_MS);
             let over = ticks.partition_point(|&(_, ms)| ms < over);
             // Of the operations of that millisecond the first.
@@ -105,11 +116,14 @@ mod tests {
         let said = runs(&[(0, woke(0)), (4, slept), (4, woke(0)), (5, woke(0))]);
         let expected = [(0, Begins), (1, Ended), (4, Begins), (5, Begins)];
         assert_eq!(said.unwrap(), expected);
-        // Not before it began; and one that ran already.
+        // Not before it began.
         assert_eq!(runs(&[(3, woke(0)), (4, slept)]).unwrap()[1], (3, Ended));
-        assert_eq!(runs(&[(2, slept)]).unwrap(), [(0, Ended)]);
+        // One that ran already at the start, and one that was over by then.
+        assert_eq!(runs(&[(4, slept)]).unwrap(), [(0, Begins), (1, Ended)]);
+        assert_eq!(runs(&[(2, slept)]).unwrap(), []);
         // 300 ms pass in one step: it was over somewhere in it.
-        assert_eq!(runs(&[(5, slept)]).unwrap(), [(5, Ended)]);
+        let long = runs(&[(0, woke(0)), (5, slept)]).unwrap();
+        assert_eq!(long, [(0, Begins), (5, Ended)]);
         assert_eq!(runs(&[(0, woke(0)), (1, woke(1))]), None, "two nodes");
         assert_eq!(runs(&[]).unwrap(), []);
         let mut unseen = trace(&[]);

@@ -29,7 +29,8 @@
 //!   one is. Otherwise it was woken for the boosts and lasts until as many frames are freed as they had. In the end it takes
 //!   away the boosts that it found when it began, not those that came since. While it works, per-CPU lists are kept short.
 //! - Where a recording shows when the background began and ended (PFT3), a replay without squeeze takes its rounds from there,
-//!   and wakes nothing itself ([`BackgroundRuns`]). Otherwise what the background frees is not told apart from what programs
+//!   and wakes nothing itself ([`BackgroundRuns`]). Replays with nearly the same memory, which tell how far its figures can
+//!   be trusted, do so too. Otherwise what the background frees is not told apart from what programs
 //!   free: each frame freed counts as its work, so a round for boosts ends rather too early. That it gives up without
 //!   progress is not seen at all then.
 //!

@@ -191,31 +191,34 @@ impl Reducer {
     /// The kernel's work, by final operations.
     fn final_work(&mut self) -> KernelWork {
         let mut work = std::mem::take(&mut self.work.work);
-        let mut synthetic = self.synthetic.iter().peekable();
-        let mut before = 0;
+        let mut place = self.final_place();
         for event in &mut work.events {
-            while synthetic.next_if(|&&(at, _, _)| at < event.at).is_some() {
-                before += 1;
-            }
-            event.at += before;
+            event.at = place(event.at);
         }
+        drop(place);
         work
     }
 
     /// The marks, by final operations.
     fn final_marks(&self) -> Vec<Mark> {
-        let mut synthetic = self.synthetic.iter().peekable();
-        let mut before = 0;
-        let shifted = |mark: &Mark| {
-            while synthetic.next_if(|&&(at, _, _)| at < mark.at).is_some() {
-                before += 1;
-            }
-            Mark {
-                at: mark.at + before,
-                ..*mark
-            }
+        let mut place = self.final_place();
+        let shifted = |mark: &Mark| Mark {
+            at: place(mark.at),
+            ..*mark
         };
         self.marks.iter().map(shifted).collect()
+    }
+
+    /// Where an operation comes to stand among the synthetic ones; it is asked about ascending ones.
+    fn final_place(&self) -> impl FnMut(u32) -> u32 {
+        let mut synthetic = self.synthetic.iter().peekable();
+        let mut before = 0;
+        move |of| {
+            while synthetic.next_if(|&&(at, _, _)| at < of).is_some() {
+                before += 1;
+            }
+            of + before
+        }
     }
 }
 

@@ -179,7 +179,7 @@ impl Reducer {
         self.note_chain(asked);
         self.comm = asked.comm.unwrap_or(NO_NAME);
         let before = self.ops.len();
-        let result = self.push_event(event);
+        let result = self.push_event(event, asked.is_interrupt);
         let added = self.ops[before..].last();
         let is_request = |op: &&TraceOp| matches!(op.kind(), OpKind::Alloc | OpKind::Failed);
         let request = added
@@ -229,7 +229,7 @@ impl Reducer {
         self.chain_at[request] = chain;
     }
 
-    fn push_event(&mut self, event: &TraceEvent) -> Result<(), ReduceError> {
+    fn push_event(&mut self, event: &TraceEvent, is_interrupt: bool) -> Result<(), ReduceError> {
         // Twice a block of the largest order: what one event can add at most.
         let room = 4 << ORDER_MAX;
         let most = OBJECTS_MAX - room;
@@ -240,30 +240,31 @@ impl Reducer {
         let limit = self.limit.check(self.held_bytes());
         limit.map_err(ReduceError::TooMuchMemory)?;
         self.advance(event.time_ns);
-        if self.work_event(event) {
-            return Ok(());
-        }
         match event.kind {
             EventKind::Alloc {
                 frame,
                 order,
                 mobility,
                 gfp,
-            } => match frame {
-                Some(frame) => {
-                    self.counts.allocs += 1;
-                    self.alloc(event, frame, order, mobility, gfp)?;
+            } => {
+                // An interrupt does not wait, and what it takes is not what its task waits for.
+                if !is_interrupt {
+                    self.work.requested(event.pid, order);
                 }
-                None => {
-                    self.counts.failed_allocs += 1;
-                    if order.get() > ORDER_MAX {
-                        self.anomalies.order_too_large += 1;
-                    } else {
-                        let op = self.alloc_op(event, true, order, mobility, gfp);
-                        self.ops.push(op);
+                match frame {
+                    Some(frame) => {
+                        self.counts.allocs += 1;
+                        self.alloc(event, frame, order, mobility, gfp)?;
+                    }
+                    None => {
+                        self.counts.failed_allocs += 1;
+                        if self.is_known_order(order) {
+                            let op = self.alloc_op(event, true, order, mobility, gfp);
+                            self.ops.push(op);
+                        }
                     }
                 }
-            },
+            }
             EventKind::Free { frame, order } => {
                 self.counts.frees += 1;
                 self.free(event, frame, order)?;
@@ -303,20 +304,16 @@ impl Reducer {
             | EventKind::DirectReclaimEnd { .. }
             | EventKind::DirectCompaction { .. }
             | EventKind::BackgroundWakes { .. }
-            | EventKind::BackgroundSleeps { .. } => {}
+            | EventKind::BackgroundSleeps { .. } => self.work_event(event),
             EventKind::Other => self.counts.others += 1,
         }
         Ok(())
     }
 
-    /// Takes an event of the kernel's work, which is no operation of the trace; false for any other.
-    fn work_event(&mut self, event: &TraceEvent) -> bool {
+    /// Takes an event of the kernel's work, which is no operation of the trace.
+    fn work_event(&mut self, event: &TraceEvent) {
         let (at, pid, now) = (self.ops.len() as u32, event.pid, event.time_ns);
         match event.kind {
-            EventKind::Alloc { order, .. } => {
-                self.work.requested(pid, order);
-                return false;
-            }
             EventKind::DirectReclaim { order } => {
                 self.counts.direct_reclaims += 1;
                 if self.is_known_order(order) {
@@ -344,9 +341,8 @@ impl Reducer {
                 self.counts.background_sleeps += 1;
                 self.work.slept(at, node);
             }
-            _ => return false,
+            _ => {}
         }
-        true
     }
 
     fn is_known_order(&mut self, order: Order) -> bool {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 /// Follows what the kernel does about memory: pairs beginnings with ends, and tells which request waited.
 ///
-/// A request is a task's from its first wait to the event of its allocation. In between the task may allocate for other
-/// things, while it reclaims or in an interrupt's stead: that event has another order, or comes while a wait is open.
+/// A request is a task's from its first wait to the event of its allocation. In between the task may allocate for what
+/// it reclaims: that event comes while a wait is open, or has another order.
 #[derive(Debug, Default)]
 pub(super) struct WorkFollower {
     pub(super) work: KernelWork,
@@ -115,14 +115,14 @@ impl WorkFollower {
         self.note(at, kind);
     }
 
-    /// A request of the task was served, or failed.
+    /// A request of the task itself was served, or failed.
     pub(super) fn requested(&mut self, pid: u32, order: Order) {
         let is_its_own = |task: &WaitingTask| {
             task.reclaims_since.is_none()
                 && task.compacts_since.is_none()
                 && task.order == Some(order)
         };
-        if !self.waiting.is_empty() && self.waiting.get(&pid).is_some_and(is_its_own) {
+        if self.waiting.get(&pid).is_some_and(is_its_own) {
             self.waiting.remove(&pid);
         }
     }

@@ -23,6 +23,8 @@ pub(super) struct Head<'a> {
     pub(super) time_ns: u64,
     /// Whether the time has seconds and a fraction; a bare number has no unit.
     pub(super) has_unit: bool,
+    /// Whether the flags say that an interrupt had stopped the task.
+    pub(super) is_interrupt: bool,
     pub(super) name: &'a [u8],
     pub(super) body: &'a [u8],
 }
@@ -72,6 +74,9 @@ const TASK_COLUMNS: usize = 16;
 /// Where a task's name has ended at last. Kernels keep 16 bytes of it and tools pad it to some more;
 /// without a bound, a line of nothing but dashes would be read as often as it has some.
 const TASK_BYTES_MAX: usize = 1024;
+
+/// Flags of a hard or soft interrupt, and of one that may not be masked. In no column do they stand for anything else.
+const INTERRUPT: &[u8] = b"hHsZz";
 
 /// A line's head, or how far it could be read.
 pub(super) fn head(line: &[u8]) -> Result<Head<'_>, ReadUpTo> {
@@ -149,18 +154,20 @@ fn after_task(line: &[u8], at: usize) -> Result<Head<'_>, ReadUpTo> {
     }
     let start = skip_blanks(line, end + 1);
     let end = skip_word(line, start);
-    let (time, end) = match time(&line[start..end]) {
-        Some(time) => (time, end),
+    let (time, is_interrupt, end) = match time(&line[start..end]) {
+        Some(time) => (time, false, end),
         // Flags, then.
         None => {
-            let flags = end - start;
+            let flags = &line[start..end];
             let start = skip_blanks(line, end);
             let end = skip_word(line, start);
             // 4 and 5 are what kernels print; real-time ones have added up to two more.
-            if !(1..=8).contains(&flags) {
+            if !(1..=8).contains(&flags.len()) {
                 return Err(ReadUpTo::Time);
             }
-            (time(&line[start..end]).ok_or(ReadUpTo::Time)?, end)
+            let is_interrupt = flags.iter().any(|flag| INTERRUPT.contains(flag));
+            let time = time(&line[start..end]).ok_or(ReadUpTo::Time)?;
+            (time, is_interrupt, end)
         }
     };
     let (name, body) = event(&line[skip_blanks(line, end)..]).ok_or(ReadUpTo::Event)?;
@@ -170,6 +177,7 @@ fn after_task(line: &[u8], at: usize) -> Result<Head<'_>, ReadUpTo> {
         cpu,
         time_ns: time.0,
         has_unit: time.1,
+        is_interrupt,
         name,
         body,
     })

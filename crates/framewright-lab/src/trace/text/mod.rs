@@ -284,6 +284,7 @@ impl Parser {
         self.counts.times_without_unit += u64::from(!head.has_unit);
         self.last_time_ns = head.time_ns;
         self.asked.comm = self.names.comm_of(head.pid, head.comm);
+        self.asked.is_interrupt = head.is_interrupt;
         Ok(TraceEvent {
             time_ns: head.time_ns,
             cpu: head.cpu,

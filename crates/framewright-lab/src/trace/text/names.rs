@@ -11,6 +11,8 @@ pub struct WhoAsked {
     /// A call chain that has ended before this event: the CPU whose last event it belongs to, and its place in
     /// [`TextNames::chains`].
     pub chain: Option<(u16, u32)>,
+    /// The event is an interrupt's, and the task only the one that it stopped. Text of `perf script` does not say.
+    pub is_interrupt: bool,
 }
 
 /// Names and call chains in the order in which a text first has them.

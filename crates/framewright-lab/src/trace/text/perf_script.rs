@@ -49,6 +49,7 @@ pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
                 cpu,
                 time_ns,
                 has_unit: true,
+                is_interrupt: false,
                 name,
                 body,
             });

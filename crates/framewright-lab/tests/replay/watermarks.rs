@@ -1,0 +1,173 @@
+//! By which rules requests are admitted unless a command says otherwise: the same for all that stands side by side.
+
+use crate::support::{as_str, run, tight, write};
+use framewright::Order;
+use framewright_lab::trace::{
+    STREAM_MAGIC, Trace, TraceDigest, WorkEvent, WorkKind, section_line, write_pft3,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Zones of the machine of [`tight`]: one of 32 MiB, a quarter of it free.
+const ZONES: &str = "Node 0, zone   Normal
+  pages free     2048
+        boost    0
+        min      100
+        low      200
+        high     300
+        spanned  8192
+        present  8192
+        managed  8192
+        protection: (0, 0)
+  pagesets
+    cpu: 0
+              count: 0
+              high:  14
+              batch: 3
+  start_pfn:           0
+";
+
+/// A recording of [`tight`] that shows a round of kswapd.
+fn with_rounds() -> Trace {
+    let mut trace = tight(97 * 200, 1);
+    let woke = WorkKind::Woke {
+        node: 0,
+        order: Order::ZERO,
+    };
+    trace.work.traced.background = true;
+    for (at, kind) in [(100, woke), (3000, WorkKind::Slept { node: 0 })] {
+        trace.work.events.push(WorkEvent { at, kind });
+    }
+    trace
+}
+
+/// Writes it as PFT3, with the machine's zones beside it.
+fn record(trace: &Trace, folder: &Path, name: &str) -> PathBuf {
+    let path = folder.join(format!("{name}.pft"));
+    let mut bytes = Vec::new();
+    write_pft3(trace, &mut bytes).unwrap();
+    let state = folder.join("state").join(name);
+    fs::create_dir_all(&state).unwrap();
+    let zones = TraceDigest::of(&bytes).line() + ZONES;
+    fs::write(state.join("before.zoneinfo"), zones).unwrap();
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn out(args: &[&str]) -> String {
+    let (code, out, error) = run(args);
+    assert_eq!(code, Some(0), "{error}");
+    out
+}
+
+const FOLLOWED: &str = "begins and ends to reclaim when the machine's did";
+const MODELLED: &str = "is a model, whose rounds end as frames come back";
+
+#[test]
+fn watermarks_are_on_by_themselves_where_a_recording_has_zones_and_one_background() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = |path: &Path, more: &[&str]| {
+        let args = ["replay", as_str(path), "--policy", "linux-6.12"];
+        out(&[&args, more].concat())
+    };
+    let a = record(&with_rounds(), folder.path(), "a");
+    let by_itself = replay(&a, &[]);
+    assert!(by_itself.contains(FOLLOWED), "{by_itself}");
+    assert_eq!(by_itself, replay(&a, &["--watermarks", "on"]));
+    assert!(replay(&a, &["--squeeze", "100"]).contains(MODELLED));
+    // Without zones, without rounds, and where each of two nodes has its own.
+    let bare = folder.path().join("bare.pft");
+    fs::copy(&a, &bare).unwrap();
+    let mut unseen = with_rounds();
+    unseen.work = Default::default();
+    let mut two_nodes = with_rounds();
+    two_nodes.work.events[1].kind = WorkKind::Slept { node: 1 };
+    let unseen = record(&unseen, folder.path(), "unseen");
+    let two_nodes = record(&two_nodes, folder.path(), "two");
+    // Rounds that are there end the boosts of zones that are computed, too.
+    for (path, is_on) in [
+        (&bare, FOLLOWED),
+        (&unseen, MODELLED),
+        (&two_nodes, MODELLED),
+    ] {
+        let by_itself = replay(path, &[]);
+        assert!(!by_itself.contains("admitted by watermarks"), "{by_itself}");
+        assert_eq!(by_itself, replay(path, &["--watermarks", "off"]));
+        let on = replay(path, &["--watermarks", "on"]);
+        assert!(on.contains(is_on), "{on}");
+    }
+}
+
+#[test]
+fn two_recordings_are_compared_by_the_same_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = record(&with_rounds(), folder.path(), "a");
+    let b = record(&with_rounds(), folder.path(), "b");
+    let older = write(&with_rounds(), folder.path(), "older");
+    let compare = |b: &Path, more: &[&str]| {
+        let args = ["compare", as_str(&a), as_str(b), "--json", "-"];
+        out(&[&args, more].concat())
+    };
+    assert_eq!(compare(&b, &[]), compare(&b, &["--watermarks", "on"]));
+    let off = compare(&older, &["--watermarks", "off"]);
+    assert_eq!(compare(&older, &[]), off);
+    assert!(off.contains(r#""watermarks":"off""#), "{off}");
+}
+
+/// Counters of `/proc/vmstat` with so many rounds of kswapd.
+fn counters(rounds: u64) -> String {
+    format!(
+        "allocstall_normal 7\npageoutrun {rounds}\ncompact_stall 3\ncompact_migrate_scanned 9\n"
+    )
+}
+
+fn stream(events: &str, rounds: [u64; 2]) -> Vec<u8> {
+    let section = |name: &str, text: &str| {
+        [section_line(name, text.len()), text.as_bytes().to_vec()].concat()
+    };
+    [
+        STREAM_MAGIC.to_vec(),
+        section("before.zoneinfo", ZONES),
+        section("before.vmstat", &counters(rounds[0])),
+        b"# tracer: nop\n".to_vec(),
+        events.as_bytes().to_vec(),
+        section("after.vmstat", &counters(rounds[1])),
+        section("end", "as asked\n"),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_stream_shows_rounds_and_waits_as_columns_do_and_its_counters_what_did_not_happen() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |us: u64, event: &str| format!("  cat-7 [000] ..... 1.{us:06}: {event}\n");
+    let alloc = line(
+        9,
+        "mm_page_alloc: page=00000000aa pfn=0x8 order=3 migratetype=0 gfp_flags=GFP_KERNEL",
+    );
+    let rounds =
+        line(1, "mm_vmscan_kswapd_wake: nid=0 order=3") + &line(2, "mm_vmscan_kswapd_sleep: nid=0");
+    let reclaims = line(
+        3,
+        "mm_vmscan_direct_reclaim_begin: order=3 gfp_flags=GFP_KERNEL",
+    ) + &line(5, "mm_vmscan_direct_reclaim_end: nr_reclaimed=32");
+    let replay = |events: &str, rounds: [u64; 2]| {
+        let path = folder.path().join("run.stream");
+        fs::write(&path, stream(events, rounds)).unwrap();
+        out(&["replay", as_str(&path), "--policy", "linux-6.12"])
+    };
+    let shown = replay(&(rounds + &reclaims + &alloc), [4, 5]);
+    assert!(shown.contains(FOLLOWED), "{shown}");
+    let waited = "of all requests 1 reclaimed for 0.000 s in all (1 of order 3) first";
+    assert!(shown.contains(waited), "{shown}");
+    // No event, and the kernel counted nothing: nothing happened.
+    let idle = replay(&alloc, [4, 4]);
+    assert!(idle.contains(FOLLOWED), "{idle}");
+    assert!(
+        idle.contains("none had to reclaim or compact first"),
+        "{idle}"
+    );
+    // It counted a round that no event shows: they are not traced.
+    let unseen = replay(&alloc, [4, 5]);
+    assert!(!unseen.contains("admitted by watermarks"), "{unseen}");
+}
