@@ -24,6 +24,18 @@ pub(super) const SHARED: [SharedMetric; 7] = [
     (m::MOVABLE_FRAMES_IN_MIXED, |r| r.movable_frames_in_mixed as f64, |s| s.movable_frames_in_mixed as f64),
 ];
 
+/// What requests of one kind waited for, by order, and the metrics of how many did and for how long.
+pub(super) type WaitMetric = (
+    fn(&RequestWaits) -> Option<[WaitSum; MAX_ORDER + 1]>,
+    [Metric; 2],
+);
+
+#[rustfmt::skip]
+pub(super) const WAITS: [WaitMetric; 2] = [
+    (|waits| waits.reclaim, [m::RECLAIM_WAITS, m::RECLAIM_WAIT_MS]),
+    (|waits| waits.compaction, [m::COMPACTION_WAITS, m::COMPACTION_WAIT_MS]),
+];
+
 /// What the recording kernel itself did, as a column: means over its rows, and the allocations
 /// that failed on the recording machine, after all reclaim and compaction it tried.
 #[must_use]
@@ -61,18 +73,16 @@ pub fn placement_column(trace: &Trace, placement: &Placement) -> ReportColumn {
 /// What requests waited for on the recording machine, of the orders of which some did.
 fn waits(trace: &Trace) -> impl Iterator<Item = (Metric, f64)> {
     let waits = RequestWaits::of(&trace.work);
-    let of = |sums: Option<[WaitSum; MAX_ORDER + 1]>, [requests, ms]: [Metric; 2]| {
-        let each = sums.into_iter().flatten().enumerate();
+    WAITS.into_iter().flat_map(move |(of, [requests, ms])| {
+        let each = of(&waits).into_iter().flatten().enumerate();
         let waited = each.filter(|(_, sum)| sum.times > 0);
         waited.flat_map(move |(order, sum)| {
-            let took = (ms.of(order), sum.ns as f64 / 1e6);
-            [(requests.of(order), sum.requests as f64), took]
+            [
+                (requests.of(order), sum.requests as f64),
+                (ms.of(order), sum.ms()),
+            ]
         })
-    };
-    of(waits.reclaim, [m::RECLAIM_WAITS, m::RECLAIM_WAIT_MS]).chain(of(
-        waits.compaction,
-        [m::COMPACTION_WAITS, m::COMPACTION_WAIT_MS],
-    ))
+    })
 }
 
 /// What failed on the recording machine, of all that it was asked for.

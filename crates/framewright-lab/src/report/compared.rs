@@ -4,7 +4,7 @@
 //!   a recording, a replay ─▶ WindowedFigure a figure ─▶ ComparedFigure: both, the difference, its range ─▶ verdict, tables, JSON
 //! ```
 
-use super::calibrate::SHARED;
+use super::calibrate::{SHARED, WAITS, WaitMetric};
 use super::json::{Record, line};
 use super::{FigureSource, Grid, GridRow, Heading, LINUX, MachineStalls, RunInfo};
 use crate::measure::bootstrap::{
@@ -161,28 +161,22 @@ fn waits(trace: &Trace, windows: TimeWindows) -> Vec<WindowedFigure> {
     if let Some(window) = windows.at(ms) {
         events.for_each(|event| of_window[window].note(event.kind));
     }
-    let figure = |metric: Metric, of: &dyn Fn(&RequestWaits) -> f64| {
-        let rates = of_window.iter().map(|one| windows.rate(of(one)));
-        WindowedFigure::rate(metric.name(), metric.unit(), rates.collect())
-    };
-    let sum = |sums: Option<[WaitSum; MAX_ORDER + 1]>, order: usize| {
-        sums.map_or(WaitSum::default(), |sums| sums[order])
-    };
+    let is_traced = |&(of, _): &WaitMetric| of(&RequestWaits::none(traced)).is_some();
     let mut figures = Vec::new();
     for order in 0..=MAX_ORDER {
-        if traced.reclaim {
-            let of = |one: &RequestWaits| sum(one.reclaim, order);
-            let requests = |one: &RequestWaits| of(one).requests as f64;
-            figures.push(figure(m::RECLAIM_WAITS.of(order), &requests));
-            let ms = |one: &RequestWaits| of(one).ns as f64 / 1e6;
-            figures.push(figure(m::RECLAIM_WAIT_MS.of(order), &ms));
-        }
-        if traced.compaction {
-            let of = |one: &RequestWaits| sum(one.compaction, order);
-            let requests = |one: &RequestWaits| of(one).requests as f64;
-            figures.push(figure(m::COMPACTION_WAITS.of(order), &requests));
-            let ms = |one: &RequestWaits| of(one).ns as f64 / 1e6;
-            figures.push(figure(m::COMPACTION_WAIT_MS.of(order), &ms));
+        for (of, [requests, ms]) in WAITS.into_iter().filter(is_traced) {
+            let rates = |value: fn(WaitSum) -> f64| {
+                let sums = of_window.iter().filter_map(of);
+                let rates = sums.map(|sums| windows.rate(value(sums[order])));
+                rates.collect::<Vec<_>>()
+            };
+            let each = [
+                (requests, rates(|sum| sum.requests as f64)),
+                (ms, rates(WaitSum::ms)),
+            ];
+            figures.extend(each.map(|(metric, rates)| {
+                WindowedFigure::rate(metric.of(order).name(), metric.unit(), rates)
+            }));
         }
     }
     figures

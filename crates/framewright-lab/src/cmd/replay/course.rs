@@ -79,50 +79,44 @@ struct MemoryCourse {
     note: &'static str,
 }
 
+impl MemoryCourse {
+    const fn new(
+        title: &'static str,
+        unit: &'static str,
+        of: fn(&Sample) -> f64,
+        of_machine: fn(&ReferenceRow) -> f64,
+        note: &'static str,
+    ) -> Self {
+        Self {
+            title,
+            unit,
+            of,
+            of_machine,
+            note,
+        }
+    }
+}
+
+#[rustfmt::skip]
 static COURSES: [MemoryCourse; 6] = [
-    MemoryCourse {
-        title: "free memory",
-        unit: "MiB",
-        of: |sample| sample.free_frames() as f64 / FRAMES_PER_MIB,
-        of_machine: |row| row.free_frames as f64 / FRAMES_PER_MIB,
-        note: "Frames that no allocation holds. The programs ask the same of every policy, so lines part only \
-               where requests fail.",
-    },
-    MemoryCourse {
-        title: "free memory in whole blocks of 2 MiB",
-        unit: "MiB",
-        of: |sample| (sample.free_2m_blocks() << 9) as f64 / FRAMES_PER_MIB,
-        of_machine: |row| (row.free_2m << 9) as f64 / FRAMES_PER_MIB,
-        note: "What a huge page could be made of without moving anything.",
-    },
-    MemoryCourse {
-        title: "unusable index, order 3",
-        unit: "share of free memory",
-        of: |sample| sample.unusable_index(3),
-        of_machine: |row| row.unusable_o3,
-        note: "How much of the free memory is of no use to a request of 8 frames in a row.",
-    },
-    MemoryCourse {
-        title: "unusable index, order 9",
-        unit: "share of free memory",
-        of: |sample| sample.unusable_index(9),
-        of_machine: |row| row.unusable_o9,
-        note: "The same for a huge page.",
-    },
-    MemoryCourse {
-        title: "contaminated blocks",
-        unit: "blocks of 2 MiB",
-        of: |sample| sample.contaminated_blocks as f64,
-        of_machine: |row| row.blocks_unmov_any as f64,
-        note: "Blocks with a frame that cannot be moved.",
-    },
-    MemoryCourse {
-        title: "mixed blocks",
-        unit: "blocks of 2 MiB",
-        of: |sample| sample.mixed_blocks as f64,
-        of_machine: |row| row.blocks_mixed as f64,
-        note: "Those that hold movable frames as well.",
-    },
+    MemoryCourse::new("free memory", "MiB",
+        |sample| sample.free_frames() as f64 / FRAMES_PER_MIB, |row| row.free_frames as f64 / FRAMES_PER_MIB,
+        "Frames that no allocation holds. The programs ask the same of every policy, so lines part only where requests fail."),
+    MemoryCourse::new("free memory in whole blocks of 2 MiB", "MiB",
+        |sample| (sample.free_2m_blocks() << 9) as f64 / FRAMES_PER_MIB, |row| (row.free_2m << 9) as f64 / FRAMES_PER_MIB,
+        "What a huge page could be made of without moving anything."),
+    MemoryCourse::new("unusable index, order 3", "share of free memory",
+        |sample| sample.unusable_index(3), |row| row.unusable_o3,
+        "How much of the free memory is of no use to a request of 8 frames in a row."),
+    MemoryCourse::new("unusable index, order 9", "share of free memory",
+        |sample| sample.unusable_index(9), |row| row.unusable_o9,
+        "The same for a huge page."),
+    MemoryCourse::new("contaminated blocks", "blocks of 2 MiB",
+        |sample| sample.contaminated_blocks as f64, |row| row.blocks_unmov_any as f64,
+        "Blocks with a frame that cannot be moved."),
+    MemoryCourse::new("mixed blocks", "blocks of 2 MiB",
+        |sample| sample.mixed_blocks as f64, |row| row.blocks_mixed as f64,
+        "Those that hold movable frames as well."),
 ];
 
 /// The plots of a case.

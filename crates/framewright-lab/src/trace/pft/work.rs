@@ -4,11 +4,6 @@ use super::varint;
 use crate::trace::{KernelWork, Trace, TracedWork, WorkEvent, WorkKind};
 use framewright::Order;
 
-const WOKE: u8 = 0;
-const SLEPT: u8 = 1;
-const RECLAIMED: u8 = 2;
-const COMPACTED: u8 = 3;
-const BACKGROUND_COMPACTED: u8 = 4;
 /// The same request as before.
 const AGAIN: u8 = 1 << 3;
 
@@ -51,26 +46,27 @@ fn take_kind(bytes: &mut &[u8]) -> Option<WorkKind> {
     let (&code, rest) = bytes.split_first()?;
     *bytes = rest;
     let (is_again, order) = (code & AGAIN != 0, Order::new(code >> 4)?);
+    // The numbers are those of `code_of`, which the end holds them against.
     let kind = match code & 7 {
-        WOKE => WorkKind::Woke {
+        0 => WorkKind::Woke {
             node: take_node(bytes)?,
             order,
         },
-        SLEPT => WorkKind::Slept {
+        1 => WorkKind::Slept {
             node: take_node(bytes)?,
         },
-        RECLAIMED => WorkKind::Reclaimed {
+        2 => WorkKind::Reclaimed {
             order,
             ns: varint::take(bytes)?,
             frames: varint::take(bytes)?,
             is_again,
         },
-        COMPACTED => WorkKind::Compacted {
+        3 => WorkKind::Compacted {
             order,
             ns: varint::take(bytes)?,
             is_again,
         },
-        BACKGROUND_COMPACTED => WorkKind::BackgroundCompacted {
+        4 => WorkKind::BackgroundCompacted {
             ns: varint::take(bytes)?,
         },
         _ => return None,
@@ -86,15 +82,15 @@ fn take_node(bytes: &mut &[u8]) -> Option<u16> {
 /// The byte that an entry begins with; `None` for an order that it has no room for.
 fn code_of(kind: WorkKind) -> Option<u8> {
     let (code, order, is_again) = match kind {
-        WorkKind::Woke { order, .. } => (WOKE, order, false),
-        WorkKind::Slept { .. } => (SLEPT, Order::ZERO, false),
+        WorkKind::Woke { order, .. } => (0, order, false),
+        WorkKind::Slept { .. } => (1, Order::ZERO, false),
         WorkKind::Reclaimed {
             order, is_again, ..
-        } => (RECLAIMED, order, is_again),
+        } => (2, order, is_again),
         WorkKind::Compacted {
             order, is_again, ..
-        } => (COMPACTED, order, is_again),
-        WorkKind::BackgroundCompacted { .. } => (BACKGROUND_COMPACTED, Order::ZERO, false),
+        } => (3, order, is_again),
+        WorkKind::BackgroundCompacted { .. } => (4, Order::ZERO, false),
     };
     let again = if is_again { AGAIN } else { 0 };
     (order.get() < 16).then_some(code | again | order.get() << 4)
