@@ -17,10 +17,16 @@ buffer_kib=${2:-8192}
 say() { echo "record.sh: $*" >&2; }
 fail() { say "$*"; exit 2; }
 
-case "$seconds$buffer_kib" in
-*[!0-9]*) fail "SECONDS and KIB are whole numbers: sh record.sh [SECONDS] [KIB]" ;;
-esac
+for number in "$seconds" "$buffer_kib"; do
+    case $number in
+    # A shell takes numbers with a leading zero for octal ones, and longer ones for none.
+    0* | *[!0-9]* | ??????????*)
+        fail "$number: expected a whole number of at most nine digits without a leading zero: sh record.sh [SECONDS] [KIB]"
+        ;;
+    esac
+done
 [ ! -t 1 ] || fail "standard output is a terminal, expected a file or a pipe: sh record.sh 60 > board.stream.gz"
+command -v gzip > /dev/null || fail "there is no gzip"
 
 mounted=
 for tracing in /sys/kernel/tracing /sys/kernel/debug/tracing; do
@@ -35,6 +41,8 @@ instance=$tracing/instances/framewright-$$
 
 clean_up() {
     trap '' INT TERM HUP PIPE
+    # It ignores what Ctrl-C and a lost connection send, and it holds the instance and the stream.
+    [ -z "$reader" ] || kill -KILL "$reader" 2> /dev/null
     if [ -d "$instance" ]; then
         echo 0 > "$instance/tracing_on"
         exec 9>&-
@@ -89,6 +97,13 @@ stream() {
     exec 9> "$instance/tracing_on"
     echo 0 > "$instance/tracing_on"
     echo mono > "$instance/trace_clock"
+    # A new instance prints as the machine's own tracing does, and that may be set otherwise. Old kernels lack some.
+    for option in raw hex bin verbose fields latency-format record-tgid; do
+        [ ! -e "$instance/options/$option" ] || echo 0 > "$instance/options/$option"
+    done
+    for option in context-info irq-info record-cmd markers; do
+        [ ! -e "$instance/options/$option" ] || echo 1 > "$instance/options/$option"
+    done
     # What finds no room overwrites the oldest, and the pipe says where events were lost.
     echo 1 > "$instance/options/overwrite"
     echo "$buffer_kib" > "$instance/buffer_size_kb" || fail "no buffers of $buffer_kib KiB a CPU: give fewer"
@@ -108,15 +123,18 @@ stream() {
     echo '# tracer: nop'
     echo 1 > "$instance/tracing_on"
     # It ends behind the mark. Some kinds of sed look a line ahead.
-    (trap '' INT TERM HUP; exec sed '/: tracing_mark_write: framewright ends$/q') < "$instance/trace_pipe" &
+    # It takes no signal, from its first moment on.
+    trap '' INT TERM HUP
+    sed '/: tracing_mark_write: framewright ends$/q' < "$instance/trace_pipe" &
     reader=$!
+    trap 'stop=1' INT TERM HUP
     say "recording for $seconds s; Ctrl-C ends it"
     left=$seconds
     while [ "$left" -gt 0 ] && [ -z "$stop" ] && kill -0 "$reader" 2> /dev/null; do
         sleep 1
         left=$((left - 1))
     done
-    kill -0 "$reader" 2> /dev/null || fail "the stream's reader is gone"
+    kill -0 "$reader" 2> /dev/null || { reader=; fail "the stream's reader is gone"; }
     echo 0 > "$instance/events/enable"
     for _ in 1 2 3; do
         echo 'framewright ends' > "$instance/trace_marker"
@@ -124,12 +142,14 @@ stream() {
     waited=0
     while kill -0 "$reader" 2> /dev/null; do
         # What takes the stream takes nothing more: it stays without its end.
-        [ "$waited" -lt 60 ] || { kill "$reader"; fail "the events are not taken within 60 s"; }
+        [ "$waited" -lt 60 ] || { kill -KILL "$reader"; fail "the events are not taken within 60 s"; }
         sleep 1
         waited=$((waited + 1))
     done
     echo 0 > "$instance/tracing_on"
-    wait "$reader" || fail "the stream's reader is gone"
+    ended=$reader
+    reader=
+    wait "$ended" || fail "the stream's reader is gone"
     machine after
     lost=$(cat "$instance"/per_cpu/cpu*/stats | while read -r word value; do
         case $word in overrun:) printf '%s+' "$value" ;; esac
@@ -138,6 +158,22 @@ stream() {
     say "recorded $((seconds - left)) s, lost $((${lost}0)) events"
 }
 
-# This shell waits, and gzip sees the end, whatever signal ends the recording.
+# Each of these shells waits, and gzip sees the end, whatever signal ends the recording. A pipe has its last command's status,
+# and both parts' count.
 trap : INT TERM HUP
-stream | (trap '' INT TERM HUP; exec gzip -1)
+{
+    status=$(
+        trap : INT TERM HUP
+        {
+            {
+                trap : INT TERM HUP
+                (stream 3>&- 4>&-)
+                echo $? >&3
+            } | {
+                trap : INT TERM HUP
+                (trap '' INT TERM HUP; exec gzip -1 >&4 3>&- 4>&-) || echo 2 >&3
+            }
+        } 3>&1
+    )
+} 4>&1
+[ "$status" = 0 ] || exit 2

@@ -1,4 +1,4 @@
-use super::{LOOK, RecordError};
+use super::{LOOK, RecordError, RecordingEnded};
 use crate::printable;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::ffi::OsString;
@@ -69,6 +69,23 @@ impl Running {
             self.status = status.map_err(|e| RecordError::File(format!("the command: {e}")))?;
         }
         Ok(self.status)
+    }
+
+    /// As [`Self::finish`], and says what is waited for where the recording has ended before the command.
+    pub(super) fn finish_after(
+        &mut self,
+        ended: RecordingEnded,
+        interrupted: &AtomicBool,
+        say: &mut impl FnMut(&str),
+    ) -> Result<(), RecordError> {
+        let is_known = matches!(
+            ended,
+            RecordingEnded::Command(_) | RecordingEnded::Interrupted
+        );
+        if !is_known {
+            say("waiting for the command to end; its recording has ended");
+        }
+        self.finish(interrupted, say)
     }
 
     /// Lets the command end, or ends its group if the recording was or is interrupted.

@@ -28,6 +28,22 @@ const WANTED: [&str; 12] = [
     "task/task_rename",
 ];
 
+/// How events are printed, and whether. A new instance takes these from the machine's own tracing, which may be set
+/// otherwise; old kernels lack some.
+const PRINTED: [(&str, &str); 11] = [
+    ("raw", "0"),
+    ("hex", "0"),
+    ("bin", "0"),
+    ("verbose", "0"),
+    ("fields", "0"),
+    ("latency-format", "0"),
+    ("record-tgid", "0"),
+    ("context-info", "1"),
+    ("irq-info", "1"),
+    ("record-cmd", "1"),
+    ("markers", "1"),
+];
+
 /// Which events full buffers keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BufferKeeps {
@@ -165,6 +181,11 @@ impl<'t> Instance<'t> {
         instance.inode = inode_of(&instance.path);
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
+        for (option, value) in PRINTED {
+            if instance.path.join("options").join(option).exists() {
+                instance.write(&format!("options/{option}"), value)?;
+            }
+        }
         // Where the oldest stay, what does not fit is counted and left out: the beginning is what the state belongs to.
         let overwrites = keeps == BufferKeeps::Newest;
         instance.write("options/overwrite", if overwrites { "1" } else { "0" })?;

@@ -205,13 +205,7 @@ pub fn record(
     }
     let states = watched.states;
     if let Some(child) = &mut child {
-        if !matches!(
-            ended,
-            RecordingEnded::Command(_) | RecordingEnded::Interrupted
-        ) {
-            say("waiting for the command to end; its recording has ended");
-        }
-        child.finish(interrupted, &mut say)?;
+        child.finish_after(ended, interrupted, &mut say)?;
     }
     interrupted.store(false, Ordering::Relaxed);
     let fill = instance.fill()?;

@@ -161,13 +161,7 @@ pub fn record_stream(
     drop(watched);
     drop(instance);
     if let Some(child) = &mut child {
-        if !matches!(
-            ended,
-            RecordingEnded::Command(_) | RecordingEnded::Interrupted
-        ) {
-            say("waiting for the command to end; its recording has ended");
-        }
-        child.finish(interrupted, &mut say)?;
+        child.finish_after(ended, interrupted, &mut say)?;
     }
     Ok(report)
 }

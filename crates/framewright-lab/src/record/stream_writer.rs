@@ -37,7 +37,10 @@ impl From<io::Error> for StreamStop {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::ReaderGone,
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
+            // The last is a file as large as its file system has them: 4 GiB on a board's card.
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Self::DiskFull,
             _ => Self::Failed(error),
         }
     }
@@ -437,6 +440,7 @@ mod tests {
             (io::ErrorKind::BrokenPipe, "ReaderGone"),
             (io::ErrorKind::StorageFull, "DiskFull"),
             (io::ErrorKind::QuotaExceeded, "DiskFull"),
+            (io::ErrorKind::FileTooLarge, "DiskFull"),
             (io::ErrorKind::PermissionDenied, "Failed"),
         ] {
             let outlet = FakeOutlet {

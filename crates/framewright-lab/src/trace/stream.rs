@@ -13,8 +13,8 @@
 //! at most 15 bytes, so that no event's line is taken for a section's: the shortest name of one is `tasks`.
 //!
 //! # Invariants
-//! - **SR1** What was written before a stream was cut off is read: whole events, whole sections.
-//! - **SR2** Memory: the sections, of at most [`SECTIONS_BYTES_MAX`], and a byte a frame; never above the limit.
+//! - **SR1** What was written before a stream was cut off is read: whole events, whole sections, page flags of all frames.
+//! - **SR2** Memory: the sections and their names, of at most [`SECTIONS_BYTES_MAX`], and a byte a frame; never above the limit.
 
 use super::state::SnapshotParts;
 use super::{Input, MemoryLimit, Snapshot, TextReader, TraceError};
@@ -123,7 +123,11 @@ impl StreamReader {
     /// # Errors
     /// If a section means nothing.
     pub fn take_parts(&mut self) -> Result<StreamParts, TraceError> {
-        let parts = std::mem::take(&mut self.lines.parts);
+        let mut parts = std::mem::take(&mut self.lines.parts);
+        // A line of events follows.
+        if !self.lines.have().is_empty() {
+            parts.open_flags = None;
+        }
         let parts = parts.finish();
         parts.map_err(|fault| self.lines.input.error(fault))
     }
@@ -177,31 +181,53 @@ impl Read for FilteredEvents {
 struct UnfinishedParts {
     files: BTreeMap<String, Vec<u8>>,
     flags: [Option<SnapshotParts>; 2],
+    /// Which page flags the last section had, until something follows: before that they may be half.
+    open_flags: Option<usize>,
     held_bytes: usize,
     is_cut: bool,
 }
 
+/// What a section costs besides its bytes and its name's.
+const FILE_BYTES: usize = 128;
+
 impl UnfinishedParts {
     fn push(&mut self, name: &str, bytes: &[u8], limit: MemoryLimit) -> Result<(), String> {
-        if let Some(nth) = FLAGS.iter().position(|flags| *flags == name) {
-            self.flags[nth].get_or_insert_default().push(bytes);
-            let frames: usize = self.flags.iter().flatten().map(SnapshotParts::len).sum();
-            let over = |over| format!("what it says of the machine's frames {over}");
-            return limit.check(frames as u64).map_err(over);
+        let nth = FLAGS.iter().position(|flags| *flags == name);
+        self.open_flags = nth;
+        let frames: usize = self.flags.iter().flatten().map(SnapshotParts::len).sum();
+        let mut held_bytes = self.held_bytes;
+        match nth {
+            Some(_) => {}
+            None if self.files.contains_key(name) => held_bytes += bytes.len(),
+            // Files that are empty cost something, too.
+            None => held_bytes += bytes.len() + name.len() + FILE_BYTES,
         }
-        self.held_bytes += bytes.len();
-        if self.held_bytes > SECTIONS_BYTES_MAX {
+        if held_bytes > SECTIONS_BYTES_MAX {
             return Err(format!(
                 "the sections hold more than {SECTIONS_BYTES_MAX} bytes, expected no more"
             ));
         }
-        let file = self.files.entry(name.to_owned()).or_default();
-        file.extend_from_slice(bytes);
+        let new_frames = nth.map_or(0, |_| bytes.len() / 8 + 1);
+        let over = |over| format!("what it says of the machine {over}");
+        let needed_bytes = frames + new_frames + held_bytes;
+        limit.check(needed_bytes as u64).map_err(over)?;
+        self.held_bytes = held_bytes;
+        if let Some(nth) = nth {
+            self.flags[nth].get_or_insert_default().push(bytes);
+        } else if let Some(file) = self.files.get_mut(name) {
+            file.extend_from_slice(bytes);
+        } else {
+            self.files.insert(name.to_owned(), bytes.to_vec());
+        }
         Ok(())
     }
 
-    fn finish(self) -> Result<StreamParts, String> {
+    fn finish(mut self) -> Result<StreamParts, String> {
         let is_cut = self.is_cut;
+        // The rest would be taken for frames that the machine does not have.
+        if let Some(nth) = self.open_flags {
+            self.flags[nth] = None;
+        }
         let [first, last] = self
             .flags
             .map(|flags| match flags.map(SnapshotParts::finish) {

@@ -111,7 +111,8 @@ fn sr1_a_stream_that_was_cut_off_anywhere_is_read_up_to_there() {
             let (_, events, after) = read(&bytes, 4096);
             assert_eq!(events.len(), 2, "{packed:?}");
             assert!(!after.is_whole(), "{packed:?}");
-            assert_eq!(after.last.is_some(), cut.len() > end - 40);
+            // Page flags are whole where a file follows.
+            assert_eq!(after.last.is_some(), cut.len() >= end);
         }
     }
     // Half a line of an event is a line without its end.
@@ -122,8 +123,20 @@ fn sr1_a_stream_that_was_cut_off_anywhere_is_read_up_to_there() {
         .windows(17)
         .position(|at| at == b"after.kpageflags ")
         .unwrap();
-    let (_, events, after) = read(&whole[..flags + 40], 4096);
-    assert_eq!((events.len(), after.last), (2, None));
+    // Cut within a frame's flags, behind a frame, and behind all of a section, which need not be the last of its name.
+    for cut in [flags + 40, flags + 36, flags + 44] {
+        let (_, events, after) = read(&whole[..cut], 4096);
+        assert_eq!((events.len(), after.last), (2, None), "{cut}");
+    }
+    let next = whole.windows(12).position(|at| at == b"after.vmstat");
+    let cut = next.unwrap() + 14;
+    assert!(
+        read(&whole[..cut], 4096).2.last.is_none(),
+        "half a section's line follows"
+    );
+    // Half of a file is none.
+    let (_, _, after) = read(&whole[..next.unwrap() + 20], 4096);
+    assert!(after.files.is_empty() && after.is_cut, "{after:?}");
 }
 
 #[test]
@@ -175,11 +188,16 @@ fn sr2_what_is_no_stream_is_refused_with_what_was_expected_and_costs_what_is_the
     ]
     .concat();
     let says = error(&large, 1 << 16);
-    assert!(
-        says.contains("what it says of the machine's frames"),
-        "{says}"
-    );
+    assert!(says.contains("what it says of the machine "), "{says}");
     assert!(error(magic.as_bytes(), usual).contains("the input is empty"));
+    // Files count against the limit, too, and empty ones cost their names.
+    let text = [magic.as_bytes(), &section("before.vmstat", &[b'x'; 70_000])].concat();
+    let says = error(&text, 1 << 16);
+    assert!(says.contains("what it says of the machine "), "{says}");
+    let names = (0..400_000).map(|nth| format!("#section x{nth:0100} 0\n"));
+    let empty: String = [magic.clone()].into_iter().chain(names).collect();
+    let says = error(empty.as_bytes(), usual);
+    assert!(says.contains("the sections hold more than "), "{says}");
     // Damage is no end.
     let mut damaged = zstd::encode_all(&whole()[..], 3).unwrap();
     let middle = damaged.len() / 2;
