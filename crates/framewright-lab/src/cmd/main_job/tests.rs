@@ -160,7 +160,7 @@ mod of_experiments {
         );
         let last = section.summary.last().unwrap();
         assert!(
-            last.contains("cuts 9 blocks where the proposal cuts 993"),
+            last.contains("cuts 10 blocks where the proposal cuts 993"),
             "{last}"
         );
         has(section, &rows, 2);

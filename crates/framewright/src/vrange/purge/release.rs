@@ -11,22 +11,16 @@ use crate::sync::Ordering::Relaxed;
 
 /// After an area with which so many frames of one span have gone back, the rest waits for another call, so that none
 /// takes long.
-pub(in super::super) const RELEASE_PART: u32 = 128;
+pub(in super::super) const RELEASE_PART: u32 = 64;
 
 impl<P: RangePlatform> Held<'_, '_, P> {
-    /// Whether pages wait whose generation has passed.
-    pub(in super::super) fn has_ready(&self) -> bool {
-        self.ready_areas();
-        self.has_ready_span() || self.words.areas_ready.link().is_some()
-    }
-
-    /// Whether this holds for the first of the seat's spans with waiting pages.
+    /// Whether the generation of the first of the seat's spans with waiting pages has passed.
     fn has_ready_span(&self) -> bool {
         let first = self.words.wait_head.link();
         first.is_some_and(|number| self.span(number).stamp() <= self.space.done())
     }
 
-    /// Frees some of those pages, and gives back the frames behind them: of some areas, until [`RELEASE_PART`] frames have
+    /// Frees some waiting pages whose generation has passed, and gives back the frames behind them: of some areas, until [`RELEASE_PART`] frames have
     /// gone. Returns whether there were any.
     pub(in super::super) fn release_part(&self, frames: &mut impl FrameSource) -> bool {
         if self.release_span(frames) {
@@ -56,6 +50,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             self.unlist(number);
         }
         debug_assert!(self.waits_as_a_whole(number), "V9: all of an area waits");
+        let before = span.waiting().pages;
         let mut later = span.waiting();
         // The page at which it ends, once enough frames have gone back.
         let mut end = u32::MAX;
@@ -108,6 +103,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             self.list(number);
             self.return_surplus();
         }
+        self.words
+            .counters
+            .released
+            .add((before - later.pages).into());
         true
     }
 
@@ -172,6 +171,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             }
             self.words.areas_ready.set_link(header.next());
             self.clear_arena_start(at);
+            self.words.counters.released.add(header.pages().into());
             areas[count] = (at, header.pages());
             count += 1;
         }

@@ -14,7 +14,7 @@
 use super::super::error::Poisoned;
 use super::super::purge::RELEASE_PART;
 use super::super::seat::{Choice, Held};
-use super::super::space::SpaceCounters;
+use super::super::space::{RELEASES, SpaceCounters};
 use super::super::span::SpanBits;
 use super::super::{AreaHeader, AreaKind, RangeError, RangeSeat, Space};
 use super::AreaRequest;
@@ -142,7 +142,19 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if at.is_some() {
             return Ok(at);
         }
-        while self.part(|held, frames| held.release_span(frames)) {}
+        // One in any case: a CPU that always takes the first free pages spreads over more and more spans.
+        for _ in 0..=RELEASES {
+            if !self.release_first_span()? {
+                break;
+            }
+            self.enter()?;
+            let is_enough = self.held().has_rich(pages, align);
+            self.exit();
+            if is_enough {
+                break;
+            }
+            self.space.platform.interrupt_window();
+        }
         Ok(None)
     }
 
@@ -172,10 +184,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Ok(at)
     }
 
-    /// Releases some areas of the arena, and leaves the seat after each part. A caller that has taken an area
+    /// Releases some areas of the arena, and leaves the seat after each part. A caller that has freed or taken an area
     /// already may not wait for a CPU that has claimed the seat, because that may unwind: such a CPU mostly releases
     /// these areas itself.
-    fn release_long_areas(&mut self, may_wait: bool) -> Result<(), Poisoned> {
+    pub(super) fn release_long_areas(&mut self, may_wait: bool) -> Result<(), Poisoned> {
         let mut left = GIVES;
         loop {
             if may_wait {
@@ -191,6 +203,24 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             left -= areas;
             if !is_part || left == 0 {
                 return Ok(());
+            }
+            self.space.platform.interrupt_window();
+        }
+    }
+
+    /// Releases a span that waits, if its generation has passed, and leaves the seat after each part. Returns whether
+    /// there was one.
+    fn release_first_span(&mut self) -> Result<bool, Poisoned> {
+        let mut released = false;
+        loop {
+            self.enter()?;
+            let first = self.words.wait_head.link();
+            let is_part = first.is_some() && self.held().release_span(&mut self.frames);
+            let has_more = self.words.wait_head.link() == first;
+            self.exit();
+            released |= is_part;
+            if !is_part || !has_more {
+                return Ok(released);
             }
             self.space.platform.interrupt_window();
         }
@@ -410,6 +440,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if !self.give_frames(at, enough, frames).1 {
             return (None, true);
         }
+        self.words.counters.released.add(need.pages.into());
         match before {
             None => self.words.areas_ready.set_link(next),
             Some(before) => {

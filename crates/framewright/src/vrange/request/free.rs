@@ -91,6 +91,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         let mut told = 0;
         let mut helped = false;
+        let mut is_long = false;
         let freed = loop {
             let held = self.held();
             let header = match check(&held) {
@@ -140,6 +141,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     self.held().purge_lazy();
                 }
                 self.words.settle();
+                is_long = header.pages() > self.space.small_max;
                 break Ok(u64::from(header.pages()) - kind.guard_pages());
             }
         };
@@ -149,15 +151,15 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.words.settle();
         }
         let is_above = self.words.above.get() != 0;
-        let has_ready = self.held().has_ready();
         self.exit();
         if is_above {
             self.purge_above();
         }
-        if has_ready {
-            // Their frames do not wait for a request: this CPU may long have no need of their pages.
-            self.release_ready();
+        if is_long {
+            // A few long areas have many frames: these do not wait for the next request.
+            let _ = self.release_long_areas(false);
         }
+        self.release_above();
         freed
     }
 

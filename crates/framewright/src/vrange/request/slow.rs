@@ -285,10 +285,15 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         while self.part(|held, frames| held.release_part(frames)) {}
     }
 
-    /// Releases, in parts, all pages that wait and whose generation has passed. It does not wait for a CPU that has
-    /// claimed the seat, because that may unwind: such a CPU mostly releases them itself.
-    pub(super) fn release_ready(&mut self) {
-        loop {
+    /// While more pages wait than twice this CPU's share of the bound, releases those whose generation has passed, in
+    /// parts. The others wait for a request: it takes areas as they wait, and frames from this CPU's caches, which
+    /// would not hold all of theirs.
+    ///
+    /// It does not wait for a CPU that has claimed the seat, because that may unwind: such a CPU mostly releases them
+    /// itself.
+    pub(super) fn release_above(&mut self) {
+        let most = 2 * self.space.lazy_max / u64::from(self.space.shape.cpus);
+        while self.words.waiting() > most {
             let has_some = self.try_enter() && self.held().release_part(&mut self.frames);
             self.exit();
             if !has_some {

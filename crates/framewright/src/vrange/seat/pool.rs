@@ -204,6 +204,11 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
         at
     }
 
+    /// Whether [`take_listed`](Self::take_listed) finds a rich span.
+    pub(in super::super) fn has_rich(&self, pages: u32, align: u32) -> bool {
+        self.choose(pages, align, Choice::Rich).is_some()
+    }
+
     fn choose(&self, pages: u32, align: u32, choice: Choice) -> Option<u32> {
         let found = self.choose_partly_free(choice, pages, align);
         match choice {

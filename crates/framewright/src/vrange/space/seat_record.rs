@@ -59,6 +59,8 @@ record! {
         pub(in super::super) evictions: CounterWord,
         /// Areas and slots that a failed call gave back, which do not count as freed.
         pub(in super::super) undone: CounterWord,
+        /// Of the pages unmapped, those that wait no longer.
+        pub(in super::super) released: CounterWord,
     }
 
     /// The metadata of one seat, in whole cache lines.
@@ -213,6 +215,12 @@ impl SpaceSeatRecord {
     pub(in super::super) fn add_unmapped(&self, pages: u64) {
         let word = &self.unmapped;
         word.store(word.load(Relaxed) + pages, Release);
+    }
+
+    /// Pages that are unmapped and that wait: for a flush, or to be released after it.
+    pub(in super::super) fn waiting(&self) -> u64 {
+        let released = self.counters.released.read();
+        self.unmapped.load(Relaxed).wrapping_sub(released)
     }
 
     /// From here until the result is dropped, this seat's holder moves freed areas between lists, or their frames
