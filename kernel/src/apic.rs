@@ -1,6 +1,6 @@
 //! A CPU's interrupt controller: interrupts of other CPUs, the timer, the start of other CPUs.
 
-use crate::memory::{BarePc, DEVICES, MAX_CPUS, page_tables};
+use crate::memory::{BarePc, MAX_CPUS, page_tables};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -9,6 +9,8 @@ use framewright::{Context, CpuId, Frame, Page, Run};
 use framewright_x86_64::entry::PageAccess;
 use framewright_x86_64::instructions::{time_stamp, write_msr};
 
+/// Where the registers are mapped.
+const DEVICES: u64 = 0xffff_c000_0000_0000;
 const PHYSICAL: u64 = 0xfee0_0000;
 
 pub const ANSWER_VECTOR: u8 = 0xf0;

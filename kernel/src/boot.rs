@@ -28,6 +28,8 @@ pub struct MemoryRange {
     reserved: u32,
 }
 
+/// The first frame that the boot's page tables do not map: at 4 GiB.
+pub const BOOT_MAP_END: Frame = Frame(1 << 20);
 /// Below this lie the loader's data, firmware, and the first instructions of other CPUs.
 const LOW: u64 = 1 << 20;
 

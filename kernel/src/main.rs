@@ -84,7 +84,7 @@ extern "C" fn kernel_main(info: u64) -> ! {
     say!(
         "ready after {} ticks, {} pages of metadata",
         time_stamp() - start,
-        memory::COUNTS.metadata_pages.get()
+        counts::COUNTS.metadata_pages.get()
     );
     apic::enable(CpuId(0));
     start_others();

@@ -10,9 +10,9 @@
 //! - A CPU comes online in the shootdown before it takes its seats.
 
 use crate::apic;
-use crate::boot::{self, MemoryRange};
-use crate::counts::Counts;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::boot::{self, BOOT_MAP_END, MemoryRange};
+use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::Seat;
 use framewright::platform::{
@@ -22,21 +22,18 @@ use framewright::policy::RangeConfig;
 use framewright::reclaim::Clients;
 use framewright::reserve::ReserveLayout;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
-use framewright_x86_64::cells::{CpuCells, NestedEntry, SetOnce};
+use framewright_x86_64::cells::{CpuCells, InterruptFlags, NestedEntry, SetOnce};
+use framewright_x86_64::direct::DirectMap;
 use framewright_x86_64::entry::PageAccess;
 use framewright_x86_64::instructions::{
-    self, copy_words, current_cpu, flush_translations, let_interrupts_in, without_interrupts,
-    zero_words,
+    self, current_cpu, flush_translations, let_interrupts_in, without_interrupts,
 };
 use framewright_x86_64::shootdown::{Ipi, Shootdown, ShootdownRound};
-use framewright_x86_64::tables::{PageTables, PhysMap, TablePage, TableSource};
+use framewright_x86_64::tables::{PageTables, TableSource};
 
 /// All memory, at a fixed distance.
-pub const DIRECT: u64 = 0xffff_8880_0000_0000;
-/// Registers of devices.
-pub const DEVICES: u64 = 0xffff_c000_0000_0000;
-/// The first frame that the boot's page tables do not map: at 4 GiB.
-const BOOT_MAP_END: Frame = Frame(1 << 20);
+// SAFETY: the boot's page tables map it up to 4 GiB, `set_up` the rest; tables are never freed.
+pub const DIRECT: DirectMap = unsafe { DirectMap::new(Addr(0xffff_8880_0000_0000)) };
 /// Areas.
 pub const WINDOW: u64 = 0xffff_c900_0000_0000;
 pub const MAX_CPUS: usize = 8;
@@ -57,15 +54,10 @@ static SEATS: [CpuCells<KernelCpu, MAX_CPUS>; 3] = [const { CpuCells::new() }; 3
 const OWN: usize = 0;
 const TABLES: usize = 1;
 const HANDLER: usize = 2;
-/// Whether the CPU calls the engine with interrupts on: not before they are, nor in a handler.
-static MAY_INTERRUPT: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
+static MAY_INTERRUPT: InterruptFlags<MAX_CPUS> = InterruptFlags::new();
 static SHOOTDOWN: Shootdown<MAX_CPUS> = Shootdown::new();
 /// The next page that is free, while there is no engine.
 static BOOT_NEXT: AtomicU64 = AtomicU64::new(0);
-
-/// For the tests: how often the platform was called, and a flush that does nothing.
-pub static COUNTS: Counts = Counts::new();
-pub static IS_FLUSH_LEFT_OUT: AtomicBool = AtomicBool::new(false);
 
 /// The engine.
 pub fn engine() -> &'static Engine<'static, BarePc> {
@@ -96,33 +88,16 @@ pub fn with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
 /// The same for a handler, which may have interrupted such a call, with interrupts off. It panics if handlers have no
 /// seats.
 pub fn with_handler<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
-    let may_interrupt = &MAY_INTERRUPT[BarePc.current().index()];
-    let did = may_interrupt.swap(false, Relaxed);
+    let cpu = BarePc.current();
     // SAFETY: as above.
-    let done = unsafe {
-        SEATS[HANDLER].must_enter(current_cpu(), |cpu| work(cpu.as_mut().expect("handlers=1")))
-    };
-    may_interrupt.store(did, Relaxed);
-    done
+    MAY_INTERRUPT.without(cpu, || unsafe {
+        SEATS[HANDLER].must_enter(cpu, |cpu| work(cpu.as_mut().expect("handlers=1")))
+    })
 }
 
 fn with_table_seats<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
     // SAFETY: the engine maps with interrupts off, and the CPU took these seats when it came.
     unsafe { SEATS[TABLES].must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked())) }
-}
-
-/// Where a frame lies.
-#[inline(always)]
-pub const fn direct(frame: Frame) -> Addr {
-    Addr(DIRECT + frame.0 * Frame::BYTES)
-}
-
-impl PhysMap for BarePc {
-    #[inline(always)]
-    fn table(&self, frame: Frame) -> &TablePage {
-        // SAFETY: the direct map has all memory, a table is never freed, and all its words are atomics.
-        unsafe { &*(direct(frame).0 as *const TablePage) }
-    }
 }
 
 impl TableSource for BarePc {
@@ -138,8 +113,7 @@ impl TableSource for BarePc {
 
     fn give_back(&self, frame: Frame) {
         COUNTS.tables.add(u64::MAX);
-        let freed = with_table_seats(|cpu| cpu.free(frame, Order::ZERO));
-        freed.expect("it is a moment old");
+        with_table_seats(|cpu| cpu.free(frame, Order::ZERO)).expect("it is a moment old");
     }
 }
 
@@ -185,8 +159,8 @@ impl FramePlatform for BarePc {
 }
 
 /// The kernel's page table.
-pub fn page_tables() -> PageTables<BarePc> {
-    PageTables::new(boot::root(), BarePc)
+pub fn page_tables() -> PageTables<DirectMap> {
+    PageTables::new(boot::root(), DIRECT)
 }
 
 impl RangePlatform for BarePc {
@@ -211,11 +185,11 @@ impl RangePlatform for BarePc {
     }
 
     fn zero(&self, frames: Run) {
-        self.zero_bytes(direct(frames.start()), frames.frames() * Frame::BYTES);
+        self.zero_bytes(DIRECT.addr(frames.start()), frames.frames() * Frame::BYTES);
     }
 
     fn interrupt_window(&self) {
-        if MAY_INTERRUPT[self.current().index()].load(Relaxed) {
+        if MAY_INTERRUPT.are_allowed(self.current()) {
             COUNTS.end_span();
             // SAFETY: the engine holds nothing, and the caller had them on.
             unsafe { let_interrupts_in() };
@@ -226,35 +200,30 @@ impl RangePlatform for BarePc {
 
 impl ObjectPlatform for BarePc {
     fn direct_base(&self) -> Addr {
-        Addr(DIRECT)
+        DIRECT.base()
     }
 
     fn zero_bytes(&self, at: Addr, bytes: u64) {
-        let (words, rest) = ((bytes / 8) as usize, (bytes % 8) as usize);
-        COUNTS.zeroed_words.add(words as u64);
+        COUNTS.zeroed_words.add(bytes / 8);
         // SAFETY: the engine says that the caller owns them.
-        unsafe {
-            zero_words(at.0 as *mut u64, words);
-            core::ptr::write_bytes((at.0 as *mut u8).add(words * 8), 0, rest);
-        }
+        unsafe { DIRECT.zero(at, bytes) };
     }
 
     fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64) {
-        let (from, to) = (from.0 as *const u8, to.0 as *mut u8);
         // SAFETY: as above, and two objects do not overlap.
-        unsafe { from.copy_to_nonoverlapping(to, bytes as usize) };
+        unsafe { DIRECT.copy(from, to, bytes) };
     }
 }
 
 impl ReservePlatform for BarePc {
     fn store(&self, frame: Frame, page: &[u64; 512]) {
         // SAFETY: the engine says that no other CPU writes the frame.
-        unsafe { copy_words(page.as_ptr(), direct(frame).0 as *mut u64, page.len()) };
+        unsafe { DIRECT.store(frame, page) };
     }
 
     fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         // SAFETY: the direct map has the frame; an owner may write it meanwhile.
-        unsafe { copy_words(direct(frame).0 as *const u64, page.as_mut_ptr(), page.len()) };
+        unsafe { DIRECT.load(frame, page) };
     }
 }
 
@@ -268,7 +237,7 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     };
     BOOT_NEXT.store(boot::end_of_image(), Relaxed);
     for run in usable(BOOT_MAP_END) {
-        let at = Page(DIRECT / Page::BYTES + run.start().0);
+        let at = Page::of_address(DIRECT.addr(run.start()).0);
         let mapped = page_tables().map(at, run, PageAccess::DATA, &BarePc, Context::ANY);
         mapped.expect("the direct map is built");
     }
@@ -278,8 +247,10 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     let longest = usable(from).max_by_key(|run| run.frames()).expect("RAM");
     let top = usable(from).map(|run| run.end().0).max().unwrap_or(0);
     let (longest, reserve) = boot::without_end(longest, RESERVE_FRAMES);
+    // Seats for handlers make the CPUs' caches smaller, so a kernel has to ask for them.
+    let for_handlers = u16::from(boot::number("handlers") == Some(1));
     let layout = EngineLayout::new(Frame(0), top)
-        .with_cpus((2 + u16::from(handlers_allocate())) * cpus)
+        .with_cpus((2 + for_handlers) * cpus)
         .with_window(Page::of_address(WINDOW), window_pages)
         .with_range_config(ranges)
         .with_objects()
@@ -287,33 +258,34 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     let words = layout.words_needed().expect("the layout is possible");
     let pages = (words as u64 * 8).div_ceil(Frame::BYTES);
     let rest = boot::behind(longest, pages);
-    let at = direct(longest.start()).0 as *mut u64;
     // SAFETY: nothing else has this memory, now or later: it is not added below.
-    let metadata = unsafe { core::slice::from_raw_parts_mut(at, words) };
+    let metadata = unsafe { DIRECT.words(longest.start(), words) };
     let engine = Engine::new(&layout, metadata, BarePc).expect("the layout is possible");
     for run in usable(from) {
-        let is_longest = run.start() == longest.start();
-        let added = engine.add(if is_longest { rest } else { run });
-        added.expect("each range is there once");
+        let left = if run.start() == longest.start() {
+            rest
+        } else {
+            run
+        };
+        engine.add(left).expect("each range is there once");
     }
     COUNTS.metadata_pages.add(pages);
     ENGINE.set(engine);
     cpu_comes(cpus);
 }
 
-/// Whether handlers have seats of their own. That makes the CPUs' caches smaller, so a kernel has to ask for it.
-fn handlers_allocate() -> bool {
-    boot::number("handlers") == Some(1)
-}
-
 /// The calling CPU takes its seats, with interrupts off. `cpus` is the number of them all.
 pub fn cpu_comes(cpus: u16) {
     SHOOTDOWN.online(&BarePc);
-    let cpu = BarePc.current();
+    let cpu = BarePc.current().0;
+    in_all_seats(|nth, cell| *cell = engine().cpu(CpuId(nth * cpus + cpu)).ok());
+}
+
+/// Works with each kind of seats of the calling CPU.
+fn in_all_seats(work: impl Fn(u16, &mut Option<KernelCpu>)) {
     for (seats, nth) in SEATS.iter().zip(0..) {
-        let taken = engine().cpu(CpuId(nth * cpus + cpu.0)).ok();
         // SAFETY: with interrupts off a CPU stays itself.
-        unsafe { seats.must_enter(cpu, |cell| *cell = taken) };
+        without_interrupts(|| unsafe { seats.must_enter(current_cpu(), |cell| work(nth, cell)) });
     }
 }
 
@@ -322,19 +294,12 @@ pub fn cpu_comes(cpus: u16) {
 /// # Safety
 /// As of `framewright_x86_64::instructions::enable_interrupts`.
 pub unsafe fn enable_interrupts() {
-    MAY_INTERRUPT[BarePc.current().index()].store(true, Relaxed);
+    MAY_INTERRUPT.allow(BarePc.current());
     // SAFETY: as the caller owes.
     unsafe { instructions::enable_interrupts() };
 }
 
 /// Gives the calling CPU's requests clients that they may ask for memory, those for page tables too.
 pub fn with_clients(clients: Clients<'static, Seat<'static, 'static, BarePc>>) {
-    for seats in &SEATS {
-        // SAFETY: as above.
-        without_interrupts(|| unsafe {
-            seats.must_enter(current_cpu(), |cell| {
-                *cell = cell.take().map(|cpu| cpu.with_clients([clients]));
-            });
-        });
-    }
+    in_all_seats(|_, cell| *cell = cell.take().map(|cpu| cpu.with_clients([clients])));
 }

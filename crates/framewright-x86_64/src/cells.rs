@@ -163,10 +163,62 @@ impl<T, const CPUS: usize> Default for CpuCells<T, CPUS> {
     }
 }
 
+/// Whether each CPU may take interrupts in a long call of the engine: not before it takes them at all, nor in a handler.
+#[derive(Debug)]
+pub struct InterruptFlags<const CPUS: usize>([AtomicBool; CPUS]);
+
+impl<const CPUS: usize> InterruptFlags<CPUS> {
+    /// No CPU may.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self([const { AtomicBool::new(false) }; CPUS])
+    }
+
+    /// From now on that CPU may.
+    ///
+    /// # Panics
+    /// If there is no such CPU, as in the others.
+    pub fn allow(&self, cpu: CpuId) {
+        self.0[cpu.index()].store(true, Relaxed);
+    }
+
+    /// Whether that CPU may.
+    #[inline(always)]
+    #[must_use]
+    pub fn are_allowed(&self, cpu: CpuId) -> bool {
+        self.0[cpu.index()].load(Relaxed)
+    }
+
+    /// Works where that CPU, the calling one, may not, and leaves it as it was.
+    pub fn without<R>(&self, cpu: CpuId, work: impl FnOnce() -> R) -> R {
+        let did = self.0[cpu.index()].swap(false, Relaxed);
+        let done = work();
+        self.0[cpu.index()].store(did, Relaxed);
+        done
+    }
+}
+
+impl<const CPUS: usize> Default for InterruptFlags<CPUS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::panic::catch_unwind;
+
+    #[test]
+    fn a_handler_lets_no_interrupt_in_and_the_call_that_it_interrupted_does() {
+        let flags = InterruptFlags::<2>::new();
+        let are = || [0, 1].map(|cpu| flags.are_allowed(CpuId(cpu)));
+        assert!(flags.without(CpuId(0), || are() == [false, false]));
+        assert_eq!(are(), [false, false]);
+        flags.allow(CpuId(1));
+        assert!(flags.without(CpuId(1), || are() == [false, false]));
+        assert_eq!(are(), [false, true]);
+    }
 
     #[test]
     fn a_value_is_set_once_and_seen_afterwards() {

@@ -7,6 +7,7 @@
 //! | [`tables`] | 4-level page tables: map, unmap, translate, over any memory | yes |
 //! | [`shootdown`] | flush and barrier on all CPUs, by generations | yes, and by loom |
 //! | [`cells`] | a value that is set once, a value for each CPU | yes |
+//! | [`direct`] | memory at a fixed distance: zero, copy, store, load | yes |
 //! | [`instructions`] | per-CPU base, clock, interrupts, ports | in a kernel |
 //!
 //! The crate holds no state and knows no machine. A kernel says where physical memory lies
@@ -20,6 +21,8 @@
 extern crate std;
 
 pub mod cells;
+#[cfg(target_arch = "x86_64")]
+pub mod direct;
 pub mod entry;
 #[cfg(target_arch = "x86_64")]
 pub mod instructions;

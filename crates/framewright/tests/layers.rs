@@ -33,6 +33,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/framewright-capi-kernel/src/c",
     "crates/framewright-linux/src",
     "crates/framewright-x86_64/src/cells.rs",
+    "crates/framewright-x86_64/src/direct.rs",
     "crates/framewright-x86_64/src/instructions.rs",
 ];
 

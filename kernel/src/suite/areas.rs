@@ -1,7 +1,7 @@
 //! The tests of Linux's `test_vmalloc`, by their description: the same lengths, orders and loops.
 
 use super::{Dice, Since, address, loops, measure, touch, vfree, vmalloc};
-use crate::memory::{direct, with};
+use crate::memory::{DIRECT, with};
 use alloc::vec::Vec;
 use framewright::vrange::AreaRequest;
 use framewright::{Context, Frame, Mobility, Order, Page};
@@ -102,7 +102,7 @@ pub fn vm_map_ram(name: &str, pages: u64, step: usize) {
     for nth in 0..pages {
         // SAFETY: the frames are the test's.
         unsafe { (address(Page(page.0 + nth)) as *mut u64).write_volatile(nth) };
-        let direct = direct(frames[nth as usize]).0;
+        let direct = DIRECT.addr(frames[nth as usize]).0;
         // SAFETY: the same frame, by the direct map.
         let found = unsafe { (direct as *const u64).read_volatile() };
         assert_eq!(found, nth, "another frame");

@@ -1,7 +1,8 @@
 //! What only page tables and faults can show: guards, faults that name their area, huge pages, no memory left.
 
 use super::{Dice, address, loops, measure, touch, vfree, vmalloc};
-use crate::memory::{BarePc, COUNTS, WINDOW, engine, page_tables, with};
+use crate::counts::COUNTS;
+use crate::memory::{BarePc, WINDOW, engine, page_tables, with};
 use crate::say;
 use crate::traps::{IS_FAULT_WANTED, try_write};
 use alloc::collections::BTreeMap;
@@ -164,7 +165,9 @@ pub fn longest(name: &str) {
                 None => *place = Some(vmalloc(&request)),
             });
         }
-        live.into_iter().flatten().for_each(vfree);
+        for page in live.into_iter().flatten() {
+            time(&mut || vfree(page));
+        }
     } else if name == "longest_16m_zeroed" {
         let request = AreaRequest::new(4096).zeroed();
         time(&mut || vfree(vmalloc(&request)));

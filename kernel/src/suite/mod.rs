@@ -7,7 +7,8 @@ mod objects;
 mod pressure;
 mod stress;
 
-use crate::memory::{COUNTS, with};
+use crate::counts::COUNTS;
+use crate::memory::with;
 use crate::{boot, say};
 use core::sync::atomic::{
     AtomicU16, AtomicUsize,

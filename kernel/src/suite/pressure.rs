@@ -1,7 +1,7 @@
 //! Memory under pressure: a cache of a file that gives frames back, and the reserve with guests and an owner.
 
 use super::{Dice, loops, on_all_cpus, vfree, vmalloc};
-use crate::memory::{BarePc, direct, engine, with, with_clients};
+use crate::memory::{BarePc, DIRECT, engine, with, with_clients};
 use crate::say;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -70,7 +70,7 @@ fn fill(frame: Frame, number: u64) {
     for nth in 0..512 {
         // SAFETY: the frame is the file's.
         unsafe {
-            (direct(frame).0 as *mut u64)
+            (DIRECT.addr(frame).0 as *mut u64)
                 .add(nth as usize)
                 .write_volatile(word(number, nth))
         };
@@ -81,7 +81,7 @@ fn check(frame: Frame, number: u64) {
     for nth in 0..512 {
         // SAFETY: the frame is the file's.
         let found = unsafe {
-            (direct(frame).0 as *const u64)
+            (DIRECT.addr(frame).0 as *const u64)
                 .add(nth as usize)
                 .read_volatile()
         };

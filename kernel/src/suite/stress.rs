@@ -2,7 +2,8 @@
 //! written, and checked before it is freed.
 
 use super::{Dice, address, loops, on_all_cpus};
-use crate::memory::{COUNTS, with};
+use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
+use crate::memory::{DIRECT, with};
 use crate::serial::{Exit, exit};
 use crate::{apic, say};
 use core::sync::atomic::{
@@ -129,7 +130,7 @@ fn map_some(pages: u64) {
     write(start, pages * Page::BYTES);
     for (nth, frame) in (0..).zip(&*frames) {
         let offset = nth * Page::BYTES;
-        let direct = crate::memory::DIRECT + frame.0 * Frame::BYTES;
+        let direct = DIRECT.addr(*frame).0;
         for word in (0..Page::BYTES).step_by(8) {
             // SAFETY: the frame is this CPU's.
             let found = unsafe { ((direct + word) as *const u64).read_volatile() };
@@ -146,7 +147,7 @@ fn map_some(pages: u64) {
 
 pub fn run() {
     if crate::boot::number("noflush") == Some(1) {
-        crate::memory::IS_FLUSH_LEFT_OUT.store(true, Relaxed);
+        IS_FLUSH_LEFT_OUT.store(true, Relaxed);
     }
     on_all_cpus(work);
     for slot in &IN_USE {
