@@ -26,14 +26,14 @@ use framewright_x86_64::cells::{CpuCells, InterruptFlags, NestedEntry, SetOnce};
 use framewright_x86_64::direct::DirectMap;
 use framewright_x86_64::entry::PageAccess;
 use framewright_x86_64::instructions::{
-    self, current_cpu, flush_translations, let_interrupts_in, without_interrupts,
+    self, current_cpu, flush_translations, let_interrupts_in, without_interrupts, zero_bytes,
 };
 use framewright_x86_64::shootdown::{Ipi, Shootdown, ShootdownRound};
-use framewright_x86_64::tables::{PageTables, TableSource};
+use framewright_x86_64::tables::{PageTables, PhysMap, TableSource};
 
 /// All memory, at a fixed distance.
 // SAFETY: the boot's page tables map it up to 4 GiB, `set_up` the rest; tables are never freed.
-pub const DIRECT: DirectMap = unsafe { DirectMap::new(Addr(0xffff_8880_0000_0000)) };
+pub const DIRECT: DirectMap<0xffff_8880_0000_0000> = unsafe { DirectMap::new() };
 /// Areas.
 pub const WINDOW: u64 = 0xffff_c900_0000_0000;
 pub const MAX_CPUS: usize = 8;
@@ -159,7 +159,7 @@ impl FramePlatform for BarePc {
 }
 
 /// The kernel's page table.
-pub fn page_tables() -> PageTables<DirectMap> {
+pub fn page_tables() -> PageTables<impl PhysMap> {
     PageTables::new(boot::root(), DIRECT)
 }
 
@@ -200,18 +200,19 @@ impl RangePlatform for BarePc {
 
 impl ObjectPlatform for BarePc {
     fn direct_base(&self) -> Addr {
-        DIRECT.base()
+        DIRECT.addr(Frame(0))
     }
 
     fn zero_bytes(&self, at: Addr, bytes: u64) {
         COUNTS.zeroed_words.add(bytes / 8);
         // SAFETY: the engine says that the caller owns them.
-        unsafe { DIRECT.zero(at, bytes) };
+        unsafe { zero_bytes(at.0 as *mut u8, bytes) };
     }
 
     fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64) {
+        let (from, to) = (from.0 as *const u8, to.0 as *mut u8);
         // SAFETY: as above, and two objects do not overlap.
-        unsafe { DIRECT.copy(from, to, bytes) };
+        unsafe { from.copy_to_nonoverlapping(to, bytes as usize) };
     }
 }
 

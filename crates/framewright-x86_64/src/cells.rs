@@ -189,7 +189,7 @@ impl<const CPUS: usize> InterruptFlags<CPUS> {
         self.0[cpu.index()].load(Relaxed)
     }
 
-    /// Works where that CPU, the calling one, may not, and leaves it as it was.
+    /// Calls `work` while `cpu`, the calling CPU, may not, and lets it again if it might before.
     pub fn without<R>(&self, cpu: CpuId, work: impl FnOnce() -> R) -> R {
         let did = self.0[cpu.index()].swap(false, Relaxed);
         let done = work();

@@ -1,43 +1,32 @@
 // UNSAFETY: physical memory is reached at addresses that are worked out from frames.
 //! Physical memory where a kernel has mapped all of it: at one fixed distance, as Linux's direct map.
-//!
-//! A platform's `zero`, `zero_bytes`, `copy_bytes`, `store` and `load` are each a call of these.
 
 #![allow(unsafe_code)]
 
-use crate::instructions::{copy_words, zero_words};
+use crate::instructions::copy_words;
 use crate::tables::{PhysMap, TablePage};
 use framewright::{Addr, Frame};
 
-/// The direct map of a machine.
+/// The direct map of a machine: frame 0 lies at the address `BASE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DirectMap {
-    base: Addr,
-}
+pub struct DirectMap<const BASE: u64>(());
 
-impl DirectMap {
-    /// The map where frame 0 lies at `base`.
+impl<const BASE: u64> DirectMap<BASE> {
+    /// The map.
     ///
     /// # Safety
     /// Every frame that a call names is mapped there for reading and writing when it is called. The frame of each
-    /// [table](PhysMap::table) is one for as long as the kernel runs.
+    /// [table](PhysMap::table) stays one for as long as the kernel runs.
     #[must_use]
-    pub const unsafe fn new(base: Addr) -> Self {
-        Self { base }
-    }
-
-    /// Where frame 0 lies.
-    #[inline(always)]
-    #[must_use]
-    pub const fn base(self) -> Addr {
-        self.base
+    pub const unsafe fn new() -> Self {
+        Self(())
     }
 
     /// Where a frame lies.
     #[inline(always)]
     #[must_use]
     pub const fn addr(self, frame: Frame) -> Addr {
-        Addr(self.base.0 + frame.0 * Frame::BYTES)
+        Addr(BASE + frame.0 * Frame::BYTES)
     }
 
     /// `words` words from a frame on, as they are.
@@ -48,31 +37,6 @@ impl DirectMap {
     pub const unsafe fn words(self, frame: Frame, words: usize) -> &'static mut [u64] {
         // SAFETY: they are mapped (`new`) and the caller's; a frame begins at a multiple of a word.
         unsafe { core::slice::from_raw_parts_mut(self.addr(frame).0 as *mut u64, words) }
-    }
-
-    /// Fills `bytes` bytes with zeroes, from `at` on, in the map or not.
-    ///
-    /// # Safety
-    /// They are mapped, and the caller's to write.
-    #[inline]
-    pub unsafe fn zero(self, at: Addr, bytes: u64) {
-        let (words, rest) = ((bytes / 8) as usize, (bytes % 8) as usize);
-        // SAFETY: as the caller owes.
-        unsafe {
-            zero_words(at.0 as *mut u64, words);
-            core::ptr::write_bytes((at.0 as *mut u8).add(words * 8), 0, rest);
-        }
-    }
-
-    /// Copies `bytes` bytes, in the map or not.
-    ///
-    /// # Safety
-    /// They are mapped and do not overlap, and the latter are the caller's to write.
-    #[inline]
-    pub unsafe fn copy(self, from: Addr, to: Addr, bytes: u64) {
-        let (from, to) = (from.0 as *const u8, to.0 as *mut u8);
-        // SAFETY: as the caller owes.
-        unsafe { from.copy_to_nonoverlapping(to, bytes as usize) };
     }
 
     /// Writes a frame.
@@ -102,7 +66,7 @@ impl DirectMap {
     }
 }
 
-impl PhysMap for DirectMap {
+impl<const BASE: u64> PhysMap for DirectMap<BASE> {
     #[inline(always)]
     fn table(&self, frame: Frame) -> &TablePage {
         // SAFETY: it is mapped and a table for ever (`new`), and all its words are atomics.
@@ -121,34 +85,28 @@ mod tests {
     struct TestFrame([u64; 512]);
 
     #[test]
-    fn frames_are_written_read_copied_and_zeroed_where_they_lie() {
+    fn frames_are_written_and_read_where_they_lie() {
         let memory = vec![TestFrame([7; 512]); 3].leak();
-        // SAFETY: three frames from 0 on are mapped, for ever.
-        let map = unsafe { DirectMap::new(Addr(memory.as_mut_ptr() as u64)) };
-        assert_eq!(map.addr(Frame(2)).0 - map.base().0, 2 * Frame::BYTES);
+        let first = memory.as_mut_ptr() as u64 / Frame::BYTES;
+        let frame = |nth| Frame(first + nth);
+        // SAFETY: at the distance 0 lies all memory of a process; only these three frames are named.
+        let map = unsafe { DirectMap::<0>::new() };
         let page = core::array::from_fn(|nth| nth as u64 + 1);
         // SAFETY: all of it is the test's.
-        unsafe { map.store(Frame(1), &page) };
-        let load = |frame| {
+        unsafe { map.store(frame(1), &page) };
+        let load = |nth| {
             let mut read = [0; 512];
             // SAFETY: as above.
-            unsafe { map.load(frame, &mut read) };
+            unsafe { map.load(frame(nth), &mut read) };
             read
         };
-        assert_eq!(load(Frame(1)), page);
-        assert_eq!(map.table(Frame(1))[3].load(Relaxed), 4);
-        let inside = |frame, at| Addr(map.addr(Frame(frame)).0 + at);
-        // SAFETY: as above.
-        unsafe {
-            map.copy(inside(1, 8), inside(2, 16), 9);
-            map.zero(inside(1, 0), 21);
-        }
-        // Of the third word the first five bytes are gone, and it held 3.
-        assert_eq!(load(Frame(1))[..4], [0, 0, 0, 4]);
-        // Of 3 the first byte.
-        assert_eq!(load(Frame(2))[1..5], [7, 2, 3, 7]);
+        assert_eq!([load(0), load(1), load(2)], [[7; 512], page, [7; 512]]);
+        assert_eq!(map.table(frame(1))[3].load(Relaxed), 4);
         // SAFETY: nothing else has it.
-        let words = unsafe { map.words(Frame(0), 512) };
-        assert_eq!(words, [7; 512]);
+        let words = unsafe { map.words(frame(1), 513) };
+        assert_eq!((words[511], words[512]), (512, 7));
+        // SAFETY: as above.
+        let far = unsafe { DirectMap::<0x8000_0000_0000>::new() };
+        assert_eq!(far.addr(Frame(2)).0, 0x8000_0000_2000);
     }
 }

@@ -191,6 +191,20 @@ pub unsafe fn zero_words(at: *mut u64, words: usize) {
     }
 }
 
+/// Fills bytes with zeroes, whole words first.
+///
+/// # Safety
+/// `bytes` bytes from `at` on are the caller's to write.
+#[inline]
+pub unsafe fn zero_bytes(at: *mut u8, bytes: u64) {
+    let (words, rest) = ((bytes / 8) as usize, (bytes % 8) as usize);
+    // SAFETY: as the caller owes.
+    unsafe {
+        zero_words(at.cast(), words);
+        at.add(words * 8).write_bytes(0, rest);
+    }
+}
+
 /// Copies words, 8 bytes a step. Another CPU may write the source meanwhile: then the copy is any mixture.
 ///
 /// # Safety
@@ -224,6 +238,9 @@ mod tests {
         // SAFETY: two words inside each array.
         unsafe { copy_words(from[2..].as_ptr(), words[1..].as_mut_ptr(), 2) };
         assert_eq!(words, [!0, 3, 4, 0, !0]);
+        // SAFETY: eleven bytes of the array: of its last word three.
+        unsafe { zero_bytes(words[3..].as_mut_ptr().cast(), 11) };
+        assert_eq!(words, [!0, 3, 4, 0, !0 << 24]);
         assert!(time_stamp() > before);
     }
 }

@@ -7,7 +7,7 @@
 //! | [`tables`] | 4-level page tables: map, unmap, translate, over any memory | yes |
 //! | [`shootdown`] | flush and barrier on all CPUs, by generations | yes, and by loom |
 //! | [`cells`] | a value that is set once, a value for each CPU | yes |
-//! | [`direct`] | memory at a fixed distance: zero, copy, store, load | yes |
+//! | [`direct`] | physical memory at a fixed distance | yes |
 //! | [`instructions`] | per-CPU base, clock, interrupts, ports | in a kernel |
 //!
 //! The crate holds no state and knows no machine. A kernel says where physical memory lies

@@ -78,11 +78,11 @@ impl Running {
         interrupted: &AtomicBool,
         say: &mut impl FnMut(&str),
     ) -> Result<(), RecordError> {
-        let is_known = matches!(
+        let is_over_with_it = matches!(
             ended,
             RecordingEnded::Command(_) | RecordingEnded::Interrupted
         );
-        if !is_known {
+        if !is_over_with_it {
             say("waiting for the command to end; its recording has ended");
         }
         self.finish(interrupted, say)

@@ -13,22 +13,17 @@ fn a_board_without_the_program_is_recorded_by_a_shell() {
     let Some((tracefs, _turn)) = tracing_alone() else {
         return;
     };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("board/record.sh");
     let was_mounted = Path::new("/sys/kernel/tracing/instances").is_dir();
     for shell in shells() {
         // A signal ends it as the time does, which the other shell waits for.
         let is_signalled = shell.len() == 1;
         let seconds = if is_signalled { "600" } else { "1" };
         // The first reads all page flags.
-        let mut command = match is_signalled {
+        let command = match is_signalled {
             true => Command::new(shell[0]),
             false => command_of(&words_of_few_frames(shell[0])),
         };
-        let mut child = command
-            .args(&shell[1..])
-            .arg(&script)
-            .args([seconds, "2048"])
-            .stdin(Stdio::null())
+        let mut child = running_record_sh(command, shell, &[seconds, "2048"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -45,11 +40,7 @@ fn a_board_without_the_program_is_recorded_by_a_shell() {
         until(&mut said, "record.sh: recording for ");
         if is_signalled {
             // To all of them, as HUP comes where a connection ends. SIGINT may be ignored where tests run.
-            let group = format!("-{}", child.id());
-            let sent = Command::new("kill")
-                .args(["-s", "TERM", "--", &group])
-                .status();
-            assert!(sent.unwrap().success());
+            signal("TERM", -i64::from(child.id()));
         }
         let mut rest = String::new();
         said.read_to_string(&mut rest).unwrap();
@@ -77,8 +68,13 @@ fn shells() -> Vec<&'static [&'static str]> {
     all.into_iter().filter(is_there).collect()
 }
 
+/// The script, run by a shell that finds the page flags of few frames.
 fn record_sh(shell: &[&str], arguments: &[&str]) -> Command {
-    let mut command = command_of(&words_of_few_frames(shell[0]));
+    let command = command_of(&words_of_few_frames(shell[0]));
+    running_record_sh(command, shell, arguments)
+}
+
+fn running_record_sh(mut command: Command, shell: &[&str], arguments: &[&str]) -> Command {
     command
         .args(&shell[1..])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("board/record.sh"))
@@ -208,7 +204,6 @@ fn a_shell_whose_messages_are_not_read_ends_what_reads_events() {
     };
     for shell in shells() {
         let mut child = record_sh(shell, &["600", "2048"])
-            .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
@@ -216,10 +211,7 @@ fn a_shell_whose_messages_are_not_read_ends_what_reads_events() {
         let mut said = BufReader::new(child.stderr.take().unwrap());
         until(&mut said, "record.sh: recording for ");
         let script = parent_of_sed(child.id()).expect("nothing reads events");
-        let sent = Command::new("kill")
-            .args(["-s", "PIPE", &script.to_string()])
-            .status();
-        assert!(sent.unwrap().success());
+        signal("PIPE", script);
         let begun = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait().unwrap() {

@@ -66,13 +66,7 @@ fn a_command_is_recorded_and_can_be_replayed_and_nothing_stays_behind() {
     let refused = "is there already, expected a new name or --force";
     assert!(text(&again).contains(refused), "{}", text(&again));
 
-    let replay = framewright()
-        .args(["replay", "--policy", "linux-6.12", "--json", "-"])
-        .arg(&trace)
-        .output()
-        .unwrap();
-    assert!(replay.status.success(), "{}", text(&replay));
-    let json = String::from_utf8_lossy(&replay.stdout);
+    let json = replayed(&["--json", "-"], &trace);
     assert!(json.contains("\"run/imposed/b0\""), "{json}");
 }
 
@@ -108,7 +102,7 @@ fn an_interrupted_recording_is_written_and_its_instance_is_gone() {
     let has = |name| tracefs.instances().unwrap().contains(name);
     assert!(has(&instance), "it is there while it records");
     std::thread::sleep(Duration::from_millis(200));
-    signal("INT", &child);
+    signal("INT", child.id());
     assert!(child.wait().unwrap().success());
     assert!(!has(&instance));
     read_back(folder.path(), "run");
@@ -126,7 +120,7 @@ fn an_interrupted_command_is_ended_too() {
     let mut child = start(folder.path(), &["--", "sleep", "600"]);
     let instance = instance_of(&child);
     std::thread::sleep(Duration::from_millis(200));
-    signal("TERM", &child);
+    signal("TERM", child.id());
     assert!(child.wait().unwrap().success());
     let waited = begin.elapsed();
     assert!(
@@ -307,13 +301,7 @@ fn w5_a_ring_keeps_the_newest_events_and_what_memory_was_like_where_they_begin()
             "{second}"
         );
     }
-    let replay = framewright()
-        .args(["replay", "--policy", "linux-6.12"])
-        .arg(folder.path().join("ring.pft.zst"))
-        .output()
-        .unwrap();
-    assert!(replay.status.success(), "{}", text(&replay));
-    let said = String::from_utf8_lossy(&replay.stdout).into_owned() + &text(&replay);
+    let said = replayed(&[], &folder.path().join("ring.pft.zst"));
     assert!(
         said.contains("the trace begins where a flight recorder's events begin"),
         "{said}"

@@ -39,34 +39,14 @@ fn a_stream_goes_through_a_pipe_beside_what_the_command_prints_and_is_replayed()
     assert!(read_stream(output.stdout.clone()) >= 1000);
     let stream = folder.path().join("run.stream.zst");
     fs::write(&stream, &output.stdout).unwrap();
-    let replay = framewright()
-        .args([
-            "replay",
-            "--policy",
-            "linux-6.12",
-            "--watermarks",
-            "on",
-            "--json",
-            "-",
-        ])
-        .arg(&stream)
-        .output()
-        .unwrap();
-    assert!(replay.status.success(), "{}", text(&replay));
-    let json = String::from_utf8_lossy(&replay.stdout);
+    let json = replayed(&["--watermarks", "on", "--json", "-"], &stream);
     assert!(json.contains("\"run.stream.zst/imposed/b0\""), "{json}");
     // The machine's own layout, what it waited for, and its zones are in the one stream.
     assert!(json.contains("\"variant\":\"linux\""), "{json}");
     // What was written before the recorder was killed is replayed, too, and said to be cut.
     let half = folder.path().join("half.zst");
     fs::write(&half, &output.stdout[..output.stdout.len() - 20]).unwrap();
-    let replay = framewright()
-        .args(["replay", "--policy", "linux-6.12"])
-        .arg(&half)
-        .output()
-        .unwrap();
-    assert!(replay.status.success(), "{}", text(&replay));
-    let said = String::from_utf8_lossy(&replay.stdout).into_owned() + &text(&replay);
+    let said = replayed(&[], &half);
     assert!(said.contains("the stream has no end"), "{said}");
 }
 
@@ -110,7 +90,7 @@ fn a_stream_ends_with_its_time_a_signal_and_its_reader_and_leaves_nothing() {
         "what is written can be replayed should it be killed"
     );
     assert!(tracefs.instances().unwrap().contains(&instance));
-    signal("INT", &child);
+    signal("INT", child.id());
     assert!(child.wait().unwrap().success());
     assert!(!tracefs.instances().unwrap().contains(&instance));
     read_stream(fs::read(&file).unwrap());
@@ -122,7 +102,7 @@ fn a_stream_ends_with_its_time_a_signal_and_its_reader_and_leaves_nothing() {
     drop(child.stdout.take());
     let said = until(&mut said, "waiting for the command to end");
     assert!(!tracefs.instances().unwrap().contains(&instance));
-    signal("INT", &child);
+    signal("INT", child.id());
     assert!(child.wait().unwrap().success(), "{said}");
     assert_eq!(
         names_in(folder.path()),
@@ -202,7 +182,7 @@ fn a_stream_whose_disk_fills_up_says_so_and_what_is_there_is_replayed() {
     // The command need not go on once the recording has ended.
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut said = until(&mut lines, "waiting for the command");
-    signal("INT", &child);
+    signal("INT", child.id());
     lines.read_to_string(&mut said).unwrap();
     let status = child.wait().unwrap();
     let stream = fs::read(folder.path().join("full.stream")).unwrap();

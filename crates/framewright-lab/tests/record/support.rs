@@ -159,12 +159,25 @@ pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-pub(crate) fn signal(name: &str, child: &Child) {
+/// Sends a signal to a process, or to all of a group whose number is negative.
+pub(crate) fn signal(name: &str, target: impl Into<i64>) {
     let status = Command::new("kill")
-        .args(["-s", name, &child.id().to_string()])
+        .args(["-s", name, "--", &target.into().to_string()])
         .status()
         .unwrap();
     assert!(status.success());
+}
+
+/// What a replay with these arguments writes to standard output and then says.
+pub(crate) fn replayed(arguments: &[&str], trace: &Path) -> String {
+    let output = framewright()
+        .args(["replay", "--policy", "linux-6.12"])
+        .args(arguments)
+        .arg(trace)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned() + &text(&output)
 }
 
 /// Reads a stream back and checks that it is whole; returns its events.

@@ -89,8 +89,9 @@
 //!   above it until its free returns, and counts in no peak. If another CPU has the area and is in its seat, the
 //!   area stays above the bound until a later free of that CPU's or of this one's has purged it. An area whose
 //!   allocation the platform unwound out of may be above it, too, because its clean-up neither unmaps nor flushes.)
-//!   The frames behind pages that a flush has made free go back in parts, with the frees of their CPU. So
-//!   the frames behind freed areas are at most the bound, and twice the bound for each CPU.
+//!   A CPU that frees gives back frames behind pages that a flush has made free, where many of these wait. So at most
+//!   so many frames are behind freed areas: on one CPU three times the bound; on several the bound, and
+//!   as much again for each.
 //!   At each moment at which no seat is busy, two kinds of counts are right: those of pages, and those of the pages
 //!   that calls outside their seats have reported.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area

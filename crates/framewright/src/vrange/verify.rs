@@ -55,16 +55,17 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     }
 
     /// V1: checks that each freed area of the arena, and each span with pages that wait for a flush, is in one list,
-    /// so that it is found once its time has come.
+    /// so that it is found once its time has come; and V6: that a seat counts the pages that wait.
     fn verify_lists(&self, freed_in_arena: u32) -> Result<(), Broken> {
         let mut areas = 0;
         for cpu in 0..self.shape.cpus {
             let seat = self.seat_words(cpu);
-            for list in [
-                &seat.areas_lazy,
-                &seat.areas_failed,
-                &seat.areas_wait,
-                &seat.areas_ready,
+            let mut pages = 0;
+            for (list, waits) in [
+                (&seat.areas_lazy, false),
+                (&seat.areas_failed, false),
+                (&seat.areas_wait, true),
+                (&seat.areas_ready, true),
             ] {
                 let mut next = list.link();
                 while let Some(at) = next {
@@ -73,6 +74,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
                     let listed = header.filter(|_| areas < freed_in_arena);
                     let listed = listed.ok_or(self.broken("V1: a list of freed areas", at))?;
                     areas += 1;
+                    pages += u64::from(if waits { listed.pages() } else { 0 });
                     next = listed.next();
                 }
             }
@@ -85,8 +87,10 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             for _ in 0..waiting {
                 let number = next.filter(waits);
                 let number = number.ok_or(self.broken("V1: a waiting span is in its list", 0))?;
+                pages += u64::from(self.spans.get(number).waiting().pages);
                 next = self.spans.get(number).waiting_next();
             }
+            self.check("V6: the count of waiting pages", 0, seat.waiting() == pages)?;
             let end = next.map_or(0, |number| self.spans.first(number));
             self.check("V1: the list of waiting spans ends", end, next.is_none())?;
         }

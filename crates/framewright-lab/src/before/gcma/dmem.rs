@@ -156,7 +156,7 @@ impl BucketTree {
 #[derive(Debug)]
 pub(super) struct DmemPool {
     client: DmemClient,
-    /// How often it was opened, was closed, and had no page left, added up: these follow one another.
+    /// Goes up by one when it is opened, when it is closed, and when it has no page left, which come in this order.
     turns: AtomicU64,
     buckets: Vec<Mutex<BucketTree>>,
 }
@@ -178,7 +178,7 @@ impl DmemPool {
         self.open_turn().is_some()
     }
 
-    /// Which time it is open; a later one has another number.
+    /// A number of this opening, which no later one has; none while it is not open.
     pub(super) fn open_turn(&self) -> Option<u64> {
         let turn = self.turns.load(SeqCst);
         (turn % 3 == 1).then_some(turn)

@@ -204,8 +204,7 @@ impl<P: ReservePlatform> Gcma<P> {
     /// There is no such pool; or neither a free frame nor a page of the same client to evict: then the
     /// older copy is gone, or with [`Conduct::AsPublished`] still there (2).
     pub fn put(&self, key: Key, page: &[u64; 512]) -> Result<(), PutRefused> {
-        let pool = self.pools.get(usize::from(key.pool.0));
-        let pool = pool.ok_or(PutRefused::NoPool)?;
+        let pool = self.pool(key.pool).ok_or(PutRefused::NoPool)?;
         let turn = pool.open_turn().ok_or(PutRefused::NoPool)?;
         let client = pool.client();
         let counts = &self.counts[client as usize];
@@ -294,8 +293,7 @@ impl<P: ReservePlatform> Gcma<P> {
 
     /// Forgets the pages of a pool, which is no more. Whether it was there.
     pub fn invalidate_pool(&self, pool: PoolId) -> bool {
-        let of_pool = self.pools.get(usize::from(pool.0));
-        let Some(closed) = of_pool.filter(|pool| pool.close()) else {
+        let Some(closed) = self.pool(pool).filter(|pool| pool.close()) else {
             return false;
         };
         self.forget_all(pool, |_| true);

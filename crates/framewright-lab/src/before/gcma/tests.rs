@@ -5,6 +5,7 @@ use framewright::Frame;
 use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::reserve::{Contiguous, Reserve, ReserveLayout, Store};
 use framewright_sim::contract::{House, PoolPages, Verdict, verdicts};
+use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 
 /// Frames of memory, copied word by word.
@@ -403,4 +404,46 @@ fn a_pools_number_is_another_ones_only_after_its_pages_are_gone() {
         assert!(emptying.join().unwrap());
     });
     assert_eq!(gcma.open_pool(GcmaKind::Frontswap), Some(pool));
+}
+
+/// Memory that ends a pool at its next store, and opens another under the same number.
+struct ReopensPool {
+    memory: GcmaMemory,
+    of: Cell<Option<(&'static Gcma<ReopensPool>, PoolId)>>,
+}
+
+impl FramePlatform for ReopensPool {
+    fn relax(&self, attempt: u32) {
+        self.memory.relax(attempt);
+    }
+}
+
+impl ReservePlatform for ReopensPool {
+    fn store(&self, frame: Frame, page: &[u64; 512]) {
+        self.memory.store(frame, page);
+        if let Some((gcma, pool)) = self.of.take() {
+            assert!(gcma.invalidate_pool(pool));
+            assert_eq!(gcma.open_pool(GcmaKind::Frontswap), Some(pool));
+        }
+    }
+
+    fn load(&self, frame: Frame, page: &mut [u64; 512]) {
+        self.memory.load(frame, page);
+    }
+}
+
+#[test]
+fn a_page_whose_pool_ends_while_it_is_stored_is_in_no_later_pool() {
+    let memory = ReopensPool {
+        memory: GcmaMemory::new(16),
+        of: Cell::new(None),
+    };
+    let run = Run::new(Frame(0), 16).unwrap();
+    let gcma = &*Box::leak(Box::new(Gcma::new(run, Conduct::Mended, memory)));
+    let pool = gcma.open_pool(GcmaKind::Frontswap).unwrap();
+    gcma.platform.of.set(Some((gcma, pool)));
+    let put = gcma.put(key(pool, 0, 1), &[1; 512]);
+    assert_eq!(put, Err(PutRefused::NoPool));
+    assert!(!gcma.get(key(pool, 0, 1), &mut [0; 512]));
+    assert_eq!(gcma.free_frames(), 16);
 }

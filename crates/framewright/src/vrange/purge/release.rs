@@ -20,8 +20,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         first.is_some_and(|number| self.span(number).stamp() <= self.space.done())
     }
 
-    /// Frees some waiting pages whose generation has passed, and gives back the frames behind them: of some areas, until [`RELEASE_PART`] frames have
-    /// gone. Returns whether there were any.
+    /// Frees some waiting pages whose generation has passed, and gives back the frames behind them: those of some areas
+    /// with [`RELEASE_PART`] frames together. Returns whether there were any.
     pub(in super::super) fn release_part(&self, frames: &mut impl FrameSource) -> bool {
         if self.release_span(frames) {
             return true;

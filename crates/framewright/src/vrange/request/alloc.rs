@@ -125,7 +125,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Has the spans serve a request: from the current one at once, or releases those that wait, in parts, before the
+    /// Has the spans serve a request: from the current one at once, or releases some that wait, in parts, before the
     /// search.
     fn prepare_spans(
         &mut self,

@@ -285,15 +285,14 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         while self.part(|held, frames| held.release_part(frames)) {}
     }
 
-    /// While more pages wait than twice this CPU's share of the bound, releases those whose generation has passed, in
-    /// parts. The others wait for a request: it takes areas as they wait, and frames from this CPU's caches, which
-    /// would not hold all of theirs.
+    /// While more pages wait than a CPU may have, releases those whose generation has passed, in parts. The rest waits
+    /// for this CPU's requests: it is cheaper to release it a little at a time, because a request uses waiting areas
+    /// as they are, and the CPU's caches hold only so many frames.
     ///
     /// It does not wait for a CPU that has claimed the seat, because that may unwind: such a CPU mostly releases them
     /// itself.
     pub(super) fn release_above(&mut self) {
-        let most = 2 * self.space.lazy_max / u64::from(self.space.shape.cpus);
-        while self.words.waiting() > most {
+        while self.words.waiting() > self.space.waiting_max {
             let has_some = self.try_enter() && self.held().release_part(&mut self.frames);
             self.exit();
             if !has_some {
@@ -304,7 +303,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     }
 
     /// One part of a long call. Returns what `work` does; false if the space is poisoned, which stays as it is.
-    pub(super) fn part(&mut self, work: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> bool) -> bool {
+    fn part(&mut self, work: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> bool) -> bool {
         if self.enter().is_err() {
             return false;
         }

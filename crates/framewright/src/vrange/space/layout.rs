@@ -64,7 +64,7 @@ impl SpaceLayout {
 
 /// The longest slot of a vmap block, as Linux has it (`VMAP_MAX_ALLOC`, the bits of a word).
 pub(super) const SLOT_MAX: u32 = 64;
-/// How many spans with waiting pages one request for a slot makes free.
+/// How many spans with waiting pages one request makes free.
 pub(in super::super) const RELEASES: usize = 4;
 /// The most gaps given back under one hold of the arena's lock.
 pub(in super::super) const MERGES_MAX: usize = 32;

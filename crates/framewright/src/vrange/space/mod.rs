@@ -66,6 +66,8 @@ pub struct Space<'m, P> {
     /// The same for slots. With one CPU no other reads the shared sum, so that CPU reports more
     /// often, and needs fewer vmap blocks.
     pub(super) ram_batch: u64,
+    /// A CPU with more unmapped pages that wait gives some back when it frees: twice its share of the bound.
+    pub(super) waiting_max: u64,
     /// Entirely free spans that a seat keeps.
     pub(super) empties_max: u64,
 }
@@ -162,6 +164,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             } else {
                 batch
             },
+            waiting_max: 2 * lazy_max / u64::from(shape.cpus),
             empties_max: (lazy_max >> shape.span_shift).max(2),
         };
         let mut held = space.lock_arena();
