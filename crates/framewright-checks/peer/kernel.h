@@ -1,12 +1,14 @@
 /*
- * What Linux's mm/vmalloc.c, lib/xarray.c, lib/rbtree.c and lib/llist.c ask of a kernel, for one thread of a
- * process. Only names and their meaning are the kernel's.
+ * What Linux's mm/vmalloc.c, lib/xarray.c, lib/rbtree.c and lib/llist.c ask of a kernel, in a process. Only names and
+ * their meaning are the kernel's.
  *
- * One CPU works; others exist in number alone. Locks are an atomic exchange and a release, as they are without
+ * For serve.c one CPU works; others exist in number alone. Locks are an atomic exchange and a release, as they are without
  * contention. Memory comes from free lists. Nothing is mapped: every page table is empty. Deferred work and frees
- * wait until serve.c calls settle() behind an operation, as they would run on the same CPU.
+ * wait until serve.c calls settle() behind an operation, as they would run on the same CPU. What only frees pages ends
+ * the program: no operation there comes to it.
  *
- * What only frees pages ends the program: no operation here comes to it.
+ * With PEER_THREADS, for subject_linux.c, each thread is a CPU of its own, a lock that is held is waited for, and there are
+ * pages and page tables (tables.h).
  */
 #ifndef KERNEL_H
 #define KERNEL_H
@@ -56,8 +58,14 @@ struct page;
 #define THREAD_ALIGN (4 * PAGE_SIZE)
 #define SHMLBA PAGE_SIZE
 #define U8_MAX 255
+#ifdef PEER_THREADS
+extern unsigned long window_start, window_end;
+#define VMALLOC_START window_start
+#define VMALLOC_END window_end
+#else
 #define VMALLOC_START (4UL << 30)
 #define VMALLOC_END (VMALLOC_START + (32UL << 30) - 1)
+#endif
 
 /* The compiler. */
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -181,7 +189,7 @@ static inline bool IS_ERR_OR_NULL(const void *at) { return !at || IS_ERR(at); }
 #define try_cmpxchg(at, old, new) \
 	__atomic_compare_exchange_n(at, old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 
-/* Locks, never contended. */
+/* Locks. */
 typedef struct { int held; } spinlock_t;
 struct mutex { spinlock_t lock; };
 #define DEFINE_SPINLOCK(name) spinlock_t name = { 0 }
@@ -189,7 +197,8 @@ struct mutex { spinlock_t lock; };
 #define DEFINE_MUTEX(name) struct mutex name = { { 0 } }
 static inline void spin_lock_init(spinlock_t *lock) { lock->held = 0; }
 static inline bool spin_trylock(spinlock_t *lock) { return __atomic_exchange_n(&lock->held, 1, __ATOMIC_ACQUIRE) == 0; }
-static inline void spin_lock(spinlock_t *lock) { if (unlikely(!spin_trylock(lock))) COMPLAIN(); }
+void spin_wait(spinlock_t *lock);
+static inline void spin_lock(spinlock_t *lock) { if (unlikely(!spin_trylock(lock))) spin_wait(lock); }
 static inline void spin_unlock(spinlock_t *lock) { __atomic_store_n(&lock->held, 0, __ATOMIC_RELEASE); }
 #define spin_lock_bh(lock) spin_lock(lock)
 #define spin_unlock_bh(lock) spin_unlock(lock)
@@ -215,7 +224,13 @@ static inline struct mutex *enter_mutex(struct mutex *mutex) { mutex_lock(mutex)
 #define in_interrupt() 0
 #define in_nmi() 0
 
-/* CPUs: the first one works. */
+/* CPUs. */
+#ifdef PEER_THREADS
+extern __thread unsigned int this_cpu;
+#define THIS_CPU this_cpu
+#else
+#define THIS_CPU 0u
+#endif
 extern unsigned int nr_cpu_ids;
 extern const cpumask_t every_cpu;
 #define cpu_online_mask (&every_cpu)
@@ -223,8 +238,8 @@ extern const cpumask_t every_cpu;
 #define num_possible_cpus() nr_cpu_ids
 #define num_online_cpus() nr_cpu_ids
 #define num_online_nodes() 1
-#define raw_smp_processor_id() 0u
-#define smp_processor_id() 0u
+#define raw_smp_processor_id() THIS_CPU
+#define smp_processor_id() THIS_CPU
 #define numa_node_id() 0
 #define NUMA_NO_NODE (-1)
 #define cpu_possible(cpu) ((unsigned int)(cpu) < nr_cpu_ids)
@@ -241,11 +256,11 @@ static inline unsigned int cpumask_weight(const cpumask_t *mask)
 #define DEFINE_PER_CPU(type, name) __typeof__(type) name[NR_CPUS] __attribute__((aligned(64)))
 #define per_cpu(name, cpu) (name[cpu])
 #define per_cpu_ptr(all, cpu) (&(*(all))[cpu])
-#define raw_cpu_ptr(all) (&(*(all))[0])
-#define this_cpu_read(name) READ_ONCE(name[0])
-#define __this_cpu_xchg(name, new) ({ __typeof__(name[0]) was = name[0]; name[0] = (new); was; })
+#define raw_cpu_ptr(all) (&(*(all))[THIS_CPU])
+#define this_cpu_read(name) READ_ONCE(name[THIS_CPU])
+#define __this_cpu_xchg(name, new) ({ __typeof__(name[0]) was = name[THIS_CPU]; name[THIS_CPU] = (new); was; })
 #define __this_cpu_try_cmpxchg(name, old, new) \
-	({ bool is_old = name[0] == *(old); if (is_old) name[0] = (new); else *(old) = name[0]; is_old; })
+	({ bool is_old = name[THIS_CPU] == *(old); if (is_old) name[THIS_CPU] = (new); else *(old) = name[THIS_CPU]; is_old; })
 
 /* What is read without a lock stays until settle(). */
 #define rcu_read_lock() barrier()
@@ -302,20 +317,16 @@ void *zeroed(size_t bytes);
 #define kzalloc(bytes, flags) zeroed(bytes)
 #define kzalloc_node(bytes, flags, node) zeroed(bytes)
 #define kfree(at) free((void *)(at))
-struct page { unsigned long unused; };
-#define __free_page(page) COMPLAIN()
-#define kvfree(at) COMPLAIN()
-#define mod_memcg_page_state(...) COMPLAIN()
 #define MEMCG_VMALLOC 0
 #define VM_DONTEXPAND 0
 #define VM_DONTDUMP 0
 struct vm_area_struct { unsigned long vm_start, vm_end, vm_flags; };
-#define totalram_pages() (1UL << 30)
 #define page_to_nid(page) 0
 
-/* Page tables: empty, and nobody fills them. A mapping says "done" before it comes to them. */
+/* Page tables. */
 typedef struct { unsigned long value; } pgd_t, p4d_t, pud_t, pmd_t, pte_t, pgprot_t;
 typedef unsigned int pgtbl_mod_mask;
+#define no_entry(type) ((type *)NULL)
 #define PMD_SHIFT 21
 #define PUD_SHIFT 30
 #define P4D_SHIFT 39
@@ -334,6 +345,46 @@ typedef unsigned int pgtbl_mod_mask;
 #define PAGE_KERNEL ((pgprot_t){ 0 })
 #define pgprot_nx(protection) (protection)
 #define pgprot_val(protection) ((protection).value)
+#define pgd_bad(entry) 0
+#define p4d_bad(entry) 0
+#define pud_bad(entry) 0
+#define pmd_bad(entry) 0
+#define pgd_leaf(entry) 0
+#define p4d_leaf(entry) 0
+#define pud_leaf(entry) 0
+#define pmd_leaf(entry) 0
+#define p4d_clear_huge(entry) 0
+#define pud_clear_huge(entry) 0
+#define pmd_clear_huge(entry) 0
+#define pmd_page(entry) no_entry(struct page)
+#define pud_page(entry) no_entry(struct page)
+#define p4d_page(entry) no_entry(struct page)
+#define arch_sync_kernel_mappings(from, to) ((void)0)
+#define flush_cache_vmap(from, to) ((void)0)
+#define flush_cache_vunmap(from, to) ((void)0)
+#define kmsan_ioremap_page_range(...) 0
+extern unsigned long tlb_flushes;
+#define flush_tlb_kernel_range(from, to) ((void)tlb_flushes++)
+#define debug_pagealloc_enabled_static() 0
+#define debug_check_no_locks_freed(...) ((void)0)
+#define debug_check_no_obj_freed(...) ((void)0)
+#define set_direct_map_invalid_noflush NULL
+#define set_direct_map_default_noflush NULL
+#define want_init_on_free() 0
+#define want_init_on_alloc(flags) 0
+extern struct mm_struct init_mm;
+struct task { int unused; };
+#define current ((struct task *)NULL)
+
+#ifdef PEER_THREADS
+#include "tables.h"
+#else
+/* Empty ones, and nobody fills them: a mapping says "done" before it comes to them. Pages are counted nowhere. */
+struct page { unsigned long unused; };
+#define __free_page(page) COMPLAIN()
+#define kvfree(at) COMPLAIN()
+#define mod_memcg_page_state(...) COMPLAIN()
+#define totalram_pages() (1UL << 30)
 extern pgd_t empty_table;
 #define pgd_offset_k(at) (&empty_table)
 #define pgd_addr_end(at, end) (end)
@@ -345,14 +396,6 @@ extern pgd_t empty_table;
 #define pud_none(entry) 1
 #define pmd_none(entry) 1
 #define pte_none(entry) 1
-#define pgd_bad(entry) 0
-#define p4d_bad(entry) 0
-#define pud_bad(entry) 0
-#define pmd_bad(entry) 0
-#define pgd_leaf(entry) 0
-#define p4d_leaf(entry) 0
-#define pud_leaf(entry) 0
-#define pmd_leaf(entry) 0
 #define pmd_present(entry) 0
 #define pud_present(entry) 0
 #define p4d_present(entry) 0
@@ -361,10 +404,6 @@ extern pgd_t empty_table;
 #define p4d_none_or_clear_bad(entry) 1
 #define pud_none_or_clear_bad(entry) 1
 #define pmd_none_or_clear_bad(entry) 1
-#define p4d_clear_huge(entry) 0
-#define pud_clear_huge(entry) 0
-#define pmd_clear_huge(entry) 0
-#define no_entry(type) ((type *)NULL)
 #define p4d_offset(above, at) no_entry(p4d_t)
 #define pud_offset(above, at) no_entry(pud_t)
 #define pmd_offset(above, at) no_entry(pmd_t)
@@ -379,31 +418,13 @@ extern pgd_t empty_table;
 #define mk_pte(page, protection) ((pte_t){ 0 })
 #define set_pte_at(mm, at, entry, value) ((void)(value))
 #define pte_page(entry) no_entry(struct page)
-#define pmd_page(entry) no_entry(struct page)
-#define pud_page(entry) no_entry(struct page)
-#define p4d_page(entry) no_entry(struct page)
 #define page_to_pfn(page) 0ul
 #define pfn_valid(frame) 0
 #define page_to_phys(page) 0ul
 #define page_address(page) NULL
-#define arch_sync_kernel_mappings(from, to) ((void)0)
-#define flush_cache_vmap(from, to) ((void)0)
-#define flush_cache_vunmap(from, to) ((void)0)
 #define kmsan_vmap_pages_range_noflush(...) 1
 #define kmsan_vunmap_range_noflush(...) ((void)0)
-#define kmsan_ioremap_page_range(...) 0
-extern unsigned long tlb_flushes;
-#define flush_tlb_kernel_range(from, to) ((void)tlb_flushes++)
-#define debug_pagealloc_enabled_static() 0
-#define debug_check_no_locks_freed(...) ((void)0)
-#define debug_check_no_obj_freed(...) ((void)0)
-#define set_direct_map_invalid_noflush NULL
-#define set_direct_map_default_noflush NULL
-#define want_init_on_free() 0
-#define want_init_on_alloc(flags) 0
-extern struct mm_struct init_mm;
-struct task { int unused; };
-#define current ((struct task *)NULL)
+#endif
 
 /* Checkers of the kernel that are off. */
 typedef unsigned int kasan_vmalloc_flags_t;

@@ -18,6 +18,12 @@ unsigned long tlb_flushes, lazy_peak;
 struct shrinker one_shrinker;
 struct kmem_cache *radix_tree_node_cachep;
 
+/* One thread alone: a lock that is held would be for ever. */
+void spin_wait(spinlock_t *lock)
+{
+	COMPLAIN();
+}
+
 /* Free lists of one length. */
 struct kmem_cache { size_t bytes; void *free; };
 

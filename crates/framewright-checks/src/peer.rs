@@ -3,7 +3,7 @@
 //! The package `linux-source-6.12` of Debian brings the source. The command unpacks the few files that are needed below
 //! `target/peer-linux`, puts an empty file in the place of every other header, and compiles them, unchanged, with the
 //! shim in `peer/`. The program contains code under the kernel's licence: it stays in `target`, and nothing of this
-//! workspace is linked with it.
+//! workspace is linked with it. `subjects.rs` does the same with Linux's test of its allocator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::process::Command;
 /// Debian's package.
 const PACKAGE: &str = "linux-source-6.12";
 
-/// Its source, compiled as it is.
+/// The allocator and what it stands on, compiled as they are.
 const SOURCES: [&str; 5] = [
     "mm/vmalloc.c",
     "lib/rbtree.c",
@@ -39,7 +39,7 @@ const HEADERS: [&str; 10] = [
 const BESIDE: [&str; 2] = ["internal.h", "pgalloc-track.h"];
 
 /// As the kernel is compiled, where it matters; the rest stays away from what the kernel's code does not allow.
-const FLAGS: [&str; 10] = [
+pub(crate) const FLAGS: [&str; 10] = [
     "-O2",
     "-std=gnu11",
     "-w",
@@ -53,60 +53,119 @@ const FLAGS: [&str; 10] = [
 ];
 
 /// `peer-linux [--source TARBALL]`.
-pub(crate) fn command(mut arguments: impl Iterator<Item = String>) -> Result<bool, String> {
-    let tarball = match (arguments.next().as_deref(), arguments.next()) {
-        (None, _) => PathBuf::from(format!("/usr/src/{PACKAGE}.tar.xz")),
-        (Some("--source"), Some(path)) => PathBuf::from(path),
-        _ => return Err("peer-linux takes nothing, or --source TARBALL".into()),
-    };
-    if !tarball.exists() {
-        println!(
-            "skipped: {} is not there; `apt-get install {PACKAGE}` brings it",
-            tarball.display()
-        );
+pub(crate) fn command(arguments: impl Iterator<Item = String>) -> Result<bool, String> {
+    let Some(tree) = PeerTree::unpacked("peer-linux", arguments, &[])? else {
         return Ok(true);
-    }
-    let root = crate::root();
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let place = target.join("peer-linux");
-    let (source, include) = (place.join("source"), place.join("include"));
-    made(&source)?;
-    made(&include.join("linux"))?;
-    unpacked(&tarball, &place)?;
-    let tree = place.join(PACKAGE);
-    let mut asked = Vec::new();
-    let headers = HEADERS.map(|name| format!("include/linux/{name}.h"));
-    for path in SOURCES.iter().map(ToString::to_string).chain(headers) {
-        let name = Path::new(&path).file_name().unwrap_or_default();
-        let into = match path.strip_prefix("include/") {
-            Some(inside) => include.join(inside),
-            None => source.join(name),
-        };
-        let text = read(&tree.join(&path))?;
-        written(&into, &text)?;
-        asked.extend(included(&text).map(str::to_owned));
-    }
-    for name in asked {
-        let path = include.join(&name);
-        if !path.exists() {
-            made(path.parent().unwrap_or(&include))?;
-            written(&path, "")?;
-        }
-    }
-    for name in BESIDE {
-        written(&source.join(name), "")?;
-    }
-    let version = version(&read(&tree.join("Makefile"))?)?;
-    compiled(&root, &place, &version)?;
+    };
+    compiled(&tree)?;
     println!(
-        "{}: Linux {version}, mm/vmalloc.c unchanged",
-        place.join("linux-vmalloc").display()
+        "{}: Linux {}, mm/vmalloc.c unchanged",
+        tree.place.join("linux-vmalloc").display(),
+        tree.version
     );
     Ok(true)
 }
 
+/// What was unpacked of the kernel, and where.
+pub(crate) struct PeerTree {
+    /// A folder below `target`, with two in it: `source`, and `include`, where headers that are not needed are empty.
+    pub(crate) place: PathBuf,
+    /// As `6.12.117`.
+    pub(crate) version: String,
+}
+
+impl PeerTree {
+    /// Unpacks for a command, which takes nothing, or `--source TARBALL`; `more` are sources beside the allocator's.
+    /// None, and it is said, where the package is not there.
+    pub(crate) fn unpacked(
+        command: &str,
+        mut arguments: impl Iterator<Item = String>,
+        more: &[&str],
+    ) -> Result<Option<Self>, String> {
+        let tarball = match (arguments.next().as_deref(), arguments.next()) {
+            (None, _) => PathBuf::from(format!("/usr/src/{PACKAGE}.tar.xz")),
+            (Some("--source"), Some(path)) => PathBuf::from(path),
+            _ => return Err(format!("{command} takes nothing, or --source TARBALL")),
+        };
+        if !tarball.exists() {
+            println!(
+                "skipped: {} is not there; `apt-get install {PACKAGE}` brings it",
+                tarball.display()
+            );
+            return Ok(None);
+        }
+        let place = crate::target().join(command);
+        let (source, include) = (place.join("source"), place.join("include"));
+        made(&source)?;
+        made(&include.join("linux"))?;
+        let sources = SOURCES.iter().chain(more).map(ToString::to_string);
+        let headers = HEADERS.iter().map(|name| format!("include/linux/{name}.h"));
+        let paths: Vec<String> = sources.chain(headers).collect();
+        let tree = place.join(PACKAGE);
+        let mut tar = Command::new("tar");
+        tar.arg("-xf").arg(&tarball).arg("-C").arg(&place);
+        tar.arg(format!("{PACKAGE}/Makefile"));
+        tar.args(paths.iter().map(|name| format!("{PACKAGE}/{name}")));
+        done(&mut tar)?;
+        let mut asked = Vec::new();
+        for path in &paths {
+            let name = Path::new(path).file_name().unwrap_or_default();
+            let into = match path.strip_prefix("include/") {
+                Some(inside) => include.join(inside),
+                None => source.join(name),
+            };
+            let text = read(&tree.join(path))?;
+            written(&into, &text)?;
+            asked.extend(included(&text).map(str::to_owned));
+        }
+        emptied(&include, &asked)?;
+        for name in BESIDE {
+            written(&source.join(name), "")?;
+        }
+        let version = version(&read(&tree.join("Makefile"))?)?;
+        Ok(Some(Self { place, version }))
+    }
+
+    /// A compiler that finds the kernel's headers, and the shim first of all.
+    pub(crate) fn compiler(&self) -> Command {
+        let mut compiler = crate::compiler();
+        compiler
+            .args(FLAGS)
+            .arg("-I")
+            .arg(self.place.join("include"))
+            .arg("-I")
+            .arg(shim())
+            .arg("-I")
+            .arg(self.place.join("source"))
+            .args(["-no-pie", "-include", "kernel.h"]);
+        compiler
+    }
+
+    /// What the allocator stands on.
+    pub(crate) fn foundation(&self) -> [PathBuf; 3] {
+        ["rbtree.c", "xarray.c", "llist.c"].map(|name| self.place.join("source").join(name))
+    }
+}
+
+/// Puts an empty file in the place of each header that is not in `include`.
+pub(crate) fn emptied(include: &Path, names: &[String]) -> Result<(), String> {
+    for name in names {
+        let path = include.join(name);
+        if !path.exists() {
+            made(path.parent().unwrap_or(include))?;
+            written(&path, "")?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the shim lies.
+pub(crate) fn shim() -> PathBuf {
+    crate::root().join("crates/framewright-checks/peer")
+}
+
 /// The headers that a source asks for by name between angles.
-fn included(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn included(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let rest = line.strip_prefix('#')?.trim_start();
         let rest = rest.strip_prefix("include")?.trim_start();
@@ -131,37 +190,18 @@ fn version(makefile: &str) -> Result<String, String> {
     ))
 }
 
-fn unpacked(tarball: &Path, place: &Path) -> Result<(), String> {
-    let names = SOURCES.iter().map(ToString::to_string);
-    let headers = HEADERS.iter().map(|name| format!("include/linux/{name}.h"));
-    let all = names.chain(headers).chain(["Makefile".to_owned()]);
-    let mut tar = Command::new("tar");
-    tar.arg("-xf").arg(tarball).arg("-C").arg(place);
-    tar.args(all.map(|name| format!("{PACKAGE}/{name}")));
-    done(&mut tar)
-}
-
-fn compiled(root: &Path, place: &Path, version: &str) -> Result<(), String> {
-    let shim = root.join("crates/framewright-checks/peer");
-    let source = place.join("source");
-    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+fn compiled(tree: &PeerTree) -> Result<(), String> {
+    let mut compiler = tree.compiler();
     compiler
-        .args(FLAGS)
-        .arg(format!("-DPEER_VERSION=\"{version}\""))
-        .arg("-I")
-        .arg(place.join("include"))
-        .arg("-I")
-        .arg(&shim)
-        .arg("-I")
-        .arg(&source)
-        .args(["-no-pie", "-include", "kernel.h", "-o"])
-        .arg(place.join("linux-vmalloc"))
-        .arg(shim.join("serve.c"))
-        .args(["rbtree.c", "xarray.c", "llist.c"].map(|name| source.join(name)));
+        .arg(format!("-DPEER_VERSION=\"{}\"", tree.version))
+        .arg("-o")
+        .arg(tree.place.join("linux-vmalloc"))
+        .arg(shim().join("serve.c"))
+        .args(tree.foundation());
     done(&mut compiler)
 }
 
-fn done(command: &mut Command) -> Result<(), String> {
+pub(crate) fn done(command: &mut Command) -> Result<(), String> {
     let program = command.get_program().display().to_string();
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -170,15 +210,15 @@ fn done(command: &mut Command) -> Result<(), String> {
     }
 }
 
-fn made(folder: &Path) -> Result<(), String> {
+pub(crate) fn made(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn written(path: &Path, text: &str) -> Result<(), String> {
+pub(crate) fn written(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -12,6 +12,7 @@ use crate::ostd;
 use crate::query::{MARK, ResultFiles, TRIAL};
 use crate::recordings;
 use crate::results::ResultFile;
+use crate::vmalloc_test;
 use std::fmt::Write;
 
 /// The forms, by name.
@@ -49,6 +50,7 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         "kernel" => Some(document::table),
         "ostd" => Some(ostd::table),
         "recordings" => Some(recordings::table),
+        vmalloc_test::NAME => Some(vmalloc_test::table),
         _ => None,
     };
     if let Some(made) = made {
