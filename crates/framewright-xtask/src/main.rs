@@ -3,6 +3,7 @@
 
 mod board;
 mod boot;
+mod cinstall;
 mod document;
 mod figures;
 mod machine;
@@ -29,6 +30,7 @@ usage: cargo xtask kernel [options]
        cargo xtask measure [--as-built] [--quick] [NAME...]
        cargo xtask docs [--check]
        cargo xtask board [--target T]
+       cargo xtask cinstall
 
 kernel builds kernel/ for x86_64-unknown-none and boots it in QEMU.
 
@@ -56,6 +58,9 @@ small size: to try them, and for no figure that is to stay.
 docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
 page says something else.
 
+cinstall installs the library for C by cargo-c below target/cinstall, compiles the examples against it by pkg-config, shared and
+static, and the README's lines for meson and cmake, and runs what came of it. What is not installed is skipped aloud.
+
 board builds framewright for boards (x86_64 and aarch64 with musl, or --target), static and stripped, checks that it is
 smaller than 8 MiB, and runs it here or in qemu-user. A target that lacks something is skipped aloud.
 
@@ -75,6 +80,7 @@ enum Asked {
         is_check: bool,
     },
     Board(Vec<&'static str>),
+    InstallForC,
 }
 
 /// What is to be booted.
@@ -90,6 +96,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     match command.as_str() {
         "kernel" => parse_kernel(words).map(Asked::Kernel),
         "board" => board::targets(words).map(Asked::Board),
+        "cinstall" => match words.next() {
+            None => Ok(Asked::InstallForC),
+            Some(word) => Err(format!("cinstall: there is no option `{word}`")),
+        },
         "ostd" => parse_ostd(words).map(Asked::Ostd),
         vmalloc_test::NAME => vmalloc_test::AskedVmallocTest::parse(words).map(Asked::VmallocTest),
         "measure" => {
@@ -175,6 +185,7 @@ fn run(asked: &Asked) -> Result<(), String> {
         } => measure::run(names, *is_as_built, *is_quick),
         Asked::Docs { is_check } => pages::run(*is_check),
         Asked::Board(targets) => board::run(targets),
+        Asked::InstallForC => cinstall::run(),
     }
 }
 
