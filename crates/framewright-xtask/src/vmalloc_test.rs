@@ -96,9 +96,10 @@ const TESTS: [VmallocTest; 10] = [
 /// Alignments go up until no address has one.
 const MUST_FAIL: u32 = 6;
 
-/// So many rows are taken again, and so long after.
-const DISTURBED_MAX: u64 = 400;
-const PAUSE: Duration = Duration::from_secs(2);
+/// Before a row of figures that stay, the machine is watched for so long.
+const PAUSE: Duration = Duration::from_millis(500);
+/// So often may it do something else then, or beside a row: some ten minutes or more.
+const DISTURBED_MAX: u64 = 1500;
 
 /// A worker for each CPU of the subjects, at most.
 const WORKERS: [u64; 2] = [1, 2];
@@ -274,7 +275,8 @@ fn programs(is_as_built: bool) -> Result<Option<String>, String> {
     read()
 }
 
-/// Every test over every subject, once. Of figures that stay, a row beside much else is taken again, but not for ever.
+/// Every test over every subject, once. Figures that stay are taken where the machine does little else; it waits for that,
+/// but not for ever.
 fn round(
     asked: &AskedVmallocTest,
     nth: u64,
@@ -287,15 +289,19 @@ fn round(
         .flat_map(|test| WORKERS.map(|workers| (test, workers)))
     {
         loop {
+            if asked.is_written {
+                let watch = ForeignWatch::begin();
+                thread::sleep(PAUSE);
+                if watch.end().foreign > FOREIGN_MAX {
+                    disturbance(disturbed)?;
+                    continue;
+                }
+            }
             let watch = ForeignWatch::begin();
             let taken = row(asked, test, workers, nth)?;
             let load = watch.end();
             if asked.is_written && load.foreign > FOREIGN_MAX {
-                *disturbed += 1;
-                if *disturbed > DISTURBED_MAX {
-                    return Err("the machine does too much else: nothing is written".to_owned());
-                }
-                thread::sleep(PAUSE);
+                disturbance(disturbed)?;
                 continue;
             }
             if load.foreign > worst.foreign {
@@ -306,6 +312,15 @@ fn round(
         }
     }
     Ok(rows)
+}
+
+/// Counts a moment at which others had the CPUs. An error if there were too many.
+fn disturbance(disturbed: &mut u64) -> Result<(), String> {
+    *disturbed += 1;
+    match *disturbed > DISTURBED_MAX {
+        true => Err("the machine does too much else: nothing is written".to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// A test by so many workers over every subject.
