@@ -102,11 +102,17 @@ impl PeerTree {
         let headers = HEADERS.iter().map(|name| format!("include/linux/{name}.h"));
         let paths: Vec<String> = sources.chain(headers).collect();
         let tree = place.join(PACKAGE);
-        let mut tar = Command::new("tar");
-        tar.arg("-xf").arg(&tarball).arg("-C").arg(&place);
-        tar.arg(format!("{PACKAGE}/Makefile"));
-        tar.args(paths.iter().map(|name| format!("{PACKAGE}/{name}")));
-        done(&mut tar)?;
+        // The archive takes long to read through: what was unpacked from this one stays.
+        let unpacked = place.join("unpacked");
+        let from = stamp(&tarball, &paths)?;
+        if fs::read_to_string(&unpacked).ok().as_ref() != Some(&from) {
+            let mut tar = Command::new("tar");
+            tar.arg("-xf").arg(&tarball).arg("-C").arg(&place);
+            tar.arg(format!("{PACKAGE}/Makefile"));
+            tar.args(paths.iter().map(|name| format!("{PACKAGE}/{name}")));
+            done(&mut tar)?;
+            written(&unpacked, &from)?;
+        }
         let mut asked = Vec::new();
         for path in &paths {
             let name = Path::new(path).file_name().unwrap_or_default();
@@ -145,6 +151,18 @@ impl PeerTree {
     pub(crate) fn foundation(&self) -> [PathBuf; 3] {
         ["rbtree.c", "xarray.c", "llist.c"].map(|name| self.place.join("source").join(name))
     }
+}
+
+/// Tells one state of an archive, and one choice of its files, from another.
+fn stamp(tarball: &Path, paths: &[String]) -> Result<String, String> {
+    let place = |error| format!("{}: {error}", tarball.display());
+    let about = fs::metadata(tarball).map_err(place)?;
+    let changed = about.modified().map_err(place)?;
+    let (file, bytes) = (tarball.display(), about.len());
+    Ok(format!(
+        "{file}, {bytes}, {changed:?}\n{}\n",
+        paths.join("\n")
+    ))
 }
 
 /// Puts an empty file in the place of each header that is not in `include`.
