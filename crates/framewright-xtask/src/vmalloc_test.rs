@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 
 /// The result file, and the table.
 pub(crate) const NAME: &str = "test-vmalloc";
+const PAGE: &str = "docs/linux-test.md";
+
+/// What the page says before the first table.
+const NO_TABLE: &str = "No table was written yet: it takes a quiet machine.";
 
 /// What the test runs over.
 struct Subject {
@@ -228,9 +232,17 @@ pub(crate) fn run(asked: &AskedVmallocTest) -> Result<(), String> {
     check(&file)?;
     if asked.is_written {
         file.write(NAME)?;
+        let page = boot::root().join(PAGE);
+        let text = std::fs::read_to_string(&page).map_err(|error| format!("{PAGE}: {error}"))?;
+        boot::write(&page, &with_place(&text))?;
         pages::run(false)?;
     }
     Ok(())
+}
+
+/// The page with a place for the table.
+fn with_place(page: &str) -> String {
+    page.replace(NO_TABLE, &format!("<!-- table: {NAME} -->\n{}", pages::END))
 }
 
 fn target() -> PathBuf {
@@ -536,6 +548,18 @@ mod tests {
                 row("full_fit_alloc/1", "process", "refused", 7.0),
             ],
         }
+    }
+
+    #[test]
+    fn the_page_has_one_place_for_the_table() {
+        let page = std::fs::read_to_string(boot::root().join(PAGE)).unwrap();
+        let page = with_place(&page);
+        assert_eq!(
+            page.matches(&format!("\n<!-- table: {NAME} -->\n")).count(),
+            1
+        );
+        // It is filled, and stays as it is from then on.
+        assert_eq!(with_place(&page), page);
     }
 
     #[test]
