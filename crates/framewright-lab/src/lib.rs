@@ -6,6 +6,8 @@
     allow(dead_code, unused)
 )]
 
+#[cfg(target_os = "linux")]
+pub mod ab;
 pub mod before;
 pub mod cmd;
 #[cfg(all(target_os = "linux", feature = "experiments"))]

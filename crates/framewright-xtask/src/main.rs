@@ -1,6 +1,7 @@
 //! The repository's own commands: `cargo xtask kernel` builds the kernel and boots it in QEMU, `measure` takes the
 //! figures that the documents quote, and `docs` fills the documents with them.
 
+mod ab;
 mod board;
 mod boot;
 mod cinstall;

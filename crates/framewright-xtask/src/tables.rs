@@ -7,6 +7,7 @@
 //! - `@row CASE, METRIC` is a row of it, `@row CASE, METRIC, ~BASE` one with the model's error behind it,
 //! - `@source FILE` says how the file's figures were taken.
 
+use crate::ab;
 use crate::document;
 use crate::ostd;
 use crate::query::{MARK, ResultFiles, TRIAL};
@@ -46,6 +47,16 @@ const NO_FIGURE: &str = "-";
 
 /// The table of that name, and what it lacks.
 pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<String>) -> String {
+    // It says itself how its figures were taken: they are no times.
+    if name == "ab" {
+        return match files.file(name) {
+            Ok(file) => ab::table(file),
+            Err(error) => {
+                lacking.push(error);
+                String::new()
+            }
+        };
+    }
     let made: Option<fn(&ResultFile) -> String> = match name {
         "kernel" => Some(document::table),
         "ostd" => Some(ostd::table),

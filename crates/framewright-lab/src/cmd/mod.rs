@@ -3,6 +3,8 @@
 //! Exit codes: 0 as asked; 1 an assertion does not hold; 2 bad input or usage, with a message on
 //! standard error and no output file touched.
 
+#[cfg(target_os = "linux")]
+mod ab;
 mod answered;
 mod compare;
 mod error;
@@ -46,7 +48,7 @@ framewright: what a kernel's page allocator was asked for, replayed under other 
   framewright replay FILE --squeeze 1GiB --html PAGE   with less memory, as a page
   framewright lab EXPERIMENT             repeat a published experiment (lab --help)
   framewright explain METRIC             what a figure is, and how to read it
-  framewright compare A B, sweep FILES   what a change made; all combinations
+  framewright compare A B, sweep FILES, ab  what a change made; all combinations; A/B on this kernel
   framewright COMMAND --help             all options; completions, man: files
 ";
 
@@ -73,10 +75,23 @@ enum Command {
     Sweep(sweep::SweepArgs),
     Explain(explain::ExplainArgs),
     Record(record::RecordArgs),
+    #[cfg(target_os = "linux")]
+    Ab(ab::AbArgs),
     #[cfg(all(target_os = "linux", feature = "experiments"))]
     Lab(lab::LabArgs),
     Completions(manual::CompletionArgs),
     Man(manual::ManArgs),
+}
+
+impl Command {
+    const fn ends_by_itself(&self) -> bool {
+        match self {
+            Self::Record(_) => true,
+            #[cfg(target_os = "linux")]
+            Self::Ab(_) => true,
+            _ => false,
+        }
+    }
 }
 
 /// Reads the command line, runs the command and says how it ended.
@@ -84,8 +99,8 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     fit_terminal(cli.wide);
-    // A recording ends well on a signal by itself.
-    if !matches!(cli.command, Some(Command::Record(_))) {
+    // A recording ends well on a signal by itself, and so do runs that put settings back.
+    if !cli.command.as_ref().is_some_and(Command::ends_by_itself) {
         signals::clean_up_on_signals();
     }
     let result = match cli.command {
@@ -95,6 +110,8 @@ pub fn main() -> ExitCode {
         Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Record(args)) => record::run(&args),
+        #[cfg(target_os = "linux")]
+        Some(Command::Ab(args)) => ab::run(&args),
         #[cfg(all(target_os = "linux", feature = "experiments"))]
         Some(Command::Lab(args)) => lab::run(&args),
         Some(Command::Completions(args)) => manual::completions(&args, Cli::command()),

@@ -90,6 +90,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
         },
         until_failure: args.until_failure,
         replace: args.force,
+        freed_mib: 0,
     };
     // The reader of standard error may be gone, and the recording must end well all the same.
     let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));

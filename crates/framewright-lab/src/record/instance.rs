@@ -72,6 +72,8 @@ pub struct BufferFill {
 
 /// A CPU's buffer for failures: a few hundred of them.
 const FAILURES_KIB: u64 = 64;
+/// The same where all are counted by order: tens of thousands.
+const ALL_FAILURES_KIB: u64 = 4096;
 
 /// Names that a recorder tries for its instance. Another container's recorder may have the number of this one's
 /// process, and one that was killed may have left its instance.
@@ -138,8 +140,39 @@ impl<'t> Instance<'t> {
         tracefs: &'t Tracefs,
         only: Option<Order>,
     ) -> Result<Self, RecordError> {
+        Self::make_failures(tracefs, only, FAILURES_KIB)
+    }
+
+    /// The same for failures of all orders, with room to tell the orders of very many.
+    ///
+    /// # Errors
+    /// As [`make_for_failures`](Self::make_for_failures).
+    pub fn make_for_all_failures(tracefs: &'t Tracefs) -> Result<Self, RecordError> {
+        Self::make_failures(tracefs, None, ALL_FAILURES_KIB)
+    }
+
+    /// Makes an instance that traces nothing but requests served from another mobility's pageblock, of which its
+    /// [`fill`](Self::fill) is the count. It does not trace yet.
+    ///
+    /// # Errors
+    /// [`RecordError::Missing`] if the kernel does not trace them.
+    pub fn make_for_fallbacks(tracefs: &'t Tracefs) -> Result<Self, RecordError> {
         let mut instance = Self::make_bare(tracefs, BufferKeeps::Newest)?;
         instance.set_buffer_kib(FAILURES_KIB)?;
+        let event = WANTED[0];
+        instance.enable(event).map_err(|error| {
+            RecordError::Missing(format!("this kernel does not trace {event} ({error})"))
+        })?;
+        Ok(instance)
+    }
+
+    fn make_failures(
+        tracefs: &'t Tracefs,
+        only: Option<Order>,
+        kib: u64,
+    ) -> Result<Self, RecordError> {
+        let mut instance = Self::make_bare(tracefs, BufferKeeps::Newest)?;
+        instance.set_buffer_kib(kib)?;
         let event = NEEDED[0];
         let format = instance.read(&format!("events/{event}/format"))?;
         let filter = failure_filter(&format, only).ok_or_else(|| {

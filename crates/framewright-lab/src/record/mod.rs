@@ -108,6 +108,8 @@ pub struct RecordOptions {
     pub until_failure: Option<EndingFailure>,
     /// Whether files that are there are replaced.
     pub replace: bool,
+    /// Memory in MiB that comes free when the command has ended, before the reduction needs any.
+    pub freed_mib: u64,
 }
 
 /// Why a recording ended.
@@ -144,12 +146,38 @@ pub enum RecordingEnded {
 pub fn record(
     options: &RecordOptions,
     interrupted: &AtomicBool,
+    say: impl FnMut(&str),
+) -> Result<RecordReport, RecordError> {
+    record_around(options, interrupted, say, |_| {})
+}
+
+/// A moment of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordingMoment {
+    /// The buffers are there, and the command is about to begin.
+    Begins,
+    /// The command has ended, and events are about to be reduced.
+    Ended,
+}
+
+/// The same, with something to do at both moments.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_around(
+    options: &RecordOptions,
+    interrupted: &AtomicBool,
     mut say: impl FnMut(&str),
+    mut at: impl FnMut(RecordingMoment),
 ) -> Result<RecordReport, RecordError> {
     let names = RecordingNames::of(options)?;
     let tracefs = open_tracefs(&mut say)?;
     let available = room::available_mib(&proc_text("meminfo")?).unwrap_or(0);
-    let buffer_mib = room::buffer_mib(options.keeps, options.buffer_mib, available)?;
+    let buffer_mib = room::buffer_mib(
+        options.keeps,
+        options.buffer_mib,
+        available + options.freed_mib,
+    )?;
     room::check_disk(&options.output, buffer_mib)?;
     if let Some(ends) = options.until_failure {
         check_order(ends, &proc_text("buddyinfo").unwrap_or_default())?;
@@ -183,6 +211,7 @@ pub fn record(
             BufferKeeps::Newest => ", the newest events",
         },
     ));
+    at(RecordingMoment::Begins);
     let start = Instant::now();
     instance.set_tracing(true)?;
     if let Some(failures) = &watched.failures {
@@ -207,6 +236,7 @@ pub fn record(
     if let Some(child) = &mut child {
         child.finish_after(ended, interrupted, &mut say)?;
     }
+    at(RecordingMoment::Ended);
     interrupted.store(false, Ordering::Relaxed);
     let fill = instance.fill()?;
     let events = fill.events;

@@ -46,6 +46,8 @@ pub struct MachineZone {
     pub marks: [u64; 3],
     /// What came on top of them at the start.
     pub boost: u64,
+    /// How far they rise after a pageblock was mixed, in ten-thousandths of high.
+    pub boost_factor: u64,
     /// Frames moved at once between a CPU's lists and the zone.
     pub batch: u64,
     /// The least and the largest mark of a CPU's lists, and where it stood at the start.
@@ -80,7 +82,7 @@ impl MachineZone {
         let pageblocks = crate::measure::BLOCK_FRAMES * 4;
         match self.managed < pageblocks {
             true => 0,
-            false => self.marks[2] * BOOST_FACTOR / 10_000,
+            false => self.marks[2].saturating_mul(self.boost_factor) / 10_000,
         }
     }
 
@@ -189,6 +191,7 @@ impl MachineZones {
                 managed,
                 marks,
                 boost: 0,
+                boost_factor: BOOST_FACTOR,
                 batch,
                 percpu_high: [least, (managed / PERCPU_PART / cpus).max(least), least],
                 kind: ZoneKind::Normal,
@@ -203,6 +206,40 @@ impl MachineZones {
         let is_usable = |zone: &MachineZone| zone.kind as u8 <= wanted as u8;
         // Memory that no such request can do with is all there is: then it is taken for the usual.
         self.zones.iter().rposition(is_usable).unwrap_or(0)
+    }
+
+    /// The same zones with other marks: min comes to that many frames in all, each zone's in proportion to what it
+    /// manages, and low and high lie as far above it as Linux has them.
+    #[must_use]
+    pub fn with_min(&self, all: u64) -> Self {
+        let managed = self.zones.iter().map(|zone| zone.managed);
+        let managed = managed.fold(0, u64::saturating_add).max(1);
+        let zones = self.zones.iter().map(|zone| {
+            let min = u128::from(all) * u128::from(zone.managed) / u128::from(managed);
+            let min = u64::try_from(min).unwrap_or(FRAMES_MAX).min(FRAMES_MAX);
+            let apart = (min / 4).max(zone.managed * SCALE_FACTOR / 10_000);
+            MachineZone {
+                marks: [min, min + apart, min + 2 * apart],
+                ..zone.clone()
+            }
+        });
+        Self {
+            zones: zones.collect(),
+            source: self.source,
+        }
+    }
+
+    /// The same zones, whose marks rise by another factor, in ten-thousandths of high.
+    #[must_use]
+    pub fn with_boost_factor(&self, factor: u64) -> Self {
+        let zones = self.zones.iter().map(|zone| MachineZone {
+            boost_factor: factor,
+            ..zone.clone()
+        });
+        Self {
+            zones: zones.collect(),
+            source: self.source,
+        }
     }
 
     /// The min marks of all zones together.
@@ -245,6 +282,7 @@ fn zone(info: &ZoneInfo) -> MachineZone {
         managed: info.managed.min(FRAMES_MAX),
         marks: info.watermarks.map(|mark| mark.min(FRAMES_MAX)),
         boost: info.boost.min(FRAMES_MAX),
+        boost_factor: BOOST_FACTOR,
         batch: most(|cpu| cpu.batch).clamp(1, PERCPU_MAX),
         percpu_high: [most(|cpu| cpu.high_min), most(|cpu| cpu.high_max), now]
             .map(|high| high.min(PERCPU_MAX)),
@@ -411,6 +449,28 @@ mod tests {
             ..Trace::default()
         };
         assert_eq!(MachineZones::computed(&small).zones[0].marks, [50, 62, 74]);
+    }
+
+    #[test]
+    fn other_marks_are_as_linux_has_them_for_another_minimum_and_factor() {
+        let computed = MachineZones::computed(&Trace {
+            nframes: 1 << 20,
+            ..Trace::default()
+        });
+        // With the minimum that is there, nothing changes.
+        assert_eq!(computed.with_min(5632), computed);
+        assert_eq!(
+            computed.with_min(16_384).zones[0].marks,
+            [16_384, 20_480, 24_576]
+        );
+        // A thousandth of the zone is more than a quarter of little.
+        assert_eq!(computed.with_min(1000).zones[0].marks, [1000, 2048, 3096]);
+        assert_eq!(computed.zones[0].boost_max(), 8448 * 3 / 2);
+        assert_eq!(computed.with_boost_factor(0).zones[0].boost_max(), 0);
+        assert_eq!(
+            computed.with_boost_factor(30_000).zones[0].boost_max(),
+            8448 * 3
+        );
     }
 
     #[test]
