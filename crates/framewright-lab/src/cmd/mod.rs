@@ -48,7 +48,7 @@ framewright: what a kernel's page allocator was asked for, replayed under other 
   framewright replay FILE --squeeze 1GiB --html PAGE   with less memory, as a page
   framewright lab EXPERIMENT             repeat a published experiment (lab --help)
   framewright explain METRIC             what a figure is, and how to read it
-  framewright compare A B, sweep FILES, ab  what a change made; all combinations; A/B on this kernel
+  framewright compare A B, sweep FILES   what a change made; all combinations; ab: A/B
   framewright COMMAND --help             all options; completions, man: files
 ";
 
@@ -144,6 +144,7 @@ mod tests {
             "compare",
             "sweep",
             "explain",
+            "ab: A/B",
             "lab",
             "completions",
             "man",
