@@ -111,6 +111,11 @@ pub(super) fn lines(scored: &[ScoredFolder]) -> Result<String, CommandError> {
     let loads: Vec<f64> = runs()
         .flat_map(|run| [run.load_before, run.load_after])
         .collect();
+    let figures = all.iter().flat_map(|score| &score.figures);
+    // A stage that was stopped has fewer than its plan.
+    let fewest = figures
+        .map(|figure| figure.a.len().min(figure.b.len()))
+        .min();
     let latest = runs().map(|run| run.began).fold(0.0, f64::max);
     let predictions: Vec<_> = scored
         .iter()
@@ -134,7 +139,7 @@ pub(super) fn lines(scored: &[ScoredFolder]) -> Result<String, CommandError> {
         "commands": ["framewright ab all FOLDER", "framewright ab compare FOLDER --json FILE"],
         "commit": env!("FRAMEWRIGHT_COMMIT"),
         "date": date_of(latest),
-        "runs": scored.iter().map(|one| one.plan.repeat).min().unwrap_or(0),
+        "runs": fewest.unwrap_or(0),
         "load_average": [
             loads.iter().copied().fold(f64::INFINITY, f64::min),
             loads.iter().copied().fold(0.0, f64::max),
