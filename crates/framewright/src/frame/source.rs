@@ -59,6 +59,12 @@ pub trait FrameSource {
     /// another CPU unwinds out of this, the frames have gone back all the same.
     fn free_run(&mut self, frames: Run);
 
+    /// How often calls of this source have gone beyond what was at hand, and so taken a while. A space that gives many
+    /// frames back lets interrupts in whenever this number has changed. Always 0 unless overridden.
+    fn slow_calls(&self) -> u64 {
+        0
+    }
+
     /// Whether frames are so scarce that memory kept for speed should go back. Asked when a
     /// `vmalloc` that may wait, and that no kept area serves, is about to take frames: its CPU's
     /// kept areas and the depot's then go back, each time that it is so. A user that takes frames
@@ -169,6 +175,10 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
         (**self).free_run(frames);
     }
 
+    fn slow_calls(&self) -> u64 {
+        (**self).slow_calls()
+    }
+
     fn is_short(&mut self) -> bool {
         (**self).is_short()
     }
@@ -227,6 +237,12 @@ impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
     fn free_run(&mut self, frames: Run) {
         let freed = self.free_frames(frames);
         debug_assert!(freed.is_ok(), "frames come back to where they came from");
+    }
+
+    /// The searches for a batch, and the frees beyond a full cache.
+    #[inline(always)]
+    fn slow_calls(&self) -> u64 {
+        self.looks()
     }
 
     fn is_short(&mut self) -> bool {
@@ -346,6 +362,11 @@ impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
                 seat.free_run(part);
             }
         });
+    }
+
+    #[inline(always)]
+    fn slow_calls(&self) -> u64 {
+        self.all().iter().map(Seat::looks).sum()
     }
 
     fn is_short(&mut self) -> bool {

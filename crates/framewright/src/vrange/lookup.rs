@@ -34,9 +34,10 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     }
 
     /// Calls `sink` with every area, by address. While CPUs work, `sink` may or may not see an area
-    /// that is made or freed meanwhile. Time: O(spans and areas).
+    /// that is made or freed meanwhile. Time: O(spans between the lowest and the highest that was ever
+    /// used, and areas).
     pub fn for_each_area(&self, mut sink: impl FnMut(AreaInfo)) {
-        for number in 0..self.spans.count() {
+        for number in self.used_spans() {
             let first = self.spans.first(number);
             for (word, starts) in self
                 .spans

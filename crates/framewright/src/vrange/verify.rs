@@ -82,7 +82,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
                 let span = self.spans.get(*number);
                 span.owner().cpu() == Some(cpu) && span.waiting().pages != 0
             };
-            let waiting = (0..self.spans.count()).filter(waits).count();
+            let waiting = self.used_spans().filter(waits).count();
             let mut next = seat.wait_head.link();
             for _ in 0..waiting {
                 let number = next.filter(waits);
@@ -300,7 +300,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
                     next = header.next();
                 }
             }
-            for number in 0..self.spans.count() {
+            for number in self.used_spans() {
                 let span = self.spans.get(number);
                 if span.owner().cpu() == Some(cpu) {
                     own += u64::from(span.lazy().pages);

@@ -48,6 +48,27 @@ impl<'m> SeatWords<'m> {
         self.set_cached(mobility, order.index(), keep);
     }
 
+    /// Gives back some of the older half of one cache, if it has any: blocks of few pageblocks, because that takes a
+    /// while for each.
+    pub(super) fn spill_some<P>(self, zone: &Zone<'m, P>, mobility: Mobility, order: Order) {
+        let cached = self.cached(mobility, order.index());
+        let entries = &self.entries(mobility, order.index())[..cached];
+        let (old, young) = entries.split_at(cached.div_ceil(2));
+        let gone = zone.give_some(self, old, order, mobility);
+        let staying = old.iter().enumerate();
+        let staying = staying.filter(|(nth, _)| gone >> nth & 1 == 0);
+        let mut left = 0;
+        for ((_, from), to) in staying.zip(entries) {
+            to.store(from.load(Relaxed), Relaxed);
+            left += 1;
+        }
+        for (from, to) in young.iter().zip(&entries[left..]) {
+            to.store(from.load(Relaxed), Relaxed);
+            left += 1;
+        }
+        self.set_cached(mobility, order.index(), left);
+    }
+
     /// Gives back everything cached, and what is loose.
     pub(in super::super) fn drain<P>(self, zone: &Zone<'m, P>) {
         self.give_loose(zone);

@@ -21,7 +21,9 @@ impl<'m, P> Zone<'m, P> {
             given = self.give_by_words(seat, blocks, order, mobility);
         } else {
             for blocks in blocks.chunks(Chains::MAX) {
-                given += self.give_batch(seat, blocks, order, mobility);
+                given += self
+                    .give_batch(seat, blocks, (order, mobility), usize::MAX)
+                    .0;
             }
         }
         seat.counters()
@@ -109,16 +111,16 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// Gives up to 64 cached blocks back, those of one pageblock together. Returns how many
-    /// belonged to the seat.
+    /// Gives cached blocks back, at most 64 of them, those of one pageblock together, until it has been in
+    /// `pageblocks_max` pageblocks. Returns how many belonged to the seat, and by a bit each which of them have gone.
     #[inline]
     fn give_batch(
         &self,
         seat: SeatWords<'m>,
         blocks: &[AtomicU32],
-        order: Order,
-        mobility: Mobility,
-    ) -> u64 {
+        (order, mobility): (Order, Mobility),
+        mut pageblocks_max: usize,
+    ) -> (u64, u64) {
         let cached = Tag::cached(seat.number, order, mobility);
         let chains = Chains::new(blocks, self.map.pageblock_order);
         let mut done = 0u64;
@@ -127,6 +129,11 @@ impl<'m, P> Zone<'m, P> {
             if done >> first & 1 != 0 {
                 continue;
             }
+            if pageblocks_max == 0 {
+                break;
+            }
+            pageblocks_max -= 1;
+            done |= 1 << first;
             let id = chains.pageblock(first);
             if chains.next_of(first, id).is_none() {
                 let offset = chains.offset(first);
@@ -168,9 +175,32 @@ impl<'m, P> Zone<'m, P> {
             given += held.give_mask(word, mask, order, mobility);
             held.unlock();
         }
-        given
+        (given, done)
+    }
+
+    /// Gives back the oldest of at most 64 cached blocks and those that lie in the same pageblocks, of few pageblocks.
+    /// Returns by a bit each which of them have gone.
+    pub(in super::super) fn give_some(
+        &self,
+        seat: SeatWords<'m>,
+        blocks: &[AtomicU32],
+        order: Order,
+        mobility: Mobility,
+    ) -> u64 {
+        let (given, gone) = if self.is_by_words(blocks) {
+            (self.give_by_words(seat, blocks, order, mobility), !0)
+        } else {
+            self.give_batch(seat, blocks, (order, mobility), SOME_PAGEBLOCKS)
+        };
+        seat.counters()
+            .net
+            .add((given * order.frames()).wrapping_neg());
+        gone
     }
 }
+
+/// In so many pageblocks a cache that is full gives blocks back at a time.
+const SOME_PAGEBLOCKS: usize = 4;
 
 /// Up to 64 blocks, in chains by a few bits of their pageblocks: from a block to the next that may
 /// lie in the same one. So the blocks of one pageblock are found without a look at all others.

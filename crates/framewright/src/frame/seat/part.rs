@@ -146,7 +146,15 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     ) {
         while *at < end {
             let order = match self.allocation_at(*at, end) {
-                Some(order) if order.index() < CACHED_ORDERS => order,
+                Some(order) if self.free_cached(*at, order) => {
+                    *at = Frame(at.0 + order.frames());
+                    continue;
+                }
+                // The last one, whose cache is full: that gives others back for it.
+                Some(order) if order.index() < CACHED_ORDERS && at.0 + order.frames() == end.0 => {
+                    order
+                }
+                // All that is left of the pageblock takes one turn, and the cache stays as it is.
                 Some(order) => match self.free_in_one_turn(*at, end) {
                     Some(next) => {
                         *at = next;

@@ -268,6 +268,12 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         Some(offset)
     }
 
+    /// How often the seat looked at its limits: before it takes a batch, and at a free beyond a full cache.
+    #[inline(always)]
+    pub(in super::super) fn looks(&self) -> u64 {
+        self.words.counters().looks.read()
+    }
+
     /// Sets the caches' limits by how much memory is free. With many CPUs it does so only now and then, because it
     /// adds up the counters of all of them.
     ///
@@ -338,7 +344,9 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         if order.index() < CACHED_ORDERS {
             self.look_at_limits(order, mobility);
             let limit = self.words.limit(mobility, order.index());
-            self.words.spill(self.zone, mobility, order, limit / 2);
+            if self.words.cached(mobility, order.index()) >= limit {
+                self.words.spill_some(self.zone, mobility, order);
+            }
             if limit > 0 {
                 self.put_into_cache(offset, order, mobility);
                 return Ok(());

@@ -14,6 +14,7 @@ mod loose;
 mod ranges;
 mod remote;
 mod runs;
+mod spill;
 mod split;
 mod stock;
 mod stops;

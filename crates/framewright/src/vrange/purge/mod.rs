@@ -13,7 +13,7 @@ mod strict;
 
 pub(super) use inbox::lazy_pages;
 
-pub(super) use release::RELEASE_PART;
+pub(super) use release::ReleasePart;
 
 use super::seat::Held;
 use super::space::MERGES_MAX;

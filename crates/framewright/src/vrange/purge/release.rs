@@ -9,9 +9,43 @@ use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::sync::Ordering::Relaxed;
 
-/// After an area with which so many frames of one span have gone back, the rest waits for another call, so that none
-/// takes long.
-pub(in super::super) const RELEASE_PART: u32 = 64;
+/// What one part of a release may still give back. After the run of frames that uses it up the rest waits for another
+/// call, so that none takes long. It has one run in any case.
+pub(in super::super) struct ReleasePart {
+    frames: u32,
+    /// The part ends when the source's number of [slow calls](FrameSource::slow_calls) is no longer this one.
+    slow_calls: Option<u64>,
+    is_begun: bool,
+}
+
+impl ReleasePart {
+    /// The whole release is one part.
+    pub(in super::super) const fn whole() -> Self {
+        Self {
+            frames: u32::MAX,
+            slow_calls: None,
+            is_begun: false,
+        }
+    }
+
+    pub(in super::super) fn new(frames: &impl FrameSource) -> Self {
+        Self {
+            frames: 64,
+            slow_calls: Some(frames.slow_calls()),
+            ..Self::whole()
+        }
+    }
+
+    const fn take(&mut self, frames: u32) {
+        self.frames = self.frames.saturating_sub(frames);
+        self.is_begun = true;
+    }
+
+    fn is_over(&self, frames: &impl FrameSource) -> bool {
+        let is_slow = |before| frames.slow_calls() != before;
+        self.is_begun && (self.frames == 0 || self.slow_calls.is_some_and(is_slow))
+    }
+}
 
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Whether the generation of the first of the seat's spans with waiting pages has passed.
@@ -20,19 +54,19 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         first.is_some_and(|number| self.span(number).stamp() <= self.space.done())
     }
 
-    /// Frees some waiting pages whose generation has passed, and gives back the frames behind them: those of some areas
-    /// with [`RELEASE_PART`] frames together. Returns whether there were any.
+    /// Frees some waiting pages whose generation has passed, and gives back the frames behind them: one
+    /// [part](ReleasePart). Returns whether there were any.
     pub(in super::super) fn release_part(&self, frames: &mut impl FrameSource) -> bool {
         if self.release_span(frames) {
             return true;
         }
-        let (areas, is_part) = self.release_part_of_areas(MERGES_MAX, RELEASE_PART, frames);
+        let part = &mut ReleasePart::new(frames);
+        let (areas, is_part) = self.release_part_of_areas(MERGES_MAX, part, frames);
         areas != 0 || is_part
     }
 
     /// Frees waiting pages of the first of the seat's spans, if its generation has passed, and gives back the frames
-    /// behind them: all of the span's, or those of some areas with [`RELEASE_PART`] frames together. Returns whether there
-    /// were any.
+    /// behind them: all of the span's, or one [part](ReleasePart). Returns whether there were any.
     pub(in super::super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {
         let Some(number) = self.words.wait_head.link() else {
             return false;
@@ -52,9 +86,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         debug_assert!(self.waits_as_a_whole(number), "V9: all of an area waits");
         let before = span.waiting().pages;
         let mut later = span.waiting();
-        // The page at which it ends, once enough frames have gone back.
+        // The page at which it ends, once the part is over.
         let mut end = u32::MAX;
-        let mut given = 0;
+        let mut part = ReleasePart::new(frames);
         for word in bits::places(later.words) {
             let base = word as u32 * 64;
             if base >= end {
@@ -67,15 +101,13 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             } else {
                 0
             };
-            while areas != 0 && given < RELEASE_PART {
+            while areas != 0 && end == u32::MAX {
                 let place = base + areas.trailing_zeros();
                 areas &= areas - 1;
                 let at = self.space.spans.first(number) + place;
-                let (gone, are_all) = self.give_frames(at, RELEASE_PART - given, frames);
-                given += gone;
-                if !are_all {
+                if !self.give_frames(at, &mut part, frames) {
                     end = place;
-                } else if given >= RELEASE_PART {
+                } else if part.is_over(frames) {
                     end = place + self.header(at).pages();
                 }
             }
@@ -141,14 +173,15 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         most: usize,
         frames: &mut impl FrameSource,
     ) -> bool {
-        self.release_part_of_areas(most, u32::MAX, frames).0 != 0
+        let whole = &mut ReleasePart::whole();
+        self.release_part_of_areas(most, whole, frames).0 != 0
     }
 
-    /// The same until `enough` frames have gone back. Returns how many areas have, and whether it stopped for that.
+    /// The same until the part is over. Returns how many areas have gone back, and whether it stopped for that.
     pub(in super::super) fn release_part_of_areas(
         &self,
         most: usize,
-        enough: u32,
+        part: &mut ReleasePart,
         frames: &mut impl FrameSource,
     ) -> (usize, bool) {
         self.ready_areas();
@@ -157,16 +190,14 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
         let _moving = self.words.moving();
         let mut areas = [(0, 0); MERGES_MAX];
-        let (mut count, mut given) = (0, 0);
+        let mut count = 0;
         // Gives frames back before it takes the arena's lock, because nothing is called under that.
         while count < most.min(MERGES_MAX)
-            && given < enough
+            && !part.is_over(frames)
             && let Some(at) = self.words.areas_ready.link()
         {
             let header = self.header(at);
-            let (gone, are_all) = self.give_frames(at, enough - given, frames);
-            given += gone;
-            if !are_all {
+            if !self.give_frames(at, part, frames) {
                 break;
             }
             self.words.areas_ready.set_link(header.next());
@@ -176,7 +207,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             count += 1;
         }
         self.space.give(self.words, areas[..count].iter().copied());
-        (count, given >= enough)
+        (count, part.is_over(frames))
     }
 
     /// Puts an area of the arena that is unmapped to those that wait for a flush.
@@ -211,27 +242,26 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.words.areas_wait.set_link(None);
     }
 
-    /// Gives back the frames behind an area, if they are the space's, until `enough` have gone. Returns how many have,
-    /// and whether none is left. The next call for the area goes on where this one stopped, unless the seat has
+    /// Gives back the frames behind an area, if they are the space's, until the part is over. Returns whether none is
+    /// left. The next call for the area goes on where this one stopped, unless the seat has
     /// given back a part of another one meanwhile: so all parts together take O(pages).
     pub(in super::super) fn give_frames(
         &self,
         at: u32,
-        enough: u32,
+        part: &mut ReleasePart,
         frames: &mut impl FrameSource,
-    ) -> (u32, bool) {
+    ) -> bool {
         let table = self.space.table;
         let header = self.header(at);
         if header.kind() != AreaKind::Vmalloc {
-            return (0, true);
+            return true;
         }
-        let mut given = 0;
         let (mut page, end) = (at, at + header.pages() - 1);
         let is_begun = self.words.given.link() == Some(at);
         if is_begun {
             page = (self.words.given.get() >> 32) as u32;
         }
-        while page < end && given < enough {
+        while page < end && !part.is_over(frames) {
             let Some(run) = table.run_at(page, end) else {
                 page += 1;
                 continue;
@@ -241,7 +271,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             let calling = self.space.calling_out();
             frames.free_run(run);
             calling.end();
-            given += pages;
+            part.take(pages);
             page += pages;
         }
         if page < end {
@@ -251,6 +281,6 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             // Another area may begin here when this one has ended.
             self.words.given.set(0);
         }
-        (given, page == end)
+        page == end
     }
 }

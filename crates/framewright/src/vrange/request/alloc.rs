@@ -12,7 +12,7 @@
 //! sets its start bits by plain stores; two areas of the arena can share a span, so theirs are atomic.
 
 use super::super::error::Poisoned;
-use super::super::purge::RELEASE_PART;
+use super::super::purge::ReleasePart;
 use super::super::seat::{Choice, Held};
 use super::super::space::{RELEASES, SpaceCounters};
 use super::super::span::SpanBits;
@@ -167,7 +167,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let at = loop {
             self.enter()?;
             let held = self.held();
-            let (at, is_part) = held.take_waiting(need, RELEASE_PART, &mut self.frames);
+            let part = &mut ReleasePart::new(&self.frames);
+            let (at, is_part) = held.take_waiting(need, part, &mut self.frames);
             if let Some(at) = at {
                 held.finish_in_arena(at, header);
             }
@@ -196,9 +197,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 self.exit();
                 return Ok(());
             }
-            let (areas, is_part) =
-                self.held()
-                    .release_part_of_areas(left, RELEASE_PART, &mut self.frames);
+            let part = &mut ReleasePart::new(&self.frames);
+            let (areas, is_part) = self
+                .held()
+                .release_part_of_areas(left, part, &mut self.frames);
             self.exit();
             left -= areas;
             if !is_part || left == 0 {
@@ -358,7 +360,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         // Purges what this CPU itself made lazy, which disturbs no other CPU.
         self.release_kept(false, frames);
         self.purge_lazy();
-        if let (Some(at), _) = self.take_waiting(need, u32::MAX, frames) {
+        if let (Some(at), _) = self.take_waiting(need, &mut ReleasePart::whole(), frames) {
             self.finish_in_arena(at, header);
             return Some(at);
         }
@@ -404,11 +406,11 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// tree and be found there again.
     ///
     /// Only for requests that no span serves, and not where first fit should pack closely. If it has more than
-    /// `enough` frames, only some go back; then there is none, and it says that it stopped for that.
+    /// one part's frames, only some go back; then there is none, and it says that it stopped for that.
     fn take_waiting(
         &self,
         need: &PageNeed,
-        enough: u32,
+        part: &mut ReleasePart,
         frames: &mut impl FrameSource,
     ) -> (Option<u32>, bool) {
         let space = self.space;
@@ -437,7 +439,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             return (None, false);
         };
         let _moving = self.words.moving();
-        if !self.give_frames(at, enough, frames).1 {
+        if !self.give_frames(at, part, frames) {
             return (None, true);
         }
         self.words.counters.released.add(need.pages.into());

@@ -13,6 +13,7 @@
 //! ends before it, its span goes to another owner, and a new area with the same header begins there. Then the free
 //! is the new area's, as if it had come later. It goes where the new area lies, because a lazy area holds its span.
 
+use super::super::error::Poisoned;
 use super::super::seat::Held;
 use super::super::space::SpaceCounters;
 use super::super::span::{SpanBits, SpanOwner, bits};
@@ -90,6 +91,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.words.above.set(0);
         }
         let mut told = 0;
+        let mut is_ahead = false;
         let mut helped = false;
         let mut is_long = false;
         let freed = loop {
@@ -115,6 +117,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 if delta + pages <= self.space.batch_of(kind) {
                     held.look_at(delta + pages);
                     told = pages;
+                } else if !is_ahead {
+                    is_ahead = true;
+                    self.unmap_ahead(delta + pages)?;
+                    continue;
                 } else {
                     told = pages;
                     if !held.make_room(pages, &mut self.frames) && !helped {
@@ -161,6 +167,21 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         self.release_above();
         freed
+    }
+
+    /// Unmaps as many pages as are above the bound with `pages` more, if this CPU has so many that are lazy; in parts,
+    /// between which it leaves its seat. So the flush that they need is all that is left to do in one.
+    fn unmap_ahead(&mut self, pages: u64) -> Result<(), Poisoned> {
+        loop {
+            let told = self.space.told_lazy() + pages;
+            let excess = told.saturating_sub(self.space.lazy_max);
+            if self.space.unflushed() >= excess || !self.held().pass() {
+                return Ok(());
+            }
+            self.exit();
+            self.space.platform.interrupt_window();
+            self.enter()?;
+        }
     }
 
     /// Purges other CPUs' pages for an area above the bound that has been freed: so far as that takes no wait, which

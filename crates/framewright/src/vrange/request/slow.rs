@@ -293,12 +293,12 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// itself.
     pub(super) fn release_above(&mut self) {
         while self.words.waiting() > self.space.waiting_max {
+            self.space.platform.interrupt_window();
             let has_some = self.try_enter() && self.held().release_part(&mut self.frames);
             self.exit();
             if !has_some {
                 break;
             }
-            self.space.platform.interrupt_window();
         }
     }
 
@@ -314,7 +314,8 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     }
 
     /// Purges the lazy pages and the kept areas of all CPUs, and dissolves all spans: all free pages are
-    /// then in the arena. Stops all CPUs. O(spans). A poisoned space stays as it is.
+    /// then in the arena. Stops all CPUs. O(spans between the lowest and the highest that was ever used). A poisoned
+    /// space stays as it is.
     ///
     /// Before that it gives back what this CPU keeps and what is lazy of its own, in parts: only the rest is done while
     /// all CPUs stand still.
@@ -400,7 +401,7 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
             seat.forget_lists();
             seat.forget_blocks();
         }
-        for number in 0..space.spans.count() {
+        for number in space.used_spans() {
             let span = space.spans.get(number);
             match span.owner() {
                 SpanOwner::Areas(cpu) if span.is_clean() => {

@@ -438,7 +438,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             };
             self.exit();
             match evicted {
-                Some(kept) => self.evict(kept)?,
+                Some(kept) => {
+                    self.evict(kept)?;
+                    self.space.platform.interrupt_window();
+                }
                 None => return self.free_kind(page, AreaKind::Vmalloc),
             }
         }

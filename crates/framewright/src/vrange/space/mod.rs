@@ -31,6 +31,7 @@ use crate::sync::{
     fence,
 };
 use crate::units::{Page, SetupError};
+use core::ops::Range;
 use layout::{SLOT_MAX, Shape};
 use record::SpaceRecord;
 
@@ -278,6 +279,17 @@ impl<'m, P> Space<'m, P> {
         let lowest = self.words.lowest.load(Relaxed);
         let highest = self.words.highest.load(Relaxed);
         (highest + 1).saturating_sub(lowest.max(1))
+    }
+
+    /// The spans in which a page was ever cut, and those between: the others are as they were made.
+    pub(super) fn used_spans(&self) -> Range<u32> {
+        let lowest = self.words.lowest.load(Relaxed);
+        let highest = self.words.highest.load(Relaxed);
+        if lowest == 0 || highest < lowest {
+            return 0..0;
+        }
+        let of = |page: u64| self.spans.place(page as u32 - 1).0;
+        of(lowest)..of(highest) + 1
     }
 
     /// How many moves of freed areas and their frames have ended.

@@ -208,11 +208,6 @@ impl<'m> Spans<'m> {
         (BITMAPS * Self::bitmap_words(shift)).next_multiple_of(8)
     }
 
-    /// How many spans there are; the last one may be shorter than the others.
-    pub(in super::super) const fn count(self) -> u32 {
-        self.records.len() as u32
-    }
-
     /// The pages of a span.
     #[inline(always)]
     pub(in super::super) const fn pages(self) -> u32 {

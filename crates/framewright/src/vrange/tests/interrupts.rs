@@ -31,6 +31,9 @@ pub(super) struct WindowState {
     pub(super) fails_to_unmap: Cell<bool>,
     pub(super) windows: Cell<u64>,
     pub(super) handler: RefCell<Option<WindowHandler>>,
+    /// Calls of `free_run` that took a while: every one, if it says so.
+    pub(super) slow_calls: Cell<u64>,
+    pub(super) is_slow: Cell<bool>,
     /// Frames given back since the last window, and the most.
     pub(super) given: Cell<u64>,
     pub(super) given_max: Cell<u64>,
@@ -120,7 +123,15 @@ impl FrameSource for WindowFrames {
         Ok(Run::new(Frame(start), run).unwrap())
     }
 
+    fn slow_calls(&self) -> u64 {
+        self.0.slow_calls.get()
+    }
+
     fn free_run(&mut self, frames: Run) {
+        let slow = u64::from(self.0.is_slow.get());
+        self.0
+            .slow_calls
+            .set(self.0.slow_calls.get().wrapping_add(slow));
         self.0.given.set(self.0.given.get() + frames.frames());
         self.0
             .given_max
