@@ -404,7 +404,7 @@ fn a_zone_of_one_cpu_is_stopped_under_its_work() {
         let (end, others) = (oracle.clone(), oracle.clone());
         let keeper = thread::spawn(move || {
             let run = Run::new(Frame(3), 9).unwrap();
-            if zone.alloc_run(run, UNMOVABLE).is_ok() {
+            if zone.alloc_run_at(run, UNMOVABLE).is_ok() {
                 (3..12).for_each(|frame| others.mark(Frame(frame), Order::ZERO, true));
             }
             zone.verify().unwrap();
@@ -462,12 +462,12 @@ fn f8_a_contiguous_request_fails_only_if_at_one_moment_there_was_no_run() {
         const BLOCKS: u64 = 24;
         let zone = zone(8 * BLOCKS, 3, 3, Fallback::Concentrated);
         let run_at = |id: u64, len: u64| Run::new(Frame(8 * id), 8 * len).unwrap();
-        zone.alloc_run(run_at(0, BLOCKS - 1), MOVABLE).unwrap();
+        zone.alloc_run_at(run_at(0, BLOCKS - 1), MOVABLE).unwrap();
         let mover = thread::spawn(move || {
             let mut seat = zone.seat(CpuId(0)).unwrap();
             for (from, to) in [(0, BLOCKS - 1), (BLOCKS - 1, 0), (0, BLOCKS - 1)] {
                 seat.free(Frame(8 * from), order(3)).unwrap();
-                if zone.alloc_run(run_at(to, 1), MOVABLE).is_err() {
+                if zone.alloc_run_at(run_at(to, 1), MOVABLE).is_err() {
                     // The other CPU has it, so it was served.
                     return;
                 }

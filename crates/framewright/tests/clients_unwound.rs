@@ -3,7 +3,8 @@
 use framewright::engine::{Engine, EngineLayout};
 use framewright::platform::SingleThread;
 use framewright::policy::ContigConfig;
-use framewright::reclaim::{Clients, Discard, Migrate, Move, MoveState, RunEffort};
+use framewright::reclaim::{Clients, Discard, Migrate, Move, MoveState};
+use framewright::stats::ContigStats;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -63,7 +64,7 @@ fn r2_each_move_leaves_one_block_if_a_client_unwinds() {
                     shrink: &[],
                     migrate: &movers,
                 };
-                let (config, effort) = (ContigConfig::default(), &mut RunEffort::default());
+                let (config, effort) = (ContigConfig::default(), &mut ContigStats::default());
                 reclaim
                     .take_run(seat, held, &clients, &config, effort)
                     .is_ok()

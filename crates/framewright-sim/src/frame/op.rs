@@ -90,7 +90,7 @@ pub enum FrameOp {
         order: u8,
         mobility: Mobility,
     },
-    /// `Zone::alloc_run`.
+    /// `Zone::alloc_run_at`.
     AllocRun {
         at: u32,
         frames: u32,

@@ -373,7 +373,14 @@ impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, KvLay
     /// The seat in the object allocator, for all that a seat can do.
     pub const fn objects(
         &mut self,
-    ) -> &mut KvSeat<'e, 'e, 'm, P, Seats<'e, 'm, P, ZONES>, ZoneRelief<'e, 'm, P, ZONES>> {
+    ) -> &mut KvSeat<
+        'e,
+        'e,
+        'm,
+        P,
+        Seats<'e, 'm, P, ZONES>,
+        impl Relief<Seats<'e, 'm, P, ZONES>> + use<'e, 'm, P, ZONES>,
+    > {
         &mut self.seat
     }
 

@@ -44,7 +44,6 @@ use layout::Extent;
 pub use layout::{EngineLayout, ReservePart};
 use parts::SharedParts;
 pub use parts::{Parts, RangeParts};
-pub use relief::ZoneRelief;
 
 use crate::frame::Zone;
 use crate::kv::{Kv, KvLayout};

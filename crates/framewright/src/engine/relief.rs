@@ -7,7 +7,7 @@ use crate::units::{Context, Order};
 
 /// The reclaim of all zones, with the holders of each zone's memory; without holders it gives nothing.
 #[derive(Debug)]
-pub struct ZoneRelief<'e, 'm, P, const ZONES: usize> {
+pub(super) struct ZoneRelief<'e, 'm, P, const ZONES: usize> {
     pub(super) zones: [Reclaim<'e, 'm, P>; ZONES],
     pub(super) clients: Option<[Clients<'e, Seat<'e, 'm, P>>; ZONES]>,
 }

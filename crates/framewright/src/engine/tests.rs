@@ -281,7 +281,7 @@ fn a_request_for_a_run_counts_as_failed_once_and_only_if_it_failed() {
     // What is free are runs of 48 frames, none of which has a block of 32.
     for start in (0..FRAMES).step_by(64) {
         for taken in [run(start, 8), run(start + 56, 8)] {
-            zone.alloc_run(taken, Mobility::Unmovable).unwrap();
+            zone.alloc_run_at(taken, Mobility::Unmovable).unwrap();
         }
     }
     let failures = || {

@@ -16,27 +16,14 @@ use crate::frame::{Apart, NotApart, Seat, TargetRoom};
 use crate::platform::{FramePlatform, OrElse, Patience, surely};
 use crate::policy::ContigConfig;
 use crate::reclaim::Obstacle;
+use crate::stats::ContigStats;
 use crate::units::{Frame, Mobility, Order, Run, RunError};
 use core::ops::Range;
 
-/// What it took to take a run, or to try.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RunEffort {
-    /// Frames with contents that moved.
-    pub moved: u64,
-    /// Frames with contents that were dropped.
-    pub discarded: u64,
-    /// Frames that were offered to be moved and stayed, counted each time.
-    pub stayed: u64,
-    /// Tries, of all batches together.
-    pub tries: u64,
-    /// Frames that clients gave back to make room for moved contents.
-    pub reclaimed: u64,
-}
-
 impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// Empties the frames of `run` and takes them, as the fewest unmovable allocations. The caller
-    /// frees them, together or in parts ([`Seat::free_frames`]). Adds what that took to `effort`.
+    /// frees them, together or in parts ([`Seat::free_frames`]). Adds what that took to `effort`: tries, and the pages
+    /// that it migrated, discarded, asked for in vain and reclaimed.
     ///
     /// The pageblocks of the run are set apart meanwhile, and the blocks that CPUs had cached of
     /// them go back. In their parts outside the run contents stay, and free frames can be allocated
@@ -59,7 +46,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         run: Run,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         config: &ContigConfig,
-        effort: &mut RunEffort,
+        effort: &mut ContigStats,
     ) -> Result<(), RunError> {
         let (area, ids) = self.pageblocks_around(run)?;
         let apart = self.zone().set_apart(ids);
@@ -74,7 +61,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         run: Run,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         config: &ContigConfig,
-        effort: &mut RunEffort,
+        effort: &mut ContigStats,
         patience: &mut Patience,
     ) -> Option<Result<(), RunError>> {
         let (area, ids) = match self.pageblocks_around(run) {
@@ -101,7 +88,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         seat: &mut Seat<'z, 'm, P>,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         config: &ContigConfig,
-        effort: &mut RunEffort,
+        effort: &mut ContigStats,
     ) -> Result<(), RunError> {
         let zone = self.zone();
         assert!(
@@ -137,8 +124,8 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
         let result = taking.empty(&apart, area);
         let tally = taking.emptying.tally;
         drop(taking);
-        effort.moved += tally.moved;
-        effort.stayed += tally.stayed;
+        effort.pages_migrated += tally.moved;
+        effort.pages_stayed += tally.stayed;
         result.map_err(|stays| in_the_way(zone.frame_at(stays.offset), stays.why))?;
         if apart.open_with_run(area, Mobility::Unmovable) {
             return Ok(());
@@ -155,7 +142,7 @@ struct Taking<'e, 'z, 'm, P> {
     emptying: Emptying<'e, 'z, 'm, P>,
     clients: &'e Clients<'e, Seat<'z, 'm, P>>,
     config: &'e ContigConfig,
-    effort: &'e mut RunEffort,
+    effort: &'e mut ContigStats,
 }
 
 /// A client is asked what it has dropped: the taking, the batch, the questions.
@@ -278,7 +265,7 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
                 .emptying
                 .seat
                 .free_at_once(dropped.map(|(_, of)| (of.from, of.order)));
-            self.effort.discarded += freed;
+            self.effort.pages_discarded += freed;
         });
         let mut nth = 0;
         batch.keep(|of| {
@@ -324,7 +311,7 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
             reclaim, clients, ..
         } = *self;
         let freed = reclaim.bring(self.emptying.seat, order, wanted, clients);
-        self.effort.reclaimed += freed;
+        self.effort.pages_reclaimed += freed;
         freed
     }
 

@@ -113,7 +113,6 @@ mod tests;
 pub use background::Background;
 pub use client::{Ask, Clients, Discard, Migrate, Move, MoveState, Shrink, Shrunk};
 pub use compact::Compaction;
-pub use contig::RunEffort;
 pub(crate) use direct::BlockRequest;
 pub(crate) use moving::Obstacle;
 pub(crate) use seat::CpuRequests;

@@ -236,7 +236,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// dirty pages. Takes the owners' lock: opening a pool is setup, and on no guest's path.
     pub fn open_pool(&self, config: &PoolConfig) -> Option<PoolId> {
         let _owners = self.lock_owners();
-        let pool = self.pools.free_number(config.kind)?;
+        let pool = self.pools.free_number(config.is_swap)?;
         if self.pools.dirty(usize::from(pool.0)) > 0 {
             self.drop_dead(&(0..self.table.frames()));
             self.drop_dead(&self.table.ordinary());

@@ -122,4 +122,4 @@ pub use error::PutRefused;
 pub use guest::{Cleaned, Guest, Key};
 pub use migrate::MigrateArea;
 pub use reservations::Reservation;
-pub use table::{PoolConfig, PoolId, PoolKind};
+pub use table::{PoolConfig, PoolId};

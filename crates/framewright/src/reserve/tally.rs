@@ -1,7 +1,7 @@
 //! The counters as statistics, and what the frames are now.
 
 use super::table::{FrameState, KINDS, add};
-use super::{PoolId, PoolKind, Reserve};
+use super::{PoolId, Reserve};
 use crate::stats::{GuestStats, Occupancy, ReserveStats};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
@@ -17,8 +17,8 @@ impl<P> Reserve<'_, P> {
         let own = |word: &AtomicU64| word.load(Relaxed);
         let record = self.own;
         ReserveStats {
-            cleancache: self.guest_stats(PoolKind::Cleancache),
-            frontswap: self.guest_stats(PoolKind::Frontswap),
+            cleancache: self.guest_stats(false),
+            frontswap: self.guest_stats(true),
             takes: own(&record.takes),
             takes_failed: own(&record.takes_failed),
             taken_free: own(&record.taken_free),
@@ -29,8 +29,9 @@ impl<P> Reserve<'_, P> {
         }
     }
 
-    fn guest_stats(&self, kind: PoolKind) -> GuestStats {
-        let mut pools = (0..self.pools.len()).filter(|&pool| PoolId(pool as u16).kind() == kind);
+    fn guest_stats(&self, is_swap: bool) -> GuestStats {
+        let mut pools =
+            (0..self.pools.len()).filter(|&pool| PoolId(pool as u16).is_swap() == is_swap);
         let Some(first) = pools.next() else {
             return GuestStats::default();
         };

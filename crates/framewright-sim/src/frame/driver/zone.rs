@@ -31,7 +31,7 @@ impl FramePair<'_, '_> {
                 frames,
                 mobility,
             } => {
-                let got = zone.alloc_run(self.run_of(at, frames), mobility);
+                let got = zone.alloc_run_at(self.run_of(at, frames), mobility);
                 let can = self.model.can_alloc_run(at as usize, frames as usize);
                 self.agree(got, can)?;
                 if can {

@@ -3,7 +3,8 @@ use crate::difference::{Difference, differ};
 use crate::reclaim::world::OperationCalls;
 use framewright::RunError;
 use framewright::policy::ContigConfig;
-use framewright::reclaim::{Clients, RunEffort};
+use framewright::reclaim::Clients;
+use framewright::stats::ContigStats;
 use framewright::{Frame, Run};
 
 /// Runs of any length that are emptied and taken.
@@ -24,7 +25,7 @@ impl ReclaimPair<'_, '_, '_, '_> {
         let run = Run::new(first, frames as u64).expect("small numbers");
         let can = self.can_take_run(at, frames);
         let seat = self.seats.run_on(world.machine, cpu).frames();
-        let mut effort = RunEffort::default();
+        let mut effort = ContigStats::default();
         let got = with_clients(world, |clients| {
             let clients = Clients {
                 shrink: &[],
@@ -35,9 +36,13 @@ impl ReclaimPair<'_, '_, '_, '_> {
         world.end()?;
         self.count(got.is_ok());
         let mut model = world.model();
-        let counted = [effort.moved, effort.stayed, effort.discarded];
+        let counted = [
+            effort.pages_migrated,
+            effort.pages_stayed,
+            effort.pages_discarded,
+        ];
         let must = [model.calls.moved, model.calls.stayed, model.calls.dropped];
-        if counted != must || effort.reclaimed != 0 {
+        if counted != must || effort.pages_reclaimed != 0 {
             return differ!("{effort:?}: moved, stayed and dropped were {must:?}");
         }
         match got {

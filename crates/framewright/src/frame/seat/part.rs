@@ -440,7 +440,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     }
 
     /// Frees every allocation in `run`, which starts and ends with one: all that
-    /// [`alloc_run`](super::super::Zone::alloc_run) gave.
+    /// [`alloc_run_at`](super::super::Zone::alloc_run_at) gave.
     ///
     /// # Errors
     /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then. If another CPU frees

@@ -236,9 +236,9 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &caching(0), &mut memory);
     // 0 not movable; 1 with 16 free frames in one block; 2 with four single ones; 3 to 7 free.
-    zone.alloc_run(run(0, 500), Unmovable).unwrap();
-    zone.alloc_run(run(512, 496), Movable).unwrap();
-    zone.alloc_run(run(1024, 504), Movable).unwrap();
+    zone.alloc_run_at(run(0, 500), Unmovable).unwrap();
+    zone.alloc_run_at(run(512, 496), Movable).unwrap();
+    zone.alloc_run_at(run(1024, 504), Movable).unwrap();
     for frame in [1529, 1531, 1533, 1535] {
         zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
     }
@@ -324,12 +324,12 @@ fn what_leaves_a_settled_pageblock_finds_room_in_none_that_is_settled_or_free() 
     let zone = full_zone(&layout, &caching(0), &mut memory);
     // Each has four free frames. Of 0 and 1 an eighth or less cannot move, of 2 nothing, of 3
     // everything. 4 to 7 are free.
-    zone.alloc_run(run(0, 64), Unmovable).unwrap();
-    zone.alloc_run(run(64, 444), Movable).unwrap();
-    zone.alloc_run(run(512, 63), Unmovable).unwrap();
-    zone.alloc_run(run(575, 445), Movable).unwrap();
-    zone.alloc_run(run(1024, 508), Movable).unwrap();
-    zone.alloc_run(run(1536, 508), Unmovable).unwrap();
+    zone.alloc_run_at(run(0, 64), Unmovable).unwrap();
+    zone.alloc_run_at(run(64, 444), Movable).unwrap();
+    zone.alloc_run_at(run(512, 63), Unmovable).unwrap();
+    zone.alloc_run_at(run(575, 445), Movable).unwrap();
+    zone.alloc_run_at(run(1024, 508), Movable).unwrap();
+    zone.alloc_run_at(run(1536, 508), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut targets = [Frame(0); 64];
     let found = seat.take_targets(order(0), TargetRoom::Unsettled, &mut targets);

@@ -98,7 +98,7 @@ fn below_the_low_watermark_the_caches_hold_a_quarter() {
     let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
     let low = zone.watermarks().low;
     assert_eq!(low, 357);
-    zone.alloc_run(run(0, 20_480 - low), Movable).unwrap();
+    zone.alloc_run_at(run(0, 20_480 - low), Movable).unwrap();
     assert!(!zone.is_low(), "at the watermark");
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(1), Movable).unwrap();
@@ -117,7 +117,7 @@ fn many_cpus_share_the_limit_and_look_at_it_every_few_times() {
     let mut seat = zone.seat(CpuId(3)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
     assert_eq!(limits(&seat), [51, 0, 0, 0, 0]);
-    zone.alloc_run(run(0, 19_000), Unmovable).unwrap();
+    zone.alloc_run_at(run(0, 19_000), Unmovable).unwrap();
     let fetch = |seat: &mut Seat<'_, '_, _>| {
         zone.drain();
         seat.alloc(order(0), Movable).unwrap();
@@ -315,7 +315,7 @@ fn a_batch_ends_where_the_next_block_would_be_a_fallback() {
         };
         let zone = full_zone(&layout, &config, &mut memory);
         zone.set_label(run(0, 512), Label::Of(Unmovable)).unwrap();
-        zone.alloc_run(run(0, 510), Unmovable).unwrap();
+        zone.alloc_run_at(run(0, 510), Unmovable).unwrap();
         let mut seat = zone.seat(CpuId(0)).unwrap();
         for _ in 0..2 {
             assert!(seat.alloc(order(0), Unmovable).unwrap().0 < 512);
@@ -343,7 +343,7 @@ fn a_cache_that_holds_more_than_it_may_by_now_gives_back_before_it_takes() {
             seat.free(frame, order(0)).unwrap();
         }
         assert_eq!(seat.words.cached(Movable, 0), 63);
-        zone.alloc_run(run(0, 20_480 - 512), Unmovable).unwrap();
+        zone.alloc_run_at(run(0, 20_480 - 512), Unmovable).unwrap();
         seat.words.set_limit(Movable, 0, 2);
         let frame = frames[0];
         if by_parts {

@@ -14,7 +14,7 @@ fn owned_by<'m>(
     let zone = full_zone(&ZoneLayout::new(Frame(0), 512), config, memory);
     zone.set_label(run(0, 512), Label::Of(owner)).unwrap();
     if taken > 0 {
-        zone.alloc_run(run(0, taken), owner).unwrap();
+        zone.alloc_run_at(run(0, taken), owner).unwrap();
     }
     zone
 }
@@ -186,8 +186,8 @@ fn a_recount_is_the_sum_over_all_pageblocks() {
     let mut memory = memory(&layout);
     let zone = empty_zone(&layout, &mut memory);
     zone.add(run(3, 1400)).unwrap();
-    zone.alloc_run(run(500, 30), Unmovable).unwrap();
-    zone.alloc_run(run(1000, 40), Reclaimable).unwrap();
+    zone.alloc_run_at(run(500, 30), Unmovable).unwrap();
+    zone.alloc_run_at(run(1000, 40), Reclaimable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut frames = [Frame(0); 2];
     for block in &mut frames {

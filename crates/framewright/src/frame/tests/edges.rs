@@ -135,7 +135,7 @@ fn no_call_with_whatever_argument_panics_or_changes_anything_when_it_is_refused(
             if zone.remove(run).is_ok() {
                 zone.add(run).unwrap();
             }
-            if zone.alloc_run(run, Movable).is_ok() {
+            if zone.alloc_run_at(run, Movable).is_ok() {
                 seat.free_range(run).unwrap();
             }
             if !run.is_empty() && run.frames() != 1 {

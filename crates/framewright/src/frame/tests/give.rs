@@ -236,7 +236,7 @@ fn neighbours_go_back_word_by_word_and_what_is_not_the_seats_stays() {
                 let zone = full_zone(&layout, &caching(100), &mut memory);
                 // 512 is where the second pageblock begins.
                 let (start, frames) = (512 - (8 << size), 16 << size);
-                zone.alloc_run(run(start, frames), Reclaimable).unwrap();
+                zone.alloc_run_at(run(start, frames), Reclaimable).unwrap();
                 let mut seat = zone.seat(CpuId(0)).unwrap();
                 for limit in 0..5 {
                     seat.words.set_limit(Reclaimable, limit, 64 >> limit);

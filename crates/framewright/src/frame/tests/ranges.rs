@@ -41,7 +41,7 @@ fn isolated_pageblocks_take_back_and_give_nothing() {
     assert_eq!(zone.isolate(first), Ok(1));
     assert_eq!(zone.isolate(first), Err(RunError::Isolation(Frame(0))));
     assert_eq!(
-        zone.alloc_run(Run::new(Frame(64), 8).unwrap(), Movable),
+        zone.alloc_run_at(Run::new(Frame(64), 8).unwrap(), Movable),
         Err(RunError::Isolation(Frame(0)))
     );
     seat.free(Frame(7), order(0)).unwrap();
@@ -127,9 +127,9 @@ fn isolation_counts_what_is_left_in_all_pageblocks_and_names_the_one_in_the_way(
     let layout = ZoneLayout::new(Frame(0), 512 * 4);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &Config::default(), &mut memory);
-    zone.alloc_run(run(0, 10), Movable).unwrap();
-    zone.alloc_run(run(20, 5), Unmovable).unwrap();
-    zone.alloc_run(run(512, 7), Reclaimable).unwrap();
+    zone.alloc_run_at(run(0, 10), Movable).unwrap();
+    zone.alloc_run_at(run(20, 5), Unmovable).unwrap();
+    zone.alloc_run_at(run(512, 7), Reclaimable).unwrap();
     assert_eq!(zone.isolate(run(0, 1024)), Ok(22));
     assert_eq!(
         zone.unisolate(run(512, 1024)),
@@ -219,7 +219,7 @@ fn what_is_isolated_is_free_for_no_request() {
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &Config::default(), &mut memory);
     zone.isolate(run(0, 512)).unwrap();
-    zone.alloc_run(run(512, 512), Movable).unwrap();
+    zone.alloc_run_at(run(512, 512), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     for order in [order(0), order(9), order(10)] {
         assert_eq!(seat.alloc(order, Movable), Err(AllocError::Exhausted));

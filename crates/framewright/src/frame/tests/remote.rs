@@ -334,7 +334,7 @@ fn what_the_index_said_is_looked_at_again_under_the_lock() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &caching(0), &mut memory);
-    zone.alloc_run(run(0, 384), Unmovable).unwrap();
+    zone.alloc_run_at(run(0, 384), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     // As if its last block of that order had gone between the look and the lock.
     let row = zone.row(3, zone.meta(0).class());

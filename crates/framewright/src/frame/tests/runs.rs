@@ -16,15 +16,15 @@ fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {
     zone.add(Run::new(Frame(1500), 1600).unwrap()).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let run = Run::new(Frame(117), 700).unwrap();
-    zone.alloc_run(run, Unmovable).unwrap();
+    zone.alloc_run_at(run, Unmovable).unwrap();
     zone.verify().unwrap();
     assert_eq!(
-        zone.alloc_run(run, Unmovable),
+        zone.alloc_run_at(run, Unmovable),
         Err(RunError::NotFree(Frame(117)))
     );
     let hole = Run::new(Frame(1000), 600).unwrap();
     assert_eq!(
-        zone.alloc_run(hole, Unmovable),
+        zone.alloc_run_at(hole, Unmovable),
         Err(RunError::Absent(Frame(1100)))
     );
     assert_eq!(
@@ -62,12 +62,12 @@ fn a_run_touches_no_isolated_pageblock_and_no_order_above_the_largest_is_taken()
     let zone = full_zone(&layout, &Config::default(), &mut memory);
     zone.isolate(run(512 * 3, 512)).unwrap();
     let refused = Err(RunError::Isolation(Frame(512 * 3)));
-    assert_eq!(zone.alloc_run(run(512 * 2 + 100, 500), Movable), refused);
-    assert_eq!(zone.alloc_run(run(512 * 2 + 511, 2), Movable), refused);
-    assert_eq!(zone.alloc_run(run(512 * 3 + 511, 2), Movable), refused);
+    assert_eq!(zone.alloc_run_at(run(512 * 2 + 100, 500), Movable), refused);
+    assert_eq!(zone.alloc_run_at(run(512 * 2 + 511, 2), Movable), refused);
+    assert_eq!(zone.alloc_run_at(run(512 * 3 + 511, 2), Movable), refused);
     // Up to the isolated pageblock, and from its end on.
-    zone.alloc_run(run(512 * 2, 512), Movable).unwrap();
-    zone.alloc_run(run(512 * 4, 512), Movable).unwrap();
+    zone.alloc_run_at(run(512 * 2, 512), Movable).unwrap();
+    zone.alloc_run_at(run(512 * 4, 512), Movable).unwrap();
     assert_eq!(
         zone.alloc_at(Frame(0), order(11), Movable),
         Err(RunError::Outside)
@@ -316,7 +316,7 @@ fn f7_a_run_of_which_another_cpu_frees_a_part_meanwhile_goes_back_once_and_says_
         for frame in 0..64 {
             zone.alloc_at(Frame(frame), Order::ZERO, Unmovable).unwrap();
         }
-        zone.alloc_run(run(64, 1984), Unmovable).unwrap();
+        zone.alloc_run_at(run(64, 1984), Unmovable).unwrap();
         let part = Run::new(Frame(at), order(others).frames()).unwrap();
         for frame in part.start().0..part.end().0 {
             seats[1].free_part(Frame(frame), Order::ZERO).unwrap();

@@ -70,7 +70,7 @@ fn a_stock_goes_back_when_its_seat_may_hold_less_and_when_caches_are_drained() {
             zone.drain();
         } else {
             // 10 % of the rest, shared by two caches, is less than a word.
-            zone.alloc_run(run(0, 512 * 38), Unmovable).unwrap();
+            zone.alloc_run_at(run(0, 512 * 38), Unmovable).unwrap();
             seat.alloc(order(0), Movable).unwrap();
             seat.alloc(order(1), Unmovable).unwrap();
         }
@@ -158,7 +158,7 @@ fn a_batch_does_not_begin_a_word_that_a_stock_could_have() {
     let mut memory = memory(&layout());
     let zone = full_zone(&layout(), &caching(100), &mut memory);
     // One frame is left of the pageblock from which requests are served first.
-    zone.alloc_run(run(512 * 39, 511), Movable).unwrap();
+    zone.alloc_run_at(run(512 * 39, 511), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     assert_eq!(seat.alloc(order(0), Movable), Ok(Frame(512 * 40 - 1)));
     assert_eq!(zone.recount().cached, 0);
@@ -211,7 +211,7 @@ fn a_stock_becomes_smaller_with_memory_where_the_caches_do_not() {
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
     assert_eq!(seat.words.stock_limit(), 8);
-    zone.alloc_run(run(0, 14_000), Movable).unwrap();
+    zone.alloc_run_at(run(0, 14_000), Movable).unwrap();
     while seat.words.counters().looks.read() == 1 {
         seat.alloc(order(0), Movable).unwrap();
     }
@@ -225,7 +225,7 @@ fn a_batch_goes_on_as_long_as_there_are_parts_of_words() {
     let mut memory = memory(&layout());
     let zone = full_zone(&layout(), &caching(100), &mut memory);
     for block in [38, 39] {
-        zone.alloc_run(run(512 * block, 511), Movable).unwrap();
+        zone.alloc_run_at(run(512 * block, 511), Movable).unwrap();
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(0), Movable).unwrap();

@@ -83,7 +83,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         if !frame.is_aligned(order) || order > self.max_order() {
             return Err(RunError::Outside);
         }
-        self.alloc_run(run, mobility)
+        self.alloc_run_at(run, mobility)
     }
 
     /// Allocates every frame of `run`, all of which are free, as the fewest aligned blocks. Each is
@@ -94,7 +94,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     ///
     /// # Errors
     /// If the run is not inside, or a frame of it does not exist, is not free, or is isolated.
-    pub fn alloc_run(&self, run: Run, mobility: Mobility) -> Result<(), RunError> {
+    pub fn alloc_run_at(&self, run: Run, mobility: Mobility) -> Result<(), RunError> {
         let offsets = self.offsets(run)?;
         let stopped = self.stop();
         if self.all_free(&stopped, &offsets).is_err() {
@@ -113,7 +113,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     }
 
     /// Allocates `frames` contiguous free frames, the first at a multiple of `align` frames: the
-    /// lowest such run. See [`alloc_run`](Self::alloc_run) for what it consists of.
+    /// lowest such run. See [`alloc_run_at`](Self::alloc_run_at) for what it consists of.
     ///
     /// Stops all CPUs to drain, and once more to take the run that was found, or to see that nothing moved while
     /// none was found; CPUs work during the search between the two. Stops none for a run that is as long as one

@@ -87,9 +87,9 @@ fn targets_are_small_blocks_beside_movable_contents_and_nothing_large_is_broken(
             holder.hold(&zone, (frame, 0), Mood::Moves);
         }
     }
-    zone.alloc_run(run(128, 56), Movable).unwrap();
-    zone.alloc_run(run(192, 30), Unmovable).unwrap();
-    zone.alloc_run(run(384, 128), Movable).unwrap();
+    zone.alloc_run_at(run(128, 56), Movable).unwrap();
+    zone.alloc_run_at(run(192, 30), Unmovable).unwrap();
+    zone.alloc_run_at(run(384, 128), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     // Nothing in 0 is in the way of a block of order 4; for order 6 something is.
     let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
@@ -137,7 +137,7 @@ fn a_request_that_cannot_move_gets_a_small_block_where_such_contents_are() {
     machine!(zone, reclaim, &uncached(), 8);
     let holder = Holder::default();
     // All but 0 are clean; in 0 every fourth frame from 8 on is in the way of order 2.
-    zone.alloc_run(run(0, 8), Unmovable).unwrap();
+    zone.alloc_run_at(run(0, 8), Unmovable).unwrap();
     for frame in (8..64).step_by(4) {
         holder.hold(&zone, (frame + 1, 0), Mood::Moves);
     }
@@ -225,15 +225,15 @@ fn movable_contents_may_lie_in_contiguous_areas_and_leave_them() {
         holder.hold(&zone, (3 * nth, 0), Mood::Moves);
         holder.hold(&zone, (64 + 3 * nth, 0), Mood::Moves);
     }
-    zone.alloc_run(run(128, 128), Unmovable).unwrap();
+    zone.alloc_run_at(run(128, 128), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let got = reclaim.compact_with(&mut seat, order(6), Unmovable, Background, &[&holder]);
     assert_eq!(got, Compaction::Skipped);
     let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
     assert_eq!(got, Compaction::Skipped, "too little is free");
     seat.free_frames(run(128, 128)).unwrap();
-    zone.alloc_run(run(128, 1), Unmovable).unwrap();
-    zone.alloc_run(run(192, 1), Unmovable).unwrap();
+    zone.alloc_run_at(run(128, 1), Unmovable).unwrap();
+    zone.alloc_run_at(run(192, 1), Unmovable).unwrap();
     let got = reclaim.compact_with(&mut seat, order(6), Movable, Background, &[&holder]);
     assert_eq!(
         got,
@@ -351,7 +351,7 @@ fn a_small_block_is_found_however_far_away_it_is() {
     machine!(zone, reclaim, &uncached(), 300);
     let holder = Holder::default();
     // Only the last pageblocks have movable contents, far beyond the first look.
-    zone.alloc_run(run(0, 64 * 290), Unmovable).unwrap();
+    zone.alloc_run_at(run(0, 64 * 290), Unmovable).unwrap();
     for nth in 0..16 {
         holder.hold(&zone, (64 * 290 + 4 * nth, 0), Mood::Moves);
         holder.hold(&zone, (64 * 291 + 4 * nth, 0), Mood::Moves);

@@ -77,7 +77,7 @@ fn r6_no_client_can_pin_a_pageblock_out_of_which_contents_move() {
         pinner.holder.hold(&zone, (5 * nth, 0), Mood::Moves);
     }
     for id in 1..4 {
-        zone.alloc_run(run(512 * id, 1), Unmovable).unwrap();
+        zone.alloc_run_at(run(512 * id, 1), Unmovable).unwrap();
         pinner.holder.hold(&zone, (512 * id + 1, 0), Mood::Moves);
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
@@ -135,7 +135,7 @@ fn what_no_client_knows_stays_and_the_second_client_is_asked_for_what_the_first_
         zone.alloc_at(Frame(128 + 3 * nth), order(0), Movable)
             .unwrap();
     }
-    zone.alloc_run(run(192, 64), Movable).unwrap();
+    zone.alloc_run_at(run(192, 64), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let got = reclaim.compact_with(&mut seat, order(6), Movable, Direct, &[&first, &second]);
     assert!(

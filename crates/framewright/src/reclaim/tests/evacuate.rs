@@ -1,5 +1,6 @@
 use super::*;
 use crate::reclaim::Obstacle;
+use crate::stats::ContigStats;
 use crate::units::RunError;
 
 #[test]
@@ -23,7 +24,7 @@ fn r1_evacuated_pageblocks_are_free_and_isolated_and_nothing_else_is() {
     zone.verify().unwrap();
     assert_eq!(zone.unisolate(run), Ok(0));
     assert_nothing_is_left(&zone, holder.frames());
-    zone.alloc_run(run, Unmovable).unwrap();
+    zone.alloc_run_at(run, Unmovable).unwrap();
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn evacuation_without_room_or_of_a_wrong_run_is_refused() {
     for frame in 0..64 * 2 {
         holder.hold(&zone, (frame, 0), Mood::Moves);
     }
-    zone.alloc_run(run(128, 120), Unmovable).unwrap();
+    zone.alloc_run_at(run(128, 120), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut evacuate = |run| reclaim.evacuate(&mut seat, run, &[&holder]);
     let whole = evacuate(run(0, 64)).unwrap_err();
@@ -213,7 +214,7 @@ fn r2_targets_that_were_given_back_are_another_owners_at_the_next_try() {
         migrate: &[&holder],
     };
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut effort = RunEffort::default();
+    let mut effort = ContigStats::default();
     let config = crate::policy::ContigConfig::default();
     let got = reclaim.take_run(&mut seat, run(0, 64), &clients, &config, &mut effort);
     let no_room = Obstacle::NoRoom.at(Frame(4));

@@ -4,6 +4,7 @@
 use super::*;
 use crate::reclaim::Obstacle;
 use crate::reclaim::compact::CompactEffort::Direct;
+use crate::stats::ContigStats;
 
 /// A client that answers right, and hands the answers back the other way round.
 struct Turned<'h>(&'h Holder);
@@ -120,7 +121,7 @@ fn r8_what_a_client_dropped_is_freed_and_nothing_else_in_whatever_sequence() {
         shrink: &[],
         migrate: &[&Turned(&holder)],
     };
-    let mut effort = RunEffort::default();
+    let mut effort = ContigStats::default();
     let config = crate::policy::ContigConfig::default();
     let got = reclaim.take_run(&mut seat, run(64 * 3, 64), &clients, &config, &mut effort);
     for (frame, (size, ..)) in holder.blocks.take() {
@@ -132,7 +133,7 @@ fn r8_what_a_client_dropped_is_freed_and_nothing_else_in_whatever_sequence() {
     }
     assert_eq!(got, Ok(()));
     // Those that were busy once are dropped at the next try.
-    assert_eq!((effort.discarded, effort.moved), (20, 0));
+    assert_eq!((effort.pages_discarded, effort.pages_migrated), (20, 0));
     seat.free_frames(run(64 * 3, 64)).unwrap();
     assert_all_is_there(&zone, 0);
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::platform::scene::Scene;
 use crate::policy::ContigConfig;
-use crate::stats::ReclaimStats;
+use crate::stats::{ContigStats, ReclaimStats};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -107,7 +107,7 @@ fn take_run<'z, 'm>(
         shrink: &[],
         migrate: &[client],
     };
-    let (config, effort) = (ContigConfig::default(), &mut RunEffort::default());
+    let (config, effort) = (ContigConfig::default(), &mut ContigStats::default());
     let taken = reclaim.take_run(seat, run(70, 100), &clients, &config, effort);
     taken.is_ok()
 }

@@ -4,7 +4,7 @@ use super::claims::{AtWork, ClaimedFrames};
 use super::{FrameBits, MigrateArea, RESERVATIONS};
 use crate::frame::Seat;
 use crate::platform::{FramePlatform, OrElse, Patience};
-use crate::reclaim::{Clients, RunEffort};
+use crate::reclaim::Clients;
 use crate::reserve::Reservation;
 use crate::reserve::places::{RunPlaces, words_of};
 use crate::stats::ContigStats;
@@ -416,24 +416,19 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
             None
         };
         let run = self.run_of_ids(&claim.ids);
-        let mut effort = RunEffort::default();
+        let mut counts = ContigStats {
+            isolated_ranges: 1,
+            ..ContigStats::default()
+        };
         let taken = self.reclaim.take_run_within(
             seat,
             run,
             clients,
             &self.config,
-            &mut effort,
+            &mut counts,
             patience,
         )?;
-        self.count(&ContigStats {
-            isolated_ranges: 1,
-            tries: effort.tries,
-            pages_migrated: effort.moved,
-            pages_discarded: effort.discarded,
-            pages_stayed: effort.stayed,
-            pages_reclaimed: effort.reclaimed,
-            ..ContigStats::default()
-        });
+        self.count(&counts);
         Some(taken)
     }
 

@@ -20,7 +20,7 @@ pub(super) use eviction::{EvictionQueue, EvictionShard, ShardRecord};
 pub(super) use index::{Bucket, IndexBucket, LockedBucket, PageEntry, PageIndex, Ticket};
 
 pub(super) use pool::{Born, Debt, KINDS, POOLS_MAX, PoolRecord, Pools};
-pub use pool::{PoolConfig, PoolId, PoolKind};
+pub use pool::{PoolConfig, PoolId};
 pub(super) use record::{
     Descriptor, GuestCounters, GuestRecord, Lane, OwnersRecord, SECTION, SECTION_LANES,
     SectionRecord, add,

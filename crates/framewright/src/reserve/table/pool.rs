@@ -13,24 +13,11 @@ use crate::sync::{
 pub struct PoolId(pub u16);
 
 impl PoolId {
-    /// The kind of every pool with this number: the number alone tells a counter which kind to
-    /// count.
+    /// Whether every pool with this number is a frontswap's: the number alone tells a counter which kind to count.
     #[must_use]
-    pub const fn kind(self) -> PoolKind {
-        match self.0 % KINDS {
-            0 => PoolKind::Cleancache,
-            _ => PoolKind::Frontswap,
-        }
+    pub const fn is_swap(self) -> bool {
+        !self.0.is_multiple_of(KINDS)
     }
-}
-
-/// What the pages of a pool are, for the counters. It changes nothing else.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum PoolKind {
-    /// Clean pages of files.
-    Cleancache,
-    /// Swapped-out pages.
-    Frontswap,
 }
 
 /// How many kinds there are.
@@ -41,8 +28,9 @@ pub(in super::super) const POOLS_MAX: usize = 256 * KINDS as usize;
 /// What a pool is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolConfig {
-    /// What its pages are.
-    pub kind: PoolKind,
+    /// Its pages are swapped out (frontswap), and else of files (cleancache). That decides which counters count them,
+    /// and nothing else.
+    pub is_swap: bool,
     /// A get takes its page away: the caller has it then, and no second get finds it. Else a page
     /// stays, and a guest that changes its copy must invalidate it first.
     pub exclusive: bool,
@@ -67,7 +55,7 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// Of clean pages of files (cleancache): exclusive, no shares.
     pub const CLEAN: Self = Self {
-        kind: PoolKind::Cleancache,
+        is_swap: false,
         exclusive: true,
         may_be_dirty: false,
         dirty_pages_max: u64::MAX,
@@ -78,7 +66,7 @@ impl PoolConfig {
 
     /// Of swapped-out pages (frontswap): a page stays until it is invalidated, and may be dirty.
     pub const SWAP: Self = Self {
-        kind: PoolKind::Frontswap,
+        is_swap: true,
         exclusive: false,
         may_be_dirty: true,
         ..Self::CLEAN
@@ -256,10 +244,10 @@ impl<'m> Pools<'m> {
         )
     }
 
-    /// The first number of that kind that no pool has. Under the owners' lock.
-    pub(in super::super) fn free_number(&self, kind: PoolKind) -> Option<PoolId> {
+    /// The first number that no pool has, of a frontswap or a cleancache. Under the owners' lock.
+    pub(in super::super) fn free_number(&self, is_swap: bool) -> Option<PoolId> {
         let mut ids = (0..self.len() as u16).map(PoolId);
-        ids.find(|id| id.kind() == kind && !self.is_open(*id))
+        ids.find(|id| id.is_swap() == is_swap && !self.is_open(*id))
     }
 
     /// Makes the pool of a [free number](Self::free_number) exist. Under the same lock.

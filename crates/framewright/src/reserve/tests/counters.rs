@@ -37,10 +37,7 @@ fn every_counter_of_either_kind_is_what_its_guests_did() {
     let (reserve, _) = reserve(64, 2);
     let clean = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
     let swap = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-    assert_eq!(
-        [clean.kind(), swap.kind()],
-        [PoolKind::Cleancache, PoolKind::Frontswap]
-    );
+    assert_eq!([clean.is_swap(), swap.is_swap()], [false, true]);
     let mut seats = [guest(&reserve, 0), guest(&reserve, 1)];
     let mut tallies = [CountedCalls::default(), CountedCalls::default()];
     tallies.iter_mut().for_each(|tally| tally.0.inits = 1);
@@ -75,7 +72,7 @@ fn every_counter_of_either_kind_is_what_its_guests_did() {
             reserve.release(run).unwrap();
         }
     }
-    let nowhere = PoolId(30 + u16::from(swap.kind() == PoolKind::Frontswap));
+    let nowhere = PoolId(30 + u16::from(swap.is_swap()));
     tallies[1].put(seats[0].put(key(nowhere, 0, 0), &page(1)));
     tallies[1].get(seats[0].get(key(nowhere, 0, 0), &mut out));
     assert!(!seats[0].invalidate_pool(nowhere));
@@ -200,7 +197,7 @@ fn a_number_of_a_pool_keeps_its_kind_and_each_kind_has_as_many_as_there_may_be()
     for config in [PoolConfig::CLEAN, PoolConfig::SWAP] {
         let pools: Vec<_> = core::iter::from_fn(|| reserve.open_pool(&config)).collect();
         assert_eq!(pools.len(), 16);
-        assert!(pools.iter().all(|pool| pool.kind() == config.kind));
+        assert!(pools.iter().all(|pool| pool.is_swap() == config.is_swap));
         assert!(guest.invalidate_pool(pools[5]));
         assert_eq!(reserve.open_pool(&config), Some(pools[5]));
         assert_eq!(reserve.open_pool(&config), None);

@@ -382,7 +382,7 @@ fn m5_what_was_in_the_way_before_a_request_began_does_not_make_it_fail() {
     machine!(zone, area, seat, ContigConfig::default());
     let mut other = zone.seat(CpuId(1)).unwrap();
     // Two places are left: one with a block that is pinned, and one that costs more.
-    zone.alloc_run(run(FIRST + 192, AREA - 384), Unmovable)
+    zone.alloc_run_at(run(FIRST + 192, AREA - 384), Unmovable)
         .unwrap();
     let holder = AreaHolder::default();
     holder.hold(&zone, FIRST + 5..FIRST + 6, AreaMood::Pinned);

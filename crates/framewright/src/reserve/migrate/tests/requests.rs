@@ -71,7 +71,8 @@ fn a_long_run_is_taken_where_fewest_frames_are_in_use() {
     let holder = AreaHolder::default();
     holder.hold(&zone, FIRST..FIRST + 128, AreaMood::Moves);
     holder.hold(&zone, (FIRST + 128..FRAMES).step_by(8), AreaMood::Moves);
-    zone.alloc_run(run(FIRST + 64 * 6 + 1, 7), Movable).unwrap();
+    zone.alloc_run_at(run(FIRST + 64 * 6 + 1, 7), Movable)
+        .unwrap();
     // Of the frames from 128 on, the last windows hold seven more.
     let taken = area
         .alloc_contig(&mut seat, 192, 64, &movers(&[&holder]))
@@ -137,7 +138,7 @@ fn contents_go_where_no_owner_comes_unless_there_is_nothing_else() {
     let holder = AreaHolder::default();
     holder.hold(&zone, FIRST..FRAMES - 64, AreaMood::Moves);
     // So that something has to move.
-    zone.alloc_run(run(FRAMES - 64, 1), Unmovable).unwrap();
+    zone.alloc_run_at(run(FRAMES - 64, 1), Unmovable).unwrap();
     area.alloc_contig(&mut seat, 64, 64, &movers(&[&holder]))
         .unwrap();
     let blocks = holder.blocks.borrow();
