@@ -47,6 +47,10 @@ impl FrameSource for RecordedSeat<'_, '_> {
         }
     }
 
+    fn slow_calls(&self) -> u64 {
+        self.seat.slow_calls()
+    }
+
     fn is_short(&mut self) -> bool {
         self.seat.is_short()
     }

@@ -70,6 +70,8 @@ struct PagingState {
     tlbs: Vec<Tlb>,
     frames: Vec<Physical>,
     free_frames: u64,
+    /// Runs that were given back.
+    runs_back: u64,
     cursor: usize,
     mapped_pages: u64,
     failed_maps: u64,
@@ -149,6 +151,7 @@ impl Paging {
                 tlbs: (0..cpus).map(|_| tlb()).collect(),
                 frames: (0..frames).map(physical).collect(),
                 free_frames: u64::from(pool_frames),
+                runs_back: 0,
                 cursor: 0,
                 mapped_pages: 0,
                 failed_maps: 0,

@@ -52,9 +52,15 @@ impl FrameSource for PoolFrames<'_> {
         Ok(Run::new(Frame(start as u64), taken).expect("a small number"))
     }
 
+    /// Every third run that comes back takes a while.
+    fn slow_calls(&self) -> u64 {
+        self.0.state.borrow().runs_back / 3
+    }
+
     fn free_run(&mut self, frames: Run) {
         let paging = self.0;
         let state = &mut *paging.state.borrow_mut();
+        state.runs_back += 1;
         for frame in frames.start().0..frames.end().0 {
             let physical = match state.frames.get(frame as usize) {
                 Some(&physical) if frame < u64::from(paging.pool_frames) => physical,

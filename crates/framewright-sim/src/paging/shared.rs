@@ -88,6 +88,10 @@ impl FrameSource for SharedFrames<'_> {
         PoolFrames(&self.0.paused()).alloc_run(frames, context)
     }
 
+    fn slow_calls(&self) -> u64 {
+        PoolFrames(&self.0.lock()).slow_calls()
+    }
+
     fn free_run(&mut self, frames: Run) {
         PoolFrames(&self.0.paused()).free_run(frames);
     }
