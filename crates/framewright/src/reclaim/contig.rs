@@ -23,7 +23,7 @@ use core::ops::Range;
 impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// Empties the frames of `run` and takes them, as the fewest unmovable allocations. The caller
     /// frees them, together or in parts ([`Seat::free_frames`]). Adds what that took to `effort`: tries, and the pages
-    /// that it migrated, discarded, asked for in vain and reclaimed.
+    /// that it migrated, discarded, could not move and reclaimed.
     ///
     /// The pageblocks of the run are set apart meanwhile, and the blocks that CPUs had cached of
     /// them go back. In their parts outside the run contents stay, and free frames can be allocated
