@@ -35,9 +35,10 @@ fn a_part_goes_on_where_the_one_before_stopped() {
 #[test]
 fn a_part_ends_where_the_source_takes_a_while() {
     for config in [RangeConfig::for_cpus(2), RangeConfig::for_cpus(2).kept()] {
-        for (is_slow, most) in [(false, 64), (true, 1)] {
+        for (is_slow, is_fickle, most) in [(false, false, 64), (true, false, 1), (false, true, 1)] {
             let (_space, mut seat, _other, state) = with_windows(&config, 1);
             state.is_slow.set(is_slow);
+            state.is_fickle.set(is_fickle);
             // The next one is 0.
             state.slow_calls.set(u64::MAX);
             for pages in [3, 60, 3, LONG] {
