@@ -219,9 +219,10 @@ impl<'f> AbRunner<'f> {
         let work = self.folder.join("work");
         self.clear(&work)?;
         hog.leave(self.plan.free_mib + beside_mib)?;
-        // What others have read counts as available. Every run begins without it, and with as much that is free.
+        // What others have read counts as available, and so do the kernel's own objects for it. Every run begins without
+        // both, and with as much that is free.
         let drop_caches = self.root.drop_caches();
-        fs::write(&drop_caches, "1\n").map_err(|e| AbError::file(&drop_caches, e))?;
+        fs::write(&drop_caches, "3\n").map_err(|e| AbError::file(&drop_caches, e))?;
         let available = available_mib()?;
         let free_mib = available.saturating_sub(beside_mib);
         // Pieces of the process beside are 64 MiB, and others take memory meanwhile.

@@ -186,7 +186,7 @@ impl SettingsRoot {
         Ok(SettingValues(values))
     }
 
-    /// Where the kernel is told to drop what it has read from files.
+    /// Where the kernel is told to drop what it has read from files, and its own objects for them.
     pub(super) fn drop_caches(&self) -> PathBuf {
         self.0.join("vm/drop_caches")
     }
