@@ -178,8 +178,8 @@ impl<'m, P> Zone<'m, P> {
         (given, done)
     }
 
-    /// Gives back the oldest of at most 64 cached blocks and those that lie in the same pageblocks, of few pageblocks.
-    /// Returns by a bit each which of them have gone.
+    /// Gives back the oldest of at most 64 cached blocks and those that lie in the same pageblocks, of few pageblocks; or
+    /// all, where several of one word come one after the other. Returns by a bit each which of them have gone.
     pub(in super::super) fn give_some(
         &self,
         seat: SeatWords<'m>,

@@ -146,16 +146,19 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     ) {
         while *at < end {
             let order = match self.allocation_at(*at, end) {
-                Some(order) if self.free_cached(*at, order) => {
+                Some((order, _)) if self.free_cached(*at, order) => {
                     *at = Frame(at.0 + order.frames());
                     continue;
                 }
-                // The last one, whose cache is full: that gives others back for it.
-                Some(order) if order.index() < CACHED_ORDERS && at.0 + order.frames() == end.0 => {
+                // It has room on the slow path, or is the last one: a full cache gives others back for it.
+                Some((order, mobility))
+                    if order.index() < CACHED_ORDERS
+                        && (at.0 + order.frames() == end.0 || !self.is_full(order, mobility)) =>
+                {
                     order
                 }
                 // All that is left of the pageblock takes one turn, and the cache stays as it is.
-                Some(order) => match self.free_in_one_turn(*at, end) {
+                Some((order, _)) => match self.free_in_one_turn(*at, end) {
                     Some(next) => {
                         *at = next;
                         continue;
@@ -174,11 +177,17 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         }
     }
 
-    /// The order of the allocation that starts at `at`, if one does and ends at or before `end`.
+    /// Whether the cache is at its limit, and has one: a look from outside of the busy seat.
+    fn is_full(&self, order: Order, mobility: Mobility) -> bool {
+        let limit = self.words.limit(mobility, order.index());
+        limit > 0 && self.words.cached(mobility, order.index()) >= limit
+    }
+
+    /// The order and the mobility of the allocation that starts at `at`, if one does and ends at or before `end`.
     #[inline]
-    fn allocation_at(&self, at: Frame, end: Frame) -> Option<Order> {
-        let (order, _) = self.zone.tag(self.zone.offset(at)?).as_live()?;
-        (at.0 + order.frames() <= end.0).then_some(order)
+    fn allocation_at(&self, at: Frame, end: Frame) -> Option<(Order, Mobility)> {
+        let (order, mobility) = self.zone.tag(self.zone.offset(at)?).as_live()?;
+        (at.0 + order.frames() <= end.0).then_some((order, mobility))
     }
 
     /// Frees the allocations from `at` to `end`, under one lock, as long as they lie side by side in one pageblock.

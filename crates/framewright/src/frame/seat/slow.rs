@@ -344,7 +344,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         if order.index() < CACHED_ORDERS {
             self.look_at_limits(order, mobility);
             let limit = self.words.limit(mobility, order.index());
-            if self.words.cached(mobility, order.index()) >= limit {
+            if limit > 0 && self.words.cached(mobility, order.index()) >= limit {
                 self.words.spill_some(self.zone, mobility, order);
             }
             if limit > 0 {

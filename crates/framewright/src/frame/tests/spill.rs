@@ -92,3 +92,31 @@ fn blocks_of_a_run_that_find_their_caches_full_go_back_in_one_turn() {
     assert_eq!(changed(&zone, &before), 1);
     zone.verify().unwrap();
 }
+
+#[test]
+fn blocks_of_a_run_go_into_caches_that_have_room_where_some_pageblock_is_isolated() {
+    let layout = ZoneLayout::new(Frame(0), 512 * PAGEBLOCKS);
+    let mut memory = memory(&layout);
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    let zone = full_zone(&layout, &config, &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for size in 0..3 {
+        seat.alloc(order(size), Unmovable).unwrap();
+    }
+    let at = Frame(512 * (PAGEBLOCKS - 1));
+    for (size, place) in [(2, 0), (1, 4), (0, 6)] {
+        let block = Frame(at.0 + place);
+        zone.alloc_at(block, order(size), Unmovable).unwrap();
+    }
+    zone.isolate(Run::new(Frame(512 * 20), 512).unwrap())
+        .unwrap();
+    assert!(seat.words.is_restricted());
+    let caches = |seat: &Seat<'_, '_, _>| [0, 1, 2].map(|size| seat.words.cached(Unmovable, size));
+    let before = caches(&seat);
+    seat.free_frames(Run::new(at, 7).unwrap()).unwrap();
+    assert_eq!(caches(&seat), before.map(|cached| cached + 1));
+    zone.verify().unwrap();
+}

@@ -20,6 +20,7 @@ use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, AreaKind, AreaState, RangeFreeError, RangeSeat};
 use crate::frame::FrameSource;
 use crate::platform::{Patience, RangePlatform};
+use crate::seats::Inboxes;
 use crate::sync::CounterWord;
 use crate::units::Page;
 
@@ -101,7 +102,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 Err(error) => break Err(error),
             };
             let is_kept = header.state() == AreaState::Kept;
-            let _moving = is_kept.then(|| self.words.moving());
+            let moving = is_kept.then(|| self.words.moving());
             let at = self.space.offset_unchecked(page) as u32;
             let pages = u64::from(held.lazy_pages_of(at, header));
             if told > pages {
@@ -119,6 +120,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     told = pages;
                 } else if !is_ahead {
                     is_ahead = true;
+                    // Out of the seat the area is to be found as the one that this CPU evicts.
+                    drop(moving);
                     self.unmap_ahead(delta + pages)?;
                     continue;
                 } else {
@@ -173,6 +176,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// between which it leaves its seat. So the flush that they need is all that is left to do in one.
     fn unmap_ahead(&mut self, pages: u64) -> Result<(), Poisoned> {
         loop {
+            self.held().collect_inbox();
             let told = self.space.told_lazy() + pages;
             let excess = told.saturating_sub(self.space.lazy_max);
             if self.space.unflushed() >= excess || !self.held().pass() {
