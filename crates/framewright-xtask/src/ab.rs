@@ -76,7 +76,7 @@ pub(crate) fn table(file: &ResultFile) -> String {
     }
     let _ = writeln!(
         out,
-        "\nRanges of {} runs each by turns, at {} on {} (`docs/results/ab.jsonl`, which has every figure, and in its first line \
+        "\nRanges of at least {} runs each by turns, at {} on {} (`docs/results/ab.jsonl`, which has every figure, and in its first line \
          the digests of the predictions and the range of the load average).",
         file.run.runs, file.run.commit, file.run.date
     );

@@ -275,7 +275,10 @@ fn scores(folder: &Path) -> Result<shown::ScoredFolder, CommandError> {
     }
     let recorded = AbRuns::read(&runner.recorded_path(), runner.digest());
     let recorded = recorded.map_err(CommandError::input)?;
-    let score = |arm| score_arm(&runner.plan().load, arm, &runs);
+    // The same load for another time is another pair.
+    let plan = runner.plan();
+    let load = format!("{} for {} s", plan.load, plan.seconds);
+    let score = |arm| score_arm(&load, arm, &runs);
     let scores: Vec<ArmScore> = prediction.arms.iter().map(score).collect();
     Ok(shown::ScoredFolder {
         plan: runner.plan().clone(),
