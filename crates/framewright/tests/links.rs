@@ -107,6 +107,15 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
+fn a_newcomer_reads_the_readme_to_its_end() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(
+        readme.lines().count() <= 150,
+        "README.md is for a first reading: what is more belongs into docs"
+    );
+}
+
+#[test]
 fn every_page_of_the_documents_stands_in_the_book_once() {
     let docs = root().join("docs");
     let summary = docs.join("SUMMARY.md");

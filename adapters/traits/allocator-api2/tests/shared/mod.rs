@@ -1,59 +1,16 @@
-//! A board whose RAM is memory of this process.
+//! An engine over a board.
 
+#[path = "../../../board.rs"]
+mod board;
+
+pub(crate) use board::Board;
 use framewright::engine::{Engine, EngineLayout};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
+use framewright::{CpuId, Frame, Page, Run};
 use framewright_objects::EngineObjects;
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
 pub(crate) const FRAMES: u64 = 4096;
 const FIRST: u64 = 0x400;
-
-/// Its direct map. Nothing is ever mapped beside it, so objects are contiguous ones.
-#[derive(Clone, Copy)]
-pub(crate) struct Board(u64);
-
-impl FramePlatform for Board {}
-
-impl RangePlatform for Board {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
-        Err(MapError::NoMemory)
-    }
-
-    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
-        Ok(())
-    }
-
-    fn flush_all(&self) {}
-
-    fn zero(&self, frames: Run) {
-        self.zero_bytes(
-            Addr(self.0 + frames.start().0 * 4096),
-            frames.frames() * 4096,
-        );
-    }
-}
-
-impl ObjectPlatform for Board {
-    fn direct_base(&self) -> Addr {
-        Addr(self.0)
-    }
-
-    fn zero_bytes(&self, at: Addr, bytes: u64) {
-        // SAFETY: the engine names bytes of its frames, which are this process's memory.
-        unsafe {
-            std::ptr::with_exposed_provenance_mut::<u8>(at.0 as usize)
-                .write_bytes(0, bytes as usize)
-        };
-    }
-
-    fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64) {
-        let from = std::ptr::with_exposed_provenance::<u8>(from.0 as usize);
-        let to = std::ptr::with_exposed_provenance_mut::<u8>(to.0 as usize);
-        // SAFETY: as above, of two objects.
-        unsafe { from.copy_to_nonoverlapping(to, bytes as usize) };
-    }
-}
 
 /// An engine over such a board, for ever.
 pub(crate) fn engine() -> &'static Engine<'static, Board> {

@@ -36,6 +36,9 @@ pub(super) struct WindowState {
     pub(super) is_slow: Cell<bool>,
     /// Whether the number of such calls is another one at each look.
     pub(super) is_fickle: Cell<bool>,
+    /// Calls of `unmap` since the last window, and the most.
+    pub(super) unmaps: Cell<u64>,
+    pub(super) unmaps_max: Cell<u64>,
     /// Frames given back since the last window, and the most.
     pub(super) given: Cell<u64>,
     pub(super) given_max: Cell<u64>,
@@ -72,6 +75,9 @@ impl RangePlatform for WindowPages {
         if self.0.fails_to_unmap.get() {
             return Err(MapError::Refused(8));
         }
+        self.0.unmaps.set(self.0.unmaps.get() + 1);
+        let most = self.0.unmaps_max.get().max(self.0.unmaps.get());
+        self.0.unmaps_max.set(most);
         for page in range.start().0..range.end().0 {
             if let Some(frame) = self.0.reached.borrow_mut().remove(&page) {
                 self.0.stale.borrow_mut().insert(page, frame);
@@ -91,6 +97,7 @@ impl RangePlatform for WindowPages {
 
     fn interrupt_window(&self) {
         self.0.given.set(0);
+        self.0.unmaps.set(0);
         let handler = self.0.handler.borrow_mut().take();
         if let Some(mut handler) = handler {
             self.0.windows.set(self.0.windows.get() + 1);

@@ -52,3 +52,36 @@ fn a_part_ends_where_the_source_takes_a_while() {
         }
     }
 }
+
+#[test]
+fn a_free_that_meets_the_bound_unmaps_in_parts() {
+    let config = RangeConfig {
+        lazy_pages_max: 2000,
+        kept_pages_max: 0,
+        ..RangeConfig::for_cpus(2).kept()
+    };
+    // Areas that its CPU freed, and areas that the other CPU freed for it.
+    for by_other in [false, true] {
+        let (space, mut seat, mut other, state) = with_windows(&config, u64::MAX);
+        let long = seat.vmalloc(&AreaRequest::new(1500)).unwrap();
+        let areas: Vec<_> = (0..600)
+            .map(|_| seat.vmalloc(&AreaRequest::new(2)).unwrap())
+            .collect();
+        // Each second one, so that each is a call of its own to unmap.
+        for area in areas.iter().step_by(2) {
+            let freeing = if by_other { &mut other } else { &mut seat };
+            freeing.vfree(*area).unwrap();
+        }
+        let before = space.stats().vmap_lazy_nr;
+        state.unmaps.set(0);
+        state.unmaps_max.set(0);
+        seat.vfree(long).unwrap();
+        let most = state.unmaps_max.get();
+        assert!(
+            before > 500 && most > 0,
+            "{before} were lazy, {most} unmapped"
+        );
+        assert!(most <= 100, "{most} in one part, of {before} lazy pages");
+        space.verify().unwrap();
+    }
+}
