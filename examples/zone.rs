@@ -17,25 +17,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     engine.add(Run::new(Frame(0x8000), 16384).ok_or("a run ends inside the numbers")?)?;
 
     let mut cpu = engine.cpu(CpuId(0))?;
-    let seat = cpu.frames();
     let stack = Order::new(2).ok_or("2 is an order")?;
-    let one = seat.alloc(0, stack, Mobility::Unmovable)?;
-    let two = seat.alloc(0, stack, Mobility::Unmovable)?;
+    // The last argument is the context. The default is the one in which a request may wait.
+    let one = cpu.alloc(stack, Mobility::Unmovable, Default::default())?;
+    let two = cpu.alloc(stack, Mobility::Unmovable, Default::default())?;
     println!("two stacks: frames {one} and {two}");
 
     // A block is freed once, by its first frame, with the order that it was allocated with.
-    seat.free(one, stack)?;
+    cpu.free(one, stack)?;
     for (frame, order) in [
         (one, stack),
         (two, Order::ZERO),
         (Frame(two.0 + 1), Order::ZERO),
     ] {
-        match seat.free(frame, order) {
+        match cpu.free(frame, order) {
             Ok(()) => return Err("a wrong free was not refused".into()),
             Err(error) => println!("refused: {error}"),
         }
     }
-    seat.free(two, stack)?;
+    cpu.free(two, stack)?;
 
     engine.verify()?;
     let stats = engine.frame_stats();

@@ -100,7 +100,7 @@ pub fn end_of_interrupt() {
     write(END, 0);
 }
 
-/// Interrupts the calling CPU after so many ticks.
+/// Interrupts the calling CPU after this many ticks.
 pub fn set_timer(ticks: u32) {
     write(TIMER, u32::from(TIMER_VECTOR));
     write(TIMER_COUNT, ticks.max(1));

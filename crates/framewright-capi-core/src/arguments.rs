@@ -75,7 +75,7 @@ pub enum WrongArgument {
     Align(u64),
     /// No page begins at the address.
     InPage(Addr),
-    /// So many bytes are no whole pages.
+    /// This many bytes are no whole pages.
     Pages {
         /// What has them.
         what: &'static str,
@@ -150,7 +150,7 @@ fn bytes_of(bytes: usize) -> Result<usize, WrongArgument> {
     }
 }
 
-/// Whole pages for so many bytes: at least one.
+/// Whole pages for this many bytes: at least one.
 ///
 /// # Errors
 /// For 0 bytes, and for more than any memory has.
@@ -158,7 +158,7 @@ pub fn pages_for(bytes: usize) -> Result<u64, WrongArgument> {
     Ok(bytes_of(bytes)?.div_ceil(FW_PAGE_BYTES) as u64)
 }
 
-/// How many whole pages so many bytes are.
+/// How many whole pages this many bytes are.
 ///
 /// # Errors
 /// If they are not.
@@ -239,7 +239,7 @@ pub const fn count_of(frames: u64) -> Result<u64, WrongArgument> {
     }
 }
 
-/// A request for so many bytes.
+/// A request for this many bytes.
 ///
 /// # Errors
 /// As [`pages_for`].

@@ -49,7 +49,7 @@ pub const FW_EBROKEN: c_int = -117;
 pub const FW_EALREADY: c_int = -114;
 /// The library is wrong: it panicked, and the host cannot be used any longer (ENOTRECOVERABLE).
 pub const FW_EPANIC: c_int = -131;
-/// Enough frames are free, but not so many side by side.
+/// Enough frames are free, but not that many side by side.
 pub const FW_EFRAGMENTED: c_int = -1001;
 /// The operating system allows no more mappings (vm.max_map_count).
 pub const FW_EMAPPINGS: c_int = -1002;

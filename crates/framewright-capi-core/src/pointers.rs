@@ -61,7 +61,7 @@ pub unsafe fn read_sized<T: Sized32>(
     // SAFETY: promised, and a `T` begins so.
     let len = unsafe { from.cast::<u32>().read() } as usize;
     check_len::<T>(len, what)?;
-    // SAFETY: promised: so many bytes may be read. They do not change while this reads them, as the descriptions ask.
+    // SAFETY: promised: this many bytes may be read. They do not change while this reads them, as the descriptions ask.
     let bytes = unsafe { slice::from_raw_parts(from.cast::<u8>(), len) };
     let (known, unknown) = bytes.split_at(len.min(size_of::<T>()));
     if unknown.iter().any(|byte| *byte != 0) {
@@ -129,7 +129,7 @@ pub unsafe fn write_sized<T: Sized32>(
 /// The caller's frame numbers.
 ///
 /// # Errors
-/// As [`check`]; if memory cannot hold so many.
+/// As [`check`]; if memory cannot hold that many.
 ///
 /// # Safety
 /// Unless it is null or not aligned, `count` numbers may be read there, and do not change during the call.
@@ -138,7 +138,7 @@ pub unsafe fn frames<'a>(at: *const u64, count: usize) -> Result<&'a [Frame], Wr
     if count > isize::MAX as usize / size_of::<Frame>() {
         return Err(WrongArgument::Count(count));
     }
-    // SAFETY: promised; a `Frame` is its number alone (`repr(transparent)`), and so many are not longer than memory.
+    // SAFETY: promised; a `Frame` is its number alone (`repr(transparent)`), and all of them are not longer than memory.
     Ok(unsafe { slice::from_raw_parts(at.cast::<Frame>(), count) })
 }
 
@@ -190,7 +190,7 @@ pub unsafe fn name<'a>(at: *const c_char) -> Result<&'a str, WrongArgument> {
 /// Room for bytes; none where the pointer is null.
 ///
 /// # Safety
-/// Unless it is null, so many bytes may be written there, and the library alone uses them during the call.
+/// Unless it is null, this many bytes may be written there, and the library alone uses them during the call.
 pub unsafe fn room<'a>(at: *mut c_char, len: usize) -> &'a mut [u8] {
     if at.is_null() {
         return &mut [];

@@ -76,7 +76,7 @@
 // The library is wrong: it panicked, and the host cannot be used any longer (ENOTRECOVERABLE).
 #define FW_EPANIC -131
 
-// Enough frames are free, but not so many side by side.
+// Enough frames are free, but not that many side by side.
 #define FW_EFRAGMENTED -1001
 
 // The operating system allows no more mappings (vm.max_map_count).

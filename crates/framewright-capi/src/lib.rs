@@ -19,10 +19,11 @@
 //! [`fw_host_free`](c::host::fw_host_free): it comes before, or finds no host.
 //!
 //! # Seats
-//! A host has a *place* for each of so many threads, and one that all others share. A place has the seat of a CPU, behind a
-//! lock. A thread takes a place for its own at its first call, and gives it back when it ends: the destructor of a
-//! pthread key does that, whether the thread returned, called pthread_exit or was cancelled. The shared place serves
-//! threads that find none, and calls that come after the destructor of the key has run, from other keys' destructors.
+//! A host has a *place* for each of a fixed number of threads, and one that all others share. A place has the seat
+//! of a CPU, behind a lock. A thread takes a place for its own at its first call, and gives it back when it ends:
+//! the destructor of a pthread key does that, whether the thread returned, called pthread_exit or was cancelled. The
+//! shared place serves threads that find none, and calls that come after the destructor of the key has run, from
+//! other keys' destructors.
 //!
 //! # Invariants
 //! - **CA1** A seat has one user at a time: the lock of its place. Which thread has the place for its own decides

@@ -36,7 +36,7 @@ pub struct FuzzedFormat {
 /// text's names, and the frames of a machine that is replayed, which are no more than `NFRAMES_MAX`.
 pub const BASE_BYTES: u64 = 4 << 20;
 
-/// Machines that a body replays have at most so many frames.
+/// Machines that a body replays have at most this many frames.
 const NFRAMES_MAX: u64 = 1 << 14;
 
 /// The limit that the bodies set: far above what a fuzzer's input may need, far below what one may

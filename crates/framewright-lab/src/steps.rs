@@ -9,7 +9,7 @@ thread_local! {
     static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Notes that so many things were looked at.
+/// Notes that this many things were looked at.
 #[cfg(test)]
 pub(crate) fn add(steps: u64) {
     TAKEN.with(|taken| taken.set(taken.get() + steps));

@@ -160,7 +160,7 @@ fn with_two_writers(anon: &Anon, live: &[u64], work: impl FnOnce(&AtomicU64)) ->
 }
 
 #[test]
-fn two_threads_that_write_during_thousands_of_moves_lose_nothing() {
+fn an2_two_threads_that_write_during_thousands_of_moves_lose_nothing() {
     let host = host(4096);
     let mut seat = host.seat().unwrap();
     let anon = region(&host, 1024);
@@ -320,7 +320,7 @@ fn pages_come_and_go_on_two_threads_while_a_third_compacts() {
 }
 
 #[test]
-fn what_is_pinned_stays_and_moves_when_it_is_not() {
+fn an3_what_is_pinned_stays_and_moves_when_it_is_not() {
     let host = host(1024);
     let mut seat = host.seat().unwrap();
     let anon = region(&host, 64);

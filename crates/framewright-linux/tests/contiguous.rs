@@ -19,7 +19,7 @@ const FRAMES: u64 = 24_576;
 const AREA: u64 = 16_384;
 /// Frames do not begin at 0: what mistakes a frame's number for its place is found.
 const FIRST: u64 = 5 << 9;
-/// So many pages are populated: more than lie beside the area, and room for the largest run remains.
+/// This many pages are populated: more than lie beside the area, and room for the largest run remains.
 const PAGES: u64 = 14_000;
 
 fn host() -> Host<()> {

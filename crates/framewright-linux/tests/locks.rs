@@ -85,7 +85,7 @@ fn by_one_thread_every_lock_is_taken_so_often_and_never_met() {
 }
 
 /// How often the stop lock and pageblocks' locks are taken while each of two CPUs, in turn, takes
-/// `held` blocks of `order` and frees them, so many times, when they have done so before.
+/// `held` blocks of `order` and frees them, this many times, when they have done so before.
 fn taken_by_two(order: Order, held: usize, rounds: usize) -> [u64; 2] {
     let options = options(true, 1 << 16);
     let host = HostSpace::fenced(&options.with_window(PAGES)).unwrap();

@@ -52,7 +52,7 @@ const POOLS: [PoolConfig; 5] = [
 #[derive(Clone)]
 struct Interrupted(Stored<()>);
 
-/// One copy in so many is interrupted.
+/// One copy in this many is interrupted.
 const INTERRUPTED_ONE_IN: u32 = 16;
 
 impl Interrupted {

@@ -128,7 +128,7 @@ impl Tenancy for ThreadSeats {
 
 type Swap = Frontswap<'static>;
 
-/// Frontswap of two pages over a reserve of `frames` frames and a device of so many slots.
+/// Frontswap of two pages over a reserve of `frames` frames and a device of this many slots.
 fn swap(
     frames: u64,
     slots: u64,

@@ -20,7 +20,7 @@ struct NamedCase {
     check: CaseRun,
 }
 
-/// Runs so many operations of a seed.
+/// Runs this many operations of a seed.
 type CaseRun = Box<dyn Fn(u64, usize) -> Result<RunSummary, String>>;
 
 /// The cases of one kind, and the option that chooses it.

@@ -61,7 +61,7 @@ fn whole(frames: u64, cpus: u16) -> (&'static ShuttleReserve, TwoEnds) {
     beside(frames, cpus, 0)
 }
 
-/// A reserve, and behind it so many ordinary frames that pages may be put back into.
+/// A reserve, and behind it this many ordinary frames that pages may be put back into.
 fn beside(frames: u64, cpus: u16, ordinary: u32) -> (&'static ShuttleReserve, TwoEnds) {
     let ends = (0..frames + u64::from(ordinary)).map(|_| [0, 0].map(AtomicU64::new));
     let ends = TwoEnds(Vec::leak(ends.collect()));

@@ -30,7 +30,7 @@ struct Unwound;
 /// What unwinds.
 #[derive(Clone, Copy, Debug)]
 enum Unwinds {
-    /// Each so many-th call that works for a request.
+    /// Each n-th call that works for a request.
     Work(u32),
     /// The first wait of a call of the engine's that [`or_unwound`] makes.
     Waits,
@@ -285,7 +285,7 @@ fn free_surely<E: Debug>(mut free: impl FnMut() -> Result<u64, E>) {
     or_unwound(&mut free).unwrap_or_else(free).unwrap();
 }
 
-/// What a CPU holds: so many allocations of an order, side by side or not.
+/// What a CPU holds: this many allocations of an order, side by side or not.
 enum FreedWhole {
     Run(Run),
     Blocks(Order, Vec<Frame>),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 const MOVABLE: Mobility = Mobility::Movable;
 /// Frames of a zone. Of so few no CPU caches any, so each request finds what the other CPU frees.
 const FEW: u64 = 8;
-/// Of so many a CPU caches three, so a request that must not wait finds none of what the other CPU frees: all
+/// Of this many a CPU caches three, so a request that must not wait finds none of what the other CPU frees: all
 /// that it knows of that are the counts.
 const SOME: u64 = 64;
 /// How often the one CPU moves, how often the other one asks, and in how many schedules.

@@ -264,7 +264,7 @@ fn a_refused_request_changes_nothing() {
                 let refused = seat.vmalloc(&AreaRequest::new(60));
                 paging.machine().arm(false);
                 let Err(error) = refused else {
-                    // A second attempt after a purge, or not so many runs.
+                    // A second attempt after a purge, or fewer runs.
                     seat.vfree(refused.unwrap()).unwrap();
                     return;
                 };

@@ -70,7 +70,7 @@ impl WatchedBoard {
         }))
     }
 
-    /// Notes the owner of a frame that a request gave, and that so many pages reach.
+    /// Notes the owner of a frame that a request gave, and that this many pages reach.
     fn got(&self, frame: Frame, who: u32, pages: u32) {
         let was = self.0.owners[frame.0 as usize].swap(who, SeqCst);
         assert_eq!(was, 0, "{frame} is handed out to {who}, and {was} has it");
@@ -465,7 +465,7 @@ impl EngineUsers<'_, '_> {
     }
 }
 
-/// Runs so many operations on each CPU, all CPUs in one thread or each in its own. Returns how many requests
+/// Runs this many operations on each CPU, all CPUs in one thread or each in its own. Returns how many requests
 /// were rightly refused.
 fn run(seed: u64, ops: u64, cpus: u16, is_alone: bool) -> u64 {
     let board = WatchedBoard::new(is_alone);

@@ -168,7 +168,7 @@ impl<M: PhysMap> PageTables<M> {
         Ok(())
     }
 
-    /// The entries of so many pages from `page` on, if they lie in one table, and it is there.
+    /// The entries of this many pages from `page` on, if they lie in one table, and it is there.
     #[inline(always)]
     fn entries(&self, page: Page, pages: u64) -> Option<&[AtomicU64]> {
         let first = index(page, 0);

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-/// Above so many CPUs' worth of other work a figure is marked.
+/// Above this many CPUs' worth of other work a figure is marked.
 pub(crate) const FOREIGN_MAX: f64 = 0.5;
 
 /// A kernel's clock of CPU time ticks so often a second.

@@ -27,7 +27,7 @@ struct Subject {
     variant: &'static str,
     program: &'static str,
     is_kept: bool,
-    /// Where each mapping is a system call, so many times fewer loops.
+    /// Where each mapping is a system call, this many times fewer loops.
     fewer_loops: u64,
 }
 
@@ -335,7 +335,7 @@ fn disturbance(disturbed: &mut u64) -> Result<(), String> {
     }
 }
 
-/// A test by so many workers over every subject.
+/// A test by this many workers over every subject.
 fn row(
     asked: &AskedVmallocTest,
     test: &VmallocTest,

@@ -43,7 +43,7 @@ const FRAMES: u64 = 4096;
 
 type BoardEngine = Engine<'static, CountedWaits, KvLayout>;
 type BoardCpu = Cpu<'static, 'static, CountedWaits, KvLayout>;
-/// A call with so many rounds at most; whether it did its work.
+/// A call with this many rounds at most; whether it did its work.
 type Bounded = fn(&mut BoardCpu, Frame, u32) -> bool;
 /// Stops all CPUs of one part.
 type StopOne = fn(&'static BoardEngine, &mut BoardCpu);

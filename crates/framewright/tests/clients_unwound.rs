@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const FRAMES: u64 = 4096;
 
-/// A client that moves, or drops, so many blocks and then unwinds.
+/// A client that moves, or drops, this many blocks and then unwinds.
 struct GivesUp {
     after: usize,
     drops: bool,

@@ -64,7 +64,16 @@ fn unlinked(statement: &str) -> String {
     out
 }
 
-/// The invariants that a file states: list items that begin with a name in bold.
+/// How far the text of a comment's line, or of a document's, stands to the right of its margin.
+fn indent(line: &str, is_rust: bool) -> usize {
+    let inside = match is_rust {
+        true => line.trim_start().get(4..).unwrap_or(""),
+        false => line,
+    };
+    inside.len() - inside.trim_start().len()
+}
+
+/// The invariants that a file states: list items that begin with a name in bold, with the list inside of each.
 fn stated(source: &str, file: &Path) -> Vec<Invariant> {
     let is_rust = file.extension().is_some_and(|e| e == "rs");
     let mut found: Vec<Invariant> = Vec::new();
@@ -81,6 +90,10 @@ fn stated(source: &str, file: &Path) -> Vec<Invariant> {
                 statement: statement.to_owned(),
                 file: file.to_owned(),
             });
+        } else if is_inside && text.starts_with("- ") && indent(line, is_rust) > 0 {
+            let last = found.last_mut().expect("one is begun");
+            last.statement.push_str("\n  ");
+            last.statement.push_str(text);
         } else if text.is_empty() || text.starts_with("- ") || text.starts_with('#') {
             is_inside = false;
         } else if is_inside && let Some(last) = found.last_mut() {
@@ -204,13 +217,115 @@ fn each_name_of_an_invariant_is_one_that_is_stated() {
     );
 }
 
+/// What names an invariant besides its statement.
+#[derive(Clone, Copy, Default)]
+struct NamedBy {
+    /// A text in code: what `verify()` answers, or what an assertion says.
+    assertion: bool,
+    test: bool,
+    mutant: bool,
+}
+
+impl NamedBy {
+    fn is_by_none(self) -> bool {
+        !self.assertion && !self.test && !self.mutant
+    }
+
+    /// As the page says it.
+    fn shown(self) -> String {
+        let all = [
+            (self.assertion, "assertions"),
+            (self.test, "tests"),
+            (self.mutant, "mutants"),
+        ];
+        let there: Vec<&str> = all
+            .iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, by)| *by)
+            .collect();
+        match there.is_empty() {
+            true => "Named by no check.".to_owned(),
+            false => format!("Named by {}.", there.join(", ")),
+        }
+    }
+}
+
+/// The texts in a line of code.
+fn literals(line: &str) -> impl Iterator<Item = &str> {
+    let code = if line.trim_start().starts_with("//") {
+        ""
+    } else {
+        line
+    };
+    code.split('"').skip(1).step_by(2)
+}
+
+/// The names of invariants in a text.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| parts(word).is_some())
+}
+
+/// By name of an invariant: what names it.
+fn all_named() -> BTreeMap<String, NamedBy> {
+    let mut by: BTreeMap<String, NamedBy> = BTreeMap::new();
+    for file in sources_and_documents() {
+        let source = fs::read_to_string(root().join(&file)).unwrap();
+        let is_rust = file.extension().is_some_and(|e| e == "rs");
+        let is_mutants = file.starts_with("crates/framewright-checks/mutants");
+        for line in source.lines() {
+            if is_rust {
+                for name in literals(line).flat_map(names_in) {
+                    by.entry(name.to_owned()).or_default().assertion = true;
+                }
+                if let Some((_, rest)) = line.split_once("fn ") {
+                    let name = rest.split('(').next().unwrap_or("");
+                    for piece in name.split('_').filter(|piece| !TYPES.contains(piece)) {
+                        let name = piece.to_ascii_uppercase();
+                        if piece != name && parts(&name).is_some() {
+                            by.entry(name).or_default().test = true;
+                        }
+                    }
+                }
+            } else if is_mutants && let Some(rule) = line.strip_prefix("rule = ") {
+                for name in names_in(rule) {
+                    by.entry(name.to_owned()).or_default().mutant = true;
+                }
+            }
+        }
+    }
+    by
+}
+
+/// How many invariants no assertion, test or mutant names. A change that names one lowers this.
+const NAMED_BY_NONE: usize = 36;
+
+#[test]
+fn few_invariants_are_named_by_no_check_and_fewer_as_time_goes_on() {
+    let by = all_named();
+    let of = |name: &str| by.get(name).copied().unwrap_or_default();
+    let none: Vec<String> = all_stated()
+        .into_iter()
+        .map(|invariant| invariant.name)
+        .filter(|name| of(name).is_by_none())
+        .collect();
+    assert_eq!(
+        none.len(),
+        NAMED_BY_NONE,
+        "more may not be; of fewer lower the number: {none:?}"
+    );
+}
+
 const PAGE: &str = "docs/invariants.md";
 
 const INTRODUCTION: &str = "# Invariants
 
-Each is stated in the header of the module that keeps it, asserted under its name by `verify()` or by a check
-in the code, and named by the tests that hold it. [mutations.md](mutations.md) says which check notices when an
-invariant's keeper is missing. Made from the headers by
+Each is stated in the header of the module that keeps it, and here from there. The last words of each say what names it
+in the code: *assertions* (what `verify()` answers, or an assertion in a test says, has its name), *tests* (a test's name
+has it; the models of loom and shuttle are tests), *mutants* ([mutations.md](mutations.md) says which check notices when
+its keeper is missing). `verify()` asserts what can be seen while all is at rest; tests and models hold the others. Where
+no check has the name, the code may hold the invariant by its types, or a test may hold it under another name: a test
+counts these, and their number only falls. Made by
 
 ```sh
 FRAMEWRIGHT_BLESS=1 cargo test -p framewright --test invariants
@@ -237,6 +352,7 @@ fn page() -> String {
         section.push(invariant);
     }
     let mut page = INTRODUCTION.to_owned();
+    let by = all_named();
     for ((.., file), mut section) in by_file {
         section.sort_by_key(|invariant| parts(&invariant.name).unwrap().1);
         write!(page, "\n## `{}`\n\n", file.display()).unwrap();
@@ -244,7 +360,13 @@ fn page() -> String {
             name, statement, ..
         } in section
         {
-            writeln!(page, "- **{name}** {statement}").unwrap();
+            let by = by.get(&name).copied().unwrap_or_default().shown();
+            let gap = if statement.contains('\n') {
+                "\n\n  "
+            } else {
+                " "
+            };
+            writeln!(page, "- **{name}** {statement}{gap}*{by}*").unwrap();
         }
     }
     page
@@ -269,6 +391,19 @@ fn the_rules_above_can_fail() {
     let header = "//! - **F1** Of [`Seat`](crate::Seat)\n//!   one.\n//!\n//! - **bold** F2";
     let found = stated(header, Path::new("a.rs"));
     assert_eq!((found.len(), &*found[0].statement), (1, "Of `Seat` one."));
+    let listed = "//! - **F1** Of:\n//!   - one;\n//!   - two.\n//! - other\n//!   - three";
+    let found = stated(listed, Path::new("a.rs"));
+    assert_eq!(found[0].statement, "Of:\n  - one;\n  - two.");
+    assert_eq!(
+        names_in("F1 to K10, a.B2").collect::<Vec<_>>(),
+        ["F1", "K10", "B2"]
+    );
+    assert_eq!(literals("// \"F1\"").count(), 0);
+    assert_eq!(
+        literals("a(\"F1\", b, \"c\")").collect::<Vec<_>>(),
+        ["F1", "c"]
+    );
+    assert!(NamedBy::default().is_by_none());
     assert_eq!(
         named("fn f1_to_f3_and_f4() { \"V5: no\" }"),
         ["V5", "F1", "F3"]

@@ -128,7 +128,7 @@ fn what_another_cpu_frees_comes_back_to_the_owner_once() {
 }
 
 #[test]
-fn of_two_frees_from_elsewhere_of_one_area_one_wins() {
+fn of_two_remote_frees_of_one_area_one_wins() {
     explore(2, || {
         let space = space_for(3, 4, 64);
         let at = alloc(&mut seat(space, 0)).unwrap();

@@ -54,7 +54,7 @@ enum SourcePlace {
     LineComment,
     BlockComment,
     String,
-    /// With so many `#` around it.
+    /// With this many `#` around it.
     RawString(usize),
 }
 

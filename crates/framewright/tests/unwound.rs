@@ -138,7 +138,7 @@ fn what_a_request_had_taken_is_free_again_if_the_platform_unwinds() {
         (Call::ZeroBytes, |cpu| {
             object(cpu, &KvRequest::new(64).zeroed().with(Effort::MustSucceed));
         }),
-        // No block has so many frames.
+        // No block has that many frames.
         (Call::Zero, |cpu| {
             object(cpu, &KvRequest::new(2048 * 4096).zeroed())
         }),
@@ -350,7 +350,7 @@ fn a_clock_that_unwinds_under_a_lock_ends_the_program_with_a_message() {
 struct BreaksDown(Arc<AtomicU32>);
 
 impl BreaksDown {
-    /// After so many more calls; 0 is not at all.
+    /// After this many more calls; 0 is not at all.
     fn set(&self, calls: u32) {
         self.0.store(calls, SeqCst);
     }

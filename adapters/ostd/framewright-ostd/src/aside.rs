@@ -72,7 +72,7 @@ impl fmt::Display for AsideError {
     }
 }
 
-/// Sets runs aside, each of so many pages, rounded up to a power of two and aligned to that. Once, early: the kernel
+/// Sets runs aside, each of this many pages, rounded up to a power of two and aligned to that. Once, early: the kernel
 /// gets these frames only by requests of their sizes.
 ///
 /// # Errors

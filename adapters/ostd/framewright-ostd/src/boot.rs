@@ -19,7 +19,7 @@ static EARLY: SpinLock<EarlyRuns, LocalIrqDisabled> = SpinLock::new(EarlyRuns {
 
 const EARLY_MAX: usize = 64;
 
-/// The span begins at a multiple of so many frames, 1 GiB: what OSTD took before there was an allocator lies below what
+/// The span begins at a multiple of this many frames, 1 GiB: what OSTD took before there was an allocator lies below what
 /// it adds, and comes back. A frame of the span that is not there costs about three bytes.
 const SPAN_ALIGN: u64 = 1 << 18;
 

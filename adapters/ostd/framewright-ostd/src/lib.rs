@@ -47,7 +47,7 @@ ostd::cpu_local! {
     static SEAT: RefCell<Option<OstdSeat>> = RefCell::new(None);
 }
 
-/// From so many frames on, a request is placed as one for movable contents: from the other end of memory, in pageblocks
+/// From this many frames on, a request is placed as one for movable contents: from the other end of memory, in pageblocks
 /// where no small ones are. When it goes, a long run is free again, and not one with a page in its midst that stays.
 ///
 /// Nothing moves: OSTD says nothing of what its requests are for, and the engine has no clients here.
@@ -66,7 +66,7 @@ const ONE_PAGE: Layout = match Layout::from_size_align(PAGE_SIZE, PAGE_SIZE) {
     Err(_) => panic!("a page is a power of two"),
 };
 
-/// From so many frames on, a request that finds no block has all frames searched for a run of any shape.
+/// From this many frames on, a request that finds no block has all frames searched for a run of any shape.
 const SEARCHED_FROM: u64 = 512;
 
 static LATE: AtomicUsize = AtomicUsize::new(0);

@@ -16,7 +16,7 @@ mod chosen {
         stats().frames.nr_free_pages as usize
     }
 
-    /// Whether it can set a request of so many pages aside, and has done so.
+    /// Whether it can set a request of this many pages aside, and has done so.
     pub(crate) fn set_aside(pages: usize) -> bool {
         framewright_ostd::set_aside(&[pages]).expect("memory is still whole");
         true

@@ -7,7 +7,7 @@ use ostd::mm::{FrameAllocOptions, HasSize, PAGE_SIZE, Segment};
 
 /// A driver's request: 4 MiB.
 const LARGE: usize = 1024;
-/// So many replacements are a churn, and one request of 4 MiB comes among so many.
+/// This many replacements are a churn, and one request of 4 MiB comes among this many.
 const REPLACED: usize = 20_000;
 const LARGE_EVERY: usize = 500;
 /// A request that fails when memory is nearly full.
@@ -165,7 +165,7 @@ impl LiveSegments {
     }
 }
 
-/// How many requests of so many pages can be served at once.
+/// How many requests of this many pages can be served at once.
 fn how_many(pages: usize) -> usize {
     let mut all = Vec::with_capacity(256);
     while let Some(segment) = get(pages) {

@@ -97,7 +97,7 @@ fn bytes_come_and_go(bytes: &mut impl ByteAllocator) {
     for n in 0..600 {
         let at = bytes.alloc(layout(n)).unwrap();
         assert_eq!(at.addr().get() % layout(n).align(), 0);
-        // SAFETY: it is an object of so many bytes.
+        // SAFETY: it is an object of this many bytes.
         unsafe { at.write_bytes(n as u8, layout(n).size()) };
         held.push((at, n));
     }

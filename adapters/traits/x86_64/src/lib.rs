@@ -51,7 +51,7 @@ impl<'c, 'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize>
     }
 }
 
-/// The order of the block for so many frames; pages of 1 GiB are longer than any.
+/// The order of the block for this many frames; pages of 1 GiB are longer than any.
 const fn block(frames: u64) -> Option<Order> {
     match Order::covering(frames) {
         Some(order) if frames <= 1 << 10 => Some(order),

@@ -82,7 +82,7 @@ static int machine_map(void *context, void *at, uint64_t first, uint64_t frames,
         machine->in_map(machine);
     if (machine->map_answer != 0)
         return machine->map_answer;
-    // A page table for each so many pages, made when one of them is mapped first, and kept.
+    // A page table for each group of this many pages, made when one of them is mapped first, and kept.
     size_t page = (size_t)((unsigned char *)at - machine->window) / FW_PAGE_BYTES;
     for (size_t nth = page / TABLE_PAGES; nth <= (page + frames - 1) / TABLE_PAGES; nth++) {
         uint64_t table = 0, none = 0;
@@ -172,7 +172,7 @@ static inline int has_barrier(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-// A machine with so many frames, all of them added, and a reserve behind them; and an entry of the table for everything, or
+// A machine with this many frames, all of them added, and a reserve behind them; and an entry of the table for everything, or
 // for what must be there alone.
 static inline struct machine *machine_with(uint64_t flags, uint64_t frames, uint64_t reserve_frames, int is_full)
 {

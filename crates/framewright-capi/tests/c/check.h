@@ -62,7 +62,7 @@ static char order;
             FAIL("%s returned %p, expected NULL and %s", #call, returned, #code);                                      \
     } while (0)
 
-// A host with so much memory and so many threads; no more to it.
+// A host with this much memory and this many threads; no more to it.
 static inline struct fw_host *host_of(size_t memory_bytes, unsigned threads, size_t reserve_bytes)
 {
     struct fw_options options;

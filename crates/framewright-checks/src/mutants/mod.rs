@@ -134,7 +134,7 @@ pub(crate) fn command(arguments: impl Iterator<Item = String>) -> Result<bool, S
     Ok(wrong == 0)
 }
 
-/// The results of `work` for all items, in their order. So many at once as there are jobs.
+/// The results of `work` for all items, in their order. As many at once as there are jobs.
 fn side_by_side<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],

@@ -51,7 +51,7 @@ impl HostSetting {
         }
     }
 
-    /// The least and the largest value that a plan may give it, on a machine of so many KiB.
+    /// The least and the largest value that a plan may give it, on a machine of this many KiB.
     #[must_use]
     pub const fn bounds(self, machine_kib: u64) -> (u64, u64) {
         match self {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Above so many CPUs' worth of other work a figure is marked.
+/// Above this many CPUs' worth of other work a figure is marked.
 pub(super) const FOREIGN_MAX: f64 = 0.5;
 
 /// A kernel's clock of CPU time ticks a hundred times a second.

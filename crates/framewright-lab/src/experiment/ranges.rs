@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct SpaceOptions {
     /// What stands behind the pages.
     pub mapper: Mapper,
-    /// Threads, each on a CPU of its own as far as there are so many.
+    /// Threads, each on a CPU of its own as far as there are that many.
     pub threads: u16,
     /// Operations a repetition; `None` for what each case takes by itself.
     pub loops: Option<u64>,

@@ -103,7 +103,7 @@ impl RowFile {
         Ok((Self { path, file, is_new }, lines, torn))
     }
 
-    /// Cuts a torn line of so many bytes off.
+    /// Cuts a torn line of this many bytes off.
     ///
     /// # Errors
     /// If the file cannot be written.

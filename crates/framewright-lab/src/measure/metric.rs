@@ -33,11 +33,11 @@ pub enum Form {
     Time,
     /// The same, with two digits below 10.
     ShortTime,
-    /// So many digits behind the point.
+    /// This many digits behind the point.
     Fixed(usize),
     /// What is left of something: two digits, four where that is less than a tenth.
     Left,
-    /// A share, in percent with so many digits.
+    /// A share, in percent with this many digits.
     Percent(usize),
 }
 

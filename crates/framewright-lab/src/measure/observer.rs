@@ -363,7 +363,7 @@ impl Observer {
         word.is_none_or(|w| w & 1 << (frame.0 % 64) != 0)
     }
 
-    /// What the 2 MiB blocks hold, so many of them a cell. Time: O(frames / 64).
+    /// What the 2 MiB blocks hold, this many of them a cell. Time: O(frames / 64).
     #[must_use]
     pub fn cells(&self, blocks_per_cell: u64) -> Vec<MapCell> {
         let (words, _) = self.taken.as_chunks::<BLOCK_WORDS>();

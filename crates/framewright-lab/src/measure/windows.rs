@@ -37,7 +37,7 @@ impl TimeWindows {
         (window < self.count).then_some(window)
     }
 
-    /// What was counted in a window, as a rate: so many a second.
+    /// What was counted in a window, as a rate: this many a second.
     #[must_use]
     pub fn rate(&self, counted: f64) -> f64 {
         counted * 1000.0 / self.len_ms as f64

@@ -85,7 +85,7 @@ use tasks::running_tasks;
 
 /// How often the recorder looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// Every so many looks at the buffers, too: 4 times a second.
+/// One look in this many is also a look at the buffers: 4 times a second.
 const LOOKS_PER_FILL: u32 = 5;
 /// Percent of a CPU's buffer at which recording stops. The rest holds half a second of a
 /// million events a second in 256 MiB.

@@ -10,7 +10,7 @@ pub(super) const STATE: [&str; 5] = ["pagetypeinfo", "buddyinfo", "zoneinfo", "v
 
 /// How often a flight recorder reads them: it learns only later where its recording begins.
 const EVERY: Duration = Duration::from_secs(10);
-/// Of so many moments it keeps every second one, so that memory is bounded: 40 KiB each. It reads them at 1/256 of the
+/// Of this many moments it keeps every second one, so that memory is bounded: 40 KiB each. It reads them at 1/256 of the
 /// time that the buffers hold where that is longer.
 const MOMENTS_MAX: usize = 512;
 

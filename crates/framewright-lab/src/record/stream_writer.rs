@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// zstd's level: fast enough for a small CPU, and within a fifth of what higher ones make of events.
 const ZSTD_LEVEL: i32 = 3;
 
-/// So many bytes wait for the outlet at most before no event is read.
+/// This many bytes wait for the outlet at most before no event is read.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// A section of page flags has so many bytes at most.
+/// A section of page flags has this many bytes at most.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// What is written is whole up to so long ago, should the recorder be killed.
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// A reader that takes so many bytes at a look, and then says something else.
+    /// A reader that takes this many bytes at a look, and then says something else.
     #[derive(Default)]
     struct FakeOutlet {
         taken: Vec<u8>,

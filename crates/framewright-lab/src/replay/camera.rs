@@ -10,7 +10,7 @@ pub(super) struct Camera {
 }
 
 impl Camera {
-    /// For at most so many pictures of a trace, if there are to be any.
+    /// For at most this many pictures of a trace, if there are to be any.
     pub(super) fn new(pictures: u32, memory: &TraceMemory<'_>) -> Option<Self> {
         // One at the start and one at the end, whatever the time between two of them.
         let between = u64::from(pictures).checked_sub(1)?.saturating_sub(1).max(1);

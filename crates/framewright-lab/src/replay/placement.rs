@@ -26,7 +26,7 @@ pub struct Placement {
 /// Follows the frames that the recording kernel chose (`*.pfn`) under the observer.
 ///
 /// `chosen` has a frame for each allocation of the trace, in order; allocations beyond its end are
-/// passed over. At most so many `pictures` are taken, as of a policy.
+/// passed over. At most this many `pictures` are taken, as of a policy.
 ///
 /// # Errors
 /// If the initial objects overlap, or a chosen block is not aligned or not within memory.

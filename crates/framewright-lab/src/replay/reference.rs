@@ -72,7 +72,7 @@ fn row(line: &str) -> Result<ReferenceRow, String> {
     })
 }
 
-/// The row, if no number of it is more than memory of so many frames can have.
+/// The row, if no number of it is more than memory of this many frames can have.
 fn within(row: ReferenceRow, frames: u64) -> Result<ReferenceRow, String> {
     let figures = [
         ("free_frames", row.free_frames, 1),

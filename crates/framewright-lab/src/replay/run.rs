@@ -30,7 +30,7 @@ pub struct ReplayOptions {
     pub every_ms: Option<u64>,
     /// Requests that cannot be served at once reclaim and compact.
     pub reclaim: Option<ReclaimOptions>,
-    /// Take at most so many pictures of the pageblocks, evenly over trace time; none with 0.
+    /// Take at most this many pictures of the pageblocks, evenly over trace time; none with 0.
     pub pictures: u32,
     /// Take the time of the operations.
     pub time: bool,

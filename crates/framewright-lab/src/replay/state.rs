@@ -56,7 +56,7 @@ pub fn labels_by_state(trace: &Trace, listed: ListedFree) -> Vec<Mobility> {
 ///
 /// Such a trace knows only the frames that its events name; `chosen` has the frame of each
 /// allocation. A frame that nothing names was either free all the time or in use all the time, and
-/// the machine's list says how many there were of the first kind: so many stay, in the largest
+/// the machine's list says how many there were of the first kind: that many stay, in the largest
 /// aligned runs there are, the lowest first; the others are made absent. Where the machine had more
 /// free frames than the trace has frames for, memory grows at its end by whole blocks of 4 MiB.
 pub fn fit_free_memory(trace: &mut Trace, chosen: &[u32], listed: ListedFree) {

@@ -73,7 +73,7 @@ pub trait ReplaySubject {
         }
     }
 
-    /// So many milliseconds of the recording pass.
+    /// This many milliseconds of the recording pass.
     fn pass_time(&mut self, _ms: u64) {}
 
     /// From here on the background reclaims when it did on the recording machine ([`background`](Self::background)), and

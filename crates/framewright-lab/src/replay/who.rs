@@ -193,7 +193,7 @@ impl<'a> WhoFollower<'a> {
         self.hold(place, frame, order, mobility);
     }
 
-    /// The request took memory from pageblocks of another mobility so many times. Counted for one, it is for all.
+    /// The request took memory from pageblocks of another mobility this many times. Counted for one, it is for all.
     pub(super) fn fall_back(&mut self, place: u32, times: u64) {
         self.has_fallbacks = true;
         self.counts(place).fallbacks += times;

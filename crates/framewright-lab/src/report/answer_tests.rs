@@ -7,7 +7,7 @@ const KERNEL: u32 = 0xcc0;
 const ATOMIC: u32 = 0x820;
 const SOCKET: u32 = 0x52820;
 
-/// Requests of those orders and flags, so many times each.
+/// Requests of those orders and flags, this many times each.
 fn counts(all: &[(usize, Option<u32>, u64)]) -> RequestCounts {
     let mut counts = RequestCounts::default();
     for &(order, flags, n) in all {

@@ -12,7 +12,7 @@ pub struct Distribution {
     pub variant: &'static str,
     /// The call: `alloc`, `kvmalloc`.
     pub call: &'static str,
-    /// Share of the calls, below 1, and the nanoseconds that so many took at most; ascending in both.
+    /// Share of the calls, below 1, and the nanoseconds that this share took at most; ascending in both.
     pub shares: Vec<(f64, f64)>,
 }
 

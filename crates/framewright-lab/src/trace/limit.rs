@@ -20,7 +20,7 @@ impl MemoryLimit {
     /// at most one chunk of 1,024 frames that no other event has named.
     pub const MACHINE_BYTES_PER_RECORD: u64 = 1 << 10;
 
-    /// A limit of so many bytes for everything, machines of any size included.
+    /// A limit of this many bytes for everything, machines of any size included.
     #[must_use]
     pub const fn bytes(len_bytes: u64) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl MemoryLimit {
         self.asked.unwrap_or(Self::USUAL_BYTES)
     }
 
-    /// The most that one replay's machine may take, for a trace of so many operations and initial
+    /// The most that one replay's machine may take, for a trace of this many operations and initial
     /// objects: in proportion to what is there, unless a limit was asked for.
     #[must_use]
     pub fn machine_bytes(self, records: u64) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   #framewright stream 1        the first line
-//!   #section NAME BYTES          a line, and so many bytes behind it: a file of the machine
+//!   #section NAME BYTES          a line, and this many bytes behind it: a file of the machine
 //!   ...
 //!   TASK-PID [CPU] ...           events, as ftrace prints them
 //!   ...
@@ -269,7 +269,7 @@ impl SectionFilter {
         }
     }
 
-    /// Reads on until so many bytes are there, or the end.
+    /// Reads on until this many bytes are there, or the end.
     fn fill(&mut self, wanted: usize) -> Result<(), TraceError> {
         if self.end - self.start < wanted && self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);

@@ -52,7 +52,7 @@ impl FramePlatform for Yielding {
 enum Split {
     /// The recorded CPU's.
     ByCpu,
-    /// Any of so many: an allocation by its object, a free by its object and what it is.
+    /// Any of this many: an allocation by its object, a free by its object and what it is.
     ByObject(u16),
 }
 
@@ -293,7 +293,7 @@ impl SeatWorker<'_, '_, '_> {
         progress.store(u64::MAX / 2, Relaxed);
     }
 
-    /// Frees what is left of the frames, one by one, of every so many pageblocks.
+    /// Frees what is left of the frames, one by one, of one pageblock in this many.
     fn free_all(&mut self) {
         let table = self.table;
         for (at, owner) in table.owners.iter().enumerate() {

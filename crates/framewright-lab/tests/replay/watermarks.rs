@@ -114,7 +114,7 @@ fn two_recordings_are_compared_by_the_same_rules() {
     assert!(off.contains(r#""watermarks":"off""#), "{off}");
 }
 
-/// Counters of `/proc/vmstat` with so many rounds of kswapd.
+/// Counters of `/proc/vmstat` with this many rounds of kswapd.
 fn counters(rounds: u64) -> String {
     format!(
         "allocstall_normal 7\npageoutrun {rounds}\ncompact_stall 3\ncompact_migrate_scanned 9\n"

@@ -15,7 +15,7 @@ fn section(name: &str, bytes: &[u8]) -> Vec<u8> {
     [section_line(name, bytes.len()), bytes.to_vec()].concat()
 }
 
-/// `/proc/kpageflags` of so many frames: the first is free, the others are on an LRU list.
+/// `/proc/kpageflags` of this many frames: the first is free, the others are on an LRU list.
 fn flags(frames: usize) -> Vec<u8> {
     let words = (0..frames).map(|frame| if frame == 0 { 1_u64 << 10 } else { 1 << 5 });
     words.flat_map(u64::to_ne_bytes).collect()

@@ -42,7 +42,7 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Nanoseconds of this thread's CPU time for each of so many calls.
+/// Nanoseconds of this thread's CPU time for each of this many calls.
 fn each(calls: u64, work: impl FnOnce()) -> f64 {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);

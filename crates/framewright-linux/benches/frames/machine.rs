@@ -39,7 +39,7 @@ pub(crate) fn clock_ns() -> u64 {
     start.elapsed().as_nanos() as u64 / 1000
 }
 
-/// Binds the calling thread to the `nth` of the CPUs that it may use, if there are so many.
+/// Binds the calling thread to the `nth` of the CPUs that it may use, if there are that many.
 pub(crate) fn pin(nth: usize) {
     let Ok(allowed) = sched_getaffinity(None) else {
         return;

@@ -37,7 +37,7 @@ enum FrameKind {
     Bulk(FreeOrder),
     ByCall,
     Pair,
-    /// So many frees, then so many allocations.
+    /// This many frees, then this many allocations.
     Low(usize),
 }
 

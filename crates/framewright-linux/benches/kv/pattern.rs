@@ -22,12 +22,12 @@ pub(crate) struct KvTiming {
 pub(crate) enum KvPattern {
     /// An object is allocated and freed.
     Pair,
-    /// So many are allocated, then freed in a random order.
+    /// This many are allocated, then freed in a random order.
     Batch(usize),
-    /// So many are live; one after another is freed and another one allocated, of random length
+    /// This many are live; one after another is freed and another one allocated, of random length
     /// from 16 bytes to the case's, all powers of two between equally often.
     Mixed(usize),
-    /// So many are live; all of the case's length.
+    /// This many are live; all of the case's length.
     Churn(usize),
     /// One thread allocates, another frees.
     HandOver,

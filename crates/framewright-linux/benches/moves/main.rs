@@ -39,7 +39,7 @@ impl Migrate for NoContents {
 struct MoveLine {
     name: &'static str,
     order: u8,
-    /// Of a thousand frames so many are freed.
+    /// Of a thousand frames this many are freed.
     freed_permille: usize,
     at_random: bool,
 }

@@ -7,7 +7,7 @@
 //!
 //! `--json FILE` appends the figures there, one a line; `--guests` leaves out what owners do, for profiles.
 //!
-//! A reserve of 256 MiB in a memfd. *Taken*: a run of so many frames where every frame has a clean
+//! A reserve of 256 MiB in a memfd. *Taken*: a run of this many frames where every frame has a clean
 //! page; where every frame is free; and the first again beside a guest on another CPU that puts and
 //! gets without a pause. *Guests*: a put into a full reserve, so that something is evicted, and a get of
 //! a page that is there, both at random, so that neither page nor frame is in a cache of the processor;
@@ -90,7 +90,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits")
 }
 
-/// Takes and releases `frames` frames so many times; before each, all frames hold a page, or none.
+/// Takes and releases `frames` frames this many times; before each, all frames hold a page, or none.
 fn takes(
     reserve: &BenchReserve<'_>,
     frames: u64,

@@ -70,7 +70,7 @@ pub struct HeapOptions {
 }
 
 impl HeapOptions {
-    /// A heap of so many bytes for 63 threads, with four times as many addresses for objects that
+    /// A heap of this many bytes for 63 threads, with four times as many addresses for objects that
     /// are not contiguous.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {

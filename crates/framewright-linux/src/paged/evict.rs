@@ -54,7 +54,7 @@ pub(super) struct Evicted {
 }
 
 impl Evictor {
-    /// For a region with at most so many resident pages, or not many more.
+    /// For a region with at most this many resident pages, or not many more.
     pub(super) fn new(resident_max: u64) -> Self {
         let listed_max = (resident_max / LISTED_PART) as usize + HIDE;
         Self {

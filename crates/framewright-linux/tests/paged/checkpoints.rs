@@ -193,7 +193,7 @@ struct CheckpointModel {
     seen: SeenLives,
 }
 
-/// The pages that are used of so many: the first, and the last, which another slot of a map names.
+/// The pages that are used of this many: the first, and the last, which another slot of a map names.
 fn used(pages: u64) -> Vec<u64> {
     (0..10.min(pages))
         .chain(pages.saturating_sub(6).max(10)..pages)
@@ -560,7 +560,7 @@ fn forged(incarnation: u64, number: u64, pages: u64, map_sum: u64) -> [u64; 512]
     words.map(u64::to_le)
 }
 
-/// So many empty slots, except for the first two.
+/// This many empty slots, except for the first two.
 struct Sparse(u64, [[u64; 512]; 2], DeviceUse);
 
 impl SwapDevice for Sparse {

@@ -32,7 +32,7 @@ fn writes_of(life: u64, number: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// What the pages hold after so many rounds.
+/// What the pages hold after this many rounds.
 fn contents_after(life: u64, number: u64) -> Vec<u64> {
     let mut pages = vec![0; PAGES as usize];
     for (page, value) in (1..=number).flat_map(|number| writes_of(life, number)) {
@@ -153,7 +153,7 @@ fn what_a_sync_confirmed_outlives_the_process_that_is_killed() {
             let (_, number) = line.split_once("synced ")?;
             number.parse::<u64>().ok()
         });
-        // So many syncs later, somewhere in the next round.
+        // This many syncs later, somewhere in the next round.
         let wanted = 1 + random.below(4) as usize;
         let mut synced = synced;
         let first = synced.by_ref().take(wanted).last();

@@ -46,7 +46,7 @@ pub(crate) fn with_reserve(
     work(&reserve, &guests, pool);
 }
 
-/// The ordinary frames beside a reserve of so many.
+/// The ordinary frames beside a reserve of this many.
 pub(crate) struct OrdinaryRam(Vec<Frame>);
 
 impl OrdinaryRam {

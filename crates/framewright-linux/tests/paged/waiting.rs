@@ -43,7 +43,7 @@ impl WriteGate {
     }
 }
 
-/// A region of so many pages, all of which have frames at a time, and whose writes wait.
+/// A region of this many pages, all of which have frames at a time, and whose writes wait.
 fn held_writes(pages: u64, work: impl FnOnce(&Host<()>, &Paged<'_>, &WriteGate)) {
     let (host, gate) = (host(), &WriteGate::default());
     let device = ToldDevice {

@@ -192,11 +192,11 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Runs `work` in the engine's reserve of so many frames, with a thread that can be let in during a
+/// Runs `work` in the engine's reserve of this many frames, with a thread that can be let in during a
 /// copy.
 ///
 /// # Panics
-/// If a reserve cannot have so many frames.
+/// If a reserve cannot have this many frames.
 pub fn in_reserve(frames: u64, work: &mut dyn FnMut(&mut dyn House)) {
     let halves = HalfCopies {
         frames: (0..frames)

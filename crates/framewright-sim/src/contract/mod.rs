@@ -60,7 +60,7 @@ pub enum CopyEvent {
     InvalidatePool(PoolId),
     /// Puts [`page`]`(stamp)`.
     Put(Key, u64),
-    /// An owner takes so many frames, and fills them with a word.
+    /// An owner takes this many frames, and fills them with a word.
     Take(u64, u64),
 }
 
@@ -86,7 +86,7 @@ pub trait House {
     /// The store.
     fn store(&mut self) -> &mut dyn Store;
 
-    /// An owner takes a run of so many frames.
+    /// An owner takes a run of this many frames.
     fn take(&mut self, frames: u64) -> Option<Run>;
 
     /// The owner gives it back.

@@ -84,7 +84,7 @@ pub trait PoisonSite: Sync {
 
 /// An owner: it takes runs.
 pub trait PoisonOwner {
-    /// A run of so many frames, the first at a multiple of `align`; `None` if there is none.
+    /// A run of this many frames, the first at a multiple of `align`; `None` if there is none.
     fn take(&mut self, frames: u64, align: u64) -> Option<Run>;
 
     /// How many reservations it has.
@@ -240,7 +240,7 @@ impl PoisonShared<'_> {
         self.is_over.store(true, Relaxed);
     }
 
-    /// Whether owners and the cleaner, after so many rounds, do another one.
+    /// Whether owners and the cleaner, after this many rounds, do another one.
     fn goes_on(&self, rounds: u64) -> bool {
         let is_wanted = rounds < ROUNDS_MIN || self.guests_left.load(Relaxed) > 0;
         is_wanted && !self.is_over.load(Relaxed)
@@ -387,7 +387,7 @@ fn cleaner(shared: &PoisonShared<'_>) {
 }
 
 /// Runs guests, owners and a cleaner on `site`, each on a thread of its own, until the guests have
-/// done so many operations.
+/// done this many operations.
 ///
 /// # Errors
 /// The first thing that was wrong.

@@ -5,7 +5,7 @@
 //!        │                                   │                       ├─ compared as often as Cadence says
 //!        ├── platform: what fails            └───────────▶ model ────┘
 //!        ├── check: a seed; what differs is made short, with the command that repeats it
-//!        ├── every_sequence: every sequence of so many operations
+//!        ├── every_sequence: every sequence of this many operations
 //!        └── each_failure: the n-th call of the platform's fails, for every n
 //! ```
 //!

@@ -12,7 +12,7 @@ impl<T> fmt::Debug for CpuSeats<T> {
 }
 
 impl<T> CpuSeats<T> {
-    /// Seats for so many CPUs, none of which has its seat yet.
+    /// Seats for this many CPUs, none of which has its seat yet.
     #[must_use]
     pub fn new(cpus: u16) -> Self {
         Self((0..cpus).map(|_| None).collect())

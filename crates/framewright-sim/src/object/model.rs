@@ -253,7 +253,7 @@ impl ObjectModel {
         object
     }
 
-    /// Records that a block that now needs only so many bytes may be cut.
+    /// Records that a block that now needs only this many bytes may be cut.
     ///
     /// # Panics
     /// If no object starts there.

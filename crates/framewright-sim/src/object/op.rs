@@ -8,7 +8,7 @@ pub enum ObjectCall {
     Kmalloc,
     /// `KvSeat::kvmalloc`.
     Kvmalloc,
-    /// `KvSeat::kvcalloc`, of elements of so many bytes.
+    /// `KvSeat::kvcalloc`, of elements of this many bytes.
     Kvcalloc(u64),
     /// `KvSeat::vmalloc`.
     Vmalloc,
@@ -37,7 +37,7 @@ pub enum ObjectOp {
     },
     /// `kvfree`, or `kfree` if that is right as well; reads its bytes before.
     Free { cpu: u16, pick: u32, kfree: bool },
-    /// What lies so many times 16 bytes before the end of the frame, or page, in which something live
+    /// What lies this many times 16 bytes before the end of the frame, or page, in which something live
     /// starts: in a slab often behind its last slot.
     FreeBehind {
         cpu: u16,
@@ -47,7 +47,7 @@ pub enum ObjectOp {
     },
     /// The same, twice.
     FreeTwice { cpu: u16, pick: u32, kfree: bool },
-    /// `kvfree` or `kfree` of a live object, so many bytes off.
+    /// `kvfree` or `kfree` of a live object, this many bytes off.
     FreeWrong {
         cpu: u16,
         pick: u32,

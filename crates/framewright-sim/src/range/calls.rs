@@ -27,7 +27,7 @@ pub(super) struct RangeRequest {
 /// The most frames that are listed for one request of `map_ram`.
 pub(super) const LISTED_MAX: u64 = 200_000;
 
-/// How many pages of the window belong to an area of so many pages: except for `map_ram`, a guard
+/// How many pages of the window belong to an area of this many pages: except for `map_ram`, a guard
 /// page too. How far the engine rounds slots up does not matter here.
 pub(super) fn covers(kind: AreaKind, pages: u64) -> u64 {
     match kind {

@@ -54,6 +54,6 @@ pub enum RangeOp {
     Drain { cpu: u16 },
     /// Gives a CPU's seat back and takes it again.
     Reseat { cpu: u16 },
-    /// A call of the platform's fails, after so many others of its kind.
+    /// A call of the platform's fails, after this many others of its kind.
     Fault { call: MachineCall, after: u8 },
 }

@@ -62,7 +62,7 @@ pub enum ReclaimOp {
     Pin { pick: u32, pinned: bool },
     /// `Zone::pin`, or `Zone::unpin`.
     PinBlock { at: u32, pinned: bool },
-    /// Sets how a client behaves for so many calls.
+    /// Sets how a client behaves for this many calls.
     Mood { client: u8, mood: u8, calls: u8 },
     /// `Reclaim::compact`; the block that it makes is a user's.
     Compact {
@@ -88,7 +88,7 @@ pub enum ReclaimOp {
     Background { cpu: u16, budget: u32 },
     /// The same, until it rests.
     Rest { cpu: u16, budget: u32 },
-    /// `Relief::reclaim` of so many frames.
+    /// `Relief::reclaim` of this many frames.
     Relieve { cpu: u16, frames: u32 },
     /// `Zone::drain`, and a comparison of every pageblock.
     Drain,

@@ -47,11 +47,11 @@ pub enum ReserveOp {
     InvalidateObject { cpu: u16, pool: u8, object: u8 },
     /// `Guest::invalidate_pool`, and `Reserve::open_pool` of the same.
     InvalidatePool { cpu: u16, pool: u8 },
-    /// `Guest::clean` of so many pages, of which each `fail_each`-th cannot be written; with 0 all
+    /// `Guest::clean` of this many pages, of which each `fail_each`-th cannot be written; with 0 all
     /// can.
     Clean { cpu: u16, pages: u8, fail_each: u8 },
     /// `Reserve::alloc_contig`, or where `put_back` `alloc_contig_with`. Its supply of ordinary frames
-    /// invalidates a dirty page each time that it is asked, for the first so many.
+    /// invalidates a dirty page each time that it is asked, for this many asks.
     Alloc {
         frames: u16,
         align_log: u8,
@@ -70,13 +70,13 @@ pub enum ReserveOp {
     Unreserve { pick: u32 },
     /// `Reserve::collect`.
     Collect,
-    /// From now on the supply has so many ordinary frames.
+    /// From now on the supply has this many ordinary frames.
     Stock { frames: u8 },
     /// `run_of`, `take` and `unreserve` with a reservation of another reserve.
     Cross { pick: u32 },
     /// `Reserve::for_each_reservation`, with a callback that asks the reserve.
     List,
-    /// Free frames have counted so many generations more.
+    /// Free frames have counted this many generations more.
     AgeFrames { generations: u64 },
     /// Every object was invalidated so often, and every pool closed and opened.
     AgePools { times: u64 },
@@ -109,7 +109,7 @@ pub struct ReserveCase {
     /// Neither objects nor pools are invalidated as a whole, and hardly any page is written, so that the
     /// reserve fills.
     pub lasts: bool,
-    /// So many operations each many small reservations are made, and then given up; 0: none.
+    /// This many operations each many small reservations are made, and then given up; 0: none.
     pub reserving_ops: u64,
     /// The fault that must be found.
     pub lie: ReserveLie,

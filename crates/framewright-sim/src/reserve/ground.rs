@@ -29,7 +29,7 @@ struct GroundState {
 }
 
 impl Ground {
-    /// So many frames from 0 on, and so many ordinary ones behind them.
+    /// This many frames from 0 on, and this many ordinary ones behind them.
     #[must_use]
     pub fn new(cpus: u16, frames: u64, ordinary: u64) -> Self {
         let all = (frames + ordinary) as usize;

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-/// Frames 0 to n - 1 hold tables; frame 0 is the root. A source that has only so many left.
+/// Frames 0 to n - 1 hold tables; frame 0 is the root. A source that has only this many left.
 struct TestMemory {
     frames: Vec<TablePage>,
     free: RefCell<Vec<Frame>>,

@@ -231,7 +231,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     /// counts as none. One that is served counts as none, except in zones whose clients could not help.
     ///
     /// # Errors
-    /// [`AllocError::Impossible`] if no zone has so many frames, or `align` is no power of two, or `frames`
+    /// [`AllocError::Impossible`] if no zone has that many frames, or `align` is no power of two, or `frames`
     /// is 0. [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such
     /// run is, [`AllocError::WouldWait`] if the context must not look for it. Nothing has changed then, but
     /// clients may have given frames back and moved.
@@ -297,7 +297,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         error
     }
 
-    /// Why a request that must not look for a run of so many frames has none, by the zones' counts alone.
+    /// Why a request that must not look for a run of this many frames has none, by the zones' counts alone.
     fn why_no_run(&mut self, frames: u64) -> AllocError {
         let seats = W::frames(&mut self.seat).all();
         let is_any = |count: fn(&Zone<'m, P>) -> u64| {

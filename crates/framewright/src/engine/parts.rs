@@ -177,7 +177,7 @@ impl<P: FramePlatform + Clone> PartsOf<P> for () {
     }
 }
 
-/// Of so many frames one may lie behind a lazy page.
+/// Of this many frames one may lie behind a lazy page.
 const LAZY_SHARE: u64 = 32;
 
 /// The layout of the address space of an engine that has one.

@@ -142,7 +142,7 @@ fn a_cpu_has_frames_areas_objects_and_a_guest() {
     let alias = cpu.map_ram(&[frame, frame], Context::ANY).unwrap();
     assert_eq!(board.0.mapped.borrow()[&alias.0], frame);
     let small = cpu.kmalloc(&KvRequest::new(64)).unwrap();
-    // No block has so many frames.
+    // No block has that many frames.
     let large = cpu.kvmalloc(&KvRequest::new(2048 * Page::BYTES)).unwrap();
     assert_eq!(board.0.mapped.borrow().len(), 5 + 2 + 2048);
     let key = Key {

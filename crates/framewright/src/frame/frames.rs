@@ -83,7 +83,7 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
     /// As [`alloc`](Self::alloc), with [`Seat::alloc_at_once`] in each zone: it stops no CPU.
     ///
     /// # Errors
-    /// [`AllocError::Exhausted`] if at one moment no zone had so many free frames, and
+    /// [`AllocError::Exhausted`] if at one moment no zone had that many free frames, and
     /// [`AllocError::WouldWait`] if that cannot be said: then there may be a block. Nothing has changed then.
     ///
     /// # Panics

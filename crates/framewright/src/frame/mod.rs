@@ -35,8 +35,8 @@
 //!   cached or remote. The seat that a cached tag names turns it to live, or to remote when it
 //!   spills or gives its stock back. The CPU that took frames out of the bitmap makes them live or cached. The holder
 //!   of the pageblock clears a tag as it sets the bits; a CPU frees a block above the
-//!   pageblock order by clearing its live tag with a compare-and-swap. Parts of a live block get tags under one
-//!   lock (`seat/part`). Frames become absent, and exist again, only with all CPUs stopped.
+//!   pageblock order by clearing its live tag with a compare-and-swap. Parts of a live block get tags
+//!   under the lock of the pageblock in which the largest block around the frame would start (`seat/part`). Frames become absent, and exist again, only with all CPUs stopped.
 //! - **Bitmap** (`pageblock/bitmap`), counts, orders, class and label (`pageblock`), and the index's leaf bits for
 //!   the pageblock: the holder of the pageblock's lock.
 //! - **Second bitmap**: a CPU that leaves a block sets the bit of its first frame; the holder of the
@@ -58,13 +58,7 @@
 //! - **F5** The index holds exactly the unlocked pageblocks that are not isolated, each in the rows
 //!   of its class and the orders of its maximal free blocks.
 //! - **F6** Free frames are present frames less what the seats took, plus what they gave.
-//! - **F7** No block was found in a state that only a racing double free explains. The users must
-//!   keep this one. Where two CPUs free one block at the same moment, the zone counts that when it
-//!   finds it, and loses the block rather than hand it out twice. There is one race that the zone does not find. A
-//!   CPU reads the tag of a live block, in order to free the block a second time, and is then held up. Meanwhile
-//!   another CPU frees the block. When the first CPU goes on, it frees what lies there by then. That may be a new
-//!   owner's block. It may also be a free block, and the zone may then hand it out twice. To tell these apart would
-//!   take an atomic operation in every free.
+//! - **F7** The zone has found no block in a state that only a racing double free explains: the users keep this one.
 //! - **F8** A request of an *exact* order fails only if at one moment during the call a stop of all CPUs, which
 //!   drains all caches, finds no free block of that order that the request may take, or would have found none. For
 //!   a request that may wait, an order is exact in three cases: the order is at most the
@@ -75,14 +69,24 @@
 //!   difference: frames that CPUs cached after the drain count as taken. Other requests, and all that must not wait
 //!   ([`alloc_at_once`](Seat::alloc_at_once)), stop no CPU. They fail if, with this CPU's caches drained, no
 //!   pageblock has a block, or if other CPUs work in all pageblocks that have one.
-//! - **F9** A request stops all CPUs at most once. (A request to several zones stops all of them together once
-//!   more, if a block became free in one of them meanwhile.) It stops no CPU where a stop cannot help. That is so
-//!   in three cases: a stop failed for a like request, and since then no CPU has freed, added, relabelled or opened
-//!   anything; all CPUs stood still for another request after this one had begun, and there was no block for it
-//!   then; the zone could never have such a block. While they stand still, each CPU's caches are drained, at most
-//!   372 blocks and 24 words, and the index is asked; only an order above the pageblocks' looks at all of them.
-//!   Nothing is counted. A request for a run stops the CPUs twice. It stops none if an earlier request did not find
-//!   such a run, or a shorter one, and nothing has become free since.
+//! - **F9** A request for a block stops all CPUs at most once; one to several zones stops all of them together once
+//!   more, if a block became free in one of them meanwhile. A request for a run stops the CPUs of a zone twice: to
+//!   drain, and to take what it found. Each search that other CPUs' work made worthless adds a stop, up to nine in
+//!   all. It stops none if an earlier request did not find such a run, or a shorter one, and nothing has become free
+//!   since. A request for a block stops none in three cases:
+//!   - a stop failed for a like request, and since then no CPU has freed, added, relabelled or opened anything;
+//!   - all CPUs stood still for another request after this one had begun, and there was no block for it then;
+//!   - the zone could never have such a block.
+//!
+//! # What F7 does not cover
+//! A second free that comes after the first one has ended is refused, unless the block has been handed out again in
+//! between. If two CPUs free one block at the same moment, both calls may succeed. The zone counts that when it finds
+//! it, and loses the block rather than hand it out twice.
+//!
+//! One race it does not find. A CPU reads the tag of a live block, in order to free the block a second time, and is then
+//! held up. Meanwhile another CPU frees the block. When the first CPU goes on, it frees what lies there by then. That
+//! may be a new owner's block. It may also be a free block, and the zone may then hand it out twice. To tell these
+//! apart would take an atomic operation in every free.
 //!
 //! # Locks
 //! - Rank 1: the zone's stop lock. Its holder claims every seat, executes the platform's barrier,
@@ -111,8 +115,9 @@
 //! A CPU that stops the zone waits until every other CPU has left its seat. Each of them ends the one operation
 //! that it does there, which takes longer if that CPU is off the processor meanwhile. A CPU with a claimed seat
 //! waits for the stop, even in an ordinary allocation or free. So a stopped CPU waits for two things: until the
-//! slowest CPU has left its seat, and until the stopper has done its work (F9, or what the zone's own operations
-//! say). So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at which one of
+//! slowest CPU has left its seat, and until the stopper has done its work. For a request that work is to drain each
+//! CPU's caches, at most 372 blocks and 24 words, and to ask the index; only an order above the pageblocks' looks at
+//! all of them, and nothing is counted. What the zone's own operations do, their own docs say. So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at which one of
 //! them stops the zone: a kernel does not preempt there, and a host's [`relax`](crate::platform::FramePlatform)
 //! lets it run, whatever the priorities.
 //!
@@ -145,7 +150,7 @@
 //!
 //! # Sources
 //! A bitmap and a counter for each 2 MiB, allocated with atomics: LLFree (Wrenger et al., USENIX
-//! ATC 2023). Frees from elsewhere through a second structure: mimalloc (Leijen et al., 2019),
+//! ATC 2023). Remote frees through a second structure: mimalloc (Leijen et al., 2019),
 //! snmalloc (Lietar et al., 2019). Per-CPU caches: Bonwick and Adams, USENIX ATC 2001. An index of
 //! groups by largest free order: ext4's mballoc. Claiming idle CPUs' seats with a barrier on their
 //! behalf: the asymmetric fences of membarrier(2), and hazard pointers in folly.

@@ -16,7 +16,7 @@ pub enum KvError {
         /// The bytes asked for.
         bytes: u64,
     },
-    /// So many elements of so many bytes exceed the range of numbers.
+    /// This many elements of this many bytes exceed the range of numbers.
     Overflow {
         /// The elements asked for.
         count: u64,
@@ -38,7 +38,7 @@ pub enum KvError {
     /// The object would have to move, but it is mapped pages, which are freed without a context: a
     /// caller that may not wait must keep them.
     MustNotFree(Addr),
-    /// So many contiguous bytes were not there at once, and the request does not wait for them:
+    /// This many contiguous bytes were not there at once, and the request does not wait for them:
     /// more effort may get them.
     NotNow {
         /// The bytes asked for.

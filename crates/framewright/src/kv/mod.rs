@@ -65,9 +65,9 @@
 //!   do not: one that may not wait, and a fail-fast one that must be contiguous. If a request must be contiguous,
 //!   there was a moment since it began at which neither a slab nor a zone had memory for it. A search for contiguous
 //!   memory before a spill never waits, whatever the context.
-//! - **K10** Between two reliefs a request stops `kv`'s CPUs at most once, and only where that may
-//!   help: not if no slot was freed and no slab made since a stop that gained nothing for a like
-//!   request; not if they stood still for a like request meanwhile, without a gain. It takes what it
+//! - **K10** Between two reliefs a request stops `kv`'s CPUs at most once. It skips the stop in two
+//!   cases: no slot was freed and no slab made since a stop that found nothing for a like request; or
+//!   another request's stop found nothing for a like one meanwhile. It takes what it
 //!   finds while they stand still, so that no other request can take it first. A request that must
 //!   be contiguous first stops the space's CPUs once, if the space keeps anything. It then stops the zones' CPUs
 //!   once: while `kv`'s CPUs stand still or, where a stop of those cannot help, alone. If a CPU frees or makes a
@@ -107,7 +107,7 @@
 //! Falling back at once instead of compacting: D. Chinner, "mm: vmalloc: use rwsem, mutex ...",
 //! LKML, March 2023, and the commit quoted there. Slabs and magazines: Bonwick, "The slab
 //! allocator", USENIX Summer 1994; Bonwick and Adams, USENIX ATC 2001. Slabs that one CPU owns,
-//! with a second structure for frees from elsewhere: mimalloc (Leijen et al., 2019), snmalloc
+//! with a second structure for remote frees: mimalloc (Leijen et al., 2019), snmalloc
 //! (Lietar et al., 2019).
 //!
 //! [`Addr`]: crate::Addr

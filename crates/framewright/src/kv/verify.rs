@@ -17,9 +17,9 @@ pub struct KvRecount {
     pub slab_frames: u64,
     /// Objects in slabs.
     pub live_slots: u64,
-    /// Slots that are free, without those freed from elsewhere.
+    /// Slots that are free, without those of remote frees.
     pub free_slots: u64,
-    /// Slots freed from elsewhere and not yet collected.
+    /// Slots of remote frees that are not yet collected.
     pub remote_slots: u64,
     /// Blocks of frames that are objects.
     pub runs: u64,

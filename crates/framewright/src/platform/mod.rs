@@ -1,4 +1,4 @@
-//! What the engine asks of the world: a few verbs, each its own small trait.
+//! What the engine asks of the world: a trait for each kind of engine, and in it all that this kind asks.
 //!
 //! | for | a platform implements |
 //! |---|---|

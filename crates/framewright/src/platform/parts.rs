@@ -3,7 +3,7 @@
 use super::{ObjectPlatform, RangePlatform};
 use crate::units::{Addr, Frame, Run};
 
-/// So many frames are zeroed, or copied, at a time.
+/// This many frames are zeroed, or copied, at a time.
 pub(crate) const PART_FRAMES: u64 = 16;
 
 /// Calls `work` with the beginning and the length of each part of `all`, and the platform between two of them.

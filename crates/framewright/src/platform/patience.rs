@@ -8,7 +8,7 @@ use crate::sync::{Lock, LockGuard};
 pub(crate) enum Patience {
     /// As long as it takes.
     Endless,
-    /// For so many more calls of the platform.
+    /// For this many more calls of the platform.
     Rounds(u32),
 }
 

@@ -129,7 +129,7 @@ impl<'m, R: RawRecord> WordRecords<'m, R> {
             "records begin where their type may"
         );
         let words = start.cast::<AtomicU64>();
-        // SAFETY: size: a record is so many words, as asserted above. Alignment: asserted above; a record's is a multiple
+        // SAFETY: size: a record is that many words, as asserted above. Alignment: asserted above; a record's is a multiple
         // of theirs. Exclusiveness: `words` are borrowed mutably for the lifetime of the result, so they are accessed
         // only through records and words; both come from one pointer, and are `AtomicU64`s in the same places, as
         // asserted above, but for padding, which no number is used for. Writing through a shared reference: atomics.

@@ -38,7 +38,7 @@ pub enum Background {
 
 /// What the next step of the background is to work on.
 enum BackgroundStep {
-    /// Below the high target in frames, by so many.
+    /// Below the high target in frames, by this many.
     Frames(u64),
     /// Below that in pageblocks.
     Pageblocks,

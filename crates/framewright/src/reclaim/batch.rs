@@ -3,7 +3,7 @@
 use super::{Migrate, Move, MoveState};
 use crate::units::{Frame, Order};
 
-/// Moves offered to clients at a time. So many that a client's work for a whole batch costs each
+/// Moves offered to clients at a time. Enough that a client's work for a whole batch costs each
 /// move little, and so few that the caller's stack can hold them (2 KiB).
 pub(super) const BATCH: usize = 64;
 

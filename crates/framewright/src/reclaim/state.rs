@@ -139,7 +139,7 @@ const fn skip_words(pageblocks: usize) -> usize {
 }
 
 impl<'m> ReclaimWords<'m> {
-    /// How many words a zone of so many pageblocks needs.
+    /// How many words a zone of this many pageblocks needs.
     pub(crate) const fn needed(pageblocks: usize) -> usize {
         ReclaimRecord::WORDS + skip_words(pageblocks)
     }

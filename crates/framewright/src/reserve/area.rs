@@ -135,7 +135,7 @@ impl ReserveLayout {
         self
     }
 
-    /// The same with room for so many pages in ordinary frames: 88 to 112 bytes of metadata each.
+    /// The same with room for this many pages in ordinary frames: 88 to 112 bytes of metadata each.
     #[must_use]
     pub const fn with_ordinary(mut self, pages: u32) -> Self {
         self.ordinary = pages;

@@ -17,7 +17,7 @@ use crate::sync::{
 /// - A stop also answers a request that waited for the stop lock meanwhile, if all CPUs stood still after
 ///   the request had begun: at that moment of the request there was nothing.
 ///
-/// So a request stops all CPUs at most once, and of several that wait together only one does.
+/// So of several requests that wait together only one stops all CPUs (E4).
 ///
 /// There is one word for the number of the last standstill, and two for each kind. Zeroes are an empty
 /// memo. A CPU writes the words only under the stop lock, with all CPUs stopped.
@@ -31,7 +31,7 @@ pub(crate) struct StopMemo<'m> {
 pub(crate) struct Standstill(u64);
 
 impl<'m> StopMemo<'m> {
-    /// The words for so many kinds of requests.
+    /// The words for this many kinds of requests.
     pub(crate) const fn words(kinds: usize) -> usize {
         1 + 2 * kinds
     }

@@ -14,8 +14,8 @@
 //!     Accounts   lock times           how long locks are held, where the user asked for it
 //! ```
 //!
-//! A live block of frames has no owner, so its free needs no inbox (docs/how/remote-free.md): a CPU frees it into its own cache, or leaves it
-//! to the holder of the pageblock (`frame/pageblock/mod.rs`).
+//! A live block of frames belongs to no seat, so its free needs no inbox. The freeing CPU caches the block, or
+//! leaves it to the CPU that holds its pageblock (`frame/pageblock/mod.rs`; docs/how/remote-free.md).
 //!
 //! # Invariants
 //! - **E1** A seat is busy or in a claimer's hands, never both: owner and claimer each write their own word
@@ -24,14 +24,16 @@
 //!   lock up. If a change was interrupted for good, the set is poisoned, and claims stay.
 //! - **E3** A parcel with a remote free that its owner has not seen is pending, or its sender is about to mark
 //!   it so; a pending parcel is in exactly one inbox, or a CPU is about to push it there.
-//! - **E4** A request stops all CPUs of a set at most once, and not if the last stop for its kind found nothing
-//!   and nothing has happened since.
+//! - **E4** A request that asks for a stop ([`SeatSet::ask`]) is given none in two cases: the last stop for its
+//!   kind found nothing, and nothing has happened since; or all CPUs
+//!   stood still for another request of its kind after this one had begun, and there was nothing. How often one request asks is its allocator's rule: F9 for frames, K10 for
+//!   objects; docs/how/pressure.md adds up one request with reclaim.
 //!
 //! # Locks
 //! The stop lock of a set has rank 1: a CPU takes it outside its seats. Nothing else here is a lock.
 //!
 //! # Sources
-//! Asymmetric fences: membarrier(2). Frees from elsewhere through a second bitmap and a list: mimalloc (Leijen
+//! Asymmetric fences: membarrier(2). Remote frees through a second bitmap and a list: mimalloc (Leijen
 //! et al., 2019), snmalloc (Lietar et al., 2019).
 
 mod accounts;

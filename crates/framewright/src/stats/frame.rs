@@ -12,8 +12,8 @@ pub(crate) type PerOrder = [u64; Order::MAX.index() + 1];
 /// work may be some operations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameStats {
-    /// Free frames (`nr_free_pages`), including those in CPU caches and those freed from elsewhere
-    /// and not yet collected.
+    /// Free frames (`nr_free_pages`), including those in CPU caches, and remote ones that are not
+    /// yet collected.
     pub nr_free_pages: u64,
     /// Frames handed out, by the mobility asked for (`pgalloc`).
     pub pgalloc: [u64; 3],

@@ -11,6 +11,10 @@
 mod counter;
 mod lock;
 
+#[cfg(all(test, loom))]
+#[path = "tests/models.rs"]
+mod models;
+
 pub(crate) use counter::CounterWord;
 pub(crate) use lock::{Lock, LockGuard};
 

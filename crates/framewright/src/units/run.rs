@@ -41,7 +41,7 @@ impl Run {
     /// `frames` frames of the run, from its `from`th on.
     ///
     /// # Panics
-    /// If the run has not so many.
+    /// If the run has fewer.
     #[inline]
     pub(crate) const fn part(self, from: u64, frames: u64) -> Self {
         assert!(from <= self.frames && frames <= self.frames - from);

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 /// Pages isolated at a time, and frames looked at under one hold of the lock.
 const CLUSTER: usize = 32;
 
-/// After so many failures in a row the back-off grows no more: one attempt in 2^6.
+/// After this many failures in a row the back-off grows no more: one attempt in 2^6.
 const DEFER_SHIFT_MAX: u32 = 6;
 
-/// After so many fast searches without a find the next ones grow no shorter.
+/// After this many fast searches without a find the next ones grow no shorter.
 const FAILED_SEARCHES_MAX: u32 = 7;
 
 /// Whether a request or the background compacts, which decides how hard.
@@ -371,7 +371,7 @@ impl<M: RangePlatform + JournalContents> JournalAttempt<'_, M> {
         true
     }
 
-    /// Isolates at least `wanted` free frames, from the top, if there are so many above the other
+    /// Isolates at least `wanted` free frames, from the top, if there are that many above the other
     /// scanner.
     fn find_targets(&mut self, wanted: usize) {
         if self.find_in_lists() {

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-/// Every so many acquisitions the hold is timed: two readings of the clock take as long as a short
+/// The hold of one acquisition in this many is timed: two readings of the clock take as long as a short
 /// hold.
 const TIMED_EVERY: u64 = 16;
 

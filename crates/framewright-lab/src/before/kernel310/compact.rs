@@ -12,7 +12,7 @@ const CLUSTER: usize = 32;
 /// Times that an attempt tries to move a page that its client is using.
 const PASSES: u32 = 10;
 
-/// After so many failures in a row the back-off grows no more: one attempt in 2^6.
+/// After this many failures in a row the back-off grows no more: one attempt in 2^6.
 const DEFER_SHIFT_MAX: u8 = 6;
 
 /// One attempt to make a block by moving pages.

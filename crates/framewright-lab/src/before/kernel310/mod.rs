@@ -39,7 +39,7 @@
 //!
 //! # Time
 //! One look is the unit: a frame that a client looked at, or that a scanner of compaction passed.
-//! [`Kernel::background`] gives the background time for so many; a round is not cut, what it takes
+//! [`Kernel::background`] gives the background time for this many; a round is not cut, what it takes
 //! in excess is owed to the next call. The short sleep of a tenth of a second is
 //! [`Layout310::short_sleep`] looks long.
 //!

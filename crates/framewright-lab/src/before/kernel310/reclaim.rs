@@ -142,7 +142,7 @@ impl Kernel310 {
     }
 
     /// Whether to go on at this priority: only for large orders or in need, until there are frames
-    /// of two blocks, if the clients hold so many, or compaction would run
+    /// of two blocks, if the clients hold that many, or compaction would run
     /// (`should_continue_reclaim`).
     fn continues(&self, tenants: &dyn Tenants, scan: &Scan) -> bool {
         let compacts =

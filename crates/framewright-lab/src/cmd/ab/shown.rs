@@ -226,7 +226,7 @@ fn figure_range(values: &[f64]) -> [f64; 3] {
     [crate::ab::median(values), least, most]
 }
 
-/// The day of so many seconds since 1970, as year, month and day (UTC).
+/// The day of this many seconds since 1970, as year, month and day (UTC).
 fn date_of(seconds: f64) -> String {
     let mut days = (seconds / 86_400.0) as u64;
     let is_leap = |year: u64| {

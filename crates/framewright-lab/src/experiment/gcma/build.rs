@@ -513,7 +513,7 @@ mod tests {
     use super::*;
     use framewright::Run;
 
-    /// Runs `test` on a machine of so many seats, with what is needed to work on it.
+    /// Runs `test` on a machine of this many seats, with what is needed to work on it.
     fn with_work<R>(
         variant: GcmaVariant,
         options: &GcmaOptions,

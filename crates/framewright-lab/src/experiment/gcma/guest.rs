@@ -46,7 +46,7 @@ pub(super) struct Filler {
 }
 
 impl Filler {
-    /// Puts so many pages: if as many frames are free, none is afterwards.
+    /// Puts this many pages: if as many frames are free, none is afterwards.
     pub(super) fn put(&mut self, tenancy: &dyn Tenancy, pools: PoolIds, pages: u64) {
         let mut page = contents(0);
         for nth in self.next..self.next + pages {
@@ -80,7 +80,7 @@ pub(super) fn be_busy(
     }
 }
 
-/// A file of so many bytes that differ from word to word: a page of one word takes no frame in some areas.
+/// A file of this many bytes that differ from word to word: a page of one word takes no frame in some areas.
 struct DifferingWords(u64);
 
 impl Medium for DifferingWords {
@@ -138,7 +138,7 @@ impl Movable {
         Ok(Self { file, next: 0 })
     }
 
-    /// Reads so many pages of the file, which are not in memory, or were not for the longest time.
+    /// Reads this many pages of the file, which are not in memory, or were not for the longest time.
     pub(super) fn read(
         &mut self,
         machine: &GcmaMachine<'_>,

@@ -181,7 +181,7 @@ impl Lengths {
     }
 }
 
-/// Requests above which there are so many in all, and the size of each is drawn: of all sizes that often would
+/// Requests above which there are this many in all, and the size of each is drawn: of all sizes that often would
 /// take hours.
 pub const DRAWN_ABOVE: u32 = 1000;
 
@@ -242,7 +242,7 @@ impl GcmaOptions {
         self.requests > DRAWN_ABOVE
     }
 
-    /// Requests in all, of so many sizes: beside each build, if there are any.
+    /// Requests in all, of this many sizes: beside each build, if there are any.
     const fn requests_of(&self, sizes: usize) -> usize {
         if self.is_drawn() {
             self.requests as usize

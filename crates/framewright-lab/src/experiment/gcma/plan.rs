@@ -51,7 +51,7 @@ pub(super) struct GcmaPlan {
     lengths: Lengths,
 }
 
-/// Frames of the pageblocks in so many bytes.
+/// Frames of the pageblocks in this many bytes.
 const fn whole(bytes: u64) -> u64 {
     bytes / Frame::BYTES / PAGEBLOCK * PAGEBLOCK
 }
@@ -172,7 +172,7 @@ impl GcmaPlan {
         }
     }
 
-    /// Pages that are put back and not got again, at a time: so many copies does a request wait for at most, 2
+    /// Pages that are put back and not got again, at a time: a request waits for at most this many copies, 2
     /// to 4 ms.
     pub(super) fn ordinary_max(&self, policy: SwapSafety) -> u32 {
         self.dirty_max(policy).min(ORDINARY_MAX) as u32
@@ -188,7 +188,7 @@ fn sized(bytes: u64) -> String {
     }
 }
 
-/// Whether the machine has so many frames and 2 GiB besides, as far as it tells.
+/// Whether the machine has this many frames and 2 GiB besides, as far as it tells.
 fn room_for(frames: u64) -> Result<(), Failure> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = meminfo.lines().find(|l| l.starts_with("MemAvailable:"));

@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 32;
 /// The mean length of a made file.
 pub(super) const MEAN_BYTES: u64 = 16 << 10;
 
-/// One header for so many other files.
+/// One header for this many other files.
 const FILES_PER_HEADER: u64 = 16;
 
 /// Files in a folder.

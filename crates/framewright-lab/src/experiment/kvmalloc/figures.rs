@@ -169,7 +169,7 @@ pub(super) fn latencies(runs: &[Measured]) -> Latencies {
     latencies
 }
 
-/// What locks counted in so many calls; of those that were taken.
+/// What locks counted in this many calls; of those that were taken.
 fn lock_values(locks: &[LockCount], calls: u64) -> Vec<(Metric, f64)> {
     let mut values = Vec::new();
     for lock in locks.iter().filter(|lock| lock.acquisitions > 0) {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Every so many commits each call of kvmalloc is timed, and its CPU time is not in the mean.
+/// In one commit of this many each call of kvmalloc is timed, and its CPU time is not in the mean.
 const TIMED_EVERY: u64 = 4;
 
 /// Times that a thread lets others run because there is no frame for a buffer.

@@ -1,13 +1,13 @@
 use crate::before::journal::BLOCK_FRAMES_MAX;
 use framewright_sim::Random;
 
-/// One block of the object's order in so many is a program's entirely.
+/// One block of the object's order in this many is a program's entirely.
 const PROGRAMS_EVERY: usize = 8;
 
 /// Smaller blocks with a frame each that cannot go would be half of memory or all of it.
 const ORDER_MIN: u32 = 2;
 
-/// One block in so many has one page of a program's in it.
+/// One block in this many has one page of a program's in it.
 const STRAYS_EVERY: usize = 4;
 
 /// The holder of each frame when the experiment begins: the same for every variant.

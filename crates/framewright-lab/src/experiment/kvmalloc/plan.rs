@@ -37,7 +37,7 @@ const MIXED_PAGES_MAX: u64 = 32;
 /// How long objects are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectSize {
-    /// All of so many bytes.
+    /// All of this many bytes.
     Bytes(u64),
     /// Of 1 to 32 pages, each length as often, in whole words: 66 KiB in the mean.
     Mixed,
@@ -139,7 +139,7 @@ pub(super) struct KvmallocPlan {
     /// Batches of each thread whose buffers are live while it formats the next one.
     pub(super) held: usize,
     pub(super) marks: JournalMarks,
-    /// Below so many free frames a thread that reads in reclaims by itself.
+    /// Below this many free frames a thread that reads in reclaims by itself.
     pub(super) floor: u64,
     pub(super) machine_cpus: u16,
     pub(super) layout: FrameLayout,
@@ -218,7 +218,7 @@ impl KvmallocPlan {
     }
 }
 
-/// Whether the machine has so many frames, the threads' items and 2 GiB besides, as far as it tells.
+/// Whether the machine has this many frames, the threads' items and 2 GiB besides, as far as it tells.
 fn room_for(frames: u64, threads: u16) -> Result<(), Failure> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = meminfo.lines().find(|l| l.starts_with("MemAvailable:"));

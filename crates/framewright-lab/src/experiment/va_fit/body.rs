@@ -29,7 +29,7 @@ impl Setting {
 
 /// One case on one CPU.
 pub(super) trait FitBody: Sized + Send {
-    /// `before` makes so many times fewer operations, where each of them walks a long list; `None`
+    /// `before` makes this many times fewer operations, where each of them walks a long list; `None`
     /// where it has nothing comparable.
     const BEFORE_DIVISOR: Option<u64> = Some(1);
 
@@ -49,7 +49,7 @@ fn once(seat: &mut impl SpaceSubject, pages: u64, align_bytes: u64) -> Result<()
     Ok(seat.free(page)?)
 }
 
-/// Gaps of so many pages, each between two areas: more than may be lazy, so that no operation meets
+/// Gaps of this many pages, each between two areas: more than may be lazy, so that no operation meets
 /// another gap.
 fn gaps(seat: &mut impl SpaceSubject, setting: Setting, pages: u64) -> Result<(), Failure> {
     let mut gaps = Vec::new();
@@ -145,7 +145,7 @@ impl FitBody for FullFit {
 /// the single page goes into one of them, and the 100 pages are searched for from there.
 const STACKS: u64 = 512;
 
-/// So many busy areas of one page, with freed stacks below them or without.
+/// This many busy areas of one page, with freed stacks below them or without.
 pub(super) struct LongBusyList<const AREAS: u64, const HOLES: bool>;
 
 impl<const AREAS: u64, const HOLES: bool> FitBody for LongBusyList<AREAS, HOLES> {

@@ -29,7 +29,7 @@ pub enum FitCase {
     SteadyRandom,
     /// 64 areas of 1 to 16 pages, one at random replaced.
     Churn,
-    /// Mappings of so many pages for a short time.
+    /// Mappings of this many pages for a short time.
     VmMapRam(u8),
     /// One thread allocates, another one frees.
     RemoteFree,

@@ -180,7 +180,7 @@ pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
 /// share of the window that is live then, guard pages included.
 struct OccupancyWork(u64);
 
-/// With so many first fit, which `proposed` and `tree` are, comes to what Linux 6.12 was measured with in such a
+/// With this many first fit, which `proposed` and `tree` are, comes to what Linux 6.12 was measured with in such a
 /// window: 97 % in the mean, 94 to 96 % in the worst run.
 const MADE_FOR_ONE_FREED: u64 = 16;
 
@@ -273,9 +273,9 @@ pub(super) fn long_busy_list_1m(
     Ok(figures.collect())
 }
 
-/// So many areas are lazy, none of them beside another one, when more are freed.
+/// This many areas are lazy, none of them beside another one, when more are freed.
 const LAZY_AREAS: u64 = 30_000;
-/// So many more.
+/// This many more.
 const MORE: u64 = 5_000;
 /// Two pages each: the bound lies where the first of the others goes above it.
 const LAZY_PAGES: u64 = LAZY_AREAS * 2;

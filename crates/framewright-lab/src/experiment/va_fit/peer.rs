@@ -73,7 +73,7 @@ impl PeerProgram {
         Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed))
     }
 
-    /// A fresh process with so many CPUs.
+    /// A fresh process with this many CPUs.
     pub(super) fn start(&self, cpus: u16) -> Result<Peer<'_>, Failure> {
         let child = Command::new(&self.path)
             .arg(cpus.to_string())

@@ -235,7 +235,7 @@ fn peaks_are_what_they_may_be(figures: &[Figure]) {
 
 #[test]
 fn the_peak_of_two_threads_is_within_the_bound_and_their_batches() {
-    // So many operations that the bound is met.
+    // Enough operations to meet the bound.
     let options = SpaceOptions {
         loops: Some(4000),
         ..options(2)

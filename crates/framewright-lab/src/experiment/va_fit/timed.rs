@@ -128,7 +128,7 @@ impl TimedCase<'_> {
         all.filter(|variant| B::BEFORE_DIVISOR.is_some() || !variant.is_list())
     }
 
-    /// All variants by turns, repetition by repetition, each on a fresh allocator: one process may not have so many
+    /// All variants by turns, repetition by repetition, each on a fresh allocator: one process may not have that many
     /// mappings that all are there at once.
     pub(super) fn batches<B: FitBody>(&self) -> Result<Vec<Rates>, Failure> {
         let mut all: Vec<Rates> = Vec::new();

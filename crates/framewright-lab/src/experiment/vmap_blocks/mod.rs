@@ -271,7 +271,7 @@ impl BlocksWork for EachBlock<'_> {
             clock,
             ..
         } = *self.0;
-        // Reading the counters takes longer than a call; a tenth of so many calls has blocks enough.
+        // Reading the counters takes longer than a call; a tenth of that many calls has blocks enough.
         let iterations = match scenario {
             Scenario::Random | Scenario::Random32 => scenario.iterations(),
             _ => scenario.iterations() / 10,

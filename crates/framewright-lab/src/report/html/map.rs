@@ -24,7 +24,7 @@ pub(super) struct FilmBudget {
 }
 
 impl FilmBudget {
-    /// Of each of so many films.
+    /// Of each of this many films.
     pub(super) fn of(films: usize) -> Self {
         Self {
             film_bytes: FILMS_BYTES_MAX / films.max(1),
@@ -172,7 +172,7 @@ fn paths(picture: &Picture) -> String {
     text
 }
 
-/// The film in at most so many bytes: pictures between the first and the last are left out until it
+/// The film in at most this many bytes: pictures between the first and the last are left out until it
 /// fits; two are always kept.
 fn data<'a>(name: &'a str, film: &Film, bytes_max: usize) -> FilmData<'a> {
     let mut most = film.pictures.len();

@@ -279,7 +279,7 @@ fn nines(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-/// The share with so many nines.
+/// The share with this many nines.
 fn share(nines: f64) -> String {
     match nines.round() as i32 {
         ..=0 => "0 %".into(),

@@ -4,7 +4,7 @@ use super::read::used_up;
 use super::{COMMS_MAX, varint};
 use crate::trace::{Askers, CallChains, NameTable, OpKind, Trace};
 
-/// Reads the columns of a trace of so many requests.
+/// Reads the columns of a trace of this many requests.
 pub(super) fn parse(
     comm: &[u8],
     stacks: &[u8],

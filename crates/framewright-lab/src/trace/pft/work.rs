@@ -7,7 +7,7 @@ use framewright::Order;
 /// The same request as before.
 const AGAIN: u8 = 1 << 3;
 
-/// Reads the column of a trace of so many operations.
+/// Reads the column of a trace of this many operations.
 pub(super) fn parse(mut bytes: &[u8], nops: u32) -> Result<KernelWork, String> {
     let Some((&bits, rest)) = bytes.split_first() else {
         return Ok(KernelWork::default());

@@ -41,7 +41,7 @@ struct NameRoom {
 }
 
 impl NameRoom {
-    /// Takes room for an entry with so many bytes beside it, if there is as much.
+    /// Takes room for an entry with this many bytes beside it, if there is as much.
     fn take(&mut self, len_bytes: usize) -> bool {
         let held = self.held_bytes + ENTRY_BYTES + len_bytes as u64;
         let has_room = held <= TextNames::BYTES_MAX;

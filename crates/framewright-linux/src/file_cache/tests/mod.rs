@@ -102,7 +102,7 @@ impl Drop for TestFolder {
     }
 }
 
-/// A file in memory. From the n-th transfer of a kind on it fails, so many times.
+/// A file in memory. From the n-th transfer of a kind on it fails, this many times.
 #[derive(Default)]
 struct MemoryFile {
     bytes: Mutex<Vec<u8>>,
@@ -110,9 +110,9 @@ struct MemoryFile {
     writes: Fail,
     syncs: Fail,
     lens: Fail,
-    /// A write takes so many bytes at most; 0 is all.
+    /// A write takes this many bytes at most; 0 is all.
     chunk: u64,
-    /// A read gives so many pages at most; 0 is all.
+    /// A read gives this many pages at most; 0 is all.
     read_pages: usize,
 }
 

@@ -66,7 +66,7 @@ pub enum RestoreError {
     InUse,
     /// There is no whole checkpoint on the device.
     None,
-    /// The device has not enough slots for the checkpoints of so many pages.
+    /// The device has not enough slots for the checkpoints of this many pages.
     TooSmall {
         /// The pages.
         pages: u64,
@@ -77,7 +77,7 @@ pub enum RestoreError {
     },
     /// The device failed.
     Device(String),
-    /// There is no memory for the records of so many pages and slots.
+    /// There is no memory for the records of this many pages and slots.
     NoMemory {
         /// The pages.
         pages: u64,
@@ -232,7 +232,7 @@ fn read_map(
     Ok(so_far)
 }
 
-/// Checks that the device has the slots of checkpoints of so many pages, and one more.
+/// Checks that the device has the slots of checkpoints of this many pages, and one more.
 fn check_room(device: &dyn SwapDevice, pages: u64) -> Result<(), RestoreError> {
     let (needed, slots) = (slots_needed(pages), device.slots());
     if needed < slots {

@@ -140,7 +140,7 @@ fn a_dirty_page_that_is_got_back_is_never_written_and_a_cleaned_one_once() {
 struct ToldZram<'t> {
     zram: Zram,
     writes: &'t (dyn Fn() + Sync),
-    /// Of so many pages from a slot on.
+    /// Of this many pages from a slot on.
     reads: &'t (dyn Fn(u64, usize) + Sync),
 }
 

@@ -103,7 +103,7 @@ impl Absence {
         Self(self.0 + frames as u64)
     }
 
-    /// The same with `frames` fewer absent ones, of which there are so many.
+    /// The same with `frames` fewer absent ones, of which there are at least that many.
     pub(super) const fn less(self, frames: usize) -> Self {
         Self(self.0 - frames as u64)
     }

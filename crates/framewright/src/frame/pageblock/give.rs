@@ -252,7 +252,7 @@ impl<P> HeldBlock<'_, '_, P> {
         given
     }
 
-    /// Frees what was freed from elsewhere.
+    /// Turns the remote blocks of the pageblock into free ones.
     #[cold]
     pub(super) fn collect(&mut self) {
         // Acquire pairs with the Release of the fetch_or that set PENDING: the bits are seen.

@@ -38,7 +38,7 @@ use descriptor::{Absence, BlockCounts};
 
 /// A CPU holds the pageblock.
 pub(super) const LOCKED: u64 = 1;
-/// A block was freed from elsewhere and not yet collected: the CPU that unlocks collects it.
+/// A remote block waits here to be collected: the CPU that unlocks collects it.
 const PENDING: u64 = 2;
 
 /// In each byte of a descriptor's orders, the bit of a full word.
@@ -161,7 +161,7 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// Gives up the lock of a pageblock, unless something was freed from elsewhere.
+    /// Gives up the lock of a pageblock, unless a remote block waits in it.
     #[inline(always)]
     pub(super) fn try_unlock(&self, record: &PageblockRecord) -> bool {
         let lock = &record.lock;
@@ -198,7 +198,7 @@ impl<'m, P> Zone<'m, P> {
 /// A pageblock that this CPU holds: the only way to change one.
 ///
 /// Bitmap, counts and orders are changed with plain loads and stores; [`unlock`](Self::unlock)
-/// brings the index up to date and collects what was freed from elsewhere meanwhile.
+/// brings the index up to date and collects the blocks that became remote meanwhile.
 #[must_use = "a pageblock that is not unlocked stays locked"]
 pub(super) struct HeldBlock<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
@@ -333,7 +333,7 @@ impl<P> HeldBlock<'_, '_, P> {
         }
     }
 
-    /// Gives the pageblock up, after collecting what was freed from elsewhere and updating the
+    /// Gives the pageblock up, after collecting its remote blocks and updating the
     /// index. Time: one compare-and-swap, and the index if something changed.
     #[inline(always)]
     pub(super) fn unlock(mut self) {

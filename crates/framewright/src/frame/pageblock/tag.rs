@@ -4,8 +4,8 @@
 //! the block out (F3), or a CPU's that has claimed the seat. A remote tag is the business of the
 //! CPU that holds the pageblock. The [header of page frames](super::super) lists each change of a tag and the CPU
 //! that makes it. All accesses are relaxed: a block is handed over by its
-//! pageblock's lock, or by its users. So a free needs no search to recognise a block, and of two
-//! frees at one moment at most one has an effect (F7).
+//! pageblock's lock, or by its users. So a free needs no search to recognise a block. A second free
+//! that comes later is refused; what two CPUs do that free one block at the same moment is said at F7.
 
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
@@ -16,7 +16,7 @@ use crate::units::{Mobility, Order};
 ///     0                      free, or inside a block, but not its first frame
 ///     1                      absent: the frame does not exist
 ///     010. .... .ooo oomm    live: handed out           m mobility, o order
-///     001. .... .ooo oomm    freed from elsewhere, not yet collected
+///     001. .... .ooo oomm    remote: a remote free, not yet collected
 ///     1sss ssss ssso oomm    cached by seat s           s 10 bits, o 0 to 4
 ///     1sss ssss sss0 mm11    64 frames in seat s's stock
 /// ```
@@ -94,7 +94,7 @@ impl Tag {
         LIVE ^ (CACHED | seat << SEAT)
     }
 
-    /// Order and mobility, if a block that was freed from elsewhere starts here.
+    /// Order and mobility, if a remote block starts here.
     #[inline(always)]
     pub(super) fn as_remote(self) -> Option<(Order, Mobility)> {
         if self.0 & STATE == REMOTE {
@@ -104,7 +104,7 @@ impl Tag {
         }
     }
 
-    /// Whether a block starts here that lies in a cache or was freed from elsewhere.
+    /// Whether a cached or a remote block starts here.
     pub(in super::super) const fn is_on_its_way(self) -> bool {
         self.0 & (CACHED | REMOTE) != 0
     }

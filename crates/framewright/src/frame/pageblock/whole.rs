@@ -189,7 +189,7 @@ impl<'m, P> Zone<'m, P> {
         counters.large.add(self.whole.frames.wrapping_neg());
         self.index.remove(way.row, id);
         // Release pairs with the Acquire in `lock_untouched` and `try_lock`. No live block started
-        // in the pageblock, so nothing can have been freed from elsewhere.
+        // in the pageblock, so none can have become remote.
         record.lock.store(0, Release);
         self.account_given_up(counters, since);
         true

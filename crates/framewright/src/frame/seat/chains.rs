@@ -199,7 +199,7 @@ impl<'m, P> Zone<'m, P> {
     }
 }
 
-/// In so many pageblocks a cache that is full gives blocks back at a time.
+/// How many pageblocks one spill of a full cache may touch, unless several of its blocks lie in each word.
 const SOME_PAGEBLOCKS: usize = 4;
 
 /// Up to 64 blocks, in chains by a few bits of their pageblocks: from a block to the next that may

@@ -23,7 +23,7 @@ pub(super) struct BlockBatch<'o> {
     pub(super) words_max: usize,
     /// Where the words begin, and how many there are; then the batch has no blocks.
     pub(in super::super) words: Option<(usize, usize)>,
-    /// So many frames of one block are taken, from its first on, instead of blocks.
+    /// This many frames of one block are taken, from its first on, instead of blocks.
     frames: Option<usize>,
 }
 

@@ -15,7 +15,7 @@ use loom::thread;
 use std::boxed::Box;
 use std::vec;
 
-/// Everything, or everything up to so many preemptions.
+/// Everything, or everything up to this many preemptions.
 fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;

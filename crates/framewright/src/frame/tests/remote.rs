@@ -183,7 +183,7 @@ fn f7_what_only_a_racing_double_free_explains_is_counted_and_not_handed_out() {
     held.unlock();
     assert_eq!(zone.stats().bad_frees, 3);
     assert_eq!(zone.stats().remote_frees, 0);
-    // A mark without a block that was freed from elsewhere.
+    // A mark without a remote block.
     zone.leave(other.words.counters(), 600);
     assert_eq!(zone.stats().bad_frees, 4);
     assert!(!zone.is_free(Frame(8)) && zone.is_free(Frame(600)));

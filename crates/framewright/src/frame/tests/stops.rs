@@ -216,7 +216,7 @@ fn a_seat_is_told_of_restricted_pageblocks_when_there_is_the_first_and_when_the_
     assert!(!seat.words.is_restricted());
 }
 
-/// A platform on which the first stop goes on only when so many others wait for its lock.
+/// A platform on which the first stop goes on only when this many others wait for its lock.
 struct Crowd {
     waiting: AtomicU64,
     others: AtomicU64,

@@ -12,8 +12,8 @@ const fn is_restricted(label: Label, isolated: bool) -> bool {
     isolated || !matches!(label, Label::Of(_))
 }
 
-/// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, nothing
-/// is on its way back from elsewhere.
+/// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, no
+/// block is remote.
 pub(in super::super) type StoppedZone<'z, 'm, P> = seats::Stopped<'z, 'm, Zone<'m, P>>;
 
 impl<P: FramePlatform> StoppedZone<'_, '_, P> {

@@ -85,7 +85,7 @@ where
         }
     }
 
-    /// Whether so many frames do not exist, or objects cannot lie in them.
+    /// Whether this many frames do not exist, or objects cannot lie in them.
     #[inline(always)]
     fn has_fewer(&mut self, frames: u64) -> bool {
         frames

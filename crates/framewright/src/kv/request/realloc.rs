@@ -21,7 +21,7 @@ use crate::platform::parts::{copy_object, zero_object};
 use crate::platform::{ObjectPlatform, OrElse, Relief};
 use crate::units::{Addr, Context, Page};
 
-/// An object moves to something smaller if it has so many times the memory it needs: below that the
+/// An object moves to something smaller if it has this many times the memory it needs: below that the
 /// copy costs more than it gains.
 const WASTE: u64 = 4;
 

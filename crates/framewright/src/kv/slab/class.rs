@@ -87,7 +87,7 @@ impl SizeClass {
     /// The largest order of a slab.
     pub(in super::super) const ORDER_MAX: Order = Order::new(3).expect("an order");
 
-    /// The smallest class that holds so many bytes, aligned to 16 bytes or less; `None` if there is
+    /// The smallest class that holds this many bytes, aligned to 16 bytes or less; `None` if there is
     /// no such class, or the alignment is larger.
     #[inline(always)]
     pub(in super::super) const fn plain(bytes: u64, align_bytes: u64) -> Option<Self> {
@@ -97,7 +97,7 @@ impl SizeClass {
         Some(Self(BY_LENGTH[bytes.div_ceil(ALIGN) as usize]))
     }
 
-    /// The smallest class that holds so many bytes, aligned so: slabs begin at a page, so a slot is
+    /// The smallest class that holds this many bytes, aligned so: slabs begin at a page, so a slot is
     /// aligned to each power of two that divides its length.
     pub(in super::super) fn of(bytes: u64, align_bytes: u64) -> Option<Self> {
         let least = Self::plain(bytes.max(align_bytes), 1)?;

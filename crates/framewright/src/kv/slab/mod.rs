@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     line 0       header, place, links, free slots     the owner's
-//!     line 1       slots freed from elsewhere, inbox    CPUs that free from elsewhere, and the owner
+//!     line 1       slots of remote frees, inbox         other CPUs that free, and the owner
 //! ```
 //!
 //! Records are numbered from 1. Number 0 is no record: its words are zero for ever, so that a
@@ -41,7 +41,7 @@ record! {
         /// Free slots.
         free: [AtomicU64; BITMAP_WORDS],
 
-        // CPUs that free from elsewhere write the second one, and the owner when it collects.
+        // Other CPUs that free write the second one, and the owner when it collects.
         remote: [AtomicU64; BITMAP_WORDS],
         pending: AtomicU64,
         inbox_next: AtomicU64,
@@ -239,7 +239,7 @@ impl<'m> Slab<'m> {
         &self.0.free[word % BITMAP_WORDS]
     }
 
-    /// A word of the bitmap of slots freed from elsewhere, and not yet seen by the owner.
+    /// A word of the bitmap of remote frees that the owner has not yet seen.
     #[inline(always)]
     pub(super) fn remote(self, word: usize) -> &'m AtomicU64 {
         &self.0.remote[word % BITMAP_WORDS]
@@ -265,7 +265,7 @@ impl<'m> Slab<'m> {
         (0..BITMAP_WORDS).all(|word| self.free(word).load(Relaxed) == header.all_in(word))
     }
 
-    /// Whether a slot was freed from elsewhere that the owner has not seen. If so, the owner sees
+    /// Whether there is a remote free that the owner has not seen. If so, the owner sees
     /// from here on what the freeing CPU saw of the slab.
     pub(super) fn has_remote(self) -> bool {
         (0..BITMAP_WORDS).any(|word| load_in_order(self.remote(word)) != 0)

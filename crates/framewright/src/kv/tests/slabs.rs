@@ -15,7 +15,7 @@ pub(super) fn sized(bytes: u64) -> KvRequest {
     KvRequest::new(bytes)
 }
 
-/// A machine with so many records of slabs.
+/// A machine with this many records of slabs.
 pub(super) fn with_slabs(frames: u64, cpus: u16, slabs: u64) -> ToyMachine {
     let machine = ToyMachine::new(frames, cpus, 4096);
     let layout = KvLayout::new(Frame(0), frames)

@@ -1,4 +1,4 @@
-//! Slabs of several CPUs: frees from elsewhere, inboxes, drains, and what is found broken.
+//! Slabs of several CPUs: remote frees, inboxes, drains, and what is found broken.
 
 use super::super::seat::Held;
 use super::super::slab::{Slab, SlabState};

@@ -56,7 +56,7 @@ pub unsafe trait Memory {
     /// Why there is no memory.
     type Error;
 
-    /// The error for so many elements of so many bytes that no object has room for them.
+    /// The error for this many elements of this many bytes, for which no object has room.
     fn too_long(&self, elements: usize, bytes_each: usize) -> Self::Error;
 
     /// Memory for an object of that layout, zeroed if `zero` says so, and else of any contents.

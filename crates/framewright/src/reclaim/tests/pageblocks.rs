@@ -6,7 +6,7 @@ use super::*;
 use crate::platform::Relief;
 use crate::units::Context;
 
-/// A zone that is full of users but for so many frames of each pageblock.
+/// A zone that is full of users but for this many frames of each pageblock.
 fn with_free(free: impl Fn(u64) -> u64) -> impl Fn(&Zone<'_, SingleThread>, &Users) {
     move |zone, users| fill(zone, users, &free)
 }

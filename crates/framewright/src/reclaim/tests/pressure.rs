@@ -102,7 +102,7 @@ pub(super) fn layout(cpus: u16) -> ZoneLayout {
     ZoneLayout::new(Frame(0), FRAMES).with_cpus(cpus)
 }
 
-/// So many single movable frames.
+/// This many single movable frames.
 pub(super) fn take<'z, 'm>(
     seat: &mut reclaim::ReclaimSeat<'_, 'z, 'm, SingleThread>,
     clients: &Clients<'_, TestFrames<'z, 'm>>,

@@ -26,7 +26,7 @@ impl Users {
         self.held.borrow_mut().remove(&frame.0).unwrap();
     }
 
-    /// Everything that was put somewhere is somewhere, once (R2), and besides so many frames are live.
+    /// Everything that was put somewhere is somewhere, once (R2), and besides this many frames are live.
     pub(super) fn are_complete(&self, zone: &Zone<'_, SingleThread>, others: u64) {
         let held = self.held.borrow();
         let contents: std::collections::BTreeSet<_> = held.values().collect();
@@ -61,7 +61,7 @@ pub(super) fn layout() -> ZoneLayout {
 }
 
 /// Gives the users all frames but those that stay free: of the `id`th pageblock `free(id)`, one in each
-/// so many.
+/// this many.
 pub(super) fn fill(zone: &Zone<'_, SingleThread>, users: &Users, free: impl Fn(u64) -> u64) {
     for frame in 0..8192 {
         let (id, slot) = (frame / 512, frame % 512);

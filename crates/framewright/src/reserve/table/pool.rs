@@ -190,7 +190,7 @@ impl<'m> Pools<'m> {
             .is_some_and(|record| record.put_back.load(Relaxed) != 0)
     }
 
-    /// Counts one more of its pages as dirty, if so many may be.
+    /// Counts one more of its pages as dirty, if that many may be.
     pub(in super::super) fn begin_dirty(&self, pool: PoolId) -> Option<Debt<'m>> {
         let record = self.pool(pool)?;
         let debt = Debt(&record.dirty);

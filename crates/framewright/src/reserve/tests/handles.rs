@@ -4,7 +4,7 @@ use super::*;
 use crate::units::RunError;
 
 #[test]
-fn c2_another_areas_reservation_is_unknown() {
+fn c9_another_areas_reservation_is_unknown() {
     let ((a, _), (b, _)) = (reserve(64, 1), reserve(64, 1));
     let of_a = a.reserve("camera", 16, 16).unwrap();
     let of_b = b.reserve("screen", 32, 32).unwrap();
@@ -24,7 +24,7 @@ fn c2_another_areas_reservation_is_unknown() {
 }
 
 #[test]
-fn c2_a_reservation_that_was_given_up_is_unknown_when_its_place_is_another_ones() {
+fn c9_a_reservation_that_was_given_up_is_unknown_when_its_place_is_another_ones() {
     let (reserve, _) = reserve(64, 1);
     let mut earlier = Vec::new();
     for _ in 0..100 {
@@ -39,7 +39,7 @@ fn c2_a_reservation_that_was_given_up_is_unknown_when_its_place_is_another_ones(
 }
 
 #[test]
-fn c2_a_number_names_its_reservation_as_long_as_that_exists() {
+fn c9_a_number_names_its_reservation_as_long_as_that_exists() {
     let (reserve, _) = reserve(256, 1);
     let mut earlier = Vec::new();
     for turn in 0..40 {
@@ -65,7 +65,7 @@ fn c2_a_number_names_its_reservation_as_long_as_that_exists() {
 }
 
 #[test]
-fn c2_a_reservation_of_an_earlier_area_in_the_same_memory_is_unknown() {
+fn c9_a_reservation_of_an_earlier_area_in_the_same_memory_is_unknown() {
     let (_, toy) = reserve(64, 1);
     let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap());
     let mut memory = std::vec![u64::MAX; layout.words_needed().unwrap()];

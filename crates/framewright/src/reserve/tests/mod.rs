@@ -53,7 +53,7 @@ impl FramePlatform for ReserveToy {
         assert!(attempt < 1 << 23, "waits for itself");
         match attempt {
             0..=20 => core::hint::spin_loop(),
-            // An owner's patience is so many looks (C10), and the other owner may be off its CPU for longer than as
+            // An owner's patience is this many looks (C10), and the other owner may be off its CPU for longer than as
             // many yields take.
             21..1000 => std::thread::yield_now(),
             1000..20_000 => std::thread::sleep(std::time::Duration::from_micros(50)),
@@ -76,7 +76,7 @@ impl ReservePlatform for ReserveToy {
     }
 }
 
-/// A reserve of so many frames for so many CPUs, and its contents.
+/// A reserve of this many frames for this many CPUs, and its contents.
 pub(super) fn reserve(frames: u64, cpus: u16) -> (Box<Reserve<'static, ReserveToy>>, ReserveToy) {
     let pages = (0..frames).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
     let toy = ReserveToy(Arc::new(pages.collect()));

@@ -11,7 +11,7 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
 use std::vec;
 
-/// Everything, or everything up to so many preemptions.
+/// Everything, or everything up to this many preemptions.
 fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;

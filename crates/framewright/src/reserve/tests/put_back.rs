@@ -44,7 +44,7 @@ pub(super) const PUT_BACK: PoolConfig = PoolConfig {
     ..PoolConfig::SWAP
 };
 
-/// A reserve of so many frames with room for so many pages in ordinary ones, which lie behind it.
+/// A reserve of this many frames with room for this many pages in ordinary ones, which lie behind it.
 pub(super) fn beside(
     frames: u64,
     ordinary: u64,

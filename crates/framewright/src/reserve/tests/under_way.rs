@@ -77,7 +77,7 @@ fn whole() -> (&'static HookedReserve, Hook, [HookedGuest; 2]) {
     hooked(64)
 }
 
-/// A reserve of so many frames, with room for 16 pages in ordinary ones behind them.
+/// A reserve of this many frames, with room for 16 pages in ordinary ones behind them.
 pub(super) fn hooked(frames: u64) -> (&'static HookedReserve, Hook, [HookedGuest; 2]) {
     let pages = (0..frames + 16).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
     let toy = ReserveToy(Arc::new(pages.collect()));

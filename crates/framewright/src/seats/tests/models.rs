@@ -23,7 +23,7 @@ use core::convert::Infallible;
 use loom::thread;
 use std::boxed::Box;
 
-/// Everything, or everything up to so many preemptions.
+/// Everything, or everything up to this many preemptions.
 fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;

@@ -54,7 +54,7 @@ fn compare(words: &[u64]) {
 }
 
 #[test]
-fn every_state_of_eight_slots_has_the_runs_of_the_model() {
+fn sl1_every_state_of_eight_slots_has_the_runs_of_the_model() {
     for state in 0..rounds(256) as u64 {
         compare(&[state]);
         // The same at the top of a word, where a shift could lose bits.
@@ -63,7 +63,7 @@ fn every_state_of_eight_slots_has_the_runs_of_the_model() {
 }
 
 #[test]
-fn every_state_of_whole_words_has_the_runs_of_the_model() {
+fn sl1_every_state_of_whole_words_has_the_runs_of_the_model() {
     // Each of 8 words is full, empty or has one hole: orders 6 to 9 and everything between.
     for state in 0..rounds(6561) as u32 {
         let mut rest = state;
@@ -77,7 +77,7 @@ fn every_state_of_whole_words_has_the_runs_of_the_model() {
 }
 
 #[test]
-fn random_states_have_the_runs_of_the_model() {
+fn sl1_random_states_have_the_runs_of_the_model() {
     let mut random = Random::new(1);
     for round in 0..rounds(120) {
         let len = [1, 2, 4, 8, 16][round % 5];

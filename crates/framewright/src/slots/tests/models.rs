@@ -1,11 +1,11 @@
-//! Every interleaving (and every outcome that the memory model allows) of a tree's words, and of a lock:
+//! Every interleaving (and every outcome that the memory model allows) of a tree's words:
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib slots::models`
 
 extern crate std;
 
 use super::Tree;
 use crate::raw::atomic_words;
-use crate::sync::{AtomicU64, Lock, Ordering};
+use crate::sync::AtomicU64;
 use loom::thread;
 use std::vec;
 
@@ -106,22 +106,5 @@ fn three_levels_agree_after_a_race_below_the_same_top() {
         remover.join().unwrap();
         assert!(tree.is_consistent(), "SL2");
         assert_eq!(tree.first(), Some(64 * 63));
-    });
-}
-
-#[test]
-fn a_lock_excludes() {
-    explore(|| {
-        let memory = words(&[0, 0]);
-        let add = move || {
-            let guard = Lock::new(&memory[0]).lock(|_| thread::yield_now());
-            let seen = memory[1].load(Ordering::Relaxed);
-            memory[1].store(seen + 1, Ordering::Relaxed);
-            drop(guard);
-        };
-        let other = thread::spawn(add);
-        add();
-        other.join().unwrap();
-        assert_eq!(memory[1].load(Ordering::Relaxed), 2);
     });
 }

@@ -26,11 +26,11 @@ pub(super) struct Holder310 {
     pub(super) anon: RefCell<Vec<u64>>,
     pub(super) cache: RefCell<Vec<u64>>,
     pub(super) pinned: RefCell<Vec<u64>>,
-    /// So many frames are given back an ask at most.
+    /// This many frames are given back an ask at most.
     pub(super) gives: Cell<u64>,
     /// How hot the cache is.
     pub(super) heat: Cell<u8>,
-    /// The next so many pages to move are in use.
+    /// The next this many pages to move are in use.
     pub(super) busy: Cell<u32>,
 }
 

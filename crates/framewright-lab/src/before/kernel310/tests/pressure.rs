@@ -307,7 +307,7 @@ fn a_large_order_reclaims_until_compaction_has_two_blocks_of_frames() {
         let (mut kernel, holder) = full_of_cache();
         holder.with(|tenants| kernel.direct_reclaim(tenants, order_, Context::ANY))
     };
-    // Twice 2^5, and so many that compaction finds them free; the CPU keeps some.
+    // Twice 2^5, and enough that compaction finds them free; the CPU keeps some.
     assert!(
         (64 + 1..64 + 186).contains(&reclaimed(5)),
         "{}",

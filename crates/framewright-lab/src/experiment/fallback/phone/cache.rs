@@ -17,7 +17,7 @@ pub(super) struct PhoneCache {
 }
 
 impl PhoneCache {
-    /// An empty cache for files of so many pages.
+    /// An empty cache for files of this many pages.
     pub(super) fn new(store: &mut PhoneStore, pages: u64) -> Self {
         Self {
             frames: vec![NONE; pages as usize],

@@ -52,7 +52,7 @@ pub(super) struct Phone {
 }
 
 impl Phone {
-    /// A phone that holds nothing; its files have so many pages.
+    /// A phone that holds nothing; its files have this many pages.
     fn new(params: &Params, file_pages: u64) -> Self {
         let mut store = PhoneStore::new(&params.machine);
         let cache = PhoneCache::new(&mut store, file_pages);

@@ -249,7 +249,7 @@ impl PhoneLife<'_> {
         self.processes.all[self.processes.apps.len()].is_alive = true;
     }
 
-    /// Objects of so many frames.
+    /// Objects of this many frames.
     fn alloc_slabs(&mut self, list: u32, frames: u64) {
         let mut left = frames;
         while left > 0 {

@@ -3,7 +3,7 @@
 use super::store::{NONE, PhoneStore};
 use framewright::reclaim::{Ask, Shrunk};
 
-/// Of so many slabs looked at, one can be freed as a whole: the others hold an object in use. A
+/// Of this many slabs looked at, one can be freed as a whole: the others hold an object in use. A
 /// shrinker frees objects, not slabs.
 const LOOKS_PER_FREE: u32 = 4;
 

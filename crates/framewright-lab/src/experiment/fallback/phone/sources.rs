@@ -22,7 +22,7 @@ const FAIL_SOFT: Context = Context {
 /// What a frame of a buffer takes: to be had, cleared, and flushed from the caches, in microseconds.
 const FRAME_US: u64 = 3;
 
-/// After so many frames of a buffer the background has had its time.
+/// After this many frames of a buffer the background has had its time.
 const BUFFER_SLICE: u64 = 64;
 
 /// The random numbers of each source, and the place of every file.
@@ -195,7 +195,7 @@ impl PhoneLife<'_> {
         self.sources.buffers[nth] = random;
     }
 
-    /// A buffer of so many frames, in blocks as large as there are.
+    /// A buffer of this many frames, in blocks as large as there are.
     pub(super) fn alloc_buffer(&mut self, list: u32, frames: u64, orders: &[u8]) {
         let (mut left, mut worked) = (frames, frames);
         for &order in orders {

@@ -50,7 +50,7 @@ fn a_place_that_is_busy_is_followed_by_the_next_one_behind_it() {
 }
 
 #[test]
-fn the_cheapest_place_is_chosen_again_without_what_was_in_the_way() {
+fn m4_the_cheapest_place_is_chosen_again_without_what_was_in_the_way() {
     machine!(zone, area, seat, ContigConfig::default());
     let holder = AreaHolder::default();
     holder.hold(&zone, FIRST..FRAMES, AreaMood::Moves);
