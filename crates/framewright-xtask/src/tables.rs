@@ -1,7 +1,7 @@
 //! Tables of figures, from the forms in `tables/`.
 //!
 //! A form is Markdown in which `{QUERY}` stands for a figure ([`crate::query`]); `{<QUERY}` is bold if it is the least
-//! of its line, `{<2 QUERY}` of those of its line with that number. Lines that begin with `@`:
+//! of its line, `{<2 QUERY}` of those of its line with that number, `{>QUERY}` if it is the most. Lines that begin with `@`:
 //!
 //! - `@grid FILE: VARIANT, VARIANT = TITLE, ...` begins a table with a column a variant,
 //! - `@row CASE, METRIC` is a row of it, `@row CASE, METRIC, ~BASE` one with the model's error behind it,
@@ -18,6 +18,7 @@ use std::fmt::Write;
 
 /// The forms, by name.
 const FORMS: &[(&str, &str)] = &[
+    ("claims", include_str!("../tables/claims.md")),
     ("document-0", include_str!("../tables/document-0.md")),
     ("document-1", include_str!("../tables/document-1.md")),
     ("document-2", include_str!("../tables/document-2.md")),
@@ -38,6 +39,7 @@ const FORMS: &[(&str, &str)] = &[
     ),
     ("replay-short", include_str!("../tables/replay-short.md")),
     ("reserve", include_str!("../tables/reserve.md")),
+    ("speed", include_str!("../tables/speed.md")),
     ("va-fit", include_str!("../tables/va-fit.md")),
     ("vmap-blocks", include_str!("../tables/vmap-blocks.md")),
 ];
@@ -207,7 +209,11 @@ fn filled_line(line: &str, files: &mut ResultFiles, lacking: &mut Vec<String>) -
     while let Some((before, marked)) = rest.split_once('{') {
         let (query, after) = marked.split_once('}').unwrap_or((marked, ""));
         out += before;
-        let (contest, query) = match query.strip_prefix('<') {
+        let (is_most, behind) = match query.strip_prefix('>') {
+            Some(behind) => (true, Some(behind)),
+            None => (false, query.strip_prefix('<')),
+        };
+        let (contest, query) = match behind {
             Some(behind) => match behind.split_once(' ') {
                 Some((number, query)) if number.parse::<u8>().is_ok() => (Some(number), query),
                 _ => (Some(""), behind),
@@ -223,6 +229,8 @@ fn filled_line(line: &str, files: &mut ResultFiles, lacking: &mut Vec<String>) -
         };
         let place = out.len()..out.len() + text.len();
         if let (Some(contest), Ok((_, value))) = (contest, files.figure(query)) {
+            // The most is the least of what is below zero.
+            let value = if is_most { -value } else { value };
             contests.push((contest.to_owned(), value, place));
         }
         out += &text;
@@ -293,15 +301,16 @@ mod tests {
     use crate::query::tests::files;
 
     #[test]
-    fn a_form_is_filled_and_the_least_of_a_line_is_bold() {
+    fn a_form_is_filled_and_the_least_or_the_most_of_a_line_is_bold() {
         let mut lacking = Vec::new();
         let mut files = files(0.0);
         let form = "| pair | {<x, c/1, before, time} | {<x, c/1, framewright, time} |\n\
-                    | other | {<1 x, c/1, before, time} | {<2 x, c/1, framewright, time} |\n";
+                    | other | {<1 x, c/1, before, time} | {<2 x, c/1, framewright, time} |\n\
+                    | most | {>x, c/1, before, time} | {>x, c/1, framewright, time} |\n";
         let text = filled(form, &mut files, &mut lacking);
         assert_eq!(
             text,
-            "| pair | 5,000 | **12.2** |\n| other | **5,000** | **12.2** |\n"
+            "| pair | 5,000 | **12.2** |\n| other | **5,000** | **12.2** |\n| most | **5,000** | 12.2 |\n"
         );
         let grid = "@grid x: before, framewright = ours, error\n@row c/1, count, ~before\n@row c/1, time\n";
         let text = filled(grid, &mut files, &mut lacking);
