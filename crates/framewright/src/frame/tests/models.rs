@@ -1,5 +1,5 @@
-//! Every interleaving of the words that CPUs share without a lock: a pageblock's lock and its second
-//! bitmap, and the index above the leaves.
+//! Interleavings of the words that CPUs share without a lock: a pageblock's lock and its second
+//! bitmap, and the index above the leaves; every one, or those up to the preemptions that a model says.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib frame::models`
 
 extern crate std;

@@ -1,5 +1,5 @@
 //! The interleavings of a free from another CPU, its way to the owner, and the way of a slab that
-//! was sent: every one of them, of seats without the frames and the space around them.
+//! was sent: every one of them but in one model, of seats without the frames and the space around them.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib kv::models`
 
 extern crate std;

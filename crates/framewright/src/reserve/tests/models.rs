@@ -1,5 +1,5 @@
-//! Every interleaving of a section's gate, and of a page that is read while an owner takes its frame: tables
-//! without a reserve around them.
+//! Interleavings of a section's gate, up to a few preemptions, and every one of a page that is read while an owner
+//! takes its frame: tables without a reserve around them.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib reserve::models`
 
 extern crate std;

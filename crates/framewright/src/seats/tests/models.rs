@@ -1,5 +1,6 @@
-//! Every interleaving of the words that seats share: whose turn it is, a stop and its memo, and the way of a
-//! parcel into its owner's inbox. There is no allocator around them, so that loom can try all interleavings.
+//! Interleavings of the words that seats share: whose turn it is, a stop and its memo, and the way of a parcel into its
+//! owner's inbox. There is no allocator around them, so that loom can try many: in most models of a parcel all, in the
+//! others those up to the preemptions that the model says.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib seats::models`
 //!
 //! In each model of a parcel the sender is the first thread, with which loom begins. If it were the second one,
