@@ -161,7 +161,7 @@ fn unsafe_stands_only_where_it_may() {
 }
 
 #[test]
-fn a1_the_engine_has_no_statics_no_floats_and_no_heap() {
+fn a1_a2_the_engine_has_no_statics_no_floats_and_no_heap() {
     let src = root().join("crates/framewright/src");
     let mut wrong = Vec::new();
     for file in rust_files(&src) {

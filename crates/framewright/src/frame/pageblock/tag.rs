@@ -5,7 +5,8 @@
 //! CPU that holds the pageblock. The [header of page frames](super::super) lists each change of a tag and the CPU
 //! that makes it. All accesses are relaxed: a block is handed over by its
 //! pageblock's lock, or by its users. So a free needs no search to recognise a block. A second free
-//! that comes later is refused; what two CPUs do that free one block at the same moment is said at F7.
+//! that comes later is refused until the block is handed out again. What happens when two CPUs free one block at the
+//! same moment is said at F7.
 
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
