@@ -119,6 +119,25 @@ fn run(program: &Path) -> Result<String, String> {
     }
 }
 
+/// Whether the compiler and the machine run programs under the sanitizers. One answer serves all tests.
+fn can_sanitize(cc: &str) -> Result<(), String> {
+    static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
+    let probe = || {
+        let source = scratch().join("kernel-probe-sanitized.c");
+        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let probe = source.with_extension("");
+        let sources = [source.to_str().unwrap()];
+        let said = compile(cc, &SANITIZERS, &sources, library(), &probe);
+        if said.status.success() && run(&probe).is_ok() {
+            return Ok(());
+        }
+        let why = String::from_utf8_lossy(&said.stderr);
+        let why = why.lines().next().unwrap_or("a program did not run");
+        Err(why.to_owned())
+    };
+    ANSWER.get_or_init(probe).clone()
+}
+
 /// Compiles and runs a program plain and, where the compiler and the machine can, under the sanitizers. What each said.
 fn each_way(name: &str, sources: &[&str]) -> Vec<String> {
     let Some(cc) = compiler() else {
@@ -128,17 +147,11 @@ fn each_way(name: &str, sources: &[&str]) -> Vec<String> {
     let mut outputs = Vec::new();
     for (way, options) in [("plain", &[] as &[&str]), ("sanitized", &SANITIZERS)] {
         let program = |name: &str| scratch().join(format!("kernel-{name}-{way}"));
-        if !options.is_empty() {
-            let source = program(&format!("probe-{name}")).with_extension("c");
-            std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-            let probe = source.with_extension("");
-            let said = compile(cc, options, &[source.to_str().unwrap()], library(), &probe);
-            if !said.status.success() || run(&probe).is_err() {
-                let why = String::from_utf8_lossy(&said.stderr);
-                let why = why.lines().next().unwrap_or("a program did not run");
-                skip(name, &format!("no {}: {why}", options[0]));
-                continue;
-            }
+        if !options.is_empty()
+            && let Err(why) = can_sanitize(cc)
+        {
+            skip(name, &format!("no {}: {why}", options[0]));
+            continue;
         }
         let to = program(name);
         let options: Vec<_> = options.iter().copied().chain(["-lpthread"]).collect();

@@ -120,9 +120,21 @@ fn command(program: &Path) -> Command {
     command
 }
 
-/// Whether the compiler and the machine run programs built so.
-fn can_sanitize(cc: &str, name: &str, build: CBuild) -> Result<(), String> {
-    let probe = format!("probe-{name}-{build:?}-{}", std::process::id());
+/// Whether the compiler and the machine run programs built so. One answer serves all tests.
+fn can_sanitize(cc: &str, build: CBuild) -> Result<(), String> {
+    static ADDRESS: OnceLock<Result<(), String>> = OnceLock::new();
+    static THREAD: OnceLock<Result<(), String>> = OnceLock::new();
+    let answer = match build {
+        CBuild::Static | CBuild::Shared => return Ok(()),
+        CBuild::Address => &ADDRESS,
+        CBuild::Thread => &THREAD,
+    };
+    answer.get_or_init(|| probe(cc, build)).clone()
+}
+
+/// Builds and runs a program of two threads.
+fn probe(cc: &str, build: CBuild) -> Result<(), String> {
+    let probe = format!("probe-{build:?}-{}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = folder.join(&probe).with_extension("c");
     let text = "#include <pthread.h>\nstatic void *f(void *a) { return a; }\n\
@@ -148,7 +160,7 @@ fn each_way(name: &str, folder: &str, builds: &[CBuild]) {
     };
     for build in builds {
         if let Some(sanitizer) = build.sanitizer()
-            && let Err(why) = can_sanitize(cc, name, *build)
+            && let Err(why) = can_sanitize(cc, *build)
         {
             let why = why.lines().next().unwrap_or("no reason");
             skip(name, &format!("no -fsanitize={sanitizer}: {why}"));

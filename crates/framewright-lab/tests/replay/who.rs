@@ -261,7 +261,8 @@ fn stacks_are_written_as_flame_graphs_are_drawn_from_and_by_the_rules_of_outputs
     let sample = repository("sample.pft.zst");
     let (code, _, error) = run(&["replay", &sample, "--stacks", as_str(&file)]);
     assert_eq!(code, Some(2));
-    let says = "--stacks: sample/imposed/b0 does not name the askers, expected a recording with the names of tasks";
+    let says =
+        "--stacks: sample does not name the askers, expected a recording with the names of tasks";
     assert!(error.contains(says), "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), held, "as before");
 }

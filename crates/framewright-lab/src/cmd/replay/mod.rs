@@ -327,6 +327,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     for (path, name) in args.traces.iter().zip(names) {
         let mut loaded = load(path, args.state.as_deref(), args.limits.memory())?;
         loaded.name = name;
+        if args.stacks.is_some() && !loaded.trace.askers.is_known() {
+            // Before the work, which can take minutes.
+            return Err(unnamed(&loaded.name));
+        }
         let (threads, limit) = (args.limits.threads(), args.limits.memory());
         let watermarks = args.watermarks;
         replayed.push(replay_case(
@@ -415,12 +419,17 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     }
 }
 
+/// There is nothing that stacks could be made of.
+fn unnamed(name: &str) -> CommandError {
+    CommandError::Input(format!(
+        "--stacks: {name} does not name the askers, expected a recording with the names of tasks, or with call chains"
+    ))
+}
+
 /// The collapsed stacks of a case; one of several has its name for a root.
 fn stacks(args: &ReplayArgs, case: &ReportCase, askers: &Askers) -> Result<String, CommandError> {
     let refused = |what: &str| CommandError::Input(format!("--stacks: {} {what}", case.name));
-    let who = case.who.as_ref().ok_or_else(|| {
-        refused("does not name the askers, expected a recording with the names of tasks, or with call chains")
-    })?;
+    let who = case.who.as_ref().ok_or_else(|| unnamed(&case.name))?;
     let root = (args.traces.len() > 1).then_some(&*case.name);
     let text = who.collapsed(askers, root, args.stacks_by.weight());
     let text = text.ok_or_else(|| {
