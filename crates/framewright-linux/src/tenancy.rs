@@ -74,6 +74,10 @@ impl<P: FramePlatform> FrameSource for Reclaiming<'_, '_, '_, '_, '_, P> {
         self.seat.frames().free_run(frames);
     }
 
+    fn slow_calls(&self) -> u64 {
+        self.seat.slow_calls()
+    }
+
     /// A request may wait for what both its own context and the seat's allow.
     fn alloc_block(
         &mut self,
@@ -320,8 +324,13 @@ mod tests {
         };
         assert_eq!(supply.alloc_frame(), Err(AllocError::Exhausted));
         supply.clients.shrink = &all;
+        let slow_calls = supply.slow_calls();
         let frame = supply.alloc_frame().unwrap();
         assert!(hoard.0.lock().unwrap().len() < 1024);
+        assert!(
+            supply.slow_calls() > slow_calls,
+            "as the frames' own seat says"
+        );
         supply.free_frame(frame);
     }
 }

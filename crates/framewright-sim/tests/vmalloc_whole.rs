@@ -43,7 +43,7 @@ const fn nothing_kept(cpus: u16, lazy_pages_max: u64) -> RangeConfig {
 #[test]
 fn v9_a_pass_that_has_had_enough_ends_where_an_area_ends() {
     // Every second area is freed, so that each is unmapped by a call of its own, and for most
-    // lengths one of them goes on where a word of the bitmap ends after 48 calls.
+    // lengths one of them goes on where a word of the bitmap ends after 8 calls.
     for (cpus, pages) in (1..40).map(|pages| (1 + pages as u16 % 2, pages)) {
         run(
             cpus,

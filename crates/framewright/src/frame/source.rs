@@ -59,8 +59,8 @@ pub trait FrameSource {
     /// another CPU unwinds out of this, the frames have gone back all the same.
     fn free_run(&mut self, frames: Run);
 
-    /// How often calls of this source have gone beyond what was at hand, and so taken a while. A space that gives many
-    /// frames back lets interrupts in whenever this number has changed. Always 0 unless overridden.
+    /// How often calls of this source have gone beyond what was at hand, and so taken a while. A space that takes
+    /// many frames, or gives many back, lets interrupts in whenever this number has changed. Always 0 unless overridden.
     fn slow_calls(&self) -> u64 {
         0
     }
@@ -239,7 +239,7 @@ impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
         debug_assert!(freed.is_ok(), "frames come back to where they came from");
     }
 
-    /// The searches for a batch, and the frees beyond a full cache.
+    /// The searches for a batch, and the frees for which a full cache gave others back.
     #[inline(always)]
     fn slow_calls(&self) -> u64 {
         self.looks()

@@ -8,7 +8,7 @@
 use super::Clients;
 use super::direct::BlockRequest;
 use super::state::{Lack, Reclaim};
-use crate::frame::{AllocError, FreeError, Seat as FrameSeat, Spread};
+use crate::frame::{AllocError, FrameSource, FreeError, Seat as FrameSeat, Spread};
 use crate::platform::FramePlatform;
 use crate::policy::quota;
 use crate::units::{Context, Frame, Mobility, Order};
@@ -112,6 +112,12 @@ impl<'r, 'z, 'm, P: FramePlatform> ReclaimSeat<'r, 'z, 'm, P> {
     /// The frames' own seat. A caller that takes frames there obeys no watermark.
     pub const fn frames(&mut self) -> &mut FrameSeat<'z, 'm, P> {
         &mut self.frames
+    }
+
+    /// How often the frames' own seat has gone [beyond its caches](FrameSource::slow_calls).
+    #[must_use]
+    pub fn slow_calls(&self) -> u64 {
+        self.frames.slow_calls()
     }
 
     /// Gives the frames' own seat back.

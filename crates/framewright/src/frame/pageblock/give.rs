@@ -59,7 +59,10 @@ impl Joined {
 /// The result of giving a block back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum GiveOutcome {
-    Yes,
+    /// Given, with little else touched.
+    AtOnce,
+    /// Given under the lock, and the pageblock summed up.
+    Locked,
     /// Another CPU holds the pageblock, or left something in it. Nothing has changed.
     No,
     /// Only a racing double free explains the state that was found.
@@ -131,7 +134,7 @@ impl<'m, P> Zone<'m, P> {
                 } else {
                     self.let_go(counters, id);
                 }
-                return GiveOutcome::Yes;
+                return GiveOutcome::AtOnce;
             }
         }
         self.give_held(counters, slot, order, mobility, id)
@@ -151,7 +154,7 @@ impl<'m, P> Zone<'m, P> {
         let given = held.give(slot, order, mobility);
         held.unlock();
         if given {
-            GiveOutcome::Yes
+            GiveOutcome::Locked
         } else {
             GiveOutcome::Corrupt
         }

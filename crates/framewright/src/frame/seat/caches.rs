@@ -3,8 +3,9 @@
 
 use super::super::pageblock::Tag;
 use super::super::zone::Zone;
+use super::chains::low_bits;
 use super::record::{CACHED_ORDERS, SeatWords, cache_number};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::units::{Mobility, Order};
 
 impl<'m> SeatWords<'m> {
@@ -42,9 +43,7 @@ impl<'m> SeatWords<'m> {
         let entries = &self.entries(mobility, order.index())[..cached];
         let (old, young) = entries.split_at(cached - keep);
         zone.give_cached(self, old, order, mobility);
-        for (to, from) in entries.iter().zip(young) {
-            to.store(from.load(Relaxed), Relaxed);
-        }
+        move_down(entries, young);
         self.set_cached(mobility, order.index(), keep);
     }
 
@@ -53,18 +52,16 @@ impl<'m> SeatWords<'m> {
     pub(super) fn spill_some<P>(self, zone: &Zone<'m, P>, mobility: Mobility, order: Order) {
         let cached = self.cached(mobility, order.index());
         let entries = &self.entries(mobility, order.index())[..cached];
-        let (old, young) = entries.split_at(cached.div_ceil(2));
+        let old = &entries[..cached.div_ceil(2)];
         let gone = zone.give_some(self, old, order, mobility);
-        let staying = old.iter().enumerate();
-        let staying = staying.filter(|(nth, _)| gone >> nth & 1 == 0);
+        let mut staying = !gone & low_bits(cached);
         let mut left = 0;
-        for ((_, from), to) in staying.zip(entries) {
-            to.store(from.load(Relaxed), Relaxed);
-            left += 1;
-        }
-        for (from, to) in young.iter().zip(&entries[left..]) {
-            to.store(from.load(Relaxed), Relaxed);
-            left += 1;
+        while staying != 0 {
+            let from = staying.trailing_zeros() as usize;
+            let end = from + (!(staying >> from)).trailing_zeros() as usize;
+            move_down(&entries[left..], &entries[from..end]);
+            left += end - from;
+            staying &= !low_bits(end);
         }
         self.set_cached(mobility, order.index(), left);
     }
@@ -81,5 +78,22 @@ impl<'m> SeatWords<'m> {
                 self.spill(zone, mobility, order, 0);
             }
         }
+    }
+}
+
+/// Moves entries to lower places of the same cache.
+#[inline(always)]
+fn move_down(to: &[AtomicU32], from: &[AtomicU32]) {
+    let to = &to[..from.len()];
+    // Four at a time: the compiler does not unroll a loop over atomics.
+    let ((to, last_to), (from, last_from)) = (to.as_chunks::<4>(), from.as_chunks::<4>());
+    for (to, from) in to.iter().zip(from) {
+        let moved = from.each_ref().map(|from| from.load(Relaxed));
+        for (to, moved) in to.iter().zip(moved) {
+            to.store(moved, Relaxed);
+        }
+    }
+    for (to, from) in last_to.iter().zip(last_from) {
+        to.store(from.load(Relaxed), Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::pageblock::{GiveOutcome, HeldBlock, Tag};
 use super::super::zone::Zone;
-use super::record::SeatWords;
+use super::record::{CACHE_MAX, SeatWords};
 use crate::slots::run_mask;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::units::{Mobility, Order};
@@ -34,11 +34,18 @@ impl<'m, P> Zone<'m, P> {
     /// Whether at least four blocks of one word, on average, come one after the other: what was allocated or freed
     /// frame by frame.
     fn is_by_words(&self, blocks: &[AtomicU32]) -> bool {
-        let word = |block: &AtomicU32| block.load(Relaxed) / 64;
-        let changes = blocks
-            .windows(2)
-            .filter(|pair| word(&pair[0]) != word(&pair[1]));
-        4 * (changes.count() + 1) <= blocks.len()
+        let mut left = blocks.len() / 4;
+        let mut last = u32::MAX;
+        for block in blocks {
+            let word = block.load(Relaxed) / 64;
+            if word != last {
+                if left == 0 {
+                    return false;
+                }
+                (left, last) = (left - 1, word);
+            }
+        }
+        true
     }
 
     /// Gives cached blocks back, those of one word together that come one after the other. Returns how many belonged
@@ -111,44 +118,49 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// Gives cached blocks back, at most 64 of them, those of one pageblock together, until it has been in
-    /// `pageblocks_max` pageblocks. Returns how many belonged to the seat, and by a bit each which of them have gone.
+    /// Gives cached blocks back, at most half a full cache of them, those of one pageblock together, until it has done `work_max`
+    /// [work](WORK_AT_ONCE). Returns how many belonged to the seat, and by a bit each which of them have gone.
     #[inline]
     fn give_batch(
         &self,
         seat: SeatWords<'m>,
         blocks: &[AtomicU32],
         (order, mobility): (Order, Mobility),
-        mut pageblocks_max: usize,
+        work_max: usize,
     ) -> (u64, u64) {
         let cached = Tag::cached(seat.number, order, mobility);
-        let chains = Chains::new(blocks, self.map.pageblock_order);
+        let mut chains = Chains::new(self.map.pageblock_order);
+        chains.fill(blocks);
+        let all = low_bits(blocks.len());
         let mut done = 0u64;
         let mut given = 0;
-        for first in 0..blocks.len() {
-            if done >> first & 1 != 0 {
-                continue;
-            }
-            if pageblocks_max == 0 {
-                break;
-            }
-            pageblocks_max -= 1;
+        let mut work = 0;
+        while done != all && work < work_max {
+            let first = (!done).trailing_zeros() as usize;
             done |= 1 << first;
             let id = chains.pageblock(first);
             if chains.next_of(first, id).is_none() {
                 let offset = chains.offset(first);
                 match self.give_one(seat.counters(), offset, order, mobility, cached) {
-                    GiveOutcome::Yes => {
+                    GiveOutcome::AtOnce => {
                         given += 1;
+                        work += WORK_AT_ONCE;
+                        continue;
+                    }
+                    GiveOutcome::Locked => {
+                        given += 1;
+                        work += WORK_LOCKED;
                         continue;
                     }
                     GiveOutcome::Corrupt => {
+                        work += WORK_LOCKED;
                         self.count_corruption();
                         continue;
                     }
                     GiveOutcome::No => {}
                 }
             }
+            work += WORK_LOCKED;
             let Some(mut held) = self.try_lock(seat.counters(), id) else {
                 given += self.leave_cached(seat, chains.offset(first), (order, mobility));
                 continue;
@@ -178,8 +190,8 @@ impl<'m, P> Zone<'m, P> {
         (given, done)
     }
 
-    /// Gives back the oldest of at most 64 cached blocks and those that lie in the same pageblocks, of few pageblocks; or
-    /// all, where several of one word come one after the other. Returns by a bit each which of them have gone.
+    /// Gives back the oldest of at most half a full cache's blocks and those that lie in the same pageblocks, until that has
+    /// been [some work](SOME_WORK). Returns by a bit each which of them have gone.
     pub(in super::super) fn give_some(
         &self,
         seat: SeatWords<'m>,
@@ -188,9 +200,11 @@ impl<'m, P> Zone<'m, P> {
         mobility: Mobility,
     ) -> u64 {
         let (given, gone) = if self.is_by_words(blocks) {
-            (self.give_by_words(seat, blocks, order, mobility), !0)
+            // A word for every four blocks, so that is no more work.
+            let given = self.give_by_words(seat, blocks, order, mobility);
+            (given, low_bits(blocks.len()))
         } else {
-            self.give_batch(seat, blocks, (order, mobility), SOME_PAGEBLOCKS)
+            self.give_batch(seat, blocks, (order, mobility), SOME_WORK)
         };
         seat.counters()
             .net
@@ -199,10 +213,22 @@ impl<'m, P> Zone<'m, P> {
     }
 }
 
-/// How many pageblocks one spill of a full cache may touch, unless several of its blocks lie in each word.
-const SOME_PAGEBLOCKS: usize = 4;
+/// What it takes to give a block back where neither class nor orders of its pageblock change.
+const WORK_AT_ONCE: usize = 1;
+/// What it takes where they may: to lock a pageblock, to give back what lies in it, and to sum it up.
+const WORK_LOCKED: usize = 8;
+/// A cache that is full does about so much work at a time, so that no free takes long.
+const SOME_WORK: usize = 56;
+/// What goes back by words, four blocks of each and of half a full cache, takes hardly more.
+const _: () = assert!(CACHE_MAX / 2 / 4 * WORK_LOCKED <= SOME_WORK + WORK_LOCKED);
 
-/// Up to 64 blocks, in chains by a few bits of their pageblocks: from a block to the next that may
+/// The lowest bits of a word.
+#[inline(always)]
+pub(super) const fn low_bits(count: usize) -> u64 {
+    if count < 64 { !(!0 << count) } else { !0 }
+}
+
+/// Up to half a full cache of blocks, in chains by a few bits of their pageblocks: from a block to the next that may
 /// lie in the same one. So the blocks of one pageblock are found without a look at all others.
 struct Chains {
     offsets: [u32; Self::MAX],
@@ -212,25 +238,32 @@ struct Chains {
 }
 
 impl Chains {
-    const MAX: usize = 64;
+    const MAX: usize = CACHE_MAX / 2;
+    const HEADS: usize = 64;
     const END: u8 = 0xff;
 
     #[inline(always)]
-    fn new(blocks: &[AtomicU32], pageblock_order: u8) -> Self {
-        let mut chains = Self {
+    const fn new(pageblock_order: u8) -> Self {
+        Self {
             offsets: [0; Self::MAX],
             next: [Self::END; Self::MAX],
             pageblock_order,
-        };
-        let mut heads = [Self::END; Self::MAX];
+        }
+    }
+
+    /// Puts blocks into chains that are empty.
+    #[inline(always)]
+    fn fill(&mut self, blocks: &[AtomicU32]) {
+        let mut heads = [Self::END; Self::HEADS];
+        let blocks = &blocks[..blocks.len().min(Self::MAX)];
         // Goes from the last to the first, so that each chain goes from the first to the last.
-        for (nth, block) in blocks.iter().enumerate().take(Self::MAX).rev() {
-            chains.offsets[nth] = block.load(Relaxed);
-            let head = &mut heads[chains.pageblock(nth) % Self::MAX];
-            chains.next[nth] = *head;
+        for (nth, block) in blocks.iter().enumerate().rev() {
+            let offset = block.load(Relaxed);
+            self.offsets[nth] = offset;
+            let head = &mut heads[(offset >> self.pageblock_order) as usize % Self::HEADS];
+            self.next[nth] = *head;
             *head = nth as u8;
         }
-        chains
     }
 
     #[inline(always)]

@@ -7,7 +7,8 @@
 //!
 //! The seat's CPU writes the seat, or one that has claimed it (F1, F3). A busy seat waits for no pageblock, except to
 //! split an allocation. `record`, `caches`, `stock`, `loose`: what the seat has. `search`, `candidates`: from a request
-//! to a pageblock. `slow`, `chains`: what comes and goes in batches. `part`, `target`: many blocks, and parts of one.
+//! to a pageblock. `slow`, `chains`: what comes and goes in batches. `part`, `turn`, `target`: many blocks, and parts of
+//! one.
 
 mod caches;
 mod candidates;
@@ -19,6 +20,7 @@ mod search;
 mod slow;
 mod stock;
 mod target;
+mod turn;
 
 pub(crate) use record::CACHED_ORDERS;
 pub(super) use record::{CACHE_MAX, SeatRecord, SeatWords};

@@ -136,92 +136,6 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         Ok(())
     }
 
-    /// Frees the frames from `at` to `end`, each of which belonged to an allocation a moment ago. If a wait unwinds
-    /// out of it, those before `at` are free, and the others as before.
-    pub(in super::super) fn free_each(
-        &mut self,
-        at: &mut Frame,
-        end: Frame,
-        result: &mut Result<(), FreeError>,
-    ) {
-        while *at < end {
-            let order = match self.allocation_at(*at, end) {
-                Some((order, _)) if self.free_cached(*at, order) => {
-                    *at = Frame(at.0 + order.frames());
-                    continue;
-                }
-                // It has room on the slow path, or is the last one: a full cache gives others back for it.
-                Some((order, mobility))
-                    if order.index() < CACHED_ORDERS
-                        && (at.0 + order.frames() == end.0 || !self.is_full(order, mobility)) =>
-                {
-                    order
-                }
-                // All that is left of the pageblock takes one turn, and the cache stays as it is.
-                Some((order, _)) => match self.free_in_one_turn(*at, end) {
-                    Some(next) => {
-                        *at = next;
-                        continue;
-                    }
-                    None => order,
-                },
-                None => {
-                    let order = self.largest_part(*at, end);
-                    *result = result.and(self.free_part(*at, order));
-                    *at = Frame(at.0 + order.frames());
-                    continue;
-                }
-            };
-            *result = result.and(self.free(*at, order));
-            *at = Frame(at.0 + order.frames());
-        }
-    }
-
-    /// Whether the cache is at its limit, and has one: a look from outside of the busy seat.
-    fn is_full(&self, order: Order, mobility: Mobility) -> bool {
-        let limit = self.words.limit(mobility, order.index());
-        limit > 0 && self.words.cached(mobility, order.index()) >= limit
-    }
-
-    /// The order and the mobility of the allocation that starts at `at`, if one does and ends at or before `end`.
-    #[inline]
-    fn allocation_at(&self, at: Frame, end: Frame) -> Option<(Order, Mobility)> {
-        let (order, mobility) = self.zone.tag(self.zone.offset(at)?).as_live()?;
-        (at.0 + order.frames() <= end.0).then_some((order, mobility))
-    }
-
-    /// Frees the allocations from `at` to `end`, under one lock, as long as they lie side by side in one pageblock.
-    /// The frame behind them; `None`, without any change, if another CPU holds the pageblock.
-    fn free_in_one_turn(&mut self, at: Frame, end: Frame) -> Option<Frame> {
-        let zone = self.zone;
-        let first = zone.offset(at)?;
-        let id = first >> zone.map.pageblock_order;
-        self.enter();
-        let held = zone.try_lock(self.words.counters(), id);
-        let (mut next, mut frames) = (first, 0);
-        if let Some(mut held) = held {
-            let block_end = (id + 1) << zone.map.pageblock_order;
-            let end = block_end.min(first + (end.0 - at.0) as usize);
-            while next < end
-                && let Some((order, mobility)) = zone.tag(next).as_live()
-                && next + order.frames() as usize <= end
-            {
-                zone.set_tag(next, Tag::NONE);
-                if held.give(zone.slot(next), order, mobility) {
-                    frames += order.frames();
-                } else {
-                    zone.count_corruption();
-                }
-                next += order.frames() as usize;
-            }
-            held.unlock();
-            self.words.counters().net.add(frames.wrapping_neg());
-            self.words.counters().pgfree.add(frames);
-        }
-        self.exit();
-        (next > first).then(|| Frame(at.0 + (next - first) as u64))
-    }
-
     /// Allocates `frames` frames side by side, the first at a multiple of `align` frames, each as an allocation of its
     /// own, which its owner frees by itself: the first frames of the smallest block in which they fit, if such a block is
     /// there at once. The rest of it stays free.
@@ -293,12 +207,17 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         Some((first, frames))
     }
 
-    /// Frees what was taken behind the frames that a request keeps. The seat is busy.
+    /// Frees what was taken behind the frames that a request keeps. A cache that is full stays as it is, because several
+    /// may be. The seat is busy.
     fn free_rest(&self, offset: usize, (from, end): (u64, u64), mobility: Mobility) {
         for (at, part) in parts(from, end) {
             let rest = offset + at as usize;
             self.hand_out(rest, part, mobility);
-            let freed = self.free_entered(self.zone.frame(rest), part);
+            let freed = if part.index() < CACHED_ORDERS && self.is_full(part, mobility) {
+                self.free_uncached(rest, part, mobility)
+            } else {
+                self.free_entered(self.zone.frame(rest), part)
+            };
             debug_assert!(freed.is_ok(), "it was allocated a moment ago");
         }
     }
@@ -327,7 +246,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
 
     /// The order of the largest block from `frame` on that ends at or before `end` and lies in one
     /// allocation.
-    fn largest_part(&self, frame: Frame, end: Frame) -> Order {
+    pub(super) fn largest_part(&self, frame: Frame, end: Frame) -> Order {
         let Some((start, order)) = self.allocation_of(frame) else {
             return Order::ZERO;
         };

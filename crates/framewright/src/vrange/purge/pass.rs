@@ -16,7 +16,7 @@ const PASS: usize = 6;
 /// A pass ends after this many successful calls of the platform's `unmap`: at the end of its
 /// current word, and of the area that goes on there. Such an area has at most half a span, so the
 /// pass has an end.
-const UNMAPS: u64 = 48;
+const UNMAPS: u64 = 8;
 
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Records that pages of a span of the seat's have become lazy, in these words of its bitmap, and whether some of

@@ -30,7 +30,7 @@ impl ReleasePart {
 
     pub(in super::super) fn new(frames: &impl FrameSource) -> Self {
         Self {
-            frames: 64,
+            frames: 32,
             slow_calls: Some(frames.slow_calls()),
             ..Self::whole()
         }

@@ -147,13 +147,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             if !self.release_first_span()? {
                 break;
             }
+            self.space.platform.interrupt_window();
             self.enter()?;
             let is_enough = self.held().has_rich(pages, align);
             self.exit();
             if is_enough {
                 break;
             }
-            self.space.platform.interrupt_window();
         }
         Ok(None)
     }
@@ -173,10 +173,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 held.finish_in_arena(at, header);
             }
             self.exit();
-            if !is_part {
-                break at;
+            if at.is_none() && !is_part {
+                break None;
             }
             self.space.platform.interrupt_window();
+            if at.is_some() {
+                break at;
+            }
         };
         if at.is_none() || need.pages > self.space.small_max {
             // Other waiting areas have many frames each too, and no other CPU gives these back.
@@ -203,10 +206,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 .release_part_of_areas(left, part, &mut self.frames);
             self.exit();
             left -= areas;
-            if !is_part || left == 0 {
+            if !is_part {
                 return Ok(());
             }
             self.space.platform.interrupt_window();
+            if left == 0 {
+                return Ok(());
+            }
         }
     }
 

@@ -253,6 +253,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         // The run that ends at `done`: its first page and the frame behind it.
         let (mut first, mut behind) = (0, None);
         let mut since = 0;
+        let mut slow_calls = self.frames.slow_calls();
         while *done < pages {
             let asked = (pages - *done).min(most);
             let run = match self.frames.alloc_run(u64::from(asked), request.context) {
@@ -269,12 +270,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             if request.zero {
                 zero_run(&self.space.platform, run);
             }
-            if *done < pages {
-                since += run.frames();
-                if since >= PART_FRAMES {
-                    since = 0;
-                    self.space.platform.interrupt_window();
-                }
+            since += run.frames();
+            let now = self.frames.slow_calls();
+            if now != slow_calls || *done < pages && since >= PART_FRAMES {
+                (since, slow_calls) = (0, now);
+                self.space.platform.interrupt_window();
             }
             // If there were no longer runs, there will be none the next time.
             most = (run.frames() as u32).saturating_mul(2);

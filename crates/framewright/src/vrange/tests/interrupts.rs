@@ -31,7 +31,7 @@ pub(super) struct WindowState {
     pub(super) fails_to_unmap: Cell<bool>,
     pub(super) windows: Cell<u64>,
     pub(super) handler: RefCell<Option<WindowHandler>>,
-    /// Calls of `free_run` that took a while: every one, if it says so.
+    /// Calls that took a while: every one, if it says so.
     pub(super) slow_calls: Cell<u64>,
     pub(super) is_slow: Cell<bool>,
     /// Whether the number of such calls is another one at each look.
@@ -42,6 +42,11 @@ pub(super) struct WindowState {
     /// Frames given back since the last window, and the most.
     pub(super) given: Cell<u64>,
     pub(super) given_max: Cell<u64>,
+    /// Frames taken since the last window, and the most; and whether some were given back and others taken without a
+    /// window between.
+    pub(super) taken: Cell<u64>,
+    pub(super) taken_max: Cell<u64>,
+    pub(super) is_mixed: Cell<bool>,
 }
 
 impl FramePlatform for WindowPages {
@@ -96,15 +101,29 @@ impl RangePlatform for WindowPages {
     }
 
     fn interrupt_window(&self) {
-        self.0.given.set(0);
-        self.0.unmaps.set(0);
+        self.0.begin_part();
         let handler = self.0.handler.borrow_mut().take();
         if let Some(mut handler) = handler {
             self.0.windows.set(self.0.windows.get() + 1);
             handler(self.0.windows.get());
             *self.0.handler.borrow_mut() = Some(handler);
-            self.0.given.set(0);
+            self.0.begin_part();
         }
+    }
+}
+
+impl WindowState {
+    /// What a call does from here on it does in another part.
+    pub(super) fn begin_part(&self) {
+        self.given.set(0);
+        self.unmaps.set(0);
+        self.taken.set(0);
+    }
+
+    fn count_slow_call(&self) {
+        let slow = u64::from(self.is_slow.get());
+        self.slow_calls
+            .set(self.slow_calls.get().wrapping_add(slow));
     }
 }
 
@@ -129,6 +148,13 @@ impl FrameSource for WindowFrames {
         // No neighbours, if they come one by one.
         self.0.next.set(start + run + u64::from(run == 1));
         out.extend(start..start + run);
+        self.0.count_slow_call();
+        self.0.taken.set(self.0.taken.get() + run);
+        let most = self.0.taken_max.get().max(self.0.taken.get());
+        self.0.taken_max.set(most);
+        self.0
+            .is_mixed
+            .set(self.0.is_mixed.get() || self.0.given.get() != 0);
         Ok(Run::new(Frame(start), run).unwrap())
     }
 
@@ -141,10 +167,7 @@ impl FrameSource for WindowFrames {
     }
 
     fn free_run(&mut self, frames: Run) {
-        let slow = u64::from(self.0.is_slow.get());
-        self.0
-            .slow_calls
-            .set(self.0.slow_calls.get().wrapping_add(slow));
+        self.0.count_slow_call();
         self.0.given.set(self.0.given.get() + frames.frames());
         self.0
             .given_max

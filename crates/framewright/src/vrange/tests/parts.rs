@@ -3,6 +3,7 @@
 extern crate std;
 
 use super::*;
+use core::cell::Cell;
 
 #[test]
 fn a_part_goes_on_where_the_one_before_stopped() {
@@ -35,7 +36,7 @@ fn a_part_goes_on_where_the_one_before_stopped() {
 #[test]
 fn a_part_ends_where_the_source_takes_a_while() {
     for config in [RangeConfig::for_cpus(2), RangeConfig::for_cpus(2).kept()] {
-        for (is_slow, is_fickle, most) in [(false, false, 64), (true, false, 1), (false, true, 1)] {
+        for (is_slow, is_fickle, most) in [(false, false, 32), (true, false, 1), (false, true, 1)] {
             let (_space, mut seat, _other, state) = with_windows(&config, 1);
             state.is_slow.set(is_slow);
             state.is_fickle.set(is_fickle);
@@ -84,4 +85,93 @@ fn a_free_that_meets_the_bound_unmaps_in_parts() {
         assert!(most <= 100, "{most} in one part, of {before} lazy pages");
         space.verify().unwrap();
     }
+}
+
+#[test]
+fn a_request_lets_interrupts_in_where_its_source_takes_a_while() {
+    let config = RangeConfig::for_cpus(2);
+    for (is_slow, most) in [(false, 16), (true, 1)] {
+        let (_space, mut seat, _other, state) = with_windows(&config, 1);
+        state.is_slow.set(is_slow);
+        for pages in [3, 60, LONG] {
+            state.begin_part();
+            seat.vmalloc(&AreaRequest::new(pages)).unwrap();
+        }
+        assert_eq!(state.taken_max.get(), most);
+    }
+}
+
+#[test]
+fn a_request_takes_frames_in_another_part_than_it_gives_some_back() {
+    let config = RangeConfig {
+        lazy_pages_max: 2000,
+        ..RangeConfig::for_cpus(2)
+    };
+    // Those of spans; then of the arena: of a length that waits, and of others, so many that one request does not give all
+    // back.
+    let many: Vec<u64> = (130..142).collect();
+    for (lengths, grow) in [(&[3, 5, 9][..], 0), (&[LONG], 0), (&many, 1)] {
+        let (_space, mut seat, _other, state) = with_windows(&config, 1);
+        state.is_slow.set(true);
+        let mut given = 0;
+        for round in 0..60 {
+            let areas: Vec<_> = lengths
+                .iter()
+                .map(|&pages| {
+                    state.begin_part();
+                    let before = state.out.borrow().len() as u64;
+                    let pages = pages + grow * (round % 2) * 20;
+                    let area = seat.vmalloc(&AreaRequest::new(pages)).unwrap();
+                    given += before + pages - state.out.borrow().len() as u64;
+                    area
+                })
+                .collect();
+            for area in areas {
+                seat.vfree(area).unwrap();
+            }
+            // Their flush has passed before the next request.
+            seat.held().purge_lazy();
+        }
+        assert!(
+            given > 100,
+            "{given} frames given back by requests of {lengths:?}"
+        );
+        assert!(!state.is_mixed.get(), "of {lengths:?}");
+    }
+}
+
+#[test]
+fn a_free_that_meets_the_bound_sees_what_is_freed_in_its_windows() {
+    let config = RangeConfig {
+        lazy_pages_max: 2000,
+        kept_pages_max: 0,
+        ..RangeConfig::for_cpus(2).kept()
+    };
+    let (space, mut seat, mut other, state) = with_windows(&config, u64::MAX);
+    let long = seat.vmalloc(&AreaRequest::new(1900)).unwrap();
+    let areas: Vec<_> = (0..600)
+        .map(|_| seat.vmalloc(&AreaRequest::new(2)).unwrap())
+        .collect();
+    // Each second one, so that each is a call of its own to unmap. A few are lazy before, the others are freed by another
+    // CPU while the first ones are unmapped.
+    let mut second = areas.into_iter().step_by(2);
+    for area in second.by_ref().take(60) {
+        seat.vfree(area).unwrap();
+    }
+    let mut rest: Vec<_> = second.collect();
+    let shared = Rc::new(Cell::new(0));
+    let freed = shared.clone();
+    *state.handler.borrow_mut() = Some(Box::new(move |_| {
+        for area in rest.drain(..) {
+            other.vfree(area).unwrap();
+            freed.set(freed.get() + 1);
+        }
+    }));
+    state.begin_part();
+    state.unmaps_max.set(0);
+    seat.vfree(long).unwrap();
+    let most = state.unmaps_max.get();
+    assert!(shared.get() > 200, "{} freed in windows", shared.get());
+    assert!(most <= 50, "{most} in one part");
+    space.verify().unwrap();
 }
