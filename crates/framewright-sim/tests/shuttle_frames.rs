@@ -503,3 +503,37 @@ fn f8_a_contiguous_request_is_not_refused_for_what_was_cached_during_another() {
         zone.verify().unwrap();
     });
 }
+
+/// A run that finds its caches full goes back under the lock of its pageblock, which another CPU's frees and
+/// allocations want too, while a third CPU drains.
+#[test]
+fn f1_a_run_goes_back_in_turns_beside_others_of_its_pageblock() {
+    explore(400, || {
+        let zone = zone(256, 6, 7, Fallback::default());
+        let owners = FrameOwners::new(256);
+        let seats = [0, 1, 2].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+        let [mut first, mut second, mut third] = seats;
+        let run = first.try_alloc_singles(40, 1, MOVABLE).unwrap();
+        let at = move |nth: u64| Frame(run.start().0 + nth);
+        (0..40).for_each(|nth| owners.mark(at(nth), order(0), true));
+        // They fill its cache.
+        (28..36).for_each(|nth| owners.free(&mut first, at(nth), order(0)));
+        let theirs = owners.clone();
+        let other = thread::spawn(move || {
+            (24..28).for_each(|nth| theirs.free(&mut second, at(nth), order(0)));
+            if let Ok(frame) = theirs.alloc(&mut second, order(1), MOVABLE) {
+                theirs.free(&mut second, frame, order(1));
+            }
+        });
+        let beside = owners.clone();
+        let drainer = thread::spawn(move || {
+            beside.free(&mut third, at(36), order(0));
+            zone.drain();
+        });
+        (0..24).for_each(|nth| owners.mark(at(nth), order(0), false));
+        first.free_frames(Run::new(at(0), 24).unwrap()).unwrap();
+        other.join().unwrap();
+        drainer.join().unwrap();
+        owners.end(zone);
+    });
+}

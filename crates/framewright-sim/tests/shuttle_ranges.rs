@@ -176,6 +176,52 @@ fn v6_the_peak_is_within_the_bound_and_a_batch_of_each_cpu() {
     });
 }
 
+/// Two CPUs meet the bound at once, each unmaps its own pages in several parts first, and each frees areas of the other
+/// one meanwhile; a third stops them all.
+#[test]
+fn v6_frees_that_unmap_ahead_meet_frees_to_their_spans_and_a_drain() {
+    explore(400, || {
+        let (space, paging) = space(2048, 64, 3, &config(128, 0), || ());
+        let areas = [0, 1].map(|cpu| {
+            let mut seat = space.seat(CpuId(cpu), SharedFrames(paging)).unwrap();
+            let long = seat.vmalloc(&AreaRequest::new(100)).unwrap();
+            let short = [1; 24].map(|pages| seat.vmalloc(&AreaRequest::new(pages)).unwrap());
+            // Each second one, so that each is a call of its own to unmap.
+            for area in short.iter().step_by(2) {
+                assert_eq!(seat.vfree(*area), Ok(1));
+            }
+            (long, short)
+        });
+        let threads = [0, 1].map(|cpu| {
+            let (long, (_, theirs)) = (areas[cpu].0, areas[1 - cpu]);
+            thread::spawn(move || {
+                let seat = space.seat(CpuId(cpu as u16), SharedFrames(paging));
+                let mut seat = seat.unwrap();
+                for area in &theirs[1..12] {
+                    // Those that are free already are refused.
+                    let _ = seat.vfree(*area);
+                }
+                assert_eq!(seat.vfree(long), Ok(100));
+            })
+        });
+        let mut drainer = space.seat(CpuId(2), SharedFrames(paging)).unwrap();
+        drainer.drain();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let (stats, batch) = (space.stats(), space.lazy_batch_pages());
+        assert!(
+            stats.lazy_pages_peak <= 128 + 3 * batch,
+            "{batch}: {stats:?}"
+        );
+        space.verify().unwrap();
+        drainer.drain();
+        space.verify().unwrap();
+        assert_eq!(stats.area_frees, 24 + 12 + 2);
+        assert_eq!(paging.lock().broken(), None);
+    });
+}
+
 #[test]
 fn v8_spans_change_hands_before_a_request_fails() {
     // Two users that hold at most three areas of one page and a guard page.
