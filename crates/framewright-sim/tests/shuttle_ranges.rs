@@ -275,6 +275,21 @@ fn areas_are_kept_and_drained_under_work() {
 }
 
 #[test]
+fn v12_areas_are_kept_unmapped_and_drained_under_work() {
+    static WORK: HammerWork = HammerWork {
+        kinds: &[Vmalloc],
+        pages_max: 3,
+        held_max: 2,
+        shared_percent: 30,
+        purge_percent: 5,
+        must_serve: false,
+    };
+    let mut config = config(2, 6);
+    config.strict = true;
+    explore(300, move || hammer(32, 16, 2, config, 16, &WORK));
+}
+
+#[test]
 fn kept_areas_go_through_the_depot_from_cpus_that_free_to_cpus_that_allocate() {
     // Two areas of a length fill a CPU's lists: so each third one moves.
     static WORK: HammerWork = HammerWork {

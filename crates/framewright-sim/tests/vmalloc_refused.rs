@@ -20,7 +20,7 @@ fn with_something_of_each(test: impl FnOnce(&Space<'_, &Paging>, &Paging, &AreaR
         .with_cpus(2)
         .with_span_pages(64);
     let config = RangeConfig {
-        kept_pages_max: 100,
+        kept_pages_max: 60,
         ..RangeConfig::for_cpus(2).kept()
     };
     let mut memory = vec![0; layout.words_needed().unwrap()];

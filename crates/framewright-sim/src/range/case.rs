@@ -174,8 +174,13 @@ impl DrivenCase for RangeCase {
             case("at-once", (1 << 20, 400, 32), 3, 64, 64),
             case("at-once-arena", (4096, 300, 64), 2, 40, 0),
             case("at-once-blocks", (0, 256, 64), 4, 60, 0),
-            case("at-once-usual", (1 << 30, 8192, 1024), 4, 2000, 0),
+            case("at-once-usual", (1 << 30, 8192, 1024), 4, 2000, 300),
             case("at-once-failing", (64, 120, 16), 2, 60, 0),
+            // Lists that are full of areas without a mapping, for short ones and for long ones.
+            case("at-once-kept", (1 << 30, 8192, 1024), 2, 300, 60),
+            case("at-once-kept-long", (1 << 20, 32_768, 1024), 2, 1000, 300),
+            case("at-once-kept-one", (64, 200, 32), 1, 16, 60),
+            case("at-once-kept-failing", (64, 400, 32), 1, 16, 120),
         ];
         for case in &mut cases {
             case.config.strict = case.name.starts_with("at-once");
@@ -199,8 +204,21 @@ impl DrivenCase for RangeCase {
                     case.mixture.kinds = [0, 4, 5];
                 }
                 "access" => case.is_eager = false,
-                "whole" | "whole-sent" | "whole-kept" => case.mixture = freeing,
-                "separate" | "separate-wide" => case.mixture = short,
+                "whole" | "whole-sent" | "whole-kept" | "at-once-kept-long" => {
+                    case.mixture = freeing;
+                }
+                "separate" | "separate-wide" | "at-once-kept" => case.mixture = short,
+                "at-once-kept-failing" => {
+                    case.mixture = RangeMixture {
+                        phase_ops: case.mixture.phase_ops,
+                        misuse: 20,
+                        whole: 10,
+                        kinds: [0, 6, 0],
+                        usual_pages: 4,
+                        longest_pages: 12,
+                        ..failing
+                    };
+                }
                 // Now and then a word ends within an area.
                 "separate-words" => {
                     case.mixture = RangeMixture {

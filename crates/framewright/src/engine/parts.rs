@@ -177,7 +177,7 @@ impl<P: FramePlatform + Clone> PartsOf<P> for () {
     }
 }
 
-/// Of this many frames one may lie behind a lazy page.
+/// Of this many frames one may lie behind a lazy page, and one in a kept area.
 const LAZY_SHARE: u64 = 32;
 
 /// The layout of the address space of an engine that has one.
@@ -211,8 +211,13 @@ impl<P: RangePlatform + Clone> PartsOf<P> for SpaceLayout {
         is_zeroed: bool,
     ) -> Result<SharedParts<'m, P>, EngineError> {
         let mut config = extent.ranges.unwrap_or(RangeConfig::for_cpus(extent.cpus));
-        // Frames behind lazy pages serve no request for frames.
-        config.lazy_pages_max = config.lazy_pages_max.min(extent.frames / LAZY_SHARE);
+        // Frames behind these pages serve no request for frames.
+        let share = extent.frames / LAZY_SHARE;
+        config.lazy_pages_max = config.lazy_pages_max.min(share);
+        if config.strict {
+            let of_cpu = share / u64::from(extent.cpus.max(1));
+            config.kept_pages_max = config.kept_pages_max.min(of_cpu);
+        }
         let layout = space_of(extent);
         let space = Space::in_memory(&layout, &config, memory, platform.clone(), is_zeroed);
         let space = space.map_err(EngineError::Ranges)?;

@@ -43,7 +43,7 @@
 //!   pageblock clears the bit when it collects the block.
 //! - **Lock word**: the holder writes it; a CPU that leaves a block sets `PENDING` in it. **Worker**: the CPU that
 //!   works in the pageblock writes its number, as a hint.
-//! - **Caches, stock and loose block** (`seat/record`, `seat/stock`, `seat/loose`): the
+//! - **Caches, stock and loose block** (`seat/record`, `seat/stock`, `seat/part`): the
 //!   seat's CPU, or one that has stopped all others.
 //! - **Absent frames, pins, apart, isolation**: a CPU that has stopped all others.
 //!

@@ -7,6 +7,9 @@ pub struct RangeConfig {
     /// that is less, and in an `Engine` a 32nd of its frames, holes included, if that is less:
     /// frames behind lazy pages serve no request.
     pub lazy_pages_max: u64,
+    /// In a strict space, the free of a `vmalloc`ed area that leaves more pages lazy than this has its CPU's lazy pages
+    /// flushed: frames behind them serve no request, and grow cold. At most `lazy_pages_max`.
+    pub lazy_frames_max: u64,
     /// Whether a new vmap block goes in front in its CPU's list of blocks with room: the newest block is then tried first,
     /// and older ones keep their holes for ever, as in Linux until 2015; here so that the difference can be shown. Else it
     /// goes behind: the oldest block with room serves a request, so that blocks fill up and retire \[R. Pen, "fix possible
@@ -21,35 +24,34 @@ pub struct RangeConfig {
     pub spans: bool,
     /// Whether each free unmaps its area before it returns, as Linux clears the page tables: then an access after a free
     /// faults, unless the CPU still has a translation. If not, freed areas stay mapped until a purge, and `vmalloc`ed
-    /// ones may be kept for the next request, which costs nanoseconds instead of calls of the platform.
+    /// ones that are kept serve the next request in nanoseconds instead of calls of the platform.
     pub strict: bool,
-    /// The most pages of freed areas that a CPU keeps constructed, with frames and mapping, and the
-    /// most that lie between the CPUs, if there are several; 0 for none. A strict space keeps none.
+    /// The most pages of freed areas that a CPU keeps with their frames for the next request of the same length, and
+    /// the most that lie between the CPUs, if there are several; 0 for none. A kept area is mapped, in a strict space unmapped and
+    /// flushed; there, in an `Engine`, all CPUs together keep at most a 32nd of its frames.
     pub kept_pages_max: u64,
 }
 
 impl RangeConfig {
     /// Strict, as Linux is, with spans and recycling, for `cpus` CPUs: at most 32 MiB lazy for each doubling of the
-    /// CPUs, as Linux has it (`lazy_max_pages`).
+    /// CPUs, as Linux has it (`lazy_max_pages`), and 2 MiB for each CPU where frames are behind, so that a CPU's cache
+    /// still has most of a frame when it comes back.
     #[must_use]
     pub const fn for_cpus(cpus: u16) -> Self {
+        let cpus = if cpus == 0 { 1 } else { cpus };
         let doublings = (u16::BITS - cpus.leading_zeros()) as u64;
         Self {
-            lazy_pages_max: if doublings == 0 {
-                8192
-            } else {
-                doublings * 8192
-            },
+            lazy_pages_max: doublings * 8192,
+            lazy_frames_max: cpus as u64 * 512,
             newest_first: false,
             recycle: true,
             spans: true,
             strict: true,
-            kept_pages_max: 1024,
+            kept_pages_max: 2048,
         }
     }
 
-    /// The same, but not strict: freed areas stay mapped for a while, and each CPU keeps at most 4 MiB of them
-    /// constructed.
+    /// The same, but not strict: freed areas stay mapped for a while.
     #[must_use]
     pub const fn kept(self) -> Self {
         Self {

@@ -11,7 +11,8 @@
 //!                              Kept ───────────────────┘
 //!                              (constructed: frames and mapping stay, for the next vmalloc)
 //!
-//!  in a strict space a free unmaps, too: there is no Kept, and a Lazy page is mapped no longer
+//!  in a strict space a free unmaps, too: a Lazy page is mapped no longer, and an area comes to Kept only
+//!  from Waiting, with its frames and without a mapping
 //!
 //!  a span (span_pages pages, aligned to them)
 //!        Arena ──── take, under the arena's lock ────▶ Areas(cpu) or Block(cpu)
@@ -40,15 +41,17 @@
 //!   second, atomic bitmap, with the span put into the owner's inbox if it is not there already.
 //!   The header tells the owner how many pages that bit stands for. An arena's area goes into a
 //!   list of the freeing CPU, linked through its table words.
-//! - A **strict** space unmaps each area in its free (V12), and keeps none. The rest of the area's way is the same.
+//! - A **strict** space unmaps each area in its free (V12). The rest of the area's way is the same, but it is kept after
+//!   its flush, not before.
 //! - A **purge** is done by the CPUs that make pages lazy, in passes over a few spans or areas,
 //!   from half of the bound on. A pass unmaps whole areas in as few pieces as possible, and stamps
 //!   them with the generation that will make them reusable. A CPU that meets the bound flushes
 //!   once, for all CPUs. The owner makes waiting pages free when it next looks and their generation has passed. It
 //!   does not walk over them. Frames behind purged areas go back to their source after the flush.
-//! - **Kept areas**: a freed `vmalloc` area of up to 64 pages stays as it is, frames, mapping and
+//! - **Kept areas**: a freed `vmalloc` area of up to 128 pages stays as it is, frames, mapping and
 //!   all, in a list of the freeing CPU's by its length, for the next request of that length.
-//!   Surplus areas of a CPU move to a depot that all share. Both are bounded.
+//!   Surplus areas of a CPU move to a depot that all share. Both are bounded. In a strict space the CPU that has the
+//!   span keeps the area, without a mapping, and there is no depot.
 //! - **Before a request fails** everything is drained: kept areas, lazy ones, inboxes, all CPUs'
 //!   spans. Partly used spans are *dissolved*: their free pages become gaps of the arena, where
 //!   they join with those beside them, and their areas become the arena's. So the exact search of
@@ -90,8 +93,9 @@
 //!   area stays above the bound until a later free of that CPU's or of this one's has purged it. An area whose
 //!   allocation the platform unwound out of may be above it, too, because its clean-up neither unmaps nor flushes.)
 //!   A CPU that frees gives back frames behind pages that a flush has made free, where many of these wait. So at most
-//!   so many frames are behind freed areas: on one CPU three times the bound; on several the bound, and
-//!   as much again for each.
+//!   this many frames are behind freed areas, kept ones aside: on one CPU three times the bound; on several the bound,
+//!   and as much again for each. (In a strict space that is the lower bound of `lazy_frames_max`, for which a CPU purges
+//!   only what it has itself.)
 //!   At each moment at which no seat is busy, two kinds of counts are right: those of pages, and those of the pages
 //!   that calls outside their seats have reported.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area
@@ -118,7 +122,7 @@
 //!   request with the error `Poisoned`, and never changes again. All its seats are claimed for good, and no CPU
 //!   waits for one of them.
 //!
-//! - **V12** In a strict space nothing is kept, and no page of an area is mapped when its free returns. There are
+//! - **V12** In a strict space no page of an area is mapped when its free returns, nor while the area is kept. There are
 //!   two exceptions: the platform failed to unmap it, or no caller ever had it, because its own allocation
 //!   failed half way in a call that may not wait, or unwound.
 //!

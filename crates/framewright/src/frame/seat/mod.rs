@@ -13,7 +13,6 @@
 mod caches;
 mod candidates;
 mod chains;
-mod loose;
 mod part;
 mod record;
 mod search;

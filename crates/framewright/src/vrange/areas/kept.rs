@@ -13,8 +13,9 @@ use crate::raw::record;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// The longest area that is kept, in pages with frames.
-pub(in super::super) const KEPT_MAX: u32 = 64;
-const _: () = assert!(KEPT_MAX == u64::BITS, "one bit a length");
+pub(in super::super) const KEPT_MAX: u32 = 128;
+/// Words that have one bit for each length.
+const MASKS: usize = KEPT_MAX.div_ceil(u64::BITS) as usize;
 /// Words that have two numbers of 32 bits for each length.
 const PAIRS: usize = KEPT_MAX as usize / 2;
 
@@ -26,19 +27,19 @@ record! {
         /// Heads of the lists, two a word: the first page of the latest area, plus one.
         heads: [AtomicU64; PAIRS],
         /// Which lists are not empty, one bit a length.
-        mask: AtomicU64,
+        masks: [AtomicU64; MASKS],
         /// Pages with frames in all lists.
         pages: AtomicU64,
         /// The length to take from next, when something must go.
         next_out: AtomicU64,
-        _rest: [AtomicU64; 5],
+        _rest: [AtomicU64; 4],
         /// How many areas each list has, two a word.
         counts: [AtomicU64; PAIRS],
-    } = 72 words, mask at 32, counts at 40;
+    } = 136 words, masks at 64, counts at 72;
 }
 
 /// How many areas of a list are searched for one that is aligned.
-const LOOKS: u32 = 4;
+const LOOKS: u32 = 8;
 
 /// The lists of one seat.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +130,8 @@ impl<'m> Kept<'m> {
     #[inline(always)]
     fn link(self, list: u32, at: u32) {
         self.set_head(list, Some(at));
-        self.set_mask(self.mask() | 1 << list);
+        let mask = self.mask(list);
+        set(mask, get(mask) | 1 << (list % u64::BITS));
         set(&self.record.pages, self.pages() + u64::from(list) + 1);
         // A window has fewer than 2^32 pages, so no count reaches into its neighbour.
         let word = &self.record.counts[(list / 2) as usize];
@@ -145,12 +147,14 @@ impl<'m> Kept<'m> {
 
     /// Whether there is an area of `pages` pages, 1 to [`KEPT_MAX`].
     pub(in super::super) fn has(self, pages: u32) -> bool {
-        self.mask() >> (pages - 1) & 1 != 0
+        let list = pages - 1;
+        get(self.mask(list)) >> (list % u64::BITS) & 1 != 0
     }
 
     /// The area that [`take_any`](Self::take_any) would take, and its list.
     fn next_out(self) -> Option<(u32, u32)> {
-        let mask = self.mask();
+        let masks = self.record.masks.iter().rev();
+        let mask = masks.fold(0, |all, mask| all << u64::BITS | u128::from(get(mask)));
         if mask == 0 {
             return None;
         }
@@ -179,7 +183,8 @@ impl<'m> Kept<'m> {
             None => {
                 self.set_head(list, next);
                 if next.is_none() {
-                    self.set_mask(self.mask() & !(1 << list));
+                    let mask = self.mask(list);
+                    set(mask, get(mask) & !(1 << (list % u64::BITS)));
                 }
             }
             Some(before) => {
@@ -216,13 +221,8 @@ impl<'m> Kept<'m> {
     }
 
     #[inline(always)]
-    fn mask(self) -> u64 {
-        get(&self.record.mask)
-    }
-
-    #[inline(always)]
-    fn set_mask(self, mask: u64) {
-        set(&self.record.mask, mask);
+    fn mask(self, list: u32) -> &'m AtomicU64 {
+        &self.record.masks[(list / u64::BITS) as usize]
     }
 
     /// The number of pages in the lists, or the first area with a wrong list or header.
@@ -230,7 +230,7 @@ impl<'m> Kept<'m> {
         let mut sum = 0;
         for list in 0..KEPT_MAX {
             let mut at = self.head(list);
-            if at.is_some() != (self.mask() >> list & 1 != 0) {
+            if at.is_some() != (self.has(list + 1)) {
                 return Err(at.unwrap_or(0));
             }
             let mut count = 0;
@@ -297,7 +297,7 @@ mod tests {
             kept.verify().unwrap();
         }
         assert_eq!(kept.pages(), 4 + 64 + 2);
-        for outside in [0, 3, 65, u32::MAX] {
+        for outside in [0, 3, 129, u32::MAX] {
             assert_eq!(kept.take(outside, |_| true), None);
         }
         assert_eq!(kept.take(1, |at| at % 64 == 0), Some(64));
@@ -307,14 +307,14 @@ mod tests {
         let rest: Vec<_> = core::iter::from_fn(|| kept.take(1, |_| true)).collect();
         assert_eq!(rest, [80, 70, 0]);
         assert_eq!((kept.verify(), kept.pages()), (Ok(2), 2));
-        // The search does not go past the first four.
-        for at in 10..15 {
+        // The search does not go past the first eight.
+        for at in 10..19 {
             assert!(kept.put(at, live(table, at, 3), 3, false));
         }
         assert_eq!(kept.take(3, |at| at == 10), None);
         assert_eq!(kept.take_latest(3, |at| at == 11), None);
         assert_eq!(kept.take(3, |at| at == 11), Some(11));
-        assert_eq!(kept.take_latest(3, |at| at == 14), Some(14));
+        assert_eq!(kept.take_latest(3, |at| at == 18), Some(18));
         kept.verify().unwrap();
     }
 
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(kept.verify(), Ok(2));
         record.pages.store(3, Relaxed);
         assert_eq!(kept.verify(), Err(0), "the sum");
-        record.mask.store(0, Relaxed);
+        record.masks[0].store(0, Relaxed);
         assert_eq!(kept.verify(), Err(9), "the mask");
     }
 }

@@ -83,7 +83,17 @@ impl<P> Space<'_, P> {
     pub(in super::super) const fn batch_of(&self, kind: AreaKind) -> u64 {
         match kind {
             AreaKind::Ram => self.ram_batch,
-            AreaKind::Plain | AreaKind::Vmalloc => self.batch,
+            AreaKind::Plain => self.batch,
+            AreaKind::Vmalloc => self.frames_batch,
+        }
+    }
+
+    /// The most lazy pages that a free of an area of that kind leaves, if this CPU's own are above that.
+    #[inline(always)]
+    pub(in super::super) const fn bound_of(&self, kind: AreaKind) -> u64 {
+        match kind {
+            AreaKind::Vmalloc => self.frames_lazy_max,
+            AreaKind::Plain | AreaKind::Ram => self.lazy_max,
         }
     }
 

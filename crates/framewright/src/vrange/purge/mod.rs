@@ -40,7 +40,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Frees everything with a generation that has passed.
     pub(super) fn release_all(&self, frames: &mut impl FrameSource) {
-        while self.release_span(frames) {}
+        while self.release_span(&mut ReleasePart::new(frames), frames) {}
         while self.release_areas(MERGES_MAX, frames) {}
     }
 }

@@ -52,7 +52,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         Some(number)
     }
 
-    fn append_waiting(&self, number: u32) {
+    pub(super) fn append_waiting(&self, number: u32) {
         self.span(number).set_waiting_next(None);
         match self.words.wait_tail.link() {
             Some(tail) => self.span(tail).set_waiting_next(Some(number)),

@@ -5,6 +5,7 @@ use super::super::space::MERGES_MAX;
 use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, AreaKind};
 use super::inbox::lazy_pages;
+use super::strict::{Keeping, VICTIMS};
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::sync::Ordering::Relaxed;
@@ -16,6 +17,8 @@ pub(in super::super) struct ReleasePart {
     /// The part ends when the source's number of [slow calls](FrameSource::slow_calls) is no longer this one.
     slow_calls: Option<u64>,
     is_begun: bool,
+    /// What a [strict](super::strict) space may keep, it keeps.
+    keeps: bool,
 }
 
 impl ReleasePart {
@@ -25,6 +28,7 @@ impl ReleasePart {
             frames: u32::MAX,
             slow_calls: None,
             is_begun: false,
+            keeps: false,
         }
     }
 
@@ -33,6 +37,14 @@ impl ReleasePart {
             frames: 32,
             slow_calls: Some(frames.slow_calls()),
             ..Self::whole()
+        }
+    }
+
+    /// The same for a release after which kept areas may hold frames: neither under pressure nor for a drain.
+    pub(in super::super) fn keeping(frames: &impl FrameSource) -> Self {
+        Self {
+            keeps: true,
+            ..Self::new(frames)
         }
     }
 
@@ -56,18 +68,26 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Frees some waiting pages whose generation has passed, and gives back the frames behind them: one
     /// [part](ReleasePart). Returns whether there were any.
-    pub(in super::super) fn release_part(&self, frames: &mut impl FrameSource) -> bool {
-        if self.release_span(frames) {
+    pub(in super::super) fn release_part(
+        &self,
+        mut part: ReleasePart,
+        frames: &mut impl FrameSource,
+    ) -> bool {
+        let part = &mut part;
+        if self.release_span(part, frames) {
             return true;
         }
-        let part = &mut ReleasePart::new(frames);
         let (areas, is_part) = self.release_part_of_areas(MERGES_MAX, part, frames);
         areas != 0 || is_part
     }
 
     /// Frees waiting pages of the first of the seat's spans, if its generation has passed, and gives back the frames
     /// behind them: all of the span's, or one [part](ReleasePart). Returns whether there were any.
-    pub(in super::super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {
+    pub(in super::super) fn release_span(
+        &self,
+        part: &mut ReleasePart,
+        frames: &mut impl FrameSource,
+    ) -> bool {
         let Some(number) = self.words.wait_head.link() else {
             return false;
         };
@@ -80,21 +100,19 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let is_current = self.words.current.link() == Some(number);
         let is_block = matches!(span.owner(), SpanOwner::Block(_));
         let is_free = !is_block || self.space.config.recycle;
-        if !is_current && !is_block {
-            self.unlist(number);
-        }
         debug_assert!(self.waits_as_a_whole(number), "V9: all of an area waits");
         let before = span.waiting().pages;
         let mut later = span.waiting();
         // The page at which it ends, once the part is over.
         let mut end = u32::MAX;
-        let mut part = ReleasePart::new(frames);
+        let mut are_any_free = false;
+        let mut are_full = false;
         for word in bits::places(later.words) {
             let base = word as u32 * 64;
             if base >= end {
                 break;
             }
-            let waiting = span.bits(SpanBits::Waiting)[word].load(Relaxed);
+            let mut waiting = span.bits(SpanBits::Waiting)[word].load(Relaxed);
             let starts = &span.bits(SpanBits::Starts)[word];
             let mut areas = if has_frames {
                 starts.load(Relaxed) & waiting
@@ -105,33 +123,54 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 let place = base + areas.trailing_zeros();
                 areas &= areas - 1;
                 let at = self.space.spans.first(number) + place;
-                if !self.give_frames(at, &mut part, frames) {
+                let header = self.header(at);
+                let keeping = if part.keeps {
+                    self.keep_waiting(at, header)
+                } else {
+                    Keeping::Never
+                };
+                are_full |= keeping == Keeping::Full;
+                if keeping == Keeping::Kept {
+                    part.take(1);
+                    bits::clear(span.bits(SpanBits::Waiting), place, header.pages());
+                    waiting = span.bits(SpanBits::Waiting)[word].load(Relaxed);
+                    later.pages -= header.pages();
+                } else if !self.give_frames(at, part, frames) {
+                    // Some of its frames are gone, so it may not be kept.
+                    self.space.table.set_header(at, header.lazy(None));
                     end = place;
-                } else if part.is_over(frames) {
-                    end = place + self.header(at).pages();
+                }
+                if end == u32::MAX && part.is_over(frames) {
+                    end = place + header.pages();
                 }
             }
             let freed = match end - base {
                 rest @ ..64 => waiting & !(!0 << rest),
                 _ => waiting,
             };
-            span.bits(SpanBits::Waiting)[word].store(waiting & !freed, Relaxed);
             later = later.without(freed, word, waiting == freed);
+            if freed == 0 {
+                continue;
+            }
+            are_any_free = true;
+            span.bits(SpanBits::Waiting)[word].store(waiting & !freed, Relaxed);
             starts.store(starts.load(Relaxed) & !freed, Relaxed);
             if is_free {
                 let free = &span.bits(SpanBits::Free)[word];
                 free.store(free.load(Relaxed) | freed, Relaxed);
             }
         }
-        span.set_waiting(later);
         if later.pages == 0 {
+            later.words = 0;
             self.pop_waiting(number);
         }
+        span.set_waiting(later);
         if is_block {
             self.block_released(number);
-        } else if is_current {
+        } else if is_current && are_any_free {
             self.words.most.set(u64::from(self.space.spans.pages()));
-        } else {
+        } else if are_any_free {
+            self.unlist(number);
             self.list(number);
             self.return_surplus();
         }
@@ -139,6 +178,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             .counters
             .released
             .add((before - later.pages).into());
+        if are_full {
+            self.retire_kept(VICTIMS);
+        }
         true
     }
 

@@ -223,7 +223,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         loop {
             self.enter()?;
             let first = self.words.wait_head.link();
-            let is_part = first.is_some() && self.held().release_span(&mut self.frames);
+            let part = &mut ReleasePart::keeping(&self.frames);
+            let is_part = first.is_some() && self.held().release_span(part, &mut self.frames);
             let has_more = self.words.wait_head.link() == first;
             self.exit();
             released |= is_part;

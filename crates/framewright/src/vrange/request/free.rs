@@ -58,7 +58,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             {
                 let pages = u64::from(header.pages());
                 let delta = self.words.delta.get() + pages;
-                if delta <= self.words.look.get() && self.held().free_own(at, header) {
+                if delta <= self.words.look.get()
+                    && (kind != AreaKind::Vmalloc || delta <= self.space.frames_batch)
+                    && self.held().free_own(at, header)
+                {
                     self.words.delta.set(delta);
                     self.exit();
                     return Ok(pages - kind.guard_pages());
@@ -116,17 +119,19 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 // Reported before they are lazy, so that the bound holds at every moment.
                 let delta = self.words.delta.get();
                 if delta + pages <= self.space.batch_of(kind) {
-                    held.look_at(delta + pages);
+                    held.look_at(delta + pages, kind);
                     told = pages;
                 } else if !is_ahead {
                     is_ahead = true;
                     // Out of the seat the area is to be found as the one that this CPU evicts.
                     drop(moving);
-                    self.unmap_ahead(delta + pages)?;
+                    self.unmap_ahead(delta + pages, kind)?;
                     continue;
                 } else {
                     told = pages;
-                    if !held.make_room(pages, &mut self.frames) && !helped {
+                    let has_room = held.make_room(pages, kind, &mut self.frames)
+                        || self.space.told_lazy() <= self.space.lazy_max;
+                    if !has_room && !helped {
                         helped = true;
                         self.words.promise_reported();
                         self.purge_others_meanwhile()?;
@@ -168,17 +173,17 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             // A few long areas have many frames: these do not wait for the next request.
             let _ = self.release_long_areas(false);
         }
-        self.release_above();
+        self.release_above(kind);
         freed
     }
 
     /// Unmaps as many pages as are above the bound with `pages` more, if this CPU has so many that are lazy; in parts,
     /// between which it leaves its seat. So the flush that they need is all that is left to do in one.
-    fn unmap_ahead(&mut self, pages: u64) -> Result<(), Poisoned> {
+    fn unmap_ahead(&mut self, pages: u64, kind: AreaKind) -> Result<(), Poisoned> {
         loop {
             self.held().collect_inbox();
             let told = self.space.told_lazy() + pages;
-            let excess = told.saturating_sub(self.space.lazy_max);
+            let excess = told.saturating_sub(self.space.bound_of(kind));
             if self.space.unflushed() >= excess || !self.held().pass() {
                 return Ok(());
             }
@@ -329,7 +334,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let header = self.space.table.header(at)?;
         let pages = u64::from(header.pages());
         let before = self.words.delta.get();
-        if !header.is_live_of(kind) || before + pages > self.words.look.get() {
+        if !header.is_live_of(kind)
+            || before + pages > self.words.look.get().min(self.space.batch_of(kind))
+        {
             return None;
         }
         // Counted before they are lazy, as always where they may be purged at once.

@@ -2,6 +2,7 @@
 
 mod alloc;
 mod free;
+mod kept;
 mod ram;
 mod slow;
 mod undo;

@@ -1,10 +1,11 @@
 //! Work with other CPUs' seats: purging for CPUs that sleep, and the last resort before an error.
 
 use super::super::error::Poisoned;
+use super::super::purge::ReleasePart;
 use super::super::seat::Held;
 use super::super::space::MERGES_MAX;
 use super::super::span::{SpanBits, SpanOwner, bits};
-use super::super::{AreaHeader, RangeSeat, Space};
+use super::super::{AreaHeader, AreaKind, RangeSeat, Space};
 use super::alloc::PageNeed;
 use crate::frame::FrameSource;
 use crate::platform::{FramePlatform, Patience, RangePlatform};
@@ -51,15 +52,15 @@ impl<'m, P: FramePlatform> Space<'m, P> {
 
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Takes note of `delta` lazy pages that the seat has not reported yet; purges some if it is time to.
-    pub(super) fn look_at(&self, delta: u64) {
+    pub(super) fn look_at(&self, delta: u64, kind: AreaKind) {
         self.words.delta.set(delta);
-        self.look_again(delta, self.space.told_lazy());
+        self.look_again(delta, self.space.told_lazy(), kind);
     }
 
     /// Purges some if it is time to, and sets when to look again.
-    fn look_again(&self, delta: u64, told: u64) {
+    fn look_again(&self, delta: u64, told: u64, kind: AreaKind) {
         let before = self.words.purgeable.get();
-        self.relieve_above(told);
+        self.relieve_above(told, self.space.bound_of(kind));
         // The pass may also have found pages that other CPUs freed, beside pages that the platform
         // could not unmap. They raise the second figure.
         let unmapped = before.saturating_sub(self.words.purgeable.get());
@@ -76,11 +77,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Does some of the purge before the bound is reached, if many pages are lazy and enough of them are
     /// this CPU's. So no CPU has to do all of it at once.
     pub(super) fn relieve(&self) {
-        self.relieve_above(self.space.told_lazy());
+        self.relieve_above(self.space.told_lazy(), self.space.lazy_max);
     }
 
-    fn relieve_above(&self, told: u64) {
-        let bound = self.space.lazy_max;
+    fn relieve_above(&self, told: u64, bound: u64) {
         let own = self.words.purgeable.get();
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
         if own > ahead && told > bound / 2 && self.pass() && told > bound {
@@ -102,17 +102,22 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// [Reports](Self::report), and purges this CPU's lazy pages if there are too many. Returns whether they are
     /// within the bound then.
-    pub(in super::super) fn make_room(&self, pages: u64, frames: &mut impl FrameSource) -> bool {
-        let bound = self.space.lazy_max;
+    pub(in super::super) fn make_room(
+        &self,
+        pages: u64,
+        kind: AreaKind,
+        frames: &mut impl FrameSource,
+    ) -> bool {
+        let bound = self.space.bound_of(kind);
         self.collect_inbox();
         let told = self.report(pages);
         if told <= bound {
-            self.look_again(self.words.delta.get(), told);
+            self.look_again(self.words.delta.get(), told, kind);
             return true;
         }
         self.space.look_at_lazy();
         if self.purge_down_to(bound) {
-            self.look_again(self.words.delta.get(), self.space.told_lazy());
+            self.look_again(self.words.delta.get(), self.space.told_lazy(), kind);
             return true;
         }
         // This CPU has no more to purge. But it can release areas that waited for another CPU's flush.
@@ -282,7 +287,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             }
             false
         });
-        while self.part(|held, frames| held.release_part(frames)) {}
+        while self.part(|held, frames| held.release_part(ReleasePart::new(frames), frames)) {}
     }
 
     /// While more pages wait than a CPU may have, releases those whose generation has passed, in parts. The rest waits
@@ -291,10 +296,17 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     ///
     /// It does not wait for a CPU that has claimed the seat, because that may unwind: such a CPU mostly releases them
     /// itself.
-    pub(super) fn release_above(&mut self) {
-        while self.words.waiting() > self.space.waiting_max {
+    pub(super) fn release_above(&mut self, kind: AreaKind) {
+        let most = match kind {
+            AreaKind::Vmalloc => self.space.frames_waiting_max,
+            AreaKind::Plain | AreaKind::Ram => self.space.waiting_max,
+        };
+        while self.words.waiting() > most {
             self.space.platform.interrupt_window();
-            let has_some = self.try_enter() && self.held().release_part(&mut self.frames);
+            let has_some = self.try_enter() && {
+                let part = ReleasePart::keeping(&self.frames);
+                self.held().release_part(part, &mut self.frames)
+            };
             self.exit();
             if !has_some {
                 break;

@@ -1,10 +1,10 @@
 //! Areas with frames of the space's own behind them.
 //!
 //! ```text
-//!   vmalloc   a kept area of that length ──▶ its header says live, and that is all
+//!   vmalloc   a kept area of that length ([kept](super::kept))
 //!             else: an area, then its frames in runs, noted in the table, then the mapping
 //!   vfree     into this CPU's lists of kept areas, if they are not full (`keep`) and the space is not strict
-//!             else: lazy; its frames go back to their source when it is released
+//!             else: lazy; when it is released, its frames go back to their source, or a strict space keeps it
 //! ```
 //!
 //! While an area is built, its pages belong to a live area that no other CPU knows. So all calls to
@@ -17,7 +17,7 @@
 use super::super::areas::KEPT_MAX;
 use super::super::seat::Spill;
 use super::super::space::Moves;
-use super::super::{AreaHeader, AreaKind, AreaState, RangeError, RangeFreeError, RangeSeat, Space};
+use super::super::{AreaKind, AreaState, RangeError, RangeFreeError, RangeSeat, Space};
 use super::AreaRequest;
 use super::undo::UnknownArea;
 use crate::frame::{AllocError, FrameSource};
@@ -33,8 +33,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// with a guard page behind them that is never mapped. The frames are anywhere, in runs as long
     /// as the source has them cheaply; one call maps each run.
     ///
-    /// If the space keeps areas, it takes one of the same length that this CPU freed lately as it is, in some
-    /// nanoseconds. Contents are zero if that was asked for, and undefined otherwise.
+    /// It takes an area of the same length that was freed lately and kept, if there is one: as it is, in some nanoseconds,
+    /// or, in a strict space, with its frames, which it maps again. Contents are zero if that was asked for, and
+    /// undefined otherwise.
     ///
     /// If the context allows waiting, everything kept and lazy is purged, of all CPUs, before the
     /// request fails. If not, the request takes only what is there at once, and maps frames in
@@ -54,55 +55,6 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             return Ok(page);
         }
         self.vmalloc_slow(request)
-    }
-
-    /// Makes the latest kept area of that length live again, if it fits. The caller is in a busy seat; on success this
-    /// leaves the seat.
-    #[inline(always)]
-    fn take_constructed(&mut self, request: &AreaRequest) -> Option<Page> {
-        let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
-        let is_aligned = self.space.is_aligned(request.align_bytes);
-        let at = self.held().kept().take_latest(pages, is_aligned)?;
-        Some(self.hand_out_kept(at, pages, request))
-    }
-
-    /// The same, but looks past the latest, and into the depot.
-    fn take_constructed_slow(&mut self, request: &AreaRequest) -> Option<Page> {
-        // No more than `KEPT_MAX`.
-        let pages = request.pages as u32;
-        let held = self.held();
-        let is_aligned = || self.space.is_aligned(request.align_bytes);
-        if let Some(at) = held.kept().take(pages, is_aligned()) {
-            return Some(self.hand_out_kept(at, pages, request));
-        }
-        if !held.fetch_kept(pages, is_aligned()) {
-            return None;
-        }
-        self.take_constructed(request)
-    }
-
-    /// Makes an area live that was taken out of the lists, and leaves the seat.
-    #[inline(always)]
-    fn hand_out_kept(&mut self, at: u32, pages: u32, request: &AreaRequest) -> Page {
-        let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, request.tag);
-        self.space.table.set_header(at, header);
-        self.words.counters.allocs.add(1);
-        self.words.counters.kept_takes.add(1);
-        self.words.live.add(u64::from(pages) + 1);
-        self.exit();
-        if request.zero {
-            self.zero_taken(at, pages);
-        }
-        self.space.page(at)
-    }
-
-    /// Zeroes a live area that no other CPU knows. Apart from the fast path, which is small enough then to stand in its
-    /// callers.
-    #[inline(never)]
-    fn zero_taken(&mut self, at: u32, pages: u32) {
-        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
-        unwound.seat.zero_area(at, pages);
-        unwound.end();
     }
 
     #[inline(never)]
@@ -130,6 +82,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 return Ok(page);
             }
             self.exit();
+            self.space.platform.interrupt_window();
         }
         let may_block = request.context.may_block;
         let is_short = may_block && self.frames.is_short();
@@ -183,21 +136,31 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let page = self
             .alloc_kind(request, AreaKind::Vmalloc)
             .map_err(|error| (error, false))?;
-        let mut area = UnknownArea::new(self.space.offset_unchecked(page) as u32, request);
+        let area = UnknownArea::new(self.space.offset_unchecked(page) as u32, request);
         // Only now: the search for pages may have moved areas of this CPU's own.
         let begin = watches.then(|| self.space.moves());
+        self.make(area, |seat, area| seat.fill_and_map(area, request, begin))
+    }
+
+    /// Has `work` make an area that no other CPU knows yet.
+    #[inline(always)]
+    pub(super) fn make<E>(
+        &mut self,
+        mut area: UnknownArea,
+        work: impl FnOnce(&mut Self, &mut UnknownArea) -> Result<(), E>,
+    ) -> Result<Page, E> {
         // Some of it may be mapped, and its frames go back with it, when it is released.
         let mut making = (&mut *self, &mut area);
         let unwound = OrElse::new(&mut making, |(seat, area): &mut (&mut Self, _)| {
             seat.lose(area);
         });
         let (seat, begun) = &mut *unwound.seat;
-        let made = seat.fill_and_map(begun, request, begin);
+        let made = work(seat, begun);
         unwound.end();
         if area.is_left {
             self.free_unused(area.at);
         }
-        made.map(|()| page)
+        made.map(|()| self.space.page(area.at))
     }
 
     /// Takes frames for a live area that no other CPU knows, and maps them. On failure it is live no longer; then
@@ -212,10 +175,23 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let had_spare = self.give_up(area, request.context, begin);
             return Err((RangeError::Frames(error), had_spare));
         }
+        let mapped = self.map_filled(area, request, begin);
+        mapped.map_err(|(error, had_spare)| match error {
+            RangeError::NoSpace { .. } => (self.failed(error), had_spare),
+            error => (error, had_spare),
+        })
+    }
+
+    /// The same for an area that has its frames.
+    pub(super) fn map_filled(
+        &mut self,
+        area: &mut UnknownArea,
+        request: &AreaRequest,
+        begin: Option<Moves>,
+    ) -> Result<(), (RangeError, bool)> {
         area.reserved = match self.reserve_area(area.at, area.pages, request) {
             Ok(reserved) => reserved,
             Err(error) => {
-                let error = self.failed(error);
                 self.give_up(area, request.context, begin);
                 return Err((error, false));
             }
@@ -365,19 +341,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         })
     }
 
-    fn zero_area(&self, at: u32, pages: u32) {
-        let space = self.space;
-        space
-            .table
-            .for_all_runs(at, pages, |run| zero_run(&space.platform, run));
-    }
-
     /// Frees an area made by [`vmalloc`](Self::vmalloc), by any CPU \[`vfree`\]. Returns its length
     /// in pages, without the guard page.
     ///
-    /// If the space is strict, the area is unmapped when this returns, and lazy. Else an area of at most 64 pages is
-    /// kept as it is, in this CPU's lists, for the next request of its length. The lists are bounded, and areas that
-    /// stay in them too long become lazy, as a longer area does at once. These stay mapped until a purge.
+    /// If the space is strict, the area is unmapped when this returns, and lazy. After a flush, one of at most 128 pages
+    /// may be kept with its frames for the next request of its length. If the space is not strict, such an area is
+    /// kept as it is, in this CPU's lists, and one that is not stays mapped until a purge. The lists are bounded, and
+    /// areas that stay in them too long go.
     ///
     /// Frames go back to their source, through the seat that purges them, after they have been unmapped and flushed.
     ///
@@ -385,7 +355,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// What is wrong with the page. Nothing has changed then.
     #[inline]
     pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
-        if !self.space.keeps() {
+        if self.space.config.strict || !self.space.keeps() {
             return self.free_kind(page, AreaKind::Vmalloc);
         }
         let offset = self.space.offset_unchecked(page);
@@ -448,16 +418,6 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 }
 
-impl<P> Space<'_, P> {
-    /// A test whether a page is aligned to that power of two.
-    #[inline(always)]
-    fn is_aligned(&self, align_bytes: u64) -> impl Fn(u32) -> bool + use<P> {
-        let mask = (align_bytes / Page::BYTES).saturating_sub(1);
-        let start = self.start().0;
-        move |at| (start + u64::from(at)) & mask == 0
-    }
-}
-
 impl<P: RangePlatform> Space<'_, P> {
     /// The frame behind a page of an area made by [`vmalloc`](RangeSeat::vmalloc)
     /// \[`vmalloc_to_pfn`\]; `None` for its guard page, and for all other pages.
@@ -467,7 +427,12 @@ impl<P: RangePlatform> Space<'_, P> {
     #[must_use]
     pub fn frame_behind(&self, page: Page) -> Option<Frame> {
         let area = self.find(page)?;
-        let is_built = area.kind == AreaKind::Vmalloc && area.state != AreaState::Lazy;
+        let is_mapped = match area.state {
+            AreaState::Live => true,
+            AreaState::Kept => !self.config.strict,
+            AreaState::Lazy => false,
+        };
+        let is_built = area.kind == AreaKind::Vmalloc && is_mapped;
         if !is_built || !area.range().contains(page) {
             return None;
         }

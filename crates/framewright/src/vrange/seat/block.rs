@@ -15,6 +15,7 @@
 //! all of it is dirty, purged and flushed. A block leaves the list when a request passes it by and
 //! finds that it has no room left.
 
+use super::super::purge::ReleasePart;
 use super::super::space::RELEASES;
 use super::super::span::{Span, SpanBits, SpanLink, SpanOwner, bits};
 use super::Held;
@@ -221,7 +222,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             if let Some(at) = self.cut_listed(slot, most) {
                 return Some(at);
             }
-            if !self.release_span(frames) {
+            if !self.release_span(&mut ReleasePart::keeping(frames), frames) {
                 break;
             }
         }

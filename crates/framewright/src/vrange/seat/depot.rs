@@ -63,7 +63,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     }
 
     /// Takes an area out of the depot, so that it becomes lazy. The caller has seen that there is one.
-    pub(super) fn take_from_depot(&self) -> Option<u32> {
+    pub(in super::super) fn take_from_depot(&self) -> Option<u32> {
         self.with_depot(Kept::take_any)
     }
 }

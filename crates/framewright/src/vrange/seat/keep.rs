@@ -12,60 +12,11 @@
 //! moment that the area is free (V10).
 
 use super::super::areas::KEPT_MAX;
-use super::super::error::Poisoned;
-use super::super::{AreaHeader, AreaKind, RangeFreeError};
+use super::super::{AreaHeader, AreaKind};
+use super::Held;
 use super::depot::Spill;
-use super::{Held, RangeSeat};
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
-
-impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// Makes the kept area lazy that this seat took out of the lists, unless a CPU that stopped all
-    /// others did so first.
-    pub(in super::super) fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
-        self.enter()?;
-        let page = self.space.page(at);
-        let check = |held: &Held<'_, '_, P>| match held.words.evicting.link() {
-            Some(evicting) if evicting == at => Ok(held.header(at)),
-            _ => Err(RangeFreeError::AlreadyFree(page)),
-        };
-        match self.free_entered(page, AreaKind::Vmalloc, check) {
-            Err(RangeFreeError::Poisoned) => Err(Poisoned),
-            _ => Ok(()),
-        }
-    }
-
-    /// Gives back the kept areas of this CPU and of the depot, frames and all: as many pages as there are at first,
-    /// because other CPUs may keep more meanwhile. What the platform cannot unmap, and the bound excludes, stays.
-    pub(in super::super) fn purge_kept(&mut self) -> Result<(), Poisoned> {
-        let mut left = None;
-        loop {
-            self.enter()?;
-            let held = self.held();
-            let all = held.kept_pages();
-            let left = left.get_or_insert(all);
-            let kept = if all != 0 && *left != 0 && held.can_evict() {
-                held.begin_to_evict(|held| {
-                    let kept = held.kept().take_any();
-                    kept.or_else(|| held.space.take_from_depot())
-                })
-            } else {
-                None
-            };
-            if let Some(at) = kept {
-                *left = left.saturating_sub(u64::from(held.header(at).pages()) - 1);
-            }
-            self.exit();
-            match kept {
-                Some(at) => self.evict(at)?,
-                None => break,
-            }
-            self.space.platform.interrupt_window();
-        }
-        self.purge();
-        Ok(())
-    }
-}
 
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Whether an area may be kept if there is room.
@@ -95,7 +46,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Whether there is room for another area below the bound, or else this CPU has nothing that the platform fails
     /// to unmap.
-    fn can_evict(&self) -> bool {
+    pub(in super::super) fn can_evict(&self) -> bool {
         let has_room = || self.space.told_lazy() + u64::from(KEPT_MAX) < self.space.lazy_max;
         if has_room() {
             return true;
@@ -106,7 +57,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Takes a kept area out of the lists to make it lazy, or takes up the eviction that unwound before. Until it is
     /// lazy, other CPUs find it by this seat.
-    fn begin_to_evict(&self, take: impl FnOnce(&Self) -> Option<u32>) -> Option<u32> {
+    pub(in super::super) fn begin_to_evict(
+        &self,
+        take: impl FnOnce(&Self) -> Option<u32>,
+    ) -> Option<u32> {
         let _moving = self.words.moving();
         let kept = self.words.evicting.link().or_else(|| take(self));
         self.words.evicting.set_link(kept);
@@ -114,7 +68,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     /// The pages that areas in the lists and in the depot have, and one whose eviction unwound.
-    fn kept_pages(&self) -> u64 {
+    pub(in super::super) fn kept_pages(&self) -> u64 {
         let evicting = self.words.evicting.link();
         let evicting = evicting.map_or(0, |at| u64::from(self.header(at).pages()) - 1);
         self.kept().pages() + self.space.depot().pages() + evicting
@@ -145,6 +99,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         is_forced: bool,
         frames: &mut impl FrameSource,
     ) -> bool {
+        if self.space.config.strict {
+            self.retire_kept(usize::MAX);
+            return true;
+        }
         loop {
             let evicting = self.words.evicting.link();
             if self.kept_pages() == 0 {
@@ -159,7 +117,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 continue;
             };
             let pages = u64::from(self.header(at).pages());
-            let has_room = self.make_room(pages, frames);
+            let has_room = self.make_room(pages, AreaKind::Vmalloc, frames);
             if !has_room && !is_forced {
                 self.space.sub_lazy(pages);
                 self.words.settle();

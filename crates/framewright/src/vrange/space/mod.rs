@@ -58,17 +58,24 @@ pub struct Space<'m, P> {
     pub(super) small_max: u32,
     /// The most lazy pages: the configured bound, or an eighth of the window if that is less.
     pub(super) lazy_max: u64,
+    /// The same where an area has frames of the space's own: lower in a strict space, and no bound, because a CPU purges
+    /// only what it has itself for it.
+    pub(super) frames_lazy_max: u64,
     /// The most pages of spans, used or idle: a quarter of the window, and at least one span for
     /// each CPU. Below it, the most pages of spans without a user, above that number.
     span_pages_max: u64,
     idle_max: u64,
     /// Lazy pages that a seat need not report.
     pub(super) batch: u64,
+    /// The same for areas with frames.
+    pub(super) frames_batch: u64,
     /// The same for slots. With one CPU no other reads the shared sum, so that CPU reports more
     /// often, and needs fewer vmap blocks.
     pub(super) ram_batch: u64,
-    /// A CPU with more unmapped pages that wait gives some back when it frees: twice its share of the bound.
+    /// A CPU with more unmapped pages that wait gives some back when it frees: twice its share of the bound. And the same
+    /// for a free of an area with frames.
     pub(super) waiting_max: u64,
+    pub(super) frames_waiting_max: u64,
     /// Entirely free spans that a seat keeps.
     pub(super) empties_max: u64,
 }
@@ -138,7 +145,13 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         let table = AreaTable::new(carver.words_as_they_are(of_table));
         let arena = Arena::new(table, &words.arena, shape.start.0);
         let lazy_max = config.lazy_pages_max.min(layout.pages / 8);
-        let batch = (lazy_max / (4 * u64::from(shape.cpus))).clamp(1, 2048);
+        let frames_lazy_max = if config.strict {
+            config.lazy_frames_max.min(lazy_max)
+        } else {
+            lazy_max
+        };
+        let batch_below = |most: u64| (most / (4 * u64::from(shape.cpus))).clamp(1, 2048);
+        let batch = batch_below(lazy_max);
         let space = Self {
             shape,
             config: *config,
@@ -150,22 +163,21 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             table,
             arena,
             slot_max: SLOT_MAX.min(spans.pages()),
-            kept_max: if config.strict {
-                0
-            } else {
-                config.kept_pages_max
-            },
+            kept_max: config.kept_pages_max,
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
             lazy_max,
+            frames_lazy_max,
             span_pages_max: (layout.pages / 4).max(u64::from(shape.cpus) << shape.span_shift),
             idle_max: layout.pages / 16,
             batch,
+            frames_batch: batch_below(frames_lazy_max),
             ram_batch: if shape.cpus == 1 {
                 batch.min(256)
             } else {
                 batch
             },
             waiting_max: 2 * lazy_max / u64::from(shape.cpus),
+            frames_waiting_max: 2 * frames_lazy_max / u64::from(shape.cpus),
             empties_max: (lazy_max >> shape.span_shift).max(2),
         };
         let mut held = space.lock_arena();

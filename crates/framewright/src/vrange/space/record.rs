@@ -50,7 +50,7 @@ record! {
         pub(in super::super) memo: [AtomicU64; StopMemo::words(1)],
         pub(super) _memo: [AtomicU64; 2],
         pub(in super::super) depot: DepotRecord,
-    } = 128 words, lazy at 8, begun at 16, peak at 24, arena at 32, depot at 48;
+    } = 192 words, lazy at 8, begun at 16, peak at 24, arena at 32, depot at 48;
 
     /// The depot's words; its holder writes them.
     #[derive(Debug)]
@@ -61,5 +61,5 @@ record! {
         _lock: [AtomicU64; 4],
         /// The lists of kept areas that no CPU has.
         pub(in super::super) lists: KeptRecord,
-    } = 80 words, lists at 8;
+    } = 144 words, lists at 8;
 }

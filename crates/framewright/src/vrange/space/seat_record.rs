@@ -147,7 +147,7 @@ record! {
         pub(in super::super) given: OwnWord,
         /// The lists of kept areas.
         kept: KeptRecord,
-    } = 176 words, claims at 8, inbox at 16, mask at 24, heads at 40, counters at 64, moves_begun at 96, kept at 104;
+    } = 240 words, claims at 8, inbox at 16, mask at 24, heads at 40, counters at 64, moves_begun at 96, kept at 104;
 }
 
 impl SpaceCounters {

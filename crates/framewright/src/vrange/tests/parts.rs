@@ -7,7 +7,11 @@ use core::cell::Cell;
 
 #[test]
 fn a_part_goes_on_where_the_one_before_stopped() {
-    let (space, mut seat, mut other, state) = with_windows(&RangeConfig::for_cpus(2), 1);
+    let config = RangeConfig {
+        lazy_frames_max: 4096,
+        ..RangeConfig::for_cpus(2)
+    };
+    let (space, mut seat, mut other, state) = with_windows(&config, 1);
     let area = seat.vmalloc(&AreaRequest::new(2000)).unwrap();
     seat.vfree(area).unwrap();
     let pages = Rc::new(RefCell::new(vec![]));

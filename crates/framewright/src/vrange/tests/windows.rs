@@ -4,6 +4,7 @@ extern crate std;
 
 mod interrupts;
 mod parts;
+mod unmapped;
 
 use super::*;
 use crate::policy::RangeConfig;

@@ -1,0 +1,189 @@
+//! How a request takes a kept area, and how kept areas go because frames are short.
+//!
+//! ```text
+//!   kept area, mapped      its header says live, and that is all
+//!   in a strict space      its header says live; its frames, which it still has, are mapped
+//! ```
+//!
+//! It takes the latest area of its length that is aligned as it asks. If the seat's lists have none, it looks among those
+//! that wait (in a strict space), or in the depot (else), before a request builds one.
+
+use super::super::areas::KEPT_MAX;
+use super::super::error::Poisoned;
+use super::super::purge::ReleasePart;
+use super::super::seat::Held;
+use super::super::{AreaHeader, AreaKind, RangeFreeError, RangeSeat};
+use super::AreaRequest;
+use super::undo::UnknownArea;
+use crate::frame::FrameSource;
+use crate::platform::parts::{PART_FRAMES, zero_run};
+use crate::platform::{OrElse, RangePlatform};
+use crate::units::Page;
+
+/// How many kept areas of a strict space go in one hold of the seat.
+const RETIRED: usize = 16;
+
+impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Makes the latest kept area of that length live again, if it fits. The caller is in a busy seat; on success this
+    /// leaves the seat.
+    #[inline(always)]
+    pub(super) fn take_constructed(&mut self, request: &AreaRequest) -> Option<Page> {
+        let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
+        let is_aligned = is_aligned(self.space.start().0, request.align_bytes);
+        let at = self.held().kept().take_latest(pages, is_aligned)?;
+        self.hand_out_kept(at, pages, request)
+    }
+
+    /// The same, but looks past the latest, among those that wait, and into the depot.
+    pub(super) fn take_constructed_slow(&mut self, request: &AreaRequest) -> Option<Page> {
+        // No more than `KEPT_MAX`.
+        let pages = request.pages as u32;
+        let held = self.held();
+        let is_aligned = || is_aligned(self.space.start().0, request.align_bytes);
+        if self.space.config.strict && !held.kept().has(pages) {
+            // The generation of some may have passed.
+            held.release_span(&mut ReleasePart::keeping(&self.frames), &mut self.frames);
+        }
+        if let Some(at) = held.kept().take(pages, is_aligned()) {
+            return self.hand_out_kept(at, pages, request);
+        }
+        if !held.fetch_kept(pages, is_aligned()) {
+            return None;
+        }
+        self.take_constructed(request)
+    }
+
+    /// Makes an area live that was taken out of the lists, and leaves the seat. In a strict space it is mapped, too,
+    /// and if that fails there is none.
+    #[inline(always)]
+    fn hand_out_kept(&mut self, at: u32, pages: u32, request: &AreaRequest) -> Option<Page> {
+        let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, request.tag);
+        self.space.table.set_header(at, header);
+        self.words.counters.allocs.add(1);
+        self.words.live.add(u64::from(pages) + 1);
+        self.words.counters.kept_takes.add(1);
+        self.exit();
+        if self.space.config.strict {
+            return self.map_kept(at, request);
+        }
+        if request.zero {
+            self.zero_taken(at, pages);
+        }
+        Some(self.space.page(at))
+    }
+
+    /// Maps a live area that no other CPU knows and that has its frames. If that fails, the area and its frames go back,
+    /// and the request goes on without.
+    #[inline(never)]
+    fn map_kept(&mut self, at: u32, request: &AreaRequest) -> Option<Page> {
+        let mut area = UnknownArea::new(at, request);
+        area.done = area.pages;
+        let made = self.make(area, |seat, area| {
+            if request.zero {
+                seat.zero_area(area.at, area.pages);
+            }
+            seat.map_filled(area, request, None)
+        });
+        if made.is_err() {
+            if self.try_enter() {
+                self.words.counters.kept_takes.add(1u64.wrapping_neg());
+            }
+            self.exit();
+        }
+        made.ok()
+    }
+
+    /// Zeroes a live area that no other CPU knows. Apart from the fast path, which is small enough then to stand in its
+    /// callers.
+    #[inline(never)]
+    fn zero_taken(&mut self, at: u32, pages: u32) {
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
+        unwound.seat.zero_area(at, pages);
+        unwound.end();
+    }
+
+    /// Zeroes the frames behind an area, and lets interrupts in now and then.
+    fn zero_area(&self, at: u32, pages: u32) {
+        let platform = &self.space.platform;
+        let mut since = 0;
+        self.space.table.for_all_runs(at, pages, |run| {
+            if since >= PART_FRAMES {
+                since = 0;
+                platform.interrupt_window();
+            }
+            zero_run(platform, run);
+            since += run.frames();
+        });
+    }
+
+    /// Makes the kept area lazy that this seat took out of the lists, unless a CPU that stopped all
+    /// others did so first.
+    pub(in super::super) fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
+        self.enter()?;
+        let page = self.space.page(at);
+        let check = |held: &Held<'_, '_, P>| match held.words.evicting.link() {
+            Some(evicting) if evicting == at => Ok(held.header(at)),
+            _ => Err(RangeFreeError::AlreadyFree(page)),
+        };
+        match self.free_entered(page, AreaKind::Vmalloc, check) {
+            Err(RangeFreeError::Poisoned) => Err(Poisoned),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives back the kept areas of this CPU and of the depot, frames and all: as many pages as there are at first,
+    /// because other CPUs may keep more meanwhile. What the platform cannot unmap, and the bound excludes, stays.
+    pub(in super::super) fn purge_kept(&mut self) -> Result<(), Poisoned> {
+        if self.space.config.strict {
+            return self.retire_all_kept();
+        }
+        let mut left = None;
+        loop {
+            self.enter()?;
+            let held = self.held();
+            let all = held.kept_pages();
+            let left = left.get_or_insert(all);
+            let kept = if all != 0 && *left != 0 && held.can_evict() {
+                held.begin_to_evict(|held| {
+                    let kept = held.kept().take_any();
+                    kept.or_else(|| held.space.take_from_depot())
+                })
+            } else {
+                None
+            };
+            if let Some(at) = kept {
+                *left = left.saturating_sub(u64::from(held.header(at).pages()) - 1);
+            }
+            self.exit();
+            match kept {
+                Some(at) => self.evict(at)?,
+                None => break,
+            }
+            self.space.platform.interrupt_window();
+        }
+        self.purge();
+        Ok(())
+    }
+
+    /// The same in a strict space, whose kept areas have no mapping.
+    fn retire_all_kept(&mut self) -> Result<(), Poisoned> {
+        loop {
+            self.enter()?;
+            let retired = self.held().retire_kept(RETIRED);
+            self.exit();
+            if retired == 0 {
+                break;
+            }
+            self.space.platform.interrupt_window();
+        }
+        self.purge();
+        Ok(())
+    }
+}
+
+/// A test whether a page of a window that begins at page number `start` is aligned to that power of two.
+#[inline(always)]
+fn is_aligned(start: u64, align_bytes: u64) -> impl Fn(u32) -> bool {
+    let mask = (align_bytes / Page::BYTES).saturating_sub(1);
+    move |at| (start + u64::from(at)) & mask == 0
+}

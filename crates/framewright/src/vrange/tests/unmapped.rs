@@ -1,0 +1,219 @@
+//! What a strict space keeps: areas with their frames, unmapped and flushed.
+
+extern crate std;
+
+use super::*;
+
+fn strict(kept_pages_max: u64) -> RangeConfig {
+    RangeConfig {
+        lazy_frames_max: 64,
+        kept_pages_max,
+        ..RangeConfig::for_cpus(2)
+    }
+}
+
+fn make(seat: &mut WindowSeat, pages: u64, count: usize) -> Vec<Page> {
+    (0..count)
+        .map(|_| seat.vmalloc(&AreaRequest::new(pages)).unwrap())
+        .collect()
+}
+
+fn free_all(seat: &mut WindowSeat, areas: Vec<Page>) {
+    for area in areas {
+        seat.vfree(area).unwrap();
+    }
+}
+
+/// Frees areas until what was freed before has been flushed, and keeps what it can of that.
+fn let_wait(seat: &mut WindowSeat) {
+    for _ in 0..12 {
+        let areas = make(seat, 9, 1);
+        free_all(seat, areas);
+    }
+}
+
+#[test]
+fn v12_a_request_of_its_length_gets_a_kept_area_with_its_frames_and_maps_them() {
+    let (space, mut seat, _other, state) = with_windows(&strict(400), 1);
+    let areas = make(&mut seat, 5, 20);
+    let mut frames: Vec<_> = areas
+        .iter()
+        .map(|&area| space.frame_behind(area).unwrap())
+        .collect();
+    free_all(&mut seat, areas.clone());
+    assert_eq!(state.reached.borrow().len(), 0, "V12: unmapped at once");
+    let_wait(&mut seat);
+    assert_eq!(
+        seat.vmalloc(&AreaRequest::new(5)).unwrap().0 % 6,
+        areas[0].0 % 6
+    );
+    let kept = space.stats().kept_pages;
+    assert!(kept > 50, "{kept} pages are kept");
+    let of_kept = state.reached.borrow().len();
+    assert_eq!(of_kept, 5, "V12: no kept area is mapped");
+    for &area in &areas {
+        let found = space.find(area).unwrap();
+        if found.state == AreaState::Kept {
+            assert_eq!(space.frame_behind(area), None, "it has no mapping");
+            assert!(matches!(
+                seat.vfree(area),
+                Err(RangeFreeError::AlreadyFree(_))
+            ));
+        }
+    }
+    space.verify().unwrap();
+    let is_kept = |area: &&Page| space.find(**area).unwrap().state == AreaState::Kept;
+    let kept = areas.iter().filter(is_kept).count();
+    let (out, takes) = (state.out.borrow().len(), space.stats().kept_takes);
+    let again = make(&mut seat, 5, kept);
+    assert_eq!(state.out.borrow().len(), out, "no frame was taken");
+    assert!(space.stats().kept_takes >= takes + again.len() as u64);
+    for &area in &again {
+        let frame = space.frame_behind(area).unwrap();
+        assert_eq!(state.reached.borrow().get(&area.0), Some(&frame));
+        frames.retain(|&behind| behind != frame);
+    }
+    assert!(frames.len() < 10, "the frames are those of before");
+    space.verify().unwrap();
+}
+
+#[test]
+fn v12_what_is_kept_goes_before_a_request_fails_and_in_a_drain() {
+    for by_drain in [false, true] {
+        let (space, mut seat, mut other, state) = with_windows(&strict(400), 1);
+        let areas = make(&mut seat, 5, 40);
+        free_all(&mut seat, areas);
+        let_wait(&mut seat);
+        let one = make(&mut seat, 5, 1);
+        assert!(space.stats().kept_pages > 50);
+        if by_drain {
+            other.drain();
+            assert_eq!(state.out.borrow().len(), 5, "only the live area has frames");
+        } else {
+            state.frames_max.set(200);
+            let long = make(&mut seat, 190, 1);
+            free_all(&mut seat, long);
+        }
+        assert_eq!(space.stats().kept_pages, 0);
+        space.verify().unwrap();
+        free_all(&mut seat, one);
+        seat.drain();
+        assert_eq!(state.out.borrow().len(), 0, "V7");
+        space.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_kept_area_that_cannot_be_mapped_gives_its_frames_back() {
+    for (context, failing) in [(Context::ANY, 1), (Context::ANY, 3), (Context::NOWAIT, 3)] {
+        let (space, mut seat, _other, state) = with_windows(&strict(400), 1);
+        let areas = make(&mut seat, 5, 20);
+        free_all(&mut seat, areas);
+        let_wait(&mut seat);
+        let one = make(&mut seat, 5, 1);
+        let before = space.stats();
+        assert!(before.kept_pages > 20);
+        state.maps.set(failing);
+        let area = seat.vmalloc(&AreaRequest::new(5).within(context)).unwrap();
+        let after = space.stats();
+        assert_eq!(
+            after.kept_takes - before.kept_takes,
+            1,
+            "the next one served"
+        );
+        assert_eq!(after.failures, before.failures);
+        assert_eq!(
+            after.area_allocs - before.area_allocs,
+            1 + u64::from(failing > 1)
+        );
+        space.verify().unwrap();
+        free_all(&mut seat, one);
+        seat.vfree(area).unwrap();
+        seat.drain();
+        assert_eq!(
+            (state.out.borrow().len(), state.reached.borrow().len()),
+            (0, 0)
+        );
+        space.verify().unwrap();
+    }
+}
+
+#[test]
+fn v7_an_area_of_which_a_part_has_gone_is_not_kept() {
+    let (space, mut seat, mut other, state) = with_windows(&strict(128), 1);
+    // Its lists have room for one of them, so the other one begins to go.
+    state.is_slow.set(true);
+    let areas = make(&mut seat, 90, 2);
+    free_all(&mut seat, areas);
+    let seen = Rc::new(RefCell::new(0));
+    let counts = seen.clone();
+    *state.handler.borrow_mut() = Some(Box::new(move |_| {
+        // Another CPU makes room in the lists.
+        other.drain();
+        *counts.borrow_mut() += 1;
+        space.verify().unwrap();
+    }));
+    let more = make(&mut seat, 90, 2);
+    *state.handler.borrow_mut() = None;
+    assert!(*seen.borrow() > 0);
+    for &area in &more {
+        for nth in 0..90 {
+            let page = Page(area.0 + nth);
+            assert!(
+                space.frame_behind(page).is_some(),
+                "V7: {page} has no frame"
+            );
+        }
+    }
+    space.verify().unwrap();
+}
+
+#[test]
+fn full_lists_make_room_for_another_length() {
+    let (space, mut seat, _other, state) = with_windows(&strict(60), 1);
+    for pages in [3, 7] {
+        let areas = make(&mut seat, pages, 40);
+        free_all(&mut seat, areas);
+        let_wait(&mut seat);
+        let before = space.stats().kept_takes;
+        for _ in 0..60 {
+            let areas = make(&mut seat, pages, 1);
+            free_all(&mut seat, areas);
+        }
+        let takes = space.stats().kept_takes - before;
+        assert!(takes > 40, "{takes} of 60 requests of {pages} pages");
+        assert!(space.stats().kept_pages <= 60);
+        space.verify().unwrap();
+    }
+    seat.drain();
+    assert_eq!(state.out.borrow().len(), 0);
+}
+
+#[test]
+fn v6_areas_with_frames_are_flushed_from_a_bound_of_their_own_on() {
+    let config = RangeConfig {
+        lazy_pages_max: 1600,
+        ..strict(0)
+    };
+    let (space, mut seat, mut other, _state) = with_windows(&config, 7);
+    // Those without frames only count for the other bound.
+    let plain: Vec<_> = (0..60)
+        .map(|_| other.alloc_area(&AreaRequest::new(9)).unwrap())
+        .collect();
+    for area in plain {
+        other.free_area(area).unwrap();
+    }
+    let before = space.stats();
+    assert_eq!((before.tlb_flushes, before.vmap_lazy_nr), (0, 600));
+    for _ in 0..100 {
+        let areas = make(&mut seat, 5, 1);
+        free_all(&mut seat, areas);
+        // 64 pages and a batch of each CPU.
+        let lazy = space.stats().vmap_lazy_nr - 600;
+        assert!(lazy <= 64 + 2 * 8 + 6, "{lazy} pages with frames are lazy");
+    }
+    let after = space.stats();
+    assert!(after.tlb_flushes > 5, "{} flushes", after.tlb_flushes);
+    assert_eq!(after.claims, 0, "no CPU purges another one's pages for it");
+    space.verify().unwrap();
+}
