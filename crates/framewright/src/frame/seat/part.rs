@@ -213,15 +213,18 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         Some((first, frames))
     }
 
-    /// Frees what was taken behind the frames that a request keeps. A cache that is full stays as it is, because several
-    /// may be. The seat is busy.
+    /// Frees what was taken behind the frames that a request keeps. The first of the caches that are full makes room; the
+    /// others stay as they are, because room for all in one hold of the seat would take long. The seat is busy.
     fn free_rest(&self, offset: usize, (from, end): (u64, u64), mobility: Mobility) {
+        let mut has_made_room = false;
         for (at, part) in parts(from, end) {
             let rest = offset + at as usize;
             self.hand_out(rest, part, mobility);
-            let freed = if part.index() < CACHED_ORDERS && self.is_full(part, mobility) {
+            let is_full = part.index() < CACHED_ORDERS && self.is_full(part, mobility);
+            let freed = if is_full && has_made_room {
                 self.free_uncached(rest, part, mobility)
             } else {
+                has_made_room |= is_full;
                 self.free_entered(self.zone.frame(rest), part)
             };
             debug_assert!(freed.is_ok(), "it was allocated a moment ago");

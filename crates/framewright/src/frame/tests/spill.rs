@@ -148,7 +148,7 @@ fn blocks_of_a_run_go_into_caches_that_have_room_where_some_pageblock_is_isolate
 }
 
 #[test]
-fn the_rest_of_a_block_goes_back_without_a_cache_that_gives_others_back_for_it() {
+fn one_full_cache_makes_room_for_the_rest_of_a_block_and_the_others_stay_as_they_are() {
     let layout = ZoneLayout::new(Frame(0), 512 * PAGEBLOCKS);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &caching(100), &mut memory);
@@ -169,10 +169,15 @@ fn the_rest_of_a_block_goes_back_without_a_cache_that_gives_others_back_for_it()
     assert_eq!(caches(&seat), [64, 32]);
     let looks = seat.looks();
     let run = seat.try_first((order(4), Unmovable), 13).unwrap();
-    assert_eq!((run.frames(), caches(&seat)), (13, [64, 32]));
+    // A single and a pair are left: only the cache of singles, which comes first, gives some back.
+    let [singles, pairs] = caches(&seat);
     assert!(
-        seat.looks() <= looks + 1,
-        "one for the block, none for its rest"
+        run.frames() == 13 && singles < 40 && pairs == 32,
+        "{singles}, {pairs}"
+    );
+    assert!(
+        seat.looks() <= looks + 2,
+        "one for the block, one for its rest"
     );
     seat.free_frames(run).unwrap();
     zone.verify().unwrap();
