@@ -120,7 +120,7 @@
 // The metadata hold zeroes, so that `fwk_new` need not write those of pages and objects that are never used.
 #define FWK_ZEROED 1
 
-// Freed areas stay mapped for a while, and one of up to 64 pages keeps its frames for the next request of its length,
+// Freed areas stay mapped for a while, and one of up to 128 pages keeps its frames for the next request of its length,
 // which costs nanoseconds. Without it each free of an area unmaps it before it returns.
 #define FWK_KEEPS_MAPPED 2
 
@@ -479,7 +479,7 @@ void *fwk_vmalloc(struct fwk_memory *memory,
 // Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`. With
 // `FWK_KEEPS_MAPPED` they may stay mapped for a while.
 //
-// Cost: `unmap`, and `flush` where too many freed pages wait for one; with `FWK_KEEPS_MAPPED` nanoseconds up to 64 pages,
+// Cost: `unmap`, and `flush` where too many freed pages wait for one; with `FWK_KEEPS_MAPPED` nanoseconds up to 128 pages,
 // unless kept areas become too many.
 //
 // Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.

@@ -149,7 +149,7 @@ struct fw_options {
   // The most mappings of the operating system's for the window. 0, the default, is as many as vm.max_map_count leaves.
   uint64_t mappings_max;
   // 0, the default: each free of an area unmaps it before it returns, as Linux's `vfree`. 1: freed areas stay mapped for
-  // a while, and one of up to 64 pages keeps its frames for the next request of its length, which costs nanoseconds.
+  // a while, and one of up to 128 pages keeps its frames for the next request of its length, which costs nanoseconds.
   uint64_t keeps_mapped;
 };
 
@@ -447,7 +447,7 @@ void *fw_vmalloc_with(struct fw_host *host,
 // Its pages are unmapped when this returns: what is touched there later faults. With `keeps_mapped` they may stay mapped
 // for a while: then no fault tells.
 //
-// Cost: system calls; with `keeps_mapped` nanoseconds up to 64 pages, unless kept areas become too many.
+// Cost: system calls; with `keeps_mapped` nanoseconds up to 128 pages, unless kept areas become too many.
 //
 // Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.
 // Nothing has changed then.

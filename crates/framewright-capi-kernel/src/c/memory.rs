@@ -25,7 +25,7 @@ pub struct FwkMemory {
 
 /// The metadata hold zeroes, so that `fwk_new` need not write those of pages and objects that are never used.
 pub const FWK_ZEROED: u64 = 1;
-/// Freed areas stay mapped for a while, and one of up to 64 pages keeps its frames for the next request of its length,
+/// Freed areas stay mapped for a while, and one of up to 128 pages keeps its frames for the next request of its length,
 /// which costs nanoseconds. Without it each free of an area unmaps it before it returns.
 pub const FWK_KEEPS_MAPPED: u64 = 2;
 

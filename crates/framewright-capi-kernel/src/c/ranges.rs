@@ -54,7 +54,7 @@ pub extern "C" fn fwk_vmalloc(
 /// Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`. With
 /// `FWK_KEEPS_MAPPED` they may stay mapped for a while.
 ///
-/// Cost: `unmap`, and `flush` where too many freed pages wait for one; with `FWK_KEEPS_MAPPED` nanoseconds up to 64 pages,
+/// Cost: `unmap`, and `flush` where too many freed pages wait for one; with `FWK_KEEPS_MAPPED` nanoseconds up to 128 pages,
 /// unless kept areas become too many.
 ///
 /// Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.

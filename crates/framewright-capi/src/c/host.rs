@@ -43,7 +43,7 @@ pub struct FwOptions {
     /// The most mappings of the operating system's for the window. 0, the default, is as many as vm.max_map_count leaves.
     pub mappings_max: u64,
     /// 0, the default: each free of an area unmaps it before it returns, as Linux's `vfree`. 1: freed areas stay mapped for
-    /// a while, and one of up to 64 pages keeps its frames for the next request of its length, which costs nanoseconds.
+    /// a while, and one of up to 128 pages keeps its frames for the next request of its length, which costs nanoseconds.
     pub keeps_mapped: u64,
 }
 

@@ -82,7 +82,7 @@ pub extern "C" fn fw_vmalloc_with(
 /// Its pages are unmapped when this returns: what is touched there later faults. With `keeps_mapped` they may stay mapped
 /// for a while: then no fault tells.
 ///
-/// Cost: system calls; with `keeps_mapped` nanoseconds up to 64 pages, unless kept areas become too many.
+/// Cost: system calls; with `keeps_mapped` nanoseconds up to 128 pages, unless kept areas become too many.
 ///
 /// Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_EKIND`, `FW_ENOENT`, `FW_EFOREIGN`, `FW_EINVAL` for an address inside a page.
 /// Nothing has changed then.

@@ -221,7 +221,7 @@ pub const BEFORE: &str = "before";
 pub const PROPOSED: &str = "proposed";
 /// This project's, as its defaults have it: a free unmaps before it returns, as in Linux.
 pub const FRAMEWRIGHT: &str = "framewright";
-/// The same, not strict: freed areas of up to 64 pages stay mapped until the next request of their length.
+/// The same, not strict: freed areas of up to 128 pages stay mapped until the next request of their length.
 pub const FRAMEWRIGHT_KEPT: &str = "framewright-kept";
 
 /// The window's length in pages: 32 GiB, what the first document's worst case leaves behind

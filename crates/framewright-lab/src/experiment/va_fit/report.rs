@@ -94,7 +94,7 @@ pub(super) fn table(plan: &VaFit, figures: &[Figure], detail: Detail) -> Tabled 
                 "Frames are taken, mapped with mmap, and given back, from the same source in all variants. Strict: before, \
                  proposed, tree and framewright unmap an area before its free returns, as Linux clears its page-table \
                  entries. Kept: framewright-kept is the engine with `strict: false`; its freed areas stay mapped, up to \
-                 64 pages until the next request of their length, longer ones until a purge; reading them does not \
+                 128 pages until the next request of their length, longer ones until a purge; reading them does not \
                  fault. A host usually allows a process \
                  65,530 mappings, so le_fit, b_fit, full_fit, both long_busy_list and steady_random have \
                  fewer areas than with the null mapper (docs/metrics.md); what asks how far something \
