@@ -36,7 +36,8 @@
 //!   spills or gives its stock back. The CPU that took frames out of the bitmap makes them live or cached. The holder
 //!   of the pageblock clears a tag as it sets the bits; a CPU frees a block above the
 //!   pageblock order by clearing its live tag with a compare-and-swap. Parts of a live block get tags
-//!   under the lock of the pageblock in which the largest block around the frame would start (`seat/part`). Frames become absent, and exist again, only with all CPUs stopped.
+//!   under the lock of the pageblock in which the largest block around the frame would start (`seat/part`). Frames
+//!   become absent, and exist again, only with all CPUs stopped.
 //! - **Bitmap** (`pageblock/bitmap`), counts, orders, class and label (`pageblock`), and the index's leaf bits for
 //!   the pageblock: the holder of the pageblock's lock.
 //! - **Second bitmap**: a CPU that leaves a block sets the bit of its first frame; the holder of the
@@ -117,9 +118,11 @@
 //! waits for the stop, even in an ordinary allocation or free. So a stopped CPU waits for two things: until the
 //! slowest CPU has left its seat, and until the stopper has done its work. For a request that work is to drain each
 //! CPU's caches, at most 372 blocks and 24 words, and to ask the index; only an order above the pageblocks' looks at
-//! all of them, and nothing is counted. What the zone's own operations do, their own docs say. So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at which one of
-//! them stops the zone: a kernel does not preempt there, and a host's [`relax`](crate::platform::FramePlatform)
-//! lets it run, whatever the priorities.
+//! all of them, and nothing is counted. What the zone's own operations do, their own docs say.
+//!
+//! So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at which one of them stops
+//! the zone: a kernel does not preempt there, and a host's [`relax`](crate::platform::FramePlatform) lets it run,
+//! whatever the priorities.
 //!
 //! At the end of a stop, the stopper [wakes](crate::platform::FramePlatform::wake) the stopped CPUs and those
 //! that wait for the stop lock. A CPU that comes to its seat and finds it claimed wakes the stopper. A

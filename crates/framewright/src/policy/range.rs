@@ -7,8 +7,8 @@ pub struct RangeConfig {
     /// that is less, and in an `Engine` a 32nd of its frames, holes included, if that is less:
     /// frames behind lazy pages serve no request.
     pub lazy_pages_max: u64,
-    /// In a strict space, the free of a `vmalloc`ed area that leaves more pages lazy than this has its CPU's lazy pages
-    /// flushed: frames behind them serve no request, and grow cold. At most `lazy_pages_max`.
+    /// In a strict space, a free of a `vmalloc`ed area that would leave more pages lazy than this first purges its CPU's
+    /// own, because frames behind lazy pages serve no request and grow cold. More than `lazy_pages_max` counts as that.
     pub lazy_frames_max: u64,
     /// Whether a new vmap block goes in front in its CPU's list of blocks with room: the newest block is then tried first,
     /// and older ones keep their holes for ever, as in Linux until 2015; here so that the difference can be shown. Else it

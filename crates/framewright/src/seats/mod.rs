@@ -25,9 +25,9 @@
 //! - **E3** A parcel with a remote free that its owner has not seen is pending, or its sender is about to mark
 //!   it so; a pending parcel is in exactly one inbox, or a CPU is about to push it there.
 //! - **E4** A request that asks for a stop ([`SeatSet::ask`]) is given none in two cases: the last stop for its
-//!   kind found nothing, and nothing has happened since; or all CPUs
-//!   stood still for another request of its kind after this one had begun, and there was nothing. How often one request asks is its allocator's rule: F9 for frames, K10 for
-//!   objects; docs/how/pressure.md adds up one request with reclaim.
+//!   kind found nothing, and nothing has happened since; or all CPUs stood still for another request of its kind after
+//!   this one had begun, and there was nothing. How often one request asks is its allocator's rule: F9 for frames, K10
+//!   for objects; docs/how/pressure.md adds up one request with reclaim.
 //!
 //! # Locks
 //! The stop lock of a set has rank 1: a CPU takes it outside its seats. Nothing else here is a lock.

@@ -37,7 +37,7 @@
 //!   a slot serves. A freed slot is used again as soon as its generation has passed, or with the
 //!   policy of Linux only when all of the block is free.
 //! - A **free** only marks: first the area's header, which is the truth about it; then on the
-//!   owner's CPU the span's lazy bitmap, and from elsewhere one bit, at the area's start, in a
+//!   owner's CPU the span's lazy bitmap, and on another CPU one bit, at the area's start, in a
 //!   second, atomic bitmap, with the span put into the owner's inbox if it is not there already.
 //!   The header tells the owner how many pages that bit stands for. An arena's area goes into a
 //!   list of the freeing CPU, linked through its table words.
@@ -94,8 +94,8 @@
 //!   allocation the platform unwound out of may be above it, too, because its clean-up neither unmaps nor flushes.)
 //!   A CPU that frees gives back frames behind pages that a flush has made free, where many of these wait. So at most
 //!   this many frames are behind freed areas, kept ones aside: on one CPU three times the bound; on several the bound,
-//!   and as much again for each. (In a strict space that is the lower bound of `lazy_frames_max`, for which a CPU purges
-//!   only what it has itself.)
+//!   and as much again for each. (In a strict space these figures are of `lazy_frames_max`. A CPU
+//!   that meets that bound purges its own pages, and no other CPU's; so others may still have some above it.)
 //!   At each moment at which no seat is busy, two kinds of counts are right: those of pages, and those of the pages
 //!   that calls outside their seats have reported.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once. So an area
@@ -112,10 +112,11 @@
 //!   start. So where the first page waits, all of the area is unmapped, and its frames go back
 //!   together.
 //! - **V10** A free changes the header from live, once, by compare-and-exchange: of several frees
-//!   of one area one succeeds. From live the header goes to lazy or to kept. From kept it goes to live, for the
-//!   next user, or in one step to lazy. It never goes from kept to lazy by way of live. So a second free is refused
-//!   at every moment until the area is handed out again. From then on it is the new area's free, however long ago it
-//!   began: a CPU looks whose the span is only after it has changed the header.
+//!   of one area one succeeds. From live the header goes to lazy or to kept; in a strict space
+//!   to lazy, and from there to kept. From kept it goes to live, for the next user, or in one step to lazy. It never
+//!   goes from kept to lazy by way of live. So a second free is refused at every moment until the area is handed out
+//!   again. A free that comes later, however long ago it began, frees the new area. So a CPU looks up whose the span is
+//!   only after it has changed the header.
 //!
 //! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a
 //!   purge or a strict free, or `relax` out of the wait for a lock of rank 2, the space is *poisoned*: it refuses every later

@@ -320,7 +320,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         self.check("V6: the bound", 0, counted <= most + stuck + self.above())
     }
 
-    /// The pages of areas in a span that were freed from elsewhere, and are not yet collected.
+    /// The pages of areas in a span that other CPUs freed, and are not yet collected.
     fn sent_pages(&self, number: u32) -> u64 {
         let span = self.spans.get(number);
         let first = self.spans.first(number);

@@ -118,8 +118,8 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// Gives cached blocks back, at most half a full cache of them, those of one pageblock together, until it has done `work_max`
-    /// [work](WORK_AT_ONCE). Returns how many belonged to the seat, and by a bit each which of them have gone.
+    /// Gives cached blocks back, at most half a full cache of them, those of one pageblock together, until it has done
+    /// `work_max` [work](WORK_AT_ONCE). Returns how many belonged to the seat, and by a bit each which of them have gone.
     #[inline]
     fn give_batch(
         &self,
@@ -217,7 +217,7 @@ impl<'m, P> Zone<'m, P> {
 const WORK_AT_ONCE: usize = 1;
 /// What it takes where they may: to lock a pageblock, to give back what lies in it, and to sum it up.
 const WORK_LOCKED: usize = 8;
-/// A cache that is full does about so much work at a time, so that no free takes long.
+/// A cache that is full does about this much work at a time, so that no free takes long.
 const SOME_WORK: usize = 56;
 /// What goes back by words, four blocks of each and of half a full cache, takes hardly more.
 const _: () = assert!(CACHE_MAX / 2 / 4 * WORK_LOCKED <= SOME_WORK + WORK_LOCKED);

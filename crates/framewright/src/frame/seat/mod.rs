@@ -6,9 +6,9 @@
 //! while the zone has pageblocks that serve only some requests. All other ways are in `slow`.
 //!
 //! The seat's CPU writes the seat, or one that has claimed it (F1, F3). A busy seat waits for no pageblock, except to
-//! split an allocation. `record`, `caches`, `stock`, `loose`: what the seat has. `search`, `candidates`: from a request
-//! to a pageblock. `slow`, `chains`: what comes and goes in batches. `part`, `turn`, `target`: many blocks, and parts of
-//! one.
+//! split an allocation. `record`, `caches`, `stock`: what the seat has. `search`, `candidates`: from a request
+//! to a pageblock. `slow`, `chains`: what comes and goes in batches. `part`, `turn`, `target`: many blocks, parts
+//! of one, and the loose block.
 
 mod caches;
 mod candidates;

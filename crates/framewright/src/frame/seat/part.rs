@@ -411,9 +411,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             Err(RunError::NotFree(run.end()))
         }
     }
-}
 
-impl<P: FramePlatform> Seat<'_, '_, P> {
     /// Gives back the loose block, if there is one. If the wait for another CPU unwinds, it is loose as before.
     #[inline]
     pub(crate) fn give_loose(&mut self) {

@@ -1,5 +1,5 @@
-//! Constructed areas: freed by their users, but with frames and mapping intact, in lists by length,
-//! for the next request of the same length.
+//! Constructed areas: freed by their users, but with their frames, in lists by length, for the next request of
+//! the same length. They are still mapped, except in a strict space.
 //!
 //! The lists are one seat's, and are linked through the areas' headers.
 //!
@@ -230,7 +230,7 @@ impl<'m> Kept<'m> {
         let mut sum = 0;
         for list in 0..KEPT_MAX {
             let mut at = self.head(list);
-            if at.is_some() != (self.has(list + 1)) {
+            if at.is_some() != self.has(list + 1) {
                 return Err(at.unwrap_or(0));
             }
             let mut count = 0;

@@ -296,7 +296,7 @@ impl<'m> AreaTable<'m> {
         self.words(first + 1)[0].store(pages, Relaxed);
     }
 
-    /// Records that so many pages have no frames.
+    /// Records that this many pages have no frames.
     #[inline]
     pub(in super::super) fn clear_frames(self, page: u32, pages: u32) {
         for [_, frame] in &self.pages[page as usize..][..pages as usize] {

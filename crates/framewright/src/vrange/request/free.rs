@@ -177,8 +177,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         freed
     }
 
-    /// Unmaps as many pages as are above the bound with `pages` more, if this CPU has so many that are lazy; in parts,
-    /// between which it leaves its seat. So the flush that they need is all that is left to do in one.
+    /// Unmaps this CPU's lazy pages until `pages` more would fit under the bound for areas of that kind. Works in parts
+    /// and leaves the seat between them, so the final step only has to flush.
     fn unmap_ahead(&mut self, pages: u64, kind: AreaKind) -> Result<(), Poisoned> {
         loop {
             self.held().collect_inbox();
@@ -316,7 +316,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
     }
 
-    /// The common case of a free from elsewhere: a live area in another CPU's span, and room in the
+    /// The common case of a remote free: a live area in another CPU's span, and room in the
     /// batch. Frees it and returns its length in pages; else changes nothing.
     #[inline(always)]
     fn free_elsewhere(&self, page: Page, kind: AreaKind) -> Option<u64> {

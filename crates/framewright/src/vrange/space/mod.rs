@@ -58,8 +58,8 @@ pub struct Space<'m, P> {
     pub(super) small_max: u32,
     /// The most lazy pages: the configured bound, or an eighth of the window if that is less.
     pub(super) lazy_max: u64,
-    /// The same where an area has frames of the space's own: lower in a strict space, and no bound, because a CPU purges
-    /// only what it has itself for it.
+    /// From this many lazy pages on, a free of an area with frames purges this CPU's own. In a strict space it is lower
+    /// than the bound. It is no bound itself, because other CPUs' pages stay.
     pub(super) frames_lazy_max: u64,
     /// The most pages of spans, used or idle: a quarter of the window, and at least one span for
     /// each CPU. Below it, the most pages of spans without a user, above that number.

@@ -117,7 +117,7 @@ record! {
         pub(in super::super) most: OwnWord,
         /// Lazy areas of the arena that the platform failed to unmap, until the seat has tried all others.
         pub(in super::super) areas_failed: OwnWord,
-        /// At most so many purgeable pages are ones that the last attempt at all of them could not unmap.
+        /// An upper bound on the purgeable pages that the last full attempt could not unmap.
         pub(in super::super) stuck: OwnWord,
         /// Areas of the arena that have waited: the generation that they waited for has passed.
         pub(in super::super) areas_ready: OwnWord,

@@ -3,9 +3,9 @@
 //! ```text
 //!     line 0       owner, covering area, frames   read by all CPUs, rarely written
 //!     line 1       links, counts, stamp           the owner's
-//!     line 2       pending, inbox link            CPUs that free from elsewhere, and the owner
+//!     line 2       pending, inbox link            other CPUs that free, and the owner
 //!     bitmaps      free, starts, lazy, waiting    the owner's; starts of an arena's span: atomic
-//!                  sent                           CPUs that free from elsewhere, and the owner
+//!                  sent                           other CPUs that free, and the owner
 //! ```
 //!
 //! Zeroed words are a span of the arena in which no area starts.
@@ -39,7 +39,7 @@ record! {
         waiting: AtomicU64,
         stamp: AtomicU64,
 
-        // CPUs that free from elsewhere write the third one, and the owner when it collects.
+        // other CPUs that free write the third one, and the owner when it collects.
         pending: AtomicU64,
         inbox_next: AtomicU64,
         _third: [AtomicU64; 6],
@@ -300,7 +300,7 @@ impl<'m> Span<'m> {
         &self.bitmaps[self.start + nth * self.bitmap_words..][..self.bitmap_words]
     }
 
-    /// The starts of areas that were freed from elsewhere, and that the owner has not yet
+    /// The starts of areas that other CPUs freed, and that the owner has not yet
     /// collected.
     #[inline(always)]
     pub(in super::super) fn sent(self) -> &'m [AtomicU64] {

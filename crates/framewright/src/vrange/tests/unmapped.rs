@@ -43,10 +43,8 @@ fn v12_a_request_of_its_length_gets_a_kept_area_with_its_frames_and_maps_them() 
     free_all(&mut seat, areas.clone());
     assert_eq!(state.reached.borrow().len(), 0, "V12: unmapped at once");
     let_wait(&mut seat);
-    assert_eq!(
-        seat.vmalloc(&AreaRequest::new(5)).unwrap().0 % 6,
-        areas[0].0 % 6
-    );
+    let one = seat.vmalloc(&AreaRequest::new(5)).unwrap();
+    assert!(areas.contains(&one), "{one} is none of those freed");
     let kept = space.stats().kept_pages;
     assert!(kept > 50, "{kept} pages are kept");
     let of_kept = state.reached.borrow().len();
