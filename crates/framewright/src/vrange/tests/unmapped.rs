@@ -215,3 +215,17 @@ fn v6_areas_with_frames_are_flushed_from_a_bound_of_their_own_on() {
     assert_eq!(after.claims, 0, "no CPU purges another one's pages for it");
     space.verify().unwrap();
 }
+
+#[test]
+fn a_kept_area_of_single_frames_is_zeroed_in_parts() {
+    let (space, mut seat, _other, state) = with_windows(&strict(400).kept(), 1);
+    let areas = make(&mut seat, 100, 1);
+    free_all(&mut seat, areas);
+    *state.handler.borrow_mut() = Some(Box::new(|_| {}));
+    let before = state.windows.get();
+    seat.vmalloc(&AreaRequest::new(100).zeroed()).unwrap();
+    let windows = state.windows.get() - before;
+    *state.handler.borrow_mut() = None;
+    assert_eq!(space.stats().kept_takes, 1);
+    assert!(windows >= 5, "{windows} windows in 100 pages");
+}
