@@ -4,6 +4,7 @@
 
 extern crate std;
 
+use super::purge::ReleasePart;
 use super::seat::Held;
 use super::{AreaRequest, RangeSeat, Space, SpaceLayout};
 use crate::platform::{FramePlatform, MapError, RangePlatform};
@@ -170,7 +171,7 @@ fn v5_what_a_flush_did_not_see_unmapped_waits_for_the_next_one() {
         let other = thread::spawn(move || space.flush(space.seat_words(1)));
         let held = owner.held();
         assert!(held.pass());
-        if held.release_span(&mut ()) {
+        if held.release_span(&mut ReleasePart::whole(), &mut ()) {
             let cached = pages.cached.load(Relaxed);
             assert_eq!(cached, 0, "V5: free before a flush saw it unmapped");
         }
