@@ -11,6 +11,7 @@ use framewright::vrange::{AreaRequest, RangeFreeError, RangeSeat, Space, SpaceLa
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use std::sync::Arc;
 
 /// A page table of eight pages: which are mapped, and which the TLBs may still know.
 struct LoomPages {
@@ -98,31 +99,70 @@ fn alloc(seat: &mut LoomSeat) -> Option<Page> {
 }
 
 fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.max_branches = 100_000;
-    model.check(body);
+    model.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        body();
+    });
+    let count = count.load(Ordering::Relaxed);
+    assert!(count > 1, "one interleaving is no model");
+    println!("{count} interleavings");
+}
+
+/// Runs two threads beside each other. The CPU that frees is the first one, with which loom begins: if it were the second
+/// one, loom would not see that it races for a word that it has loaded itself just before.
+fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
+    let threads = [thread::spawn(first), thread::spawn(second)];
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 #[test]
-fn what_another_cpu_frees_comes_back_to_the_owner_once() {
+fn what_another_cpu_frees_beside_a_purge_comes_back_to_the_owner_once() {
     explore(2, || {
         let space = space(4, 64);
         let mut owner = seat(space, 0);
-        let one = alloc(&mut owner).unwrap();
-        let two = alloc(&mut owner).unwrap();
-        let other = thread::spawn(move || {
+        let areas = [(); 2].map(|()| alloc(&mut owner).unwrap());
+        drop(owner);
+        let frees = move || {
             let mut other = seat(space, 1);
-            assert_eq!(other.free_area(one), Ok(1));
-            assert_eq!(other.free_area(two), Ok(1));
+            areas.map(|at| assert_eq!(other.free_area(at), Ok(1)));
+        };
+        beside(frees, move || seat(space, 0).purge());
+        // Whatever the purge saw, now all of it is free.
+        let mut owner = seat(space, 0);
+        let one = alloc(&mut owner).expect("V8");
+        assert_ne!(one, alloc(&mut owner).expect("V8"));
+        assert_eq!(alloc(&mut owner), None);
+        space.verify().unwrap();
+    });
+}
+
+#[test]
+fn what_another_cpu_frees_beside_a_purge_and_a_request_is_handed_out_once() {
+    explore(2, || {
+        let space = space(4, 64);
+        let mut owner = seat(space, 0);
+        let [one, two] = [(); 2].map(|()| alloc(&mut owner).unwrap());
+        owner.free_area(two).unwrap();
+        let early: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let frees = move || assert_eq!(seat(space, 1).free_area(one), Ok(1));
+        drop(owner);
+        beside(frees, move || {
+            let mut owner = seat(space, 0);
+            owner.purge();
+            let at = alloc(&mut owner).expect("V8");
+            early.store(at.0, Ordering::Relaxed);
         });
-        owner.purge();
-        let early = alloc(&mut owner);
-        other.join().unwrap();
-        // Whatever was seen before, now all of it is free or early's.
+        let mut owner = seat(space, 0);
         let late = alloc(&mut owner).expect("V8");
-        assert_ne!(early, Some(late));
-        assert_eq!(early.is_none(), alloc(&mut owner).is_some());
+        assert_ne!(early.load(Ordering::Relaxed), late.0);
+        assert_eq!(alloc(&mut owner), None);
         space.verify().unwrap();
     });
 }
@@ -296,20 +336,21 @@ fn v9_an_area_across_words_that_another_cpu_frees_comes_back_as_a_whole() {
         let space: &'static _ = Box::leak(Box::new(
             Space::new(&layout, &config, memory, words).unwrap(),
         ));
-        let mut owner = space.seat(CpuId(0), Behind(space)).unwrap();
+        let seat = move |cpu| space.seat(CpuId(cpu), Behind(space)).unwrap();
         // Up to page 60; then an area at 60 and 61, and one from 62 over the word's end to 65.
+        let mut owner = seat(0);
         owner.alloc_area(&AreaRequest::new(59)).unwrap();
         let short = owner.vmalloc(&AreaRequest::new(1)).unwrap();
         let long = owner.vmalloc(&AreaRequest::new(3)).unwrap();
         assert_eq!(long, Page(START.0 + 62));
-        let other = thread::spawn(move || {
-            let mut other = space.seat(CpuId(1), Behind(space)).unwrap();
+        drop(owner);
+        let frees = move || {
+            let mut other = seat(1);
             assert_eq!(other.vfree(short), Ok(1));
             assert_eq!(other.vfree(long), Ok(3));
-        });
-        owner.purge();
-        other.join().unwrap();
-        owner.purge();
+        };
+        beside(frees, move || seat(0).purge());
+        seat(0).purge();
         space.verify().unwrap();
     });
 }

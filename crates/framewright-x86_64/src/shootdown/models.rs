@@ -6,6 +6,7 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use std::boxed::Box;
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// A machine of two CPUs, one page and the frame behind it.
 struct ToyCpus {
@@ -82,10 +83,16 @@ fn cpu(machine: &'static ToyCpus, number: u16, flushes: bool) -> ToyOneCpu<'stat
 }
 
 fn explore(body: impl Fn() + Sync + Send + 'static) {
+    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.max_branches = 100_000;
-    model.check(body);
+    model.check(move || {
+        counted.fetch_add(1, Relaxed);
+        body();
+    });
+    assert!(count.load(Relaxed) > 1, "one interleaving is no model");
 }
 
 /// Both online; CPU 1 reads through the page before and after its answers, while CPU 0 reuses the frame.

@@ -13,7 +13,7 @@ mod lock;
 
 #[cfg(all(test, loom))]
 #[path = "tests/models.rs"]
-mod models;
+pub(crate) mod models;
 
 pub(crate) use counter::CounterWord;
 pub(crate) use lock::{Lock, LockGuard};

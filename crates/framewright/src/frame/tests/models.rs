@@ -9,19 +9,12 @@ use super::zone::Zone;
 use super::{Seat, ZoneLayout};
 use crate::policy::{Config, End, Fallback};
 use crate::raw::Carver;
+use crate::sync::models::explore;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use loom::thread;
 use std::boxed::Box;
 use std::vec;
-
-/// Everything, or everything up to this many preemptions.
-fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.max_branches = 100_000;
-    model.check(body);
-}
 
 type ModelZone = &'static Zone<'static, ()>;
 type ModelFrameSeat = Seat<'static, 'static, ()>;

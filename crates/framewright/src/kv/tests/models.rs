@@ -10,6 +10,7 @@ use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvLayout};
 use crate::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use crate::seats::Inboxes;
+use crate::sync::models::explore;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Addr, Context, Frame, Order, Page, PageRange, Run};
 use loom::thread;
@@ -110,7 +111,7 @@ fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 
 
 #[test]
 fn a_record_that_is_given_back_between_two_looks_is_not_taken_twice() {
-    loom::model(|| {
+    explore(None, || {
         let kv = kv();
         let all = [(); 3].map(|()| kv.pool().take().unwrap());
         all.into_iter().for_each(|number| kv.pool().give(number));
@@ -129,10 +130,7 @@ fn a_record_that_is_given_back_between_two_looks_is_not_taken_twice() {
 
 #[test]
 fn a_pool_that_was_never_empty_is_found_to_have_a_record() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.max_branches = 100_000;
-    model.check(|| {
+    explore(Some(3), || {
         let layout = KvLayout::new(Frame(0), 64).with_cpus(3).with_slabs_max(64);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
         let kv = Kv::new(&layout, memory, BareSlabs).unwrap();
@@ -154,7 +152,7 @@ fn a_pool_that_was_never_empty_is_found_to_have_a_record() {
 
 #[test]
 fn of_slabs_that_are_sent_one_after_another_each_arrives() {
-    loom::model(|| {
+    explore(None, || {
         let kv = kv();
         let owner = kv.held(0);
         let [one, two] = [0, 1].map(|place| {
@@ -174,7 +172,7 @@ fn of_slabs_that_are_sent_one_after_another_each_arrives() {
 
 #[test]
 fn what_the_last_user_wrote_into_an_object_is_seen_by_the_next_one() {
-    loom::model(|| {
+    explore(None, || {
         let kv = kv();
         let owner = kv.held(0);
         assert!(owner.make(class(), Order::ZERO, 0));
@@ -202,7 +200,7 @@ fn what_the_last_user_wrote_into_an_object_is_seen_by_the_next_one() {
 
 #[test]
 fn what_others_free_while_the_owner_collects_comes_back() {
-    loom::model(|| {
+    explore(None, || {
         let kv = kv();
         let owner = kv.held(0);
         assert!(owner.make(class(), Order::ZERO, 0));
@@ -218,7 +216,7 @@ fn what_others_free_while_the_owner_collects_comes_back() {
 
 #[test]
 fn what_is_freed_in_a_slab_whose_record_is_in_an_old_owners_inbox_is_not_lost() {
-    loom::model(|| {
+    explore(None, || {
         let kv = kv();
         // A CPU freed the last object of a slab, and the slab went back before the CPU had sent it.
         let old = kv.held(0);
@@ -239,7 +237,7 @@ fn what_is_freed_in_a_slab_whose_record_is_in_an_old_owners_inbox_is_not_lost() 
 
 #[test]
 fn what_is_freed_while_a_slab_changes_hands_is_sent_on() {
-    loom::model(|| {
+    explore(None, || {
         let kv = kv();
         let old = kv.held(0);
         assert!(old.make(class(), Order::ZERO, 0));

@@ -7,17 +7,10 @@ extern crate std;
 use super::table::{FrameTable, GuestRecord, SECTION, StateWord};
 use crate::platform::Patience;
 use crate::raw::{Carver, RawRecord, atomic_words};
+use crate::sync::models::explore;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
 use std::vec;
-
-/// Everything, or everything up to this many preemptions.
-fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.max_branches = 100_000;
-    model.check(body);
-}
 
 fn records<R: RawRecord>(count: usize) -> &'static [R] {
     let memory = vec![0; Carver::words_needed(count * R::WORDS)].leak();

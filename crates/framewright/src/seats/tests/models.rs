@@ -14,6 +14,7 @@ use super::{
     Turn,
 };
 use crate::platform::Patience;
+use crate::sync::models::explore;
 use crate::sync::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -23,14 +24,6 @@ use core::array;
 use core::convert::Infallible;
 use loom::thread;
 use std::boxed::Box;
-
-/// Everything, or everything up to this many preemptions.
-fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.max_branches = 100_000;
-    model.check(body);
-}
 
 fn zeroes<const N: usize>() -> [AtomicU64; N] {
     array::from_fn(|_| AtomicU64::new(0))

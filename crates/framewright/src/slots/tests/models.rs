@@ -1,29 +1,20 @@
 //! Every interleaving (and every outcome that the memory model allows) of a tree's words:
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib slots::models`
+//!
+//! A bound on preemptions looks cheaper, but loom then also leaves out interleavings below the bound: three planted
+//! faults in the tree went unseen at 3.
 
 extern crate std;
 
 use super::Tree;
 use crate::raw::atomic_words;
 use crate::sync::AtomicU64;
+use crate::sync::models::explore;
 use loom::thread;
 use std::vec;
 
 fn words(values: &[u64]) -> &'static [AtomicU64] {
     atomic_words(values.to_vec().leak())
-}
-
-/// Explores everything. A bound on preemptions looks cheaper, but loom then also leaves out
-/// interleavings below the bound: three planted faults in the tree went unseen at 3.
-fn explore(body: impl Fn() + Sync + Send + 'static) {
-    explore_within(None, body);
-}
-
-fn explore_within(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.max_branches = 10_000;
-    model.check(body);
 }
 
 fn tree(limit: usize) -> Tree<'static> {
@@ -32,7 +23,7 @@ fn tree(limit: usize) -> Tree<'static> {
 
 #[test]
 fn an_inserted_value_is_found_while_its_neighbour_is_removed() {
-    explore(|| {
+    explore(None, || {
         let tree = tree(192);
         tree.insert(69);
         let remover = thread::spawn(move || assert!(tree.remove(69)));
@@ -48,7 +39,7 @@ fn an_inserted_value_is_found_while_its_neighbour_is_removed() {
 
 #[test]
 fn an_inserted_value_is_found_while_others_come_and_go_in_its_word() {
-    explore(|| {
+    explore(None, || {
         let tree = tree(192);
         let other = thread::spawn(move || {
             tree.insert(69);
@@ -63,7 +54,7 @@ fn an_inserted_value_is_found_while_others_come_and_go_in_its_word() {
 
 #[test]
 fn of_two_inserters_into_one_word_each_finds_its_value_at_once() {
-    explore(|| {
+    explore(None, || {
         // Three levels with two words in the middle one.
         let tree = tree(64 * 64 * 2);
         let other = thread::spawn(move || {
@@ -80,7 +71,7 @@ fn of_two_inserters_into_one_word_each_finds_its_value_at_once() {
 #[test]
 fn two_removers_and_an_inserter_leave_the_summaries_right() {
     // Unbounded, these three threads take two minutes.
-    explore_within(Some(6), || {
+    explore(Some(6), || {
         let tree = tree(192);
         tree.insert(131);
         tree.insert(70);
@@ -97,7 +88,7 @@ fn two_removers_and_an_inserter_leave_the_summaries_right() {
 
 #[test]
 fn three_levels_agree_after_a_race_below_the_same_top() {
-    explore(|| {
+    explore(None, || {
         let tree = tree(64 * 64 + 64);
         tree.insert(3);
         let remover = thread::spawn(move || tree.remove(3));

@@ -10,6 +10,7 @@ use super::{AreaRequest, RangeSeat, Space, SpaceLayout};
 use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::seats::Inboxes;
+use crate::sync::models::explore;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -107,14 +108,6 @@ fn assert_collected(space: ModelSpace, number: u32) {
         "V3: collected"
     );
     assert_eq!(span.lazy().pages, 2, "V9: the area and its guard page");
-}
-
-/// Everything, or everything up to so many preemptions.
-fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.max_branches = 100_000;
-    model.check(body);
 }
 
 /// Runs two threads beside each other. The sender is the first one, with which loom begins. If it
