@@ -85,6 +85,9 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
 
     /// Allocates a block of `order` for contents of `mobility`, from the first zone that has one.
     ///
+    /// Frames behind lazy and kept areas serve no such request. They are few ([`RangeConfig`](crate::policy::RangeConfig)),
+    /// and a [drain](RangeSeat::drain) of the address space gives them back.
+    ///
     /// Without clients: as [`Seats::alloc`], or as [`Seats::alloc_at_once`] if the context must not block.
     /// With clients: as [`ReclaimSeat::alloc`](crate::reclaim::ReclaimSeat::alloc) in each zone, and a zone
     /// above its low watermark comes before those below.

@@ -214,13 +214,10 @@ impl<P: RangePlatform + Clone> PartsOf<P> for SpaceLayout {
         // Frames behind these pages serve no request for frames.
         let share = extent.frames / LAZY_SHARE;
         config.lazy_pages_max = config.lazy_pages_max.min(share);
-        if config.strict {
-            let of_cpu = share / u64::from(extent.cpus.max(1));
-            config.kept_pages_max = config.kept_pages_max.min(of_cpu);
-        }
         let layout = space_of(extent);
         let space = Space::in_memory(&layout, &config, memory, platform.clone(), is_zeroed);
         let space = space.map_err(EngineError::Ranges)?;
+        let space = space.with_kept_share(LAZY_SHARE);
         let (space, kv) = (Some(space), None);
         Ok(SharedParts { space, kv })
     }

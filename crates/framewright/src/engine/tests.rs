@@ -384,6 +384,44 @@ fn at_most_a_32nd_of_the_frames_lie_behind_lazy_pages() {
     assert_eq!(engine.space().lazy_bound_pages(), FRAMES / 32);
 }
 
+/// Frames that may be plugged in later count for nothing until they are there.
+#[test]
+fn all_cpus_together_keep_a_32nd_of_the_frames_that_exist() {
+    const THERE: u64 = 1024;
+    let ranges = RangeConfig {
+        lazy_frames_max: 64,
+        ..RangeConfig::for_cpus(2)
+    };
+    let layout = EngineLayout::new(Frame(0), 64 * THERE)
+        .with_window(Page(1 << 20), 8192)
+        .with_range_config(ranges)
+        .with_cpus(2);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, TestBoard::default()).unwrap();
+    engine.add(run(0, THERE)).unwrap();
+    let mut cpus = [0, 1].map(|cpu| engine.cpu(CpuId(cpu)).unwrap());
+    let mut kept_by = |there: u64| {
+        let mut most = 0;
+        for round in 0..200 {
+            for cpu in &mut cpus {
+                let pages = [2, 5][round % 2];
+                let areas = [(); 9].map(|()| cpu.vmalloc(&AreaRequest::new(pages)).unwrap());
+                for area in areas {
+                    cpu.vfree(area).unwrap();
+                }
+            }
+            most = engine.space().stats().kept_pages.max(most);
+        }
+        engine.verify().unwrap();
+        assert!(most > 0 && most <= there / 32, "{most} of {there} are kept");
+        most
+    };
+    let few = kept_by(THERE);
+    engine.add(run(THERE, 8 * THERE)).unwrap();
+    let more = kept_by(9 * THERE);
+    assert!(more > few, "{few} of few, {more} of many");
+}
+
 /// The caller's policies reach the parts that they are for.
 #[test]
 fn each_part_has_the_callers_policies() {

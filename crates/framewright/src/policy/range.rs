@@ -28,7 +28,7 @@ pub struct RangeConfig {
     pub strict: bool,
     /// The most pages of freed areas that a CPU keeps with their frames for the next request of the same length, and
     /// the most that lie between the CPUs, if there are several; 0 for none. A kept area is mapped, in a strict space unmapped and
-    /// flushed; there, in an `Engine`, all CPUs together keep at most a 32nd of its frames.
+    /// flushed; there, in an `Engine`, all CPUs together keep at most a 32nd of the frames that exist.
     pub kept_pages_max: u64,
 }
 

@@ -97,6 +97,12 @@ impl<P> Space<'_, P> {
         }
     }
 
+    /// The same, if it is strict with kept areas in one of `share` frames of the source at most, all CPUs together.
+    pub(crate) fn with_kept_share(mut self, share: u64) -> Self {
+        self.kept_share = share * u64::from(self.shape.cpus);
+        self
+    }
+
     /// Takes back what [`add_lazy`](Self::add_lazy) added.
     pub(in super::super) fn sub_lazy(&self, pages: u64) {
         self.words.lazy.fetch_sub(pages, AcqRel);

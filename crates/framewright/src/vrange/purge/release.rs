@@ -107,6 +107,11 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let mut end = u32::MAX;
         let mut are_any_free = false;
         let mut are_full = false;
+        let most = if part.keeps {
+            self.kept_most(frames)
+        } else {
+            0
+        };
         for word in bits::places(later.words) {
             let base = word as u32 * 64;
             if base >= end {
@@ -124,11 +129,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 areas &= areas - 1;
                 let at = self.space.spans.first(number) + place;
                 let header = self.header(at);
-                let keeping = if part.keeps {
-                    self.keep_waiting(at, header)
-                } else {
-                    Keeping::Never
-                };
+                let keeping = self.keep_waiting(at, header, most);
                 are_full |= keeping == Keeping::Full;
                 if keeping == Keeping::Kept {
                     part.take(1);

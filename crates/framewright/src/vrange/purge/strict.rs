@@ -27,6 +27,7 @@ use super::super::areas::KEPT_MAX;
 use super::super::seat::Held;
 use super::super::span::{SpanBits, bits};
 use super::super::{AreaHeader, AreaKind};
+use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 
 /// How many kept areas make room at a time for others.
@@ -67,16 +68,25 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.words.add_unmapped(u64::from(header.pages()));
     }
 
-    /// Keeps a waiting area whose generation has passed, if it may be kept and the lists have room. The caller makes its
-    /// pages wait no longer.
-    pub(super) fn keep_waiting(&self, at: u32, header: AreaHeader) -> Keeping {
+    /// The most pages that this CPU keeps: in an engine all CPUs together a share of the frames that exist now.
+    pub(super) fn kept_most(&self, frames: &impl FrameSource) -> u64 {
+        match self.space.kept_share {
+            0 => self.space.kept_max,
+            share => (frames.frames_in_all() / share).min(self.space.kept_max),
+        }
+    }
+
+    /// Keeps a waiting area whose generation has passed, if it may be kept and the lists have room: for `most` pages. The
+    /// caller makes its pages wait no longer.
+    pub(super) fn keep_waiting(&self, at: u32, header: AreaHeader, most: u64) -> Keeping {
         let pages = header.pages() - 1;
         let is_whole = header.next() == Some(at);
-        if !is_whole || header.kind() != AreaKind::Vmalloc || pages > KEPT_MAX {
+        let is_short = pages <= KEPT_MAX && u64::from(pages) <= most;
+        if !is_whole || header.kind() != AreaKind::Vmalloc || !is_short {
             return Keeping::Never;
         }
         let kept = self.kept();
-        if kept.pages() + u64::from(pages) > self.space.kept_max {
+        if kept.pages() + u64::from(pages) > most {
             return Keeping::Full;
         }
         kept.add(at, header);

@@ -4,7 +4,7 @@
 //!     fast path      the bump of the current span
 //!     in the seat    the inbox; then, if it is small, the current span, others of the CPU's, a new
 //!                    one; then an area of its length that has waited; then a cut from the arena
-//!     may it wait?   own kept areas go, own lazy pages are purged, and the same is tried again
+//!     may it wait?   own kept areas go and own lazy pages are purged, in parts, and the same is tried again
 //!     at rest        `slow`: all CPUs stopped, everything purged, spans dissolved (V8)
 //! ```
 //!
@@ -108,8 +108,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             return Ok(self.space.page(at));
         }
         self.enter()?;
-        let found = self.held().alloc_entered(&need, header, &mut self.frames);
+        let mut found = self.held().alloc_at_hand(&need, header, &mut self.frames);
         self.exit();
+        if found.is_none() && request.context.may_block {
+            found = self.alloc_purged(&need, header)?;
+        }
         let found = match found {
             None if request.context.may_block && !self.space.is_exhausted_since(begin) => {
                 self.alloc_at_rest(&need, header, begin)?
@@ -159,7 +162,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Has an area of its length that waited serve a request for the arena, and releases some others.
-    fn prepare_arena(
+    pub(super) fn prepare_arena(
         &mut self,
         need: &PageNeed,
         header: AreaHeader,
@@ -248,7 +251,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
 impl<P> Space<'_, P> {
     /// Whether a span serves it.
-    fn is_for_spans(&self, need: &PageNeed) -> bool {
+    pub(super) fn is_for_spans(&self, need: &PageNeed) -> bool {
         need.pages <= self.small_max && need.align_pages <= u64::from(self.spans.pages())
     }
 
@@ -325,8 +328,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         clear_bits(starts, 1 << (place % 64), P::ALONE);
     }
 
-    /// Everything that can be done without stopping others.
-    pub(super) fn alloc_entered(
+    /// What can be done without stopping others, and without purging what may be much.
+    fn alloc_at_hand(
         &self,
         need: &PageNeed,
         header: AreaHeader,
@@ -357,12 +360,21 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         } else {
             0
         };
-        if let Some(at) = self.alloc_in_arena(need, gives, frames) {
-            self.finish_in_arena(at, header);
-            return Some(at);
-        }
-        if !need.context.may_block {
-            return None;
+        let at = self.alloc_in_arena(need, gives, frames)?;
+        self.finish_in_arena(at, header);
+        Some(at)
+    }
+
+    /// Everything that can be done without stopping others.
+    pub(super) fn alloc_entered(
+        &self,
+        need: &PageNeed,
+        header: AreaHeader,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        let at_hand = self.alloc_at_hand(need, header, frames);
+        if at_hand.is_some() || !need.context.may_block {
+            return at_hand;
         }
         // Purges what this CPU itself made lazy, which disturbs no other CPU.
         self.release_kept(false, frames);

@@ -14,6 +14,7 @@ use super::super::purge::ReleasePart;
 use super::super::seat::Held;
 use super::super::{AreaHeader, AreaKind, RangeFreeError, RangeSeat};
 use super::AreaRequest;
+use super::alloc::PageNeed;
 use super::undo::UnknownArea;
 use crate::frame::FrameSource;
 use crate::platform::parts::{PART_FRAMES, zero_run};
@@ -85,10 +86,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             seat.map_filled(area, request, None)
         });
         if made.is_err() {
-            if self.try_enter() {
-                self.words.counters.kept_takes.add(1u64.wrapping_neg());
-            }
-            self.exit();
+            // Only this CPU writes the counter, even while another one has claimed the seat.
+            self.words.counters.kept_takes.add(1u64.wrapping_neg());
         }
         made.ok()
     }
@@ -131,9 +130,50 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
+    /// Purges what this CPU itself made lazy and what it keeps, which disturbs no other CPU, and then looks once more. All
+    /// that may be much it does in parts.
+    pub(super) fn alloc_purged(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+    ) -> Result<Option<u32>, Poisoned> {
+        self.evict_kept()?;
+        self.unmap_lazy();
+        if !self.space.is_for_spans(need)
+            && let Some(at) = self.prepare_arena(need, header)?
+        {
+            return Ok(Some(at));
+        }
+        self.release_waiting();
+        self.enter()?;
+        let found = self.held().alloc_entered(need, header, &mut self.frames);
+        self.exit();
+        Ok(found)
+    }
+
+    /// The same for a slot.
+    pub(super) fn ram_purged(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+    ) -> Result<Option<u32>, Poisoned> {
+        self.purge_kept()?;
+        self.enter()?;
+        let found = self.held().alloc_ram(need, header, &mut self.frames);
+        self.exit();
+        Ok(found)
+    }
+
     /// Gives back the kept areas of this CPU and of the depot, frames and all: as many pages as there are at first,
     /// because other CPUs may keep more meanwhile. What the platform cannot unmap, and the bound excludes, stays.
     pub(in super::super) fn purge_kept(&mut self) -> Result<(), Poisoned> {
+        self.evict_kept()?;
+        self.purge();
+        Ok(())
+    }
+
+    /// The first step of that: these areas become lazy, or wait.
+    fn evict_kept(&mut self) -> Result<(), Poisoned> {
         if self.space.config.strict {
             return self.retire_all_kept();
         }
@@ -161,7 +201,6 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             self.space.platform.interrupt_window();
         }
-        self.purge();
         Ok(())
     }
 
@@ -176,7 +215,6 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             self.space.platform.interrupt_window();
         }
-        self.purge();
         Ok(())
     }
 }

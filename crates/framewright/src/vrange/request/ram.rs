@@ -125,8 +125,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let header = AreaHeader::live(AreaKind::Ram, pages as u32, 0);
         let begin = self.space.last_standstill();
         self.enter()?;
-        let found = self.held().alloc_ram(&need, header, &mut self.frames);
+        let mut found = self.held().ram_at_hand(&need, header, &mut self.frames);
         self.exit();
+        if found.is_none() && context.may_block {
+            found = self.ram_purged(&need, header)?;
+        }
         let found = match found {
             None if context.may_block && !self.space.is_exhausted_since(begin) => {
                 self.alloc_ram_at_rest(&need, header, begin)?
@@ -374,8 +377,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.words.live.add(u64::from(header.pages()));
     }
 
-    /// Everything that can be done for a slot or a longer area without stopping others.
-    pub(super) fn alloc_ram(
+    /// What can be done for a slot or a longer area without stopping others, and without purging what may be much.
+    fn ram_at_hand(
         &self,
         need: &PageNeed,
         header: AreaHeader,
@@ -385,11 +388,19 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if need.context.may_block {
             self.relieve();
         }
-        if let Some(at) = self.try_ram(need, header, frames) {
-            return Some(at);
-        }
-        if !need.context.may_block {
-            return None;
+        self.try_ram(need, header, frames)
+    }
+
+    /// Everything that can be done for a slot or a longer area without stopping others.
+    pub(super) fn alloc_ram(
+        &self,
+        need: &PageNeed,
+        header: AreaHeader,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        let at_hand = self.ram_at_hand(need, header, frames);
+        if at_hand.is_some() || !need.context.may_block {
+            return at_hand;
         }
         // Purges what this CPU itself made lazy, which disturbs no other CPU.
         self.release_kept(false, frames);

@@ -273,6 +273,12 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     ///
     /// Pages that the platform fails to unmap stay lazy. A poisoned space stays as it is.
     pub fn purge(&mut self) {
+        self.unmap_lazy();
+        self.release_waiting();
+    }
+
+    /// The first half of a purge, in parts: no page becomes free yet.
+    pub(super) fn unmap_lazy(&mut self) {
         if self.enter().is_err() {
             return;
         }
@@ -287,6 +293,10 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             }
             false
         });
+    }
+
+    /// The second half: all of this CPU's waiting pages whose generation has passed become free, in parts.
+    pub(super) fn release_waiting(&mut self) {
         while self.part(|held, frames| held.release_part(ReleasePart::new(frames), frames)) {}
     }
 

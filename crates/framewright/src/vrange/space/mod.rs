@@ -54,6 +54,8 @@ pub struct Space<'m, P> {
     pub(super) slot_max: u32,
     /// The most pages of areas that a CPU keeps, or that lie between the CPUs.
     pub(super) kept_max: u64,
+    /// Of so many frames of its source a CPU of a strict space keeps one; 0 for any number of them.
+    pub(super) kept_share: u64,
     /// The longest area that is cut from a span, in pages, guard page included.
     pub(super) small_max: u32,
     /// The most lazy pages: the configured bound, or an eighth of the window if that is less.
@@ -164,6 +166,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             arena,
             slot_max: SLOT_MAX.min(spans.pages()),
             kept_max: config.kept_pages_max,
+            kept_share: 0,
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
             lazy_max,
             frames_lazy_max,

@@ -3,6 +3,7 @@
 extern crate std;
 
 use super::*;
+use crate::units::Frame;
 
 fn strict(kept_pages_max: u64) -> RangeConfig {
     RangeConfig {
@@ -228,4 +229,125 @@ fn a_kept_area_of_single_frames_is_zeroed_in_parts() {
     *state.handler.borrow_mut() = None;
     assert_eq!(space.stats().kept_takes, 1);
     assert!(windows >= 5, "{windows} windows in 100 pages");
+}
+
+#[test]
+fn before_a_request_fails_what_is_kept_and_lazy_goes_in_parts() {
+    for config in [strict(2000), strict(2000).kept()] {
+        for by_ram in [false, true] {
+            let (space, mut seat, _other, state) = with_windows(&config, 1);
+            let areas = make(&mut seat, 5, 390);
+            free_all(&mut seat, areas);
+            for _ in 0..200 {
+                let areas = make(&mut seat, 7, 3);
+                free_all(&mut seat, areas);
+            }
+            let context = Context::NOWAIT;
+            while seat
+                .alloc_area(&AreaRequest::new(500).within(context))
+                .is_ok()
+            {}
+            let kept = space.stats().kept_pages;
+            assert!(kept > 1000, "{kept} pages are kept");
+            state.begin_part();
+            state.given_max.set(0);
+            if by_ram {
+                state.out.borrow_mut().extend(1 << 20..(1 << 20) + 800);
+                let frames: Vec<_> = (0..800).map(|nth| Frame((1 << 20) + nth)).collect();
+                seat.map_ram(&frames, Context::ANY).unwrap();
+            } else {
+                seat.alloc_area(&AreaRequest::new(800)).unwrap();
+            }
+            assert_eq!(space.stats().kept_pages, 0);
+            let most = state.given_max.get();
+            assert!(most <= 300, "{most} frames in one part");
+            space.verify().unwrap();
+        }
+    }
+}
+
+#[test]
+fn areas_are_kept_in_parts() {
+    let config = RangeConfig {
+        lazy_frames_max: 1000,
+        ..strict(2000)
+    };
+    let (space, mut one, _other, state) = with_windows(&config, 1);
+    let areas = make(&mut one, 1, 120);
+    free_all(&mut one, areas);
+    one.held().purge_lazy();
+    let most = Rc::new(RefCell::new((0, 0)));
+    let seen = most.clone();
+    *state.handler.borrow_mut() = Some(Box::new(move |_| {
+        let (before, most) = *seen.borrow();
+        let kept = space.stats().kept_pages;
+        *seen.borrow_mut() = (kept, most.max(kept.saturating_sub(before)));
+    }));
+    let areas = make(&mut one, 2, 40);
+    *state.handler.borrow_mut() = None;
+    let (kept, most) = *most.borrow();
+    assert!(
+        kept > 100 && most <= 32,
+        "{kept} are kept, {most} in one part"
+    );
+    free_all(&mut one, areas);
+    space.verify().unwrap();
+}
+
+#[test]
+fn an_area_that_is_longer_than_all_that_may_be_kept_takes_none_out_of_the_lists() {
+    let (space, mut seat, _other, state) = with_windows(&strict(60), 1);
+    let areas = make(&mut seat, 3, 20);
+    free_all(&mut seat, areas);
+    let_wait(&mut seat);
+    let before = space.stats();
+    assert!(before.kept_pages > 30, "{} kept", before.kept_pages);
+    for _ in 0..20 {
+        let areas = make(&mut seat, 90, 1);
+        free_all(&mut seat, areas);
+    }
+    let after = space.stats();
+    assert!(after.kept_pages > 30, "{} are left", after.kept_pages);
+    space.verify().unwrap();
+    seat.drain();
+    assert_eq!(state.out.borrow().len(), 0);
+}
+
+#[test]
+fn the_longest_areas_that_are_kept_have_128_pages() {
+    let (space, mut seat, _other, state) = with_windows(&strict(1000), 7);
+    for (pages, keeps) in [(128, true), (129, false)] {
+        // Half a span has 128 pages, one of them the guard page of the longest: so these lie in spans of their own.
+        let layout = SpaceLayout::new(Page(0), 1 << 14).with_cpus(2);
+        let memory = vec![0; layout.words_needed().unwrap()].leak();
+        let long = Space::new(&layout, space.config(), memory, space.platform().clone()).unwrap();
+        let mut seat = long.seat(CpuId(0), WindowFrames(state.clone())).unwrap();
+        for _ in 0..8 {
+            let area = seat.vmalloc(&AreaRequest::new(pages)).unwrap();
+            seat.vfree(area).unwrap();
+        }
+        assert_eq!(long.stats().kept_takes > 0, keeps, "{pages} pages");
+        long.verify().unwrap();
+        seat.drain();
+    }
+    seat.purge();
+    assert_eq!(state.out.borrow().len(), 0);
+}
+
+#[test]
+fn a_purge_keeps_nothing_and_under_pressure_all_that_is_kept_goes() {
+    let (space, mut seat, _other, state) = with_windows(&strict(400), 1);
+    let areas = make(&mut seat, 5, 40);
+    free_all(&mut seat, areas);
+    seat.purge();
+    // It leaves what was kept before.
+    let kept = space.stats().kept_pages;
+    assert_eq!(state.out.borrow().len() as u64, kept);
+    let areas = make(&mut seat, 3, 60);
+    free_all(&mut seat, areas);
+    let_wait(&mut seat);
+    assert!(space.stats().kept_pages > 100);
+    seat.purge_kept().unwrap();
+    assert_eq!((space.stats().kept_pages, state.out.borrow().len()), (0, 0));
+    space.verify().unwrap();
 }
