@@ -4,7 +4,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync, stats < raw, platform < seats < slots < policy < frame < vrange < kv, reclaim < reserve < engine
+//! units < sync, stats < raw, platform < seats < slots < policy < frame < vrange < kv, reclaim < percpu, reserve < engine
 //! ```
 //!
 //! For machines with 64-bit addresses and 64-bit atomics: numbers of frames, offsets in zones and sums of metadata are
@@ -23,6 +23,7 @@ extern crate std;
 pub mod engine;
 pub mod frame;
 pub mod kv;
+mod percpu;
 pub mod platform;
 pub mod policy;
 /// The tests' generator: one file, which the simulator has for all others.

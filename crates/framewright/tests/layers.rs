@@ -21,6 +21,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("vrange", 7),
     ("reclaim", 8),
     ("kv", 8),
+    ("percpu", 9),
     ("reserve", 9),
     ("engine", 10),
 ];

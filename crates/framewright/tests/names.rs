@@ -74,8 +74,8 @@ fn definitions_are_found() {
 
 /// How many names of types a user of the engine can write: each is one to learn, so the number only falls. A
 /// change that removes one lowers it. The lint `unnameable_types` sees to it that these are all types that a user
-/// meets; before it, 89 could be written and 25 more were met.
-const NAMES: usize = 97;
+/// meets; before it, 89 could be written and 25 more were met. Per-CPU objects brought one, that of their counters.
+const NAMES: usize = 98;
 
 /// The names of types that the text of a module defines or passes on as `pub`, and its public modules.
 fn public(text: &str) -> (BTreeSet<String>, Vec<String>) {

@@ -5,6 +5,7 @@ use super::parts::{Parts, RangeParts};
 use super::relief::ZoneRelief;
 use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
 use crate::kv::{KvError, KvFreeError, KvLayout, KvRequest, KvSeat};
+use crate::percpu::PerCpuUnits;
 use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform, Relief, ReservePlatform};
 use crate::reclaim::{BlockRequest, Clients, CpuRequests, Shrink};
 use crate::reserve::{Guest, Key, PutRefused};
@@ -21,6 +22,7 @@ pub struct Cpu<'e, 'm: 'e, P: FramePlatform + Clone, W: Parts<P> = KvLayout, con
     seat: W::Seat<'e, 'm, ZONES>,
     guest: Option<Guest<'e, 'm, P>>,
     relief: ZoneRelief<'e, 'm, P, ZONES>,
+    pub(super) units: Option<&'e PerCpuUnits<'m, P>>,
     /// By zone: frames that the CPU may hand out before its next look at the watermarks.
     left: [u32; ZONES],
     cpu: CpuId,
@@ -55,6 +57,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             seat,
             guest,
             relief,
+            units: engine.shared.percpu(),
             left: [0; ZONES],
             cpu,
         })
@@ -468,7 +471,7 @@ impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
 
 impl<P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'_, '_, P, W, ZONES> {
     /// Asks the clients for frames. Returns how many came.
-    fn reclaim(&mut self, wanted: u64, context: Context) -> u64 {
+    pub(super) fn reclaim(&mut self, wanted: u64, context: Context) -> u64 {
         let relief = self.relief;
         relief.reclaim(W::frames(&mut self.seat), wanted, context)
     }

@@ -24,6 +24,8 @@ pub struct EngineLayout<W = (), G = (), const ZONES: usize = 1> {
     ranges: Option<RangeConfig>,
     /// The most slabs, if that is the caller's choice.
     slabs_max: Option<u64>,
+    /// The pages of each CPU's unit for per-CPU objects.
+    unit_pages: u64,
     parts: PhantomData<W>,
     pub(super) reserve: G,
 }
@@ -37,6 +39,7 @@ pub(super) struct Extent {
     pub(super) space: Option<SpaceLayout>,
     pub(super) ranges: Option<RangeConfig>,
     pub(super) slabs_max: Option<u64>,
+    pub(super) unit_pages: u64,
 }
 
 impl EngineLayout {
@@ -59,6 +62,7 @@ impl<const ZONES: usize> EngineLayout<(), (), ZONES> {
             space: None,
             ranges: None,
             slabs_max: None,
+            unit_pages: 0,
             parts: PhantomData,
             reserve: (),
         }
@@ -104,6 +108,15 @@ impl<const ZONES: usize> EngineLayout<KvLayout, (), ZONES> {
         self.slabs_max = Some(slabs);
         self
     }
+
+    /// The same with per-CPU objects, in a unit of `pages` pages for each CPU: the last pages of the window are the
+    /// units', and its areas have the others. A unit has at most 2^20 pages, and at least one page of the window is left
+    /// for areas. Metadata: 88 bytes for each page of a unit, and 8 for each CPU; frames as they are used.
+    #[must_use]
+    pub fn with_percpu(mut self, pages: u64) -> Self {
+        self.unit_pages = pages;
+        self
+    }
 }
 
 impl<W, const ZONES: usize> EngineLayout<W, (), ZONES> {
@@ -125,6 +138,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
             space: self.space,
             ranges: self.ranges,
             slabs_max: self.slabs_max,
+            unit_pages: self.unit_pages,
             parts: PhantomData,
             reserve,
         }
@@ -176,6 +190,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
             space: self.space,
             ranges: self.ranges,
             slabs_max: self.slabs_max,
+            unit_pages: self.unit_pages,
         })
     }
 

@@ -33,6 +33,7 @@ mod cpu;
 mod error;
 mod layout;
 mod parts;
+mod percpu;
 mod relief;
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -4,6 +4,7 @@ use super::relief::ZoneRelief;
 use super::{EngineError, Extent};
 use crate::frame::Seats;
 use crate::kv::{Kv, KvLayout, KvSeat};
+use crate::percpu::{PerCpuUnits, UnitsLayout};
 use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::stats::Broken;
@@ -103,9 +104,16 @@ pub(super) trait RangePartsOf<P: RangePlatform + Clone>: PartsOf<P> {
 pub(super) struct SharedParts<'m, P> {
     space: Option<Space<'m, P>>,
     kv: Option<Kv<'m, P>>,
+    percpu: Option<PerCpuUnits<'m, P>>,
 }
 
 impl<'m, P> SharedParts<'m, P> {
+    const NONE: Self = Self {
+        space: None,
+        kv: None,
+        percpu: None,
+    };
+
     /// The address space of [`RangeParts`].
     pub(super) const fn space(&self) -> &Space<'m, P> {
         self.space.as_ref().expect("these parts have a window")
@@ -116,6 +124,11 @@ impl<'m, P> SharedParts<'m, P> {
         self.kv.as_ref().expect("these parts have objects")
     }
 
+    /// The per-CPU objects, if the layout has some.
+    pub(super) const fn percpu(&self) -> Option<&PerCpuUnits<'m, P>> {
+        self.percpu.as_ref()
+    }
+
     pub(super) fn with_lock_accounts(self) -> Self
     where
         P: FramePlatform,
@@ -123,6 +136,7 @@ impl<'m, P> SharedParts<'m, P> {
         Self {
             space: self.space.map(Space::with_lock_accounts),
             kv: self.kv.map(Kv::with_lock_accounts),
+            ..self
         }
     }
 }
@@ -146,8 +160,7 @@ impl<P: FramePlatform + Clone> PartsOf<P> for () {
         _platform: &P,
         _is_zeroed: bool,
     ) -> Result<SharedParts<'m, P>, EngineError> {
-        let (space, kv) = (None, None);
-        Ok(SharedParts { space, kv })
+        Ok(SharedParts::NONE)
     }
 
     fn seat<'e, 'm, const ZONES: usize>(
@@ -180,16 +193,42 @@ impl<P: FramePlatform + Clone> PartsOf<P> for () {
 /// Of this many frames one may lie behind a lazy page, and one in a kept area.
 const LAZY_SHARE: u64 = 32;
 
-/// The layout of the address space of an engine that has one.
-fn space_of(extent: &Extent) -> SpaceLayout {
-    let layout = extent.space.expect("these parts have a window");
-    layout.with_cpus(extent.cpus)
+/// The layout of the address space of an engine that has one: what the units leave of the window.
+///
+/// # Errors
+/// If a unit is too long for the window, or for any.
+fn space_of(extent: &Extent) -> Result<SpaceLayout, EngineError> {
+    let mut layout = extent.space.expect("these parts have a window");
+    if extent.unit_pages != 0 {
+        let cpus = u64::from(extent.cpus.max(1));
+        let max = (layout.pages.saturating_sub(1) / cpus).min(UnitsLayout::PAGES_MAX);
+        SetupError::limit("pages of a unit", extent.unit_pages, 1, max)
+            .map_err(EngineError::Ranges)?;
+        layout.pages -= cpus * extent.unit_pages;
+    }
+    Ok(layout.with_cpus(extent.cpus))
+}
+
+/// The units of an engine that has per-CPU objects, behind its areas.
+///
+/// # Errors
+/// As [`space_of`].
+fn units_of(extent: &Extent) -> Result<Option<UnitsLayout>, EngineError> {
+    let space = space_of(extent)?;
+    let start = space.start.checked_add(space.pages);
+    Ok(start
+        .filter(|_| extent.unit_pages != 0)
+        .map(|start| UnitsLayout {
+            start,
+            pages: extent.unit_pages,
+            cpus: extent.cpus,
+        }))
 }
 
 // An engine of page frames and an address space in which they appear. Its platform has page tables too.
 impl PartLayout for SpaceLayout {
     fn words_needed(extent: &Extent) -> Result<usize, EngineError> {
-        let layout = space_of(extent);
+        let layout = space_of(extent)?;
         layout.words_needed().map_err(EngineError::Ranges)
     }
 
@@ -214,12 +253,13 @@ impl<P: RangePlatform + Clone> PartsOf<P> for SpaceLayout {
         // Frames behind these pages serve no request for frames.
         let share = extent.frames / LAZY_SHARE;
         config.lazy_pages_max = config.lazy_pages_max.min(share);
-        let layout = space_of(extent);
+        let layout = space_of(extent)?;
         let space = Space::in_memory(&layout, &config, memory, platform.clone(), is_zeroed);
         let space = space.map_err(EngineError::Ranges)?;
-        let space = space.with_kept_share(LAZY_SHARE);
-        let (space, kv) = (Some(space), None);
-        Ok(SharedParts { space, kv })
+        Ok(SharedParts {
+            space: Some(space.with_kept_share(LAZY_SHARE)),
+            ..SharedParts::NONE
+        })
     }
 
     fn seat<'e, 'm, const ZONES: usize>(
@@ -268,7 +308,8 @@ fn objects_of(extent: &Extent) -> KvLayout {
 impl PartLayout for KvLayout {
     fn words_needed(extent: &Extent) -> Result<usize, EngineError> {
         let words = objects_of(extent).words_needed();
-        Ok(words.map_err(EngineError::Objects)? + Self::window_words(extent)?)
+        let units = units_of(extent)?.map_or(0, |units| units.words_needed());
+        Ok(words.map_err(EngineError::Objects)? + units + Self::window_words(extent)?)
     }
 
     fn window_words(extent: &Extent) -> Result<usize, EngineError> {
@@ -289,17 +330,23 @@ impl<P: ObjectPlatform + Clone> PartsOf<P> for KvLayout {
         is_zeroed: bool,
     ) -> Result<SharedParts<'m, P>, EngineError> {
         let layout = objects_of(extent);
-        let (of_objects, of_space) =
+        let (of_objects, rest) =
             memory.split_at_mut(layout.words_needed().map_err(EngineError::Objects)?);
+        let units = units_of(extent)?;
+        let (of_units, of_space) = rest.split_at_mut(units.map_or(0, |units| units.words_needed()));
         let shared = SpaceLayout::make(extent, of_space, platform, is_zeroed)?;
         let kv = Kv::in_memory(&layout, of_objects, platform.clone(), is_zeroed);
         let kv = kv.map_err(EngineError::Objects)?;
-        let space = shared.space();
-        if let Some((window, direct)) = kv.overlap(space.start(), space.pages()) {
+        let window = extent.space.expect("these parts have a window");
+        if let Some((window, direct)) = kv.overlap(window.start, window.pages) {
             return Err(EngineError::Objects(SetupError::Overlap { window, direct }));
         }
-        let kv = Some(kv);
-        Ok(SharedParts { kv, ..shared })
+        let percpu = units.map(|units| PerCpuUnits::new(&units, of_units, platform.clone()));
+        Ok(SharedParts {
+            kv: Some(kv),
+            percpu,
+            ..shared
+        })
     }
 
     fn seat<'e, 'm, const ZONES: usize>(
@@ -328,7 +375,8 @@ impl<P: ObjectPlatform + Clone> PartsOf<P> for KvLayout {
 
     fn verify(shared: &SharedParts<'_, P>) -> Result<(), Broken> {
         shared.space().verify()?;
-        shared.kv().verify()
+        shared.kv().verify()?;
+        shared.percpu().map_or(Ok(()), PerCpuUnits::verify)
     }
 }
 

@@ -1,0 +1,89 @@
+//! Per-CPU objects through an engine: they take their frames from the CPU that asks for them.
+
+use super::{Cpu, Engine};
+use crate::kv::{KvError, KvFreeError, KvLayout};
+use crate::platform::ObjectPlatform;
+use crate::stats::PerCpuStats;
+use crate::units::{Addr, Context, CpuId, SetupError};
+
+impl<P: ObjectPlatform + Clone, const ZONES: usize> Engine<'_, P, KvLayout, ZONES> {
+    /// The bytes of each CPU's unit, 0 without [units](super::EngineLayout::with_percpu): so far apart lie two
+    /// neighbouring CPUs' copies of a per-CPU object.
+    #[must_use]
+    pub const fn unit_bytes(&self) -> u64 {
+        match self.shared.percpu() {
+            Some(units) => units.unit_bytes(),
+            None => 0,
+        }
+    }
+
+    /// The address of a CPU's copy of the per-CPU object at `object` \[`per_cpu_ptr`\]: that many units behind it.
+    ///
+    /// # Errors
+    /// [`SetupError::Unknown`] if there are fewer CPUs.
+    pub fn copy_of(&self, object: Addr, cpu: CpuId) -> Result<Addr, SetupError> {
+        if cpu.0 >= self.zones[0].cpus() {
+            return Err(SetupError::Unknown(cpu));
+        }
+        let behind = u64::from(cpu.0) * self.unit_bytes();
+        Ok(Addr(object.0.wrapping_add(behind)))
+    }
+
+    /// What per-CPU objects have counted; zeroes without [units](super::EngineLayout::with_percpu).
+    #[must_use]
+    pub fn percpu_stats(&self) -> PerCpuStats {
+        let units = self.shared.percpu();
+        units.map_or(PerCpuStats::default(), |units| units.stats())
+    }
+}
+
+impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZONES> {
+    /// Allocates an object of `bytes` bytes for each CPU, each copy at a multiple of `align_bytes` and full of zeroes
+    /// \[`__alloc_percpu`\]. Returns the address of CPU 0's copy: see [`Engine::copy_of`].
+    ///
+    /// An object of at most 2048 bytes shares a page with others, so mostly this takes no frame; a longer one has whole
+    /// pages. For a page it takes a frame for each CPU. If too few are free, it asks its clients once. Time: O(bytes of
+    /// all copies). It waits for a lock that each CPU holds for a bounded number of steps.
+    ///
+    /// # Errors
+    /// [`KvError::Empty`], [`KvError::Align`], [`KvError::AlignContiguous`] (more than a page) or [`KvError::TooLong`]
+    /// (more than a unit, or the engine has none) if it cannot serve the request; [`KvError::Frames`] if there is no frame
+    /// within the context; [`KvError::Ranges`] if the units have no room left, or the platform maps nothing. No object has
+    /// changed then.
+    pub fn alloc_percpu(
+        &mut self,
+        bytes: u64,
+        align_bytes: u64,
+        context: Context,
+    ) -> Result<Addr, KvError> {
+        let units = self.units.ok_or(KvError::TooLong { bytes })?;
+        match units.alloc(bytes, align_bytes, context, self.frames()) {
+            Err(KvError::Frames(_)) if self.reclaim(units.frames_for(bytes), context) > 0 => {
+                units.alloc(bytes, align_bytes, context, self.frames())
+            }
+            result => result,
+        }
+    }
+
+    /// Frees such an object, every copy, whichever CPU allocated it \[`free_percpu`\]. Returns the bytes that each copy had
+    /// room for.
+    ///
+    /// Pages without an object are unmapped and their frames go back, but for four that stay for the next
+    /// object while frames are not short: then the CPUs flush once.
+    ///
+    /// # Errors
+    /// [`KvFreeError::Outside`] if CPU 0's unit does not have the address, [`KvFreeError::AlreadyFree`],
+    /// [`KvFreeError::NotTheFirst`] or [`KvFreeError::NotAllocated`]. Nothing has changed then.
+    pub fn free_percpu(&mut self, object: Addr) -> Result<u64, KvFreeError> {
+        let units = self.units.ok_or(KvFreeError::Outside(object))?;
+        units.free(object, self.frames())
+    }
+
+    /// Gives the frames of per-CPU pages without objects back, and tries once more with pages that the platform did not
+    /// unmap.
+    pub fn purge_percpu(&mut self) {
+        if let Some(units) = self.units {
+            units.purge(self.frames());
+        }
+    }
+}
