@@ -167,6 +167,11 @@ struct fwk_layout {
   uint64_t reserve_frames;
   // `FWK_ZEROED`, `FWK_KEEPS_MAPPED`, both added, or 0.
   uint64_t flags;
+  // How many CPUs, the first ones, have a unit for per-CPU objects: see `fwk_alloc_percpu`. 0 is none.
+  uint64_t units;
+  // The length of each unit: whole pages, up to 4 GiB. The units are the last bytes of the window. The metadata have
+  // 88 bytes for each page of a unit, and 8 for each CPU that has one.
+  uint64_t unit_bytes;
 };
 
 // What the library asks of the kernel. The caller zeroes it, sets `struct_bytes` and what it means, and may reuse the
@@ -269,6 +274,10 @@ struct fwk_stats {
   uint64_t lock_contended;
   // The longest time that one was held, in nanoseconds.
   uint64_t lock_hold_ns_max;
+  // Per-CPU objects that there are.
+  uint64_t percpu_objects;
+  // Pages of a unit with frames behind them: each has a frame for every CPU that has a unit.
+  uint64_t percpu_pages;
 };
 
 // What `fwk_for_each_area` calls: with its `argument`, an area's address, its length in bytes without the guard page, and
@@ -604,6 +613,32 @@ int fwk_kvfree(struct fwk_memory *memory,
 // # Safety
 // `bytes` can be written.
 int fwk_kvsize(struct fwk_memory *memory, uint32_t cpu, void *object, size_t *bytes);
+
+// Allocates an object of `bytes` bytes for each CPU that has a unit, each copy at a multiple of `align_bytes`, a power of
+// two up to a page, and full of zeroes. Returns the address of CPU 0's copy: CPU c's lies c times the layout's
+// `unit_bytes` behind it. `flags` are of `FW_ZERO`, which changes nothing, `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`.
+//
+// An object of at most 2048 bytes shares a page with others, so mostly this takes no frame; a longer one has whole pages.
+// Cost: O(bytes of all copies), and a lock that each CPU holds for a bounded number of steps; for a page a frame and a
+// `map` for each CPU.
+//
+// Errors: NULL, and `fwk_last_error` is `FW_ENOMEM`, what `map` refused with, `FW_ENOSPC` if the units are full,
+// `FW_EFBIG` for more than a unit or an alignment above a page, `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or `FW_EINVAL`.
+void *fwk_alloc_percpu(struct fwk_memory *memory,
+                       uint32_t cpu,
+                       size_t bytes,
+                       size_t align_bytes,
+                       uint32_t flags);
+
+// Frees such an object, all its copies, whichever CPU allocated it. NULL is no object, and no error.
+//
+// Cost: nanoseconds mostly; a page without an object is unmapped for each CPU, and the CPUs flush once, but for four that
+// stay for the next object.
+//
+// Errors: `FW_EALREADY`, `FW_EINSIDE`, `FW_ENOENT`, `FW_EFOREIGN`. Nothing has changed then.
+int fwk_free_percpu(struct fwk_memory *memory,
+                    uint32_t cpu,
+                    void *object);
 
 // Sets `frames` contiguous frames of the reserve aside, the first at a multiple of `align_frames`, a power of two. Writes
 // the reservation's number to `id`: not 0.

@@ -17,6 +17,7 @@ const HEADER: CHeader = CHeader {
         "src/c/frames",
         "src/c/ranges",
         "src/c/objects",
+        "src/c/percpu",
         "src/c/reserve",
         "src/c/guests",
     ],

@@ -101,6 +101,8 @@ fn layout() -> memory::FwkLayout {
         reserve_first: FIRST + FRAMES,
         reserve_frames: RESERVE,
         flags: 0,
+        units: 0,
+        unit_bytes: 0,
     }
 }
 

@@ -156,7 +156,10 @@ type UnitCpu<'e, 'm> = Cpu<'e, 'm, UnitBoard, KvLayout>;
 fn layout() -> EngineLayout<KvLayout> {
     let window = EngineLayout::new(Frame(0), FRAMES).with_window(Page(START), WINDOW);
     let window = window.with_span_pages(16);
-    window.with_objects().with_cpus(CPUS).with_percpu(UNIT)
+    window
+        .with_objects()
+        .with_cpus(CPUS)
+        .with_percpu(CPUS, UNIT)
 }
 
 fn with_engine(work: impl FnOnce(&UnitEngine<'_>, &UnitBoard)) {
@@ -418,14 +421,28 @@ fn requests_that_make_no_sense_and_units_that_do_not_fit_are_refused() {
         assert_eq!(engine.space().pages(), WINDOW - u64::from(CPUS) * UNIT);
     });
     let longest = (WINDOW - 1) / u64::from(CPUS);
-    assert!(layout().with_percpu(longest).words_needed().is_ok());
-    assert!(layout().with_percpu(longest + 1).words_needed().is_err());
+    assert!(layout().with_percpu(CPUS, longest).words_needed().is_ok());
+    assert!(
+        layout()
+            .with_percpu(CPUS, longest + 1)
+            .words_needed()
+            .is_err()
+    );
+    assert!(layout().with_percpu(CPUS + 1, 1).words_needed().is_err());
+    assert!(layout().with_percpu(CPUS, 0).words_needed().is_err());
+    // The first CPUs alone may have units.
+    let layout = layout().with_percpu(2, 8);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, UnitBoard::new()).unwrap();
+    assert!(engine.copy_of(Addr(0), CpuId(1)).is_ok());
+    assert!(engine.copy_of(Addr(0), CpuId(2)).is_err());
+    assert_eq!(engine.space().pages(), WINDOW - 16);
 }
 
 #[test]
 fn an_engine_without_units_refuses_per_cpu_objects() {
     let board = UnitBoard::new();
-    let layout = layout().with_percpu(0);
+    let layout = layout().with_percpu(0, 0);
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let engine = Engine::new(&layout, &mut memory, board).unwrap();
     let mut cpu = engine.cpu(CpuId(0)).unwrap();

@@ -56,6 +56,11 @@ pub struct FwkLayout {
     pub reserve_frames: u64,
     /// `FWK_ZEROED`, `FWK_KEEPS_MAPPED`, both added, or 0.
     pub flags: u64,
+    /// How many CPUs, the first ones, have a unit for per-CPU objects: see `fwk_alloc_percpu`. 0 is none.
+    pub units: u64,
+    /// The length of each unit: whole pages, up to 4 GiB. The units are the last bytes of the window. The metadata have
+    /// 88 bytes for each page of a unit, and 8 for each CPU that has one.
+    pub unit_bytes: u64,
 }
 
 // SAFETY: numbers without padding (the assertion below), of which the first one is the length.
@@ -63,7 +68,7 @@ unsafe impl Sized32 for FwkLayout {
     const FIRST: usize = size_of::<Self>();
 }
 
-const _: () = assert!(size_of::<FwkLayout>() == 2 * 4 + 7 * 8);
+const _: () = assert!(size_of::<FwkLayout>() == 2 * 4 + 9 * 8);
 
 impl FwkLayout {
     fn checked(&self) -> Result<KernelLayout, KernelRefusal> {
@@ -81,6 +86,13 @@ impl FwkLayout {
                 _ => RangeConfig::for_cpus(cpus).kept(),
             })
             .with_objects();
+        let base = match self.units {
+            0 => base,
+            units => {
+                let units = u16::try_from(units).map_err(|_| KernelRefusal(FW_EINVAL))?;
+                base.with_percpu(units, whole_pages(self.unit_bytes, "unit_bytes")?)
+            }
+        };
         let reserve = match self.reserve_frames {
             0 => None,
             frames => Some(ReserveLayout::new(run_of(self.reserve_first, frames)?)),
@@ -237,6 +249,7 @@ pub extern "C" fn fwk_drain(memory: *mut FwkMemory, cpu: u32) -> c_int {
         either!(KernelSeats, inside.seats, seats => {
             seats.ranges().drain();
             seats.objects().drain();
+            seats.purge_percpu();
         });
         either!(KernelEngine, inside.engine, engine => engine.zones()[0].drain());
         Ok(())
@@ -307,6 +320,10 @@ pub struct FwkStats {
     pub lock_contended: u64,
     /// The longest time that one was held, in nanoseconds.
     pub lock_hold_ns_max: u64,
+    /// Per-CPU objects that there are.
+    pub percpu_objects: u64,
+    /// Pages of a unit with frames behind them: each has a frame for every CPU that has a unit.
+    pub percpu_pages: u64,
 }
 
 // SAFETY: numbers without padding (the assertion below), of which the first one is the length.
@@ -314,7 +331,7 @@ unsafe impl Sized32 for FwkStats {
     const FIRST: usize = size_of::<Self>();
 }
 
-const _: () = assert!(size_of::<FwkStats>() == 2 * 4 + 22 * 8);
+const _: () = assert!(size_of::<FwkStats>() == 2 * 4 + 24 * 8);
 
 /// Writes the counters of a memory to `stats`, as many of them as its first field, `struct_bytes`, has room for.
 ///
@@ -333,11 +350,12 @@ pub unsafe extern "C" fn fwk_stats(
     coded(memory, cpu, |inside| {
         // SAFETY: promised by the caller.
         let len = unsafe { pointers::len_of(stats, "stats") }?;
-        let (present, frames, ranges, objects, reserve) = either!(KernelEngine, inside.engine, engine => (
+        let (present, frames, ranges, objects, percpu, reserve) = either!(KernelEngine, inside.engine, engine => (
             engine.zones()[0].present_frames(),
             engine.frame_stats(),
             engine.space().stats(),
             engine.objects().stats(),
+            engine.percpu_stats(),
             engine.reserve().map(|reserve| (reserve.run(), reserve.occupancy())),
         ));
         let mut locks = frames.pageblock_locks;
@@ -370,6 +388,8 @@ pub unsafe extern "C" fn fwk_stats(
             lock_acquisitions: locks.acquisitions,
             lock_contended: locks.contended,
             lock_hold_ns_max: locks.hold_ns_max,
+            percpu_objects: percpu.objects,
+            percpu_pages: percpu.pages,
         };
         // SAFETY: promised by the caller.
         Ok(unsafe { pointers::write_sized(stats, &all, len, "stats") }?)

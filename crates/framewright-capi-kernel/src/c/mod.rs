@@ -4,6 +4,7 @@
 //! - [`frames`]: page frames, by number.
 //! - [`ranges`]: areas of address space.
 //! - [`objects`]: kmalloc, kvmalloc.
+//! - [`percpu`]: per-CPU objects.
 //! - [`reserve`]: contiguous memory that is set aside. [`guests`]: pages in it until it is taken.
 //! - [`platform`]: the table of callbacks. `head`: what lies in the caller's metadata. [`mod@panic`]: what a panic calls.
 
@@ -13,6 +14,7 @@ pub(crate) mod head;
 pub mod memory;
 pub mod objects;
 pub mod panic;
+pub mod percpu;
 pub mod platform;
 pub mod ranges;
 pub mod reserve;

@@ -112,6 +112,45 @@ static void objects(struct machine *machine)
     OK(fwk_kvfree(memory, 0, NULL));
 }
 
+// Each CPU's copy is its own, and zeroed when it is handed out.
+static void percpu(struct machine *machine)
+{
+    struct fwk_memory *memory = machine->memory;
+    unsigned char *objects[64];
+    for (int round = 0; round < 2; round++) {
+        for (size_t nth = 0; nth < 64; nth++) {
+            size_t bytes = 1 + nth * 97, align = (size_t)1 << nth % 12;
+            unsigned char *object = objects[nth] = fwk_alloc_percpu(memory, 0, bytes, align, nth % 2 ? FW_ZERO : 0);
+            CHECK(object != NULL && (uintptr_t)object % align == 0);
+            CHECK(object >= machine->window + WINDOW_BYTES - CPUS * UNIT_BYTES);
+            for (size_t of = 0; of < CPUS; of++)
+                for (size_t at = 0; at < bytes; at++) {
+                    CHECK(object[of * UNIT_BYTES + at] == 0);
+                    object[of * UNIT_BYTES + at] = (unsigned char)(nth + of);
+                }
+        }
+        struct fwk_stats stats = stats_of(memory);
+        CHECK(stats.percpu_objects == 64 && stats.percpu_pages > 64 * 97 * 32 / FW_PAGE_BYTES);
+        for (size_t nth = 0; nth < 64; nth++) {
+            size_t last = nth * 97;
+            for (size_t of = 0; of < CPUS; of++)
+                CHECK(objects[nth][of * UNIT_BYTES + last] == (unsigned char)(nth + of));
+            OK(fwk_free_percpu(memory, 1, objects[nth]));
+        }
+        CHECK(stats_of(memory).percpu_objects == 0);
+    }
+    RETURNS(FW_ENOENT, fwk_free_percpu(memory, 0, objects[63]));
+    RETURNS(FW_EFOREIGN, fwk_free_percpu(memory, 0, objects[63] + UNIT_BYTES));
+    OK(fwk_free_percpu(memory, 0, NULL));
+    REFUSES(FW_EINVAL, memory, fwk_alloc_percpu(memory, 0, 8, 3, 0));
+    REFUSES(FW_EFBIG, memory, fwk_alloc_percpu(memory, 0, 8, 2 * FW_PAGE_BYTES, 0));
+    REFUSES(FW_EFBIG, memory, fwk_alloc_percpu(memory, 0, UNIT_BYTES + 1, 1, 0));
+    void *unit = fwk_alloc_percpu(memory, 0, UNIT_BYTES, 1, 0);
+    CHECK(unit != NULL);
+    REFUSES(FW_ENOSPC, memory, fwk_alloc_percpu(memory, 0, 8, 8, 0));
+    OK(fwk_free_percpu(memory, 0, unit));
+}
+
 static int write_page(void *argument, uint32_t pool, uint64_t object, uint64_t index, const void *page)
 {
     uint64_t *written = argument;
@@ -201,6 +240,7 @@ int main(void)
         frames(machine);
         areas(machine);
         objects(machine);
+        percpu(machine);
         reserve(machine);
         CHECK(machine->maps > 0 && machine->unmaps > 0);
         CHECK((machine->flushes > 0) == is_full && (machine->zeroes > 0) == is_full && (machine->copies > 0) == is_full);

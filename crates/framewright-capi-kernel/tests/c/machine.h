@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define FIRST_FRAME ((uint64_t)0x100)
-enum { CPUS = 4, TABLE_PAGES = 64, WINDOW_BYTES = 64 << 20, SPAN = 4 << 20 };
+enum { CPUS = 4, TABLE_PAGES = 64, WINDOW_BYTES = 64 << 20, UNIT_BYTES = 1 << 20, SPAN = 4 << 20 };
 
 struct machine {
     struct fwk_layout layout;
@@ -194,6 +194,8 @@ static inline struct machine *machine_with(uint64_t flags, uint64_t frames, uint
     layout->frames = frames;
     layout->window = (uintptr_t)machine->window;
     layout->window_bytes = WINDOW_BYTES;
+    layout->units = CPUS;
+    layout->unit_bytes = UNIT_BYTES;
     layout->reserve_first = FIRST_FRAME + frames;
     layout->reserve_frames = reserve_frames;
     struct fwk_platform *platform = &machine->platform;

@@ -24,8 +24,8 @@ pub struct EngineLayout<W = (), G = (), const ZONES: usize = 1> {
     ranges: Option<RangeConfig>,
     /// The most slabs, if that is the caller's choice.
     slabs_max: Option<u64>,
-    /// The pages of each CPU's unit for per-CPU objects.
-    unit_pages: u64,
+    /// How many CPUs have a unit for per-CPU objects, and the pages of each.
+    units: (u16, u64),
     parts: PhantomData<W>,
     pub(super) reserve: G,
 }
@@ -39,7 +39,7 @@ pub(super) struct Extent {
     pub(super) space: Option<SpaceLayout>,
     pub(super) ranges: Option<RangeConfig>,
     pub(super) slabs_max: Option<u64>,
-    pub(super) unit_pages: u64,
+    pub(super) units: (u16, u64),
 }
 
 impl EngineLayout {
@@ -62,7 +62,7 @@ impl<const ZONES: usize> EngineLayout<(), (), ZONES> {
             space: None,
             ranges: None,
             slabs_max: None,
-            unit_pages: 0,
+            units: (0, 0),
             parts: PhantomData,
             reserve: (),
         }
@@ -109,12 +109,12 @@ impl<const ZONES: usize> EngineLayout<KvLayout, (), ZONES> {
         self
     }
 
-    /// The same with per-CPU objects, in a unit of `pages` pages for each CPU: the last pages of the window are the
-    /// units', and its areas have the others. A unit has at most 2^20 pages, and at least one page of the window is left
-    /// for areas. Metadata: 88 bytes for each page of a unit, and 8 for each CPU; frames as they are used.
+    /// The same with per-CPU objects, in a unit of `pages` pages for each of the first `cpus` CPUs: the last pages of the
+    /// window are the units', and its areas have the others. A unit has at most 2^20 pages, and at least one page of the
+    /// window is left for areas. Metadata: 88 bytes for each page of a unit, and 8 for each CPU; frames as they are used.
     #[must_use]
-    pub fn with_percpu(mut self, pages: u64) -> Self {
-        self.unit_pages = pages;
+    pub fn with_percpu(mut self, cpus: u16, pages: u64) -> Self {
+        self.units = (cpus, pages);
         self
     }
 }
@@ -138,7 +138,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
             space: self.space,
             ranges: self.ranges,
             slabs_max: self.slabs_max,
-            unit_pages: self.unit_pages,
+            units: self.units,
             parts: PhantomData,
             reserve,
         }
@@ -190,7 +190,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
             space: self.space,
             ranges: self.ranges,
             slabs_max: self.slabs_max,
-            unit_pages: self.unit_pages,
+            units: self.units,
         })
     }
 

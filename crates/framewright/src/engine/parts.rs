@@ -199,12 +199,15 @@ const LAZY_SHARE: u64 = 32;
 /// If a unit is too long for the window, or for any.
 fn space_of(extent: &Extent) -> Result<SpaceLayout, EngineError> {
     let mut layout = extent.space.expect("these parts have a window");
-    if extent.unit_pages != 0 {
-        let cpus = u64::from(extent.cpus.max(1));
+    let (cpus, pages) = (u64::from(extent.units.0), extent.units.1);
+    if cpus != 0 {
         let max = (layout.pages.saturating_sub(1) / cpus).min(UnitsLayout::PAGES_MAX);
-        SetupError::limit("pages of a unit", extent.unit_pages, 1, max)
-            .map_err(EngineError::Ranges)?;
-        layout.pages -= cpus * extent.unit_pages;
+        let is_right = SetupError::limits(&[
+            ("CPUs with a unit", cpus, 1, extent.cpus.into()),
+            ("pages of a unit", pages, 1, max),
+        ]);
+        is_right.map_err(EngineError::Ranges)?;
+        layout.pages -= cpus * pages;
     }
     Ok(layout.with_cpus(extent.cpus))
 }
@@ -217,11 +220,11 @@ fn units_of(extent: &Extent) -> Result<Option<UnitsLayout>, EngineError> {
     let space = space_of(extent)?;
     let start = space.start.checked_add(space.pages);
     Ok(start
-        .filter(|_| extent.unit_pages != 0)
+        .filter(|_| extent.units.0 != 0)
         .map(|start| UnitsLayout {
             start,
-            pages: extent.unit_pages,
-            cpus: extent.cpus,
+            cpus: extent.units.0,
+            pages: extent.units.1,
         }))
 }
 

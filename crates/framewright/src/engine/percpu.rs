@@ -7,7 +7,7 @@ use crate::stats::PerCpuStats;
 use crate::units::{Addr, Context, CpuId, SetupError};
 
 impl<P: ObjectPlatform + Clone, const ZONES: usize> Engine<'_, P, KvLayout, ZONES> {
-    /// The bytes of each CPU's unit, 0 without [units](super::EngineLayout::with_percpu): so far apart lie two
+    /// The bytes of each unit, 0 without [units](super::EngineLayout::with_percpu): so far apart lie two
     /// neighbouring CPUs' copies of a per-CPU object.
     #[must_use]
     pub const fn unit_bytes(&self) -> u64 {
@@ -20,9 +20,10 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Engine<'_, P, KvLayout, ZONE
     /// The address of a CPU's copy of the per-CPU object at `object` \[`per_cpu_ptr`\]: that many units behind it.
     ///
     /// # Errors
-    /// [`SetupError::Unknown`] if there are fewer CPUs.
+    /// [`SetupError::Unknown`] if the CPU has no unit.
     pub fn copy_of(&self, object: Addr, cpu: CpuId) -> Result<Addr, SetupError> {
-        if cpu.0 >= self.zones[0].cpus() {
+        let units = self.shared.percpu();
+        if units.is_none_or(|units| cpu.0 >= units.cpus()) {
             return Err(SetupError::Unknown(cpu));
         }
         let behind = u64::from(cpu.0) * self.unit_bytes();
@@ -38,7 +39,7 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Engine<'_, P, KvLayout, ZONE
 }
 
 impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZONES> {
-    /// Allocates an object of `bytes` bytes for each CPU, each copy at a multiple of `align_bytes` and full of zeroes
+    /// Allocates an object of `bytes` bytes for each CPU that has a unit, each copy at a multiple of `align_bytes` and full of zeroes
     /// \[`__alloc_percpu`\]. Returns the address of CPU 0's copy: see [`Engine::copy_of`].
     ///
     /// An object of at most 2048 bytes shares a page with others, so mostly this takes no frame; a longer one has whole

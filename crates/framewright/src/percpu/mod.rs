@@ -112,6 +112,11 @@ impl<'m, P: ObjectPlatform> PerCpuUnits<'m, P> {
         bytes.div_ceil(Page::BYTES).saturating_mul(self.cpus as u64)
     }
 
+    /// How many CPUs have a unit.
+    pub(crate) const fn cpus(&self) -> u16 {
+        self.cpus
+    }
+
     /// Checks the invariants, under the lock: for tests. O(pages of a unit).
     ///
     /// # Errors
