@@ -21,6 +21,8 @@ static unsigned long flushes;
 
 /* Frame 0 is no page's name: a page is its frame's number. */
 #define FIRST 1
+/* Two workers have 35,000 objects of up to 1 KiB each. */
+#define UNIT_BYTES (256UL << 20)
 
 unsigned long *new_table(unsigned long *entry)
 {
@@ -89,7 +91,8 @@ void subject_begin(bool keeps)
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 	struct fwk_layout layout = {
 		.struct_bytes = sizeof(layout), .cpus = SUBJECT_CPUS, .first_frame = FIRST, .frames = SUBJECT_PAGES,
-		.window = (uint64_t)test_window(), .window_bytes = WINDOW_BYTES, .flags = FWK_ZEROED | (keeps ? FWK_KEEPS_MAPPED : 0),
+		.window = (uint64_t)test_window(), .window_bytes = WINDOW_BYTES, .units = SUBJECT_CPUS, .unit_bytes = UNIT_BYTES,
+		.flags = FWK_ZEROED | (keeps ? FWK_KEEPS_MAPPED : 0),
 	};
 	char *ram = mmap(NULL, SUBJECT_PAGES * FW_PAGE_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
 	struct fwk_platform platform = {
@@ -170,4 +173,14 @@ void *subject_map_ram(struct page **pages, unsigned int count)
 void subject_unmap_ram(const void *at, unsigned int count)
 {
 	expect(fwk_unmap_ram(memory, this_cpu, (void *)at, count), "unmap");
+}
+
+void *subject_alloc_percpu(size_t bytes, size_t align)
+{
+	return fwk_alloc_percpu(memory, this_cpu, bytes, align, 0);
+}
+
+void subject_free_percpu(const void *at)
+{
+	expect(fwk_free_percpu(memory, this_cpu, (void *)at), "free of memory of each CPU");
 }

@@ -68,7 +68,7 @@ const fn test(bit: u32, name: &'static str, what: &'static str) -> VmallocTest {
     VmallocTest { bit, name, what }
 }
 
-const TESTS: [VmallocTest; 10] = [
+const TESTS: [VmallocTest; 11] = [
     test(0, "fix_size_alloc", "a page"),
     test(
         1,
@@ -92,6 +92,7 @@ const TESTS: [VmallocTest; 10] = [
         "align_shift_alloc",
         "one page at every alignment, which must fail: all of it",
     ),
+    test(PERCPU, "pcpu_alloc", "an object of each CPU, up to 1 KiB"),
     test(8, "kvfree_rcu_1_arg_vmalloc", "a page that is freed later"),
     test(9, "kvfree_rcu_2_arg_vmalloc", "the same"),
     test(10, "vm_map_ram", "a frame, mapped and unmapped"),
@@ -99,6 +100,14 @@ const TESTS: [VmallocTest; 10] = [
 
 /// Alignments go up until no address has one.
 const MUST_FAIL: u32 = 6;
+/// The test of memory of each CPU, which the library for kernels alone has, and its objects.
+const PERCPU: u32 = 7;
+const PERCPU_OBJECTS: u64 = 35_000;
+
+/// Whether the test runs over a subject.
+fn has(subject: &Subject, test: &VmallocTest) -> bool {
+    test.bit != PERCPU || COMPARED.contains(&subject.variant)
+}
 
 /// Before a row of figures that stay, the machine is watched for so long.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -343,10 +352,14 @@ fn row(
     nth: u64,
 ) -> Result<Vec<ResultRow>, String> {
     let mut rows = Vec::new();
-    for subject in &SUBJECTS {
+    for subject in SUBJECTS.iter().filter(|subject| has(subject, test)) {
         let loops = (asked.loops / subject.fewer_loops).max(1);
         let said = one(test, workers, subject, loops, nth)?;
-        let per = if test.bit == MUST_FAIL { 1 } else { loops };
+        let per = match test.bit {
+            MUST_FAIL => 1,
+            PERCPU => PERCPU_OBJECTS,
+            _ => loops,
+        };
         let figures = [
             ("loop_ns", "ns", said.microseconds * 1000.0 / per as f64),
             ("failed", "count", said.failed as f64),
@@ -451,7 +464,11 @@ pub(crate) fn table(file: &ResultFile) -> String {
             let _ = write!(out, "| `{}`: {} | {workers} |", test.name, test.what);
             for subject in &SUBJECTS {
                 let Some(row) = file.find(&case, subject.variant, "loop_ns") else {
-                    out += " - |";
+                    out += if has(subject, test) {
+                        " - |"
+                    } else {
+                        " cannot run |"
+                    };
                     continue;
                 };
                 let mut shown = number(row.median);
@@ -483,7 +500,6 @@ pub(crate) fn table(file: &ResultFile) -> String {
             out.push('\n');
         }
     }
-    out += "| `pcpu_alloc`: memory of each CPU | - | cannot run | cannot run | cannot run | cannot run | cannot run |\n";
     let slower = if slower.is_empty() {
         "nothing".to_owned()
     } else {

@@ -201,7 +201,8 @@ fn space_of(extent: &Extent) -> Result<SpaceLayout, EngineError> {
     let mut layout = extent.space.expect("these parts have a window");
     let (cpus, pages) = (u64::from(extent.units.0), extent.units.1);
     if cpus != 0 {
-        let max = (layout.pages.saturating_sub(1) / cpus).min(UnitsLayout::PAGES_MAX);
+        let most = layout.pages.saturating_sub(1).checked_div(cpus);
+        let max = most.unwrap_or(0).min(UnitsLayout::PAGES_MAX);
         let is_right = SetupError::limits(&[
             ("CPUs with a unit", cpus, 1, extent.cpus.into()),
             ("pages of a unit", pages, 1, max),
