@@ -228,6 +228,9 @@ impl ReservePlatform for BarePc {
     }
 }
 
+/// A CPU's unit of per-CPU objects.
+const UNIT_PAGES: u64 = 8192;
+
 /// Sets memory up, on the first CPU: the direct map of what lies above 4 GiB, the metadata at the beginning of
 /// the longest range, the engine with all other frames. Below 1 MiB is what the loader and other CPUs' start need.
 pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: RangeConfig) {
@@ -255,6 +258,7 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
         .with_window(Page::of_address(WINDOW), window_pages)
         .with_range_config(ranges)
         .with_objects()
+        .with_percpu(cpus, UNIT_PAGES)
         .with_reserve(ReserveLayout::new(reserve));
     let words = layout.words_needed().expect("the layout is possible");
     let pages = (words as u64 * 8).div_ceil(Frame::BYTES);

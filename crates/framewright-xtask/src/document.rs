@@ -112,6 +112,13 @@ const ROWS: &[Row] = &[
     row("kvmalloc_64k", "64 KiB", 1610.0, Some(400.0), None),
     row("kvmalloc_1m", "1 MiB", 10989.0, Some(2500.0), Some(2500.0)),
     row(
+        "pcpu",
+        "an object of each CPU, up to 1 KiB",
+        19445.0,
+        Some(2000.0),
+        None,
+    ),
+    row(
         "map_1",
         "the platform alone: one page mapped and unmapped",
         0.0,

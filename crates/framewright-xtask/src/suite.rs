@@ -29,6 +29,7 @@ const COUNTED: &[(&str, usize)] = &[
     ("kvmalloc_4k", 1),
     ("kvmalloc_64k", 1),
     ("kvmalloc_1m", 2),
+    ("pcpu", 1),
     ("map_1", 1),
     ("map_64", 1),
     ("longest_random", 2),

@@ -40,6 +40,7 @@ pub fn run(test: &str) {
         "kvmalloc_4k" => objects::kvmalloc(4 << 10),
         "kvmalloc_64k" => objects::kvmalloc(64 << 10),
         "kvmalloc_1m" => objects::kvmalloc(1 << 20),
+        "pcpu" => objects::percpu(),
         "map_1" => machine::map(test, 1),
         "map_64" => machine::map(test, 64),
         "longest_random" | "longest_16m_zeroed" | "longest_drain" => machine::longest(test),

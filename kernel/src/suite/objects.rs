@@ -1,7 +1,8 @@
 //! Pairs of an allocation and its free: blocks of frames, objects.
 
-use super::measure;
+use super::{Dice, Since, measure};
 use crate::memory::with;
+use alloc::vec::Vec;
 use framewright::kv::KvRequest;
 use framewright::{Context, Mobility, Order};
 
@@ -38,4 +39,21 @@ pub fn kvmalloc(bytes: u64) {
         let object = with(|cpu| cpu.kvmalloc(&request)).expect("there is memory");
         with(|cpu| cpu.kvfree(object)).expect("it was allocated");
     });
+}
+
+/// Per-CPU objects as Linux's test has them: all of them live at a time.
+pub fn percpu() {
+    const OBJECTS: u64 = 35_000;
+    let mut draw = Dice::new(0);
+    let mut all = Vec::with_capacity(OBJECTS as usize);
+    let since = Since::now();
+    for _ in 0..OBJECTS {
+        let (bytes, align) = (1 + draw.below(1024), 2 << draw.below(11));
+        let object = with(|cpu| cpu.alloc_percpu(bytes, align, Context::ANY));
+        all.push(object.expect("there is memory"));
+    }
+    for object in all.drain(..) {
+        with(|cpu| cpu.free_percpu(object)).expect("it was allocated");
+    }
+    since.say("pcpu", OBJECTS);
 }
