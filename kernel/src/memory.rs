@@ -26,7 +26,8 @@ use framewright_x86_64::cells::{CpuCells, InterruptFlags, NestedEntry, SetOnce};
 use framewright_x86_64::direct::DirectMap;
 use framewright_x86_64::entry::PageAccess;
 use framewright_x86_64::instructions::{
-    self, current_cpu, flush_translations, let_interrupts_in, without_interrupts, zero_bytes,
+    self, copy_words, current_cpu, flush_translations, let_interrupts_in, without_interrupts,
+    zero_bytes,
 };
 use framewright_x86_64::shootdown::{Ipi, Shootdown, ShootdownRound};
 use framewright_x86_64::tables::{PageTables, PhysMap, TableSource};
@@ -218,13 +219,13 @@ impl ObjectPlatform for BarePc {
 
 impl ReservePlatform for BarePc {
     fn store(&self, frame: Frame, page: &[u64; 512]) {
-        // SAFETY: the engine says that no other CPU writes the frame.
-        unsafe { DIRECT.store(frame, page) };
+        // SAFETY: the direct map has the frame, and the engine says that no other CPU writes it.
+        unsafe { copy_words(page.as_ptr(), DIRECT.addr(frame).0 as *mut u64, 512) };
     }
 
     fn load(&self, frame: Frame, page: &mut [u64; 512]) {
         // SAFETY: the direct map has the frame; an owner may write it meanwhile.
-        unsafe { DIRECT.load(frame, page) };
+        unsafe { copy_words(DIRECT.addr(frame).0 as *const u64, page.as_mut_ptr(), 512) };
     }
 }
 

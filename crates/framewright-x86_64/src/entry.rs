@@ -7,6 +7,7 @@
 //! P present, W writable, T write-through, C uncached, H huge (2 MiB, in the third level).
 
 use framewright::Frame;
+use framewright_paging::entry::EntryFormat;
 
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
@@ -90,6 +91,63 @@ impl TableEntry {
     #[must_use]
     pub const fn access(self) -> PageAccess {
         PageAccess(self.0 & PageAccess::DEVICE.0)
+    }
+}
+
+impl EntryFormat for TableEntry {
+    type Access = PageAccess;
+
+    const LEVELS: u32 = 4;
+    const FRAMES_MAX: u64 = FRAMES_MAX;
+
+    #[inline(always)]
+    fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn page(frame: Frame, access: PageAccess) -> Self {
+        Self::page(frame, access)
+    }
+
+    #[inline(always)]
+    fn huge(frame: Frame, access: PageAccess) -> Self {
+        Self::huge(frame, access)
+    }
+
+    #[inline(always)]
+    fn table(frame: Frame) -> Self {
+        Self::table(frame)
+    }
+
+    #[inline(always)]
+    fn is_present(self) -> bool {
+        Self::is_present(self)
+    }
+
+    #[inline(always)]
+    fn is_huge(self) -> bool {
+        Self::is_huge(self)
+    }
+
+    #[inline(always)]
+    fn is_table(self) -> bool {
+        Self::is_table(self)
+    }
+
+    #[inline(always)]
+    fn frame(self) -> Frame {
+        Self::frame(self)
+    }
+
+    #[inline(always)]
+    fn access(self) -> PageAccess {
+        Self::access(self)
     }
 }
 

@@ -5,11 +5,12 @@
 //! |---|---|---|
 //! | [`entry`] | an entry of a page table, and the access it grants | yes |
 //! | [`tables`] | 4-level page tables: map, unmap, translate, over any memory | yes |
+//! | [`instructions`] | per-CPU base, clock, interrupts, ports | in a kernel |
 //! | [`shootdown`] | flush and barrier on all CPUs, by generations | yes, and by loom |
 //! | [`cells`] | a value that is set once, a value for each CPU | yes |
 //! | [`direct`] | physical memory at a fixed distance | yes |
-//! | [`instructions`] | per-CPU base, clock, interrupts, ports | in a kernel |
 //!
+//! The last three are those of `framewright-paging`, which every architecture shares; so is the walk of `tables`.
 //! The crate holds no state and knows no machine. A kernel says where physical memory lies
 //! ([`PhysMap`](tables::PhysMap)), where page tables come from ([`TableSource`](tables::TableSource))
 //! and how a CPU interrupts another one ([`Ipi`](shootdown::Ipi)). `kernel/` in the repository is
@@ -17,14 +18,12 @@
 #![no_std]
 #![deny(unsafe_code)]
 
-#[cfg(any(test, loom))]
+#[cfg(test)]
 extern crate std;
 
-pub mod cells;
-#[cfg(target_arch = "x86_64")]
-pub mod direct;
 pub mod entry;
 #[cfg(target_arch = "x86_64")]
 pub mod instructions;
-pub mod shootdown;
 pub mod tables;
+
+pub use framewright_paging::{cells, direct, shootdown};

@@ -1,441 +1,71 @@
-//! 4-level page tables over any memory: map, unmap, translate.
+//! 4-level page tables: the walk of `framewright-paging` over this architecture's entries.
 //!
-//! ```text
-//!   page number, 36 bits:   | 9: root | 9: level 3 | 9: level 2 | 9: level 1 |
-//!                                                      │            └ 4 KiB
-//!                                                      └ 2 MiB, where page and frame are aligned
-//! ```
-//!
-//! # Invariants
-//! - **PT1** A table that stands in an entry stays there: none is ever freed. So a walker, of this
-//!   code or of a CPU, that has found a table may go on in it, and CPUs may work in one table at the same
-//!   time, each on pages of its own.
-//! - **PT2** An error changes no translation: what a call needs it takes before, or gives back.
-//! - **PT3** A split of 2 MiB into 512 pages changes no translation either: the new table is complete
-//!   before its entry takes the huge one's place.
-//!
-//! # Locks
-//! None. An entry of a table is written by one compare-and-swap, because two CPUs may bring a table for it
-//! at the same time; an entry of a page by a plain store, because one CPU at a time has the page.
-//!
-//! # Not here
-//! Freeing of tables; it would need a lock or a count in each. Pages of 1 GiB. Five levels: the kernel
-//! does not turn it on.
+//! A change of an entry that was empty needs nothing more: a CPU keeps no translation of what is not present (Intel SDM,
+//! volume 3, "Details of TLB Use"), and its stores reach other CPUs in order. Behind an unmapping stands a
+//! [flush](crate::shootdown).
 
-use crate::entry::{FRAMES_MAX, PageAccess, TableEntry};
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
-use framewright::platform::MapError;
-use framewright::{Context, Frame, Page, PageRange, Run};
-
-/// The entries of a table: 4096 bytes of 8.
-pub const ENTRIES: usize = 512;
-
-/// The pages of 4 KiB in one of 2 MiB.
-const HUGE_PAGES: u64 = 512;
-
-/// A table's memory.
-pub type TablePage = [AtomicU64; ENTRIES];
-
-/// Where physical memory lies.
-pub trait PhysMap {
-    /// The table in `frame`: one that the source gave, or the root.
-    fn table(&self, frame: Frame) -> &TablePage;
-}
-
-/// Where page tables come from. It is asked while the engine maps, so it must not ask the engine's ranges.
-pub trait TableSource {
-    /// A frame of any contents for a table, or `None`.
-    fn take_table(&self, context: Context) -> Option<Frame>;
-
-    /// Takes back a frame that became no table after all.
-    fn give_back(&self, frame: Frame);
-}
+use crate::entry::TableEntry;
+use framewright_paging::tables::EntryTables;
+pub use framewright_paging::tables::{ENTRIES, PhysMap, TablePage, TableSource};
 
 /// A page table, by its root.
-#[derive(Clone, Copy, Debug)]
-pub struct PageTables<M> {
-    root: Frame,
-    phys: M,
-}
-
-/// Whether a page has an address that a CPU takes: bits 48 to 63 are as bit 47.
-const fn is_canonical(page: Page) -> bool {
-    let upper = page.0 >> 35;
-    upper == 0 || upper == (1 << 17) - 1
-}
-
-/// Whether all pages from the first to the last have addresses that a CPU takes.
-const fn are_in_one_half(first: Page, last: Page) -> bool {
-    is_canonical(first) && first.0 >> 35 == last.0 >> 35
-}
-
-/// The page's entry in a table of that level, 0 for the pages' own.
-const fn index(page: Page, level: u32) -> usize {
-    (page.0 >> (9 * level)) as usize % ENTRIES
-}
-
-/// The pages up to the next border of 2 MiB, or to `end`.
-fn within_table(page: Page, end: u64) -> u64 {
-    (HUGE_PAGES - page.0 % HUGE_PAGES).min(end - page.0)
-}
-
-/// Writes the entries of pages, one after the other.
-#[inline(always)]
-fn fill(entries: &[AtomicU64], frame: Frame, access: PageAccess) {
-    for (entry, number) in entries.iter().zip(frame.0..) {
-        debug_assert_eq!(entry.load(Relaxed), TableEntry::EMPTY.0, "mapped twice");
-        // Relaxed: the walker of another CPU comes here only after that CPU has learnt of the page, which is
-        // the caller's to order.
-        entry.store(TableEntry::page(Frame(number), access).0, Relaxed);
-    }
-}
-
-/// Empties the entries of pages.
-#[inline(always)]
-fn empty(entries: &[AtomicU64]) {
-    for entry in entries {
-        entry.store(TableEntry::EMPTY.0, Relaxed);
-    }
-}
-
-impl<M: PhysMap> PageTables<M> {
-    /// The tables below the root in `root`, which the caller has made: zeroes, or entries of its own.
-    pub const fn new(root: Frame, phys: M) -> Self {
-        Self { root, phys }
-    }
-
-    /// The root's frame, for the register of the page table.
-    pub const fn root(&self) -> Frame {
-        self.root
-    }
-
-    /// Maps as many pages as `frames` has frames, from `at` on, in order: 2 MiB at a time where page and frame
-    /// are aligned and no table stands there yet. None of the pages is mapped before.
-    ///
-    /// # Errors
-    /// [`MapError::Page`] if a page has no address, or is part of a huge mapping; [`MapError::Frame`]
-    /// if an entry cannot name a frame; [`MapError::NoMemory`] if the source has no frame for a table.
-    /// None of the pages is mapped then. New tables stay.
-    #[inline]
-    pub fn map(
-        &self,
-        at: Page,
-        frames: Run,
-        access: PageAccess,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
-        if let Some(entries) = self.entries(at, frames.frames())
-            && frames.end().0 <= FRAMES_MAX
-        {
-            fill(entries, frames.start(), access);
-            return Ok(());
-        }
-        self.map_pieces(at, frames, access, source, context)
-    }
-
-    /// Maps a page to each frame, wherever it lies, from `at` on.
-    ///
-    /// # Errors
-    /// As [`map`](Self::map), with the number of pages that are mapped, the first ones.
-    #[inline]
-    pub fn map_frames(
-        &self,
-        at: Page,
-        frames: &[Frame],
-        access: PageAccess,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), (u64, MapError)> {
-        let all_bits = frames.iter().fold(0, |bits, frame| bits | frame.0);
-        if let Some(entries) = self.entries(at, frames.len() as u64)
-            && all_bits < FRAMES_MAX
-        {
-            for (entry, frame) in entries.iter().zip(frames) {
-                fill(core::slice::from_ref(entry), *frame, access);
-            }
-            return Ok(());
-        }
-        for (nth, &frame) in (0..).zip(frames) {
-            let page = at.0.checked_add(nth).ok_or((nth, MapError::Page(at)))?;
-            let run = Run::new(frame, 1).ok_or((nth, MapError::Frame(frame)))?;
-            let mapped = self.map(Page(page), run, access, source, context);
-            mapped.map_err(|error| (nth, error))?;
-        }
-        Ok(())
-    }
-
-    /// The entries of this many pages from `page` on, if they lie in one table, and it is there.
-    #[inline(always)]
-    fn entries(&self, page: Page, pages: u64) -> Option<&[AtomicU64]> {
-        let first = index(page, 0);
-        if !is_canonical(page) || pages > (ENTRIES - first) as u64 {
-            return None;
-        }
-        let found = TableEntry(self.huge_entry(page)?.load(Acquire));
-        if !found.is_table() {
-            return None;
-        }
-        let table = self.phys.table(found.frame());
-        table.get(first..first + pages as usize)
-    }
-
-    /// The same where tables may be missing, or pages be huge.
-    #[inline(never)]
-    fn map_pieces(
-        &self,
-        at: Page,
-        frames: Run,
-        access: PageAccess,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
-        let count = frames.frames();
-        if frames.end().0 > FRAMES_MAX {
-            return Err(MapError::Frame(Frame(frames.end().0 - 1)));
-        }
-        let end = at.0.checked_add(count).ok_or(MapError::Page(at))?;
-        if count > 0 && !are_in_one_half(at, Page(end - 1)) {
-            return Err(MapError::Page(at));
-        }
-        let (mut page, mut frame) = (at, frames.start());
-        while page.0 < end {
-            let pages = within_table(page, end);
-            if let Err(error) = self.map_piece(page, frame, pages, access, source, context) {
-                self.clear(at, page.0);
-                return Err(error);
-            }
-            page = Page(page.0 + pages);
-            frame = Frame(frame.0 + pages);
-        }
-        Ok(())
-    }
-
-    /// Maps pages of one table.
-    #[inline]
-    fn map_piece(
-        &self,
-        page: Page,
-        frame: Frame,
-        pages: u64,
-        access: PageAccess,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
-        let mut table = self.phys.table(self.root);
-        for level in [3, 2] {
-            table = self.below(&table[index(page, level)], page, source, context)?;
-        }
-        let entry = &table[index(page, 1)];
-        if pages == HUGE_PAGES && frame.0.is_multiple_of(HUGE_PAGES) {
-            let huge = TableEntry::huge(frame, access).0;
-            // Another CPU cannot have a page here: all 512 are the caller's. A table may stand there.
-            if entry
-                .compare_exchange(TableEntry::EMPTY.0, huge, Release, Relaxed)
-                .is_ok()
-            {
-                return Ok(());
-            }
-        }
-        let table = self.below(entry, page, source, context)?;
-        let first = index(page, 0);
-        fill(&table[first..first + pages as usize], frame, access);
-        Ok(())
-    }
-
-    /// The table that an entry names; if it names none, a new one.
-    #[inline]
-    fn below(
-        &self,
-        entry: &AtomicU64,
-        page: Page,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<&TablePage, MapError> {
-        // Acquire pairs with the Release of the CPU that brought the table: its entries are zero.
-        let mut found = TableEntry(entry.load(Acquire));
-        if !found.is_present() {
-            found = self.bring(entry, source, context)?;
-        }
-        if found.is_huge() {
-            return Err(MapError::Page(page));
-        }
-        Ok(self.phys.table(found.frame()))
-    }
-
-    /// Brings a table for an empty entry, unless another CPU does so at the same time.
-    #[cold]
-    fn bring(
-        &self,
-        entry: &AtomicU64,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<TableEntry, MapError> {
-        let frame = source.take_table(context).ok_or(MapError::NoMemory)?;
-        for word in self.phys.table(frame) {
-            word.store(TableEntry::EMPTY.0, Relaxed);
-        }
-        Ok(self.install(entry, TableEntry::EMPTY, frame, source))
-    }
-
-    /// Puts the table in `frame` in the place of `before`; what stands there afterwards.
-    fn install(
-        &self,
-        entry: &AtomicU64,
-        before: TableEntry,
-        frame: Frame,
-        source: &impl TableSource,
-    ) -> TableEntry {
-        let table = TableEntry::table(frame);
-        // Release: a CPU that sees the table sees its entries.
-        match entry.compare_exchange(before.0, table.0, AcqRel, Acquire) {
-            Ok(_) => table,
-            Err(others) => {
-                source.give_back(frame);
-                TableEntry(others)
-            }
-        }
-    }
-
-    /// Unmaps every page of the range. Some of them may not be mapped. Of 2 MiB that reach out of the range it
-    /// first makes pages (PT3); the others stay mapped.
-    ///
-    /// # Errors
-    /// [`MapError::NoMemory`] if the source has no frame for that. Each page is as it was.
-    #[inline]
-    pub fn unmap(
-        &self,
-        range: PageRange,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
-        if let Some(entries) = self.entries(range.start(), range.pages()) {
-            empty(entries);
-            return Ok(());
-        }
-        self.unmap_pieces(range, source, context)
-    }
-
-    #[inline(never)]
-    fn unmap_pieces(
-        &self,
-        range: PageRange,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        let (first, last) = (range.start(), Page(range.end().0 - 1));
-        if !are_in_one_half(first, last) {
-            return Err(MapError::Page(first));
-        }
-        // Only the pages at the two ends can lie in 2 MiB that reach out.
-        if !first.0.is_multiple_of(HUGE_PAGES) {
-            self.split(first, source, context)?;
-        }
-        if !range.end().0.is_multiple_of(HUGE_PAGES) {
-            self.split(last, source, context)?;
-        }
-        self.clear(first, range.end().0);
-        Ok(())
-    }
-
-    /// The entry of the 2 MiB around a page, if there are tables down to it.
-    #[inline(always)]
-    fn huge_entry(&self, page: Page) -> Option<&AtomicU64> {
-        let mut table = self.phys.table(self.root);
-        for level in [3, 2] {
-            let entry = TableEntry(table[index(page, level)].load(Acquire));
-            if !entry.is_table() {
-                return None;
-            }
-            table = self.phys.table(entry.frame());
-        }
-        Some(&table[index(page, 1)])
-    }
-
-    /// Turns the 2 MiB around a page into 512 pages, if it is mapped so.
-    #[inline]
-    fn split(
-        &self,
-        page: Page,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
-        match self.huge_entry(page) {
-            Some(entry) if TableEntry(entry.load(Acquire)).is_huge() => {
-                self.split_entry(entry, source, context)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    #[cold]
-    fn split_entry(
-        &self,
-        entry: &AtomicU64,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
-        let huge = TableEntry(entry.load(Acquire));
-        let frame = source.take_table(context).ok_or(MapError::NoMemory)?;
-        for (word, number) in self.phys.table(frame).iter().zip(huge.frame().0..) {
-            word.store(TableEntry::page(Frame(number), huge.access()).0, Relaxed);
-        }
-        // Another CPU that unmaps other pages of these 2 MiB may have split them first.
-        self.install(entry, huge, frame, source);
-        Ok(())
-    }
-
-    /// Empties the entries of the pages from `page` up to `end`; a huge entry lies in them entirely.
-    fn clear(&self, mut page: Page, end: u64) {
-        while page.0 < end {
-            let pages = within_table(page, end);
-            if let Some(entry) = self.huge_entry(page) {
-                let found = TableEntry(entry.load(Acquire));
-                if found.is_huge() {
-                    debug_assert_eq!(pages, HUGE_PAGES, "2 MiB are split before");
-                    entry.store(TableEntry::EMPTY.0, Release);
-                } else if found.is_present() {
-                    let first = index(page, 0);
-                    let table = self.phys.table(found.frame());
-                    empty(&table[first..first + pages as usize]);
-                }
-            }
-            page = Page(page.0 + pages);
-        }
-    }
-
-    /// The frame that a page shows, and the access it grants.
-    #[must_use]
-    pub fn translate(&self, page: Page) -> Option<(Frame, PageAccess)> {
-        if !is_canonical(page) {
-            return None;
-        }
-        let found = TableEntry(self.huge_entry(page)?.load(Acquire));
-        if found.is_huge() {
-            let frame = Frame(found.frame().0 + page.0 % HUGE_PAGES);
-            return Some((frame, found.access()));
-        }
-        if !found.is_present() {
-            return None;
-        }
-        let table = self.phys.table(found.frame());
-        let found = TableEntry(table[index(page, 0)].load(Acquire));
-        found.is_present().then(|| (found.frame(), found.access()))
-    }
-
-    /// Whether a page is part of a mapping of 2 MiB.
-    #[must_use]
-    pub fn is_huge(&self, page: Page) -> bool {
-        let entry = self.huge_entry(page).filter(|_| is_canonical(page));
-        entry.is_some_and(|entry| TableEntry(entry.load(Acquire)).is_huge())
-    }
-}
+pub type PageTables<M> = EntryTables<M, TableEntry>;
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::entry::PageAccess;
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use framewright::{Context, Frame, Page, PageRange, Run};
+    use std::cell::Cell;
+
+    struct FourTables {
+        frames: [TablePage; 4],
+        next: Cell<u64>,
+    }
+
+    impl PhysMap for &FourTables {
+        fn table(&self, frame: Frame) -> &TablePage {
+            &self.frames[frame.0 as usize]
+        }
+    }
+
+    impl TableSource for FourTables {
+        fn take_table(&self, _context: Context) -> Option<Frame> {
+            Some(Frame(self.next.replace(self.next.get() + 1)))
+        }
+
+        fn give_back(&self, _frame: Frame) {}
+    }
+
+    /// The words that a CPU reads on its way, by the manual's division of an address.
+    #[test]
+    fn the_words_are_where_the_cpu_looks() {
+        let memory = FourTables {
+            frames: [const { [const { AtomicU64::new(0) }; ENTRIES] }; 4],
+            next: Cell::new(1),
+        };
+        let tables = PageTables::new(Frame(0), &memory);
+        let word = |frame: usize, nth: usize| memory.frames[frame][nth].load(Relaxed);
+        let map = |address, frame, frames| {
+            let run = Run::new(Frame(frame), frames).unwrap();
+            let at = Page::of_address(address);
+            tables.map(at, run, PageAccess::DATA, &memory, Context::ANY)
+        };
+        // Bits 47 to 39 are 0x192, 38 to 30 are 1, 29 to 21 are 2, 20 to 12 are 3.
+        let address = 0xffff_c900_4040_3000;
+        map(address, 0x55, 1).unwrap();
+        assert_eq!((word(0, 0x192), word(1, 1)), (0x1003, 0x2003));
+        assert_eq!((word(2, 2), word(3, 3)), (0x3003, 0x8000_0000_0005_5003));
+        map(address + 0x1f_d000, 0x400, 512).unwrap();
+        assert_eq!(word(2, 3), 0x8000_0000_0040_0083);
+        tables
+            .unmap(
+                PageRange::new(Page::of_address(address), 1).unwrap(),
+                &memory,
+                Context::ANY,
+            )
+            .unwrap();
+        assert_eq!(word(3, 3), 0);
+    }
+}

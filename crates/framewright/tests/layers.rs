@@ -33,8 +33,10 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/framewright-capi-core/src/pointers.rs",
     "crates/framewright-capi-kernel/src/c",
     "crates/framewright-linux/src",
-    "crates/framewright-x86_64/src/cells.rs",
-    "crates/framewright-x86_64/src/direct.rs",
+    "crates/framewright-paging/src/cells.rs",
+    "crates/framewright-paging/src/direct.rs",
+    "crates/framewright-riscv64/src/firmware.rs",
+    "crates/framewright-riscv64/src/instructions.rs",
     "crates/framewright-x86_64/src/instructions.rs",
 ];
 

@@ -14,6 +14,8 @@ const CEILINGS: &[(&str, usize)] = &[
     ("crates/framewright-lab", 0),
     ("crates/framewright-lines", 0),
     ("crates/framewright-linux", 0),
+    ("crates/framewright-paging", 0),
+    ("crates/framewright-riscv64", 0),
     ("crates/framewright-sim", 0),
     ("crates/framewright-x86_64", 0),
     ("crates/framewright-xtask", 0),

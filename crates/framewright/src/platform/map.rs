@@ -47,6 +47,16 @@ impl core::error::Error for MapError {}
 /// and never two at a time for the same page. It may call them on behalf of another CPU, which
 /// waits: so they must not call the engine's ranges back.
 ///
+/// # When a mapping is visible
+/// When [`map`](Self::map) has returned, an access of the calling CPU reaches the frames. So does an access of another
+/// CPU that learns of the page from this one, by a release store and a load that acquires it. Where CPUs read page tables
+/// out of this order, or keep entries that were empty, the platform sees to it. On RISC-V `map` ends with a fence for its
+/// own CPU, and a CPU that faults nevertheless executes one and tries again; on Arm `map` ends with a barrier that reaches
+/// all CPUs; x86-64 needs neither.
+///
+/// A call that fails has mapped nothing, not even for a moment: a CPU may keep what it finds by chance, and the engine
+/// flushes nothing behind such a call. So a platform takes page tables before it writes the first entry.
+///
 /// # The flush contract
 /// After [`unmap`](Self::unmap) an access through the pages may still reach their old frames, by a
 /// translation that a CPU has kept. It cannot after a [`flush_all`](Self::flush_all) that *began*
@@ -60,7 +70,7 @@ pub trait RangePlatform: super::FramePlatform {
     /// use larger mappings than one page.
     ///
     /// # Errors
-    /// None of the pages is mapped then.
+    /// None of the pages is mapped then, nor was for a moment.
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError>;
 
     /// Maps a page to each frame, in order, from `at` on: a caller's frames, wherever they lie \[`vm_map_ram`\]. By
@@ -68,7 +78,8 @@ pub trait RangePlatform: super::FramePlatform {
     /// all in one go.
     ///
     /// # Errors
-    /// How many pages are mapped, the first ones, and why the next one is not.
+    /// How many pages are mapped, the first ones, and why the next one is not. The engine unmaps those, and flushes before it
+    /// uses them again.
     fn map_frames(
         &self,
         at: Page,

@@ -3,7 +3,6 @@
 
 #![allow(unsafe_code)]
 
-use crate::instructions::copy_words;
 use crate::tables::{PhysMap, TablePage};
 use framewright::{Addr, Frame};
 
@@ -38,32 +37,6 @@ impl<const BASE: u64> DirectMap<BASE> {
         // SAFETY: they are mapped (`new`) and the caller's; a frame begins at a multiple of a word.
         unsafe { core::slice::from_raw_parts_mut(self.addr(frame).0 as *mut u64, words) }
     }
-
-    /// Writes a frame.
-    ///
-    /// # Safety
-    /// It is the caller's to write.
-    #[inline]
-    pub unsafe fn store(self, frame: Frame, page: &[u64; 512]) {
-        // SAFETY: it is mapped (`new`) and the caller's.
-        unsafe { copy_words(page.as_ptr(), self.addr(frame).0 as *mut u64, page.len()) };
-    }
-
-    /// Reads a frame. Another CPU may write it meanwhile: then the page is any mixture.
-    ///
-    /// # Safety
-    /// It is memory.
-    #[inline]
-    pub unsafe fn load(self, frame: Frame, page: &mut [u64; 512]) {
-        // SAFETY: as the caller owes.
-        unsafe {
-            copy_words(
-                self.addr(frame).0 as *const u64,
-                page.as_mut_ptr(),
-                page.len(),
-            )
-        };
-    }
 }
 
 impl<const BASE: u64> PhysMap for DirectMap<BASE> {
@@ -91,20 +64,13 @@ mod tests {
         let frame = |nth| Frame(first + nth);
         // SAFETY: at the distance 0 lies all memory of a process; only these three frames are named.
         let map = unsafe { DirectMap::<0>::new() };
-        let page = core::array::from_fn(|nth| nth as u64 + 1);
-        // SAFETY: all of it is the test's.
-        unsafe { map.store(frame(1), &page) };
-        let load = |nth| {
-            let mut read = [0; 512];
-            // SAFETY: as above.
-            unsafe { map.load(frame(nth), &mut read) };
-            read
-        };
-        assert_eq!([load(0), load(1), load(2)], [[7; 512], page, [7; 512]]);
-        assert_eq!(map.table(frame(1))[3].load(Relaxed), 4);
+        for (nth, word) in (1..).zip(map.table(frame(1))) {
+            word.store(nth, Relaxed);
+        }
+        assert_eq!(map.table(frame(0))[511].load(Relaxed), 7);
         // SAFETY: nothing else has it.
         let words = unsafe { map.words(frame(1), 513) };
-        assert_eq!((words[511], words[512]), (512, 7));
+        assert_eq!((words[0], words[511], words[512]), (1, 512, 7));
         // SAFETY: as above.
         let far = unsafe { DirectMap::<0x8000_0000_0000>::new() };
         assert_eq!(far.addr(Frame(2)).0, 0x8000_0000_2000);

@@ -5,6 +5,74 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
+/// An entry of no machine: the frame from bit 20 on, what it is in bits 4 to 6, the access in bit 8.
+#[derive(Clone, Copy)]
+struct ToyEntry<const LEVELS: u32>(u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ToyAccess {
+    Read,
+    Write,
+}
+
+const FRAMES_END: u64 = 1 << 40;
+const PAGE: u64 = 1 << 4;
+const HUGE: u64 = 1 << 5;
+const TABLE: u64 = 1 << 6;
+
+impl<const LEVELS: u32> EntryFormat for ToyEntry<LEVELS> {
+    type Access = ToyAccess;
+
+    const LEVELS: u32 = LEVELS;
+    const FRAMES_MAX: u64 = FRAMES_END;
+
+    fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    fn bits(self) -> u64 {
+        self.0
+    }
+
+    fn page(frame: Frame, access: ToyAccess) -> Self {
+        Self(frame.0 << 20 | (access as u64) << 8 | PAGE)
+    }
+
+    fn huge(frame: Frame, access: ToyAccess) -> Self {
+        Self(frame.0 << 20 | (access as u64) << 8 | HUGE)
+    }
+
+    fn table(frame: Frame) -> Self {
+        Self(frame.0 << 20 | TABLE)
+    }
+
+    fn is_present(self) -> bool {
+        self.0 != 0
+    }
+
+    fn is_huge(self) -> bool {
+        self.0 & HUGE != 0
+    }
+
+    fn is_table(self) -> bool {
+        self.0 & TABLE != 0
+    }
+
+    fn frame(self) -> Frame {
+        Frame(self.0 >> 20)
+    }
+
+    fn access(self) -> ToyAccess {
+        if self.0 & 1 << 8 == 0 {
+            ToyAccess::Read
+        } else {
+            ToyAccess::Write
+        }
+    }
+}
+
+type ToyTables<'m, const LEVELS: u32> = EntryTables<&'m TestMemory, ToyEntry<LEVELS>>;
+
 /// Frames 0 to n - 1 hold tables; frame 0 is the root. A source that has only this many left.
 struct TestMemory {
     frames: Vec<TablePage>,
@@ -26,8 +94,8 @@ impl TestMemory {
         }
     }
 
-    fn tables(&self) -> PageTables<&Self> {
-        PageTables::new(Frame(0), self)
+    fn tables(&self) -> ToyTables<'_, 4> {
+        ToyTables::new(Frame(0), self)
     }
 
     fn left(&self) -> usize {
@@ -72,14 +140,14 @@ fn a_run_is_found_page_by_page_and_not_beside_it() {
             .map(
                 Page(at),
                 run(frame, pages),
-                PageAccess::DATA,
+                ToyAccess::Write,
                 &memory,
                 Context::ANY,
             )
             .unwrap();
         for nth in 0..pages {
             let found = tables.translate(Page(at + nth));
-            assert_eq!(found, Some((Frame(frame + nth), PageAccess::DATA)));
+            assert_eq!(found, Some((Frame(frame + nth), ToyAccess::Write)));
             assert!(!tables.is_huge(Page(at + nth)));
         }
         assert_eq!(tables.translate(Page(at - 1)), None);
@@ -98,7 +166,7 @@ fn frames_that_lie_apart_are_mapped_in_one_go_or_up_to_the_first_that_cannot_be(
     let memory = TestMemory::new(8);
     let tables = memory.tables();
     let map = |at, frames: &[Frame]| {
-        let access = PageAccess::DATA;
+        let access = ToyAccess::Write;
         tables.map_frames(Page(at), frames, access, &memory, Context::ANY)
     };
     let apart = [5, 3, 9, 10, 1 << 30].map(Frame);
@@ -107,11 +175,11 @@ fn frames_that_lie_apart_are_mapped_in_one_go_or_up_to_the_first_that_cannot_be(
         assert_eq!(map(at, &apart), Ok(()));
         for (page, frame) in (at..).zip(apart) {
             let found = tables.translate(Page(page));
-            assert_eq!(found, Some((frame, PageAccess::DATA)));
+            assert_eq!(found, Some((frame, ToyAccess::Write)));
         }
         tables.unmap(range(at, 5), &memory, Context::ANY).unwrap();
     }
-    let beyond = [5, 3, FRAMES_MAX, 7].map(Frame);
+    let beyond = [5, 3, FRAMES_END, 7].map(Frame);
     let refused = MapError::Frame(beyond[2]);
     assert_eq!(map(HIGH, &beyond), Err((2, refused)));
     assert!(tables.translate(Page(HIGH + 1)).is_some());
@@ -132,7 +200,7 @@ fn two_mebibytes_are_one_entry_where_page_and_frame_are_aligned() {
         .map(
             Page(at - 100),
             frames,
-            PageAccess::READ,
+            ToyAccess::Read,
             &memory,
             Context::ANY,
         )
@@ -141,7 +209,7 @@ fn two_mebibytes_are_one_entry_where_page_and_frame_are_aligned() {
     assert!(!huge(at - 1) && huge(at) && huge(at + 1023) && !huge(at + 1024));
     for nth in [0, 99, 100, 611, 612, 1123, 1124, 1223] {
         let found = tables.translate(Page(at - 100 + nth));
-        assert_eq!(found, Some((Frame(4096 - 100 + nth), PageAccess::READ)));
+        assert_eq!(found, Some((Frame(4096 - 100 + nth), ToyAccess::Read)));
     }
     // Root, two levels, one table on either side.
     assert_eq!(memory.left(), 15 - 4);
@@ -151,7 +219,7 @@ fn two_mebibytes_are_one_entry_where_page_and_frame_are_aligned() {
         .map(
             Page(other),
             run(513, 512),
-            PageAccess::DATA,
+            ToyAccess::Write,
             &memory,
             Context::ANY,
         )
@@ -169,7 +237,7 @@ fn pt3_a_split_moves_no_other_page() {
         .map(
             Page(at),
             run(1024, 1536),
-            PageAccess::DATA,
+            ToyAccess::Write,
             &memory,
             Context::ANY,
         )
@@ -182,7 +250,7 @@ fn pt3_a_split_moves_no_other_page() {
     assert_eq!(before - memory.left(), 2);
     for nth in 0..1536 {
         let expected =
-            (!(300..1212).contains(&nth)).then_some((Frame(1024 + nth), PageAccess::DATA));
+            (!(300..1212).contains(&nth)).then_some((Frame(1024 + nth), ToyAccess::Write));
         assert_eq!(tables.translate(Page(at + nth)), expected, "{nth}");
     }
     // The table stays, so the place is never huge again (PT1), and maps all the same.
@@ -193,7 +261,7 @@ fn pt3_a_split_moves_no_other_page() {
         .map(
             Page(at),
             run(2048, 1536),
-            PageAccess::DATA,
+            ToyAccess::Write,
             &memory,
             Context::ANY,
         )
@@ -212,7 +280,7 @@ fn pt2_without_a_frame_for_a_table_nothing_has_changed() {
         let mapped = tables.map(
             Page(at),
             run(9, 2),
-            PageAccess::DATA,
+            ToyAccess::Write,
             &memory,
             Context::NOWAIT,
         );
@@ -231,7 +299,7 @@ fn pt2_without_a_frame_for_a_table_nothing_has_changed() {
             .map(
                 Page(HIGH),
                 run(512, 1024),
-                PageAccess::DATA,
+                ToyAccess::Write,
                 &memory,
                 Context::ANY,
             )
@@ -239,7 +307,7 @@ fn pt2_without_a_frame_for_a_table_nothing_has_changed() {
         let unmapped = tables.unmap(range(HIGH + 1, 1022), &memory, Context::NOWAIT);
         assert_eq!(unmapped.is_ok(), extra == 2, "{extra}");
         let is_mapped =
-            |nth| tables.translate(Page(HIGH + nth)) == Some((Frame(512 + nth), PageAccess::DATA));
+            |nth| tables.translate(Page(HIGH + nth)) == Some((Frame(512 + nth), ToyAccess::Write));
         for nth in 0..1024 {
             let expected = extra < 2 || nth == 0 || nth == 1023;
             assert_eq!(is_mapped(nth), expected, "{extra}: {nth}");
@@ -251,7 +319,7 @@ fn pt2_without_a_frame_for_a_table_nothing_has_changed() {
 fn what_no_entry_can_say_is_refused_with_its_place() {
     let memory = TestMemory::new(8);
     let tables = memory.tables();
-    let map = |at, frames| tables.map(Page(at), frames, PageAccess::DATA, &memory, Context::ANY);
+    let map = |at, frames| tables.map(Page(at), frames, ToyAccess::Write, &memory, Context::ANY);
     // The hole between the halves: 47 bits of address below, bit 47 above.
     let hole = 1 << 35;
     assert_eq!(map(hole, run(1, 1)), Err(MapError::Page(Page(hole))));
@@ -263,7 +331,7 @@ fn what_no_entry_can_say_is_refused_with_its_place() {
         map(u64::MAX, run(1, 1)),
         Err(MapError::Page(Page(u64::MAX)))
     );
-    let last = FRAMES_MAX - 1;
+    let last = FRAMES_END - 1;
     assert_eq!(
         map(HIGH, run(last, 2)),
         Err(MapError::Frame(Frame(last + 1)))
@@ -286,9 +354,14 @@ fn what_no_entry_can_say_is_refused_with_its_place() {
     assert_eq!(memory.given_back.get(), 0);
 }
 
-/// Random maps and unmaps beside a map of pages; after each step every page of the window is compared.
 #[test]
 fn tables_and_a_plain_map_agree() {
+    agree::<4>(0xffff_c900_0000_0000 >> 12);
+    agree::<3>(0xffff_ffe0_0000_0000 >> 12);
+}
+
+/// Random maps and unmaps beside a map of pages; after each step every page of the window is compared.
+fn agree<const LEVELS: u32>(window_start: u64) {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = |below: u64| {
         seed ^= seed << 13;
@@ -298,7 +371,7 @@ fn tables_and_a_plain_map_agree() {
     };
     let window = 32 * 512;
     let memory = TestMemory::new(64);
-    let tables = memory.tables();
+    let tables = ToyTables::<LEVELS>::new(Frame(0), &memory);
     let mut plain: BTreeMap<u64, u64> = BTreeMap::new();
     let mut huge_seen = 0;
     for _ in 0..120 {
@@ -321,27 +394,91 @@ fn tables_and_a_plain_map_agree() {
             };
             tables
                 .map(
-                    Page(HIGH + at),
+                    Page(window_start + at),
                     run(frame, pages),
-                    PageAccess::DATA,
+                    ToyAccess::Write,
                     &memory,
                     Context::ANY,
                 )
                 .unwrap();
             plain.extend((0..pages).map(|nth| (at + nth, frame + nth)));
-            huge_seen += u32::from(tables.is_huge(Page(HIGH + at)));
+            huge_seen += u32::from(tables.is_huge(Page(window_start + at)));
         } else {
             tables
-                .unmap(range(HIGH + at, pages), &memory, Context::ANY)
+                .unmap(range(window_start + at, pages), &memory, Context::ANY)
                 .unwrap();
             plain.retain(|page, _| !(at..at + pages).contains(page));
         }
         for page in 0..window {
             let found = tables
-                .translate(Page(HIGH + page))
+                .translate(Page(window_start + page))
                 .map(|(frame, _)| frame.0);
             assert_eq!(found, plain.get(&page).copied());
         }
     }
     assert!(huge_seen > 0);
+}
+
+/// A source that looks at the pages of a call each time it is asked for a table.
+struct LookingSource<'m> {
+    memory: &'m TestMemory,
+    pages: PageRange,
+}
+
+impl TableSource for LookingSource<'_> {
+    fn take_table(&self, context: Context) -> Option<Frame> {
+        for page in self.pages.start().0..self.pages.end().0 {
+            assert_eq!(self.memory.tables().translate(Page(page)), None);
+        }
+        self.memory.take_table(context)
+    }
+
+    fn give_back(&self, frame: Frame) {
+        self.memory.give_back(frame);
+    }
+}
+
+/// A CPU keeps what it finds in a table even if it finds it for a moment, and the engine flushes nothing after a call
+/// that has failed.
+#[test]
+fn pt2_no_page_is_mapped_for_a_moment_by_a_call_that_fails() {
+    // Pages of one table, 2 MiB, pages of another table: two below the root, three for the pages and the huge ones.
+    for tables_left in 0..=4 {
+        let memory = TestMemory::new(1 + tables_left);
+        let source = LookingSource {
+            memory: &memory,
+            pages: range(HIGH + 510, 2 + 512 + 3),
+        };
+        let frames = run(1024 - 2, 2 + 512 + 3);
+        let tables = memory.tables();
+        let mapped = tables.map(
+            Page(HIGH + 510),
+            frames,
+            ToyAccess::Read,
+            &source,
+            Context::ANY,
+        );
+        assert_eq!(mapped.is_ok(), tables_left == 4, "{tables_left}");
+    }
+}
+
+#[test]
+fn with_three_levels_an_address_has_39_bits() {
+    let memory = TestMemory::new(9);
+    let tables = ToyTables::<3>::new(Frame(0), &memory);
+    let map = |at, frames| tables.map(Page(at), frames, ToyAccess::Read, &memory, Context::ANY);
+    let (hole, upper) = (1 << 26, (1 << 52) - (1 << 26));
+    assert_eq!(map(hole, run(1, 1)), Err(MapError::Page(Page(hole))));
+    assert_eq!(
+        map(upper - 1, run(1, 1)),
+        Err(MapError::Page(Page(upper - 1)))
+    );
+    assert_eq!(memory.left(), 8);
+    for at in [0, hole - 1, upper, (1 << 52) - 1] {
+        map(at, run(at % 1000, 1)).unwrap();
+        let found = tables.translate(Page(at));
+        assert_eq!(found, Some((Frame(at % 1000), ToyAccess::Read)));
+    }
+    // Two tables below the root for each of the four, of which none is shared.
+    assert_eq!(memory.left(), 0);
 }

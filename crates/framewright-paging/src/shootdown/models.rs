@@ -1,5 +1,5 @@
 //! Every interleaving of the words of a shootdown, with a translation that a CPU keeps as a value of its thread.
-//! `RUSTFLAGS='--cfg loom' cargo test -p framewright-x86_64 --release --lib models`
+//! `RUSTFLAGS='--cfg loom' cargo test -p framewright-paging --release --lib models`
 
 use super::*;
 use loom::cell::UnsafeCell;
