@@ -362,8 +362,8 @@ int fwk_add(struct fwk_memory *memory,
 // Errors: `FW_EFOREIGN` outside of the layout, `FW_EINVAL` if one is not free. Nothing has changed then.
 int fwk_remove(struct fwk_memory *memory, uint32_t cpu, uint64_t first, uint64_t frames);
 
-// Gives back what all CPUs keep for their next requests: lazy and kept areas are unmapped, empty slabs and cached frames
-// become free.
+// Gives back what all CPUs keep for their next requests: lazy and kept areas are unmapped; empty slabs, per-CPU pages
+// without objects and cached frames become free. A CPU that is taken down calls it before it calls no more: nothing is held back from the others then.
 //
 // Cost: it stops all CPUs for O(areas that are kept, and slabs that are empty), with `unmap` and `flush` for what is
 // unmapped.

@@ -235,8 +235,8 @@ pub extern "C" fn fwk_remove(memory: *mut FwkMemory, cpu: u32, first: u64, frame
     })
 }
 
-/// Gives back what all CPUs keep for their next requests: lazy and kept areas are unmapped, empty slabs and cached frames
-/// become free.
+/// Gives back what all CPUs keep for their next requests: lazy and kept areas are unmapped; empty slabs, per-CPU pages
+/// without objects and cached frames become free. A CPU that is taken down calls it before it calls no more: nothing is held back from the others then.
 ///
 /// Cost: it stops all CPUs for O(areas that are kept, and slabs that are empty), with `unmap` and `flush` for what is
 /// unmapped.
@@ -245,13 +245,7 @@ pub extern "C" fn fwk_remove(memory: *mut FwkMemory, cpu: u32, first: u64, frame
 #[unsafe(no_mangle)]
 pub extern "C" fn fwk_drain(memory: *mut FwkMemory, cpu: u32) -> c_int {
     coded(memory, cpu, |inside| {
-        // Areas have frames, and so have slabs: the zone comes last.
-        either!(KernelSeats, inside.seats, seats => {
-            seats.ranges().drain();
-            seats.objects().drain();
-            seats.purge_percpu();
-        });
-        either!(KernelEngine, inside.engine, engine => engine.zones()[0].drain());
+        either!(KernelSeats, inside.seats, seats => seats.drain());
         Ok(())
     })
 }

@@ -1,11 +1,10 @@
 //! A CPU's seats in all parts of an engine, as one value.
 
 use super::Engine;
-use super::parts::{Parts, RangeParts};
+use super::parts::{Parts, RangeParts, SharedParts};
 use super::relief::ZoneRelief;
 use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
 use crate::kv::{KvError, KvFreeError, KvLayout, KvRequest, KvSeat};
-use crate::percpu::PerCpuUnits;
 use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform, Relief, ReservePlatform};
 use crate::reclaim::{BlockRequest, Clients, CpuRequests, Shrink};
 use crate::reserve::{Guest, Key, PutRefused};
@@ -22,7 +21,7 @@ pub struct Cpu<'e, 'm: 'e, P: FramePlatform + Clone, W: Parts<P> = KvLayout, con
     seat: W::Seat<'e, 'm, ZONES>,
     guest: Option<Guest<'e, 'm, P>>,
     relief: ZoneRelief<'e, 'm, P, ZONES>,
-    pub(super) units: Option<&'e PerCpuUnits<'m, P>>,
+    pub(super) shared: &'e SharedParts<'m, P>,
     /// By zone: frames that the CPU may hand out before its next look at the watermarks.
     left: [u32; ZONES],
     cpu: CpuId,
@@ -57,7 +56,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             seat,
             guest,
             relief,
-            units: engine.shared.percpu(),
+            shared: &engine.shared,
             left: [0; ZONES],
             cpu,
         })
@@ -76,6 +75,19 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     #[must_use]
     pub const fn id(&self) -> CpuId {
         self.cpu
+    }
+
+    /// Gives back what all CPUs keep for their next requests: areas that are lazy or kept, slabs and per-CPU pages without
+    /// objects, cached frames. Stops all CPUs of each part in turn. Time: O(what is kept).
+    ///
+    /// A CPU that is taken down calls it, and then drops its seats. What others free later in its slabs and spans waits
+    /// until its seats are taken again, or until a request would fail without it. A poisoned space stays as it is.
+    pub fn drain(&mut self) {
+        // Areas have frames, and so have slabs: the zones come last.
+        W::drain(self.shared, &mut self.seat);
+        for seat in W::frames(&mut self.seat).all() {
+            seat.zone().drain();
+        }
     }
 
     /// The seats in the zones, for all that a seat can do. What is taken there obeys no watermark.

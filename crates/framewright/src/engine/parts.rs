@@ -84,6 +84,9 @@ pub(super) trait PartsOf<P: FramePlatform + Clone>: PartLayout {
         relief: ZoneRelief<'e, 'm, P, ZONES>,
     );
 
+    /// Gives back what all CPUs keep over the zones.
+    fn drain<const ZONES: usize>(shared: &SharedParts<'_, P>, seat: &mut Self::Seat<'_, '_, ZONES>);
+
     /// Checks the invariants of the shared part.
     ///
     /// # Errors
@@ -182,6 +185,12 @@ impl<P: FramePlatform + Clone> PartsOf<P> for () {
     fn relieve<'e, 'm, const ZONES: usize>(
         _seat: &mut Seats<'e, 'm, P, ZONES>,
         _relief: ZoneRelief<'e, 'm, P, ZONES>,
+    ) {
+    }
+
+    fn drain<const ZONES: usize>(
+        _shared: &SharedParts<'_, P>,
+        _seat: &mut <Self as PartsOf<P>>::Seat<'_, '_, ZONES>,
     ) {
     }
 
@@ -288,6 +297,13 @@ impl<P: RangePlatform + Clone> PartsOf<P> for SpaceLayout {
     ) {
     }
 
+    fn drain<const ZONES: usize>(
+        _shared: &SharedParts<'_, P>,
+        seat: &mut <Self as PartsOf<P>>::Seat<'_, '_, ZONES>,
+    ) {
+        seat.drain();
+    }
+
     fn verify(shared: &SharedParts<'_, P>) -> Result<(), Broken> {
         shared.space().verify()
     }
@@ -375,6 +391,17 @@ impl<P: ObjectPlatform + Clone> PartsOf<P> for KvLayout {
         relief: ZoneRelief<'e, 'm, P, ZONES>,
     ) {
         seat.set_relief(relief);
+    }
+
+    fn drain<const ZONES: usize>(
+        shared: &SharedParts<'_, P>,
+        seat: &mut <Self as PartsOf<P>>::Seat<'_, '_, ZONES>,
+    ) {
+        seat.ranges().drain();
+        seat.drain();
+        if let Some(units) = shared.percpu() {
+            units.purge(seat.ranges().frames());
+        }
     }
 
     fn verify(shared: &SharedParts<'_, P>) -> Result<(), Broken> {

@@ -57,7 +57,7 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
         align_bytes: u64,
         context: Context,
     ) -> Result<Addr, KvError> {
-        let units = self.units.ok_or(KvError::TooLong { bytes })?;
+        let units = self.shared.percpu().ok_or(KvError::TooLong { bytes })?;
         match units.alloc(bytes, align_bytes, context, self.frames()) {
             Err(KvError::Frames(_)) if self.reclaim(units.frames_for(bytes), context) > 0 => {
                 units.alloc(bytes, align_bytes, context, self.frames())
@@ -76,14 +76,14 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
     /// [`KvFreeError::Outside`] if CPU 0's unit does not have the address, [`KvFreeError::AlreadyFree`],
     /// [`KvFreeError::NotTheFirst`] or [`KvFreeError::NotAllocated`]. Nothing has changed then.
     pub fn free_percpu(&mut self, object: Addr) -> Result<u64, KvFreeError> {
-        let units = self.units.ok_or(KvFreeError::Outside(object))?;
+        let units = self.shared.percpu().ok_or(KvFreeError::Outside(object))?;
         units.free(object, self.frames())
     }
 
     /// Gives the frames of per-CPU pages without objects back, and tries once more with pages that the platform did not
     /// unmap.
     pub fn purge_percpu(&mut self) {
-        if let Some(units) = self.units {
+        if let Some(units) = self.shared.percpu() {
             units.purge(self.frames());
         }
     }
