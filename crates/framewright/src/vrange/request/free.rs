@@ -58,10 +58,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             {
                 let pages = u64::from(header.pages());
                 let delta = self.words.delta.get() + pages;
-                if delta <= self.words.look.get()
-                    && (kind != AreaKind::Vmalloc || delta <= self.space.frames_batch)
-                    && self.held().free_own(at, header)
-                {
+                if delta <= self.held().unreported_max(kind) && self.held().free_own(at, header) {
                     self.words.delta.set(delta);
                     self.exit();
                     return Ok(pages - kind.guard_pages());
@@ -334,9 +331,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let header = self.space.table.header(at)?;
         let pages = u64::from(header.pages());
         let before = self.words.delta.get();
-        if !header.is_live_of(kind)
-            || before + pages > self.words.look.get().min(self.space.batch_of(kind))
-        {
+        if !header.is_live_of(kind) || before + pages > self.unreported_max(kind) {
             return None;
         }
         // Counted before they are lazy, as always where they may be purged at once.

@@ -51,6 +51,12 @@ impl<'m, P: FramePlatform> Space<'m, P> {
 }
 
 impl<P: RangePlatform> Held<'_, '_, P> {
+    /// How many lazy pages the seat may have, and not have reported, before a free of that kind looks further.
+    #[inline(always)]
+    pub(super) fn unreported_max(&self, kind: AreaKind) -> u64 {
+        self.words.look.get().min(self.space.batch_of(kind))
+    }
+
     /// Takes note of `delta` lazy pages that the seat has not reported yet; purges some if it is time to.
     pub(super) fn look_at(&self, delta: u64, kind: AreaKind) {
         self.words.delta.set(delta);
