@@ -154,7 +154,7 @@ impl<'m, P> Kv<'m, P> {
         StopWords {
             lock: &self.words.stop_lock,
             account: &self.words.stop_account,
-            memo: StopMemo::new(&self.words.memo),
+            memo: StopMemo::new(&self.words.last_standstill, &self.words.in_vain),
         }
     }
 

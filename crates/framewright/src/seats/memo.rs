@@ -1,9 +1,22 @@
 //! A memo of the results of stops.
 
+use crate::raw::record;
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+
+record! {
+    /// What stops found for one kind of requests.
+    #[derive(Debug)]
+    #[repr(C)]
+    pub(crate) struct StoppedInVain {
+        /// How much had happened when a stop found nothing, plus one; 0 if none has.
+        happened: AtomicU64,
+        /// The number of that standstill.
+        number: AtomicU64,
+    } = 2 words;
+}
 
 /// The results of earlier stops, so that no stop is repeated that would gain nothing.
 ///
@@ -19,11 +32,12 @@ use crate::sync::{
 ///
 /// So of several requests that wait together only one stops all CPUs (E4).
 ///
-/// There is one word for the number of the last standstill, and two for each kind. Zeroes are an empty
-/// memo. A CPU writes the words only under the stop lock, with all CPUs stopped.
+/// Zeroes are an empty memo. A CPU writes the words only under the stop lock, with all CPUs stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StopMemo<'m> {
-    words: &'m [AtomicU64],
+    /// The number of the last standstill.
+    last: &'m AtomicU64,
+    kinds: &'m [StoppedInVain],
 }
 
 /// A moment: the number of the last standstill before it.
@@ -31,34 +45,21 @@ pub(crate) struct StopMemo<'m> {
 pub(crate) struct Standstill(u64);
 
 impl<'m> StopMemo<'m> {
-    /// The words for this many kinds of requests.
-    pub(crate) const fn words(kinds: usize) -> usize {
-        1 + 2 * kinds
-    }
-
-    pub(crate) const fn new(words: &'m [AtomicU64]) -> Self {
-        Self { words }
-    }
-
-    fn happened(self, kind: usize) -> &'m AtomicU64 {
-        &self.words[1 + 2 * kind]
-    }
-
-    fn number(self, kind: usize) -> &'m AtomicU64 {
-        &self.words[2 + 2 * kind]
+    pub(crate) const fn new(last: &'m AtomicU64, kinds: &'m [StoppedInVain]) -> Self {
+        Self { last, kinds }
     }
 
     /// The last standstill. A request reads it when it begins to ask for one.
     pub(crate) fn last(self) -> Standstill {
         // Acquire pairs with the Release in `stand_still`: the number counts every stop whose end the
         // caller knows of.
-        Standstill(self.words[0].load(Acquire))
+        Standstill(self.last.load(Acquire))
     }
 
     /// Counts a standstill: all CPUs stand still now.
     pub(crate) fn stand_still(self) {
-        let now = &self.words[0];
-        now.store(now.load(Relaxed).wrapping_add(1), Release);
+        let now = self.last.load(Relaxed).wrapping_add(1);
+        self.last.store(now, Release);
     }
 
     /// With all CPUs stopped: notes that there is nothing for requests of that kind, and how much has
@@ -66,31 +67,33 @@ impl<'m> StopMemo<'m> {
     pub(crate) fn note(self, kind: usize, happened: u64) {
         // The sum plus one: zero is the empty memo. Release pairs with the Acquire in `is_in_vain`: a CPU that
         // sees the note sees the number of its standstill.
-        self.happened(kind).store(happened.wrapping_add(1), Release);
-        self.number(kind)
-            .store(self.words[0].load(Relaxed), Relaxed);
+        let of = &self.kinds[kind];
+        of.happened.store(happened.wrapping_add(1), Release);
+        of.number.store(self.last.load(Relaxed), Relaxed);
     }
 
     /// Whether there was nothing for that kind at the last stop on its behalf, and nothing has
     /// happened since.
     pub(crate) fn is_in_vain(self, kind: usize, happened: u64) -> bool {
-        self.happened(kind).load(Acquire) == happened.wrapping_add(1)
+        self.kinds[kind].happened.load(Acquire) == happened.wrapping_add(1)
     }
 
     /// Under the stop lock: whether there was nothing for that kind at a standstill after `begin`.
     pub(crate) fn was_in_vain_since(self, kind: usize, begin: Standstill) -> bool {
-        self.number(kind).load(Relaxed) > begin.0
+        self.kinds[kind].number.load(Relaxed) > begin.0
     }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::raw::Carver;
 
     #[test]
     fn a_stop_in_vain_is_remembered_for_its_kind_until_something_happens() {
-        let words = [const { AtomicU64::new(0) }; StopMemo::words(2)];
-        let memo = StopMemo::new(&words);
+        let mut words = [0; 5];
+        let mut carver = Carver::of(&mut words);
+        let memo = StopMemo::new(carver.record(), carver.records(2));
         assert!(!memo.is_in_vain(0, 0) && !memo.is_in_vain(1, u64::MAX - 1));
         memo.stand_still();
         memo.note(1, 7);
@@ -99,8 +102,9 @@ mod tests {
 
     #[test]
     fn a_standstill_answers_the_requests_that_began_before_it_and_no_others() {
-        let words = [const { AtomicU64::new(0) }; StopMemo::words(1)];
-        let memo = StopMemo::new(&words);
+        let mut words = [0; 3];
+        let mut carver = Carver::of(&mut words);
+        let memo = StopMemo::new(carver.record(), carver.records(1));
         let before = memo.last();
         assert!(!memo.was_in_vain_since(0, before));
         memo.stand_still();

@@ -48,6 +48,6 @@ mod models;
 
 pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, WatchedLock, read as read_account};
 pub(crate) use inbox::{Inboxes, Parcel};
-pub(crate) use memo::{Standstill, StopMemo};
+pub(crate) use memo::{Standstill, StopMemo, StoppedInVain};
 pub(crate) use stop::{SeatSet, StopAsk, StopWords, Stopped};
 pub(crate) use turn::{ClaimWords, Taken, Turn};

@@ -32,12 +32,14 @@ use super::seat::{Seat, SeatRecord, SeatWords};
 use crate::platform::{FramePlatform, Patience};
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Carver, Halves, record};
-use crate::seats::{ACCOUNT_WORDS, Accounts, SeatSet, StopMemo, StopWords, Turn, read_account};
+use crate::seats::{
+    ACCOUNT_WORDS, Accounts, SeatSet, StopMemo, StopWords, StoppedInVain, Turn, read_account,
+};
 use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, SetupError};
 use core::convert::Infallible;
-use run_memo::{RUN_MEMO_WORDS, RunMemo};
+use run_memo::RunMemo;
 
 /// Kinds of requests that the same blocks serve: by order, for movable ones and for others.
 const KINDS: usize = 2 * (Order::MAX.index() + 1);
@@ -62,9 +64,10 @@ record! {
         /// How often blocks became available other than by a free: memory added, labels and isolation changed.
         changes: AtomicU64,
         /// What stops of all CPUs found, by [`kind`].
-        memo: [AtomicU64; StopMemo::words(KINDS)],
+        last_standstill: AtomicU64,
+        in_vain: [StoppedInVain; KINDS],
         /// The runs that were not found.
-        runs: [AtomicU64; RUN_MEMO_WORDS],
+        runs: RunMemo,
     } = 352 words;
 }
 
@@ -224,7 +227,7 @@ impl<'m, P: FramePlatform> SeatSet<'m> for Zone<'m, P> {
         StopWords {
             lock: &self.words.stop_lock,
             account: &self.words.stop_account,
-            memo: StopMemo::new(&self.words.memo),
+            memo: StopMemo::new(&self.words.last_standstill, &self.words.in_vain),
         }
     }
 
@@ -422,8 +425,8 @@ impl<'m, P> Zone<'m, P> {
         self.words.corruptions.fetch_add(1, Relaxed);
     }
 
-    const fn run_memo(&self) -> RunMemo<'m> {
-        RunMemo::new(&self.words.runs)
+    const fn run_memo(&self) -> &'m RunMemo {
+        &self.words.runs
     }
 
     pub(super) fn corruptions(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! The runs that searches did not find, remembered by alignment.
 
+use crate::raw::record;
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -27,51 +28,59 @@ impl Sought {
 /// The alignments that the memo of runs tells apart: each power of two.
 const ALIGNMENTS: usize = u64::BITS as usize;
 
-/// The words of a [`RunMemo`].
-pub(super) const RUN_MEMO_WORDS: usize = 2 * 2 * ALIGNMENTS;
+record! {
+    /// The shortest run of one alignment that a search did not find.
+    #[derive(Debug)]
+    #[repr(C)]
+    pub(super) struct RunInVain {
+        /// How much had happened until then, plus one; 0 if there is none.
+        happened: AtomicU64,
+        frames: AtomicU64,
+    } = 2 words;
 
 /// The runs that a search did not find, so that the same is not looked for again, and no CPU stopped for it, as
 /// long as nothing becomes free.
 ///
 /// Where there is no run, there is no longer one, and none of a larger alignment. So there is a shortest
-/// length for each alignment, for movable requests and for others, with the sum of what had happened until then:
-/// two words each. Zeroes are an empty memo. A CPU writes the words only with all CPUs stopped.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RunMemo<'m>(&'m [AtomicU64; RUN_MEMO_WORDS]);
+/// length for each alignment, for movable requests and for others. Zeroes are an empty memo. A CPU writes the words
+/// only with all CPUs stopped.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct RunMemo {
+    movable: [RunInVain; ALIGNMENTS],
+    other: [RunInVain; ALIGNMENTS],
+} = 256 words;
+}
 
-impl<'m> RunMemo<'m> {
-    pub(super) const fn new(words: &'m [AtomicU64; RUN_MEMO_WORDS]) -> Self {
-        Self(words)
-    }
-
-    fn entry(self, log: usize, mobility: Mobility) -> [&'m AtomicU64; 2] {
-        let words: &'m [AtomicU64] = self.0;
-        let at = 2 * (ALIGNMENTS * usize::from(mobility.is_movable()) + log);
-        [&words[at], &words[at + 1]]
+impl RunMemo {
+    const fn of(&self, mobility: Mobility) -> &[RunInVain; ALIGNMENTS] {
+        match mobility.is_movable() {
+            true => &self.movable,
+            false => &self.other,
+        }
     }
 
     /// With all CPUs stopped: no such run is free, cached or on its way, and so much has happened so far.
-    pub(super) fn note(self, wanted: Sought, mobility: Mobility, happened: u64) {
+    pub(super) fn note(&self, wanted: Sought, mobility: Mobility, happened: u64) {
         // The sum plus one: zero is the empty memo.
         let now = happened.wrapping_add(1);
-        for log in wanted.align.trailing_zeros() as usize..ALIGNMENTS {
-            let [sum, frames] = self.entry(log, mobility);
-            if sum.load(Relaxed) == now && frames.load(Relaxed) <= wanted.frames {
+        for of in &self.of(mobility)[wanted.align.trailing_zeros() as usize..] {
+            if of.happened.load(Relaxed) == now && of.frames.load(Relaxed) <= wanted.frames {
                 continue;
             }
             // A CPU that reads the words meanwhile finds no sum, or the same one before and after the length.
-            sum.store(0, Release);
-            frames.store(wanted.frames, Release);
-            sum.store(now, Release);
+            of.happened.store(0, Release);
+            of.frames.store(wanted.frames, Release);
+            of.happened.store(now, Release);
         }
     }
 
     /// Whether there was no such run when so much had happened.
-    pub(super) fn is_in_vain(self, wanted: Sought, mobility: Mobility, happened: u64) -> bool {
+    pub(super) fn is_in_vain(&self, wanted: Sought, mobility: Mobility, happened: u64) -> bool {
         let now = happened.wrapping_add(1);
-        let [sum, frames] = self.entry(wanted.align.trailing_zeros() as usize, mobility);
-        sum.load(Acquire) == now
-            && frames.load(Acquire) <= wanted.frames
-            && sum.load(Acquire) == now
+        let of = &self.of(mobility)[wanted.align.trailing_zeros() as usize];
+        of.happened.load(Acquire) == now
+            && of.frames.load(Acquire) <= wanted.frames
+            && of.happened.load(Acquire) == now
     }
 }

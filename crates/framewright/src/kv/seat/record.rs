@@ -7,7 +7,7 @@
 
 use super::super::slab::{PLACES, SizeClass, SlabState};
 use crate::raw::record;
-use crate::seats::{ACCOUNT_WORDS, ClaimWords, StopMemo, Turn};
+use crate::seats::{ACCOUNT_WORDS, ClaimWords, StoppedInVain, Turn};
 use crate::sync::{AtomicU64, CounterWord, Ordering::Relaxed};
 use crate::units::{Frame, Order};
 
@@ -33,8 +33,9 @@ record! {
         _pool: [AtomicU64; 6],
 
         /// What stops of all CPUs found: by class, by order, and for pages.
-        pub(in super::super) memo: [AtomicU64; StopMemo::words(KINDS)],
-    } = 96 words, gives at 8, memo at 16;
+        pub(in super::super) last_standstill: AtomicU64,
+        pub(in super::super) in_vain: [StoppedInVain; KINDS],
+    } = 96 words, gives at 8, last_standstill at 16;
 
     /// The counters of a seat: events since the allocator was made.
     #[derive(Debug)]

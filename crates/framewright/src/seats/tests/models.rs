@@ -11,9 +11,10 @@ extern crate std;
 
 use super::{
     ACCOUNT_WORDS, Accounts, ClaimWords, Inboxes, Parcel, SeatSet, StopAsk, StopMemo, StopWords,
-    Turn,
+    StoppedInVain, Turn,
 };
 use crate::platform::Patience;
+use crate::raw::Carver;
 use crate::sync::models::explore;
 use crate::sync::{
     AtomicU64,
@@ -40,7 +41,8 @@ struct SeatToy {
     seats: [(AtomicU64, ClaimWords); 2],
     lock: AtomicU64,
     account: [AtomicU64; ACCOUNT_WORDS],
-    memo: [AtomicU64; StopMemo::words(1)],
+    last_standstill: AtomicU64,
+    in_vain: &'static [StoppedInVain],
     sum: AtomicU64,
     happened: AtomicU64,
 }
@@ -50,7 +52,8 @@ fn toy() -> &'static SeatToy {
         seats: array::from_fn(|_| (AtomicU64::new(0), ClaimWords::default())),
         lock: AtomicU64::new(0),
         account: zeroes(),
-        memo: zeroes(),
+        last_standstill: AtomicU64::new(0),
+        in_vain: Carver::of(std::vec![0; 2].leak()).records(1),
         sum: AtomicU64::new(0),
         happened: AtomicU64::new(0),
     }))
@@ -74,7 +77,7 @@ impl SeatSet<'static> for &'static SeatToy {
         StopWords {
             lock: &self.lock,
             account: &self.account,
-            memo: StopMemo::new(&self.memo),
+            memo: StopMemo::new(&self.last_standstill, self.in_vain),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::super::areas::KeptRecord;
 use super::super::arena::Arena;
 use crate::raw::record;
-use crate::seats::{ACCOUNT_WORDS, StopMemo};
+use crate::seats::{ACCOUNT_WORDS, StoppedInVain};
 use crate::sync::AtomicU64;
 
 record! {
@@ -47,7 +47,8 @@ record! {
         pub(in super::super) arena: [AtomicU64; Arena::WORDS],
         pub(super) arena_account: [AtomicU64; ACCOUNT_WORDS],
         /// What stopping all CPUs came to, of one kind: whatever was asked for, a drain brought nothing.
-        pub(in super::super) memo: [AtomicU64; StopMemo::words(1)],
+        pub(in super::super) last_standstill: AtomicU64,
+        pub(in super::super) in_vain: [StoppedInVain; 1],
         pub(super) _memo: [AtomicU64; 2],
         pub(in super::super) depot: DepotRecord,
     } = 192 words, lazy at 8, begun at 16, peak at 24, arena at 32, depot at 48;
