@@ -3,6 +3,7 @@
 use super::super::areas::AreaTable;
 use super::fit::{Fit, WantedGap};
 use super::path::{HEIGHT_MAX, Path};
+use super::record::ArenaRecord;
 use super::tree::{GapTree, TreePlace};
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;
@@ -57,9 +58,6 @@ impl Gap {
     }
 }
 
-/// One cache line, so that CPUs which do not want the lock do not wait for its line.
-const WORDS: usize = 8;
-
 /// The arena of one window: its gaps, behind one lock.
 ///
 /// ```text
@@ -70,33 +68,24 @@ const WORDS: usize = 8;
 /// Pages are counted from the window's beginning; alignments are of absolute page numbers. The
 /// arena knows only gaps: the pages between them belong to the CPUs that took them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arena<'m> {
+pub(in super::super) struct Arena<'m> {
     table: AreaTable<'m>,
-    /// Lock, root, free pages, gaps, the length of the gap at the window's end, and a bound on
-    /// where the other gaps end.
-    words: &'m [AtomicU64; WORDS],
+    words: &'m ArenaRecord,
     base: u64,
 }
 
 impl<'m> Arena<'m> {
-    /// How many words an arena needs besides its table.
-    pub(crate) const WORDS: usize = WORDS;
-
-    const ROOT: usize = 1;
-    const FREE_PAGES: usize = 2;
-    const GAPS: usize = 3;
-    const END_PAGES: usize = 4;
-    const TREE_END: usize = 5;
-
     /// The arena of the window with the table `table`, whose first page has the absolute number
-    /// `base`, and with [`WORDS`](Self::WORDS) words of its own. Zeroed words are an arena without
-    /// a gap; give it the whole window to make that one gap.
+    /// `base`. To make an arena without a gap one gap, give it the whole window.
     ///
     /// # Panics
-    /// If the window ends past the number range, or there are fewer words.
+    /// If the window ends past the number range.
     #[must_use]
-    pub(crate) const fn new(table: AreaTable<'m>, words: &'m [AtomicU64], base: u64) -> Self {
-        let words = words.first_chunk().expect("an arena has its words");
+    pub(in super::super) const fn new(
+        table: AreaTable<'m>,
+        words: &'m ArenaRecord,
+        base: u64,
+    ) -> Self {
         assert!(
             base.checked_add(table.pages() as u64).is_some(),
             "the window's end is a number"
@@ -108,7 +97,7 @@ impl<'m> Arena<'m> {
     /// whether it was found taken.
     #[inline]
     pub(in super::super) fn lock_and_tell(&self, relax: impl Fn(u32)) -> (ArenaGuard<'m>, bool) {
-        let (held, waited) = Lock::new(&self.words[0]).lock_and_tell(relax);
+        let (held, waited) = Lock::new(&self.words.lock).lock_and_tell(relax);
         let arena = *self;
         let guard = ArenaGuard { arena, _held: held };
         (guard, waited)
@@ -119,26 +108,26 @@ impl<'m> Arena<'m> {
     #[inline]
     #[must_use]
     pub(crate) fn free_pages(&self) -> u32 {
-        self.words[Self::FREE_PAGES].load(Relaxed) as u32
+        self.words.free_pages.load(Relaxed) as u32
     }
 
     /// How many gaps there are; as stale.
     #[inline]
     #[must_use]
     pub(crate) fn gap_count(&self) -> u32 {
-        self.words[Self::GAPS].load(Relaxed) as u32
+        self.words.gaps.load(Relaxed) as u32
     }
 
     #[inline(always)]
     fn tree(&self) -> GapTree<'m> {
-        GapTree::new(self.table, &self.words[Self::ROOT], self.base)
+        GapTree::new(self.table, &self.words.root, self.base)
     }
 
     /// The gap at the window's end, which is not in the tree. Most long ranges come from it, and it
     /// has no nodes above to update. Its length may be 0.
     #[inline(always)]
     fn end_gap(&self) -> Gap {
-        let pages = self.words[Self::END_PAGES].load(Relaxed) as u32;
+        let pages = self.words.end_pages.load(Relaxed) as u32;
         Gap {
             start: self.table.pages() - pages,
             pages,
@@ -147,28 +136,27 @@ impl<'m> Arena<'m> {
 
     #[inline(always)]
     fn set_end_gap(&self, pages: u32) {
-        self.words[Self::END_PAGES].store(u64::from(pages), Relaxed);
+        self.words.end_pages.store(u64::from(pages), Relaxed);
     }
 
     /// A page behind which no gap of the tree ends.
     #[inline(always)]
     fn tree_end(&self) -> u32 {
-        self.words[Self::TREE_END].load(Relaxed) as u32
+        self.words.tree_end.load(Relaxed) as u32
     }
 
     #[inline(always)]
     fn raise_tree_end(&self, end: u32) {
         if end > self.tree_end() {
-            self.words[Self::TREE_END].store(u64::from(end), Relaxed);
+            self.words.tree_end.store(u64::from(end), Relaxed);
         }
     }
+}
 
-    /// Counts, for the holder of the lock.
-    #[inline(always)]
-    fn count(&self, word: usize, difference: i64) {
-        let word = &self.words[word];
-        word.store(word.load(Relaxed).wrapping_add_signed(difference), Relaxed);
-    }
+/// Counts, for the holder of the lock.
+#[inline(always)]
+fn count(word: &AtomicU64, difference: i64) {
+    word.store(word.load(Relaxed).wrapping_add_signed(difference), Relaxed);
 }
 
 /// The arena with its lock held: all operations on gaps. Nothing here calls out.
@@ -214,11 +202,11 @@ impl ArenaGuard<'_> {
         let tree = self.arena.tree();
         let gap = self.gap(path.at(depth));
         let fit = Fit::of(gap.start, gap.pages, start, pages);
-        self.arena.count(Arena::FREE_PAGES, -i64::from(pages));
+        count(&self.arena.words.free_pages, -i64::from(pages));
         match fit {
             Fit::Full => {
                 tree.remove(path);
-                self.arena.count(Arena::GAPS, -1);
+                count(&self.arena.words.gaps, -1);
             }
             Fit::LeftEdge => tree.reshape(path, depth, start + pages, gap.pages - pages),
             Fit::RightEdge => tree.reshape(path, depth, gap.start, gap.pages - pages),
@@ -226,7 +214,7 @@ impl ArenaGuard<'_> {
                 tree.reshape(path, depth, gap.start, start - gap.start);
                 let behind = start + pages;
                 tree.insert_behind(path, behind, gap.end() - behind);
-                self.arena.count(Arena::GAPS, 1);
+                count(&self.arena.words.gaps, 1);
             }
         }
         fit
@@ -236,14 +224,14 @@ impl ArenaGuard<'_> {
     #[inline(always)]
     fn cut_end(&self, end: Gap, start: u32, pages: u32) -> Fit {
         let fit = Fit::of(end.start, end.pages, start, pages);
-        self.arena.count(Arena::FREE_PAGES, -i64::from(pages));
+        count(&self.arena.words.free_pages, -i64::from(pages));
         self.arena.set_end_gap(end.end() - (start + pages));
         if start > end.start {
             self.insert(&mut Path::new(), end.start, start - end.start);
-            self.arena.count(Arena::GAPS, 1);
+            count(&self.arena.words.gaps, 1);
         }
         if start + pages == end.end() {
-            self.arena.count(Arena::GAPS, -1);
+            count(&self.arena.words.gaps, -1);
         }
         fit
     }
@@ -301,11 +289,11 @@ impl ArenaGuard<'_> {
             self.give_end(path, before, left, start, pages);
             return Ok(());
         }
-        self.arena.count(Arena::FREE_PAGES, i64::from(pages));
+        count(&self.arena.words.free_pages, i64::from(pages));
         match (left, right) {
             (None, None) => {
                 tree.insert(&path, start, pages);
-                self.arena.count(Arena::GAPS, 1);
+                count(&self.arena.words.gaps, 1);
                 self.arena.raise_tree_end(end);
             }
             (Some((depth, gap)), None) => {
@@ -319,7 +307,7 @@ impl ArenaGuard<'_> {
                 // One of the two neighbours is above the other, and the other one ends the path.
                 let all = before.pages + pages + behind.pages;
                 tree.join(&mut path, left.min(right), before.start, all);
-                self.arena.count(Arena::GAPS, -1);
+                count(&self.arena.words.gaps, -1);
             }
         }
         Ok(())
@@ -347,17 +335,20 @@ impl ArenaGuard<'_> {
             self.arena.tree().remove(&mut path);
             self.arena
                 .set_end_gap(self.arena.end_gap().pages + gap.pages);
-            self.arena.count(Arena::GAPS, -1);
+            count(&self.arena.words.gaps, -1);
         }
-        self.arena.words[Arena::TREE_END].store(u64::from(tree_end), Relaxed);
+        self.arena
+            .words
+            .tree_end
+            .store(u64::from(tree_end), Relaxed);
     }
 
     /// Joins the range before the gap at the window's end with that gap.
     #[inline(always)]
     fn join_end(&self, start: u32, pages: u32) {
-        self.arena.count(Arena::FREE_PAGES, i64::from(pages));
+        count(&self.arena.words.free_pages, i64::from(pages));
         if start + pages == self.arena.table.pages() {
-            self.arena.count(Arena::GAPS, 1);
+            count(&self.arena.words.gaps, 1);
         }
         self.arena.set_end_gap(self.arena.end_gap().pages + pages);
     }

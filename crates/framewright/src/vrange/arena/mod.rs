@@ -4,7 +4,9 @@ mod fit;
 mod guard;
 mod node;
 mod path;
+mod record;
 mod tree;
 
 pub(crate) use fit::Fit;
 pub(super) use guard::{Arena, ArenaGuard};
+pub(super) use record::ArenaRecord;

@@ -1,7 +1,7 @@
 //! The space's own words, and the depot's.
 
 use super::super::areas::KeptRecord;
-use super::super::arena::Arena;
+use super::super::arena::ArenaRecord;
 use crate::raw::record;
 use crate::seats::{ACCOUNT_WORDS, StoppedInVain};
 use crate::sync::AtomicU64;
@@ -44,7 +44,7 @@ record! {
         /// One, after a call out of the space has not returned.
         pub(in super::super) poisoned: AtomicU64,
 
-        pub(in super::super) arena: [AtomicU64; Arena::WORDS],
+        pub(in super::super) arena: ArenaRecord,
         pub(super) arena_account: [AtomicU64; ACCOUNT_WORDS],
         /// What stopping all CPUs came to, of one kind: whatever was asked for, a drain brought nothing.
         pub(in super::super) last_standstill: AtomicU64,

@@ -3,7 +3,7 @@
 use super::twin::{ArenaTwin, ArenaWindow, Refusal, lock, table_words};
 use super::*;
 use crate::random::Random;
-use crate::raw::atomic_words;
+use crate::raw::{Carver, RawRecord, atomic_words};
 use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
@@ -100,7 +100,7 @@ fn every_sequence_of_six_operations_on_eight_pages() {
     const PAGES: u32 = 8;
     let base = 3;
     let depth = if cfg!(miri) { 1 } else { 6 };
-    let mut states = BTreeSet::from([vec![0; table_words(PAGES) + Arena::WORDS]]);
+    let mut states = BTreeSet::from([vec![0; table_words(PAGES) + ArenaRecord::WORDS]]);
     let mut all = states.clone();
     for _ in 0..depth {
         let mut next = BTreeSet::new();
@@ -109,7 +109,7 @@ fn every_sequence_of_six_operations_on_eight_pages() {
                 let mut words = state.clone();
                 let (table, own) = words.split_at_mut(table_words(PAGES));
                 let table = AreaTable::new(atomic_words(table));
-                let arena = Arena::new(table, atomic_words(own), base);
+                let arena = Arena::new(table, Carver::of(own).in_zeroed(true).record(), base);
                 let mut guard = lock(&arena);
                 let gaps = guard.gaps().map(|gap| (gap.start, gap.end())).collect();
                 let mut twin = ArenaTwin {
@@ -388,19 +388,19 @@ fn v2_what_is_broken_is_found() {
         "a link"
     );
     assert_eq!(
-        broken(|arena| arena.count(Arena::FREE_PAGES, 1)),
+        broken(|arena| count(&arena.words.free_pages, 1)),
         Err(256),
         "the count"
     );
     assert_eq!(
-        broken(|arena| arena.count(Arena::GAPS, -1)),
+        broken(|arena| count(&arena.words.gaps, -1)),
         Err(256),
         "the count"
     );
-    let rootless = broken(|arena| arena.words[Arena::ROOT].store(0, Relaxed));
+    let rootless = broken(|arena| arena.words.root.store(0, Relaxed));
     assert_eq!(rootless, Err(256), "no root");
     let last = broken(|arena| arena.set_end_gap(202));
     assert_eq!(last, Err(50), "the last one touches it");
-    let bound = broken(|arena| arena.words[Arena::TREE_END].store(54, Relaxed));
+    let bound = broken(|arena| arena.words.tree_end.store(54, Relaxed));
     assert_eq!(bound, Err(256), "the bound");
 }

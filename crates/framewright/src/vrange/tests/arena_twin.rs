@@ -1,7 +1,7 @@
 //! The arena's obviously right twin, and what only tests ask an arena.
 
 use super::*;
-use crate::raw::atomic_words;
+use crate::raw::{Carver, RawRecord, atomic_words};
 use std::vec;
 use std::vec::Vec;
 
@@ -85,7 +85,7 @@ pub(super) fn table_words(pages: u32) -> usize {
 /// An arena with memory of its own.
 pub(super) struct ArenaWindow {
     pub(super) table: Vec<u64>,
-    pub(super) words: [u64; Arena::WORDS],
+    pub(super) words: [u64; ArenaRecord::WORDS],
     base: u64,
 }
 
@@ -93,14 +93,18 @@ impl ArenaWindow {
     pub(super) fn new(base: u64, pages: u32) -> Self {
         Self {
             table: vec![0; table_words(pages)],
-            words: [0; Arena::WORDS],
+            words: [0; ArenaRecord::WORDS],
             base,
         }
     }
 
     pub(super) fn arena(&mut self) -> Arena<'_> {
         let table = AreaTable::new(atomic_words(&mut self.table));
-        Arena::new(table, atomic_words(&mut self.words), self.base)
+        Arena::new(
+            table,
+            Carver::of(&mut self.words).in_zeroed(true).record(),
+            self.base,
+        )
     }
 }
 
