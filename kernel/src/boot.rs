@@ -1,46 +1,49 @@
-//! What the loader hands over (PVH): the memory map and the command line.
+//! What a loader hands over: the memory and the command line.
 
-use core::ffi::{CStr, c_char};
+use crate::arch::cpu::cells::SetOnce;
 use framewright::{Frame, Run};
-use framewright_x86_64::cells::SetOnce;
-
-/// The loader's structure, version 1.
-#[repr(C)]
-struct StartInfo {
-    magic: u32,
-    version: u32,
-    flags: u32,
-    modules: u32,
-    module_list: u64,
-    command_line: u64,
-    tables: u64,
-    memory_map: u64,
-    memory_entries: u32,
-}
 
 /// A range of physical addresses.
-#[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryRange {
     pub start: u64,
     pub bytes: u64,
-    kind: u32,
-    reserved: u32,
+}
+
+/// No machine here has more ranges of memory.
+const RANGES_MAX: usize = 32;
+static MEMORY: SetOnce<([MemoryRange; RANGES_MAX], usize)> = SetOnce::new();
+
+/// Keeps what a loader said: the command line, and the ranges that are memory and free.
+pub fn found(line: &'static str, memory: impl Iterator<Item = MemoryRange>) {
+    COMMAND_LINE.set(line);
+    let mut ranges = [MemoryRange { start: 0, bytes: 0 }; RANGES_MAX];
+    let mut count = 0;
+    for range in memory {
+        let place = ranges.get_mut(count);
+        *place.expect("at most 32 ranges of memory") = range;
+        count += 1;
+    }
+    MEMORY.set((ranges, count));
+}
+
+/// The ranges of memory.
+pub fn memory() -> &'static [MemoryRange] {
+    MEMORY
+        .get()
+        .map_or(&[], |(ranges, count)| &ranges[..*count])
 }
 
 /// The first frame that the boot's page tables do not map: at 4 GiB.
 pub const BOOT_MAP_END: Frame = Frame(1 << 20);
-/// Below this lie the loader's data, firmware, and the first instructions of other CPUs.
-const LOW: u64 = 1 << 20;
 
 impl MemoryRange {
-    /// The whole frames of memory in it, from `from` on, and from 1 MiB on in any case.
+    /// The whole frames of memory in it, from `from` on.
     pub fn usable_from(&self, from: Frame) -> Option<Run> {
-        const MEMORY: u32 = 1;
-        let start = self.start.max(LOW).div_ceil(Frame::BYTES).max(from.0);
+        let start = self.start.div_ceil(Frame::BYTES).max(from.0);
         let frames = ((self.start + self.bytes) / Frame::BYTES).checked_sub(start)?;
         let run = Run::new(Frame(start), frames)?;
-        (self.kind == MEMORY && !run.is_empty()).then_some(run)
+        (!run.is_empty()).then_some(run)
     }
 }
 
@@ -61,28 +64,6 @@ pub fn without_end(run: Run, frames: u64) -> (Run, Run) {
 }
 
 static COMMAND_LINE: SetOnce<&'static str> = SetOnce::new();
-
-/// Reads the loader's data, which stay where they are: below 1 MiB.
-///
-/// # Safety
-/// `info` is what the loader handed over.
-pub unsafe fn read(info: u64) -> &'static [MemoryRange] {
-    const MAGIC: u32 = 0x336e_c578;
-    // SAFETY: as the caller owes; the map covers these addresses.
-    unsafe {
-        let info = &*(info as *const StartInfo);
-        assert!(
-            info.magic == MAGIC && info.version >= 1,
-            "not booted by PVH"
-        );
-        let line = CStr::from_ptr(info.command_line as *const c_char);
-        COMMAND_LINE.set(line.to_str().expect("the command line is text"));
-        core::slice::from_raw_parts(
-            info.memory_map as *const MemoryRange,
-            info.memory_entries as usize,
-        )
-    }
-}
 
 /// The word behind `name=` on the command line.
 pub fn word(name: &str) -> Option<&'static str> {

@@ -1,7 +1,7 @@
 //! Counters, and a fault that the tests make.
 
+use crate::arch::cpu::instructions::time_stamp;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use framewright_x86_64::instructions::time_stamp;
 
 /// How often the platform was called.
 pub static COUNTS: Counts = Counts::new();

@@ -3,15 +3,15 @@
 //! | file | what |
 //! |---|---|
 //! | `memory.rs` | all that a kernel writes to have the engine |
-//! | `boot.s`, `boot.rs` | the first instructions, what the loader hands over |
-//! | `traps.rs`, `apic.rs`, `serial.rs` | the machine |
+//! | `arch` | the machine: the first instructions, what the loader hands over, interrupts, faults, devices |
+//! | `boot.rs`, `traps.rs`, `serial.rs` | what that comes to on every architecture |
 //! | `suite` | the tests, one a boot, chosen by `test=` on the command line |
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
-mod apic;
+mod arch;
 mod boot;
 mod counts;
 mod heap;
@@ -20,7 +20,7 @@ mod serial;
 mod suite;
 mod traps;
 
-use core::arch::global_asm;
+use arch::cpu::instructions::time_stamp;
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 use core::sync::atomic::{
@@ -29,18 +29,15 @@ use core::sync::atomic::{
 };
 use framewright::policy::RangeConfig;
 use framewright::{CpuId, Frame};
-use framewright_x86_64::instructions::{time_stamp, write_port};
 use memory::MAX_CPUS;
 use serial::{Exit, exit};
-
-global_asm!(include_str!("boot.s"), options(att_syntax));
 
 #[repr(C, align(4096))]
 struct CpuStack(UnsafeCell<[u8; 0x10000]>);
 // SAFETY: each is the stack of one CPU.
 unsafe impl Sync for CpuStack {}
 
-/// The stacks of CPUs 1 and up; that of the first one is in `boot.s`.
+/// The stacks of CPUs 1 and up; that of the first one is its architecture's.
 #[unsafe(no_mangle)]
 static CPU_STACKS: [CpuStack; MAX_CPUS] =
     [const { CpuStack(UnsafeCell::new([0; 0x10000])) }; MAX_CPUS];
@@ -52,17 +49,10 @@ fn cpus() -> u16 {
     boot::number("cpus").map_or(1, |cpus| cpus as u16)
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn kernel_main(info: u64) -> ! {
+/// The first CPU comes here from its architecture, which has read what the loader says.
+fn start() -> ! {
     let start = time_stamp();
-    traps::set_up(CpuId(0));
-    // SAFETY: the loader's pointer, as boot.s hands it on; then the old interrupt controllers are masked.
-    let memory = unsafe {
-        let memory = boot::read(info);
-        write_port(0x21, 0xff);
-        write_port(0xa1, 0xff);
-        memory
-    };
+    let memory = boot::memory();
     let defaults = RangeConfig::for_cpus(cpus());
     let ranges = RangeConfig {
         strict: boot::number("strict").map_or(defaults.strict, |number| number != 0),
@@ -86,7 +76,7 @@ extern "C" fn kernel_main(info: u64) -> ! {
         time_stamp() - start,
         counts::COUNTS.metadata_pages.get()
     );
-    apic::enable(CpuId(0));
+    arch::enable(CpuId(0));
     start_others();
     // SAFETY: the gates are loaded, and no caller relies on interrupts being off.
     unsafe { memory::enable_interrupts() };
@@ -103,19 +93,13 @@ fn start_others() {
     if cpus() == 1 {
         return;
     }
-    unsafe extern "C" {
-        static trampoline: u8;
-        static trampoline_end: u8;
-    }
-    let (from, end) = (&raw const trampoline, &raw const trampoline_end);
-    // SAFETY: nothing else lies at 0x8000, and both are in the boot's map.
-    unsafe {
-        core::ptr::copy_nonoverlapping(from, 0x8000 as *mut u8, end as usize - from as usize)
-    };
-    apic::start_others();
-    while ONLINE.load(Acquire) < cpus() {
+    arch::start_others(cpus());
+    for attempt in 0.. {
+        if ONLINE.load(Acquire) == cpus() {
+            break;
+        }
         memory::answer();
-        core::hint::spin_loop();
+        arch::pause(attempt);
     }
     say!("{} CPUs", cpus());
 }
@@ -123,8 +107,8 @@ fn start_others() {
 #[unsafe(no_mangle)]
 extern "C" fn other_cpu_main(number: u16) -> ! {
     let cpu = CpuId(number);
-    traps::set_up(cpu);
-    apic::enable(cpu);
+    arch::set_up_traps(cpu);
+    arch::enable(cpu);
     memory::cpu_comes(cpus());
     ONLINE.fetch_add(1, AcqRel);
     // SAFETY: the gates are loaded.

@@ -9,7 +9,16 @@
 //! - Page tables come from seats of their own, because the engine maps while the CPU's seat is in use.
 //! - A CPU comes online in the shootdown before it takes its seats.
 
-use crate::apic;
+use crate::arch;
+use crate::arch::PageAccess;
+use crate::arch::cpu::cells::{CpuCells, InterruptFlags, NestedEntry, SetOnce};
+use crate::arch::cpu::direct::DirectMap;
+use crate::arch::cpu::instructions::{
+    self, copy_words, current_cpu, flush_translations, let_interrupts_in, without_interrupts,
+    zero_bytes,
+};
+use crate::arch::cpu::shootdown::{Ipi, Shootdown, ShootdownRound};
+use crate::arch::cpu::tables::{PhysMap, TableSource};
 use crate::boot::{self, BOOT_MAP_END, MemoryRange};
 use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,21 +31,12 @@ use framewright::policy::RangeConfig;
 use framewright::reclaim::Clients;
 use framewright::reserve::ReserveLayout;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
-use framewright_x86_64::cells::{CpuCells, InterruptFlags, NestedEntry, SetOnce};
-use framewright_x86_64::direct::DirectMap;
-use framewright_x86_64::entry::PageAccess;
-use framewright_x86_64::instructions::{
-    self, copy_words, current_cpu, flush_translations, let_interrupts_in, without_interrupts,
-    zero_bytes,
-};
-use framewright_x86_64::shootdown::{Ipi, Shootdown, ShootdownRound};
-use framewright_x86_64::tables::{PageTables, PhysMap, TableSource};
 
 /// All memory, at a fixed distance.
 // SAFETY: the boot's page tables map it up to 4 GiB, `set_up` the rest; tables are never freed.
-pub const DIRECT: DirectMap<0xffff_8880_0000_0000> = unsafe { DirectMap::new() };
+pub const DIRECT: DirectMap<{ arch::DIRECT_BASE }> = unsafe { DirectMap::new() };
 /// Areas.
-pub const WINDOW: u64 = 0xffff_c900_0000_0000;
+pub use arch::WINDOW;
 pub const MAX_CPUS: usize = 8;
 /// The reserve, at the end of the longest range of memory: 16 MiB.
 pub const RESERVE_FRAMES: u64 = 4096;
@@ -125,7 +125,7 @@ impl Ipi for BarePc {
     }
 
     fn interrupt(&self, cpu: CpuId) {
-        apic::interrupt(cpu);
+        arch::interrupt(cpu);
     }
 
     fn flush_here(&self) {
@@ -136,7 +136,7 @@ impl Ipi for BarePc {
 
     fn pause(&self, attempt: u32) {
         assert!(attempt < 200_000_000, "a CPU waits for ever");
-        core::hint::spin_loop();
+        arch::pause(attempt);
     }
 }
 
@@ -160,8 +160,8 @@ impl FramePlatform for BarePc {
 }
 
 /// The kernel's page table.
-pub fn page_tables() -> PageTables<impl PhysMap> {
-    PageTables::new(boot::root(), DIRECT)
+pub fn page_tables() -> arch::KernelTables<impl PhysMap> {
+    arch::tables(boot::root(), DIRECT)
 }
 
 impl RangePlatform for BarePc {
@@ -246,7 +246,7 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
         let mapped = page_tables().map(at, run, PageAccess::DATA, &BarePc, Context::ANY);
         mapped.expect("the direct map is built");
     }
-    apic::map_registers();
+    arch::devices_before_memory();
     // No table comes from behind the image after these two.
     let from = Frame(BOOT_NEXT.load(Relaxed) / Frame::BYTES);
     let longest = usable(from).max_by_key(|run| run.frames()).expect("RAM");
@@ -254,7 +254,7 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     let (longest, reserve) = boot::without_end(longest, RESERVE_FRAMES);
     // Seats for handlers make the CPUs' caches smaller, so a kernel has to ask for them.
     let for_handlers = u16::from(boot::number("handlers") == Some(1));
-    let layout = EngineLayout::new(Frame(0), top)
+    let layout = EngineLayout::new(arch::FIRST, top - arch::FIRST.0)
         .with_cpus((2 + for_handlers) * cpus)
         .with_window(Page::of_address(WINDOW), window_pages)
         .with_range_config(ranges)
@@ -298,7 +298,7 @@ fn in_all_seats(work: impl Fn(u16, &mut Option<KernelCpu>)) {
 /// The calling CPU, which has its seats, takes interrupts from now on, in long calls of the engine too.
 ///
 /// # Safety
-/// As of `framewright_x86_64::instructions::enable_interrupts`.
+/// As of the architecture's `enable_interrupts`.
 pub unsafe fn enable_interrupts() {
     MAY_INTERRUPT.allow(BarePc.current());
     // SAFETY: as the caller owes.

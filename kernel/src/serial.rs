@@ -1,22 +1,13 @@
 //! The serial line, and the exit code.
 
+use crate::arch::{stop_machine, write_byte};
 use core::fmt::{self, Write};
-use framewright_x86_64::instructions::{halt, read_port, write_port, write_port_u32};
 
 struct Serial;
 
 impl Write for Serial {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        const DATA: u16 = 0x3f8;
-        const STATUS: u16 = DATA + 5;
-        const IS_EMPTY: u8 = 1 << 5;
-        for byte in text.bytes() {
-            // SAFETY: the serial line has no part in memory.
-            unsafe {
-                while read_port(STATUS) & IS_EMPTY == 0 {}
-                write_port(DATA, byte);
-            }
-        }
+        text.bytes().for_each(write_byte);
         Ok(())
     }
 }
@@ -43,8 +34,5 @@ pub enum Exit {
 }
 
 pub fn exit(why: Exit) -> ! {
-    const EXIT_DEVICE: u16 = 0xf4;
-    // SAFETY: the machine is over.
-    unsafe { write_port_u32(EXIT_DEVICE, why as u32) };
-    halt()
+    stop_machine(why as u32)
 }

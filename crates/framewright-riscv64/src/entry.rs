@@ -36,6 +36,8 @@ impl SvAccess {
     pub const READ: Self = Self(VALID | READ | ACCESSED);
     /// Read and execution: the text of a module. Each hart executes `fence.i` before it executes it.
     pub const TEXT: Self = Self(VALID | READ | EXECUTE | ACCESSED);
+    /// Everything: a kernel's own image, where it is not divided.
+    pub const ALL: Self = Self(Self::DATA.0 | EXECUTE);
 
     /// Whether it lets an access of this kind through.
     #[must_use]
@@ -185,6 +187,7 @@ mod tests {
         assert_eq!(granted(SvAccess::DATA), [false, true, true]);
         assert_eq!(granted(SvAccess::READ), [false, true, false]);
         assert_eq!(granted(SvAccess::TEXT), [true, true, false]);
+        assert_eq!(granted(SvAccess::ALL), [true; 3]);
         let kinds = [12, 13, 15].map(FaultedAccess::of_cause);
         assert_eq!(kinds, [Some(Fetch), Some(Load), Some(Store)]);
         // An access fault, a system call, the timer.

@@ -120,6 +120,13 @@ pub unsafe fn enable_interrupts() {
     }
 }
 
+/// Sleeps until an interrupt of the timer or of another hart waits. With interrupts off it is not taken, but it ends the sleep.
+#[inline]
+pub fn wait_for_interrupt() {
+    // SAFETY: interrupts come only if they were on.
+    unsafe { asm!("csrs sie, {}", "wfi", in(reg) SOFTWARE | TIMER, options(nostack)) };
+}
+
 /// Takes the interrupt of another hart back, before what it asks for is read.
 #[inline]
 pub fn clear_software_interrupt() {

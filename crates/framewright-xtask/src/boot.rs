@@ -8,12 +8,67 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const QEMU: &str = "qemu-system-x86_64";
-
 /// How the message of a machine without QEMU begins.
-pub(crate) const NO_QEMU: &str = "there is no qemu-system-x86_64";
+pub(crate) const NO_QEMU: &str = "there is no qemu-system-";
 
-const TARGET: &str = "x86_64-unknown-none";
+/// For which CPUs the kernel is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KernelArch {
+    X86_64,
+    Riscv64,
+}
+
+impl KernelArch {
+    pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Riscv64];
+
+    /// As `--arch` has it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Riscv64 => "riscv64",
+        }
+    }
+
+    /// The name of its figures' file in docs/results, without the ending.
+    pub(crate) const fn results(self) -> &'static str {
+        match self {
+            Self::X86_64 => "kernel",
+            Self::Riscv64 => "kernel-riscv64",
+        }
+    }
+
+    /// The machine that is booted if none is named.
+    const fn machine(self) -> &'static str {
+        match self {
+            Self::X86_64 => "microvm",
+            Self::Riscv64 => "virt",
+        }
+    }
+
+    const fn target(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64-unknown-none",
+            Self::Riscv64 => "riscv64gc-unknown-none-elf",
+        }
+    }
+
+    /// Debian's package with its emulator and firmware.
+    const fn package(self) -> &'static str {
+        match self {
+            Self::X86_64 => "qemu-system-x86",
+            Self::Riscv64 => "qemu-system-misc opensbi",
+        }
+    }
+
+    fn qemu(self) -> String {
+        format!("qemu-system-{}", self.name())
+    }
+
+    fn no_qemu(self, error: &io::Error) -> String {
+        let (name, package) = (self.name(), self.package());
+        format!("{NO_QEMU}{name}: {error}\non Debian: apt-get install {package}")
+    }
+}
 
 /// The longest that a boot may take: the longest test takes a tenth on an idle machine.
 const LONGEST: Duration = Duration::from_secs(180);
@@ -24,24 +79,23 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// QEMU's version, such as `7.2.22`.
-pub(crate) fn qemu_version() -> Result<String, String> {
-    let said = Command::new(QEMU).arg("--version").output();
-    let said = said.map_err(|error| {
-        format!("{NO_QEMU}: {error}\non Debian: apt-get install qemu-system-x86")
-    })?;
+pub(crate) fn qemu_version(arch: KernelArch) -> Result<String, String> {
+    let qemu = arch.qemu();
+    let said = Command::new(&qemu).arg("--version").output();
+    let said = said.map_err(|error| arch.no_qemu(&error))?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let version = said
         .split_whitespace()
         .skip_while(|word| *word != "version");
     let version = version.clone().nth(1);
-    version.map_or(Err(format!("{QEMU} --version says {said:?}")), |version| {
+    version.map_or(Err(format!("{qemu} --version says {said:?}")), |version| {
         Ok(version.to_owned())
     })
 }
 
 /// Builds the kernel; where it is.
-pub(crate) fn build() -> Result<PathBuf, String> {
-    let root = root();
+pub(crate) fn build(arch: KernelArch) -> Result<PathBuf, String> {
+    let (root, triple) = (root(), arch.target());
     let target = root.join("target/kernel");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
@@ -50,7 +104,7 @@ pub(crate) fn build() -> Result<PathBuf, String> {
             "--release",
             "--quiet",
             "--target",
-            TARGET,
+            triple,
             "--manifest-path",
         ])
         .arg(root.join("kernel/Cargo.toml"))
@@ -61,10 +115,10 @@ pub(crate) fn build() -> Result<PathBuf, String> {
         .map_err(|error| format!("cargo: {error}"))?;
     if !built.success() {
         return Err(format!(
-            "the kernel was not built; if the target is missing: rustup target add {TARGET}"
+            "the kernel was not built; if the target is missing: rustup target add {triple}"
         ));
     }
-    Ok(target.join(TARGET).join("release/framewright-kernel"))
+    Ok(target.join(triple).join("release/framewright-kernel"))
 }
 
 /// How QEMU executes.
@@ -79,6 +133,7 @@ pub(crate) enum Accelerator {
 /// A machine to boot.
 #[derive(Clone, Debug)]
 pub(crate) struct QemuMachine {
+    pub(crate) arch: KernelArch,
     pub(crate) cpus: u16,
     pub(crate) memory: String,
     pub(crate) append: String,
@@ -88,11 +143,19 @@ pub(crate) struct QemuMachine {
 
 impl Default for QemuMachine {
     fn default() -> Self {
+        Self::of(KernelArch::X86_64)
+    }
+}
+
+impl QemuMachine {
+    /// One CPU and 2 GiB.
+    pub(crate) fn of(arch: KernelArch) -> Self {
         Self {
+            arch,
             cpus: 1,
             memory: "2G".to_owned(),
             append: String::new(),
-            kind: "microvm".to_owned(),
+            kind: arch.machine().to_owned(),
             accelerator: Accelerator::Counting,
         }
     }
@@ -154,18 +217,9 @@ impl QemuMachine {
         };
         let cpus = self.cpus.to_string();
         let words = format!("cpus={cpus} test={test} {}", self.append);
-        let mut qemu = Command::new(QEMU)
-            .args(accelerator)
-            .args([
-                "-machine",
-                &self.kind,
-                "-cpu",
-                "max",
-                "-smp",
-                &cpus,
-                "-m",
-                &self.memory,
-            ])
+        let mut qemu = Command::new(self.arch.qemu());
+        qemu.args(accelerator)
+            .args(["-machine", &self.kind, "-smp", &cpus, "-m", &self.memory])
             .arg("-kernel")
             .arg(kernel)
             .args([
@@ -176,20 +230,22 @@ impl QemuMachine {
                 "-serial",
                 "stdio",
             ])
-            .args(["-no-reboot", "-nodefaults", "-device"])
-            .arg("isa-debug-exit,iobase=0xf4,iosize=4")
+            .args(["-no-reboot", "-nodefaults"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{NO_QEMU}: {error}"))?;
+            .stderr(Stdio::piped());
+        if self.arch == KernelArch::X86_64 {
+            qemu.args(["-cpu", "max", "-device"])
+                .arg("isa-debug-exit,iobase=0xf4,iosize=4");
+        }
+        let mut qemu = qemu.spawn().map_err(|error| self.arch.no_qemu(&error))?;
         let out = qemu.stdout.take().map(reader);
         let errors = qemu.stderr.take().map(reader);
         let start = Instant::now();
         let end = loop {
             let ended = qemu
                 .try_wait()
-                .map_err(|error| format!("{QEMU}: {error}"))?;
+                .map_err(|error| format!("{}: {error}", self.arch.qemu()))?;
             if let Some(status) = ended {
                 break BootResult::of(status.code());
             }

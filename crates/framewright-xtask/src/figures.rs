@@ -1,5 +1,6 @@
 //! Figures: instructions a loop, as a boot says them, as the result file keeps them, and as they are compared.
 
+use crate::boot::KernelArch;
 use crate::machine;
 use crate::results::{ResultRow, RowSource, RunRecord};
 
@@ -130,9 +131,13 @@ pub(crate) fn of_rows(rows: &[ResultRow]) -> Vec<KernelFigure> {
 }
 
 /// What ran.
-pub(crate) fn run_record(qemu: &str) -> RunRecord {
+pub(crate) fn run_record(arch: KernelArch, qemu: &str) -> RunRecord {
+    let command = match arch {
+        KernelArch::X86_64 => "cargo xtask kernel --write",
+        KernelArch::Riscv64 => "cargo xtask kernel --arch riscv64 --write",
+    };
     RunRecord {
-        commands: vec!["cargo xtask kernel --write".to_owned()],
+        commands: vec![command.to_owned()],
         commit: machine::commit(),
         date: machine::date(),
         with: format!("QEMU {qemu}"),

@@ -20,7 +20,7 @@ mod suite;
 mod tables;
 mod vmalloc_test;
 
-use boot::{Accelerator, QemuMachine};
+use boot::{Accelerator, KernelArch, QemuMachine};
 use std::env;
 use std::process::ExitCode;
 
@@ -33,15 +33,17 @@ usage: cargo xtask kernel [options]
        cargo xtask board [--target T]
        cargo xtask cinstall
 
-kernel builds kernel/ for x86_64-unknown-none and boots it in QEMU.
+kernel builds kernel/ for a bare machine and boots it in QEMU.
 
+  --arch NAME      x86_64 or riscv64 (default: x86_64)
   --test NAME      one test, and what it says (default: boot)
   --cpus N         CPUs, 1 to 8 (default: 1)
   --memory SIZE    memory, as QEMU takes it (default: 2G)
   --append WORDS   more for the kernel's command line, such as 'loops=1000 strict=0 lazy=16 seed=3'
-  --machine NAME   microvm, q35 or pc (default: microvm)
+  --machine NAME   microvm, q35 or pc (default: microvm); on riscv64 virt
   --threads        a thread for each CPU, which races; without it instructions are counted
-  --suite          every test; figures are compared with docs/results/kernel.jsonl, 15 % either way
+  --suite          every test; figures are compared with docs/results/kernel.jsonl (riscv64:
+                   kernel-riscv64.jsonl), 15 % either way
   --write          as --suite, and writes the figures there and docs/kernel-machine.md
 
 ostd builds a kernel on OSTD with this engine as its frame allocator, and one with OSTD's own, boots both in QEMU and
@@ -125,9 +127,21 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     }
 }
 
-fn parse_kernel(mut words: impl Iterator<Item = String>) -> Result<AskedBoot, String> {
+fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String> {
+    let words: Vec<String> = words.collect();
+    let named = words.iter().position(|word| word == "--arch");
+    let arch = match named.map(|at| words.get(at + 1)) {
+        None => KernelArch::X86_64,
+        Some(name) => {
+            let name = name.ok_or("--arch: a value is missing")?;
+            let mut all = KernelArch::ALL.into_iter();
+            let found = all.find(|arch| arch.name() == name);
+            found.ok_or(format!("--arch {name}: expected x86_64 or riscv64"))?
+        }
+    };
+    let mut words = words.into_iter();
     let mut asked = AskedBoot {
-        machine: QemuMachine::default(),
+        machine: QemuMachine::of(arch),
         test: "boot".to_owned(),
         is_suite: false,
         is_written: false,
@@ -135,6 +149,7 @@ fn parse_kernel(mut words: impl Iterator<Item = String>) -> Result<AskedBoot, St
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word}: a value is missing"));
         match word.as_str() {
+            "--arch" => drop(value()?), // read above, because the machine depends on it
             "--test" => asked.test = value()?,
             "--cpus" => {
                 let cpus = value()?;
@@ -191,10 +206,11 @@ fn run(asked: &Asked) -> Result<(), String> {
 }
 
 fn run_kernel(asked: &AskedBoot) -> Result<(), String> {
-    let qemu = boot::qemu_version()?;
-    let kernel = boot::build()?;
+    let arch = asked.machine.arch;
+    let qemu = boot::qemu_version(arch)?;
+    let kernel = boot::build(arch)?;
     if asked.is_suite {
-        return suite::run(&kernel, &qemu, asked.is_written);
+        return suite::run(arch, &kernel, &qemu, asked.is_written);
     }
     let end = asked.machine.boot(&kernel, &asked.test)?;
     println!("{}", end.said);
@@ -277,6 +293,17 @@ mod tests {
         assert_eq!(asked.machine.memory, "512M");
         assert_eq!(asked.machine.accelerator, Accelerator::Threads);
         assert!(!asked.is_suite && !asked.is_written);
+        assert_eq!(asked.machine.arch, KernelArch::X86_64);
+        for words in [
+            "kernel --arch riscv64 --cpus 2",
+            "kernel --cpus 2 --arch riscv64",
+        ] {
+            let machine = parsed(words)
+                .unwrap_or_else(|error| panic!("{error}"))
+                .machine;
+            assert_eq!((machine.arch, machine.cpus), (KernelArch::Riscv64, 2));
+            assert_eq!(machine.kind, "virt");
+        }
         assert!(parsed("kernel --write").is_ok_and(|asked| asked.is_suite && asked.is_written));
     }
 
@@ -287,5 +314,7 @@ mod tests {
         assert!(refused("kernel --cpus 9").contains("expected 1 to 8"));
         assert!(refused("kernel --cpus").contains("a value is missing"));
         assert!(refused("kernel --cups 1").contains("`--cups`"));
+        assert!(refused("kernel --arch riscv").contains("expected x86_64 or riscv64"));
+        assert!(refused("kernel --arch").contains("a value is missing"));
     }
 }

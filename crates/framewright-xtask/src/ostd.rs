@@ -1,7 +1,7 @@
 //! The engine as the frame allocator of a kernel on OSTD, beside OSTD's own: both kernels are built and booted, and one
 //! table has both.
 
-use crate::boot::{self, Accelerator, QemuMachine};
+use crate::boot::{self, Accelerator, KernelArch, QemuMachine};
 use crate::machine;
 use crate::pages;
 use crate::query::number;
@@ -190,7 +190,7 @@ pub(crate) fn run(asked: &AskedOstd) -> Result<(), String> {
         Some("frag") => ["frag", "heavy", "aside"].contains(&test),
         Some(only) => only == test,
     };
-    let qemu = boot::qemu_version()?;
+    let qemu = boot::qemu_version(KernelArch::X86_64)?;
     let kernels = [build(OURS)?, build(THEIRS)?];
     let mut rows = Vec::new();
     for (kernel, variant) in kernels.iter().zip([OURS, THEIRS]) {
@@ -288,6 +288,7 @@ fn as_multiboot(from: &Path, to: &Path) -> Result<(), String> {
 fn boot_one(kernel: &Path, variant: &str, test: &str, cpus: u16) -> Result<Vec<ResultRow>, String> {
     let start = Instant::now();
     let machine = QemuMachine {
+        arch: KernelArch::X86_64,
         cpus,
         // OSTD does not boot where the firmware's tables lie above all memory; this puts half of it above 4 GiB.
         memory: "512M".to_owned(),

@@ -1,9 +1,11 @@
 //! Timer interrupts that allocate and free, throughout the stress; and handlers that interrupt a call.
 
 use super::{Dice, loops, stress, touch};
+use crate::arch::cpu::instructions::{enable_interrupts, without_interrupts};
+use crate::arch::set_timer;
 use crate::memory::{KernelCpu, engine, try_with, with, with_handler};
-use crate::traps::on_tick;
-use crate::{apic, say};
+use crate::say;
+use crate::traps::{TICKS, count, on_tick};
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Relaxed},
@@ -11,7 +13,6 @@ use core::sync::atomic::{
 use framewright::kv::KvRequest;
 use framewright::vrange::AreaRequest;
 use framewright::{Addr, Context, Mobility, Order, Page};
-use framewright_x86_64::instructions::{enable_interrupts, without_interrupts};
 
 static HELD_OBJECT: AtomicU64 = AtomicU64::new(0);
 static HELD_AREA: AtomicU64 = AtomicU64::new(0);
@@ -23,23 +24,23 @@ static NO_MEMORY: AtomicU64 = AtomicU64::new(0);
 
 fn next_tick() {
     // Odd and changing, so that it falls on other instructions each time.
-    apic::set_timer(700 + (apic::TICKS.load(Relaxed) * 37 % 900) as u32);
+    set_timer(700 + (TICKS.load(Relaxed) * 37 % 900) as u32);
 }
 
 /// A tick that works with the handlers' seats, so that it is served in a window of a long call, too.
 fn tick() {
     if try_with(|_| ()).is_err() {
-        apic::count(&IN_WINDOW);
+        count(&IN_WINDOW);
     }
     with_handler(serve);
-    apic::count(&SERVED);
+    count(&SERVED);
     next_tick();
 }
 
 /// One that works with the seats of the call that it may have interrupted.
 fn nested_tick() {
     let served = try_with(serve);
-    apic::count(if served.is_ok() { &SERVED } else { &REFUSED });
+    count(if served.is_ok() { &SERVED } else { &REFUSED });
     next_tick();
 }
 
@@ -64,7 +65,7 @@ fn serve(cpu: &mut KernelCpu) {
                 cpu.kvfree(Addr(others)).expect("it was allocated");
             }
         }
-        Err(_) => apic::count(&NO_MEMORY),
+        Err(_) => count(&NO_MEMORY),
     }
     if let Ok(frame) = cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::NOWAIT) {
         cpu.free(frame, Order::ZERO).expect("it was allocated");
@@ -77,7 +78,7 @@ fn serve(cpu: &mut KernelCpu) {
                 cpu.vfree(Page(others)).expect("it was allocated");
             }
         }
-        Err(_) => apic::count(&NO_MEMORY),
+        Err(_) => count(&NO_MEMORY),
     }
 }
 
@@ -95,7 +96,7 @@ fn end() {
                 .expect("it was allocated"),
         }
     }
-    let counts = [&apic::TICKS, &SERVED, &IN_WINDOW, &REFUSED, &NO_MEMORY];
+    let counts = [&TICKS, &SERVED, &IN_WINDOW, &REFUSED, &NO_MEMORY];
     let [ticks, served, inside, refused, failed] = counts.map(|count| count.load(Relaxed));
     say!(
         "{ticks} ticks, {served} handlers served, {inside} of them in windows, {refused} refused as nested, {failed} \

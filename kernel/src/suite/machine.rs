@@ -1,20 +1,20 @@
 //! What only page tables and faults can show: guards, faults that name their area, huge pages, no memory left.
 
 use super::{Dice, address, loops, measure, touch, vfree, vmalloc};
+use crate::arch::cpu::instructions::{time_stamp, without_interrupts};
+use crate::arch::{call_on_stack, try_write};
 use crate::counts::COUNTS;
 use crate::memory::{BarePc, WINDOW, engine, page_tables, with};
 use crate::say;
-use crate::traps::{IS_FAULT_WANTED, try_write};
+use crate::traps::IS_FAULT_WANTED;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
 use framewright::platform::RangePlatform;
 use framewright::vrange::AreaRequest;
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
-use framewright_x86_64::instructions::{time_stamp, without_interrupts};
 
 /// A guard page faults, and so does a page that was freed and drained; others do not.
 pub fn guards() {
@@ -56,8 +56,7 @@ pub fn stack() {
     );
     IS_FAULT_WANTED.store(true, Relaxed);
     let top = address(stack) + 4 * Page::BYTES;
-    // SAFETY: the fault ends the machine; nothing runs behind it.
-    unsafe { asm!("mov rsp, {}", "call {}", in(reg) top, sym overflow, options(noreturn)) }
+    call_on_stack(top, overflow)
 }
 
 /// Collections of Rust's on the engine's objects, contiguous and mapped ones.

@@ -1,12 +1,15 @@
 //! The tests, one a boot. Each ends with `verify()` of the whole engine.
 
 mod areas;
+mod handover;
 mod interrupts;
 mod machine;
 mod objects;
 mod pressure;
 mod stress;
 
+use crate::arch::cpu::instructions::time_stamp;
+use crate::arch::pause;
 use crate::counts::COUNTS;
 use crate::memory::with;
 use crate::{boot, say};
@@ -16,7 +19,6 @@ use core::sync::atomic::{
 };
 use framewright::vrange::AreaRequest;
 use framewright::{CpuId, Page};
-use framewright_x86_64::instructions::time_stamp;
 
 pub fn run(test: &str) {
     match test {
@@ -45,6 +47,7 @@ pub fn run(test: &str) {
         "map_64" => machine::map(test, 64),
         "longest_random" | "longest_16m_zeroed" | "longest_drain" => machine::longest(test),
         "smp" => stress::run(),
+        "handover" => handover::run(),
         "interrupts" => interrupts::run(),
         "nested" => interrupts::nested(),
         "windows" => interrupts::windows(),
@@ -152,28 +155,29 @@ fn on_all_cpus(work: fn(CpuId)) {
     DONE.store(0, Release);
     ROUND.store(work as usize, Release);
     work(CpuId(0));
-    while DONE.load(Acquire) < crate::cpus() - 1 {
-        core::hint::spin_loop();
-    }
+    wait(|| DONE.load(Acquire) == crate::cpus() - 1);
     ROUND.store(0, Release);
-    while DONE.load(Acquire) != 0 {
-        core::hint::spin_loop();
+    wait(|| DONE.load(Acquire) == 0);
+}
+
+/// Waits for other CPUs.
+fn wait(is_over: impl Fn() -> bool) {
+    let mut attempt = 0;
+    while !is_over() {
+        pause(attempt);
+        attempt = attempt.wrapping_add(1);
     }
 }
 
 /// What the other CPUs run.
 pub fn serve(cpu: CpuId) -> ! {
     loop {
+        wait(|| ROUND.load(Acquire) != 0);
         let work = ROUND.load(Acquire);
-        if work != 0 {
-            // SAFETY: `on_all_cpus` stored a function of that type.
-            unsafe { core::mem::transmute::<usize, fn(CpuId)>(work)(cpu) };
-            DONE.fetch_add(1, AcqRel);
-            while ROUND.load(Acquire) != 0 {
-                core::hint::spin_loop();
-            }
-            DONE.fetch_sub(1, AcqRel);
-        }
-        core::hint::spin_loop();
+        // SAFETY: `on_all_cpus` stored a function of that type.
+        unsafe { core::mem::transmute::<usize, fn(CpuId)>(work)(cpu) };
+        DONE.fetch_add(1, AcqRel);
+        wait(|| ROUND.load(Acquire) == 0);
+        DONE.fetch_sub(1, AcqRel);
     }
 }

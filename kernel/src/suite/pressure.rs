@@ -1,6 +1,8 @@
 //! Memory under pressure: a cache of a file that gives frames back, and the reserve with guests and an owner.
 
 use super::{Dice, loops, on_all_cpus, vfree, vmalloc};
+use crate::arch::cpu::cells::SetOnce;
+use crate::arch::cpu::instructions::without_interrupts;
 use crate::memory::{BarePc, DIRECT, engine, with, with_clients};
 use crate::say;
 use alloc::boxed::Box;
@@ -15,8 +17,6 @@ use framewright::reclaim::{Ask, Clients, Shrink, Shrunk};
 use framewright::reserve::{Key, PoolConfig, PoolId};
 use framewright::vrange::AreaRequest;
 use framewright::{Context, CpuId, Frame, Mobility, Order};
-use framewright_x86_64::cells::SetOnce;
-use framewright_x86_64::instructions::without_interrupts;
 
 type ZoneSeat = Seat<'static, 'static, BarePc>;
 

@@ -4,8 +4,9 @@
 use super::{Dice, address, loops, on_all_cpus};
 use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
 use crate::memory::{DIRECT, with};
+use crate::say;
 use crate::serial::{Exit, exit};
-use crate::{apic, say};
+use crate::traps::ANSWERS;
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Relaxed},
@@ -160,7 +161,7 @@ pub fn run() {
         &COUNTS.barriers,
     ]
     .map(|count| count.get());
-    let answers = apic::ANSWERS.load(Relaxed);
+    let answers = ANSWERS.load(Relaxed);
     say!("maps {maps} unmaps {unmaps} flushes {flushes} barriers {barriers} interrupts {answers}");
     let wrong = WRONG.load(Relaxed);
     if wrong > 0 {

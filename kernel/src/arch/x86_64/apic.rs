@@ -2,8 +2,8 @@
 
 use crate::memory::{BarePc, MAX_CPUS, page_tables};
 use core::sync::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicU32,
+    Ordering::{Acquire, Release},
 };
 use framewright::{Context, CpuId, Frame, Page, Run};
 use framewright_x86_64::entry::PageAccess;
@@ -104,12 +104,4 @@ pub fn end_of_interrupt() {
 pub fn set_timer(ticks: u32) {
     write(TIMER, u32::from(TIMER_VECTOR));
     write(TIMER_COUNT, ticks.max(1));
-}
-
-/// How often each CPU was interrupted by its timer, and by others.
-pub static TICKS: AtomicU64 = AtomicU64::new(0);
-pub static ANSWERS: AtomicU64 = AtomicU64::new(0);
-
-pub fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Relaxed);
 }
