@@ -132,9 +132,10 @@ fn order(time: u64) {
     firmware::set_timer(time).expect("there is a timer");
 }
 
-/// Interrupts the calling CPU after this many nanoseconds, by a clock that has a hundred in each step.
+/// Interrupts the calling CPU after four times as many nanoseconds, by a clock that has a hundred in each step: the
+/// firmware executes thousands of instructions for each, and the kernel is to come on in between.
 pub fn set_timer(ticks: u32) {
-    const STEP: u64 = 100;
+    const STEP: u64 = 100 / 4;
     let steps = (u64::from(ticks) / STEP).max(1);
     without_interrupts(|| {
         let time = clock() + steps;
