@@ -14,7 +14,7 @@ use framewright_riscv64::instructions::{
 
 /// What the stub has saved.
 #[repr(C)]
-struct TrapFrame {
+struct HartTrapFrame {
     registers: [u64; 16],
     stack: u64,
     at: u64,
@@ -24,9 +24,9 @@ struct TrapFrame {
 const FAULT_STACK_BYTES: usize = 16384;
 
 #[repr(C, align(4096))]
-struct FaultStack(UnsafeCell<[u8; FAULT_STACK_BYTES]>);
+struct HartFaultStack(UnsafeCell<[u8; FAULT_STACK_BYTES]>);
 // SAFETY: only the CPU itself writes there, as its stack.
-unsafe impl Sync for FaultStack {}
+unsafe impl Sync for HartFaultStack {}
 
 static HEADERS: [HartHeader; MAX_CPUS] = {
     let mut all = [const { HartHeader::new(CpuId(0)) }; MAX_CPUS];
@@ -37,8 +37,8 @@ static HEADERS: [HartHeader; MAX_CPUS] = {
     }
     all
 };
-static FAULT_STACKS: [FaultStack; MAX_CPUS] =
-    [const { FaultStack(UnsafeCell::new([0; FAULT_STACK_BYTES])) }; MAX_CPUS];
+static FAULT_STACKS: [HartFaultStack; MAX_CPUS] =
+    [const { HartFaultStack(UnsafeCell::new([0; FAULT_STACK_BYTES])) }; MAX_CPUS];
 
 unsafe extern "C" {
     static trap_entry: u8;
@@ -72,7 +72,7 @@ pub fn call_on_stack(top: u64, function: extern "C" fn()) -> ! {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn on_trap(frame: &mut TrapFrame, cause: u64) {
+extern "C" fn on_trap(frame: &mut HartTrapFrame, cause: u64) {
     const IS_INTERRUPT: u64 = 1 << 63;
     const SOFTWARE: u64 = IS_INTERRUPT | 1;
     const TIMER: u64 = IS_INTERRUPT | 5;
@@ -114,7 +114,7 @@ fn is_tried_again(at: u64, address: u64, access: FaultedAccess) -> bool {
     tries < TRIES_MAX
 }
 
-fn on_fault(frame: &mut TrapFrame, cause: u64) {
+fn on_fault(frame: &mut HartTrapFrame, cause: u64) {
     let address = fault_address();
     if let Some(access) = FaultedAccess::of_cause(cause) {
         if is_tried_again(frame.at, address, access) {
