@@ -30,7 +30,10 @@ const FORMS: &[(&str, &str)] = &[
     ("gcma-build", include_str!("../tables/gcma-build.md")),
     ("gcma-idle", include_str!("../tables/gcma-idle.md")),
     ("kvmalloc", include_str!("../tables/kvmalloc.md")),
-    ("kernel-riscv64", include_str!("../tables/kernel-riscv64.md")),
+    (
+        "kernel-riscv64",
+        include_str!("../tables/kernel-riscv64.md"),
+    ),
     ("objects", include_str!("../tables/objects.md")),
     ("ranges", include_str!("../tables/ranges.md")),
     ("replay-fresh", include_str!("../tables/replay-fresh.md")),
