@@ -5,8 +5,8 @@
 //! |---|---|---|
 //! | [`entry`] | an entry of a page table (Sv39, Sv48), and the access it grants | yes |
 //! | [`tables`] | page tables of 3 or 4 levels: map and fence, unmap, translate; whether a fault was for nothing | yes |
-//! | [`instructions`] | per-CPU base, clocks, interrupts, fences | in a kernel |
-//! | [`firmware`] | calls of the firmware (SBI): timer, interrupts of other harts, their start | in a kernel |
+//! | `instructions` | per-CPU base, clocks, interrupts, fences | in a kernel |
+//! | `firmware` | calls of the firmware (SBI): timer, interrupts of other harts, their start | in a kernel |
 //! | [`shootdown`] | flush and barrier on all CPUs, by generations | yes, and by loom |
 //! | [`cells`] | a value that is set once, a value for each CPU | yes |
 //! | [`direct`] | physical memory at a fixed distance | yes |
