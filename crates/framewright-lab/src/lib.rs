@@ -23,4 +23,6 @@ pub mod replay;
 pub mod report;
 pub mod size;
 mod steps;
+#[cfg(target_os = "linux")]
+pub mod top;
 pub mod trace;

@@ -40,6 +40,7 @@ fn alone_it_says_what_it_can_do_and_writes_nothing() {
     for word in [
         "framewright demo",
         "framewright record",
+        "framewright top",
         "framewright replay",
         "framewright lab",
         "--help",
@@ -81,6 +82,7 @@ fn completions_and_manual_pages_name_each_command() {
         "framewright.1",
         "framewright-replay.1",
         "framewright-record.1",
+        "framewright-top.1",
         "framewright-lab-va-fit.1",
     ] {
         assert!(names.iter().any(|n| n == name), "{name} in {names:?}");

@@ -22,6 +22,7 @@ pub mod replay;
 mod runner;
 mod signals;
 mod sweep;
+pub mod top;
 
 pub use error::CommandError;
 
@@ -44,10 +45,10 @@ framewright: what a kernel's page allocator was asked for, replayed under other 
 
   framewright demo                       a recording and five experiments, in two minutes
   framewright record -o FILE -- COMMAND  record this machine's page allocator (root)
+  framewright top                        which order fails next, and why, live (root)
   framewright replay FILE                memory under each policy, beside what Linux did
   framewright replay FILE --squeeze 1GiB --html PAGE   with less memory, as a page
-  framewright lab EXPERIMENT             repeat a published experiment (lab --help)
-  framewright explain METRIC             what a figure is, and how to read it
+  framewright lab NAME, explain METRIC   repeat a published experiment; what a figure is
   framewright compare A B, sweep FILES   what a change made; all combinations; ab: A/B
   framewright COMMAND --help             all options; completions, man: files
 ";
@@ -75,6 +76,7 @@ enum Command {
     Sweep(sweep::SweepArgs),
     Explain(explain::ExplainArgs),
     Record(record::RecordArgs),
+    Top(top::TopArgs),
     #[cfg(target_os = "linux")]
     Ab(ab::AbArgs),
     #[cfg(all(target_os = "linux", feature = "experiments"))]
@@ -86,7 +88,7 @@ enum Command {
 impl Command {
     const fn ends_by_itself(&self) -> bool {
         match self {
-            Self::Record(_) => true,
+            Self::Record(_) | Self::Top(_) => true,
             #[cfg(target_os = "linux")]
             Self::Ab(_) => true,
             _ => false,
@@ -110,6 +112,7 @@ pub fn main() -> ExitCode {
         Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Record(args)) => record::run(&args),
+        Some(Command::Top(args)) => top::run(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Ab(args)) => ab::run(&args),
         #[cfg(all(target_os = "linux", feature = "experiments"))]
@@ -141,6 +144,7 @@ mod tests {
             "demo",
             "record",
             "replay",
+            "top",
             "compare",
             "sweep",
             "explain",

@@ -57,6 +57,23 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
 }
 
+/// Lets the signals that end a process set `interrupted` instead.
+#[cfg(target_os = "linux")]
+pub(super) fn take_signals(
+    interrupted: &std::sync::Arc<std::sync::atomic::AtomicBool>,
+) -> Result<(), CommandError> {
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGQUIT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, std::sync::Arc::clone(interrupted))
+            .map_err(|e| CommandError::Input(format!("signal {signal} cannot be taken: {e}")))?;
+    }
+    Ok(())
+}
+
 #[cfg(target_os = "linux")]
 pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
     use crate::record::{BufferKeeps, RecordOptions, record, record_stream};
@@ -66,15 +83,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
     use std::time::Duration;
 
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGQUIT,
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGHUP,
-    ] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))
-            .map_err(|e| CommandError::Input(format!("signal {signal} cannot be taken: {e}")))?;
-    }
+    take_signals(&interrupted)?;
     let options = RecordOptions {
         output: args
             .stream

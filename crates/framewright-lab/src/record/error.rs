@@ -9,6 +9,8 @@ use std::path::Path;
 pub enum RecordError {
     /// This machine, this kernel or this user cannot record. What is missing, and how to get it.
     Missing(String),
+    /// This user may not trace the kernel. What is needed.
+    NotPermitted(String),
     /// An option asks for what cannot be.
     Options(String),
     /// A file cannot be read or written: `PATH: what`.
@@ -34,7 +36,7 @@ impl From<WriteError> for RecordError {
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(what) => write!(f, "cannot record: {what}"),
+            Self::Missing(what) | Self::NotPermitted(what) => write!(f, "cannot record: {what}"),
             Self::Options(what) | Self::File(what) | Self::Trace(what) => f.write_str(what),
             Self::Interrupted => {
                 f.write_str("interrupted before the recording was written; nothing is left behind")

@@ -28,6 +28,18 @@ const WANTED: [&str; 12] = [
     "task/task_rename",
 ];
 
+/// What goes wrong, and what the kernel does about it.
+const TROUBLE: [&str; 8] = [
+    "kmem/mm_page_alloc_extfrag",
+    "compaction/mm_compaction_begin",
+    "compaction/mm_compaction_end",
+    "compaction/mm_compaction_try_to_compact_pages",
+    "vmscan/mm_vmscan_direct_reclaim_begin",
+    "vmscan/mm_vmscan_direct_reclaim_end",
+    "vmscan/mm_vmscan_kswapd_wake",
+    "vmscan/mm_vmscan_kswapd_sleep",
+];
+
 /// How events are printed, and whether. A new instance takes these from the machine's own tracing, which may be set
 /// otherwise; old kernels lack some.
 const PRINTED: [(&str, &str); 11] = [
@@ -166,6 +178,40 @@ impl<'t> Instance<'t> {
         Ok(instance)
     }
 
+    /// Makes an instance that traces what goes wrong: requests that fail, requests served from another mobility's
+    /// pageblock, and what the kernel does about memory. It keeps the newest events and does not trace yet.
+    ///
+    /// # Errors
+    /// [`RecordError::Missing`] if the kernel cannot tell requests that fail from the others.
+    pub(crate) fn make_for_trouble(
+        tracefs: &'t Tracefs,
+        buffer_kib: u64,
+    ) -> Result<Self, RecordError> {
+        let mut instance = Self::make_failures(tracefs, None, FAILURES_KIB)?;
+        instance.share_buffer_kib(buffer_kib)?;
+        for event in TROUBLE {
+            if instance.enable(event).is_err() {
+                instance.missing.push(event);
+            }
+        }
+        Ok(instance)
+    }
+
+    /// Makes an instance that traces requests that are served, those of one frame left out: they are most of all, and
+    /// `/proc/vmstat` counts them. It keeps the newest events and does not trace yet.
+    ///
+    /// # Errors
+    /// [`RecordError::Missing`] if the kernel cannot tell these from the others.
+    pub(crate) fn make_for_larger_requests(
+        tracefs: &'t Tracefs,
+        buffer_kib: u64,
+    ) -> Result<Self, RecordError> {
+        let mut instance = Self::make_bare(tracefs, BufferKeeps::Newest)?;
+        instance.share_buffer_kib(buffer_kib)?;
+        instance.enable_filtered(|[field, failed]| format!("{field} != {failed} && order > 0"))?;
+        Ok(instance)
+    }
+
     fn make_failures(
         tracefs: &'t Tracefs,
         only: Option<Order>,
@@ -173,16 +219,24 @@ impl<'t> Instance<'t> {
     ) -> Result<Self, RecordError> {
         let mut instance = Self::make_bare(tracefs, BufferKeeps::Newest)?;
         instance.set_buffer_kib(kib)?;
+        instance.enable_filtered(|failed| failure_filter(&failed, only))?;
+        Ok(instance)
+    }
+
+    /// Traces the allocations that a filter lets through, made of the field that tells failures and its value in one.
+    fn enable_filtered(
+        &self,
+        filter: impl FnOnce([String; 2]) -> String,
+    ) -> Result<(), RecordError> {
         let event = NEEDED[0];
-        let format = instance.read(&format!("events/{event}/format"))?;
-        let filter = failure_filter(&format, only).ok_or_else(|| {
+        let format = self.read(&format!("events/{event}/format"))?;
+        let failed = failed_field(&format).ok_or_else(|| {
             RecordError::Missing(format!(
                 "this kernel's {event} has neither pfn nor page, so that failures cannot be told"
             ))
         })?;
-        instance.write(&format!("events/{event}/filter"), &filter)?;
-        instance.enable(event)?;
-        Ok(instance)
+        self.write(&format!("events/{event}/filter"), &filter(failed))?;
+        self.enable(event)
     }
 
     /// Makes an instance that traces nothing. On a busy machine the files of a new instance can be missing for a moment,
@@ -234,6 +288,12 @@ impl<'t> Instance<'t> {
                 "no ring buffers of {kib} KiB a CPU ({error}): give a smaller size"
             ))
         })
+    }
+
+    /// Shares a buffer out among the CPUs, none of which gets too little for some hundred events.
+    fn share_buffer_kib(&mut self, kib: u64) -> Result<(), RecordError> {
+        let share = kib / self.cpus.len().max(1) as u64;
+        self.set_buffer_kib(share.max(FAILURES_KIB))
     }
 
     /// Makes an instance under a name that is free, and holds it open.
@@ -438,24 +498,29 @@ fn nanoseconds(seconds: &str) -> Option<u64> {
     whole.checked_add(micros.checked_mul(1000)?)
 }
 
-/// What tells an allocation that failed from the others: the frame of all ones that it has in place of one, or, before
-/// Linux 4.1, a page that is null. Other orders, of which thousands may fail a second, leave no room for the one that is
-/// looked for.
-fn failure_filter(format: &str, only: Option<Order>) -> Option<String> {
+/// What tells an allocation that failed from the others, a field and its value then: the frame of all ones that it has in
+/// place of one, or, before Linux 4.1, a page that is null.
+fn failed_field(format: &str) -> Option<[String; 2]> {
     let field = |name: &str| {
         let mut lines = format.lines().filter(|line| line.contains("field:"));
         lines.find(|line| line.contains(&format!(" {name};")))
     };
-    let failed = match (field("pfn"), field("page")) {
-        (Some(pfn), _) if pfn.contains("size:4;") => format!("pfn == {}", u32::MAX),
-        (Some(_), _) => format!("pfn == {}", u64::MAX),
-        (None, Some(_)) => "page == 0".to_owned(),
+    let (field, failed) = match (field("pfn"), field("page")) {
+        (Some(pfn), _) if pfn.contains("size:4;") => ("pfn", u64::from(u32::MAX)),
+        (Some(_), _) => ("pfn", u64::MAX),
+        (None, Some(_)) => ("page", 0),
         (None, None) => return None,
     };
-    Some(match only {
-        Some(order) => format!("{failed} && order == {}", order.get()),
-        None => failed,
-    })
+    Some([field.to_owned(), failed.to_string()])
+}
+
+/// Lets failures through. Other orders, of which thousands may fail a second, leave no room for the one that is looked
+/// for.
+fn failure_filter([field, failed]: &[String; 2], only: Option<Order>) -> String {
+    match only {
+        Some(order) => format!("{field} == {failed} && order == {}", order.get()),
+        None => format!("{field} == {failed}"),
+    }
 }
 
 /// Whether an instance of that name is a recorder's: a user's own `framewright-mine` is not.
@@ -557,13 +622,14 @@ mod tests {
     fn failures_are_told_by_the_frame_or_the_page_that_they_lack() {
         let field =
             |of: &str, size| format!("\tfield:unsigned long {of};\toffset:8;\tsize:{size};\n");
-        let of = |format: &str| failure_filter(format, None);
+        let with = |format: &str, only| Some(failure_filter(&failed_field(format)?, only));
+        let of = |format: &str| with(format, None);
         let filter = of(&(field("pfn", 8) + &field("order", 4)));
         assert_eq!(filter.unwrap(), "pfn == 18446744073709551615");
         assert_eq!(of(&field("pfn", 4)).unwrap(), "pfn == 4294967295");
         assert_eq!(of("\tfield:struct page * page;\n").unwrap(), "page == 0");
         assert_eq!(of("print fmt: \"pfn;\"\n"), None);
-        let only = failure_filter("\tfield:struct page * page;\n", Order::new(3));
+        let only = with("\tfield:struct page * page;\n", Order::new(3));
         assert_eq!(only.unwrap(), "page == 0 && order == 3");
     }
 }

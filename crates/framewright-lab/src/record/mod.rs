@@ -82,6 +82,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tasks::running_tasks;
+pub(crate) use tasks::task_name;
 
 /// How often the recorder looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -345,12 +346,12 @@ fn proc_text(name: &str) -> Result<String, RecordError> {
     fs::read_to_string(&path).map_err(|e| RecordError::file(&path, &e))
 }
 
-fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn open_page_flags() -> Result<File, RecordError> {
+pub(crate) fn open_page_flags() -> Result<File, RecordError> {
     let path = Path::new("/proc/kpageflags");
     File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => RecordError::Missing(

@@ -10,8 +10,7 @@ const FIRST_NAMESPACE: u64 = 0xeffffffc;
 ///
 /// A task that ends meanwhile is passed over.
 pub(super) fn running_tasks() -> Vec<(u32, Vec<u8>)> {
-    let namespace = fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino());
-    if !namespace.is_ok_and(|number| number == FIRST_NAMESPACE) {
+    if !numbers_as_the_machine() {
         return Vec::new();
     }
     let mut tasks = Vec::new();
@@ -24,6 +23,21 @@ pub(super) fn running_tasks() -> Vec<(u32, Vec<u8>)> {
     }
     tasks.sort_unstable();
     tasks
+}
+
+/// The name of a task that runs, by the number that events give it.
+pub(crate) fn task_name(task: u32) -> Option<Vec<u8>> {
+    if !numbers_as_the_machine() {
+        return None;
+    }
+    let name = fs::read(format!("/proc/{task}/comm")).ok()?;
+    Some(kept(&name))
+}
+
+/// Whether `/proc` numbers tasks as the whole machine does.
+fn numbers_as_the_machine() -> bool {
+    let namespace = fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino());
+    namespace.is_ok_and(|number| number == FIRST_NAMESPACE)
 }
 
 /// As much of a name as the kernel keeps: `/proc` says of a worker besides what it works for.

@@ -25,7 +25,7 @@ impl Tracefs {
     /// Opens the machine's tracing.
     ///
     /// # Errors
-    /// [`RecordError::Missing`] with what is missing and how to get it.
+    /// [`RecordError::Missing`] or [`RecordError::NotPermitted`], with what is missing and how to get it.
     pub fn open() -> Result<Self, RecordError> {
         for place in PLACES {
             match fs::metadata(Path::new(place).join("instances")) {
@@ -108,7 +108,7 @@ impl Tracefs {
 }
 
 fn not_permitted() -> RecordError {
-    RecordError::Missing(
+    RecordError::NotPermitted(
         "tracing the kernel needs root (CAP_SYS_ADMIN): run it with sudo; in a container, start that with --privileged, or record on the host"
             .into(),
     )

@@ -66,3 +66,4 @@ pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};
 pub use who::{COLLAPSED_MAX, StackWeight, WhoHolds, WhoReport, WhoRow, WhoTable};
 pub use width::fit_terminal;
+pub(crate) use width::width as terminal_width;

@@ -26,6 +26,6 @@ pub fn fit_terminal(is_wide: bool) {
 }
 
 /// How wide a table may be.
-pub(super) fn width() -> usize {
+pub(crate) fn width() -> usize {
     *WIDTH.get().unwrap_or(&usize::MAX)
 }

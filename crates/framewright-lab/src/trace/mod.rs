@@ -56,5 +56,6 @@ pub use pft::{
 pub use request::{RequestCounts, RequestTraits};
 pub use state::{ReadFrameState, Snapshot};
 pub use stream::{STREAM_MAGIC, StreamParts, StreamReader, StreamRest, section_line};
+pub(crate) use text::gfp_names;
 pub use text::{Dialect, TextCounts, TextNames, TextReader, WhoAsked};
 pub use work::{KernelWork, RequestWaits, TracedWork, WaitSum, WorkEvent, WorkKind};

@@ -141,6 +141,66 @@ pub(super) fn parse(text: &[u8]) -> Option<GfpFlags> {
     Some(flags)
 }
 
+/// Names of several flags, those of the most flags first, and then of single ones: what [`names`] looks for in turn.
+const SHOWN: [(&str, u32); 36] = [
+    ("GFP_TRANSHUGE", TRANSHUGE_LIGHT | DIRECT_RECLAIM),
+    ("GFP_TRANSHUGE_LIGHT", TRANSHUGE_LIGHT),
+    ("GFP_HIGHUSER_MOVABLE", HIGHUSER_MOVABLE),
+    ("GFP_HIGHUSER", HIGHUSER),
+    ("GFP_USER", USER),
+    ("GFP_KERNEL_ACCOUNT", KERNEL | ACCOUNT),
+    ("GFP_KERNEL", KERNEL),
+    ("GFP_NOFS", RECLAIM | IO),
+    ("GFP_ATOMIC", HIGH | KSWAPD_RECLAIM),
+    ("GFP_NOIO", RECLAIM),
+    ("GFP_NOWAIT", KSWAPD_RECLAIM | NOWARN),
+    ("__GFP_DMA", DMA),
+    ("__GFP_HIGHMEM", HIGHMEM),
+    ("__GFP_DMA32", DMA32),
+    ("__GFP_MOVABLE", MOVABLE),
+    ("__GFP_RECLAIMABLE", RECLAIMABLE),
+    ("__GFP_HIGH", HIGH),
+    ("__GFP_IO", IO),
+    ("__GFP_FS", FS),
+    ("__GFP_ZERO", ZERO),
+    ("__GFP_DIRECT_RECLAIM", DIRECT_RECLAIM),
+    ("__GFP_KSWAPD_RECLAIM", KSWAPD_RECLAIM),
+    ("__GFP_WRITE", WRITE),
+    ("__GFP_NOWARN", NOWARN),
+    ("__GFP_RETRY_MAYFAIL", RETRY_MAYFAIL),
+    ("__GFP_NOFAIL", NOFAIL),
+    ("__GFP_NORETRY", NORETRY),
+    ("__GFP_MEMALLOC", MEMALLOC),
+    ("__GFP_COMP", COMP),
+    ("__GFP_NOMEMALLOC", NOMEMALLOC),
+    ("__GFP_HARDWALL", HARDWALL),
+    ("__GFP_THISNODE", THISNODE),
+    ("__GFP_ACCOUNT", ACCOUNT),
+    ("__GFP_ZEROTAGS", ZEROTAGS),
+    ("__GFP_SKIP_ZERO", SKIP_ZERO),
+    ("__GFP_SKIP_KASAN", SKIP_KASAN),
+];
+
+/// The flags by the names that Linux 6.18 prints, between bars; what has no name here stands as a number, and no flag at
+/// all as `none`.
+pub(crate) fn names(bits: u32) -> String {
+    if bits == 0 {
+        return "none".to_owned();
+    }
+    let mut left = bits;
+    let mut shown: Vec<String> = Vec::new();
+    for (name, of) in SHOWN {
+        if left & of == of {
+            left &= !of;
+            shown.push(name.to_owned());
+        }
+    }
+    if left != 0 {
+        shown.push(format!("{left:#x}"));
+    }
+    shown.join("|")
+}
+
 /// The few dozen flag texts that a trace repeats, each read once.
 #[derive(Debug)]
 pub(super) struct Memo {
@@ -205,6 +265,28 @@ mod tests {
             ("GFP_NOWAIT|0x1000000", 0x100_2800),
         ] {
             assert_eq!(parse(text.as_bytes()).unwrap().bits, bits, "{text}");
+        }
+    }
+
+    #[test]
+    fn flags_are_shown_by_names_that_are_read_back() {
+        for (bits, text) in [
+            (0, "none"),
+            (0xcc0, "GFP_KERNEL"),
+            (0x820, "GFP_ATOMIC"),
+            (0x2800, "GFP_NOWAIT"),
+            (0x5_2820, "GFP_ATOMIC|__GFP_NOWARN|__GFP_NORETRY|__GFP_COMP"),
+            (0x14_0cca, "GFP_HIGHUSER_MOVABLE|__GFP_COMP"),
+            (1 << 9, "0x200"),
+            (0xcc0 | 1 << 31, "GFP_KERNEL|0x80000000"),
+        ] {
+            assert_eq!(names(bits), text);
+        }
+        for bit in 0..32 {
+            for bits in [1_u32 << bit, 0xcc0 | 1 << bit, !(1 << bit)] {
+                let text = names(bits);
+                assert_eq!(parse(text.as_bytes()).unwrap().bits, bits, "{text}");
+            }
         }
     }
 

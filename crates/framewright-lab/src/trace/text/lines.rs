@@ -39,6 +39,15 @@ impl TextLines {
         }
     }
 
+    /// Goes on with another input, with the same buffer. What is left of the one before is dropped.
+    pub(super) fn go_on(&mut self, input: Input) {
+        self.input = input;
+        self.start = 0;
+        self.end = 0;
+        self.searched = 0;
+        self.at_end = false;
+    }
+
     /// What error messages call the input.
     pub(super) fn name(&self) -> &str {
         self.input.name()

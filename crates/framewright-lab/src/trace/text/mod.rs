@@ -20,6 +20,7 @@ mod names;
 mod perf_script;
 
 pub use counts::TextCounts;
+pub(crate) use gfp::names as gfp_names;
 pub use names::{TextNames, WhoAsked};
 
 use super::{CallChains, EventKind, Input, TraceError, TraceEvent};
@@ -87,6 +88,12 @@ impl TextReader {
                 requests: Vec::new(),
             },
         }
+    }
+
+    /// Goes on with a further piece of the same text: names and what earlier lines have taught stay. A piece ends at the
+    /// end of a line.
+    pub(crate) fn go_on(&mut self, input: Input) {
+        self.lines.go_on(input);
     }
 
     /// The next event, or `None` at the end. Waits only while no whole line is there, so that a
