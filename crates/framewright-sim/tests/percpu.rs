@@ -8,9 +8,9 @@
 
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::AllocError;
-use framewright::kv::{KvError, KvFreeError, KvLayout};
+use framewright::kv::{KvError, KvFreeError, KvLayout, KvRequest};
 use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use framewright::vrange::RangeError;
+use framewright::vrange::{AreaRequest, RangeError};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_sim::Random;
 use std::collections::BTreeMap;
@@ -33,8 +33,11 @@ struct BoardState {
     /// Which call of `map`, and of `unmap`, fails, counted down to 1; none at 0.
     map_fails: u32,
     unmap_fails: u32,
+    /// A page that the platform never unmaps.
+    held: Option<u64>,
     must_not_wait: bool,
     flushes: u64,
+    windows: u64,
 }
 
 #[derive(Clone)]
@@ -55,8 +58,10 @@ impl UnitBoard {
             bytes: vec![0xdb; (FRAMES * Page::BYTES) as usize],
             map_fails: 0,
             unmap_fails: 0,
+            held: None,
             must_not_wait: false,
             flushes: 0,
+            windows: 0,
         })))
     }
 
@@ -118,7 +123,11 @@ impl RangePlatform for UnitBoard {
         if is_due(&mut board.unmap_fails) {
             return Err(MapError::Refused(5));
         }
-        for page in range.start().0 - START..range.end().0 - START {
+        let pages = range.start().0 - START..range.end().0 - START;
+        if board.held.is_some_and(|held| pages.contains(&held)) {
+            return Err(MapError::Refused(7));
+        }
+        for page in pages {
             let entry = std::mem::take(&mut board.table[page as usize]);
             board.stale.push(entry);
         }
@@ -133,6 +142,10 @@ impl RangePlatform for UnitBoard {
     }
 
     fn zero(&self, _frames: Run) {}
+
+    fn interrupt_window(&self) {
+        self.lock().windows += 1;
+    }
 }
 
 impl ObjectPlatform for UnitBoard {
@@ -430,6 +443,17 @@ fn requests_that_make_no_sense_and_units_that_do_not_fit_are_refused() {
     );
     assert!(layout().with_percpu(CPUS + 1, 1).words_needed().is_err());
     assert!(layout().with_percpu(CPUS, 0).words_needed().is_err());
+    // The space that is left ends where it may, and the units past all addresses.
+    let end = u64::MAX / Page::BYTES + 1;
+    let at_the_end = |pages| {
+        EngineLayout::new(Frame(0), FRAMES)
+            .with_window(Page(end - 1024), pages)
+            .with_objects()
+            .with_percpu(1, 512)
+            .words_needed()
+    };
+    assert!(at_the_end(1023).is_ok());
+    assert!(at_the_end(1024 + 256).is_err());
     // The first CPUs alone may have units.
     let layout = layout().with_percpu(2, 8);
     let mut memory = vec![0; layout.words_needed().unwrap()];
@@ -494,4 +518,177 @@ fn an_idle_page_goes_back_for_a_request_that_lacks_it_and_where_frames_are_short
             cpu.free(frame, Order::ZERO).unwrap();
         }
     });
+}
+
+/// Takes frames until so many are free.
+fn hog(cpu: &mut UnitCpu<'_, '_>, engine: &UnitEngine<'_>, left: u64) -> Vec<Frame> {
+    let mut hog = vec![];
+    while engine.frame_stats().nr_free_pages > left {
+        hog.push(
+            cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::ANY)
+                .unwrap(),
+        );
+    }
+    hog
+}
+
+#[test]
+fn a_request_that_must_not_wait_and_lacks_frames_leaves_all_of_them_to_others() {
+    with_engine(|engine, board| {
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        let hog = hog(&mut cpu, engine, 40);
+        board.lock().must_not_wait = true;
+        let run = cpu.alloc_percpu(engine.unit_bytes(), 8, Context::NOWAIT);
+        assert!(matches!(run, Err(KvError::Frames(_))), "{run:?}");
+        assert_eq!(engine.percpu_stats().stuck_pages, 0);
+        assert_eq!(engine.frame_stats().nr_free_pages, 40);
+        // Its pages serve the next request, which must not wait either.
+        let small = cpu.alloc_percpu(8, 8, Context::NOWAIT).unwrap();
+        board.lock().must_not_wait = false;
+        cpu.free_percpu(small).unwrap();
+        for frame in hog {
+            cpu.free(frame, Order::ZERO).unwrap();
+        }
+    });
+}
+
+#[test]
+fn of_pages_that_are_half_mapped_only_those_that_were_mapped_are_stuck() {
+    with_engine(|engine, board| {
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        // The second page of CPU 1.
+        board.lock().map_fails = u32::from(CPUS) + 2;
+        let run = cpu.alloc_percpu(5 * Page::BYTES, 8, Context::NOWAIT);
+        assert!(run.is_err());
+        assert_eq!(engine.percpu_stats().stuck_pages, 2);
+        engine.verify().unwrap();
+        cpu.purge_percpu();
+        assert_eq!(engine.percpu_stats().stuck_pages, 0);
+        assert_eq!(board.lock().flushes, 1, "one flush serves several pages");
+    });
+}
+
+#[test]
+fn a_page_that_is_never_unmapped_holds_no_other_back() {
+    with_engine(|engine, board| {
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        let free = engine.frame_stats().nr_free_pages;
+        let page = |cpu: &mut UnitCpu<'_, '_>| cpu.alloc_percpu(4096, 8, Context::ANY).unwrap();
+        let objects: Vec<Addr> = (0..20).map(|_| page(&mut cpu)).collect();
+        for object in &objects {
+            board.lock().unmap_fails = 1;
+            cpu.free_percpu(*object).unwrap();
+        }
+        assert_eq!(engine.percpu_stats().stuck_pages, 20);
+        for object in &objects {
+            board.lock().held = Some(object.0 / Page::BYTES - START);
+            let whole = cpu.alloc_percpu(engine.unit_bytes(), 8, Context::ANY);
+            assert!(whole.is_err());
+            assert_eq!(engine.percpu_stats().stuck_pages, 1);
+            engine.verify().unwrap();
+            // Stuck again, in any order.
+            board.lock().held = None;
+            let others: Vec<Addr> = (0..19).map(|_| page(&mut cpu)).collect();
+            for other in others {
+                board.lock().unmap_fails = 1;
+                cpu.free_percpu(other).unwrap();
+            }
+            assert_eq!(engine.percpu_stats().stuck_pages, 20);
+        }
+        cpu.purge_percpu();
+        assert_eq!(engine.frame_stats().nr_free_pages, free);
+    });
+}
+
+#[test]
+fn a_request_counts_once_and_finds_what_areas_and_objects_keep() {
+    with_engine(|engine, _| {
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        let areas: Vec<Page> = (0..8)
+            .map(|_| cpu.vmalloc(&AreaRequest::new(1)).unwrap())
+            .collect();
+        let objects: Vec<Addr> = (0..200)
+            .map(|_| cpu.kmalloc(&KvRequest::new(512)).unwrap())
+            .collect();
+        let hogged = hog(&mut cpu, engine, 0);
+        areas
+            .into_iter()
+            .for_each(|page| _ = cpu.vfree(page).unwrap());
+        objects
+            .into_iter()
+            .for_each(|object| _ = cpu.kvfree(object).unwrap());
+        let more = engine.frame_stats().nr_free_pages;
+        let rest = hog(&mut cpu, engine, 0);
+        let waits = cpu.alloc_percpu(8, 8, Context::NOWAIT);
+        assert!(
+            matches!(waits, Err(KvError::Frames(_))),
+            "{waits:?}, {more}"
+        );
+        assert_eq!(engine.percpu_stats().failures, 1);
+        let object = cpu.alloc_percpu(8, 8, Context::ANY).unwrap();
+        assert_eq!(engine.percpu_stats().failures, 1);
+        let whole = cpu.alloc_percpu(engine.unit_bytes() - Page::BYTES, 8, Context::ANY);
+        assert!(matches!(whole, Err(KvError::Frames(_))), "{whole:?}");
+        assert_eq!(engine.percpu_stats().failures, 2);
+        cpu.free_percpu(object).unwrap();
+        for frame in hogged.into_iter().chain(rest) {
+            cpu.free(frame, Order::ZERO).unwrap();
+        }
+    });
+}
+
+#[test]
+fn pages_without_an_object_go_back_with_one_flush() {
+    with_engine(|engine, board| {
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        let objects = [0; 7].map(|_| cpu.alloc_percpu(1500, 8, Context::ANY).unwrap());
+        for object in objects {
+            cpu.free_percpu(object).unwrap();
+        }
+        assert_eq!(engine.percpu_stats().idle_pages, 4);
+        // A page's object takes an idle page, and needs no free one.
+        board.lock().must_not_wait = true;
+        let page = cpu.alloc_percpu(4096, 4096, Context::NOWAIT).unwrap();
+        board.lock().must_not_wait = false;
+        assert_eq!(engine.percpu_stats().idle_pages, 3);
+        cpu.free_percpu(page).unwrap();
+        let flushes = board.lock().flushes;
+        cpu.purge_percpu();
+        assert_eq!(board.lock().flushes, flushes + 1);
+        assert_eq!(engine.percpu_stats().pages, 0);
+    });
+}
+
+/// A part changes the states of 128 pages under the lock, or moves 16 frames.
+#[test]
+fn a_long_object_lets_interrupts_in_between_its_parts() {
+    const PAGES: u64 = 1024;
+    let board = UnitBoard::new();
+    {
+        let mut board = board.lock();
+        board.table = vec![0; PAGES as usize + 16];
+        board.bytes = vec![0; 2 * (PAGES * Page::BYTES) as usize];
+    }
+    let layout = EngineLayout::new(Frame(0), 2 * PAGES)
+        .with_window(Page(START), PAGES + 16)
+        .with_objects()
+        .with_percpu(1, PAGES);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, board.clone()).unwrap();
+    engine.add(Run::new(Frame(0), 2 * PAGES).unwrap()).unwrap();
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    let bytes = PAGES * Page::BYTES;
+    let states = PAGES / 128 - 1;
+    let frames = PAGES / 16;
+    let object = cpu.alloc_percpu(bytes, 8, Context::ANY).unwrap();
+    // Taken, given frames, mapped, made an object, zeroed.
+    let least = 2 * states + 3 * frames - 1;
+    let windows = std::mem::take(&mut board.lock().windows);
+    assert!(windows >= least, "{windows} of {least}");
+    cpu.free_percpu(object).unwrap();
+    // An object no more, unmapped, without frames, free.
+    let least = 2 * states + 2 * frames;
+    let windows = std::mem::take(&mut board.lock().windows);
+    assert!(windows >= least, "{windows} of {least}");
+    engine.verify().unwrap();
 }

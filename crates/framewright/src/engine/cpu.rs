@@ -18,7 +18,7 @@ use core::fmt;
 /// Its requests reclaim nothing, unless it has [clients](Self::with_clients).
 pub struct Cpu<'e, 'm: 'e, P: FramePlatform + Clone, W: Parts<P> = KvLayout, const ZONES: usize = 1>
 {
-    seat: W::Seat<'e, 'm, ZONES>,
+    pub(super) seat: W::Seat<'e, 'm, ZONES>,
     guest: Option<Guest<'e, 'm, P>>,
     relief: ZoneRelief<'e, 'm, P, ZONES>,
     pub(super) shared: &'e SharedParts<'m, P>,
@@ -100,8 +100,9 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
 
     /// Allocates a block of `order` for contents of `mobility`, from the first zone that has one.
     ///
-    /// Frames behind lazy and kept areas serve no such request. They are few ([`RangeConfig`](crate::policy::RangeConfig)),
-    /// and a [drain](RangeSeat::drain) of the address space gives them back.
+    /// Frames behind lazy and kept areas serve no such request, nor do those behind per-CPU pages without objects. They are
+    /// few ([`RangeConfig`](crate::policy::RangeConfig); four pages, if the platform unmaps them), and a
+    /// [drain](Self::drain) gives them back.
     ///
     /// Without clients: as [`Seats::alloc`], or as [`Seats::alloc_at_once`] if the context must not block.
     /// With clients: as [`ReclaimSeat::alloc`](crate::reclaim::ReclaimSeat::alloc) in each zone, and a zone

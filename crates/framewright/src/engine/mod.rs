@@ -106,7 +106,8 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     }
 
     /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does. It does not touch
-    /// the words of the address space and of objects that are never used. Time: O(metadata of the zones).
+    /// the words of the address space and of objects that are never used. Time: O(metadata of the zones and of the units of
+    /// per-CPU objects).
     ///
     /// If memory holds anything else, it may hand out what is not free; it breaks no other promise of the
     /// language.

@@ -8,7 +8,7 @@ use crate::percpu::{PerCpuUnits, UnitsLayout};
 use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::stats::Broken;
-use crate::units::{CpuId, SetupError};
+use crate::units::{CpuId, Page, SetupError};
 use crate::vrange::{RangeSeat, Space, SpaceLayout};
 
 /// What there is over the zones: how much metadata it needs. For any platform.
@@ -205,7 +205,7 @@ const LAZY_SHARE: u64 = 32;
 /// The layout of the address space of an engine that has one: what the units leave of the window.
 ///
 /// # Errors
-/// If a unit is too long for the window, or for any.
+/// If a unit is too long for the window, or for any, or the units end past all addresses.
 fn space_of(extent: &Extent) -> Result<SpaceLayout, EngineError> {
     let mut layout = extent.space.expect("these parts have a window");
     let (cpus, pages) = (u64::from(extent.units.0), extent.units.1);
@@ -217,6 +217,12 @@ fn space_of(extent: &Extent) -> Result<SpaceLayout, EngineError> {
             ("pages of a unit", pages, 1, max),
         ]);
         is_right.map_err(EngineError::Ranges)?;
+        // Of what the units leave, the space looks at the end itself.
+        let end = layout.start.checked_add(layout.pages);
+        if end.and_then(Page::address).is_none() {
+            let (what, start) = ("the window's pages", layout.start.0);
+            return Err(EngineError::Ranges(SetupError::End { what, start }));
+        }
         layout.pages -= cpus * pages;
     }
     Ok(layout.with_cpus(extent.cpus))

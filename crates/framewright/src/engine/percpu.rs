@@ -43,8 +43,9 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
     /// \[`__alloc_percpu`\]. Returns the address of CPU 0's copy: see [`Engine::copy_of`].
     ///
     /// An object of at most 2048 bytes shares a page with others, so mostly this takes no frame; a longer one has whole
-    /// pages. For a page it takes a frame for each CPU. If too few are free, it asks its clients once. Time: O(bytes of
-    /// all copies). It waits for a lock that each CPU holds for a bounded number of steps.
+    /// pages. For a page it takes a frame for each CPU. If too few are free and the context may block, what all CPUs keep
+    /// of areas and objects goes back, and then it asks its clients once. Time: O(bytes of all copies), and O(pages of a
+    /// unit) for a longer one. It waits for a lock that each CPU holds for a bounded number of steps.
     ///
     /// # Errors
     /// [`KvError::Empty`], [`KvError::Align`], [`KvError::AlignContiguous`] (more than a page) or [`KvError::TooLong`]
@@ -58,12 +59,21 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
         context: Context,
     ) -> Result<Addr, KvError> {
         let units = self.shared.percpu().ok_or(KvError::TooLong { bytes })?;
-        match units.alloc(bytes, align_bytes, context, self.frames()) {
-            Err(KvError::Frames(_)) if self.reclaim(units.frames_for(bytes), context) > 0 => {
-                units.alloc(bytes, align_bytes, context, self.frames())
-            }
-            result => result,
+        let mut result = units.alloc(bytes, align_bytes, context, self.frames());
+        if matches!(result, Err(KvError::Frames(_))) && context.may_block {
+            self.seat.ranges().drain();
+            self.seat.drain();
+            result = units.alloc(bytes, align_bytes, context, self.frames());
         }
+        if matches!(result, Err(KvError::Frames(_)))
+            && self.reclaim(units.frames_for(bytes), context) > 0
+        {
+            result = units.alloc(bytes, align_bytes, context, self.frames());
+        }
+        if matches!(result, Err(KvError::Frames(_) | KvError::Ranges(_))) {
+            units.count_failure();
+        }
+        result
     }
 
     /// Frees such an object, every copy, whichever CPU allocated it \[`free_percpu`\]. Returns the bytes that each copy had

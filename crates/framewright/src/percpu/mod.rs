@@ -32,18 +32,23 @@
 //!   after they were unmapped.
 //! - **PC3** A slot is free, or one object's. A slab's free slots are its bits, and it is in the list of its class if and
 //!   only if it has one. Each idle page is in the list of those, each stuck page in theirs.
-//! - **PC4** The set of free pages has exactly the free ones, and none lies in a word before the hint.
+//! - **PC4** The set of free pages has exactly the free ones, and the set of its words exactly those that have one.
 //! - **PC5** An object is handed out with zeroes in each copy, in all the bytes that it has room for.
-//! - **PC6** A call that fails has changed nothing, but for pages that are idle or stuck now.
+//! - **PC6** A call that fails has changed nothing, but for pages that are idle or stuck now. It has taken all frames
+//!   before it maps the first: one that lacks frames leaves no page stuck.
 //!
 //! If the platform unwinds out of a call, the pages that the call moves stay moving, with the frames behind them, and an
 //! object that it is zeroing stays allocated: they are lost, and no other call gets them.
 //!
 //! # Locks
-//! One, over states, lists and bits, for a bounded number of steps: O(words of the set of free pages) at most. Neither the
-//! platform nor the source of frames is called under it. It is no hot path: Linux takes a lock here, too.
+//! One, over states, lists and bits. A CPU holds it for a bounded number of steps: 128 pages change their states, or the
+//! first free page is found, by a look at no more than 256 words of words. Pages side by side are searched for without the
+//! lock, and taken under it if they are still free. Neither the platform nor the source of frames is called under it. It
+//! is no hot path: Linux takes a lock here, too.
 
 mod class;
+mod free;
+mod pages;
 mod request;
 mod table;
 mod verify;
@@ -123,6 +128,11 @@ impl<'m, P: ObjectPlatform> PerCpuUnits<'m, P> {
     /// The first invariant that does not hold, with a page's number in the unit.
     pub(crate) fn verify(&self) -> Result<(), Broken> {
         self.table.lock(&self.platform).verify()
+    }
+
+    /// Counts a request that failed.
+    pub(crate) fn count_failure(&self) {
+        self.table.lock(&self.platform).count_failure();
     }
 
     /// What has been counted since they were made, of one moment.

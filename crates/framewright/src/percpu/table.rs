@@ -1,6 +1,7 @@
 //! States, lists and bits of the units' pages, under one lock.
 
 use super::class::{CLASSES, SLOT_WORDS, UnitClass};
+use super::free::FreeUnitPages;
 use crate::platform::FramePlatform;
 use crate::raw::{Carver, RawRecord, record};
 use crate::stats::PerCpuStats;
@@ -11,6 +12,8 @@ use crate::units::{Frame, Page};
 pub(super) const LISTS: usize = CLASSES + 2;
 pub(super) const IDLE: usize = CLASSES;
 pub(super) const STUCK: usize = CLASSES + 1;
+/// The most pages whose states change while a CPU holds the lock.
+pub(super) const STATES_PART: u32 = if cfg!(shuttle) { 2 } else { 128 };
 
 record! {
     /// What all units have once.
@@ -18,8 +21,8 @@ record! {
     #[repr(C, align(64))]
     pub(super) struct UnitsRecord {
         lock: AtomicU64,
-        /// The first word of the set of free pages that may have one.
-        hint: AtomicU64,
+        /// How often a page became free.
+        freed: AtomicU64,
         objects: AtomicU64,
         bytes: AtomicU64,
         allocs: AtomicU64,
@@ -30,6 +33,8 @@ record! {
         stuck: AtomicU64,
         /// The first page of each list, plus one.
         heads: [AtomicU32; LISTS],
+        /// The last of the stuck pages, plus one.
+        last_stuck: AtomicU32,
     } = 24 words;
 
     /// A page of the units.
@@ -105,8 +110,7 @@ impl UnitPageState {
 pub(super) struct UnitTable<'m> {
     all: &'m UnitsRecord,
     pages: &'m [UnitPageRecord],
-    /// The set of free pages.
-    free: &'m [AtomicU64],
+    free: FreeUnitPages<'m>,
     /// By page and CPU: the frame behind it plus one, or 0. Of the page's owner, as [`PC1`](super) has it.
     frames: &'m [AtomicU64],
     cpus: usize,
@@ -114,22 +118,18 @@ pub(super) struct UnitTable<'m> {
 
 impl<'m> UnitTable<'m> {
     pub(super) const fn words(pages: usize, cpus: usize) -> usize {
-        UnitsRecord::WORDS + pages * (UnitPageRecord::WORDS + cpus) + pages.div_ceil(64)
+        let free = FreeUnitPages::words(pages);
+        UnitsRecord::WORDS + pages * (UnitPageRecord::WORDS + cpus) + free
     }
 
     pub(super) fn new(pages: usize, cpus: usize, carver: &mut Carver<'m>) -> Self {
-        let table = Self {
+        Self {
             all: carver.record(),
             pages: carver.records(pages),
-            free: carver.words(pages.div_ceil(64)),
+            free: FreeUnitPages::new(pages, carver),
             frames: carver.words(pages * cpus),
             cpus,
-        };
-        for page in 0..pages {
-            let word = &table.free[page / 64];
-            word.store(word.load(Relaxed) | 1 << (page % 64), Relaxed);
         }
-        table
     }
 
     /// How many pages a unit has.
@@ -150,6 +150,16 @@ impl<'m> UnitTable<'m> {
     pub(super) fn frame(&self, page: u32, cpu: u16) -> Option<Frame> {
         let word = self.frame_word(page, cpu).load(Relaxed);
         word.checked_sub(1).map(Frame)
+    }
+
+    /// How often a page became free.
+    pub(super) fn freed(&self) -> u64 {
+        self.all.freed.load(Relaxed)
+    }
+
+    /// The set of free pages, for a look without the lock.
+    pub(super) const fn free_pages(&self) -> &FreeUnitPages<'m> {
+        &self.free
     }
 
     /// Waits for the lock. Its holders take a bounded number of steps.
@@ -245,17 +255,17 @@ impl<'m> LockedUnits<'_, 'm> {
 
     /// How many pages are idle.
     pub(super) fn idle(&self) -> u64 {
-        self.all().idle.load(Relaxed)
+        self.count(IDLE)
     }
 
     /// How many pages are stuck.
     pub(super) fn stuck(&self) -> u64 {
-        self.all().stuck.load(Relaxed)
+        self.count(STUCK)
     }
 
-    /// The set of free pages, and its hint.
-    pub(super) fn free_set(&self) -> (&'m [AtomicU64], usize) {
-        (self.table.free, self.all().hint.load(Relaxed) as usize)
+    /// How many pages the list of the idle or the stuck has.
+    pub(super) fn count(&self, list: usize) -> u64 {
+        self.count_of(list).load(Relaxed)
     }
 
     /// Takes a slot of that class, of a slab or of an idle page: the page, and the slot's number.
@@ -283,6 +293,9 @@ impl<'m> LockedUnits<'_, 'm> {
     pub(super) fn pop(&self, list: usize) -> Option<u32> {
         let page = self.head(list)?;
         self.unlink(list, page);
+        if list == STUCK && self.head(list).is_none() {
+            self.all().last_stuck.store(0, Relaxed);
+        }
         add(self.count_of(list), u64::MAX);
         self.set_state(page, UnitPageState::Moving);
         Some(page)
@@ -309,11 +322,15 @@ impl<'m> LockedUnits<'_, 'm> {
         self.push(class.index(), page);
     }
 
-    /// Makes pages that the caller moves, with their frames, an object.
-    pub(super) fn begin_run(&self, first: u32, pages: u32) {
-        for by in 1..pages {
-            self.set_state(first + by, UnitPageState::Behind { by });
+    /// Makes pages that the caller moves those behind the first of an object.
+    pub(super) fn begin_behind(&self, first: u32, from: u32, pages: u32) {
+        for page in from..from + pages {
+            self.set_state(page, UnitPageState::Behind { by: page - first });
         }
+    }
+
+    /// Makes a page that the caller moves, and those [behind](Self::begin_behind) it, an object.
+    pub(super) fn begin_run(&self, first: u32, pages: u32) {
         self.set_state(first, UnitPageState::Run { pages });
     }
 
@@ -342,40 +359,58 @@ impl<'m> LockedUnits<'_, 'm> {
             _ => UnitPageState::Stuck,
         };
         self.set_state(page, state);
-        self.push(list, page);
+        match list {
+            STUCK => self.append_stuck(page),
+            _ => self.push(list, page),
+        }
         add(self.count_of(list), 1);
     }
 
-    /// Makes the pages of an object the caller's to move.
-    pub(super) fn end_run(&self, first: u32, pages: u32) {
+    /// The last of the stuck: one that the platform refuses again and again holds none behind it up.
+    fn append_stuck(&self, page: u32) {
+        let all = self.all();
+        let last = all.last_stuck.load(Relaxed);
+        self.record(page).next.store(0, Relaxed);
+        self.record(page).previous.store(last, Relaxed);
+        match last.checked_sub(1) {
+            Some(last) => self.record(last).next.store(page + 1, Relaxed),
+            None => all.heads[STUCK].store(page + 1, Relaxed),
+        }
+        all.last_stuck.store(page + 1, Relaxed);
+    }
+
+    /// Makes pages of an object the caller's to move.
+    pub(super) fn begin_move(&self, first: u32, pages: u32) {
         (first..first + pages).for_each(|page| self.set_state(page, UnitPageState::Moving));
     }
 
-    /// Takes free pages side by side, for the caller to move: the first ones that will do.
-    pub(super) fn take_pages(&self, pages: u32) -> Option<u32> {
-        let (set, hint) = self.free_set();
-        let mut from = hint;
-        while from < set.len() && set[from].load(Relaxed) == 0 {
-            from += 1;
+    /// Takes the first free page, for the caller to move.
+    pub(super) fn take_page(&self) -> Option<u32> {
+        let page = self.table.free.first()?;
+        self.take(page);
+        Some(page)
+    }
+
+    /// Takes these pages, for the caller to move, if all are free. At most [`STATES_PART`].
+    pub(super) fn claim(&self, first: u32, pages: u32) -> bool {
+        let mut pages = first..first + pages;
+        let is_free = pages.clone().all(|page| self.table.free.contains(page));
+        if is_free {
+            pages.by_ref().for_each(|page| self.take(page));
         }
-        self.all().hint.store(from as u64, Relaxed);
-        let first = first_run(set, from, pages)?;
-        for page in first..first + pages {
-            let word = &set[page as usize / 64];
-            word.store(word.load(Relaxed) & !(1 << (page % 64)), Relaxed);
-            self.set_state(page, UnitPageState::Moving);
-        }
-        Some(first)
+        is_free
+    }
+
+    fn take(&self, page: u32) {
+        self.table.free.remove(page);
+        self.set_state(page, UnitPageState::Moving);
     }
 
     /// Makes a page that the caller moves free: nothing lies behind it.
     pub(super) fn make_free(&self, page: u32) {
         self.set_state(page, UnitPageState::Free);
-        let at = page as usize / 64;
-        let word = &self.table.free[at];
-        word.store(word.load(Relaxed) | 1 << (page % 64), Relaxed);
-        let hint = &self.all().hint;
-        hint.store(hint.load(Relaxed).min(at as u64), Relaxed);
+        self.table.free.insert(page);
+        add(&self.all().freed, 1);
     }
 
     /// Counts an object that is handed out.
@@ -408,29 +443,6 @@ impl<'m> LockedUnits<'_, 'm> {
             stuck_pages: self.stuck(),
         }
     }
-}
-
-/// The first of `pages` ones side by side, from word `from` on.
-fn first_run(set: &[AtomicU64], from: usize, pages: u32) -> Option<u32> {
-    let mut len = 0;
-    for (nth, word) in set.iter().enumerate().skip(from) {
-        let word = word.load(Relaxed);
-        let mut at = 0;
-        while at < 64 {
-            let rest = word >> at;
-            let ones = rest.trailing_ones();
-            len += ones;
-            if len >= pages {
-                return Some((nth * 64) as u32 + at + ones - len);
-            }
-            at += ones;
-            if at < 64 {
-                len = 0;
-                at += (word >> at).trailing_zeros().min(64 - at);
-            }
-        }
-    }
-    None
 }
 
 /// The first page of a unit's page number `page`.

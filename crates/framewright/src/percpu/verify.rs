@@ -36,8 +36,11 @@ impl LockedUnits<'_, '_> {
                     }
                 }
                 UnitPageState::Behind { by } => {
-                    let is_run =
-                        matches!(self.state(page - by), UnitPageState::Run { pages } if by < pages);
+                    // A call that makes or ends a run does so in parts.
+                    let is_run = match self.state(page - by) {
+                        UnitPageState::Run { pages } => by < pages,
+                        first => first == UnitPageState::Moving,
+                    };
                     Broken::unless(is_run, "PC1: a page behind another", page.into())?;
                 }
                 UnitPageState::Idle => found[IDLE] += 1,
@@ -62,12 +65,10 @@ impl LockedUnits<'_, '_> {
 
     fn verify_page(&self, page: u32, state: UnitPageState) -> Result<(), Broken> {
         let at = page.into();
-        let (set, hint) = self.free_set();
-        let is_free = set[page as usize / 64].load(Relaxed) >> (page % 64) & 1 != 0;
-        let is_right = is_free == (state == UnitPageState::Free);
+        let free = self.table.free_pages();
+        let is_right = free.contains(page) == (state == UnitPageState::Free);
         Broken::unless(is_right, "PC4: the set of free pages", at)?;
-        let is_reached = !is_free || page as usize / 64 >= hint;
-        Broken::unless(is_reached, "PC4: the hint", at)?;
+        Broken::unless(free.is_word_right(page), "PC4: the set of words", at)?;
         for cpu in 0..self.table.cpus() {
             let frame = self.table.frame(page, cpu);
             let is_right = match state {
