@@ -53,20 +53,18 @@ mod request;
 mod table;
 mod verify;
 
+use crate::frame::FrameSource;
 use crate::platform::ObjectPlatform;
 use crate::raw::Carver;
 use crate::stats::{Broken, PerCpuStats};
-use crate::units::{Addr, Page};
+use crate::units::Page;
+use pages::UnitPages;
 use table::UnitTable;
 
 /// The per-CPU objects of all CPUs, in units in the address space.
 #[derive(Debug)]
 pub(crate) struct PerCpuUnits<'m, P> {
-    table: UnitTable<'m>,
-    platform: P,
-    /// The first page of CPU 0's unit.
-    start: Page,
-    cpus: u16,
+    pages: UnitPages<'m, P>,
 }
 
 /// The units of an engine: where they lie.
@@ -94,32 +92,35 @@ impl<'m, P: ObjectPlatform> PerCpuUnits<'m, P> {
     pub(crate) fn new(layout: &UnitsLayout, memory: &'m mut [u64], platform: P) -> Self {
         let mut carver = Carver::of(memory).at_a_line();
         Self {
-            table: UnitTable::new(layout.pages as usize, layout.cpus.into(), &mut carver),
-            platform,
-            start: layout.start,
-            cpus: layout.cpus,
+            pages: UnitPages {
+                table: UnitTable::new(layout.pages as usize, layout.cpus.into(), &mut carver),
+                platform,
+                start: layout.start,
+                cpus: layout.cpus,
+            },
         }
     }
 
     /// The bytes of a unit: how far apart two neighbouring CPUs' copies of an object lie.
     pub(crate) const fn unit_bytes(&self) -> u64 {
-        self.table.pages() as u64 * Page::BYTES
-    }
-
-    /// The address of a CPU's copy of an object.
-    #[inline(always)]
-    const fn copy(&self, object: Addr, cpu: u16) -> Addr {
-        Addr(object.0.wrapping_add(cpu as u64 * self.unit_bytes()))
+        self.pages.unit_bytes()
     }
 
     /// The most frames that an object of `bytes` bytes may need.
     pub(crate) const fn frames_for(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(Page::BYTES).saturating_mul(self.cpus as u64)
+        bytes
+            .div_ceil(Page::BYTES)
+            .saturating_mul(self.pages.cpus as u64)
     }
 
     /// How many CPUs have a unit.
     pub(crate) const fn cpus(&self) -> u16 {
-        self.cpus
+        self.pages.cpus
+    }
+
+    /// Gives the frames of all idle pages back, and tries once more with those that the platform did not unmap.
+    pub(crate) fn purge(&self, frames: &mut impl FrameSource) {
+        self.pages.purge(frames);
     }
 
     /// Checks the invariants, under the lock: for tests. O(pages of a unit).
@@ -127,16 +128,16 @@ impl<'m, P: ObjectPlatform> PerCpuUnits<'m, P> {
     /// # Errors
     /// The first invariant that does not hold, with a page's number in the unit.
     pub(crate) fn verify(&self) -> Result<(), Broken> {
-        self.table.lock(&self.platform).verify()
+        self.pages.table.lock(&self.pages.platform).verify()
     }
 
     /// Counts a request that failed.
     pub(crate) fn count_failure(&self) {
-        self.table.lock(&self.platform).count_failure();
+        self.pages.table.lock(&self.pages.platform).count_failure();
     }
 
     /// What has been counted since they were made, of one moment.
     pub(crate) fn stats(&self) -> PerCpuStats {
-        self.table.lock(&self.platform).stats()
+        self.pages.table.lock(&self.pages.platform).stats()
     }
 }

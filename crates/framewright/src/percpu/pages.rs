@@ -3,13 +3,12 @@
 //! Both go without the lock: between two parts of at most 16 frames the platform may let interrupts in. What a call moves
 //! belongs to it meanwhile, so other calls pass by it. Long runs of pages change their states in parts, too.
 
-use super::PerCpuUnits;
-use super::table::{IDLE, LockedUnits, STATES_PART, STUCK};
+use super::table::{IDLE, LockedUnits, STATES_PART, STUCK, UnitTable, page_of};
 use crate::frame::FrameSource;
 use crate::kv::KvError;
 use crate::platform::ObjectPlatform;
 use crate::sync::Ordering::Relaxed;
-use crate::units::{Context, Page, PageRange, Run};
+use crate::units::{Addr, Context, Page, PageRange, Run};
 use crate::vrange::RangeError;
 
 /// The most frames that are brought, unmapped or given back between two looks at interrupts.
@@ -37,7 +36,38 @@ impl<P: ObjectPlatform> FrameParts<'_, P> {
     }
 }
 
-impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
+/// The pages of all units, and what lies behind them.
+#[derive(Debug)]
+pub(super) struct UnitPages<'m, P> {
+    pub(super) table: UnitTable<'m>,
+    pub(super) platform: P,
+    /// The first page of CPU 0's unit.
+    pub(super) start: Page,
+    pub(super) cpus: u16,
+}
+
+impl<P: ObjectPlatform> UnitPages<'_, P> {
+    /// The bytes of a unit.
+    pub(super) const fn unit_bytes(&self) -> u64 {
+        self.table.pages() as u64 * Page::BYTES
+    }
+
+    /// The address of a CPU's copy of an object.
+    #[inline(always)]
+    pub(super) const fn copy(&self, object: Addr, cpu: u16) -> Addr {
+        Addr(object.0.wrapping_add(cpu as u64 * self.unit_bytes()))
+    }
+
+    /// The page of a CPU's unit.
+    const fn page(&self, page: u32, cpu: u16) -> Page {
+        page_of(self.start, self.table.pages(), cpu, page)
+    }
+
+    /// The address of a page of CPU 0's unit.
+    pub(super) const fn addr(&self, page: u32) -> Addr {
+        Addr(self.page(page, 0).0 * Page::BYTES)
+    }
+
     const fn parts(&self) -> FrameParts<'_, P> {
         FrameParts {
             platform: &self.platform,
@@ -264,7 +294,7 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
     }
 
     /// Gives the frames of all idle pages back, and tries once more with those that the platform did not unmap.
-    pub(crate) fn purge(&self, frames: &mut impl FrameSource) {
+    pub(super) fn purge(&self, frames: &mut impl FrameSource) {
         self.take_away_of(IDLE, 0, frames);
         self.take_away_of(STUCK, 0, frames);
     }

@@ -3,7 +3,7 @@
 use super::PerCpuUnits;
 use super::class::UnitClass;
 use super::pages::PART;
-use super::table::{IDLE, UnitPageState, page_of};
+use super::table::{IDLE, UnitPageState};
 use crate::frame::FrameSource;
 use crate::kv::{KvError, KvFreeError};
 use crate::platform::ObjectPlatform;
@@ -29,7 +29,7 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
         if !align_bytes.is_power_of_two() {
             return Err(KvError::Align { bytes: align_bytes });
         }
-        if bytes > self.unit_bytes() {
+        if bytes > self.pages.unit_bytes() {
             return Err(KvError::TooLong { bytes });
         }
         if align_bytes > Page::BYTES {
@@ -40,10 +40,10 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
             None => self.alloc_pages(bytes.div_ceil(Page::BYTES) as u32, context, frames),
         };
         let (object, room) = found?;
-        for cpu in 0..self.cpus {
-            zero_object(&self.platform, self.copy(object, cpu), room);
+        for cpu in 0..self.pages.cpus {
+            zero_object(&self.pages.platform, self.pages.copy(object, cpu), room);
             if (cpu + 1) % PART as u16 == 0 {
-                self.platform.interrupt_window();
+                self.pages.platform.interrupt_window();
             }
         }
         Ok(object)
@@ -57,7 +57,7 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
         frames: &mut impl FrameSource,
     ) -> Result<(Addr, u64), KvError> {
         let taken = {
-            let table = self.table.lock(&self.platform);
+            let table = self.pages.table.lock(&self.pages.platform);
             let taken = table.take_slot(class);
             if taken.is_some() {
                 table.count_alloc(class.bytes());
@@ -67,15 +67,15 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
         let (page, slot) = match taken {
             Some(taken) => taken,
             None => {
-                let page = self.bring(1, context, frames)?;
-                let table = self.table.lock(&self.platform);
+                let page = self.pages.bring(1, context, frames)?;
+                let table = self.pages.table.lock(&self.pages.platform);
                 table.begin_slab(page, class);
                 table.count_alloc(class.bytes());
                 // The page is the first in its list.
                 table.take_slot(class).unwrap_or((page, 0))
             }
         };
-        let at = self.addr(page).0 + u64::from(slot) * class.bytes();
+        let at = self.pages.addr(page).0 + u64::from(slot) * class.bytes();
         Ok((Addr(at), class.bytes()))
     }
 
@@ -86,22 +86,23 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
         frames: &mut impl FrameSource,
     ) -> Result<(Addr, u64), KvError> {
         let idle = match pages {
-            1 => self.table.lock(&self.platform).pop(IDLE),
+            1 => self.pages.table.lock(&self.pages.platform).pop(IDLE),
             _ => None,
         };
         let first = match idle {
             Some(page) => page,
-            None => self.bring(pages, context, frames)?,
+            None => self.pages.bring(pages, context, frames)?,
         };
         let bytes = u64::from(pages) * Page::BYTES;
         // The first last: it makes them an object.
-        self.in_parts(first + 1, pages - 1, |table, page, pages| {
-            table.begin_behind(first, page, pages);
-        });
-        let table = self.table.lock(&self.platform);
+        self.pages
+            .in_parts(first + 1, pages - 1, |table, page, pages| {
+                table.begin_behind(first, page, pages);
+            });
+        let table = self.pages.table.lock(&self.pages.platform);
         table.begin_run(first, pages);
         table.count_alloc(bytes);
-        Ok((self.addr(first), bytes))
+        Ok((self.pages.addr(first), bytes))
     }
 
     /// As [`Cpu::free_percpu`](crate::engine::Cpu::free_percpu); frames go to `frames`.
@@ -110,7 +111,7 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
         object: Addr,
         frames: &mut impl FrameSource,
     ) -> Result<u64, KvFreeError> {
-        let (start, bytes) = (self.addr(0).0, self.unit_bytes());
+        let (start, bytes) = (self.pages.addr(0).0, self.pages.unit_bytes());
         let offset = object.0.wrapping_sub(start);
         if offset >= bytes {
             return Err(KvFreeError::Outside(object));
@@ -119,9 +120,9 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
         let inside = offset % Page::BYTES;
         let not_first = |first: u32, inside: u64| KvFreeError::NotTheFirst {
             addr: object,
-            start: Addr(self.addr(first).0 + inside),
+            start: Addr(self.pages.addr(first).0 + inside),
         };
-        let table = self.table.lock(&self.platform);
+        let table = self.pages.table.lock(&self.pages.platform);
         match table.state(page) {
             UnitPageState::Slab(class) => {
                 let slot = (inside / class.bytes()) as u32;
@@ -140,7 +141,7 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
                 drop(table);
                 if is_idle {
                     let most = if frames.is_short() { 0 } else { IDLE_MAX };
-                    self.take_away_of(IDLE, most, frames);
+                    self.pages.take_away_of(IDLE, most, frames);
                 }
                 Ok(class.bytes())
             }
@@ -150,10 +151,11 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
                 table.count_free(bytes);
                 table.begin_move(page, 1);
                 drop(table);
-                self.in_parts(page + 1, pages - 1, |table, first, pages| {
-                    table.begin_move(first, pages);
-                });
-                self.take_away(page, pages, frames);
+                self.pages
+                    .in_parts(page + 1, pages - 1, |table, first, pages| {
+                        table.begin_move(first, pages);
+                    });
+                self.pages.take_away(page, pages, frames);
                 Ok(bytes)
             }
             UnitPageState::Behind { by } => Err(not_first(page - by, 0)),
@@ -162,15 +164,5 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
             | UnitPageState::Idle
             | UnitPageState::Stuck => Err(KvFreeError::NotAllocated(object)),
         }
-    }
-
-    /// The page of a CPU's unit.
-    pub(super) const fn page(&self, page: u32, cpu: u16) -> Page {
-        page_of(self.start, self.table.pages(), cpu, page)
-    }
-
-    /// The address of a page of CPU 0's unit.
-    const fn addr(&self, page: u32) -> Addr {
-        Addr(self.page(page, 0).0 * Page::BYTES)
     }
 }
