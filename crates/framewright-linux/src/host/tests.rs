@@ -35,10 +35,8 @@ fn the_space_is_that_of_the_window_with_as_many_cpus_as_the_zone() {
     let (space, window) = (host.space(), host.window().range());
     assert_eq!((space.start(), space.pages()), (window.start(), 5000));
     assert_eq!(space.cpus(), 3);
-    let share = host.ram().frames().frames() / 32;
     let expected = RangeConfig {
-        lazy_pages_max: share,
-        kept_pages_max: share / 3,
+        lazy_pages_max: host.ram().frames().frames() / 32,
         ..RangeConfig::for_cpus(3)
     };
     assert_eq!(*space.config(), expected);
