@@ -180,6 +180,17 @@ char *test_window(void)
 	return WINDOW;
 }
 
+__attribute__((weak)) void *subject_alloc_percpu(size_t bytes, size_t align)
+{
+	fprintf(stderr, "module: %s has no memory of each CPU: %zu bytes, aligned to %zu\n", subject_name, bytes, align);
+	exit(1);
+}
+
+__attribute__((weak)) void subject_free_percpu(const void *at)
+{
+	(void)at;
+}
+
 int main(int argc, char **argv)
 {
 	bool keeps = false;

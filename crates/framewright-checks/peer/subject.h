@@ -34,7 +34,7 @@ unsigned long subject_pages(unsigned int count, struct page **into);
 void subject_give_page(struct page *page);
 void *subject_map_ram(struct page **pages, unsigned int count);
 void subject_unmap_ram(const void *at, unsigned int count);
-/* Memory of each CPU. A subject without it ends the program. */
+/* Memory of each CPU: for a subject without it the module's own, which end the program. */
 void *subject_alloc_percpu(size_t bytes, size_t align);
 void subject_free_percpu(const void *at);
 

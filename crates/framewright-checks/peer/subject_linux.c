@@ -329,16 +329,3 @@ void subject_unmap_ram(const void *at, unsigned int count)
 	vm_unmap_ram(at, count);
 	settle();
 }
-
-/* mm/percpu.c is not here. */
-void *subject_alloc_percpu(size_t bytes, size_t align)
-{
-	(void)bytes, (void)align;
-	abort();
-}
-
-void subject_free_percpu(const void *at)
-{
-	(void)at;
-	abort();
-}

@@ -93,16 +93,3 @@ void subject_unmap_ram(const void *at, unsigned int count)
 {
 	expect(fw_unmap_ram(host, (void *)at, count), "unmap");
 }
-
-/* The library for processes has no memory of each CPU. */
-void *subject_alloc_percpu(size_t bytes, size_t align)
-{
-	(void)bytes, (void)align;
-	abort();
-}
-
-void subject_free_percpu(const void *at)
-{
-	(void)at;
-	abort();
-}

@@ -499,7 +499,8 @@ fn an_idle_page_goes_back_for_a_request_that_lacks_it_and_where_frames_are_short
         cpu.free_percpu(small).unwrap();
         assert_eq!(engine.percpu_stats().idle_pages, 1);
         let nowait = cpu.alloc_percpu(engine.unit_bytes(), 8, Context::NOWAIT);
-        assert!(nowait.is_err(), "it may not flush");
+        let waits = Err(KvError::Frames(AllocError::WouldWait));
+        assert_eq!(nowait, waits, "it may not flush");
         let whole = cpu
             .alloc_percpu(engine.unit_bytes(), 8, Context::ANY)
             .unwrap();
@@ -559,7 +560,8 @@ fn of_pages_that_are_half_mapped_only_those_that_were_mapped_are_stuck() {
         // The second page of CPU 1.
         board.lock().map_fails = u32::from(CPUS) + 2;
         let run = cpu.alloc_percpu(5 * Page::BYTES, 8, Context::NOWAIT);
-        assert!(run.is_err());
+        let refused = Err(KvError::Ranges(RangeError::Map(MapError::NoMemory)));
+        assert_eq!(run, refused, "the platform's reason stays");
         assert_eq!(engine.percpu_stats().stuck_pages, 2);
         engine.verify().unwrap();
         cpu.purge_percpu();

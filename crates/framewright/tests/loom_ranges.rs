@@ -4,6 +4,10 @@
 //! In a normal build this file is empty.
 #![cfg(loom)]
 
+#[path = "../src/sync/tests/explore.rs"]
+mod explored;
+
+use explored::explore;
 use framewright::frame::{AllocError, FrameSource};
 use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::policy::RangeConfig;
@@ -11,7 +15,6 @@ use framewright::vrange::{AreaRequest, RangeFreeError, RangeSeat, Space, SpaceLa
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use std::sync::Arc;
 
 /// A page table of eight pages: which are mapped, and which the TLBs may still know.
 struct LoomPages {
@@ -98,21 +101,6 @@ fn alloc(seat: &mut LoomSeat) -> Option<Page> {
     Some(at)
 }
 
-fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_branches = 100_000;
-    model.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        body();
-    });
-    let count = count.load(Ordering::Relaxed);
-    assert!(count > 1, "one interleaving is no model");
-    println!("{count} interleavings");
-}
-
 /// Runs two threads beside each other. The CPU that frees is the first one, with which loom begins: if it were the second
 /// one, loom would not see that it races for a word that it has loaded itself just before.
 fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
@@ -124,7 +112,7 @@ fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 
 
 #[test]
 fn what_another_cpu_frees_beside_a_purge_comes_back_to_the_owner_once() {
-    explore(2, || {
+    explore(Some(2), || {
         let space = space(4, 64);
         let mut owner = seat(space, 0);
         let areas = [(); 2].map(|()| alloc(&mut owner).unwrap());
@@ -145,7 +133,7 @@ fn what_another_cpu_frees_beside_a_purge_comes_back_to_the_owner_once() {
 
 #[test]
 fn what_another_cpu_frees_beside_a_purge_and_a_request_is_handed_out_once() {
-    explore(2, || {
+    explore(Some(2), || {
         let space = space(4, 64);
         let mut owner = seat(space, 0);
         let [one, two] = [(); 2].map(|()| alloc(&mut owner).unwrap());
@@ -167,9 +155,38 @@ fn what_another_cpu_frees_beside_a_purge_and_a_request_is_handed_out_once() {
     });
 }
 
+/// Both at a time; with one more preemption it takes half an hour.
+#[test]
+fn what_another_cpu_frees_comes_back_to_the_owner_once() {
+    explore(Some(1), || {
+        let space = space(4, 64);
+        let mut owner = seat(space, 0);
+        let areas = [(); 2].map(|()| alloc(&mut owner).unwrap());
+        drop(owner);
+        let early: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let frees = move || {
+            let mut other = seat(space, 1);
+            areas.map(|at| assert_eq!(other.free_area(at), Ok(1)));
+        };
+        beside(frees, move || {
+            let mut owner = seat(space, 0);
+            owner.purge();
+            let at = alloc(&mut owner).map_or(0, |at| at.0);
+            early.store(at, Ordering::Relaxed);
+        });
+        // Whatever was seen before, now all of it is free or early's.
+        let mut owner = seat(space, 0);
+        let early = early.load(Ordering::Relaxed);
+        let late = alloc(&mut owner).expect("V8");
+        assert_ne!(early, late.0);
+        assert_eq!(early == 0, alloc(&mut owner).is_some());
+        space.verify().unwrap();
+    });
+}
+
 #[test]
 fn of_two_remote_frees_of_one_area_one_wins() {
-    explore(2, || {
+    explore(Some(2), || {
         let space = space_for(3, 4, 64);
         let at = alloc(&mut seat(space, 0)).unwrap();
         let other = thread::spawn(move || seat(space, 1).free_area(at));
@@ -192,7 +209,7 @@ fn of_two_remote_frees_of_one_area_one_wins() {
 
 #[test]
 fn a_cpu_that_would_fail_takes_what_the_other_holds() {
-    explore(2, || {
+    explore(Some(2), || {
         let space = space(4, 64);
         let mut owner = seat(space, 0);
         let at = alloc(&mut owner).unwrap();
@@ -211,7 +228,7 @@ fn a_cpu_that_would_fail_takes_what_the_other_holds() {
 
 #[test]
 fn nothing_is_handed_out_between_its_unmap_and_a_flush() {
-    explore(2, || {
+    explore(Some(2), || {
         let space = space(8, 64);
         let mut one = seat(space, 0);
         let first = alloc(&mut one).unwrap();
@@ -316,7 +333,7 @@ impl FrameSource for Behind {
 
 #[test]
 fn v9_an_area_across_words_that_another_cpu_frees_comes_back_as_a_whole() {
-    explore(2, || {
+    explore(Some(2), || {
         let layout = SpaceLayout::new(START, 128)
             .with_span_pages(128)
             .with_cpus(2);

@@ -1,12 +1,15 @@
 //! Every interleaving of the words of a shootdown, with a translation that a CPU keeps as a value of its thread.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright-paging --release --lib models`
 
+#[path = "../../../framewright/src/sync/tests/explore.rs"]
+mod explored;
+
 use super::*;
+use explored::explore;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::boxed::Box;
 use std::cell::Cell;
-use std::sync::Arc;
 
 /// A machine of two CPUs, one page and the frame behind it.
 struct ToyCpus {
@@ -82,22 +85,9 @@ fn cpu(machine: &'static ToyCpus, number: u16, flushes: bool) -> ToyOneCpu<'stat
     }
 }
 
-fn explore(body: impl Fn() + Sync + Send + 'static) {
-    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.max_branches = 100_000;
-    model.check(move || {
-        counted.fetch_add(1, Relaxed);
-        body();
-    });
-    assert!(count.load(Relaxed) > 1, "one interleaving is no model");
-}
-
 /// Both online; CPU 1 reads through the page before and after its answers, while CPU 0 reuses the frame.
 fn reuse_beside_a_reader(flushes: bool) {
-    explore(move || {
+    explore(Some(3), move || {
         let machine = machine();
         let asks = cpu(machine, 0, true);
         let reads = cpu(machine, 1, flushes);
@@ -129,7 +119,7 @@ fn a_cpu_that_answers_without_its_flush_is_caught() {
 
 #[test]
 fn sd2_two_that_ask_each_other_both_go_on() {
-    explore(|| {
+    explore(Some(3), || {
         let machine = machine();
         let one = cpu(machine, 0, true);
         let two = cpu(machine, 1, true);
@@ -147,7 +137,7 @@ fn sd2_two_that_ask_each_other_both_go_on() {
 
 #[test]
 fn sd3_a_newcomer_uses_no_translation_from_before_an_earlier_flush() {
-    explore(|| {
+    explore(Some(3), || {
         let machine = machine();
         let asks = cpu(machine, 0, true);
         let comes = cpu(machine, 1, true);
@@ -168,7 +158,7 @@ fn sd3_a_newcomer_uses_no_translation_from_before_an_earlier_flush() {
 /// The frequent side writes one word and reads the other with no fence; the rare side's round is its barrier.
 #[test]
 fn sd1_a_barrier_orders_a_cpu_that_has_none_itself() {
-    explore(|| {
+    explore(Some(3), || {
         let machine = machine();
         let rare = cpu(machine, 0, true);
         let frequent = cpu(machine, 1, true);

@@ -39,8 +39,8 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Engine<'_, P, KvLayout, ZONE
 }
 
 impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZONES> {
-    /// Allocates an object of `bytes` bytes for each CPU that has a unit, each copy at a multiple of `align_bytes` and full of zeroes
-    /// \[`__alloc_percpu`\]. Returns the address of CPU 0's copy: see [`Engine::copy_of`].
+    /// Allocates an object of `bytes` bytes for each CPU that has a unit, each copy at a multiple of `align_bytes` and
+    /// full of zeroes \[`__alloc_percpu`\]. Returns the address of CPU 0's copy: see [`Engine::copy_of`].
     ///
     /// An object of at most 2048 bytes shares a page with others, so mostly this takes no frame; a longer one has whole
     /// pages. For a page it takes a frame for each CPU. If too few are free and the context may block, what all CPUs keep
@@ -50,8 +50,8 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
     /// # Errors
     /// [`KvError::Empty`], [`KvError::Align`], [`KvError::AlignContiguous`] (more than a page) or [`KvError::TooLong`]
     /// (more than a unit, or the engine has none) if it cannot serve the request; [`KvError::Frames`] if there is no frame
-    /// within the context; [`KvError::Ranges`] if the units have no room left, or the platform maps nothing. No object has
-    /// changed then.
+    /// within the context, [`WouldWait`](crate::frame::AllocError::WouldWait) if one that may block might get one, or a
+    /// page; [`KvError::Ranges`] if the units have no room left, or the platform maps nothing. No object has changed then.
     pub fn alloc_percpu(
         &mut self,
         bytes: u64,

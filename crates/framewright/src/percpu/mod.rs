@@ -32,7 +32,7 @@
 //!   after they were unmapped.
 //! - **PC3** A slot is free, or one object's. A slab's free slots are its bits, and it is in the list of its class if and
 //!   only if it has one. Each idle page is in the list of those, each stuck page in theirs.
-//! - **PC4** The set of free pages has exactly the free ones, and the set of its words exactly those that have one.
+//! - **PC4** The set of free pages has exactly the free ones.
 //! - **PC5** An object is handed out with zeroes in each copy, in all the bytes that it has room for.
 //! - **PC6** A call that fails has changed nothing, but for pages that are idle or stuck now. It has taken all frames
 //!   before it maps the first: one that lacks frames leaves no page stuck.
@@ -42,14 +42,14 @@
 //!
 //! # Locks
 //! One, over states, lists and bits. A CPU holds it for a bounded number of steps: 128 pages change their states, or the
-//! first free page is found, by a look at no more than 256 words of words. Pages side by side are searched for without the
-//! lock, and taken under it if they are still free. Neither the platform nor the source of frames is called under it. It
+//! first free page is found. Pages side by side are searched for without the lock, and taken under it if they are still
+//! free. Neither the platform nor the source of frames is called under it. It
 //! is no hot path: Linux takes a lock here, too.
 
 mod class;
-mod free;
 mod pages;
 mod request;
+mod search;
 mod table;
 mod verify;
 

@@ -3,8 +3,9 @@
 //! Both go without the lock: between two parts of at most 16 frames the platform may let interrupts in. What a call moves
 //! belongs to it meanwhile, so other calls pass by it. Long runs of pages change their states in parts, too.
 
+use super::search::UnitSearch;
 use super::table::{IDLE, LockedUnits, STATES_PART, STUCK, UnitTable, page_of};
-use crate::frame::FrameSource;
+use crate::frame::{AllocError, FrameSource};
 use crate::kv::KvError;
 use crate::platform::ObjectPlatform;
 use crate::sync::Ordering::Relaxed;
@@ -93,7 +94,7 @@ impl<P: ObjectPlatform> UnitPages<'_, P> {
     }
 
     /// Takes free pages and brings their frames. They are the caller's to move then. What is idle or stuck goes back if
-    /// that is what is missing.
+    /// that is what is missing; a request that must not wait is told so.
     pub(super) fn bring(
         &self,
         pages: u32,
@@ -105,6 +106,11 @@ impl<P: ObjectPlatform> UnitPages<'_, P> {
                 self.purge(frames);
                 self.try_bring(pages, context, frames)
             }
+            Err(error)
+                if !matches!(error, KvError::Ranges(RangeError::Map(_))) && self.holds_back() =>
+            {
+                Err(KvError::Frames(AllocError::WouldWait))
+            }
             result => result,
         }
     }
@@ -112,7 +118,7 @@ impl<P: ObjectPlatform> UnitPages<'_, P> {
     /// Whether pages are idle or stuck.
     fn holds_back(&self) -> bool {
         let table = self.table.lock(&self.platform);
-        table.idle() + table.stuck() != 0
+        table.count(IDLE) + table.count(STUCK) != 0
     }
 
     fn try_bring(
@@ -208,7 +214,7 @@ impl<P: ObjectPlatform> UnitPages<'_, P> {
 
     /// The first of so many free pages side by side, from page `from` on. Another CPU may take them meanwhile.
     fn search(&self, from: u32, pages: u32) -> Option<u32> {
-        let mut search = self.table.free_pages().search(from, pages);
+        let mut search = UnitSearch::new(self.table.free_pages(), from, pages);
         loop {
             match search.go_on(SEARCH_PART) {
                 Some(found) => return found,

@@ -71,8 +71,9 @@ impl<P: ObjectPlatform> PerCpuUnits<'_, P> {
                 let table = self.pages.table.lock(&self.pages.platform);
                 table.begin_slab(page, class);
                 table.count_alloc(class.bytes());
-                // The page is the first in its list.
-                table.take_slot(class).unwrap_or((page, 0))
+                table
+                    .take_slot(class)
+                    .expect("the slab that this CPU just made has free slots")
             }
         };
         let at = self.pages.addr(page).0 + u64::from(slot) * class.bytes();

@@ -1,9 +1,9 @@
 //! States, lists and bits of the units' pages, under one lock.
 
 use super::class::{CLASSES, SLOT_WORDS, UnitClass};
-use super::free::FreeUnitPages;
 use crate::platform::FramePlatform;
 use crate::raw::{Carver, RawRecord, record};
+use crate::slots::Tree;
 use crate::stats::PerCpuStats;
 use crate::sync::{AtomicU32, AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use crate::units::{Frame, Page};
@@ -110,7 +110,8 @@ impl UnitPageState {
 pub(super) struct UnitTable<'m> {
     all: &'m UnitsRecord,
     pages: &'m [UnitPageRecord],
-    free: FreeUnitPages<'m>,
+    /// The set of free pages. Holders of the lock change it; others may look.
+    free: Tree<'m>,
     /// By page and CPU: the frame behind it plus one, or 0. Of the page's owner, as [`PC1`](super) has it.
     frames: &'m [AtomicU64],
     cpus: usize,
@@ -118,18 +119,20 @@ pub(super) struct UnitTable<'m> {
 
 impl<'m> UnitTable<'m> {
     pub(super) const fn words(pages: usize, cpus: usize) -> usize {
-        let free = FreeUnitPages::words(pages);
+        let free = Tree::words_needed(pages);
         UnitsRecord::WORDS + pages * (UnitPageRecord::WORDS + cpus) + free
     }
 
     pub(super) fn new(pages: usize, cpus: usize, carver: &mut Carver<'m>) -> Self {
-        Self {
+        let table = Self {
             all: carver.record(),
             pages: carver.records(pages),
-            free: FreeUnitPages::new(pages, carver),
+            free: Tree::new(carver.words(Tree::words_needed(pages)), pages),
             frames: carver.words(pages * cpus),
             cpus,
-        }
+        };
+        (0..pages).for_each(|page| _ = table.free.insert(page));
+        table
     }
 
     /// How many pages a unit has.
@@ -158,8 +161,8 @@ impl<'m> UnitTable<'m> {
     }
 
     /// The set of free pages, for a look without the lock.
-    pub(super) const fn free_pages(&self) -> &FreeUnitPages<'m> {
-        &self.free
+    pub(super) const fn free_pages(&self) -> Tree<'m> {
+        self.free
     }
 
     /// Waits for the lock. Its holders take a bounded number of steps.
@@ -251,16 +254,6 @@ impl<'m> LockedUnits<'_, 'm> {
     /// How many of its slots have objects.
     pub(super) fn used(&self, page: u32) -> u32 {
         self.record(page).used.load(Relaxed)
-    }
-
-    /// How many pages are idle.
-    pub(super) fn idle(&self) -> u64 {
-        self.count(IDLE)
-    }
-
-    /// How many pages are stuck.
-    pub(super) fn stuck(&self) -> u64 {
-        self.count(STUCK)
     }
 
     /// How many pages the list of the idle or the stuck has.
@@ -386,30 +379,32 @@ impl<'m> LockedUnits<'_, 'm> {
 
     /// Takes the first free page, for the caller to move.
     pub(super) fn take_page(&self) -> Option<u32> {
-        let page = self.table.free.first()?;
+        let page = self.table.free.first()? as u32;
         self.take(page);
         Some(page)
     }
 
     /// Takes these pages, for the caller to move, if all are free. At most [`STATES_PART`].
     pub(super) fn claim(&self, first: u32, pages: u32) -> bool {
-        let mut pages = first..first + pages;
-        let is_free = pages.clone().all(|page| self.table.free.contains(page));
+        let pages = first..first + pages;
+        let is_free = pages
+            .clone()
+            .all(|page| self.table.free.contains(page as usize));
         if is_free {
-            pages.by_ref().for_each(|page| self.take(page));
+            pages.for_each(|page| self.take(page));
         }
         is_free
     }
 
     fn take(&self, page: u32) {
-        self.table.free.remove(page);
+        self.table.free.remove(page as usize);
         self.set_state(page, UnitPageState::Moving);
     }
 
     /// Makes a page that the caller moves free: nothing lies behind it.
     pub(super) fn make_free(&self, page: u32) {
         self.set_state(page, UnitPageState::Free);
-        self.table.free.insert(page);
+        self.table.free.insert(page as usize);
         add(&self.all().freed, 1);
     }
 
@@ -439,8 +434,8 @@ impl<'m> LockedUnits<'_, 'm> {
             allocs: all.allocs.load(Relaxed),
             failures: all.failures.load(Relaxed),
             pages: all.pages.load(Relaxed),
-            idle_pages: self.idle(),
-            stuck_pages: self.stuck(),
+            idle_pages: self.count(IDLE),
+            stuck_pages: self.count(STUCK),
         }
     }
 }

@@ -162,6 +162,19 @@ impl<'m> Tree<'m> {
         self.flux().fetch_sub(1, SeqCst);
     }
 
+    /// Whether `value` is in the set.
+    #[inline]
+    pub(crate) fn contains(&self, value: usize) -> bool {
+        let word = self.word(value / WORD_SLOTS);
+        word.is_some_and(|word| word >> (value % WORD_SLOTS) & 1 != 0)
+    }
+
+    /// A word of the lowest level: which of the integers from 64 times `index` on are in the set; `None` behind the limit.
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> Option<u64> {
+        self.level(0).get(index).map(|word| word.load(Relaxed))
+    }
+
     /// The lowest integer in the set.
     #[inline]
     #[must_use]

@@ -6,27 +6,11 @@ extern crate std;
 use super::{AtomicU64, Lock, Ordering};
 use loom::thread;
 use std::boxed::Box;
-use std::sync::Arc;
 
-/// Everything, or everything up to this many preemptions.
-///
-/// # Panics
-/// If there was one interleaving only: loom has then seen no race, and the model shows nothing.
-pub(crate) fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
-    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.max_branches = 100_000;
-    model.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        body();
-    });
-    assert!(
-        count.load(Ordering::Relaxed) > 1,
-        "one interleaving is no model"
-    );
-}
+#[path = "explore.rs"]
+mod explored;
+
+pub(crate) use explored::explore;
 
 #[test]
 fn a_lock_excludes() {
