@@ -41,59 +41,6 @@ impl PageAccess {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableEntry(pub u64);
 
-impl TableEntry {
-    /// Nothing is mapped there.
-    pub const EMPTY: Self = Self(0);
-
-    /// A page of 4 KiB.
-    #[must_use]
-    pub const fn page(frame: Frame, access: PageAccess) -> Self {
-        Self((frame.0 * Frame::BYTES) | access.0)
-    }
-
-    /// A page of 2 MiB, whose first frame is a multiple of 512.
-    #[must_use]
-    pub const fn huge(frame: Frame, access: PageAccess) -> Self {
-        Self((frame.0 * Frame::BYTES) | access.0 | HUGE)
-    }
-
-    /// A table of the next level. It grants everything: the entries of pages decide.
-    #[must_use]
-    pub const fn table(frame: Frame) -> Self {
-        Self((frame.0 * Frame::BYTES) | PRESENT | WRITABLE)
-    }
-
-    /// Whether something is there.
-    #[must_use]
-    pub const fn is_present(self) -> bool {
-        self.0 & PRESENT != 0
-    }
-
-    /// Whether it maps 2 MiB. Asked in the third level only.
-    #[must_use]
-    pub const fn is_huge(self) -> bool {
-        self.0 & (PRESENT | HUGE) == PRESENT | HUGE
-    }
-
-    /// Whether it names a table. Asked in upper levels only: there, what is not huge is a table.
-    #[must_use]
-    pub const fn is_table(self) -> bool {
-        self.0 & (PRESENT | HUGE) == PRESENT
-    }
-
-    /// The frame that it names.
-    #[must_use]
-    pub const fn frame(self) -> Frame {
-        Frame((self.0 & FRAME_MASK) / Frame::BYTES)
-    }
-
-    /// The access that it grants.
-    #[must_use]
-    pub const fn access(self) -> PageAccess {
-        PageAccess(self.0 & PageAccess::DEVICE.0)
-    }
-}
-
 impl EntryFormat for TableEntry {
     type Access = PageAccess;
 
@@ -112,42 +59,44 @@ impl EntryFormat for TableEntry {
 
     #[inline(always)]
     fn page(frame: Frame, access: PageAccess) -> Self {
-        Self::page(frame, access)
+        Self((frame.0 * Frame::BYTES) | access.0)
     }
 
     #[inline(always)]
     fn huge(frame: Frame, access: PageAccess) -> Self {
-        Self::huge(frame, access)
+        Self((frame.0 * Frame::BYTES) | access.0 | HUGE)
     }
 
+    /// It grants everything: the entries of pages decide.
     #[inline(always)]
     fn table(frame: Frame) -> Self {
-        Self::table(frame)
+        Self((frame.0 * Frame::BYTES) | PRESENT | WRITABLE)
     }
 
     #[inline(always)]
     fn is_present(self) -> bool {
-        Self::is_present(self)
+        self.0 & PRESENT != 0
     }
 
     #[inline(always)]
     fn is_huge(self) -> bool {
-        Self::is_huge(self)
+        self.0 & (PRESENT | HUGE) == PRESENT | HUGE
     }
 
+    /// In upper levels what is not huge is a table.
     #[inline(always)]
     fn is_table(self) -> bool {
-        Self::is_table(self)
+        self.0 & (PRESENT | HUGE) == PRESENT
     }
 
     #[inline(always)]
     fn frame(self) -> Frame {
-        Self::frame(self)
+        Frame((self.0 & FRAME_MASK) / Frame::BYTES)
     }
 
     #[inline(always)]
     fn access(self) -> PageAccess {
-        Self::access(self)
+        PageAccess(self.0 & PageAccess::DEVICE.0)
     }
 }
 
@@ -172,7 +121,8 @@ mod tests {
                 assert_eq!([page.access(), huge.access()], [access; 2]);
             }
         }
-        assert!(!TableEntry::EMPTY.is_present() && !TableEntry::EMPTY.is_huge());
+        let empty = TableEntry::from_bits(0);
+        assert!(!empty.is_present() && !empty.is_huge());
     }
 
     /// The bits as the manual numbers them.
