@@ -164,6 +164,22 @@ fn the_verdict_names_the_order_that_fails_before_one_that_would() {
 }
 
 #[test]
+fn a_failure_in_an_interval_of_half_a_minute_is_of_now_until_the_next_one_ends() {
+    let mut state = TopState::new(3, true, Vec::new(), reading(0, &[4000], VMSTAT));
+    feed(&mut state, EVENTS);
+    state.read(reading(30, &[4000], VMSTAT));
+    let verdict = TopVerdict::of(&state);
+    assert_eq!((verdict.order, verdict.standing), (3, TopStanding::Fails));
+    assert!(
+        verdict.text.contains("2 in the last 30 s"),
+        "{}",
+        verdict.text
+    );
+    state.read(reading(60, &[4000], VMSTAT));
+    assert_ne!(TopVerdict::of(&state).standing, TopStanding::Fails);
+}
+
+#[test]
 fn the_three_causes_are_told_apart() {
     let verdict = |normal: &[u64]| {
         let state = TopState::new(3, true, Vec::new(), reading(0, normal, VMSTAT));

@@ -61,7 +61,10 @@ impl TopVerdict {
 fn failing(state: &TopState) -> Option<TopVerdict> {
     let now_ns = state.reading.now_ns;
     let is_recent = |past: &&PastReading| now_ns.saturating_sub(past.now_ns) <= RECENT_NS;
-    let first = state.past.iter().find(is_recent)?;
+    // The newest reading is of now. Where no other one is recent, the last interval counts.
+    let mut before = state.past.iter().rev().skip(1).peekable();
+    let last = *before.peek()?;
+    let first = before.take_while(is_recent).last().unwrap_or(last);
     let since = |now: &[u64; ORDERS], then: &[u64; ORDERS]| -> [u64; ORDERS] {
         std::array::from_fn(|order| now[order].saturating_sub(then[order]))
     };
