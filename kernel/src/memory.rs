@@ -287,6 +287,14 @@ pub fn cpu_comes(cpus: u16) {
     in_all_seats(|nth, cell| *cell = engine().cpu(CpuId(nth * cpus + cpu)).ok());
 }
 
+/// The calling CPU gives its seats back, and what it keeps with them. From then on it uses no area, and is asked for no
+/// flush and no barrier, until it [comes](cpu_comes) again.
+pub fn cpu_goes() {
+    with(KernelCpu::drain);
+    in_all_seats(|_, cell| *cell = None);
+    SHOOTDOWN.offline(&BarePc);
+}
+
 /// Works with each kind of seats of the calling CPU.
 fn in_all_seats(work: impl Fn(u16, &mut Option<KernelCpu>)) {
     for (seats, nth) in SEATS.iter().zip(0..) {

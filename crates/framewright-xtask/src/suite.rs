@@ -74,6 +74,8 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
     (2, "512M", "microvm", "smp", "loops=600 strict=0"),
     (2, "512M", "microvm", "handover", "loops=400 lazy=16 kept=0"),
     (4, "512M", "microvm", "handover", "loops=200 lazy=16 kept=0"),
+    (2, "512M", "microvm", "leaving", "loops=100"),
+    (4, "512M", "microvm", "leaving", "loops=50 lazy=16 strict=0"),
     // A hole below 4 GiB, and memory above.
     (2, "5G", "microvm", "smp", "loops=300"),
     (2, "5G", "q35", "smp", "loops=300"),

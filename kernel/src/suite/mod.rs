@@ -3,6 +3,7 @@
 mod areas;
 mod handover;
 mod interrupts;
+mod leaving;
 mod machine;
 mod objects;
 mod pressure;
@@ -48,6 +49,7 @@ pub fn run(test: &str) {
         "longest_random" | "longest_16m_zeroed" | "longest_drain" => machine::longest(test),
         "smp" => stress::run(),
         "handover" => handover::run(),
+        "leaving" => leaving::run(),
         "interrupts" => interrupts::run(),
         "nested" => interrupts::nested(),
         "windows" => interrupts::windows(),
