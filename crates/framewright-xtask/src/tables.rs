@@ -5,6 +5,7 @@
 //!
 //! - `@grid FILE: VARIANT, VARIANT = TITLE, ...` begins a table with a column a variant,
 //! - `@row CASE, METRIC` is a row of it, `@row CASE, METRIC, ~BASE` one with the model's error behind it,
+//! - `@every` are rows for all that the file has of these variants, in its order,
 //! - `@source FILE` says how the file's figures were taken.
 
 use crate::ab;
@@ -45,7 +46,12 @@ const FORMS: &[(&str, &str)] = &[
     ("reserve", include_str!("../tables/reserve.md")),
     ("speed", include_str!("../tables/speed.md")),
     ("va-fit", include_str!("../tables/va-fit.md")),
+    ("va-fit-full", include_str!("../tables/va-fit-full.md")),
     ("vmap-blocks", include_str!("../tables/vmap-blocks.md")),
+    (
+        "vmap-blocks-full",
+        include_str!("../tables/vmap-blocks-full.md"),
+    ),
 ];
 
 /// What stands for a figure that no file has; what is missing is said.
@@ -101,6 +107,7 @@ fn filled(form: &str, files: &mut ResultFiles, lacking: &mut Vec<String>) -> Str
                 grid = Some(begun);
             }
             ("@row", Some(grid)) => out += &grid.row(rest, files, lacking),
+            ("@every", Some(grid)) => out += &grid.every_row(files, lacking),
             ("@source", _) => match files.file(rest) {
                 Ok(file) => out += &source(rest, file),
                 Err(error) => lacking.push(error),
@@ -201,6 +208,39 @@ impl FigureGrid {
         }
         (*case).clone_into(&mut self.last_case);
         row + "\n"
+    }
+
+    fn every_row(&mut self, files: &mut ResultFiles, lacking: &mut Vec<String>) -> String {
+        let file = match files.file(&self.file) {
+            Ok(file) => file,
+            Err(error) => {
+                lacking.push(error);
+                return String::new();
+            }
+        };
+        let mut cases: Vec<(&str, Vec<&str>)> = Vec::new();
+        for row in &file.rows {
+            let has_column = |(variant, _): &(String, String)| *variant == row.variant;
+            if !self.columns.iter().any(has_column) {
+                continue;
+            }
+            let nth = cases.iter().position(|(case, _)| *case == row.case);
+            let nth = nth.unwrap_or_else(|| {
+                cases.push((&row.case, Vec::new()));
+                cases.len() - 1
+            });
+            let metrics = &mut cases[nth].1;
+            if !metrics.contains(&row.metric.as_str()) {
+                metrics.push(&row.metric);
+            }
+        }
+        let rows: Vec<String> = cases
+            .iter()
+            .flat_map(|(case, metrics)| metrics.iter().map(move |of| format!("{case}, {of}")))
+            .collect();
+        rows.iter()
+            .map(|words| self.row(words, files, lacking))
+            .collect()
     }
 }
 
@@ -335,6 +375,16 @@ mod tests {
         assert_eq!((text.as_str(), lacking.len()), ("a - b\n", 1));
         table("no-such", &mut files(0.0), &mut lacking);
         assert!(lacking[1].contains("`no-such`"));
+    }
+
+    #[test]
+    fn every_row_is_shown_once_for_the_columns_that_there_are() {
+        let mut lacking = Vec::new();
+        let mut shown = |form| filled(form, &mut files(0.0), &mut lacking);
+        let by_hand = shown("@grid x: before\n@row c/1, time\n@row c/1, count\n");
+        assert_eq!(shown("@grid x: before\n@every\n"), by_hand);
+        assert_eq!(shown("@grid x: no-such\n@every\n").lines().count(), 2);
+        assert!(lacking.is_empty(), "{lacking:?}");
     }
 
     #[test]
