@@ -5,6 +5,8 @@ mod ab;
 mod board;
 mod boot;
 mod cinstall;
+#[cfg(test)]
+mod decisions;
 mod document;
 mod figures;
 mod machine;
