@@ -1,3 +1,6 @@
+//! Threads wait here for a change that any number of them may see: [`gate`](crate::gate) is for what one thread
+//! holds. Neither allocates, because signal handlers use both.
+
 use rustix::thread::Timespec;
 use rustix::thread::futex::{Flags, wait, wake};
 use std::sync::atomic::{

@@ -1,3 +1,6 @@
+//! The gate of a region, where a page's frame is about to change. It is this crate's only lock that code in a signal
+//! handler waits for, so no lock of the standard library will do.
+
 // UNSAFETY: of the unit tests alone: their allocator, which is the system's.
 
 use rustix::thread::futex::{Flags, wait, wake};

@@ -1,3 +1,5 @@
+//! What every comparison of engine and model ends in. A panic of the engine is a difference as well.
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

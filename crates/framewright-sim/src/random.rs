@@ -1,3 +1,6 @@
+//! A seed that a run prints must mean the same sequence on every machine and in every later version, so the generator
+//! is written here and not taken from a crate.
+
 /// The small generator of tests, models, benchmarks and experiments: the same seed, the same numbers, on every machine.
 ///
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA

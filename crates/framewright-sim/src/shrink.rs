@@ -1,3 +1,5 @@
+//! A failing sequence is made short before it is shown. It works on any items, because a sequence is data.
+
 /// Shortens a failing sequence: removes pieces, then single items, as long as `fails` says that the
 /// rest still fails, and returns the rest.
 ///

@@ -1,3 +1,6 @@
+//! The memory that the benchmark of compaction empties: regions over frames, half of them freed in one of several
+//! layouts. What a move costs depends on how many mappings the targets make, so the layouts differ in that alone.
+
 use framewright::frame::ZoneLayout;
 use framewright::{Frame, Order, Page, PageRange};
 use framewright_linux::anon::{Anon, AnonStats};

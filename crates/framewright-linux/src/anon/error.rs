@@ -1,3 +1,5 @@
+//! Two kinds of failure are kept apart: there is no region at all, or pages of one stay as they are.
+
 use crate::window::WindowError;
 use framewright::Page;
 use framewright::frame::AllocError;

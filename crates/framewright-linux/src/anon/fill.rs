@@ -1,3 +1,6 @@
+//! Page tables are filled ahead of the first touch, by one system call for many ranges. It is apart from the window
+//! because it changes no mapping: where the kernel refuses, faults do the same.
+
 // UNSAFETY: the kernel is told addresses in two system calls without a safe form.
 
 use libc::{c_int, iovec};
@@ -42,7 +45,7 @@ impl<const N: usize> TableFill<N> {
 
     /// Fills the page tables, so that the first access of each page is no fault: 16 pages at a
     /// time, where their frames follow one another, and writable at once, because shared memory
-    /// keeps no account of writers. Only saves time: faults fill the pages that the kernel refuses.
+    /// keeps no account of writers.
     pub(super) fn fill(&self) {
         if self.len == 0 {
             return;

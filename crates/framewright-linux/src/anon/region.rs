@@ -1,3 +1,6 @@
+//! What a thread that moves pages and a thread that has touched one have in common. The second may be in a signal
+//! handler, so nothing here allocates or takes a lock but the gate.
+
 use super::table::AnonTable;
 use super::{AnonStats, PageError};
 use crate::fault::{Touch, Touched};

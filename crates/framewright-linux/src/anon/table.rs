@@ -1,3 +1,6 @@
+//! The table answers both directions, page to frame and frame to page, without a search: users ask the first, a move
+//! the second.
+
 use crate::mapping::Mapping;
 use crate::ram::FRAME_BYTES;
 use crate::reverse::Reverse;

@@ -1,3 +1,5 @@
+//! Tests of what only the inside of a region shows: pages hidden behind the back of its records, and the gate held.
+
 use super::*;
 use crate::window::MappingAccess;
 use crate::{Host, Options};

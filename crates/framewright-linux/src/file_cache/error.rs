@@ -1,3 +1,6 @@
+//! A write that failed keeps its page dirty, and a sync that failed makes pages dirty again: so these errors may be
+//! answered by another try, and their texts say which page.
+
 use crate::ram::NotInRam;
 use framewright::frame::AllocError;
 use std::fmt;

@@ -1,3 +1,5 @@
+//! The counters as a user sees them, and those that no shard of the table has.
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The counters of a [`FileCache`](super::FileCache) since it was made, in pages, read one by one:

@@ -1,3 +1,6 @@
+//! The heap as the program's allocator: what the engine cannot serve goes to the system's, and an address tells which
+//! of the two has it. Frees of the heap's objects never go on to the system.
+
 // UNSAFETY: an allocator for everything hands out memory by address.
 
 use super::inner::address;

@@ -1,3 +1,6 @@
+//! The host that a heap consists of, and the seats that threads keep in it. A thread's seat may outlive the heap, so
+//! each has a mark of whether the heap is there; the proof of every dereference is in this file.
+
 // UNSAFETY: a seat that outlives the borrow of its host is made here, together with a mark of
 // whether the host is still there.
 

@@ -1,3 +1,6 @@
+//! Handles by which owners (`KVBox`, `KVVec`) take memory of a heap. A handle is where place, effort and context are
+//! chosen, so the owner's type does not name them.
+
 // UNSAFETY: owners use the heap's memory by address.
 
 use super::inner::{HeapInner, NoHeapSeat, address};

@@ -1,3 +1,6 @@
+//! Tests of the heap beside the system's allocator: threads without a seat, threads that end, heaps that go while
+//! seats are kept.
+
 // UNSAFETY: the tests call an allocator, and use the memory that it hands out.
 
 use super::*;

@@ -1,3 +1,6 @@
+//! Tests of what a host adds to an engine: one seat a thread in all parts, and metadata that costs nothing until it
+//! is used.
+
 use super::*;
 use framewright::engine::EngineError;
 use framewright::frame::ZoneLayout;

@@ -1,3 +1,5 @@
+//! One error for all calls of a region, because each may have to bring or evict any page on its way.
+
 use crate::swap::SwapError;
 use framewright::frame::AllocError;
 use framewright::platform::MapError;

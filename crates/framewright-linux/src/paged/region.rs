@@ -1,3 +1,6 @@
+//! What pagers and the handler of faults have in common. A thread with a fault only queues its page and sleeps: so
+//! the requests are an array of fixed length, and the thread tries again where it is full.
+
 use super::table::{
     BUSY, DIRTY, FAILED, LEAVING, LISTED, PagedState, PagedTable, SHOWN, WANTED, WRITABLE,
 };

@@ -1,3 +1,6 @@
+//! A page's state is one word, so that the handler of faults reads frame, marks and pins of one moment without a
+//! lock.
+
 use crate::mapping::Mapping;
 use crate::reverse::Reverse;
 use framewright::{Frame, Run};

@@ -1,3 +1,5 @@
+//! The test of PG7, which needs the counting allocator of the unit tests.
+
 use super::*;
 use crate::gate::allocs_with_a_gate_shut;
 use crate::swap::Zram;

@@ -1,3 +1,5 @@
+//! The rules of a region that can be seen from its table and its window alone, each under its letter.
+
 use super::Paged;
 use super::table::{BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
 use std::fmt;

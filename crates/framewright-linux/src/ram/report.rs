@@ -1,3 +1,5 @@
+//! What the host gave of what was asked for. Huge pages are a wish, so a refusal is reported and is no error.
+
 use super::RamError;
 use rustix::io::Errno;
 use std::fmt;

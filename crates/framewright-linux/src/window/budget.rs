@@ -1,3 +1,6 @@
+//! The kernel refuses a process's mappings at a limit that all of its code shares. So the count is one for the
+//! process, beside one for each window, and a window refuses before the kernel does.
+
 use framewright::platform::MapError;
 use std::fs::File;
 use std::io::Read;

@@ -1,3 +1,6 @@
+//! How many mappings the kernel has in a window is not asked of the kernel: it follows from the edges between what
+//! single calls mapped. The file knows nothing of budgets; it says by how much a change moves the count.
+
 use crate::mapping::Mapping;
 use rustix::io::Errno;
 use std::ops::Range;

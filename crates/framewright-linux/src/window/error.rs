@@ -1,3 +1,5 @@
+//! The errors of a window itself. What a change of its mappings says is the engine's `MapError`.
+
 use framewright::Page;
 use std::fmt;
 

@@ -1,3 +1,6 @@
+//! The folder's system calls by address, all of them inside one reservation. What a page shows, and how many mappings
+//! there may be, are the other files' business.
+
 // UNSAFETY: address space is asked of the kernel and given back here, and mapped anew inside of it;
 // mmap has no safe form, because the caller must know what it replaces.
 

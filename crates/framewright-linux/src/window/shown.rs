@@ -1,3 +1,5 @@
+//! It is apart from the edges, because a change of it needs no count: a change is published by the edges.
+
 use crate::mapping::Mapping;
 use rustix::io::Errno;
 use std::ops::Range;

@@ -1,3 +1,6 @@
+//! Tests against the kernel itself: its count of mappings, and its refusals at the limit, in a process of the test's
+//! own.
+
 use super::budget::process_mappings;
 use super::*;
 use std::process::Command;

@@ -1,3 +1,5 @@
+//! Each clause is a function of a [`House`] and nothing else, so it holds any store to the contract in the same way.
+
 use super::{Clause, CopyEvent, EventOutcome, House, PoolPages, Verdict, page, stamp};
 use framewright::Run;
 use framewright::reserve::{Key, PoolId};

@@ -1,3 +1,6 @@
+//! The engine's house: a reserve whose frames are copied in two halves, so that a clause can let another thread in
+//! between them.
+
 use super::{CopyEvent, EventOutcome, House, PoolPages, page};
 use framewright::platform::{FramePlatform, ReservePlatform};
 use framewright::reserve::{Guest, PoolConfig, PoolId, Reserve, ReserveLayout, Store};

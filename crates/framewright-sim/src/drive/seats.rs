@@ -1,3 +1,6 @@
+//! Operations run on one thread, so the seats of all CPUs lie in one place, and a run changes the CPU by taking
+//! another one.
+
 use crate::Machine;
 use framewright::CpuId;
 use std::fmt;

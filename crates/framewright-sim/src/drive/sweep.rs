@@ -1,3 +1,6 @@
+//! Runs that look for a difference: by a seed, over all sequences of a length, or with each call of the platform
+//! failing in turn.
+
 use super::{Cadence, DrivenCase};
 use crate::MachineCall;
 use crate::difference::{Finding, RunSummary};

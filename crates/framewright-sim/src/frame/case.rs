@@ -1,3 +1,5 @@
+//! The zones that the model is run over, and how operations on them are drawn. A seed and a case's name repeat a run.
+
 use super::{FrameOp, run};
 use crate::drive::{Cadence, DrivenCase, draw};
 use crate::{Finding, Machine, Random, RunSummary};

@@ -1,3 +1,5 @@
+//! The model has no caches, no index and no policy: so it says which blocks may be handed out and not which one is.
+
 use framewright::frame::{AllocError, FreeError, ZoneLayout};
 use framewright::policy::Label;
 use framewright::{Frame, Mobility, Order};

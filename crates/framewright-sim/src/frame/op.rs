@@ -1,3 +1,5 @@
+//! Operations are data without references, so that a sequence of them can be printed, shortened and run again.
+
 use framewright::Mobility;
 use framewright::policy::Label;
 

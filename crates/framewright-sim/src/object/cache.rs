@@ -1,3 +1,6 @@
+//! The one client of the objects' runs. It exists so that relief has something to give, and counts how often it was
+//! asked (K7).
+
 use super::{RecordedSeat, SimRam};
 use crate::MachineCall;
 use framewright::frame::FrameSource;

@@ -1,3 +1,6 @@
+//! The machines that objects are run on, and how requests are drawn. Some machines lack records of slabs, some lack
+//! frames, so that each way to starve comes up.
+
 use super::{ObjectCall, ObjectOp, SimRam, run};
 use crate::drive::{Cadence, DrivenCase, draw};
 use crate::{Finding, Machine, Random, RunSummary};

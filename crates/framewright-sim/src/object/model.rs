@@ -1,3 +1,6 @@
+//! The model knows where an object lies and what its bytes are. All else about it, whether a slab, a run or an area,
+//! is the engine's choice.
+
 use framewright::kv::{KvError, KvFreeError, KvRequest};
 use framewright::policy::Effort;
 use framewright::{Addr, Order, Page};

@@ -1,3 +1,6 @@
+//! Operations on objects. A wrong free is told by its distance from a live object, because addresses differ from run
+//! to run.
+
 use framewright::Context;
 use framewright::policy::Effort;
 

@@ -1,3 +1,6 @@
+//! Frames with bytes. The unused ones hold a value that no user writes, so a read of memory that was not handed out
+//! is seen.
+
 use crate::{Machine, Paging, PagingLie};
 use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};

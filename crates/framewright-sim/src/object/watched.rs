@@ -1,3 +1,6 @@
+//! The frames' seat as objects see it, so that each frame that they hold is known to the RAM, and each of their calls
+//! can fail.
+
 use super::SimRam;
 use crate::{MachineCall, PagingLie};
 use framewright::frame::{AllocError, FrameSource, FreeError, Seat};

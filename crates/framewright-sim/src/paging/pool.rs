@@ -1,3 +1,5 @@
+//! Frames as a source behind a space. They come in short scattered pieces, which is the worst that a source may do.
+
 use super::{Paging, PagingLie};
 use crate::MachineCall;
 use framewright::frame::{AllocError, FrameSource};

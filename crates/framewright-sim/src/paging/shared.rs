@@ -1,3 +1,5 @@
+//! The machine for threads. Its lock makes no order that the engine may rely on: it is held for one call alone.
+
 use super::{Paging, PoolFrames};
 use framewright::frame::{AllocError, FrameSource};
 use framewright::platform::{FramePlatform, MapError, RangePlatform};

@@ -1,3 +1,5 @@
+//! Tests of the machine itself: what it must record is what the runs rely on.
+
 use super::*;
 use crate::PoolFrames;
 use framewright::frame::FrameSource;

@@ -1,3 +1,5 @@
+//! A sequence of operations out of bytes, for the fuzzer.
+
 use super::{DrivenCase, RangeCase, RangeOp, RunSummary, run};
 use crate::MachineCall;
 use crate::drive::explain;

@@ -1,3 +1,5 @@
+//! The spaces that ranges are run over: small windows, where everything collides, and platforms that fail.
+
 use super::{RangeOp, run};
 use crate::drive::{Cadence, DrivenCase, draw};
 use crate::{Finding, Machine, MachineCall, Paging, Random, RunSummary};

@@ -1,3 +1,6 @@
+//! Threads instead of a sequence, under shuttle and on real CPUs: then no order of calls is known, and only what
+//! holds in each order is checked.
+
 use super::calls::{self, RangeRequest, covers, own_frame};
 use super::{ModelArea, RangeModel};
 use crate::{Paging, Random, SharedFrames, SharedPaging};

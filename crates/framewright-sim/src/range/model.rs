@@ -1,3 +1,6 @@
+//! The model of a space. A page that was freed is free to it at once, so what is lazy can only make the engine
+//! refuse, never serve wrongly.
+
 use framewright::Page;
 use framewright::vrange::{AreaKind, RangeError, RangeFreeError, SpaceLayout};
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+//! Operations on a space, which have a meaning in each of its states.
+
 use crate::MachineCall;
 use framewright::Context;
 use framewright::vrange::AreaKind;

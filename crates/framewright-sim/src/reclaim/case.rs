@@ -1,3 +1,6 @@
+//! The zones, watermarks and clients that reclaim is run under, and faults that are planted, each of which a run must
+//! find.
+
 use super::client::MOODS;
 use super::{CLIENTS, ReclaimOp, run};
 use crate::drive::{Cadence, DrivenCase, draw};

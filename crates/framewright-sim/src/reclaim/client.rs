@@ -1,3 +1,6 @@
+//! Clients as the engine sees them. All that they do is decided and recorded in the world, under the mood that a run
+//! has set.
+
 use super::world::{OwnFrames, World};
 use super::{CLIENTS, mood};
 use framewright::reclaim::{Ask, Clients, Discard, Migrate, Move, MoveState, Shrink, Shrunk};

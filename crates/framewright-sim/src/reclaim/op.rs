@@ -1,3 +1,6 @@
+//! Operations on a zone with clients. A client's mood is an operation, so that it can be dropped from a sequence as
+//! any other.
+
 use framewright::Mobility;
 use framewright::policy::Label;
 

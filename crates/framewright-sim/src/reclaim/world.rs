@@ -1,3 +1,6 @@
+//! The model with its owners: each frame's contents are stamps, so contents that were moved can be told from contents
+//! that were lost.
+
 use super::op::mood;
 use super::{CLIENTS, ReclaimCase, ReclaimLie, USER};
 use crate::difference::{Difference, differ};

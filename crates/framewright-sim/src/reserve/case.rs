@@ -1,3 +1,6 @@
+//! The reserves that the model is run over, and how operations on them are drawn. Ages are operations too, because no
+//! run is long enough for a generation to come round.
+
 use super::{Ground, POOLS, run};
 use crate::drive::{Cadence, DrivenCase, draw};
 use crate::{Finding, Machine, Random, RunSummary};

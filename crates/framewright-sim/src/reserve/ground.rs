@@ -1,3 +1,6 @@
+//! The frames behind a reserve. Two words of each are enough to see a page that was torn or a guest that wrote an
+//! owner's frame.
+
 use crate::difference::differ;
 use crate::{Difference, Machine};
 use framewright::frame::{AllocError, FrameSource};

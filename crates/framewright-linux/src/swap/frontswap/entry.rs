@@ -1,3 +1,6 @@
+//! The packing of an entry. All decisions about a page's contents are compare-and-swaps of this word, by the folder's
+//! other files.
+
 /// Where a page's contents are: a kind, whether the store may have a copy, a version, and a slot.
 ///
 /// The version moves on with every new content. It is part of the store's [key](SwapEntry::index), so a

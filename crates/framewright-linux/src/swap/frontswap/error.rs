@@ -1,3 +1,5 @@
+//! An error names the page it is about, because batches carry many.
+
 use std::fmt;
 use std::io;
 

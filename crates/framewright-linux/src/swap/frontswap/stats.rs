@@ -1,3 +1,5 @@
+//! Counts of both ways that a page can go, into the store and to the device: what was saved is the difference.
+
 use super::Frontswap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,3 +1,6 @@
+//! Tests of what counts as the last version, over devices that fail and stores whose cleaner is slow. The
+//! interleavings are in `tests/shuttle_frontswap.rs`.
+
 use super::*;
 use crate::platform::{Linux, Slots, Stored};
 use crate::ram::{Ram, RamPages};

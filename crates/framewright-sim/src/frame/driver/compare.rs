@@ -1,8 +1,10 @@
+//! The comparison between operations. What the model does not know, such as how a request was served inside, is taken
+//! from the engine.
+
 use super::{Difference, FramePair, differ};
 use framewright::policy::Label;
 use framewright::stats::FrameStats;
 
-/// The comparison between operations.
 impl FramePair<'_, '_> {
     pub(super) fn compare_stats(&self) -> Result<(), Difference> {
         let stats = self.zone.stats();

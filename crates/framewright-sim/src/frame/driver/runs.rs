@@ -1,3 +1,5 @@
+//! Operations on frames side by side, of which the engine chooses how many allocations they are.
+
 use super::{Difference, FramePair, differ};
 use crate::frame::ModelFrame;
 use framewright::frame::FrameSource;

@@ -1,9 +1,11 @@
+//! Operations on the zone as a whole. Where the engine may choose, as with pageblocks that are set aside, the model
+//! follows its choice after a look at whether it was allowed.
+
 use super::{Difference, FramePair, differ, order_of};
 use crate::frame::FrameOp;
 use framewright::Run;
 use framewright::policy::Label;
 
-/// Operations on the zone as a whole.
 impl FramePair<'_, '_> {
     pub(super) fn step_zone(&mut self, op: FrameOp) -> Result<(), Difference> {
         let zone = self.zone;

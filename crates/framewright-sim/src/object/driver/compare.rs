@@ -1,3 +1,6 @@
+//! The comparison of bytes, counters and lists. Large objects are used at some of their bytes only, always the same
+//! ones.
+
 use super::{Difference, ModelObject, ObjectPair, differ};
 use crate::drive::InStep as _;
 use framewright::{Addr, CpuId, Page};

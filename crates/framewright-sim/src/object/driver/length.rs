@@ -1,3 +1,5 @@
+//! Changes of length: where old and new object may be the same memory, and an error leaves the old one whole.
+
 use super::{AskedObject, Difference, Made, ModelObject, ObjectPair, differ};
 use framewright::kv::{KvError, KvRequest};
 use framewright::{Addr, Context};

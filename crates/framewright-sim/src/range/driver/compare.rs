@@ -1,3 +1,5 @@
+//! The comparison between operations. How much is lazy is the engine's choice within the bound; what is live is not.
+
 use super::{Difference, RangePair, differ};
 use crate::MachineCall;
 use crate::drive::InStep as _;

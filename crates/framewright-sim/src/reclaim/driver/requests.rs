@@ -1,3 +1,6 @@
+//! Requests that may reclaim: whether they may fail, fall below a watermark, or count as a stall, by what was known
+//! before.
+
 use super::laws::Before;
 use super::{ReclaimPair, with_clients};
 use crate::difference::{Difference, differ};
@@ -8,7 +11,6 @@ use framewright::platform::Relief;
 use framewright::policy::Fallback;
 use framewright::{Context, Mobility, Order};
 
-/// Requests that may reclaim.
 impl ReclaimPair<'_, '_, '_, '_> {
     pub(super) fn alloc(
         &mut self,

@@ -1,3 +1,6 @@
+//! A run that is emptied and taken must account for its contents: what moved, stayed or was dropped is compared with
+//! what the clients saw.
+
 use super::{ReclaimPair, with_clients};
 use crate::difference::{Difference, differ};
 use crate::reclaim::world::OperationCalls;
@@ -7,7 +10,6 @@ use framewright::reclaim::Clients;
 use framewright::stats::ContigStats;
 use framewright::{Frame, Run};
 
-/// Runs of any length that are emptied and taken.
 impl ReclaimPair<'_, '_, '_, '_> {
     pub(super) fn take_run(
         &mut self,

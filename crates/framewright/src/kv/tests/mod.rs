@@ -1,3 +1,5 @@
+//! The machine that all tests of objects run on: memory with bytes and a page table, on one thread.
+
 extern crate std;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Objects of each kind through their whole life, and requests that are wrong.
+
 use super::*;
 use crate::kv::table::ObjectKind;
 use crate::policy::Effort;

@@ -1,3 +1,5 @@
+//! Slabs on one CPU: classes, states, records that run out. Other CPUs' frees are in `slabs_shared`.
+
 use super::super::layout::Shape;
 use super::super::slab::SizeClass;
 use super::*;

@@ -1,3 +1,5 @@
+//! The rule by its choices first, then each price and each limit at its edge.
+
 use super::*;
 
 const PLENTY: ZoneFacts = ZoneFacts {

@@ -1,3 +1,5 @@
+//! Watermarks, rounds and targets as numbers: no zone is needed, because policies are pure.
+
 extern crate std;
 use super::*;
 use std::string::ToString;

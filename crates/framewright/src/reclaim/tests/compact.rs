@@ -1,3 +1,5 @@
+//! Compaction of scattered frames, with clients that move honestly.
+
 use super::*;
 use crate::reclaim::compact::CompactEffort::{Background, Direct};
 

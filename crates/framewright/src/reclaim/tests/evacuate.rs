@@ -1,3 +1,5 @@
+//! Pageblocks that are emptied for good, and clients that pin, exchange or take frames meanwhile.
+
 use super::*;
 use crate::reclaim::Obstacle;
 use crate::stats::ContigStats;
