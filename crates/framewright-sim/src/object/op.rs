@@ -1,5 +1,5 @@
-//! Operations on objects. A wrong free is told by its distance from a live object, because addresses differ from run
-//! to run.
+//! Operations on objects. A wrong free near a live object is told by its distance from it, because the object's address
+//! changes when a sequence is made shorter.
 
 use framewright::Context;
 use framewright::policy::Effort;

@@ -32,11 +32,16 @@ pub(super) struct AbArgs {
 #[derive(Debug, clap::Subcommand)]
 enum AbStage {
     Plan(PlanArgs),
+    /// Make the runs under A that are recorded
     Record(FolderArgs),
+    /// Predict each B from the recordings of A
     Predict(PredictArgs),
+    /// Make the runs under A and B by turns; a prediction must stand before
     Run(FolderArgs),
     Compare(CompareScores),
+    /// Make every stage that is not done
     All(PredictArgs),
+    /// Put settings back that a killed run has left
     Restore(FolderArgs),
     /// The process that locks memory: numbers of MiB on standard input
     #[command(hide = true)]
@@ -105,7 +110,8 @@ impl HostArgs {
     }
 }
 
-/// Record the runs under A; make the runs under A and B by turns, once a prediction stands; put settings back
+// A plain comment, because the help of a stage is the stage's own.
+// What a stage needs that works in the folder of a plan.
 #[derive(Debug, clap::Args)]
 struct FolderArgs {
     /// The folder with the plan
@@ -116,7 +122,7 @@ struct FolderArgs {
     host: HostArgs,
 }
 
-/// Predict each B from the recordings of A; or, as `all`, make every stage that is not done
+// Plain as above: what a stage needs that also replays.
 #[derive(Debug, clap::Args)]
 struct PredictArgs {
     #[command(flatten)]

@@ -33,7 +33,8 @@ const WINDOW_PAGES_32: u64 = (128 << 20) / Page::BYTES;
 /// What describes a vmap block in Linux 6.12 on x86-64: a `vmap_block` of 232 bytes and a `vmap_area` of 72.
 const LINUX_BLOCK_BYTES: u64 = 304;
 
-/// How many seeds the random sequence is made with, from 1 on: the document names neither generator nor seed.
+/// How many seeds the random sequence is made with, from 1 on: the document names a Mersenne twister,
+/// but neither implementation nor seed.
 const SEEDS: u64 = 40;
 
 /// The document's scenarios.

@@ -108,7 +108,7 @@ fn counts(figures: &[Figure]) -> Option<String> {
     let frees = frees.map(|metric| figure_value(figures, "random", BEFORE, metric, false));
     let seeds = match frees {
         [Some(least), Some(most)] => format!(
-            "; of the random sequence it gives neither generator nor seed: over 40 seeds {least} to {most} blocks come \
+            "; of the random sequence it does not give the seed: over 40 seeds {least} to {most} blocks come \
              free before, where it has 37, and seed {SEED} was chosen because it has 37 too"
         ),
         _ => String::new(),

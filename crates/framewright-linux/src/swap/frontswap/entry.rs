@@ -1,5 +1,5 @@
-//! The packing of an entry. All decisions about a page's contents are compare-and-swaps of this word, by the folder's
-//! other files.
+//! The packing of an entry. It is one word, so that a caller and a cleaner decide by one atomic operation whose contents
+//! of a page count; the folder's other files make these operations.
 
 /// Where a page's contents are: a kind, whether the store may have a copy, a version, and a slot.
 ///
