@@ -206,6 +206,16 @@ impl BootEnd {
 impl QemuMachine {
     /// Boots the kernel with one test.
     pub(crate) fn boot(&self, kernel: &Path, test: &str) -> Result<BootEnd, String> {
+        let words = format!("cpus={} test={test} {}", self.cpus, self.append);
+        let mut qemu = self.command();
+        qemu.arg("-kernel")
+            .arg(kernel)
+            .args(["-append", words.trim()]);
+        self.run(qemu, LONGEST)
+    }
+
+    /// The emulator with this machine, which waits for a kernel.
+    pub(crate) fn command(&self) -> Command {
         let accelerator: &[&str] = match self.accelerator {
             Accelerator::Counting => &[
                 "-accel",
@@ -216,28 +226,23 @@ impl QemuMachine {
             Accelerator::Threads => &["-accel", "tcg,thread=multi"],
         };
         let cpus = self.cpus.to_string();
-        let words = format!("cpus={cpus} test={test} {}", self.append);
         let mut qemu = Command::new(self.arch.qemu());
         qemu.args(accelerator)
             .args(["-machine", &self.kind, "-smp", &cpus, "-m", &self.memory])
-            .arg("-kernel")
-            .arg(kernel)
-            .args([
-                "-append",
-                words.trim(),
-                "-display",
-                "none",
-                "-serial",
-                "stdio",
-            ])
-            .args(["-no-reboot", "-nodefaults"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .args(["-display", "none", "-serial", "stdio"])
+            .args(["-no-reboot", "-nodefaults"]);
         if self.arch == KernelArch::X86_64 {
             qemu.args(["-cpu", "max", "-device"])
                 .arg("isa-debug-exit,iobase=0xf4,iosize=4");
         }
+        qemu
+    }
+
+    /// Runs the emulator, for so long at most.
+    pub(crate) fn run(&self, mut qemu: Command, longest: Duration) -> Result<BootEnd, String> {
+        qemu.stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut qemu = qemu.spawn().map_err(|error| self.arch.no_qemu(&error))?;
         let out = qemu.stdout.take().map(reader);
         let errors = qemu.stderr.take().map(reader);
@@ -249,7 +254,7 @@ impl QemuMachine {
             if let Some(status) = ended {
                 break BootResult::of(status.code());
             }
-            if start.elapsed() > LONGEST {
+            if start.elapsed() > longest {
                 // It may have ended in this moment.
                 let _ = qemu.kill();
                 let _ = qemu.wait();

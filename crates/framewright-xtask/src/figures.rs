@@ -143,6 +143,7 @@ pub(crate) fn run_record(arch: KernelArch, qemu: &str) -> RunRecord {
         with: format!("QEMU {qemu}"),
         runs: 1,
         is_trial: false,
+        linux: None,
         beside: None,
     }
 }

@@ -9,6 +9,8 @@ mod cinstall;
 mod decisions;
 mod document;
 mod figures;
+mod linux;
+mod linux_build;
 mod machine;
 mod measure;
 mod ostd;
@@ -28,6 +30,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask kernel [options]
+       cargo xtask linux [--test NAME] [--source TARBALL] [--as-built] [--write]
        cargo xtask ostd [--only speed|frag|smp] [--write]
        cargo xtask test-vmalloc [--loops N] [--rounds N] [--as-built] [--write]
        cargo xtask measure [--as-built] [--quick] [NAME...]
@@ -47,6 +50,11 @@ kernel builds kernel/ for a bare machine and boots it in QEMU.
   --suite          every test; figures are compared with docs/results/kernel.jsonl (riscv64:
                    kernel-riscv64.jsonl), 15 % either way
   --write          as --suite, and writes the figures there and docs/kernel-machine.md
+
+linux builds Linux 6.12 from Debian's linux-source-6.12 (--source: from another archive of it), small, below target/linux,
+boots it in the same emulator with one test after the other, and compares instructions a loop with docs/results/kernel.jsonl,
+15 % either way. The first build takes some minutes and 2 GB. --test boots one test and shows its console; --as-built builds
+nothing; --write boots everything twice, and writes the figures there and docs/kernel-machine.md if both agree to 1 %.
 
 ostd builds a kernel on OSTD with this engine as its frame allocator, and one with OSTD's own, boots both in QEMU and
 prints one table. Figures are compared with docs/results/ostd.jsonl, 15 % either way; --write writes them there, and
@@ -69,11 +77,12 @@ static, and the README's lines for meson and cmake, and runs what came of it. Wh
 board builds framewright for boards (x86_64 and aarch64 with musl, or --target), static and stripped, checks that it is
 smaller than 8 MiB, and runs it here or in qemu-user. A target that lacks something is skipped aloud.
 
-Exit code: 0 passed, 1 failed, 2 wrong use, or QEMU, a target or crates are missing.";
+Exit code: 0 passed, 1 failed, 2 wrong use, or QEMU, a target, packages or crates are missing.";
 
 /// What the command line asks for.
 enum Asked {
     Kernel(AskedBoot),
+    Linux(linux::AskedLinux),
     Ostd(ostd::AskedOstd),
     VmallocTest(vmalloc_test::AskedVmallocTest),
     Measure {
@@ -100,6 +109,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     let command = words.next().ok_or("a command is missing")?;
     match command.as_str() {
         "kernel" => parse_kernel(words).map(Asked::Kernel),
+        "linux" => linux::AskedLinux::parse(words).map(Asked::Linux),
         "board" => board::targets(words).map(Asked::Board),
         "cinstall" => match words.next() {
             None => Ok(Asked::InstallForC),
@@ -194,6 +204,7 @@ fn parse_ostd(mut words: impl Iterator<Item = String>) -> Result<ostd::AskedOstd
 fn run(asked: &Asked) -> Result<(), String> {
     match asked {
         Asked::Kernel(asked) => run_kernel(asked),
+        Asked::Linux(asked) => linux::run(asked),
         Asked::Ostd(asked) => ostd::run(asked),
         Asked::VmallocTest(asked) => vmalloc_test::run(asked),
         Asked::Measure {
@@ -234,7 +245,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
-            let is_missing = [boot::NO_QEMU, ostd::NO_PARTS];
+            let is_missing = [boot::NO_QEMU, linux_build::NO_LINUX, ostd::NO_PARTS];
             let is_missing = is_missing.iter().any(|begin| error.starts_with(begin));
             ExitCode::from(if is_missing { 2 } else { 1 })
         }
@@ -312,7 +323,7 @@ mod tests {
     #[test]
     fn wrong_words_are_refused_with_the_word() {
         let refused = |words| parsed(words).err().unwrap_or_default();
-        assert!(refused("linux").contains("`linux`"));
+        assert!(refused("linus").contains("`linus`"));
         assert!(refused("kernel --cpus 9").contains("expected 1 to 8"));
         assert!(refused("kernel --cpus").contains("a value is missing"));
         assert!(refused("kernel --cups 1").contains("`--cups`"));

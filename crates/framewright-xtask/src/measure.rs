@@ -434,6 +434,7 @@ impl Measurement {
             with: String::new(),
             runs: times,
             is_trial: commands != self.commands || times != self.runs,
+            linux: None,
             beside: Some(Surroundings {
                 machine: MachineWords::this(),
                 seconds: start.elapsed().as_secs_f64().round(),

@@ -209,6 +209,7 @@ pub(crate) fn run(asked: &AskedOstd) -> Result<(), String> {
             with: format!("QEMU {qemu}, ostd 0.18.0"),
             runs: 1,
             is_trial: false,
+            linux: None,
             beside: None,
         },
         rows,

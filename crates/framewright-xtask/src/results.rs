@@ -26,6 +26,9 @@ pub(crate) struct RunRecord {
     /// None where instructions are counted, which are the same beside anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) beside: Option<Surroundings>,
+    /// How the figures of the variant `linux` were taken, where another command boots Linux for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) linux: Option<Box<Self>>,
 }
 
 /// What figures were taken on, and beside what.
@@ -198,6 +201,7 @@ pub(crate) mod tests {
             with: String::new(),
             runs: 3,
             is_trial: false,
+            linux: None,
             beside: Some(Surroundings {
                 machine: MachineWords {
                     cpu: "a CPU".to_owned(),

@@ -2,8 +2,9 @@
 
 use crate::boot::{Accelerator, BootResult, KernelArch, QemuMachine};
 use crate::figures::{self, KernelFigure, VfreeMode};
+use crate::linux;
 use crate::pages;
-use crate::results::ResultFile;
+use crate::results::{self, ResultFile};
 use std::path::Path;
 use std::time::Instant;
 
@@ -221,10 +222,14 @@ fn compare_or_write(
 ) -> Result<(), String> {
     let name = arch.results();
     if is_written {
-        let file = ResultFile {
+        let mut file = ResultFile {
             run: figures::run_record(arch, qemu),
             rows: figures::rows(figures),
         };
+        // A first file has no earlier one.
+        if results::path_of(name).exists() {
+            linux::keep(&mut file, ResultFile::read(name)?);
+        }
         file.write(name)?;
         return pages::run(false);
     }

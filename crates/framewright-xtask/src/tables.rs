@@ -336,6 +336,14 @@ pub(crate) fn source(name: &str, file: &ResultFile) -> String {
         let _ = write!(out, ", **{TRIAL} a trial in a small size**");
     }
     let _ = writeln!(out, " (`docs/results/{name}.jsonl`).");
+    if let Some(run) = &run.linux {
+        let commands = run.commands.join("`, `");
+        let (with, commit, date) = (&run.with, &run.commit, &run.date);
+        let _ = writeln!(
+            out,
+            "\nLinux by `{commands}`: two runs agree to 1 %, with {with}, at {commit} on {date}."
+        );
+    }
     out
 }
 

@@ -260,6 +260,7 @@ pub(crate) fn run(asked: &AskedVmallocTest) -> Result<(), String> {
             with: format!("Linux {version}"),
             runs: asked.rounds,
             is_trial: false,
+            linux: None,
             beside: Some(Surroundings {
                 machine: MachineWords::this(),
                 seconds: start.elapsed().as_secs_f64().round(),
@@ -288,7 +289,7 @@ fn with_place(page: &str) -> String {
     page.replace(NO_TABLE, &format!("<!-- table: {NAME} -->\n{}", pages::END))
 }
 
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| boot::root().join("target"), PathBuf::from)
 }
 
