@@ -65,6 +65,7 @@ int main(void)
 	unsigned long long before, given;
 	int file, code;
 
+	errno = EINVAL;
 	if (!module || !words)
 		fail("the command line has no module=, or no parameters=");
 	if (mount("proc", "/proc", "proc", 0, NULL) < 0)

@@ -335,6 +335,9 @@ fn said(end: &BootEnd, test: &LinuxTest) -> Result<LinuxSaid, String> {
     match (end.end, LinuxSaid::parse(&end.said, test)) {
         (BootResult::Passed, Ok(said)) => Ok(said),
         (BootResult::Late, _) => Err(error(late)),
+        (BootResult::Other(Some(code)), Err(why)) if code != 0 => {
+            Err(error(format!("the emulator ended with {code}: {why}")))
+        }
         (_, Err(why)) => Err(error(why)),
         (end, Ok(_)) => Err(error(format!("the emulator ended as {end:?}"))),
     }

@@ -86,7 +86,7 @@ impl LinuxFolder {
         make.args(["make", "-s", "-j2", "ARCH=x86_64", "-C"])
             .arg(self.tree())
             .arg(format!("O={}", self.build().display()))
-            // The same kernel for each who builds it.
+            // The kernel is the same, whichever user builds it on whichever day.
             .env("KBUILD_BUILD_TIMESTAMP", "1970-01-01")
             .env("KBUILD_BUILD_USER", "framewright")
             .env("KBUILD_BUILD_HOST", "xtask")

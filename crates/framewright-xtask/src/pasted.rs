@@ -54,6 +54,8 @@ const CONSTANTS: &[(&str, &str)] = &[
         "how long to wait for a command, in round figures",
     ),
     ("20,000 loops", "the kernel's tests, a choice"),
+    ("differs by more than 15 %", "a margin, a choice"),
+    ("agree to 1 %", "a margin, a choice"),
     ("one more than 20,000)", "the most windows, a choice"),
     ("the bar is 20 µs", "what was asked for"),
     ("OSTD 0.18.0", "a version"),
