@@ -300,7 +300,9 @@ pub(crate) fn run(asked: &AskedLinux) -> Result<(), String> {
     if let Some(test) = &asked.test {
         let end = boot(&linux, test)?;
         println!("{}", end.said);
-        return said(&end, test).map(drop);
+        // All of the console stands above.
+        let said = said(&end, test).map(drop);
+        return said.map_err(|error| error.lines().next().unwrap_or_default().to_owned());
     }
     let start = Instant::now();
     let rows = round(&linux)?;
