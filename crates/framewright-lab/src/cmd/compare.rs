@@ -279,7 +279,7 @@ fn summary_of(path: &Path) -> PathBuf {
 }
 
 /// The recording's kernel, if the summary beside it is this trace's.
-fn kernel(path: &Path, loaded: &LoadedTrace) -> Option<String> {
+pub(super) fn kernel(path: &Path, loaded: &LoadedTrace) -> Option<String> {
     let text = fs::read_to_string(summary_of(path)).ok()?;
     let digest = loaded.digest?.line();
     let is_own = text.lines().any(|line| line == digest.trim_end());

@@ -1,7 +1,7 @@
 //! The command line: one file a subcommand.
 //!
 //! Exit codes: 0 as asked; 1 an assertion does not hold; 2 bad input or usage, with a message on
-//! standard error and no output file touched.
+//! standard error and no output file touched. [`library`] has the work of two of them for programs that call it.
 
 #[cfg(target_os = "linux")]
 mod ab;
@@ -12,6 +12,7 @@ mod explain;
 mod input;
 #[cfg(all(target_os = "linux", feature = "experiments"))]
 pub mod lab;
+pub mod library;
 pub mod limits;
 mod main_job;
 mod manual;

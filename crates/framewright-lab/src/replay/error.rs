@@ -3,7 +3,7 @@ use crate::measure::AllocatorFault;
 use framewright::{Frame, Order};
 use std::fmt;
 
-/// Why a replay stopped: each is a fault of the allocator, of the trace's initial state or of
+/// Why a replay stopped: all but the last are faults of the allocator, of the trace's initial state or of
 /// the replay, and none can be passed over without making every later figure meaningless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayError {
@@ -45,6 +45,8 @@ pub enum ReplayError {
         /// The frame.
         frame: Frame,
     },
+    /// The caller wanted no further replay to begin.
+    Stopped,
 }
 
 impl fmt::Display for ReplayError {
@@ -82,6 +84,7 @@ impl fmt::Display for ReplayError {
                 f,
                 "policy {policy}, start: initial object {object} cannot be placed at {frame}"
             ),
+            Self::Stopped => write!(f, "stopped before the last replay began"),
         }
     }
 }

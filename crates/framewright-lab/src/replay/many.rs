@@ -1,6 +1,6 @@
 use super::reclaim::{ObjectContent, replay_with_reclaim, with_kernel};
 use super::{ReplayError, ReplayOptions, ReplayOutcome, ReplayPolicy, TraceMemory, replay};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 /// One replay to run: a policy on one memory.
@@ -24,6 +24,19 @@ pub fn replay_all(
     threads: usize,
     done: &AtomicU64,
 ) -> Result<Vec<ReplayOutcome>, ReplayError> {
+    replay_all_until(jobs, threads, done, &AtomicBool::new(false))
+}
+
+/// The same, until another thread sets `stop`: jobs that run then come to their end, and no other begins.
+///
+/// # Errors
+/// [`ReplayError::Stopped`] if a job had not begun, and as [`replay_all`].
+pub fn replay_all_until(
+    jobs: &[ReplayJob<'_>],
+    threads: usize,
+    done: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<Vec<ReplayOutcome>, ReplayError> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<Result<ReplayOutcome, ReplayError>>>> =
         jobs.iter().map(|_| Mutex::new(None)).collect();
@@ -35,6 +48,10 @@ pub fn replay_all(
             // Relaxed: the counter only hands out indices; results are passed by the scope's join.
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(index) else { break };
+            // Relaxed: a job that begins a moment later is no harm.
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             let is_same = |other: &ReplayJob<'_>| std::ptr::eq(other.memory, job.memory);
             let first = jobs.iter().position(is_same).unwrap_or(index);
             let result = run(job, &contents[first], done);
@@ -49,10 +66,11 @@ pub fn replay_all(
         }
         work();
     });
-    // A thread that panics makes the scope panic, so every job has its result here.
+    // A thread that panics makes the scope panic, so every job that has begun has its result here.
+    let result = |slot: Mutex<Option<_>>| slot.into_inner().ok().flatten();
     results
         .into_iter()
-        .filter_map(|slot| slot.into_inner().ok().flatten())
+        .map(|slot| result(slot).unwrap_or(Err(ReplayError::Stopped)))
         .collect()
 }
 

@@ -38,7 +38,7 @@ mod who;
 pub use admission::{BackgroundRuns, MachineZones, RecordedStep, ZoneAllocator, ZonePass};
 pub use error::ReplayError;
 pub use failures::{FailureCause, FailureLog, FirstFailure, default_watermark};
-pub use many::{ReplayJob, replay_all};
+pub use many::{ReplayJob, replay_all, replay_all_until};
 pub use memory::{MemoryError, TraceMemory};
 use objects::TraceObjects;
 pub use placement::{Placement, placement};

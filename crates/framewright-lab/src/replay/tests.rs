@@ -4,7 +4,7 @@ use super::*;
 use crate::trace::{InitClass, InitObject, Trace, TraceOp, WorkEvent, WorkKind};
 use framewright::policy::Fallback;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn order(n: u8) -> Order {
     Order::new(n).unwrap()
@@ -328,6 +328,23 @@ fn outcomes_come_in_the_order_of_the_jobs_whatever_the_threads_do() {
     }
     let free: Vec<u64> = one.iter().map(|o| o.end.free_frames()).collect();
     assert!(free.is_sorted_by(|a, b| a >= b), "{free:?}");
+}
+
+#[test]
+fn no_replay_begins_once_the_caller_has_stopped_them() {
+    let trace = small(vec![alloc(0, MOVABLE)]);
+    let memory = TraceMemory::new(&trace).unwrap();
+    let job = ReplayJob {
+        policy: ReplayPolicy::OURS,
+        memory: &memory,
+        options: ReplayOptions::new(Start::Imposed),
+    };
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let run = || replay_all_until(&[job; 3], 2, &done, &stop);
+    assert_eq!(run().unwrap().len(), 3);
+    stop.store(true, Ordering::Relaxed);
+    assert_eq!(run().unwrap_err(), ReplayError::Stopped);
+    assert_eq!(done.load(Ordering::Relaxed), 3);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::JobPart;
 use crate::cmd::error::CommandError;
 use crate::cmd::input::LoadedTrace;
-use crate::cmd::replay::{METHOD, PICTURES, WatermarksArg, case_items, replay_case};
+use crate::cmd::replay::{METHOD, PICTURES, ReplayMeans, WatermarksArg, case_items, replay_case};
 use crate::replay::{ReplayOptions, ReplayPolicy, Start};
 use crate::report::{
     Hollow, Item, MachineRecord, ReportCase, RunInfo, Section, accent, hollow_text, json_lines,
@@ -60,8 +60,11 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
             ReplayPolicy::COMPARED,
             options,
             WatermarksArg::Off,
-            threads,
-            MemoryLimit::default(),
+            ReplayMeans {
+                threads,
+                limit: MemoryLimit::default(),
+                stop: None,
+            },
             false,
         )?;
         let rivals = ReplayPolicy::HISTORICAL.map(ReplayPolicy::name);

@@ -11,7 +11,7 @@ use crate::replay::admission::{MachineZone, MarksSource};
 use crate::replay::{
     BackgroundRuns, MachineZones, ProposedSqueeze, ReplayJob, ReplayOptions, ReplayOutcome,
     ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes,
-    replay_all,
+    replay_all, replay_all_until,
 };
 use crate::report::{
     Calibration, Deviation, Hollow, LINUX, ReportCase, ReportColumn, WhoReport, calibrate,
@@ -19,6 +19,7 @@ use crate::report::{
 };
 use crate::size::shown_frames;
 use crate::trace::MemoryLimit;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// What a reader of a replay with reclaim must know.
 const RECLAIM_NOTES: [&str; 3] = [
@@ -43,6 +44,18 @@ pub(in crate::cmd) struct Replayed {
     pub(in crate::cmd) outcomes: Vec<ReplayOutcome>,
     /// What the recording machine itself did, for a page.
     pub(in crate::cmd) machine: MachineCourse,
+}
+
+/// What the replays of a case may take of this machine, and what ends them early.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cmd) struct ReplayMeans<'a> {
+    /// Replays at once.
+    pub(in crate::cmd) threads: usize,
+    /// Memory of each.
+    pub(in crate::cmd) limit: MemoryLimit,
+    /// With it, no replay begins once another thread has set it; nothing is shown meanwhile, and there are no replays
+    /// but those of the policies and of the calibration.
+    pub(in crate::cmd) stop: Option<&'a AtomicBool>,
 }
 
 /// The machine that a loaded trace happened on, as it is replayed.
@@ -92,12 +105,16 @@ pub(in crate::cmd) fn replay_case(
     policies: &[ReplayPolicy],
     options: ReplayOptions,
     watermarks: WatermarksArg,
-    threads: usize,
-    limit: MemoryLimit,
+    means: ReplayMeans<'_>,
     answers: bool,
 ) -> Result<Replayed, CommandError> {
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
+    let ReplayMeans {
+        threads,
+        limit,
+        stop,
+    } = means;
     let reclaims = options.reclaim.is_some();
     let memory = memory_of(loaded, options, watermarks, limit)?;
     // As many at once as the limit has room for; one fits, as was just checked.
@@ -160,10 +177,13 @@ pub(in crate::cmd) fn replay_case(
         });
     }
     let ops = loaded.trace.ops.len() as u64;
-    let mut outcomes = with_progress(&loaded.name, ops * jobs.len() as u64, |done| {
-        replay_all(&jobs, threads, done)
-    })
-    .map_err(|e| at(&e))?;
+    let outcomes = match stop {
+        Some(stop) => replay_all_until(&jobs, threads, &AtomicU64::new(0), stop),
+        None => with_progress(&loaded.name, ops * jobs.len() as u64, |done| {
+            replay_all(&jobs, threads, done)
+        }),
+    };
+    let mut outcomes = outcomes.map_err(|e| at(&e))?;
     let mut columns = Vec::new();
     let mut calibration = None;
     let mut notes = loaded.notes.clone();
@@ -208,7 +228,11 @@ pub(in crate::cmd) fn replay_case(
     }
     let mut proposed = None;
     let has_failed = |outcome: &ReplayOutcome| outcome.failures.iter().any(|&count| count > 0);
-    if !reclaims && !loaded.trace.ops.is_empty() && !outcomes.iter().any(has_failed) {
+    if stop.is_none()
+        && !reclaims
+        && !loaded.trace.ops.is_empty()
+        && !outcomes.iter().any(has_failed)
+    {
         let policy = policies
             .first()
             .copied()

@@ -4,7 +4,7 @@ mod case;
 mod course;
 mod shown;
 
-pub(super) use case::{Replayed, memory_of, replay_case};
+pub(super) use case::{ReplayMeans, Replayed, memory_of, replay_case};
 pub(super) use shown::{METHOD, case_items};
 
 use super::error::CommandError;
@@ -331,10 +331,14 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             // Before the work, which can take minutes.
             return Err(unnamed(&loaded.name));
         }
-        let (threads, limit) = (args.limits.threads(), args.limits.memory());
+        let means = ReplayMeans {
+            threads: args.limits.threads(),
+            limit: args.limits.memory(),
+            stop: None,
+        };
         let watermarks = args.watermarks;
         replayed.push(replay_case(
-            &loaded, &policies, options, watermarks, threads, limit, true,
+            &loaded, &policies, options, watermarks, means, true,
         )?);
         if args.stacks.is_some() {
             let case = &replayed[replayed.len() - 1].case;
