@@ -119,7 +119,10 @@ def test_metrics_are_the_laboratorys(rows):
 def test_a_hollow_answer_is_said_to_be_hollow(sample):
     with pytest.warns(framewright.HollowWarning, match="sample: "):
         rows = sample.replay(["linux-6.12"])
-    assert "short_trace" in dict(rows.hollow)
+    assert "the command's `--csv`" in dict(rows.hollow)["short_trace"]
+    # Options of the command line stand only where it is named.
+    for says in [*dict(rows.hollow).values(), *rows.notes]:
+        assert "--" not in says.replace("the command's `--csv` with `--every`", ""), says
 
 
 def test_rows_become_a_pandas_frame(rows):

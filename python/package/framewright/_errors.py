@@ -52,6 +52,7 @@ _WORDS = [
     (re.compile(r" with --state\b"), " as `state`"),
     (re.compile(r"--state\b"), "`state`"),
     (re.compile(r"--squeeze (\d+)"), r"squeeze=\1"),
+    (re.compile(r"--csv with --every\b"), "the command's `--csv` with `--every`"),
 ]
 
 
