@@ -1,3 +1,7 @@
+//! The table of figures by which two arms of a comparison are compared, and the reading of them from the kernel's
+//! counters. One table serves runs, predictions and scores, so that a figure has one name and one source in all of
+//! them. A figure that no replay can predict says so here.
+
 use std::collections::BTreeMap;
 
 /// What a figure is, which says how a replay's change becomes a change of the machine's.

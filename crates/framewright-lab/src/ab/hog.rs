@@ -1,3 +1,7 @@
+//! Memory pressure from outside of the load: a process of its own, so that what it locks is gone with it, however
+//! its starter ends. It is fitted to what is available, not to what was asked for, because each run must begin with
+//! the same amount of free memory.
+
 use super::AbError;
 use super::machine::available_mib;
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,3 +1,7 @@
+//! The loads that a comparison runs are scripts inside the program: a run names one, and its digest says which text
+//! that was. Here they are unpacked, run in a process group of their own, and asked how many rounds they did. A
+//! load that lacks a program or fails makes no run.
+
 use super::AbError;
 use crate::printable;
 use std::fs;

@@ -1,3 +1,7 @@
+//! A plan is fixed before the first run: arms with all their settings, the load, the seed. It is a file, and every
+//! later file names its digest, so that a prediction and the runs are of one plan. Everything that would make a run
+//! useless or would harm the machine is refused here.
+
 use super::machine::{available_mib, kernel, machine_kib};
 use super::{AbError, AbLoad, HostSetting, SettingValues, SettingsRoot};
 use crate::trace::TraceDigest;

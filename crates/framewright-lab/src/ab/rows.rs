@@ -1,3 +1,6 @@
+//! The runs of a plan as lines of a file that only grows: a comparison that was interrupted goes on behind its last
+//! whole line. Runs of another plan are refused.
+
 use super::{AbError, RunFigures};
 use crate::files::RowFile;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,7 @@
+//! The order of one run: clear the folder, lock memory, drop the caches, count, run the load, count again. Measured
+//! runs and recorded ones differ only between the two counts, so that what was predicted from one holds for the
+//! other.
+
 use super::figures::{counted, failures_of};
 use super::hog::Hog;
 use super::load::{run_words, work_of};

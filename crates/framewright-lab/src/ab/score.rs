@@ -1,3 +1,7 @@
+//! What a prediction was worth: the effect on a figure is less, more or none by whether the ranges of the arms
+//! overlap, and each figure of an arm is held against it. Nothing here reads a file; the score is a function of the
+//! prediction and the runs.
+
 use super::{AB_FIGURES, AbRun, ArmPrediction};
 use serde::{Deserialize, Serialize};
 

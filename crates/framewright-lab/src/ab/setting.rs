@@ -1,3 +1,7 @@
+//! The kernel's settings that a comparison changes, and the duty to put them back. One run at a time holds the lock
+//! of a machine; what the machine had stands in a file before the first change, so that the next run can put it
+//! back after a crash.
+
 use super::AbError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,3 +1,6 @@
+//! How a command ends: the exit code follows from the variant, so that a script tells figures that do not hold from
+//! input that cannot be read.
+
 use std::fmt;
 
 /// How a command can end other than well.

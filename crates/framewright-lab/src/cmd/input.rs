@@ -1,3 +1,7 @@
+//! From a path to a trace with all that lies beside it. The neighbours (state, chosen frames, the reference,
+//! counters) are found here by name and held to the trace's digest, so that every command reads the same files and
+//! none mixes two recordings.
+
 use super::error::CommandError;
 use crate::measure::MAX_ORDER;
 use crate::printable;

@@ -1,3 +1,6 @@
+//! Progress on standard error, drawn by a thread that only reads a counter. The work is the same with and without
+//! it, so its figures are not disturbed.
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

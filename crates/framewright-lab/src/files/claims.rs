@@ -1,3 +1,6 @@
+//! Which files a command reads and writes, by what they are and not by their names. All are claimed before any is
+//! touched, so that no output destroys an input and no two outputs meet (OF1).
+
 use super::is_stdout;
 use crate::printable;
 use std::ffi::OsString;

@@ -1,3 +1,6 @@
+//! The outputs of one command. They have a stage in common, so that a command that fails leaves all of them as they
+//! were (OF2).
+
 use super::Stage;
 use crate::report::{WriteError, write_whole};
 use std::fs;

@@ -1,3 +1,6 @@
+//! A file of whole lines that outlives its command: what was done is read back and not done again (OF3). The lock
+//! and the torn last line are handled here, and no user sees either.
+
 use super::temp::leftovers;
 use crate::printable;
 use std::fmt;

@@ -1,3 +1,6 @@
+//! The exchange of several files' names in one go, or in steps that can be undone where the system has no exchange.
+//! Recordings and outputs both stand on it.
+
 use super::temp::leftovers;
 use crate::report::{WriteError, create_beside};
 use std::fs;

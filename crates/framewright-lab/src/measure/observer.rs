@@ -1,3 +1,6 @@
+//! The one judge of every allocator: what is in use, where, and how mixed, worked out from calls and results.
+//! Metrics come from here and never from an allocator's own counts.
+
 use super::{Holds, MapCell, Sample};
 use crate::steps;
 use framewright::{Frame, Mobility, Order, Run};

@@ -1,3 +1,6 @@
+//! The command that is recorded, with all that it starts: it ends with the recorder (W3), and no other process
+//! group is ever signalled (G1).
+
 use super::{LOOK, RecordError, RecordingEnded};
 use crate::printable;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};

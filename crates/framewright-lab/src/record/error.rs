@@ -1,3 +1,6 @@
+//! The errors of the recorder. What this machine lacks and what this user may not do are variants of their own,
+//! because their messages say how to get it.
+
 use crate::printable;
 use crate::report::WriteError;
 use std::fmt;

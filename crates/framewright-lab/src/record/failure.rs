@@ -1,3 +1,5 @@
+//! The second instance of a flight recorder, which sees failures alone and tells when to stop.
+
 use super::{Instance, RecordError, Tracefs};
 use crate::trace::{EndingFailure, Input, TextReader};
 use framewright::Order;

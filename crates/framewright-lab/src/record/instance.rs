@@ -1,3 +1,6 @@
+//! One tracing instance: its events, its buffers, how it prints, and its end. No other file writes to the kernel's
+//! tracing; a kernel that lacks an event or an option is met here.
+
 use super::{RecordError, Tracefs};
 use crate::trace::TracedWork;
 use framewright::Order;

@@ -1,3 +1,6 @@
+//! The summary of a recording. It says in words what the files cannot: why it ended, what the kernel lost, and how
+//! far the reduction agrees with the last snapshot.
+
 use super::{BufferFill, RecordingEnded};
 use crate::printable;
 use crate::trace::TextCounts;

@@ -1,3 +1,6 @@
+//! The files of `/proc` before and after a recording. A flight recorder learns late where its recording begins, so
+//! it keeps a bounded log of moments and chooses from it in the end.
+
 use super::RecordError;
 use std::collections::VecDeque;
 use std::fs;

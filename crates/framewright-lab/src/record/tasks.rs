@@ -1,3 +1,5 @@
+//! The names of the tasks that run on this machine: the recorder keeps them beside the events, which number tasks.
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,3 +1,6 @@
+//! When a picture of memory is taken. A film is bounded by its number of pictures, so they are spread over the
+//! trace before it begins.
+
 use super::TraceMemory;
 use crate::measure::{BLOCK_FRAMES, Film, Observer, Picture};
 

@@ -1,3 +1,5 @@
+//! Faults that end a replay, apart from failed requests, which are figures.
+
 use super::FreeRefused;
 use crate::measure::AllocatorFault;
 use framewright::{Frame, Order};

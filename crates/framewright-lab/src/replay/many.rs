@@ -1,3 +1,6 @@
+//! Replays on several threads. One replay is one thread's from its beginning to its end, so the figures do not
+//! depend on how many there are.
+
 use super::reclaim::{ObjectContent, replay_with_reclaim, with_kernel};
 use super::{ReplayError, ReplayOptions, ReplayOutcome, ReplayPolicy, TraceMemory, replay};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,3 +1,5 @@
+//! Where each object of a plain replay lies. Frees look it up at random, so its size is the speed of a replay.
+
 use framewright::{Frame, Mobility};
 
 /// Where the trace's objects are: four bytes each, so that a free costs one cache miss.

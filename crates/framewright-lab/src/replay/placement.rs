@@ -1,3 +1,6 @@
+//! The recording kernel's own choice of frames, under the same observer as the policies: the figures that a model
+//! of that kernel is held against.
+
 use super::camera::Camera;
 use super::run::SAMPLE_MS;
 use super::{ReplayError, TraceMemory, TraceObjects, WhoFollower, WhoTally};

@@ -1,3 +1,6 @@
+//! The reader of `*.linux_ref.csv`, which comes from outside: every number is held to what memory of that size can
+//! have.
+
 use crate::printable;
 use crate::trace::TraceDigest;
 use crate::trace::reduce::ReferenceRow;

@@ -1,3 +1,6 @@
+//! The state before the first operation: which labels pageblocks carry, and the initial objects in place. Where the
+//! recording has no labels they are inferred from content, by one rule for all policies.
+
 use super::{ReplayError, ReplaySubject, TraceMemory, TraceObjects};
 use crate::measure::{BLOCK_FRAMES, Observer};
 use crate::trace::Trace;

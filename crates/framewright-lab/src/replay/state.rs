@@ -1,3 +1,6 @@
+//! What `/proc/pagetypeinfo` adds to a trace: labels and free memory that content alone cannot tell. It changes the
+//! trace before any replay, so that all policies start from the same.
+
 use super::labels_by_content;
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
 use crate::trace::Trace;

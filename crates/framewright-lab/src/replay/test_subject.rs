@@ -1,3 +1,5 @@
+//! The allocator with the fewest rules, so that a test of the replay tests nothing else.
+
 use super::{FreeRefused, RecordedStep, ReplaySubject, TraceMemory};
 use crate::measure::{BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER};
 use framewright::{CpuId, Frame, Mobility, Order};

@@ -1,3 +1,5 @@
+//! The replay itself: what it counts, what it passes over, and that it stops at what an allocator must not do.
+
 use super::engine::with_engine;
 use super::test_subject::NoGrouping;
 use super::*;

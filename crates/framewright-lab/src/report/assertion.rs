@@ -1,3 +1,6 @@
+//! Assertions over the columns of a replay's report. The grammar is `statement`'s; this file says which names there
+//! are and where their figures stand.
+
 use super::ReportCase;
 use super::statement::{AssertionError, AssertionHeld, Statement};
 use crate::measure::Metric;

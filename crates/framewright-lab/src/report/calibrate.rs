@@ -1,3 +1,6 @@
+//! How near the model of the recording kernel comes to that kernel: its figures as a column, and by request how
+//! many failures both have. A difference between policies that is smaller than this one means nothing.
+
 use super::{Calibration, Deviation, FigureSource, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric, Sample, grouped};

@@ -1,3 +1,6 @@
+//! The figures of one input under one start: columns by variant, the calibration, and what makes them hollow. All
+//! forms of a report (text, page, JSON) are made from this and add nothing.
+
 use super::{Answer, Hollow, WhoReport};
 use crate::measure::Metric;
 use crate::replay::ReplayOutcome;

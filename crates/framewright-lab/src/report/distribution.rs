@@ -1,3 +1,5 @@
+//! A distribution of times in few points, for the page: where it bends and where it ends, and not each call.
+
 use hdrhistogram::Histogram;
 
 /// Steps of a distribution for each halving of what is left: more than a plot can show.

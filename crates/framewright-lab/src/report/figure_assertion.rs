@@ -1,3 +1,5 @@
+//! Assertions over an experiment's own figures: the grammar of `statement`, with other names than a replay's.
+
 use super::statement::{AssertionError, AssertionHeld, Statement};
 use super::{Figure, FigureSource};
 use std::fmt;

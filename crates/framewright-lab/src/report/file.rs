@@ -1,3 +1,6 @@
+//! One file written whole or not at all: beside its name first, then under it. A device or a pipe is written to and
+//! never replaced.
+
 use crate::files::is_stdout;
 use crate::printable;
 use std::fmt;

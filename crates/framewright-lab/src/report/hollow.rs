@@ -1,3 +1,6 @@
+//! Reasons for which figures say less than they seem to. They stand above the first table, so that a reader meets
+//! them before any figure.
+
 use crate::measure::BLOCK_ORDER;
 use crate::replay::{SAMPLE_MS, TraceMemory};
 use crate::trace::{OpKind, Trace};

@@ -1,3 +1,6 @@
+//! A report as JSON Lines. Records are flat and name experiment, case and variant each, so that a line can be
+//! filtered and compared without those around it.
+
 use super::{FigureSource, Hollow, LINUX, ReportCase, WhoReport, WhoTable};
 use serde::Serialize;
 use std::collections::BTreeMap;

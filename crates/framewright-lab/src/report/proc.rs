@@ -1,3 +1,6 @@
+//! A policy's final state in the kernel's own layouts, so that tools for a machine's `/proc` read a replay's end as
+//! well.
+
 use crate::measure::{BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER};
 use crate::replay::ReplayOutcome;
 use framewright::Mobility;

@@ -1,3 +1,5 @@
+//! Which form a trace has, by its first bytes and never by its name: a pipe has no name.
+
 use super::{Input, STREAM_MAGIC, StreamReader, TextReader, Trace, TraceError, pft};
 use std::path::Path;
 

@@ -1,3 +1,6 @@
+//! What ties the files of a recording together. The digest is of the unpacked bytes, so that packing a trace anew
+//! makes no other trace of it.
+
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

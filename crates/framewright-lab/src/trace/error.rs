@@ -1,3 +1,5 @@
+//! One error for every reader: a name, a line where there is one, and what was expected there.
+
 use crate::printable;
 use std::fmt;
 

@@ -1,3 +1,5 @@
+//! What all text readers produce and the reduction takes: one event, free of any text's form.
+
 use framewright::{Frame, Mobility, Order};
 
 /// One line of a text trace, by the frame number that the recording kernel chose.

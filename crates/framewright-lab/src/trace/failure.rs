@@ -1,3 +1,5 @@
+//! Which failure a recording waits for, as the user writes it and as an event has it.
+
 use super::{EventKind, RequestTraits, TraceEvent};
 use framewright::Order;
 use std::fmt;

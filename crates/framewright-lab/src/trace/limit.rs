@@ -1,3 +1,6 @@
+//! The bound on what a trace may take of this machine. Readers ask before they take, because a length in a file is
+//! not to be trusted.
+
 use std::fmt;
 
 /// How much memory a trace may take: to be read, to be reduced, to be replayed.

@@ -1,3 +1,6 @@
+//! Which objects are alive, kept in one place so that a free of what is not there means the same to every reader
+//! and writer.
+
 use framewright::Order;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,3 +1,5 @@
+//! From a file's name to the trace's: the neighbours of a trace are found by it.
+
 /// A trace's name, as its cases and the files beside it have it: without what a recording's file ends in, and
 /// otherwise whole. `run.1` and `run.2` are two.
 #[must_use]

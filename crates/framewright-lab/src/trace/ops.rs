@@ -1,3 +1,6 @@
+//! A trace in memory: the packed operation of 16 bytes, and the objects that it refers to. How an operation is
+//! packed is known here alone; all others make and ask one through its functions.
+
 use super::{Askers, KernelWork};
 use framewright::{Frame, Mobility, Order};
 

@@ -1,3 +1,6 @@
+//! What the recording kernel did about memory, as a trace keeps it: beside the operations and not among them, so
+//! that a replay without interest in it reads nothing of it.
+
 use framewright::Order;
 
 /// What the recording kernel did about memory while it was recorded: when its background reclaimed, and what requests

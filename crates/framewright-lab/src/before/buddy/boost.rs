@@ -1,3 +1,6 @@
+//! The watermark boost of one zone, a number with a least and a most. It is apart from the zone because two others
+//! work on it: the fallback raises it, the background of `replay::admission` takes it away.
+
 /// By how much the watermarks of a zone are raised for a while, because a request tried to take a pageblock from another
 /// mobility (Linux 5.0 and later, `watermark_boost_factor`).
 ///

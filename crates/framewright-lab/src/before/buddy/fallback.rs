@@ -1,3 +1,6 @@
+//! What a request does when its own mobility's lists have no block. Each year's rule is a function here, over the
+//! same lists and the same merging, so that two policies differ by their rules.
+
 use super::links::ListEnd;
 use super::{LinuxBuddy, LinuxPolicy, MAX_ORDER};
 use framewright::Mobility;

@@ -1,3 +1,6 @@
+//! The blocks of a zone and the lists of those that are free or cached. This file alone writes tags, links and the
+//! counts of each pageblock, so that B1 to B5 can be checked by reading it.
+
 use super::links::{Links, ListEnd};
 use super::{LinuxBuddyConfig, MAX_ORDER};
 use crate::replay::FreeRefused;

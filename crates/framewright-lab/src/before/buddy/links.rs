@@ -1,3 +1,6 @@
+//! Lists over frame numbers, without a rule: which frame belongs to which list is decided in `frames`. The kernel
+//! of 2014 in `before::kernel310` uses them too.
+
 /// Links are 32 bits wide, and lists need numbers too: 2^16 CPUs with 14 lists each, and the free
 /// lists, stay below 2^20.
 pub(in crate::before) const MAX_FRAMES: u64 = (1 << 32) - (1 << 20);

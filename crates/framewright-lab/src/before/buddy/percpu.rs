@@ -1,3 +1,7 @@
+//! The per-CPU lists in front of a zone: when a CPU takes a batch, when it gives one back, and how the mark between
+//! both moves from 6.6 on. The marks are computed as the kernel of the year computes them, or given by a recorded
+//! machine.
+
 use super::links::ListEnd;
 use super::{BuddyMarks, LinuxBuddy, LinuxPolicy};
 use framewright::{CpuId, Mobility};

@@ -1,3 +1,6 @@
+//! The recount of a zone from its tags alone. It is apart from the code that keeps the counts, and shares none of
+//! it, so that an error there cannot hide here.
+
 use super::{LinuxBuddy, MAX_ORDER};
 use super::{frames::BuddyTag, percpu};
 use framewright::Mobility;

@@ -1,3 +1,6 @@
+//! The frames of the area: a byte of flags each, and the bitmaps of what is in use and of what owners have. A
+//! bitmap is one value under one lock, as published, and no file beside this one touches a bit.
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 

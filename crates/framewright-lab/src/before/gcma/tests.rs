@@ -1,3 +1,6 @@
+//! The port does what was published, its faults included: each `as_published_...` test shows one that the engine's
+//! reservations do not have.
+
 mod poison;
 
 use super::*;

@@ -1,3 +1,6 @@
+//! A lock that counts itself. The document blames global locks, so each lock of the baseline says how often it was
+//! taken, how often a thread waited for it, and how long it was held.
+
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

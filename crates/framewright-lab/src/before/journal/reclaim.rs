@@ -1,3 +1,6 @@
+//! Reclaim, by the request that stalls and by the background. Both evict from the cache's end; they differ in when
+//! they stop, and only the request's is counted as a stall.
+
 use super::JournalSeat;
 use super::compact::{JournalOutcome, Mode};
 use super::tenants::JournalContents;

@@ -1,3 +1,6 @@
+//! One CPU's way into the allocator: its lists in front of the zone, and the order in which a request tries them,
+//! the zone, compaction and reclaim. What is global stands in `zone` and `compact`.
+
 use super::compact::{JournalOutcome, Mode};
 use super::tenants::JournalContents;
 use super::zone::ORDERS;

@@ -1,3 +1,7 @@
+//! The sleep of the background between two requests. A request must not pay for a lock when the background works
+//! already, so a flag says whether it sleeps; a wake that comes a moment too early is lost, and the next request
+//! repeats it.
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

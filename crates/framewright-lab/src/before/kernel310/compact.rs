@@ -1,3 +1,6 @@
+//! Compaction: the two scanners, what they remember between attempts, and the back-off after failures. It moves
+//! pages and makes blocks, and does not decide when: `slowpath` and `kswapd` do.
+
 use super::Kernel310;
 use super::lists::{CMA, MOVABLE, Tag310, Zone310, next_free, next_lru};
 use super::watermark::{Privileges, Suitable};

@@ -1,3 +1,6 @@
+//! From which list a block comes, and what of its pageblock comes along: the rule that the document changes. The
+//! two variants differ in this file alone.
+
 use super::lists::{CMA, MOVABLE, RECLAIMABLE, RESERVE, UNMOVABLE};
 use super::{Kernel310, Variant310};
 

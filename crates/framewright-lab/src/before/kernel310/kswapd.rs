@@ -1,3 +1,6 @@
+//! The background as a state machine that is given time in looks: awake, napping or asleep. It keeps where it is
+//! between two calls, because a replay runs it in slices as trace time passes.
+
 use super::Kernel310;
 use super::compact::Attempt310;
 use super::lists::UNMOVABLE;

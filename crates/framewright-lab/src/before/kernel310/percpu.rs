@@ -1,3 +1,6 @@
+//! The per-CPU lists of single frames in front of the zone. They hide free frames from compaction and from larger
+//! orders, which is why the slow path drains them.
+
 use super::Kernel310;
 use super::lists::{ASKED, CMA, MOVABLE, Tag310};
 use crate::before::buddy::links::ListEnd;

@@ -1,3 +1,6 @@
+//! Reclaim in rounds of falling priority over all clients, shared by requests and the background: each brings its
+//! own `Scan`, which says how hard to look and when enough is reclaimed.
+
 use super::Kernel310;
 use super::fallback::COSTLY_ORDER;
 use super::watermark::{Privileges, Suitable};

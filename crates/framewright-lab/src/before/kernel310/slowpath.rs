@@ -1,3 +1,6 @@
+//! The order in which a request tries things: above low at once; below it wake, min, compaction, reclaim, and
+//! again. It owns the order and the counts of stalls; each step's work stands in a file of its own.
+
 use super::Kernel310;
 use super::compact::{Attempt310, Outcome310};
 use super::fallback::COSTLY_ORDER;

@@ -1,3 +1,5 @@
+//! The recount of a zone from its tags alone, which shares nothing with the code that keeps the counts.
+
 use super::Kernel310;
 use super::lists::{ASKED, CMA, Tag310};
 use crate::before::buddy::MAX_ORDER;

@@ -1,3 +1,6 @@
+//! How many frames a zone keeps back, and from which requests. Pure arithmetic over the free lists: it changes
+//! nothing, and every step of the slow path and of the background asks it.
+
 use super::lists::{ORDERS, Zone310};
 use super::{Kernel310, Layout310};
 

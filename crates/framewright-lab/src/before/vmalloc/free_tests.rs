@@ -1,3 +1,5 @@
+//! The list of free areas against a twin with a flag for each page.
+
 use super::tests::MapsNothing;
 use super::*;
 use proptest::prelude::*;

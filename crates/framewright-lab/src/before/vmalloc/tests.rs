@@ -1,3 +1,6 @@
+//! The list of busy areas against a twin of sorted ranges, and the walk's cost: the published rule, with its cache
+//! and its purge.
+
 use super::*;
 use framewright::platform::FramePlatform;
 use framewright::{Context, Run};

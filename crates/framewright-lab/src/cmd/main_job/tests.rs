@@ -1,3 +1,5 @@
+//! The main job's text and its page say the same, on a trace that is small enough for an unoptimised build.
+
 use super::outputs::JobPage;
 use super::*;
 use crate::cmd::input::{load, sample as carried};

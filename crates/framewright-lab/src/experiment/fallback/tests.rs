@@ -1,3 +1,6 @@
+//! A phone of an eighth of the size: its life depends on the seed alone, its demand not on the kernel, and its
+//! frames add up.
+
 use super::metrics as m;
 use super::test_kernel::PlainKernel;
 use super::*;

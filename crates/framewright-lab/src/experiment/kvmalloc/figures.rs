@@ -1,3 +1,6 @@
+//! From what threads measured to the figures of the report: the middle of the repetitions, and ratios to the
+//! document's kernel. No measuring happens here.
+
 use super::super::clock::{Latencies, Quantile, least_and_middle};
 use super::super::{BEFORE, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, PROPOSED};
 use super::journal::Measured;

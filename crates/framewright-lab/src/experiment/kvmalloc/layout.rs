@@ -1,3 +1,6 @@
+//! The memory that every variant begins with: which frame is free, a cache's or a program's. It is drawn once from
+//! the seed, so that variants differ by what they do and not by what they found.
+
 use crate::before::journal::BLOCK_FRAMES_MAX;
 use framewright_sim::Random;
 

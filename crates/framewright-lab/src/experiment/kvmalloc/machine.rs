@@ -1,3 +1,6 @@
+//! The memory that objects lie in, with real contents: a kernel that moves a page or maps it wrongly loses bytes,
+//! and the checksum shows it.
+
 use super::super::{Failure, Mapper, WINDOW_START, null};
 use crate::before::journal::tenants::JournalContents;
 use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};

@@ -1,3 +1,6 @@
+//! What a run of the experiment is: sizes, threads, items, and the limits that make these sensible. All variants
+//! run the same plan; what does not fit is refused here, with the numbers.
+
 use super::super::{Failure, Mapper};
 use super::layout::FrameLayout;
 use crate::before::journal::{BLOCK_FRAMES_MAX, JournalMarks};

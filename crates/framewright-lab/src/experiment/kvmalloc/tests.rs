@@ -1,3 +1,5 @@
+//! The experiment as a whole on 32 MiB: only the document's kernel stalls, and no variant loses a byte.
+
 use super::metrics as m;
 use super::*;
 use crate::experiment::Mapper;

@@ -1,3 +1,6 @@
+//! The cases by name, and what each is for: one list, from which the command's options, the tables and the runs are
+//! made.
+
 use std::fmt;
 
 /// A case.

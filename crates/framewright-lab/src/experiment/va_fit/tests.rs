@@ -1,3 +1,6 @@
+//! Each case does what its name says in every variant, and areas are unmapped before a free returns, except where
+//! the variant keeps them by name.
+
 use super::body::{BFit, FitBody, LeFit, LongBusyList, NeFit, Replace, Setting};
 use super::variants::{FitVariant, TREE, VariantWork};
 use super::*;

@@ -1,3 +1,6 @@
+//! A case whose operation is timed: one pass with a look at every call, and then repetitions with nothing but the
+//! clock, because a look costs more than the operation.
+
 use super::body::{FitBody, Setting};
 use super::peer::{PeerCase, PeerProgram};
 use super::timing::{Rate, SeenCalls, Threads, watched};

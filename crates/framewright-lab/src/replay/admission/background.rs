@@ -1,3 +1,6 @@
+//! The recorded background, as steps between operations. It is read from the trace once; `zoned` follows it where
+//! it is there and guesses where it is not.
+
 use crate::trace::{OpKind, Trace, WorkKind};
 
 /// How long kswapd naps between a round and its sleep (`HZ / 10`): a round that ends in sleep was over by so much before.

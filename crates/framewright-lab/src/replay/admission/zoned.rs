@@ -1,3 +1,7 @@
+//! The walk over zones by the rules of the module's header: which zone serves a request, at which mark, and what a
+//! request that none serves may still do. The marks and the rights stand in files of their own; the allocators
+//! behind know no watermark but their zone's.
+
 use super::rights::{UNSEEN_FLAGS, ZoneKind, is_above, zone_kind};
 use super::{MachineZone, MachineZones, RecordedStep, RequestRights};
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};

@@ -1,3 +1,6 @@
+//! What each object holds (a file's copy, a program's page, a huge page), guessed from the request's flags: reclaim
+//! may take only the first. The guess is in one place because every figure of stalls depends on it.
+
 use crate::trace::{InitClass, OpKind, Trace};
 use framewright::{Context, Mobility};
 

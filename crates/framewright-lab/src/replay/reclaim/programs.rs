@@ -1,3 +1,6 @@
+//! The clients of a kernel under pressure: they own the trace's objects and answer when the kernel asks for frames
+//! back or moves one. No kernel knows an object, and no object knows a kernel.
+
 use super::ObjectContent;
 use crate::measure::{AllocatorFault, Observer};
 use crate::pressure::{Frees, Gives, Tenants};

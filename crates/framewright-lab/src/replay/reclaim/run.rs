@@ -1,3 +1,6 @@
+//! The loop of a replay with reclaim: the next operation, the background's share of the time that passed, and a
+//! look by the observer. A request that waits is a stall; a free of what is gone is passed over.
+
 use super::content::context_of;
 use super::programs::{HeldPrograms, Programs, TraceFree};
 use super::{HugeProbes, ObjectContent, Stalls};

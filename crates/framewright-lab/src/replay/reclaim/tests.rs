@@ -1,3 +1,5 @@
+//! The replay itself, on the plainest kernel that reclaims, so that no kernel's rule is tested along with it.
+
 use super::*;
 use crate::measure::{AllocatorFault, replay as m};
 use crate::pressure::{Frees, Impose, Kernel, LISTS, PressureRequest, Tenants};

@@ -1,3 +1,6 @@
+//! What must hold of every page: it is well formed, loads nothing, escapes every name, and can be read in both
+//! colour schemes.
+
 use super::*;
 use crate::measure::{Film, MapCell, Picture, Sample};
 use crate::report::{

@@ -1,3 +1,6 @@
+//! The file of the frames that the recording kernel chose, beside its trace: a digest that says which trace that
+//! is, then a frame an allocation.
+
 use super::varint;
 use crate::trace::{Input, OpKind, Trace, TraceDigest, TraceError};
 use std::io::{self, Write};

@@ -1,3 +1,6 @@
+//! The reader of `PFT1` to `PFT3`. The file may come from anywhere: counts are held against lengths and the limit
+//! before memory is taken, and each operation against what is alive.
+
 use super::{
     ABSENT, COLUMNS, COMM, COMMS_MAX, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID,
     PftVersion, STACK, STACKS, TICK, TICK_ORDER, WORK, askers, held_bytes, is_absent, len_bytes_of,

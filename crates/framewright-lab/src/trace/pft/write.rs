@@ -1,3 +1,6 @@
+//! The writer of `PFT1` to `PFT3`. It checks all before the first byte, so that a file that it began is one that
+//! the reader takes.
+
 use super::{
     ABSENT, COLUMNS, COMM, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID, PftVersion, STACK,
     STACKS, TICK, TICK_ORDER, WORK, askers, is_absent, len_bytes_of, padded, varint, work,

@@ -1,3 +1,5 @@
+//! What the reduction met and what it had to leave out, by kind. Nothing is dropped without a count here (TR3).
+
 use framewright::Mobility;
 use std::fmt;
 

@@ -1,3 +1,7 @@
+//! The end of a reduction: synthetic allocations go to their places, and frames and objects get their final
+//! numbers. Before it both have provisional ones, as the universe of frames is known only when the last event was
+//! seen.
+
 use super::frames::{CHUNK, CHUNK_ORDER};
 use super::object::{Mark, Moved, ObjectOrigin};
 use super::reducer::Reducer;

@@ -1,3 +1,5 @@
+//! The holder of every frame that was heard of (TR2), in pieces that cost memory only where something changed.
+
 use crate::trace::{InitClass, ReadFrameState, Snapshot};
 use std::collections::HashMap;
 

@@ -1,3 +1,6 @@
+//! The records that the reduction keeps until its end: objects, the pieces of them, moves and marks, all under
+//! provisional numbers.
+
 use super::frames::CHUNK_ORDER;
 use framewright::{Mobility, Order};
 use std::ops::Range;

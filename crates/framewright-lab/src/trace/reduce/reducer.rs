@@ -1,3 +1,6 @@
+//! The decision for each event, the table of the module's header in code. It keeps the holders and the list of
+//! operations; what an event means for tasks and for the kernel's work stands beside it.
+
 use super::frames::{HolderOfFrame, HolderTable, OBJECTS_MAX};
 use super::object::{
     Mark, Moved, ObjectOrigin, ObjectPiece, REFERENCE_MS, ReducedObject, aligned_blocks, block,

@@ -1,3 +1,6 @@
+//! The recording kernel's own figures, once a second, from the frames that it chose. They are what a replay of its
+//! policy is held against.
+
 use super::frames::CHUNK_ORDER;
 use super::object::{Mark, REFERENCE_MS};
 use super::places::{FramePlace, FramePlaces};

@@ -1,3 +1,6 @@
+//! Which task is inside a compaction or a migration. It is kept by task, because a free means something else there
+//! and events of all tasks are mixed.
+
 use framewright::Order;
 use std::collections::{HashMap, HashSet};
 

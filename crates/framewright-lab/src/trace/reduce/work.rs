@@ -1,3 +1,6 @@
+//! The kernel's work in pairs of begin and end, and which request waited for it. It shares nothing with the frames:
+//! a lost end costs a wait, and no object.
+
 use crate::trace::{KernelWork, TracedWork, WorkEvent, WorkKind};
 use framewright::Order;
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+//! The reader of `/proc/buddyinfo`: free blocks by zone and order, without mobility.
+
 use super::words::ProcLine;
 use crate::trace::TraceError;
 

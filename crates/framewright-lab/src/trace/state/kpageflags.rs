@@ -1,3 +1,5 @@
+//! The reader of `/proc/kpageflags`: of dozens of flags only what the reduction asks, a byte a frame.
+
 use std::io::{self, Read};
 
 /// What a snapshot knows of one frame.

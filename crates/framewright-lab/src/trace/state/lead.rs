@@ -1,3 +1,5 @@
+//! The line by which a file of `/proc` says how far before its trace it was read, written and read in one place.
+
 use std::time::Duration;
 
 /// What the second line of a file of `/proc` begins with that was read before its trace begins.

@@ -1,3 +1,6 @@
+//! The reader of `/proc/pagetypeinfo`: free blocks and pageblocks by zone and migratetype, which no trace by itself
+//! knows.
+
 use super::words::{ProcLine, shown};
 use crate::trace::TraceError;
 use framewright::Mobility;

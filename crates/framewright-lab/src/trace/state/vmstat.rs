@@ -1,3 +1,5 @@
+//! The reader of `/proc/vmstat`: counters by name, whichever ones a kernel has.
+
 use super::words::{ProcLine, shown};
 use crate::trace::TraceError;
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+//! What the readers of `/proc` have in common: a line in words, which knows its file and its number for errors.
+
 use super::lead::LEAD_MARK;
 use crate::printable;
 use crate::trace::{TraceDigest, TraceError};

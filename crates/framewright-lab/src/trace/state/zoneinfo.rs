@@ -1,3 +1,5 @@
+//! The reader of `/proc/zoneinfo`: where zones lie and what they keep back, as admission needs it.
+
 use super::words::ProcLine;
 use crate::trace::TraceError;
 use framewright::{Frame, Run};

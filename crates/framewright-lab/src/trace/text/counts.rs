@@ -1,3 +1,6 @@
+//! What became of each line of a text. A reader passes over what it does not know, and this is how its user learns
+//! of that.
+
 use crate::printable;
 use std::collections::BTreeMap;
 

@@ -1,3 +1,6 @@
+//! Numbers, times and `key=value` words of one line, as the kernel prints them. Everything works on bytes: a
+//! trace's text need not be UTF-8.
+
 use crate::printable;
 use std::fmt;
 

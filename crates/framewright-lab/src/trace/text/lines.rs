@@ -1,3 +1,5 @@
+//! Lines out of one buffer, without an allocation a line: a text of gigabytes is read as fast as it comes.
+
 use crate::trace::{Input, TraceError};
 
 /// The longest line that is read, and the size of the one buffer: the kernel prints a line from

@@ -1,3 +1,5 @@
+//! Compaction and reclaim of the baseline on layouts of a few pageblocks, where each move can be foretold.
+
 use super::super::compact::{JournalOutcome, JournalScanners, Mode};
 use super::super::tenants::{FrameHolder, JournalTenants};
 use super::super::{Rule, Wake};

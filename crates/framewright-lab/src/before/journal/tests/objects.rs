@@ -1,3 +1,6 @@
+//! Objects of the baseline: contiguous where a block is there or can be made, mapped otherwise, and never two with
+//! a byte in common.
+
 use super::super::tenants::{JournalContents, JournalTenants};
 use super::super::{Journal, Rule};
 use super::{DIRECT, NO_MARKS, Paper, add, journal};

@@ -1,3 +1,5 @@
+//! Compaction on three pageblocks, where every look and every move can be counted by hand.
+
 use super::*;
 use crate::before::kernel310::compact::{Attempt310, Outcome310};
 

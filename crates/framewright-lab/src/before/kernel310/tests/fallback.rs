@@ -1,3 +1,5 @@
+//! Fallback, the contiguous area and the reserve: which block a request gets, and what its pageblock becomes.
+
 use super::*;
 
 const FULL: &[(core::ops::Range<u32>, usize)] = &[(0..1024, UNMOVABLE)];

@@ -1,3 +1,5 @@
+//! Random histories with gaps, as rings that lose events leave them: whatever is missing, the result is a trace.
+
 use super::*;
 use framewright_sim::Random;
 

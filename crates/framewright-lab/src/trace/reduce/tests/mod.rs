@@ -1,3 +1,5 @@
+//! Each row of the reduction's table by a few events, and what is counted where the events cannot be true.
+
 mod histories;
 
 use super::*;
