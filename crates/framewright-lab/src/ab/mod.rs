@@ -13,6 +13,7 @@
 //! [`HeldSettings`] writes down what the machine has before it changes anything, in the run's folder, and puts it back when
 //! it is dropped. After a kill the next run does, whatever folder it is in.
 
+mod effect;
 mod figures;
 mod hog;
 mod load;
@@ -24,6 +25,7 @@ mod runner;
 mod score;
 mod setting;
 
+pub use effect::{AbEffect, median};
 pub use figures::{AB_FIGURES, AbFigure, FigureKind, RunFigures};
 pub use hog::serve_hog;
 pub use load::{AbLoad, LOADS};
@@ -31,7 +33,7 @@ pub use plan::{AbArm, AbChoices, AbPlan};
 pub use predict::{AbPrediction, ArmPrediction, FigurePrediction, ModelFigures, predict_arm};
 pub use rows::{AbRun, AbRuns};
 pub use runner::AbRunner;
-pub use score::{AbEffect, ArmScore, FigureScore, ScoreSums, median, score_arm};
+pub use score::{ArmScore, FigureScore, ScoreSums, score_arm};
 pub use setting::{HeldSettings, HostSetting, SettingValues, SettingsRoot};
 
 use std::fmt;

@@ -1,8 +1,7 @@
 //! The prediction of what B's settings change, made from replays of A's recordings before any B has run. It is
 //! written once, with its digest beside it, so that it cannot follow the result.
 
-use super::score::median;
-use super::{AB_FIGURES, AbEffect, AbError, FigureKind, RunFigures, now_s};
+use super::{AB_FIGURES, AbEffect, AbError, FigureKind, RunFigures, median, now_s};
 use crate::trace::TraceDigest;
 use framewright_sim::Random;
 use serde::{Deserialize, Serialize};

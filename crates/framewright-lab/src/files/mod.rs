@@ -17,10 +17,12 @@ mod claims;
 mod output;
 mod rows;
 mod stage;
+mod stdout;
 mod temp;
 
 pub(crate) use claims::FileClaims;
-pub(crate) use output::{OutputSet, is_stdout};
+pub(crate) use output::OutputSet;
 pub(crate) use rows::RowFile;
 pub(crate) use stage::Stage;
+pub(crate) use stdout::is_stdout;
 pub(crate) use temp::{TempFolder, remove_all};

@@ -2,17 +2,10 @@
 //! were (OF2).
 
 use super::Stage;
+use super::stdout::is_stdout;
 use crate::report::{WriteError, write_whole};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Whether an output of that name goes to standard output. `/dev/stdout` is a link, and a file that took its place
-/// would be in every other program's way.
-pub(crate) fn is_stdout(path: &Path) -> bool {
-    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"]
-        .iter()
-        .any(|name| path.as_os_str() == *name)
-}
 
 /// The outputs of a command, which get their names all at once (OF2). Dropping it leaves what was there before.
 #[derive(Debug)]

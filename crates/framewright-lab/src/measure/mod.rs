@@ -10,12 +10,14 @@ pub mod metric;
 mod observer;
 pub mod replay;
 mod sample;
+mod units;
 pub mod who;
 mod windows;
 
 pub use film::{Film, Holds, MapCell, Picture};
 pub(crate) use metric::grouped;
 pub use metric::{Better, Form, Metric, MetricRow, MetricTable};
-pub use observer::{AllocatorFault, BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER, Observer, REGION_BLOCKS};
+pub use observer::{AllocatorFault, Observer};
 pub use sample::{ListMeans, Means, Sample};
+pub use units::{BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER, REGION_BLOCKS};
 pub use windows::TimeWindows;

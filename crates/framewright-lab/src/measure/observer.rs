@@ -1,19 +1,10 @@
 //! The one judge of every allocator: what is in use, where, and how mixed, worked out from calls and results.
 //! Metrics come from here and never from an allocator's own counts.
 
-use super::{Holds, MapCell, Sample};
+use super::{BLOCK_FRAMES, BLOCK_ORDER, Holds, MAX_ORDER, MapCell, REGION_BLOCKS, Sample};
 use crate::steps;
 use framewright::{Frame, Mobility, Order, Run};
 use std::fmt;
-
-/// Frames in a 2 MiB block, the unit in which contamination is counted: 2^9.
-pub const BLOCK_FRAMES: u64 = 1 << BLOCK_ORDER;
-/// The order of a 2 MiB block.
-pub const BLOCK_ORDER: u8 = 9;
-/// 2 MiB blocks in a region, the unit of 128 MiB in which contamination is counted once more.
-pub const REGION_BLOCKS: usize = 64;
-/// The largest order that a metric knows, Linux's own maximum.
-pub const MAX_ORDER: usize = 10;
 
 const WORD_ORDER: u8 = 6;
 

@@ -1,7 +1,6 @@
 //! Where a stream goes: a file that grows, or standard output.
 
 use super::RecordError;
-use super::room::folder_of;
 use crate::files::is_stdout;
 use crate::printable;
 use crate::report::create_beside;
@@ -143,4 +142,12 @@ impl Drop for StreamOutlet {
             let _ = fs::remove_file(made);
         }
     }
+}
+
+/// The folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }

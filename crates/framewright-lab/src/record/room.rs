@@ -1,6 +1,6 @@
 //! Whether there is room for a recording: memory for its buffers, disk for its files.
 
-use super::outlet::TakesStream;
+use super::outlet::{TakesStream, folder_of};
 use super::{BufferKeeps, RecordError};
 use crate::printable;
 use std::path::Path;
@@ -99,14 +99,6 @@ pub(super) fn check_stream_disk(
         )));
     }
     Ok(kept)
-}
-
-/// The folder that a file is in.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(Path::new("."))
 }
 
 /// Refuses a disk that has no room for the files of full buffers.

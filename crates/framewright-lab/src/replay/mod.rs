@@ -17,6 +17,7 @@ mod camera;
 mod engine;
 mod error;
 mod failures;
+mod labels;
 mod many;
 mod memory;
 mod objects;
@@ -33,11 +34,13 @@ mod subject;
 mod test_subject;
 #[cfg(test)]
 mod tests;
+mod tries;
 mod who;
 
 pub use admission::{BackgroundRuns, MachineZones, RecordedStep, ZoneAllocator, ZonePass};
 pub use error::ReplayError;
 pub use failures::{FailureCause, FailureLog, FirstFailure, default_watermark};
+pub use labels::{count_labels, labels_by_content};
 pub use many::{ReplayJob, replay_all, replay_all_until};
 pub use memory::{MemoryError, TraceMemory};
 use objects::TraceObjects;
@@ -47,11 +50,10 @@ pub use propose::{ProposedSqueeze, TRIED_OPS_MAX, least_free, propose_squeezes};
 pub use reclaim::{HugeProbes, Stalls};
 pub use reference::read_reference;
 pub(crate) use run::by_flags;
-pub use run::{
-    ReclaimOptions, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, Tries, replay,
-};
-pub use start::{Start, count_labels, labels_by_content};
+pub use run::{ReclaimOptions, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, replay};
+pub use start::Start;
 pub use state::{ListedFree, fit_free_memory, labels_by_state};
 pub use subject::{FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};
+pub use tries::Tries;
 use who::WhoFollower;
 pub use who::{Asker, WhoCounts, WhoTally, plain_function};

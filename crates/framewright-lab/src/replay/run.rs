@@ -3,7 +3,7 @@
 use super::camera::Camera;
 use super::{
     BackgroundRuns, FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError,
-    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, WhoFollower, WhoTally, start,
+    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, Tries, WhoFollower, WhoTally, start,
 };
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
@@ -75,27 +75,6 @@ pub struct SeriesPoint {
     pub fallbacks: [[u64; 3]; 3],
     /// What reclaim and compaction have counted so far, in a replay that has them.
     pub reclaim: Option<ReclaimStats>,
-}
-
-/// Tries and how many of them were served.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tries {
-    /// Requests made.
-    pub tried: u64,
-    /// Requests served.
-    pub served: u64,
-}
-
-impl Tries {
-    /// As metrics, where anything was tried.
-    pub(super) fn values(
-        self,
-        tried: Metric,
-        served: Metric,
-    ) -> impl Iterator<Item = (Metric, f64)> {
-        let values = [(tried, self.tried as f64), (served, self.served as f64)];
-        values.into_iter().filter(move |_| self.tried > 0)
-    }
 }
 
 /// What became of memory under one policy.

@@ -1,6 +1,6 @@
 //! The columns that name the askers.
 
-use super::read::used_up;
+use super::varint::used_up;
 use super::{COMMS_MAX, varint};
 use crate::trace::{Askers, CallChains, NameTable, OpKind, Trace};
 

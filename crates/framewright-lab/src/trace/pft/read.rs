@@ -1,6 +1,7 @@
 //! The reader of `PFT1` to `PFT3`. The file may come from anywhere: counts are held against lengths and the limit
 //! before memory is taken, and each operation against what is alive.
 
+use super::varint::used_up;
 use super::{
     ABSENT, COLUMNS, COMM, COMMS_MAX, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID,
     PftVersion, STACK, STACKS, TICK, TICK_ORDER, WORK, askers, held_bytes, is_absent, len_bytes_of,
@@ -437,14 +438,4 @@ fn take_byte(bytes: &mut &[u8], column: &'static str) -> Result<u8, OpFault> {
 
 fn broken(column: &str, entry: u32) -> String {
     format!("the column `{column}` ends too early or is damaged at entry {entry}")
-}
-
-pub(super) fn used_up(column: &str, rest: &[u8]) -> Result<(), String> {
-    if rest.is_empty() {
-        return Ok(());
-    }
-    let n = rest.len();
-    Err(format!(
-        "the column `{column}` has {n} bytes more than are used, expected none"
-    ))
 }

@@ -38,6 +38,16 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, (value << 1 ^ value >> 63) as u64);
 }
 
+pub(super) fn used_up(column: &str, rest: &[u8]) -> Result<(), String> {
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let n = rest.len();
+    Err(format!(
+        "the column `{column}` has {n} bytes more than are used, expected none"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

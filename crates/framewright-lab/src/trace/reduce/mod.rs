@@ -48,6 +48,7 @@ mod places;
 mod reducer;
 mod reference;
 mod rewind;
+mod row;
 mod tasks;
 mod work;
 
@@ -56,8 +57,9 @@ mod tests;
 
 pub use anomaly::{Anomalies, EventCounts};
 pub use reducer::Reducer;
-pub use reference::{Agreement, ReferenceRow, follow_chosen};
+pub use reference::{Agreement, follow_chosen};
 pub use rewind::Rewind;
+pub use row::ReferenceRow;
 
 use super::{Snapshot, TooMuchMemory, Trace, TraceEvent};
 use std::fmt;
