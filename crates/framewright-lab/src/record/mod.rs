@@ -48,6 +48,7 @@ mod error;
 mod failure;
 mod instance;
 mod names;
+mod options;
 mod outlet;
 mod report;
 mod room;
@@ -59,83 +60,33 @@ mod tracefs;
 
 pub use error::RecordError;
 pub use instance::{BufferFill, BufferKeeps, Instance};
+pub(in crate::record) use options::{LOOK, check};
+pub use options::{RecordOptions, RecordingEnded};
 pub use report::RecordReport;
 pub use stream::{StreamReport, record_stream};
 pub use tracefs::Tracefs;
 
 use crate::printable;
 use crate::trace::reduce::{Reducer, Rewind};
-use crate::trace::{
-    EndingFailure, Input, MemoryLimit, Snapshot, TextNames, TextReader, TraceEvent, WhoAsked,
-};
+use crate::trace::{Input, MemoryLimit, Snapshot, TextNames, TextReader, TraceEvent, WhoAsked};
 use command::Running;
 use failure::{FailureWatch, check_order};
-use framewright::Order;
 use names::RecordingNames;
 use state::{StateLog, state};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tasks::running_tasks;
 pub(crate) use tasks::task_name;
 
-/// How often the recorder looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(50);
 /// One look in this many is also a look at the buffers: 4 times a second.
 const LOOKS_PER_FILL: u32 = 5;
 /// Percent of a CPU's buffer at which recording stops. The rest holds half a second of a
 /// million events a second in 256 MiB.
 const FULL_PERCENT: u64 = 90;
-
-/// What to record, and where to.
-#[derive(Debug, Clone, Default)]
-pub struct RecordOptions {
-    /// The trace's file. Its siblings take its name without extensions.
-    pub output: PathBuf,
-    /// The command to record, with its arguments; without one, the machine as it is.
-    pub command: Vec<OsString>,
-    /// Stops after this long.
-    pub duration: Option<Duration>,
-    /// The size of the buffers of all CPUs together, in MiB.
-    pub buffer_mib: Option<u64>,
-    /// Which events full buffers keep. Where it is the oldest, the recording ends when they are full.
-    pub keeps: BufferKeeps,
-    /// Stops after this failure.
-    pub until_failure: Option<EndingFailure>,
-    /// Whether files that are there are replaced.
-    pub replace: bool,
-    /// Memory in MiB that comes free when the command has ended, before the reduction needs any.
-    pub freed_mib: u64,
-}
-
-/// Why a recording ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecordingEnded {
-    /// The command did.
-    Command(ExitStatus),
-    /// The time was up.
-    Time,
-    /// A signal interrupted it.
-    Interrupted,
-    /// The buffers were full.
-    Full,
-    /// The reader of the stream closed it.
-    ReaderGone,
-    /// The disk that the stream goes to had no more room.
-    DiskFull,
-    /// A request failed.
-    Failure {
-        /// Its order.
-        order: Order,
-        /// When, in nanoseconds of `CLOCK_MONOTONIC`.
-        time_ns: u64,
-    },
-}
 
 /// Records, reduces and writes. `say` is told what happens, a line at a time.
 ///
@@ -446,13 +397,6 @@ impl RunningRecording<'_, '_> {
                 Ok(None)
             }
         }
-    }
-}
-
-fn check(interrupted: &AtomicBool) -> Result<(), RecordError> {
-    match interrupted.load(Ordering::Relaxed) {
-        true => Err(RecordError::Interrupted),
-        false => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How near the model of the recording kernel comes to that kernel: its figures as a column, and by request how
 //! many failures both have. A difference between policies that is smaller than this one means nothing.
 
-use super::{Calibration, Deviation, FigureSource, ReportColumn};
+use super::{Calibration, Deviation, FigureSource, LINUX, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric, Sample, grouped};
 use crate::replay::by_flags;
@@ -9,9 +9,6 @@ use crate::replay::{Placement, ReplayOutcome};
 use crate::trace::reduce::ReferenceRow;
 use crate::trace::{OpKind, RequestCounts, RequestWaits, Trace, WaitSum};
 use std::collections::BTreeMap;
-
-/// The name of the column that holds what the recording kernel itself did.
-pub const LINUX: &str = "linux";
 
 /// A metric that a row of the reference and a sample both have, and its value in each.
 pub(super) type SharedMetric = (Metric, fn(&ReferenceRow) -> f64, fn(&Sample) -> f64);

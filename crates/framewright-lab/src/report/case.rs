@@ -1,23 +1,10 @@
 //! The figures of one input under one start: columns by variant, the calibration, and what makes them hollow. All
 //! forms of a report (text, page, JSON) are made from this and add nothing.
 
-use super::{Answer, Hollow, WhoReport};
+use super::{Answer, Deviation, FigureSource, Hollow, WhoReport};
 use crate::measure::Metric;
 use crate::replay::ReplayOutcome;
-use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// Where a figure comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FigureSource {
-    /// Observed on a real machine: a recording, or this machine's clock.
-    Measured,
-    /// The outcome of a replay or a model.
-    Simulated,
-    /// Taken from a document.
-    Published,
-}
 
 /// The figures of one variant: a policy, or what Linux itself did.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,28 +26,6 @@ impl ReportColumn {
             source: FigureSource::Simulated,
             values: outcome.values(),
         }
-    }
-}
-
-/// How far the model of the recording kernel is from what that kernel did, for one metric.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Deviation {
-    /// What Linux itself had.
-    pub linux: f64,
-    /// What its model has, from the same start.
-    pub model: f64,
-    /// The calibration error: a difference between policies that is not larger means nothing.
-    ///
-    /// For a mean over samples the mean of the absolute differences at each sample, so that
-    /// errors of opposite sign do not cancel; for a count the absolute difference.
-    pub error: f64,
-}
-
-impl Deviation {
-    /// Whether there is nothing that it could have been off by: the figure was 0 on the machine and in the model.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.linux == 0.0 && self.model == 0.0 && self.error == 0.0
     }
 }
 

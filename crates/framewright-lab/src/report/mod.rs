@@ -10,6 +10,7 @@ mod assertion;
 mod calibrate;
 mod case;
 mod compared;
+mod deviation;
 mod distribution;
 mod figure;
 #[cfg(all(target_os = "linux", feature = "experiments"))]
@@ -25,6 +26,7 @@ mod perfetto;
 mod proc;
 mod section;
 mod series;
+mod source;
 mod statement;
 mod table;
 mod verdict;
@@ -34,13 +36,14 @@ mod width;
 pub use answer::{Answer, AnswerFigures, MachineStalls, TriedPolicy, answer};
 pub use assertion::Assertion;
 pub use calibrate::{
-    LINUX, calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
+    calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
 };
-pub use case::{Calibration, Deviation, FigureSource, ReportCase, ReportColumn};
+pub use case::{Calibration, ReportCase, ReportColumn};
 pub use compared::{
     ComparedRecording, ComparedVariant, POINTS_A_WINDOW, RecordingComparison, WindowedFigure,
     machine_figures, replay_figures,
 };
+pub use deviation::Deviation;
 pub use distribution::Distribution;
 pub use figure::{
     Figure, FigureColumn, figure_cases, figure_grid, figure_grid_of, figure_lines, figure_value,
@@ -61,6 +64,7 @@ pub use section::{
     BlockMaps, Item, Latency, Note, OverTime, PlotLine, Scale, Section, Size, Tabled,
 };
 pub use series::series_csv;
+pub use source::{FigureSource, LINUX};
 pub use statement::{AssertionError, AssertionHeld};
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};

@@ -22,6 +22,7 @@
 //! As of [`record`](crate::record); `Documentation/admin-guide/sysctl/vm.rst` for the watermarks.
 
 mod draw;
+mod error;
 mod events;
 mod json;
 mod layout;
@@ -35,12 +36,12 @@ mod text;
 mod verdict;
 mod view;
 
-use crate::record::RecordError;
 use draw::Shown;
+pub use error::TopError;
+pub(in crate::top) use error::what;
 use screen::{Screen, Wish};
 use sources::{TopSources, open_tracefs};
 use state::TopState;
-use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,32 +74,6 @@ pub struct TopOptions {
     pub buffer_mib: u64,
     /// Whether only `/proc` is read.
     pub no_events: bool,
-}
-
-/// Why a view cannot be shown: what is wrong, where, and what is needed.
-#[derive(Debug)]
-pub struct TopError(String);
-
-impl TopError {
-    fn new(what: impl Into<String>) -> Self {
-        Self(what.into())
-    }
-}
-
-impl fmt::Display for TopError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TopError {}
-
-/// What a recorder's error says, without its first words: nothing is recorded here.
-fn what(error: &RecordError) -> String {
-    match error {
-        RecordError::Missing(what) | RecordError::NotPermitted(what) => what.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// Shows the view until it has ended. `interrupted` is what signals set; `say` is told what happened before it began.

@@ -2,6 +2,9 @@
 
 use core::fmt;
 
+/// The order of a transparent huge page (`HPAGE_PMD_ORDER`).
+pub(super) const HUGE_ORDER: u8 = 9;
+
 /// Whose rules a [`super::LinuxBuddy`] follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinuxPolicy {
@@ -103,7 +106,7 @@ impl LinuxPolicy {
     /// up to 3 (`PAGE_ALLOC_COSTLY_ORDER`) and transparent huge pages.
     #[inline]
     pub(super) const fn caches(self, order: u8) -> bool {
-        order == 0 || self.is_strict() && (order <= 3 || order == super::percpu::HUGE_ORDER)
+        order == 0 || self.is_strict() && (order <= 3 || order == HUGE_ORDER)
     }
 }
 

@@ -2,7 +2,7 @@
 //! it, so that an error there cannot hide here.
 
 use super::{LinuxBuddy, MAX_ORDER};
-use super::{frames::BuddyTag, percpu};
+use super::{frames::BuddyTag, marks};
 use framewright::Mobility;
 
 impl LinuxBuddy {
@@ -117,7 +117,7 @@ impl LinuxBuddy {
         let mut listed = 0;
         for (slot, percpu) in self.percpu.iter().enumerate() {
             let mut frames = 0;
-            for list in slot * percpu::LISTS..(slot + 1) * percpu::LISTS {
+            for list in slot * marks::LISTS..(slot + 1) * marks::LISTS {
                 for frame in self.frames.cached_list_frames(list) {
                     let tag = self.frames.tag(frame);
                     if !tag.is_cached() {

@@ -1,12 +1,14 @@
 //! Discardable memory: trees of entries by key, and a list of frames by last use.
 
-#[cfg(test)]
-use super::lock;
 use framewright::reserve::Key;
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Trees of a pool.
 pub(super) const BUCKETS: usize = 256;

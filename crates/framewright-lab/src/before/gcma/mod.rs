@@ -49,12 +49,12 @@ mod take;
 mod tests;
 
 use area::{FrameFlags, GcmaFrames, OwnersBitmap};
-use dmem::{BUCKETS, DmemClient, DmemEntry, DmemLru, DmemPool};
+use dmem::{BUCKETS, DmemClient, DmemEntry, DmemLru, DmemPool, lock};
 use framewright::platform::ReservePlatform;
 use framewright::reserve::{Key, PoolId, PutRefused};
 use framewright::{Frame, Run};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What the area is lent for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,10 +144,6 @@ pub struct Gcma<P> {
 }
 
 /// Waits for a lock. A thread that panicked under it has failed its run already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<P: ReservePlatform> Gcma<P> {
     /// An area whose frames are all free.
     ///

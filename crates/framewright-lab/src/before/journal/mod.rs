@@ -63,7 +63,9 @@
 mod areas;
 mod compact;
 mod lock;
+mod percpu;
 mod reclaim;
+mod scanners;
 mod seat;
 pub mod tenants;
 #[cfg(test)]
@@ -77,20 +79,15 @@ pub use wake::Wake;
 pub use zone::{BLOCK_FRAMES_MAX, JournalMarks};
 
 use areas::{Areas, JournalArea};
-use compact::JournalScanners;
 use framewright::platform::RangePlatform;
 use framewright::{Addr, Frame, Page, PageRange};
-use seat::JournalPerCpu;
+use percpu::JournalPerCpu;
+use scanners::JournalScanners;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use tenants::{JournalContents, JournalTenants};
 use zone::JournalZone;
-
-/// The largest order that is expected to be had (`PAGE_ALLOC_COSTLY_ORDER`).
-const COSTLY_ORDER: usize = 3;
-
-/// Frames of a pageblock.
-const PAGEBLOCK: u32 = 512;
+pub(in crate::before::journal) use zone::{COSTLY_ORDER, PAGEBLOCK};
 
 /// The frame starts no object.
 const NO_OBJECT: u8 = u8::MAX;

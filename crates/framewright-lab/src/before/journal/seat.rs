@@ -7,7 +7,6 @@ use super::zone::ORDERS;
 use super::{COSTLY_ORDER, Journal, Rule};
 use framewright::platform::RangePlatform;
 use framewright::{Frame, Mobility};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Frames that a per-CPU list takes from the zone, or gives back, at a time.
 const BATCH: usize = 32;
@@ -17,28 +16,6 @@ const HIGH: usize = 4 * BATCH;
 
 /// Times that a request for a single frame reclaims before it fails.
 const RECLAIMS_MAX: u32 = 16;
-
-/// One CPU's free blocks, by mobility and of orders 0 to 3.
-type CpuLists = [[Vec<u32>; COSTLY_ORDER + 1]; 2];
-
-/// One CPU's free blocks of orders 0 to 3. The lock stands for interrupts being off, so it is not
-/// counted. Only this CPU takes it, except when a request drains all CPUs.
-#[derive(Debug, Default)]
-pub(super) struct JournalPerCpu {
-    lists: Mutex<CpuLists>,
-}
-
-impl JournalPerCpu {
-    fn lock(&self) -> MutexGuard<'_, CpuLists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn frames(&self) -> u64 {
-        let lists = self.lock();
-        let each = lists.iter().flat_map(|kind| kind.iter().enumerate());
-        each.map(|(order, list)| (list.len() as u64) << order).sum()
-    }
-}
 
 /// One CPU's place in the allocator.
 #[derive(Debug)]

@@ -1,9 +1,14 @@
 //! Free blocks by mobility and order, and the labels of pageblocks by which they are kept apart.
 
-use super::PAGEBLOCK;
 use super::lock::{CountedLock, HeldLock};
 use framewright::Mobility;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// The largest order that is expected to be had (`PAGE_ALLOC_COSTLY_ORDER`).
+pub(super) const COSTLY_ORDER: usize = 3;
+
+/// Frames of a pageblock.
+pub(super) const PAGEBLOCK: u32 = 512;
 
 /// Orders there are, 0 to 10.
 pub(super) const ORDERS: usize = 11;

@@ -1,27 +1,26 @@
 //! `framewright replay`: what memory would have looked like under another policy.
 
 mod case;
+mod choices;
 mod course;
 mod shown;
 
 pub(super) use case::{ReplayMeans, Replayed, memory_of, replay_case};
+pub use choices::{PrintFormat, StacksBy, StartArg, WatermarksArg};
 pub(super) use shown::{METHOD, case_items};
 
 use super::error::CommandError;
-use super::input::{LoadedTrace, case_names, files_of, load};
+use super::input::{case_names, files_of, load};
 use super::limits::{ReplayLimits, distinct};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::replay::reclaim::reclaims;
-use crate::replay::{
-    BackgroundRuns, ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start,
-};
+use crate::replay::{ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start};
 use crate::report::{
-    Assertion, COLLAPSED_MAX, MachineRecord, PerfettoCase, ReportCase, RunInfo, StackWeight,
-    has_place, hollow_text, json_lines, perfetto, series_csv,
+    Assertion, COLLAPSED_MAX, MachineRecord, PerfettoCase, ReportCase, RunInfo, has_place,
+    hollow_text, json_lines, perfetto, series_csv,
 };
 use crate::size::read_frames_len;
 use crate::trace::Askers;
-use clap::ValueEnum;
 use framewright::Order;
 use shown::{page, printed};
 use std::collections::BTreeMap;
@@ -141,94 +140,6 @@ pub(super) const RECLAIMING: [ReplayPolicy; 3] = [
 
 /// Pictures of memory on a page.
 pub(super) const PICTURES: u32 = 120;
-
-/// [`Start`] on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StartArg {
-    /// Where the recording had them
-    Imposed,
-    /// Where each policy puts them
-    Fresh,
-}
-
-impl From<StartArg> for Start {
-    fn from(arg: StartArg) -> Self {
-        match arg {
-            StartArg::Imposed => Self::Imposed,
-            StartArg::Fresh => Self::Fresh,
-        }
-    }
-}
-
-/// What stacks are weighed by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StacksBy {
-    /// Frames that cannot move and are held in mixed pageblocks at the end: these are in the way
-    Held,
-    /// Times that a pageblock was made mixed
-    Mixed,
-    /// Requests
-    Requests,
-}
-
-impl StacksBy {
-    const fn weight(self) -> StackWeight {
-        match self {
-            Self::Held => StackWeight::Held,
-            Self::Mixed => StackWeight::Mixed,
-            Self::Requests => StackWeight::Requests,
-        }
-    }
-}
-
-/// Whether requests are admitted by watermarks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WatermarksArg {
-    /// On where the recording has its zones and shows when the background reclaimed, which ends what raises their marks
-    Auto,
-    /// By the recording's zones; where it has none, by one with the marks that Linux computes for its memory
-    On,
-    /// A policy serves a request as long as it finds a block
-    Off,
-}
-
-impl WatermarksArg {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        }
-    }
-
-    /// Whether requests of `loaded` are admitted by watermarks.
-    pub(super) fn admits(self, loaded: &LoadedTrace) -> bool {
-        match self {
-            Self::Auto => loaded.zones.is_some() && BackgroundRuns::of(&loaded.trace).is_some(),
-            Self::On => true,
-            Self::Off => false,
-        }
-    }
-
-    /// The same for recordings whose figures stand beside each other: on where it is for each of them.
-    pub(super) fn of_all(self, loaded: &[LoadedTrace]) -> Self {
-        match loaded.iter().all(|loaded| self.admits(loaded)) {
-            true => Self::On,
-            false => Self::Off,
-        }
-    }
-}
-
-/// What is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PrintFormat {
-    /// A table with a column a policy
-    Table,
-    /// The final state of each policy as /proc/pagetypeinfo has it
-    Pagetypeinfo,
-    /// The final state of each policy as /proc/buddyinfo has it
-    Buddyinfo,
-}
 
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -2,7 +2,9 @@
 
 use super::metrics::TABLE;
 use super::report::{self, PUBLISHED_DAYS_MILLI};
-use super::{LifeJob, LifeSpan, Params, PhoneKernel, figures, live_all, series};
+use super::{
+    FallbackExperiment, LifeJob, LifeSpan, Params, PhoneKernel, figures, live_all, series,
+};
 use crate::experiment::{Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, Size};
 use crate::measure::MetricTable;
 use crate::report::{Figure, FigureAssertion, Item, Tabled};
@@ -13,20 +15,6 @@ use std::path::{Path, PathBuf};
 
 /// The most days.
 const DAYS_MAX: f64 = 100.0;
-
-/// A phone, and its lives.
-#[derive(Debug, Clone)]
-pub struct FallbackExperiment {
-    params: Params,
-    /// Whether the phone is another than the program's own.
-    is_given: bool,
-    policies: Vec<PhoneKernel>,
-    pub(crate) seeds: Vec<u64>,
-    pub(crate) span: LifeSpan,
-    /// Lives at a time.
-    pub(crate) threads: usize,
-    has_series: bool,
-}
 
 /// Order-2 and order-3 stalls of a phone after days: what a fallback does to memory (ChengYi He, 2016)
 ///

@@ -21,10 +21,12 @@
 //! 2016.
 
 mod command;
+mod plan;
 mod published;
 mod report;
 
-pub use command::{FallbackArgs, FallbackExperiment};
+pub use command::FallbackArgs;
+pub use plan::FallbackExperiment;
 
 mod figures;
 pub mod metrics;

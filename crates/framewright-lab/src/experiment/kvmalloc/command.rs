@@ -1,7 +1,7 @@
 //! The plan of `kvmalloc`, and its options on the command line.
 
 use super::metrics::TABLE;
-use super::{FRAGMENTED, KvmallocOptions, MEMORY_BYTES, ObjectSize, report, run, steps};
+use super::{FRAGMENTED, Kvmalloc, KvmallocOptions, MEMORY_BYTES, ObjectSize, report, run, steps};
 use crate::experiment::ranges::or_all;
 use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Mapper, Outputs, Progress, SEED, Size,
@@ -16,19 +16,6 @@ const SECONDS_MAX: f64 = 3600.0;
 
 /// The lengths of the document's buffers.
 const OBJECT: ObjectSize = ObjectSize::Bytes(64 << 10);
-
-/// What is run: a case for each combination.
-#[derive(Debug, Clone)]
-pub struct Kvmalloc {
-    /// Ascending, each once.
-    pub(crate) threads: Vec<u16>,
-    /// Of a hundred blocks, those with a frame that cannot go.
-    pub(crate) fragmented: Vec<u32>,
-    /// Lengths of buffers.
-    pub(crate) objects: Vec<ObjectSize>,
-    /// With the first of each.
-    pub(crate) options: KvmallocOptions,
-}
 
 /// kvmalloc in a journal: large buffers at a high rate, in memory that is in pieces (D. Chinner, 2023)
 ///

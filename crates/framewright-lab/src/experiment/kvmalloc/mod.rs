@@ -42,7 +42,8 @@ mod command;
 mod published;
 mod report;
 
-pub use command::{Kvmalloc, KvmallocArgs};
+pub use command::KvmallocArgs;
+pub use plan::Kvmalloc;
 
 mod figures;
 mod journal;

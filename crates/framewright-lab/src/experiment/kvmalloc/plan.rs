@@ -237,3 +237,16 @@ fn room_for(frames: u64, threads: u16) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+/// What is run: a case for each combination.
+#[derive(Debug, Clone)]
+pub struct Kvmalloc {
+    /// Ascending, each once.
+    pub(crate) threads: Vec<u16>,
+    /// Of a hundred blocks, those with a frame that cannot go.
+    pub(crate) fragmented: Vec<u32>,
+    /// Lengths of buffers.
+    pub(crate) objects: Vec<ObjectSize>,
+    /// With the first of each.
+    pub(crate) options: KvmallocOptions,
+}

@@ -3,7 +3,7 @@
 use super::peer::PeerProgram;
 use super::report;
 use super::variants::LINUX;
-use super::{FitCase, run};
+use super::{FitCase, VaFit, run};
 use crate::experiment::range_metrics::TABLE;
 use crate::experiment::ranges::{RangeArgs, SpaceOptions, or_all};
 use crate::experiment::{
@@ -12,13 +12,6 @@ use crate::experiment::{
 use crate::measure::MetricTable;
 use crate::report::{Figure, Item, Tabled};
 use std::collections::BTreeMap;
-
-/// The cases, and what they are run with.
-#[derive(Debug, Clone)]
-pub struct VaFit {
-    pub(crate) cases: Vec<FitCase>,
-    pub(crate) options: SpaceOptions,
-}
 
 /// vmalloc's address space: what it costs to find a gap (U. Rezki, 2018)
 ///

@@ -5,12 +5,14 @@ mod command;
 mod published;
 mod report;
 
-pub use command::{FitArgs, VaFit};
+pub use command::FitArgs;
+pub use plan::VaFit;
 
 mod body;
 mod case;
 mod limits;
 mod peer;
+mod plan;
 mod remote;
 #[cfg(test)]
 mod tests;
@@ -23,18 +25,11 @@ pub use case::FitCase;
 use super::clock::CalibratedClock;
 use super::load::{Load, LoadWatch};
 use super::range_metrics as m;
-use super::{Failure, Findings, Progress, SpaceOptions, WINDOW_PAGES, WINDOW_START};
+use super::{Failure, Findings, Progress, SpaceOptions};
 use crate::report::{Figure, FigureSource};
-use framewright::PageRange;
-use framewright::policy::RangeConfig;
 use peer::PeerProgram;
 use std::time::Duration;
 use timed::TimedCase;
-
-/// Operations a repetition, where nothing else was asked for.
-const LOOPS_NULL: u64 = 100_000;
-/// The same with real mappings, each of which takes microseconds.
-const LOOPS_HOST: u64 = 2_000;
 
 /// The cases' figures, and the documents'.
 ///
@@ -127,20 +122,4 @@ fn beside(figures: &[Figure], load: Load) -> Vec<Figure> {
         }));
     }
     out
-}
-
-/// CPUs that the bound on lazy pages is made for: what the machine has that Linux's figures are
-/// from, or as many as there are threads.
-fn cpus(threads: u16) -> u16 {
-    threads.max(2)
-}
-
-/// The bound on lazy pages of all variants: Linux's.
-const fn cpus_bound(cpus: u16) -> u64 {
-    RangeConfig::for_cpus(cpus).lazy_pages_max
-}
-
-fn window() -> PageRange {
-    PageRange::new(WINDOW_START, WINDOW_PAGES)
-        .expect("the window ends below the number range's end")
 }

@@ -234,8 +234,8 @@ pub(super) fn figures(
     clock: CalibratedClock,
 ) -> Result<Vec<Figure>, Failure> {
     let batches = options.loops.unwrap_or(match options.mapper {
-        Mapper::Null => super::LOOPS_NULL,
-        Mapper::Host => super::LOOPS_HOST,
+        Mapper::Null => super::plan::LOOPS_NULL,
+        Mapper::Host => super::plan::LOOPS_HOST,
     }) / BATCH as u64
         + 1;
     let mut queue_ns = Vec::new();

@@ -2,6 +2,7 @@
 //! the variant keeps them by name.
 
 use super::body::{BFit, FitBody, LeFit, LongBusyList, NeFit, Replace, Setting};
+use super::plan::window;
 use super::variants::{FitVariant, TREE, VariantWork};
 use super::*;
 use crate::before::vmalloc::{BusyList, FreeList};

@@ -3,9 +3,9 @@
 
 use super::body::{FitBody, Setting};
 use super::peer::{PeerCase, PeerProgram};
+use super::plan::{LOOPS_HOST, LOOPS_NULL, cpus};
 use super::timing::{Rate, SeenCalls, Threads, watched};
 use super::variants::{FitVariant, LINUX, VariantWork};
-use super::{LOOPS_HOST, LOOPS_NULL, cpus};
 use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
 use crate::experiment::range_metrics as m;

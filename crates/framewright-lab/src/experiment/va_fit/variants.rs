@@ -1,6 +1,6 @@
 //! The variants, and work that is done with the allocator of each.
 
-use super::{cpus_bound, window};
+use super::plan::{cpus_bound, window};
 use crate::before::vmalloc::{AreaSet, BusyAreas, FreeAreas, VmallocList};
 use crate::experiment::engine::{RangeEngine, with_space};
 use crate::experiment::host::{HostedList, with_host};

@@ -1,7 +1,7 @@
 //! The plan of `vmap-blocks`, and its options on the command line.
 
 use super::report;
-use super::{Scenario, run, steps};
+use super::{Scenario, VmapBlocks, run, steps};
 use crate::experiment::range_metrics::TABLE;
 use crate::experiment::ranges::{RangeArgs, SpaceOptions, or_all};
 use crate::experiment::{
@@ -10,13 +10,6 @@ use crate::experiment::{
 use crate::measure::MetricTable;
 use crate::report::{Figure, Item, Tabled};
 use std::collections::BTreeMap;
-
-/// The scenarios, and what they are run with.
-#[derive(Debug, Clone)]
-pub struct VmapBlocks {
-    pub(crate) scenarios: Vec<Scenario>,
-    pub(crate) options: SpaceOptions,
-}
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
 ///

@@ -5,10 +5,12 @@
 //! counts of Linux's own code are not here.
 
 mod command;
+mod plan;
 mod published;
 mod report;
 
-pub use command::{BlocksArgs, VmapBlocks};
+pub use command::BlocksArgs;
+pub use plan::VmapBlocks;
 
 use super::clock::{CalibratedClock, Latencies, least_and_middle, spread};
 use super::engine::{RangeEngine, SeatFrames, with_space};

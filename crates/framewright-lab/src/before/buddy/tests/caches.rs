@@ -1,6 +1,6 @@
 //! The per-CPU lists: what they hold, how much moves at once, and that nothing is lost in them.
 
-use super::super::percpu::PerCpuMarks;
+use super::super::marks::PerCpuMarks;
 use super::{
     BuddyMarks, CPU, CpuId, Frame, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy, Mobility, Movable,
     Order, ReplaySubject, Unmovable, ZoneAllocator, order, zone_with,

@@ -1,6 +1,7 @@
 //! Compaction and reclaim of the baseline on layouts of a few pageblocks, where each move can be foretold.
 
-use super::super::compact::{JournalOutcome, JournalScanners, Mode};
+use super::super::compact::{JournalOutcome, Mode};
+use super::super::scanners::JournalScanners;
 use super::super::tenants::{FrameHolder, JournalTenants};
 use super::super::{Rule, Wake};
 use super::{NO_MARKS, Paper, add, journal};
