@@ -1,6 +1,7 @@
 //! The figures of experiments: one of them, their JSON Lines, and their tables.
 
-use super::{Accent, FigureSource, Grid, GridRow, Heading, RunInfo, json};
+use super::form::json;
+use super::{Accent, FigureSource, Grid, GridRow, Heading, RunInfo};
 use crate::measure::Metric;
 use std::collections::BTreeSet;
 

@@ -5,44 +5,19 @@
 //! made from it, so that all of them say the same. A [`Figure`] is one figure of an experiment on
 //! virtual ranges.
 
-mod answer;
 mod assertion;
-mod calibrate;
-mod case;
-mod compared;
 mod deviation;
 mod distribution;
 mod figure;
 #[cfg(all(target_os = "linux", feature = "experiments"))]
 mod figure_assertion;
-mod file;
-mod front;
-mod grid;
-mod hollow;
+mod form;
 pub mod html;
-mod json;
-mod metrics_page;
-mod perfetto;
-mod proc;
-mod section;
-mod series;
+mod replayed;
 mod source;
 mod statement;
-mod table;
-mod verdict;
-mod who;
-mod width;
 
-pub use answer::{Answer, AnswerFigures, MachineStalls, TriedPolicy, answer};
 pub use assertion::Assertion;
-pub use calibrate::{
-    calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
-};
-pub use case::{Calibration, ReportCase, ReportColumn};
-pub use compared::{
-    ComparedRecording, ComparedVariant, POINTS_A_WINDOW, RecordingComparison, WindowedFigure,
-    machine_figures, replay_figures,
-};
 pub use deviation::Deviation;
 pub use distribution::Distribution;
 pub use figure::{
@@ -51,23 +26,20 @@ pub use figure::{
 };
 #[cfg(all(target_os = "linux", feature = "experiments"))]
 pub use figure_assertion::FigureAssertion;
-pub(crate) use file::create_beside;
-pub use file::{WriteError, has_place, write_whole};
-pub use front::pareto_front;
-pub use grid::{Accent, Grid, GridRow, Heading};
-pub use hollow::{Hollow, hollow_blocks, hollow_samples, hollow_text, hollow_trace};
-pub use json::{MachineRecord, RunInfo, json_lines};
-pub use metrics_page::{metric_tables, metrics_page};
-pub use perfetto::{PerfettoCase, perfetto};
-pub use proc::{buddyinfo, pagetypeinfo};
-pub use section::{
-    BlockMaps, Item, Latency, Note, OverTime, PlotLine, Scale, Section, Size, Tabled,
+pub use form::{
+    Accent, BlockMaps, Grid, GridRow, Heading, Item, Latency, MachineRecord, Note, OverTime,
+    PerfettoCase, PlotLine, RunInfo, Scale, Section, Size, Tabled, WriteError, buddyinfo,
+    fit_terminal, has_place, json_lines, metric_tables, metrics_page, pagetypeinfo, perfetto,
+    series_csv, write_whole,
 };
-pub use series::series_csv;
+pub(crate) use form::{create_beside, terminal_width};
+pub use replayed::{
+    Answer, AnswerFigures, COLLAPSED_MAX, Calibration, ComparedRecording, ComparedVariant, Hollow,
+    MachineStalls, POINTS_A_WINDOW, RecordingComparison, ReportCase, ReportColumn, StackWeight,
+    TriedPolicy, WhoHolds, WhoReport, WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate,
+    calibrate_requests, case_grid, hollow_blocks, hollow_samples, hollow_text, hollow_trace,
+    linux_column, machine_figures, pareto_front, placement_column, replay_figures,
+    request_calibration_lines, standing, verdict,
+};
 pub use source::{FigureSource, LINUX};
 pub use statement::{AssertionError, AssertionHeld};
-pub use table::{accent, case_grid};
-pub use verdict::{standing, verdict};
-pub use who::{COLLAPSED_MAX, StackWeight, WhoHolds, WhoReport, WhoRow, WhoTable};
-pub use width::fit_terminal;
-pub(crate) use width::width as terminal_width;

@@ -1,11 +1,11 @@
 //! How near the model of the recording kernel comes to that kernel: its figures as a column, and by request how
 //! many failures both have. A difference between policies that is smaller than this one means nothing.
 
-use super::{Calibration, Deviation, FigureSource, LINUX, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric, Sample, grouped};
 use crate::replay::by_flags;
 use crate::replay::{Placement, ReplayOutcome};
+use crate::report::{Calibration, Deviation, FigureSource, LINUX, ReportColumn};
 use crate::trace::reduce::ReferenceRow;
 use crate::trace::{OpKind, RequestCounts, RequestWaits, Trace, WaitSum};
 use std::collections::BTreeMap;

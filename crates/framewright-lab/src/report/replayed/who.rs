@@ -3,10 +3,10 @@
 //! # Invariants
 //! - **WN1** No two names are shown alike, and none like the lack of one.
 
-use super::{Grid, GridRow, Heading, Tabled};
 use crate::measure::{Metric, grouped, who as m};
 use crate::printable;
 use crate::replay::{Asker, WhoCounts, WhoTally, plain_function};
+use crate::report::{Grid, GridRow, Heading, Tabled};
 use crate::trace::Askers;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -182,7 +182,7 @@ impl WhoReport {
     }
 
     /// The values of a row, by metric.
-    pub(super) fn values(&self, counts: &WhoCounts) -> Vec<(Metric, u64)> {
+    pub(in crate::report) fn values(&self, counts: &WhoCounts) -> Vec<(Metric, u64)> {
         let mut values = vec![
             (m::REQUESTS, counts.requests),
             (m::FAILURES_REPORTED, failures(counts, self.is_machine)),

@@ -1,8 +1,8 @@
 //! A policy against the best of others, metric by metric.
 
-use super::{ReportCase, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{Better, Metric};
+use crate::report::{ReportCase, ReportColumn};
 use std::fmt::Write;
 
 /// The metrics by which a policy is judged.

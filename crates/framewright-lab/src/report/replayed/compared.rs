@@ -5,13 +5,13 @@
 //! ```
 
 use super::calibrate::{SHARED, WAITS, WaitMetric};
-use super::json::{Record, line};
-use super::{FigureSource, Grid, GridRow, Heading, LINUX, MachineStalls, RunInfo};
 use crate::measure::bootstrap::{
     DifferenceRange, RANGE_SHARE, WINDOWS_MIN, difference_range, mean,
 };
 use crate::measure::{MAX_ORDER, Metric, TimeWindows, grouped, replay as m};
 use crate::replay::{ReplayOutcome, SeriesPoint};
+use crate::report::form::json::{Record, line};
+use crate::report::{FigureSource, Grid, GridRow, Heading, LINUX, MachineStalls, RunInfo};
 use crate::size::shown_frames;
 use crate::trace::reduce::ReferenceRow;
 use crate::trace::{OpKind, RequestCounts, RequestWaits, Trace, WaitSum};
@@ -576,7 +576,7 @@ impl RecordingComparison {
     /// difference.
     ///
     /// # Errors
-    /// As [`json_lines`](super::json_lines).
+    /// As [`json_lines`](crate::report::json_lines).
     pub fn json(&self, info: &RunInfo) -> serde_json::Result<Vec<u8>> {
         #[derive(Serialize)]
         struct ComparedRecord<'a> {

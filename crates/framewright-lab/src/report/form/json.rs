@@ -1,7 +1,7 @@
 //! A report as JSON Lines. Records are flat and name experiment, case and variant each, so that a line can be
 //! filtered and compared without those around it.
 
-use super::{FigureSource, Hollow, LINUX, ReportCase, WhoReport, WhoTable};
+use crate::report::{FigureSource, Hollow, LINUX, ReportCase, WhoReport, WhoTable};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -69,14 +69,14 @@ pub struct RunInfo {
 
 /// A figure, flat.
 #[derive(Serialize)]
-pub(super) struct Record<'a> {
-    pub(super) experiment: &'a str,
-    pub(super) case: &'a str,
-    pub(super) variant: &'a str,
-    pub(super) metric: String,
-    pub(super) value: serde_json::Number,
-    pub(super) unit: &'a str,
-    pub(super) source: FigureSource,
+pub(in crate::report) struct Record<'a> {
+    pub(in crate::report) experiment: &'a str,
+    pub(in crate::report) case: &'a str,
+    pub(in crate::report) variant: &'a str,
+    pub(in crate::report) metric: String,
+    pub(in crate::report) value: serde_json::Number,
+    pub(in crate::report) unit: &'a str,
+    pub(in crate::report) source: FigureSource,
 }
 
 /// An answer: a record like any other, with its sentences besides.
@@ -196,7 +196,10 @@ fn who_lines(
     Ok(())
 }
 
-pub(super) fn line(out: &mut Vec<u8>, record: &impl Serialize) -> serde_json::Result<()> {
+pub(in crate::report) fn line(
+    out: &mut Vec<u8>,
+    record: &impl Serialize,
+) -> serde_json::Result<()> {
     serde_json::to_writer(&mut *out, record)?;
     // Writing to a vector does not fail.
     let _ = out.write_all(b"\n");

@@ -1,9 +1,9 @@
 //! The table of a replay as text: which metrics it shows. An experiment's `report.rs` says that for its own.
 
-use super::{Accent, Calibration, Grid, GridRow, Heading, LINUX, ReportCase, ReportColumn};
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric};
 use crate::replay::ReplayPolicy;
+use crate::report::{Accent, Calibration, Grid, GridRow, Heading, LINUX, ReportCase, ReportColumn};
 
 /// When the table shows a metric; JSON has everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,9 +13,9 @@
 //!   the machine refused and a replay of its own rules serves, of what fails in a replay alone.
 //! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up.
 
-use super::{Deviation, WhoHolds};
 use crate::measure::{MAX_ORDER, grouped};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
+use crate::report::{Deviation, WhoHolds};
 use crate::size::shown_frames;
 use crate::trace::{RequestCounts, RequestWaits, WaitSum};
 

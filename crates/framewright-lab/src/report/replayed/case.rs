@@ -1,9 +1,9 @@
 //! The figures of one input under one start: columns by variant, the calibration, and what makes them hollow. All
 //! forms of a report (text, page, JSON) are made from this and add nothing.
 
-use super::{Answer, Deviation, FigureSource, Hollow, WhoReport};
 use crate::measure::Metric;
 use crate::replay::ReplayOutcome;
+use crate::report::{Answer, Deviation, FigureSource, Hollow, WhoReport};
 use std::collections::BTreeMap;
 
 /// The figures of one variant: a policy, or what Linux itself did.

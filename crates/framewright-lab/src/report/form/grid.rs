@@ -1,7 +1,7 @@
 //! A table before it has a form: what text and page show is the same, cell by cell.
 
-use super::LINUX;
 use super::width::width;
+use crate::report::LINUX;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 
 /// Whose figures a column or a line holds, where it is one of the three that every experiment has.
@@ -70,7 +70,7 @@ impl Heading {
     }
 
     /// The title on one line: behind a hyphen nothing is put in for a break.
-    pub(super) fn one_line(&self) -> String {
+    pub(in crate::report) fn one_line(&self) -> String {
         self.title.replace("-\n", "-").replace('\n', " ")
     }
 }
@@ -99,7 +99,7 @@ pub struct Grid {
 
 impl Grid {
     /// As text in columns, figures to the right; as many columns as the terminal has room for
-    /// ([`fit_terminal`](super::fit_terminal)), and the titles of those left out.
+    /// ([`fit_terminal`](crate::report::fit_terminal)), and the titles of those left out.
     #[must_use]
     pub fn text(&self) -> String {
         self.fitted(width())

@@ -1,7 +1,7 @@
 //! What a report says, before it has a form: text and page are made from the same.
 
-use super::{Accent, Distribution, Grid};
 use crate::measure::Film;
+use crate::report::{Accent, Distribution, Grid};
 
 /// Something that stands below a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
