@@ -197,41 +197,16 @@ fn a1_a2_the_engine_has_no_statics_no_floats_and_no_heap() {
 }
 
 #[test]
-fn each_file_of_the_engine_begins_with_what_it_is_for() {
-    let mut wrong = Vec::new();
-    for file in rust_files(&root().join("crates/framewright/src")) {
-        let is_tests = file.components().any(|part| part.as_os_str() == "tests");
-        if !is_tests && !fs::read_to_string(&file).unwrap().starts_with("//! ") {
-            wrong.push(file.display().to_string());
-        }
-    }
-    assert!(wrong.is_empty(), "no header:\n{}", wrong.join("\n"));
-}
-
-/// The files of each crate that have no header yet. These numbers may only fall, and a crate without a line has none.
-const BARE: &[(&str, usize)] = &[
-    ("framewright", 7),
-    ("framewright-linux", 30),
-    ("framewright-sim", 38),
-];
-
-#[test]
-fn each_file_says_what_it_is_for_and_fewer_lack_it_as_time_goes_on() {
+fn each_file_says_what_it_is_for() {
     let mut wrong = Vec::new();
     for krate in fs::read_dir(root().join("crates")).unwrap() {
-        let krate = krate.unwrap();
-        let name = krate.file_name().into_string().unwrap();
-        let allowed = BARE.iter().find(|(bare, _)| *bare == name);
-        let allowed = allowed.map_or(0, |(_, files)| *files);
-        let mut bare = rust_files(&krate.path().join("src"));
-        bare.retain(|file| {
-            let text = fs::read_to_string(file).unwrap();
-            !text.lines().any(|line| line.starts_with("//! "))
-        });
-        if bare.len() < allowed {
-            wrong.push(format!("{name}: lower its number to {}", bare.len()));
-        } else if bare.len() > allowed {
-            wrong.push(format!("{name}: more than {allowed} lack it: {bare:#?}"));
+        for file in rust_files(&krate.unwrap().path().join("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            // A file with unsafe code names its reason first.
+            let mut beginning = text.lines().take(8);
+            if !beginning.any(|line| line.starts_with("//! ")) {
+                wrong.push(file.display().to_string());
+            }
         }
     }
     assert!(wrong.is_empty(), "no header:\n{}", wrong.join("\n"));
