@@ -47,6 +47,7 @@ fn r2_an_engine_that_hears_something_else_is_found() {
             "to be dropped",
             "target",
             "handed out",
+            "moved, stayed and dropped",
         ],
     );
 }

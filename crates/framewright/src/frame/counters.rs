@@ -16,15 +16,16 @@ record! {
         // Searches read this line in other seats too, and the owner writes nothing here without need.
         /// Frames taken from pageblocks less frames given to them; wraps.
         pub(super) net: CounterWord,
-        /// How many free frames in mixed pageblocks, in pageblocks that are lent to movable contents, and in blocks
-        /// of order 3 and more this seat's changes added, and how many blocks of order 2; each wraps.
-        pub(super) mixed: CounterWord,
+        /// How many free frames in pageblocks that are lent to movable contents and in blocks of order 3 and more this
+        /// seat's changes added, and how many blocks of order 2; each wraps.
         pub(super) lent: CounterWord,
         pub(super) large: CounterWord,
         pub(super) order_2: CounterWord,
         pub(super) remote: CounterWord,
         pub(super) drains: CounterWord,
         pub(super) bad: CounterWord,
+        /// Fallbacks that put contents that cannot move into a pageblock in which all contents could.
+        pub(super) polluted: CounterWord,
 
         /// Frames handed out, by mobility, and frames freed. Those of the fast path are counted by cache.
         pub(super) pgalloc: [CounterWord; 3],
@@ -38,7 +39,5 @@ record! {
         pub(super) relabels: [CounterWord; 9],
         pub(super) exhausted: [CounterWord; ORDERS],
         pub(super) fragmented: [CounterWord; ORDERS],
-        /// Fallbacks that put contents that cannot move into a pageblock in which all contents could.
-        pub(super) polluted: CounterWord,
     } = 80 words, net at 0, pgalloc at 8, steals at 16;
 }

@@ -88,8 +88,6 @@ pub(crate) struct ZoneFacts {
     pub frames: u64,
     /// Free frames.
     pub free: u64,
-    /// Of these, those in pageblocks with both movable and non-movable frames.
-    pub free_mixed: u64,
     /// Free frames in free blocks of order 3 or more.
     pub free_large: u64,
     /// Maximal free blocks of order 2.

@@ -9,10 +9,8 @@
 //!   contaminate another pageblock: the emptiest, which later requests fill.
 //! - Non-movable requests come from low addresses, movable ones from high addresses, so that the
 //!   border between them moves by itself.
-//! - Three things change this for a while. When more than half of the free frames lie in contiguous
-//!   areas, movable requests go there first, because no others can (*lent*). When little is free in
-//!   mixed pageblocks, movable requests leave it to requests that have no other place (*heal*).
-//!   When blocks of order 3 and more are scarce, and not because memory is short but because it
+//! - Two things change this for a while. When more than half of the free frames lie in contiguous
+//!   areas, movable requests go there first, because no others can (*lent*). When blocks of order 3 and more are scarce, and not because memory is short but because it
 //!   lies in smaller pieces, breaking one for a smaller request costs more than contaminating a
 //!   pageblock by way of one of its small free blocks (*scarce*): the proposal of 2016 does that by
 //!   rule, this does it by price.
@@ -23,11 +21,10 @@
 use super::{BlockFacts, Class, Classes, Pressure, ZoneFacts};
 use crate::units::{Mobility, Order};
 
-/// The rankings: one for unmovable requests, and three for movable ones.
+/// The rankings: one for unmovable requests, and two for movable ones.
 pub(super) const NONMOVABLE: usize = 0;
 pub(super) const MOVABLE: usize = 1;
-pub(super) const MOVABLE_HEALING: usize = 2;
-pub(super) const MOVABLE_LENT: usize = 3;
+pub(super) const MOVABLE_LENT: usize = 2;
 
 /// A step of one order, for movable requests: more than all levels (20 at most) together.
 const MOVABLE_ORDER_COST: i32 = 100;
@@ -38,8 +35,6 @@ const SMALL_ORDERS: u8 = 3;
 const PREDOMINANT_COST: i32 = 1000;
 /// It has no movable frames: any whole pageblock (9 steps of order) is cheaper.
 const PURE_COST: i32 = 3000;
-/// Little is free in mixed pageblocks.
-const HEALING_COST: i32 = 1000;
 /// Between equals, movable frames stay out of contiguous areas, because they would have to leave.
 const LENT_COST: i32 = 50;
 /// While most free frames are lent, they come before everything else, whatever has to be broken
@@ -84,8 +79,6 @@ pub(super) fn class(classes: Classes, facts: &BlockFacts) -> Class {
 
 pub(super) const fn pressure(zone: &ZoneFacts) -> Pressure {
     Pressure {
-        // Less than a tenth of the free frames is in mixed pageblocks.
-        heals: zone.free_mixed * 10 < zone.free,
         // Less than 1.9 % of the zone is free in blocks of order 3 or more, and less than 45 % of
         // the free frames: where these are whole, little is free, but no block is broken up
         // needlessly.
@@ -105,8 +98,6 @@ pub(super) const fn list(mobility: Mobility, pressure: Pressure) -> usize {
         NONMOVABLE
     } else if pressure.lent {
         MOVABLE_LENT
-    } else if pressure.heals {
-        MOVABLE_HEALING
     } else {
         MOVABLE
     }
@@ -129,16 +120,11 @@ pub(super) fn cost(classes: Classes, list: usize, found: Order, class: Class) ->
             Class::Labelled { .. } | Class::Contiguous { .. } | Class::HighOrder => return None,
         });
     }
-    let healing = if list == MOVABLE_HEALING {
-        HEALING_COST
-    } else {
-        0
-    };
     let predominant = |share: u8| if share == 3 { PREDOMINANT_COST } else { 0 };
     Some(match class {
         Class::Empty => 0,
         Class::Clean { level } => i32::from(level),
-        Class::Mixed { share, level } => i32::from(level) + predominant(share) + healing,
+        Class::Mixed { share, level } => i32::from(level) + predominant(share),
         Class::Pure { level, .. } => i32::from(level) + PURE_COST,
         Class::Contiguous { level } if list == MOVABLE_LENT => i32::from(level) - LENT_WORTH,
         Class::Contiguous { level } => i32::from(level) + LENT_COST,

@@ -63,8 +63,6 @@ pub(crate) enum End {
 /// How a zone is doing, in the words of the policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pressure {
-    /// So little is free in mixed pageblocks that it is left to requests that need it.
-    pub(crate) heals: bool,
     /// Free blocks of order 3 and more are scarce.
     pub(crate) scarce: bool,
     /// Free blocks of order 2 are scarce.
@@ -76,7 +74,7 @@ pub(crate) struct Pressure {
 }
 
 /// How many rankings of candidates a policy has at most.
-pub(crate) const LISTS: usize = 4;
+pub(crate) const LISTS: usize = 3;
 
 /// The functions of one fallback policy for pageblocks of one order.
 #[derive(Clone, Copy, Debug)]
@@ -263,7 +261,7 @@ mod tests {
             ..ZoneFacts::default()
         };
         let pressure = policy(Fallback::Concentrated).pressure(&zone);
-        assert!(pressure.scarce && pressure.heals && !pressure.plenty);
+        assert!(pressure.scarce && !pressure.plenty);
         let surcharge =
             |fallback| policy(fallback).surcharge(pressure, Unmovable, order(0), order(4));
         assert!(surcharge(Fallback::Concentrated) > 1);

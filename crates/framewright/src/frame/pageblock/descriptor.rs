@@ -193,19 +193,6 @@ impl BlockCounts {
             && classes.is_same_level(self.free(), before.free())
     }
 
-    /// Its free frames, if it has both movable and non-movable frames.
-    #[inline(always)]
-    pub(super) const fn free_mixed(self) -> u64 {
-        let movable = self.by_mobility(Mobility::Movable) > 0;
-        let unmovable = self.by_mobility(Mobility::Unmovable) > 0;
-        let reclaimable = self.by_mobility(Mobility::Reclaimable) > 0;
-        if movable && (unmovable || reclaimable) {
-            self.free() as u64
-        } else {
-            0
-        }
-    }
-
     /// Its free frames, if its label lends them to movable contents.
     #[inline(always)]
     pub(super) const fn free_lent(self, label: Label) -> u64 {

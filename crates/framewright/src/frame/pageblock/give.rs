@@ -123,9 +123,6 @@ impl<'m, P> Zone<'m, P> {
                 if joined.large != 0 {
                     counters.large.add(joined.large as u64);
                 }
-                if counts.free_mixed() != 0 {
-                    counters.mixed.add(frames);
-                }
                 if meta.label() == Label::Contiguous {
                     counters.lent.add(frames);
                 }

@@ -155,7 +155,6 @@ impl<'m, P> Zone<'m, P> {
             large: 0,
             order_2: 0,
             ahead: 0,
-            free_mixed: counts.free_mixed(),
             free_lent: counts.free_lent(meta.label()),
             meta,
         }
@@ -216,8 +215,6 @@ pub(super) struct HeldBlock<'z, 'm, P> {
     /// Words, one bit each, with bits that `orders`, `large` and `order_2` do not know yet: see
     /// `sum_up`.
     pub(super) ahead: u16,
-    /// Free frames when it was locked, if it was mixed then.
-    free_mixed: u64,
     /// Free frames when it was locked, if it was lent then.
     free_lent: u64,
     /// As published: the index agrees with it.
@@ -257,12 +254,6 @@ impl<P> HeldBlock<'_, '_, P> {
         if self.order_2 != 0 {
             self.counters.order_2.add(self.order_2 as u64);
             self.order_2 = 0;
-        }
-        let free_mixed = self.counts.free_mixed();
-        if free_mixed != self.free_mixed {
-            let by = free_mixed.wrapping_sub(self.free_mixed);
-            self.counters.mixed.add(by);
-            self.free_mixed = free_mixed;
         }
         let free_lent = self.counts.free_lent(label);
         if free_lent != self.free_lent {

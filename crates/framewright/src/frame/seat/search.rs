@@ -170,22 +170,21 @@ impl<'m, P> Zone<'m, P> {
 
     /// The facts of the zone, by the counters of all seats; inexact while other CPUs work.
     pub(in super::super) fn zone_facts(&self) -> ZoneFacts {
-        let mut sums = [0u64; 5];
+        let mut sums = [0u64; 4];
         for seat in self.all_seats() {
             let of = seat.counters();
-            let counters = [&of.net, &of.mixed, &of.large, &of.order_2, &of.lent];
+            let counters = [&of.net, &of.large, &of.order_2, &of.lent];
             for (sum, counter) in sums.iter_mut().zip(counters) {
                 *sum = sum.wrapping_add(counter.read());
             }
         }
         // A sum is below zero for a moment when one seat's counter is behind another's.
-        let [net, free_mixed, free_large, blocks_of_order_2, free_lent] =
+        let [net, free_large, blocks_of_order_2, free_lent] =
             sums.map(|sum| if (sum as i64) < 0 { 0 } else { sum });
         let frames = self.present_frames();
         ZoneFacts {
             frames,
             free: frames.saturating_sub(net),
-            free_mixed,
             free_large,
             blocks_of_order_2,
             free_lent,

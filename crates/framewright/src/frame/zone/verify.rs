@@ -123,9 +123,6 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
             if facts.label == Label::Contiguous {
                 sum.free_lent += u64::from(facts.free);
             }
-            if facts.movable() > 0 && facts.nonmovable() > 0 {
-                sum.free_mixed += u64::from(facts.free);
-            }
         }
         sum
     }

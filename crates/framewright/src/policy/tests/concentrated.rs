@@ -5,7 +5,6 @@ use super::*;
 const PLENTY: ZoneFacts = ZoneFacts {
     frames: 1 << 20,
     free: 1 << 18,
-    free_mixed: 1 << 17,
     free_large: 1 << 17,
     blocks_of_order_2: 1 << 12,
     free_lent: 0,
@@ -87,24 +86,6 @@ fn movable_requests_take_small_blocks_and_leave_pure_pageblocks_alone() {
 }
 
 #[test]
-fn movable_requests_leave_mixed_pageblocks_alone_while_these_heal() {
-    let healing = ZoneFacts {
-        free_mixed: 1 << 14,
-        ..PLENTY
-    };
-    let mixed = (0, Class::Mixed { share: 1, level: 5 });
-    let empty = (9, Class::Empty);
-    assert_eq!(
-        cheapest(&healing, Mobility::Movable, 0, &[mixed, empty]),
-        empty
-    );
-    assert_eq!(
-        cheapest(&PLENTY, Mobility::Movable, 0, &[mixed, empty]),
-        mixed
-    );
-}
-
-#[test]
 fn scarce_large_blocks_are_dearer_than_a_contaminated_pageblock() {
     let scarce = ZoneFacts {
         free_large: 1 << 14,
@@ -143,21 +124,11 @@ fn each_pressure_begins_just_below_its_limit() {
     let zone = ZoneFacts {
         frames: 280_000,
         free: 50_000,
-        free_mixed: 5000,
         free_large: 5320,
         blocks_of_order_2: 100,
         free_lent: 5000,
     };
     assert_eq!(pressure(&zone), Pressure::default());
-    let below = ZoneFacts {
-        free_mixed: 4999,
-        ..zone
-    };
-    let heals = Pressure {
-        heals: true,
-        ..Pressure::default()
-    };
-    assert_eq!(pressure(&below), heals);
     let below = ZoneFacts {
         free_large: 5319,
         ..zone
@@ -249,16 +220,12 @@ fn a_movable_request_pays_for_each_thing_that_speaks_against_a_pageblock() {
     for level in [0, 1, 17] {
         let clean = of(MOVABLE, Class::Clean { level });
         assert_eq!(clean, i32::from(level));
-        assert_eq!(of(MOVABLE_HEALING, Class::Clean { level }), clean);
         for share in 0..4 {
             let predominant = if share == 3 { PREDOMINANT_COST } else { 0 };
             let mixed = of(MOVABLE, Class::Mixed { share, level });
             assert_eq!(mixed, clean + predominant);
             let pure = of(MOVABLE, Class::Pure { share, level });
             assert_eq!(pure, clean + PURE_COST);
-            let healing = |class| of(MOVABLE_HEALING, class) - HEALING_COST;
-            assert_eq!(healing(Class::Mixed { share, level }), mixed);
-            assert_eq!(of(MOVABLE_HEALING, Class::Pure { share, level }), pure);
         }
         assert_eq!(of(MOVABLE, Class::Contiguous { level }), clean + LENT_COST);
     }
@@ -323,19 +290,13 @@ fn the_order_found_costs_a_request_what_it_destroys() {
 }
 
 #[test]
-fn only_movable_requests_heal() {
-    let heals = Pressure {
-        heals: true,
-        ..Pressure::default()
-    };
-    assert_eq!(list(Mobility::Movable, heals), MOVABLE_HEALING);
-    assert_eq!(list(Mobility::Movable, Pressure::default()), MOVABLE);
+fn only_movable_requests_go_where_memory_is_lent() {
     let lent = Pressure {
         lent: true,
-        ..heals
+        ..Pressure::default()
     };
     assert_eq!(list(Mobility::Movable, lent), MOVABLE_LENT);
+    assert_eq!(list(Mobility::Movable, Pressure::default()), MOVABLE);
     assert_eq!(list(Mobility::Unmovable, lent), NONMOVABLE);
-    assert_eq!(list(Mobility::Unmovable, heals), NONMOVABLE);
-    assert_eq!(list(Mobility::Reclaimable, heals), NONMOVABLE);
+    assert_eq!(list(Mobility::Reclaimable, lent), NONMOVABLE);
 }
