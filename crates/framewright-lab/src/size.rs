@@ -61,6 +61,49 @@ pub fn read_frames_len(text: &str) -> Result<u64, String> {
     )
 }
 
+/// Memory to hold back from a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SqueezeSize {
+    /// So many frames.
+    Frames(u64),
+    /// So many thousandths of the frames that are free at every moment, up to 1000: the same share of recordings with
+    /// unequal memory.
+    OfFree(u64),
+}
+
+impl SqueezeSize {
+    /// Frames, where `least_free` frames are free at every moment.
+    #[must_use]
+    pub fn frames(self, least_free: impl FnOnce() -> u64) -> u64 {
+        match self {
+            Self::Frames(frames) => frames,
+            Self::OfFree(thousandths) => {
+                let frames = u128::from(least_free()) * u128::from(thousandths) / 1000;
+                u64::try_from(frames).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+/// Frames as [`read_frames_len`], or a share as `97%` and `97.5%`.
+///
+/// # Errors
+/// What was expected.
+pub fn read_squeeze(text: &str) -> Result<SqueezeSize, String> {
+    let Some(percent) = text.strip_suffix('%') else {
+        return read_frames_len(text).map(SqueezeSize::Frames);
+    };
+    let (whole, tenths) = percent.split_once('.').unwrap_or((percent, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let thousandths = (digits(whole) && digits(tenths) && tenths.len() == 1)
+        .then(|| format!("{whole}{tenths}").parse().ok())
+        .flatten();
+    match thousandths {
+        Some(share @ 0..=1000) => Ok(SqueezeSize::OfFree(share)),
+        _ => Err("expected a share from 0% to 100%, with one decimal at most, as 97.5%".into()),
+    }
+}
+
 /// MiB: `4GiB`, or `512` MiB.
 ///
 /// # Errors
@@ -99,6 +142,32 @@ mod tests {
         assert!(read_bytes("0KiB").is_err());
         let binary = read_bytes("5GB").unwrap_err();
         assert!(binary.ends_with(": units are binary, 5GiB"), "{binary}");
+    }
+
+    #[test]
+    fn a_squeeze_is_frames_or_a_share_of_what_is_always_free() {
+        let frames = |text, free| read_squeeze(text).map(|squeeze| squeeze.frames(|| free));
+        assert_eq!(frames("40000", 7), Ok(40_000));
+        assert_eq!(frames("1GiB", 7), Ok(1 << 18));
+        assert_eq!(frames("97.5%", 200), Ok(195));
+        assert_eq!(frames("97%", 99), Ok(96));
+        assert_eq!(frames("0%", 99), Ok(0));
+        assert_eq!(frames("100%", u64::MAX), Ok(u64::MAX));
+        for bad in [
+            "%",
+            "-1%",
+            "+1%",
+            "100.1%",
+            "97.55%",
+            "97.%",
+            ".5.5%",
+            "1e2%",
+            "99999999999999999999%",
+        ] {
+            let error = read_squeeze(bad).unwrap_err();
+            assert!(error.contains("from 0% to 100%"), "{bad}: {error}");
+        }
+        assert!(read_squeeze("many").unwrap_err().contains("5GiB"));
     }
 
     #[test]

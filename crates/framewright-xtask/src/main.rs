@@ -9,6 +9,7 @@ mod cinstall;
 mod decisions;
 mod document;
 mod figures;
+mod heldout;
 mod linux;
 mod linux_build;
 mod machine;
@@ -34,6 +35,7 @@ usage: cargo xtask kernel [options]
        cargo xtask ostd [--only speed|frag|smp] [--write]
        cargo xtask test-vmalloc [--loops N] [--rounds N] [--as-built] [--write]
        cargo xtask measure [--as-built] [--quick] [NAME...]
+       cargo xtask held-out FOLDER
        cargo xtask docs [--check]
        cargo xtask board [--target T]
        cargo xtask cinstall
@@ -68,6 +70,9 @@ measure builds, runs the commands whose figures README and docs quote, and write
 said and leaves its file as it was. With --as-built it builds nothing. With --quick each command runs once in a
 small size: to try them, and for no figure that is to stay.
 
+held-out replays the recordings in FOLDER, which traces/held-out.sh makes, under each policy by the program in
+target/release, and writes docs/results/held-out.jsonl.
+
 docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
 page says something else.
 
@@ -90,6 +95,7 @@ enum Asked {
         is_as_built: bool,
         is_quick: bool,
     },
+    HeldOut(String),
     Docs {
         is_check: bool,
     },
@@ -130,6 +136,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
                 }),
             }
         }
+        heldout::NAME => match (words.next(), words.next()) {
+            (Some(folder), None) => Ok(Asked::HeldOut(folder)),
+            _ => Err("held-out: expected one folder with recordings".to_owned()),
+        },
         "docs" => match (words.next().as_deref(), words.next()) {
             (None, _) => Ok(Asked::Docs { is_check: false }),
             (Some("--check"), None) => Ok(Asked::Docs { is_check: true }),
@@ -212,6 +222,7 @@ fn run(asked: &Asked) -> Result<(), String> {
             is_as_built,
             is_quick,
         } => measure::run(names, *is_as_built, *is_quick),
+        Asked::HeldOut(folder) => heldout::take(folder.as_ref()),
         Asked::Docs { is_check } => pages::run(*is_check),
         Asked::Board(targets) => board::run(targets),
         Asked::InstallForC => cinstall::run(),

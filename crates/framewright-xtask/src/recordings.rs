@@ -5,9 +5,9 @@ use crate::results::ResultFile;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-const OURS: &str = "concentrated";
+pub(crate) const OURS: &str = "concentrated";
 
-const RIVALS: [&str; 5] = [
+pub(crate) const RIVALS: [&str; 5] = [
     "linux-4.4",
     "proposal",
     "linux-4.13",
@@ -16,7 +16,7 @@ const RIVALS: [&str; 5] = [
 ];
 
 /// Metrics by which a policy is judged, their title, and whether less is better.
-const JUDGED: [(&str, &str, bool); 8] = [
+pub(crate) const JUDGED: [(&str, &str, bool); 8] = [
     ("contaminated_blocks", "contaminated", true),
     ("mixed_blocks", "mixed", true),
     ("unusable_index_order3", "U_3", true),

@@ -10,6 +10,7 @@
 
 use crate::ab;
 use crate::document;
+use crate::heldout;
 use crate::ostd;
 use crate::query::{MARK, ResultFiles, TRIAL};
 use crate::recordings;
@@ -73,6 +74,7 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         "kernel" => Some(document::table),
         "ostd" => Some(ostd::table),
         "recordings" => Some(recordings::table),
+        heldout::NAME => Some(heldout::table),
         vmalloc_test::NAME => Some(vmalloc_test::table),
         _ => None,
     };

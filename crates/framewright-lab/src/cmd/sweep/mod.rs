@@ -16,9 +16,9 @@ use super::replay::{StartArg, WatermarksArg, memory_of};
 use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
 use crate::measure::replay as m;
 use crate::printable;
-use crate::replay::{ReplayJob, ReplayOptions, ReplayPolicy, TraceMemory, replay_all};
+use crate::replay::{ReplayJob, ReplayOptions, ReplayPolicy, TraceMemory, least_free, replay_all};
 use crate::report::{Grid, GridRow, Heading, has_place, pareto_front};
-use crate::size::{read_frames_len, shown_frames};
+use crate::size::{SqueezeSize, read_frames_len, read_squeeze, shown_frames};
 use crate::trace::TraceDigest;
 use row::{CombinationKey, CombinationRow};
 use std::collections::BTreeMap;
@@ -46,9 +46,10 @@ pub(super) struct SweepArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     policy: Vec<ReplayPolicy>,
 
-    /// Movable memory to hold back, one or more sizes: 0,160MiB, or numbers of frames [default: 0]
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = read_frames_len, conflicts_with = "memory")]
-    squeeze: Vec<u64>,
+    /// Movable memory to hold back, one or more sizes: 0,160MiB, or numbers of frames; 97.5% is a share of what is free
+    /// at every moment of the recording [default: 0]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = read_squeeze, conflicts_with = "memory")]
+    squeeze: Vec<SqueezeSize>,
 
     /// Memory that is left, one or more sizes: 2GiB,1GiB, or numbers of frames; the rest is held back
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = read_frames_len)]
@@ -101,7 +102,20 @@ impl SweepArgs {
         };
         match (self.memory.is_empty(), self.squeeze.is_empty()) {
             (false, _) => distinct(&self.memory).iter().map(squeeze).collect(),
-            (true, false) => Ok(distinct(&self.squeeze)),
+            (true, false) => {
+                let memory = memory_of(
+                    loaded,
+                    ReplayOptions::new(StartArg::Imposed.into()),
+                    WatermarksArg::Off,
+                    self.limits.memory(),
+                )?;
+                let mut least = None;
+                let mut frames = |size: &SqueezeSize| {
+                    size.frames(|| *least.get_or_insert_with(|| least_free(&memory)))
+                };
+                let all: Vec<u64> = self.squeeze.iter().map(&mut frames).collect();
+                Ok(distinct(&all))
+            }
             (true, true) => Ok(vec![0]),
         }
     }
