@@ -16,7 +16,7 @@
 //! a busy one reaches back less far: the recording begins where every CPU has all of its events (W5). What memory
 //! looked like there is worked out from the last snapshot and the events ([`Rewind`]); the files of `/proc` are read
 //! every ten seconds, and those from just before the beginning are kept. A second instance, which traces failures
-//! alone, tells when a request failed that ends the recording ([`EndingFailure`]).
+//! alone, tells when a request failed that ends the recording ([`EndingFailure`](crate::trace::EndingFailure)).
 //!
 //! # A stream
 //! [`record_stream`] writes events while the machine is recorded, and reduces nothing: memory is bounded, and the recording

@@ -9,7 +9,7 @@ use framewright::Run;
 /// The largest order that the lists hold (`MAX_PAGE_ORDER`).
 pub const MAX_ORDER: u8 = 10;
 
-/// What a [`LinuxBuddy`] is built from.
+/// What a [`LinuxBuddy`](super::LinuxBuddy) is built from.
 #[derive(Debug, Clone, Copy)]
 pub struct LinuxBuddyConfig<'a> {
     /// Whose rules.
@@ -67,7 +67,7 @@ impl LinuxBuddyConfig<'static> {
     }
 }
 
-/// Why a [`LinuxBuddy`] could not be built.
+/// Why a [`LinuxBuddy`](super::LinuxBuddy) could not be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinuxBuddyError {
     /// More frames than its 32-bit links can name.
