@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the recordings of docs/design/0002-concentrated.md that no constant was found on: held-out.sh FOLDER.
+# Makes the recordings that no constant of the policy was found on, for `cargo xtask held-out`: held-out.sh FOLDER.
 # Needs root, tracefs, `framewright` in the path, 24 GiB of memory, and what the loads say (crates/framewright-lab/loads). It
 # takes some 25 minutes. A recording that is there is not made again.
 #

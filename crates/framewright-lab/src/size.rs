@@ -74,11 +74,11 @@ pub enum SqueezeSize {
 impl SqueezeSize {
     /// Frames, where `least_free` frames are free at every moment.
     #[must_use]
-    pub fn frames(self, least_free: impl FnOnce() -> u64) -> u64 {
+    pub fn frames(self, least_free: u64) -> u64 {
         match self {
             Self::Frames(frames) => frames,
             Self::OfFree(thousandths) => {
-                let frames = u128::from(least_free()) * u128::from(thousandths) / 1000;
+                let frames = u128::from(least_free) * u128::from(thousandths) / 1000;
                 u64::try_from(frames).unwrap_or(u64::MAX)
             }
         }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_squeeze_is_frames_or_a_share_of_what_is_always_free() {
-        let frames = |text, free| read_squeeze(text).map(|squeeze| squeeze.frames(|| free));
+        let frames = |text, free| read_squeeze(text).map(|squeeze| squeeze.frames(free));
         assert_eq!(frames("40000", 7), Ok(40_000));
         assert_eq!(frames("1GiB", 7), Ok(1 << 18));
         assert_eq!(frames("97.5%", 200), Ok(195));

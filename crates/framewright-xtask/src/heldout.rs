@@ -5,8 +5,7 @@
 
 use crate::boot;
 use crate::machine;
-use crate::query::number;
-use crate::recordings::{JUDGED, OURS, RIVALS};
+use crate::recordings::{JUDGED, OURS, PolicyStanding, RIVALS, cases};
 use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -51,10 +50,10 @@ pub(crate) fn take(folder: &Path) -> Result<(), String> {
         return Err(format!("framewright sweep: {status}"));
     }
     let text = fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let (rows, digests) = rows(&text)?;
+    let (rows, digests, commit) = rows(&text)?;
     let run = RunRecord {
         commands: vec!["cargo xtask held-out FOLDER".to_owned()],
-        commit: machine::commit(),
+        commit,
         date: machine::date(),
         with: digests,
         runs: 1,
@@ -65,9 +64,10 @@ pub(crate) fn take(folder: &Path) -> Result<(), String> {
     ResultFile { run, rows }.write(NAME)
 }
 
-/// The figures in a sweep's rows, and the recordings' digests.
-fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String), String> {
+/// The figures in a sweep's rows, the recordings' digests, and the commit of the program that replayed them.
+fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String, String), String> {
     let mut rows = Vec::new();
+    let mut commit = String::new();
     let mut digests = BTreeMap::new();
     for (nth, line) in sweep.lines().enumerate() {
         let bad = |what: &str| format!("line {} of the sweep: {what}", nth + 1);
@@ -76,6 +76,7 @@ fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String), String> {
         let squeeze = row["squeeze"].as_u64().ok_or_else(|| bad("squeeze"))?;
         let short = if squeeze == 0 { "all" } else { "short" };
         let case = format!("{}/{}/{short}", text("case")?, text("start")?);
+        text("commit")?.clone_into(&mut commit);
         digests.insert(text("case")?.to_owned(), text("trace")?.to_owned());
         for (metric, ..) in JUDGED {
             let value = row[metric].as_f64().ok_or_else(|| bad(metric))?;
@@ -99,102 +100,106 @@ fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String), String> {
         .iter()
         .map(|(name, digest)| format!("{name} {}", digest.get(..16).unwrap_or(digest)))
         .collect();
-    Ok((rows, digests.join(", ")))
+    Ok((rows, digests.join(", "), commit))
 }
 
-/// What a comparison came to, by figure.
+/// Cases of a kind: their figures against the best rival, and how many comparisons with one rival there are, and in how
+/// many of them the engine's policy dominates.
 #[derive(Clone, Copy, Default)]
-struct Compared {
-    better: u64,
-    equal: u64,
-    worse: u64,
+struct HeldOutSum {
+    standing: PolicyStanding,
+    dominates: u64,
+    of: u64,
 }
 
-impl Compared {
-    fn add(&mut self, other: Self) {
-        self.better += other.better;
-        self.equal += other.equal;
-        self.worse += other.worse;
-    }
-
-    /// The figures of one case: ours against the best of `rivals`. What cannot be told apart as it is shown is equal.
-    fn of(file: &ResultFile, case: &str, rivals: &[&str]) -> Self {
-        let mut sum = Self::default();
-        for (metric, _, is_less_better) in JUDGED {
-            let of = |variant| file.find(case, variant, metric).map(|row| row.median);
-            let pick = if is_less_better { f64::min } else { f64::max };
-            let best = rivals.iter().filter_map(|rival| of(rival)).reduce(pick);
-            let (Some(ours), Some(best)) = (of(OURS), best) else {
-                continue;
-            };
-            if number(ours) == number(best) {
-                sum.equal += 1;
-            } else if (ours < best) == is_less_better {
-                sum.better += 1;
-            } else {
-                sum.worse += 1;
-            }
+impl HeldOutSum {
+    fn add_case(&mut self, file: &ResultFile, case: &str) {
+        self.standing.add(PolicyStanding::of(file, case, &RIVALS));
+        for rival in RIVALS {
+            self.dominates += u64::from(PolicyStanding::of(file, case, &[rival]).dominates());
+            self.of += 1;
         }
-        sum
     }
 
-    const fn dominates(self) -> bool {
-        self.worse == 0 && self.better > 0
+    /// The cells of a line.
+    fn cells(&self) -> String {
+        let PolicyStanding {
+            better,
+            equal,
+            worse,
+        } = self.standing;
+        format!(
+            "{better} | {equal} | {worse} | {} of {}",
+            self.dominates, self.of
+        )
+    }
+}
+
+/// The sums of cases that `key` puts together.
+fn sums<K: Ord>(file: &ResultFile, key: impl Fn(bool, &str, &str) -> K) -> BTreeMap<K, HeldOutSum> {
+    let mut sums: BTreeMap<K, HeldOutSum> = BTreeMap::new();
+    for case in cases(file) {
+        let mut parts = case.split('/');
+        let (name, start) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        let key = key(name.starts_with(LATER), name, start);
+        sums.entry(key).or_default().add_case(file, case);
+    }
+    sums
+}
+
+const fn when(is_later: bool) -> &'static str {
+    match is_later {
+        true => "**made after the change**",
+        false => "**made before**",
     }
 }
 
 /// A line for each recording and start, and the sums.
 pub(crate) fn table(file: &ResultFile) -> String {
-    let mut lines: BTreeMap<(bool, String, String), (Compared, u64, u64)> = BTreeMap::new();
-    let mut cases: Vec<&str> = file.rows.iter().map(|row| row.case.as_str()).collect();
-    cases.sort_unstable();
-    cases.dedup();
-    for case in cases {
-        let mut parts = case.split('/');
-        let (name, start) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-        let key = (name.starts_with(LATER), name.to_owned(), start.to_owned());
-        let line = lines.entry(key).or_default();
-        line.0.add(Compared::of(file, case, &RIVALS));
-        for rival in RIVALS {
-            line.1 += u64::from(Compared::of(file, case, &[rival]).dominates());
-            line.2 += 1;
-        }
-    }
     let mut out = String::from(
         "| recording | start | better | equal | worse | dominates |\n|---|---|---|---|---|---|\n",
     );
-    let mut sums: BTreeMap<(bool, String), (Compared, u64, u64)> = BTreeMap::new();
-    let mut write = |name: &str, start: &str, line: &(Compared, u64, u64)| {
-        let (
-            Compared {
-                better,
-                equal,
-                worse,
-            },
-            dominates,
-            of,
-        ) = *line;
+    let each = sums(file, |is_later, name, start| {
+        (is_later, name.to_owned(), start.to_owned())
+    });
+    for ((_, name, start), sum) in &each {
         // Writing into a string cannot fail.
-        let _ = writeln!(
-            out,
-            "| {name} | {start} | {better} | {equal} | {worse} | {dominates} of {of} |"
-        );
-    };
-    for ((is_later, name, start), line) in &lines {
-        write(name, start, line);
-        let sum = sums.entry((*is_later, start.clone())).or_default();
-        sum.0.add(line.0);
-        sum.1 += line.1;
-        sum.2 += line.2;
+        let _ = writeln!(out, "| {name} | {start} | {} |", sum.cells());
     }
-    for ((is_later, start), sum) in &sums {
-        let name = if *is_later {
-            "**made after the change**"
-        } else {
-            "**made before**"
-        };
-        write(name, start, sum);
+    let all = sums(file, |is_later, _, start| (is_later, start.to_owned()));
+    for ((is_later, start), sum) in &all {
+        let _ = writeln!(out, "| {} | {start} | {} |", when(*is_later), sum.cells());
     }
+    out
+}
+
+/// The result file of the engine's policy with the rule that was removed.
+pub(crate) const HEALING: &str = "held-out-healing";
+
+/// The sums with the rule and without it. Rivals are the same in both.
+pub(crate) fn healing_table(with: &ResultFile, without: &ResultFile) -> String {
+    let rivals = without.rows.iter().filter(|row| row.variant != OURS);
+    let mut whole = with.clone();
+    whole.rows.extend(rivals.cloned());
+    let mut out = String::from(
+        "| recordings | start | the rule | better | equal | worse | dominates |\n|---|---|---|---|---|---|---|\n",
+    );
+    let key = |is_later: bool, _: &str, start: &str| (is_later, start.to_owned());
+    let kept = sums(&whole, key);
+    for ((is_later, start), sum) in sums(without, key) {
+        let (when, without) = (when(is_later), sum.cells());
+        let with = kept
+            .get(&(is_later, start.clone()))
+            .map_or_else(|| "- | - | - | -".to_owned(), HeldOutSum::cells);
+        // Writing into a string cannot fail.
+        let _ = writeln!(out, "| {when} | {start} | kept | {with} |");
+        let _ = writeln!(out, "| | | removed | {without} |");
+    }
+    let _ = writeln!(
+        out,
+        "\n`docs/results/{HEALING}.jsonl` has the engine's figures with the rule, at {} on {}, `docs/results/{NAME}.jsonl` the others.",
+        with.run.commit, with.run.date
+    );
     out
 }
 
@@ -206,7 +211,7 @@ mod tests {
     fn line(case: &str, variant: &str, squeeze: u64, mixed: f64) -> String {
         let mut row = serde_json::json!({
             "experiment": "sweep", "case": case, "trace": "0123456789abcdef0123", "squeeze": squeeze,
-            "start": "fresh", "variant": variant,
+            "start": "fresh", "variant": variant, "commit": "abc",
         });
         for (metric, ..) in JUDGED {
             row[metric] = 1.0.into();
@@ -224,10 +229,12 @@ mod tests {
         }
         text.push(line("later-a", OURS, 0, 2.0));
         text.push(line("b", OURS, 7, 4.0));
-        let (rows, digests) = rows(&text.join("\n")).unwrap();
+        let (rows, digests, commit) = rows(&text.join("\n")).unwrap();
+        assert_eq!(commit, "abc");
         assert_eq!(digests, "b 0123456789abcdef, later-a 0123456789abcdef");
         let run = run_record(0.0);
-        let shown = table(&ResultFile { run, rows });
+        let file = ResultFile { run, rows };
+        let shown = table(&file);
         assert!(
             shown.contains("| later-a | fresh | 1 | 7 | 0 | 5 of 5 |"),
             "{shown}"
@@ -240,6 +247,14 @@ mod tests {
             shown.contains("| **made after the change** | fresh | 1 |"),
             "{shown}"
         );
+        let mut with = file.clone();
+        with.rows.retain(|row| row.variant == OURS);
+        for row in &mut with.rows {
+            row.median = 2.0;
+        }
+        let shown = healing_table(&with, &file);
+        let kept = "| **made before** | fresh | kept | 2 | 0 | 6 | 0 of 5 |\n| | | removed | 0 | 7 | 1 | 0 of 5 |";
+        assert!(shown.contains(kept), "{shown}");
     }
 
     #[test]

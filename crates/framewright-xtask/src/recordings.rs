@@ -35,11 +35,42 @@ pub(crate) struct PolicyStanding {
     pub(crate) worse: u64,
 }
 
-/// A case's figures: the engine's and the best other, by metric.
-fn judged(file: &ResultFile, case: &str) -> Vec<Option<(f64, f64)>> {
+impl PolicyStanding {
+    /// Of one case.
+    pub(crate) fn of(file: &ResultFile, case: &str, rivals: &[&str]) -> Self {
+        let mut standing = Self::default();
+        let all = judged(file, case, rivals).into_iter().zip(JUDGED);
+        for (one, (.., is_less_better)) in all {
+            let Some((ours, best)) = one else { continue };
+            // What cannot be told apart in the figures shown is no difference.
+            if number(ours) == number(best) {
+                standing.equal += 1;
+            } else if (ours < best) == is_less_better {
+                standing.better += 1;
+            } else {
+                standing.worse += 1;
+            }
+        }
+        standing
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.better += other.better;
+        self.equal += other.equal;
+        self.worse += other.worse;
+    }
+
+    /// Whether it is worse in nothing and better in something.
+    pub(crate) const fn dominates(self) -> bool {
+        self.worse == 0 && self.better > 0
+    }
+}
+
+/// A case's figures: the engine's and the best of `rivals`, by metric.
+fn judged(file: &ResultFile, case: &str, rivals: &[&str]) -> Vec<Option<(f64, f64)>> {
     let one = |(metric, _, is_less_better): (&str, &str, bool)| {
         let ours = file.find(case, OURS, metric)?.median;
-        let all = RIVALS
+        let all = rivals
             .iter()
             .filter_map(|rival| file.find(case, rival, metric));
         let all = all.map(|row| row.median);
@@ -53,24 +84,14 @@ fn judged(file: &ResultFile, case: &str) -> Vec<Option<(f64, f64)>> {
     JUDGED.map(one).into()
 }
 
-fn cases(file: &ResultFile) -> BTreeSet<&str> {
+pub(crate) fn cases(file: &ResultFile) -> BTreeSet<&str> {
     file.rows.iter().map(|row| row.case.as_str()).collect()
 }
 
 pub(crate) fn standing(file: &ResultFile) -> PolicyStanding {
     let mut standing = PolicyStanding::default();
     for case in cases(file) {
-        for (one, (.., is_less_better)) in judged(file, case).into_iter().zip(JUDGED) {
-            let Some((ours, best)) = one else { continue };
-            // What cannot be told apart in the figures shown is no difference.
-            if number(ours) == number(best) {
-                standing.equal += 1;
-            } else if (ours < best) == is_less_better {
-                standing.better += 1;
-            } else {
-                standing.worse += 1;
-            }
-        }
+        standing.add(PolicyStanding::of(file, case, &RIVALS));
     }
     standing
 }
@@ -83,7 +104,7 @@ pub(crate) fn table(file: &ResultFile) -> String {
         "---|".repeat(10)
     );
     for case in cases(file) {
-        let all = judged(file, case);
+        let all = judged(file, case, &RIVALS);
         let cells = |of: fn((f64, f64)) -> f64| {
             let text = |one: &Option<(f64, f64)>| one.map_or("-".to_owned(), |one| number(of(one)));
             all.iter().map(text).collect::<Vec<_>>().join(" | ")

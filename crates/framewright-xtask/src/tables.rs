@@ -70,6 +70,16 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
             }
         };
     }
+    if name == heldout::HEALING {
+        let with = files.file(name).cloned();
+        return match (with, files.file(heldout::NAME)) {
+            (Ok(with), Ok(without)) => heldout::healing_table(&with, without),
+            (Err(error), _) | (_, Err(error)) => {
+                lacking.push(error);
+                String::new()
+            }
+        };
+    }
     let made: Option<fn(&ResultFile) -> String> = match name {
         "kernel" => Some(document::table),
         "ostd" => Some(ostd::table),

@@ -103,18 +103,21 @@ impl SweepArgs {
         match (self.memory.is_empty(), self.squeeze.is_empty()) {
             (false, _) => distinct(&self.memory).iter().map(squeeze).collect(),
             (true, false) => {
-                let memory = memory_of(
-                    loaded,
-                    ReplayOptions::new(StartArg::Imposed.into()),
-                    WatermarksArg::Off,
-                    self.limits.memory(),
-                )?;
-                let mut least = None;
-                let mut frames = |size: &SqueezeSize| {
-                    size.frames(|| *least.get_or_insert_with(|| least_free(&memory)))
+                let is_share = |size: &SqueezeSize| matches!(size, SqueezeSize::OfFree(_));
+                // Only a share is worth a pass over the trace.
+                let least = match self.squeeze.iter().any(is_share) {
+                    true => least_free(&memory_of(
+                        loaded,
+                        ReplayOptions::new(StartArg::Imposed.into()),
+                        WatermarksArg::Off,
+                        self.limits.memory(),
+                    )?),
+                    false => 0,
                 };
-                let all: Vec<u64> = self.squeeze.iter().map(&mut frames).collect();
-                Ok(distinct(&all))
+                let frames = |size: &SqueezeSize| size.frames(least);
+                Ok(distinct(
+                    &self.squeeze.iter().map(frames).collect::<Vec<_>>(),
+                ))
             }
             (true, true) => Ok(vec![0]),
         }
