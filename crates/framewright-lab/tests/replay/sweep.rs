@@ -1,6 +1,7 @@
 //! `framewright sweep`, as a user calls it.
 
 use crate::support::{as_str, framewright, run, tight, write};
+use framewright_lab::trace::{OpKind, Trace};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -165,6 +166,60 @@ fn memory_that_is_left_is_the_same_as_what_is_held_back() {
         as_str(&held),
     ]);
     assert_eq!(fs::read(left).unwrap(), fs::read(held).unwrap());
+}
+
+#[test]
+fn a_share_of_what_is_always_free_is_held_back_of_each_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = [(6, 1), (12, 2)].map(|(ops, seed)| tight(ops, seed));
+    let files: Vec<_> = traces
+        .iter()
+        .zip(["a", "b"])
+        .map(|(trace, name)| write(trace, folder.path(), name))
+        .collect();
+    let out = folder.path().join("rows");
+    swept(&[
+        as_str(&files[0]),
+        as_str(&files[1]),
+        "--policy",
+        "linux-4.4",
+        "--squeeze",
+        "50,12.5%,12.5%",
+        "--json",
+        as_str(&out),
+    ]);
+    let squeezes: Vec<u64> = rows(&out)
+        .iter()
+        .map(|row| row["squeeze"].as_u64().unwrap())
+        .collect();
+    let eighth = |trace: &Trace| {
+        let mut free = 2048_i64;
+        let mut least = free;
+        for op in &trace.ops {
+            let frames = op.order().frames() as i64;
+            free += match op.kind() {
+                OpKind::Alloc => -frames,
+                OpKind::Free | OpKind::FreePart => frames,
+                OpKind::Tick | OpKind::Failed => 0,
+            };
+            least = least.min(free);
+        }
+        u64::try_from(least).unwrap() / 8
+    };
+    let [a, b] = [&traces[0], &traces[1]].map(eighth);
+    assert!(a > 50 && b > 50 && a != b, "{a} {b}");
+    // Rows are sorted by what is held back.
+    assert_eq!(squeezes, [50, a, 50, b]);
+    refused(
+        &[
+            as_str(&files[0]),
+            "--squeeze",
+            "101%",
+            "--json",
+            as_str(&out),
+        ],
+        "from 0% to 100%",
+    );
 }
 
 #[test]
