@@ -197,7 +197,7 @@ pub(crate) fn healing_table(with: &ResultFile, without: &ResultFile) -> String {
     }
     let _ = writeln!(
         out,
-        "\n`docs/results/{HEALING}.jsonl` has the engine's figures with the rule, at {} on {}, `docs/results/{NAME}.jsonl` the others.",
+        "\n`docs/results/{HEALING}.jsonl` has the engine's figures with the rule put back, at {} on {}, `docs/results/{NAME}.jsonl` the others.",
         with.run.commit, with.run.date
     );
     out
