@@ -60,7 +60,7 @@ impl ZoneLayout {
     /// From 256 MiB on, and with pageblocks of 512 frames of 4 KiB, they are less than a
     /// thousandth of the memory: a pageblock takes 1.0 KiB of tags, two bitmaps and a descriptor
     /// of 64 bytes each and some 300 bytes of index, in all 0.07 % of its 2 MiB; a CPU takes
-    /// 3.1 KiB and the policy's tables 70 KiB, whatever the zone's size.
+    /// 3.1 KiB and the policy's tables some 60 KiB, whatever the zone's size.
     ///
     /// # Errors
     /// If no zone can have the layout.
