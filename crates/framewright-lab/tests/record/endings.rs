@@ -287,9 +287,15 @@ fn w5_a_ring_keeps_the_newest_events_and_what_memory_was_like_where_they_begin()
     let frees = number(&summary, "free");
     assert!(frees >= 1000, "{summary}");
     assert_eq!(number(&summary, "initial_inferred"), 0, "{summary}");
-    for kind in ["percpu_at_start", "missed_frees", "frees_of_unknown"] {
+    for kind in ["percpu_at_start", "missed_frees"] {
         assert!(number(&summary, kind) * 20 <= frees, "{kind}: {summary}");
     }
+    // A process's kernel stack is four frames from the bulk allocator, which has no event. A process that ends on another
+    // CPU than the next one begins on leaves none to take over, so these four frees are unknown, beside 35 and more that
+    // are not: how many processes that are is the scheduler's choice. Were memory's beginning worked out wrongly, most
+    // frees would be unknown.
+    let unknown = number(&summary, "frees_of_unknown");
+    assert!(unknown * 8 <= frees, "{summary}");
     // The files of /proc say that they are from before that, and no replay measures the beginning by them.
     for (when, has_lead) in [("before", true), ("after", false)] {
         let text = fs::read_to_string(folder.path().join(format!("state/ring/{when}.vmstat")));
