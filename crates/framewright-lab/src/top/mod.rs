@@ -21,31 +21,26 @@
 //! # Sources
 //! As of [`record`](crate::record); `Documentation/admin-guide/sysctl/vm.rst` for the watermarks.
 
-mod draw;
 mod error;
 mod events;
-mod json;
 mod layout;
 mod outlook;
-mod screen;
 mod sources;
 mod state;
 #[cfg(test)]
 mod tests;
-mod text;
 mod verdict;
 mod view;
 
-use draw::Shown;
 pub use error::TopError;
 pub(in crate::top) use error::what;
-use screen::{Screen, Wish};
 use sources::{TopSources, open_tracefs};
 use state::TopState;
 use std::fs;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use view::{Screen, Shown, Wish, json_line, plain_text};
 
 /// How often events are taken out of the buffers.
 const LOOK: Duration = Duration::from_millis(100);
@@ -159,7 +154,7 @@ impl RunningView<'_> {
         if !self.interval(interrupted)? {
             self.end_interval()?;
         }
-        print(&text::plain(&self.state, &self.kernel, width)).map(drop)
+        print(&plain_text(&self.state, &self.kernel, width)).map(drop)
     }
 
     fn print_objects(
@@ -169,7 +164,7 @@ impl RunningView<'_> {
     ) -> Result<(), TopError> {
         let mut left = count;
         while left != Some(0) {
-            if !self.interval(interrupted)? || !print(&json::line(&self.state, &self.kernel))? {
+            if !self.interval(interrupted)? || !print(&json_line(&self.state, &self.kernel))? {
                 return Ok(());
             }
             left = left.map(|left| left - 1);

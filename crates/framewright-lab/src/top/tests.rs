@@ -1,11 +1,10 @@
 //! A state fed from recorded text, and what is shown of it.
 
-use super::draw::{Shown, draw};
 use super::events::EventPipe;
 use super::layout::{PageblockContents, TopLayout};
 use super::state::{TopReading, TopState, VmCounter};
 use super::verdict::{TopStanding, TopVerdict};
-use super::{json, text};
+use super::view::{Shown, draw, json_line, plain_text};
 use crate::replay::FailureCause;
 use crate::trace::state::{read_buddyinfo, read_vmstat, read_zoneinfo};
 use ratatui::Terminal;
@@ -248,7 +247,7 @@ fn an_order_that_is_not_asked_for_is_no_verdict_unless_nothing_is_known_of_that(
 
 #[test]
 fn tp4_plain_text_says_the_verdict_first_and_obeys_no_name() {
-    let text = text::plain(&failed(), "6.18", 80);
+    let text = plain_text(&failed(), "6.18", 80);
     assert!(
         text.starts_with("Order 3 fails: 2 in the last 1 s"),
         "{text}"
@@ -281,7 +280,7 @@ fn tp4_plain_text_says_the_verdict_first_and_obeys_no_name() {
 
 #[test]
 fn json_is_one_object_in_one_line() {
-    let line = json::line(&failed(), "6.18");
+    let line = json_line(&failed(), "6.18");
     assert_eq!(line.matches('\n').count(), 1);
     let object: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(object["verdict"]["order"], 3);
@@ -298,7 +297,7 @@ fn json_is_one_object_in_one_line() {
     // What the next interval has is its own.
     let mut state = failed();
     state.read(reading(2, &[1], VMSTAT_LATER));
-    let object: Value = serde_json::from_str(&json::line(&state, "6.18")).unwrap();
+    let object: Value = serde_json::from_str(&json_line(&state, "6.18")).unwrap();
     assert_eq!(object["failures"].as_array().unwrap().len(), 0);
     // Without events nothing of them is claimed.
     let state = TopState::new(
@@ -307,7 +306,7 @@ fn json_is_one_object_in_one_line() {
         vec!["failures (no tracefs)".into()],
         reading(0, &[1], VMSTAT),
     );
-    let object: Value = serde_json::from_str(&json::line(&state, "6.18")).unwrap();
+    let object: Value = serde_json::from_str(&json_line(&state, "6.18")).unwrap();
     assert!(object["failures"].is_null() && object["orders"][3]["failures"].is_null());
     assert_eq!(object["missing"][0], "failures (no tracefs)");
 }

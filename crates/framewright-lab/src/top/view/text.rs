@@ -1,17 +1,17 @@
 //! One view as plain text, for scripts and pipes.
 
-use super::state::TopState;
-use super::verdict::TopVerdict;
-use super::view::{
+use super::rows::{
     ORDER_COLUMNS, ZONE_COLUMNS, chosen, gaps, is_words, label_line, last_lines, order_columns,
     order_rows, pageblock_lines, rate_rows, title, zone_rows,
 };
+use crate::top::state::TopState;
+use crate::top::verdict::TopVerdict;
 
 /// Lines of events in a view.
 const LINES: usize = 20;
 
 /// The view, as wide as it is asked for at most where that is possible.
-pub(crate) fn plain(state: &TopState, kernel: &str, width: u16) -> String {
+pub(crate) fn plain_text(state: &TopState, kernel: &str, width: u16) -> String {
     let mut text = format!(
         "{}\n{}\n{}\n\n",
         TopVerdict::of(state).text,

@@ -1,11 +1,11 @@
 //! A view on a screen of any size. What colour says, a character or a word says too.
 
-use super::state::TopState;
-use super::verdict::{TopStanding, TopVerdict};
-use super::view::{
+use super::rows::{
     ORDER_COLUMNS, ZONE_COLUMNS, chosen, gaps, is_words, label_line, last_lines, order_columns,
     order_rows, pageblock_lines, rate_rows, title, zone_rows,
 };
+use crate::top::state::TopState;
+use crate::top::verdict::{TopStanding, TopVerdict};
 use ratatui::Frame as Picture;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

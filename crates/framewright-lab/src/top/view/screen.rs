@@ -1,21 +1,21 @@
 //! The terminal: taken for the view, and given back however that ends.
 
-use super::TopError;
 use super::draw::{Shown, draw};
-use super::state::TopState;
+use crate::top::TopError;
+use crate::top::state::TopState;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io;
 use std::time::Duration;
 
 /// The terminal in raw mode, on its other page. Dropping it gives it back; a panic does so before its message.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     terminal: DefaultTerminal,
 }
 
 /// What a key wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(crate) enum Wish {
     Quit,
     Pause,
     Help,
@@ -31,7 +31,7 @@ fn failed(error: &io::Error) -> TopError {
 }
 
 impl Screen {
-    pub(super) fn open() -> Result<Self, TopError> {
+    pub(crate) fn open() -> Result<Self, TopError> {
         let terminal = ratatui::try_init().map_err(|e| {
             ratatui::restore();
             failed(&e)
@@ -39,7 +39,7 @@ impl Screen {
         Ok(Self { terminal })
     }
 
-    pub(super) fn draw(&mut self, state: &TopState, shown: Shown<'_>) -> Result<(), TopError> {
+    pub(crate) fn draw(&mut self, state: &TopState, shown: Shown<'_>) -> Result<(), TopError> {
         let drawn = self
             .terminal
             .draw(|picture| draw(picture, state, shown))
@@ -48,7 +48,7 @@ impl Screen {
     }
 
     /// What the user wants, if a key comes within that time.
-    pub(super) fn wish(&self, wait: Duration) -> Result<Option<Wish>, TopError> {
+    pub(crate) fn wish(&self, wait: Duration) -> Result<Option<Wish>, TopError> {
         if !event::poll(wait).map_err(|e| failed(&e))? {
             return Ok(None);
         }

@@ -1,13 +1,13 @@
 //! An interval as one JSON object.
 
-use super::outlook::ORDERS;
-use super::state::{SeenRate, TopState, VmCounter};
-use super::verdict::{TopVerdict, word};
+use crate::top::outlook::ORDERS;
+use crate::top::state::{SeenRate, TopState, VmCounter};
+use crate::top::verdict::{TopVerdict, word};
 use framewright::Mobility;
 use serde_json::{Map, Value, json};
 
 /// The object, in one line.
-pub(crate) fn line(state: &TopState, kernel: &str) -> String {
+pub(crate) fn json_line(state: &TopState, kernel: &str) -> String {
     let verdict = TopVerdict::of(state);
     let (own, own_all) = state.own_percent();
     let object = json!({
@@ -109,7 +109,7 @@ fn fallbacks(state: &TopState) -> Option<Value> {
     if !state.has_events {
         return None;
     }
-    let mut object = rate(state.rate(super::state::TopCounts::all_fallbacks));
+    let mut object = rate(state.rate(crate::top::state::TopCounts::all_fallbacks));
     let mut pairs = Vec::new();
     for wanted in Mobility::ALL {
         for taken in Mobility::ALL {

@@ -1,8 +1,8 @@
 //! What a view says, in rows and lines: the same in plain text and on a screen.
 
-use super::outlook::ORDERS;
-use super::state::{SeenEvent, SeenFailure, SeenRate, TopState, VmCounter};
-use super::verdict::word;
+use crate::top::outlook::ORDERS;
+use crate::top::state::{SeenEvent, SeenFailure, SeenRate, TopState, VmCounter};
+use crate::top::verdict::word;
 use crate::trace::state::ZoneInfo;
 
 /// What a view of a width has columns for; the first ones stay where it is narrow.
@@ -224,7 +224,7 @@ pub(crate) fn rate_rows(state: &TopState) -> Vec<[String; 3]> {
     vec![
         row(
             "fallbacks",
-            seen(state.rate(super::state::TopCounts::all_fallbacks)),
+            seen(state.rate(crate::top::state::TopCounts::all_fallbacks)),
         ),
         row("compactions", seen(state.rate(|counts| counts.compactions))),
         row("compact stalls", state.vm_rate(VmCounter::CompactionStalls)),
