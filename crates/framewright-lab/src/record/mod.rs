@@ -45,42 +45,34 @@
 
 mod command;
 mod error;
-mod failure;
-mod instance;
+mod kernel;
 mod names;
 mod options;
 mod outlet;
 mod report;
 mod room;
-mod state;
 mod stream;
 mod stream_writer;
-mod tasks;
-mod tracefs;
 
 pub use error::RecordError;
-pub use instance::{BufferFill, BufferKeeps, Instance};
+pub use kernel::{BufferFill, BufferKeeps, Instance, Tracefs};
+pub(crate) use kernel::{open_page_flags, task_name};
 pub(in crate::record) use options::{LOOK, check};
 pub use options::{RecordOptions, RecordingEnded};
 pub use report::RecordReport;
 pub use stream::{StreamReport, record_stream};
-pub use tracefs::Tracefs;
 
 use crate::printable;
 use crate::trace::reduce::{Reducer, Rewind};
-use crate::trace::{Input, MemoryLimit, Snapshot, TextNames, TextReader, TraceEvent, WhoAsked};
+use crate::trace::{Input, MemoryLimit, TextNames, TextReader, TraceEvent, WhoAsked};
 use command::Running;
-use failure::{FailureWatch, check_order};
+use kernel::{FailureWatch, StateLog, check_order, proc_text, running_tasks, snapshot, state};
 use names::RecordingNames;
-use state::{StateLog, state};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::Path;
+use std::fs;
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tasks::running_tasks;
-pub(crate) use tasks::task_name;
 
 /// One look in this many is also a look at the buffers: 4 times a second.
 const LOOKS_PER_FILL: u32 = 5;
@@ -292,33 +284,9 @@ fn open_tracefs(say: &mut impl FnMut(&str)) -> Result<Tracefs, RecordError> {
     Ok(tracefs)
 }
 
-fn proc_text(name: &str) -> Result<String, RecordError> {
-    let path = Path::new("/proc").join(name);
-    fs::read_to_string(&path).map_err(|e| RecordError::file(&path, &e))
-}
-
 pub(crate) fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-pub(crate) fn open_page_flags() -> Result<File, RecordError> {
-    let path = Path::new("/proc/kpageflags");
-    File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => RecordError::Missing(
-            "this kernel has no /proc/kpageflags; it must be built with CONFIG_PROC_PAGE_MONITOR"
-                .into(),
-        ),
-        io::ErrorKind::PermissionDenied => RecordError::Missing(
-            "reading /proc/kpageflags needs root (CAP_SYS_ADMIN): run it with sudo".into(),
-        ),
-        _ => RecordError::file(path, &error),
-    })
-}
-
-fn snapshot() -> Result<Snapshot, RecordError> {
-    Snapshot::read(open_page_flags()?)
-        .map_err(|e| RecordError::file(Path::new("/proc/kpageflags"), &e))
 }
 
 /// A recording that runs.

@@ -1,8 +1,8 @@
 //! The files of a recording, their names beside the trace, and how they are written: packed, staged, and kept
 //! together or not at all (W1).
 
+use super::kernel::{ProcFiles, STATE};
 use super::outlet::folder_of;
-use super::state::{ProcFiles, STATE};
 use super::{RecordError, RecordOptions, RecordReport, check};
 use crate::files::{FileClaims, Stage};
 use crate::printable;

@@ -9,15 +9,13 @@
 //! grow with the recording: the buffers, what the packing looks back at, and what waits for the stream's reader.
 
 use super::command::Running;
-use super::failure::{FailureWatch, check_order};
+use super::kernel::{FailureWatch, check_order, proc_text, running_tasks, state};
 use super::outlet::StreamOutlet;
 use super::report::ended_line;
-use super::state::state;
 use super::stream_writer::{Pumped, StreamPump, StreamStop, StreamWriter};
-use super::tasks::running_tasks;
 use super::{
     BufferFill, BufferKeeps, Instance, RecordError, RecordOptions, RecordingEnded,
-    RunningRecording, open_page_flags, open_tracefs, proc_text, room,
+    RunningRecording, open_page_flags, open_tracefs, room,
 };
 use crate::files::is_stdout;
 use std::fmt;

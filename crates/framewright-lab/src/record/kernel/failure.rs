@@ -1,6 +1,7 @@
 //! The second instance of a flight recorder, which sees failures alone and tells when to stop.
 
-use super::{Instance, RecordError, Tracefs};
+use super::{Instance, Tracefs};
+use crate::record::RecordError;
 use crate::trace::{EndingFailure, Input, TextReader};
 use framewright::Order;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 /// Looks for the failure that ends a recording, in an instance that traces failures alone. So a look costs by what has
 /// failed since the last one, and flags are read by their names, whose numbers differ between kernels.
 #[derive(Debug)]
-pub(super) struct FailureWatch<'t> {
+pub(crate) struct FailureWatch<'t> {
     instance: Instance<'t>,
     ends: EndingFailure,
     /// Failures that earlier looks have seen.
@@ -16,7 +17,7 @@ pub(super) struct FailureWatch<'t> {
 }
 
 impl<'t> FailureWatch<'t> {
-    pub(super) fn new(tracefs: &'t Tracefs, ends: EndingFailure) -> Result<Self, RecordError> {
+    pub(crate) fn new(tracefs: &'t Tracefs, ends: EndingFailure) -> Result<Self, RecordError> {
         let instance = Instance::make_for_failures(tracefs, ends.order())?;
         Ok(Self {
             instance,
@@ -26,12 +27,12 @@ impl<'t> FailureWatch<'t> {
     }
 
     /// Looks from here on. What fails before the recording has begun would end it without being in it.
-    pub(super) fn start(&self) -> Result<(), RecordError> {
+    pub(crate) fn start(&self) -> Result<(), RecordError> {
         self.instance.set_tracing(true)
     }
 
     /// The order of a failure that ends the recording and its time in nanoseconds, if there was one.
-    pub(super) fn look(&mut self) -> Result<Option<(Order, u64)>, RecordError> {
+    pub(crate) fn look(&mut self) -> Result<Option<(Order, u64)>, RecordError> {
         let fill = self.instance.fill()?;
         let failed = fill.events + fill.overwritten;
         if failed == self.seen {
@@ -51,7 +52,7 @@ impl<'t> FailureWatch<'t> {
 }
 
 /// Refuses to wait for an order that this kernel does not have: it turns such requests down without an event.
-pub(super) fn check_order(ends: EndingFailure, buddyinfo: &str) -> Result<(), RecordError> {
+pub(crate) fn check_order(ends: EndingFailure, buddyinfo: &str) -> Result<(), RecordError> {
     let zone = buddyinfo
         .lines()
         .next()

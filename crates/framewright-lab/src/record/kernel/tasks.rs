@@ -11,7 +11,7 @@ const FIRST_NAMESPACE: u64 = 0xeffffffc;
 /// `/proc` has other numbers, there is none.
 ///
 /// A task that ends meanwhile is passed over.
-pub(super) fn running_tasks() -> Vec<(u32, Vec<u8>)> {
+pub(crate) fn running_tasks() -> Vec<(u32, Vec<u8>)> {
     if !numbers_as_the_machine() {
         return Vec::new();
     }

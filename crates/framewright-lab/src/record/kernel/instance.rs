@@ -1,7 +1,8 @@
 //! One tracing instance: its events, its buffers, how it prints, and its end. No other file writes to the kernel's
 //! tracing; a kernel that lacks an event or an option is met here.
 
-use super::{RecordError, Tracefs};
+use super::Tracefs;
+use crate::record::RecordError;
 use crate::trace::TracedWork;
 use framewright::Order;
 use std::fs::{self, File};
@@ -467,7 +468,7 @@ impl Drop for Instance<'_> {
 
 impl BufferFill {
     /// Whether the buffers still have what happened then, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub(super) fn has(&self, time_ns: u64) -> bool {
+    pub(crate) fn has(&self, time_ns: u64) -> bool {
         self.whole_from_ns.is_none_or(|begin| begin <= time_ns)
     }
 

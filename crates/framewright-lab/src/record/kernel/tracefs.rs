@@ -1,7 +1,7 @@
 //! Where the kernel's tracing is, found or mounted for this process alone. Everything else of the recorder is given
 //! this folder and asks no path.
 
-use super::RecordError;
+use crate::record::RecordError;
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::fs;

@@ -1,7 +1,7 @@
 //! The files of `/proc` before and after a recording. A flight recorder learns late where its recording begins, so
 //! it keeps a bounded log of moments and chooses from it in the end.
 
-use super::RecordError;
+use crate::record::RecordError;
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Files of `/proc` that are kept with a recording, before and after.
-pub(super) const STATE: [&str; 5] = ["pagetypeinfo", "buddyinfo", "zoneinfo", "vmstat", "meminfo"];
+pub(crate) const STATE: [&str; 5] = ["pagetypeinfo", "buddyinfo", "zoneinfo", "vmstat", "meminfo"];
 
 /// How often a flight recorder reads them: it learns only later where its recording begins.
 const EVERY: Duration = Duration::from_secs(10);
@@ -18,10 +18,10 @@ const EVERY: Duration = Duration::from_secs(10);
 const MOMENTS_MAX: usize = 512;
 
 /// Files of `/proc` at one moment, by name.
-pub(super) type ProcFiles = Vec<(&'static str, Vec<u8>)>;
+pub(crate) type ProcFiles = Vec<(&'static str, Vec<u8>)>;
 
 /// The files of [`STATE`] that this kernel has.
-pub(super) fn state() -> Result<ProcFiles, RecordError> {
+pub(crate) fn state() -> Result<ProcFiles, RecordError> {
     let mut files = Vec::new();
     for name in STATE {
         let path = Path::new("/proc").join(name);
@@ -36,13 +36,13 @@ pub(super) fn state() -> Result<ProcFiles, RecordError> {
 
 /// States from which the one at the beginning of a recording is chosen, by nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug)]
-pub(super) struct StateLog<S = ProcFiles> {
+pub(crate) struct StateLog<S = ProcFiles> {
     moments: VecDeque<(u64, S)>,
     every_ns: u64,
 }
 
 impl<S> StateLog<S> {
-    pub(super) fn new(now_ns: u64, state: S) -> Self {
+    pub(crate) fn new(now_ns: u64, state: S) -> Self {
         Self {
             moments: VecDeque::from([(now_ns, state)]),
             every_ns: EVERY.as_nanos() as u64,
@@ -50,14 +50,14 @@ impl<S> StateLog<S> {
     }
 
     /// Whether the newest state is old enough for another one.
-    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         let newest = self.moments.back().map_or(0, |&(at, _)| at);
         now_ns.saturating_sub(newest) >= self.every_ns
     }
 
     /// Adds a state. What is older than the newest one before `whole_from_ns`, where the buffers begin now, can no
     /// longer be chosen and goes.
-    pub(super) fn add(&mut self, now_ns: u64, state: S, whole_from_ns: Option<u64>) {
+    pub(crate) fn add(&mut self, now_ns: u64, state: S, whole_from_ns: Option<u64>) {
         let begin = whole_from_ns.unwrap_or(0);
         while self.moments.get(1).is_some_and(|&(at, _)| at <= begin) {
             self.moments.pop_front();
@@ -76,7 +76,7 @@ impl<S> StateLog<S> {
     }
 
     /// The newest state from before `whole_from_ns`, with its time; the oldest one where nothing was overwritten.
-    pub(super) fn choose(mut self, whole_from_ns: Option<u64>) -> Option<(u64, S)> {
+    pub(crate) fn choose(mut self, whole_from_ns: Option<u64>) -> Option<(u64, S)> {
         let begin = whole_from_ns.unwrap_or(0);
         while self.moments.get(1).is_some_and(|&(at, _)| at <= begin) {
             self.moments.pop_front();
