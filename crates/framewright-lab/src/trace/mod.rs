@@ -17,45 +17,34 @@
 //!   with a check, or saturate where they are counts.
 //! - **P7** What an error shows of an input is printable and as long as a line, its name included.
 
-mod askers;
 mod detect;
-mod digest;
 mod error;
 mod event;
 mod failure;
-mod input;
-mod limit;
-mod liveness;
-mod name;
-mod ops;
+mod in_memory;
 mod pft;
 pub mod reduce;
-mod request;
+mod source;
 pub mod state;
 mod stream;
 mod text;
-mod work;
 
-pub use askers::{Askers, CallChains, NameTable};
 pub use detect::Recording;
-pub(crate) use digest::RunningDigest;
-pub use digest::TraceDigest;
 pub use error::TraceError;
 pub use event::{EventKind, TraceEvent};
 pub use failure::EndingFailure;
-pub(crate) use input::text_of;
-pub use input::{Encoding, Input};
-pub use limit::{MemoryLimit, TooMuchMemory};
-pub use liveness::{BadFree, Liveness};
-pub use name::trace_stem;
-pub use ops::{InitClass, InitObject, OpKind, Trace, TraceOp};
+pub use in_memory::{
+    Askers, BadFree, CallChains, InitClass, InitObject, KernelWork, Liveness, NameTable, OpKind,
+    RequestCounts, RequestTraits, RequestWaits, Trace, TraceOp, TracedWork, WaitSum, WorkEvent,
+    WorkKind,
+};
 pub use pft::{
     read_frames, read_frames_digest, read_pft, write_frames, write_frames_digest, write_pft1,
     write_pft2, write_pft3,
 };
-pub use request::{RequestCounts, RequestTraits};
+pub use source::{Encoding, Input, MemoryLimit, TooMuchMemory, TraceDigest, trace_stem};
+pub(crate) use source::{RunningDigest, text_of};
 pub use state::{ReadFrameState, Snapshot};
 pub use stream::{STREAM_MAGIC, StreamParts, StreamReader, StreamRest, section_line};
 pub(crate) use text::gfp_names;
 pub use text::{Dialect, TextCounts, TextNames, TextReader, WhoAsked};
-pub use work::{KernelWork, RequestWaits, TracedWork, WaitSum, WorkEvent, WorkKind};

@@ -7,8 +7,9 @@ use super::{
     PftVersion, STACK, STACKS, TICK, TICK_ORDER, WORK, askers, held_bytes, is_absent, len_bytes_of,
     padded, varint, work,
 };
-use crate::trace::liveness::{BadFree, Liveness};
-use crate::trace::{Askers, InitClass, InitObject, Input, OpKind, Trace, TraceError, TraceOp};
+use crate::trace::{
+    Askers, BadFree, InitClass, InitObject, Input, Liveness, OpKind, Trace, TraceError, TraceOp,
+};
 use framewright::{Frame, Mobility, Order, Run};
 
 /// The version, and the numbers behind the magic.

@@ -5,8 +5,7 @@ use super::{
     ABSENT, COLUMNS, COMM, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID, PftVersion, STACK,
     STACKS, TICK, TICK_ORDER, WORK, askers, is_absent, len_bytes_of, padded, varint, work,
 };
-use crate::trace::liveness::Liveness;
-use crate::trace::{InitClass, OpKind, Trace, TraceOp};
+use crate::trace::{InitClass, Liveness, OpKind, Trace, TraceOp};
 use std::io::{self, Write};
 
 /// Writes `trace` in the form PFT1, uncompressed: without the askers and the kernel's work.

@@ -26,12 +26,12 @@ pub struct TracedWork {
 
 impl TracedWork {
     /// The kinds in the order of their bits in a file.
-    pub(super) const fn bits(self) -> u8 {
+    pub(crate) const fn bits(self) -> u8 {
         self.background as u8 | (self.reclaim as u8) << 1 | (self.compaction as u8) << 2
     }
 
     /// The same from a file; `None` for a bit that stands for nothing.
-    pub(super) const fn from_bits(bits: u8) -> Option<Self> {
+    pub(crate) const fn from_bits(bits: u8) -> Option<Self> {
         if bits > 7 {
             return None;
         }
@@ -63,7 +63,7 @@ impl TracedWork {
     }
 
     /// As well such work.
-    pub(super) const fn add(&mut self, kind: WorkKind) {
+    pub(crate) const fn add(&mut self, kind: WorkKind) {
         match kind {
             WorkKind::Woke { .. } | WorkKind::Slept { .. } => self.background = true,
             WorkKind::Reclaimed { .. } => self.reclaim = true,

@@ -11,8 +11,9 @@
 //! has it, and nothing is downloaded but crates. The decoders in Rust refuse windows above
 //! 100 MiB, and recorded traces use up to 2^27 bytes.
 
-use super::{MemoryLimit, RunningDigest, TraceError};
+use super::{MemoryLimit, RunningDigest};
 use crate::printable;
+use crate::trace::TraceError;
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -271,7 +272,7 @@ impl Input {
 
     /// The same input, which ends where its packing is cut off, and says so ([`Self::is_cut`]).
     #[must_use]
-    pub(super) fn ending_where_cut(self) -> Self {
+    pub(crate) fn ending_where_cut(self) -> Self {
         Self {
             may_be_cut: true,
             ..self
@@ -279,7 +280,7 @@ impl Input {
     }
 
     /// Whether the packing was cut off where the input ended.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
