@@ -13,47 +13,38 @@
 //! allocation that fails stays failed, its object is absent, and the object's frees are passed over.
 
 pub mod admission;
-mod camera;
-mod engine;
 mod error;
-mod failures;
-mod labels;
+mod given;
 mod many;
-mod memory;
+mod notes;
 mod objects;
 mod placement;
-mod policy;
 mod propose;
 pub mod reclaim;
 mod reference;
 mod run;
-mod start;
-mod state;
-mod subject;
-#[cfg(test)]
-mod test_subject;
+mod subjects;
 #[cfg(test)]
 mod tests;
-mod tries;
-mod who;
 
 pub use admission::{BackgroundRuns, MachineZones, RecordedStep, ZoneAllocator, ZonePass};
 pub use error::ReplayError;
-pub use failures::{FailureCause, FailureLog, FirstFailure, default_watermark};
-pub use labels::{count_labels, labels_by_content};
+pub use given::{
+    ListedFree, MemoryError, Start, TraceMemory, count_labels, fit_free_memory, labels_by_content,
+    labels_by_state,
+};
 pub use many::{ReplayJob, replay_all, replay_all_until};
-pub use memory::{MemoryError, TraceMemory};
+pub use notes::{
+    Asker, FailureCause, FailureLog, FirstFailure, Tries, WhoCounts, WhoTally, default_watermark,
+    plain_function,
+};
 use objects::TraceObjects;
 pub use placement::{Placement, placement};
-pub use policy::{ReplayPolicy, UnknownPolicy};
 pub use propose::{ProposedSqueeze, TRIED_OPS_MAX, least_free, propose_squeezes};
 pub use reclaim::{HugeProbes, Stalls};
 pub use reference::read_reference;
 pub(crate) use run::by_flags;
 pub use run::{ReclaimOptions, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, replay};
-pub use start::Start;
-pub use state::{ListedFree, fit_free_memory, labels_by_state};
-pub use subject::{FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};
-pub use tries::Tries;
-use who::WhoFollower;
-pub use who::{Asker, WhoCounts, WhoTally, plain_function};
+pub use subjects::{
+    FreeRefused, RecordedRequest, ReplayAnswer, ReplayPolicy, ReplaySubject, UnknownPolicy,
+};

@@ -1,9 +1,9 @@
 //! The recording kernel's own choice of frames, under the same observer as the policies: the figures that a model
 //! of that kernel is held against.
 
-use super::camera::Camera;
+use super::notes::{Camera, WhoFollower};
 use super::run::SAMPLE_MS;
-use super::{ReplayError, TraceMemory, TraceObjects, WhoFollower, WhoTally};
+use super::{ReplayError, TraceMemory, TraceObjects, WhoTally};
 use crate::measure::{Film, Means, Observer};
 use crate::trace::OpKind;
 use framewright::{Frame, Order};

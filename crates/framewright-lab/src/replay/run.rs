@@ -1,9 +1,9 @@
 //! One replay: the loop over the operations, what it counts, and the values of its metrics.
 
-use super::camera::Camera;
+use super::notes::{Camera, WhoFollower};
 use super::{
     BackgroundRuns, FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError,
-    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, Tries, WhoFollower, WhoTally, start,
+    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, Tries, WhoTally, given,
 };
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
@@ -437,7 +437,7 @@ impl<'a> ReplayRun<'a> {
     ) -> Result<Self, ReplayError> {
         let mut observer = Observer::new(memory.trace.nframes, &memory.trace.absent);
         let mut objects = TraceObjects::new(memory.trace.init.len() + memory.allocs);
-        let unplaced = start::begin(
+        let unplaced = given::begin(
             subject,
             &mut observer,
             &mut objects,

@@ -1,7 +1,6 @@
 //! The replay itself: what it counts, what it passes over, and that it stops at what an allocator must not do.
 
-use super::engine::with_engine;
-use super::test_subject::NoGrouping;
+use super::subjects::{NoGrouping, with_engine};
 use super::*;
 use crate::trace::{InitClass, InitObject, Trace, TraceOp, WorkEvent, WorkKind};
 use framewright::policy::Fallback;

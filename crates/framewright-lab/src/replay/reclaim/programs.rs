@@ -4,7 +4,8 @@
 use super::ObjectContent;
 use crate::measure::{AllocatorFault, Observer};
 use crate::pressure::{Frees, Gives, Tenants};
-use crate::replay::{TraceObjects, WhoFollower, WhoTally};
+use crate::replay::notes::WhoFollower;
+use crate::replay::{TraceObjects, WhoTally};
 use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink, Shrunk};
 use framewright::{CpuId, Frame, Mobility, Order};
 use std::cell::{Cell, RefCell};

@@ -6,11 +6,11 @@ use super::programs::{HeldPrograms, Programs, TraceFree};
 use super::{HugeProbes, ObjectContent, Stalls};
 use crate::measure::{MAX_ORDER, Observer, Sample};
 use crate::pressure::{Gives, Impose, LIST_NAMES, PressureRequest};
-use crate::replay::camera::Camera;
+use crate::replay::notes::{Camera, WhoFollower};
 use crate::replay::run::probe_mobility;
 use crate::replay::{
     FailureCause, ReplayError, ReplayOptions, ReplayOutcome, SAMPLE_MS, SeriesPoint, Start,
-    TraceMemory, WhoFollower,
+    TraceMemory,
 };
 use crate::trace::{OpKind, TraceOp};
 use framewright::stats::ReclaimStats;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::measure::{AllocatorFault, replay as m};
 use crate::pressure::{Frees, Impose, Kernel, LISTS, PressureRequest, Tenants};
-use crate::replay::test_subject::NoGrouping;
+use crate::replay::subjects::NoGrouping;
 use crate::replay::{
     ReclaimOptions, ReplayError, ReplayOptions, ReplayOutcome, ReplayPolicy, ReplaySubject, Start,
     TraceMemory,

@@ -1,8 +1,9 @@
 //! The state before the first operation: labels, the initial objects, and the frames that are held back, all put in
 //! place before a policy is asked for anything.
 
-use super::{ReplayError, ReplaySubject, TraceMemory, TraceObjects};
+use super::TraceMemory;
 use crate::measure::Observer;
+use crate::replay::{ReplayError, ReplaySubject, TraceObjects};
 use framewright::{CpuId, Mobility, Order};
 
 /// How the memory that was in use before the trace began comes to be in use in the replay.
@@ -27,7 +28,7 @@ impl Start {
 
 /// Puts the initial objects in place and holds `squeeze` frames back; returns how many of them
 /// found no frame.
-pub(super) fn begin(
+pub(crate) fn begin(
     subject: &mut dyn ReplaySubject,
     observer: &mut Observer,
     objects: &mut TraceObjects,

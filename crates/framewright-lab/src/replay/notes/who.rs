@@ -96,7 +96,7 @@ const UNSEEN: u32 = 1;
 
 /// Follows requests and frees, and knows the holder of each frame. Memory: four bytes a frame.
 #[derive(Debug)]
-pub(super) struct WhoFollower<'a> {
+pub(crate) struct WhoFollower<'a> {
     trace: &'a Trace,
     /// The first small number of the same name, by small number.
     task_of: Vec<u16>,
@@ -112,7 +112,7 @@ pub(super) struct WhoFollower<'a> {
 
 impl<'a> WhoFollower<'a> {
     /// Before the first request, and every frame is free. `None` where the recording does not name the askers.
-    pub(super) fn new(trace: &'a Trace) -> Option<Self> {
+    pub(crate) fn new(trace: &'a Trace) -> Option<Self> {
         let askers = &trace.askers;
         if !askers.is_known() {
             return None;
@@ -140,12 +140,12 @@ impl<'a> WhoFollower<'a> {
     }
 
     /// An initial object lies there.
-    pub(super) fn begin(&mut self, frame: Frame, mobility: Mobility) {
+    pub(crate) fn begin(&mut self, frame: Frame, mobility: Mobility) {
         self.hold(BEFORE, frame, Order::ZERO, mobility);
     }
 
     /// Takes the next request of the trace, and says whose it is.
-    pub(super) fn ask(&mut self, op: &TraceOp) -> u32 {
+    pub(crate) fn ask(&mut self, op: &TraceOp) -> u32 {
         let chain = self.trace.askers.chain_of.get(self.requests);
         self.requests += 1;
         let place = match op.is_synthetic() {
@@ -178,7 +178,7 @@ impl<'a> WhoFollower<'a> {
     }
 
     /// The request was served there, as the observer has noted.
-    pub(super) fn serve(&mut self, place: u32, op: &TraceOp, frame: Frame, observer: &Observer) {
+    pub(crate) fn serve(&mut self, place: u32, op: &TraceOp, frame: Frame, observer: &Observer) {
         let (order, mobility) = (op.order(), op.mobility());
         // A whole block mixes nothing.
         if order.get() < BLOCK_ORDER {
@@ -194,24 +194,24 @@ impl<'a> WhoFollower<'a> {
     }
 
     /// The request took memory from pageblocks of another mobility this many times. Counted for one, it is for all.
-    pub(super) fn fall_back(&mut self, place: u32, times: u64) {
+    pub(crate) fn fall_back(&mut self, place: u32, times: u64) {
         self.has_fallbacks = true;
         self.counts(place).fallbacks += times;
     }
 
     /// The request failed in the replay.
-    pub(super) fn fail(&mut self, place: u32, op: &TraceOp) {
+    pub(crate) fn fail(&mut self, place: u32, op: &TraceOp) {
         let is_reported = self.is_reported(op);
         self.counts(place).failed += u64::from(is_reported);
     }
 
     /// The frames are free.
-    pub(super) fn free(&mut self, frame: Frame, order: Order) {
+    pub(crate) fn free(&mut self, frame: Frame, order: Order) {
         self.fill(frame, order, 0);
     }
 
     /// What lies in one block lies in another now, which is no request's doing.
-    pub(super) fn relocate(&mut self, from: Frame, to: Frame, order: Order) {
+    pub(crate) fn relocate(&mut self, from: Frame, to: Frame, order: Order) {
         for nth in 0..order.frames() {
             let at = |frame: Frame| (frame.0 + nth) as usize;
             let holder = self.holders.get_mut(at(from)).map(std::mem::take);
@@ -222,7 +222,7 @@ impl<'a> WhoFollower<'a> {
     }
 
     /// What each has come to.
-    pub(super) fn finish(mut self, observer: &Observer) -> WhoTally {
+    pub(crate) fn finish(mut self, observer: &Observer) -> WhoTally {
         for (frame, holder) in (0..).zip(std::mem::take(&mut self.holders)) {
             let Some(holder) = holder.checked_sub(2) else {
                 continue;

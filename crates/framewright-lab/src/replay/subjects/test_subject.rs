@@ -1,7 +1,8 @@
 //! The allocator with the fewest rules, so that a test of the replay tests nothing else.
 
-use super::{FreeRefused, RecordedStep, ReplaySubject, TraceMemory};
+use super::{FreeRefused, ReplaySubject};
 use crate::measure::{BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER};
+use crate::replay::{RecordedStep, TraceMemory};
 use framewright::{CpuId, Frame, Mobility, Order};
 
 /// No frame, no neighbour in a list.
@@ -17,7 +18,7 @@ const NOT_FREE: u8 = u8::MAX;
 /// - **TS2** Two buddies of one order are never both free: they are one block of the next.
 /// - **TS3** A frame's bit in `taken` is set if it is allocated or does not exist.
 #[derive(Debug)]
-pub(super) struct NoGrouping {
+pub(crate) struct NoGrouping {
     order: Vec<u8>,
     next: Vec<u32>,
     prev: Vec<u32>,
@@ -28,13 +29,13 @@ pub(super) struct NoGrouping {
     /// Requests so far.
     asked: u64,
     /// Behind how many requests it was told to follow the background, and each step of that.
-    pub(super) told: Vec<(u64, Option<RecordedStep>)>,
+    pub(crate) told: Vec<(u64, Option<RecordedStep>)>,
 }
 
 impl NoGrouping {
     /// A buddy system over the whole of `memory`, all of it free.
     #[must_use]
-    pub(super) fn new(memory: &TraceMemory<'_>) -> Self {
+    pub(crate) fn new(memory: &TraceMemory<'_>) -> Self {
         let nframes = memory.trace.nframes;
         let n = nframes as usize;
         let mut this = Self {
@@ -202,7 +203,7 @@ impl ReplaySubject for NoGrouping {
     }
 
     fn labels(&self) -> [u64; 3] {
-        super::count_labels(&self.labels)
+        crate::replay::count_labels(&self.labels)
     }
 
     fn fallbacks(&self) -> [[u64; 3]; 3] {

@@ -1,12 +1,12 @@
 //! When a picture of memory is taken. A film is bounded by its number of pictures, so they are spread over the
 //! trace before it begins.
 
-use super::TraceMemory;
 use crate::measure::{BLOCK_FRAMES, Film, Observer, Picture};
+use crate::replay::TraceMemory;
 
 /// The pictures of a replay under way.
 #[derive(Debug)]
-pub(super) struct Camera {
+pub(crate) struct Camera {
     film: Film,
     every_ms: u64,
     next_ms: u64,
@@ -14,7 +14,7 @@ pub(super) struct Camera {
 
 impl Camera {
     /// For at most this many pictures of a trace, if there are to be any.
-    pub(super) fn new(pictures: u32, memory: &TraceMemory<'_>) -> Option<Self> {
+    pub(crate) fn new(pictures: u32, memory: &TraceMemory<'_>) -> Option<Self> {
         // One at the start and one at the end, whatever the time between two of them.
         let between = u64::from(pictures).checked_sub(1)?.saturating_sub(1).max(1);
         let blocks = memory.trace.nframes.div_ceil(BLOCK_FRAMES);
@@ -26,7 +26,7 @@ impl Camera {
     }
 
     /// Takes one if it is time.
-    pub(super) fn look(&mut self, now_ms: u64, observer: &mut Observer) {
+    pub(crate) fn look(&mut self, now_ms: u64, observer: &mut Observer) {
         if now_ms >= self.next_ms {
             self.take(now_ms, observer);
             self.next_ms = now_ms + self.every_ms;
@@ -41,7 +41,7 @@ impl Camera {
     }
 
     /// The film, the end in it.
-    pub(super) fn developed(mut self, now_ms: u64, observer: &mut Observer) -> Film {
+    pub(crate) fn developed(mut self, now_ms: u64, observer: &mut Observer) -> Film {
         // What followed the last tick has happened at the same time as that.
         if self
             .film

@@ -1,9 +1,9 @@
 //! The trace with what all replays of it share: it is checked once, and how much memory a replay takes is said
 //! before any is taken.
 
-use super::{BackgroundRuns, MachineZones, default_watermark};
-use super::{TraceObjects, labels_by_content};
+use super::labels_by_content;
 use crate::measure::MAX_ORDER;
+use crate::replay::{BackgroundRuns, MachineZones, TraceObjects, default_watermark};
 use crate::trace::{MemoryLimit, OpKind, RequestCounts, TooMuchMemory, Trace};
 use framewright::Mobility;
 use std::fmt;

@@ -1,11 +1,12 @@
 //! The policies that a replay compares, by name: Linux's of some years, and the engine's.
 
-use super::admission::{MachineZone, Zoned};
+use super::ReplaySubject;
 use super::engine::{with_engine, with_engines};
-use super::{MachineZones, ReplaySubject, TraceMemory};
 use crate::before::buddy::{
     BuddyMarks, LinuxBuddy, LinuxBuddyConfig, LinuxBuddyError, LinuxPolicy,
 };
+use crate::replay::admission::{MachineZone, Zoned};
+use crate::replay::{MachineZones, TraceMemory};
 use framewright::policy::Fallback;
 use std::fmt;
 use std::str::FromStr;

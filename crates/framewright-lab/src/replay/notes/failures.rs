@@ -66,7 +66,7 @@ pub struct FailureLog {
 
 impl FailureLog {
     /// Notes a failure: `flags` where an event showed them, memory as it was, and what for.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         order: usize,
         flags: Option<u32>,

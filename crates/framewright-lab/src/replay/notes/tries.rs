@@ -13,7 +13,7 @@ pub struct Tries {
 
 impl Tries {
     /// As metrics, where anything was tried.
-    pub(super) fn values(
+    pub(crate) fn values(
         self,
         tried: Metric,
         served: Metric,

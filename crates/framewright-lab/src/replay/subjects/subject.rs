@@ -1,6 +1,6 @@
 //! What a replay asks of an allocator.
 
-use super::{FailureCause, RecordedStep};
+use crate::replay::{FailureCause, RecordedStep};
 use framewright::{CpuId, Frame, Mobility, Order};
 
 /// A free that the allocator did not accept; in a replay this is a fault of the allocator or of

@@ -1,7 +1,8 @@
 //! The engine as a subject of a replay.
 
-use super::{FreeRefused, MachineZones, ReplaySubject, TraceMemory, ZoneAllocator, ZonePass};
+use super::{FreeRefused, ReplaySubject};
 use crate::measure::BLOCK_FRAMES;
+use crate::replay::{MachineZones, TraceMemory, ZoneAllocator, ZonePass};
 use crate::steps;
 use framewright::engine::{Engine, EngineLayout};
 use framewright::frame::{Seat, Zone};
@@ -16,7 +17,7 @@ use framewright::{CpuId, Frame, Mobility, Order, Run};
 ///
 /// # Errors
 /// If the engine cannot manage such a memory; what it says of that.
-pub(super) fn with_engine<R>(
+pub(crate) fn with_engine<R>(
     fallback: Fallback,
     memory: &TraceMemory<'_>,
     work: impl FnOnce(&mut dyn ReplaySubject) -> R,
@@ -32,7 +33,7 @@ pub(super) fn with_engine<R>(
 ///
 /// # Errors
 /// As [`with_engine`].
-pub(super) fn with_engines<R>(
+pub(crate) fn with_engines<R>(
     fallback: Fallback,
     memory: &TraceMemory<'_>,
     machine: &MachineZones,
@@ -118,7 +119,7 @@ fn present(end: u64, absent: &[Run]) -> Vec<Run> {
     runs
 }
 
-pub(super) struct ReplayEngine<'z, 'm> {
+pub(crate) struct ReplayEngine<'z, 'm> {
     name: &'static str,
     zone: &'z Zone<'m, SingleThread>,
     seats: Vec<Seat<'z, 'm, SingleThread>>,
