@@ -1,7 +1,7 @@
 //! The library for C as a program's author gets it: installed by cargo-c, found by pkg-config and by nothing else. What the
 //! machine lacks is skipped aloud.
 
-use crate::boot;
+use crate::kernels::boot;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,9 @@
 //! `traces/held-out.sh` makes the recordings; they are too large for the repository. The command sweeps those in a folder
 //! and keeps what came of each. A recording whose name begins with `later` was made after the policy's last change.
 
-use crate::boot;
+use crate::kernels::boot;
 use crate::machine;
-use crate::recordings::{JUDGED, OURS, PolicyStanding, RIVALS, cases};
+use crate::pages::{JUDGED, OURS, PolicyStanding, RIVALS, cases};
 use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The machine that figures are taken on: what it is, and what else it does meanwhile.
 
-use crate::boot;
+use crate::kernels::boot;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;

@@ -1,31 +1,18 @@
 //! The repository's own commands: `cargo xtask kernel` builds the kernel and boots it in QEMU, `measure` takes the
 //! figures that the documents quote, and `docs` fills the documents with them.
 
-mod ab;
 mod board;
-mod boot;
 mod cinstall;
-#[cfg(test)]
-mod decisions;
-mod document;
-mod figures;
 mod heldout;
-mod linux;
-mod linux_build;
+mod kernels;
 mod machine;
 mod measure;
-mod ostd;
 mod pages;
-#[cfg(test)]
-mod pasted;
-mod query;
-mod recordings;
 mod results;
-mod suite;
-mod tables;
 mod vmalloc_test;
 
-use boot::{Accelerator, KernelArch, QemuMachine};
+use kernels::boot::{self, Accelerator, KernelArch, QemuMachine};
+use kernels::{linux, linux_build, ostd, suite};
 use std::env;
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `cargo xtask measure`: runs the commands whose figures README and book quote, and writes the result files.
 
-use crate::boot;
+use crate::kernels::boot;
 use crate::machine::{self, ForeignLoad, ForeignWatch, MachineWords};
 use crate::results::{self, ResultFile, ResultRow, RunRecord, Surroundings};
 use std::env;

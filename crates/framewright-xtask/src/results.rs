@@ -1,6 +1,6 @@
 //! Result files: `docs/results/NAME.jsonl`, a line that says how its figures were taken, then a line a figure.
 
-use crate::boot;
+use crate::kernels::boot;
 use crate::machine::{FOREIGN_MAX, MachineWords};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

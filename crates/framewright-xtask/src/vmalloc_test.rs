@@ -3,10 +3,9 @@
 //! `framewright-checks test-vmalloc` makes the programs. Each test runs in a process of its own, in each round over every
 //! subject, so that what else the machine does falls on all alike.
 
-use crate::boot;
+use crate::kernels::boot;
 use crate::machine::{self, FOREIGN_MAX, ForeignLoad, ForeignWatch, MachineWords};
-use crate::pages;
-use crate::query::number;
+use crate::pages::{self, number};
 use crate::results::{self, ResultFile, ResultRow, RowSource, RunRecord, Surroundings};
 use std::env;
 use std::fmt::Write;

@@ -1,11 +1,11 @@
 //! The pages that have figures, and the regions in them that are generated.
 //!
-//! `<!-- figure: QUERY -->12<!-- end -->` is one figure ([`crate::query`]); between `<!-- table: NAME -->` and
-//! `<!-- end -->`, each on a line of its own, stands a table ([`crate::tables`]).
+//! `<!-- figure: QUERY -->12<!-- end -->` is one figure ([`super::query`]); between `<!-- table: NAME -->` and
+//! `<!-- end -->`, each on a line of its own, stands a table ([`super::tables`]).
 
-use crate::boot;
-use crate::query::ResultFiles;
-use crate::tables;
+use super::query::ResultFiles;
+use super::tables;
+use crate::kernels::boot;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -125,8 +125,8 @@ fn difference(text: &str, expected: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::tests::files;
-    use crate::query::{MARK, TRIAL};
+    use crate::pages::query::tests::files;
+    use crate::pages::query::{MARK, TRIAL};
 
     #[test]
     fn regions_are_filled_and_the_rest_stays() {

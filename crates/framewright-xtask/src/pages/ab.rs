@@ -1,6 +1,6 @@
 //! The table of predictions and of what became of them, from `docs/results/ab.jsonl`.
 
-use crate::query::number;
+use super::query::number;
 use crate::results::{ResultFile, ResultRow};
 use std::fmt::Write;
 
@@ -86,7 +86,7 @@ pub(crate) fn table(file: &ResultFile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::tests::files;
+    use crate::pages::query::tests::files;
     use crate::results::RowSource;
 
     #[test]

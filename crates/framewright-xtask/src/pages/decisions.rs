@@ -1,7 +1,7 @@
 //! Every decision has one shape, so that a reader knows where its reasons and its losers stand.
 
-use crate::boot;
-use crate::pages::pages;
+use super::regions::pages;
+use crate::kernels::boot;
 use std::fs;
 
 /// The headings of a decision, in this order and no others.

@@ -1,8 +1,8 @@
 //! The suite: every figure, and every test that only passes or fails.
 
-use crate::boot::{Accelerator, BootResult, KernelArch, QemuMachine};
-use crate::figures::{self, KernelFigure, VfreeMode};
-use crate::linux;
+use super::boot::{Accelerator, BootResult, KernelArch, QemuMachine};
+use super::figures::{self, KernelFigure, VfreeMode};
+use super::linux;
 use crate::pages;
 use crate::results::{self, ResultFile};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Tables of figures, from the forms in `tables/`.
 //!
-//! A form is Markdown in which `{QUERY}` stands for a figure ([`crate::query`]); `{<QUERY}` is bold if it is the least
+//! A form is Markdown in which `{QUERY}` stands for a figure ([`super::query`]); `{<QUERY}` is bold if it is the least
 //! of its line, `{<2 QUERY}` of those of its line with that number, `{>QUERY}` if it is the most. Lines that begin with `@`:
 //!
 //! - `@grid FILE: VARIANT, VARIANT = TITLE, ...` begins a table with a column a variant,
@@ -8,50 +8,48 @@
 //! - `@every` are rows for all that the file has of these variants, in its order,
 //! - `@source FILE` says how the file's figures were taken.
 
-use crate::ab;
-use crate::document;
+use super::query::{MARK, ResultFiles, TRIAL};
+use super::{ab, document, recordings};
 use crate::heldout;
-use crate::ostd;
-use crate::query::{MARK, ResultFiles, TRIAL};
-use crate::recordings;
+use crate::kernels::ostd;
 use crate::results::ResultFile;
 use crate::vmalloc_test;
 use std::fmt::Write;
 
 /// The forms, by name.
 const FORMS: &[(&str, &str)] = &[
-    ("claims", include_str!("../tables/claims.md")),
-    ("document-0", include_str!("../tables/document-0.md")),
-    ("document-1", include_str!("../tables/document-1.md")),
-    ("document-2", include_str!("../tables/document-2.md")),
-    ("document-3", include_str!("../tables/document-3.md")),
-    ("document-4", include_str!("../tables/document-4.md")),
-    ("documents", include_str!("../tables/documents.md")),
-    ("fallback", include_str!("../tables/fallback.md")),
-    ("frames", include_str!("../tables/frames.md")),
-    ("gcma-build", include_str!("../tables/gcma-build.md")),
-    ("gcma-idle", include_str!("../tables/gcma-idle.md")),
-    ("kvmalloc", include_str!("../tables/kvmalloc.md")),
+    ("claims", include_str!("../../tables/claims.md")),
+    ("document-0", include_str!("../../tables/document-0.md")),
+    ("document-1", include_str!("../../tables/document-1.md")),
+    ("document-2", include_str!("../../tables/document-2.md")),
+    ("document-3", include_str!("../../tables/document-3.md")),
+    ("document-4", include_str!("../../tables/document-4.md")),
+    ("documents", include_str!("../../tables/documents.md")),
+    ("fallback", include_str!("../../tables/fallback.md")),
+    ("frames", include_str!("../../tables/frames.md")),
+    ("gcma-build", include_str!("../../tables/gcma-build.md")),
+    ("gcma-idle", include_str!("../../tables/gcma-idle.md")),
+    ("kvmalloc", include_str!("../../tables/kvmalloc.md")),
     (
         "kernel-riscv64",
-        include_str!("../tables/kernel-riscv64.md"),
+        include_str!("../../tables/kernel-riscv64.md"),
     ),
-    ("objects", include_str!("../tables/objects.md")),
-    ("ranges", include_str!("../tables/ranges.md")),
-    ("replay-fresh", include_str!("../tables/replay-fresh.md")),
+    ("objects", include_str!("../../tables/objects.md")),
+    ("ranges", include_str!("../../tables/ranges.md")),
+    ("replay-fresh", include_str!("../../tables/replay-fresh.md")),
     (
         "replay-imposed",
-        include_str!("../tables/replay-imposed.md"),
+        include_str!("../../tables/replay-imposed.md"),
     ),
-    ("replay-short", include_str!("../tables/replay-short.md")),
-    ("reserve", include_str!("../tables/reserve.md")),
-    ("speed", include_str!("../tables/speed.md")),
-    ("va-fit", include_str!("../tables/va-fit.md")),
-    ("va-fit-full", include_str!("../tables/va-fit-full.md")),
-    ("vmap-blocks", include_str!("../tables/vmap-blocks.md")),
+    ("replay-short", include_str!("../../tables/replay-short.md")),
+    ("reserve", include_str!("../../tables/reserve.md")),
+    ("speed", include_str!("../../tables/speed.md")),
+    ("va-fit", include_str!("../../tables/va-fit.md")),
+    ("va-fit-full", include_str!("../../tables/va-fit-full.md")),
+    ("vmap-blocks", include_str!("../../tables/vmap-blocks.md")),
     (
         "vmap-blocks-full",
-        include_str!("../tables/vmap-blocks-full.md"),
+        include_str!("../../tables/vmap-blocks-full.md"),
     ),
 ];
 
@@ -362,7 +360,7 @@ pub(crate) fn source(name: &str, file: &ResultFile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::tests::files;
+    use crate::pages::query::tests::files;
 
     #[test]
     fn a_form_is_filled_and_the_least_or_the_most_of_a_line_is_bold() {

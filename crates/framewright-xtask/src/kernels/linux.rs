@@ -3,8 +3,8 @@
 //! Linux's own `test_vmalloc` does what it has, unmodified; `linux/pairs.c` does the rest. Each test has a boot of its own,
 //! with one CPU and 2 GiB. The emulator's clocks and its chance are the same in each run.
 
-use crate::boot::{BootEnd, BootResult, KernelArch, QemuMachine, qemu_version};
-use crate::linux_build::{self, BuiltLinux, last_lines};
+use super::boot::{BootEnd, BootResult, KernelArch, QemuMachine, qemu_version};
+use super::linux_build::{self, BuiltLinux, last_lines};
 use crate::machine;
 use crate::pages;
 use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
@@ -485,8 +485,8 @@ mod tests {
     }
 
     /// The ends of two consoles, as recorded.
-    const OWN: &str = include_str!("../linux/test_vmalloc.console");
-    const OURS: &str = include_str!("../linux/pairs.console");
+    const OWN: &str = include_str!("../../linux/test_vmalloc.console");
+    const OURS: &str = include_str!("../../linux/pairs.console");
 
     #[test]
     fn options_are_read_and_wrong_ones_refused() {

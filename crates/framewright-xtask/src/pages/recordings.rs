@@ -1,6 +1,6 @@
 //! The table of two recordings under each policy: the engine's against the best of five of Linux.
 
-use crate::query::number;
+use super::query::number;
 use crate::results::ResultFile;
 use std::collections::BTreeSet;
 use std::fmt::Write;

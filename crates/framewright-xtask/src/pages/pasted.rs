@@ -3,8 +3,8 @@
 //! A measured figure stands in a region that `cargo xtask docs` fills. What is left are constants, and each has its
 //! reason here. Decisions (`docs/design`) are dated records, and each says in its first lines when.
 
-use crate::boot;
-use crate::pages::{END, pages};
+use super::regions::{END, pages};
+use crate::kernels::boot;
 use std::fs;
 
 /// Pages whose numbers no run of this project's measures.

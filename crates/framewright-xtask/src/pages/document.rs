@@ -1,8 +1,8 @@
 //! The table of the kernel's figures beside Linux's, which `cargo xtask linux` takes, and what was asked for.
 
-use crate::figures::{self, KernelFigure, VfreeMode};
-use crate::linux;
-use crate::query::number;
+use super::query::number;
+use crate::kernels::figures::{self, KernelFigure, VfreeMode};
+use crate::kernels::linux;
 use crate::results::ResultFile;
 use std::fmt::Write;
 

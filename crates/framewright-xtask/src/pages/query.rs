@@ -2,9 +2,9 @@
 //!
 //! Behind these may stand `min`, `max` or `range` instead of the median, or `~BASE`: that marks a figure of a replay
 //! which differs from the variant `BASE` by no more than the model's error, or `%` for a share.
-//! ` / ` between two figures is their ratio. `command FILE` is what was typed. `standing better` (`equal`, `worse`, `all`) counts what [`crate::recordings`] compares.
+//! ` / ` between two figures is their ratio. `command FILE` is what was typed. `standing better` (`equal`, `worse`, `all`) counts what [`super::recordings`] compares.
 
-use crate::recordings;
+use super::recordings;
 use crate::results::{ResultFile, ResultRow, RowSource};
 use std::collections::BTreeMap;
 

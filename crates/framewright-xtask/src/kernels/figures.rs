@@ -1,6 +1,6 @@
 //! Figures: instructions a loop, as a boot says them, as the result file keeps them, and as they are compared.
 
-use crate::boot::KernelArch;
+use super::boot::KernelArch;
 use crate::machine;
 use crate::results::{ResultRow, RowSource, RunRecord};
 

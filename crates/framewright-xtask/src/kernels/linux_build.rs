@@ -1,7 +1,7 @@
 //! Builds the Linux that `cargo xtask linux` boots: the kernel from Debian's source package, the module and the first
 //! process from `linux/`, all below `target/linux`. Linux's source and what is made of it stay there.
 
-use crate::boot;
+use super::boot;
 use crate::vmalloc_test::target;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ pub(crate) const NO_LINUX: &str = "Linux cannot be built here";
 /// Debian's package with the source.
 const SOURCE: &str = "linux-source-6.12";
 
-const CONFIG: &str = include_str!("../linux/kernel.config");
-const MODULE: &str = include_str!("../linux/pairs.c");
-const INIT: &str = include_str!("../linux/init.c");
+const CONFIG: &str = include_str!("../../linux/kernel.config");
+const MODULE: &str = include_str!("../../linux/pairs.c");
+const INIT: &str = include_str!("../../linux/init.c");
 
 /// What the build runs, and Debian's package with it.
 const PROGRAMS: &[(&str, &str)] = &[

@@ -1,10 +1,9 @@
 //! The engine as the frame allocator of a kernel on OSTD, beside OSTD's own: both kernels are built and booted, and one
 //! table has both.
 
-use crate::boot::{self, Accelerator, KernelArch, QemuMachine};
+use super::boot::{self, Accelerator, KernelArch, QemuMachine};
 use crate::machine;
-use crate::pages;
-use crate::query::number;
+use crate::pages::{self, number};
 use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
 use std::env;
 use std::fmt::Write;
