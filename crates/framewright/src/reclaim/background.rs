@@ -14,8 +14,8 @@
 //! the next one.
 
 use super::Clients;
-use super::compact::Compaction;
 use super::direct::{Behalf, Round, piece_of};
+use super::moving::Compaction;
 use super::settled::Settled;
 use super::state::{Counter, Lack, Reclaim};
 use super::watch::{NAPS, SLEEPS, WORKS};

@@ -1,6 +1,6 @@
 //! Direct reclaim: the work that a request does itself, while its caller waits.
 
-use super::compact::Compaction;
+use super::moving::Compaction;
 use super::state::{Counter, Lack, Reclaim};
 use super::{Ask, Clients, Shrunk};
 use crate::frame::{AllocError, Seat};

@@ -94,12 +94,8 @@
 //! unmovable requests: Linux 6.15's defrag_mode and its repair in 2026.
 
 mod background;
-mod batch;
 mod client;
-mod compact;
-mod contig;
 mod direct;
-mod evacuate;
 mod moving;
 mod relief;
 mod seat;
@@ -112,8 +108,8 @@ mod tests;
 
 pub use background::Background;
 pub use client::{Ask, Clients, Discard, Migrate, Move, MoveState, Shrink, Shrunk};
-pub use compact::Compaction;
 pub(crate) use direct::BlockRequest;
+pub use moving::Compaction;
 pub(crate) use moving::Obstacle;
 pub(crate) use seat::CpuRequests;
 pub use seat::ReclaimSeat;

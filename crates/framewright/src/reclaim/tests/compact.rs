@@ -1,7 +1,7 @@
 //! Compaction of scattered frames, with clients that move honestly.
 
 use super::*;
-use crate::reclaim::compact::CompactEffort::{Background, Direct};
+use crate::reclaim::moving::CompactEffort::{Background, Direct};
 
 /// Each pageblock but the last `free` has a movable frame at each `step`th place.
 pub(super) fn sprinkle(zone: &Zone<'_, SingleThread>, holder: &Holder, blocks: u64, step: usize) {

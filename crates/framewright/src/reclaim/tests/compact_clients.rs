@@ -2,7 +2,7 @@
 
 use super::compact::sprinkle;
 use super::*;
-use crate::reclaim::compact::CompactEffort::{Background, Direct};
+use crate::reclaim::moving::CompactEffort::{Background, Direct};
 use crate::units::RunError;
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::reclaim::Obstacle;
-use crate::reclaim::compact::CompactEffort::Direct;
+use crate::reclaim::moving::CompactEffort::Direct;
 use crate::stats::ContigStats;
 
 /// A client that answers right, and hands the answers back the other way round.

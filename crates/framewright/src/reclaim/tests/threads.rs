@@ -94,7 +94,7 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
                             _ => {
                                 let size = order(2 + random.index(6) as u8);
                                 let mobility = Mobility::ALL[random.index(3)];
-                                let effort = crate::reclaim::compact::CompactEffort::Background;
+                                let effort = crate::reclaim::moving::CompactEffort::Background;
                                 let got = reclaim.compact_with(
                                     &mut seat,
                                     size,

@@ -1,10 +1,10 @@
 //! Empties a range of frames: its contents move elsewhere, in batches.
 
 use super::batch::{BATCH, MoveBatch};
-use super::state::{MoveTally, ReclaimWords};
-use super::{Migrate, Move, MoveState};
 use crate::frame::{Apart, ApartContent, Beyond, NotApart, Seat, TargetRoom, Zone};
 use crate::platform::{FramePlatform, OrElse, surely};
+use crate::reclaim::state::{MoveTally, ReclaimWords};
+use crate::reclaim::{Migrate, Move, MoveState};
 use crate::units::{Frame, Mobility, Order, RunError};
 use core::ops::Range;
 
@@ -44,16 +44,16 @@ pub(super) struct InTheWay {
 }
 
 /// One call's emptying of ranges.
-pub(super) struct Emptying<'e, 'z, 'm, P> {
-    pub(super) seat: &'e mut Seat<'z, 'm, P>,
-    pub(super) movers: &'e [&'e dyn Migrate],
+pub(in crate::reclaim) struct Emptying<'e, 'z, 'm, P> {
+    pub(in crate::reclaim) seat: &'e mut Seat<'z, 'm, P>,
+    pub(in crate::reclaim) movers: &'e [&'e dyn Migrate],
     /// Where contents may go.
-    pub(super) room: TargetRoom,
+    pub(in crate::reclaim) room: TargetRoom,
     /// Whether frames that do not exist count as empty.
-    pub(super) holes: bool,
-    pub(super) tally: MoveTally,
+    pub(in crate::reclaim) holes: bool,
+    pub(in crate::reclaim) tally: MoveTally,
     /// Where it counts in the end, also if a client unwinds (R9).
-    pub(super) counts: ReclaimWords<'m>,
+    pub(in crate::reclaim) counts: ReclaimWords<'m>,
 }
 
 impl<P> Drop for Emptying<'_, '_, '_, P> {
@@ -105,7 +105,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
 
     /// Moves the movable contents out of the pageblocks `apart`, as far as there is room elsewhere.
     /// Passes by a block that does not move, or is as large as a pageblock.
-    pub(super) fn move_out(&mut self, apart: &Apart<'_, 'm, P>) {
+    pub(in crate::reclaim) fn move_out(&mut self, apart: &Apart<'_, 'm, P>) {
         let zone = self.seat.zone();
         let area = zone.offsets_of(&apart.ids());
         self.tally.migrate_scanned += area.len() as u64;

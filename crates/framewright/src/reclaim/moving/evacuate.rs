@@ -1,11 +1,10 @@
 //! Empties whole pageblocks and leaves them isolated.
 
-use super::moving::Emptying;
-use super::state::MoveTally;
-use super::{Migrate, Reclaim};
+use super::emptying::Emptying;
 use crate::frame::{NotApart, Seat, TargetRoom};
 use crate::platform::FramePlatform;
-use crate::reclaim::Obstacle;
+use crate::reclaim::state::MoveTally;
+use crate::reclaim::{Migrate, Obstacle, Reclaim};
 use crate::units::{Run, RunError};
 
 impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {

@@ -1,6 +1,6 @@
 //! Moves that are offered to clients together, and what the clients answer.
 
-use super::{Migrate, Move, MoveState};
+use crate::reclaim::{Migrate, Move, MoveState};
 use crate::units::{Frame, Order};
 
 /// Moves offered to clients at a time. Enough that a client's work for a whole batch costs each

@@ -10,12 +10,12 @@
 //! the caller's, so no other CPU gets its frames. An attempt ends because its tries are counted,
 //! each stretch is looked at once, and skip bits are dropped once (R3).
 
-use super::Migrate;
-use super::moving::{Emptying, cheapest_block};
-use super::state::{Counter, MoveTally, Reclaim};
+use super::emptying::{Emptying, cheapest_block};
 use crate::frame::{NotApart, Seat, TargetRoom};
 use crate::platform::{FramePlatform, OrElse};
 use crate::policy::{Deferral, Label, compaction_cost, gap, takes_contents};
+use crate::reclaim::Migrate;
+use crate::reclaim::state::{Counter, MoveTally, Reclaim};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
 use core::ops::Range;
@@ -452,15 +452,15 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     }
 
     /// Whether the movable contents of a settled pageblock stayed there at the last try.
-    pub(super) fn is_skipped_when_settled(&self, id: usize) -> bool {
+    pub(in crate::reclaim) fn is_skipped_when_settled(&self, id: usize) -> bool {
         self.state.skips[SETTLED * self.skip_words() + id / 64].load(Relaxed) >> (id % 64) & 1 != 0
     }
 
-    pub(super) fn skip_when_settled(&self, id: usize) {
+    pub(in crate::reclaim) fn skip_when_settled(&self, id: usize) {
         self.state.skips[SETTLED * self.skip_words() + id / 64].fetch_or(1 << (id % 64), Relaxed);
     }
 
-    pub(super) fn drop_skips_of_settled(&self) {
+    pub(in crate::reclaim) fn drop_skips_of_settled(&self) {
         for word in &self.state.skips[SETTLED * self.skip_words()..] {
             word.store(0, Relaxed);
         }

@@ -9,13 +9,12 @@
 //! ```
 
 use super::batch::{BATCH, MoveBatch, answer_for};
-use super::moving::{Emptying, InTheWay};
-use super::state::MoveTally;
-use super::{Clients, Discard, Move, MoveState, Reclaim};
+use super::emptying::{Emptying, InTheWay};
 use crate::frame::{Apart, NotApart, Seat, TargetRoom};
 use crate::platform::{FramePlatform, OrElse, Patience, surely};
 use crate::policy::ContigConfig;
-use crate::reclaim::Obstacle;
+use crate::reclaim::state::MoveTally;
+use crate::reclaim::{Clients, Discard, Move, MoveState, Obstacle, Reclaim};
 use crate::stats::ContigStats;
 use crate::units::{Frame, Mobility, Order, Run, RunError};
 use core::ops::Range;
