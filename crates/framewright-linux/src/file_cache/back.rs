@@ -1,9 +1,8 @@
 //! Write-back: pages go back to their files.
 
-use super::files::{Inode, Io};
-use super::medium::{TRANSFER_PAGES, with_buffer, write_fully};
+use super::files::{Inode, Io, TRANSFER_PAGES, with_buffer, write_fully};
+use super::slots::{PageKey, SlotState};
 use super::stats::count;
-use super::table::{PageKey, SlotState};
 use super::{FileCache, FileError, OpenFile, PAGE};
 use crate::ram::FRAME_BYTES;
 use std::sync::Arc;
@@ -211,7 +210,7 @@ impl FileCache<'_> {
                 Ok(()) => Self::note_synced(inode),
                 Err(error) => {
                     self.distrust(inode);
-                    let errno = super::medium::errno(&error);
+                    let errno = super::files::errno(&error);
                     Err(FileError::Sync { errno })
                 }
             };

@@ -1,9 +1,8 @@
 //! Brings pages in: frames for them, and their contents.
 
-use super::files::{Inode, Io, OpenFile};
-use super::medium::{TRANSFER_PAGES, read_fully, with_buffer};
+use super::files::{Inode, Io, OpenFile, TRANSFER_PAGES, read_fully, with_buffer};
+use super::slots::{HeldPage, PageKey, SlotState};
 use super::stats::count;
-use super::table::{HeldPage, PageKey, SlotState};
 use super::{FileCache, FileError, PAGE};
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
 use framewright::frame::FrameSource;

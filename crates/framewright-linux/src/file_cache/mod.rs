@@ -78,17 +78,14 @@
 //! Cleancache: Linux 3.0 to 5.16. SIEVE: Zhang et al., NSDI 2024. Read-ahead: Fengguang Wu et al., "Linux Readahead:
 //! Less Tricks for More", OLS 2007.
 
-mod ahead;
 mod back;
 mod error;
 mod files;
 mod fill;
-mod medium;
 mod moves;
-mod queue;
 mod shrink;
+mod slots;
 mod stats;
-mod table;
 mod verify;
 mod write;
 
@@ -96,8 +93,7 @@ mod write;
 mod tests;
 
 pub use error::FileError;
-pub use files::OpenFile;
-pub use medium::{DirectFile, Medium, Stamp};
+pub use files::{DirectFile, Medium, OpenFile, Stamp};
 pub use stats::FileStats;
 pub use verify::BrokenFiles;
 
@@ -110,14 +106,13 @@ use framewright::frame::FrameSource;
 #[cfg(doc)]
 use framewright::reclaim::Shrink;
 use framewright::reserve::PoolId;
-use queue::SlotQueue;
+use slots::{CacheTable, NONE, SlotQueue, SlotState};
 use stats::CacheCounters;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use table::{CacheTable, NONE, SlotState};
 
 /// Bytes in a page of a file.
 const PAGE: u64 = FRAME_BYTES as u64;
@@ -256,7 +251,7 @@ impl<'s> FileCache<'s> {
     /// What the host said; a file that cannot be read, or is open for appending; a file that is not
     /// regular.
     pub fn add(&self, file: File) -> io::Result<OpenFile> {
-        let is_writable = medium::is_writable(&file)?;
+        let is_writable = files::is_writable(&file)?;
         self.add_medium(Arc::new(file), is_writable)
     }
 

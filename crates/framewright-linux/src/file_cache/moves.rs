@@ -1,8 +1,8 @@
 //! Pages move to other frames.
 
 use super::FileCache;
+use super::slots::{NONE, SlotState};
 use super::stats::count;
-use super::table::{NONE, SlotState};
 use framewright::reclaim::{Discard, Migrate, Move, MoveState};
 use framewright::{Frame, Order, Run};
 use std::sync::PoisonError;

@@ -1,9 +1,8 @@
 //! Pages leave: to the cleancache, if it takes them.
 
 use super::FileCache;
-use super::queue::HandStep;
+use super::slots::{HandStep, PageKey, SlotState};
 use super::stats::count;
-use super::table::{PageKey, SlotState};
 use crate::ram::FRAME_WORDS;
 use framewright::frame::FrameSource;
 use framewright::reclaim::{Ask, Shrink, Shrunk};

@@ -1,6 +1,6 @@
 //! The slow, obvious recount.
 
-use super::table::{PageKey, SlotState};
+use super::slots::{PageKey, SlotState};
 use super::{FileCache, PAGE};
 use std::collections::BTreeSet;
 use std::fmt;

@@ -2,8 +2,8 @@
 
 use super::files::{Inode, Io, OpenFile};
 use super::fill::Filling;
+use super::slots::{HeldPage, PageKey, SlotState};
 use super::stats::count;
-use super::table::{HeldPage, PageKey, SlotState};
 use super::{FileCache, FileError, PAGE};
 use crate::words;
 use framewright::frame::FrameSource;
@@ -178,7 +178,7 @@ impl FileCache<'_> {
         if let Some(medium) = &io.medium {
             let set = medium.set_len(len_bytes);
             set.map_err(|error| FileError::Length {
-                errno: super::medium::errno(&error),
+                errno: super::files::errno(&error),
             })?;
         }
         inode.will_change();
@@ -211,7 +211,7 @@ impl FileCache<'_> {
             return Ok(());
         };
         let len = medium.len_bytes().map_err(|error| FileError::Length {
-            errno: super::medium::errno(&error),
+            errno: super::files::errno(&error),
         })?;
         self.forget_pages(inode);
         let last_dirty = inode.dirty().pages.last().copied();

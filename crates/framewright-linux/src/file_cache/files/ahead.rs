@@ -2,7 +2,7 @@
 
 /// What a reader of a file has read in so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Ahead {
+pub(in crate::file_cache) struct Ahead {
     /// The page behind the last window.
     next: u64,
     /// The length of the last window, 0 if the reader jumps.
@@ -13,7 +13,13 @@ impl Ahead {
     /// A page is missing. The reader wants `wanted` pages from it on, and its last page was `last`.
     /// Returns how many to read from it on: more than wanted if the reader reads in sequence, twice
     /// as many each time, up to `max`.
-    pub(super) fn window(&mut self, page: u64, wanted: u64, last: Option<u64>, max: u64) -> u64 {
+    pub(in crate::file_cache) fn window(
+        &mut self,
+        page: u64,
+        wanted: u64,
+        last: Option<u64>,
+        max: u64,
+    ) -> u64 {
         let wanted = wanted.clamp(1, max);
         let is_next = page == self.next && self.pages > 0;
         let is_sequential = match last {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// So a new page is looked at soon, and one that is not used again goes soon (Zhang et al., NSDI
 /// 2024).
 #[derive(Debug)]
-pub(super) struct SlotQueue(Mutex<QueueEnds>);
+pub(in crate::file_cache) struct SlotQueue(Mutex<QueueEnds>);
 
 #[derive(Debug)]
 struct QueueEnds {
@@ -22,7 +22,7 @@ struct QueueEnds {
 
 /// What the hand found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum HandStep {
+pub(in crate::file_cache) enum HandStep {
     /// Used since: it stays.
     Visited,
     /// May go.
@@ -30,7 +30,7 @@ pub(super) enum HandStep {
 }
 
 impl SlotQueue {
-    pub(super) const fn new() -> Self {
+    pub(in crate::file_cache) const fn new() -> Self {
         Self(Mutex::new(QueueEnds {
             newest: NONE,
             oldest: NONE,
@@ -39,12 +39,12 @@ impl SlotQueue {
         }))
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::file_cache) fn len(&self) -> u64 {
         self.ends().len
     }
 
     /// Adds a slot that is in no queue, as the newest.
-    pub(super) fn push(&self, slots: &CacheSlots, id: u32) {
+    pub(in crate::file_cache) fn push(&self, slots: &CacheSlots, id: u32) {
         let mut ends = self.ends();
         let slot = slots.get(id);
         slot.newer.store(NONE, Relaxed);
@@ -58,7 +58,7 @@ impl SlotQueue {
     }
 
     /// Takes out a slot that is in the queue.
-    pub(super) fn remove(&self, slots: &CacheSlots, id: u32) {
+    pub(in crate::file_cache) fn remove(&self, slots: &CacheSlots, id: u32) {
         let mut ends = self.ends();
         let (newer, older) = slots.get(id).neighbours();
         if ends.hand == id {
@@ -69,7 +69,7 @@ impl SlotQueue {
     }
 
     /// Puts `to`, which is in no queue, in the place of `from`.
-    pub(super) fn replace(&self, slots: &CacheSlots, from: u32, to: u32) {
+    pub(in crate::file_cache) fn replace(&self, slots: &CacheSlots, from: u32, to: u32) {
         let mut ends = self.ends();
         let (newer, older) = slots.get(from).neighbours();
         ends.tie(slots, newer, to);
@@ -80,7 +80,7 @@ impl SlotQueue {
     }
 
     /// Moves the hand by one; `None` if the queue is empty.
-    pub(super) fn step(&self, slots: &CacheSlots) -> Option<HandStep> {
+    pub(in crate::file_cache) fn step(&self, slots: &CacheSlots) -> Option<HandStep> {
         let mut ends = self.ends();
         let at = match ends.hand {
             NONE => ends.oldest,
@@ -100,7 +100,7 @@ impl SlotQueue {
     }
 
     /// The slots in it; or a slot where it is no list in both directions with the hand in it.
-    pub(super) fn verify(&self, slots: &CacheSlots) -> Result<BTreeSet<u32>, u32> {
+    pub(in crate::file_cache) fn verify(&self, slots: &CacheSlots) -> Result<BTreeSet<u32>, u32> {
         let ends = self.ends();
         let (mut found, mut before, mut at) = (BTreeSet::new(), NONE, ends.oldest);
         while at != NONE {

@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// No slot.
-pub(super) const NONE: u32 = u32::MAX;
+pub(in crate::file_cache) const NONE: u32 = u32::MAX;
 /// Parts of the table with a lock each. A power of two.
 const SHARDS: usize = 64;
 
 /// A page's name: its file and its number in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PageKey {
-    pub(super) file: u64,
-    pub(super) page: u64,
+pub(in crate::file_cache) struct PageKey {
+    pub(in crate::file_cache) file: u64,
+    pub(in crate::file_cache) page: u64,
 }
 
 /// The state of a slot's frame. See the [module's description](super).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(super) enum SlotState {
+pub(in crate::file_cache) enum SlotState {
     /// Not the cache's.
     Free,
     /// The cache's, with no page in it.
@@ -45,7 +45,7 @@ const AHEAD: u32 = 32;
 
 /// What is known of one frame.
 #[derive(Debug)]
-pub(super) struct CacheSlot {
+pub(in crate::file_cache) struct CacheSlot {
     file: AtomicU64,
     page: AtomicU64,
     flags: AtomicU32,
@@ -61,14 +61,14 @@ pub(super) struct CacheSlot {
 
 impl CacheSlot {
     // Relaxed everywhere: under the shard's lock, or checked again under it.
-    pub(super) fn key(&self) -> PageKey {
+    pub(in crate::file_cache) fn key(&self) -> PageKey {
         PageKey {
             file: self.file.load(Relaxed),
             page: self.page.load(Relaxed),
         }
     }
 
-    pub(super) fn state(&self) -> SlotState {
+    pub(in crate::file_cache) fn state(&self) -> SlotState {
         match self.flags.load(Relaxed) & STATES {
             0 => SlotState::Free,
             1 => SlotState::Held,
@@ -80,7 +80,7 @@ impl CacheSlot {
         }
     }
 
-    pub(super) fn set_state(&self, state: SlotState) {
+    pub(in crate::file_cache) fn set_state(&self, state: SlotState) {
         let others = self.flags.load(Relaxed) & !STATES;
         self.flags.store(others | state as u32, Relaxed);
     }
@@ -95,19 +95,19 @@ impl CacheSlot {
             .store(others | if on { flag } else { 0 }, Relaxed);
     }
 
-    pub(super) fn is_dirty(&self) -> bool {
+    pub(in crate::file_cache) fn is_dirty(&self) -> bool {
         self.has(DIRTY)
     }
 
-    pub(super) fn set_dirty(&self, on: bool) {
+    pub(in crate::file_cache) fn set_dirty(&self, on: bool) {
         self.set(DIRTY, on);
     }
 
-    pub(super) fn is_writing(&self) -> bool {
+    pub(in crate::file_cache) fn is_writing(&self) -> bool {
         self.has(WRITING)
     }
 
-    pub(super) fn set_writing(&self, on: bool) {
+    pub(in crate::file_cache) fn set_writing(&self, on: bool) {
         self.set(WRITING, on);
     }
 
@@ -115,34 +115,34 @@ impl CacheSlot {
         self.has(AHEAD)
     }
 
-    pub(super) fn set_ahead(&self, on: bool) {
+    pub(in crate::file_cache) fn set_ahead(&self, on: bool) {
         self.set(AHEAD, on);
     }
 
     /// Whether no thread copies from or to it. Acquire pairs with the Release in
     /// [`CacheTable::release`].
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::file_cache) fn is_idle(&self) -> bool {
         self.users.load(Acquire) == 0
     }
 
-    pub(super) fn hold(&self) {
+    pub(in crate::file_cache) fn hold(&self) {
         self.users.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn pins(&self) -> u32 {
+    pub(in crate::file_cache) fn pins(&self) -> u32 {
         self.pins.load(Relaxed)
     }
 
-    pub(super) fn set_pins(&self, pins: u32) {
+    pub(in crate::file_cache) fn set_pins(&self, pins: u32) {
         self.pins.store(pins, Relaxed);
     }
 
     /// The next in a list of slots that are in no bucket.
-    pub(super) fn next(&self) -> u32 {
+    pub(in crate::file_cache) fn next(&self) -> u32 {
         self.chain.load(Relaxed)
     }
 
-    pub(super) fn set_next(&self, id: u32) {
+    pub(in crate::file_cache) fn set_next(&self, id: u32) {
         self.chain.store(id, Relaxed);
     }
 
@@ -151,7 +151,7 @@ impl CacheSlot {
     }
 
     /// Takes over whether the other one is dirty, read ahead and visited.
-    pub(super) fn take_marks(&self, other: &Self) {
+    pub(in crate::file_cache) fn take_marks(&self, other: &Self) {
         self.set_dirty(other.is_dirty());
         self.set_ahead(other.is_ahead());
         let visited = other.visited.load(Relaxed);
@@ -159,7 +159,7 @@ impl CacheSlot {
     }
 
     /// Makes it an empty slot of that state.
-    pub(super) fn reset(&self, state: SlotState) {
+    pub(in crate::file_cache) fn reset(&self, state: SlotState) {
         self.flags.store(state as u32, Relaxed);
         self.visited.store(false, Relaxed);
     }
@@ -167,11 +167,11 @@ impl CacheSlot {
 
 /// A slot for each frame of the RAM.
 #[derive(Debug)]
-pub(super) struct CacheSlots(Box<[CacheSlot]>);
+pub(in crate::file_cache) struct CacheSlots(Box<[CacheSlot]>);
 
 impl CacheSlots {
     #[inline]
-    pub(super) fn get(&self, id: u32) -> &CacheSlot {
+    pub(in crate::file_cache) fn get(&self, id: u32) -> &CacheSlot {
         &self.0[id as usize]
     }
 }
@@ -194,8 +194,8 @@ struct CacheShard {
 
 /// The table.
 #[derive(Debug)]
-pub(super) struct CacheTable {
-    pub(super) slots: CacheSlots,
+pub(in crate::file_cache) struct CacheTable {
+    pub(in crate::file_cache) slots: CacheSlots,
     heads: Box<[AtomicU32]>,
     shards: Box<[CacheShard]>,
     first: u64,
@@ -203,9 +203,9 @@ pub(super) struct CacheTable {
 
 /// A page that a thread copies from or to: it keeps its contents and its place.
 #[derive(Debug)]
-pub(super) struct HeldPage<'t> {
+pub(in crate::file_cache) struct HeldPage<'t> {
     table: &'t CacheTable,
-    pub(super) id: u32,
+    pub(in crate::file_cache) id: u32,
 }
 
 impl Drop for HeldPage<'_> {
@@ -215,7 +215,7 @@ impl Drop for HeldPage<'_> {
 }
 
 /// A bucket with its shard locked.
-pub(super) struct LockedChain<'t> {
+pub(in crate::file_cache) struct LockedChain<'t> {
     table: &'t CacheTable,
     shard: &'t CacheShard,
     guard: MutexGuard<'t, Waiting>,
@@ -223,7 +223,7 @@ pub(super) struct LockedChain<'t> {
 }
 
 impl CacheTable {
-    pub(super) fn new(ram: &Ram) -> Self {
+    pub(in crate::file_cache) fn new(ram: &Ram) -> Self {
         let frames = ram.frames().frames() as usize;
         assert!(
             frames < NONE as usize,
@@ -250,16 +250,16 @@ impl CacheTable {
     }
 
     #[inline]
-    pub(super) fn slot(&self, id: u32) -> &CacheSlot {
+    pub(in crate::file_cache) fn slot(&self, id: u32) -> &CacheSlot {
         self.slots.get(id)
     }
 
     #[inline]
-    pub(super) fn frame(&self, id: u32) -> Frame {
+    pub(in crate::file_cache) fn frame(&self, id: u32) -> Frame {
         Frame(self.first + u64::from(id))
     }
 
-    pub(super) fn id_of(&self, frame: Frame) -> Option<u32> {
+    pub(in crate::file_cache) fn id_of(&self, frame: Frame) -> Option<u32> {
         let id = frame.0.checked_sub(self.first)?;
         (id < self.slots.0.len() as u64).then_some(id as u32)
     }
@@ -274,7 +274,7 @@ impl CacheTable {
 
     /// The lock of a page's shard.
     #[inline]
-    pub(super) fn lock(&self, key: PageKey) -> LockedChain<'_> {
+    pub(in crate::file_cache) fn lock(&self, key: PageKey) -> LockedChain<'_> {
         let shard = &self.shards[self.bucket(key) % SHARDS];
         LockedChain {
             table: self,
@@ -287,7 +287,11 @@ impl CacheTable {
     /// The page, held, if it is there; waits while it is in transit. `is_new_use` says whether the
     /// use makes it visited.
     #[inline]
-    pub(super) fn hold(&self, key: PageKey, is_new_use: bool) -> Option<HeldPage<'_>> {
+    pub(in crate::file_cache) fn hold(
+        &self,
+        key: PageKey,
+        is_new_use: bool,
+    ) -> Option<HeldPage<'_>> {
         let mut locked = self.lock(key);
         loop {
             let id = locked.find()?;
@@ -312,7 +316,7 @@ impl CacheTable {
     }
 
     /// A page that was [held](CacheSlot::hold) by hand.
-    pub(super) fn held(&self, id: u32) -> HeldPage<'_> {
+    pub(in crate::file_cache) fn held(&self, id: u32) -> HeldPage<'_> {
         HeldPage { table: self, id }
     }
 
@@ -323,12 +327,12 @@ impl CacheTable {
     }
 
     /// Whether the page is there, or on its way.
-    pub(super) fn has(&self, key: PageKey) -> bool {
+    pub(in crate::file_cache) fn has(&self, key: PageKey) -> bool {
         self.lock(key).find().is_some()
     }
 
     /// Hits, and those among them that were the first use of a page that was read ahead.
-    pub(super) fn hits(&self) -> (u64, u64) {
+    pub(in crate::file_cache) fn hits(&self) -> (u64, u64) {
         let sum = |counter: fn(&CacheShard) -> &AtomicU64| {
             let all = self.shards.iter().map(|shard| counter(shard).load(Relaxed));
             all.sum::<u64>()
@@ -341,7 +345,7 @@ impl CacheTable {
 impl<'t> LockedChain<'t> {
     /// The slot of the page.
     #[inline]
-    pub(super) fn find(&self) -> Option<u32> {
+    pub(in crate::file_cache) fn find(&self) -> Option<u32> {
         let mut at = self.head().load(Relaxed);
         while at != NONE {
             let slot = self.table.slot(at);
@@ -354,7 +358,7 @@ impl<'t> LockedChain<'t> {
     }
 
     /// Whether the page is in that slot, and in that state.
-    pub(super) fn is(&self, id: u32, state: SlotState) -> bool {
+    pub(in crate::file_cache) fn is(&self, id: u32, state: SlotState) -> bool {
         self.find() == Some(id) && self.table.slot(id).state() == state
     }
 
@@ -363,7 +367,7 @@ impl<'t> LockedChain<'t> {
     }
 
     /// Records that the page is in the slot, which is in no bucket.
-    pub(super) fn insert(&self, id: u32) {
+    pub(in crate::file_cache) fn insert(&self, id: u32) {
         let slot = self.table.slot(id);
         slot.file.store(self.key.file, Relaxed);
         slot.page.store(self.key.page, Relaxed);
@@ -372,7 +376,7 @@ impl<'t> LockedChain<'t> {
     }
 
     /// Records that the page is no longer in the slot.
-    pub(super) fn remove(&self, id: u32) {
+    pub(in crate::file_cache) fn remove(&self, id: u32) {
         let mut link = self.head();
         while link.load(Relaxed) != id {
             link = &self.table.slot(link.load(Relaxed)).chain;
@@ -381,7 +385,7 @@ impl<'t> LockedChain<'t> {
     }
 
     /// Waits until another thread reports that something in the shard has [changed](Self::changed).
-    pub(super) fn wait(mut self) -> Self {
+    pub(in crate::file_cache) fn wait(mut self) -> Self {
         self.guard.waiters += 1;
         let guard = self.shard.changed.wait(self.guard);
         self.guard = guard.unwrap_or_else(PoisonError::into_inner);
@@ -390,7 +394,7 @@ impl<'t> LockedChain<'t> {
     }
 
     /// Unlocks and wakes the threads that wait in the shard.
-    pub(super) fn changed(self) {
+    pub(in crate::file_cache) fn changed(self) {
         let has_waiters = self.guard.waiters > 0;
         drop(self.guard);
         if has_waiters {

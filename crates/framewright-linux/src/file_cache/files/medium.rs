@@ -104,7 +104,7 @@ impl Medium for File {
 
 /// Whether the file may be written. An error if it cannot be cached: it cannot be read, or writes
 /// go elsewhere than to their offset.
-pub(super) fn is_writable(file: &File) -> io::Result<bool> {
+pub(in crate::file_cache) fn is_writable(file: &File) -> io::Result<bool> {
     let flags = fcntl_getfl(file)?;
     let access = flags & OFlags::RWMODE;
     if access == OFlags::WRONLY || flags.contains(OFlags::APPEND) {
@@ -191,7 +191,7 @@ impl Medium for DirectFile {
 struct AlignedPage([u8; PAGE]);
 
 /// Pages in one transfer.
-pub(super) const TRANSFER_PAGES: usize = 32;
+pub(in crate::file_cache) const TRANSFER_PAGES: usize = 32;
 const PAGE: usize = FRAME_BYTES;
 
 /// The bytes of a transfer, aligned as direct I/O requires.
@@ -205,7 +205,9 @@ thread_local! {
 
 /// Runs `work` with a buffer of undefined contents. Each thread keeps one, because making one fills
 /// 128 KiB.
-pub(super) fn with_buffer<R>(work: impl FnOnce(&mut [u8; TRANSFER_PAGES * PAGE]) -> R) -> R {
+pub(in crate::file_cache) fn with_buffer<R>(
+    work: impl FnOnce(&mut [u8; TRANSFER_PAGES * PAGE]) -> R,
+) -> R {
     // Taken, not borrowed: a read may itself come from a cache of files.
     let kept = KEPT.try_with(Cell::take).ok().flatten();
     let mut buffer = kept.unwrap_or_else(|| Box::new(AlignedBuffer([0; TRANSFER_PAGES * PAGE])));
@@ -216,7 +218,7 @@ pub(super) fn with_buffer<R>(work: impl FnOnce(&mut [u8; TRANSFER_PAGES * PAGE])
 }
 
 /// Reads until `expected` bytes of `into` are there, or the file ends. Returns how many there are.
-pub(super) fn read_fully(
+pub(in crate::file_cache) fn read_fully(
     medium: &dyn Medium,
     into: &mut [u8],
     offset: u64,
@@ -237,7 +239,7 @@ pub(super) fn read_fully(
 }
 
 /// Writes all of `from`. If that fails, returns how much was written until then, and why not more.
-pub(super) fn write_fully(
+pub(in crate::file_cache) fn write_fully(
     medium: &dyn Medium,
     from: &[u8],
     offset: u64,
@@ -256,7 +258,7 @@ pub(super) fn write_fully(
 }
 
 /// The errno of an error; EIO if it has none.
-pub(super) fn errno(error: &io::Error) -> i32 {
+pub(in crate::file_cache) fn errno(error: &io::Error) -> i32 {
     let io = rustix::io::Errno::IO.raw_os_error();
     error.raw_os_error().unwrap_or(io)
 }

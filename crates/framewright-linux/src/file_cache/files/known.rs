@@ -16,9 +16,9 @@ use std::sync::{
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// What a file's transfers go through.
-pub(super) struct Io {
+pub(in crate::file_cache) struct Io {
     /// Present while the file is open, or has dirty pages.
-    pub(super) medium: Option<Arc<dyn Medium>>,
+    pub(in crate::file_cache) medium: Option<Arc<dyn Medium>>,
 }
 
 impl fmt::Debug for Io {
@@ -31,38 +31,38 @@ impl fmt::Debug for Io {
 
 /// Pages that are dirty, or were.
 #[derive(Debug, Default)]
-pub(super) struct Dirty {
-    pub(super) pages: BTreeSet<u64>,
+pub(in crate::file_cache) struct Dirty {
+    pub(in crate::file_cache) pages: BTreeSet<u64>,
     /// Pages written since the last sync that succeeded: it is unknown whether they are on the
     /// device.
-    pub(super) unsynced: BTreeSet<u64>,
+    pub(in crate::file_cache) unsynced: BTreeSet<u64>,
     /// Those among them that were evicted when a sync failed.
-    pub(super) lost: BTreeSet<u64>,
+    pub(in crate::file_cache) lost: BTreeSet<u64>,
     /// Whether the file is in the list of those with dirty pages.
-    pub(super) is_listed: bool,
+    pub(in crate::file_cache) is_listed: bool,
 }
 
 /// A file.
 #[derive(Debug)]
-pub(super) struct Inode {
-    pub(super) id: u64,
+pub(in crate::file_cache) struct Inode {
+    pub(in crate::file_cache) id: u64,
     /// Transfers share it; a thread that changes the length other than by writing has it alone.
     io: RwLock<Io>,
     /// One write-back at a time, so that versions of a page are written in order.
     writer: Mutex<()>,
     /// Its length for its users.
-    pub(super) len: AtomicU64,
+    pub(in crate::file_cache) len: AtomicU64,
     /// The least length of its medium.
-    pub(super) disk_len: AtomicU64,
+    pub(in crate::file_cache) disk_len: AtomicU64,
     dirty: Mutex<Dirty>,
     /// Whether the cache has changed it since its state was last noted.
     pub(super) was_written: AtomicBool,
     /// Whether the cache has changed it since it was last brought to its device.
-    pub(super) needs_sync: AtomicBool,
+    pub(in crate::file_cache) needs_sync: AtomicBool,
     /// How often a call unwound that was to make the cleancache forget pages of it.
-    pub(super) left: AtomicU64,
+    pub(in crate::file_cache) left: AtomicU64,
     /// How many of these the cleancache has made up for since (FC10).
-    pub(super) made_up: AtomicU64,
+    pub(in crate::file_cache) made_up: AtomicU64,
 }
 
 impl Inode {
@@ -84,11 +84,11 @@ impl Inode {
         }
     }
 
-    pub(super) fn io(&self) -> RwLockReadGuard<'_, Io> {
+    pub(in crate::file_cache) fn io(&self) -> RwLockReadGuard<'_, Io> {
         self.io.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn try_io(&self) -> Option<RwLockReadGuard<'_, Io>> {
+    pub(in crate::file_cache) fn try_io(&self) -> Option<RwLockReadGuard<'_, Io>> {
         match self.io.try_read() {
             Ok(io) => Some(io),
             Err(TryLockError::Poisoned(io)) => Some(io.into_inner()),
@@ -97,11 +97,11 @@ impl Inode {
     }
 
     /// The right to write back. The state after a medium's panic is intact: see `Writing`.
-    pub(super) fn writer(&self) -> MutexGuard<'_, ()> {
+    pub(in crate::file_cache) fn writer(&self) -> MutexGuard<'_, ()> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
+    pub(in crate::file_cache) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
         match self.writer.try_lock() {
             Ok(writer) => Some(writer),
             Err(TryLockError::Poisoned(writer)) => Some(writer.into_inner()),
@@ -109,21 +109,21 @@ impl Inode {
         }
     }
 
-    pub(super) fn io_alone(&self) -> RwLockWriteGuard<'_, Io> {
+    pub(in crate::file_cache) fn io_alone(&self) -> RwLockWriteGuard<'_, Io> {
         self.io.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn dirty(&self) -> MutexGuard<'_, Dirty> {
+    pub(in crate::file_cache) fn dirty(&self) -> MutexGuard<'_, Dirty> {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that the medium is about to be changed.
-    pub(super) fn will_change(&self) {
+    pub(in crate::file_cache) fn will_change(&self) {
         self.was_written.store(true, Relaxed);
         self.needs_sync.store(true, Relaxed);
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::file_cache) fn len(&self) -> u64 {
         self.len.load(Relaxed)
     }
 }
@@ -135,9 +135,9 @@ impl Inode {
 /// again, if no other program has changed it meanwhile.
 #[derive(Debug)]
 pub struct OpenFile {
-    pub(super) inode: Arc<Inode>,
-    pub(super) is_writable: bool,
-    pub(super) ahead: Mutex<Ahead>,
+    pub(in crate::file_cache) inode: Arc<Inode>,
+    pub(in crate::file_cache) is_writable: bool,
+    pub(in crate::file_cache) ahead: Mutex<Ahead>,
     /// The page that was used last, plus one.
     last: AtomicU64,
     files: Arc<CacheFiles>,
@@ -163,17 +163,17 @@ impl OpenFile {
     }
 
     /// Whether it is one of those files.
-    pub(super) fn is_of(&self, files: &Arc<CacheFiles>) -> bool {
+    pub(in crate::file_cache) fn is_of(&self, files: &Arc<CacheFiles>) -> bool {
         Arc::ptr_eq(&self.files, files)
     }
 
-    pub(super) fn last(&self) -> Option<u64> {
+    pub(in crate::file_cache) fn last(&self) -> Option<u64> {
         self.last.load(Relaxed).checked_sub(1)
     }
 
     /// Notes the use of a page. Returns whether it is another one than the last time.
     #[inline]
-    pub(super) fn use_page(&self, page: u64) -> bool {
+    pub(in crate::file_cache) fn use_page(&self, page: u64) -> bool {
         // Relaxed, and two operations: two threads with one handle count as one reader.
         let is_other = self.last.load(Relaxed) != page + 1;
         if is_other {
@@ -212,7 +212,7 @@ struct AllFiles {
 
 /// All files that a cache knows.
 #[derive(Debug)]
-pub(super) struct CacheFiles {
+pub(in crate::file_cache) struct CacheFiles {
     all: Mutex<AllFiles>,
     /// Files with dirty pages, in the order in which they had their first one.
     dirty: Mutex<VecDeque<Arc<Inode>>>,
@@ -234,18 +234,18 @@ impl CacheFiles {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn dirty(&self) -> MutexGuard<'_, VecDeque<Arc<Inode>>> {
+    pub(in crate::file_cache) fn dirty(&self) -> MutexGuard<'_, VecDeque<Arc<Inode>>> {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<Arc<Inode>> {
+    pub(in crate::file_cache) fn get(&self, id: u64) -> Option<Arc<Inode>> {
         self.all()
             .by_id
             .get(&id)
             .map(|known| Arc::clone(&known.inode))
     }
 
-    pub(super) fn every(&self) -> Vec<Arc<Inode>> {
+    pub(in crate::file_cache) fn every(&self) -> Vec<Arc<Inode>> {
         let all = self.all();
         all.by_id
             .values()
@@ -255,7 +255,7 @@ impl CacheFiles {
 
     /// Opens the file that the medium is. If that file is known in another state, its number is
     /// forgotten and is the second result: its pages belong to no file then.
-    pub(super) fn open(
+    pub(in crate::file_cache) fn open(
         self: &Arc<Self>,
         medium: Arc<dyn Medium>,
         is_writable: bool,
@@ -364,7 +364,7 @@ impl CacheFiles {
     }
 
     /// Lets go of the medium of a file that is not open and has no dirty pages.
-    pub(super) fn let_go(&self, inode: &Arc<Inode>) {
+    pub(in crate::file_cache) fn let_go(&self, inode: &Arc<Inode>) {
         // A thread that uses the file does this itself when it is done.
         let mut io = match inode.io.try_write() {
             Ok(io) => io,
@@ -396,7 +396,7 @@ impl CacheFiles {
 
     /// Forgets closed files, the first first, as long as more than `max` are known, and returns
     /// them. A file that was closed again meanwhile has a second chance.
-    pub(super) fn forget_beyond(&self, max: usize) -> Vec<Arc<Inode>> {
+    pub(in crate::file_cache) fn forget_beyond(&self, max: usize) -> Vec<Arc<Inode>> {
         let mut gone = Vec::new();
         let mut all = self.all();
         // Each is looked at twice at most: once with a second chance, and once more.
@@ -431,7 +431,7 @@ impl CacheFiles {
     }
 
     /// Forgets a file's number: opened again, it gets another one.
-    pub(super) fn forget(&self, inode: &Inode) {
+    pub(in crate::file_cache) fn forget(&self, inode: &Inode) {
         let mut all = self.all();
         let file = all.by_id.get(&inode.id).and_then(|known| known.file);
         if let Some(file) = file
