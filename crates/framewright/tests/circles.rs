@@ -79,11 +79,19 @@ fn imports(text: &str) -> (Vec<(bool, String)>, String) {
     (found, rest)
 }
 
-/// The paths of a text, other than in imports, that begin at the crate or at a parent.
-fn inline_paths(text: &str) -> impl Iterator<Item = String> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':')
+/// The paths of a text, other than in imports and in visibilities, that begin at the crate or at a parent. A file that says
+/// where it may be seen needs nothing from there.
+fn inline_paths(text: &str) -> Vec<String> {
+    let seen = |part: &str| part.split_once(')').map(|(_, rest)| rest.to_owned());
+    let mut parts = text.split("pub(in ");
+    let first = parts.next().unwrap_or("").to_owned();
+    let rest: String = parts.filter_map(seen).collect();
+    [first, rest]
+        .concat()
+        .split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':')
         .filter(|word| word.starts_with("crate::") || word.starts_with("super::"))
         .map(|word| word.trim_end_matches(':').to_owned())
+        .collect()
 }
 
 /// The files of a crate, by module, and what each passes on.
@@ -271,6 +279,8 @@ fn a_circle_is_found_through_what_a_folder_passes_on() {
         ),
         ("b", "fn of(thing: crate::a::Thing) {}"),
         ("c", "use super::{a::Thing, b};"),
+        ("d", "mod x;\nuse x::Inner;"),
+        ("d/x", "pub(in crate::d) struct Inner;"),
     ];
     let texts = texts.map(|(module, text)| {
         let module = module.split('/').filter(|part| !part.is_empty());

@@ -1,6 +1,6 @@
 //! The plan of `va-fit`, and its options on the command line.
 
-use super::peer::PeerProgram;
+use super::measuring::peer::PeerProgram;
 use super::report;
 use super::variants::LINUX;
 use super::{FitCase, VaFit, run};

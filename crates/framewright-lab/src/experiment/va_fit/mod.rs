@@ -10,14 +10,10 @@ pub use plan::VaFit;
 
 mod body;
 mod case;
-mod limits;
-mod peer;
+mod measuring;
 mod plan;
-mod remote;
 #[cfg(test)]
 mod tests;
-mod timed;
-mod timing;
 mod variants;
 
 pub use case::FitCase;
@@ -27,9 +23,9 @@ use super::load::{Load, LoadWatch};
 use super::range_metrics as m;
 use super::{Failure, Findings, Progress, SpaceOptions};
 use crate::report::{Figure, FigureSource};
-use peer::PeerProgram;
+use measuring::peer::PeerProgram;
+use measuring::{TimedCase, limits, remote};
 use std::time::Duration;
-use timed::TimedCase;
 
 /// The cases' figures, and the documents'.
 ///

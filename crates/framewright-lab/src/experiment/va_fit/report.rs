@@ -1,7 +1,7 @@
 //! What `va-fit` says: its table, its plots, and what came out.
 
 use super::VaFit;
-use super::peer;
+use super::measuring::peer;
 use super::variants::{LINUX, TREE};
 use crate::experiment::load::FOREIGN_MAX;
 use crate::experiment::range_metrics as m;

@@ -3,12 +3,12 @@
 //! The experiment times allocations and frees by batches, without the queue. It measures the queue
 //! apart, with page numbers that no allocator returned.
 
-use super::variants::{FitVariant, VariantWork};
 use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{CalibratedClock, least_and_middle};
 use crate::experiment::null::relax;
 use crate::experiment::range_metrics as m;
 use crate::experiment::threads::{bind, joined};
+use crate::experiment::va_fit::variants::{FitVariant, VariantWork};
 use crate::experiment::{Allocator, Failure, Mapper, SpaceOptions, SpaceSubject};
 use crate::report::{Figure, FigureSource};
 use framewright::Page;
@@ -229,13 +229,13 @@ const CASE: &str = "remote_free";
 /// CPUs of a pair.
 const CPUS: u16 = 2;
 
-pub(super) fn figures(
+pub(in crate::experiment::va_fit) fn figures(
     options: SpaceOptions,
     clock: CalibratedClock,
 ) -> Result<Vec<Figure>, Failure> {
     let batches = options.loops.unwrap_or(match options.mapper {
-        Mapper::Null => super::plan::LOOPS_NULL,
-        Mapper::Host => super::plan::LOOPS_HOST,
+        Mapper::Null => crate::experiment::va_fit::plan::LOOPS_NULL,
+        Mapper::Host => crate::experiment::va_fit::plan::LOOPS_HOST,
     }) / BATCH as u64
         + 1;
     let mut queue_ns = Vec::new();

@@ -2,13 +2,13 @@
 
 use super::peer::{PeerProgram, Recorder};
 use super::timed::{Rates, TimedCase};
-use super::variants::{FitVariant, LINUX, TREE, VariantWork};
-use super::{FitCase, body};
 use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
 use crate::experiment::engine::{RangeEngine, with_space};
 use crate::experiment::null::{Null, NumberFrames};
 use crate::experiment::range_metrics as m;
+use crate::experiment::va_fit::variants::{FitVariant, LINUX, TREE, VariantWork};
+use crate::experiment::va_fit::{FitCase, body};
 use crate::experiment::{
     Allocator, BEFORE, FRAMEWRIGHT, Failure, Mapper, PROPOSED, SpaceOptions, SpaceSubject,
     SubjectCounters, WINDOW_START,
@@ -108,7 +108,7 @@ impl VariantWork for AlignedHoles {
     }
 }
 
-pub(super) fn aligned_holes() -> Result<Vec<Figure>, Failure> {
+pub(in crate::experiment::va_fit) fn aligned_holes() -> Result<Vec<Figure>, Failure> {
     let case = FitCase::AlignedHoles;
     let all = on_all(case, AlignedHoles::WINDOW, None, &AlignedHoles)?;
     let figures = all.into_iter().flat_map(|(variant, served)| {
@@ -149,7 +149,7 @@ impl VariantWork for PinnedBlocks {
 }
 
 /// The variants are those of `vmap-blocks`.
-pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
+pub(in crate::experiment::va_fit) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
     let case = FitCase::PinnedBlocks;
     let ours = RangeConfig::for_cpus(1);
     let proposed = RangeConfig {
@@ -211,7 +211,7 @@ impl VariantWork for OccupancyWork {
 /// Runs whose worst one is told.
 const RUNS: u64 = 16;
 
-pub(super) fn occupancy(seed: u64) -> Result<Vec<Figure>, Failure> {
+pub(in crate::experiment::va_fit) fn occupancy(seed: u64) -> Result<Vec<Figure>, Failure> {
     let case = FitCase::Occupancy;
     let mut runs: Vec<(&'static str, Vec<f64>)> = Vec::new();
     for run in 0..RUNS {
@@ -243,7 +243,7 @@ pub(super) fn occupancy(seed: u64) -> Result<Vec<Figure>, Failure> {
 }
 
 /// The operation of `long_busy_list` with 1,000 live areas and with 1,000,000.
-pub(super) fn long_busy_list_1m(
+pub(in crate::experiment::va_fit) fn long_busy_list_1m(
     options: SpaceOptions,
     clock: CalibratedClock,
     peer: Option<&PeerProgram>,
@@ -358,7 +358,7 @@ fn linux_backlog(peer: &PeerProgram, clock: CalibratedClock) -> Result<BacklogSe
     })
 }
 
-pub(super) fn backlog(
+pub(in crate::experiment::va_fit) fn backlog(
     options: SpaceOptions,
     clock: CalibratedClock,
     peer: Option<&PeerProgram>,

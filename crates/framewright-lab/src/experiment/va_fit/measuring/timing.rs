@@ -1,8 +1,8 @@
 //! How a body is measured: batches that take turns, and one pass with a look at every call.
 
-use super::body::{FitBody, Setting};
 use crate::experiment::clock::{CalibratedClock, Latencies};
 use crate::experiment::threads::{bind, cpu_time, joined};
+use crate::experiment::va_fit::body::{FitBody, Setting};
 use crate::experiment::{Allocator, Failure, SpaceSubject};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError};

@@ -1,14 +1,14 @@
 //! A case whose operation is timed: one pass with a look at every call, and then repetitions with nothing but the
 //! clock, because a look costs more than the operation.
 
-use super::body::{FitBody, Setting};
 use super::peer::{PeerCase, PeerProgram};
-use super::plan::{LOOPS_HOST, LOOPS_NULL, cpus};
 use super::timing::{Rate, SeenCalls, Threads, watched};
-use super::variants::{FitVariant, LINUX, VariantWork};
 use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
 use crate::experiment::range_metrics as m;
+use crate::experiment::va_fit::body::{FitBody, Setting};
+use crate::experiment::va_fit::plan::{LOOPS_HOST, LOOPS_NULL, cpus};
+use crate::experiment::va_fit::variants::{FitVariant, LINUX, VariantWork};
 use crate::experiment::{
     Allocator, BEFORE, Failure, Findings, Mapper, SpaceOptions, SubjectCounters,
 };
@@ -18,12 +18,12 @@ use std::marker::PhantomData;
 
 /// A case whose operation is timed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TimedCase<'p> {
-    pub(super) case: &'static str,
-    pub(super) options: SpaceOptions,
-    pub(super) clock: CalibratedClock,
+pub(in crate::experiment::va_fit) struct TimedCase<'p> {
+    pub(in crate::experiment::va_fit) case: &'static str,
+    pub(in crate::experiment::va_fit) options: SpaceOptions,
+    pub(in crate::experiment::va_fit) clock: CalibratedClock,
     /// Linux's own allocator, if it is there.
-    pub(super) peer: Option<&'p PeerProgram>,
+    pub(in crate::experiment::va_fit) peer: Option<&'p PeerProgram>,
 }
 
 /// What the watched pass of one variant gave.
@@ -82,7 +82,7 @@ impl<B: FitBody> VariantWork for Watched<'_, B> {
 
 impl TimedCase<'_> {
     /// All that is measured of the case.
-    pub(super) fn findings<B: FitBody>(&self) -> Result<Findings, Failure> {
+    pub(in crate::experiment::va_fit) fn findings<B: FitBody>(&self) -> Result<Findings, Failure> {
         let times = self.times(&self.batches::<B>()?);
         let mut findings = Findings::from(times);
         for pass in self.passes::<B>()? {

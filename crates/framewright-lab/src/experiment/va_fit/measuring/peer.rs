@@ -5,10 +5,10 @@
 //! the other variants get; the program does them in a loop. Each repetition is a fresh process. It has one thread, so
 //! work that Linux puts off to a kernel thread runs between two operations, and its time is in a repetition's.
 
-use super::body::{FitBody, Setting};
 use super::timing::Rate;
-use super::variants::LINUX;
 use crate::experiment::clock::{CalibratedClock, Latencies};
+use crate::experiment::va_fit::body::{FitBody, Setting};
+use crate::experiment::va_fit::variants::LINUX;
 use crate::experiment::{Failure, SpaceSubject};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError};
@@ -31,10 +31,10 @@ const OPERATION: usize = 8;
 
 /// The program, and what it has used of CPUs.
 #[derive(Debug)]
-pub(super) struct PeerProgram {
+pub(in crate::experiment::va_fit) struct PeerProgram {
     path: PathBuf,
     /// Linux's version, with the patch level.
-    pub(super) version: String,
+    pub(in crate::experiment::va_fit) version: String,
     spent_ns: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ impl PeerProgram {
     ///
     /// # Errors
     /// Why it is not there.
-    pub(super) fn found() -> Result<Self, String> {
+    pub(in crate::experiment::va_fit) fn found() -> Result<Self, String> {
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let target = own.parent().and_then(|profile| profile.parent());
         let path = target
@@ -69,7 +69,7 @@ impl PeerProgram {
     }
 
     /// CPU time that it had for all operations so far.
-    pub(super) fn spent(&self) -> Duration {
+    pub(in crate::experiment::va_fit) fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed))
     }
 
@@ -300,7 +300,7 @@ impl<'p, B: FitBody> PeerCase<'p, B> {
 }
 
 /// What a table says of the column, or of its absence.
-pub(super) fn told() -> String {
+pub(in crate::experiment::va_fit) fn told() -> String {
     match PeerProgram::found() {
         Ok(program) => format!(
             "{LINUX} is Linux {}: its own mm/vmalloc.c, unchanged, in a program of its own, on one thread and with \
