@@ -3,13 +3,11 @@
 use super::super::load::LoadWatch;
 use super::super::threads::joined;
 use super::super::{CalibratedClock, Failure, Progress};
-use super::area::{GcmaArea, OwnerCounts};
-use super::guest::{self, Filler, Movable};
-use super::job::{BuildJob, CpuTime};
-use super::machine::GcmaMachine;
+use super::job::{BuildJob, CpuTime, SourceTree};
+use super::machine::guest::{self, Filler, Movable};
+use super::machine::{GcmaArea, GcmaMachine, OwnerCounts};
 use super::plan::{GcmaPlan, PAGERS};
 use super::request::{self, SizeOutcome};
-use super::tree::SourceTree;
 use super::{BesideRequests, GcmaOptions, GcmaVariant};
 use crate::printable;
 use framewright::Frame;

@@ -19,34 +19,28 @@ mod report;
 
 pub use command::{GcmaArgs, GcmaExperiment};
 
-mod area;
 mod build;
-pub mod card;
-mod guest;
-mod heap;
 mod job;
 mod machine;
 pub mod metrics;
 mod plan;
 mod published;
 mod request;
-mod storage;
-mod tree;
-mod waiting;
 
+pub use machine::card;
 pub use request::SIZES;
 
 use super::{CalibratedClock, Failure, Findings, Progress};
 use crate::files::TempFolder;
 use crate::report::{Distribution, Figure, FigureSource};
 use build::{BuildWork, Built, Came};
+use job::SourceTree;
 use machine::with_machine;
 use metrics as m;
 use plan::GcmaPlan;
 use request::SizeOutcome;
 use std::path::PathBuf;
 use std::time::Duration;
-use tree::SourceTree;
 
 /// The case of the second table.
 pub const BACKGROUND: &str = "background";

@@ -208,8 +208,8 @@ fn room_for(frames: u64) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::super::Device;
-    use super::super::tree::SourceTree;
     use super::*;
+    use crate::experiment::gcma::job::SourceTree;
 
     #[test]
     fn dirty_pages_lie_where_no_reservation_is_whatever_the_policy() {
@@ -273,7 +273,7 @@ mod tests {
         // the objects.
         let workers = u64::from(options.workers);
         let ring = plan.paged_pages - plan.heap_pages * workers;
-        assert!(tree.sources.len() as u64 > workers * super::super::heap::FILES_MAX);
+        assert!(tree.sources.len() as u64 > workers * crate::experiment::gcma::job::FILES_MAX);
         assert!(objects > ring * Frame::BYTES);
         let touched = sources + objects + plan.paged_pages * Frame::BYTES;
         assert!(touched > options.ram_bytes, "{sources} {objects} {touched}");

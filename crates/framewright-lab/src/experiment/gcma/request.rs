@@ -1,6 +1,6 @@
 //! The foreground: requests for contiguous frames, one after the other, each released at once.
 
-use super::area::OwnerCounts;
+use super::machine::OwnerCounts;
 use super::metrics::{self as m, Of};
 use crate::experiment::Failure;
 use crate::experiment::clock::{CalibratedClock, Latencies};

@@ -1,6 +1,6 @@
 //! A compiler's heap: pages of paged memory that it fills, comes back to, and gives up as its process ends.
 
-use super::super::Failure;
+use crate::experiment::Failure;
 use framewright::Frame;
 use framewright::frame::FrameSource;
 use framewright_linux::paged::Paged;
@@ -13,7 +13,7 @@ const PAGE: usize = Frame::BYTES as usize;
 const LINE: usize = 64;
 
 /// Files that one compiler compiles before its process ends.
-pub(super) const FILES_MAX: u64 = 16;
+pub(in crate::experiment::gcma) const FILES_MAX: u64 = 16;
 
 /// A heap in a part of paged memory that no other worker has.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Guests without a job: one that fills the area, and one that is always busy.
 
-use super::super::Failure;
+use super::GcmaMachine;
 use super::area::PoolIds;
-use super::machine::GcmaMachine;
+use crate::experiment::Failure;
 use framewright::frame::FrameSource;
 use framewright::reserve::Key;
 use framewright_linux::file_cache::{Medium, OpenFile};
@@ -41,13 +41,18 @@ fn contents(nth: u64) -> [u64; 512] {
 
 /// Fills memory with pages, each of which is new.
 #[derive(Debug, Default)]
-pub(super) struct Filler {
+pub(in crate::experiment::gcma) struct Filler {
     next: u64,
 }
 
 impl Filler {
     /// Puts this many pages: if as many frames are free, none is afterwards.
-    pub(super) fn put(&mut self, tenancy: &dyn Tenancy, pools: PoolIds, pages: u64) {
+    pub(in crate::experiment::gcma) fn put(
+        &mut self,
+        tenancy: &dyn Tenancy,
+        pools: PoolIds,
+        pages: u64,
+    ) {
         let mut page = contents(0);
         for nth in self.next..self.next + pages {
             page[0] = nth << 16;
@@ -61,7 +66,7 @@ impl Filler {
 }
 
 /// Gets pages at random, and puts those that are not there, until it is stopped.
-pub(super) fn be_busy(
+pub(in crate::experiment::gcma) fn be_busy(
     tenancy: &dyn Tenancy,
     pools: PoolIds,
     seed: u64,
@@ -113,14 +118,17 @@ impl Medium for DifferingWords {
 /// Movable memory for an area that has no guests: half of it pages of a file, which are clean, half of it paged
 /// memory.
 #[derive(Debug)]
-pub(super) struct Movable {
+pub(in crate::experiment::gcma) struct Movable {
     file: OpenFile,
     next: u64,
 }
 
 impl Movable {
     /// A file of `pages` pages, and all of paged memory written.
-    pub(super) fn new(machine: &GcmaMachine<'_>, pages: u64) -> Result<Self, Failure> {
+    pub(in crate::experiment::gcma) fn new(
+        machine: &GcmaMachine<'_>,
+        pages: u64,
+    ) -> Result<Self, Failure> {
         let made = Self::of_file(machine, pages)?;
         let bytes: [u8; PAGE] = std::array::from_fn(|at| at as u8);
         for page in 0..machine.paged.pages() {
@@ -131,7 +139,10 @@ impl Movable {
     }
 
     /// The file alone.
-    pub(super) fn of_file(machine: &GcmaMachine<'_>, pages: u64) -> Result<Self, Failure> {
+    pub(in crate::experiment::gcma) fn of_file(
+        machine: &GcmaMachine<'_>,
+        pages: u64,
+    ) -> Result<Self, Failure> {
         let words = Arc::new(DifferingWords(pages * PAGE as u64));
         let file = machine.files.add_medium(words, false);
         let file = file.map_err(Failure::new)?;
@@ -139,7 +150,7 @@ impl Movable {
     }
 
     /// Reads this many pages of the file, which are not in memory, or were not for the longest time.
-    pub(super) fn read(
+    pub(in crate::experiment::gcma) fn read(
         &mut self,
         machine: &GcmaMachine<'_>,
         supply: &mut dyn FrameSource,
@@ -157,7 +168,7 @@ impl Movable {
     }
 
     /// Reads a page of the file at random.
-    pub(super) fn read_any(
+    pub(in crate::experiment::gcma) fn read_any(
         &mut self,
         machine: &GcmaMachine<'_>,
         supply: &mut dyn FrameSource,

@@ -4,7 +4,7 @@
 //! again. Lengths are log-normal, 1 to 100 KiB, 16 KiB in the mean: what is drawn is drawn with integers, so that a
 //! seed gives the same bytes everywhere.
 
-use super::super::Failure;
+use crate::experiment::Failure;
 use crate::files::TempFolder;
 use crate::printable;
 use framewright_sim::Random;
@@ -33,15 +33,15 @@ const NAMES: u64 = 4096;
 
 /// A file to be built.
 #[derive(Debug, Clone)]
-pub(super) struct SourceFile {
-    pub(super) path: PathBuf,
-    pub(super) len_bytes: u64,
+pub(in crate::experiment::gcma) struct SourceFile {
+    pub(in crate::experiment::gcma) path: PathBuf,
+    pub(in crate::experiment::gcma) len_bytes: u64,
 }
 
 /// Sources, in the order of their paths, and the headers among them.
 #[derive(Debug)]
-pub(super) struct SourceTree {
-    pub(super) sources: Vec<SourceFile>,
+pub(in crate::experiment::gcma) struct SourceTree {
+    pub(in crate::experiment::gcma) sources: Vec<SourceFile>,
     /// File names of headers, in order, with the place among the sources.
     headers: Vec<(String, usize)>,
     /// A made tree's folder, which is gone with it.
@@ -113,7 +113,7 @@ fn text(len: u64, headers: u64, draw: &mut Random) -> Vec<u8> {
 
 impl SourceTree {
     /// A tree of about `bytes` bytes in a folder of its own, the same for each seed.
-    pub(super) fn make(bytes: u64, seed: u64) -> Result<Self, Failure> {
+    pub(in crate::experiment::gcma) fn make(bytes: u64, seed: u64) -> Result<Self, Failure> {
         let folder = TempFolder::make("tree")
             .map_err(|e| Failure::new(format!("no folder for source files: {e}")))?;
         let failed = |path: &Path, e: io::Error| {
@@ -154,7 +154,7 @@ impl SourceTree {
     }
 
     /// The regular files below a folder.
-    pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
+    pub(in crate::experiment::gcma) fn read(folder: &Path) -> Result<Self, Failure> {
         let mut sources = Vec::new();
         walk(folder, 0, &mut sources)?;
         if sources.is_empty() {

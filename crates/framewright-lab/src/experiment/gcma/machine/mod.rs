@@ -6,14 +6,25 @@
 //!
 //!   FileCache ──▶ cleancache ──▶ the area        Paged ──▶ Frontswap ──▶ the area, and the swap device
 //! ```
+//!
+//! The area of each variant is behind one way in (`area.rs`), so that what measures does not know whose it is; files and
+//! swap lie on one storage (`storage.rs`), which may be an emulated [`card`]; guests without a job are here because they
+//! use nothing but a machine.
+
+mod area;
+pub mod card;
+pub(super) mod guest;
+mod storage;
+mod waiting;
+
+pub(super) use area::{GcmaArea, OwnerCounts};
+pub(super) use storage::Storage;
 
 use super::super::Failure;
-use super::area::{GcmaArea, MovingArea, PoolIds, places, with_area};
 use super::plan::GcmaPlan;
-use super::storage::{Storage, ZramInFrames};
-use super::waiting::{Synchronous, Waited};
 use super::{GcmaOptions, GcmaVariant, SwapSafety};
 use crate::printable;
+use area::{MovingArea, PoolIds, places, with_area};
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Background, Clients, Migrate, Reclaim, Shrink};
@@ -28,6 +39,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use storage::ZramInFrames;
+use waiting::{Synchronous, Waited};
 
 /// Looks of one step of the background.
 const BUDGET: u64 = 1024;

@@ -7,23 +7,33 @@
 //!             paged memory and written to a file; one that was compressed before is read again and compared
 //!   link      what was written is read again
 //! ```
+//!
+//! A job takes its files from a source tree (`tree.rs`) and its memory from a compiler's heap (`heap.rs`); it knows of the
+//! machine only what files and swap lie on.
+
+mod heap;
+mod tree;
+
+#[cfg(test)]
+pub(super) use heap::FILES_MAX;
+pub(super) use tree::SourceTree;
 
 use super::super::{Failure, Progress};
 use super::GcmaOptions;
-use super::heap::CompilerHeap;
-use super::storage::Storage;
-use super::tree::{SourceFile, SourceTree};
+use super::machine::Storage;
 use crate::printable;
 use framewright::frame::FrameSource;
 use framewright_linux::file_cache::{FileCache, FilePin, OpenFile};
 use framewright_linux::paged::{Paged, PagedPin};
 use framewright_sim::Random;
+use heap::CompilerHeap;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex, PoisonError};
+use tree::SourceFile;
 
 /// Steps of progress in a build.
 pub(super) const STEPS: usize = 100;

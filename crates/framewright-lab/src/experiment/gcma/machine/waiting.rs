@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// Nanoseconds that owners have waited.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Waited(Arc<AtomicU64>);
+pub(in crate::experiment::gcma) struct Waited(Arc<AtomicU64>);
 
 impl Waited {
     pub(super) fn ns(&self) -> u64 {

@@ -1,9 +1,9 @@
 //! What a machine's files and its swap lie on: the host's own device, or a card that is emulated; or, for swap,
 //! compressed memory of the machine.
 
-use super::Device;
+use super::FrameSeat;
 use super::card::{Card, CardTimes, OnCard};
-use super::machine::FrameSeat;
+use crate::experiment::gcma::Device;
 use framewright::{Frame, Mobility, Order};
 use framewright_linux::file_cache::{DirectFile, Medium};
 use framewright_linux::swap::{DeviceUse, SwapDevice, SwapFile, Zram};
@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One machine's storage.
 #[derive(Debug)]
-pub(super) struct Storage {
+pub(in crate::experiment::gcma) struct Storage {
     card: Option<Arc<Card>>,
 }
 
 impl Storage {
-    pub(super) fn new(device: Device) -> Self {
+    pub(in crate::experiment::gcma) fn new(device: Device) -> Self {
         let card = || Arc::new(Card::new(CardTimes::CLASS_10));
         Self {
             card: (device == Device::Card).then(card),
@@ -27,7 +27,7 @@ impl Storage {
     }
 
     /// Whether transfers take as long as they would: not while a machine is prepared.
-    pub(super) fn set_slow(&self, is_slow: bool) {
+    pub(in crate::experiment::gcma) fn set_slow(&self, is_slow: bool) {
         if let Some(card) = &self.card {
             card.set_slow(is_slow);
         }
@@ -35,7 +35,11 @@ impl Storage {
 
     /// A file past the host's own cache, so that what this process has evicted comes from the device again;
     /// where the file system cannot do that, as usual.
-    pub(super) fn file(&self, path: &Path, is_writable: bool) -> io::Result<Arc<dyn Medium>> {
+    pub(in crate::experiment::gcma) fn file(
+        &self,
+        path: &Path,
+        is_writable: bool,
+    ) -> io::Result<Arc<dyn Medium>> {
         match DirectFile::open(path, is_writable) {
             Ok(file) => Ok(self.medium(file)),
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => {

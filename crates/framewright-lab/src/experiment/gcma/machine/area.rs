@@ -1,12 +1,12 @@
 //! The areas that the variants have, behind one way in.
 
-use super::super::Failure;
-use super::machine::FrameSeat;
-use super::plan::GcmaPlan;
-use super::request::alignment;
+use super::FrameSeat;
 use super::waiting::{Clocked, Synchronous, Waited, as_owner};
-use super::{GcmaVariant, SwapSafety};
 use crate::before::gcma::{ClientCounters, Conduct, Gcma, GcmaKind};
+use crate::experiment::Failure;
+use crate::experiment::gcma::plan::GcmaPlan;
+use crate::experiment::gcma::request::alignment;
+use crate::experiment::gcma::{GcmaVariant, SwapSafety};
 use framewright::Run;
 use framewright::RunError;
 use framewright::frame::FrameSource;
@@ -23,22 +23,22 @@ use std::sync::Arc;
 
 /// What an area has counted of its owners.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct OwnerCounts {
+pub(in crate::experiment::gcma) struct OwnerCounts {
     /// Pages that were moved.
-    pub(super) migrated: u64,
+    pub(in crate::experiment::gcma) migrated: u64,
     /// Pages that were dropped.
-    pub(super) discarded: u64,
+    pub(in crate::experiment::gcma) discarded: u64,
     /// How long owners waited.
-    pub(super) wait_ns: u64,
+    pub(in crate::experiment::gcma) wait_ns: u64,
     /// Pages that guests looked for and found.
-    pub(super) loaded: u64,
+    pub(in crate::experiment::gcma) loaded: u64,
     /// Those that were not there.
-    pub(super) missed: u64,
+    pub(in crate::experiment::gcma) missed: u64,
 }
 
 impl OwnerCounts {
     /// What came after `earlier`.
-    pub(super) fn since(self, earlier: &Self) -> Self {
+    pub(in crate::experiment::gcma) fn since(self, earlier: &Self) -> Self {
         Self {
             migrated: self.migrated - earlier.migrated,
             discarded: self.discarded - earlier.discarded,
@@ -48,7 +48,7 @@ impl OwnerCounts {
         }
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(in crate::experiment::gcma) fn add(&mut self, other: &Self) {
         self.migrated += other.migrated;
         self.discarded += other.discarded;
         self.loaded += other.loaded;
@@ -62,13 +62,13 @@ pub(super) type Places = Vec<(u64, Reservation)>;
 
 /// The two pools of an area that keeps guests' pages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PoolIds {
+pub(in crate::experiment::gcma) struct PoolIds {
     pub(super) clean: PoolId,
     pub(super) swap: PoolId,
 }
 
 /// An area with its owners and guests.
-pub(super) trait GcmaArea: Sync {
+pub(in crate::experiment::gcma) trait GcmaArea: Sync {
     /// Runs `work` with an owner's way in, for the calling thread. Where the area has a
     /// [clock for it](Self::supply_waits), the frames for what an owner has put back are of `supply`.
     fn with_owner(
