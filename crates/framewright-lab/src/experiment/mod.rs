@@ -7,7 +7,7 @@
 //! ```text
 //!   mod.rs        what is measured and how
 //!   command.rs    the plan, its options on the command line, `impl Experiment`
-//!   metrics.rs    the table of metrics; vmap_blocks and va_fit share range_metrics.rs
+//!   metrics.rs    the table of metrics; vmap_blocks and va_fit share ranges/range_metrics.rs
 //!   report.rs     introduction, method, tables, plots, verdict
 //!   published.rs  the document's own figures
 //! ```
@@ -26,28 +26,8 @@
 //! is the same: progress, JSON Lines with a record of the machine, CSV, assertions, tables, the page's section.
 //! A new experiment is a folder and a line in the list; CONTRIBUTING.md says what comes with it.
 //!
-//! # The experiments on virtual ranges
-//! ```text
-//!   va_fit, vmap_blocks     what is measured: cases, each with its preparation and its operation
-//!         │
-//!     SpaceSubject          one CPU's way into an `Allocator`: alloc, free, map_ram, unmap_ram
-//!      ┌──┴─────────┐
-//!   VmallocList  RangeEngine   the lists of `before` and `proposed` (lists.rs); the engine, configured (engine.rs)
-//!      └──┬─────────┘
-//!   Null or MappedHost      nothing is mapped (null.rs); or a memfd's frames are (host.rs)
-//! ```
-//!
-//! # How time is taken
-//! - `op_ns_*`: a repetition is a batch of operations between two readings of a clock: of the
-//!   thread's CPU time where there is one thread, so that what others have the CPU for is not in
-//!   it; of the wall clock where threads wait for one another. The variants take turns, repetition
-//!   by repetition, so that caches and neighbours are the same for all of them.
-//! - Latencies: a pass of its own, with a reading before and after each call. What two readings
-//!   cost by themselves, measured at the start, is subtracted.
-//! - Counters and spans of addresses are taken in that second pass, on an allocator that has done
-//!   nothing before: with one thread and the same seed they are the same, whatever the clock says.
-//! - Threads are bound to one CPU each, begin at a barrier, and stop all as soon as the first one
-//!   is done; only what was done until then counts.
+//! What experiments share is beside their folders: the names of what is compared and the window (`window.rs`), an
+//! experiment's shape (`shape.rs`), what the two on virtual ranges ask (`ranges`), and how time is taken (`timing`).
 //!
 //! # What is not here
 //! What a kernel's own page tables, interrupts and preemption cost.
@@ -57,35 +37,27 @@
 //! 2015. `va_fit`: U. Rezki, "improve vmalloc allocation", LKML, October 2018, and the cases of
 //! Linux's lib/test_vmalloc.c, by their description.
 
-mod clock;
-mod engine;
 mod failure;
 pub mod fallback;
 pub mod gcma;
-mod host;
 pub mod kvmalloc;
-mod lists;
-mod load;
-mod null;
 mod progress;
 #[cfg(test)]
 mod published;
-pub mod range_metrics;
 mod ranges;
 mod shape;
-mod subject;
-mod threads;
+mod timing;
 pub mod va_fit;
 pub mod vmap_blocks;
 mod window;
 
 pub use crate::report::Size;
-pub use clock::CalibratedClock;
 pub use failure::Failure;
 pub use progress::Progress;
-pub use ranges::SpaceOptions;
+pub use ranges::range_metrics;
+pub use ranges::{Allocator, SpaceOptions, SpaceSubject, SubjectCounters};
 pub use shape::{Detail, Experiment, Findings, JsonArgs, Outputs, available};
-pub use subject::{Allocator, SpaceSubject, SubjectCounters};
+pub use timing::CalibratedClock;
 pub use window::{BEFORE, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, Mapper, PROPOSED, SEED};
 pub(in crate::experiment) use window::{WINDOW_PAGES, WINDOW_START};
 

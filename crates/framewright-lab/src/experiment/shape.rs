@@ -1,7 +1,8 @@
 //! The one shape of an experiment: what the runner asks of each. It names no experiment, so that each can be read, and
 //! tested, without the list of all.
 
-use super::{Failure, Progress, null};
+use super::ranges::Null;
+use super::{Failure, Progress};
 use crate::measure::MetricTable;
 use crate::report::{Distribution, Figure, FigureAssertion, Item, OverTime, Size, Tabled};
 use std::collections::BTreeMap;
@@ -138,5 +139,5 @@ impl From<Vec<Figure>> for Findings {
 /// # Errors
 /// What it lacks: the barrier on all threads that the engine's frequent paths are compiled for.
 pub fn available() -> Result<(), Failure> {
-    null::Null::new().map(drop)
+    Null::new().map(drop)
 }

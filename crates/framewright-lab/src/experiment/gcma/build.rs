@@ -1,7 +1,5 @@
 //! One machine at work: the threads that it needs, and what is measured of them.
 
-use super::super::load::LoadWatch;
-use super::super::threads::joined;
 use super::super::{CalibratedClock, Failure, Progress};
 use super::job::{BuildJob, CpuTime, SourceTree};
 use super::machine::guest::{self, Filler, Movable};
@@ -9,6 +7,7 @@ use super::machine::{GcmaArea, GcmaMachine, OwnerCounts};
 use super::plan::{GcmaPlan, PAGERS};
 use super::request::{self, SizeOutcome};
 use super::{BesideRequests, GcmaOptions, GcmaVariant};
+use crate::experiment::timing::{LoadWatch, joined};
 use crate::printable;
 use framewright::Frame;
 use framewright::frame::FrameSource;

@@ -5,7 +5,7 @@
 
 use super::metrics::{self as m, Of};
 use super::{BACKGROUND, BesideRequests, Device, GcmaOptions, Lengths, SIZES};
-use crate::experiment::load::FOREIGN_MAX;
+use crate::experiment::timing::FOREIGN_MAX;
 use crate::experiment::{CalibratedClock, Detail, FRAMEWRIGHT, Findings};
 use crate::measure::Metric;
 use crate::report::{

@@ -3,7 +3,7 @@
 use super::machine::OwnerCounts;
 use super::metrics::{self as m, Of};
 use crate::experiment::Failure;
-use crate::experiment::clock::{CalibratedClock, Latencies};
+use crate::experiment::timing::{CalibratedClock, Latencies};
 use crate::measure::Metric;
 use crate::report::Distribution;
 use framewright::RunError;

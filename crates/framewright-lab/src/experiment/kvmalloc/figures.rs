@@ -1,13 +1,13 @@
 //! From what threads measured to the figures of the report: the middle of the repetitions, and ratios to the
 //! document's kernel. No measuring happens here.
 
-use super::super::clock::{Latencies, Quantile, least_and_middle};
 use super::super::{BEFORE, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, PROPOSED};
 use super::journal::Measured;
 use super::metrics as m;
 use super::plan::{KvmallocOptions, ObjectSize};
 use super::published;
 use crate::before::journal::LockCount;
+use crate::experiment::timing::{Latencies, Quantile, least_and_middle};
 use crate::measure::Metric;
 use crate::report::{Figure, FigureSource};
 

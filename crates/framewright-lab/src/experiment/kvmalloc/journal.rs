@@ -1,13 +1,12 @@
 //! What a journal's threads do: a batch of items a commit, each copied into a buffer of its own.
 
 use super::super::Failure;
-use super::super::clock::{CalibratedClock, Latencies};
-use super::super::threads::{bind, cpu_ns, joined};
 use super::machine::{Checksum, JournalMachine};
 use super::plan::{ITEMS_SHARE, KvmallocPlan, ObjectSize};
 use super::variant::{Allocating, JournalVariant, RECLAIM_PAGES, VariantCounts};
 use crate::before::journal::Wake;
 use crate::before::journal::tenants::{FRAME_WORDS, JournalTenants};
+use crate::experiment::timing::{CalibratedClock, Latencies, bind, cpu_ns, joined};
 use framewright::Addr;
 use framewright_sim::Random;
 use std::collections::VecDeque;

@@ -1,8 +1,9 @@
 //! The memory that objects lie in, with real contents: a kernel that moves a page or maps it wrongly loses bytes,
 //! and the checksum shows it.
 
-use super::super::{Failure, Mapper, WINDOW_START, null};
+use super::super::{Failure, Mapper, WINDOW_START};
 use crate::before::journal::tenants::JournalContents;
+use crate::experiment::ranges;
 use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::{Addr, Context, Frame, Page, PageRange, Run};
 use framewright_linux::ram::FRAME_WORDS;
@@ -194,7 +195,7 @@ impl FramePlatform for JournalMachine {
     const ASYMMETRIC: bool = <Membarrier as FramePlatform>::ASYMMETRIC;
 
     fn relax(&self, attempt: u32) {
-        null::relax(attempt);
+        ranges::relax(attempt);
     }
 
     fn barrier_all(&self) {

@@ -60,7 +60,7 @@ pub use plan::{KvmallocOptions, MEMORY_BYTES, ObjectSize, batch_items};
 /// Of a hundred blocks, those with a frame that cannot go, where nothing else is asked for.
 pub const FRAGMENTED: u32 = 99;
 
-use super::clock::CalibratedClock;
+use super::timing::CalibratedClock;
 use super::{BEFORE, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, Failure, Findings, PROPOSED, Progress};
 use crate::before::journal::tenants::JournalTenants;
 use crate::before::journal::{Rule, Wake};

@@ -1,11 +1,11 @@
 //! The three allocators behind one way in.
 
 use super::super::Failure;
-use super::super::threads::cpu_ns;
 use super::machine::JournalMachine;
 use super::plan::KvmallocPlan;
 use crate::before::journal::tenants::JournalTenants;
 use crate::before::journal::{Journal, JournalSeat, LockCount, Rule, Setup, Wake};
+use crate::experiment::timing::cpu_ns;
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::Zone;
 use framewright::kv::{KvError, KvRequest};

@@ -18,9 +18,8 @@ mod variants;
 
 pub use case::FitCase;
 
-use super::clock::CalibratedClock;
-use super::load::{Load, LoadWatch};
 use super::range_metrics as m;
+use super::timing::{CalibratedClock, Load, LoadWatch};
 use super::{Failure, Findings, Progress, SpaceOptions};
 use crate::report::{Figure, FigureSource};
 use measuring::peer::PeerProgram;

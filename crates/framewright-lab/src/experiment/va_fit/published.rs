@@ -1,7 +1,7 @@
 //! The second document's own tables. Copied from the message; microseconds are its own.
 
-use crate::experiment::clock::spread;
 use crate::experiment::range_metrics as m;
+use crate::experiment::timing::spread;
 use crate::experiment::{BEFORE, PROPOSED};
 use crate::measure::Metric;
 use crate::report::{Figure, FigureSource};

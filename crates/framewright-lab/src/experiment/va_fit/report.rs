@@ -3,8 +3,8 @@
 use super::VaFit;
 use super::measuring::peer;
 use super::variants::{LINUX, TREE};
-use crate::experiment::load::FOREIGN_MAX;
 use crate::experiment::range_metrics as m;
+use crate::experiment::timing::FOREIGN_MAX;
 use crate::experiment::{
     BEFORE, CalibratedClock, Detail, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, Findings, Mapper, PROPOSED,
 };

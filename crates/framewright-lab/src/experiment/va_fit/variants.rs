@@ -2,9 +2,9 @@
 
 use super::plan::{cpus_bound, window};
 use crate::before::vmalloc::{AreaSet, BusyAreas, FreeAreas, VmallocList};
-use crate::experiment::engine::{RangeEngine, with_space};
-use crate::experiment::host::{HostedList, with_host};
-use crate::experiment::null::{Null, NumberFrames};
+use crate::experiment::ranges::{
+    HostedList, Null, NumberFrames, RangeEngine, with_host, with_space,
+};
 use crate::experiment::{
     Allocator, BEFORE, FRAMEWRIGHT, FRAMEWRIGHT_KEPT, Failure, Mapper, PROPOSED,
 };

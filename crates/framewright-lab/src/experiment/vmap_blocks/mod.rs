@@ -12,15 +12,13 @@ mod report;
 pub use command::BlocksArgs;
 pub use plan::VmapBlocks;
 
-use super::clock::{CalibratedClock, Latencies, least_and_middle, spread};
-use super::engine::{RangeEngine, SeatFrames, with_space};
-use super::host::with_host;
-use super::null::{Null, NumberFrames};
+use super::range_metrics as m;
+use super::ranges::{Null, NumberFrames, RangeEngine, SeatFrames, with_host, with_space};
+use super::timing::{CalibratedClock, Latencies, least_and_middle, spread};
 use super::{
     Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, PROPOSED, Progress, SpaceOptions,
     SpaceSubject, SubjectCounters,
 };
-use crate::experiment::range_metrics as m;
 use crate::report::{Figure, FigureSource};
 use framewright::Page;
 use framewright::platform::RangePlatform;

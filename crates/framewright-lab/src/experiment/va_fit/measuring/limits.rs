@@ -2,11 +2,9 @@
 
 use super::peer::{PeerProgram, Recorder};
 use super::timed::{Rates, TimedCase};
-use crate::experiment::clock::Quantile;
-use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
-use crate::experiment::engine::{RangeEngine, with_space};
-use crate::experiment::null::{Null, NumberFrames};
 use crate::experiment::range_metrics as m;
+use crate::experiment::ranges::{Null, NumberFrames, RangeEngine, with_space};
+use crate::experiment::timing::{CalibratedClock, Latencies, Quantile, least_and_middle, spread};
 use crate::experiment::va_fit::variants::{FitVariant, LINUX, TREE, VariantWork};
 use crate::experiment::va_fit::{FitCase, body};
 use crate::experiment::{

@@ -6,7 +6,7 @@
 //! work that Linux puts off to a kernel thread runs between two operations, and its time is in a repetition's.
 
 use super::timing::Rate;
-use crate::experiment::clock::{CalibratedClock, Latencies};
+use crate::experiment::timing::{CalibratedClock, Latencies};
 use crate::experiment::va_fit::body::{FitBody, Setting};
 use crate::experiment::va_fit::variants::LINUX;
 use crate::experiment::{Failure, SpaceSubject};

@@ -3,11 +3,9 @@
 //! The experiment times allocations and frees by batches, without the queue. It measures the queue
 //! apart, with page numbers that no allocator returned.
 
-use crate::experiment::clock::Quantile;
-use crate::experiment::clock::{CalibratedClock, least_and_middle};
-use crate::experiment::null::relax;
 use crate::experiment::range_metrics as m;
-use crate::experiment::threads::{bind, joined};
+use crate::experiment::ranges::relax;
+use crate::experiment::timing::{CalibratedClock, Quantile, bind, joined, least_and_middle};
 use crate::experiment::va_fit::variants::{FitVariant, VariantWork};
 use crate::experiment::{Allocator, Failure, Mapper, SpaceOptions, SpaceSubject};
 use crate::report::{Figure, FigureSource};

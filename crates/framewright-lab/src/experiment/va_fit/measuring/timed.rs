@@ -3,9 +3,8 @@
 
 use super::peer::{PeerCase, PeerProgram};
 use super::timing::{Rate, SeenCalls, Threads, watched};
-use crate::experiment::clock::Quantile;
-use crate::experiment::clock::{CalibratedClock, Latencies, least_and_middle, spread};
 use crate::experiment::range_metrics as m;
+use crate::experiment::timing::{CalibratedClock, Latencies, Quantile, least_and_middle, spread};
 use crate::experiment::va_fit::body::{FitBody, Setting};
 use crate::experiment::va_fit::plan::{LOOPS_HOST, LOOPS_NULL, cpus};
 use crate::experiment::va_fit::variants::{FitVariant, LINUX, VariantWork};

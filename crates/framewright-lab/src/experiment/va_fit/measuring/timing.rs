@@ -1,7 +1,6 @@
 //! How a body is measured: batches that take turns, and one pass with a look at every call.
 
-use crate::experiment::clock::{CalibratedClock, Latencies};
-use crate::experiment::threads::{bind, cpu_time, joined};
+use crate::experiment::timing::{CalibratedClock, Latencies, bind, cpu_time, joined};
 use crate::experiment::va_fit::body::{FitBody, Setting};
 use crate::experiment::{Allocator, Failure, SpaceSubject};
 use framewright::Page;

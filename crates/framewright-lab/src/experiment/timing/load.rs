@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 /// Above this many CPUs' worth of other work a figure is marked.
-pub(super) const FOREIGN_MAX: f64 = 0.5;
+pub(in crate::experiment) const FOREIGN_MAX: f64 = 0.5;
 
 /// A kernel's clock of CPU time ticks a hundred times a second.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The counters at the beginning.
 #[derive(Debug)]
-pub(super) struct LoadWatch {
+pub(in crate::experiment) struct LoadWatch {
     start: Instant,
     cpus: Option<CpuTicks>,
     own: Duration,
@@ -18,17 +18,17 @@ pub(super) struct LoadWatch {
 
 /// What there was between beginning and end.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Load {
+pub(in crate::experiment) struct Load {
     /// The load average of the last minute, this process included.
-    pub(super) average: f64,
+    pub(in crate::experiment) average: f64,
     /// CPUs that others had, on average: other processes, and the hypervisor (`stolen`).
-    pub(super) foreign: f64,
+    pub(in crate::experiment) foreign: f64,
     /// CPUs that the hypervisor gave to others.
-    pub(super) stolen: f64,
+    pub(in crate::experiment) stolen: f64,
 }
 
 impl LoadWatch {
-    pub(super) fn begin() -> Self {
+    pub(in crate::experiment) fn begin() -> Self {
         Self {
             start: Instant::now(),
             cpus: CpuTicks::now(),
@@ -38,7 +38,7 @@ impl LoadWatch {
 
     /// What there was since the beginning, less the time of this process and `also_own`; `None` where the system does
     /// not say.
-    pub(super) fn end(&self, also_own: Duration) -> Option<Load> {
+    pub(in crate::experiment) fn end(&self, also_own: Duration) -> Option<Load> {
         let (then, now) = (self.cpus?, CpuTicks::now()?);
         let text = std::fs::read_to_string("/proc/loadavg").ok()?;
         let average = text.split_whitespace().next()?.parse().ok()?;

@@ -1,8 +1,9 @@
 //! Real memory and real mappings for the experiments on virtual ranges.
 
 use super::engine::{RAM_PAGES_MAX, SeatFrames};
-use super::{Allocator, Failure, SpaceSubject, SubjectCounters, WINDOW_PAGES, null};
+use super::null;
 use crate::before::vmalloc::{AreaSet, VmallocList};
+use crate::experiment::{Allocator, Failure, SpaceSubject, SubjectCounters, WINDOW_PAGES};
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
 use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::policy::Config;
@@ -20,8 +21,8 @@ const SHOWN: Order = Order::new(RAM_PAGES_MAX.ilog2() as u8).expect("64 pages ar
 
 /// Real memory: a memfd's frames, an allocator for them, and a window in which they are mapped.
 #[derive(Debug)]
-pub(super) struct Hosted<'z, 'm> {
-    pub(super) platform: &'z MappedHost,
+pub(in crate::experiment) struct Hosted<'z, 'm> {
+    pub(in crate::experiment) platform: &'z MappedHost,
     zone: &'z Zone<'m, &'z MappedHost>,
     /// What each CPU shows with `map_ram`.
     shown: Vec<[Frame; RAM_PAGES_MAX]>,
@@ -29,25 +30,25 @@ pub(super) struct Hosted<'z, 'm> {
 
 /// The platform: a window with waiting and barrier.
 #[derive(Debug)]
-pub(super) struct MappedHost {
+pub(in crate::experiment) struct MappedHost {
     window: Window,
     barrier: Membarrier,
 }
 
 impl MappedHost {
     /// The whole window, for `cpus` CPUs.
-    pub(super) const fn layout(&self, cpus: u16) -> SpaceLayout {
+    pub(in crate::experiment) const fn layout(&self, cpus: u16) -> SpaceLayout {
         let range = self.window.range();
         SpaceLayout::new(range.start(), range.pages()).with_cpus(cpus)
     }
 
-    pub(super) const fn range(&self) -> PageRange {
+    pub(in crate::experiment) const fn range(&self) -> PageRange {
         self.window.range()
     }
 }
 
 /// Runs `work` on fresh memory for `cpus` CPUs.
-pub(super) fn with_host<R>(
+pub(in crate::experiment) fn with_host<R>(
     cpus: u16,
     work: impl FnOnce(&Hosted<'_, '_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
@@ -128,7 +129,7 @@ impl<'z, 'm> SeatFrames for Hosted<'z, 'm> {
 /// A list of `before` or `proposed` with memory. The frames come from the source that the engine has, in the runs that
 /// it asks for; a free unmaps them before it returns, and only the address space is lazy.
 #[derive(Debug)]
-pub(super) struct HostedList<'h, 'z, 'm, A> {
+pub(in crate::experiment) struct HostedList<'h, 'z, 'm, A> {
     list: VmallocList<A, &'h MappedHost>,
     host: &'h Hosted<'z, 'm>,
     /// The frames of each live area. Linux has them in the area's descriptor.
@@ -136,7 +137,7 @@ pub(super) struct HostedList<'h, 'z, 'm, A> {
 }
 
 impl<'h, 'z, 'm, A: AreaSet> HostedList<'h, 'z, 'm, A> {
-    pub(super) fn new(host: &'h Hosted<'z, 'm>, cpus: u16) -> Self {
+    pub(in crate::experiment) fn new(host: &'h Hosted<'z, 'm>, cpus: u16) -> Self {
         Self {
             list: VmallocList::new(host.platform.range(), cpus, host.platform),
             host,
@@ -162,7 +163,7 @@ impl<'h, 'z, 'm, A: AreaSet + Send> Allocator for HostedList<'h, 'z, 'm, A> {
 }
 
 /// One CPU's way into [`HostedList`].
-pub(super) struct HostedListSeat<'a, 'h, 'z, 'm, A> {
+pub(in crate::experiment) struct HostedListSeat<'a, 'h, 'z, 'm, A> {
     all: &'a HostedList<'h, 'z, 'm, A>,
     frames: Seat<'a, 'm, &'z MappedHost>,
 }

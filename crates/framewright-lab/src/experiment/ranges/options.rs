@@ -1,6 +1,6 @@
 //! What the experiments on virtual ranges are run with.
 
-use super::{JsonArgs, Mapper, SEED};
+use crate::experiment::{JsonArgs, Mapper, SEED};
 use std::collections::BTreeMap;
 
 /// What such an experiment is run with.
@@ -20,7 +20,10 @@ pub struct SpaceOptions {
 
 impl SpaceOptions {
     /// As a record has them.
-    pub(super) fn described(&self, cases: &[&str]) -> BTreeMap<&'static str, String> {
+    pub(in crate::experiment) fn described(
+        &self,
+        cases: &[&str],
+    ) -> BTreeMap<&'static str, String> {
         let loops = self.loops.map_or("default".into(), |n| n.to_string());
         BTreeMap::from([
             ("case", cases.join(",")),
@@ -34,10 +37,10 @@ impl SpaceOptions {
 
 /// Their options on the command line.
 #[derive(Debug, clap::Args)]
-pub(super) struct RangeArgs {
+pub(in crate::experiment) struct RangeArgs {
     /// What stands behind the pages
     #[arg(long, value_enum, default_value_t = Mapper::Host)]
-    pub(super) mapper: Mapper,
+    pub(in crate::experiment) mapper: Mapper,
 
     /// Iterations, or operations a repetition [default: the document's, or 100,000 with the null
     /// mapper and 2,000 with the host's]
@@ -53,11 +56,11 @@ pub(super) struct RangeArgs {
     seed: u64,
 
     #[command(flatten)]
-    pub(super) json: JsonArgs,
+    pub(in crate::experiment) json: JsonArgs,
 }
 
 impl RangeArgs {
-    pub(super) fn options(&self, threads: u16, repeat: u32) -> SpaceOptions {
+    pub(in crate::experiment) fn options(&self, threads: u16, repeat: u32) -> SpaceOptions {
         SpaceOptions {
             mapper: self.mapper,
             threads,
@@ -69,7 +72,7 @@ impl RangeArgs {
 }
 
 /// What was named, once each, or everything.
-pub(super) fn or_all<T: Copy + PartialEq>(named: Vec<T>, all: &[T]) -> Vec<T> {
+pub(in crate::experiment) fn or_all<T: Copy + PartialEq>(named: Vec<T>, all: &[T]) -> Vec<T> {
     if named.is_empty() {
         return all.to_vec();
     }

@@ -1,7 +1,7 @@
 //! The lists of `before` and `proposed` as subjects of the experiments on virtual ranges.
 
-use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use crate::before::vmalloc::{AreaSet, VmallocList};
+use crate::experiment::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use framewright::Page;
 use framewright::platform::RangePlatform;
 use framewright::vrange::{RangeError, RangeFreeError};

@@ -1,6 +1,6 @@
 //! The engine as a subject of the experiments on virtual ranges.
 
-use super::{Allocator, Failure, SpaceSubject, SubjectCounters};
+use crate::experiment::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use framewright::frame::FrameSource;
 use framewright::platform::RangePlatform;
 use framewright::policy::RangeConfig;
@@ -11,7 +11,7 @@ use framewright::{Context, CpuId, Frame, Page};
 pub(super) const RAM_PAGES_MAX: usize = 64;
 
 /// What a seat of the engine takes its frames from.
-pub(super) trait SeatFrames: Sync {
+pub(in crate::experiment) trait SeatFrames: Sync {
     /// One CPU's source.
     type Source<'a>: FrameSource + Send
     where
@@ -27,13 +27,13 @@ pub(super) trait SeatFrames: Sync {
 /// The engine as a subject. `REAL`: areas have frames and are mapped (`vmalloc`); otherwise they are
 /// address space only.
 #[derive(Debug)]
-pub(super) struct RangeEngine<'e, 'm, P, F, const REAL: bool> {
-    pub(super) space: &'e Space<'m, P>,
-    pub(super) frames: &'e F,
+pub(in crate::experiment) struct RangeEngine<'e, 'm, P, F, const REAL: bool> {
+    pub(in crate::experiment) space: &'e Space<'m, P>,
+    pub(in crate::experiment) frames: &'e F,
 }
 
 /// Runs `work` on a fresh space in `window`.
-pub(super) fn with_space<P: RangePlatform, R>(
+pub(in crate::experiment) fn with_space<P: RangePlatform, R>(
     layout: &SpaceLayout,
     config: &RangeConfig,
     platform: P,
@@ -89,7 +89,7 @@ where
 }
 
 /// One CPU's seat in the engine.
-pub(super) struct RangeEngineSeat<'a, P, S, const REAL: bool> {
+pub(in crate::experiment) struct RangeEngineSeat<'a, P, S, const REAL: bool> {
     seat: RangeSeat<'a, 'a, P, S>,
     shown: [Frame; RAM_PAGES_MAX],
 }

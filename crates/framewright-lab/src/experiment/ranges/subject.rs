@@ -1,6 +1,6 @@
 //! What the experiments on virtual ranges ask of an allocator.
 
-use super::Failure;
+use crate::experiment::Failure;
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError};
 

@@ -30,7 +30,7 @@ impl CalibratedClock {
 
     /// What `work` returns, and how long it took.
     #[inline]
-    pub(super) fn time<T>(self, work: impl FnOnce() -> T) -> (T, u64) {
+    pub(in crate::experiment) fn time<T>(self, work: impl FnOnce() -> T) -> (T, u64) {
         let start = Instant::now();
         let result = work();
         (result, nanoseconds(start).saturating_sub(self.own_ns))
@@ -43,7 +43,7 @@ fn nanoseconds(since: Instant) -> u64 {
 
 /// Which of many latencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Quantile {
+pub(in crate::experiment) enum Quantile {
     /// Half are not longer.
     P50,
     /// 99 % are not longer.
@@ -56,41 +56,41 @@ pub(super) enum Quantile {
 
 impl Quantile {
     /// All of them, in the order of `measure::metric::QUANTILES`.
-    pub(super) const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P999, Self::Max];
+    pub(in crate::experiment) const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P999, Self::Max];
 }
 
 /// Latencies of one kind of call.
 #[derive(Debug, Clone)]
-pub(super) struct Latencies(Histogram<u64>);
+pub(in crate::experiment) struct Latencies(Histogram<u64>);
 
 impl Latencies {
     /// None yet: 1 ns to a minute, three digits.
-    pub(super) fn new() -> Self {
+    pub(in crate::experiment) fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3);
         Self(histogram.expect("the bounds are in order and three digits are allowed"))
     }
 
     #[inline]
-    pub(super) fn record(&mut self, ns: u64) {
+    pub(in crate::experiment) fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(in crate::experiment) fn forget(&mut self) {
         self.0.reset();
     }
 
     /// Takes the other's latencies in.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(in crate::experiment) fn add(&mut self, other: &Self) {
         // Both have the same bounds.
         let _ = self.0.add(&other.0);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::experiment) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// All of them, as those of `call`.
-    pub(super) fn distribution(
+    pub(in crate::experiment) fn distribution(
         &self,
         case: &str,
         variant: &'static str,
@@ -99,7 +99,7 @@ impl Latencies {
         Distribution::of(case, variant, call, &self.0)
     }
 
-    pub(super) fn at(&self, quantile: Quantile) -> f64 {
+    pub(in crate::experiment) fn at(&self, quantile: Quantile) -> f64 {
         let value = match quantile {
             Quantile::P50 => self.0.value_at_quantile(0.5),
             Quantile::P99 => self.0.value_at_quantile(0.99),
@@ -111,7 +111,7 @@ impl Latencies {
 }
 
 /// The least and the middle of some values; of an even number of them the upper middle.
-pub(super) fn least_and_middle(values: &[f64]) -> (f64, f64) {
+pub(in crate::experiment) fn least_and_middle(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.first() {
@@ -121,7 +121,7 @@ pub(super) fn least_and_middle(values: &[f64]) -> (f64, f64) {
 }
 
 /// The least, the middle and the most of some values; of an even number of them the upper middle.
-pub(super) fn spread(values: &[f64]) -> [f64; 3] {
+pub(in crate::experiment) fn spread(values: &[f64]) -> [f64; 3] {
     let (least, middle) = least_and_middle(values);
     let most = values.iter().copied().fold(least, f64::max);
     [least, middle, most]

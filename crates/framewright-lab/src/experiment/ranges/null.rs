@@ -1,7 +1,7 @@
 //! A platform that maps nothing, for the experiments on virtual ranges.
 
 use super::engine::{RAM_PAGES_MAX, SeatFrames};
-use super::{Failure, WINDOW_PAGES, WINDOW_START};
+use crate::experiment::{Failure, WINDOW_PAGES, WINDOW_START};
 use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::vrange::SpaceLayout;
 use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
@@ -11,20 +11,20 @@ use std::hint::black_box;
 /// A platform that maps nothing: the address-space level alone. What the engine asks of it, the
 /// engine counts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Null {
+pub(in crate::experiment) struct Null {
     barrier: Membarrier,
 }
 
 impl Null {
     /// # Errors
     /// If the kernel has no membarrier, and so the engine's frequent paths would be others.
-    pub(super) fn new() -> Result<Self, Failure> {
+    pub(in crate::experiment) fn new() -> Result<Self, Failure> {
         let barrier = Membarrier::register().map_err(Failure::new)?;
         Ok(Self { barrier })
     }
 
     /// A window of the usual length for `cpus` CPUs.
-    pub(super) const fn layout(cpus: u16) -> SpaceLayout {
+    pub(in crate::experiment) const fn layout(cpus: u16) -> SpaceLayout {
         SpaceLayout::new(WINDOW_START, WINDOW_PAGES).with_cpus(cpus)
     }
 }
@@ -54,7 +54,7 @@ impl RangePlatform for Null {
 const SPINS: u32 = 8;
 
 /// Waits for another thread: spins a moment, then lets it run.
-pub(super) fn relax(attempt: u32) {
+pub(in crate::experiment) fn relax(attempt: u32) {
     if attempt < SPINS {
         (0..1u32 << attempt).for_each(|_| std::hint::spin_loop());
     } else {
@@ -76,7 +76,7 @@ impl FramePlatform for Null {
 
 /// No frames; `map_ram` is given numbers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NumberFrames;
+pub(in crate::experiment) struct NumberFrames;
 
 impl SeatFrames for NumberFrames {
     type Source<'a> = ();
