@@ -1,9 +1,7 @@
 //! `framewright compare`: two recordings, before and after a change on a machine.
 
-use super::error::CommandError;
+use super::conduct::{CommandError, ReplayLimits, distinct, with_progress};
 use super::input::{LoadedTrace, files_of, load_told_apart};
-use super::limits::{ReplayLimits, distinct};
-use super::progress::with_progress;
 use super::replay::{WatermarksArg, memory_of, seconds};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::measure::TimeWindows;

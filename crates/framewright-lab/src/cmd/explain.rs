@@ -1,6 +1,6 @@
 //! `framewright explain`: what a metric is, and how to read it.
 
-use super::error::CommandError;
+use super::conduct::CommandError;
 use crate::measure::metric::all_metrics;
 use crate::measure::{Better, Metric, MetricTable};
 use crate::printable;

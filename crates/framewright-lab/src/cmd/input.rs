@@ -2,7 +2,7 @@
 //! counters) are found here by name and held to the trace's digest, so that every command reads the same files and
 //! none mixes two recordings.
 
-use super::error::CommandError;
+use super::conduct::CommandError;
 use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};

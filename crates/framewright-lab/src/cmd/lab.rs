@@ -1,7 +1,6 @@
 //! `framewright lab`: the published experiments, repeated.
 
-use super::error::CommandError;
-use super::limits::ReplayLimits;
+use super::conduct::{CommandError, ReplayLimits};
 use super::main_job::{self, JobOutputs};
 use super::{replay, runner};
 use crate::experiment::fallback::{self, PhoneKernel};

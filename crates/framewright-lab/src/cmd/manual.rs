@@ -1,6 +1,6 @@
 //! Completions and manual pages, made from the command line's own description.
 
-use super::error::CommandError;
+use super::conduct::CommandError;
 use crate::files::{FileClaims, OutputSet};
 use crate::printable;
 use crate::report::write_whole;

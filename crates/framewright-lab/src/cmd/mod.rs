@@ -1,31 +1,28 @@
-//! The command line: one file a subcommand.
+//! The command line: one file or folder a subcommand, and beside them what several use: how each behaves (`conduct`),
+//! from a path to a trace (`input.rs`), and the runner of experiments (`runner.rs`).
 //!
 //! Exit codes: 0 as asked; 1 an assertion does not hold; 2 bad input or usage, with a message on
 //! standard error and no output file touched. [`library`] has the work of two of them for programs that call it.
 
 #[cfg(target_os = "linux")]
 mod ab;
-mod answered;
 mod compare;
-mod error;
+mod conduct;
 mod explain;
 mod input;
 #[cfg(all(target_os = "linux", feature = "experiments"))]
 pub mod lab;
 pub mod library;
-pub mod limits;
 mod main_job;
 mod manual;
-mod progress;
 pub mod record;
 pub mod replay;
 #[cfg(all(target_os = "linux", feature = "experiments"))]
 mod runner;
-mod signals;
 mod sweep;
 pub mod top;
 
-pub use error::CommandError;
+pub use conduct::{CommandError, ReplayLimits};
 
 use crate::report::{Size, fit_terminal, write_whole};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -104,7 +101,7 @@ pub fn main() -> ExitCode {
     fit_terminal(cli.wide);
     // A recording ends well on a signal by itself, and so do runs that put settings back.
     if !cli.command.as_ref().is_some_and(Command::ends_by_itself) {
-        signals::clean_up_on_signals();
+        conduct::clean_up_on_signals();
     }
     let result = match cli.command {
         Some(Command::Demo(outputs)) => main_job::run(Size::Quick, &outputs),

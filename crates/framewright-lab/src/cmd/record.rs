@@ -1,6 +1,6 @@
 //! `framewright record`: what this machine's page allocator does, for `framewright replay`.
 
-use super::error::CommandError;
+use super::conduct::CommandError;
 use crate::trace::EndingFailure;
 use std::ffi::OsString;
 use std::path::PathBuf;

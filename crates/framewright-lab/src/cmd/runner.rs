@@ -1,7 +1,6 @@
 //! What is the same for every experiment: as a command, and as a section of the main job.
 
-use super::error::CommandError;
-use super::progress::with_progress;
+use super::conduct::{CommandError, with_progress};
 use crate::experiment::{Detail, Experiment, Findings, Progress, Size, all_experiments};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::report::{

@@ -1,6 +1,6 @@
 //! `framewright top`: this machine's page allocator, live.
 
-use super::error::CommandError;
+use super::conduct::CommandError;
 use std::time::Duration;
 
 /// Watch this machine's page allocator: which order fails next, and why

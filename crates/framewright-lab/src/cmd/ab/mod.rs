@@ -3,8 +3,7 @@
 mod model;
 mod shown;
 
-use super::error::CommandError;
-use super::limits::ReplayLimits;
+use super::conduct::{CommandError, ReplayLimits};
 use crate::ab::{
     AbChoices, AbLoad, AbPlan, AbPrediction, AbRunner, AbRuns, ArmScore, HeldSettings,
     SettingsRoot, score_arm, serve_hog,

@@ -4,10 +4,8 @@ use crate::ab::{
     AbArm, AbPrediction, AbRunner, AbRuns, HostSetting, ModelFigures, RunFigures, predict_arm,
 };
 use crate::before::buddy::LinuxPolicy;
-use crate::cmd::error::CommandError;
+use crate::cmd::conduct::{CommandError, ReplayLimits, with_progress};
 use crate::cmd::input::load_told_apart;
-use crate::cmd::limits::ReplayLimits;
-use crate::cmd::progress::with_progress;
 use crate::cmd::replay::{WatermarksArg, memory_of};
 use crate::replay::{
     ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TraceMemory, replay_all,

@@ -1,7 +1,7 @@
 //! Predictions and scores as text and as rows.
 
 use crate::ab::{AB_FIGURES, AbPlan, AbPrediction, AbRun, ArmScore, FigureScore, ScoreSums};
-use crate::cmd::error::CommandError;
+use crate::cmd::conduct::CommandError;
 use serde_json::json;
 use std::fmt::Write;
 

@@ -9,7 +9,7 @@ mod tests;
 
 pub(super) use outputs::JobOutputs;
 
-use super::error::CommandError;
+use super::conduct::CommandError;
 use super::input;
 use crate::files::{OutputSet, is_stdout};
 use crate::printable;

@@ -1,7 +1,7 @@
 //! Where the main job's page and figures go. Both are claimed before any work, because an output that cannot be
 //! written must fail in the first second and not after minutes.
 
-use crate::cmd::error::CommandError;
+use crate::cmd::conduct::CommandError;
 use crate::files::{FileClaims, is_stdout};
 use crate::report::has_place;
 use std::io;

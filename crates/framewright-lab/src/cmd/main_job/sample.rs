@@ -1,7 +1,7 @@
 //! The sample trace under all policies, from three starts.
 
 use super::JobPart;
-use crate::cmd::error::CommandError;
+use crate::cmd::conduct::CommandError;
 use crate::cmd::input::LoadedTrace;
 use crate::cmd::replay::{METHOD, PICTURES, ReplayMeans, WatermarksArg, case_items, replay_case};
 use crate::replay::{ReplayOptions, ReplayPolicy, Start};

@@ -1,11 +1,11 @@
 //! One trace under all policies: which replays it takes, and what is said beside their figures.
 
 use super::WatermarksArg;
+use super::answered::{AnsweredCase, base_of};
 use super::course::MachineCourse;
 use crate::cmd::CommandError;
-use crate::cmd::answered::{AnsweredCase, base_of};
+use crate::cmd::conduct::with_progress;
 use crate::cmd::input::LoadedTrace;
-use crate::cmd::progress::with_progress;
 use crate::measure::{MAX_ORDER, replay as m};
 use crate::replay::admission::{MachineZone, MarksSource};
 use crate::replay::{

@@ -1,5 +1,6 @@
 //! `framewright replay`: what memory would have looked like under another policy.
 
+mod answered;
 mod case;
 mod choices;
 mod course;
@@ -9,9 +10,8 @@ pub(super) use case::{ReplayMeans, Replayed, memory_of, replay_case};
 pub use choices::{PrintFormat, StacksBy, StartArg, WatermarksArg};
 pub(super) use shown::{METHOD, case_items};
 
-use super::error::CommandError;
+use super::conduct::{CommandError, ReplayLimits, distinct};
 use super::input::{case_names, files_of, load};
-use super::limits::{ReplayLimits, distinct};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start};

@@ -8,10 +8,8 @@
 
 mod row;
 
-use super::error::CommandError;
+use super::conduct::{CommandError, ReplayLimits, distinct, with_progress};
 use super::input::{LoadedTrace, case_names, files_of, load_told_apart};
-use super::limits::{ReplayLimits, distinct};
-use super::progress::with_progress;
 use super::replay::{StartArg, WatermarksArg, memory_of};
 use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
 use crate::measure::replay as m;

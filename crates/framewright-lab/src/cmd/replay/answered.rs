@@ -1,8 +1,7 @@
 //! From a replayed case to the figures of its answer: what is the recording kernel's, and what nearby squeezes say.
 
-use super::error::CommandError;
-use super::input::LoadedTrace;
-use super::progress::with_progress;
+use crate::cmd::conduct::{CommandError, with_progress};
+use crate::cmd::input::LoadedTrace;
 use crate::measure::{MAX_ORDER, replay as m};
 use crate::replay::{
     ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TRIED_OPS_MAX, TraceMemory,

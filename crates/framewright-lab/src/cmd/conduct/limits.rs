@@ -17,19 +17,19 @@ pub struct ReplayLimits {
 }
 
 impl ReplayLimits {
-    pub(super) fn memory(&self) -> MemoryLimit {
+    pub(in crate::cmd) fn memory(&self) -> MemoryLimit {
         self.memory_limit
             .map_or(MemoryLimit::default(), |mib| MemoryLimit::bytes(mib << 20))
     }
 
-    pub(super) fn threads(&self) -> usize {
+    pub(in crate::cmd) fn threads(&self) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.jobs.map_or_else(all, usize::from)
     }
 }
 
 /// The values without those that were there before.
-pub(super) fn distinct<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
+pub(in crate::cmd) fn distinct<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
     let mut distinct = Vec::new();
     for &value in values {
         if !distinct.contains(&value) {

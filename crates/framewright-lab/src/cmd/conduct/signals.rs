@@ -3,7 +3,7 @@
 /// On SIGINT, SIGQUIT, SIGTERM and SIGHUP: removes this process's temporary folders and half-written outputs, then ends it as the
 /// signal would have.
 #[cfg(target_os = "linux")]
-pub(super) fn clean_up_on_signals() {
+pub(in crate::cmd) fn clean_up_on_signals() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     use signal_hook::iterator::Signals;
     // Where signals cannot be taken they end the process at once, as they always did.
@@ -20,4 +20,4 @@ pub(super) fn clean_up_on_signals() {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn clean_up_on_signals() {}
+pub(in crate::cmd) fn clean_up_on_signals() {}

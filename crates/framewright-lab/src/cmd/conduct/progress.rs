@@ -12,7 +12,11 @@ const REDRAW: Duration = Duration::from_millis(100);
 
 /// Runs `work` and shows on standard error how many of `total` operations it has counted, if
 /// standard error is a terminal; otherwise just runs it.
-pub(super) fn with_progress<T>(what: &str, total: u64, work: impl FnOnce(&AtomicU64) -> T) -> T {
+pub(in crate::cmd) fn with_progress<T>(
+    what: &str,
+    total: u64,
+    work: impl FnOnce(&AtomicU64) -> T,
+) -> T {
     let done = AtomicU64::new(0);
     if !std::io::stderr().is_terminal() {
         return work(&done);
