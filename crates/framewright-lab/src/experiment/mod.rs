@@ -15,9 +15,9 @@
 //! One of some size has files besides, with the same names where they hold the same:
 //!
 //! ```text
-//!   plan.rs       the plan's types, where command.rs would be too long (kvmalloc, gcma)
+//!   plan.rs       the plan's types, where command.rs would be too long (kvmalloc; gcma: options.rs)
 //!   variant.rs    what is compared, as one list (kvmalloc; va_fit: variants.rs)
-//!   machine.rs    the memory and the engine, or what stands in for it, of one variant (kvmalloc, gcma)
+//!   machine.rs    the memory and the engine, or what stands in for it, of one variant (kvmalloc; gcma: machine/)
 //!   figures.rs    from what a run counted to the metrics' values (kvmalloc, fallback)
 //! ```
 //!

@@ -506,6 +506,7 @@ impl BuildWork<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::machine::with_machine;
+    use super::super::options::alignment;
     use super::super::{Lengths, SwapSafety};
     use super::*;
     use framewright::Run;
@@ -603,7 +604,7 @@ mod tests {
                     let mut runs: Vec<Run> = Vec::new();
                     let asked = machine.with_owner(&mut |owner| {
                         for &frames in work.plan.sizes.iter().chain(&work.plan.sizes) {
-                            let align = request::alignment(frames);
+                            let align = alignment(frames);
                             let run = owner.alloc_contig(frames, align).map_err(Failure::new)?;
                             runs.push(run);
                             owner.release(run).map_err(Failure::new)?;

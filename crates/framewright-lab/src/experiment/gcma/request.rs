@@ -2,6 +2,7 @@
 
 use super::machine::OwnerCounts;
 use super::metrics::{self as m, Of};
+use super::options::alignment;
 use crate::experiment::Failure;
 use crate::experiment::timing::{CalibratedClock, Latencies};
 use crate::measure::Metric;
@@ -9,15 +10,6 @@ use crate::report::Distribution;
 use framewright::RunError;
 use framewright::reserve::Contiguous;
 use nix::sys::resource::{UsageWho, getrusage};
-
-/// The document's sizes, in frames.
-pub const SIZES: [u64; 8] = [1, 512, 1024, 2048, 4096, 8192, 16_384, 32_000];
-
-/// What a run of this many frames is aligned to, for every variant: its length rounded up to a power of two, 256 frames
-/// at most, as Linux's callers of CMA ask (`CONFIG_CMA_ALIGNMENT`).
-pub(super) fn alignment(frames: u64) -> u64 {
-    frames.next_power_of_two().min(256)
-}
 
 /// What came of the requests of one size.
 #[derive(Debug, Clone, Default)]

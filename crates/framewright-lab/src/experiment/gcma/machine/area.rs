@@ -1,15 +1,14 @@
 //! The areas that the variants have, behind one way in.
 
-use super::FrameSeat;
 use super::waiting::{Clocked, Synchronous, Waited, as_owner};
 use crate::before::gcma::{ClientCounters, Conduct, Gcma, GcmaKind};
 use crate::experiment::Failure;
+use crate::experiment::gcma::options::alignment;
 use crate::experiment::gcma::plan::GcmaPlan;
-use crate::experiment::gcma::request::alignment;
 use crate::experiment::gcma::{GcmaVariant, SwapSafety};
 use framewright::Run;
 use framewright::RunError;
-use framewright::frame::FrameSource;
+use framewright::frame::{FrameSource, Seat};
 use framewright::reclaim::{Clients, Migrate, Shrink};
 use framewright::reserve::{
     Contiguous, MigrateArea, PoolConfig, PoolId, Reservation, Reserve, ReserveLayout,
@@ -56,6 +55,9 @@ impl OwnerCounts {
         self.wait_ns += other.wait_ns;
     }
 }
+
+/// A seat of the zone.
+pub(super) type FrameSeat<'z> = Seat<'z, 'z, Linux>;
 
 /// Lengths that are known beforehand, ascending, each with its place in the area.
 pub(super) type Places = Vec<(u64, Reservation)>;

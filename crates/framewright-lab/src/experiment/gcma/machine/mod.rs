@@ -24,8 +24,8 @@ use super::super::Failure;
 use super::plan::GcmaPlan;
 use super::{GcmaOptions, GcmaVariant, SwapSafety};
 use crate::printable;
-use area::{MovingArea, PoolIds, places, with_area};
-use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
+use area::{FrameSeat, MovingArea, PoolIds, places, with_area};
+use framewright::frame::{FrameSource, Zone, ZoneLayout};
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Background, Clients, Migrate, Reclaim, Shrink};
 use framewright::reserve::{Contiguous, MigrateArea};
@@ -59,9 +59,6 @@ const DIRTY_FILES_MAX: usize = 512;
 
 /// How long the background sleeps before it looks whether it is wanted.
 const NAP: Duration = Duration::from_millis(2);
-
-/// A seat of the zone.
-pub(super) type FrameSeat<'z> = Seat<'z, 'z, Linux>;
 
 /// A machine.
 pub(super) struct GcmaMachine<'a> {

@@ -1,7 +1,7 @@
 //! What a machine's files and its swap lie on: the host's own device, or a card that is emulated; or, for swap,
 //! compressed memory of the machine.
 
-use super::FrameSeat;
+use super::area::FrameSeat;
 use super::card::{Card, CardTimes, OnCard};
 use crate::experiment::gcma::Device;
 use framewright::{Frame, Mobility, Order};
