@@ -199,6 +199,11 @@ impl LoadedTrace {
         // What was free at another moment is no measure.
         let listed = self.listed_free;
         let listed = listed.filter(|_| self.is_text || self.lead.is_none());
+        let zones = self.zones.iter().flatten();
+        let cached = zones
+            .flat_map(|zone| &zone.cpus)
+            .fold(0, |sum: u64, cpu| sum.saturating_add(cpu.count));
+        let listed = listed.map(|listed| (listed, cached));
         let mut found = hollow_trace(&self.trace, self.is_text, listed);
         found.extend(hollow_blocks(self.block_order));
         found

@@ -1,9 +1,9 @@
 //! The per-CPU lists in front of a zone: when a CPU takes a batch, when it gives one back, and how the mark between
 //! both moves from 6.6 on. Every block that moves between a CPU and the free lists moves here.
 
-use super::LinuxBuddy;
 use super::links::ListEnd;
 use super::policy::HUGE_ORDER;
+use super::{LinuxBuddy, MAX_ORDER};
 use framewright::CpuId;
 
 use super::marks::{BATCH_SCALE_MAX, LISTS, PerCpuMarks, list_index, order_of};
@@ -199,6 +199,41 @@ impl LinuxBuddy {
             let most = high.saturating_sub(batch).max(batch);
             let count = percpu.free_count.clamp(batch, most);
             self.free_batch_list_by_list(slot, count, list);
+        }
+    }
+
+    /// Takes so many frames to each CPU's lists of single frames, the smallest free blocks first, because what a CPU has
+    /// freed one by one is scattered. Kernels whose marks do not move take none.
+    pub(super) fn fill_lists(&mut self, frames: &[u64]) {
+        if !self.policy.is_strict() {
+            return;
+        }
+        if self.unsettled {
+            self.settle();
+        }
+        let mut left: Vec<u64> = frames.iter().copied().take(self.percpu.len()).collect();
+        for order in 0..=MAX_ORDER {
+            for mt in 0..3 {
+                while left.iter().any(|&left| left > 0)
+                    && let Some(frame) = self.frames.first_free(order, mt)
+                {
+                    self.frames.remove_free(frame);
+                    self.frames.count_free(frame, order, false);
+                    for single in frame..frame + (1 << order) {
+                        // The CPU that lacks most is next, so that all have some of each kind.
+                        let most = left.iter_mut().enumerate().max_by_key(|(_, left)| **left);
+                        match most.filter(|(_, left)| **left > 0) {
+                            Some((slot, left)) => {
+                                let list = slot * LISTS + list_index(0, mt);
+                                self.frames.push_cached(list, single, 0, mt, ListEnd::Tail);
+                                self.percpu[slot].count += 1;
+                                *left -= 1;
+                            }
+                            None => self.frames.free_block(single, 0),
+                        }
+                    }
+                }
+            }
         }
     }
 

@@ -87,7 +87,11 @@ pub(in crate::cmd) fn memory_of(
     }
     if options.reclaim.is_none() && watermarks.admits(loaded) {
         memory.zones = Some(match &loaded.zones {
-            Some(infos) => MachineZones::recorded(&loaded.trace, infos),
+            // What lay on CPUs' lists at another moment says nothing of the beginning.
+            Some(infos) => match MachineZones::recorded(&loaded.trace, infos) {
+                zones if loaded.lead.is_none() => zones,
+                zones => zones.with_empty_lists(),
+            },
             None => MachineZones::computed(&loaded.trace),
         });
         memory.background = BackgroundRuns::of(&loaded.trace);

@@ -56,6 +56,10 @@ pub trait ZoneAllocator: ReplaySubject {
         false
     }
 
+    /// Takes so many frames to the lists of each CPU, as far as there are, and keeps to its marks from then on. An
+    /// allocator that would never keep as many takes none.
+    fn fill_percpu(&mut self, _frames: &[u64]) {}
+
     /// The background begins or ends to reclaim.
     fn set_reclaiming(&mut self, _is_reclaiming: bool) {}
 }
@@ -66,6 +70,8 @@ struct GuardedZone<S> {
     allocator: S,
     first: u64,
     end: u64,
+    /// As the machine says it.
+    of: MachineZone,
     marks: [u64; 3],
     /// What it protects, by the place of the last zone that a request can do with.
     protects: Vec<u64>,
@@ -119,6 +125,7 @@ impl<S: ZoneAllocator> Zoned<S> {
             allocator,
             first: of.first,
             end: of.first + of.frames,
+            of: of.clone(),
             marks: of.marks,
             protects: places.clone().map(|last| of.protects_from(last)).collect(),
             is_normal: of.is_normal(),
@@ -442,6 +449,13 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
             let boosts = self.zones.iter().map(|zone| zone.allocator.boost());
             let boosts = boosts.collect();
             self.begin_round(ReclaimRound { boosts, owed: 0 });
+        }
+    }
+
+    fn fill_caches(&mut self) {
+        for zone in &mut self.zones {
+            let frames = zone.of.cached_of(zone.allocator.listed_free());
+            zone.allocator.fill_percpu(&frames);
         }
     }
 

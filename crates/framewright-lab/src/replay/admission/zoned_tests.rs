@@ -337,6 +337,20 @@ fn a_kernel_that_avoids_fragments_uses_the_zone_below_before_it_mixes_the_upper_
 }
 
 #[test]
+fn each_zone_begins_with_what_lay_on_the_cpus_lists() {
+    let mut zoned = zoned(LinuxPolicy::Linux612, true);
+    let [lower, upper] = free_in(&zoned);
+    for (at, listed, cached) in [(0, lower - 120, [100, 50]), (1, 0, [0, 700])] {
+        let of = &mut zoned.zones[at].of;
+        (of.listed, of.cached) = (listed, cached.to_vec());
+    }
+    zoned.fill_caches();
+    assert_eq!(free_in(&zoned), [lower - 120, upper - 700]);
+    zoned.drain();
+    assert_eq!(free_in(&zoned), [lower, upper]);
+}
+
+#[test]
 fn in_defrag_mode_who_may_not_wait_fails_rather_than_mix_and_who_may_waits_first() {
     let after_the_whole_block = |policy, flags| {
         let mut zoned = mixed_above_and_whole_below(policy);

@@ -52,12 +52,31 @@ pub struct MachineZone {
     pub batch: u64,
     /// The least and the largest mark of a CPU's lists, and where it stood at the start.
     pub percpu_high: [u64; 3],
+    /// Frames that were free at the start, those on CPUs' lists left out.
+    pub listed: u64,
+    /// Frames that lay on each CPU's lists then.
+    pub cached: Vec<u64>,
     kind: ZoneKind,
     /// What it protects, by the place of the last zone that a request could do with.
     protects: Vec<u64>,
 }
 
 impl MachineZone {
+    /// How many frames each CPU's lists begin with, of `free` ones: those that were not listed as free. A trace knows fewer
+    /// than the machine counted, because it takes a frame that it never sees for one in use.
+    pub(super) fn cached_of(&self, free: u64) -> Vec<u64> {
+        let all = self
+            .cached
+            .iter()
+            .fold(0, |sum: u64, &cpu| sum.saturating_add(cpu));
+        let unlisted = free.saturating_sub(self.listed).min(all);
+        let part = |&cpu: &u64| {
+            let part = u128::from(cpu) * u128::from(unlisted) / u128::from(all.max(1));
+            part as u64
+        };
+        self.cached.iter().map(part).collect()
+    }
+
     /// The runs of it that do not exist, by their place in it; `all` are the trace's.
     pub(in crate::replay) fn absent(&self, all: &[Run]) -> Vec<Run> {
         let (first, end) = (self.first, self.first + self.frames);
@@ -161,6 +180,8 @@ impl MachineZones {
             percpu_high: of_largest
                 .as_ref()
                 .map_or(one.percpu_high, |zone| zone.percpu_high),
+            listed: sum(|info| info.free),
+            cached: cached_by_all(infos),
             ..one
         });
         Self {
@@ -194,6 +215,8 @@ impl MachineZones {
                 boost_factor: BOOST_FACTOR,
                 batch,
                 percpu_high: [least, (managed / PERCPU_PART / cpus).max(least), least],
+                listed: 0,
+                cached: Vec::new(),
                 kind: ZoneKind::Normal,
                 protects: vec![0],
             }],
@@ -242,6 +265,15 @@ impl MachineZones {
         }
     }
 
+    /// The same zones, of which is not known what lay on CPUs' lists: they begin empty.
+    #[must_use]
+    pub fn with_empty_lists(mut self) -> Self {
+        for zone in &mut self.zones {
+            zone.cached.clear();
+        }
+        self
+    }
+
     /// The min marks of all zones together.
     #[must_use]
     pub fn min(&self) -> u64 {
@@ -269,6 +301,17 @@ fn kind(info: &ZoneInfo) -> Option<ZoneKind> {
     })
 }
 
+/// What lay on each CPU's lists, of all zones together.
+fn cached_by_all(infos: &[&ZoneInfo]) -> Vec<u64> {
+    let cpus = infos.iter().map(|info| info.cpus.len()).max().unwrap_or(0);
+    let of = |cpu: usize| {
+        let counts = infos.iter().filter_map(|info| info.cpus.get(cpu));
+        let all = counts.fold(0, |sum: u64, cpu| sum.saturating_add(cpu.count));
+        all.min(PERCPU_MAX)
+    };
+    (0..cpus).map(of).collect()
+}
+
 /// A zone without its place.
 fn zone(info: &ZoneInfo) -> MachineZone {
     let cpus = info.cpus.len().max(1) as u64;
@@ -286,6 +329,10 @@ fn zone(info: &ZoneInfo) -> MachineZone {
         batch: most(|cpu| cpu.batch).clamp(1, PERCPU_MAX),
         percpu_high: [most(|cpu| cpu.high_min), most(|cpu| cpu.high_max), now]
             .map(|high| high.min(PERCPU_MAX)),
+        listed: info.free.min(FRAMES_MAX),
+        cached: (info.cpus.iter())
+            .map(|cpu| cpu.count.min(PERCPU_MAX))
+            .collect(),
         kind: kind(info).unwrap_or(ZoneKind::Normal),
         protects: (info.protection.iter())
             .map(|&frames| frames.min(FRAMES_MAX))
@@ -402,10 +449,15 @@ mod tests {
         let lower = &machine.zones[0];
         assert_eq!((lower.marks, lower.batch), ([10, 20, 30], 7));
         assert_eq!(lower.percpu_high, [10, 40, 20]);
+        // Of the 1,500 that the trace has free there 1,470 were listed.
+        assert_eq!((lower.listed, lower.cached_of(1500)), (1470, vec![30]));
+        assert_eq!([1470, 3000].map(|free| lower.cached_of(free)), [[0], [40]]);
         assert_eq!((lower.boost, machine.zones[1].boost), (1, 2));
         // From requests for itself, and for the zone above, by the machine's own places.
         assert_eq!([0, 1].map(|last| lower.protects_from(last)), [100, 200]);
         assert_eq!(machine.min(), 30);
+        let empty = machine.clone().with_empty_lists();
+        assert!(empty.zones.iter().all(|zone| zone.cached.is_empty()));
         let of = |kind| machine.last_of(kind);
         assert_eq!(
             [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable].map(of),
@@ -425,6 +477,11 @@ mod tests {
         assert_eq!((zone.first, zone.frames), (0, 2048));
         assert_eq!((zone.marks, zone.managed), ([30, 60, 90], 2 << 20));
         assert_eq!(zone.boost, 3);
+        let infos = [info(1, 4096, 770, 30), info(2, 1 << 30, 788, 12)];
+        let both = MachineZones::recorded(&trace, &infos);
+        assert_eq!(both.source, MarksSource::Summed);
+        assert_eq!(both.zones[0].cached, [42]);
+        assert_eq!(both.zones[0].listed, 1558);
         // Of several nodes neither.
         let mut other = info(2, 1 << 30, 700, 0);
         other.node = 1;

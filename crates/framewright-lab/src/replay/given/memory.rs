@@ -135,11 +135,12 @@ impl<'a> TraceMemory<'a> {
     }
 
     /// The same machine where memory is held back: its background would have had more to do than it did, so a model of it
-    /// takes its place.
+    /// takes its place. And its CPUs' lists would have been shorter, by how much is not known: they begin empty.
     #[must_use]
     pub fn with_less(self) -> Self {
         Self {
             background: None,
+            zones: self.zones.map(MachineZones::with_empty_lists),
             ..self
         }
     }

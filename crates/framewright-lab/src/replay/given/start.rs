@@ -87,5 +87,6 @@ pub(crate) fn begin(
             .map_err(fault)?;
     }
     subject.drain();
+    subject.fill_caches();
     Ok(unplaced)
 }

@@ -89,6 +89,10 @@ pub trait ReplaySubject {
     /// If the block is not allocated.
     fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) -> Result<(), FreeRefused>;
 
+    /// Takes to the CPUs' caches what the recording machine had there when the recording began, where the recording tells
+    /// how much, and the allocator is one of those that keep as much.
+    fn fill_caches(&mut self) {}
+
     /// Returns every frame held in per-CPU caches to the shared state.
     fn drain(&mut self);
 

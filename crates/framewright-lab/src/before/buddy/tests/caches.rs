@@ -427,3 +427,35 @@ fn a_try_to_claim_part_of_a_pageblock_raises_the_watermarks_since_50() {
     assert_eq!(boost(Linux44), (0, 0));
     assert_eq!(boost(Linux413), (0, 0));
 }
+
+#[test]
+fn what_lay_on_the_cpus_lists_is_taken_from_the_smallest_free_blocks() {
+    for (policy, filled) in [(Linux612, [5, 3]), (Linux44, [0, 0])] {
+        let config = LinuxBuddyConfig::new(policy, FRAMES);
+        // Free: one frame, two, four, and a whole pageblock and more.
+        let used = [(1..4, Unmovable), (6..8, Unmovable), (12..512, Unmovable)];
+        let mut zone = zone_with(&config, &[Unmovable], &used);
+        let free = zone.frames.free();
+        let large = zone.free_blocks()[Movable.index()];
+        zone.fill_lists(&[5, 3, 9]);
+        let counts: Vec<u32> = zone.percpu.iter().map(|percpu| percpu.count).collect();
+        assert_eq!(counts, filled, "{policy}");
+        let taken = u64::from(filled[0] + filled[1]);
+        assert_eq!(zone.listed_free(), free - taken);
+        if taken == 8 {
+            // Seven frames lay in small blocks, and one more came out of a large one.
+            assert_eq!(zone.free_blocks()[Unmovable.index()], [0; 11]);
+        } else {
+            assert_eq!(zone.free_blocks()[Movable.index()], large);
+        }
+        zone.verify().unwrap();
+        zone.drain();
+        assert_eq!(zone.listed_free(), free);
+        zone.verify().unwrap();
+    }
+    // More than there is: all of it.
+    let mut zone = LinuxBuddy::new(&LinuxBuddyConfig::new(Linux612, FRAMES)).unwrap();
+    zone.fill_lists(&[FRAMES, FRAMES]);
+    assert_eq!(zone.listed_free(), 0);
+    zone.verify().unwrap();
+}
