@@ -1,6 +1,7 @@
 //! Where a run could be in an area: the places that its alignment leaves, the first with nothing in
 //! the way, and the cheapest. Both kinds of area share this search.
 
+use crate::slots::{first_of, words_of};
 use crate::units::Run;
 use core::ops::{Add, Range, Sub};
 
@@ -113,30 +114,4 @@ impl RunPlaces {
         }
         best.map(|(_, at)| at)
     }
-}
-
-/// The words of a bitmap that a range of frames lies in, and its bits in each.
-#[inline]
-pub(super) fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)> + use<> {
-    let (start, end) = (ids.start, ids.end);
-    let words = if start < end {
-        start / 64..end.div_ceil(64)
-    } else {
-        0..0
-    };
-    words.map(move |word| {
-        let low = u64::MAX << start.saturating_sub(word * 64).min(63);
-        let above = (word + 1) * 64;
-        let high = u64::MAX >> above.saturating_sub(end).min(63);
-        (word, low & high)
-    })
-}
-
-/// The first frame of `ids` whose bit is set in the words that `bits` returns.
-#[inline]
-pub(super) fn first_of(ids: &Range<usize>, bits: impl Fn(usize) -> u64) -> Option<usize> {
-    words_of(ids).find_map(|(nth, mask)| {
-        let bits = bits(nth) & mask;
-        (bits != 0).then(|| nth * 64 + bits.trailing_zeros() as usize)
-    })
 }

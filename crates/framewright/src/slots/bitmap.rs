@@ -1,7 +1,7 @@
 //! Bitmaps of slots: the aligned free runs of 2^o slots in one word and in several. A bit is a slot, and 1
 //! means free.
 
-use super::{WORD_ORDER, WORD_SLOTS};
+use super::{WORD_ORDER, WORD_SLOTS, ones_at};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// For each order up to 6, the bits at which an aligned run of that order can start.
@@ -40,12 +40,6 @@ const fn fold(word: u64, order: u8) -> u64 {
 #[inline(always)]
 const fn maximal(runs: u64, next: u64, order: u8) -> u64 {
     runs & !(next | next << (1 << order))
-}
-
-/// `2^order` ones, `order` at most 6.
-#[inline(always)]
-const fn ones(order: u8) -> u64 {
-    !0 >> (64 - (1 << order))
 }
 
 /// The orders of the maximal free runs in one word (SL1), as a bit mask: bit `o` for order `o`, bit
@@ -102,11 +96,11 @@ pub(crate) const fn runs_in(word: u64, order: u8) -> u64 {
     }
 }
 
-/// The slots of the aligned run of `order` (below 6) at bit `start`.
+/// The slots of the aligned run of `order` (at most 6) at bit `start`.
 #[inline]
 #[must_use]
 pub(crate) const fn run_mask(start: u32, order: u8) -> u64 {
-    ones(order) << start
+    ones_at(start, 1 << order)
 }
 
 /// How many words hold `slots` slots.
@@ -161,7 +155,10 @@ mod tests {
         assert_eq!(fold(!0 >> 1, 5), 1);
         assert_eq!(fold(0xff00, 3), 0x0100);
         assert_eq!(maximal(0b1110, fold(0b1110, 1), 0), 0b0010);
-        assert_eq!((ones(0), ones(3), ones(6)), (1, 0xff, !0));
+        assert_eq!(
+            (run_mask(5, 0), run_mask(8, 3), run_mask(0, 6)),
+            (32, 0xff00, !0)
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! - The functions over words are for the owner of a bitmap. They find orders and runs in one word, and count
 //!   runs by order as a buddy system does. Every access is `Relaxed`: one CPU at a time owns the bitmap, and it
 //!   hands the ownership over with an ordering of its own.
+//! - A range of bits, as words and the bits in each, is the same for every bitmap of the engine.
 //! - [`Tree`] is a set of integers as bitmaps of bitmaps, without a lock.
 //!
 //! # Invariants
@@ -15,6 +16,7 @@
 //! One bitmap a large page: LLFree (Wrenger et al., USENIX ATC 2023).
 
 mod bitmap;
+mod range;
 mod tree;
 
 #[cfg(all(test, loom))]
@@ -26,6 +28,7 @@ mod tests;
 pub(crate) use bitmap::{
     count_orders_2_and_3, count_runs, free_slots, orders_in, run_mask, runs_in, words_needed,
 };
+pub(crate) use range::{first_of, ones_at, words_of};
 pub(crate) use tree::Tree;
 
 /// The order of one full word: 64 slots.

@@ -11,7 +11,9 @@
 
 use super::descriptor::BlockCounts;
 use super::{FULL_WORDS, HeldBlock, small_orders};
-use crate::slots::{WORD_ORDER, count_orders_2_and_3, orders_in, run_mask, runs_in};
+use crate::slots::{
+    WORD_ORDER, count_orders_2_and_3, ones_at, orders_in, run_mask, runs_in, words_of,
+};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
 use core::ops::Range;
@@ -114,7 +116,7 @@ impl<P> HeldBlock<'_, '_, P> {
                     runs &= runs - 1;
                     let now = pieces.min((out.len() - taken) as u32);
                     // Less than a word.
-                    bits &= !(((1 << (now << order)) - 1) << start);
+                    bits &= !ones_at(start, now << order);
                     let mut first = base + word as u32 * 64 + start;
                     for out in &mut out[taken..taken + now as usize] {
                         *out = first;
@@ -161,7 +163,7 @@ impl<P> HeldBlock<'_, '_, P> {
             let word = (0..self.zone.map.words_per_block).find(has_run)?;
             let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
             let start = runs_in(bits, found).trailing_zeros();
-            let taken = ((1 << frames) - 1) << (start % 64);
+            let taken = ones_at(start, frames as u32);
             debug_assert!(
                 bits & taken == taken,
                 "F2: the orders are those of the bits"
@@ -223,7 +225,7 @@ impl<P> HeldBlock<'_, '_, P> {
             let low = words.start.clamp(8 * nth, 8 * nth + 8);
             let high = words.end.clamp(8 * nth, 8 * nth + 8);
             if low < high {
-                let mask = (!0 >> (64 - 8 * (high - low))) << (8 * (low % 8));
+                let mask = ones_at(8 * (low % 8) as u32, 8 * (high - low) as u32);
                 *orders = *orders & !mask | if free { mask & FULL_WORDS } else { 0 };
             }
         }
@@ -277,10 +279,7 @@ impl<P> HeldBlock<'_, '_, P> {
 
     /// Changes each word that has a part of `slots`, given that part as a mask.
     fn for_each_mask(&mut self, slots: Range<usize>, change: impl Fn(u64, u64) -> u64) {
-        for word in slots.start / 64..slots.end.div_ceil(64) {
-            let low = slots.start.max(word * 64) - word * 64;
-            let high = slots.end.min(word * 64 + 64) - word * 64;
-            let mask = (!0 >> (64 - (high - low))) << low;
+        for (word, mask) in words_of(&slots) {
             let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
             self.set_word(word, change(bits, mask));
         }

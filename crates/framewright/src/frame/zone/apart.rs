@@ -27,6 +27,7 @@ use super::super::wanted::WantedBlock;
 use super::{StoppedZone, Zone};
 use crate::platform::{FramePlatform, Patience, surely};
 use crate::policy::Label;
+use crate::slots::ones_at;
 use crate::sync::Ordering::Relaxed;
 #[cfg(doc)]
 use crate::units::RunError;
@@ -227,7 +228,7 @@ impl<P> Zone<'_, P> {
         let starts = (offset..end.min(offset + 64)).step_by(here);
         starts.fold(0, |bits, at| {
             let block = self.bitmap(self.pageblock_of(at))[0].load(Relaxed);
-            bits | (block & ((1 << here) - 1)) << (at - offset)
+            bits | (block & ones_at(0, here as u32)) << (at - offset)
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Where a run is tried.
 
 use super::{FrameBits, MigrateArea};
-use crate::reserve::places::{Cost, RunPlaces, first_of};
+use crate::reserve::places::{Cost, RunPlaces};
+use crate::slots::{first_of, ones_at};
 use crate::sync::Ordering::Relaxed;
 use core::ops::{Add, Range, Sub};
 
@@ -136,7 +137,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
             let here = zone.offsets_of(&(id..id + 1));
             let from = here.start.max(offset) - offset;
             let to = here.end.min(end) - offset;
-            bits | (u64::MAX >> (64 - (to - from))) << from
+            bits | ones_at(from as u32, (to - from) as u32)
         })
     }
 

@@ -3,6 +3,7 @@
 use super::super::area::Reserve;
 use super::super::places::{Cost, RunPlaces};
 use crate::platform::ReservePlatform;
+use crate::slots::ones_at;
 use crate::sync::Ordering::Relaxed;
 use core::ops::{Add, Range, Sub};
 
@@ -128,7 +129,7 @@ impl<P: ReservePlatform> Reserve<'_, P> {
             let nth = (begin..words).chain(0..begin);
             let found = nth.map(|nth| {
                 let last = self.table.frames() - nth * 64;
-                let inside = if last < 64 { (1 << last) - 1 } else { u64::MAX };
+                let inside = ones_at(0, last.min(64) as u32);
                 let lane = self.table.lane(nth);
                 let mut bits = inside & !(lane.unavailable_or_dirty());
                 if wants_free {

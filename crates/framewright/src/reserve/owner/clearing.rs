@@ -1,9 +1,10 @@
 //! A run that an owner reserves while it moves pages out of it, and other owners that want the frames.
 
 use super::super::area::Reserve;
-use super::super::places::{RunPlaces, words_of};
+use super::super::places::RunPlaces;
 use super::super::table::{Lane, add};
 use crate::platform::{ReservePlatform, surely};
+use crate::slots::words_of;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Run;
 use core::ops::Range;

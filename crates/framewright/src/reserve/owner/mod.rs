@@ -17,10 +17,11 @@ mod put_back;
 mod spare;
 
 use super::area::{RESERVATIONS, Reserve};
-use super::places::{RunPlaces, first_of, words_of};
+use super::places::RunPlaces;
 use super::reservations::{Reservation, ReservationEntry};
 use super::table::{FrameState, Lane, SECTION, add};
 use crate::platform::{OrElse, Patience, ReservePlatform};
+use crate::slots::{first_of, words_of};
 use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::{Run, RunError};
 use clearing::LOOKS_IN_TRANSIT;

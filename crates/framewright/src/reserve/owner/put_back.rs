@@ -24,12 +24,12 @@
 //! because its number is higher, and waits where it is Filling.
 
 use super::super::area::Reserve;
-use super::super::places::{first_of, words_of};
 use super::super::table::{FrameState, Lane, PageEntry, StateWord};
 use super::super::{Guest, Key};
 use super::clearing::{ClearingRun, LOOKS_IN_TRANSIT};
 use crate::frame::{FrameSource, origin_word};
 use crate::platform::{ReservePlatform, surely};
+use crate::slots::{first_of, words_of};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::units::{Frame, Run, RunError};
 use core::ops::Range;

@@ -5,11 +5,11 @@
 //! the reserve as a client.
 
 use super::super::area::Reserve;
-use super::super::places::words_of;
 use super::super::table::{PoolId, SECTION};
 use crate::frame::{FrameSource, origin_word};
 use crate::platform::{OrElse, ReservePlatform};
 use crate::reclaim::{Ask, Shrink, Shrunk};
+use crate::slots::words_of;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Frame;
 

@@ -68,7 +68,7 @@ impl<'m, P: RangePlatform> Inboxes<'m> for Held<'_, 'm, P> {
                 let here = lazy_pages(header, is_block);
                 bits::set(span.bits(SpanBits::Lazy), place, here);
                 pages += here;
-                words |= bits::words_of(place, here);
+                words |= bits::summary_of(place, here);
                 is_mapped |= header.next() != Some(first + place);
             }
         }

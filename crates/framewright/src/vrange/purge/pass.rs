@@ -8,6 +8,7 @@ use super::super::seat::Held;
 use super::super::span::{Marked, SpanBits, bits};
 use crate::platform::RangePlatform;
 use crate::seats::Inboxes;
+use crate::slots::ones_at;
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::units::PageRange;
 
@@ -263,7 +264,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 // Dead pages from `at` on, then live ones.
                 let len = (!(dead >> at)).trailing_zeros().min(64 - at);
                 if len != 0 {
-                    some_lazy |= freed >> at & (!0 >> (64 - len)) != 0;
+                    some_lazy |= freed & ones_at(at, len) != 0;
                     at += len;
                 }
                 if at == 64 {
@@ -304,14 +305,14 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             let span = self.span(number);
             let here = (self.space.spans.pages() - place).min(end - at);
             let mut kept = 0;
-            bits::for_each_part(place, here, |word, mask| {
+            for (word, mask) in bits::words_of(place, here) {
                 let lazy = &span.bits(SpanBits::Lazy)[word];
                 let again = lazy.load(Relaxed) & mask;
                 lazy.store(lazy.load(Relaxed) & !again, Relaxed);
                 let starts = again & span.bits(SpanBits::Starts)[word].load(Relaxed);
                 span.sent()[word].fetch_or(starts, Release);
                 kept += again.count_ones();
-            });
+            }
             let lazy = span.lazy();
             span.set_lazy(Marked {
                 pages: lazy.pages - kept,

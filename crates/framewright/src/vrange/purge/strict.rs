@@ -114,7 +114,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 self.append_waiting(number);
                 span.set_stamp(0);
             }
-            span.set_waiting(waiting.with(pages, bits::words_of(place, pages)));
+            span.set_waiting(waiting.with(pages, bits::summary_of(place, pages)));
             self.words
                 .counters
                 .released

@@ -224,7 +224,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let (number, place) = self.space.spans.place(at);
         let pages = header.pages();
         bits::set(self.span(number).bits(SpanBits::Lazy), place, pages);
-        self.note_lazy(number, pages, bits::words_of(place, pages), is_mapped);
+        self.note_lazy(number, pages, bits::summary_of(place, pages), is_mapped);
     }
 
     /// Changes the header of an area, live or kept, from `before` to lazy. Returns false if another

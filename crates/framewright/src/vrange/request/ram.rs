@@ -473,7 +473,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     pub(super) fn mark_slot(&self, number: u32, place: u32, slot: u32, is_mapped: bool) {
         let span = self.span(number);
         bits::set(span.bits(SpanBits::Lazy), place, slot);
-        self.note_lazy(number, slot, bits::words_of(place, slot), is_mapped);
+        self.note_lazy(number, slot, bits::summary_of(place, slot), is_mapped);
         self.soil(span, slot);
     }
 

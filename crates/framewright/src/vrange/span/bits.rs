@@ -3,29 +3,18 @@
 //! Does for any run what `slots` does for aligned runs of powers of two. All
 //! accesses are `Relaxed`: one CPU at a time owns a bitmap.
 
+use crate::slots::{self, ones_at};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Ones at `bit..bit + len`, inside one word; `len` at least 1.
+/// The words of the range, and its bits in each.
 #[inline(always)]
-const fn ones(bit: u32, len: u32) -> u64 {
-    (!0 >> (64 - len)) << bit
-}
-
-/// Calls `part` with each word of the range and the mask of the range in it.
-#[inline(always)]
-pub(in super::super) fn for_each_part(start: u32, len: u32, mut part: impl FnMut(usize, u64)) {
-    let (mut at, end) = (start, start + len);
-    while at < end {
-        let bit = at % 64;
-        let here = (64 - bit).min(end - at);
-        part((at / 64) as usize, ones(bit, here));
-        at += here;
-    }
+pub(in super::super) fn words_of(start: u32, len: u32) -> impl Iterator<Item = (usize, u64)> {
+    slots::words_of(&(start as usize..(start + len) as usize))
 }
 
 /// The words in which a range has bits, one bit each: at most 16 for 1024 bits.
 #[inline(always)]
-pub(in super::super) const fn words_of(start: u32, len: u32) -> u32 {
+pub(in super::super) const fn summary_of(start: u32, len: u32) -> u32 {
     (2 << ((start + len - 1) / 64)) - (1 << (start / 64))
 }
 
@@ -42,19 +31,19 @@ pub(in super::super) fn places(mut word: u32) -> impl Iterator<Item = usize> {
 /// Sets the bits of the range.
 #[inline(always)]
 pub(in super::super) fn set(bits: &[AtomicU64], start: u32, len: u32) {
-    for_each_part(start, len, |word, mask| {
+    for (word, mask) in words_of(start, len) {
         let word = &bits[word];
         word.store(word.load(Relaxed) | mask, Relaxed);
-    });
+    }
 }
 
 /// Clears the bits of the range.
 #[inline(always)]
 pub(in super::super) fn clear(bits: &[AtomicU64], start: u32, len: u32) {
-    for_each_part(start, len, |word, mask| {
+    for (word, mask) in words_of(start, len) {
         let word = &bits[word];
         word.store(word.load(Relaxed) & !mask, Relaxed);
-    });
+    }
 }
 
 /// How many bits are set.
@@ -72,9 +61,9 @@ pub(in super::super) fn has_all(bits: &[AtomicU64], start: u32, len: u32) -> boo
 /// How many bits of the range are set.
 pub(in super::super) fn count_in(bits: &[AtomicU64], start: u32, len: u32) -> u32 {
     let mut count = 0;
-    for_each_part(start, len, |word, mask| {
+    for (word, mask) in words_of(start, len) {
         count += (bits[word].load(Relaxed) & mask).count_ones();
-    });
+    }
     count
 }
 
@@ -258,7 +247,7 @@ fn longest_above(word: u64, least: u32) -> u32 {
 
 /// The last bit at or before `to` that is set.
 pub(super) fn last_set_to(bits: &[AtomicU64], to: u32) -> Option<u32> {
-    let mut mask = !0 >> (63 - to % 64);
+    let mut mask = ones_at(0, to % 64 + 1);
     for word in (0..=(to / 64) as usize).rev() {
         let found = bits[word].load(Relaxed) & mask;
         if found != 0 {

@@ -2,6 +2,7 @@
 
 use super::{BlockIndex, REGION};
 use crate::policy::End;
+use crate::slots::ones_at;
 use crate::sync::Ordering::SeqCst;
 
 /// What a search does about wrong bits of the summary.
@@ -311,6 +312,6 @@ const fn nearest_bit(bits: u64, end: End) -> Option<usize> {
 const fn beyond(at: usize, end: End) -> u64 {
     match end {
         End::Lowest => !0 << (at % 64),
-        End::Highest => !0 >> (63 - at % 64),
+        End::Highest => ones_at(0, at as u32 % 64 + 1),
     }
 }
