@@ -219,18 +219,23 @@ impl LinuxBuddy {
                 {
                     self.frames.remove_free(frame);
                     self.frames.count_free(frame, order, false);
-                    for single in frame..frame + (1 << order) {
-                        // The CPU that lacks most is next, so that all have some of each kind.
+                    let (mut at, end) = (frame, frame + (1 << order));
+                    while at < end {
                         let most = left.iter_mut().enumerate().max_by_key(|(_, left)| **left);
-                        match most.filter(|(_, left)| **left > 0) {
-                            Some((slot, left)) => {
-                                let list = slot * LISTS + list_index(0, mt);
-                                self.frames.push_cached(list, single, 0, mt, ListEnd::Tail);
-                                self.percpu[slot].count += 1;
-                                *left -= 1;
-                            }
-                            None => self.frames.free_block(single, 0),
+                        let Some((slot, left)) = most.filter(|(_, left)| **left > 0) else {
+                            self.frames.free_block(at, 0);
+                            at += 1;
+                            continue;
+                        };
+                        // What lies side by side was mostly one program's, and freed by one CPU.
+                        let count = (*left).min(u64::from(end - at)) as u32;
+                        let list = slot * LISTS + list_index(0, mt);
+                        for single in at..at + count {
+                            self.frames.push_cached(list, single, 0, mt, ListEnd::Tail);
                         }
+                        self.percpu[slot].count += count;
+                        *left -= u64::from(count);
+                        at += count;
                     }
                 }
             }
