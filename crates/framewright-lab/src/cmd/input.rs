@@ -167,6 +167,7 @@ pub(super) fn load_told_apart(
         let (name, text) = text_of(path).map_err(CommandError::input)?;
         let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
         loaded.belongs(&name, TraceDigest::of_text(&text).map_err(at)?, digest)?;
+        loaded.lead = loaded.lead.or(lead_of(&text));
         let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;
         loaded.min_watermark = Some(min_watermark(&zones));
         loaded.zones = Some(zones);

@@ -200,6 +200,29 @@ fn the_recorded_background_steps_in_front_of_the_operations_that_it_stood_before
 }
 
 #[test]
+fn caches_are_filled_once_what_was_there_is_in_place() {
+    let trace = Trace {
+        init: (0..7)
+            .map(|frame| InitObject {
+                frame: Frame(frame),
+                class: InitClass::Movable,
+            })
+            .collect(),
+        ..small(vec![alloc(0, MOVABLE)])
+    };
+    let memory = TraceMemory::new(&trace).unwrap();
+    for (start, asked) in [(Start::Imposed, 5), (Start::Fresh, 12)] {
+        let mut subject = NoGrouping::new(&memory);
+        let options = ReplayOptions {
+            squeeze: 5,
+            ..ReplayOptions::new(start)
+        };
+        replay(&mut subject, &memory, options, &AtomicU64::new(0)).unwrap();
+        assert_eq!(subject.filled_after, [asked]);
+    }
+}
+
+#[test]
 fn frames_that_do_not_exist_are_neither_free_nor_handed_out() {
     let mut trace = small(vec![]);
     trace.absent = vec![Run::new(Frame(512), 500).unwrap()];

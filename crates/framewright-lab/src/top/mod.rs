@@ -118,13 +118,12 @@ impl RunningView<'_> {
     /// Whether the interval has ended; then the state has a reading.
     fn look(&mut self) -> Result<bool, TopError> {
         self.sources.pump(&mut self.state)?;
-        let now = Instant::now();
-        if now < self.next {
+        if Instant::now() < self.next {
             return Ok(false);
         }
         self.end_interval()?;
-        // An interval that came too late is not made up for.
-        self.next = (self.next + self.every).max(now);
+        // From the reading on, so that no interval is shorter than was asked for: one that came late is not made up for.
+        self.next = Instant::now() + self.every;
         Ok(true)
     }
 

@@ -62,8 +62,7 @@ fn intervals_are_json_objects_with_all_fields_and_no_instance_stays() {
         ] {
             assert!(!object[field].is_null(), "{field} in {object}");
         }
-        // A look that comes late on a busy machine makes the next interval shorter than was asked for.
-        assert!(object["interval_seconds"].as_f64() > Some(0.0), "{object}");
+        assert!(object["interval_seconds"].as_f64() >= Some(0.1), "{object}");
         let contents = &object["pageblocks"]["contents"];
         let blocks = ["free", "movable", "unmovable", "mixed"].map(|of| contents[of].as_u64());
         assert!(blocks.iter().flatten().sum::<u64>() > 0, "{object}");

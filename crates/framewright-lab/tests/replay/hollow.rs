@@ -108,6 +108,24 @@ fn a_start_that_does_not_fit_its_machine_says_so() {
     assert_eq!(hollow(as_str(&path), &[]), [""; 0]);
     pagetypeinfo(&state, 20_480);
     assert_eq!(hollow(as_str(&path), &[]), ["inconsistent_start"]);
+    // What lay on CPUs' lists is free, too.
+    let trace = framewright_lab::trace::Trace {
+        nframes: 32_768,
+        ..tight(6_000, 1)
+    };
+    let path = write(&trace, folder.path(), "run");
+    pagetypeinfo(&state, 2_048);
+    assert_eq!(hollow(as_str(&path), &[]), ["inconsistent_start"]);
+    let zone = |cached: u64| {
+        format!(
+            "Node 0, zone Normal\n pages free 2048\n min 1\n low 2\n high 3\n spanned 32768\n present 32768\n managed 32768\n \
+             cpu: 0\n count: {cached}\n high: 0\n batch: 1\n start_pfn: 0\n"
+        )
+    };
+    for (cached, kinds) in [(24_576, &[][..]), (9_000, &["inconsistent_start"])] {
+        fs::write(beside.join("before.zoneinfo"), zone(cached)).unwrap();
+        assert_eq!(hollow(as_str(&path), &[]), kinds, "{cached}");
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! By which rules requests are admitted unless a command says otherwise: the same for all that stands side by side.
 
 use crate::support::{as_str, run, tight, write};
-use framewright::Order;
+use framewright::{Mobility, Order};
 use framewright_lab::trace::{
-    STREAM_MAGIC, Trace, TraceDigest, WorkEvent, WorkKind, section_line, write_pft3,
+    STREAM_MAGIC, Trace, TraceDigest, TraceOp, WorkEvent, WorkKind, section_line, write_pft3,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,12 +43,17 @@ fn with_rounds() -> Trace {
 
 /// Writes it as PFT3, with the machine's zones beside it.
 fn record(trace: &Trace, folder: &Path, name: &str) -> PathBuf {
+    record_with(trace, folder, name, ZONES)
+}
+
+/// The same with other words of the zones.
+fn record_with(trace: &Trace, folder: &Path, name: &str, zones: &str) -> PathBuf {
     let path = folder.join(format!("{name}.pft"));
     let mut bytes = Vec::new();
     write_pft3(trace, &mut bytes).unwrap();
     let state = folder.join("state").join(name);
     fs::create_dir_all(&state).unwrap();
-    let zones = TraceDigest::of(&bytes).line() + ZONES;
+    let zones = TraceDigest::of(&bytes).line() + zones;
     fs::write(state.join("before.zoneinfo"), zones).unwrap();
     fs::write(&path, bytes).unwrap();
     path
@@ -96,6 +101,53 @@ fn watermarks_are_on_by_themselves_where_a_recording_has_zones_and_one_backgroun
         let on = replay(path, &["--watermarks", "on"]);
         assert!(on.contains(is_on), "{on}");
     }
+}
+
+/// Requests that fail under the rules of 6.12 and did not on the machine.
+fn failed(path: &Path, more: &[&str]) -> u64 {
+    let args = [
+        "replay",
+        as_str(path),
+        "--policy",
+        "linux-6.12",
+        "--json",
+        "-",
+    ];
+    let rows = out(&[&args, more].concat());
+    let rows = rows
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let of = |row: serde_json::Value| {
+        let metric = row["metric"].as_str().unwrap_or_default();
+        let counts = metric.starts_with("failures_order") && row["variant"] == "linux-6.12";
+        counts.then(|| row["value"].as_u64().unwrap())
+    };
+    rows.filter_map(of).sum()
+}
+
+#[test]
+fn a_replay_begins_with_what_lay_on_the_cpus_lists_at_that_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    // A request of the second CPU that may not wait, and so gets nothing that lies on the first one's list.
+    let mut trace = with_rounds();
+    trace.gfp = vec![0x800];
+    trace.ops.truncate(1);
+    trace.ops[0] = TraceOp::alloc(false, Order::ZERO, Mobility::Movable, 1, 0, 1);
+    trace.work.events.clear();
+    let with = |name: &str, zones: &str| record_with(&trace, folder.path(), name, zones);
+    let by_rules =
+        |path: &Path, more: &[&str]| failed(path, &[&["--watermarks", "on"], more].concat());
+    assert_eq!(by_rules(&with("empty", ZONES), &[]), 0);
+    // As many free frames, nearly all of them on that list: less than the least mark is left.
+    let lists = ZONES
+        .replace("free     2048", "free     48")
+        .replace("count: 0", "count: 2000");
+    let full = with("full", &lists);
+    assert_eq!(by_rules(&full, &[]), 1);
+    // At another moment, or where less memory is there than the machine had, nothing says what lies there.
+    let earlier = "# read 1.500 s before the trace begins\n".to_owned() + &lists;
+    assert_eq!(by_rules(&with("earlier", &earlier), &[]), 0);
+    assert_eq!(by_rules(&full, &["--squeeze", "100"]), 0);
 }
 
 #[test]

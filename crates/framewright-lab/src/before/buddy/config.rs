@@ -41,7 +41,7 @@ pub struct BuddyMarks {
     pub boost_max: u64,
     /// By how much they were raised at the start.
     pub boost_first: u64,
-    /// Of the per-CPU lists since 6.6: frames moved at once, and between which the marks move.
+    /// Of the per-CPU lists since 6.7: frames moved at once, and between which the marks move.
     pub batch: u32,
     /// The least mark.
     pub high_min: u32,

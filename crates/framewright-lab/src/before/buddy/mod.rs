@@ -30,7 +30,7 @@
 //! # In a machine
 //! With [`BuddyMarks`] the zone is one of a machine whose rules of admission stand around it (`replay::admission`):
 //! those decide whether a request may be served, and ask through [`ZoneAllocator`]. Two things are the zone's own then.
-//! The per-CPU marks of 6.6 and later move between a least and a most: up while a CPU takes or frees much and the zone
+//! The per-CPU marks of 6.7 and later move between a least and a most: up while a CPU takes or frees much and the zone
 //! is above its high watermark, down while reclaim works, and by an eighth a second; the lists begin with as many frames
 //! as the machine had there. And a try to claim part of a pageblock for another mobility *boosts* the
 //! zone's watermarks (5.0 and later) by a pageblock, up to one and a half times high.

@@ -1,5 +1,5 @@
 //! The per-CPU lists in front of a zone: when a CPU takes a batch, when it gives one back, and how the mark between
-//! both moves from 6.6 on. Every block that moves between a CPU and the free lists moves here.
+//! both moves from 6.7 on. Every block that moves between a CPU and the free lists moves here.
 
 use super::links::ListEnd;
 use super::policy::HUGE_ORDER;
@@ -202,8 +202,8 @@ impl LinuxBuddy {
         }
     }
 
-    /// Takes so many frames to each CPU's lists of single frames, the smallest free blocks first, because what a CPU has
-    /// freed one by one is scattered. Kernels whose marks do not move take none.
+    /// Takes so many frames to each CPU's lists of single frames. The smallest free blocks come first, because what a CPU
+    /// has freed one by one is scattered. Kernels whose marks do not move take none.
     pub(super) fn fill_lists(&mut self, frames: &[u64]) {
         if !self.policy.is_strict() {
             return;

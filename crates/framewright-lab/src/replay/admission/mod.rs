@@ -33,10 +33,9 @@
 //!   be trusted, do so too. Otherwise what the background frees is not told apart from what programs
 //!   free: each frame freed counts as its work, so a round for boosts ends rather too early. That it gives up without
 //!   progress is not seen at all then.
-//!
-//! - Since Linux 6.7 an eighth of a zone may lie on the CPUs' lists. So they begin with what the machine had there, under
-//!   the rules of 6.12: as many frames as a zone did not list as free, each CPU its share, from the smallest free blocks.
-//!   Which frames they were, and of which mobility, no recording says. A replay with a squeeze begins with empty lists.
+//! - Since Linux 6.7 an eighth of a zone may lie on the CPUs' lists. Under the rules of 6.12 they begin with as many frames
+//!   as the machine had there: what the zone has free and did not list as free, divided as it was between the CPUs. Which
+//!   frames these were, no recording says; the smallest free blocks are taken. With a squeeze the lists begin empty.
 //!
 //! # What a replay makes of it
 //! The recording has what became of each request, and its frees are what reclaim and the programs gave back.

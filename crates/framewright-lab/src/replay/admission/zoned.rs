@@ -56,8 +56,8 @@ pub trait ZoneAllocator: ReplaySubject {
         false
     }
 
-    /// Takes so many frames to the lists of each CPU, as far as there are, and keeps to its marks from then on. An
-    /// allocator that would never keep as many takes none.
+    /// Takes so many frames to each CPU's lists, as far as there are. An allocator whose lists never grow so long takes
+    /// none.
     fn fill_percpu(&mut self, _frames: &[u64]) {}
 
     /// The background begins or ends to reclaim.
@@ -68,14 +68,8 @@ pub trait ZoneAllocator: ReplaySubject {
 #[derive(Debug)]
 struct GuardedZone<S> {
     allocator: S,
-    first: u64,
-    end: u64,
-    /// As the machine says it.
+    /// As the machine has it.
     of: MachineZone,
-    marks: [u64; 3],
-    /// What it protects, by the place of the last zone that a request can do with.
-    protects: Vec<u64>,
-    is_normal: bool,
 }
 
 const MIN: usize = 0;
@@ -120,15 +114,9 @@ impl<S: ZoneAllocator> Zoned<S> {
         allocators: impl IntoIterator<Item = S>,
     ) -> Self {
         use ZoneKind::{Dma, Dma32, HighMem, Movable, Normal};
-        let places = 0..machine.zones.len();
         let zone = |(of, allocator): (&MachineZone, S)| GuardedZone {
             allocator,
-            first: of.first,
-            end: of.first + of.frames,
             of: of.clone(),
-            marks: of.marks,
-            protects: places.clone().map(|last| of.protects_from(last)).collect(),
-            is_normal: of.is_normal(),
         };
         Self {
             name,
@@ -161,7 +149,7 @@ impl<S: ZoneAllocator> Zoned<S> {
                 continue;
             }
             if let Some(frame) = zone.allocator.serve(cpu, order, mobility, pass) {
-                return Some(Frame(zone.first + frame.0));
+                return Some(Frame(zone.of.first + frame.0));
             }
         }
         None
@@ -210,7 +198,7 @@ impl<S: ZoneAllocator> Zoned<S> {
             for &at in &places {
                 let zone = &mut self.zones[at];
                 if let Some(frame) = zone.allocator.serve(cpu, order, mobility, pass) {
-                    return ReplayAnswer::Stalled(Frame(zone.first + frame.0));
+                    return ReplayAnswer::Stalled(Frame(zone.of.first + frame.0));
                 }
             }
         }
@@ -315,7 +303,7 @@ impl<S: ZoneAllocator> Zoned<S> {
     }
 
     fn zone_of(&self, frame: Frame) -> Option<usize> {
-        self.zones.iter().rposition(|zone| frame.0 >= zone.first)
+        self.zones.iter().rposition(|zone| frame.0 >= zone.of.first)
     }
 
     fn sum<const N: usize>(&self, of: impl Fn(&S) -> [[u64; N]; 3]) -> [[u64; N]; 3] {
@@ -334,9 +322,9 @@ impl<S: ZoneAllocator> GuardedZone<S> {
     /// The mark that binds a request, with what comes on top of it.
     #[inline]
     fn mark(&self, level: usize, last: usize, rights: RequestRights) -> u64 {
-        let mark = self.marks[level] + self.allocator.boost();
+        let mark = self.of.marks[level] + self.allocator.boost();
         let mark = if level == MIN { rights.min(mark) } else { mark };
-        mark + self.protects[last]
+        mark + self.of.protects_from(last)
     }
 
     #[inline]
@@ -350,7 +338,7 @@ impl<S: ZoneAllocator> GuardedZone<S> {
     /// Past the marks: those that know none, and urgent requests for one frame, which see no boost.
     #[cold]
     fn is_urgent(&self, free: u64, last: usize, order: Order, rights: RequestRights) -> bool {
-        let unboosted = rights.min(self.marks[MIN]) + self.protects[last];
+        let unboosted = rights.min(self.of.marks[MIN]) + self.of.protects_from(last);
         rights.knows_no_marks
             || rights.is_high && order == Order::ZERO && is_above(free, 0, unboosted)
     }
@@ -364,7 +352,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
     fn set_label(&mut self, pageblock: u64, label: Mobility) {
         if let Some(at) = self.zone_of(Frame(pageblock * BLOCK_FRAMES)) {
             let zone = &mut self.zones[at];
-            let inside = pageblock - zone.first / BLOCK_FRAMES;
+            let inside = pageblock - zone.of.first / BLOCK_FRAMES;
             zone.allocator.set_label(inside, label);
         }
     }
@@ -372,7 +360,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
     fn alloc_at(&mut self, frame: Frame, order: Order, mobility: Mobility) -> bool {
         self.zone_of(frame).is_some_and(|at| {
             let zone = &mut self.zones[at];
-            let inside = Frame(frame.0 - zone.first);
+            let inside = Frame(frame.0 - zone.of.first);
             zone.allocator.alloc_at(inside, order, mobility)
         })
     }
@@ -396,7 +384,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
         // At the low marks a request has no rights.
         let none = RequestRights::default();
         let first = &self.zones[last];
-        let has_zone_below = first.is_normal && last > 0;
+        let has_zone_below = first.of.is_normal() && last > 0;
         if first.allocator.avoids_fragments(has_zone_below) {
             let served = self.walk(last, request, LOW, none, ZonePass::WholeOnly);
             if let Some(frame) = served {
@@ -416,10 +404,10 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
     fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) -> Result<(), FreeRefused> {
         let at = self.zone_of(frame).ok_or(FreeRefused)?;
         let zone = &mut self.zones[at];
-        if frame.0 + order.frames() > zone.end {
+        if frame.0 + order.frames() > zone.of.first + zone.of.frames {
             return Err(FreeRefused);
         }
-        let inside = Frame(frame.0 - zone.first);
+        let inside = Frame(frame.0 - zone.of.first);
         zone.allocator.free(cpu, inside, order)?;
         if self.follows {
             return Ok(());

@@ -406,7 +406,7 @@ fn what_is_served_leaves_its_zone_above_the_mark_and_what_waits_finds_every_bloc
                     let at = usize::from(frame.0 >= LOWER);
                     let before = free_in(&zoned)[at] + wanted.frames();
                     let zone = &zoned.zones[at];
-                    let mark = rights.min(MARKS[at][0]) + zone.protects[1];
+                    let mark = rights.min(MARKS[at][0]) + zone.of.protects_from(1);
                     assert!(is_above(before, wanted.get(), mark), "AD1 {flags:#x}");
                     held.push((frame, wanted));
                 }

@@ -30,6 +30,8 @@ pub(crate) struct NoGrouping {
     asked: u64,
     /// Behind how many requests it was told to follow the background, and each step of that.
     pub(crate) told: Vec<(u64, Option<RecordedStep>)>,
+    /// Behind how many requests it was told to fill its caches.
+    pub(crate) filled_after: Vec<u64>,
 }
 
 impl NoGrouping {
@@ -48,6 +50,7 @@ impl NoGrouping {
             nframes,
             asked: 0,
             told: Vec::new(),
+            filled_after: Vec::new(),
         };
         let mut exists = vec![true; n];
         for run in &memory.trace.absent {
@@ -154,6 +157,10 @@ impl ReplaySubject for NoGrouping {
         }
         self.mark(f, len, true);
         true
+    }
+
+    fn fill_caches(&mut self) {
+        self.filled_after.push(self.asked);
     }
 
     fn follow_background(&mut self) {
