@@ -9,7 +9,7 @@
 //! - `@source FILE` says how the file's figures were taken.
 
 use super::query::{MARK, ResultFiles, TRIAL};
-use super::{ab, document, recordings};
+use super::{ab, document, lists, recordings};
 use crate::heldout;
 use crate::kernels::ostd;
 use crate::results::ResultFile;
@@ -83,6 +83,7 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         "ostd" => Some(ostd::table),
         "recordings" => Some(recordings::table),
         heldout::NAME => Some(heldout::table),
+        lists::NAME => Some(lists::table),
         vmalloc_test::NAME => Some(vmalloc_test::table),
         _ => None,
     };
