@@ -40,8 +40,10 @@ mod tests {
 
     #[test]
     fn the_words_of_a_range_have_its_bits_and_no_others() {
-        for start in 0..200_usize {
-            for end in start.saturating_sub(1)..280 {
+        // Miri looks for undefined behaviour, and a thousandth of the ranges has every kind of edge.
+        let step = if cfg!(miri) { 31 } else { 1 };
+        for start in (0..200_usize).step_by(step) {
+            for end in (start.saturating_sub(1)..280).step_by(step) {
                 let range = start..end;
                 let parts: Vec<_> = words_of(&range).collect();
                 assert!(parts.iter().all(|&(_, mask)| mask != 0), "{range:?}");
