@@ -8,7 +8,9 @@ use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};
 use crate::report::{MachineStalls, hollow_blocks, hollow_trace};
 use crate::trace::reduce::{Reducer, ReferenceRow};
-use crate::trace::state::{ZoneInfo, lead_of, read_pagetypeinfo, read_vmstat, read_zoneinfo};
+use crate::trace::state::{
+    PageTypeInfo, ZoneInfo, lead_of, read_pagetypeinfo, read_vmstat, read_zoneinfo,
+};
 use crate::trace::{
     Input, MemoryLimit, Recording, RunningDigest, Snapshot, StreamParts, StreamReader, TextReader,
     Trace, TraceDigest, TracedWork, read_frames, read_frames_digest, read_pft, text_of, trace_stem,
@@ -32,6 +34,8 @@ pub(super) struct LoadedTrace {
     pub(super) reference: Option<Vec<ReferenceRow>>,
     /// The frame that the recording kernel chose for each allocation, from `NAME.pfn.zst`.
     pub(super) chosen: Option<Vec<u32>>,
+    /// What the recording machine listed as free, and under which label, when the trace began.
+    pub(super) types: Option<PageTypeInfo>,
     /// Free frames by label on the recording machine, from `--state`.
     pub(super) listed: Option<ListedFree>,
     /// The order of a pageblock on the recording machine, as far as a file says.
@@ -72,6 +76,7 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         anomalies: Vec::new(),
         reference: Some(reference),
         chosen: None,
+        types: None,
         listed: None,
         block_order: None,
         min_watermark: None,
@@ -113,8 +118,9 @@ pub(super) fn load_told_apart(
         anomalies: Vec::new(),
         reference: None,
         chosen: None,
+        types: None,
         listed: state.as_ref().map(|state| state.listed),
-        block_order: state.as_ref().map(|state| state.block_order),
+        block_order: state.as_ref().map(|state| state.info.pageblock_order),
         min_watermark: None,
         zones: None,
         stalls: None,
@@ -158,10 +164,11 @@ pub(super) fn load_told_apart(
     // What the recorder has kept of the machine is looked at, too, where no other is given.
     if let (Some(path), None) = (&beside.state, loaded.listed_free) {
         let state = read_state(path)?;
-        loaded.block_order = Some(state.block_order);
+        loaded.block_order = Some(state.info.pageblock_order);
         loaded.lead = state.lead;
         loaded.belongs(&state.name, state.digest, digest)?;
         loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
+        loaded.types = Some(state.info);
     }
     if let Some(path) = &beside.zones {
         let (name, text) = text_of(path).map_err(CommandError::input)?;
@@ -350,7 +357,7 @@ struct GivenState {
     name: String,
     digest: Option<TraceDigest>,
     listed: ListedFree,
-    block_order: u64,
+    info: PageTypeInfo,
     lead: Option<f64>,
 }
 
@@ -434,7 +441,7 @@ fn state_of(name: String, text: &str) -> Result<GivenState, CommandError> {
         name,
         digest,
         listed,
-        block_order: info.pageblock_order,
+        info,
         lead: lead_of(text),
     })
 }
@@ -485,8 +492,9 @@ fn read_stream(
     if let (Some((name, text)), None) = (text(&before, "before.pagetypeinfo")?, loaded.listed) {
         let state = state_of(name, &text)?;
         loaded.listed = loaded.is_text.then_some(state.listed);
-        loaded.block_order = Some(state.block_order);
+        loaded.block_order = Some(state.info.pageblock_order);
         loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
+        loaded.types = Some(state.info);
     }
     if let Some((name, text)) = text(&before, "before.zoneinfo")? {
         let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;

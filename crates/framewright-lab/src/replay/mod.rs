@@ -27,11 +27,13 @@ mod subjects;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{BackgroundRuns, MachineZones, RecordedStep, ZoneAllocator, ZonePass};
+pub use admission::{
+    BackgroundRuns, MachineZones, RecordedStep, ZoneAllocator, ZoneLists, ZonePass,
+};
 pub use error::ReplayError;
 pub use given::{
     ListedFree, MemoryError, Start, TraceMemory, count_labels, fit_free_memory, labels_by_content,
-    labels_by_state,
+    labels_by_state, labels_by_zone,
 };
 pub use many::{ReplayJob, replay_all, replay_all_until};
 pub use notes::{

@@ -20,10 +20,12 @@ const ERRORS: [(&str, &str); 10] = [
     ("error_failures_order4", "failures of order 4"),
 ];
 
-/// Recordings that were looked at while this was made, and those that were not.
-const GROUPS: [(&str, bool); 2] = [("seen", false), ("not seen", true)];
+/// How a replay began: with empty lists, with lists filled from the smallest free blocks, and with lists and labels as the
+/// machine had them.
+const STARTS: [&str; 3] = ["empty", "smallest", "listed"];
 
-/// On how many recordings the error became smaller and larger, and its medians; then what each recording shows.
+/// On how many recordings the error became smaller and larger than with empty lists, and its medians; then what each
+/// recording shows.
 pub(crate) fn table(file: &ResultFile) -> String {
     let value = |case: &str, variant: &str, metric: &str| {
         let mut rows = file.rows.iter();
@@ -32,46 +34,39 @@ pub(crate) fn table(file: &ResultFile) -> String {
         found.map(|row| row.median)
     };
     let mut cases: Vec<&str> = file.rows.iter().map(|row| &*row.case).collect();
+    cases.sort_unstable();
     cases.dedup();
-    let mut out = String::from("| error of the model |");
-    for (title, is_later) in GROUPS {
-        let of_group = cases.iter().filter(|case| is_unseen(case) == is_later);
-        // Writing into a string cannot fail.
-        let _ = write!(out, " {} {title} | median |", of_group.count());
-    }
-    out += "\n|---|---|---|---|---|\n";
+    let mut out = String::from(
+        "| error of the model | median: empty | smallest first | smaller / larger | as listed | smaller / larger |\n\
+         |---|---|---|---|---|---|\n",
+    );
     for (metric, title) in ERRORS {
-        let _ = write!(out, "| {title} |");
-        for (_, is_later) in GROUPS {
-            let of_group = cases.iter().filter(|case| is_unseen(case) == is_later);
-            let both = of_group.filter_map(|case| {
-                Some((
-                    value(case, "empty", metric)?,
-                    value(case, "filled", metric)?,
-                ))
-            });
-            let (empty, filled): (Vec<f64>, Vec<f64>) = both.unzip();
-            let pairs = || empty.iter().zip(&filled);
-            let smaller = pairs().filter(|(empty, filled)| filled < empty).count();
-            let larger = pairs().filter(|(empty, filled)| filled > empty).count();
-            let _ = write!(
-                out,
-                " {smaller} / {larger} | {}, {} |",
-                number(median(empty)),
-                number(median(filled))
-            );
+        let of = |start| {
+            cases
+                .iter()
+                .filter_map(move |case| value(case, start, metric))
+        };
+        let [empty, others @ ..] = STARTS.map(|start| of(start).collect::<Vec<f64>>());
+        // Writing into a string cannot fail.
+        let _ = write!(out, "| {title} | {} |", number(median(empty.clone())));
+        for other in others {
+            let pairs = || empty.iter().zip(&other);
+            let smaller = pairs().filter(|(empty, other)| other < empty).count();
+            let larger = pairs().filter(|(empty, other)| other > empty).count();
+            let middle = number(median(other.clone()));
+            let _ = write!(out, " {middle} | {smaller} / {larger} |");
         }
         out.push('\n');
     }
-    out += "\n| recording | frames on lists | fallbacks: machine | empty | filled | failures of order 3: machine | empty | filled |\n\
-            |---|---|---|---|---|---|---|---|\n";
+    out += "\n| recording | frames on lists | fallbacks: machine | empty | smallest first | as listed | failures of order 3: machine \
+            | empty | smallest first | as listed |\n|---|---|---|---|---|---|---|---|---|---|\n";
     for case in &cases {
         let _ = write!(out, "| {case} |");
-        let columns = [("linux", "frames_on_lists")].into_iter().chain(
-            ["fallbacks", "failures_order3"]
-                .into_iter()
-                .flat_map(|metric| ["linux", "empty", "filled"].map(|variant| (variant, metric))),
-        );
+        let mut columns = vec![("linux", "frames_on_lists")];
+        for metric in ["fallbacks", "failures_order3"] {
+            columns.push(("linux", metric));
+            columns.extend(STARTS.map(|start| (start, metric)));
+        }
         for (variant, metric) in columns {
             let figure = value(case, variant, metric).map_or("-".to_owned(), number);
             let _ = write!(out, " {figure} |");
@@ -79,11 +74,6 @@ pub(crate) fn table(file: &ResultFile) -> String {
         out.push('\n');
     }
     out
-}
-
-/// Whether it was made after the choices that this shows.
-fn is_unseen(case: &str) -> bool {
-    case.starts_with("later")
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -103,7 +93,7 @@ mod tests {
     use crate::results::{ResultRow, RowSource};
 
     #[test]
-    fn errors_are_counted_by_group_and_figures_stand_by_recording() {
+    fn errors_are_counted_and_figures_stand_by_recording() {
         let row = |case: &str, variant: &str, metric: &str, median| ResultRow {
             case: case.into(),
             variant: variant.into(),
@@ -120,19 +110,18 @@ mod tests {
             run: run_record(0.0),
             rows: vec![
                 row("a", "empty", error, 4.0),
-                row("a", "filled", error, 2.0),
+                row("a", "smallest", error, 2.0),
+                row("a", "listed", error, 4.0),
                 row("b", "empty", error, 8.0),
-                row("b", "filled", error, 9.0),
-                row("later-a", "empty", error, 3.0),
-                row("later-a", "filled", error, 3.0),
-                row("later-a", "linux", "fallbacks", 7.0),
+                row("b", "smallest", error, 9.0),
+                row("b", "listed", error, 3.0),
+                row("b", "linux", "fallbacks", 7.0),
             ],
         };
         let shown = table(&file);
         for line in [
-            "| error of the model | 2 seen | median | 1 not seen | median |",
-            "| mixed pageblocks | 1 / 1 | 6, 5.50 | 0 / 0 | 3, 3 |",
-            "| later-a | - | 7 | - | - | - | - | - |",
+            "| mixed pageblocks | 6 | 5.50 | 1 / 1 | 3.50 | 1 / 0 |",
+            "| b | - | 7 | - | - | - | - | - | - | - |",
         ] {
             assert!(shown.contains(line), "{shown}");
         }

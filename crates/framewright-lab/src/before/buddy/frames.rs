@@ -176,6 +176,11 @@ impl BuddyFrames {
         inside.then_some((frame.0 as u32, order.get()))
     }
 
+    /// Free blocks on one list.
+    pub(super) fn listed(&self, order: u8, mt: usize) -> u64 {
+        u64::from(self.free_count[usize::from(order)][mt])
+    }
+
     pub(super) fn free_blocks(&self) -> [[u64; 11]; 3] {
         let mut blocks = [[0; 11]; 3];
         for (order, counts) in self.free_count.iter().enumerate() {

@@ -61,7 +61,7 @@ mod start;
 mod tests;
 mod verify;
 
-use crate::replay::{FreeRefused, ReplaySubject, ZoneAllocator, ZonePass};
+use crate::replay::{FreeRefused, ReplaySubject, ZoneAllocator, ZoneLists, ZonePass};
 pub use config::{BuddyMarks, LinuxBuddyConfig, LinuxBuddyError, MAX_ORDER};
 use frames::BuddyFrames;
 use framewright::{CpuId, Frame, Mobility, Order};
@@ -278,8 +278,8 @@ impl ReplaySubject for LinuxBuddy {
 }
 
 impl ZoneAllocator for LinuxBuddy {
-    fn fill_percpu(&mut self, frames: &[u64]) {
-        self.fill_lists(frames);
+    fn fill_percpu(&mut self, frames: &[u64], listed: &ZoneLists) {
+        self.fill_lists(frames, listed);
     }
 
     #[inline]

@@ -4,7 +4,8 @@
 use super::links::ListEnd;
 use super::policy::HUGE_ORDER;
 use super::{LinuxBuddy, MAX_ORDER};
-use framewright::CpuId;
+use crate::replay::ZoneLists;
+use framewright::{CpuId, Mobility};
 
 use super::marks::{BATCH_SCALE_MAX, LISTS, PerCpuMarks, list_index, order_of};
 impl LinuxBuddy {
@@ -202,44 +203,81 @@ impl LinuxBuddy {
         }
     }
 
-    /// Takes so many frames to each CPU's lists of single frames. The smallest free blocks come first, because what a CPU
-    /// has freed one by one is scattered. Kernels whose marks do not move take none.
-    pub(super) fn fill_lists(&mut self, frames: &[u64]) {
+    /// Takes so many frames to each CPU's lists of single frames, and leaves free blocks as they were `listed`, as far as
+    /// it can: blocks that were not listed are taken apart from the largest order down, and what is left whole of them
+    /// makes up for those that were listed and are not there. Kernels whose marks do not move take none.
+    pub(super) fn fill_lists(&mut self, frames: &[u64], listed: &ZoneLists) {
         if !self.policy.is_strict() {
             return;
         }
         if self.unsettled {
             self.settle();
         }
-        let mut left: Vec<u64> = frames.iter().copied().take(self.percpu.len()).collect();
-        for order in 0..=MAX_ORDER {
-            for mt in 0..3 {
-                while left.iter().any(|&left| left > 0)
+        let frames = &frames[..frames.len().min(self.percpu.len())];
+        let all = frames.iter().copied().fold(0, u64::saturating_add);
+        let unlisted = Mobility::ALL.map(|label| {
+            let of_order = |order| self.frames.listed(order, label.index()) << order;
+            let free = (0..=MAX_ORDER).map(of_order).sum::<u64>();
+            free.saturating_sub(listed.free(label))
+        });
+        // Labels differ from the machine's, so that more may be missing on the lists than lay with the CPUs.
+        let most = all.max(unlisted.iter().sum()).max(1);
+        let part =
+            |of: u64, n: u64, all: u64| (u128::from(of) * u128::from(n) / u128::from(all)) as u64;
+        for (mt, unlisted) in unlisted.into_iter().enumerate() {
+            let quota = part(unlisted, all, most);
+            let mut below = 0;
+            let mut left: Vec<u64> = Vec::with_capacity(frames.len());
+            for &of in frames {
+                // In sum as many as of the label, whatever is rounded.
+                left.push(part(quota, below + of, all.max(1)) - part(quota, below, all.max(1)));
+                below += of;
+            }
+            let wanted = &listed.free_blocks[mt];
+            for order in (0..=MAX_ORDER).rev() {
+                while self.frames.listed(order, mt) > wanted[usize::from(order)]
                     && let Some(frame) = self.frames.first_free(order, mt)
                 {
+                    // What lies side by side was mostly one program's, and freed by one CPU.
+                    let most_left = left.iter_mut().enumerate().max_by_key(|(_, left)| **left);
+                    let Some((slot, left)) = most_left.filter(|(_, left)| **left > 0) else {
+                        break;
+                    };
                     self.frames.remove_free(frame);
                     self.frames.count_free(frame, order, false);
-                    let (mut at, end) = (frame, frame + (1 << order));
-                    while at < end {
-                        let most = left.iter_mut().enumerate().max_by_key(|(_, left)| **left);
-                        let Some((slot, left)) = most.filter(|(_, left)| **left > 0) else {
-                            self.frames.free_block(at, 0);
-                            at += 1;
-                            continue;
-                        };
-                        // What lies side by side was mostly one program's, and freed by one CPU.
-                        let count = (*left).min(u64::from(end - at)) as u32;
-                        let list = slot * LISTS + list_index(0, mt);
-                        for single in at..at + count {
-                            self.frames.push_cached(list, single, 0, mt, ListEnd::Tail);
-                        }
-                        self.percpu[slot].count += count;
-                        *left -= u64::from(count);
-                        at += count;
-                    }
+                    *left -= self.take_apart(slot, frame, order, mt, *left, wanted);
                 }
             }
         }
+    }
+
+    /// Takes single frames of a block to a CPU's list: at least one, and at most `quota`. Halves stay whole where as many
+    /// blocks of their order are still missing on the free lists, or where too much would be taken. Returns how many.
+    fn take_apart(
+        &mut self,
+        slot: usize,
+        frame: u32,
+        order: u8,
+        mt: usize,
+        quota: u64,
+        listed: &[u64; MAX_ORDER as usize + 1],
+    ) -> u64 {
+        if order == 0 {
+            let list = slot * LISTS + list_index(0, mt);
+            self.frames.push_cached(list, frame, 0, mt, ListEnd::Tail);
+            self.percpu[slot].count += 1;
+            return 1;
+        }
+        let order = order - 1;
+        let upper = frame + (1 << order);
+        let is_missing = self.frames.listed(order, mt) < listed[usize::from(order)];
+        if is_missing || quota == 1 {
+            self.frames.count_free(upper, order, true);
+            self.frames.push_free(upper, order, mt, ListEnd::Tail);
+            return self.take_apart(slot, frame, order, mt, quota, listed);
+        }
+        let taken = self.take_apart(slot, frame, order, mt, quota - 1, listed);
+        taken + self.take_apart(slot, upper, order, mt, quota - taken, listed)
     }
 
     /// Returns all frames on a CPU's lists.

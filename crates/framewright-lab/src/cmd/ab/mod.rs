@@ -278,8 +278,6 @@ fn scores(folder: &Path) -> Result<shown::ScoredFolder, CommandError> {
             nth + 1
         )));
     }
-    let recorded = AbRuns::read(&runner.recorded_path(), runner.digest());
-    let recorded = recorded.map_err(CommandError::input)?;
     // The same load for another time is another pair.
     let plan = runner.plan();
     let load = format!("{} for {} s", plan.load, plan.seconds);
@@ -289,7 +287,6 @@ fn scores(folder: &Path) -> Result<shown::ScoredFolder, CommandError> {
         plan: runner.plan().clone(),
         prediction,
         digest,
-        recorded,
         runs,
         scores,
     })

@@ -10,8 +10,8 @@ use crate::measure::{MAX_ORDER, replay as m};
 use crate::replay::admission::{MachineZone, MarksSource};
 use crate::replay::{
     BackgroundRuns, MachineZones, ProposedSqueeze, ReplayJob, ReplayOptions, ReplayOutcome,
-    ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state, placement, propose_squeezes,
-    replay_all, replay_all_until,
+    ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state, labels_by_zone, placement,
+    propose_squeezes, replay_all, replay_all_until,
 };
 use crate::report::{
     Calibration, Deviation, Hollow, LINUX, ReportCase, ReportColumn, WhoReport, calibrate,
@@ -88,12 +88,21 @@ pub(in crate::cmd) fn memory_of(
     if options.reclaim.is_none() && watermarks.admits(loaded) {
         memory.zones = Some(match &loaded.zones {
             // What lay on CPUs' lists at another moment says nothing of the beginning.
-            Some(infos) => match MachineZones::recorded(&loaded.trace, infos) {
-                zones if loaded.lead.is_none() => zones,
-                zones => zones.with_empty_lists(),
-            },
+            Some(infos) => {
+                match MachineZones::recorded(&loaded.trace, infos, loaded.types.as_ref()) {
+                    zones if loaded.lead.is_none() => zones,
+                    zones => zones.with_empty_lists(),
+                }
+            }
             None => MachineZones::computed(&loaded.trace),
         });
+        // Text does not say what was free where.
+        if loaded.lead.is_none()
+            && loaded.listed.is_none()
+            && let Some(zones) = &memory.zones
+        {
+            memory.labels = labels_by_zone(&loaded.trace, zones);
+        }
         memory.background = BackgroundRuns::of(&loaded.trace);
     }
     Ok(match options.squeeze {

@@ -35,7 +35,8 @@
 //!   progress is not seen at all then.
 //! - Since Linux 6.7 an eighth of a zone may lie on the CPUs' lists. Under the rules of 6.12 they begin with as many frames
 //!   as the machine had there: what the zone has free and did not list as free, divided as it was between the CPUs. Which
-//!   frames these were, no recording says; the smallest free blocks are taken. With a squeeze the lists begin empty.
+//!   frames these were, no recording says. They come out of the free blocks so that what is left is listed as the machine
+//!   listed it, by label and order ([`ZoneLists`]), as far as that goes. With a squeeze the lists begin empty.
 //!
 //! # What a replay makes of it
 //! The recording has what became of each request, and its frees are what reclaim and the programs gave back.
@@ -65,11 +66,13 @@
 //! `watermark_scale_factor`, `defrag_mode`), `Documentation/mm/physical_memory.rst`; behaviour of Linux 6.12 to 6.18.
 
 mod background;
+mod lists;
 mod rights;
 mod zoned;
 mod zones;
 
 pub use background::{BackgroundRuns, RecordedStep};
+pub use lists::ZoneLists;
 pub use rights::RequestRights;
 pub(super) use zoned::Zoned;
 pub use zoned::{ZoneAllocator, ZonePass};

@@ -3,7 +3,7 @@
 //! behind know no watermark but their zone's.
 
 use super::rights::{UNSEEN_FLAGS, ZoneKind, is_above, zone_kind};
-use super::{MachineZone, MachineZones, RecordedStep, RequestRights};
+use super::{MachineZone, MachineZones, RecordedStep, RequestRights, ZoneLists};
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
 use crate::replay::{FailureCause, FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};
 use framewright::{CpuId, Frame, Mobility, Order};
@@ -56,9 +56,9 @@ pub trait ZoneAllocator: ReplaySubject {
         false
     }
 
-    /// Takes so many frames to each CPU's lists, as far as there are. An allocator whose lists never grow so long takes
-    /// none.
-    fn fill_percpu(&mut self, _frames: &[u64]) {}
+    /// Takes so many frames to each CPU's lists, as far as there are, and leaves free blocks as they were `listed`, as far
+    /// as it can. An allocator whose lists never grow so long takes none.
+    fn fill_percpu(&mut self, _frames: &[u64], _listed: &ZoneLists) {}
 
     /// The background begins or ends to reclaim.
     fn set_reclaiming(&mut self, _is_reclaiming: bool) {}
@@ -443,7 +443,9 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
     fn fill_caches(&mut self) {
         for zone in &mut self.zones {
             let frames = zone.of.cached_of(zone.allocator.listed_free());
-            zone.allocator.fill_percpu(&frames);
+            if let Some(listed) = &zone.of.lists {
+                zone.allocator.fill_percpu(&frames, listed);
+            }
         }
     }
 

@@ -46,7 +46,7 @@ fn machine() -> MachineZones {
     };
     // On the machine much lies between the two that the trace knows nothing of.
     let infos = [info(1, 4096, LOWER), info(2, 1 << 20, ALL - LOWER)];
-    let machine = MachineZones::recorded(&trace, &infos);
+    let machine = MachineZones::recorded(&trace, &infos, None);
     assert_eq!(machine.zones.len(), 2);
     machine
 }
@@ -343,6 +343,7 @@ fn each_zone_begins_with_what_lay_on_the_cpus_lists() {
     for (at, listed, cached) in [(0, lower - 120, [100, 50]), (1, 0, [0, 700])] {
         let of = &mut zoned.zones[at].of;
         (of.listed, of.cached) = (listed, cached.to_vec());
+        of.lists = Some(ZoneLists::default());
     }
     zoned.fill_caches();
     assert_eq!(free_in(&zoned), [lower - 120, upper - 700]);
@@ -460,7 +461,7 @@ fn p6_zones_of_any_size_admit_or_refuse_and_nothing_wraps() {
             ..info(2, 0, ALL)
         };
         let mut memory = crate::replay::TraceMemory::new(&trace).unwrap();
-        let machine = MachineZones::recorded(&trace, &[info]);
+        let machine = MachineZones::recorded(&trace, &[info], None);
         assert_eq!(machine.min(), 1 << 40);
         memory.zones = Some(machine);
         for &policy in &crate::replay::ReplayPolicy::ALL {

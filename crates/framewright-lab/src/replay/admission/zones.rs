@@ -1,8 +1,9 @@
 //! The zones of the machine that a recording was made on, and where in the trace's memory they lie.
 
+use super::lists::ZoneLists;
 use super::rights::ZoneKind;
 use crate::trace::Trace;
-use crate::trace::state::{ZoneInfo, ZoneInfoCpu};
+use crate::trace::state::{PageTypeInfo, ZoneInfo, ZoneInfoCpu};
 use framewright::{Frame, Run};
 
 /// A recording leaves memory out in chunks of that many frames, and numbers the rest in order: zones begin at one.
@@ -56,6 +57,8 @@ pub struct MachineZone {
     pub listed: u64,
     /// Frames that lay on each CPU's lists then.
     pub cached: Vec<u64>,
+    /// What its free lists held then.
+    pub lists: Option<ZoneLists>,
     kind: ZoneKind,
     /// What it protects, by the place of the last zone that a request could do with.
     protects: Vec<u64>,
@@ -124,15 +127,16 @@ impl MachineZones {
     /// The zones that a machine says it had when the trace began.
     ///
     /// A trace numbers its frames anew, in the machine's order. What the machine had free in each zone, those on
-    /// CPUs' lists included, tells where in the trace one ends: where as many frames were free up to there.
+    /// CPUs' lists included, tells where in the trace one ends: where as many frames were free up to there. `types` is what
+    /// it listed, if that is known.
     #[must_use]
-    pub fn recorded(trace: &Trace, infos: &[ZoneInfo]) -> Self {
+    pub fn recorded(trace: &Trace, infos: &[ZoneInfo], types: Option<&PageTypeInfo>) -> Self {
         let mut infos: Vec<&ZoneInfo> = infos.iter().filter(|info| kind(info).is_some()).collect();
         infos.sort_by_key(|info| info.span.start());
         let is_one_node = infos.windows(2).all(|two| two[0].node == two[1].node);
         let apart = is_one_node.then(|| ends(trace, &infos)).flatten();
         let Some(ends) = apart else {
-            return Self::summed(trace, &infos);
+            return Self::summed(trace, &infos, types);
         };
         let mut first = 0;
         let mut zones = Vec::new();
@@ -143,6 +147,7 @@ impl MachineZones {
                 zones.push(MachineZone {
                     first,
                     frames: end - first,
+                    lists: types.and_then(|types| ZoneLists::of(types, &[info])),
                     ..zone(info)
                 });
             }
@@ -156,7 +161,7 @@ impl MachineZones {
         Self { zones, source }
     }
 
-    fn summed(trace: &Trace, infos: &[&ZoneInfo]) -> Self {
+    fn summed(trace: &Trace, infos: &[&ZoneInfo], types: Option<&PageTypeInfo>) -> Self {
         let sum = |of: fn(&ZoneInfo) -> u64| {
             let all = infos.iter().map(|info| of(info));
             all.fold(0, u64::saturating_add).min(FRAMES_MAX)
@@ -182,6 +187,7 @@ impl MachineZones {
                 .map_or(one.percpu_high, |zone| zone.percpu_high),
             listed: sum(|info| info.free),
             cached: cached_by_all(infos),
+            lists: types.and_then(|types| ZoneLists::of(types, infos)),
             ..one
         });
         Self {
@@ -217,6 +223,7 @@ impl MachineZones {
                 percpu_high: [least, (managed / PERCPU_PART / cpus).max(least), least],
                 listed: 0,
                 cached: Vec::new(),
+                lists: None,
                 kind: ZoneKind::Normal,
                 protects: vec![0],
             }],
@@ -333,6 +340,7 @@ fn zone(info: &ZoneInfo) -> MachineZone {
         cached: (info.cpus.iter())
             .map(|cpu| cpu.count.min(PERCPU_MAX))
             .collect(),
+        lists: None,
         kind: kind(info).unwrap_or(ZoneKind::Normal),
         protects: (info.protection.iter())
             .map(|&frames| frames.min(FRAMES_MAX))
@@ -438,7 +446,7 @@ mod tests {
         let trace = trace(&[1000, 500, 0, 0, 300, 200]);
         // 1,500 below, of them 40 on a CPU's list; the snapshots are some frames apart.
         let infos = [info(2, 1 << 30, 480, 0), info(1, 4096, 1470, 40)];
-        let machine = MachineZones::recorded(&trace, &infos);
+        let machine = MachineZones::recorded(&trace, &infos, None);
         let places: Vec<(&str, u64, u64)> = machine
             .zones
             .iter()
@@ -469,7 +477,7 @@ mod tests {
     fn zones_that_cannot_be_told_apart_become_one_with_the_sums() {
         let trace = trace(&[1000, 500]);
         let infos = [info(1, 4096, 800, 0), info(2, 1 << 30, 800, 0)];
-        let machine = MachineZones::recorded(&trace, &infos);
+        let machine = MachineZones::recorded(&trace, &infos, None);
         assert_eq!(machine.source, MarksSource::Summed);
         let [zone] = machine.zones.as_slice() else {
             panic!("one zone")
@@ -478,16 +486,16 @@ mod tests {
         assert_eq!((zone.marks, zone.managed), ([30, 60, 90], 2 << 20));
         assert_eq!(zone.boost, 3);
         let infos = [info(1, 4096, 770, 30), info(2, 1 << 30, 788, 12)];
-        let both = MachineZones::recorded(&trace, &infos);
+        let both = MachineZones::recorded(&trace, &infos, None);
         assert_eq!(both.source, MarksSource::Summed);
         assert_eq!(both.zones[0].cached, [42]);
         assert_eq!(both.zones[0].listed, 1558);
         // Of several nodes neither.
         let mut other = info(2, 1 << 30, 700, 0);
         other.node = 1;
-        let machine = MachineZones::recorded(&trace, &[info(1, 4096, 800, 0), other]);
+        let machine = MachineZones::recorded(&trace, &[info(1, 4096, 800, 0), other], None);
         assert_eq!(machine.source, MarksSource::Summed);
-        let machine = MachineZones::recorded(&trace, &[]);
+        let machine = MachineZones::recorded(&trace, &[], None);
         assert_eq!(machine.source, MarksSource::Computed);
     }
 

@@ -8,11 +8,13 @@
 //! are worked out once for all policies, from the recording alone. A start then puts the objects in place, the same ones
 //! in the same order under every policy.
 
+mod by_zone;
 mod labels;
 mod memory;
 mod start;
 mod state;
 
+pub use by_zone::labels_by_zone;
 pub use labels::{count_labels, labels_by_content};
 pub use memory::{MemoryError, TraceMemory};
 pub use start::Start;

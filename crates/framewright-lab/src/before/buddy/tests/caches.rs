@@ -5,6 +5,7 @@ use super::{
     BuddyMarks, CPU, CpuId, Frame, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy, Mobility, Movable,
     Order, ReplaySubject, Unmovable, ZoneAllocator, order, zone_with,
 };
+use crate::replay::ZoneLists;
 use LinuxPolicy::{Linux44, Linux413, Linux612, Linux612NoFragment};
 
 /// A zone large enough for a full batch: 4.4 moves 31 frames from 128 MiB on, 6.12 moves 63 from 1 GiB on.
@@ -429,33 +430,61 @@ fn a_try_to_claim_part_of_a_pageblock_raises_the_watermarks_since_50() {
 }
 
 #[test]
-fn what_lay_on_the_cpus_lists_is_taken_from_the_smallest_free_blocks() {
-    for (policy, filled) in [(Linux612, [5, 3]), (Linux44, [0, 0])] {
+fn what_lay_on_the_cpus_lists_is_taken_so_that_the_others_are_listed_as_they_were() {
+    for (policy, filled) in [(Linux612, [4, 4]), (Linux44, [0, 0])] {
         let config = LinuxBuddyConfig::new(policy, FRAMES);
         // Free: one frame, two, four, and a whole pageblock and more.
         let used = [(1..4, Unmovable), (6..8, Unmovable), (12..512, Unmovable)];
         let mut zone = zone_with(&config, &[Unmovable], &used);
-        let free = zone.frames.free();
-        let large = zone.free_blocks()[Movable.index()];
-        zone.fill_lists(&[5, 3, 9]);
+        let (free, all) = (zone.frames.free(), zone.free_blocks());
+        let mut listed = ZoneLists {
+            free_blocks: all,
+            ..ZoneLists::default()
+        };
+        // Of what does not move the four were not listed; of what moves four frames of the largest block.
+        listed.free_blocks[Unmovable.index()][2] = 0;
+        let movable = &mut listed.free_blocks[Movable.index()];
+        let largest = movable.iter().rposition(|&blocks| blocks > 0).unwrap();
+        movable[largest] -= 1;
+        for blocks in &mut movable[2..largest] {
+            *blocks += 1;
+        }
+        zone.fill_lists(&[5, 3, 9], &listed);
         let counts: Vec<u32> = zone.percpu.iter().map(|percpu| percpu.count).collect();
         assert_eq!(counts, filled, "{policy}");
-        let taken = u64::from(filled[0] + filled[1]);
-        assert_eq!(zone.listed_free(), free - taken);
-        if taken == 8 {
-            // Seven frames lay in small blocks, and one more came out of a large one.
-            assert_eq!(zone.free_blocks()[Unmovable.index()], [0; 11]);
+        let left = if filled == [0, 0] {
+            all
         } else {
-            assert_eq!(zone.free_blocks()[Movable.index()], large);
-        }
+            listed.free_blocks
+        };
+        assert_eq!(zone.free_blocks(), left, "{policy}");
         zone.verify().unwrap();
         zone.drain();
         assert_eq!(zone.listed_free(), free);
+        assert_eq!(zone.free_blocks(), all);
         zone.verify().unwrap();
     }
-    // More than there is: all of it.
-    let mut zone = LinuxBuddy::new(&LinuxBuddyConfig::new(Linux612, FRAMES)).unwrap();
-    zone.fill_lists(&[FRAMES, FRAMES]);
-    assert_eq!(zone.listed_free(), 0);
-    zone.verify().unwrap();
+}
+
+#[test]
+fn cpus_lists_take_no_more_than_there_is_and_than_lay_there() {
+    let fresh = || LinuxBuddy::new(&LinuxBuddyConfig::new(Linux612, FRAMES)).unwrap();
+    for (frames, left) in [
+        ([FRAMES, FRAMES], 0),
+        ([70, 7], FRAMES - 77),
+        ([0, 0], FRAMES),
+    ] {
+        let mut zone = fresh();
+        zone.fill_lists(&frames, &ZoneLists::default());
+        assert_eq!(zone.listed_free(), left);
+        zone.verify().unwrap();
+    }
+    // Nothing that was listed is taken, though lists had room.
+    let mut zone = fresh();
+    let listed = ZoneLists {
+        free_blocks: zone.free_blocks(),
+        ..ZoneLists::default()
+    };
+    zone.fill_lists(&[FRAMES, 0], &listed);
+    assert_eq!(zone.listed_free(), FRAMES);
 }
