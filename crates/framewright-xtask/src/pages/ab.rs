@@ -1,8 +1,11 @@
-//! The table of predictions and of what became of them, from `docs/results/ab.jsonl`.
+//! The table of predictions and of what became of them.
 
 use super::query::number;
 use crate::results::{ResultFile, ResultRow};
 use std::fmt::Write;
+
+/// The files, each with the pairs that were compared together.
+pub(crate) const NAMES: [&str; 2] = ["ab", "ab-later"];
 
 /// The figures of each pair that the page shows; the file has all.
 const SHOWN: [&str; 4] = [
@@ -25,7 +28,7 @@ fn range(row: Option<&ResultRow>) -> String {
 }
 
 /// The sums, then a line a pair and figure.
-pub(crate) fn table(file: &ResultFile) -> String {
+pub(crate) fn table(name: &str, file: &ResultFile) -> String {
     let sum = |name: &str| of(file, "all", "sums", name).map_or(0.0, |row| row.median);
     let percent = |part: f64, whole: f64| number((100.0 * part / whole.max(1.0)).round());
     let mut out = format!(
@@ -76,7 +79,7 @@ pub(crate) fn table(file: &ResultFile) -> String {
     }
     let _ = writeln!(
         out,
-        "\nRanges of at least {} runs each by turns, at {} on {} (`docs/results/ab.jsonl`, which has every figure, and in its first line \
+        "\nRanges of at least {} runs each by turns, at {} on {} (`docs/results/{name}.jsonl`, which has every figure, and in its first line \
          the digests of the predictions and the range of the load average).",
         file.run.runs, file.run.commit, file.run.date
     );
@@ -116,7 +119,7 @@ mod tests {
             one("in_range", [0.0; 3]),
             row("files/b", "A", "pgsteal_direct", [1.0; 3]),
         ];
-        let text = table(&file);
+        let text = table("ab", &file);
         assert!(
             text.contains("for 3 of 4 predicted figures (75 %)"),
             "{text}"

@@ -59,9 +59,9 @@ const NO_FIGURE: &str = "-";
 /// The table of that name, and what it lacks.
 pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<String>) -> String {
     // It says itself how its figures were taken: they are no times.
-    if name == "ab" {
+    if ab::NAMES.contains(&name) {
         return match files.file(name) {
-            Ok(file) => ab::table(file),
+            Ok(file) => ab::table(name, file),
             Err(error) => {
                 lacking.push(error);
                 String::new()
