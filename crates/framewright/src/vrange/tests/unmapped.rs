@@ -69,7 +69,7 @@ fn v12_a_request_of_its_length_gets_a_kept_area_with_its_frames_and_maps_them() 
     assert!(space.stats().kept_takes >= takes + again.len() as u64);
     for &area in &again {
         let frame = space.frame_behind(area).unwrap();
-        assert_eq!(state.reached.borrow().get(&area.0), Some(&frame));
+        assert_eq!(state.reached.borrow().get(area.0), Some(frame));
         frames.retain(|&behind| behind != frame);
     }
     assert!(frames.len() < 10, "the frames are those of before");
