@@ -393,6 +393,7 @@ fn gcma_takes_contiguous_memory_from_guests() {
 }
 
 #[test]
+#[ignore = "long: .ci/run runs it"]
 fn gcma_builds_source_files_beside_the_requests() {
     let tree = tempfile::tempdir().unwrap();
     for nth in 0..300 {
@@ -440,6 +441,7 @@ fn gcma_builds_source_files_beside_the_requests() {
 }
 
 #[test]
+#[ignore = "long: .ci/run runs it"]
 fn gcma_builds_on_a_slow_card_with_each_policy() {
     let tree = tempfile::tempdir().unwrap();
     for nth in 0..24 {

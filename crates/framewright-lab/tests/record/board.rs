@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
+#[ignore = "long: .ci/run runs it"]
 fn a_board_without_the_program_is_recorded_by_a_shell() {
     let Some((tracefs, _turn)) = tracing_alone() else {
         return;
@@ -140,6 +141,7 @@ impl Drop for OtherSettings {
 }
 
 #[test]
+#[ignore = "long: .ci/run runs it"]
 fn a_machine_whose_tracing_prints_otherwise_is_recorded_all_the_same() {
     let Some((tracefs, _turn)) = tracing_alone() else {
         return;
