@@ -106,11 +106,12 @@ impl fmt::Display for RecordReport {
         if let Some(agreement) = &self.agreement {
             writeln!(
                 f,
-                "frames at the end beside the second snapshot: both_free {} only_model_free {} only_snapshot_free {} both_allocated {}: {:.1} % agree",
+                "frames at the end beside the second snapshot: both_free {} only_model_free {} only_snapshot_free {} both_allocated {} (placed {}): {:.1} % agree",
                 agreement.both_free,
                 agreement.only_model_free,
                 agreement.only_snapshot_free,
                 agreement.both_allocated,
+                agreement.placed,
                 agreement.fraction() * 100.0
             )?;
         }

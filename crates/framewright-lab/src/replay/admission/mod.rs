@@ -36,7 +36,8 @@
 //! - Since Linux 6.7 an eighth of a zone may lie on the CPUs' lists. Under the rules of 6.12 they begin with as many frames
 //!   as the machine had there: what the zone has free and did not list as free, divided as it was between the CPUs. Which
 //!   frames these were, no recording says. They come out of the free blocks so that what is left is listed as the machine
-//!   listed it, by label and order ([`ZoneLists`]), as far as that goes. With a squeeze the lists begin empty.
+//!   listed it, by label and order ([`ZoneLists`]), as far as that goes. Where no file has what was listed, and with a
+//!   squeeze, CPUs' lists begin empty.
 //!
 //! # What a replay makes of it
 //! The recording has what became of each request, and its frees are what reclaim and the programs gave back.

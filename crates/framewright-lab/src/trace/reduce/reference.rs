@@ -1,26 +1,33 @@
 //! The recording kernel's own figures, once a second, from the frames that it chose. They are what a replay of its
 //! policy is held against.
+//!
+//! Compaction takes the frames that it moves objects to without an event. Where such an object is freed later, the free tells
+//! where it was. One that lives to the end stands, in the snapshot that is taken then, in a frame that is free by all
+//! events. So the frames are followed twice: the second time each such object goes to one of these frames, when it moved.
 
-use super::frames::CHUNK_ORDER;
+use super::frames::{CHUNK, CHUNK_ORDER};
 use super::object::{Mark, REFERENCE_MS};
 use super::places::{FramePlace, FramePlaces};
 use super::row::ReferenceRow;
 use crate::trace::{OpKind, ReadFrameState, Snapshot, Trace};
 use framewright::{Mobility, Order};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 /// The reduction's frames at the end beside those of a snapshot taken then, in frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Agreement {
     /// Free in both.
     pub both_free: u64,
-    /// Free in the reduction only: per-CPU lists, targets of moves that were not matched, and
-    /// bulk allocations still alive.
+    /// Free in the reduction only: per-CPU lists, bulk allocations still alive, and targets of moves that no frame was
+    /// found for.
     pub only_model_free: u64,
     /// Free in the snapshot only: missed frees.
     pub only_snapshot_free: u64,
     /// Allocated in both.
     pub both_allocated: u64,
+    /// Of these, the ones that objects were put into because the snapshot has them allocated.
+    pub placed: u64,
 }
 
 impl Agreement {
@@ -48,8 +55,12 @@ pub(super) struct Migration {
     pub(super) to: Option<u32>,
 }
 
-/// Where the frames of migrated objects are: by object and offset; `None` where not known.
-type Whereabouts = HashMap<(u32, u32), Option<u32>>;
+/// Where the frames of migrated objects are, by object and offset, and which migration brought them there; no frame where it
+/// is not known.
+type Whereabouts = HashMap<(u32, u32), (Option<u32>, u32)>;
+
+/// Runs of frames that are longer are not looked for among so many that came before.
+const LOOKED_AT_MAX: usize = 1024;
 
 /// What the recording kernel had made of memory, once a second, from a trace and the frames
 /// chosen for its allocations alone.
@@ -87,74 +98,195 @@ pub(super) fn follow(
     chunks: &[u64],
     last: Option<&Snapshot>,
 ) -> (Vec<ReferenceRow>, Option<Agreement>) {
-    let mut places = FramePlaces::new(trace.nframes);
-    for run in &trace.absent {
-        places.fill(run.start().0..run.end().0, FramePlace::Absent);
+    let is_lost = |migration: &Migration| migration.to.is_none();
+    let wants_freed = last.is_some() && migrations.iter().any(is_lost);
+    let first = Followed::through(trace, chosen, migrations, marks, wants_freed);
+    let Some(last) = last else {
+        return (first.rows, None);
+    };
+    let placed = first.place_lost(migrations, chunks, last);
+    if placed.is_empty() {
+        return (first.rows, Some(compare(&first.places, chunks, last)));
     }
-    // First frame and mobility of each object.
-    let mut objects: Vec<(u32, Mobility)> = Vec::with_capacity(trace.init.len() + chosen.len());
-    for object in &trace.init {
-        places.set(object.frame.0, FramePlace::Held(object.class.mobility()));
-        objects.push((object.frame.0 as u32, object.class.mobility()));
+    let mut migrations = migrations.to_vec();
+    let mut frames = 0;
+    for (migration, to) in placed {
+        let migration = &mut migrations[migration as usize];
+        migration.to = Some(to);
+        frames += migration.order.frames();
     }
-    let mut moved = Whereabouts::new();
-    let (mut migrations, mut marks, mut chosen) = (
-        migrations.iter().peekable(),
-        marks.iter().peekable(),
-        chosen.iter(),
-    );
-    let mut rows = Vec::new();
-    for at in 0..=trace.ops.len() {
-        while let Some(migration) = migrations.next_if(|migration| migration.at as usize == at) {
-            let (first, mobility) = objects[migration.object as usize];
-            for k in 0..migration.order.frames() as u32 {
-                let offset = migration.offset + k;
-                let to = migration.to.map(|to| to + k);
-                let from = moved.insert((migration.object, offset), to);
-                if let Some(from) = from.unwrap_or(Some(first + offset)) {
-                    places.set(u64::from(from), FramePlace::Free);
-                }
-                if let Some(to) = to {
-                    places.set(u64::from(to), FramePlace::Held(mobility));
-                }
-            }
+    let second = Followed::through(trace, chosen, &migrations, marks, false);
+    let agreement = Agreement {
+        placed: frames,
+        ..compare(&second.places, chunks, last)
+    };
+    (second.rows, Some(agreement))
+}
+
+/// What came of following the frames.
+struct Followed {
+    rows: Vec<ReferenceRow>,
+    places: FramePlaces,
+    moved: Whereabouts,
+    /// Before which operation each frame last became free, by chunk; where none did, all were free from the beginning.
+    freed: Option<HashMap<u64, Box<[u32; CHUNK as usize]>>>,
+}
+
+impl Followed {
+    fn through(
+        trace: &Trace,
+        chosen: &[u32],
+        migrations: &[Migration],
+        marks: &[Mark],
+        wants_freed: bool,
+    ) -> Self {
+        let mut followed = Self {
+            rows: Vec::new(),
+            places: FramePlaces::new(trace.nframes),
+            moved: Whereabouts::new(),
+            freed: wants_freed.then(HashMap::new),
+        };
+        for run in &trace.absent {
+            let frames = run.start().0..run.end().0;
+            followed.places.fill(frames, FramePlace::Absent);
         }
-        while let Some(mark) = marks.next_if(|mark| mark.at as usize == at) {
-            rows.push(ReferenceRow {
-                event: at as u64,
-                ms: mark.ms,
-                extfrag_so_far: mark.extfrag,
-                ..places.row()
-            });
+        // First frame and mobility of each object.
+        let mut objects: Vec<(u32, Mobility)> = Vec::with_capacity(trace.init.len() + chosen.len());
+        for object in &trace.init {
+            let (frame, mobility) = (object.frame.0, object.class.mobility());
+            followed.places.set(frame, FramePlace::Held(mobility));
+            objects.push((frame as u32, mobility));
         }
-        let Some(op) = trace.ops.get(at) else { break };
-        match op.kind() {
-            OpKind::Alloc => {
-                let first = *chosen.next().unwrap_or(&0);
-                let frames = u64::from(first)..u64::from(first) + op.order().frames();
-                places.fill(frames, FramePlace::Held(op.mobility()));
-                objects.push((first, op.mobility()));
+        let mut migrations = (0..).zip(migrations).peekable();
+        let (mut marks, mut chosen) = (marks.iter().peekable(), chosen.iter());
+        for at in 0..=trace.ops.len() {
+            while let Some((nth, migration)) = migrations.next_if(|(_, m)| m.at as usize == at) {
+                followed.migrate(nth, migration, objects[migration.object as usize]);
             }
-            OpKind::Free | OpKind::FreePart => {
-                let first = objects[op.value as usize].0;
-                let start = u64::from(first) + u64::from(op.offset);
-                if moved.is_empty() {
-                    places.fill(start..start + op.order().frames(), FramePlace::Free);
-                    continue;
+            while let Some(mark) = marks.next_if(|mark| mark.at as usize == at) {
+                followed.rows.push(ReferenceRow {
+                    event: at as u64,
+                    ms: mark.ms,
+                    extfrag_so_far: mark.extfrag,
+                    ..followed.places.row()
+                });
+            }
+            let Some(op) = trace.ops.get(at) else { break };
+            match op.kind() {
+                OpKind::Alloc => {
+                    let first = *chosen.next().unwrap_or(&0);
+                    let frames = u64::from(first)..u64::from(first) + op.order().frames();
+                    let held = FramePlace::Held(op.mobility());
+                    followed.places.fill(frames, held);
+                    objects.push((first, op.mobility()));
                 }
-                let length = op.order().frames() as u32;
-                for offset in op.offset..op.offset + length {
-                    let place = moved.remove(&(op.value, offset));
-                    if let Some(frame) = place.unwrap_or(Some(first + offset)) {
-                        places.set(u64::from(frame), FramePlace::Free);
+                OpKind::Free | OpKind::FreePart => {
+                    let first = objects[op.value as usize].0;
+                    let start = u64::from(first) + u64::from(op.offset);
+                    if followed.moved.is_empty() {
+                        followed.free(start..start + op.order().frames(), at as u32);
+                        continue;
+                    }
+                    let length = op.order().frames() as u32;
+                    for offset in op.offset..op.offset + length {
+                        let place = followed.moved.remove(&(op.value, offset));
+                        let place = place.map_or(Some(first + offset), |(place, _)| place);
+                        if let Some(frame) = place.map(u64::from) {
+                            followed.free(frame..frame + 1, at as u32);
+                        }
                     }
                 }
+                OpKind::Tick | OpKind::Failed => {}
             }
-            OpKind::Tick | OpKind::Failed => {}
+        }
+        followed
+    }
+
+    fn migrate(&mut self, nth: u32, migration: &Migration, (first, mobility): (u32, Mobility)) {
+        for k in 0..migration.order.frames() as u32 {
+            let offset = migration.offset + k;
+            let to = migration.to.map(|to| to + k);
+            let from = self.moved.insert((migration.object, offset), (to, nth));
+            let from = from.map_or(Some(first + offset), |(from, _)| from);
+            if let Some(from) = from.map(u64::from) {
+                self.free(from..from + 1, migration.at);
+            }
+            if let Some(to) = to {
+                self.places.set(u64::from(to), FramePlace::Held(mobility));
+            }
         }
     }
-    let agreement = last.map(|last| compare(&places, chunks, last));
-    (rows, agreement)
+
+    fn free(&mut self, frames: Range<u64>, at: u32) {
+        if let Some(freed) = &mut self.freed {
+            for frame in frames.clone() {
+                let chunk = freed.entry(frame >> CHUNK_ORDER);
+                let chunk = chunk.or_insert_with(|| Box::new([0; CHUNK as usize]));
+                chunk[(frame & u64::from(CHUNK - 1)) as usize] = at;
+            }
+        }
+        self.places.fill(frames, FramePlace::Free);
+    }
+
+    /// A place for each migration of which no later free told where to, and whose object lives on: by its number, the first
+    /// frame. Only frames that are free here and allocated in `last` come into question, and only those that were free
+    /// by the time of the migration. The highest goes first, because compaction fills a zone from its end.
+    fn place_lost(
+        &self,
+        migrations: &[Migration],
+        chunks: &[u64],
+        last: &Snapshot,
+    ) -> Vec<(u32, u32)> {
+        let Some(freed) = &self.freed else {
+            return Vec::new();
+        };
+        let unknown = self.moved.values().filter(|(to, _)| to.is_none());
+        let mut lost: Vec<u32> = unknown.map(|&(_, nth)| nth).collect();
+        lost.sort_unstable();
+        // All of the piece that moved, not what is left of it.
+        let lost = lost.chunk_by(|a, b| a == b).filter_map(|frames| {
+            let order = migrations[frames[0] as usize].order;
+            (frames.len() as u64 == order.frames()).then_some(frames[0])
+        });
+        let mut vacant: Vec<(u32, u32)> = Vec::new();
+        for (chunk, first) in chunks.iter().zip((0..).step_by(1 << CHUNK_ORDER)) {
+            let freed = freed.get(&(first >> CHUNK_ORDER));
+            for k in 0..1 << CHUNK_ORDER {
+                let is_vacant = self.places.get(first + k) == FramePlace::Free
+                    && !matches!(
+                        last.state((chunk << CHUNK_ORDER) + k),
+                        ReadFrameState::Absent | ReadFrameState::Free
+                    );
+                if is_vacant {
+                    let at = freed.map_or(0, |freed| freed[k as usize]);
+                    vacant.push((at, (first + k) as u32));
+                }
+            }
+        }
+        vacant.sort_unstable();
+        let mut vacant = vacant.into_iter().peekable();
+        let mut by_then = BTreeSet::new();
+        let mut placed = Vec::new();
+        for nth in lost {
+            let migration = &migrations[nth as usize];
+            while let Some((_, frame)) = vacant.next_if(|&(at, _)| at <= migration.at) {
+                by_then.insert(frame);
+            }
+            let frames = migration.order.frames() as u32;
+            let is_run = |&&first: &&u32| {
+                let run = first..first + frames;
+                first % frames == 0 && by_then.range(run).count() == frames as usize
+            };
+            let found = by_then.iter().rev().take(LOOKED_AT_MAX).find(is_run);
+            if let Some(&first) = found {
+                (first..first + frames).for_each(|frame| {
+                    by_then.remove(&frame);
+                });
+                placed.push((nth, first));
+            }
+        }
+        placed
+    }
 }
 
 fn compare(places: &FramePlaces, chunks: &[u64], last: &Snapshot) -> Agreement {

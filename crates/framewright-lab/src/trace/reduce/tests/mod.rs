@@ -566,9 +566,71 @@ fn the_last_snapshot_tells_how_far_the_reduction_is_true() {
             only_model_free: 2,
             only_snapshot_free: 1,
             both_allocated: 399,
+            placed: 0,
         })
     );
     assert!((got.agreement.unwrap().fraction() - 1021.0 / 1024.0).abs() < 1e-12);
+}
+
+/// As [`two_chunks`] with frames from 64 on free, but for those.
+fn all_free_but(allocated: &[usize]) -> Snapshot {
+    let mut frames = vec![ReadFrameState::Movable; 64];
+    frames.resize(1024, ReadFrameState::Free);
+    for &frame in allocated {
+        frames[frame] = ReadFrameState::Movable;
+    }
+    frames.resize(2048, ReadFrameState::Slab);
+    Snapshot::new(frames)
+}
+
+#[test]
+fn what_moved_and_lives_on_is_where_the_last_snapshot_has_a_frame_that_no_event_took() {
+    use Mobility::Movable;
+    let tick = |ms: u64| TraceEvent {
+        time_ns: ms * 1_000_000,
+        ..event(EventKind::Other)
+    };
+    let events = [
+        alloc(64, 0, Movable),
+        alloc(900, 0, Movable),
+        tick(2),
+        event(EventKind::MigrateStart),
+        free(64, 0),
+        event(MIGRATE_END),
+        tick(2000),
+        // It was taken when the move happened: the object cannot be in it.
+        free(900, 0),
+    ];
+    let with = |last| reduce(events, Some(two_chunks(64..1024)), Some(&last)).unwrap();
+    let got = with(all_free_but(&[300, 700, 900]));
+    let agreement = got.agreement.unwrap();
+    assert_eq!((agreement.placed, agreement.only_model_free), (1, 2));
+    assert_eq!(got.anomalies.moves_unmatched, 1, "no event told where to");
+    let free: Vec<u64> = got.reference.iter().map(|row| row.free_frames).collect();
+    assert_eq!(free, [958, 958], "it takes a frame as long as it lives");
+    // Where there is none it can be in, it stays unknown.
+    let got = with(all_free_but(&[900]));
+    assert_eq!(got.agreement.unwrap().placed, 0);
+    let free: Vec<u64> = got.reference.iter().map(|row| row.free_frames).collect();
+    assert_eq!(free, [958, 959]);
+}
+
+#[test]
+fn a_block_that_moved_is_in_an_aligned_run_of_frames() {
+    let events = [
+        alloc(64, 1, Mobility::Movable),
+        event(EventKind::MigrateStart),
+        free(64, 1),
+        event(MIGRATE_END),
+    ];
+    let placed = |allocated: &[usize]| {
+        let last = all_free_but(allocated);
+        let got = reduce(events, Some(two_chunks(64..1024)), Some(&last)).unwrap();
+        got.agreement
+            .map(|agreement| (agreement.placed, agreement.only_model_free))
+    };
+    assert_eq!(placed(&[600, 601, 703, 704]), Some((2, 2)));
+    assert_eq!(placed(&[601, 602]), Some((0, 2)));
 }
 
 #[test]
