@@ -2,6 +2,7 @@
 
 use crate::support::{as_str, run, tight, write};
 use framewright::{Mobility, Order};
+use framewright_lab::trace::state::read_pagetypeinfo;
 use framewright_lab::trace::{
     STREAM_MAGIC, Trace, TraceDigest, TraceOp, WorkEvent, WorkKind, section_line, write_pft3,
 };
@@ -166,6 +167,39 @@ fn a_replay_begins_with_what_lay_on_the_cpus_lists_at_that_moment() {
     fs::copy(&types, state.join("earlier").join("before.pagetypeinfo")).unwrap();
     assert_eq!(by_rules(&at_another, &[]), 0);
     assert_eq!(by_rules(&full, &["--squeeze", "100"]), 0);
+}
+
+#[test]
+fn a_replay_begins_with_labels_that_agree_with_what_was_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = with_rounds();
+    trace.ops.truncate(1);
+    trace.ops[0] = TraceOp::tick(1);
+    trace.work.events.clear();
+    let path = record(&trace, folder.path(), "a");
+    let labels = || {
+        let args = [
+            "replay",
+            as_str(&path),
+            "--policy",
+            "linux-6.12",
+            "--watermarks",
+            "on",
+            "--format",
+            "pagetypeinfo",
+        ];
+        let text = out(&args);
+        let (_, text) = text.split_once('\n').unwrap();
+        let info = read_pagetypeinfo("out", text.trim_end()).unwrap();
+        Mobility::ALL.map(|label| info.pageblocks(label))
+    };
+    // By content one pageblock is unmovable and one reclaimable, each with a quarter of it free.
+    assert_eq!(labels(), [1, 14, 1]);
+    // The machine listed nothing under either, and nothing lay on CPUs' lists.
+    let digest = TraceDigest::of(&fs::read(&path).unwrap()).line();
+    let types = folder.path().join("state/a/before.pagetypeinfo");
+    fs::write(&types, digest + LISTED).unwrap();
+    assert_eq!(labels(), [0, 16, 0]);
 }
 
 #[test]

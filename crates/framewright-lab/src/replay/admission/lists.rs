@@ -1,23 +1,25 @@
-//! What the lists of a zone held when a trace began, as `/proc/pagetypeinfo` has it: how many pageblocks carry each label,
-//! and how many blocks of each order were listed as free under it.
+//! What the free lists of a zone held when a trace began, as `/proc/pagetypeinfo` has it: how many blocks of each label and
+//! order.
 
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
 use crate::trace::state::{PageTypeInfo, ZoneInfo, ZoneType};
 use framewright::Mobility;
 
-/// A zone's pageblocks and free blocks by label, indexed by [`Mobility`].
+/// The kernel stops counting the blocks of a list here.
+const COUNTED_MAX: u64 = 100_000;
+
+/// A zone's free blocks by label, indexed by [`Mobility`], and order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ZoneLists {
-    /// Pageblocks with that label.
-    pub pageblocks: [u64; 3],
-    /// Free blocks of that label and order; the machine stops counting at 100,000 of them.
+    /// Free blocks of that label and order.
     pub free_blocks: [[u64; MAX_ORDER + 1]; 3],
 }
 
 impl ZoneLists {
     /// Those of some zones together, or nothing where the machine's pageblocks have another size.
     ///
-    /// Pageblocks kept for atomic requests hold what does not move, and count as that.
+    /// What is kept for atomic requests counts as unmovable. A list that the kernel did not count to its end has what the
+    /// zones have free besides; of several such lists the first of the lowest order does.
     pub(super) fn of(info: &PageTypeInfo, zones: &[&ZoneInfo]) -> Option<Self> {
         if info.pageblock_order != u64::from(BLOCK_FRAMES.ilog2()) {
             return None;
@@ -35,11 +37,20 @@ impl ZoneLists {
             let Some(label) = label.map(Mobility::index) else {
                 continue;
             };
-            let sum = &mut lists.pageblocks[label];
-            *sum = sum.saturating_add(of.pageblocks);
             for (sum, &blocks) in lists.free_blocks[label].iter_mut().zip(&of.free_blocks) {
                 *sum = sum.saturating_add(blocks);
             }
+        }
+        let free = zones.iter().map(|zone| zone.free);
+        let free = free.fold(0, u64::saturating_add);
+        let counted = Mobility::ALL.map(|label| lists.free(label));
+        let counted = counted.into_iter().fold(0, u64::saturating_add);
+        let is_cut =
+            |&(order, label): &(usize, usize)| lists.free_blocks[label][order] >= COUNTED_MAX;
+        let mut all = (0..=MAX_ORDER).flat_map(|order| [0, 1, 2].map(|label| (order, label)));
+        if let Some((order, label)) = all.find(is_cut) {
+            let blocks = &mut lists.free_blocks[label][order];
+            *blocks = blocks.saturating_add(free.saturating_sub(counted) >> order);
         }
         Some(lists)
     }
@@ -88,12 +99,6 @@ mod tests {
         let all = of(&zones.iter().collect::<Vec<_>>());
         let each = zones.each_ref().map(|zone| of(&[zone]));
         for label in Mobility::ALL {
-            let pageblocks = each.iter().map(|lists| lists.pageblocks[label.index()]);
-            let pageblocks: u64 = pageblocks.sum();
-            assert_eq!(pageblocks, all.pageblocks[label.index()]);
-            // One is kept for atomic requests.
-            let kept = u64::from(label == Mobility::Unmovable);
-            assert_eq!(pageblocks, info.pageblocks(label) + kept);
             let free = each.iter().map(|lists| lists.free(label));
             assert_eq!(free.sum::<u64>(), all.free(label));
             assert!(all.free(label) > 0);
@@ -101,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_atomic_requests_does_not_move_and_other_pageblocks_are_not_told_apart() {
+    fn what_is_kept_for_atomic_requests_is_unmovable_and_pageblocks_of_another_size_say_nothing() {
         let text = "Page block order: 9\nPages per block:  512\n\n\
             Free pages count per migrate type at order 0 1\n\
             Node    0, zone   Normal, type    Unmovable 1 2\n\
@@ -113,9 +118,29 @@ mod tests {
             ZoneLists::of(&info, &[&zone("Normal")])
         };
         let lists = of(text).unwrap();
-        assert_eq!(lists.pageblocks, [11, 0, 0]);
         assert_eq!(lists.free_blocks[0][..3], [4, 6, 0]);
         assert_eq!(lists.free(Mobility::Unmovable), 16);
         assert_eq!(of(&text.replace("order: 9", "order: 10")), None);
+    }
+
+    #[test]
+    fn a_list_that_was_not_counted_to_its_end_has_what_is_free_besides() {
+        let text = "Page block order: 9\nPages per block:  512\n\n\
+            Free pages count per migrate type at order 0 1\n\
+            Node    0, zone   Normal, type    Unmovable 7 2\n\
+            Node    0, zone   Normal, type      Movable >100000 5\n\n\
+            Number of blocks type     Unmovable      Movable\n\
+            Node 0, zone   Normal 5 6\n";
+        let info = read_pagetypeinfo("p", text).unwrap();
+        let with = |free| {
+            let zone = ZoneInfo {
+                free,
+                ..zone("Normal")
+            };
+            let lists = ZoneLists::of(&info, &[&zone]).unwrap();
+            [0, 1].map(|label| lists.free_blocks[label][..2].to_vec())
+        };
+        assert_eq!(with(150_021), [[7, 2], [150_000, 5]]);
+        assert_eq!(with(9), [[7, 2], [100_000, 5]], "read at another moment");
     }
 }

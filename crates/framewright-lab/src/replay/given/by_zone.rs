@@ -1,5 +1,6 @@
 //! Labels of pageblocks that agree with what the machine listed as free under each label, zone by zone.
 
+use super::labels::BlockContent;
 use super::labels_by_content;
 use crate::measure::BLOCK_FRAMES;
 use crate::replay::MachineZones;
@@ -8,21 +9,10 @@ use crate::trace::Trace;
 use framewright::Mobility;
 use std::cmp::Reverse;
 
-/// The frames of a pageblock.
-#[derive(Debug, Clone, Copy, Default)]
-struct BlockContent {
-    /// Those in use, by mobility.
-    used: [i64; 3],
-    /// Those that exist and are free.
-    free: i64,
-}
-
-impl BlockContent {
-    /// By how much more it holds of that mobility than of the others.
-    fn margin(&self, label: Mobility) -> i64 {
-        let own = self.used[label.index()];
-        own - (self.used.iter().sum::<i64>() - own)
-    }
+/// By how much more a pageblock holds of that mobility than of the others.
+fn margin(content: &BlockContent, label: Mobility) -> i64 {
+    let [own, all] = [content.used[label.index()], content.used.iter().sum()];
+    2 * own as i64 - all as i64
 }
 
 /// The labels by content, corrected in each zone whose lists are known: a label that does not move has at least as many free
@@ -34,7 +24,7 @@ impl BlockContent {
 #[must_use]
 pub fn labels_by_zone(trace: &Trace, machine: &MachineZones) -> Vec<Mobility> {
     let mut labels = labels_by_content(trace);
-    let contents = contents(trace, labels.len());
+    let contents = BlockContent::all(trace);
     for zone in &machine.zones {
         let first = (zone.first / BLOCK_FRAMES) as usize;
         let end = (zone.first + zone.frames).div_ceil(BLOCK_FRAMES) as usize;
@@ -52,64 +42,42 @@ pub fn labels_by_zone(trace: &Trace, machine: &MachineZones) -> Vec<Mobility> {
     labels
 }
 
-fn contents(trace: &Trace, blocks: usize) -> Vec<BlockContent> {
-    let mut contents = vec![BlockContent::default(); blocks];
-    for (first, content) in (0..).step_by(BLOCK_FRAMES as usize).zip(&mut contents) {
-        content.free = BLOCK_FRAMES.min(trace.nframes - first) as i64;
-    }
-    for object in &trace.init {
-        if let Some(content) = contents.get_mut((object.frame.0 / BLOCK_FRAMES) as usize) {
-            content.used[object.class.mobility().index()] += 1;
-            content.free -= 1;
-        }
-    }
-    for run in &trace.absent {
-        let (mut at, end) = (run.start().0, run.end().0.min(trace.nframes));
-        while at < end {
-            let until = (at / BLOCK_FRAMES + 1) * BLOCK_FRAMES;
-            contents[(at / BLOCK_FRAMES) as usize].free -= (until.min(end) - at) as i64;
-            at = until;
-        }
-    }
-    contents
-}
-
 fn label_zone(contents: &[BlockContent], lists: &ZoneLists, cached: u64, labels: &mut [Mobility]) {
     let kinds = [Mobility::Unmovable, Mobility::Reclaimable];
-    let frames = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let free_of = |labels: &[Mobility], label: Mobility| -> i64 {
+    let free_of = |labels: &[Mobility], label: Mobility| -> u64 {
         let of_label = labels.iter().zip(contents).filter(|(of, _)| **of == label);
-        of_label.map(|(_, content)| content.free).sum()
+        of_label.map(|(_, content)| content.free()).sum()
     };
     // What has too much gives first: the other kind may want these.
     for label in kinds {
-        let most = frames(lists.free(label).saturating_add(cached));
+        let most = lists.free(label).saturating_add(cached);
         let mut have = free_of(labels, label);
         let mut blocks: Vec<usize> = (0..labels.len())
-            .filter(|&block| labels[block] == label && contents[block].free > 0)
+            .filter(|&block| labels[block] == label && contents[block].free() > 0)
             .collect();
-        blocks.sort_by_key(|&block| contents[block].margin(label));
+        blocks.sort_by_key(|&block| margin(&contents[block], label));
         for block in blocks {
             if have <= most {
                 break;
             }
-            have -= contents[block].free;
+            have -= contents[block].free();
             labels[block] = Mobility::Movable;
         }
     }
     for label in kinds {
-        let least = frames(lists.free(label));
+        let least = lists.free(label);
         let mut have = free_of(labels, label);
-        let is_kind = |content: &BlockContent| content.free > 0 && content.used[label.index()] > 0;
+        let is_kind =
+            |content: &BlockContent| content.free() > 0 && content.used[label.index()] > 0;
         let mut blocks: Vec<usize> = (0..labels.len())
             .filter(|&block| labels[block].is_movable() && is_kind(&contents[block]))
             .collect();
-        blocks.sort_by_key(|&block| Reverse(contents[block].margin(label)));
+        blocks.sort_by_key(|&block| Reverse(margin(&contents[block], label)));
         for block in blocks {
             if have >= least {
                 break;
             }
-            have += contents[block].free;
+            have += contents[block].free();
             labels[block] = label;
         }
     }

@@ -5,6 +5,45 @@ use crate::measure::BLOCK_FRAMES;
 use crate::trace::Trace;
 use framewright::Mobility;
 
+/// The frames of a pageblock before the first operation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BlockContent {
+    /// Those in use, by mobility.
+    pub(super) used: [u64; 3],
+    /// Those that do not exist.
+    pub(super) absent: u64,
+}
+
+impl BlockContent {
+    /// Each pageblock's, from the first frame on.
+    pub(super) fn all(trace: &Trace) -> Vec<Self> {
+        let blocks = trace.nframes.div_ceil(BLOCK_FRAMES);
+        let mut contents = vec![Self::default(); blocks as usize];
+        for object in &trace.init {
+            if let Some(content) = contents.get_mut((object.frame.0 / BLOCK_FRAMES) as usize) {
+                content.used[object.class.mobility().index()] += 1;
+            }
+        }
+        for run in &trace.absent {
+            let (mut at, end) = (run.start().0, run.end().0.min(trace.nframes));
+            while at < end {
+                let until = end.min((at / BLOCK_FRAMES + 1) * BLOCK_FRAMES);
+                contents[(at / BLOCK_FRAMES) as usize].absent += until - at;
+                at = until;
+            }
+        }
+        if let Some(last) = contents.last_mut() {
+            last.absent += blocks * BLOCK_FRAMES - trace.nframes;
+        }
+        contents
+    }
+
+    /// Those that exist and are free.
+    pub(super) fn free(&self) -> u64 {
+        BLOCK_FRAMES.saturating_sub(self.used.iter().sum::<u64>() + self.absent)
+    }
+}
+
 /// The label of each pageblock that the content of the initial objects suggests.
 ///
 /// Movable, unless more frames of the block are in non-movable use than in movable use; then
@@ -13,13 +52,8 @@ use framewright::Mobility;
 /// how far this rule agrees with `/proc/pagetypeinfo`.
 #[must_use]
 pub fn labels_by_content(trace: &Trace) -> Vec<Mobility> {
-    let mut frames = vec![[0u16; 3]; trace.nframes.div_ceil(BLOCK_FRAMES) as usize];
-    for object in &trace.init {
-        if let Some(block) = frames.get_mut((object.frame.0 / BLOCK_FRAMES) as usize) {
-            block[object.class.mobility().index()] += 1;
-        }
-    }
-    let label = |[unmovable, movable, reclaimable]: [u16; 3]| {
+    let label = |content: BlockContent| {
+        let [unmovable, movable, reclaimable] = content.used;
         if unmovable + reclaimable <= movable {
             Mobility::Movable
         } else if unmovable >= reclaimable {
@@ -28,7 +62,7 @@ pub fn labels_by_content(trace: &Trace) -> Vec<Mobility> {
             Mobility::Reclaimable
         }
     };
-    frames.into_iter().map(label).collect()
+    BlockContent::all(trace).into_iter().map(label).collect()
 }
 
 /// How many pageblocks carry each label, indexed by [`Mobility`].

@@ -1,8 +1,9 @@
 //! What `/proc/pagetypeinfo` adds to a trace: labels and free memory that content alone cannot tell. It changes the
 //! trace before any replay, so that all policies start from the same.
 
+use super::labels::BlockContent;
 use super::labels_by_content;
-use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
+use crate::measure::MAX_ORDER;
 use crate::trace::Trace;
 use framewright::{Frame, Mobility, Order, Run};
 use std::cmp::Reverse;
@@ -21,16 +22,8 @@ pub type ListedFree = [u64; 3];
 #[must_use]
 pub fn labels_by_state(trace: &Trace, listed: ListedFree) -> Vec<Mobility> {
     let mut labels = labels_by_content(trace);
-    let mut used = vec![[0u64; 3]; labels.len()];
-    for object in &trace.init {
-        if let Some(block) = used.get_mut((object.frame.0 / BLOCK_FRAMES) as usize) {
-            block[object.class.mobility().index()] += 1;
-        }
-    }
-    let free: Vec<u64> = used
-        .iter()
-        .map(|block| BLOCK_FRAMES.saturating_sub(block.iter().sum()))
-        .collect();
+    let contents = BlockContent::all(trace);
+    let free: Vec<u64> = contents.iter().map(BlockContent::free).collect();
     let all_free: u64 = free.iter().sum();
     let all_listed: u128 = listed.iter().map(|&frames| u128::from(frames)).sum();
     for label in [Mobility::Unmovable, Mobility::Reclaimable] {
@@ -39,7 +32,7 @@ pub fn labels_by_state(trace: &Trace, listed: ListedFree) -> Vec<Mobility> {
         let wanted = share as u64;
         let labelled = |b: &usize| labels[*b] == label;
         let mut have: u64 = (0..labels.len()).filter(labelled).map(|b| free[b]).sum();
-        let of_kind = |b: usize| used[b][label.index()];
+        let of_kind = |b: usize| contents[b].used[label.index()];
         let mut candidates: Vec<usize> = (0..labels.len())
             .filter(|&b| labels[b].is_movable() && of_kind(b) > 0 && free[b] > 0)
             .collect();

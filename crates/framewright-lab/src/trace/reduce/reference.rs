@@ -59,7 +59,8 @@ pub(super) struct Migration {
 /// is not known.
 type Whereabouts = HashMap<(u32, u32), (Option<u32>, u32)>;
 
-/// Runs of frames that are longer are not looked for among so many that came before.
+/// A place for a moved object is looked for among so many of the highest frames that come into question, so that a block for
+/// which there is none costs little.
 const LOOKED_AT_MAX: usize = 1024;
 
 /// What the recording kernel had made of memory, once a second, from a trace and the frames

@@ -437,10 +437,7 @@ fn what_lay_on_the_cpus_lists_is_taken_so_that_the_others_are_listed_as_they_wer
         let used = [(1..4, Unmovable), (6..8, Unmovable), (12..512, Unmovable)];
         let mut zone = zone_with(&config, &[Unmovable], &used);
         let (free, all) = (zone.frames.free(), zone.free_blocks());
-        let mut listed = ZoneLists {
-            free_blocks: all,
-            ..ZoneLists::default()
-        };
+        let mut listed = ZoneLists { free_blocks: all };
         // Of what does not move the four were not listed; of what moves four frames of the largest block.
         listed.free_blocks[Unmovable.index()][2] = 0;
         let movable = &mut listed.free_blocks[Movable.index()];
@@ -483,7 +480,6 @@ fn cpus_lists_take_no_more_than_there_is_and_than_lay_there() {
     let mut zone = fresh();
     let listed = ZoneLists {
         free_blocks: zone.free_blocks(),
-        ..ZoneLists::default()
     };
     zone.fill_lists(&[FRAMES, 0], &listed);
     assert_eq!(zone.listed_free(), FRAMES);
