@@ -1,7 +1,8 @@
 //! `cargo xtask held-out`: recordings that no constant of the policy was found on, under each policy, and their table.
 //!
 //! `traces/held-out.sh` makes the recordings; they are too large for the repository. The command sweeps those in a folder
-//! and keeps what came of each. A recording whose name begins with `later` was made after the policy's last change.
+//! and keeps what came of each. All were made after the policy's last change.
+//! Those whose names begin with `later` have a size and seed that no earlier recording had.
 
 use crate::kernels::boot;
 use crate::machine;
@@ -149,8 +150,8 @@ fn sums<K: Ord>(file: &ResultFile, key: impl Fn(bool, &str, &str) -> K) -> BTree
 
 const fn when(is_later: bool) -> &'static str {
     match is_later {
-        true => "**made after the change**",
-        false => "**made before**",
+        true => "**loads that the policy never had in view**",
+        false => "**loads whose earlier recordings it had**",
     }
 }
 
@@ -175,6 +176,8 @@ pub(crate) fn table(file: &ResultFile) -> String {
 
 /// The result file of the engine's policy with the rule that was removed.
 pub(crate) const HEALING: &str = "held-out-healing";
+/// The one without the rule, of the same recordings.
+pub(crate) const NO_HEALING: &str = "held-out-no-healing";
 
 /// The sums with the rule and without it. Rivals are the same in both.
 pub(crate) fn healing_table(with: &ResultFile, without: &ResultFile) -> String {
@@ -197,7 +200,7 @@ pub(crate) fn healing_table(with: &ResultFile, without: &ResultFile) -> String {
     }
     let _ = writeln!(
         out,
-        "\n`docs/results/{HEALING}.jsonl` has the engine's figures with the rule put back, at {} on {}, `docs/results/{NAME}.jsonl` the others.",
+        "\n`docs/results/{HEALING}.jsonl` has the engine's figures with the rule put back, at {} on {}, `docs/results/{NO_HEALING}.jsonl` the others.",
         with.run.commit, with.run.date
     );
     out
@@ -244,7 +247,7 @@ mod tests {
             "{shown}"
         );
         assert!(
-            shown.contains("| **made after the change** | fresh | 1 |"),
+            shown.contains("| **loads that the policy never had in view** | fresh | 1 |"),
             "{shown}"
         );
         let mut with = file.clone();
@@ -253,7 +256,7 @@ mod tests {
             row.median = 2.0;
         }
         let shown = healing_table(&with, &file);
-        let kept = "| **made before** | fresh | kept | 2 | 0 | 6 | 0 of 5 |\n| | | removed | 0 | 7 | 1 | 0 of 5 |";
+        let kept = "| **loads whose earlier recordings it had** | fresh | kept | 2 | 0 | 6 | 0 of 5 |\n| | | removed | 0 | 7 | 1 | 0 of 5 |";
         assert!(shown.contains(kept), "{shown}");
     }
 

@@ -8,6 +8,7 @@ mod kernels;
 mod machine;
 mod measure;
 mod pages;
+mod replay_error;
 mod results;
 mod vmalloc_test;
 
@@ -23,6 +24,7 @@ usage: cargo xtask kernel [options]
        cargo xtask test-vmalloc [--loops N] [--rounds N] [--as-built] [--write]
        cargo xtask measure [--as-built] [--quick] [NAME...]
        cargo xtask held-out FOLDER
+       cargo xtask replay-error FOLDER
        cargo xtask docs [--check]
        cargo xtask board [--target T]
        cargo xtask cinstall
@@ -60,6 +62,9 @@ small size: to try them, and for no figure that is to stay.
 held-out replays the recordings in FOLDER, which traces/held-out.sh makes, under each policy by the program in
 target/release, and writes docs/results/held-out.jsonl.
 
+replay-error replays the recordings in FOLDER by the recording kernel's own rules, with less and with more of what they say of the
+machine, and writes docs/results/replay-error.jsonl: how far each replay is from the machine.
+
 docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
 page says something else.
 
@@ -83,6 +88,7 @@ enum Asked {
         is_quick: bool,
     },
     HeldOut(String),
+    ReplayError(String),
     Docs {
         is_check: bool,
     },
@@ -123,6 +129,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
                 }),
             }
         }
+        replay_error::NAME => match (words.next(), words.next()) {
+            (Some(folder), None) => Ok(Asked::ReplayError(folder)),
+            _ => Err("replay-error: expected one folder with recordings".to_owned()),
+        },
         heldout::NAME => match (words.next(), words.next()) {
             (Some(folder), None) => Ok(Asked::HeldOut(folder)),
             _ => Err("held-out: expected one folder with recordings".to_owned()),
@@ -209,6 +219,7 @@ fn run(asked: &Asked) -> Result<(), String> {
             is_as_built,
             is_quick,
         } => measure::run(names, *is_as_built, *is_quick),
+        Asked::ReplayError(folder) => replay_error::take(folder.as_ref()),
         Asked::HeldOut(folder) => heldout::take(folder.as_ref()),
         Asked::Docs { is_check } => pages::run(*is_check),
         Asked::Board(targets) => board::run(targets),

@@ -81,6 +81,7 @@ fn replay_of(args: &fallback::FallbackArgs, trace: &Path) -> replay::ReplayArgs 
         squeeze: args.squeeze,
         state: None,
         watermarks: replay::WatermarksArg::Off,
+        compaction: replay::CompactionArg::Recorded,
         probe: None,
         reclaim: true,
         probe_huge: HUGE_PROBES,

@@ -5,6 +5,7 @@ use super::{BLOCK_FRAMES, BLOCK_ORDER, Holds, MAX_ORDER, MapCell, REGION_BLOCKS,
 use crate::steps;
 use framewright::{Frame, Mobility, Order, Run};
 use std::fmt;
+use std::ops::Range;
 
 const WORD_ORDER: u8 = 6;
 
@@ -348,6 +349,27 @@ impl Observer {
                 .iter()
                 .all(|&w| w == 0)
         }
+    }
+
+    /// The last aligned block of `order` in these frames that is free.
+    #[must_use]
+    pub fn last_free(&self, frames: Range<u64>, order: Order) -> Option<Frame> {
+        let end = frames.end.min(self.nframes);
+        let len = order.frames();
+        let mut at = (end & !(len - 1)).checked_sub(len)?;
+        while at >= frames.start {
+            let word = at / 64;
+            if len < 64 && self.taken[word as usize] == !0 {
+                // The last block of the word below.
+                at = (word * 64).checked_sub(len)?;
+                continue;
+            }
+            if self.is_block_free(at, order.get()) {
+                return Some(Frame(at));
+            }
+            at = at.checked_sub(len)?;
+        }
+        None
     }
 
     /// Whether `frame` is handed out (or does not exist).

@@ -79,6 +79,7 @@ metrics! {
     "requests" {
         UNPLACED_FRAMES = "unplaced_frames", "frames", Neither, Count, "initial objects (start `fresh`) and squeezed frames that found no place";
         FREES_OF_FAILED = "anomalies_frees_of_failed", "operations", Neither, Count, "frees of objects whose allocation had failed in this replay: passed over";
+        MOVED_FRAMES = "moved_frames", "frames", Neither, Count, "frames that were moved because compaction emptied their places on the recording machine at that time; absent where none moved";
     }
     "reclaim" {
         STALL[ORDERS] = "allocstall_orderK", "requests", Lower, Count, "stalls: times that a request reclaimed before it was served or failed, as the kernel counts them; 3.10 counts each of a request's rounds";

@@ -8,11 +8,13 @@
 //! ```
 //!
 //! The subject decides where a block lies; the observer notes what was handed out and freed, and
-//! all that policies are compared by comes from it. Without [`reclaim`] the replay does not have
-//! what the recording kernel did besides allocating: it neither reclaims nor compacts, so an
+//! all that policies are compared by comes from it. What compaction moved on the
+//! recording machine moves here too, where the recording says so. Without [`reclaim`] the replay has nothing else of
+//! what the recording kernel did besides allocating: it reclaims nothing, so an
 //! allocation that fails stays failed, its object is absent, and the object's frees are passed over.
 
 pub mod admission;
+mod compaction;
 mod error;
 mod given;
 mod many;

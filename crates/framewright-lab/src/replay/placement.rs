@@ -7,6 +7,7 @@ use super::{ReplayError, TraceMemory, TraceObjects, WhoTally};
 use crate::measure::{Film, Means, Observer};
 use crate::trace::OpKind;
 use framewright::{Frame, Order};
+use std::collections::HashMap;
 
 /// No object is known to be there.
 const UNOWNED: u32 = u32::MAX;
@@ -16,10 +17,9 @@ const UNOWNED: u32 = u32::MAX;
 pub struct Placement {
     /// Means over the samples, one a trace second, as for a policy.
     pub means: Means,
-    /// Frames that were handed out again while an object of the trace was still there: the kernel
-    /// had moved it meanwhile. Where to is not recorded, so from then on the object is nowhere,
-    /// and memory looks emptier than it was.
-    pub moved_frames: u64,
+    /// Frames that were handed out again while an object of the trace was still there, and frames of which the recording says
+    /// that they moved, and not where to: from then on these are nowhere, and memory looks emptier than it was.
+    pub lost_frames: u64,
     /// What each asker has there, where the recording names the askers.
     pub who: Option<WhoTally>,
     /// Pictures of the pageblocks, where some were asked for.
@@ -67,8 +67,41 @@ pub fn placement(
         camera.look(0, &mut observer);
     }
     let mut chosen = chosen.iter();
+    let mut moves = trace.moves.iter().peekable();
+    // Where frames of objects came to that moved, by object and offset.
+    let mut places: HashMap<(u32, u32), u64> = HashMap::new();
     let (mut next_id, mut now_ms, mut next_sample_ms) = (trace.init.len(), 0, 0);
     for (index, op) in trace.ops.iter().enumerate() {
+        while let Some(moved) = moves.next_if(|moved| moved.at as usize <= index) {
+            let Some((_, mobility)) = objects.get(moved.object) else {
+                continue;
+            };
+            let first = u64::from(moved.from);
+            for (nth, from) in (first..first + moved.order.frames()).enumerate() {
+                if holder.get(from as usize) != Some(&moved.object) {
+                    continue;
+                }
+                let left = observer.give(Frame(from), Order::ZERO, mobility);
+                left.map_err(fault(Some(index)))?;
+                holder[from as usize] = UNOWNED;
+                let to = moved.to.map(|to| u64::from(to) + nth as u64);
+                let free = to.filter(|&to| holder.get(to as usize) == Some(&UNOWNED));
+                let Some(to) = free else {
+                    placement.lost_frames += 1;
+                    if let Some(who) = &mut who {
+                        who.free(Frame(from), Order::ZERO);
+                    }
+                    continue;
+                };
+                let came = observer.take(Frame(to), Order::ZERO, mobility);
+                came.map_err(fault(Some(index)))?;
+                holder[to as usize] = moved.object;
+                places.insert((moved.object, moved.offset + nth as u32), to);
+                if let Some(who) = &mut who {
+                    who.relocate(Frame(from), Frame(to), Order::ZERO);
+                }
+            }
+        }
         match op.kind() {
             OpKind::Alloc => {
                 let asker = who.as_mut().map(|who| who.ask(op));
@@ -85,7 +118,7 @@ pub fn placement(
                     if let Some((_, mobility)) = objects.get(*held) {
                         let moved = observer.give(Frame(f), Order::ZERO, mobility);
                         moved.map_err(fault(Some(index)))?;
-                        placement.moved_frames += 1;
+                        placement.lost_frames += 1;
                     }
                     *held = id as u32;
                 }
@@ -100,8 +133,9 @@ pub fn placement(
                 let Some((frame, mobility)) = objects.get(op.value) else {
                     continue;
                 };
-                let frame = Frame(frame.0 + u64::from(op.offset));
-                for f in range(frame, op.order()) {
+                let start = frame.0 + u64::from(op.offset);
+                for (f, offset) in (start..start + op.order().frames()).zip(op.offset..) {
+                    let f = places.remove(&(op.value, offset)).unwrap_or(f);
                     if holder.get(f as usize) == Some(&op.value) {
                         let freed = observer.give(Frame(f), Order::ZERO, mobility);
                         freed.map_err(fault(Some(index)))?;
@@ -142,7 +176,7 @@ fn range(frame: Frame, order: Order) -> std::ops::Range<u64> {
 mod tests {
     use super::*;
     use crate::measure::{AllocatorFault, Holds};
-    use crate::trace::{InitClass, InitObject, Trace, TraceOp};
+    use crate::trace::{InitClass, InitObject, Trace, TraceMove, TraceOp};
     use framewright::Mobility;
 
     fn trace() -> Trace {
@@ -171,7 +205,7 @@ mod tests {
         let trace = trace();
         let memory = TraceMemory::new(&trace).unwrap();
         let placement = placement(&memory, &[0, 600], 3).unwrap();
-        assert_eq!((placement.moved_frames, placement.means.samples()), (1, 2));
+        assert_eq!((placement.lost_frames, placement.means.samples()), (1, 2));
         // 5 frames in use, then 3.
         assert!((placement.means.free_frames() - (1019.0 + 1021.0) / 2.0).abs() < 1e-9);
         assert!((placement.means.contaminated_blocks() - 1.0).abs() < 1e-12);
@@ -183,6 +217,48 @@ mod tests {
         let holds = |nth: usize| film.pictures[nth].cells.iter().map(|cell| cell.holds);
         assert!(holds(0).eq([Holds::Movable, Holds::Free]));
         assert!(holds(1).eq([Holds::Fixed, Holds::Movable]));
+    }
+
+    #[test]
+    fn what_compaction_moved_is_where_it_came_to_and_nowhere_if_that_is_not_known() {
+        let order = |n| Order::new(n).unwrap();
+        let moved = |object, offset, to| TraceMove {
+            at: 3,
+            object,
+            offset,
+            order: Order::ZERO,
+            from: object + offset,
+            to,
+        };
+        let mut trace = trace();
+        trace.init = vec![InitObject {
+            frame: Frame(0),
+            class: InitClass::Movable,
+        }];
+        trace.ops = vec![
+            TraceOp::alloc(false, order(0), Mobility::Movable, 0, 0, 0), // object 1
+            TraceOp::alloc(false, order(1), Mobility::Movable, 0, 0, 0), // object 2, of two frames
+            TraceOp::tick(0),
+            TraceOp::tick(1000),
+            TraceOp::free(0, order(0), 0),
+            TraceOp::free(2, order(1), 0),
+            TraceOp::tick(1000),
+        ];
+        trace.moves = vec![
+            moved(0, 0, Some(1023)),
+            moved(1, 0, None),
+            moved(2, 1, Some(600)),
+        ];
+        let memory = TraceMemory::new(&trace).unwrap();
+        let placement = placement(&memory, &[1, 2], 4).unwrap();
+        assert_eq!(placement.lost_frames, 1);
+        let film = placement.film.unwrap();
+        let holds = |nth: usize| film.pictures[nth].cells.iter().map(|cell| cell.holds);
+        let free = film.pictures.iter().map(|at| at.sample.free_frames());
+        // Of four frames in the first 2 MiB three moved: one is nowhere, and two are in the second.
+        assert_eq!(free.collect::<Vec<_>>(), [1023, 1021, 1024]);
+        assert!(holds(1).eq([Holds::Movable, Holds::Movable]));
+        assert!(holds(2).eq([Holds::Free, Holds::Free]));
     }
 
     #[test]

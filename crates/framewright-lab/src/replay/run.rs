@@ -1,5 +1,6 @@
 //! One replay: the loop over the operations, what it counts, and the values of its metrics.
 
+use super::compaction::{RecordedCompaction, ReplayedFrames};
 use super::notes::{Camera, WhoFollower};
 use super::{
     BackgroundRuns, FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError,
@@ -36,6 +37,8 @@ pub struct ReplayOptions {
     pub time: bool,
     /// Count by asker, where the recording names the askers.
     pub who: bool,
+    /// Do what compaction did while the machine was recorded, where the recording says what it moved.
+    pub compaction: bool,
 }
 
 /// What a replay that reclaims does besides.
@@ -58,6 +61,7 @@ impl ReplayOptions {
             pictures: 0,
             time: false,
             who: false,
+            compaction: true,
         }
     }
 }
@@ -124,6 +128,8 @@ pub struct ReplayOutcome {
     pub who: Option<WhoTally>,
     /// What requests cost that could not be served at once, in a replay that reclaims.
     pub stalls: Option<Box<Stalls>>,
+    /// Frames that were moved because compaction did so on the recording machine.
+    pub moved: u64,
     /// Operations of the trace.
     pub ops: u64,
     /// Wall time of the operations, allocator and observer together, without the start; zero where it was not asked
@@ -157,6 +163,7 @@ impl ReplayOutcome {
             refused: FailureLog::default(),
             who: None,
             stalls: None,
+            moved: 0,
             ops,
             elapsed: Duration::ZERO,
         }
@@ -178,6 +185,9 @@ impl ReplayOutcome {
             (m::UNPLACED_FRAMES, self.unplaced as f64),
             (m::FREES_OF_FAILED, self.frees_of_failed as f64),
         ]);
+        if self.moved > 0 {
+            values.insert(m::MOVED_FRAMES, self.moved as f64);
+        }
         values.extend(self.probes.values(m::PROBES, m::PROBES_SERVED));
         for order in 0..=MAX_ORDER {
             values.insert(m::FAILURES.of(order), self.failures[order] as f64);
@@ -295,6 +305,7 @@ pub fn replay(
             run.subject.background(step);
             steps = rest;
         }
+        run.compact(index)?;
         let (cpu, order) = (CpuId(op.cpu()), op.order());
         match op.kind() {
             OpKind::Alloc => {
@@ -319,10 +330,10 @@ pub fn replay(
                     }
                 }
                 match answer {
-                    ReplayAnswer::Served(frame) => run.objects.place(run.next_id, frame, mobility),
+                    ReplayAnswer::Served(frame) => run.place(frame, order, mobility),
                     ReplayAnswer::Stalled(frame) => {
                         run.outcome.stalled[order.index()] += 1;
-                        run.objects.place(run.next_id, frame, mobility);
+                        run.place(frame, order, mobility);
                     }
                     ReplayAnswer::Refused(cause) => {
                         run.outcome.failures[order.index()] += 1;
@@ -338,6 +349,9 @@ pub fn replay(
             OpKind::Free => match run.objects.get(op.value) {
                 Some((frame, mobility)) => {
                     run.objects.forget(op.value);
+                    if let Some(compaction) = &mut run.compaction {
+                        compaction.forget(frame);
+                    }
                     if let Some(who) = &mut run.who {
                         who.free(frame, order);
                     }
@@ -348,6 +362,9 @@ pub fn replay(
             OpKind::FreePart => match run.objects.get(op.value) {
                 Some((frame, mobility)) => {
                     let part = framewright::Frame(frame.0 + u64::from(op.offset));
+                    if let Some(compaction) = &mut run.compaction {
+                        compaction.forget(frame);
+                    }
                     if let Some(who) = &mut run.who {
                         who.free(part, order);
                     }
@@ -426,6 +443,7 @@ struct ReplayRun<'a> {
     listing: Duration,
     camera: Option<Camera>,
     who: Option<WhoFollower<'a>>,
+    compaction: Option<RecordedCompaction<'a>>,
     outcome: ReplayOutcome,
 }
 
@@ -453,6 +471,16 @@ impl<'a> ReplayRun<'a> {
             let placed = (0..memory.trace.init.len() as u32).filter_map(|id| objects.get(id));
             placed.for_each(|(frame, mobility)| who.begin(frame, mobility));
         }
+        let mut compaction = (options.compaction)
+            .then(|| RecordedCompaction::new(&memory.trace.moves, memory.trace.nframes))
+            .flatten();
+        if let Some(compaction) = &mut compaction {
+            for id in 0..memory.trace.init.len() {
+                if let Some((frame, mobility)) = objects.get(id as u32) {
+                    compaction.place(id, frame, Order::ZERO, mobility);
+                }
+            }
+        }
         let mut outcome = ReplayOutcome::new(subject.name(), memory.trace.ops.len() as u64);
         outcome.unplaced = unplaced;
         let mut camera = Camera::new(options.pictures, memory);
@@ -472,8 +500,34 @@ impl<'a> ReplayRun<'a> {
             listing: Duration::ZERO,
             camera,
             who,
+            compaction,
             outcome,
         })
+    }
+
+    /// Does what compaction did before operation `op`.
+    #[inline]
+    fn compact(&mut self, op: usize) -> Result<(), ReplayError> {
+        let Some(compaction) = &mut self.compaction else {
+            return Ok(());
+        };
+        let mut frames = ReplayedFrames {
+            subject: self.subject,
+            observer: &mut self.observer,
+            objects: &mut self.objects,
+            who: self.who.as_mut(),
+        };
+        let ran = compaction.run(op, &mut frames);
+        ran.map_err(|fault| self.fault(op, fault))
+    }
+
+    /// The next object is there.
+    #[inline]
+    fn place(&mut self, frame: framewright::Frame, order: Order, mobility: Mobility) {
+        self.objects.place(self.next_id, frame, mobility);
+        if let Some(compaction) = &mut self.compaction {
+            compaction.place(self.next_id, frame, order, mobility);
+        }
     }
 
     #[inline]
@@ -610,6 +664,7 @@ impl<'a> ReplayRun<'a> {
         let who = self.who.take();
         self.outcome.who = who.map(|who| who.finish(&self.observer));
         self.outcome.fallbacks = self.fallbacks();
+        self.outcome.moved = (self.compaction.as_ref()).map_or(0, |compaction| compaction.moved);
         self.outcome.labels = self.subject.labels();
         self.outcome.free_blocks = self.subject.free_blocks();
         self.outcome

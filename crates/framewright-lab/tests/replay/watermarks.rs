@@ -4,7 +4,7 @@ use crate::support::{as_str, run, tight, write};
 use framewright::{Mobility, Order};
 use framewright_lab::trace::state::read_pagetypeinfo;
 use framewright_lab::trace::{
-    STREAM_MAGIC, Trace, TraceDigest, TraceOp, WorkEvent, WorkKind, section_line, write_pft3,
+    STREAM_MAGIC, Trace, TraceDigest, TraceOp, WorkEvent, WorkKind, section_line, write_pft4,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn record(trace: &Trace, folder: &Path, name: &str) -> PathBuf {
 fn record_with(trace: &Trace, folder: &Path, name: &str, zones: &str) -> PathBuf {
     let path = folder.join(format!("{name}.pft"));
     let mut bytes = Vec::new();
-    write_pft3(trace, &mut bytes).unwrap();
+    write_pft4(trace, &mut bytes).unwrap();
     let state = folder.join("state").join(name);
     fs::create_dir_all(&state).unwrap();
     let zones = TraceDigest::of(&bytes).line() + zones;

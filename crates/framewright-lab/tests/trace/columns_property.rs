@@ -1,8 +1,8 @@
 use crate::support::{cases, input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
-    Askers, CallChains, InitClass, InitObject, KernelWork, Liveness, OpKind, Trace, TraceOp,
-    TracedWork, WorkEvent, WorkKind, read_frames, read_pft, write_frames, write_pft3,
+    Askers, CallChains, InitClass, InitObject, KernelWork, Liveness, OpKind, Trace, TraceMove,
+    TraceOp, TracedWork, WorkEvent, WorkKind, read_frames, read_pft, write_frames, write_pft4,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -33,8 +33,9 @@ fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]
     }
     let gfp: Vec<u32> = seeds.iter().take(40).map(|s| s.5).collect();
     let mut live = Liveness::new(objects.len() as u32);
-    let mut ops = Vec::new();
+    let (mut ops, mut moves) = (Vec::new(), Vec::new());
     for &(kind, n, mobility, cpu, pid, value, offset) in seeds {
+        moves.extend(moved(nframes, ops.len(), &live, (n, value, offset)));
         let mobility = Mobility::ALL[usize::from(mobility) % 3];
         let index = match value as usize % (gfp.len() + 1) {
             i if i == gfp.len() => 255,
@@ -76,9 +77,35 @@ fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]
         init: objects,
         askers: askers(&ops, seeds),
         work: work(&ops, seeds),
+        moves,
         ops,
         gfp,
     }
+}
+
+/// A move of something that is alive before the operation `at`.
+fn moved(
+    nframes: u32,
+    at: usize,
+    live: &Liveness,
+    (n, value, offset): (u8, u32, u32),
+) -> Option<TraceMove> {
+    let object = value.checked_rem(live.objects() as u32)?;
+    let allocated = live.order(object)?;
+    let part = order(n % (allocated.get() + 1));
+    let block = |number: u32| number & !(part.frames() as u32 - 1);
+    let moved = TraceMove {
+        at: at as u32,
+        object,
+        offset: block(offset % allocated.frames() as u32),
+        order: part,
+        from: block(value % nframes),
+        to: (n > 99).then(|| block(offset % nframes)),
+    };
+    let ends = |first: u32| u64::from(first) + part.frames() <= u64::from(nframes);
+    let is_move =
+        live.has_block(object, moved.offset, part) && ends(moved.from) && moved.to.is_none_or(ends);
+    is_move.then_some(moved)
 }
 
 /// Names and chains of any bytes and depths.
@@ -153,7 +180,7 @@ fn traces() -> impl Strategy<Value = Trace> {
 
 fn written(trace: &Trace) -> Vec<u8> {
     let mut bytes = Vec::new();
-    write_pft3(trace, &mut bytes).unwrap();
+    write_pft4(trace, &mut bytes).unwrap();
     bytes
 }
 

@@ -4,6 +4,7 @@ mod askers;
 mod columns;
 mod columns_property;
 mod ftrace;
+mod moves;
 mod packed;
 mod perf_script;
 mod recorded;

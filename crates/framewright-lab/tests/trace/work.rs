@@ -156,12 +156,12 @@ fn p1_work_that_cannot_be_is_refused_with_its_place() {
 #[test]
 fn a_form_that_is_newer_is_refused_as_such() {
     let mut bytes = by_hand(WORK);
-    bytes[3] = b'4';
+    bytes[3] = b'5';
     let says = Recording::from_input(input(bytes).unwrap())
         .unwrap_err()
         .to_string();
     assert!(
-        says.contains("a newer form, expected PFT1 to PFT3"),
+        says.contains("a newer form, expected PFT1 to PFT4"),
         "{says}"
     );
 }

@@ -9,9 +9,10 @@
 //! - `@source FILE` says how the file's figures were taken.
 
 use super::query::{MARK, ResultFiles, TRIAL};
-use super::{ab, document, lists, recordings};
+use super::{ab, document, recordings};
 use crate::heldout;
 use crate::kernels::ostd;
+use crate::replay_error;
 use crate::results::ResultFile;
 use crate::vmalloc_test;
 use std::fmt::Write;
@@ -70,7 +71,7 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
     }
     if name == heldout::HEALING {
         let with = files.file(name).cloned();
-        return match (with, files.file(heldout::NAME)) {
+        return match (with, files.file(heldout::NO_HEALING)) {
             (Ok(with), Ok(without)) => heldout::healing_table(&with, without),
             (Err(error), _) | (_, Err(error)) => {
                 lacking.push(error);
@@ -83,7 +84,7 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         "ostd" => Some(ostd::table),
         "recordings" => Some(recordings::table),
         heldout::NAME => Some(heldout::table),
-        lists::NAME => Some(lists::table),
+        replay_error::NAME => Some(replay_error::table),
         vmalloc_test::NAME => Some(vmalloc_test::table),
         _ => None,
     };

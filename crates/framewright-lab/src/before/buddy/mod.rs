@@ -249,6 +249,31 @@ impl ReplaySubject for LinuxBuddy {
         Ok(())
     }
 
+    /// A place in some CPU's list stays there, and what is left goes to the free lists: compaction empties the lists of its CPU
+    /// as it goes.
+    fn move_block(&mut self, from: Frame, to: Frame, order: Order) -> Result<bool, FreeRefused> {
+        let from = self.frames.block_at(from, order).ok_or(FreeRefused)?;
+        let Some((to, order)) = self.frames.block_at(to, order) else {
+            return Ok(false);
+        };
+        if self.unsettled {
+            self.settle();
+        }
+        if !self.frames.carve(to, order) {
+            return Ok(false);
+        }
+        self.frames
+            .mark_allocated(to, order, Mobility::Movable.index());
+        self.frames.unmark_allocated(from.0, order)?;
+        self.frames.free_block(from.0, order);
+        Ok(true)
+    }
+
+    fn receives_moved(&self, pageblock: u64, _fixed_frames: u16) -> bool {
+        let label = self.frames.label_at(pageblock as usize);
+        label == Some(self.list_of(Mobility::Movable))
+    }
+
     fn drain(&mut self) {
         for cpu in 0..self.percpu.len() {
             self.drain_cpu(cpu);

@@ -170,6 +170,7 @@ pub(in crate::cmd) fn replay_case(
             options: ReplayOptions {
                 every_ms: Some(SAMPLE_MS),
                 who: wants_who && as_recorded,
+                compaction: options.compaction,
                 ..ReplayOptions::new(Start::Imposed)
             },
         });
@@ -214,7 +215,7 @@ pub(in crate::cmd) fn replay_case(
         notes.push(format!(
             "linux is where the recording kernel put each allocation; {} frames moved later and \
              are missing there, so memory looks emptier than it was",
-            placement.moved_frames
+            placement.lost_frames
         ));
     }
     if let Some(machine) = &memory.zones {

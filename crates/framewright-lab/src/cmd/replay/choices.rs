@@ -82,6 +82,24 @@ impl WatermarksArg {
     }
 }
 
+/// What a replay does of what compaction did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CompactionArg {
+    /// Where the recording says which frames compaction emptied, a replay empties them at that time
+    Recorded,
+    /// Nothing moves
+    Off,
+}
+
+impl CompactionArg {
+    pub(in crate::cmd) const fn name(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PrintFormat {

@@ -7,7 +7,7 @@ mod course;
 mod shown;
 
 pub(super) use case::{ReplayMeans, Replayed, memory_of, replay_case};
-pub use choices::{PrintFormat, StacksBy, StartArg, WatermarksArg};
+pub use choices::{CompactionArg, PrintFormat, StacksBy, StartArg, WatermarksArg};
 pub(super) use shown::{METHOD, case_items};
 
 use super::conduct::{CommandError, ReplayLimits, distinct};
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 /// Replay traces of the kernel's page allocator under several policies, side by side
 ///
-/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text, PFT1 to PFT3; plain, gzip or
+/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text, PFT1 to PFT4; plain, gzip or
 /// zstd; `-` is standard input.
 ///
 /// Unless --reclaim is given, a replay neither reclaims nor compacts; in any case the programs do not
@@ -64,6 +64,10 @@ pub struct ReplayArgs {
     /// Whether a request must leave what the machine's zones keep back, as Linux has it: under every policy the same
     #[arg(long, value_enum, default_value_t = WatermarksArg::Auto, conflicts_with = "reclaim")]
     pub watermarks: WatermarksArg,
+
+    /// What of the machine's compaction happens in a replay too: under every policy the same frames are emptied
+    #[arg(long, value_enum, default_value_t = CompactionArg::Recorded, conflicts_with = "reclaim")]
+    pub compaction: CompactionArg,
 
     /// Try one allocation of this order at each trace second, and free it at once
     #[arg(long, value_name = "ORDER", value_parser = clap::value_parser!(u8).range(0..=10))]
@@ -184,6 +188,7 @@ impl ReplayArgs {
             ),
             ("jobs", self.limits.threads().to_string()),
             ("watermarks", self.watermarks.name().to_owned()),
+            ("compaction", self.compaction.name().to_owned()),
         ]);
         options.extend(self.probe.map(|order| ("probe", order.to_string())));
         if self.reclaim {
@@ -223,6 +228,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         pictures: if args.html.is_some() { PICTURES } else { 0 },
         time: args.time,
         who: false,
+        compaction: args.compaction == CompactionArg::Recorded,
     };
     let policies = args.policies();
     if args.reclaim

@@ -7,6 +7,7 @@ use super::{MachineZone, MachineZones, RecordedStep, RequestRights, ZoneLists};
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
 use crate::replay::{FailureCause, FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};
 use framewright::{CpuId, Frame, Mobility, Order};
+use std::ops::Range;
 
 /// How far a zone may go for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,7 +303,7 @@ impl<S: ZoneAllocator> Zoned<S> {
         }
     }
 
-    fn zone_of(&self, frame: Frame) -> Option<usize> {
+    fn zone_at(&self, frame: Frame) -> Option<usize> {
         self.zones.iter().rposition(|zone| frame.0 >= zone.of.first)
     }
 
@@ -350,7 +351,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
     }
 
     fn set_label(&mut self, pageblock: u64, label: Mobility) {
-        if let Some(at) = self.zone_of(Frame(pageblock * BLOCK_FRAMES)) {
+        if let Some(at) = self.zone_at(Frame(pageblock * BLOCK_FRAMES)) {
             let zone = &mut self.zones[at];
             let inside = pageblock - zone.of.first / BLOCK_FRAMES;
             zone.allocator.set_label(inside, label);
@@ -358,7 +359,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
     }
 
     fn alloc_at(&mut self, frame: Frame, order: Order, mobility: Mobility) -> bool {
-        self.zone_of(frame).is_some_and(|at| {
+        self.zone_at(frame).is_some_and(|at| {
             let zone = &mut self.zones[at];
             let inside = Frame(frame.0 - zone.of.first);
             zone.allocator.alloc_at(inside, order, mobility)
@@ -402,7 +403,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
 
     #[inline]
     fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) -> Result<(), FreeRefused> {
-        let at = self.zone_of(frame).ok_or(FreeRefused)?;
+        let at = self.zone_at(frame).ok_or(FreeRefused)?;
         let zone = &mut self.zones[at];
         if frame.0 + order.frames() > zone.of.first + zone.of.frames {
             return Err(FreeRefused);
@@ -438,6 +439,32 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
             let boosts = boosts.collect();
             self.begin_round(ReclaimRound { boosts, owed: 0 });
         }
+    }
+
+    fn move_block(&mut self, from: Frame, to: Frame, order: Order) -> Result<bool, FreeRefused> {
+        let at = self.zone_at(from).ok_or(FreeRefused)?;
+        if self.zone_at(to) != Some(at) {
+            return Ok(false);
+        }
+        let zone = &mut self.zones[at];
+        let [from, to] = [from, to].map(|frame| Frame(frame.0 - zone.of.first));
+        zone.allocator.move_block(from, to, order)
+    }
+
+    fn receives_moved(&self, pageblock: u64, fixed_frames: u16) -> bool {
+        self.zone_at(Frame(pageblock * BLOCK_FRAMES))
+            .is_some_and(|at| {
+                let zone = &self.zones[at];
+                let inside = pageblock - zone.of.first / BLOCK_FRAMES;
+                zone.allocator.receives_moved(inside, fixed_frames)
+            })
+    }
+
+    fn zone_of(&self, frame: Frame) -> Range<u64> {
+        self.zone_at(frame).map_or(0..0, |at| {
+            let MachineZone { first, frames, .. } = self.zones[at].of;
+            first..first + frames
+        })
     }
 
     fn fill_caches(&mut self) {

@@ -83,6 +83,10 @@ impl std::error::Error for MemoryError {}
 const FRAME_BYTES: u64 = 16;
 /// What it holds besides where it reclaims: the list of the movable ones, the owner.
 const RECLAIM_FRAME_BYTES: u64 = 32;
+/// What it holds where the recording has moves: what begins there, and its order.
+const MOVABLE_FRAME_BYTES: u64 = 5;
+/// And for each frame that moved, where the recording kernel's own choice is followed: where it is, in a map that grows.
+const MOVED_FRAME_BYTES: u64 = 64;
 /// What it holds for an object: where it is.
 const OBJECT_BYTES: u64 = 4;
 /// Where it reclaims: what the programs know of it, and its content.
@@ -101,10 +105,17 @@ impl<'a> TraceMemory<'a> {
         };
         // Every operation may be an allocation.
         let objects = trace.init.len() as u64 + trace.ops.len() as u64;
-        trace
-            .nframes
-            .saturating_mul(frame)
-            .saturating_add(objects.saturating_mul(object))
+        let moved = trace.moves.iter().map(|moved| moved.order.frames());
+        let moved = moved.fold(0, u64::saturating_add);
+        let frame = match moved {
+            0 => frame,
+            _ => frame + MOVABLE_FRAME_BYTES,
+        };
+        let of_frames = trace.nframes.saturating_mul(frame);
+        let of_objects = objects.saturating_mul(object);
+        of_frames
+            .saturating_add(of_objects)
+            .saturating_add(moved.saturating_mul(MOVED_FRAME_BYTES))
     }
 
     /// Whether the machine is one that its trace is long enough for (P4), before anything is held

@@ -2,6 +2,7 @@
 
 use crate::replay::{FailureCause, RecordedStep};
 use framewright::{CpuId, Frame, Mobility, Order};
+use std::ops::Range;
 
 /// A free that the allocator did not accept; in a replay this is a fault of the allocator or of
 /// the replay, never of the trace, and stops the run.
@@ -88,6 +89,28 @@ pub trait ReplaySubject {
     /// # Errors
     /// If the block is not allocated.
     fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) -> Result<(), FreeRefused>;
+
+    /// Moves an allocated, movable block to a free place of the same zone, as the recording machine's compaction did with its
+    /// own. False where that place is not free, or free in some CPU's cache only; nothing has changed then.
+    ///
+    /// # Errors
+    /// If what was to move is not allocated.
+    fn move_block(&mut self, from: Frame, to: Frame, order: Order) -> Result<bool, FreeRefused> {
+        if !self.alloc_at(to, order, Mobility::Movable) {
+            return Ok(false);
+        }
+        self.free(CpuId(0), from, order).map(|()| true)
+    }
+
+    /// Whether compaction may move frames into the pageblock, which has so many frames in use that cannot be moved.
+    fn receives_moved(&self, _pageblock: u64, fixed_frames: u16) -> bool {
+        fixed_frames == 0
+    }
+
+    /// The frames of the zone that the frame lies in; compaction stays within it.
+    fn zone_of(&self, _frame: Frame) -> Range<u64> {
+        0..u64::MAX
+    }
 
     /// Takes to the CPUs' caches what the recording machine had there when the recording began, where the recording tells
     /// how much, and the allocator is one of those that keep as much.

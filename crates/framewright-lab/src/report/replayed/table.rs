@@ -72,6 +72,7 @@ const ROWS: &[(Metric, ShownMetrics)] = &[
     (m::HUGE_PROBES_SCANNED, NotZero),
     (m::UNPLACED_FRAMES, NotZero),
     (m::FREES_OF_FAILED, NotZero),
+    (m::MOVED_FRAMES, NotZero),
     (m::REPLAY_NS_PER_OP, NotZero),
 ];
 

@@ -141,6 +141,22 @@ impl Liveness {
         Order::new(*self.state.get(object as usize)?)
     }
 
+    /// Whether all of the block of `order` at `offset` of an object is alive.
+    #[must_use]
+    pub fn has_block(&self, object: u32, offset: u32, order: Order) -> bool {
+        let Some(whole) = self.order(object) else {
+            return false;
+        };
+        let (start, frames) = (u64::from(offset), order.frames());
+        if !start.is_multiple_of(frames) || start + frames > whole.frames() {
+            return false;
+        }
+        // Both are inside an object of at most 2^20 frames.
+        let end = offset + frames as u32;
+        let freed = self.freed.range(..(object, end)).next_back();
+        freed.is_none_or(|(&(of, _), &to)| of != object || to <= offset)
+    }
+
     /// Frees a whole object.
     ///
     /// # Errors
@@ -298,6 +314,7 @@ mod tests {
                 let frames = &mut alive[object as usize];
                 let fits = offset.is_multiple_of(len_frames) && offset + len_frames <= 8;
                 let may = fits && frames[offset..offset + len_frames].iter().all(|&a| a);
+                assert_eq!(live.has_block(object, offset as u32, order(n)), may);
                 let freed = live.free_part(object, offset as u64, order(n));
                 assert_eq!(freed.is_ok(), may);
                 if may {

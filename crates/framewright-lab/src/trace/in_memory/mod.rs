@@ -3,7 +3,8 @@
 //! ```text
 //!   Trace ─┬─ TraceOp: the operations, of 16 bytes each
 //!          ├─ Askers: the task and the caller of each
-//!          └─ KernelWork: what the kernel did beside them
+//!          ├─ KernelWork: what the kernel did beside them
+//!          └─ TraceMove: what compaction moved
 //!   asked of it: RequestTraits, a request's flags │ Liveness, the objects that are alive
 //! ```
 //!
@@ -12,12 +13,15 @@
 
 mod askers;
 mod liveness;
+mod moves;
 mod ops;
 mod request;
 mod work;
 
 pub use askers::{Askers, CallChains, NameTable};
 pub use liveness::{BadFree, Liveness};
+pub(super) use moves::MoveCheck;
+pub use moves::TraceMove;
 pub use ops::{InitClass, InitObject, OpKind, Trace, TraceOp};
 pub use request::{RequestCounts, RequestTraits};
 pub use work::{KernelWork, RequestWaits, TracedWork, WaitSum, WorkEvent, WorkKind};

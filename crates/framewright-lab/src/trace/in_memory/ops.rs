@@ -1,7 +1,7 @@
 //! A trace in memory: the packed operation of 16 bytes, and the objects that it refers to. How an operation is
 //! packed is known here alone; all others make and ask one through its functions.
 
-use super::{Askers, KernelWork};
+use super::{Askers, KernelWork, TraceMove};
 use framewright::{Frame, Mobility, Order};
 
 /// What the recording knew of a frame that was allocated before the trace began.
@@ -196,6 +196,8 @@ pub struct Trace {
     pub askers: Askers,
     /// What the recording kernel did about memory meanwhile, as far as the recording shows it.
     pub work: KernelWork,
+    /// What compaction moved meanwhile, in order, as far as the recording shows it.
+    pub moves: Vec<TraceMove>,
 }
 
 impl Trace {

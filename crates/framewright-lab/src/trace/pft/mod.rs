@@ -1,11 +1,11 @@
-//! PFT1 to PFT3: a trace in columns, small when compressed. PFT2 names the askers, too, and PFT3 says what the kernel did
-//! about memory.
+//! PFT1 to PFT4: a trace in columns, small when compressed. PFT2 names the askers, too, PFT3 says what the kernel did about
+//! memory, and PFT4 what compaction moved.
 //!
 //! All numbers are little endian. `varint` is LEB128; `zigzag` is a signed one; a name is a varint of its bytes, at most
 //! 255, and the bytes.
 //!
 //! ```text
-//! "PFT1" to "PFT3" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
+//! "PFT1" to "PFT4" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
 //! ncols x { char name[8], u64 len_bytes }, then the columns one after another:
 //!
 //! init    ninit zigzag v: class = v mod 4 (0 unmovable, 1 movable, 2 slab),
@@ -35,6 +35,12 @@
 //!           2 a request reclaimed  varint nanoseconds, varint frames
 //!           3 a request compacted  varint nanoseconds
 //!           4 a compaction for no request  varint nanoseconds
+//!
+//! From PFT4 on:
+//! moves   a block that compaction moved: varint of operations since the entry before, zigzag object, varint
+//!         order | whether it is known where to << 4 | frames in front of it in the object << 5, zigzag first frame that it left,
+//!         and, if known, zigzag first frame that it came to; what is zigzag is the difference from the entry before, or from
+//!         the last one that has it
 //! ```
 //!
 //! A companion file (`*.pfn`) has the frame that the recording kernel chose for each allocation,
@@ -52,6 +58,7 @@
 
 mod askers;
 mod frames;
+mod moves;
 mod read;
 mod varint;
 mod work;
@@ -59,30 +66,31 @@ mod write;
 
 pub use frames::{read_frames, read_frames_digest, write_frames, write_frames_digest};
 pub use read::read_pft;
-pub use write::{write_pft1, write_pft2, write_pft3};
+pub use write::{write_pft1, write_pft2, write_pft3, write_pft4};
 
 use super::{CallChains, NameTable};
 use framewright::{Frame, Run};
 
 /// What a file starts with, by version.
-pub(super) const MAGICS: [[u8; 4]; 3] = [*b"PFT1", *b"PFT2", *b"PFT3"];
+pub(super) const MAGICS: [[u8; 4]; 4] = [*b"PFT1", *b"PFT2", *b"PFT3", *b"PFT4"];
 
 /// Whether these first bytes are those of a version that is newer than these.
 pub(super) fn is_newer(first: &[u8]) -> bool {
-    matches!(first, [b'P', b'F', b'T', b'4'..=b'9', ..])
+    matches!(first, [b'P', b'F', b'T', b'5'..=b'9', ..])
 }
 
 /// A version of the form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum PftVersion {
     One,
     Two,
     Three,
+    Four,
 }
 
 impl PftVersion {
     fn of(magic: [u8; 4]) -> Option<Self> {
-        let versions = [Self::One, Self::Two, Self::Three];
+        let versions = [Self::One, Self::Two, Self::Three, Self::Four];
         versions
             .into_iter()
             .find(|version| version.magic() == magic)
@@ -97,15 +105,16 @@ impl PftVersion {
         match self {
             Self::One => &COLUMNS[..=TICK],
             Self::Two => &COLUMNS[..=STACK],
-            Self::Three => &COLUMNS,
+            Self::Three => &COLUMNS[..=WORK],
+            Self::Four => &COLUMNS,
         }
     }
 }
 
 /// The columns, in the order in which they are written.
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick", "comm",
-    "stacks", "stack", "work",
+    "stacks", "stack", "work", "moves",
 ];
 
 const INIT: usize = 0;
@@ -122,6 +131,7 @@ const COMM: usize = 10;
 const STACKS: usize = 11;
 const STACK: usize = 12;
 const WORK: usize = 13;
+const MOVES: usize = 14;
 
 /// The most bytes of the kernel's work for an operation, and for as many more as a short trace may have.
 const WORK_BYTES: u64 = 32;
@@ -162,6 +172,8 @@ fn len_bytes_of(column: usize, nframes: u64, ninit: u64, nops: u64) -> (u64, u64
         ),
         STACK => (0, VARINT_MAX * nops),
         WORK => (0, WORK_BYTES * (nops + WORK_OPS)),
+        // What is nowhere cannot move: no more than there is, and what came since.
+        MOVES => (0, moves::MOVE_BYTES * (nframes + nops)),
         _ => (0, 0),
     }
 }
@@ -182,6 +194,8 @@ const fn held_bytes(column: usize) -> u64 {
         STACK => 1 + 4,
         // An entry of 32 bytes from three, in a vector that grows.
         WORK => 1 + 2 * 11,
+        // An entry of 28 bytes from four, in a vector that grows.
+        MOVES => 1 + 2 * 7,
         _ => 1,
     }
 }

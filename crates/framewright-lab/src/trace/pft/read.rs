@@ -1,14 +1,16 @@
-//! The reader of `PFT1` to `PFT3`. The file may come from anywhere: counts are held against lengths and the limit
+//! The reader of `PFT1` to `PFT4`. The file may come from anywhere: counts are held against lengths and the limit
 //! before memory is taken, and each operation against what is alive.
 
 use super::varint::used_up;
 use super::{
-    ABSENT, COLUMNS, COMM, COMMS_MAX, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID,
+    ABSENT, COLUMNS, COMM, COMMS_MAX, CPU, FREE, GFP, GFPTAB, INIT, MOVES, NO_GFP, OPS, PART, PID,
     PftVersion, STACK, STACKS, TICK, TICK_ORDER, WORK, askers, held_bytes, is_absent, len_bytes_of,
-    padded, varint, work,
+    moves, padded, varint, work,
 };
+use crate::trace::in_memory::MoveCheck;
 use crate::trace::{
-    Askers, BadFree, InitClass, InitObject, Input, Liveness, OpKind, Trace, TraceError, TraceOp,
+    Askers, BadFree, InitClass, InitObject, Input, Liveness, OpKind, Trace, TraceError, TraceMove,
+    TraceOp,
 };
 use framewright::{Frame, Mobility, Order, Run};
 
@@ -27,7 +29,7 @@ struct Columns {
     bytes: [Vec<u8>; COLUMNS.len()],
 }
 
-/// Reads a trace of the form PFT1, PFT2 or PFT3.
+/// Reads a trace of the form PFT1, PFT2, PFT3 or PFT4.
 ///
 /// Time: one pass over the columns; memory: the columns, and 16 bytes for each operation and each
 /// initial object, refused before it is taken where it passes the input's limit.
@@ -65,7 +67,7 @@ fn read_header(input: &mut Input) -> Result<PftHeader, TraceError> {
     let bytes = read_exact(input, 24, "the header")?;
     let Some(version) = bytes.first_chunk().and_then(|&magic| PftVersion::of(magic)) else {
         return Err(
-            input.error("the input does not start with PFT1 to PFT3, expected a trace in columns")
+            input.error("the input does not start with PFT1 to PFT4, expected a trace in columns")
         );
     };
     let header = PftHeader {
@@ -167,13 +169,16 @@ fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
     let init = parse_init(&columns.bytes[INIT], header)?;
     let absent = parse_absent(&columns.bytes[ABSENT], header, &init)?;
     let gfp = parse_gfptab(&columns.bytes[GFPTAB])?;
-    let ops = parse_ops(header, columns, &gfp)?;
+    let moves = moves::parse(&columns.bytes[MOVES])?;
+    let ops = parse_ops(header, columns, &gfp, &moves)?;
     let asked = |op: &&TraceOp| matches!(op.kind(), OpKind::Alloc | OpKind::Failed);
     let requests = ops.iter().filter(asked).count();
     let [comm, stacks, stack] = [COMM, STACKS, STACK].map(|column| &*columns.bytes[column]);
     let askers = match header.version {
         PftVersion::One => Askers::default(),
-        PftVersion::Two | PftVersion::Three => askers::parse(comm, stacks, stack, requests)?,
+        PftVersion::Two | PftVersion::Three | PftVersion::Four => {
+            askers::parse(comm, stacks, stack, requests)?
+        }
     };
     Ok(Trace {
         nframes: u64::from(header.nframes),
@@ -183,6 +188,7 @@ fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
         gfp,
         askers,
         work: work::parse(&columns.bytes[WORK], header.nops)?,
+        moves,
     })
 }
 
@@ -278,6 +284,7 @@ fn parse_ops(
     header: &PftHeader,
     columns: &Columns,
     gfptab: &[u32],
+    moves: &[TraceMove],
 ) -> Result<Vec<TraceOp>, String> {
     let codes = &columns.bytes[OPS];
     let mut walk = Walk {
@@ -290,13 +297,16 @@ fn parse_ops(
         gfptab_len: gfptab.len(),
         live: Liveness::new(header.ninit),
     };
+    let mut check = MoveCheck::new(moves, u64::from(header.nframes));
     let mut ops = Vec::with_capacity(codes.len());
     for (i, &code) in codes.iter().enumerate() {
+        check.before(i, &walk.live)?;
         let op = walk
             .op(code)
             .map_err(|fault| format!("operation {i}: {fault}"))?;
         ops.push(op);
     }
+    check.finish(codes.len(), &walk.live)?;
     let allocs = walk.live.objects() - header.ninit as usize;
     if allocs != header.nalloc as usize {
         return Err(format!(

@@ -1,46 +1,58 @@
-//! The writer of `PFT1` to `PFT3`. It checks all before the first byte, so that a file that it began is one that
+//! The writer of `PFT1` to `PFT4`. It checks all before the first byte, so that a file that it began is one that
 //! the reader takes.
 
 use super::{
-    ABSENT, COLUMNS, COMM, CPU, FREE, GFP, GFPTAB, INIT, NO_GFP, OPS, PART, PID, PftVersion, STACK,
-    STACKS, TICK, TICK_ORDER, WORK, askers, is_absent, len_bytes_of, padded, varint, work,
+    ABSENT, COLUMNS, COMM, CPU, FREE, GFP, GFPTAB, INIT, MOVES, NO_GFP, OPS, PART, PID, PftVersion,
+    STACK, STACKS, TICK, TICK_ORDER, WORK, askers, is_absent, len_bytes_of, moves, padded, varint,
+    work,
 };
+use crate::trace::in_memory::MoveCheck;
 use crate::trace::{InitClass, Liveness, OpKind, Trace, TraceOp};
 use std::io::{self, Write};
 
 /// Writes `trace` in the form PFT1, uncompressed: without the askers and the kernel's work.
 ///
-/// Memory and errors are those of [`write_pft3`].
+/// Memory and errors are those of [`write_pft4`].
 ///
 /// # Errors
-/// As [`write_pft3`], but for what is said of the askers and the kernel's work.
+/// As [`write_pft4`], but for what is said of the askers and the kernel's work.
 pub fn write_pft1(trace: &Trace, out: impl Write) -> io::Result<()> {
     write(PftVersion::One, trace, out)
 }
 
 /// Writes `trace` in the form PFT2, uncompressed: without the kernel's work.
 ///
-/// Memory and errors are those of [`write_pft3`].
+/// Memory and errors are those of [`write_pft4`].
 ///
 /// # Errors
-/// As [`write_pft3`], but for what is said of the kernel's work.
+/// As [`write_pft4`], but for what is said of the kernel's work.
 pub fn write_pft2(trace: &Trace, out: impl Write) -> io::Result<()> {
     write(PftVersion::Two, trace, out)
 }
 
-/// Writes `trace` in the form PFT3, uncompressed.
+/// Writes `trace` in the form PFT3, uncompressed: without what compaction moved.
+///
+/// Memory and errors are those of [`write_pft4`].
+///
+/// # Errors
+/// As [`write_pft4`], but for what is said of the moves.
+pub fn write_pft3(trace: &Trace, out: impl Write) -> io::Result<()> {
+    write(PftVersion::Three, trace, out)
+}
+
+/// Writes `trace` in the form PFT4, uncompressed.
 ///
 /// Memory: the columns, some 5 bytes an operation. Everything is checked before the first byte is
 /// written.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if PFT3 cannot hold the trace (more than 2^32 - 1 frames,
+/// [`io::ErrorKind::InvalidInput`] if PFT4 cannot hold the trace (more than 2^32 - 1 frames,
 /// objects or operations, more than 255 flag words or 65,536 names, an order above 14, far more of the kernel's work than
-/// operations), or if it is none (a free
+/// operations), or if it is none (a free or a move
 /// of what is not allocated, initial objects that share a frame or lie in none, a chain that is not there, work of a kind that
 /// was not traced); nothing was written then. Otherwise what `out` reports.
-pub fn write_pft3(trace: &Trace, out: impl Write) -> io::Result<()> {
-    write(PftVersion::Three, trace, out)
+pub fn write_pft4(trace: &Trace, out: impl Write) -> io::Result<()> {
+    write(PftVersion::Four, trace, out)
 }
 
 fn write(version: PftVersion, trace: &Trace, mut out: impl Write) -> io::Result<()> {
@@ -49,7 +61,7 @@ fn write(version: PftVersion, trace: &Trace, mut out: impl Write) -> io::Result<
         let said = askers::columns(trace).map_err(invalid)?;
         [columns[COMM], columns[STACKS], columns[STACK]] = said;
     }
-    if version == PftVersion::Three {
+    if version >= PftVersion::Three {
         columns[WORK] = work::column(trace).map_err(invalid)?;
         let (_, most) = len_bytes_of(WORK, 0, 0, trace.ops.len() as u64);
         if columns[WORK].len() as u64 > most {
@@ -59,6 +71,9 @@ fn write(version: PftVersion, trace: &Trace, mut out: impl Write) -> io::Result<
                 trace.ops.len()
             )));
         }
+    }
+    if version >= PftVersion::Four {
+        columns[MOVES] = moves::column(&trace.moves);
     }
     let names = version.columns();
     let mut head = Vec::with_capacity(24 + 16 * names.len());
@@ -106,10 +121,13 @@ fn columns(trace: &Trace) -> Result<([Vec<u8>; COLUMNS.len()], u32), String> {
     }
     let ninit = fits("initial objects", trace.init.len() as u64)?;
     let mut live = Liveness::new(ninit);
+    let mut moves = MoveCheck::new(&trace.moves, trace.nframes);
     for (i, op) in trace.ops.iter().enumerate() {
+        moves.before(i, &live)?;
         put_op(*op, trace.gfp.len(), &mut live, &mut columns)
             .map_err(|fault| format!("operation {i}: {fault}"))?;
     }
+    moves.finish(trace.ops.len(), &live)?;
     let objects = fits("objects", live.objects() as u64)?;
     Ok((columns, objects - ninit))
 }

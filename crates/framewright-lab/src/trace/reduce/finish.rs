@@ -5,9 +5,9 @@
 use super::frames::{CHUNK, CHUNK_ORDER};
 use super::object::{Mark, Moved, ObjectOrigin};
 use super::reducer::Reducer;
-use super::reference::{self, Migration};
+use super::reference;
 use super::{ReduceError, Reduction};
-use crate::trace::{Askers, InitObject, KernelWork, OpKind, Snapshot, Trace, TraceOp};
+use crate::trace::{Askers, InitObject, KernelWork, OpKind, Snapshot, Trace, TraceMove, TraceOp};
 use framewright::{Frame, Run};
 
 /// Not numbered yet; object numbers stay below.
@@ -44,20 +44,20 @@ impl Reducer {
         // By place; two at one place in the order they were found.
         self.synthetic.sort_by_key(|&(at, object, _)| (at, object));
         let numbers = self.number_objects(&init, &frame_of_slot);
-        let migrations = self.migrations(&numbers, &frame_of_slot);
+        let moves = self.moves(&numbers, &frame_of_slot);
         let marks = self.final_marks();
         let chosen = self.chosen(&frame_of_slot);
-        let trace = Trace {
+        let mut trace = Trace {
             nframes,
             absent,
             init,
             gfp: std::mem::take(&mut self.gfp),
             askers: self.askers(),
             work: self.final_work(),
+            moves,
             ops: merge(std::mem::take(&mut self.ops), &self.synthetic, &numbers),
         };
-        let (reference, agreement) =
-            reference::follow(&trace, &chosen, &migrations, &marks, &chunks, last);
+        let (reference, agreement) = reference::follow(&mut trace, &chosen, &marks, &chunks, last);
         Ok(Reduction {
             trace,
             chosen,
@@ -174,22 +174,17 @@ impl Reducer {
 
     /// The moves, by the final operation they happened before. A move comes before the
     /// synthetic allocations at its place: those can be of the frames it emptied.
-    fn migrations(&self, numbers: &[u32], frame_of_slot: &[u32]) -> Vec<Migration> {
-        let mut synthetic = self.synthetic.iter().peekable();
-        let mut before = 0;
-        let migrated = |moved: &Moved| {
-            while synthetic.next_if(|&&(at, _, _)| at < moved.at).is_some() {
-                before += 1;
-            }
-            Migration {
-                at: moved.at + before,
-                object: numbers[moved.piece.object as usize],
-                offset: moved.piece.offset,
-                order: moved.piece.order,
-                to: moved.to.map(|slot| frame_of(slot, frame_of_slot)),
-            }
+    fn moves(&self, numbers: &[u32], frame_of_slot: &[u32]) -> Vec<TraceMove> {
+        let mut place = self.final_place();
+        let moved = |moved: &Moved| TraceMove {
+            at: place(moved.at),
+            object: numbers[moved.piece.object as usize],
+            offset: moved.piece.offset,
+            order: moved.piece.order,
+            from: frame_of(moved.from, frame_of_slot),
+            to: moved.to.map(|slot| frame_of(slot, frame_of_slot)),
         };
-        self.moved.iter().map(migrated).collect()
+        self.moved.iter().map(moved).collect()
     }
 
     /// The kernel's work, by final operations.

@@ -52,6 +52,8 @@ pub(super) struct Moved {
     /// Before this operation.
     pub(super) at: u32,
     pub(super) piece: ObjectPiece,
+    /// The first of the slots that it left.
+    pub(super) from: u32,
     /// Where to, once a later free has told.
     pub(super) to: Option<u32>,
 }

@@ -10,7 +10,7 @@ use super::work::WorkFollower;
 use super::{Anomalies, EventCounts, ORDER_MAX, ORDERS, ReduceError, ReferenceRow};
 use crate::trace::{
     Askers, EventKind, InitClass, MemoryLimit, OpKind, ReadFrameState, Snapshot, TextNames,
-    TraceEvent, TraceOp, TracedWork, WhoAsked,
+    TraceEvent, TraceMove, TraceOp, TracedWork, WhoAsked,
 };
 use framewright::{Frame, Mobility, Order};
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +33,7 @@ const OP_BYTES: u64 = 2 * size_of::<TraceOp>() as u64;
 const OBJECT_BYTES: u64 = 2 * size_of::<ReducedObject>() as u64 + 4 + 8 + 16;
 const SYNTHETIC_BYTES: u64 = 3 * size_of::<(u32, u32, TraceOp)>() as u64;
 /// Its entry among the open ones, its migration, and where its frames are.
-const MOVED_BYTES: u64 = 2 * size_of::<Moved>() as u64 + 64 + 24 + 32;
+const MOVED_BYTES: u64 = 2 * size_of::<Moved>() as u64 + 64 + size_of::<TraceMove>() as u64 + 32;
 const MARK_BYTES: u64 = 3 * size_of::<Mark>() as u64 + 2 * size_of::<ReferenceRow>() as u64;
 /// A number and what it stands for, in a map that has as much room again.
 const NAME_BYTES: u64 = 32;
@@ -489,7 +489,7 @@ impl Reducer {
             let spans = pieces.windows(2).any(|two| two[0].object != two[1].object);
             self.anomalies.frees_spanning += u64::from(spans);
             if self.is_move(event.pid, order, &pieces) {
-                self.open_move(order, &pieces);
+                self.open_move(slot, order, &pieces);
             } else {
                 let cpu = traced_cpu(event.cpu);
                 for piece in &pieces {
@@ -608,13 +608,19 @@ impl Reducer {
         self.tasks.is_move(pid, pieces[0].object, order)
     }
 
-    fn open_move(&mut self, order: Order, pieces: &[ObjectPiece]) {
+    fn open_move(&mut self, slot: u32, order: Order, pieces: &[ObjectPiece]) {
         let (at, first) = (self.ops.len() as u32, self.moved.len() as u32);
         self.anomalies.moves += 1;
-        self.moved.extend(pieces.iter().map(|&piece| Moved {
-            at,
-            piece,
-            to: None,
+        let mut from = slot;
+        self.moved.extend(pieces.iter().map(|&piece| {
+            let moved = Moved {
+                at,
+                piece,
+                from,
+                to: None,
+            };
+            from += piece.order.frames() as u32;
+            moved
         }));
         let end = self.moved.len() as u32;
         self.open_moves[order.index()].insert((at, first), end);

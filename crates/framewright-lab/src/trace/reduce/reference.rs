@@ -9,8 +9,9 @@ use super::frames::{CHUNK, CHUNK_ORDER};
 use super::object::{Mark, REFERENCE_MS};
 use super::places::{FramePlace, FramePlaces};
 use super::row::ReferenceRow;
-use crate::trace::{OpKind, ReadFrameState, Snapshot, Trace};
+use crate::trace::{OpKind, ReadFrameState, Snapshot, Trace, TraceMove};
 use framewright::{Mobility, Order};
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -44,30 +45,15 @@ impl Agreement {
     }
 }
 
-/// A piece of an object that went from one frame to another.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Migration {
-    /// Before this operation of the trace.
-    pub(super) at: u32,
-    pub(super) object: u32,
-    pub(super) offset: u32,
-    pub(super) order: Order,
-    pub(super) to: Option<u32>,
-}
-
-/// Where the frames of migrated objects are, by object and offset, and which migration brought them there; no frame where it
+/// Where the frames of moved objects are, by object and offset, and which move brought them there; no frame where it
 /// is not known.
 type Whereabouts = HashMap<(u32, u32), (Option<u32>, u32)>;
-
-/// A place for a moved object is looked for among so many of the highest frames that come into question, so that a block for
-/// which there is none costs little.
-const LOOKED_AT_MAX: usize = 1024;
 
 /// What the recording kernel had made of memory, once a second, from a trace and the frames
 /// chosen for its allocations alone.
 ///
-/// Migrations are in neither, so an object that compaction moved still counts where it was: the
-/// rows drift from the truth by as much as was moved. `extfrag_so_far` is 0, as it is not known.
+/// An object that compaction moved counts where it came to, where the trace says so, and otherwise as gone. `extfrag_so_far`
+/// is 0, as it is not known.
 ///
 /// Time: O(frames of the operations), and for a row O(frames of the chunks that changed).
 ///
@@ -86,37 +72,36 @@ pub fn follow_chosen(trace: &Trace, chosen: &[u32]) -> Vec<ReferenceRow> {
             }
         }
     }
-    follow(trace, chosen, &[], &marks, &[], None).0
+    Followed::through(trace, chosen, &trace.moves, &marks, false).rows
 }
 
 /// Follows the recording kernel's own frames through the trace: a row at each mark, and the
-/// comparison with `last` at the end.
+/// comparison with `last` at the end. Where no free told where a move went, the trace says so afterwards as far as `last`
+/// tells.
 pub(super) fn follow(
-    trace: &Trace,
+    trace: &mut Trace,
     chosen: &[u32],
-    migrations: &[Migration],
     marks: &[Mark],
     chunks: &[u64],
     last: Option<&Snapshot>,
 ) -> (Vec<ReferenceRow>, Option<Agreement>) {
-    let is_lost = |migration: &Migration| migration.to.is_none();
-    let wants_freed = last.is_some() && migrations.iter().any(is_lost);
-    let first = Followed::through(trace, chosen, migrations, marks, wants_freed);
+    let is_lost = |moved: &TraceMove| moved.to.is_none();
+    let wants_freed = last.is_some() && trace.moves.iter().any(is_lost);
+    let first = Followed::through(trace, chosen, &trace.moves, marks, wants_freed);
     let Some(last) = last else {
         return (first.rows, None);
     };
-    let placed = first.place_lost(migrations, chunks, last);
+    let placed = first.place_lost(&trace.moves, chunks, last);
     if placed.is_empty() {
         return (first.rows, Some(compare(&first.places, chunks, last)));
     }
-    let mut migrations = migrations.to_vec();
     let mut frames = 0;
-    for (migration, to) in placed {
-        let migration = &mut migrations[migration as usize];
-        migration.to = Some(to);
-        frames += migration.order.frames();
+    for (nth, to) in placed {
+        let moved = &mut trace.moves[nth as usize];
+        moved.to = Some(to);
+        frames += moved.order.frames();
     }
-    let second = Followed::through(trace, chosen, &migrations, marks, false);
+    let second = Followed::through(trace, chosen, &trace.moves, marks, false);
     let agreement = Agreement {
         placed: frames,
         ..compare(&second.places, chunks, last)
@@ -137,7 +122,7 @@ impl Followed {
     fn through(
         trace: &Trace,
         chosen: &[u32],
-        migrations: &[Migration],
+        moves: &[TraceMove],
         marks: &[Mark],
         wants_freed: bool,
     ) -> Self {
@@ -158,11 +143,11 @@ impl Followed {
             followed.places.set(frame, FramePlace::Held(mobility));
             objects.push((frame as u32, mobility));
         }
-        let mut migrations = (0..).zip(migrations).peekable();
+        let mut moves = (0..).zip(moves).peekable();
         let (mut marks, mut chosen) = (marks.iter().peekable(), chosen.iter());
         for at in 0..=trace.ops.len() {
-            while let Some((nth, migration)) = migrations.next_if(|(_, m)| m.at as usize == at) {
-                followed.migrate(nth, migration, objects[migration.object as usize]);
+            while let Some((nth, moved)) = moves.next_if(|(_, moved)| moved.at as usize == at) {
+                followed.move_block(nth, moved, objects[moved.object as usize]);
             }
             while let Some(mark) = marks.next_if(|mark| mark.at as usize == at) {
                 followed.rows.push(ReferenceRow {
@@ -203,14 +188,14 @@ impl Followed {
         followed
     }
 
-    fn migrate(&mut self, nth: u32, migration: &Migration, (first, mobility): (u32, Mobility)) {
-        for k in 0..migration.order.frames() as u32 {
-            let offset = migration.offset + k;
-            let to = migration.to.map(|to| to + k);
-            let from = self.moved.insert((migration.object, offset), (to, nth));
+    fn move_block(&mut self, nth: u32, moved: &TraceMove, (first, mobility): (u32, Mobility)) {
+        for k in 0..moved.order.frames() as u32 {
+            let offset = moved.offset + k;
+            let to = moved.to.map(|to| to + k);
+            let from = self.moved.insert((moved.object, offset), (to, nth));
             let from = from.map_or(Some(first + offset), |(from, _)| from);
             if let Some(from) = from.map(u64::from) {
-                self.free(from..from + 1, migration.at);
+                self.free(from..from + 1, moved.at);
             }
             if let Some(to) = to {
                 self.places.set(u64::from(to), FramePlace::Held(mobility));
@@ -229,64 +214,73 @@ impl Followed {
         self.places.fill(frames, FramePlace::Free);
     }
 
-    /// A place for each migration of which no later free told where to, and whose object lives on: by its number, the first
-    /// frame. Only frames that are free here and allocated in `last` come into question, and only those that were free
-    /// by the time of the migration. The highest goes first, because compaction fills a zone from its end.
-    fn place_lost(
-        &self,
-        migrations: &[Migration],
-        chunks: &[u64],
-        last: &Snapshot,
-    ) -> Vec<(u32, u32)> {
-        let Some(freed) = &self.freed else {
-            return Vec::new();
-        };
+    /// A place for each move of which no later free told where to, and whose object lives on: by its number, the first
+    /// frame. Only frames that are free here and that `last` has movable contents in come into question, and only those that
+    /// were free by the time of the move. Large blocks go first, as long as there are whole places for them, and the
+    /// highest place is taken first, because compaction fills a zone from its end.
+    fn place_lost(&self, moves: &[TraceMove], chunks: &[u64], last: &Snapshot) -> Vec<(u32, u32)> {
         let unknown = self.moved.values().filter(|(to, _)| to.is_none());
         let mut lost: Vec<u32> = unknown.map(|&(_, nth)| nth).collect();
         lost.sort_unstable();
         // All of the piece that moved, not what is left of it.
         let lost = lost.chunk_by(|a, b| a == b).filter_map(|frames| {
-            let order = migrations[frames[0] as usize].order;
-            (frames.len() as u64 == order.frames()).then_some(frames[0])
+            let order = moves[frames[0] as usize].order;
+            (frames.len() as u64 == order.frames()).then_some((order, frames[0]))
         });
-        let mut vacant: Vec<(u32, u32)> = Vec::new();
+        let mut lost: Vec<(Order, u32)> = lost.collect();
+        lost.sort_unstable_by_key(|&(order, nth)| (Reverse(order), nth));
+        let mut vacant = self.vacant(chunks, last);
+        let mut placed = Vec::new();
+        for lost in lost.chunk_by(|a, b| a.0 == b.0) {
+            let len = lost[0].0.frames() as usize;
+            // By when they were free.
+            let mut runs: Vec<(u32, u32)> = (vacant.windows(len))
+                .filter(|run| {
+                    let (first, last) = (run[0].0, run[len - 1].0);
+                    first as usize % len == 0 && (last - first) as usize == len - 1
+                })
+                .map(|run| (run.iter().map(|&(_, at)| at).max().unwrap_or(0), run[0].0))
+                .collect();
+            runs.sort_unstable();
+            let mut runs = runs.into_iter().peekable();
+            let (mut by_then, mut taken) = (BTreeSet::new(), BTreeSet::new());
+            for &(_, nth) in lost {
+                let at = moves[nth as usize].at;
+                while let Some((_, first)) = runs.next_if(|&(free, _)| free <= at) {
+                    by_then.insert(first);
+                }
+                if let Some(first) = by_then.pop_last() {
+                    taken.insert(first);
+                    placed.push((nth, first));
+                }
+            }
+            vacant.retain(|&(frame, _)| {
+                let first = frame - frame % len as u32;
+                !taken.contains(&first)
+            });
+        }
+        placed
+    }
+
+    /// The frames that are free here and that `last` has movable contents in, ascending, and before which operation each last
+    /// became free.
+    fn vacant(&self, chunks: &[u64], last: &Snapshot) -> Vec<(u32, u32)> {
+        let Some(freed) = &self.freed else {
+            return Vec::new();
+        };
+        let mut vacant = Vec::new();
         for (chunk, first) in chunks.iter().zip((0..).step_by(1 << CHUNK_ORDER)) {
             let freed = freed.get(&(first >> CHUNK_ORDER));
             for k in 0..1 << CHUNK_ORDER {
                 let is_vacant = self.places.get(first + k) == FramePlace::Free
-                    && !matches!(
-                        last.state((chunk << CHUNK_ORDER) + k),
-                        ReadFrameState::Absent | ReadFrameState::Free
-                    );
+                    && last.state((chunk << CHUNK_ORDER) + k) == ReadFrameState::Movable;
                 if is_vacant {
                     let at = freed.map_or(0, |freed| freed[k as usize]);
-                    vacant.push((at, (first + k) as u32));
+                    vacant.push(((first + k) as u32, at));
                 }
             }
         }
-        vacant.sort_unstable();
-        let mut vacant = vacant.into_iter().peekable();
-        let mut by_then = BTreeSet::new();
-        let mut placed = Vec::new();
-        for nth in lost {
-            let migration = &migrations[nth as usize];
-            while let Some((_, frame)) = vacant.next_if(|&(at, _)| at <= migration.at) {
-                by_then.insert(frame);
-            }
-            let frames = migration.order.frames() as u32;
-            let is_run = |&&first: &&u32| {
-                let run = first..first + frames;
-                first % frames == 0 && by_then.range(run).count() == frames as usize
-            };
-            let found = by_then.iter().rev().take(LOOKED_AT_MAX).find(is_run);
-            if let Some(&first) = found {
-                (first..first + frames).for_each(|frame| {
-                    by_then.remove(&frame);
-                });
-                placed.push((nth, first));
-            }
-        }
-        placed
+        vacant
     }
 }
 

@@ -3,7 +3,9 @@
 mod histories;
 
 use super::*;
-use crate::trace::{EventKind, InitClass, InitObject, OpKind, ReadFrameState, TraceOp};
+use crate::trace::{
+    EventKind, InitClass, InitObject, OpKind, ReadFrameState, TraceMove, TraceOp, write_pft4,
+};
 use framewright::{Frame, Mobility, Order};
 
 fn order(order: u8) -> Order {
@@ -72,6 +74,8 @@ fn run(events: &[TraceEvent], first: Option<Snapshot>) -> Reduction {
 /// where nothing moved: no frame is allocated twice.
 fn check(reduction: &Reduction) {
     let trace = &reduction.trace;
+    // What moves is alive then.
+    write_pft4(trace, std::io::sink()).unwrap();
     let mut live: Vec<Vec<bool>> = vec![vec![true]; trace.init.len()];
     let mut bases: Vec<u64> = trace.init.iter().map(|object| object.frame.0).collect();
     let mut holders = vec![None; trace.nframes as usize];
@@ -351,6 +355,15 @@ fn frames_freed_by_a_migrating_task_are_moves_and_match_a_later_free() {
             ..Anomalies::default()
         }
     );
+    let moved = TraceMove {
+        at: 2,
+        object: base,
+        offset: 0,
+        order: Order::ZERO,
+        from: 64,
+        to: Some(300),
+    };
+    assert_eq!(got.trace.moves, [moved]);
 }
 
 #[test]
@@ -394,6 +407,9 @@ fn an_object_can_move_twice_and_be_freed_where_it_is() {
         [op_alloc(0, Movable), op_free(64, 0), TraceOp::tick(1)]
     );
     assert_eq!((got.anomalies.moves, got.anomalies.moves_matched), (2, 2));
+    let moves = got.trace.moves.iter();
+    let moves: Vec<_> = moves.map(|moved| (moved.from, moved.to)).collect();
+    assert_eq!(moves, [(64, Some(70)), (70, Some(80))]);
     assert_eq!(
         got.reference[0].free_frames, 960,
         "all that was free at the start"
@@ -606,6 +622,7 @@ fn what_moved_and_lives_on_is_where_the_last_snapshot_has_a_frame_that_no_event_
     let agreement = got.agreement.unwrap();
     assert_eq!((agreement.placed, agreement.only_model_free), (1, 2));
     assert_eq!(got.anomalies.moves_unmatched, 1, "no event told where to");
+    assert_eq!(got.trace.moves[0].to, Some(700), "the highest one");
     let free: Vec<u64> = got.reference.iter().map(|row| row.free_frames).collect();
     assert_eq!(free, [958, 958], "it takes a frame as long as it lives");
     // Where there is none it can be in, it stays unknown.
@@ -631,6 +648,37 @@ fn a_block_that_moved_is_in_an_aligned_run_of_frames() {
     };
     assert_eq!(placed(&[600, 601, 703, 704]), Some((2, 2)));
     assert_eq!(placed(&[601, 602]), Some((0, 2)));
+    // Nothing is put where a slab or nothing on a list of movable frames is: those are free in a CPU's list, or taken unseen.
+    let mut frames = vec![ReadFrameState::Unmovable; 64];
+    frames.resize(1024, ReadFrameState::Free);
+    frames[600..602].fill(ReadFrameState::Unmovable);
+    frames[700..702].fill(ReadFrameState::Slab);
+    frames.resize(2048, ReadFrameState::Slab);
+    let last = Snapshot::new(frames);
+    let got = reduce(events, Some(two_chunks(64..1024)), Some(&last)).unwrap();
+    assert_eq!(got.agreement.unwrap().placed, 0);
+}
+
+#[test]
+fn a_large_block_is_placed_before_single_frames_take_its_place_apart() {
+    let moved = |frame, of| {
+        [
+            event(EventKind::MigrateStart),
+            free(frame, of),
+            event(MIGRATE_END),
+        ]
+    };
+    let mut events = vec![
+        alloc(64, 0, Mobility::Movable),
+        alloc(66, 1, Mobility::Movable),
+    ];
+    events.extend(moved(64, 0));
+    events.extend(moved(66, 1));
+    let last = all_free_but(&[500, 800, 801]);
+    let got = reduce(events, Some(two_chunks(64..1024)), Some(&last)).unwrap();
+    let places: Vec<_> = got.trace.moves.iter().map(|moved| moved.to).collect();
+    assert_eq!(places, [Some(500), Some(800)]);
+    assert_eq!(got.agreement.unwrap().placed, 3);
 }
 
 #[test]
