@@ -3,7 +3,7 @@
 # Needs root, tracefs, `framewright` in the path, 24 GiB of memory, and what the loads say (crates/framewright-lab/loads). It
 # takes some 25 minutes. A recording that is there is not made again.
 #
-# Twelve were made first. The five whose names begin with `later` were made after the last change of the policy.
+# Those whose names begin with `later` have a size and seed that no recording had in view when the policy changed last.
 set -u
 folder=${1:?held-out.sh FOLDER}
 mkdir -p "$folder/state" || exit 1
