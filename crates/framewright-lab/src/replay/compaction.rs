@@ -21,7 +21,9 @@
 //!
 //! # What is not here
 //! What the machine's compaction found no target for, and skipped pageblocks: what it did not move there is not moved here either.
-//! Objects of which a part was freed stay, and so do frames that a squeeze holds.
+//! Objects of which a part was freed stay, and so do frames that a squeeze holds. Under Linux's policies labels say which
+//! pageblocks movable requests take from. The engine's do not tell, and content stands in: nothing moves into a pageblock that
+//! has a frame which cannot move, so less moves under them.
 
 use super::notes::WhoFollower;
 use super::{ReplaySubject, TraceObjects};
@@ -241,6 +243,7 @@ impl Sweep {
 
 #[cfg(test)]
 mod tests {
+    use super::{NOTHING, RecordedCompaction};
     use crate::replay::subjects::NoGrouping;
     use crate::replay::{ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TraceMemory, replay};
     use crate::trace::{InitClass, InitObject, Trace, TraceMove, TraceOp};
@@ -323,6 +326,31 @@ mod tests {
             ..imposed
         };
         assert_eq!(run(&trace(&[(1, 1, 5)]), off), (vec![1, 1, 1], 0));
+    }
+
+    #[test]
+    fn rc1_only_a_whole_movable_object_below_a_pageblock_has_a_number() {
+        let trace = trace(&[(0, 0, 0)]);
+        let mut compaction = RecordedCompaction::new(&trace.moves, 1024).unwrap();
+        for (id, frame, n, mobility) in [
+            (7, 3, 0, Mobility::Movable),
+            (8, 4, 0, Mobility::Unmovable),
+            (9, 8, 3, Mobility::Movable),
+            (10, 16, 0, Mobility::Reclaimable),
+            (11, 512, 9, Mobility::Movable),
+            (12, 1024, 0, Mobility::Movable),
+        ] {
+            compaction.place(id, Frame(frame), order(n), mobility);
+        }
+        let numbered = |compaction: &RecordedCompaction<'_>| {
+            let frames = (0..).zip(&compaction.object_at);
+            let known = frames.filter(|(_, id)| **id != NOTHING);
+            known.map(|(frame, &id)| (frame, id)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbered(&compaction), [(3, 7), (8, 9)]);
+        compaction.forget(Frame(8));
+        compaction.forget(Frame(9));
+        assert_eq!(numbered(&compaction), [(3, 7)]);
     }
 
     #[test]

@@ -237,7 +237,7 @@ impl Followed {
             let mut runs: Vec<(u32, u32)> = (vacant.windows(len))
                 .filter(|run| {
                     let (first, last) = (run[0].0, run[len - 1].0);
-                    first as usize % len == 0 && (last - first) as usize == len - 1
+                    (first as usize).is_multiple_of(len) && (last - first) as usize == len - 1
                 })
                 .map(|run| (run.iter().map(|&(_, at)| at).max().unwrap_or(0), run[0].0))
                 .collect();
