@@ -36,7 +36,7 @@ use std::ops::Range;
 /// Nothing that can move begins at the frame.
 const NOTHING: u32 = u32::MAX;
 
-/// Pageblocks that the free scanner may pass for each operation.
+/// Pageblocks that the free scanner may pass for each operation, looking for a block of one order.
 const BLOCKS_PER_OP: u64 = 64;
 
 /// Follows the moves of a recording.
@@ -144,10 +144,15 @@ impl<'a> RecordedCompaction<'a> {
                 Sweep::new(zone.start..end, block)
             }
         };
+        if !sweep.zone.contains(&from) {
+            // No zone has the frame.
+            return Ok(());
+        }
         if sweep.block < block {
             let rest = sweep.next..sweep.block + BLOCK_FRAMES;
             self.vacate(rest, &mut sweep, frames)?;
-            (sweep.block, sweep.next) = (block, block);
+            // A move of more than a pageblock may have come further.
+            (sweep.block, sweep.next) = (block, sweep.next.max(block));
         } else if sweep.block > block {
             (sweep.block, sweep.next) = (block, block);
             sweep.begin_again(moved.at);
@@ -165,6 +170,7 @@ impl<'a> RecordedCompaction<'a> {
         sweep: &mut Sweep,
         frames: &mut ReplayedFrames<'_, '_>,
     ) -> Result<(), AllocatorFault> {
+        steps::add(range.end.saturating_sub(range.start));
         for from in range {
             let Some(&id) = self.object_at.get(from as usize) else {
                 break;
@@ -321,11 +327,30 @@ mod tests {
             run(&trace(&[(1, 1, 5), (1, 0, 1)]), imposed),
             (vec![1, 2, 2], 2)
         );
+        // What moved behind the last operation counts at the end.
+        let (free, moved) = run(&trace(&[(3, 1, 5)]), imposed);
+        assert_eq!((free, moved), (vec![1, 1, 1], 2));
         let off = ReplayOptions {
             compaction: false,
             ..imposed
         };
         assert_eq!(run(&trace(&[(1, 1, 5)]), off), (vec![1, 1, 1], 0));
+    }
+
+    #[test]
+    fn a_move_of_two_pageblocks_sweeps_both_once_and_a_frame_of_no_zone_is_passed_over() {
+        let mut large = trace(&[(1, 0, 0), (1, 2, 600)]);
+        large.moves[0].order = order(10);
+        // Frames 1 and 5 move to the second pageblock, which is swept with what came there; above is no room.
+        assert_eq!(
+            run(&large, ReplayOptions::new(Start::Imposed)),
+            (vec![1, 2, 2], 2)
+        );
+        let outside = trace(&[(1, 0, 4096), (1, 0, 5000), (1, 1, 5)]);
+        assert_eq!(
+            run(&outside, ReplayOptions::new(Start::Imposed)),
+            (vec![1, 2, 2], 2)
+        );
     }
 
     #[test]
@@ -374,8 +399,13 @@ mod tests {
                 assert_eq!(run(&trace, options).1, 2, "out of the first pageblock");
             })
         };
-        let (few, many) = (steps(10), steps(10_000));
-        assert!(few >= 1000 && many <= few + 10, "{few} steps, then {many}");
+        // A move of this kind sweeps a pageblock; what is above is looked at once.
+        let (few, many) = (steps(10), steps(1_000));
+        let swept = 990 * 512;
+        assert!(
+            few >= 1000 && many <= few + swept,
+            "{few} steps, then {many}"
+        );
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub fn placement(
     // Where frames of objects came to that moved, by object and offset.
     let mut places: HashMap<(u32, u32), u64> = HashMap::new();
     let (mut next_id, mut now_ms, mut next_sample_ms) = (trace.init.len(), 0, 0);
-    for (index, op) in trace.ops.iter().enumerate() {
+    for index in 0..=trace.ops.len() {
         while let Some(moved) = moves.next_if(|moved| moved.at as usize <= index) {
             let Some((_, mobility)) = objects.get(moved.object) else {
                 continue;
@@ -102,6 +102,9 @@ pub fn placement(
                 }
             }
         }
+        let Some(op) = trace.ops.get(index) else {
+            break;
+        };
         match op.kind() {
             OpKind::Alloc => {
                 let asker = who.as_mut().map(|who| who.ask(op));

@@ -408,6 +408,7 @@ pub fn replay(
             }
         }
     }
+    run.compact(memory.trace.ops.len())?;
     if options.time {
         run.outcome.elapsed = begun.elapsed().saturating_sub(run.listing);
     }

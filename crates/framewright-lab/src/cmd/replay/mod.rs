@@ -32,7 +32,8 @@ use std::path::{Path, PathBuf};
 /// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text, PFT1 to PFT4; plain, gzip or
 /// zstd; `-` is standard input.
 ///
-/// Unless --reclaim is given, a replay neither reclaims nor compacts; in any case the programs do not
+/// Unless --reclaim is given, no request of a replay reclaims or compacts, and frames move only where the
+/// recording machine's compaction emptied them; in any case the programs do not
 /// react to what becomes of memory. Compare policies with each other, not a policy with a running
 /// system.
 #[derive(Debug, clap::Args)]
