@@ -20,21 +20,30 @@ pub(crate) const NAME: &str = "held-out";
 const SQUEEZES: &str = "0,97%";
 const LATER: &str = "later";
 
-/// Sweeps the recordings in `folder`, and writes the result file.
-pub(crate) fn take(folder: &Path) -> Result<(), String> {
+/// The ending of a recording's name.
+pub(crate) const ENDING: &str = ".pft.zst";
+
+/// The recordings in a folder, by name.
+pub(crate) fn recordings(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let at = |error| format!("{}: {error}", folder.display());
     let entries = fs::read_dir(folder).map_err(at)?;
     let mut traces: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.to_string_lossy().ends_with(".pft.zst"))
+        .filter(|path| path.to_string_lossy().ends_with(ENDING))
         .collect();
     traces.sort();
-    if traces.is_empty() {
-        return Err(format!(
+    match traces.is_empty() {
+        false => Ok(traces),
+        true => Err(format!(
             "{}: no recording, expected those of traces/held-out.sh",
             folder.display()
-        ));
+        )),
     }
+}
+
+/// Sweeps the recordings in `folder`, and writes the result file.
+pub(crate) fn take(folder: &Path) -> Result<(), String> {
+    let traces = recordings(folder)?;
     let out = boot::root().join("target/held-out.jsonl");
     // Rows of an earlier program may be there.
     let _ = fs::remove_file(&out);
@@ -150,8 +159,8 @@ fn sums<K: Ord>(file: &ResultFile, key: impl Fn(bool, &str, &str) -> K) -> BTree
 
 const fn when(is_later: bool) -> &'static str {
     match is_later {
-        true => "**loads that the policy never had in view**",
-        false => "**loads whose earlier recordings it had**",
+        true => "**not in view then**",
+        false => "**in view at the policy's last change**",
     }
 }
 
@@ -247,7 +256,7 @@ mod tests {
             "{shown}"
         );
         assert!(
-            shown.contains("| **loads that the policy never had in view** | fresh | 1 |"),
+            shown.contains("| **not in view then** | fresh | 1 |"),
             "{shown}"
         );
         let mut with = file.clone();
@@ -256,7 +265,7 @@ mod tests {
             row.median = 2.0;
         }
         let shown = healing_table(&with, &file);
-        let kept = "| **loads whose earlier recordings it had** | fresh | kept | 2 | 0 | 6 | 0 of 5 |\n| | | removed | 0 | 7 | 1 | 0 of 5 |";
+        let kept = "| **in view at the policy's last change** | fresh | kept | 2 | 0 | 6 | 0 of 5 |\n| | | removed | 0 | 7 | 1 | 0 of 5 |";
         assert!(shown.contains(kept), "{shown}");
     }
 

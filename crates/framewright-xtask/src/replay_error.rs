@@ -3,6 +3,7 @@
 //!
 //! `traces/held-out.sh` makes the recordings, which are too large for the repository.
 
+use crate::heldout::{ENDING, recordings};
 use crate::kernels::boot;
 use crate::machine;
 use crate::pages::number;
@@ -10,7 +11,7 @@ use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 pub(crate) const NAME: &str = "replay-error";
@@ -44,32 +45,20 @@ const KNOWN: [&str; 3] = ["nothing", "lists", "moves"];
 
 /// Replays the recordings in `folder` and writes the result file.
 pub(crate) fn take(folder: &Path) -> Result<(), String> {
-    let entries = fs::read_dir(folder).map_err(|error| at(folder, &error))?;
-    let names = entries.filter_map(|entry| {
-        let name = entry.ok()?.file_name().into_string().ok()?;
-        Some(name.strip_suffix(".pft.zst")?.to_owned())
-    });
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    if names.is_empty() {
-        return Err(format!(
-            "{}: no recording, expected those of traces/held-out.sh",
-            folder.display()
-        ));
-    }
     let unlisted = boot::root().join("target/replay-error");
     let (mut rows, mut digests, mut commit) = (Vec::new(), Vec::new(), String::new());
-    for name in &names {
+    for recording in recordings(folder)? {
+        let recording = recording.file_name().unwrap_or_default().to_string_lossy();
+        let name = recording.strip_suffix(ENDING).unwrap_or(&recording);
         let summary = folder.join(format!("{name}.summary.txt"));
         let said = fs::read_to_string(&summary).map_err(|error| at(&summary, &error))?;
         let digest = word_behind(&said, "sha256").unwrap_or_default();
         digests.push(format!("{name} {}", digest.get(..16).unwrap_or(digest)));
         without_lists(folder, name, &unlisted)?;
-        let recording = format!("{name}.pft.zst");
         for (known, place, compaction) in [
-            (KNOWN[0], unlisted.join(&recording), "off"),
-            (KNOWN[1], folder.join(&recording), "off"),
-            (KNOWN[2], folder.join(&recording), "recorded"),
+            (KNOWN[0], unlisted.join(&*recording), "off"),
+            (KNOWN[1], folder.join(&*recording), "off"),
+            (KNOWN[2], folder.join(&*recording), "recorded"),
         ] {
             let text = replayed(&place, compaction)?;
             commit = add_rows(&text, name, known, &mut rows)?;
@@ -124,7 +113,7 @@ fn without_lists(folder: &Path, name: &str, to: &Path) -> Result<(), String> {
 }
 
 /// What the program in `target/release` says of it, as JSON Lines.
-fn replayed(recording: &PathBuf, compaction: &str) -> Result<String, String> {
+fn replayed(recording: &Path, compaction: &str) -> Result<String, String> {
     let output = Command::new(boot::root().join("target/release/framewright"))
         .arg("replay")
         .arg(recording)

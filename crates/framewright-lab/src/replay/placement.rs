@@ -85,7 +85,8 @@ pub fn placement(
                 left.map_err(fault(Some(index)))?;
                 holder[from as usize] = UNOWNED;
                 let to = moved.to.map(|to| u64::from(to) + nth as u64);
-                let free = to.filter(|&to| holder.get(to as usize) == Some(&UNOWNED));
+                // Nothing lies there, and there is such a frame.
+                let free = to.filter(|&to| !observer.is_taken(Frame(to)));
                 let Some(to) = free else {
                     placement.lost_frames += 1;
                     if let Some(who) = &mut who {

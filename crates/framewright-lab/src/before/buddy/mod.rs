@@ -259,14 +259,15 @@ impl ReplaySubject for LinuxBuddy {
         if self.unsettled {
             self.settle();
         }
-        if !self.frames.carve(to, order) {
-            return Ok(false);
-        }
-        self.frames
-            .mark_allocated(to, order, Mobility::Movable.index());
         self.frames.unmark_allocated(from.0, order)?;
-        self.frames.free_block(from.0, order);
-        Ok(true)
+        let is_free = self.frames.carve(to, order);
+        let now = if is_free { to } else { from.0 };
+        self.frames
+            .mark_allocated(now, order, Mobility::Movable.index());
+        if is_free {
+            self.frames.free_block(from.0, order);
+        }
+        Ok(is_free)
     }
 
     fn receives_moved(&self, pageblock: u64, _fixed_frames: u16) -> bool {

@@ -5,7 +5,7 @@ use super::{
     BuddyMarks, CPU, CpuId, Frame, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy, Mobility, Movable,
     Order, ReplaySubject, Unmovable, ZoneAllocator, order, zone_with,
 };
-use crate::replay::ZoneLists;
+use crate::replay::{FreeRefused, ZoneLists};
 use LinuxPolicy::{Linux44, Linux413, Linux612, Linux612NoFragment};
 
 /// A zone large enough for a full batch: 4.4 moves 31 frames from 128 MiB on, 6.12 moves 63 from 1 GiB on.
@@ -483,4 +483,33 @@ fn cpus_lists_take_no_more_than_there_is_and_than_lay_there() {
     };
     zone.fill_lists(&[FRAMES, 0], &listed);
     assert_eq!(zone.listed_free(), FRAMES);
+}
+
+#[test]
+fn what_compaction_moves_goes_to_a_listed_place_or_stays() {
+    let config = LinuxBuddyConfig::new(Linux612, 2048);
+    let labels = [Movable, Movable, Movable, Unmovable];
+    let used = [(0..10, Movable), (1600..1601, Unmovable)];
+    let mut zone = zone_with(&config, &labels, &used);
+    free(&mut zone, 9, 0);
+    let free_before = free_frames(&zone);
+    assert_eq!(zone.move_block(Frame(3), Frame(1500), order(0)), Ok(true));
+    zone.verify().unwrap();
+    let lists = zone.free_blocks();
+    assert_eq!(free_frames(&zone), free_before);
+    // Taken; in a CPU's list; outside.
+    for to in [5, 9, 4096] {
+        assert_eq!(zone.move_block(Frame(4), Frame(to), order(0)), Ok(false));
+        zone.verify().unwrap();
+    }
+    let not_there = zone.move_block(Frame(100), Frame(200), order(0));
+    assert_eq!(not_there, Err(FreeRefused));
+    zone.verify().unwrap();
+    assert_eq!(zone.free_blocks(), lists);
+    assert!(zone.free(CPU, Frame(3), order(0)).is_err());
+    free(&mut zone, 1500, 0);
+    free(&mut zone, 4, 0);
+    zone.verify().unwrap();
+    let receives = [0, 1, 2, 3, 4].map(|pageblock| zone.receives_moved(pageblock, 1));
+    assert_eq!(receives, [true, true, true, false, false]);
 }
