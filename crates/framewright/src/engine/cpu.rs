@@ -117,10 +117,11 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
         mobility: Mobility,
         context: Context,
     ) -> Result<Frame, AllocError> {
-        match self.relief.clients {
-            None => W::frames(&mut self.seat).alloc_in(order, mobility, context),
-            Some(_) => self.alloc_with_clients(order, mobility, context),
-        }
+        let frame = match self.relief.clients {
+            None => W::frames(&mut self.seat).alloc_in(order, mobility, context)?,
+            Some(_) => self.alloc_with_clients(order, mobility, context)?,
+        };
+        Ok(frame)
     }
 
     #[inline]
@@ -210,9 +211,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     /// As [`Seat::free`]. Nothing has changed then.
     #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        // Not `Seats::free`, which is a call.
-        let seat = W::frames(&mut self.seat).seat_of(frame);
-        seat.ok_or(FreeError::Outside(frame))?.free(frame, order)
+        W::frames(&mut self.seat).free(frame, order)
     }
 
     /// Frees the block of `order` at `frame`, a whole allocation or an aligned part of one, in whichever zone it lies.

@@ -266,10 +266,20 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
     ///
     /// # Errors
     /// As [`Seat::free`].
+    #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        match self.seat_of(frame) {
+        match self.likely_seat_of(frame) {
             Some(seat) => seat.free(frame, order),
             None => Err(FreeError::Outside(frame)),
+        }
+    }
+
+    /// The seat that a free of `frame` goes to: that of its zone, or the only one, which refuses frames of no zone itself.
+    #[inline(always)]
+    pub(crate) fn likely_seat_of(&mut self, frame: Frame) -> Option<&mut Seat<'z, 'm, P>> {
+        match N {
+            1 => self.seats.first_mut(),
+            _ => self.seat_of(frame),
         }
     }
 

@@ -89,6 +89,14 @@ pub trait FrameSource {
         self.alloc_block(order, mobility, Context::NOWAIT).ok()
     }
 
+    /// Takes a block of `order` if it lies where the calling CPU takes it without a search and without a call.
+    /// `None` says nothing of other places, and by default always.
+    #[inline]
+    fn cached_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        let _ = (order, mobility);
+        None
+    }
+
     /// Takes a block of `order` for contents of `mobility`; the contents are undefined. If the context may
     /// block, any free block counts, in whichever CPU's cache it lies. Else the source waits for no CPU and
     /// stops none.
@@ -119,6 +127,14 @@ pub trait FrameSource {
         let run = Run::new(frame, order.frames()).ok_or(FreeError::Outside(frame))?;
         self.free_run(run);
         Ok(())
+    }
+
+    /// Gives a block back that was taken as one, if the calling CPU can keep it at once for the next request. False if
+    /// not, and by default always: then nothing has changed, and [`free_block`](Self::free_block) takes it.
+    #[inline]
+    fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
+        let _ = (frame, order);
+        false
     }
 
     /// Takes one frame for contents that can move. The caller must hold no lock that a client of reclaim
@@ -207,6 +223,16 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         (**self).free_block(frame, order)
     }
+
+    #[inline(always)]
+    fn cached_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        (**self).cached_block(order, mobility)
+    }
+
+    #[inline(always)]
+    fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
+        (**self).free_cached(frame, order)
+    }
 }
 
 /// Unmovable frames: as many side by side as asked for, if a block at most a third longer is there at once, and
@@ -280,6 +306,16 @@ impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
     #[inline(always)]
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.free(frame, order)
+    }
+
+    #[inline(always)]
+    fn cached_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.alloc_cached(order, mobility)
+    }
+
+    #[inline(always)]
+    fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
+        self.free_cached(frame, order)
     }
 }
 
@@ -399,6 +435,18 @@ impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
 
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.free(frame, order)
+    }
+
+    /// From the first zone only: it comes before the others.
+    #[inline(always)]
+    fn cached_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.seat(0).alloc_cached(order, mobility)
+    }
+
+    #[inline(always)]
+    fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
+        self.likely_seat_of(frame)
+            .is_some_and(|seat| seat.free_cached(frame, order))
     }
 }
 

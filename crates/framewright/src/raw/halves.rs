@@ -26,6 +26,17 @@ pub(crate) struct Halves<'m> {
     words: &'m [AtomicU64],
 }
 
+/// One of the numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Half<'m> {
+    #[cfg(not(any(loom, shuttle)))]
+    half: &'m crate::sync::AtomicU16,
+    #[cfg(any(loom, shuttle))]
+    all: Halves<'m>,
+    #[cfg(any(loom, shuttle))]
+    index: usize,
+}
+
 impl<'m> Halves<'m> {
     /// How many words hold `halves` halves.
     #[must_use]
@@ -66,11 +77,11 @@ impl<'m> Halves<'m> {
         self.halves[index].load(order)
     }
 
-    /// The value of number `index`, if there is one.
+    /// Number `index`, if there is one.
     #[inline(always)]
     #[must_use]
-    pub(crate) fn get(self, index: usize, order: Ordering) -> Option<u16> {
-        self.halves.get(index).map(|half| half.load(order))
+    pub(crate) fn find(self, index: usize) -> Option<Half<'m>> {
+        self.halves.get(index).map(|half| Half { half })
     }
 
     /// Sets number `index`.
@@ -113,6 +124,35 @@ impl<'m> Halves<'m> {
     }
 }
 
+#[cfg(not(any(loom, shuttle)))]
+impl Half<'_> {
+    /// Its value.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn load(self, order: Ordering) -> u16 {
+        self.half.load(order)
+    }
+
+    /// Sets it.
+    #[inline(always)]
+    pub(crate) fn store(self, value: u16, order: Ordering) {
+        self.half.store(value, order);
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+#[allow(missing_docs, reason = "documented at the normal build's twin above")]
+impl Half<'_> {
+    #[must_use]
+    pub(crate) fn load(self, order: Ordering) -> u16 {
+        self.all.load(self.index, order)
+    }
+
+    pub(crate) fn store(self, value: u16, order: Ordering) {
+        self.all.store(self.index, value, order);
+    }
+}
+
 #[cfg(any(loom, shuttle))]
 #[allow(missing_docs, reason = "documented at the normal build's twin above")]
 impl<'m> Halves<'m> {
@@ -133,8 +173,8 @@ impl<'m> Halves<'m> {
     }
 
     #[must_use]
-    pub(crate) fn get(self, index: usize, order: Ordering) -> Option<u16> {
-        (index < self.len()).then(|| self.load(index, order))
+    pub(crate) fn find(self, index: usize) -> Option<Half<'m>> {
+        (index < self.len()).then_some(Half { all: self, index })
     }
 
     pub(crate) fn store(self, index: usize, value: u16, order: Ordering) {
@@ -197,8 +237,12 @@ mod tests {
         halves.store(3, 7, Ordering::Relaxed);
         let all: [u16; 8] = core::array::from_fn(|index| halves.load(index, Ordering::Relaxed));
         assert_eq!(all, [0x1000, 0x1001, 0x1002, 7, 2, 0x1005, 0x1006, 0x1007]);
-        assert_eq!(halves.get(7, Ordering::Relaxed), Some(0x1007));
-        assert_eq!(halves.get(8, Ordering::Relaxed), None);
+        let last = halves.find(7).unwrap();
+        assert_eq!(last.load(Ordering::Relaxed), 0x1007);
+        last.store(0x2007, Ordering::Relaxed);
+        assert_eq!(halves.load(7, Ordering::Relaxed), 0x2007);
+        last.store(0x1007, Ordering::Relaxed);
+        assert!(halves.find(8).is_none());
         halves.fill(1, 5, 9, Ordering::Relaxed);
         let all: [u16; 8] = core::array::from_fn(|index| halves.load(index, Ordering::Relaxed));
         assert_eq!(all, [0x1000, 9, 9, 9, 9, 9, 0x1006, 0x1007]);

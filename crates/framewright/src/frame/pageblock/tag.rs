@@ -85,8 +85,8 @@ impl Tag {
     pub(in super::super) fn as_live_of(self, order: Order) -> Option<Mobility> {
         // What remains is the mobility's number and nothing else; in any other tag higher bits
         // remain.
-        let left = self.0 ^ (LIVE | (order.get() as u16) << 2);
-        Mobility::from_index(usize::from(left))
+        let left = u32::from(self.0) ^ (u32::from(LIVE) | u32::from(order.get()) << 2);
+        Mobility::from_index(left as usize)
     }
 
     /// The difference between a live tag of a cached order and that of the same block in `seat`'s

@@ -148,14 +148,16 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// block, and else busy, perhaps while another CPU claims it.
     #[inline(always)]
     fn alloc_fast(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
-        let (words, tags) = (self.words, self.tags);
+        let words = self.words;
         if self.try_enter() && order.index() < CACHED_ORDERS {
             let cache = cache_number(mobility, order.index());
             let offset = words.youngest(cache);
             let live = Tag::live(order, mobility);
-            if tags.get(offset, Relaxed) == Some(live.0 ^ self.cache_mask) {
+            if let Some(tag) = self.tags.find(offset)
+                && tag.load(Relaxed) == live.0 ^ self.cache_mask
+            {
                 words.hand_out_youngest(cache);
-                tags.store(offset, live.0, Relaxed);
+                tag.store(live.0, Relaxed);
                 let frame = Frame(self.origin + offset as u64);
                 words.turn().exit();
                 return Some(frame);
@@ -224,10 +226,12 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
         mobility: Mobility,
         resort: Resort,
     ) -> Result<Frame, AllocError> {
-        match self.alloc_fast(order, mobility) {
-            Some(frame) => Ok(frame),
-            None => self.alloc_slow(order, mobility, resort),
-        }
+        // The fast path's result lies in registers, so it is not the one that the slow path writes to memory.
+        let frame = match self.alloc_fast(order, mobility) {
+            Some(frame) => frame,
+            None => self.alloc_slow(order, mobility, resort)?,
+        };
+        Ok(frame)
     }
 
     /// As [`alloc_hard`](Self::alloc_hard), but waits for other CPUs for at most `rounds` calls of
@@ -292,10 +296,10 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// another block, or is not in the zone. Nothing has changed then.
     #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        if self.free_fast(frame, order) {
-            return Ok(());
+        if !self.free_fast(frame, order) {
+            self.free_slow(frame, order)?;
         }
-        self.free_slow(frame, order)
+        Ok(())
     }
 
     /// Frees the block of `order` at `frame` into this CPU's cache, if that has room. False if not, if another CPU stops
@@ -314,11 +318,12 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     /// claims it.
     #[inline(always)]
     fn free_fast(&mut self, frame: Frame, order: Order) -> bool {
-        let (words, tags) = (self.words, self.tags);
+        let words = self.words;
         let offset = frame.0.wrapping_sub(self.origin) as usize;
         if self.try_enter()
             && order.index() < CACHED_ORDERS
-            && let Some(tag) = tags.get(offset, Relaxed)
+            && let Some(half) = self.tags.find(offset)
+            && let tag = half.load(Relaxed)
             && let Some(mobility) = Tag(tag).as_live_of(order)
             && if mobility.is_movable() {
                 // The processor predicts this branch. Without it the cache's address would wait for the
@@ -328,7 +333,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
                 words.put(cache_number(mobility, order.index()), offset)
             }
         {
-            tags.store(offset, tag ^ self.cache_mask, Relaxed);
+            half.store(tag ^ self.cache_mask, Relaxed);
             words.turn().exit();
             return true;
         }

@@ -189,13 +189,13 @@ impl<'m> SeatWords<'m> {
     #[inline(always)]
     pub(super) fn put(self, cache: usize, offset: usize) -> bool {
         let head = self.head(cache);
-        let now = head.load(Relaxed);
-        let place = now & PLACES;
+        let place = head.load(Relaxed) & PLACES;
         if place >= self.record.full[cache & (NUMBERS - 1)].load(Relaxed) {
             return false;
         }
         self.record.entries[place as usize].store(offset as u32, Relaxed);
-        head.store(now + 1, Relaxed);
+        // Read once more: a machine adds to a word in memory by one instruction.
+        head.store(head.load(Relaxed) + 1, Relaxed);
         self.record.put[cache & (NUMBERS - 1)].add(1);
         true
     }

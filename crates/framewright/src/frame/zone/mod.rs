@@ -332,7 +332,7 @@ impl<'m, P> Zone<'m, P> {
     /// The tag at `offset`, if it is inside.
     #[inline(always)]
     pub(super) fn tag_if_inside(&self, offset: usize) -> Option<Tag> {
-        self.tags.get(offset, Relaxed).map(Tag)
+        self.tags.find(offset).map(|tag| Tag(tag.load(Relaxed)))
     }
 
     /// The offset of `frame` in the zone, if it is inside.
