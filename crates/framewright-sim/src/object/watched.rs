@@ -86,6 +86,20 @@ impl FrameSource for RecordedSeat<'_, '_> {
         Ok(())
     }
 
+    /// Fails only where the cache is empty: the call that follows can be made to fail.
+    fn cached_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        let frame = self.seat.cached_block(order, mobility)?;
+        Some(self.taken(frame, order))
+    }
+
+    fn free_cached(&mut self, frame: Frame, order: Order) -> bool {
+        let is_freed = self.seat.free_cached(frame, order);
+        if is_freed {
+            self.ram.give(block(frame, order));
+        }
+        is_freed
+    }
+
     fn max_order(&self) -> Order {
         self.seat.max_order()
     }

@@ -96,6 +96,24 @@ impl SlabFrame {
     }
 }
 
+/// The entry of a frame at which a run starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RunEntry(u64);
+
+impl RunEntry {
+    /// A run's entry is below all others but that of nothing, so one comparison finds it.
+    #[inline(always)]
+    fn of(word: u64) -> Option<Self> {
+        const LONGEST: u64 = KvEntry::Run(Order::MAX).word();
+        (word.wrapping_sub(1) < LONGEST).then_some(Self(word))
+    }
+
+    #[inline(always)]
+    pub(super) fn order(self) -> Order {
+        Order::new((self.0 >> 2) as u8).unwrap_or(Order::MAX)
+    }
+}
+
 impl KvEntry {
     #[inline(always)]
     fn of(word: u64) -> Self {
@@ -153,6 +171,14 @@ impl<'m> KvTable<'m> {
         (place < self.words.len() as u64).then_some(place as usize)
     }
 
+    /// The place of a block's first frame, if objects can lie in all of the block.
+    #[inline(always)]
+    pub(super) fn place_of_block(self, first: Frame, order: Order) -> Option<usize> {
+        let place = self.place(first)?;
+        let last = place as u64 + (order.frames() - 1);
+        (last < self.words.len() as u64).then_some(place)
+    }
+
     /// The place of the frame that contains an address of the direct map, if objects can lie in it.
     #[inline(always)]
     pub(super) fn place_at(self, addr: Addr) -> Option<usize> {
@@ -171,6 +197,13 @@ impl<'m> KvTable<'m> {
     pub(super) fn get(self, place: usize) -> KvEntry {
         // Acquire pairs with the Release in `set`, `change` and `replace`.
         KvEntry::of(self.words[place].load(Acquire))
+    }
+
+    /// The entry of a frame, if a run starts there.
+    #[inline(always)]
+    pub(super) fn run_at(self, place: usize) -> Option<RunEntry> {
+        // Acquire as above.
+        RunEntry::of(self.words[place].load(Acquire))
     }
 
     /// The frame at a place, if it is part of a slab of that owner's.
@@ -198,22 +231,26 @@ impl<'m> KvTable<'m> {
     /// `alone` there is only one CPU.
     #[inline(always)]
     pub(super) fn replace(self, place: usize, from: KvEntry, to: KvEntry, alone: bool) -> bool {
+        self.replace_word(place, from.word(), to.word(), alone)
+    }
+
+    /// Clears the entry of a frame at which a run starts, in the same way.
+    #[inline(always)]
+    pub(super) fn clear_run(self, place: usize, run: RunEntry, alone: bool) -> bool {
+        self.replace_word(place, run.0, 0, alone)
+    }
+
+    #[inline(always)]
+    fn replace_word(self, place: usize, from: u64, to: u64, alone: bool) -> bool {
         let word = &self.words[place];
         if alone {
-            let same = word.load(Relaxed) == from.word();
+            let same = word.load(Relaxed) == from;
             if same {
-                word.store(to.word(), Relaxed);
+                word.store(to, Relaxed);
             }
             return same;
         }
-        word.compare_exchange(from.word(), to.word(), AcqRel, Relaxed)
-            .is_ok()
-    }
-
-    /// Clears the entry of a frame, in the same way.
-    #[inline(always)]
-    pub(super) fn clear(self, place: usize, entry: KvEntry, alone: bool) -> bool {
-        self.replace(place, entry, KvEntry::None, alone)
+        word.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
 }
 
@@ -234,8 +271,17 @@ mod tests {
                 }
             }
         }
-        let run = KvEntry::Run(Order::MAX);
-        assert_eq!(KvEntry::of(run.word()), run);
+        for order in (0..=Order::MAX.get()).filter_map(Order::new) {
+            let run = KvEntry::Run(order);
+            assert_eq!(KvEntry::of(run.word()), run);
+            let found = RunEntry::of(run.word());
+            assert_eq!(found.map(RunEntry::order), Some(order));
+        }
+        // Records are numbered from 1.
+        let least = SlabFrame::new(1, SizeClass::new(0), 0, 0);
+        for other in [KvEntry::None, KvEntry::Slab(least)] {
+            assert_eq!(RunEntry::of(other.word()), None);
+        }
         assert_eq!(KvEntry::of(0), KvEntry::None, "a zeroed table");
     }
 }

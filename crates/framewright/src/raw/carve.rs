@@ -183,8 +183,8 @@ mod tests {
             .at_a_line();
         let records = carver.word_records::<Words>(3);
         records.get(1).others[4].store(5, Relaxed);
-        records.word(16).store(6, Relaxed);
-        assert_eq!(records.word(8 + 5).load(Relaxed), 5);
+        records.word(16).unwrap().store(6, Relaxed);
+        assert_eq!(records.word(8 + 5).unwrap().load(Relaxed), 5);
         assert_eq!(records.get(2).first.load(Relaxed), 6);
         assert_eq!(records.len(), 3);
     }

@@ -161,10 +161,21 @@ impl<'m, R: RawRecord> WordRecords<'m, R> {
         &self.records[nth]
     }
 
-    /// The word of that number, counted from the first record's first on.
     #[inline(always)]
-    pub(crate) fn word(self, nth: usize) -> &'m AtomicU64 {
-        &self.words[nth]
+    pub(crate) fn find(self, nth: usize) -> Option<&'m R> {
+        self.records.get(nth)
+    }
+
+    /// The word of that number, counted from the first record's first on.
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline(always)]
+    pub(crate) fn word(self, nth: usize) -> Option<&'m AtomicU64> {
+        self.words.get(nth)
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn word(self, nth: usize) -> Option<&'m AtomicU64> {
+        self.words.get(nth).copied()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Contiguous objects: slots of slabs, and blocks of frames.
 
 use super::super::lengths::bytes_of;
-use super::super::slab::SizeClass;
-use super::super::table::KvEntry;
+use super::super::slab::{SizeClass, SlabState};
+use super::super::table::{KvEntry, KvTable, RunEntry};
 use super::super::{KvError, KvFreeError, KvSeat};
 use super::KvRequest;
 use crate::frame::FrameSource;
+use crate::platform::parts::zero_object;
 use crate::platform::{ObjectPlatform, OrElse, Relief};
-use crate::units::{Addr, Frame, Order, Run};
+use crate::units::{Addr, Frame, Mobility, Order, Run};
 
 impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
@@ -25,39 +26,86 @@ where
     /// # Errors
     /// What is wrong with the request, or that no contiguous memory was free. Nothing has changed
     /// then.
-    #[inline]
+    #[inline(always)]
     pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        match self.slot_at_once(request) {
-            Some(addr) => Ok(addr),
-            None => self.kmalloc_slow(request),
-        }
+        let addr = match self.at_hand(request) {
+            Some(addr) => addr,
+            None => self.kmalloc_slow(*request)?,
+        };
+        Ok(addr)
     }
 
-    /// The fast path of a small request: the common case, without a call.
+    /// The fast path of a request: the common case, without a call. The slow paths have the request by value, so a
+    /// caller that knows its length keeps none in memory, and the compiler works out here what it can.
     #[inline(always)]
-    pub(super) fn slot_at_once(&mut self, request: &KvRequest) -> Option<Addr> {
-        let class = SizeClass::plain(request.bytes, request.align_bytes)?;
+    pub(super) fn at_hand(&mut self, request: &KvRequest) -> Option<Addr> {
         if !request.effort.is_allowed(request.context) {
             return None;
         }
-        let found = match self.try_enter() {
-            true => {
-                let found = self.held.take(class);
-                found.or_else(|| self.held.take_near(class))
-            }
+        match SizeClass::plain(request.bytes, request.align_bytes) {
+            Some(class) => self.slot_at_hand(class, request.zero),
+            None => self.block_at_hand(request),
+        }
+    }
+
+    /// A slot from the class's magazine, or from another slab that has one.
+    #[inline(always)]
+    fn slot_at_hand(&mut self, class: SizeClass, zero: bool) -> Option<Addr> {
+        // A copy: behind an access of an atomic the compiler reads each field of the seat anew.
+        let words = self.held.words;
+        let turn = words.turn();
+        let found = match turn.try_enter::<P>() {
+            true => self.held.take_in(words, class),
             false => None,
         };
-        self.exit();
-        let addr = found?;
-        if request.zero {
+        let addr = match found {
+            Some(addr) => {
+                turn.exit();
+                addr
+            }
+            None => self.slot_near(class)?,
+        };
+        if zero {
             self.calling_out_for(addr, |platform| platform.zero_bytes(addr, class.bytes()));
         }
         Some(addr)
     }
 
+    /// A slot where the magazine is empty, or another CPU may claim the seat. The seat is busy before, and idle after.
     #[inline(never)]
-    fn kmalloc_slow(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        self.obtain_for(request, false)
+    fn slot_near(&mut self, class: SizeClass) -> Option<Addr> {
+        self.wait_if_claimed();
+        let found = self.held.take(class);
+        let found = found.or_else(|| self.held.take_near(class));
+        self.exit();
+        found
+    }
+
+    /// A block that lies in the cache of the CPU's seat in the zones.
+    #[inline(always)]
+    fn block_at_hand(&mut self, request: &KvRequest) -> Option<Addr> {
+        if self.held.words.has_loose() {
+            return None;
+        }
+        let order = self.order_of_block(request)?;
+        let blocks = self.ranges.frames();
+        let frame = blocks.cached_block(order, Mobility::Unmovable)?;
+        let addr = self.run_of(order, frame)?;
+        if request.zero {
+            self.zero_block(addr, order);
+        }
+        Some(addr)
+    }
+
+    #[inline(never)]
+    fn zero_block(&mut self, addr: Addr, order: Order) {
+        let bytes = bytes_of(order);
+        self.calling_out_for(addr, |platform| zero_object(platform, addr, bytes));
+    }
+
+    #[inline(never)]
+    fn kmalloc_slow(&mut self, request: KvRequest) -> Result<Addr, KvError> {
+        self.obtain_for(&request, false)
     }
 
     /// Frees an object that is contiguous in memory \[`kfree`\]. Returns how many bytes it could
@@ -67,16 +115,13 @@ where
     ///
     /// # Errors
     /// What is wrong with the address. Nothing has changed then.
-    #[inline]
+    #[inline(always)]
     pub fn kfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
-        let freed = match self.held.table.place_at(addr) {
-            Some(place) => self.free_contiguous(addr, place),
-            None => Err(self.not_contiguous(addr)),
+        let bytes = match self.held.table.place_at(addr) {
+            Some(place) => self.free_slot(addr, place)?,
+            None => self.not_contiguous(addr)?,
         };
-        if freed.is_err() {
-            self.held.words.counters.bad_frees.add(1);
-        }
-        freed
+        Ok(bytes)
     }
 
     /// Calls the platform for an object that has not been handed out yet: if the call unwinds, the object
@@ -102,11 +147,12 @@ where
     }
 
     #[cold]
-    fn not_contiguous(&self, addr: Addr) -> KvFreeError {
-        match self.mapped_bytes(addr) {
+    #[inline(never)]
+    fn not_contiguous(&self, addr: Addr) -> Result<u64, KvFreeError> {
+        self.refuse(match self.mapped_bytes(addr) {
             Ok(_) => KvFreeError::Mapped(addr),
             Err(error) => error,
-        }
+        })
     }
 }
 
@@ -251,9 +297,10 @@ where
     #[inline(always)]
     pub(in super::super) fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, order)?;
-        self.held.table.set(place, KvEntry::Run(order));
+        let table = self.held.table;
+        table.set(place, KvEntry::Run(order));
         self.held.words.counters.run_allocs.add(1);
-        Some(self.held.table.addr(place))
+        Some(table.addr(place))
     }
 
     /// Frees a contiguous object that was not handed out, because a wait unwound: waits for no zone.
@@ -278,42 +325,86 @@ where
         self.exit();
     }
 
-    /// Frees the object at an address of the direct map; `place` is its frame's place in the table.
+    /// Frees the object at an address of the direct map, whose frame's place in the table is `place`. The fast path
+    /// is a slot's.
     #[inline(always)]
-    pub(super) fn free_contiguous(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
-        // The fast path: the common case, without a call.
-        if self.try_enter()
-            && let Some(bytes) = self.held.free_fast(addr, place)
+    pub(super) fn free_slot(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+        // Copies, as where a slot is taken.
+        let (table, words) = (self.held.table, self.held.words);
+        let turn = words.turn();
+        if turn.try_enter::<P>()
+            && let Some(freed) = self.held.free_fast(table, addr, place)
         {
-            self.exit();
-            return Ok(bytes);
-        }
-        match self.held.table.get(place) {
-            KvEntry::Run(order) => {
-                self.exit();
-                self.free_run(addr, place, order)
+            words.counters.slab_frees.add(1);
+            match freed.was_full {
+                true => self.end_full(addr),
+                false => turn.exit(),
             }
-            KvEntry::Slab(_) | KvEntry::None => self.free_slow(addr, place),
+            return Ok(freed.class.bytes());
+        }
+        let bytes = self.free_any(addr)?;
+        Ok(bytes)
+    }
+
+    /// Ends the free of a slot whose slab was full, and leaves the seat.
+    #[inline(never)]
+    fn end_full(&mut self, addr: Addr) {
+        let table = self.held.table;
+        let place = table.place_at(addr);
+        if let Some(part) = place.and_then(|place| table.slab_of(place, self.held.owner)) {
+            self.held.move_to(part.record(), SlabState::Partial);
+        }
+        self.exit();
+    }
+
+    /// Frees what the fast path does not. The caller has entered the seat; another CPU may claim it.
+    #[inline(never)]
+    fn free_any(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
+        let table = self.held.table;
+        let place = table.place_at(addr);
+        let place = place.expect("the caller has looked");
+        match table.run_at(place) {
+            Some(run) => {
+                self.exit();
+                if addr.in_page() != 0 {
+                    return self.refuse(KvFreeError::NotAllocated(addr));
+                }
+                self.free_run(table, addr, place, run)
+            }
+            None => self.free_slow(addr, place),
         }
     }
 
-    /// Frees a run of that order. The seat is idle.
-    #[inline]
-    fn free_run(&mut self, addr: Addr, place: usize, order: Order) -> Result<u64, KvFreeError> {
-        let entry = KvEntry::Run(order);
-        if addr.in_page() != 0 {
-            return Err(KvFreeError::NotAllocated(addr));
+    /// Frees the run with that entry, which starts at the address. The seat is idle.
+    #[inline(always)]
+    pub(super) fn free_run(
+        &mut self,
+        table: KvTable<'_>,
+        addr: Addr,
+        place: usize,
+        run: RunEntry,
+    ) -> Result<u64, KvFreeError> {
+        if !table.clear_run(place, run, P::ALONE) {
+            self.refuse(KvFreeError::AlreadyFree(addr))?;
         }
-        if !self.held.table.clear(place, entry, P::ALONE) {
-            return Err(KvFreeError::AlreadyFree(addr));
+        let order = run.order();
+        match self.ranges.frames().free_cached(table.frame(place), order) {
+            true => self.held.words.counters.run_frees.add(1),
+            false => self.free_uncached(place, order),
         }
+        Ok(bytes_of(order))
+    }
+
+    /// Ends the free of a run, whose entry is gone, where the CPU's cache does not take the block.
+    #[inline(never)]
+    fn free_uncached(&mut self, place: usize, order: Order) {
         let frame = self.held.table.frame(place);
+        let entry = KvEntry::Run(order);
         // If the wait for another CPU unwinds, the block has not gone back: the object is live as before.
         let unwound = OrElse::new(self, |seat: &mut Self| seat.held.table.set(place, entry));
         unwound.seat.free_block(frame, order);
         unwound.end();
         self.held.words.counters.run_frees.add(1);
-        Ok(bytes_of(order))
     }
 
     /// The slow path of a slot's free, which does more than set a bit. The caller has entered the seat;
@@ -328,7 +419,18 @@ where
         };
         self.exit();
         self.return_surplus();
-        freed
+        match freed {
+            Ok(bytes) => Ok(bytes),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    /// Counts a free that is refused.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse(&self, error: KvFreeError) -> Result<u64, KvFreeError> {
+        self.held.words.counters.bad_frees.add(1);
+        Err(error)
     }
 
     /// How many bytes the object at an address of the direct map can have.

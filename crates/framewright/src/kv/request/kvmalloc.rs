@@ -24,17 +24,18 @@ where
     ///
     /// # Errors
     /// What is wrong with the request, or which resource was missing. Nothing has changed then.
-    #[inline]
+    #[inline(always)]
     pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        match self.slot_at_once(request) {
-            Some(addr) => Ok(addr),
-            None => self.kvmalloc_slow(request),
-        }
+        let addr = match self.at_hand(request) {
+            Some(addr) => addr,
+            None => self.kvmalloc_slow(*request)?,
+        };
+        Ok(addr)
     }
 
     #[inline(never)]
-    fn kvmalloc_slow(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        self.obtain_for(request, true)
+    fn kvmalloc_slow(&mut self, request: KvRequest) -> Result<Addr, KvError> {
+        self.obtain_for(&request, true)
     }
 
     /// Allocates zeroed memory for `count` elements of `bytes_each`. All else is as `request` says,
@@ -76,22 +77,39 @@ where
     ///
     /// # Errors
     /// What is wrong with the address. Nothing has changed then.
+    #[inline(always)]
     pub fn kvfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
-        let freed = match self.held.table.place_at(addr) {
-            Some(place) => self.free_contiguous(addr, place),
-            None if addr.in_page() != 0 => self.mapped_bytes(addr),
-            None => match self.ranges.vfree(addr.page()) {
-                Ok(pages) => {
-                    self.held.words.counters.mapped_frees.add(1);
-                    Ok(pages * Page::BYTES)
-                }
-                Err(error) => Err(KvFreeError::of_mapped(addr, error)),
+        let table = self.held.table;
+        let bytes = match table.place_at(addr) {
+            // A run needs no seat of this allocator. So it comes first, where the address can be one's.
+            Some(place) if addr.in_page() == 0 => match table.run_at(place) {
+                Some(run) => self.free_run(table, addr, place, run)?,
+                None => self.free_slot_called(addr, place)?,
             },
+            Some(place) => self.free_slot_called(addr, place)?,
+            None => self.free_mapped(addr)?,
         };
-        if freed.is_err() {
-            self.held.words.counters.bad_frees.add(1);
+        Ok(bytes)
+    }
+
+    #[inline(never)]
+    fn free_slot_called(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+        self.free_slot(addr, place)
+    }
+
+    #[inline(never)]
+    fn free_mapped(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
+        if addr.in_page() != 0 {
+            let error = self.mapped_bytes(addr);
+            return error.or_else(|error| self.refuse(error));
         }
-        freed
+        match self.ranges.vfree(addr.page()) {
+            Ok(pages) => {
+                self.held.words.counters.mapped_frees.add(1);
+                Ok(pages * Page::BYTES)
+            }
+            Err(error) => self.refuse(KvFreeError::of_mapped(addr, error)),
+        }
     }
 
     /// How many bytes the object at `addr` can have \[`ksize`\]. Time: O(1).

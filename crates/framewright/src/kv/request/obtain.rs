@@ -141,20 +141,28 @@ where
         self.obtain_slow(request, &need)
     }
 
-    /// The order of the block that serves a request first; `None` for a request that a slot serves, and for
-    /// one that is wrong.
+    /// The order of the block that serves a request first, if such frames exist.
     #[inline(always)]
     fn order_of_long(&mut self, request: &KvRequest) -> Option<Order> {
+        let order = self.order_of_block(request)?;
+        let is_possible = order <= self.ranges.frames().max_order();
+        let is_right = is_possible && request.check().is_ok();
+        (is_right && !self.has_fewer(order.frames())).then_some(order)
+    }
+
+    /// The order of the block that serves a request first; `None` for a request that a slot serves, and for
+    /// one whose length or alignment is wrong.
+    #[inline(always)]
+    pub(super) fn order_of_block(&self, request: &KvRequest) -> Option<Order> {
         let &KvRequest {
             bytes, align_bytes, ..
         } = request;
-        let is_aligned = self.kv.direct & align_bytes.wrapping_sub(1) == 0;
-        if request.check().is_err() || bytes.max(align_bytes) <= BYTES_MAX || !is_aligned {
+        // A block is aligned to its length relative to the start of the direct map.
+        let is_aligned = align_bytes.is_power_of_two() && self.kv.direct & (align_bytes - 1) == 0;
+        if bytes == 0 || bytes.max(align_bytes) <= BYTES_MAX || !is_aligned {
             return None;
         }
-        let order = order_of(bytes, align_bytes)?;
-        let is_possible = order <= self.ranges.frames().max_order();
-        (is_possible && !self.has_fewer(order.frames())).then_some(order)
+        order_of(bytes, align_bytes)
     }
 
     /// An object in memory that will do, filled with zeroes if that was asked for.

@@ -53,12 +53,10 @@ where
     /// of it.
     #[inline(always)]
     pub(in super::super) fn place_of(&mut self, frame: Frame, order: Order) -> Option<usize> {
-        let last = Frame(frame.0.wrapping_add(order.frames() - 1));
-        let place = self.held.table.place(frame);
-        if place.is_none() || self.held.table.place(last).is_none() {
+        let place = self.held.table.place_of_block(frame, order);
+        if place.is_none() {
             self.held.words.set_loose(frame, order);
             self.give_loose();
-            return None;
         }
         place
     }

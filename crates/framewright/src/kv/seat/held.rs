@@ -187,12 +187,6 @@ impl Held<'_> {
         debug_assert!(loaded, "K4: a listed slab has a free slot");
     }
 
-    /// Puts a full slab into the list of partial ones, after one of its slots was freed.
-    #[inline(never)]
-    pub(super) fn becomes_partial(&self, number: u32) {
-        self.move_to(number, SlabState::Partial);
-    }
-
     /// Serves the class, whose slab is full or which has none, from a slab with free slots. False
     /// if there is no such slab.
     pub(super) fn next_partial(&self, class: SizeClass) -> bool {

@@ -3,8 +3,8 @@
 
 use super::super::KvFreeError;
 use super::super::slab::{BITMAP_WORDS, SizeClass, Slab, SlabHeader, SlabState};
-use super::super::table::SlabFrame;
-use super::Held;
+use super::super::table::{KvTable, SlabFrame};
+use super::{Held, KvSeatRecord};
 use crate::seats::{Inboxes, Parcel};
 use crate::sync::{
     AtomicU64,
@@ -22,6 +22,14 @@ struct ObjectSlot<'m> {
     bit: u64,
 }
 
+/// A slot that was just freed.
+#[derive(Clone, Copy)]
+pub(in super::super) struct FreedSlot {
+    pub(in super::super) class: SizeClass,
+    /// Its slab had no free slot, and is in no list yet.
+    pub(in super::super) was_full: bool,
+}
+
 impl ObjectSlot<'_> {
     /// Whether it is free, or a free from another CPU is on its way.
     #[inline(always)]
@@ -36,14 +44,24 @@ impl<'m> Held<'m> {
     /// Takes a slot from the class's magazine.
     #[inline(always)]
     pub(in super::super) fn take(&self, class: SizeClass) -> Option<Addr> {
-        let (magazine, first) = self.words.magazine(class);
-        let word = self.records.word(magazine);
+        self.take_in(self.words, class)
+    }
+
+    /// The same for a caller that has read where the seat's words are.
+    #[inline(always)]
+    pub(in super::super) fn take_in(
+        &self,
+        words: &'m KvSeatRecord,
+        class: SizeClass,
+    ) -> Option<Addr> {
+        let (magazine, first) = words.magazine(class);
+        let word = self.records.word(magazine)?;
         let bits = word.load(Relaxed);
         if bits == 0 {
             return None;
         }
         word.store(bits & (bits - 1), Relaxed);
-        self.words.counters.slab_allocs.add(1);
+        words.counters.slab_allocs.add(1);
         let slot = u64::from(bits.trailing_zeros());
         Some(Addr(first.wrapping_add(slot * class.bytes())))
     }
@@ -76,29 +94,34 @@ impl<'m> Held<'m> {
     }
 
     /// Frees the object at an address in the frame at `place`. Does so only if the frame is part of a slab of
-    /// the seat's, and the free need only set a bit and list a slab that was full. Returns the slot's length.
+    /// the seat's, and the free need only set a bit and list a slab that was full. The caller does the latter, and
+    /// counts.
     #[inline(always)]
-    pub(in super::super) fn free_fast(&self, addr: Addr, place: usize) -> Option<u64> {
-        let part = self.table.slab_of(place, self.owner)?;
+    pub(in super::super) fn free_fast(
+        &self,
+        table: KvTable<'m>,
+        addr: Addr,
+        place: usize,
+    ) -> Option<FreedSlot> {
+        let part = table.slab_of(place, self.owner)?;
         let slot = self.slot(addr, part).ok()?;
-        let free = slot.slab.free(slot.word);
+        let (header, free) = (slot.header, slot.slab.free(slot.word));
+        let is_short = header.is_in_no_list()
+            || header.state() == SlabState::Partial
+                && free.load(Relaxed) | slot.bit != header.all_in(slot.word);
+        if !is_short {
+            return None;
+        }
         let bits = free.load(Relaxed);
         let others = slot.slab.remote(slot.word).load(Relaxed);
-        let state = slot.header.state();
-        let is_short = match state {
-            SlabState::Current | SlabState::Full => true,
-            SlabState::Partial => bits | slot.bit != slot.header.all_in(slot.word),
-            _ => false,
-        };
-        if !is_short || (bits | others) & slot.bit != 0 {
+        if (bits | others) & slot.bit != 0 {
             return None;
         }
         free.store(bits | slot.bit, Relaxed);
-        if state == SlabState::Full {
-            self.becomes_partial(part.record());
-        }
-        self.words.counters.slab_frees.add(1);
-        Some(part.class().bytes())
+        Some(FreedSlot {
+            class: part.class(),
+            was_full: header.is_full(),
+        })
     }
 
     /// Frees the object at an address that lies in a slab of this or another CPU. Returns the slot's length.
@@ -151,14 +174,16 @@ impl<'m> Held<'m> {
         // A frame begins at a multiple of the page length.
         let offset = part.bytes_before() | addr.in_page();
         let (number, is_first) = part.class().slot_at(offset);
-        let slab = self.records.get(part.record());
+        // There is a record in any case: the check costs less than a panic's.
+        let slab = self.records.find(part.record());
+        let slab = slab.ok_or(KvFreeError::NotAllocated(addr))?;
         let header = slab.header();
-        if number >= header.slots() {
+        if number as u32 >= header.slots() {
             // The address lies in the rest behind the last slot.
             return Err(KvFreeError::NotAllocated(addr));
         }
         if !is_first {
-            let start = u64::from(number) * part.class().bytes();
+            let start = number * part.class().bytes();
             return Err(KvFreeError::NotTheFirst {
                 addr,
                 start: Addr(addr.0 - (offset - start)),
@@ -167,7 +192,7 @@ impl<'m> Held<'m> {
         Ok(ObjectSlot {
             slab,
             header,
-            word: number as usize / 64,
+            word: (number / 64) as usize,
             bit: 1 << (number % 64),
         })
     }

@@ -149,7 +149,7 @@ impl KvSeatRecord {
     }
 
     #[inline(always)]
-    pub(super) fn has_loose(&self) -> bool {
+    pub(in super::super) fn has_loose(&self) -> bool {
         self.loose.load(Relaxed) != 0
     }
 

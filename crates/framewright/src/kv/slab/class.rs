@@ -171,10 +171,10 @@ impl SizeClass {
     /// One multiplication gives both: the whole part of the quotient in the upper half, and in the lower half a
     /// fraction that is below the reciprocal only if the division leaves nothing. Exact for the 2^15 bytes of a slab.
     #[inline(always)]
-    pub(in super::super) const fn slot_at(self, offset: u64) -> (u32, bool) {
+    pub(in super::super) const fn slot_at(self, offset: u64) -> (u64, bool) {
         let reciprocal = RECIPROCALS[self.index()];
         let quotient = offset * reciprocal as u64;
-        ((quotient >> 32) as u32, (quotient as u32) < reciprocal)
+        (quotient >> 32, (quotient as u32) < reciprocal)
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
         for class in SizeClass::all() {
             for offset in 0..Page::BYTES << 3 {
                 let (slot, first) = class.slot_at(offset);
-                assert_eq!(u64::from(slot), offset / class.bytes());
+                assert_eq!(slot, offset / class.bytes());
                 assert_eq!(first, offset % class.bytes() == 0);
             }
         }

@@ -52,7 +52,7 @@ record! {
 /// The number of a record's first word of free slots.
 const FREE: usize = 4;
 
-/// Where a slab is.
+/// Where a slab is. The last bit says that it is in no list, the one before that it may have free slots beside used ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(super) enum SlabState {
@@ -61,13 +61,13 @@ pub(super) enum SlabState {
     /// In no list: no slot is free.
     Full = 1,
     /// In its class's magazine.
-    Current = 2,
+    Current = 3,
     /// In the list of slabs with both free and used slots.
-    Partial = 3,
+    Partial = 2,
     /// In the list of slabs with only free slots.
     Empty = 4,
     /// The same, but about to go back to the frames.
-    Surplus = 5,
+    Surplus = 6,
 }
 
 impl SlabState {
@@ -94,12 +94,24 @@ impl SlabHeader {
     pub(super) const fn state(self) -> SlabState {
         match self.0 & 7 {
             1 => SlabState::Full,
-            2 => SlabState::Current,
-            3 => SlabState::Partial,
+            2 => SlabState::Partial,
+            3 => SlabState::Current,
             4 => SlabState::Empty,
-            5 => SlabState::Surplus,
+            6 => SlabState::Surplus,
             _ => SlabState::None,
         }
+    }
+
+    /// Whether the slab is full or current.
+    #[inline(always)]
+    pub(super) const fn is_in_no_list(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Whether the slab is full, of one that is full, current or partial.
+    #[inline(always)]
+    pub(super) const fn is_full(self) -> bool {
+        self.0 & 2 == 0
     }
 
     pub(super) const fn with_state(self, state: SlabState) -> Self {
@@ -163,9 +175,15 @@ impl<'m> Records<'m> {
         Slab(self.0.get(number as usize))
     }
 
-    /// The word of free slots that a magazine names.
+    /// The same, if there is a slab of that number.
     #[inline(always)]
-    pub(super) fn word(self, magazine: u64) -> &'m AtomicU64 {
+    pub(super) fn find(self, number: u32) -> Option<Slab<'m>> {
+        self.0.find(number as usize).map(Slab)
+    }
+
+    /// The word of free slots that a magazine names, which there is in any case.
+    #[inline(always)]
+    pub(super) fn word(self, magazine: u64) -> Option<&'m AtomicU64> {
         self.0.word(magazine as usize)
     }
 

@@ -84,6 +84,44 @@ fn wrong_frees_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn a_block_from_the_cpus_cache_is_an_object_like_any_other() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    for order in [0, 1, 4] {
+        let bytes = Page::BYTES << order;
+        let request = KvRequest::new(bytes - 1);
+        let first = seat.kvmalloc(&request).unwrap();
+        seat.kvfree(first).unwrap();
+        let before = machine.kv.stats();
+        // The free left the block in the cache. A request that is wrong does not take it from there.
+        for (wrong, error) in [
+            (request.aligned_to(3), KvError::Align { bytes: 3 }),
+            (
+                request.must_succeed().within(Context::NOWAIT),
+                KvError::MustNotWait,
+            ),
+        ] {
+            assert_eq!(seat.kvmalloc(&wrong), Err(error));
+        }
+        let again = seat.kvmalloc(&request.zeroed()).unwrap();
+        assert_eq!(again, first);
+        assert!(machine.toy.is_filled(again, bytes, 0), "the whole block");
+        assert_eq!(seat.kvsize(again), Ok(bytes));
+        let inside = Addr(again.0 + 16);
+        assert_eq!(seat.kvfree(inside), Err(KvFreeError::NotAllocated(inside)));
+        assert_eq!(seat.kfree(again), Ok(bytes));
+        for addr in [again, inside] {
+            assert_eq!(seat.kvfree(addr), Err(KvFreeError::NotAllocated(addr)));
+        }
+        let after = machine.kv.stats();
+        assert_eq!(after.run_allocs - before.run_allocs, 1);
+        assert_eq!(after.run_frees - before.run_frees, 1);
+        assert_eq!(after.bad_frees - before.bad_frees, 3);
+    }
+    machine.assert_all_free(seat);
+}
+
+#[test]
 fn reallocation_keeps_the_bytes_that_both_lengths_have() {
     let machine = machine(1024);
     let mut seat = machine.seat(0);
