@@ -8,4 +8,4 @@ mod table;
 pub use info::{AreaInfo, AreaKind, AreaState};
 pub(super) use kept::{KEPT_MAX, Kept, KeptRecord};
 pub(crate) use table::AreaHeader;
-pub(super) use table::{AreaTable, GAP, PAGE_BITS, PAGE_MASK, PAGES_MAX};
+pub(super) use table::{AreaTable, AreaWord, GAP, PAGE_BITS, PAGE_MASK, PAGES_MAX};

@@ -39,6 +39,33 @@ const STATE_SHIFT: u32 = 2 * PAGE_BITS;
 /// Marks the end of a list: a window has fewer than 2^30 pages, so no area starts there.
 const NO_NEXT: u32 = PAGES_MAX - 1;
 
+/// Where the header of an area lies.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct AreaWord<'m>(&'m AtomicU64);
+
+impl AreaWord<'_> {
+    /// The header, if it is that of a live area of that kind.
+    #[inline(always)]
+    pub(in super::super) fn live_of(self, kind: AreaKind) -> Option<AreaHeader> {
+        let header = AreaHeader(self.0.load(Relaxed));
+        header.is_live_of(kind).then_some(header)
+    }
+
+    /// Changes the header if it is `from`; if several CPUs try, one succeeds. With `alone` there is only one CPU, which
+    /// has looked.
+    #[inline(always)]
+    pub(in super::super) fn becomes(self, from: AreaHeader, to: AreaHeader, alone: bool) -> bool {
+        if alone {
+            self.0.store(to.0, Release);
+            return true;
+        }
+        // Acquire pairs with the Release in `set_header`: the CPU that frees an area sees whose its span is.
+        self.0
+            .compare_exchange(from.0, to.0, Acquire, Relaxed)
+            .is_ok()
+    }
+}
+
 /// An area's header, one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AreaHeader(u64);
@@ -200,6 +227,12 @@ impl<'m> AreaTable<'m> {
         &self.pages[page as usize]
     }
 
+    /// The word with the header of an area at `page`.
+    #[inline(always)]
+    pub(in super::super) fn area(self, page: u32) -> AreaWord<'m> {
+        AreaWord(&self.words(page)[0])
+    }
+
     /// The header of the area that starts at `page`; `None` for a gap's node and for zero.
     #[inline]
     #[must_use]
@@ -221,10 +254,7 @@ impl<'m> AreaTable<'m> {
         from: AreaHeader,
         to: AreaHeader,
     ) -> bool {
-        // Acquire pairs with the Release in `set_header`: the CPU that frees an area sees whose its span is.
-        self.words(page)[0]
-            .compare_exchange(from.0, to.0, Acquire, Relaxed)
-            .is_ok()
+        self.area(page).becomes(from, to, false)
     }
 
     /// Whether word 0 of `page` is a gap's node; only meaningful where something starts.

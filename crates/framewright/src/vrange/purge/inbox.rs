@@ -73,7 +73,7 @@ impl<'m, P: RangePlatform> Inboxes<'m> for Held<'_, 'm, P> {
             }
         }
         if pages != 0 {
-            self.note_lazy(number, pages, words, is_mapped);
+            self.note_lazy(span, pages, words, is_mapped);
             if is_block {
                 self.soil(span, pages);
             }

@@ -5,7 +5,7 @@
 //! lazy pages of a span already, it calls nothing.
 
 use super::super::seat::Held;
-use super::super::span::{Marked, SpanBits, bits};
+use super::super::span::{Marked, Span, SpanBits, bits};
 use crate::platform::RangePlatform;
 use crate::seats::Inboxes;
 use crate::slots::ones_at;
@@ -23,13 +23,17 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Records that pages of a span of the seat's have become lazy, in these words of its bitmap, and whether some of
     /// them may be mapped.
     #[inline(always)]
-    pub(in super::super) fn note_lazy(&self, number: u32, pages: u32, words: u32, is_mapped: bool) {
-        let span = self.span(number);
-        let before = span.lazy();
-        span.set_lazy(before.with(pages, words).or_mapped(is_mapped));
+    pub(in super::super) fn note_lazy(
+        &self,
+        span: Span<'_, '_>,
+        pages: u32,
+        words: u32,
+        is_mapped: bool,
+    ) {
+        let is_first = span.add_lazy(pages, words, is_mapped);
         self.words.purgeable.add(u64::from(pages));
-        if before.pages == 0 {
-            self.append_lazy(number);
+        if is_first {
+            self.append_lazy(span.number());
         }
     }
 

@@ -51,7 +51,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     #[inline(never)]
-    fn unmap_at_once(&self, at: u32, header: AreaHeader) -> bool {
+    fn unmap_at_once(self, at: u32, header: AreaHeader) -> bool {
         let end = at + header.pages() - header.kind().guard_pages() as u32;
         let unmapped = self.unmap(at, end);
         if unmapped {

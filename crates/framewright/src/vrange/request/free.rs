@@ -13,10 +13,11 @@
 //! ends before it, its span goes to another owner, and a new area with the same header begins there. Then the free
 //! is the new area's, as if it had come later. It goes where the new area lies, because a lazy area holds its span.
 
+use super::super::areas::AreaWord;
 use super::super::error::Poisoned;
 use super::super::seat::Held;
 use super::super::space::SpaceCounters;
-use super::super::span::{SpanBits, SpanOwner, bits};
+use super::super::span::{Span, SpanBits, SpanOwner, SpanPlace};
 use super::super::{AreaHeader, AreaKind, AreaState, RangeFreeError, RangeSeat};
 use crate::frame::FrameSource;
 use crate::platform::{Patience, RangePlatform};
@@ -51,14 +52,18 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let at = offset as u32;
             let (number, place) = self.space.spans.place(at);
             let span = self.space.spans.get(number);
+            let place = span.at(place);
+            let area = self.space.table.area(at);
             if span.is_owned_as(SpanOwner::Areas(self.cpu))
-                && span.starts_at(place)
-                && let Some(header) = self.space.table.header(at)
-                && header.is_live_of(kind)
+                && span.has_start(place)
+                && let Some(header) = area.live_of(kind)
             {
                 let pages = u64::from(header.pages());
                 let delta = self.words.delta.get() + pages;
-                if delta <= self.held().unreported_max(kind) && self.held().free_own(at, header) {
+                let held = self.held();
+                if delta <= held.unreported_max(kind)
+                    && held.free_own((span, place), (at, area), header)
+                {
                     self.words.delta.set(delta);
                     self.exit();
                     return Ok(pages - kind.guard_pages());
@@ -209,35 +214,34 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Makes an area in one of the seat's spans lazy, if its header is still `header`; it has been
     /// reported. Returns false if the header has changed.
     #[inline(always)]
-    fn free_own(&self, at: u32, header: AreaHeader) -> bool {
-        if !self.becomes_lazy(at, header) {
+    fn free_own(
+        &self,
+        (span, place): (Span<'_, '_>, SpanPlace),
+        (at, area): (u32, AreaWord<'_>),
+        header: AreaHeader,
+    ) -> bool {
+        if !self.becomes_lazy(area, header) {
             return false;
         }
-        self.mark_lazy(at, header, !self.unmap_if_strict(at, header));
+        let is_mapped = !self.unmap_if_strict(at, header);
+        self.mark_lazy(span, place, header.pages(), is_mapped);
         self.count_lazy(header);
         true
     }
 
     /// Marks an area in one of the seat's spans, whose header says that it is lazy.
     #[inline(always)]
-    fn mark_lazy(&self, at: u32, header: AreaHeader, is_mapped: bool) {
-        let (number, place) = self.space.spans.place(at);
-        let pages = header.pages();
-        bits::set(self.span(number).bits(SpanBits::Lazy), place, pages);
-        self.note_lazy(number, pages, bits::summary_of(place, pages), is_mapped);
+    fn mark_lazy(&self, span: Span<'_, '_>, place: SpanPlace, pages: u32, is_mapped: bool) {
+        let words = span.mark(SpanBits::Lazy, place, pages);
+        self.note_lazy(span, pages, words, is_mapped);
     }
 
     /// Changes the header of an area, live or kept, from `before` to lazy. Returns false if another
     /// CPU freed the area first: of two CPUs that free the same area at the same moment, whichever
     /// owns its span, one learns that it is free.
     #[inline(always)]
-    pub(in super::super) fn becomes_lazy(&self, at: u32, before: AreaHeader) -> bool {
-        let lazy = before.lazy(None);
-        if P::ALONE {
-            self.space.table.set_header(at, lazy);
-            return true;
-        }
-        self.space.table.change_header(at, before, lazy)
+    pub(in super::super) fn becomes_lazy(&self, area: AreaWord<'_>, before: AreaHeader) -> bool {
+        area.becomes(before, before.lazy(None), P::ALONE)
     }
 
     /// Frees an area if its header is still `header`, whichever CPU has its span. Returns false if
@@ -256,15 +260,18 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     #[inline(always)]
     fn free_as(&self, at: u32, header: AreaHeader, unmap: impl FnOnce() -> bool) -> bool {
         let told = self.lazy_pages_of(at, header);
-        if !self.becomes_lazy(at, header) {
+        if !self.becomes_lazy(self.space.table.area(at), header) {
             return false;
         }
         let is_unmapped = unmap();
         let (number, place) = self.space.spans.place(at);
-        match self.span(number).owner() {
-            SpanOwner::Areas(cpu) if cpu == self.cpu => self.mark_lazy(at, header, !is_unmapped),
+        let span = self.span(number);
+        match span.owner() {
+            SpanOwner::Areas(cpu) if cpu == self.cpu => {
+                self.mark_lazy(span, span.at(place), header.pages(), !is_unmapped);
+            }
             SpanOwner::Block(cpu) if cpu == self.cpu => {
-                self.mark_slot(number, place, told, !is_unmapped);
+                self.mark_slot(span, span.at(place), told, !is_unmapped);
             }
             _ => self.pass_on(at, header, told, is_unmapped),
         }
@@ -336,7 +343,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
         // Counted before they are lazy, as always where they may be purged at once.
         self.words.delta.set(before + pages);
-        if !self.becomes_lazy(at, header) {
+        if !self.becomes_lazy(self.space.table.area(at), header) {
             self.words.delta.set(before);
             return None;
         }

@@ -1,4 +1,4 @@
-//! What a caller asks of a space: an area's length, alignment, contents, context and tag.
+//! What a caller asks of a space: an area's length, alignment, contents, context and tag; and frames that it hands in.
 
 mod alloc;
 mod free;
@@ -8,7 +8,7 @@ mod slow;
 mod undo;
 mod vmalloc;
 
-use crate::units::{Context, Page};
+use crate::units::{Context, Frame, Page, Run};
 
 /// A request for an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,5 +66,24 @@ impl AreaRequest {
     pub const fn tagged(mut self, tag: u32) -> Self {
         self.tag = tag;
         self
+    }
+}
+
+/// The frames as one run, if they follow one another.
+#[inline(always)]
+fn as_one_run(frames: &[Frame]) -> Option<Run> {
+    if let [frame] = frames {
+        return Run::new(*frame, 1);
+    }
+    let first = *frames.first()?;
+    // No branch in the loop, so that several frames are compared at a time.
+    let mut differences = 0;
+    for (frame, nth) in frames.iter().zip(0..) {
+        differences |= frame.0 ^ first.0.wrapping_add(nth);
+    }
+    if differences == 0 {
+        Run::new(first, frames.len() as u64)
+    } else {
+        None
     }
 }

@@ -1,11 +1,13 @@
 //! Mapping the caller's own frames for a while.
 
+use super::super::areas::AreaWord;
 use super::super::error::Poisoned;
 use super::super::purge::lazy_pages;
-use super::super::seat::Held;
-use super::super::span::{SpanBits, SpanOwner, bits};
+use super::super::seat::{Held, slot_of};
+use super::super::span::{Span, SpanBits, SpanOwner, SpanPlace, bits};
 use super::super::{AreaHeader, AreaKind, RangeError, RangeFreeError, RangeSeat};
 use super::alloc::{GIVES, PageNeed};
+use super::as_one_run;
 use crate::frame::FrameSource;
 use crate::platform::{MapError, OrElse, RangePlatform, surely};
 use crate::seats::Inboxes;
@@ -30,15 +32,32 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
         let pages = frames.len() as u64;
         if pages.wrapping_sub(1) < u64::from(self.space.slot_max) && self.try_enter() {
-            let slot = (pages as u32).next_power_of_two();
-            let held = self.held();
-            if let Some(at) = held.cut_first(slot) {
-                held.finish_ram(at, AreaHeader::live(AreaKind::Ram, pages as u32, 0));
-                self.exit();
-                return self.map_slot(at, frames, context);
-            }
+            let (held, slot) = (self.held(), slot_of(pages as u32));
+            let Some((span, place)) = held.cut_first(slot) else {
+                return self.map_listed(slot, frames, context);
+            };
+            let at = held.finish_slot(span, place, pages as u32);
+            self.exit();
+            return self.map_slot(at, frames, context);
         }
         self.map_slow(frames, context)
+    }
+
+    /// The same from a block behind the first one. The seat is busy before, and idle after.
+    #[inline(never)]
+    fn map_listed(
+        &mut self,
+        slot: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        let held = self.held();
+        let Some(at) = held.cut_near(slot) else {
+            return self.map_slow(frames, context);
+        };
+        held.finish_ram(at, frames.len() as u32);
+        self.exit();
+        self.map_slot(at, frames, context)
     }
 
     #[cold]
@@ -296,13 +315,14 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let at = offset as u32;
             let (number, place) = self.space.spans.place(at);
             let span = self.space.spans.get(number);
+            let place = span.at(place);
+            let area = self.space.table.area(at);
             if span.is_owned_as(SpanOwner::Block(self.cpu))
-                && span.starts_at(place)
-                && let Some(header) = self.space.table.header(at)
-                && header.is_live_of(AreaKind::Ram)
+                && span.has_start(place)
+                && let Some(header) = area.live_of(AreaKind::Ram)
                 && u64::from(header.pages()) == pages
             {
-                let slot = header.pages().next_power_of_two();
+                let slot = slot_of(pages as u32);
                 let delta = self.words.delta.get() + u64::from(slot);
                 let held = self.held();
                 let batch = self.space.batch_of(AreaKind::Ram);
@@ -310,7 +330,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     if delta <= batch {
                         self.words.delta.set(delta);
                     }
-                    if held.free_slot(at, header, slot) {
+                    if held.free_slot((span, place), (at, area), header, slot) {
+                        self.words.live.sub(pages);
                         self.words.settle();
                         self.exit();
                         return Ok(pages);
@@ -347,36 +368,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 }
 
-/// The frames as one run, if they follow one another.
-#[inline(always)]
-fn as_one_run(frames: &[Frame]) -> Option<Run> {
-    if let [frame] = frames {
-        return Run::new(*frame, 1);
-    }
-    let first = *frames.first()?;
-    // No branch in the loop, so that several frames are compared at a time.
-    let mut differences = 0;
-    for (frame, nth) in frames.iter().zip(0..) {
-        differences |= frame.0 ^ first.0.wrapping_add(nth);
-    }
-    if differences == 0 {
-        Run::new(first, frames.len() as u64)
-    } else {
-        None
-    }
-}
-
 impl<P: RangePlatform> Held<'_, '_, P> {
-    /// Makes a slot in one of the seat's blocks live.
-    #[inline(always)]
-    pub(super) fn finish_ram(&self, at: u32, header: AreaHeader) {
-        self.space.table.set_header(at, header);
-        let (number, place) = self.space.spans.place(at);
-        self.span(number).set_start(place);
-        self.words.counters.map_ram.add(1);
-        self.words.live.add(u64::from(header.pages()));
-    }
-
     /// What can be done for a slot or a longer area without stopping others, and without purging what may be much.
     fn ram_at_hand(
         &self,
@@ -415,9 +407,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
         if need.pages <= self.space.slot_max {
-            let slot = need.pages.next_power_of_two();
-            if let Some(at) = self.cut_slot(slot, frames) {
-                self.finish_ram(at, header);
+            if let Some(at) = self.cut_slot(slot_of(need.pages), frames) {
+                self.finish_ram(at, need.pages);
                 return Some(at);
             }
             // Linux serves so few pages only from a block.
@@ -440,7 +431,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// [Reports](Held::report) a slot, if that keeps the bound; purges some if it nearly does not.
     #[inline(never)]
-    fn tell(&self, slot: u32) -> bool {
+    fn tell(self, slot: u32) -> bool {
         let (space, words) = (self.space, self.words);
         let delta = words.delta.get();
         if self.report(slot.into()) > space.lazy_max {
@@ -457,23 +448,32 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Makes a slot in one of the seat's blocks lazy, if its header is still `header`; it has been
     /// reported. Returns false if the header has changed.
     #[inline(always)]
-    pub(super) fn free_slot(&self, at: u32, header: AreaHeader, slot: u32) -> bool {
-        if !self.becomes_lazy(at, header) {
+    fn free_slot(
+        &self,
+        (span, place): (Span<'_, '_>, SpanPlace),
+        (at, area): (u32, AreaWord<'_>),
+        header: AreaHeader,
+        slot: u32,
+    ) -> bool {
+        if !self.becomes_lazy(area, header) {
             return false;
         }
-        let (number, place) = self.space.spans.place(at);
-        self.mark_slot(number, place, slot, !self.unmap_if_strict(at, header));
+        self.mark_slot(span, place, slot, !self.unmap_if_strict(at, header));
         self.words.counters.unmap_ram.add(1);
-        self.words.live.sub(u64::from(header.pages()));
         true
     }
 
     /// Marks a slot in one of the seat's blocks, whose header says that it is lazy.
     #[inline(always)]
-    pub(super) fn mark_slot(&self, number: u32, place: u32, slot: u32, is_mapped: bool) {
-        let span = self.span(number);
-        bits::set(span.bits(SpanBits::Lazy), place, slot);
-        self.note_lazy(number, slot, bits::summary_of(place, slot), is_mapped);
+    pub(super) fn mark_slot(
+        &self,
+        span: Span<'_, '_>,
+        place: SpanPlace,
+        slot: u32,
+        is_mapped: bool,
+    ) {
+        let words = span.mark(SpanBits::Lazy, place, slot);
+        self.note_lazy(span, slot, words, is_mapped);
         self.soil(span, slot);
     }
 
@@ -490,7 +490,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             }
             SpanOwner::Areas(_) | SpanOwner::Block(_) => {
                 bits::clear(span.bits(SpanBits::Starts), place, 1);
-                self.return_slot(number, place, pages.next_power_of_two());
+                self.return_slot(number, place, slot_of(pages));
             }
         }
         self.words.counters.undone.add(1);

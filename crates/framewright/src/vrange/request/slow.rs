@@ -2,7 +2,7 @@
 
 use super::super::error::Poisoned;
 use super::super::purge::ReleasePart;
-use super::super::seat::Held;
+use super::super::seat::{Held, slot_of};
 use super::super::space::MERGES_MAX;
 use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, AreaKind, RangeSeat, Space};
@@ -233,8 +233,8 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
                         context: need.context,
                     };
                     if let Some(first) = stopped.cut_drained(own, &block, frames) {
-                        let at = own.begin_block(first, need.pages.next_power_of_two());
-                        own.finish_ram(at, header);
+                        let at = own.begin_block(first, slot_of(need.pages));
+                        own.finish_ram(at, need.pages);
                         return Some(at);
                     }
                     if !space.config.recycle {

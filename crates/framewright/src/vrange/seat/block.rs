@@ -18,6 +18,7 @@
 use super::super::purge::ReleasePart;
 use super::super::space::RELEASES;
 use super::super::span::{Span, SpanBits, SpanLink, SpanOwner, bits};
+use super::super::{AreaHeader, AreaKind};
 use super::Held;
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
@@ -120,7 +121,7 @@ impl BlockRoom {
     }
 }
 
-impl Span<'_> {
+impl Span<'_, '_> {
     #[inline(always)]
     pub(in super::super) fn room(self) -> BlockRoom {
         BlockRoom::from_word(self.listed())
@@ -132,18 +133,48 @@ impl Span<'_> {
     }
 }
 
-impl<P: RangePlatform> Held<'_, '_, P> {
-    /// Cuts a slot from one of the first few blocks in the list: mostly from the first one's run.
+/// The slot that serves a request for so many pages, at least one: the next power of two.
+#[inline(always)]
+pub(in super::super) const fn slot_of(pages: u32) -> u32 {
+    // By a logarithm of what is never 0: a processor has an instruction for that.
+    1 << ((2 * pages - 1) | 1).ilog2()
+}
+
+impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
+    /// Cuts a slot from the run of the first block in the list. Returns its block, and its place there.
     #[inline(always)]
-    pub(in super::super) fn cut_first(&self, slot: u32) -> Option<u32> {
+    pub(in super::super) fn cut_first(&self, slot: u32) -> Option<(Span<'s, 'm>, u32)> {
         let number = self.words.block_head.link()?;
         let span = self.span(number);
         let room = span.room();
         if room.cursor() + slot > room.end() {
-            return self.cut_listed(slot, LOOKS);
+            return None;
         }
         span.set_room(room.cut(slot));
-        Some(self.space.spans.first(number) + room.cursor())
+        Some((span, room.cursor()))
+    }
+
+    /// Cuts a slot from one of the first few blocks in the list.
+    pub(in super::super) fn cut_near(&self, slot: u32) -> Option<u32> {
+        self.cut_listed(slot, LOOKS)
+    }
+
+    /// Makes a slot in one of the seat's blocks live.
+    pub(in super::super) fn finish_ram(&self, at: u32, pages: u32) {
+        let (number, place) = self.space.spans.place(at);
+        self.finish_slot(self.span(number), place, pages);
+    }
+
+    /// The same by its span and its place there. Returns its first page.
+    #[inline(always)]
+    pub(in super::super) fn finish_slot(&self, span: Span<'_, '_>, place: u32, pages: u32) -> u32 {
+        let header = AreaHeader::live(AreaKind::Ram, pages, 0);
+        let at = self.space.spans.first(span.number()) + place;
+        self.space.table.set_header(at, header);
+        span.set_start(place);
+        self.words.counters.map_ram.add(1);
+        self.words.live.add(u64::from(pages));
+        at
     }
 
     /// Cuts a slot from the first block in the list that has it, looking at `most` of them.
@@ -186,7 +217,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Finds another run for a block, of at least `slot` pages. The rest of the old one becomes
     /// free pages. `None` if there is no such run; the block remembers that for the next time.
-    fn find_run(&self, span: Span<'_>, room: BlockRoom, slot: u32) -> Option<BlockRoom> {
+    fn find_run(&self, span: Span<'_, '_>, room: BlockRoom, slot: u32) -> Option<BlockRoom> {
         let (cursor, end) = (room.cursor(), room.end());
         if slot > room.third() && cursor == end {
             return None;
@@ -302,7 +333,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Counts `pages` pages of a block that have become lazy.
     #[inline(always)]
-    pub(in super::super) fn soil(&self, span: Span<'_>, pages: u32) {
+    pub(in super::super) fn soil(&self, span: Span<'_, '_>, pages: u32) {
         if self.space.config.recycle {
             return;
         }
@@ -316,7 +347,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     /// Counts lazy pages of a span as not yet collected again.
-    pub(in super::super) fn unsoil(&self, span: Span<'_>, pages: u32) {
+    pub(in super::super) fn unsoil(&self, span: Span<'_, '_>, pages: u32) {
         if !self.space.config.recycle && matches!(span.owner(), SpanOwner::Block(_)) {
             let room = span.room();
             span.set_room(room.with_third(room.third() - pages));

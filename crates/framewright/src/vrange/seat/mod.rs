@@ -9,6 +9,7 @@ mod depot;
 mod keep;
 mod pool;
 
+pub(super) use block::slot_of;
 pub(super) use depot::Spill;
 pub(super) use pool::Choice;
 

@@ -28,9 +28,9 @@ pub(in super::super) enum Choice {
     Poor,
 }
 
-impl<'m, P: RangePlatform> Held<'_, 'm, P> {
+impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
     #[inline(always)]
-    pub(in super::super) fn span(&self, span: u32) -> Span<'m> {
+    pub(in super::super) fn span(&self, span: u32) -> Span<'s, 'm> {
         self.space.spans.get(span)
     }
 

@@ -3,4 +3,6 @@
 pub(super) mod bits;
 mod record;
 
-pub(super) use record::{Marked, Span, SpanBits, SpanLink, SpanOwner, SpanRecord, Spans};
+pub(super) use record::{
+    Marked, Span, SpanBits, SpanLink, SpanOwner, SpanPlace, SpanRecord, Spans,
+};

@@ -13,6 +13,7 @@
 use super::bits;
 use crate::raw::record;
 use crate::seats::Parcel;
+use crate::slots::ones_at;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 record! {
@@ -147,15 +148,6 @@ impl Marked {
             ..self
         }
     }
-
-    /// The same, if some of the pages may be mapped.
-    #[inline(always)]
-    pub(in super::super) const fn or_mapped(self, is_mapped: bool) -> Self {
-        Self {
-            is_mapped: self.is_mapped | is_mapped,
-            ..self
-        }
-    }
 }
 
 /// A link to a span: its number plus one, so that zero means no link.
@@ -181,6 +173,8 @@ pub(in super::super) struct Spans<'m> {
     all_words: usize,
     bitmap_words: usize,
     shift: u32,
+    /// The bits of a page's place in its span.
+    places: u32,
 }
 
 impl<'m> Spans<'m> {
@@ -195,6 +189,7 @@ impl<'m> Spans<'m> {
             all_words: Self::bitmaps_words(shift),
             bitmap_words: Self::bitmap_words(shift),
             shift,
+            places: (1 << shift) - 1,
         }
     }
 
@@ -217,7 +212,7 @@ impl<'m> Spans<'m> {
     /// The span of a page, and the page's place in it.
     #[inline(always)]
     pub(in super::super) const fn place(self, page: u32) -> (u32, u32) {
-        (page >> self.shift, page & ((1 << self.shift) - 1))
+        (page >> self.shift, page & self.places)
     }
 
     /// The first page of a span.
@@ -228,27 +223,40 @@ impl<'m> Spans<'m> {
 
     /// The record of a span.
     #[inline(always)]
-    pub(in super::super) fn get(self, span: u32) -> Span<'m> {
+    pub(in super::super) fn get(&self, span: u32) -> Span<'_, 'm> {
         Span {
+            number: span,
             record: &self.records[span as usize],
-            bitmaps: self.bitmaps,
             start: span as usize * self.all_words,
-            bitmap_words: self.bitmap_words,
+            spans: self,
         }
     }
 }
 
 /// One span's record.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Span<'m> {
+pub(in super::super) struct Span<'s, 'm> {
+    number: u32,
     record: &'m SpanRecord,
-    /// All spans' bitmaps, and where this one's begin.
-    bitmaps: &'m [AtomicU64],
+    /// Where its bitmaps begin.
     start: usize,
-    bitmap_words: usize,
+    /// All of them, with the bitmaps of each.
+    spans: &'s Spans<'m>,
 }
 
-impl<'m> Span<'m> {
+/// A place in a span, and the word with its bit in the span's first bitmap.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct SpanPlace {
+    at: u32,
+    word: usize,
+}
+
+impl<'m> Span<'_, 'm> {
+    #[inline(always)]
+    pub(in super::super) const fn number(self) -> u32 {
+        self.number
+    }
+
     /// Relaxed is enough. A CPU that frees an area was given it after its span was handed over, and
     /// until then the span is handed over only with all CPUs stopped. The arena's lock orders the
     /// record for the next owner. A CPU that collects what was sent sees in a bit the owner that
@@ -297,7 +305,35 @@ impl<'m> Span<'m> {
 
     #[inline(always)]
     fn bitmap(self, nth: usize) -> &'m [AtomicU64] {
-        &self.bitmaps[self.start + nth * self.bitmap_words..][..self.bitmap_words]
+        let words = self.spans.bitmap_words;
+        &self.spans.bitmaps[self.start + nth * words..][..words]
+    }
+
+    /// A place in the span, for several looks at its bits.
+    #[inline(always)]
+    pub(in super::super) fn at(self, at: u32) -> SpanPlace {
+        let word = (at / 64) as usize;
+        debug_assert!(word < self.spans.bitmap_words, "a place in the span");
+        let word = self.start + word;
+        SpanPlace { at, word }
+    }
+
+    /// The word of a bitmap with the bit of a place.
+    #[inline(always)]
+    fn word_of(self, which: SpanBits, place: SpanPlace) -> &'m AtomicU64 {
+        &self.spans.bitmaps[place.word + which as usize * self.spans.bitmap_words]
+    }
+
+    /// Sets the bits of a range, which lies in one word mostly. Returns in which words, as [`bits::summary_of`].
+    #[inline(always)]
+    pub(in super::super) fn mark(self, which: SpanBits, start: SpanPlace, len: u32) -> u32 {
+        let at = start.at;
+        if at % 64 + len > 64 {
+            return set_in_words(self.bits(which), at, len);
+        }
+        let word = self.word_of(which, start);
+        word.store(word.load(Relaxed) | ones_at(at % 64, len), Relaxed);
+        1 << (at / 64)
     }
 
     /// The starts of areas that other CPUs freed, and that the owner has not yet
@@ -310,14 +346,18 @@ impl<'m> Span<'m> {
     /// Whether an area starts at that place.
     #[inline(always)]
     pub(in super::super) fn starts_at(self, at: u32) -> bool {
-        let word = &self.bits(SpanBits::Starts)[(at / 64) as usize];
-        word.load(Relaxed) >> (at % 64) & 1 != 0
+        self.has_start(self.at(at))
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn has_start(self, place: SpanPlace) -> bool {
+        self.word_of(SpanBits::Starts, place).load(Relaxed) >> (place.at % 64) & 1 != 0
     }
 
     /// Records that an area starts at that place. For the owner.
     #[inline(always)]
     pub(in super::super) fn set_start(self, at: u32) {
-        let word = &self.bits(SpanBits::Starts)[(at / 64) as usize];
+        let word = self.word_of(SpanBits::Starts, self.at(at));
         word.store(word.load(Relaxed) | 1 << (at % 64), Relaxed);
     }
 
@@ -330,6 +370,20 @@ impl<'m> Span<'m> {
     #[inline(always)]
     pub(in super::super) fn lazy(self) -> Marked {
         Marked::decode(self.record.lazy.load(Relaxed))
+    }
+
+    /// Adds lazy pages in these words. Returns whether they are the first ones.
+    #[inline(always)]
+    pub(in super::super) fn add_lazy(self, pages: u32, words: u32, is_mapped: bool) -> bool {
+        let before = self.record.lazy.load(Relaxed);
+        let more = Marked {
+            pages: 0,
+            words,
+            is_mapped,
+        };
+        let now = (before | more.encode()) + u64::from(pages);
+        self.record.lazy.store(now, Relaxed);
+        before & (Marked::MAPPED - 1) == 0
     }
 
     #[inline(always)]
@@ -412,6 +466,13 @@ impl<'m> Span<'m> {
             next: &self.record.inbox_next,
         }
     }
+}
+
+/// Sets the bits of a range that lies in several words.
+#[inline(never)]
+fn set_in_words(words: &[AtomicU64], start: u32, len: u32) -> u32 {
+    bits::set(words, start, len);
+    bits::summary_of(start, len)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -8,7 +8,7 @@ use super::*;
 struct SpoiledSpace {
     space: &'static TestSpace,
     seats: Vec<TestSeat>,
-    span: Span<'static>,
+    span: Span<'static, 'static>,
     /// The first pages of the areas, counted from the window's.
     live: u32,
     lazy: u32,

@@ -69,7 +69,7 @@ fn v10_an_area_that_a_slow_free_takes_goes_where_its_span_is_by_then() {
     slow.words
         .delta
         .set(slow.words.delta.get() + u64::from(pages));
-    assert!(slow.becomes_lazy(at, header));
+    assert!(slow.becomes_lazy(slow.space.table.area(at), header));
     slow.pass_on(at, header, pages, false);
     space.verify().unwrap();
     let again = seats[0].free_area(old);
