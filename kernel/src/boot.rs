@@ -47,22 +47,6 @@ impl MemoryRange {
     }
 }
 
-/// What is left of a run without its first frames.
-pub fn behind(run: Run, frames: u64) -> Run {
-    let left = run.frames().checked_sub(frames);
-    let left = left.and_then(|left| Run::new(Frame(run.start().0 + frames), left));
-    left.expect("the run is longer")
-}
-
-/// A run without its last frames, and those.
-pub fn without_end(run: Run, frames: u64) -> (Run, Run) {
-    let end = behind(run, run.frames() - frames);
-    (
-        Run::new(run.start(), run.frames() - frames).expect("it is shorter"),
-        end,
-    )
-}
-
 static COMMAND_LINE: SetOnce<&'static str> = SetOnce::new();
 
 /// The word behind `name=` on the command line.

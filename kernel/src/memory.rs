@@ -2,33 +2,28 @@
 //! static for the engine and one for the CPUs' places in it.
 //!
 //! # Rules
-//! - **Interrupts are off in every call of the engine**: [`with`] does that, and its callers have them on. In a long
-//!   call the engine [lets them in](RangePlatform::interrupt_window) where it holds nothing. A handler calls
-//!   [`with_handler`], which works with other seats.
+//! - **Interrupts are off in every call of the engine**: [`SEATS`] do that. In a long call the engine
+//!   [lets them in](RangePlatform::interrupt_window) where it holds nothing.
 //! - A CPU that waits answers other CPUs: `FramePlatform::relax` and the waits of the shootdown.
-//! - Page tables come from seats of their own, because the engine maps while the CPU's seat is in use.
 //! - A CPU comes online in the shootdown before it takes its seats.
 
-use crate::arch;
-use crate::arch::PageAccess;
-use crate::arch::cpu::cells::{CpuCells, InterruptFlags, NestedEntry, SetOnce};
+use crate::arch::cpu::cells::{SetOnce, ThisCpu};
 use crate::arch::cpu::direct::DirectMap;
 use crate::arch::cpu::instructions::{
-    self, copy_words, current_cpu, flush_translations, let_interrupts_in, without_interrupts,
-    zero_bytes,
+    self, copy_words, flush_translations, let_interrupts_in, zero_bytes,
 };
+use crate::arch::cpu::seats::CpuPlaces;
 use crate::arch::cpu::shootdown::{Ipi, Shootdown, ShootdownRound};
 use crate::arch::cpu::tables::{PhysMap, TableSource};
+use crate::arch::{self, InstalledCpu, PageAccess};
 use crate::boot::{self, BOOT_MAP_END, MemoryRange};
 use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use framewright::engine::{Cpu, Engine, EngineLayout};
-use framewright::frame::Seat;
 use framewright::platform::{
     FramePlatform, MapError, ObjectPlatform, RangePlatform, ReservePlatform,
 };
 use framewright::policy::RangeConfig;
-use framewright::reclaim::Clients;
 use framewright::reserve::ReserveLayout;
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 
@@ -49,13 +44,10 @@ pub struct BarePc;
 pub type KernelCpu = Cpu<'static, 'static, BarePc>;
 
 static ENGINE: SetOnce<Engine<'static, BarePc>> = SetOnce::new();
-/// A CPU's seats: those of its requests, those with which it takes page tables while it maps with the others, and
-/// those of its handlers, if they allocate.
-static SEATS: [CpuCells<KernelCpu, MAX_CPUS>; 3] = [const { CpuCells::new() }; 3];
-const OWN: usize = 0;
-const TABLES: usize = 1;
-const HANDLER: usize = 2;
-static MAY_INTERRUPT: InterruptFlags<MAX_CPUS> = InterruptFlags::new();
+/// Each CPU's seats in the engine.
+pub static SEATS: CpuPlaces<BarePc, InstalledCpu, MAX_CPUS> = CpuPlaces::new(THIS_CPU);
+// SAFETY: a CPU installs its header, which has its own number, before anything else.
+const THIS_CPU: InstalledCpu = unsafe { InstalledCpu::new() };
 static SHOOTDOWN: Shootdown<MAX_CPUS> = Shootdown::new();
 /// The next page that is free, while there is no engine.
 static BOOT_NEXT: AtomicU64 = AtomicU64::new(0);
@@ -65,40 +57,10 @@ pub fn engine() -> &'static Engine<'static, BarePc> {
     ENGINE.get().expect("memory is set up")
 }
 
-/// The calling CPU's seats, with interrupts off.
-///
-/// # Errors
-/// If the CPU is inside: a handler that interrupted a call with interrupts on.
-#[inline(always)]
-pub fn try_with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> Result<T, NestedEntry> {
-    // SAFETY: with interrupts off a CPU stays itself; it took its seats when it came.
-    without_interrupts(|| unsafe {
-        SEATS[OWN].enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked()))
-    })
-}
-
-/// The same for a caller that knows the CPU is not inside. It panics if the CPU is.
+/// Works with the calling CPU's seats, with interrupts off. It panics if the CPU is inside.
 #[inline(always)]
 pub fn with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
-    // SAFETY: as above.
-    without_interrupts(|| unsafe {
-        SEATS[OWN].must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked()))
-    })
-}
-
-/// The same for a handler, which may have interrupted such a call, with interrupts off. It panics if handlers have no
-/// seats.
-pub fn with_handler<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
-    let cpu = BarePc.current();
-    // SAFETY: as above.
-    MAY_INTERRUPT.without(cpu, || unsafe {
-        SEATS[HANDLER].must_enter(cpu, |cpu| work(cpu.as_mut().expect("handlers=1")))
-    })
-}
-
-fn with_table_seats<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
-    // SAFETY: the engine maps with interrupts off, and the CPU took these seats when it came.
-    unsafe { SEATS[TABLES].must_enter(current_cpu(), |cpu| work(cpu.as_mut().unwrap_unchecked())) }
+    SEATS.with(work)
 }
 
 impl TableSource for BarePc {
@@ -107,21 +69,21 @@ impl TableSource for BarePc {
             let next = BOOT_NEXT.fetch_add(Frame::BYTES, Relaxed);
             return Some(Frame(next / Frame::BYTES));
         }
-        let taken = with_table_seats(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, context));
+        let taken = SEATS.with_tables(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, context));
         COUNTS.tables.add(u64::from(taken.is_ok()));
         taken.ok()
     }
 
     fn give_back(&self, frame: Frame) {
         COUNTS.tables.add(u64::MAX);
-        with_table_seats(|cpu| cpu.free(frame, Order::ZERO)).expect("it is a moment old");
+        let freed = SEATS.with_tables(|cpu| cpu.free(frame, Order::ZERO));
+        freed.expect("it is a moment old");
     }
 }
 
 impl Ipi for BarePc {
     fn current(&self) -> CpuId {
-        // SAFETY: a CPU sets its GS base before anything else.
-        unsafe { current_cpu() }
+        THIS_CPU.current()
     }
 
     fn interrupt(&self, cpu: CpuId) {
@@ -190,7 +152,7 @@ impl RangePlatform for BarePc {
     }
 
     fn interrupt_window(&self) {
-        if MAY_INTERRUPT.are_allowed(self.current()) {
+        if SEATS.may_let_interrupts_in() {
             COUNTS.end_span();
             // SAFETY: the engine holds nothing, and the caller had them on.
             unsafe { let_interrupts_in() };
@@ -251,7 +213,8 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     let from = Frame(BOOT_NEXT.load(Relaxed) / Frame::BYTES);
     let longest = usable(from).max_by_key(|run| run.frames()).expect("RAM");
     let top = usable(from).map(|run| run.end().0).max().unwrap_or(0);
-    let (longest, reserve) = boot::without_end(longest, RESERVE_FRAMES);
+    let before_reserve = longest.frames().saturating_sub(RESERVE_FRAMES);
+    let (first, reserve) = longest.split_at(before_reserve).expect("RAM");
     // Seats for handlers make the CPUs' caches smaller, so a kernel has to ask for them.
     let for_handlers = u16::from(boot::number("handlers") == Some(1));
     let layout = EngineLayout::new(arch::FIRST, top - arch::FIRST.0)
@@ -261,19 +224,13 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
         .with_objects()
         .with_percpu(cpus, UNIT_PAGES)
         .with_reserve(ReserveLayout::new(reserve));
-    let words = layout.words_needed().expect("the layout is possible");
-    let pages = (words as u64 * 8).div_ceil(Frame::BYTES);
-    let rest = boot::behind(longest, pages);
+    let pages = layout.frames_needed().expect("the layout is possible");
+    let (metadata, rest) = first.split_at(pages).expect("RAM for the metadata");
     // SAFETY: nothing else has this memory, now or later: it is not added below.
-    let metadata = unsafe { DIRECT.words(longest.start(), words) };
-    let engine = Engine::new(&layout, metadata, BarePc).expect("the layout is possible");
-    for run in usable(from) {
-        let left = if run.start() == longest.start() {
-            rest
-        } else {
-            run
-        };
-        engine.add(left).expect("each range is there once");
+    let words = unsafe { DIRECT.words(metadata) };
+    let engine = Engine::new(&layout, words, BarePc).expect("the layout is possible");
+    for run in usable(from).filter(|run| *run != longest).chain([rest]) {
+        engine.add(run).expect("each range is there once");
     }
     COUNTS.metadata_pages.add(pages);
     ENGINE.set(engine);
@@ -283,24 +240,14 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
 /// The calling CPU takes its seats, with interrupts off. `cpus` is the number of them all.
 pub fn cpu_comes(cpus: u16) {
     SHOOTDOWN.online(&BarePc);
-    let cpu = BarePc.current().0;
-    in_all_seats(|nth, cell| *cell = engine().cpu(CpuId(nth * cpus + cpu)).ok());
+    SEATS.come(engine(), cpus);
 }
 
 /// The calling CPU gives its seats back, and what it keeps with them. From then on it uses no area, and is asked for no
 /// flush and no barrier, until it [comes](cpu_comes) again.
 pub fn cpu_goes() {
-    with(KernelCpu::drain);
-    in_all_seats(|_, cell| *cell = None);
+    SEATS.go();
     SHOOTDOWN.offline(&BarePc);
-}
-
-/// Works with each kind of seats of the calling CPU.
-fn in_all_seats(work: impl Fn(u16, &mut Option<KernelCpu>)) {
-    for (seats, nth) in SEATS.iter().zip(0..) {
-        // SAFETY: with interrupts off a CPU stays itself.
-        without_interrupts(|| unsafe { seats.must_enter(current_cpu(), |cell| work(nth, cell)) });
-    }
 }
 
 /// The calling CPU, which has its seats, takes interrupts from now on, in long calls of the engine too.
@@ -308,12 +255,7 @@ fn in_all_seats(work: impl Fn(u16, &mut Option<KernelCpu>)) {
 /// # Safety
 /// As of the architecture's `enable_interrupts`.
 pub unsafe fn enable_interrupts() {
-    MAY_INTERRUPT.allow(BarePc.current());
+    SEATS.allow_interrupts();
     // SAFETY: as the caller owes.
     unsafe { instructions::enable_interrupts() };
-}
-
-/// Gives the calling CPU's requests clients that they may ask for memory, those for page tables too.
-pub fn with_clients(clients: Clients<'static, Seat<'static, 'static, BarePc>>) {
-    in_all_seats(|_, cell| *cell = cell.take().map(|cpu| cpu.with_clients([clients])));
 }

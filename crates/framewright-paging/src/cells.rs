@@ -4,9 +4,9 @@
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
-use core::mem::ManuallyDrop;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{
-    AtomicBool,
+    AtomicBool, AtomicU8,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     compiler_fence,
 };
@@ -65,77 +65,128 @@ impl<T> Default for SetOnce<T> {
     }
 }
 
-/// A value for each CPU, which only that CPU uses, and once at a time: a handler that interrupts its CPU inside
-/// finds it [busy](NestedEntry). Dropped, it drops no value, because a value may be dropped on its own CPU alone.
+/// The CPU that calls, as [cells](CpuCells) ask for it. An architecture's crate implements it.
+///
+/// # Safety
+/// [`current`](Self::current) is the number of the CPU that calls, and no other CPU has that number. What
+/// [`without_interrupts`](Self::without_interrupts) calls runs on one CPU to its end.
+pub unsafe trait ThisCpu: Copy {
+    /// The calling CPU.
+    fn current(self) -> CpuId;
+
+    /// Calls `work` with interrupts off, and leaves them as they were.
+    fn without_interrupts<R>(self, work: impl FnOnce() -> R) -> R;
+}
+
+/// A value for each CPU, which only that CPU uses, with interrupts off and once at a time: what interrupts its CPU inside
+/// nevertheless finds it [busy](NestedEntry). Dropped, it drops no value, because a value may be dropped on its own CPU
+/// alone.
 #[derive(Debug)]
-pub struct CpuCells<T, const CPUS: usize>([CpuCell<T>; CPUS]);
+pub struct CpuCells<T, C, const CPUS: usize> {
+    this: C,
+    cells: [CpuCell<T>; CPUS],
+}
 
 #[derive(Debug)]
 #[repr(align(64))]
 struct CpuCell<T> {
-    is_busy: AtomicBool,
-    value: UnsafeCell<ManuallyDrop<Option<T>>>,
+    state: AtomicU8,
+    /// Whole, unless the cell is [`EMPTY`].
+    value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: `enter` is unsafe, and asks that only one CPU comes to each cell. The value is set there too, so it
-// never leaves its CPU, and need not be `Send`.
-unsafe impl<T, const CPUS: usize> Sync for CpuCells<T, CPUS> {}
+/// States of a cell: it has a value, and its CPU is not inside; it has none; its CPU is inside.
+const OPEN: u8 = 0;
+const EMPTY: u8 = 1;
+const BUSY: u8 = 2;
+
+// SAFETY: only its own CPU comes to a cell (`ThisCpu`). It sets the value there too, so the value never leaves its CPU,
+// and need not be `Send`.
+unsafe impl<T, C: Sync, const CPUS: usize> Sync for CpuCells<T, C, CPUS> {}
 
 /// The CPU is in its cell already, or has no value there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NestedEntry;
 
-impl<T, const CPUS: usize> CpuCells<T, CPUS> {
+impl<T, C: ThisCpu, const CPUS: usize> CpuCells<T, C, CPUS> {
     /// No CPU has a value yet.
     #[must_use]
-    pub const fn new() -> Self {
-        Self(
-            [const {
+    pub const fn new(this: C) -> Self {
+        Self {
+            this,
+            cells: [const {
                 CpuCell {
-                    is_busy: AtomicBool::new(false),
-                    value: UnsafeCell::new(ManuallyDrop::new(None)),
+                    state: AtomicU8::new(EMPTY),
+                    value: UnsafeCell::new(MaybeUninit::uninit()),
                 }
             }; CPUS],
-        )
+        }
     }
 
-    /// Works with the CPU's value, which it may set or take out.
+    /// Works with the calling CPU's value.
     ///
     /// # Errors
-    /// [`NestedEntry`] if the CPU is inside already. Nothing has happened.
+    /// [`NestedEntry`] if the CPU is inside already, or has no value. Nothing has happened.
     ///
     /// # Panics
     /// If there is no such CPU.
-    ///
-    /// # Safety
-    /// The caller runs on that CPU, and stays on it until this returns.
     #[inline(always)]
-    pub unsafe fn enter<R>(
-        &self,
-        cpu: CpuId,
-        work: impl FnOnce(&mut Option<T>) -> R,
-    ) -> Result<R, NestedEntry> {
-        let cell = &self.0[cpu.index()];
-        if cell.is_busy.load(Relaxed) {
-            return Err(NestedEntry);
-        }
-        // SAFETY: only this CPU comes here (the caller), and it is not inside.
-        Ok(unsafe { cell.work(work) })
+    pub fn enter<R>(&self, work: impl FnOnce(&mut T) -> R) -> Result<R, NestedEntry> {
+        self.this.without_interrupts(|| {
+            let cell = &self.cells[self.this.current().index()];
+            if cell.state.load(Relaxed) != OPEN {
+                return Err(NestedEntry);
+            }
+            // SAFETY: the cell is this CPU's, and it is not inside.
+            Ok(unsafe { cell.work(work) })
+        })
     }
 
-    /// The same for a caller that knows the CPU is not inside.
+    /// The same for a caller that knows the CPU has a value and is not inside.
     ///
     /// # Panics
-    /// If it is, or if there is no such CPU.
-    ///
-    /// # Safety
-    /// As [`enter`](Self::enter).
+    /// If it has none or is inside, or if there is no such CPU.
     #[inline(always)]
-    pub unsafe fn must_enter<R>(&self, cpu: CpuId, work: impl FnOnce(&mut Option<T>) -> R) -> R {
-        let cell = &self.0[cpu.index()];
-        assert!(!cell.is_busy.load(Relaxed), "a CPU enters its cell twice");
-        // SAFETY: as above.
-        unsafe { cell.work(work) }
+    pub fn must_enter<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        self.this.without_interrupts(|| {
+            let cell = &self.cells[self.this.current().index()];
+            let is_open = cell.state.load(Relaxed) == OPEN;
+            assert!(is_open, "a CPU enters its cell twice, or has nothing there");
+            // SAFETY: as above.
+            unsafe { cell.work(work) }
+        })
+    }
+
+    /// Puts what `change` makes of the calling CPU's value in its place: each is `None` for no value.
+    ///
+    /// # Errors
+    /// [`NestedEntry`] if the CPU is inside. Nothing has happened.
+    ///
+    /// # Panics
+    /// If there is no such CPU.
+    pub fn replace(&self, change: impl FnOnce(Option<T>) -> Option<T>) -> Result<(), NestedEntry> {
+        self.this.without_interrupts(|| {
+            let cell = &self.cells[self.this.current().index()];
+            let state = cell.state.load(Relaxed);
+            if state == BUSY {
+                return Err(NestedEntry);
+            }
+            cell.state.store(BUSY, Relaxed);
+            compiler_fence(SeqCst);
+            let value = cell.value.get();
+            // SAFETY: the cell is this CPU's, which was not inside; a cell that is not empty has a value, and while the
+            // cell is busy no call reads what was taken out.
+            let old = (state == OPEN).then(|| unsafe { value.read().assume_init() });
+            let new = change(old);
+            let state = if new.is_some() { OPEN } else { EMPTY };
+            if let Some(new) = new {
+                // SAFETY: as above.
+                unsafe { value.write(MaybeUninit::new(new)) };
+            }
+            compiler_fence(SeqCst);
+            cell.state.store(state, Relaxed);
+            Ok(())
+        })
     }
 }
 
@@ -144,22 +195,16 @@ impl<T> CpuCell<T> {
     /// between, and they leave the mark as it was.
     ///
     /// # Safety
-    /// The cell is not busy, and only one CPU comes to it.
+    /// The cell is open, and only one CPU comes to it.
     #[inline(always)]
-    unsafe fn work<R>(&self, work: impl FnOnce(&mut Option<T>) -> R) -> R {
-        self.is_busy.store(true, Relaxed);
+    unsafe fn work<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        self.state.store(BUSY, Relaxed);
         compiler_fence(SeqCst);
-        // SAFETY: no other reference to the value exists (the caller).
-        let result = work(unsafe { &mut *self.value.get() });
+        // SAFETY: an open cell has a value, and no other reference to it exists (the caller).
+        let result = work(unsafe { (*self.value.get()).assume_init_mut() });
         compiler_fence(SeqCst);
-        self.is_busy.store(false, Relaxed);
+        self.state.store(OPEN, Relaxed);
         result
-    }
-}
-
-impl<T, const CPUS: usize> Default for CpuCells<T, CPUS> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -205,9 +250,11 @@ impl<const CPUS: usize> Default for InterruptFlags<CPUS> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use core::cell::Cell;
     use std::panic::catch_unwind;
+    use std::thread_local;
 
     #[test]
     fn a_handler_lets_no_interrupt_in_and_the_call_that_it_interrupted_does() {
@@ -230,6 +277,31 @@ mod tests {
         assert_eq!(VALUE.get(), Some(&7));
     }
 
+    thread_local! {
+        static NUMBER: Cell<u16> = const { Cell::new(0) };
+    }
+
+    /// A test's thread, which is all CPUs of its own cells, one after the other.
+    #[derive(Clone, Copy)]
+    pub(crate) struct CellCpu;
+
+    impl CellCpu {
+        pub(crate) fn becomes(self, cpu: u16) {
+            NUMBER.set(cpu);
+        }
+    }
+
+    // SAFETY: no two threads have the same cells.
+    unsafe impl ThisCpu for CellCpu {
+        fn current(self) -> CpuId {
+            CpuId(NUMBER.get())
+        }
+
+        fn without_interrupts<R>(self, work: impl FnOnce() -> R) -> R {
+            work()
+        }
+    }
+
     #[test]
     fn values_are_dropped_on_their_own_cpu_or_never() {
         struct SeenDropped<'a>(&'a AtomicBool);
@@ -240,32 +312,61 @@ mod tests {
         }
         let is_dropped = AtomicBool::new(false);
         {
-            let cells: CpuCells<SeenDropped<'_>, 1> = CpuCells::new();
-            // SAFETY: one thread is the CPU.
-            let enter = |new| unsafe { cells.enter(CpuId(0), |value| *value = new) };
-            enter(Some(SeenDropped(&is_dropped))).unwrap();
-            enter(None).unwrap();
+            let cells: CpuCells<SeenDropped<'_>, _, 1> = CpuCells::new(CellCpu);
+            let set =
+                |is_there: bool| cells.replace(|_| is_there.then(|| SeenDropped(&is_dropped)));
+            set(true).unwrap();
+            set(false).unwrap();
             assert!(is_dropped.swap(false, Relaxed));
-            enter(Some(SeenDropped(&is_dropped))).unwrap();
+            set(true).unwrap();
         }
         assert!(!is_dropped.load(Relaxed));
     }
 
     #[test]
+    fn no_cpu_enters_a_cell_without_a_value() {
+        let cells: CpuCells<u64, _, 2> = CpuCells::new(CellCpu);
+        assert_eq!(cells.enter(|value| *value), Err(NestedEntry));
+        assert_eq!(cells.replace(|value| value.or(Some(3))), Ok(()));
+        assert_eq!(cells.enter(|value| *value), Ok(3));
+        CellCpu.becomes(1);
+        assert_eq!(cells.enter(|value| *value), Err(NestedEntry));
+        CellCpu.becomes(0);
+        assert_eq!(cells.replace(|value| value.map(|value| value + 1)), Ok(()));
+        assert_eq!(cells.must_enter(|value| *value), 4);
+        assert_eq!(cells.replace(|_| None), Ok(()));
+        assert_eq!(cells.enter(|value| *value), Err(NestedEntry));
+    }
+
+    #[test]
     fn a_nested_entry_is_refused_and_changes_nothing() {
-        let cells: CpuCells<u64, 2> = CpuCells::new();
-        // SAFETY: one thread is both CPUs.
-        let enter = |cpu, add| unsafe {
-            cells.enter(CpuId(cpu), |value| {
-                let inner = cells.enter(CpuId(0), |value| *value = None);
-                *value = Some(value.unwrap_or(0) + add);
-                (inner, *value)
+        let cells: CpuCells<u64, _, 2> = CpuCells::new(CellCpu);
+        for cpu in [1, 0] {
+            CellCpu.becomes(cpu);
+            cells.replace(|_| Some(0)).unwrap();
+        }
+        // It works with a CPU's value, and the first CPU's from inside it.
+        let enter = |cpu, add| {
+            CellCpu.becomes(cpu);
+            cells.enter(|value| {
+                CellCpu.becomes(0);
+                let inner = cells.enter(|value| *value = 0);
+                let replaced = cells.replace(|_| Some(0));
+                *value += add;
+                (inner, replaced, *value)
             })
         };
-        assert_eq!(enter(0, 3), Ok((Err(NestedEntry), Some(3))));
-        assert_eq!(enter(0, 4), Ok((Err(NestedEntry), Some(7))));
+        const REFUSED: Result<(), NestedEntry> = Err(NestedEntry);
+        assert_eq!(enter(0, 3), Ok((REFUSED, REFUSED, 3)));
+        assert_eq!(enter(0, 4), Ok((REFUSED, REFUSED, 7)));
         // From another CPU's cell the first one is free.
-        assert_eq!(enter(1, 1), Ok((Ok(()), Some(1))));
-        assert_eq!(enter(0, 5), Ok((Err(NestedEntry), Some(5))));
+        assert_eq!(enter(1, 1), Ok((Ok(()), Ok(()), 1)));
+        assert_eq!(enter(0, 5), Ok((REFUSED, REFUSED, 5)));
+        // A CPU that replaces a value is inside, too.
+        let inside = cells.replace(|value| {
+            assert_eq!(cells.enter(|value| *value), Err(NestedEntry));
+            value
+        });
+        assert_eq!((inside, enter(0, 1)), (Ok(()), Ok((REFUSED, REFUSED, 6))));
     }
 }

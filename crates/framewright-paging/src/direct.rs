@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::tables::{PhysMap, TablePage};
-use framewright::{Addr, Frame};
+use framewright::{Addr, Frame, Run};
 
 /// The direct map of a machine: frame 0 lies at the address `BASE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,14 +28,15 @@ impl<const BASE: u64> DirectMap<BASE> {
         Addr(BASE + frame.0 * Frame::BYTES)
     }
 
-    /// `words` words from a frame on, as they are.
+    /// The words of a run, as they are.
     ///
     /// # Safety
     /// The memory is the caller's alone, for ever.
     #[must_use]
-    pub const unsafe fn words(self, frame: Frame, words: usize) -> &'static mut [u64] {
+    pub const unsafe fn words(self, run: Run) -> &'static mut [u64] {
+        let words = (run.frames() * Frame::BYTES / 8) as usize;
         // SAFETY: they are mapped (`new`) and the caller's; a frame begins at a multiple of a word.
-        unsafe { core::slice::from_raw_parts_mut(self.addr(frame).0 as *mut u64, words) }
+        unsafe { core::slice::from_raw_parts_mut(self.addr(run.start()).0 as *mut u64, words) }
     }
 }
 
@@ -69,8 +70,9 @@ mod tests {
         }
         assert_eq!(map.table(frame(0))[511].load(Relaxed), 7);
         // SAFETY: nothing else has it.
-        let words = unsafe { map.words(frame(1), 513) };
+        let words = unsafe { map.words(Run::new(frame(1), 2).unwrap()) };
         assert_eq!((words[0], words[511], words[512]), (1, 512, 7));
+        assert_eq!(words.len(), 1024);
         // SAFETY: as above.
         let far = unsafe { DirectMap::<0x8000_0000_0000>::new() };
         assert_eq!(far.addr(Frame(2)).0, 0x8000_0000_2000);

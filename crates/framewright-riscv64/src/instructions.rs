@@ -8,6 +8,7 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use framewright::{CpuId, Frame, Page};
+use framewright_paging::cells::ThisCpu;
 
 /// The bit of `sstatus` by which a hart takes interrupts.
 const INTERRUPTS: u64 = 1 << 1;
@@ -58,6 +59,35 @@ pub unsafe fn current_cpu() -> CpuId {
     // two reads give the same as long as the caller stays on the CPU.
     unsafe { asm!("ld {}, 0(tp)", out(reg) cpu, options(nostack, readonly, preserves_flags)) };
     CpuId(cpu as u16)
+}
+
+/// The calling CPU by its header, for [cells](framewright_paging::cells) and [seats](framewright_paging::seats).
+#[derive(Clone, Copy, Debug)]
+pub struct InstalledHart(());
+
+impl InstalledHart {
+    /// The calling CPU, whichever that is.
+    ///
+    /// # Safety
+    /// Each CPU that asks for its number has [installed](HartHeader::install) a header, and no other CPU has that number.
+    #[must_use]
+    pub const unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+// SAFETY: each number is one CPU's (`new`). With interrupts off a CPU stays itself.
+unsafe impl ThisCpu for InstalledHart {
+    #[inline(always)]
+    fn current(self) -> CpuId {
+        // SAFETY: it has installed its header (`new`).
+        unsafe { current_cpu() }
+    }
+
+    #[inline(always)]
+    fn without_interrupts<R>(self, work: impl FnOnce() -> R) -> R {
+        without_interrupts(work)
+    }
 }
 
 /// The count of cycles. An emulator that counts instructions has them there.

@@ -9,9 +9,10 @@
 //! | `firmware` | calls of the firmware (SBI): timer, interrupts of other harts, their start | in a kernel |
 //! | [`shootdown`] | flush and barrier on all CPUs, by generations | yes, and by loom |
 //! | [`cells`] | a value that is set once, a value for each CPU | yes |
+//! | [`seats`] | each CPU's seats in the engine: for its requests, for page tables, for handlers | yes |
 //! | [`direct`] | physical memory at a fixed distance | yes |
 //!
-//! The last three are those of `framewright-paging`, which every architecture shares; so is the walk of `tables`.
+//! The last four are those of `framewright-paging`, which every architecture shares; so is the walk of `tables`.
 //! The crate holds no state and knows no machine. A kernel says where physical memory lies
 //! ([`PhysMap`](tables::PhysMap)), where page tables come from ([`TableSource`](tables::TableSource)),
 //! how a hart fences ([`TableFence`](tables::TableFence)) and how it interrupts another one
@@ -29,4 +30,4 @@ pub mod firmware;
 pub mod instructions;
 pub mod tables;
 
-pub use framewright_paging::{cells, direct, shootdown};
+pub use framewright_paging::{cells, direct, seats, shootdown};

@@ -9,6 +9,7 @@
 use core::arch::asm;
 use core::sync::atomic::AtomicU64;
 use framewright::{CpuId, Frame};
+use framewright_paging::cells::ThisCpu;
 
 /// The start of a CPU's own data, at which its GS base points. A kernel puts it first in its own structure.
 #[derive(Debug)]
@@ -52,6 +53,35 @@ pub unsafe fn current_cpu() -> CpuId {
     // two reads give the same as long as the caller stays on the CPU.
     unsafe { asm!("mov {}, gs:[0]", out(reg) cpu, options(nostack, readonly, preserves_flags)) };
     CpuId(cpu as u16)
+}
+
+/// The calling CPU by its header, for [cells](framewright_paging::cells) and [seats](framewright_paging::seats).
+#[derive(Clone, Copy, Debug)]
+pub struct InstalledCpu(());
+
+impl InstalledCpu {
+    /// The calling CPU, whichever that is.
+    ///
+    /// # Safety
+    /// Each CPU that asks for its number has [installed](PerCpuHeader::install) a header, and no other CPU has that number.
+    #[must_use]
+    pub const unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+// SAFETY: each number is one CPU's (`new`). With interrupts off a CPU stays itself.
+unsafe impl ThisCpu for InstalledCpu {
+    #[inline(always)]
+    fn current(self) -> CpuId {
+        // SAFETY: it has installed its header (`new`).
+        unsafe { current_cpu() }
+    }
+
+    #[inline(always)]
+    fn without_interrupts<R>(self, work: impl FnOnce() -> R) -> R {
+        without_interrupts(work)
+    }
 }
 
 /// The time stamp counter.

@@ -219,6 +219,14 @@ fn no_folder_of_a_crate_is_a_heap() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// `docs/kernel-machine.md` says so: what any kernel would repeat belongs to the engine or to the crates of its platform.
+#[test]
+fn what_a_kernels_author_writes_is_shorter_than_300_lines() {
+    let file = root().join("kernel/src/memory.rs");
+    let lines = fs::read_to_string(file).unwrap().lines().count();
+    assert!((100..300).contains(&lines), "{lines} lines");
+}
+
 #[test]
 fn the_rules_above_can_fail() {
     let text = "impl<'m, F: Fn(u32) -> Option<u8>> Zone<'m, F> {\nimpl fmt::Debug\n    for units::Order\n{\n\

@@ -2,7 +2,7 @@
 //!
 //! | name | what |
 //! |---|---|
-//! | `cpu` | the architecture's crate: page tables, instructions |
+//! | `cpu`, `InstalledCpu` | the architecture's crate: page tables, instructions; its name for the calling CPU |
 //! | `KernelTables`, `PageAccess`, `DIRECT_BASE`, `WINDOW`, `FIRST` | page tables, and where things lie |
 //! | `devices_before_memory`, `enable`, `start_others`, `interrupt`, `set_timer`, `pause` | CPUs and their interrupts |
 //! | `set_up_traps`, `try_write`, `call_on_stack` | faults |

@@ -3,7 +3,7 @@
 use super::{Dice, loops, stress, touch};
 use crate::arch::cpu::instructions::{enable_interrupts, without_interrupts};
 use crate::arch::set_timer;
-use crate::memory::{KernelCpu, engine, try_with, with, with_handler};
+use crate::memory::{KernelCpu, SEATS, engine, with};
 use crate::say;
 use crate::traps::{TICKS, count, on_tick};
 use core::sync::atomic::{
@@ -29,17 +29,17 @@ fn next_tick() {
 
 /// A tick that works with the handlers' seats, so that it is served in a window of a long call, too.
 fn tick() {
-    if try_with(|_| ()).is_err() {
+    if SEATS.try_with(|_| ()).is_err() {
         count(&IN_WINDOW);
     }
-    with_handler(serve);
+    SEATS.with_handler(serve);
     count(&SERVED);
     next_tick();
 }
 
 /// One that works with the seats of the call that it may have interrupted.
 fn nested_tick() {
-    let served = try_with(serve);
+    let served = SEATS.try_with(serve);
     count(if served.is_ok() { &SERVED } else { &REFUSED });
     next_tick();
 }
@@ -173,7 +173,7 @@ pub fn nested() {
     let mut objects = [0; 64];
     for _ in 0..loops() {
         let nth = draw.below(64) as usize;
-        try_with(|cpu| {
+        let done = SEATS.try_with(|cpu| {
             // SAFETY: `try_with` has marked the CPU busy, which is what this test is about.
             unsafe { enable_interrupts() };
             match objects[nth] {
@@ -190,8 +190,8 @@ pub fn nested() {
                 }
             }
             without_interrupts(|| engine().frame_stats());
-        })
-        .expect("no handler is in the midst of a call here");
+        });
+        done.expect("no handler is in the midst of a call here");
         // Ticks come here, too, and find the CPU's place free.
         (0..draw.below(20)).for_each(|_| core::hint::spin_loop());
         if objects[nth] != 0 {

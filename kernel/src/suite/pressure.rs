@@ -3,7 +3,7 @@
 use super::{Dice, loops, on_all_cpus, vfree, vmalloc};
 use crate::arch::cpu::cells::SetOnce;
 use crate::arch::cpu::instructions::without_interrupts;
-use crate::memory::{BarePc, DIRECT, engine, with, with_clients};
+use crate::memory::{BarePc, DIRECT, SEATS, engine, with};
 use crate::say;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -111,7 +111,7 @@ fn read(number: u64) {
 /// A file half as long again as memory is read through once; then areas need what it holds.
 pub fn reclaim() {
     let shrink: &[&dyn Shrink<ZoneSeat>] = Box::leak(Box::new([&FILE as &dyn Shrink<ZoneSeat>]));
-    with_clients(Clients {
+    SEATS.set_clients(Clients {
         shrink,
         migrate: &[],
     });

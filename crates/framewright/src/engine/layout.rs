@@ -217,6 +217,24 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
         Ok(words + self.reserve.words_needed(&extent)? + W::words_needed(&extent)?)
     }
 
+    /// How many frames these words fill, if they begin at one: a kernel takes them from its memory, and [adds] the others.
+    ///
+    /// [adds]: super::Engine::add
+    ///
+    /// # Errors
+    /// As [`words_needed`](Self::words_needed).
+    #[expect(
+        private_bounds,
+        reason = "`Parts` and `ReservePart` of any platform imply them"
+    )]
+    pub fn frames_needed(&self) -> Result<u64, EngineError>
+    where
+        W: PartLayout,
+        G: ReserveWords,
+    {
+        Ok((self.words_needed()? as u64 * 8).div_ceil(Frame::BYTES))
+    }
+
     /// How many of these words, the last ones, are the address space's. The space touches only those of
     /// pages that are used, so a host may prefer small pages behind them, and large ones behind the others.
     ///

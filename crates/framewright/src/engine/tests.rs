@@ -108,6 +108,8 @@ fn full_layout() -> EngineLayout<KvLayout, ReserveLayout> {
 fn one_slice_holds_all_parts_wherever_it_begins() {
     let layout = full_layout();
     let words = layout.words_needed().unwrap();
+    let frames = layout.frames_needed().unwrap() as usize;
+    assert!(words <= frames * 512 && words > (frames - 1) * 512);
     for shift in 0..8 {
         let mut memory = vec![!0; words + shift];
         let board = TestBoard::default();

@@ -38,6 +38,15 @@ impl Run {
         self.frames
     }
 
+    /// The run's first `frames` frames and the others, or `None` if it has fewer.
+    #[must_use]
+    pub const fn split_at(self, frames: u64) -> Option<(Self, Self)> {
+        match self.frames.checked_sub(frames) {
+            Some(others) => Some((self.part(0, frames), self.part(frames, others))),
+            None => None,
+        }
+    }
+
     /// `frames` frames of the run, from its `from`th on.
     ///
     /// # Panics
@@ -79,5 +88,14 @@ mod tests {
         assert!(Run::new(Frame(u64::MAX), 1).is_none());
         let run = Run::new(Frame(4), 3).unwrap();
         assert!(run.contains(Frame(6)) && !run.contains(Frame(7)) && !run.is_empty());
+    }
+    #[test]
+    fn a_run_is_split_into_what_it_has() {
+        let run = Run::new(Frame(4), 3).unwrap();
+        let of = |start, frames| Run::new(Frame(start), frames).unwrap();
+        assert_eq!(run.split_at(0), Some((of(4, 0), run)));
+        assert_eq!(run.split_at(2), Some((of(4, 2), of(6, 1))));
+        assert_eq!(run.split_at(3), Some((run, of(7, 0))));
+        assert_eq!(run.split_at(4), None);
     }
 }

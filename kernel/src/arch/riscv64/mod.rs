@@ -8,6 +8,7 @@ mod traps;
 
 pub use framewright_riscv64 as cpu;
 pub use framewright_riscv64::entry::SvAccess as PageAccess;
+pub use framewright_riscv64::instructions::InstalledHart as InstalledCpu;
 pub use traps::{call_on_stack, set_up as set_up_traps, try_write};
 
 use crate::memory::MAX_CPUS;
