@@ -2,6 +2,7 @@
 //! figures that the documents quote, and `docs` fills the documents with them.
 
 mod board;
+mod browser;
 mod cinstall;
 mod heldout;
 mod kernels;
@@ -27,6 +28,7 @@ usage: cargo xtask kernel [options]
        cargo xtask replay-error FOLDER
        cargo xtask docs [--check]
        cargo xtask board [--target T]
+       cargo xtask browser [--axe FILE] PAGE...
        cargo xtask cinstall
 
 kernel builds kernel/ for a bare machine and boots it in QEMU.
@@ -74,6 +76,10 @@ static, and the README's lines for meson and cmake, and runs what came of it. Wh
 board builds framewright for boards (x86_64 and aarch64 with musl, or --target), static and stripped, checks that it is
 smaller than 8 MiB, and runs it here or in qemu-user. A target that lacks something is skipped aloud.
 
+browser shows each PAGE of the laboratory in a headless Chromium at three widths, light and dark: nothing is wider than the
+window, text and lines of plots stand out, and the accessibility checker axe finds nothing. Where axe is not in
+target/axe (npm pack axe-core, and tar), it is skipped aloud; --axe says where else.
+
 Exit code: 0 passed, 1 failed, 2 wrong use, or QEMU, a target, packages or crates are missing.";
 
 /// What the command line asks for.
@@ -93,6 +99,7 @@ enum Asked {
         is_check: bool,
     },
     Board(Vec<&'static str>),
+    Pages(browser::AskedPages),
     InstallForC,
 }
 
@@ -110,6 +117,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
         "kernel" => parse_kernel(words).map(Asked::Kernel),
         "linux" => linux::AskedLinux::parse(words).map(Asked::Linux),
         "board" => board::targets(words).map(Asked::Board),
+        "browser" => browser::AskedPages::parse(words).map(Asked::Pages),
         "cinstall" => match words.next() {
             None => Ok(Asked::InstallForC),
             Some(word) => Err(format!("cinstall: there is no option `{word}`")),
@@ -223,6 +231,7 @@ fn run(asked: &Asked) -> Result<(), String> {
         Asked::HeldOut(folder) => heldout::take(folder.as_ref()),
         Asked::Docs { is_check } => pages::run(*is_check),
         Asked::Board(targets) => board::run(targets),
+        Asked::Pages(asked) => browser::run(asked),
         Asked::InstallForC => cinstall::run(),
     }
 }
@@ -254,7 +263,12 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
-            let is_missing = [boot::NO_QEMU, linux_build::NO_LINUX, ostd::NO_PARTS];
+            let is_missing = [
+                boot::NO_QEMU,
+                linux_build::NO_LINUX,
+                ostd::NO_PARTS,
+                browser::NO_BROWSER,
+            ];
             let is_missing = is_missing.iter().any(|begin| error.starts_with(begin));
             ExitCode::from(if is_missing { 2 } else { 1 })
         }

@@ -273,7 +273,8 @@ fn table(tabled: &Tabled) -> Markup {
         @for note in &tabled.notes {
             @match note {
                 Note::Text(lines) => (paragraphs(lines)),
-                Note::Listing(lines) => pre { (lines) },
+                // A listing scrolls where it is wider than the page, and a reader without a mouse has to reach it.
+                Note::Listing(lines) => pre tabindex="0" { (lines) },
             }
         }
     }

@@ -404,6 +404,7 @@ fn text_and_lines_stand_out_in_both_schemes() {
             "before",
             "proposed",
             "framewright",
+            "machine",
             "other",
             "c3",
             "c5",
