@@ -11,7 +11,7 @@ const BYTES_MAX: u64 = 8 << 20;
 const RECIPE: &str = "crates/framewright-lab/board/record.sh";
 
 /// Targets, and for each the C compilers that may build what zstd is written in, and the program that runs it elsewhere.
-const BOARDS: [BoardTarget; 2] = [
+const BOARDS: [BoardTarget; 4] = [
     BoardTarget {
         target: "x86_64-unknown-linux-musl",
         compilers: &["x86_64-linux-musl-gcc", "musl-gcc"],
@@ -23,6 +23,19 @@ const BOARDS: [BoardTarget; 2] = [
         compilers: &["aarch64-linux-musl-gcc", "aarch64-linux-gnu-gcc"],
         runner: "qemu-aarch64",
         packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user",
+    },
+    BoardTarget {
+        target: "armv7-unknown-linux-musleabihf",
+        compilers: &["arm-linux-musleabihf-gcc", "arm-linux-gnueabihf-gcc"],
+        runner: "qemu-arm",
+        packages: "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross qemu-user",
+    },
+    // The same board, for a toolchain that has no musl for it: as static, with glibc in it.
+    BoardTarget {
+        target: "armv7-unknown-linux-gnueabihf",
+        compilers: &["arm-linux-gnueabihf-gcc"],
+        runner: "qemu-arm",
+        packages: "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross qemu-user",
     },
 ];
 
@@ -65,7 +78,7 @@ pub(crate) fn targets(
         let board = BoardTarget::of(&target).ok_or_else(|| {
             let known = BOARDS.map(|board| board.target);
             format!(
-                "--target {target}: expected {}; the engine needs 64 bits, and {RECIPE} records on other boards",
+                "--target {target}: expected {}; {RECIPE} records on other boards",
                 known.join(" or ")
             )
         })?;
@@ -81,16 +94,21 @@ pub(crate) fn targets(
 pub(crate) fn run(targets: &[&str]) -> Result<(), String> {
     let boards = targets.iter().filter_map(|target| BoardTarget::of(target));
     let mut failed = Vec::new();
+    let mut replays = Vec::new();
     for board in boards {
         let target = board.target;
         match missing(board) {
             Some(why) => println!("{target}: SKIPPED: {why}"),
             None => match build(board).and_then(|program| check(board, &program)) {
-                Ok(said) => println!("{target}: {said}"),
+                Ok((said, replay)) => {
+                    println!("{target}: {said}");
+                    replays.extend(replay.map(|replay| (target, replay)));
+                }
                 Err(why) => failed.push(format!("{target}: {why}")),
             },
         }
     }
+    failed.extend(unlike(&replays));
     match failed.is_empty() {
         true => Ok(()),
         false => Err(failed.join("\n")),
@@ -164,8 +182,27 @@ fn build(board: BoardTarget) -> Result<PathBuf, String> {
     Ok(target.join(board.target).join("board/framewright"))
 }
 
-/// Its size, and whether it runs: it says its version and replays the sample.
-fn check(board: BoardTarget, program: &Path) -> Result<String, String> {
+/// The targets whose replay has another figure than the first target's.
+fn unlike(replays: &[(&str, String)]) -> Vec<String> {
+    let Some((first, expected)) = replays.first() else {
+        return Vec::new();
+    };
+    let others = replays.iter().filter(|(_, replay)| replay != expected);
+    others
+        .map(|(target, replay)| {
+            let mut lines = expected.lines().zip(replay.lines());
+            let line = lines.find(|(expected, found)| expected != found);
+            let (wanted, found) = line.unwrap_or(("another number of rows", ""));
+            format!(
+                "{target}: its replay of the sample is not {first}'s: {found}, expected {wanted}"
+            )
+        })
+        .collect()
+}
+
+/// Its size, and whether it runs: it replays the sample. What the replay says is the second, but for the first row, which has
+/// the machine.
+fn check(board: BoardTarget, program: &Path) -> Result<(String, Option<String>), String> {
     let bytes = std::fs::metadata(program).map_err(|e| format!("{}: {e}", program.display()))?;
     let bytes = bytes.len();
     let mib = bytes as f64 / f64::from(1 << 20);
@@ -178,13 +215,14 @@ fn check(board: BoardTarget, program: &Path) -> Result<String, String> {
     let size = format!("{mib:.1} MiB, {}", program.display());
     let (mut command, how) = if board.is_native() {
         (Command::new(program), "runs here")
-    } else if is_there(board.runner) {
-        let mut command = Command::new(board.runner);
+    } else if let Some(runner) = runner(board) {
+        let mut command = Command::new(runner);
         command.arg(program);
         (command, "runs in the emulator")
     } else {
         let runner = board.runner;
-        return Ok(format!("{size}; not run: SKIPPED: there is no {runner}"));
+        let said = format!("{size}; not run: SKIPPED: there is no {runner}");
+        return Ok((said, None));
     };
     let sample = root().join("traces/sample.pft.zst");
     let ran = command
@@ -192,7 +230,7 @@ fn check(board: BoardTarget, program: &Path) -> Result<String, String> {
         .arg(sample)
         .args([
             "--policy",
-            "linux-6.12",
+            "linux-6.12,framewright",
             "--squeeze",
             "40000",
             "--json",
@@ -211,7 +249,14 @@ fn check(board: BoardTarget, program: &Path) -> Result<String, String> {
             ran.status
         ));
     }
-    Ok(format!("{size}; {how}"))
+    let rows = said.split_once('\n').map(|(_, rows)| rows.to_owned());
+    Ok((format!("{size}; {how}"), rows))
+}
+
+/// The emulator, by its name in either of Debian's packages.
+fn runner(board: BoardTarget) -> Option<String> {
+    let names = [board.runner.to_owned(), format!("{}-static", board.runner)];
+    names.into_iter().find(|name| is_there(name))
 }
 
 fn root() -> PathBuf {
@@ -225,14 +270,28 @@ mod tests {
     #[test]
     fn targets_are_the_boards_or_those_that_are_named() {
         let asked = |words: &str| targets(words.split_whitespace().map(str::to_owned));
-        assert_eq!(asked("").map(|all| all.len()), Ok(2));
+        assert_eq!(asked("").map(|all| all.len()), Ok(4));
         let one = asked("--target aarch64-unknown-linux-musl");
         assert_eq!(one, Ok(vec!["aarch64-unknown-linux-musl"]));
-        let other = asked("--target armv7-unknown-linux-musleabihf");
+        let one = asked("--target armv7-unknown-linux-musleabihf");
+        assert_eq!(one, Ok(vec!["armv7-unknown-linux-musleabihf"]));
+        let other = asked("--target mips-unknown-linux-musl");
         assert!(other.is_err_and(|e| e.contains("expected x86_64-") && e.contains(RECIPE)));
         assert!(root().join(RECIPE).is_file());
         assert!(asked("--target").is_err_and(|e| e.contains("a value is missing")));
         assert!(asked("--fast").is_err_and(|e| e.contains("`--fast`")));
+    }
+
+    #[test]
+    fn a_board_on_which_a_figure_differs_is_named_with_it() {
+        let of = |target, value| (target, format!("same\nvalue {value}\n"));
+        assert!(unlike(&[]).is_empty());
+        assert!(unlike(&[of("a", 1), of("b", 1)]).is_empty());
+        let said = unlike(&[of("a", 1), of("b", 2), of("c", 1)]);
+        assert_eq!(
+            said,
+            ["b: its replay of the sample is not a's: value 2, expected value 1"]
+        );
     }
 
     #[test]

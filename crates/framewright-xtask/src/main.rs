@@ -73,8 +73,9 @@ page says something else.
 cinstall installs the library for C by cargo-c below target/cinstall, compiles the examples against it by pkg-config, shared and
 static, and the README's lines for meson and cmake, and runs what came of it. What is not installed is skipped aloud.
 
-board builds framewright for boards (x86_64 and aarch64 with musl, or --target), static and stripped, checks that it is
-smaller than 8 MiB, and runs it here or in qemu-user. A target that lacks something is skipped aloud.
+board builds framewright for boards (x86_64, aarch64 and armv7 with musl, armv7 with glibc, or --target), static and stripped,
+checks that it is smaller than 8 MiB, and replays the sample with it, here or in qemu-user: all must say the same. A target
+that lacks something is skipped aloud.
 
 browser shows each PAGE of the laboratory in a headless Chromium at three widths, light and dark: nothing is wider than the
 window, text and lines of plots stand out, and the accessibility checker axe finds nothing. Where axe is not in

@@ -7,14 +7,17 @@
 //! units < sync, stats < raw, platform < seats < slots < policy < frame < vrange < kv, reclaim < percpu, reserve < engine
 //! ```
 //!
-//! For machines with 64-bit addresses and 64-bit atomics: numbers of frames, offsets in zones and sums of metadata are
-//! `usize` inside, and a zone may have 2^32 frames.
+//! For machines with 64-bit atomics, and addresses of 64 or 32 bits. Offsets in zones and sums of metadata are `usize`
+//! inside: with addresses of 64 bits a zone may have 2^32 frames, with 32 bits 2^25, which are 128 GiB.
 #![no_std]
 #![deny(unsafe_code)]
 
-#[cfg(not(all(target_pointer_width = "64", target_has_atomic = "64")))]
+#[cfg(not(all(
+    any(target_pointer_width = "64", target_pointer_width = "32"),
+    target_has_atomic = "64"
+)))]
 compile_error!(
-    "framewright is for targets with 64-bit addresses and 64-bit atomics: on others frame numbers would be cut"
+    "framewright is for targets with 64-bit atomics and addresses of 64 or 32 bits: on others frame numbers would be cut"
 );
 
 #[cfg(any(test, loom, shuttle))]

@@ -1,6 +1,6 @@
 //! What an engine refuses, and why.
 
-use crate::units::SetupError;
+use crate::units::{FRAMES_MAX, SetupError};
 use core::fmt;
 
 /// Why there is no engine.
@@ -8,7 +8,8 @@ use core::fmt;
 pub enum EngineError {
     /// The memory for metadata is too short.
     Metadata(SetupError),
-    /// Two zones have frames in common, or all zones together span more than 2^32 frames.
+    /// Two zones have frames in common, or all zones together span more than 2^32 frames, or 2^25 where
+    /// addresses have 32 bits.
     Zones,
     /// A zone, or its reclaim, cannot be made that way.
     Zone {
@@ -29,8 +30,10 @@ impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Metadata(error) => write!(f, "engine: {error}"),
-            Self::Zones => f.write_str(
-                "zones: expected that no two have a frame in common, and that all lie within 2^32 frames",
+            Self::Zones => write!(
+                f,
+                "zones: expected that no two have a frame in common, and that all lie within 2^{} frames",
+                FRAMES_MAX.ilog2()
             ),
             Self::Zone { nth, error } => write!(f, "zone {nth}: {error}"),
             Self::Ranges(error) => write!(f, "address space: {error}"),

@@ -8,7 +8,7 @@ use crate::platform::ReservePlatform;
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
 use crate::reclaim::ReclaimWords;
 use crate::reserve::{Reserve, ReserveLayout};
-use crate::units::{Frame, Page};
+use crate::units::{FRAMES_MAX, Frame, Page};
 use crate::vrange::SpaceLayout;
 use core::marker::PhantomData;
 
@@ -180,7 +180,7 @@ impl<W, G, const ZONES: usize> EngineLayout<W, G, ZONES> {
                 return Err(EngineError::Zones);
             }
         }
-        if end - start > 1 << 32 {
+        if end - start > FRAMES_MAX {
             return Err(EngineError::Zones);
         }
         Ok(Extent {

@@ -15,7 +15,9 @@ use crate::platform::{
 };
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
 use crate::reserve::{Key, PoolConfig, ReserveLayout};
-use crate::units::{Addr, Context, Frame, Mobility, Order, Page, PageRange, RunError, SetupError};
+use crate::units::{
+    Addr, Context, FRAMES_MAX, Frame, Mobility, Order, Page, PageRange, RunError, SetupError,
+};
 use crate::vrange::AreaRequest;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -339,6 +341,27 @@ fn en4_a_reserve_may_lie_in_a_hole_of_a_zone_and_its_frames_are_not_added() {
     }
 }
 
+/// Where addresses have 32 bits, the offset of such a frame in the zone would be cut to that of another one.
+#[test]
+fn a_frame_that_differs_from_a_live_one_in_its_upper_half_is_outside() {
+    let mut memory = vec![0; full_layout().words_needed().unwrap()];
+    let engine = Engine::new(&full_layout(), &mut memory, TestBoard::default()).unwrap();
+    engine.add(run(0, FRAMES)).unwrap();
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    let frame = cpu
+        .alloc(Order::ZERO, Mobility::Movable, Context::ANY)
+        .unwrap();
+    for far in [32, 40, 63].map(|bit| Frame(frame.0 | 1 << bit)) {
+        assert_eq!(cpu.free(far, Order::ZERO), Err(FreeError::Outside(far)));
+        let seat = cpu.frames().seat(0);
+        assert_eq!(seat.free(far, Order::ZERO), Err(FreeError::Outside(far)));
+        assert!(!seat.free_cached(far, Order::ZERO));
+        assert!(engine.add(Run::new(far, 1).unwrap()).is_err());
+    }
+    cpu.free(frame, Order::ZERO).unwrap();
+    engine.verify().unwrap();
+}
+
 #[test]
 fn impossible_layouts_are_refused_with_their_place() {
     let said = |error: EngineError| std::format!("{error}");
@@ -352,7 +375,17 @@ fn impossible_layouts_are_refused_with_their_place() {
         ZoneLayout::new(Frame(1 << 40), 1024),
     ]);
     let error = apart.words_needed().unwrap_err();
-    assert!(said(error).contains("2^32 frames"), "{error}");
+    let all = std::format!("2^{} frames", FRAMES_MAX.ilog2());
+    assert!(said(error).contains(&all), "{error}");
+    // As many words as one address can name, and one frame more.
+    let longest = EngineLayout::new(Frame(512), FRAMES_MAX)
+        .with_cpus(1023)
+        .with_window(Page(1 << 30), 1 << 25)
+        .with_objects();
+    assert!(longest.words_needed().unwrap() as u64 > FRAMES_MAX);
+    let longer = EngineLayout::new(Frame(512), FRAMES_MAX + 1);
+    let error = longer.words_needed().unwrap_err();
+    assert!(said(error).starts_with("zone 0: "), "{error}");
     let empty = EngineLayout::of_zones([
         ZoneLayout::new(Frame(0), 1024),
         ZoneLayout::new(Frame(5000), 0),

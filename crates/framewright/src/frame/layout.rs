@@ -10,7 +10,7 @@ use super::zone::ZoneRecord;
 use crate::policy::Classes;
 use crate::raw::{Carver, Halves, RawRecord};
 use crate::slots;
-use crate::units::{Frame, Order, SetupError};
+use crate::units::{FRAMES_MAX, Frame, Order, SetupError};
 
 /// The place and the shape of a zone. It determines the size of the metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +110,7 @@ impl Map {
         let top = end.align_up(order).ok_or(past)?;
         let origin = layout.start.align_down(order);
         let span = top.0 - origin.0;
-        SetupError::limit("number of frames", span, 1, 1 << 32)?;
+        SetupError::limit("number of frames", span, 1, FRAMES_MAX)?;
         let blocks = (span >> order.get()) as usize;
         let words_per_block = slots::words_needed(order.frames() as usize);
         let index = IndexShape::new(order.index() + 1, Classes::new(order).count(), blocks);

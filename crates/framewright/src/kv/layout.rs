@@ -8,7 +8,7 @@ use super::seat::{KvRecord, KvSeatRecord};
 use super::slab::SlabRecord;
 use crate::raw::{Carver, RawRecord};
 use crate::slots::Tree;
-use crate::units::{Frame, SetupError};
+use crate::units::{FRAMES_MAX, Frame, SetupError};
 
 /// Determines the size of an object allocator's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +16,7 @@ pub struct KvLayout {
     /// The first frame that objects can lie in.
     pub start: Frame,
     /// How many frames there are from there on, including those that do not exist: up to the end of
-    /// the last zone. 1 to 2^32.
+    /// the last zone. 1 to 2^32, or to 2^25 where addresses have 32 bits.
     pub frames: u64,
     /// How many CPUs may have a seat, 1 to 1023.
     pub cpus: u16,
@@ -80,7 +80,7 @@ impl Shape {
             slabs_max,
         } = *layout;
         SetupError::limits(&[
-            ("number of frames", frames, 1, 1 << 32),
+            ("number of frames", frames, 1, FRAMES_MAX),
             ("number of CPUs", cpus.into(), 1, 1023),
             // At least one for each CPU, and at most one for each frame.
             ("slabs_max", slabs_max, cpus.into(), frames),

@@ -8,7 +8,7 @@ use super::table::{
 use crate::platform::{Awaited, Patience, ReservePlatform};
 use crate::raw::{Carver, RawRecord};
 use crate::sync::{AtomicU64, Lock, Ordering::Relaxed};
-use crate::units::{CpuId, Frame, Run, SetupError};
+use crate::units::{CpuId, FRAMES_MAX, Frame, Run, SetupError};
 use core::ops::Range;
 
 /// The place and the shape of a reserve.
@@ -49,20 +49,24 @@ struct Shape {
 /// How many reservations a reserve can remember.
 pub(super) const RESERVATIONS: usize = 64;
 /// A number plus one fits 31 bits: that of a frame, rounded up, or of a page without one.
-const FRAMES_MAX: u64 = 1 << 30;
-const VALUES_MAX: u32 = 1 << 29;
+const RESERVE_MAX: u64 = if FRAMES_MAX < 1 << 30 {
+    FRAMES_MAX
+} else {
+    1 << 30
+};
+const VALUES_MAX: u64 = RESERVE_MAX / 2;
 
 impl Shape {
     fn new(layout: &ReserveLayout) -> Result<Self, SetupError> {
         let frames = layout.run.frames();
         let values = u64::from(layout.values) + u64::from(layout.ordinary);
         SetupError::limits(&[
-            ("number of frames", frames, 1, FRAMES_MAX),
+            ("number of frames", frames, 1, RESERVE_MAX),
             (
                 "number of pages without a frame of the reserve",
                 values,
                 0,
-                VALUES_MAX.into(),
+                VALUES_MAX,
             ),
             ("number of CPUs", layout.cpus.into(), 1, 1023),
             ("number of pools", layout.pools.into(), 1, 256),

@@ -11,6 +11,10 @@ use core::fmt;
 #[repr(transparent)]
 pub struct Frame(pub u64);
 
+/// The most frames between the first and the last of a zone, of all zones together, and of a reserve. With addresses of 32
+/// bits there are fewer, so that no offset and no number of words of metadata is cut.
+pub(crate) const FRAMES_MAX: u64 = if usize::BITS < 64 { 1 << 25 } else { 1 << 32 };
+
 impl Frame {
     /// The bytes of a frame, and of a page.
     pub const BYTES: u64 = 4096;
@@ -20,6 +24,13 @@ impl Frame {
     #[inline]
     pub const fn from_addr(addr: u64) -> Self {
         Self(addr / Self::BYTES)
+    }
+
+    /// How far the frame lies behind `origin`. Where that has more bits than an address, or lies before it, it is a number
+    /// that no zone has.
+    #[inline(always)]
+    pub(crate) fn offset_from(self, origin: u64) -> usize {
+        usize::try_from(self.0.wrapping_sub(origin)).unwrap_or(usize::MAX)
     }
 
     /// The physical address of its first byte, or `None` if that has more than 64 bits.

@@ -14,6 +14,7 @@ pub use addr::Addr;
 pub use context::Context;
 pub use cpu::CpuId;
 pub use error::{RunError, SetupError};
+pub(crate) use frame::FRAMES_MAX;
 pub use frame::Frame;
 pub use mobility::Mobility;
 pub use order::Order;

@@ -23,7 +23,7 @@ pub(in super::super) fn take<'m, P>(
     let shift = wanted.order.get() - zone.map.pageblock_order;
     let run = 1usize << shift;
     // Blocks are aligned in physical memory, not in the zone.
-    let first_block = (zone.map.origin >> zone.map.pageblock_order) as usize;
+    let first_block = (zone.map.origin >> zone.map.pageblock_order) as usize & (run - 1);
     let lowest = first_block.next_multiple_of(run);
     let highest = (first_block + zone.map.blocks) & !(run - 1);
     let runs = highest.saturating_sub(lowest) >> shift;

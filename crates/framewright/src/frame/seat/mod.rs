@@ -319,7 +319,7 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
     #[inline(always)]
     fn free_fast(&mut self, frame: Frame, order: Order) -> bool {
         let words = self.words;
-        let offset = frame.0.wrapping_sub(self.origin) as usize;
+        let offset = frame.offset_from(self.origin);
         if self.try_enter()
             && order.index() < CACHED_ORDERS
             && let Some(half) = self.tags.find(offset)

@@ -476,9 +476,9 @@ impl<'m, P> Zone<'m, P> {
         offset: usize,
         order: Order,
     ) -> Option<(usize, Order, Mobility)> {
-        let first = self.map.origin as usize + offset;
+        let first = self.map.origin + offset as u64;
         (order.get()..=self.map.max_order).find_map(|probe| {
-            let start = (first >> probe << probe).checked_sub(self.map.origin as usize)?;
+            let start = (first >> probe << probe).checked_sub(self.map.origin)? as usize;
             let (allocated, mobility) = self.tag(start).as_live()?;
             (allocated.get() >= probe).then_some((start, allocated, mobility))
         })

@@ -115,7 +115,8 @@ impl<P> Zone<'_, P> {
     /// and how many make up one such block.
     pub(crate) const fn alignment(&self, order: Order) -> (usize, usize) {
         let run = 1 << (order.get() - self.map.pageblock_order);
-        let first = (self.map.origin >> self.map.pageblock_order) as usize;
+        // Of the first pageblock's number only what is left of whole blocks counts: the number itself may have more bits.
+        let first = (self.map.origin >> self.map.pageblock_order) as usize & (run - 1);
         (first.next_multiple_of(run) - first, run)
     }
 

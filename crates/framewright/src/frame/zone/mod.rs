@@ -326,7 +326,7 @@ impl<'m, P> Zone<'m, P> {
     /// The offset of `frame` in the zone; if it is outside, a number that has no tag.
     #[inline(always)]
     pub(super) fn offset_unchecked(&self, frame: Frame) -> usize {
-        frame.0.wrapping_sub(self.map.origin) as usize
+        frame.offset_from(self.map.origin)
     }
 
     /// The tag at `offset`, if it is inside.

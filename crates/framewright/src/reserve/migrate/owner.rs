@@ -333,7 +333,10 @@ impl<'z, 'm, P: FramePlatform> MigrateArea<'_, 'z, 'm, P> {
                 busy_retries: 1,
                 ..ContigStats::default()
             });
-            from = claim.ids.start.saturating_add(align as usize);
+            from = claim
+                .ids
+                .start
+                .saturating_add(usize::try_from(align).unwrap_or(usize::MAX));
             self.avoid(&claim, frame);
         }
         Err(last)

@@ -158,6 +158,7 @@ fn a_set_of_nothing_is_searched() {
     assert_eq!((tree.iter().count(), tree.is_consistent()), (0, true));
 }
 
+#[cfg(target_pointer_width = "64")]
 #[test]
 fn a_tree_of_more_than_2_to_the_37_integers_is_refused() {
     extern crate std;

@@ -8,14 +8,14 @@ use super::super::span::{SpanRecord, Spans};
 use super::record::SpaceRecord;
 use super::seat_record::SpaceSeatRecord;
 use crate::raw::{Carver, RawRecord};
-use crate::units::{Page, SetupError};
+use crate::units::{FRAMES_MAX, Page, SetupError};
 
 /// The place and the shape of a space. It determines the size of the metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceLayout {
     /// The window's first page, a multiple of `span_pages`.
     pub start: Page,
-    /// The window's length in pages, less than 2^30.
+    /// The window's length in pages, less than 2^30; at most 2^25 where addresses have 32 bits.
     pub pages: u64,
     /// The length of a span and of a vmap block in pages: a power of two from 4 to 1024.
     pub span_pages: u32,
@@ -69,8 +69,12 @@ pub(in super::super) const RELEASES: usize = 4;
 /// The most gaps given back under one hold of the arena's lock.
 pub(in super::super) const MERGES_MAX: usize = 32;
 
-/// The most pages of a window: their numbers and lengths fit 30 bits, and one number means "none".
-pub(in super::super) const PAGES_MAX: u64 = (1 << 30) - 1;
+/// The most pages of a window: their numbers and lengths fit 30 bits, and one number means "none". No more than frames.
+pub(in super::super) const PAGES_MAX: u64 = if FRAMES_MAX < 1 << 30 {
+    FRAMES_MAX
+} else {
+    (1 << 30) - 1
+};
 
 /// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
