@@ -64,7 +64,7 @@ pub use stream::{StreamReport, record_stream};
 
 use crate::printable;
 use crate::trace::reduce::{Reducer, Rewind};
-use crate::trace::{Input, MemoryLimit, TextNames, TextReader, TraceEvent, WhoAsked};
+use crate::trace::{Input, MemoryLimit, Snapshot, TextNames, TextReader, TraceEvent, WhoAsked};
 use command::Running;
 use kernel::{FailureWatch, StateLog, check_order, proc_text, running_tasks, snapshot, state};
 use names::RecordingNames;
@@ -131,6 +131,9 @@ pub fn record_around(
     let instance = Instance::make(&tracefs, buffer_mib, options.keeps)?;
     let failures = options.until_failure;
     let failures = failures.map(|ends| FailureWatch::new(&tracefs, ends));
+    // Whatever the recorder needs from here on is taken now, so that neither what follows nor the recording shows it.
+    let mut first = snapshot(Snapshot::default())?;
+    let last = first.clone();
     let begun = state()?;
     let mut watched = RunningRecording {
         instance: &instance,
@@ -140,7 +143,7 @@ pub fn record_around(
         duration: options.duration,
     };
     let mut tasks = running_tasks();
-    let mut first = snapshot()?;
+    first = snapshot(first)?;
     let ends = match options.until_failure {
         Some(ends) => format!(", until a request fails {ends}"),
         None if options.command.is_empty() && options.duration.is_none() => {
@@ -167,7 +170,7 @@ pub fn record_around(
     instance.set_tracing(false)?;
     let (elapsed, end_ns) = (start.elapsed(), monotonic_ns());
     let ended = ended?;
-    let last = snapshot()?;
+    let last = snapshot(last)?;
     let after = state()?;
     let now = running_tasks();
     if ended == RecordingEnded::Full {

@@ -25,7 +25,12 @@ pub(crate) fn open_page_flags() -> Result<File, RecordError> {
     })
 }
 
-pub(crate) fn snapshot() -> Result<Snapshot, RecordError> {
-    Snapshot::read(open_page_flags()?)
-        .map_err(|e| RecordError::file(Path::new("/proc/kpageflags"), &e))
+/// What all frames are now, in the memory of an earlier snapshot.
+///
+/// A snapshot takes a frame for each 4,096 that it reads of. Those that it takes while it reads count as free where it has
+/// read of them before, and the recorder keeps them until the recording ends: the trace would have more memory than the machine
+/// had.
+pub(crate) fn snapshot(earlier: Snapshot) -> Result<Snapshot, RecordError> {
+    let read = earlier.read_again(open_page_flags()?);
+    read.map_err(|e| RecordError::file(Path::new("/proc/kpageflags"), &e))
 }

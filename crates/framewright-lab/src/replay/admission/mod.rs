@@ -43,9 +43,9 @@
 //! The recording has what became of each request, and its frees are what reclaim and the programs gave back.
 //! - *Served, and the model serves it*: at once.
 //! - *Served, and the model has it wait*: the request may reclaim, and below min it would have. The machine did serve it, so
-//!   what it waited for is among the recording's frees, some of them later. It is counted as **stalled** and served
-//!   without regard to marks, from the zone that is least below its own. It fails only where no zone has a block:
-//!   compaction is not in a recording.
+//!   what it waited for is among the recording's frees, some of them later. It is counted as **stalled**. All CPUs' lists are
+//!   emptied and each zone is asked at min again, as in Linux where what reclaim freed is not enough. Only then it is served
+//!   without regard to marks, from the zone that is least below its own. It fails only where no zone has a block.
 //! - *Served, and the model refuses it*: it may not wait. A **failure** of the model that the machine did not have.
 //! - *Failed, and the model refuses it or would have it wait*: **met**. To have it wait is as far as a replay goes: the
 //!   machine reclaimed or compacted for it and had nothing from it.

@@ -82,7 +82,8 @@ const HIGH: usize = 2;
 /// # Invariants
 /// - **AD1** What a request gets leaves its zone above the mark that binds the request, unless it stalled.
 /// - **AD2** A request that may wait and was served when recorded fails only where no zone has a block.
-/// - **AD3** A request that may not wait changes no other CPU's lists.
+/// - **AD3** A request that may not wait changes no other CPU's lists; one that waits empties them before it is served below a
+///   mark.
 /// - **AD4** Where the recorded background is followed, a boost ends with a recorded round that found it, and with nothing
 ///   else.
 #[derive(Debug)]
@@ -179,6 +180,12 @@ impl<S: ZoneAllocator> Zoned<S> {
         if !request.is_served {
             return self.last_resort(last, request, rights, pass);
         }
+        // What reclaim freed came before the request in the recording. Where that is not enough, Linux empties all CPUs'
+        // lists and looks again.
+        self.drain();
+        if let Some(frame) = self.walk(last, request, MIN, rights, pass) {
+            return ReplayAnswer::Stalled(frame);
+        }
         // The machine did serve it: from the zone that is least below its mark.
         let mut places: Vec<usize> = (0..=last).collect();
         places.sort_by_key(|&at| {
@@ -193,9 +200,6 @@ impl<S: ZoneAllocator> Zoned<S> {
             ..
         } = request;
         for pass in [ZonePass::AtOnce, ZonePass::Drained] {
-            if pass == ZonePass::Drained {
-                self.drain();
-            }
             for &at in &places {
                 let zone = &mut self.zones[at];
                 if let Some(frame) = zone.allocator.serve(cpu, order, mobility, pass) {

@@ -231,13 +231,35 @@ fn frames_on_cpus_lists_do_not_count_and_only_who_may_wait_empties_those_of_othe
         zoned.free(OTHER, frame, Order::ZERO).unwrap();
     }
     assert_eq!(free_in(&zoned), before);
-    let ask = |zoned: &mut Zoned<LinuxBuddy>, flags| {
-        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(flags), false))
+    let ask = |zoned: &mut Zoned<LinuxBuddy>, flags, is_served| {
+        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(flags), is_served))
     };
     let refused = ReplayAnswer::Refused(Some(FailureCause::Watermark));
-    assert_eq!(ask(&mut zoned, NOWAIT), refused);
+    assert_eq!(ask(&mut zoned, NOWAIT, false), refused);
     assert_eq!(free_in(&zoned), before, "AD3");
-    assert!(matches!(ask(&mut zoned, KERNEL), ReplayAnswer::Stalled(_)));
+    if let ReplayAnswer::Stalled(frame) = ask(&mut zoned, KERNEL, false) {
+        zoned.free(CPU, frame, Order::ZERO).unwrap();
+    } else {
+        panic!("the lists of the other CPU are emptied for it");
+    }
+    // The same where the machine did serve it: the lists first, and below the mark only if they do not suffice.
+    zoned.drain();
+    let all = free_in(&zoned);
+    let more = [0, 1].map(|at| all[at] - before[at]);
+    assert!(more[0] + more[1] > 0, "{before:?} {all:?}");
+    let held = [(); 2].map(|()| take(&mut zoned, 0).unwrap());
+    while take(&mut zoned, 0).is_some() {}
+    for frame in held {
+        zoned.free(OTHER, frame, Order::ZERO).unwrap();
+    }
+    let before = free_in(&zoned);
+    let answer = ask(&mut zoned, KERNEL, true);
+    assert!(matches!(answer, ReplayAnswer::Stalled(_)));
+    let after = free_in(&zoned);
+    assert!(
+        after[0] + after[1] > before[0] + before[1],
+        "{before:?} {after:?}"
+    );
 }
 
 #[test]

@@ -50,10 +50,23 @@ impl Snapshot {
     ///
     /// # Errors
     /// What the reader reports, and `UnexpectedEof` if the end is not at a whole frame.
-    pub fn read(mut from: impl Read) -> io::Result<Self> {
+    pub fn read(from: impl Read) -> io::Result<Self> {
+        Self::default().read_again(from)
+    }
+
+    /// The same in the memory of an earlier snapshot: where that had as many frames, reading takes next to none of the frames
+    /// that it reads of.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); the earlier snapshot is gone then, too.
+    pub fn read_again(mut self, mut from: impl Read) -> io::Result<Self> {
+        self.frames.clear();
         // 64 KiB: 8,192 frames a call.
         let mut buffer = vec![0; 1 << 16];
-        let mut parts = SnapshotParts::default();
+        let mut parts = SnapshotParts {
+            frames: self.frames,
+            ..SnapshotParts::default()
+        };
         loop {
             match from.read(&mut buffer) {
                 Ok(0) => return parts.finish(),
@@ -221,6 +234,18 @@ mod tests {
         assert_eq!((snapshot.state(2), snapshot.state(11)), (Movable, Absent));
         assert_eq!(snapshot.state(u64::MAX), Absent);
         assert_eq!(snapshot.count(Movable), 4);
+    }
+
+    #[test]
+    fn a_second_snapshot_takes_no_memory_of_its_own() {
+        let words = [BUDDY, LRU, SLAB].map(u64::to_ne_bytes);
+        let first = Snapshot::read(words.as_flattened()).unwrap();
+        let at = first.frames().as_ptr();
+        let second = first.read_again(Dribble(words[1..].as_flattened()));
+        let second = second.unwrap();
+        assert_eq!(second.frames().as_ptr(), at);
+        use ReadFrameState::{Movable, Slab};
+        assert_eq!(second.frames(), [Movable, Slab]);
     }
 
     #[test]
