@@ -69,9 +69,15 @@ pub(crate) fn take(folder: &Path) -> Result<(), String> {
             let count = line.trim().strip_prefix("count:")?;
             count.trim().parse::<f64>().ok()
         });
-        let fallbacks = word_behind(&said, "extfrag").and_then(|count| count.parse().ok());
-        let fallbacks = fallbacks.ok_or_else(|| format!("{}: no extfrag", summary.display()))?;
-        for (metric, value) in [("fallbacks", fallbacks), ("frames_on_lists", lists.sum())] {
+        let counted = |word| {
+            let count = word_behind(&said, word).and_then(|count| count.parse().ok());
+            count.ok_or_else(|| format!("{}: no {word}", summary.display()))
+        };
+        for (metric, value) in [
+            ("fallbacks", counted("extfrag")?),
+            (WAITS, counted("direct_reclaim")?),
+            ("frames_on_lists", lists.sum()),
+        ] {
             rows.push(row(name, "linux", metric, RowSource::Measured, value));
         }
     }
@@ -145,7 +151,7 @@ fn add_rows(
     rows: &mut Vec<ResultRow>,
 ) -> Result<String, String> {
     let mut commit = String::new();
-    let mut fallbacks = 0.0;
+    let (mut fallbacks, mut waits) = (0.0, 0.0);
     for line in text.lines() {
         let said: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         if let Some(of) = said["commit"].as_str() {
@@ -160,6 +166,7 @@ fn add_rows(
                 rows.push(row(case, known, metric, RowSource::Simulated, value));
             }
             Some(POLICY) if metric.starts_with("fallbacks_") => fallbacks += value,
+            Some(POLICY) if metric.starts_with("stalled_") => waits += value,
             Some(POLICY) if metric == FAILURES || metric == MOVED => {
                 rows.push(row(case, known, metric, RowSource::Simulated, value));
             }
@@ -169,13 +176,9 @@ fn add_rows(
             _ => {}
         }
     }
-    rows.push(row(
-        case,
-        known,
-        "fallbacks",
-        RowSource::Simulated,
-        fallbacks,
-    ));
+    for (metric, count) in [("fallbacks", fallbacks), (WAITS, waits)] {
+        rows.push(row(case, known, metric, RowSource::Simulated, count));
+    }
     Ok(commit)
 }
 
@@ -187,6 +190,8 @@ fn is_measured(metric: &str) -> bool {
 
 const FAILURES: &str = "failures_order3";
 const MOVED: &str = "moved_frames";
+/// Requests that waited for reclaim, or that would have.
+const WAITS: &str = "waits";
 
 fn row(case: &str, variant: &str, metric: &str, source: RowSource, value: f64) -> ResultRow {
     ResultRow {
@@ -246,11 +251,12 @@ pub(crate) fn table(file: &ResultFile) -> String {
         let near = cases.iter().filter(is_near).count();
         let _ = writeln!(out, " {near} of {} |", cases.len());
     }
-    out += "\n| recording | on CPUs' lists | frames moved | fallbacks: machine | nothing | lists | moves | failures of order 3: machine \
-            | nothing | lists | moves |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+    out += "\n| recording | on CPUs' lists | frames moved | waited for reclaim: machine | moves | fallbacks: machine | nothing | lists | moves | failures of order 3: machine \
+            | nothing | lists | moves |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
     for case in &cases {
         let _ = write!(out, "| {case} |");
-        let mut columns = vec![("linux", "frames_on_lists"), (KNOWN[2], MOVED)];
+        let mut columns = vec![("linux", "frames_on_lists")];
+        columns.extend([(KNOWN[2], MOVED), ("linux", WAITS), (KNOWN[2], WAITS)]);
         for metric in ["fallbacks", FAILURES] {
             columns.push(("linux", metric));
             columns.extend(KNOWN.map(|known| (known, metric)));
@@ -301,7 +307,7 @@ mod tests {
         let shown = table(&file);
         for line in [
             "| mixed pageblocks | 6 | 5.50 | 1 / 1 | 3.50 | 1 / 1 | 1 of 2 |",
-            "| b | - | - | 7 | - | - | - | - | - | - | - |",
+            "| b | - | - | - | - | 7 | - | - | - | - | - | - | - |",
         ] {
             assert!(shown.contains(line), "{shown}");
         }
@@ -314,6 +320,8 @@ mod tests {
 {"case":"x","variant":"calibration","metric":"error_mixed_blocks","value":2.5}
 {"case":"x","variant":"linux-6.12","metric":"fallbacks_movable_to_unmovable","value":3}
 {"case":"x","variant":"linux-6.12","metric":"fallbacks_unmovable_to_movable","value":4}
+{"case":"x","variant":"linux-6.12","metric":"stalled_order0","value":5}
+{"case":"x","variant":"linux-6.12","metric":"stalled_order3","value":1}
 {"case":"x","variant":"linux-6.12","metric":"moved_frames","value":9}
 {"case":"x","variant":"linux","metric":"failures_order3","value":1}"#;
         let mut rows = Vec::new();
@@ -328,6 +336,7 @@ mod tests {
                 ("nothing", "moved_frames", 9.0),
                 ("linux", "failures_order3", 1.0),
                 ("nothing", "fallbacks", 7.0),
+                ("nothing", "waits", 6.0),
             ]
         );
         let words = "alloc 5 extfrag 1567 migrate";

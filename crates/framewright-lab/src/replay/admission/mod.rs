@@ -47,9 +47,9 @@
 //!   emptied and each zone is asked at min again, as in Linux where what reclaim freed is not enough. Only then it is served
 //!   without regard to marks, from the zone that is least below its own. It fails only where no zone has a block.
 //! - *Served, and the model refuses it*: it may not wait. A **failure** of the model that the machine did not have.
-//! - *Failed, and the model refuses it or would have it wait*: **met**. To have it wait is as far as a replay goes: the
-//!   machine reclaimed or compacted for it and had nothing from it.
-//! - *Failed, and the model serves it at once*: **missed**.
+//! - *Failed, and the model refuses it*: **met**. One that may wait is refused where no zone is above min with a block after
+//!   all CPUs' lists are emptied. The machine reclaimed or compacted for it and had nothing from it.
+//! - *Failed, and the model serves it, at once or with those lists emptied*: **missed**.
 //!
 //! # Whose memory is kept back
 //! The same for every policy that is compared, the engine's among them: the reserve is the kernel's and not a policy's. For

@@ -499,3 +499,25 @@ fn p6_zones_of_any_size_admit_or_refuse_and_nothing_wraps() {
         }
     }
 }
+
+#[test]
+fn a_block_moves_inside_its_zone_alone() {
+    let mut zoned = zoned(LinuxPolicy::Linux612, false);
+    let (held, other) = (Frame(LOWER - 8), Frame(LOWER));
+    let three = order(3);
+    assert!(zoned.alloc_at(held, three, Movable));
+    let before = free_in(&zoned);
+    // The place behind the zone's end is free, and another zone's.
+    assert_eq!(zoned.move_block(held, other, three), Ok(false));
+    assert_eq!(free_in(&zoned), before);
+    assert_eq!(zoned.zone_of(held), 0..LOWER);
+    assert_eq!(zoned.zone_of(other), LOWER..ALL);
+    // Neither a place nor a block that reaches over the end, or lies behind all zones.
+    assert_eq!(zoned.move_block(held, Frame(ALL), three), Ok(false));
+    assert!(zoned.move_block(Frame(ALL), other, three).is_err());
+    assert_eq!(zoned.zone_of(Frame(u64::MAX)), LOWER..ALL);
+    assert_eq!(zoned.move_block(held, Frame(LOWER - 16), three), Ok(true));
+    assert_eq!(free_in(&zoned), before);
+    assert!(zoned.alloc_at(held, three, Movable), "it is free now");
+    assert!(!zoned.alloc_at(Frame(LOWER - 16), three, Movable));
+}
