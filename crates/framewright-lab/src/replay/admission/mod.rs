@@ -44,8 +44,9 @@
 //! - *Served, and the model serves it*: at once.
 //! - *Served, and the model has it wait*: the request may reclaim, and below min it would have. The machine did serve it, so
 //!   what it waited for is among the recording's frees, some of them later. It is counted as **stalled**. All CPUs' lists are
-//!   emptied and each zone is asked at min again, as in Linux where what reclaim freed is not enough. Only then it is served
-//!   without regard to marks, from the zone that is least below its own. It fails only where no zone has a block.
+//!   emptied and each zone is asked at min again, as in Linux where what reclaim freed is not enough; unless that was done a
+//!   moment ago. Only then it is served without regard to marks, from the zone that is least below its own. It fails only where
+//!   no zone has a block.
 //! - *Served, and the model refuses it*: it may not wait. A **failure** of the model that the machine did not have.
 //! - *Failed, and the model refuses it*: **met**. One that may wait is refused where no zone is above min with a block after
 //!   all CPUs' lists are emptied. The machine reclaimed or compacted for it and had nothing from it.

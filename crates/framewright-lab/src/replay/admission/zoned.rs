@@ -73,6 +73,9 @@ struct GuardedZone<S> {
     of: MachineZone,
 }
 
+/// As many frames as a CPU's lists take at once.
+const MOVED_A_REQUEST: u64 = 64;
+
 const MIN: usize = 0;
 const LOW: usize = 1;
 const HIGH: usize = 2;
@@ -82,8 +85,8 @@ const HIGH: usize = 2;
 /// # Invariants
 /// - **AD1** What a request gets leaves its zone above the mark that binds the request, unless it stalled.
 /// - **AD2** A request that may wait and was served when recorded fails only where no zone has a block.
-/// - **AD3** A request that may not wait changes no other CPU's lists; one that waits empties them before it is served below a
-///   mark.
+/// - **AD3** A request that may not wait changes no other CPU's lists. One that waits empties them before it is served below a
+///   mark, unless too few have waited since that was last done.
 /// - **AD4** Where the recorded background is followed, a boost ends with a recorded round that found it, and with nothing
 ///   else.
 #[derive(Debug)]
@@ -97,6 +100,8 @@ pub(in crate::replay) struct Zoned<S> {
     round: Option<ReclaimRound>,
     /// Whether its rounds are those of the recording.
     follows: bool,
+    /// How many requests that wait empty no lists, because that was done a moment ago.
+    rests: u64,
 }
 
 /// A round of the background, which works for all zones at once.
@@ -126,6 +131,7 @@ impl<S: ZoneAllocator> Zoned<S> {
             last: [Dma, Dma32, Normal, HighMem, Movable].map(|kind| machine.last_of(kind)),
             round: None,
             follows: false,
+            rests: 0,
         }
     }
 
@@ -182,8 +188,9 @@ impl<S: ZoneAllocator> Zoned<S> {
         }
         // What reclaim freed came before the request in the recording. Where that is not enough, Linux empties all CPUs'
         // lists and looks again.
-        self.drain();
-        if let Some(frame) = self.walk(last, request, MIN, rights, pass) {
+        if self.drain_is_due()
+            && let Some(frame) = self.walk(last, request, MIN, rights, pass)
+        {
             return ReplayAnswer::Stalled(frame);
         }
         // The machine did serve it: from the zone that is least below its mark.
@@ -200,6 +207,9 @@ impl<S: ZoneAllocator> Zoned<S> {
             ..
         } = request;
         for pass in [ZonePass::AtOnce, ZonePass::Drained] {
+            if pass == ZonePass::Drained {
+                self.drain();
+            }
             for &at in &places {
                 let zone = &mut self.zones[at];
                 if let Some(frame) = zone.allocator.serve(cpu, order, mobility, pass) {
@@ -211,6 +221,22 @@ impl<S: ZoneAllocator> Zoned<S> {
             FailureCause::Exhausted => FailureCause::Exhausted,
             _ => FailureCause::Fragmented,
         }))
+    }
+
+    /// Empties all CPUs' lists, unless a moment ago it did: a replay that stays at its marks would move the same frames for each
+    /// request. So a request moves [`MOVED_A_REQUEST`] frames on average at most.
+    fn drain_is_due(&mut self) -> bool {
+        if self.rests > 0 {
+            self.rests -= 1;
+            return false;
+        }
+        let listed = |zones: &[GuardedZone<S>]| -> u64 {
+            zones.iter().map(|zone| zone.allocator.listed_free()).sum()
+        };
+        let before = listed(&self.zones);
+        self.drain();
+        self.rests = listed(&self.zones).saturating_sub(before) / MOVED_A_REQUEST;
+        true
     }
 
     /// What a request comes to that the machine did not serve in the end, although it waited.
