@@ -131,7 +131,7 @@ pub fn record_around(
     let instance = Instance::make(&tracefs, buffer_mib, options.keeps)?;
     let failures = options.until_failure;
     let failures = failures.map(|ends| FailureWatch::new(&tracefs, ends));
-    // Whatever the recorder needs from here on is taken now, so that neither what follows nor the recording shows it.
+    // Memory for both snapshots is taken now: later, what is read and the recording would show it.
     let mut first = snapshot(Snapshot::default())?;
     let last = first.clone();
     let begun = state()?;

@@ -188,7 +188,7 @@ impl<S: ZoneAllocator> Zoned<S> {
         }
         // What reclaim freed came before the request in the recording. Where that is not enough, Linux empties all CPUs'
         // lists and looks again.
-        if self.drain_is_due()
+        if self.drain_if_due()
             && let Some(frame) = self.walk(last, request, MIN, rights, pass)
         {
             return ReplayAnswer::Stalled(frame);
@@ -223,9 +223,9 @@ impl<S: ZoneAllocator> Zoned<S> {
         }))
     }
 
-    /// Empties all CPUs' lists, unless a moment ago it did: a replay that stays at its marks would move the same frames for each
-    /// request. So a request moves [`MOVED_A_REQUEST`] frames on average at most.
-    fn drain_is_due(&mut self) -> bool {
+    /// Empties all CPUs' lists; false if it does not. After it has moved n frames, it rests for n / [`MOVED_A_REQUEST`] requests
+    /// that wait. A replay that stays at its marks would move the same frames for each request.
+    fn drain_if_due(&mut self) -> bool {
         if self.rests > 0 {
             self.rests -= 1;
             return false;

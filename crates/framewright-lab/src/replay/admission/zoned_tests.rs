@@ -521,3 +521,31 @@ fn a_block_moves_inside_its_zone_alone() {
     assert!(zoned.alloc_at(held, three, Movable), "it is free now");
     assert!(!zoned.alloc_at(Frame(LOWER - 16), three, Movable));
 }
+
+#[test]
+fn lists_that_were_just_emptied_are_left_alone_for_a_while() {
+    let mut zoned = zoned(LinuxPolicy::Linux612, true);
+    zoned.follow_background();
+    let take = |zoned: &mut Zoned<LinuxBuddy>| {
+        let answer = zoned.request(recorded(CPU, Order::ZERO, Movable, Some(NOWAIT), true));
+        answer.frame().unwrap()
+    };
+    let mut held: Vec<Frame> = (0..200).map(|_| take(&mut zoned)).collect();
+    zoned.drain();
+    let mut drained_of = |cached: usize| {
+        let before = free_in(&zoned);
+        for frame in held.drain(..cached) {
+            zoned.free(OTHER, frame, Order::ZERO).unwrap();
+        }
+        assert_eq!(free_in(&zoned), before, "they lie on its lists");
+        let is_done = zoned.drain_if_due();
+        let more: u64 = free_in(&zoned).iter().sum::<u64>() - before.iter().sum::<u64>();
+        (is_done, more)
+    };
+    // So many that the next two leave lists alone, and not three.
+    assert_eq!(drained_of(130), (true, 130));
+    assert_eq!(drained_of(1), (false, 0));
+    assert_eq!(drained_of(1), (false, 0));
+    assert_eq!(drained_of(1), (true, 3));
+    assert_eq!(drained_of(1), (true, 1), "those were few");
+}
