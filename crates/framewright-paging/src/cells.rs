@@ -227,6 +227,11 @@ impl<const CPUS: usize> InterruptFlags<CPUS> {
         self.0[cpu.index()].store(true, Relaxed);
     }
 
+    /// From now on that CPU may not, as if it had never been allowed.
+    pub fn forbid(&self, cpu: CpuId) {
+        self.0[cpu.index()].store(false, Relaxed);
+    }
+
     /// Whether that CPU may.
     #[inline(always)]
     #[must_use]
@@ -265,6 +270,8 @@ pub(crate) mod tests {
         flags.allow(CpuId(1));
         assert!(flags.without(CpuId(1), || are() == [false, false]));
         assert_eq!(are(), [false, true]);
+        flags.forbid(CpuId(1));
+        assert_eq!(are(), [false, false]);
     }
 
     #[test]

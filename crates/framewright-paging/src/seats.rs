@@ -7,14 +7,17 @@
 //! - **KS3** Handlers let no interrupt in: a long call of theirs would let in the next one, without end.
 
 use crate::cells::{CpuCells, InterruptFlags, NestedEntry, ThisCpu};
-use framewright::CpuId;
 use framewright::engine::{Cpu, Engine};
 use framewright::frame::Seat;
 use framewright::platform::{FramePlatform, ObjectPlatform};
 use framewright::reclaim::Clients;
+use framewright::{CpuId, SetupError};
 
 /// A CPU's seats in an engine that lives as long as the kernel.
 type Place<P> = Cpu<'static, 'static, P>;
+
+/// The place of the handlers' kind among the three: an engine need not have it.
+const HANDLERS: u16 = 2;
 
 /// The seats of all CPUs: a kernel's static.
 #[derive(Debug)]
@@ -46,19 +49,33 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
     /// handlers allocate. It is in the kernel's flush and barrier already.
     ///
     /// # Panics
-    /// If the CPU is inside one of its seats.
+    /// If the CPU has seats already, or is none of the `cpus`; or if the engine does not have these seats, but for those of
+    /// handlers: then it is laid out for fewer CPUs, or they are taken.
     pub fn come(&self, engine: &'static Engine<'static, P>, cpus: u16) {
         let cpu = self.this.current().0;
-        self.replace_each(|nth, _| engine.cpu(CpuId(nth * cpus + cpu)).ok());
+        assert!(cpu < cpus, "CPU {cpu} is none of {cpus}");
+        self.replace_each(|nth, had| {
+            assert!(had.is_none(), "CPU {cpu} comes twice");
+            let number = nth.checked_mul(cpus).and_then(|at| at.checked_add(cpu));
+            let number = CpuId(number.unwrap_or(u16::MAX));
+            match engine.cpu(number) {
+                Ok(place) => Some(place),
+                // Without seats for handlers there are none for any CPU.
+                Err(SetupError::Unknown(_)) if nth == HANDLERS => None,
+                Err(error) => panic!("an engine for twice the {cpus} CPUs: {error}"),
+            }
+        });
     }
 
     /// The calling CPU gives its seats back, and what it keeps with them. Only then may the kernel leave it out of flush
-    /// and barrier.
+    /// and barrier. If it comes again, its long calls let no interrupt in until they [may](Self::allow_interrupts) again: it
+    /// may start anew, and have no handlers at first.
     ///
     /// # Panics
     /// If the CPU has no seats, or is inside one of them.
     pub fn go(&self) {
         self.with(Cpu::drain);
+        self.interrupts.forbid(self.this.current());
         self.replace_each(|_, _| None);
     }
 
@@ -136,6 +153,7 @@ mod tests {
     use framewright::{Addr, Context, Frame, Mobility, Order, Page, PageRange, Run};
     use std::boxed::Box;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::string::String;
     use std::vec;
 
     const CPUS: u16 = 2;
@@ -242,5 +260,49 @@ mod tests {
             assert_eq!(engine.frame_stats().nr_free_pages, 4096);
         }
         engine.verify().unwrap();
+    }
+
+    /// What a call that must be refused says.
+    fn refused(call: impl FnOnce()) -> String {
+        let why = catch_unwind(AssertUnwindSafe(call)).expect_err("it is refused");
+        why.downcast_ref::<String>().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_cpu_that_would_come_without_its_seats_is_refused_at_once() {
+        let (seats, engine) = machine(2);
+        CellCpu.becomes(1);
+        let said = refused(|| seats.come(engine, 1));
+        assert!(said.contains("CPU 1 is none of 1"), "{said}");
+        seats.come(engine, CPUS);
+        let said = refused(|| seats.come(engine, CPUS));
+        assert!(said.contains("twice"), "{said}");
+        // No CPU has seats for page tables; another one has those for handlers; and there are fewer CPUs.
+        let (seats, engine) = machine(1);
+        CellCpu.becomes(1);
+        let said = refused(|| seats.come(engine, CPUS));
+        assert!(said.contains("twice the 2 CPUs"), "{said}");
+        let (seats, engine) = machine(3);
+        CellCpu.becomes(0);
+        let _handlers = engine.cpu(CpuId(2 * CPUS)).unwrap();
+        let said = refused(|| seats.come(engine, CPUS));
+        assert!(said.contains("taken"), "{said}");
+        let (seats, engine) = machine(2);
+        let said = refused(|| seats.come(engine, u16::MAX));
+        assert!(said.contains("twice the 65535 CPUs"), "{said}");
+    }
+
+    #[test]
+    fn ks3_a_cpu_that_comes_again_takes_no_interrupt_before_it_may() {
+        let (seats, engine) = machine(2);
+        CellCpu.becomes(1);
+        seats.come(engine, CPUS);
+        seats.allow_interrupts();
+        seats.go();
+        assert!(!seats.may_let_interrupts_in());
+        seats.come(engine, CPUS);
+        assert!(!seats.may_let_interrupts_in());
+        seats.allow_interrupts();
+        assert!(seats.may_let_interrupts_in());
     }
 }

@@ -5,7 +5,7 @@ use super::{Dice, address, loops, on_all_cpus, vfree, vmalloc, wait};
 use crate::arch::cpu::instructions::without_interrupts;
 use crate::arch::pause;
 use crate::counts::COUNTS;
-use crate::memory::{cpu_comes, cpu_goes, engine, with};
+use crate::memory::{SEATS, cpu_comes, cpu_goes, engine, with};
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -53,6 +53,8 @@ fn leave() {
             }
             cpu_comes(crate::cpus());
         });
+        // Its handlers are still there.
+        SEATS.allow_interrupts();
     }
 }
 
