@@ -12,7 +12,7 @@ use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
 use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::{AreaRequest, RangeSeat, Space, SpaceLayout};
-use framewright::{Addr, Context, CpuId, Frame, Order, Page, PageRange, Run};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Mutex;
@@ -483,5 +483,94 @@ fn v8_a_kept_area_that_makes_room_for_another_is_found() {
         let found = shared.ranges(1).vmalloc(&AreaRequest::new(24));
         assert!(found.is_ok(), "V8: four pages at most are live: {found:?}");
         other.join().unwrap();
+    });
+}
+
+#[test]
+fn an_object_that_another_cpu_frees_while_it_becomes_shorter_loses_no_frame() {
+    explore(2000, || {
+        let shared = SharedObjects::new(2, 32);
+        let whole = KvRequest::new(8 * 4096);
+        let addr = shared.seat(0).kmalloc(&whole).unwrap();
+        let freed = Arc::new(Plain::new(false));
+        let both = shuttle::sync::Barrier::new(2);
+        shared.on_cpus(move |_, seat, cpu| {
+            if cpu == 1 {
+                *freed.lock().unwrap() = seat.kvfree(addr).is_ok();
+                both.wait();
+                return;
+            }
+            let shorter = seat.kvrealloc(addr, &KvRequest::new(3 * 4096));
+            assert!(shorter.is_err() || shorter == Ok(addr));
+            both.wait();
+            // If the free came in between, it was refused, and the object is this CPU's as before.
+            let is_freed = *freed.lock().unwrap();
+            assert!(is_freed || shorter.is_ok());
+            assert_eq!(seat.kvfree(addr).is_ok(), !is_freed);
+        });
+    });
+}
+
+#[test]
+fn what_is_no_object_is_refused_beside_drains_and_requests_that_stop_all() {
+    explore(400, || {
+        let shared = SharedObjects::new(3, 128);
+        let passed: Arc<Mutex<Vec<Addr>>> = Arc::default();
+        let hand_over = passed.clone();
+        let largest = Order::new(4).unwrap();
+        shared.on_cpus(move |shared, seat, cpu| {
+            let mut random = Random::new(u64::from(cpu) + 11);
+            let mut own: Vec<Addr> = Vec::new();
+            for _ in 0..24 {
+                let pages = [1, 2, 3, 4, 8, 16][random.below(6) as usize];
+                let request = KvRequest::new(pages * 4096);
+                match (random.below(14), own.last().copied()) {
+                    (0..=4, _) => own.extend(shared.kvmalloc(seat, &request)),
+                    (5, _) => own.extend(shared.alloc(seat, &request.with(Effort::MayCompact))),
+                    (6, _) => shared.zone.drain(),
+                    (7, _) => {
+                        let frames = seat.ranges().frames();
+                        if let Ok(frame) = frames.alloc_hard(largest, Mobility::Movable) {
+                            thread::yield_now();
+                            frames.free(frame, largest).unwrap();
+                        }
+                    }
+                    (8, _) => _ = seat.drain(),
+                    (_, None) => {}
+                    (9 | 10, Some(addr)) => {
+                        // Behind its first byte, at a page's beginning or not.
+                        let bytes = seat.kvsize(addr).unwrap();
+                        let inside = addr.0 + 16 + random.below(bytes - 16);
+                        let page = inside & !4095;
+                        for inside in [inside, page]
+                            .map(Addr)
+                            .into_iter()
+                            .filter(|at| *at != addr)
+                        {
+                            assert!(seat.kvfree(inside).is_err(), "{inside} in {addr}");
+                            assert!(seat.kfree(inside).is_err(), "{inside} in {addr}");
+                        }
+                    }
+                    (11, Some(addr)) => {
+                        own.pop();
+                        let end = shared.live.lock().unwrap().remove(&addr.0).unwrap();
+                        let moved = seat.kvrealloc(addr, &request);
+                        assert!(moved.is_ok() || seat.kvsize(addr) == Ok(end - addr.0));
+                        own.push(shared.note(seat, moved.unwrap_or(addr)));
+                    }
+                    (12, Some(addr)) => {
+                        own.pop();
+                        let other = std::mem::replace(&mut *passed.lock().unwrap(), vec![addr]);
+                        other.into_iter().for_each(|addr| shared.free(seat, addr));
+                    }
+                    (_, Some(addr)) => {
+                        own.pop();
+                        shared.free(seat, addr);
+                    }
+                }
+            }
+            own.extend(std::mem::take(&mut *hand_over.lock().unwrap()));
+            own.into_iter().for_each(|addr| shared.free(seat, addr));
+        });
     });
 }

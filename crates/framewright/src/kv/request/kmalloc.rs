@@ -280,16 +280,22 @@ where
     }
 
     /// Cuts a block to a shorter one, whose frames stay in place; the others are free then. Returns
-    /// whether the block was there.
+    /// whether the block was there. Until they are free the block has no entry, neither as what it was nor as what it
+    /// becomes: a free by another CPU would find another block in the zone than the entry says, and is refused.
     pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
-        let (from, to) = (KvEntry::Run(order), KvEntry::Run(shorter));
-        if !self.kv.table.replace(place, from, to, P::ALONE) {
+        let table = self.held.table;
+        if !table.replace(place, KvEntry::Run(order), KvEntry::None, P::ALONE) {
             return false;
         }
-        let start = Frame(self.kv.table.frame(place).0 + shorter.frames());
+        let start = Frame(table.frame(place).0 + shorter.frames());
         let rest = Run::new(start, order.frames() - shorter.frames());
         let rest = rest.expect("a part of a block of a zone");
-        self.ranges.frames().free_run(rest);
+        // If a wait unwinds, the rest has gone back all the same.
+        let entry = KvEntry::Run(shorter);
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.held.table.set(place, entry));
+        unwound.seat.ranges.frames().free_run(rest);
+        unwound.end();
+        table.set(place, entry);
         true
     }
 

@@ -28,6 +28,7 @@ impl FrameSource for InterruptedFrames<'_> {
 
     fn free_run(&mut self, frames: Run) {
         FrameSource::free_run(&mut self.seat, frames);
+        assert!(!self.unwinds.take(), "it unwinds when the frames are back");
     }
 
     fn max_order(&self) -> Order {
@@ -208,6 +209,21 @@ fn k6_an_object_that_moved_is_where_it_was_if_the_free_of_its_old_place_unwinds(
     assert_eq!(seat.kvsize(addr), Ok(8192));
     assert!(machine.toy.is_filled(addr, 8192, 7));
     assert_eq!(machine.kv.recount().runs, 1);
+    seat.kfree(addr).unwrap();
+    drop(seat);
+    machine.assert_all_free(machine.seat(0));
+}
+
+#[test]
+fn k6_an_object_that_became_shorter_is_so_if_the_free_of_its_rest_unwinds() {
+    let machine = machine(512);
+    let unwinds = Cell::new(false);
+    let mut seat = interrupted(&machine, machine.kv, &unwinds);
+    let addr = seat.kmalloc(&KvRequest::new(8 * 4096)).unwrap();
+    let shorter = KvRequest::new(3 * 4096);
+    assert!(unless_unwound(&unwinds, || seat.kvrealloc(addr, &shorter)).is_none());
+    assert_eq!(seat.kvsize(addr), Ok(4 * 4096));
+    machine.kv.verify().unwrap();
     seat.kfree(addr).unwrap();
     drop(seat);
     machine.assert_all_free(machine.seat(0));
