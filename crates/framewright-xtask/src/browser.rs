@@ -21,7 +21,7 @@ pub(crate) const NO_BROWSER: &str = "there is no chromium here (Debian: apt-get 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AskedPages {
     pages: Vec<PathBuf>,
-    axe: PathBuf,
+    axe: Option<PathBuf>,
 }
 
 /// What the script says of a page at one width and in one scheme.
@@ -39,11 +39,14 @@ impl AskedPages {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut asked = Self {
             pages: Vec::new(),
-            axe: target().join("axe/package/axe.min.js"),
+            axe: None,
         };
         while let Some(word) = words.next() {
             match word.as_str() {
-                "--axe" => asked.axe = words.next().ok_or("--axe: a value is missing")?.into(),
+                "--axe" => {
+                    let file = words.next().ok_or("--axe: a value is missing")?;
+                    asked.axe = Some(file.into());
+                }
                 _ if word.starts_with('-') => {
                     return Err(format!("browser: there is no option `{word}`"));
                 }
@@ -55,16 +58,28 @@ impl AskedPages {
             false => Ok(asked),
         }
     }
+
+    /// The text of axe; none, aloud, if it is missing in its usual place, and no other was named.
+    fn axe(&self) -> Result<String, String> {
+        let usual = target().join("axe/package/axe.min.js");
+        let file = self.axe.as_ref().unwrap_or(&usual);
+        match (fs::read_to_string(file), &self.axe) {
+            (Ok(text), _) if !text.trim().is_empty() => Ok(text),
+            (Ok(_), Some(_)) => Err(format!("--axe {}: the file is empty", file.display())),
+            (Err(e), Some(_)) => Err(format!("--axe {}: {e}", file.display())),
+            (_, None) => {
+                println!("axe: SKIPPED: {} is not there", file.display());
+                Ok(String::new())
+            }
+        }
+    }
 }
 
 /// Looks at each page.
 pub(crate) fn run(asked: &AskedPages) -> Result<(), String> {
     let browser = BROWSERS.into_iter().find(|name| is_there(name));
     let browser = browser.ok_or(NO_BROWSER)?;
-    let axe = fs::read_to_string(&asked.axe).unwrap_or_default();
-    if axe.is_empty() {
-        println!("axe: SKIPPED: {} is not there", asked.axe.display());
-    }
+    let axe = asked.axe()?;
     let mut wrong = Vec::new();
     for page in &asked.pages {
         let name = page.display();
@@ -92,6 +107,9 @@ pub(crate) fn run(asked: &AskedPages) -> Result<(), String> {
             println!(
                 "{name}, {width}, {scheme}: {texts} texts and {lines} lines of pictures, {axe}"
             );
+            if texts == 0 {
+                wrong.push(format!("{name}, {width}, {scheme}: nothing is to be read"));
+            }
             let found = look.found.iter();
             wrong.extend(found.map(|found| format!("{name}, {width}, {scheme}: {found}")));
         }
@@ -167,9 +185,14 @@ mod tests {
         let one = asked("a.html --axe axe.js b.html");
         let wanted = AskedPages {
             pages: vec!["a.html".into(), "b.html".into()],
-            axe: "axe.js".into(),
+            axe: Some("axe.js".into()),
         };
         assert_eq!(one, Ok(wanted));
+        // A checker that is named is there, or the check would pass without it.
+        let missing = asked("a.html --axe no/axe.js").unwrap().axe();
+        assert!(missing.is_err_and(|error| error.starts_with("--axe no/axe.js: ")));
+        let empty = asked("a.html --axe /dev/null").unwrap().axe();
+        assert!(empty.is_err_and(|error| error.contains("is empty")));
         assert!(asked("").is_err_and(|error| error.contains("expected pages")));
         assert!(asked("a.html --axe").is_err_and(|error| error.contains("a value is missing")));
         assert!(asked("--dark a.html").is_err_and(|error| error.contains("`--dark`")));
