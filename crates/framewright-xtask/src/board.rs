@@ -168,10 +168,14 @@ fn build(board: BoardTarget) -> Result<PathBuf, String> {
     if !board.is_native() && env::var_os(variable("LINKER")).is_none() {
         cargo.env(variable("LINKER"), &compiler);
     }
-    let flags = env::var(variable("RUSTFLAGS")).unwrap_or_default();
+    // Where flags for all targets are set, cargo does not look at those for one.
+    let flags =
+        ["RUSTFLAGS", &variable("RUSTFLAGS")].map(|name| env::var(name).unwrap_or_default());
+    cargo.env_remove("RUSTFLAGS");
+    cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
     cargo.env(
         variable("RUSTFLAGS"),
-        format!("{flags} -Ctarget-feature=+crt-static"),
+        format!("{} -Ctarget-feature=+crt-static", flags.join(" ")),
     );
     let status = cargo.status().map_err(|e| format!("cargo: {e}"))?;
     if !status.success() {
@@ -203,8 +207,11 @@ fn unlike(replays: &[(&str, String)]) -> Vec<String> {
 /// Its size, and whether it runs: it replays the sample. What the replay says is the second, but for the first row, which has
 /// the machine.
 fn check(board: BoardTarget, program: &Path) -> Result<(String, Option<String>), String> {
-    let bytes = std::fs::metadata(program).map_err(|e| format!("{}: {e}", program.display()))?;
-    let bytes = bytes.len();
+    let file = std::fs::read(program).map_err(|e| format!("{}: {e}", program.display()))?;
+    if !is_static(&file) {
+        return Err("it asks for a loader, expected a static program".into());
+    }
+    let bytes = file.len() as u64;
     let mib = bytes as f64 / f64::from(1 << 20);
     if bytes > BYTES_MAX {
         return Err(format!(
@@ -253,6 +260,31 @@ fn check(board: BoardTarget, program: &Path) -> Result<(String, Option<String>),
     Ok((format!("{size}; {how}"), rows))
 }
 
+/// Whether an ELF file, of 32 or 64 bits and with the low byte first, names no loader (`PT_INTERP`).
+fn is_static(file: &[u8]) -> bool {
+    let is_wide = file.get(4) == Some(&2);
+    let number = |at: usize, bytes: usize| {
+        let field = file.get(at..at.checked_add(bytes)?)?;
+        let value = field
+            .iter()
+            .rev()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte));
+        usize::try_from(value).ok()
+    };
+    let (table, each, count) = match is_wide {
+        true => (number(0x20, 8), number(0x36, 2), number(0x38, 2)),
+        false => (number(0x1c, 4), number(0x2a, 2), number(0x2c, 2)),
+    };
+    let (Some(table), Some(each), Some(count)) = (table, each, count) else {
+        return false;
+    };
+    let kinds = (0..count).map(|nth| number(table.saturating_add(nth * each), 4));
+    file.starts_with(b"\x7fELF")
+        && kinds
+            .into_iter()
+            .all(|kind| kind.is_some_and(|kind| kind != 3))
+}
+
 /// The emulator, by its name in either of Debian's packages.
 fn runner(board: BoardTarget) -> Option<String> {
     let names = [board.runner.to_owned(), format!("{}-static", board.runner)];
@@ -280,6 +312,31 @@ mod tests {
         assert!(root().join(RECIPE).is_file());
         assert!(asked("--target").is_err_and(|e| e.contains("a value is missing")));
         assert!(asked("--fast").is_err_and(|e| e.contains("`--fast`")));
+    }
+
+    #[test]
+    fn a_program_that_asks_for_a_loader_is_not_static() {
+        // The fields that count: the width, where the table is, how long an entry is, how many there are; and two entries.
+        let file = |is_wide: bool, last: u8| {
+            let mut file = vec![0; 0x100];
+            file[..5].copy_from_slice(b"\x7fELF\x01");
+            file[4] += u8::from(is_wide);
+            let fields = match is_wide {
+                true => [(0x20, 0x80), (0x36, 56), (0x38, 2), (0x80 + 56, last)],
+                false => [(0x1c, 0x80), (0x2a, 32), (0x2c, 2), (0x80 + 32, last)],
+            };
+            fields.into_iter().for_each(|(at, value)| file[at] = value);
+            file
+        };
+        for is_wide in [false, true] {
+            assert!(is_static(&file(is_wide, 1)));
+            assert!(!is_static(&file(is_wide, 3)));
+            assert!(!is_static(&file(is_wide, 1)[..0x80]));
+        }
+        assert!(!is_static(b""));
+        // This test's own program has a loader.
+        let own = std::fs::read(env::current_exe().unwrap()).unwrap();
+        assert!(!is_static(&own));
     }
 
     #[test]
