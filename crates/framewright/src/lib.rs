@@ -8,7 +8,8 @@
 //! ```
 //!
 //! For machines with 64-bit atomics, and addresses of 64 or 32 bits. Offsets in zones and sums of metadata are `usize`
-//! inside: with addresses of 64 bits a zone may have 2^32 frames, with 32 bits 2^25, which are 128 GiB.
+//! inside: with addresses of 64 bits a zone may have 2^32 frames, with 32 bits 2^25, which are 128 GiB. The atomics lie in
+//! words that are lent, so a `u64` is aligned to 8 bytes, too: on i686 it is not.
 #![no_std]
 #![deny(unsafe_code)]
 

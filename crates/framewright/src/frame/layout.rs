@@ -162,6 +162,9 @@ mod tests {
     fn metadata_is_at_most_a_thousandth_from_256_mib_on() {
         for (mib, cpus) in [(256, 2), (1024, 16), (4096, 2), (1 << 20, 128)] {
             let frames = mib << 8;
+            if frames > FRAMES_MAX {
+                continue;
+            }
             let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
             let bytes = layout.words_needed().unwrap() as u64 * 8;
             let limit = frames * 4096 / 1000;
@@ -173,6 +176,8 @@ mod tests {
     fn a_layout_that_no_zone_can_have_is_refused_with_its_number() {
         let good = ZoneLayout::new(Frame(5), 1000);
         let order = |order| Order::new(order).unwrap();
+        let too_many =
+            std::format!("number of frames 8589935104 is above the maximum {FRAMES_MAX}");
         let refused = [
             (
                 ZoneLayout { frames: 0, ..good },
@@ -191,7 +196,7 @@ mod tests {
                     frames: 1 << 33,
                     ..good
                 },
-                "number of frames 8589935104 is above the maximum 4294967296",
+                &too_many,
             ),
             (
                 good.with_orders(order(11), order(11)),

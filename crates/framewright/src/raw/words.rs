@@ -6,16 +6,21 @@
 
 use crate::sync::AtomicU64;
 
+#[cfg(not(any(loom, shuttle)))]
+const _: () = {
+    assert!(size_of::<AtomicU64>() == size_of::<u64>());
+    assert!(
+        align_of::<AtomicU64>() == align_of::<u64>(),
+        "framewright is for targets that align a `u64` as an atomic one, to 8 bytes: i686 aligns it to 4"
+    );
+};
+
 /// Presents `memory` as atomic words for as long as it is lent; the values stay.
 ///
 /// Costs nothing, except in a model, where it copies into atomics of the model's own.
 #[cfg(not(any(loom, shuttle)))]
 #[must_use]
 pub(crate) fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
-    const {
-        assert!(size_of::<AtomicU64>() == size_of::<u64>());
-        assert!(align_of::<AtomicU64>() == align_of::<u64>());
-    }
     let len = memory.len();
     let start = memory.as_mut_ptr().cast::<AtomicU64>();
     // SAFETY: size: asserted above, so `len` atomics cover exactly `memory`.

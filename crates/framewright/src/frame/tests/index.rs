@@ -155,14 +155,14 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
     let mut memory = vec![0; shape.words()];
     // All of 16 bits, many equal, and some excluded.
     let cost = |list: usize, order: usize, class: usize| {
-        let mixed = (class + 31 * order + 7) * (list + 3) * 2_654_435_761;
+        let mixed = ((class + 31 * order + 7) * (list + 3)) as u64 * 2_654_435_761;
         let cost = (mixed >> 12) as u16 as i16;
         let cost = if class.is_multiple_of(5) {
             cost % 4
         } else {
             cost
         };
-        (mixed % 11 > list).then_some(i32::from(cost))
+        (mixed % 11 > list as u64).then_some(i32::from(cost))
     };
     let index = BlockIndex::new(shape, Carver::of(&mut memory), false, cost);
     for (list, order) in [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 1)] {
