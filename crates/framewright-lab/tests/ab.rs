@@ -167,6 +167,11 @@ fn what_a_killed_run_has_left_changed_is_put_back_on_request() {
     assert!(!run.join("restore.json").exists());
     let output = ab("restore", &other, &root).output().unwrap();
     assert!(said(&output).contains("no run has left settings changed"));
+    // A name that is written wrong is no answer to what the run has left.
+    let wrong = folder.path().join("kiled");
+    let output = ab("restore", &wrong, &root).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("there is no such folder"));
 }
 
 /// A command that finds the page flags of the machine's first frames alone, where a namespace of mounts can be had: those of

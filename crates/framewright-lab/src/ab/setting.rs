@@ -260,14 +260,23 @@ impl HeldSettings {
     /// Puts back what a run that was killed has left, and changes nothing else. Whether there was something.
     ///
     /// # Errors
-    /// If a run has the settings now, or they cannot be put back.
+    /// If a run has the settings now, or they cannot be put back; or if nothing was found, and there is no such folder in
+    /// which it could lie.
     pub fn restore_only(
         root: &SettingsRoot,
         folder: &Path,
         mut say: impl FnMut(&str),
     ) -> Result<bool, AbError> {
         let _lock = Self::lock(root)?;
-        Self::restore_left(root, folder, &mut say)
+        let any = Self::restore_left(root, folder, &mut say)?;
+        // The lock's file is gone after a restart, and only the folder tells then.
+        match any || folder.is_dir() {
+            true => Ok(any),
+            false => Err(AbError::file(
+                folder,
+                "there is no such folder, expected that of the run that was killed",
+            )),
+        }
     }
 
     fn lock(root: &SettingsRoot) -> Result<File, AbError> {

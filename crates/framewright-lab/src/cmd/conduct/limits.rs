@@ -7,7 +7,7 @@ use crate::trace::MemoryLimit;
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct ReplayLimits {
     /// How much of this machine's memory a trace may take: while it is read, and for each replay of it
-    /// as 8GiB, or a number of MiB [default: 4GiB, and for a replay no more than 512MiB and 1KiB for each operation]
+    /// as 8GiB, or a number of MiB [default: 4GiB (1GiB where addresses have 32 bits), and for a replay no more than 512MiB and 1KiB for each operation]
     #[arg(long, value_name = "SIZE", value_parser = read_mib)]
     pub memory_limit: Option<u64>,
 

@@ -12,8 +12,12 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Unless asked for otherwise: a hundred million operations with their objects and frames.
-    pub const USUAL_BYTES: u64 = 4 << 30;
+    /// Unless asked for otherwise: a hundred million operations with their objects and frames. A quarter of that where
+    /// addresses have 32 bits.
+    pub const USUAL_BYTES: u64 = if usize::BITS < 64 { 1 << 30 } else { 4 << 30 };
+
+    /// More can no program hold, whatever is asked for: with addresses of 32 bits 2 GiB. So no length within the limit is cut.
+    const HELD_MAX: u64 = usize::MAX as u64 / 2;
 
     /// What any trace's machine may take, however short the trace is: 64 GiB of frames at the
     /// 16 bytes that a replay holds for each, twice over.
@@ -34,19 +38,17 @@ impl MemoryLimit {
     /// The most that may be held at one time.
     #[must_use]
     pub fn len_bytes(self) -> u64 {
-        self.asked.unwrap_or(Self::USUAL_BYTES)
+        self.asked.unwrap_or(Self::USUAL_BYTES).min(Self::HELD_MAX)
     }
 
     /// The most that one replay's machine may take, for a trace of this many operations and initial
     /// objects: in proportion to what is there, unless a limit was asked for.
     #[must_use]
     pub fn machine_bytes(self, records: u64) -> u64 {
-        self.asked.unwrap_or_else(|| {
-            let more = records.saturating_mul(Self::MACHINE_BYTES_PER_RECORD);
-            Self::MACHINE_BYTES
-                .saturating_add(more)
-                .min(Self::USUAL_BYTES)
-        })
+        let more = records.saturating_mul(Self::MACHINE_BYTES_PER_RECORD);
+        let usual = Self::MACHINE_BYTES.saturating_add(more);
+        let bytes = self.asked.unwrap_or(usual.min(Self::USUAL_BYTES));
+        bytes.min(Self::HELD_MAX)
     }
 
     /// Whether so much may be held.
@@ -87,8 +89,17 @@ impl fmt::Display for TooMuchMemory {
         let limit = self.limit_bytes >> 20;
         write!(
             f,
-            "takes {needed} MiB of memory, expected at most {limit} MiB; `--memory-limit {needed}` allows it"
-        )
+            "takes {needed} MiB of memory, expected at most {limit} MiB; "
+        )?;
+        match self.needed_bytes > MemoryLimit::HELD_MAX {
+            true => write!(
+                f,
+                "with addresses of {} bits no program holds more than {} MiB",
+                usize::BITS,
+                MemoryLimit::HELD_MAX >> 20
+            ),
+            false => write!(f, "`--memory-limit {needed}` allows it"),
+        }
     }
 }
 
@@ -110,5 +121,14 @@ mod tests {
             usual.check((4 << 30) + 1).unwrap_err().to_string(),
             "takes 4097 MiB of memory, expected at most 4096 MiB; `--memory-limit 4097` allows it"
         );
+    }
+
+    #[test]
+    fn no_limit_allows_more_than_addresses_name() {
+        let most = isize::MAX.unsigned_abs() as u64;
+        let all = MemoryLimit::bytes(u64::MAX);
+        assert_eq!((all.len_bytes(), all.machine_bytes(0)), (most, most));
+        let refused = all.check(most + 1).unwrap_err().to_string();
+        assert!(refused.contains("no program holds more"), "{refused}");
     }
 }
