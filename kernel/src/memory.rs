@@ -14,7 +14,7 @@ use crate::arch::cpu::instructions::{
 };
 use crate::arch::cpu::seats::CpuPlaces;
 use crate::arch::cpu::shootdown::{Ipi, Shootdown, ShootdownRound};
-use crate::arch::cpu::tables::{PhysMap, TableSource};
+use crate::arch::cpu::tables::{CpusTables, PhysMap, TableSource};
 use crate::arch::{self, InstalledCpu, PageAccess};
 use crate::boot::{self, BOOT_MAP_END, MemoryRange};
 use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
@@ -49,6 +49,8 @@ pub static SEATS: CpuPlaces<BarePc, InstalledCpu, MAX_CPUS> = CpuPlaces::new(THI
 // SAFETY: a CPU installs its header, which has its own number, before anything else.
 const THIS_CPU: InstalledCpu = unsafe { InstalledCpu::new() };
 static SHOOTDOWN: Shootdown<MAX_CPUS> = Shootdown::new();
+/// The page tables that each CPU remembers, below the one root.
+static KNOWN_TABLES: CpusTables<MAX_CPUS> = CpusTables::new();
 /// The next page that is free, while there is no engine.
 static BOOT_NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -123,7 +125,7 @@ impl FramePlatform for BarePc {
 
 /// The kernel's page table.
 pub fn page_tables() -> arch::KernelTables<impl PhysMap> {
-    arch::tables(boot::root(), DIRECT)
+    arch::tables(boot::root(), KNOWN_TABLES.on(THIS_CPU.current(), DIRECT))
 }
 
 impl RangePlatform for BarePc {

@@ -9,8 +9,8 @@
 //!
 //! # Invariants
 //! - **PT1** A table that stands in an entry stays there: none is ever freed. So a walker, of this
-//!   code or of a CPU, that has found a table may go on in it, and CPUs may work in one table at the same
-//!   time, each on pages of its own.
+//!   code or of a CPU, that has found a table may go on in it, [at any later time](KnownTables), and CPUs may work in
+//!   one table at the same time, each on pages of its own.
 //! - **PT2** An error changes no translation, not even for a moment, in which a CPU could keep it: a call takes the
 //!   tables that it needs before it writes the first entry of a page.
 //! - **PT3** A split of 2 MiB into 512 pages changes no translation either: the new table is complete
@@ -25,6 +25,11 @@
 //! lock or a count in each. Pages of 1 GiB. Architectures that forbid a change of a page's size without an empty entry in
 //! between, as Arm does: a split is one store.
 
+mod known;
+mod write;
+
+pub use known::{CpuMap, CpusTables, KnownTables};
+
 use crate::entry::EntryFormat;
 use core::marker::PhantomData;
 use core::sync::atomic::{
@@ -33,6 +38,7 @@ use core::sync::atomic::{
 };
 use framewright::platform::MapError;
 use framewright::{Context, Frame, Page, PageRange, Run};
+use write::{empty, fill, fill_each};
 
 /// The entries of a table: 4096 bytes of 8.
 pub const ENTRIES: usize = 512;
@@ -47,6 +53,12 @@ pub type TablePage = [AtomicU64; ENTRIES];
 pub trait PhysMap {
     /// The table in `frame`: one that the source gave, or the root.
     fn table(&self, frame: Frame) -> &TablePage;
+
+    /// Where the calling CPU remembers tables that it found, if it does.
+    #[inline(always)]
+    fn known_tables(&self) -> Option<&KnownTables> {
+        None
+    }
 }
 
 /// Where page tables come from. It is asked while the engine maps, so it must not ask the engine's ranges.
@@ -113,25 +125,6 @@ fn pieces(at: Page, end: u64, frames: Run) -> impl Iterator<Item = (Page, u64, F
     })
 }
 
-/// Writes the entries of pages, one after the other.
-#[inline(always)]
-fn fill<E: EntryFormat>(entries: &[AtomicU64], frame: Frame, access: E::Access) {
-    for (entry, number) in entries.iter().zip(frame.0..) {
-        debug_assert_eq!(entry.load(Relaxed), EMPTY, "mapped twice");
-        // Relaxed: the walker of another CPU comes here only after that CPU has learnt of the page, which is
-        // the caller's to order.
-        entry.store(E::page(Frame(number), access).bits(), Relaxed);
-    }
-}
-
-/// Empties the entries of pages.
-#[inline(always)]
-fn empty(entries: &[AtomicU64]) {
-    for entry in entries {
-        entry.store(EMPTY, Relaxed);
-    }
-}
-
 impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
     /// The tables below the root in `root`, which the caller has made: zeroes, or entries of its own.
     pub const fn new(root: Frame, phys: M) -> Self {
@@ -163,13 +156,14 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         source: &impl TableSource,
         context: Context,
     ) -> Result<(), MapError> {
-        if let Some(entries) = self.entries(at, frames.frames())
+        if let Some(table) = self.known_table(at, frames.frames())
             && frames.end().0 <= E::FRAMES_MAX
         {
+            let entries = self.entries_in(table, at, frames.frames());
             fill::<E>(entries, frames.start(), access);
             return Ok(());
         }
-        self.map_pieces(at, frames, access, source, context)
+        self.map_slow(at, frames, access, source, context)
     }
 
     /// Maps a page to each frame, wherever it lies, from `at` on.
@@ -186,12 +180,32 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         context: Context,
     ) -> Result<(), (u64, MapError)> {
         let all_bits = frames.iter().fold(0, |bits, frame| bits | frame.0);
-        if let Some(entries) = self.entries(at, frames.len() as u64)
+        if let Some(table) = self.known_table(at, frames.len() as u64)
             && all_bits < E::FRAMES_MAX
         {
-            for (entry, frame) in entries.iter().zip(frames) {
-                fill::<E>(core::slice::from_ref(entry), *frame, access);
-            }
+            let entries = self.entries_in(table, at, frames.len() as u64);
+            fill_each::<E>(entries, frames, access);
+            return Ok(());
+        }
+        self.map_each(at, frames, access, source, context)
+    }
+
+    /// The same where the CPU does not know the table.
+    #[inline(never)]
+    fn map_each(
+        &self,
+        at: Page,
+        frames: &[Frame],
+        access: E::Access,
+        source: &impl TableSource,
+        context: Context,
+    ) -> Result<(), (u64, MapError)> {
+        let all_bits = frames.iter().fold(0, |bits, frame| bits | frame.0);
+        if let Some(table) = self.find_table(at, frames.len() as u64)
+            && all_bits < E::FRAMES_MAX
+        {
+            let entries = self.entries_in(table, at, frames.len() as u64);
+            fill_each::<E>(entries, frames, access);
             return Ok(());
         }
         for (nth, &frame) in (0..).zip(frames) {
@@ -203,23 +217,56 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         Ok(())
     }
 
-    /// The entries of this many pages from `page` on, if they lie in one table, and it is there.
+    /// The table with the entries of this many pages from `page` on, if they lie in one, and the CPU remembers it.
     #[inline(always)]
-    fn entries(&self, page: Page, pages: u64) -> Option<&[AtomicU64]> {
-        let first = index(page, 0);
-        if !is_canonical::<E>(page) || pages > (ENTRIES - first) as u64 {
+    fn known_table(&self, page: Page, pages: u64) -> Option<Frame> {
+        let are_in_one = pages <= (ENTRIES - index(page, 0)) as u64;
+        let known = self.phys.known_tables().filter(|_| are_in_one)?;
+        known.find(page)
+    }
+
+    /// The same, if it is there. The CPU remembers it then.
+    #[inline]
+    fn find_table(&self, page: Page, pages: u64) -> Option<Frame> {
+        if !is_canonical::<E>(page) || pages > (ENTRIES - index(page, 0)) as u64 {
             return None;
         }
         let found = E::from_bits(self.huge_entry(page)?.load(Acquire));
-        if !found.is_table() {
-            return None;
+        let table = found.is_table().then(|| found.frame())?;
+        if let Some(known) = self.phys.known_tables() {
+            known.set::<E>(page, table);
         }
-        let table = self.phys.table(found.frame());
-        table.get(first..first + pages as usize)
+        Some(table)
+    }
+
+    /// The entries of this many pages from `page` on, which lie in that table.
+    #[inline(always)]
+    fn entries_in(&self, table: Frame, page: Page, pages: u64) -> &[AtomicU64] {
+        let first = index(page, 0);
+        &self.phys.table(table)[first..first + pages as usize]
+    }
+
+    /// The same as `map` where the CPU does not know the table.
+    #[inline(never)]
+    fn map_slow(
+        &self,
+        at: Page,
+        frames: Run,
+        access: E::Access,
+        source: &impl TableSource,
+        context: Context,
+    ) -> Result<(), MapError> {
+        if let Some(table) = self.find_table(at, frames.frames())
+            && frames.end().0 <= E::FRAMES_MAX
+        {
+            let entries = self.entries_in(table, at, frames.frames());
+            fill::<E>(entries, frames.start(), access);
+            return Ok(());
+        }
+        self.map_pieces(at, frames, access, source, context)
     }
 
     /// The same where tables may be missing, or pages be huge.
-    #[inline(never)]
     fn map_pieces(
         &self,
         at: Page,
@@ -350,20 +397,25 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         source: &impl TableSource,
         context: Context,
     ) -> Result<(), MapError> {
-        if let Some(entries) = self.entries(range.start(), range.pages()) {
-            empty(entries);
+        if let Some(table) = self.known_table(range.start(), range.pages()) {
+            empty(self.entries_in(table, range.start(), range.pages()));
             return Ok(());
         }
-        self.unmap_pieces(range, source, context)
+        self.unmap_slow(range, source, context)
     }
 
+    /// The same where the CPU does not know the table, or pages are huge.
     #[inline(never)]
-    fn unmap_pieces(
+    fn unmap_slow(
         &self,
         range: PageRange,
         source: &impl TableSource,
         context: Context,
     ) -> Result<(), MapError> {
+        if let Some(table) = self.find_table(range.start(), range.pages()) {
+            empty(self.entries_in(table, range.start(), range.pages()));
+            return Ok(());
+        }
         if range.is_empty() {
             return Ok(());
         }

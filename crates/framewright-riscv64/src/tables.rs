@@ -29,7 +29,9 @@ use core::cell::Cell;
 use framewright::platform::MapError;
 use framewright::{Context, Frame, Page, PageRange, Run};
 use framewright_paging::tables::EntryTables;
-pub use framewright_paging::tables::{ENTRIES, PhysMap, TablePage, TableSource};
+pub use framewright_paging::tables::{
+    CpuMap, CpusTables, ENTRIES, KnownTables, PhysMap, TablePage, TableSource,
+};
 
 /// From this many pages on a mapping is followed by one fence of everything. As many as Linux fences one by one.
 pub const FENCED_PAGES_MAX: u64 = 64;

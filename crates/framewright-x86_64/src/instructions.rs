@@ -52,6 +52,8 @@ pub unsafe fn current_cpu() -> CpuId {
     // SAFETY: GS points at a header (the caller), whose first word is the number. It never changes, so
     // two reads give the same as long as the caller stays on the CPU.
     unsafe { asm!("mov {}, gs:[0]", out(reg) cpu, options(nostack, readonly, preserves_flags)) };
+    // SAFETY: `new` put a number of 16 bits there.
+    unsafe { core::hint::assert_unchecked(cpu <= u16::MAX as u64) };
     CpuId(cpu as u16)
 }
 

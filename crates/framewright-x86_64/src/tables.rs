@@ -6,7 +6,9 @@
 
 use crate::entry::TableEntry;
 use framewright_paging::tables::EntryTables;
-pub use framewright_paging::tables::{ENTRIES, PhysMap, TablePage, TableSource};
+pub use framewright_paging::tables::{
+    CpuMap, CpusTables, ENTRIES, KnownTables, PhysMap, TablePage, TableSource,
+};
 
 /// A page table, by its root.
 pub type PageTables<M> = EntryTables<M, TableEntry>;

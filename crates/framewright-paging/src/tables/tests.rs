@@ -7,7 +7,7 @@ use std::vec::Vec;
 
 /// An entry of no machine: the frame from bit 20 on, what it is in bits 4 to 6, the access in bit 8.
 #[derive(Clone, Copy)]
-struct ToyEntry<const LEVELS: u32>(u64);
+pub(super) struct ToyEntry<const LEVELS: u32>(u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ToyAccess {
@@ -78,6 +78,7 @@ struct TestMemory {
     frames: Vec<TablePage>,
     free: RefCell<Vec<Frame>>,
     given_back: Cell<u32>,
+    known: KnownTables,
 }
 
 impl TestMemory {
@@ -91,6 +92,7 @@ impl TestMemory {
             frames,
             free: RefCell::new((1..tables).rev().map(Frame).collect()),
             given_back: Cell::new(0),
+            known: KnownTables::new(),
         }
     }
 
@@ -106,6 +108,10 @@ impl TestMemory {
 impl PhysMap for &TestMemory {
     fn table(&self, frame: Frame) -> &TablePage {
         &self.frames[frame.0 as usize]
+    }
+
+    fn known_tables(&self) -> Option<&KnownTables> {
+        Some(&self.known)
     }
 }
 
