@@ -466,7 +466,7 @@ impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
     ///
     /// # Errors
     /// As that.
-    #[inline]
+    #[inline(always)]
     pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
         self.ranges().map_ram(frames, context)
     }
@@ -475,7 +475,7 @@ impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
     ///
     /// # Errors
     /// As that.
-    #[inline]
+    #[inline(always)]
     pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
         self.ranges().unmap_ram(page, pages)
     }

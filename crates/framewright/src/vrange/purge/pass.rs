@@ -330,7 +330,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     /// Calls the platform. Returns whether these pages are unmapped.
-    pub(super) fn unmap(&self, start: u32, end: u32) -> bool {
+    #[inline(always)]
+    pub(in super::super) fn unmap(self, start: u32, end: u32) -> bool {
         let range = PageRange::new(self.space.page(start), u64::from(end - start))
             .expect("a window ends inside the number range");
         self.words.counters.unmaps.add(1);

@@ -5,8 +5,9 @@
 //! any other space: they wait for a pass and a flush. The pass has nothing to unmap.
 //!
 //! An unmapped area says so to a CPU that [collects](super::inbox) it: its header's link is its own first page, which
-//! is no area's next one. A span says whether it may have any other lazy area: one that the platform failed to unmap,
-//! or that a call [left](super::super::request) which neither unmaps nor waits.
+//! is no area's next one. (Not that of a slot in a block of the CPU's own, which no other CPU collects.) A span says
+//! whether it may have any other lazy area: one that the platform failed to unmap, or that a call
+//! [left](super::super::request) which neither unmaps nor waits.
 //!
 //! # Kept areas
 //! ```text
@@ -50,7 +51,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.space.config.strict && self.unmap_at_once(at, header)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn unmap_at_once(self, at: u32, header: AreaHeader) -> bool {
         let end = at + header.pages() - header.kind().guard_pages() as u32;
         let unmapped = self.unmap(at, end);

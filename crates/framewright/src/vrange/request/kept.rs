@@ -77,6 +77,41 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// and the request goes on without.
     #[inline(never)]
     fn map_kept(&mut self, at: u32, request: &AreaRequest) -> Option<Page> {
+        let (space, pages) = (self.space, request.pages as u32);
+        let run = space.table.run_at(at, at + pages);
+        let one = run.filter(|run| run.frames() == request.pages && run.frames() <= PART_FRAMES);
+        let Some(run) = one else {
+            return self.map_kept_runs(at, request);
+        };
+        let page = space.page(at);
+        let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
+        if request.zero {
+            zero_run(&space.platform, run);
+        }
+        let mapped = space.platform.map(page, run, request.context);
+        unwound.end();
+        match mapped {
+            Ok(()) => Some(page),
+            Err(_) => self.give_up_kept(at, request),
+        }
+    }
+
+    /// Gives up a kept area that the platform did not map, and its frames.
+    #[cold]
+    fn give_up_kept(&mut self, at: u32, request: &AreaRequest) -> Option<Page> {
+        let mut area = UnknownArea::new(at, request);
+        area.done = area.pages;
+        let made = self.make(area, |seat, area| {
+            seat.give_up(area, request.context, None);
+            Err(())
+        });
+        self.words.counters.kept_takes.add(1u64.wrapping_neg());
+        made.ok()
+    }
+
+    /// The same as `map_kept` for an area of several runs, or of a long one.
+    #[inline(never)]
+    fn map_kept_runs(&mut self, at: u32, request: &AreaRequest) -> Option<Page> {
         let mut area = UnknownArea::new(at, request);
         area.done = area.pages;
         let made = self.make(area, |seat, area| {

@@ -28,11 +28,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// There is no frame, or more than the window has pages; no gap (V8); or the platform could not
     /// map them: then none is mapped, and pages that were mapped for a moment are lazy. Otherwise
     /// nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
-        let pages = frames.len() as u64;
-        if pages.wrapping_sub(1) < u64::from(self.space.slot_max) && self.try_enter() {
-            let (held, slot) = (self.held(), slot_of(pages as u32));
+        let (held, pages) = (self.held(), frames.len() as u64);
+        if pages.wrapping_sub(1) < u64::from(held.space.slot_max) && self.try_enter() {
+            let slot = slot_of(pages as u32);
             let Some((span, place)) = held.cut_first(slot) else {
                 return self.map_listed(slot, frames, context);
             };
@@ -173,8 +173,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     ) -> Result<(), (RangeError, bool)> {
         let mut making = (&mut *self, None);
         let unwound = OrElse::new(&mut making, |(seat, reserved): &mut (&mut Self, _)| {
-            // Some of it may be mapped.
-            seat.make_lazy(at, reserved.unwrap_or(0));
+            seat.make_lazy(at, reserved.unwrap_or(0)); // Some of it may be mapped.
         });
         let (seat, reserved) = &mut *unwound.seat;
         let mapped = seat.map_each_run(at, frames, context, reserved);
@@ -308,32 +307,31 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     ///
     /// # Errors
     /// What is wrong with the page or the length. Nothing has changed then.
-    #[inline]
+    #[inline(always)]
     pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
-        let offset = self.space.offset_unchecked(page);
-        if self.try_enter() && offset < self.space.pages() {
+        let held = self.held();
+        let offset = held.space.offset_unchecked(page);
+        if self.try_enter() && offset < held.space.pages() {
             let at = offset as u32;
-            let (number, place) = self.space.spans.place(at);
-            let span = self.space.spans.get(number);
+            let (number, place) = held.space.spans.place(at);
+            let (span, area) = (held.span(number), held.space.table.area(at));
             let place = span.at(place);
-            let area = self.space.table.area(at);
-            if span.is_owned_as(SpanOwner::Block(self.cpu))
+            if span.is_owned_as(SpanOwner::Block(held.cpu))
                 && span.has_start(place)
                 && let Some(header) = area.live_of(AreaKind::Ram)
                 && u64::from(header.pages()) == pages
             {
                 let slot = slot_of(pages as u32);
-                let delta = self.words.delta.get() + u64::from(slot);
-                let held = self.held();
-                let batch = self.space.batch_of(AreaKind::Ram);
+                let delta = held.words.delta.get() + u64::from(slot);
+                let batch = held.space.batch_of(AreaKind::Ram);
                 if delta <= batch || held.tell(slot) {
                     if delta <= batch {
-                        self.words.delta.set(delta);
+                        held.words.delta.set(delta);
                     }
                     if held.free_slot((span, place), (at, area), header, slot) {
-                        self.words.live.sub(pages);
-                        self.words.settle();
-                        self.exit();
+                        held.words.live.sub(pages);
+                        held.words.settle();
+                        held.words.turn().exit();
                         return Ok(pages);
                     }
                     // Another CPU was first.
@@ -458,7 +456,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if !self.becomes_lazy(area, header) {
             return false;
         }
-        self.mark_slot(span, place, slot, !self.unmap_if_strict(at, header));
+        // Its header need not say so: if the CPU collects it after all, a pass unmaps it again.
+        let is_unmapped = self.space.config.strict && self.unmap(at, at + header.pages());
+        self.mark_slot(span, place, slot, !is_unmapped);
         self.words.counters.unmap_ram.add(1);
         true
     }

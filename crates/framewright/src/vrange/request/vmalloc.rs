@@ -355,24 +355,29 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// What is wrong with the page. Nothing has changed then.
     #[inline]
     pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
-        if self.space.config.strict || !self.space.keeps() {
-            return self.free_kind(page, AreaKind::Vmalloc);
-        }
-        let offset = self.space.offset_unchecked(page);
-        if self.try_enter() && offset < self.space.pages() {
-            let held = self.held();
-            let at = offset as u32;
-            let (number, place) = self.space.spans.place(at);
-            if self.space.spans.get(number).starts_at(place)
-                && let Some(header) = self.space.table.header(at)
-                && header.is_live_of(AreaKind::Vmalloc)
-                && held.keep(at, header)
-            {
-                self.exit();
-                return Ok(u64::from(header.pages()) - 1);
+        if !self.space.config.strict && self.space.keeps() {
+            let mut is_one_of_many = false;
+            let offset = self.space.offset_unchecked(page);
+            if self.try_enter() && offset < self.space.pages() {
+                let held = self.held();
+                let at = offset as u32;
+                let (number, place) = self.space.spans.place(at);
+                if self.space.spans.get(number).starts_at(place)
+                    && let Some(header) = self.space.table.header(at)
+                    && header.is_live_of(AreaKind::Vmalloc)
+                {
+                    if held.keep(at, header) {
+                        self.exit();
+                        return Ok(u64::from(header.pages()) - 1);
+                    }
+                    is_one_of_many = held.are_enough_kept(header);
+                }
+            }
+            if !is_one_of_many {
+                return self.vfree_slow(page);
             }
         }
-        self.vfree_slow(page)
+        self.free_kind(page, AreaKind::Vmalloc)
     }
 
     #[cold]

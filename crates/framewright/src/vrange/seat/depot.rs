@@ -82,6 +82,14 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
                 || count < 2 * BATCH && 4 * (count + 1) * u64::from(pages) <= max)
     }
 
+    /// Whether an area of `pages` pages, for which the seat's lists have no room, would only take the place of one of
+    /// its length in the depot.
+    pub(super) fn is_depot_full_of(&self, pages: u32) -> bool {
+        let depot = self.space.depot();
+        let has_room = depot.pages() + u64::from(pages) <= self.space.depot_max();
+        !has_room && depot.count(pages) != 0 && self.kept().count(pages) != 0
+    }
+
     /// Makes room in the seat's lists for an area of `pages` pages: moves half of the areas of that
     /// length into the depot, or, if it has none, one of another length.
     pub(super) fn spill(&self, pages: u32) -> Spill {

@@ -1,7 +1,8 @@
 //! How an area comes into a seat's lists of kept areas, and how it goes out to become lazy.
 //!
 //! A free keeps an area while the lists have room. If they are full, it first [spills](super::depot)
-//! areas into the depot, and if that is full too, it evicts one that has been kept for longer. Under
+//! areas into the depot. If that is full too, the area itself goes where others of its length lie there, and else the
+//! free evicts one that has been kept for longer. Under
 //! pressure a request evicts all of them, and so does a CPU that has stopped all others.
 //!
 //! To become lazy an area needs room below the bound (V6), and to make that room a CPU may leave its
@@ -24,6 +25,13 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     fn may_keep(&self, header: AreaHeader) -> bool {
         let pages = header.pages() - 1;
         pages <= KEPT_MAX && u64::from(pages) <= self.space.kept_max
+    }
+
+    /// Whether so many areas like this one are kept that it should go: to keep it, another like it would have to.
+    #[inline(always)]
+    pub(in super::super) fn are_enough_kept(&self, header: AreaHeader) -> bool {
+        let pages = header.pages() - 1;
+        pages <= KEPT_MAX && !self.has_room(pages) && self.is_depot_full_of(pages)
     }
 
     /// Makes room in the lists for an area that is to be kept, or returns the area that must go for
