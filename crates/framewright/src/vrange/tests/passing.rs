@@ -244,13 +244,41 @@ fn v6_an_area_above_the_bound_that_is_the_cpus_own_waits_for_no_other() {
 
 /// What takes up an eviction whose wait unwound: the next free that needs room in the lists, or a request under pressure.
 #[test]
+fn an_area_that_would_only_take_the_place_of_one_like_it_goes_itself() {
+    let (space, mut seats, board) = passing_with_kept(60);
+    let mut area = |pages| seats[0].vmalloc(&AreaRequest::new(pages)).unwrap();
+    let [long, other] = [[30; 4], [29; 4]].map(|all| all.map(&mut area));
+    for at in long {
+        assert_eq!(seats[0].vfree(at), Ok(30));
+    }
+    let state = |at| space.find(at).map(|area| area.state);
+    let [kept @ .., last] = long.map(state);
+    assert_eq!(kept, [Some(AreaState::Kept); 3]);
+    assert_eq!(last, Some(AreaState::Lazy), "it is one of many");
+    for at in other {
+        assert_eq!(seats[0].vfree(at), Ok(29));
+    }
+    let lazy = |all: [Page; 4]| all.map(|at| state(at) == Some(AreaState::Lazy));
+    assert!(
+        lazy(long)[..3].contains(&true),
+        "another length has its turn"
+    );
+    assert!(lazy(other).contains(&false));
+    seats[0].purge_kept().unwrap();
+    space.verify().unwrap();
+    board.is_checked_and_right();
+}
+
+#[test]
 fn v7_a_kept_area_whose_eviction_unwinds_goes_later() {
     let by_a_free = |seat: &mut PassingSeat, at| _ = seat.vfree(at).unwrap();
     let by_pressure = |seat: &mut PassingSeat, _| seat.purge_kept().unwrap();
     for take_up in [by_a_free as fn(&mut PassingSeat, Page), by_pressure] {
         let (space, mut seats, board) = passing_with_kept(60);
-        let mut area = || seats[0].vmalloc(&AreaRequest::new(30)).unwrap();
-        let areas: [Page; 8] = core::array::from_fn(|_| area());
+        // The first three fill the lists. The free of another length evicts one of them.
+        let pages = |nth| if nth < 3 { 30 } else { 29 };
+        let mut area = |nth| seats[0].vmalloc(&AreaRequest::new(pages(nth))).unwrap();
+        let areas: [Page; 8] = core::array::from_fn(&mut area);
         // Another CPU has promised as many pages as may be lazy, and a third one has the lock.
         space.add_lazy(BOUND);
         space.seat_words(1).promised.set(BOUND);
