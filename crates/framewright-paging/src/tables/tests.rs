@@ -10,7 +10,7 @@ use std::vec::Vec;
 pub(super) struct ToyEntry<const LEVELS: u32>(u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ToyAccess {
+pub(super) enum ToyAccess {
     Read,
     Write,
 }
