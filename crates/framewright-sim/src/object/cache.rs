@@ -7,6 +7,7 @@ use framewright::frame::FrameSource;
 use framewright::platform::Relief;
 use framewright::{Context, Frame, Mobility, Order, Run};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 /// A client with frames that it gives back when asked: a cache of clean pages, which can also be
 /// moved out of the way.
@@ -73,15 +74,21 @@ impl<'s> SimCache<'s> {
         frames
     }
 
-    /// An aligned block, all of whose used frames are in the cache.
+    /// An aligned block, all of whose used frames are in the cache: of those, the first one's by the cache's order.
     fn movable(&self, order: Order) -> Option<Vec<Frame>> {
         let frames = self.frames.borrow();
+        let mut sorted = frames.clone();
+        sorted.sort_unstable();
+        let mut seen = BTreeSet::new();
         frames.iter().find_map(|frame| {
             let start = frame.0 >> order.get() << order.get();
+            if !seen.insert(start) {
+                return None;
+            }
             let block = (start..start + order.frames()).map(Frame);
             let taken: Vec<Frame> = block.filter(|frame| self.ram.is_taken(*frame)).collect();
-            let all_cached = taken.iter().all(|frame| frames.contains(frame));
-            all_cached.then_some(taken)
+            let is_cached = |frame: &Frame| sorted.binary_search(frame).is_ok();
+            taken.iter().all(is_cached).then_some(taken)
         })
     }
 }
@@ -100,7 +107,7 @@ impl Relief<RecordedSeat<'_, '_>> for SimCache<'_> {
         // No test reads their contents, so it drops them instead of moving them.
         self.frames
             .borrow_mut()
-            .retain(|frame| !moved.contains(frame));
+            .retain(|frame| moved.binary_search(frame).is_err());
         for frame in moved {
             frames.free_run(one(frame));
         }

@@ -36,7 +36,11 @@ impl ReservePair<'_, '_, '_> {
         };
         self.count(put.is_ok());
         let config = POOLS[at.0];
-        let dirty = if is_dirty { self.dirty_of(at.0) } else { 0 };
+        let dirty = if is_dirty {
+            self.pages.dirty_of(at.0)
+        } else {
+            0
+        };
         match put {
             Ok(()) if is_dirty && (!config.may_be_dirty || dirty >= config.dirty_pages_max) => {
                 return differ!("a dirty page is stored in pool {}, which has {dirty}", at.0);
@@ -49,7 +53,7 @@ impl ReservePair<'_, '_, '_> {
             Err(PutRefused::DirtyFull)
                 if is_dirty && dirty + self.dead[at.0] >= config.dirty_pages_max => {}
             Err(PutRefused::Full) if self.may_be_full(at.0, is_dirty) => {}
-            Err(PutRefused::IndexFull) if self.dirty() > 0 => {}
+            Err(PutRefused::IndexFull) if self.pages.dirty() > 0 => {}
             Err(reason) => return differ!("{at:?} is refused: {reason:?}"),
         }
         if let Some(old) = old
@@ -78,7 +82,7 @@ impl ReservePair<'_, '_, '_> {
         // The hand goes round twice in a small reserve, and gives up earlier in a large one.
         self.case.frames > 32
             || POOLS[pool].max_pages != u64::MAX
-            || owned + held + self.dirty() + dead + least >= self.case.frames
+            || owned + held + self.pages.dirty() + dead + least >= self.case.frames
     }
 
     pub(super) fn get(&mut self, cpu: u16, at: PagePlace) -> PairChecked {
@@ -116,17 +120,15 @@ impl ReservePair<'_, '_, '_> {
                 self.pages.remove(&at);
             }
             1 => {
-                let mut places = self.pages.keys();
-                let has_pages = places.any(|other| (other.0, other.1) == (at.0, at.1));
+                let has_pages = self.pages.has_object(at.0, at.1);
                 if !(has_pages && self.lies(ReserveLie::KeepObject)) {
                     self.guests[guest].invalidate_object(key.pool, key.object);
                 }
-                self.pages
-                    .retain(|other, _| (other.0, other.1) != (at.0, at.1));
+                self.pages.remove_object(at.0, at.1);
             }
             _ => {
-                self.dead[at.0] += self.dirty_of(at.0);
-                self.pages.retain(|other, _| other.0 != at.0);
+                self.dead[at.0] += self.pages.dirty_of(at.0);
+                self.pages.remove_pool(at.0);
                 if !self.guests[guest].invalidate_pool(key.pool) {
                     return differ!("pool {} was not there", at.0);
                 }
@@ -164,10 +166,12 @@ impl ReservePair<'_, '_, '_> {
             calls += 1;
             let pool = pools.iter().position(|pool| *pool == key.pool);
             let at = (pool.unwrap_or(usize::MAX), key.object, key.index);
-            match model.get_mut(&at) {
+            match model.get(&at) {
                 Some(page) if page.is_dirty && ground.stamp_in(frame) == Some(page.stamp) => {
                     let fails = fail_each != 0 && calls % fail_each == 0;
-                    page.is_dirty = fails;
+                    if !fails {
+                        model.clean(at);
+                    }
                     written += u64::from(!fails);
                     // The lie says that it was not written, and has it written once more.
                     !fails && !again
@@ -197,7 +201,7 @@ impl ReservePair<'_, '_, '_> {
     pub(super) fn age_pools(&mut self, times: u64) {
         self.reserve.age_pools(times);
         for pool in 0..POOLS.len() {
-            self.dead[pool] += self.dirty_of(pool);
+            self.dead[pool] += self.pages.dirty_of(pool);
         }
         self.pages.clear();
     }

@@ -2,6 +2,7 @@
 
 mod guests;
 mod owners;
+mod put_pages;
 mod supplies;
 
 use super::case::NO_POWER;
@@ -11,21 +12,12 @@ use crate::drive::{InStep, in_step};
 use crate::{Difference, Finding, Machine, RunSummary};
 use framewright::reserve::{Guest, Key, Reservation, Reserve, ReserveLayout};
 use framewright::{CpuId, Frame, Run};
-use std::collections::BTreeMap;
+use put_pages::{PagePlace, PutPage, PutPages};
 
 /// Reservations of the other reserve.
 const STRANGERS: u64 = 8;
 
 type PairChecked = Result<(), Difference>;
-type PagePlace = (usize, u64, u64);
-
-/// The page put last under a key.
-#[derive(Clone, Copy)]
-struct PutPage {
-    stamp: u64,
-    /// It is on no device yet.
-    is_dirty: bool,
-}
 
 struct HeldRun {
     reservation: Reservation,
@@ -39,7 +31,7 @@ struct ReservePair<'r, 'm, 'g> {
     reserve: &'r Reserve<'m, &'g Ground>,
     guests: [Guest<'r, 'm, &'g Ground>; 2],
     pools: Vec<framewright::reserve::PoolId>,
-    pages: BTreeMap<PagePlace, PutPage>,
+    pages: PutPages,
     /// How many dirty pages that died with a predecessor of each pool may still be there.
     dead: [u64; POOLS.len()],
     owned: Vec<Run>,
@@ -86,7 +78,7 @@ pub fn run(
         reserve: &reserve,
         guests: [seat(0), seat(1)],
         pools: pools.map(|pool| pool.expect("room for all")).collect(),
-        pages: BTreeMap::new(),
+        pages: PutPages::default(),
         dead: [0; POOLS.len()],
         owned: Vec::new(),
         reservations: Vec::new(),
@@ -117,15 +109,6 @@ impl ReservePair<'_, '_, '_> {
         let now = self.case.lie == lie && !self.lied;
         self.lied |= now;
         now
-    }
-
-    fn dirty_of(&self, pool: usize) -> u64 {
-        let all = self.pages.range((pool, 0, 0)..(pool + 1, 0, 0));
-        all.filter(|(_, page)| page.is_dirty).count() as u64
-    }
-
-    fn dirty(&self) -> u64 {
-        self.pages.values().filter(|page| page.is_dirty).count() as u64
     }
 
     fn count(&mut self, is_served: bool) {
@@ -226,7 +209,7 @@ impl InStep for ReservePair<'_, '_, '_> {
     }
 
     fn compare_counters(&mut self) -> PairChecked {
-        if self.dirty() > 0 && self.lies(ReserveLie::DropDirty) {
+        if self.pages.dirty() > 0 && self.lies(ReserveLie::DropDirty) {
             let dirty = self.pages.iter().find(|(_, page)| page.is_dirty);
             let at = *dirty.expect("there is one").0;
             let key = self.key(at);
@@ -238,8 +221,8 @@ impl InStep for ReservePair<'_, '_, '_> {
         }
         self.put_back_pages = stats.put_back_pages;
         let held = stats.guests().held_pages;
-        if held < self.dirty() {
-            return differ!("C7: {held} pages held, {} are dirty", self.dirty());
+        if held < self.pages.dirty() {
+            return differ!("C7: {held} pages held, {} are dirty", self.pages.dirty());
         }
         Ok(())
     }
@@ -247,6 +230,7 @@ impl InStep for ReservePair<'_, '_, '_> {
     fn verify(&mut self) -> PairChecked {
         let broken = |broken| Difference(format!("{broken}"));
         self.reserve.verify().map_err(broken)?;
+        assert_eq!(self.pages.dirty(), self.pages.recounted());
         let is_there = |(at, page): (&PagePlace, &PutPage)| {
             (page.is_dirty && !POOLS[at.0].exclusive).then_some(*at)
         };
@@ -254,7 +238,7 @@ impl InStep for ReservePair<'_, '_, '_> {
         dirty.into_iter().try_for_each(|at| self.get(0, at))?;
         let occupancy = self.reserve.occupancy();
         let all = occupancy.dirty + occupancy.writing + occupancy.put_back;
-        let (least, dead) = (self.dirty(), self.dead.iter().sum::<u64>());
+        let (least, dead) = (self.pages.dirty(), self.dead.iter().sum::<u64>());
         if !(least..=least + dead).contains(&all) {
             return differ!("C7: {all} dirty pages, {least} and at most {dead} dead expected");
         }

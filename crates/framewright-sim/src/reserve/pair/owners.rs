@@ -78,8 +78,10 @@ impl ReservePair<'_, '_, '_> {
                 }
                 Ok(())
             }
-            Err(RunError::NoRoom) if self.dirty() > 0 || meddles || !has_room() => Ok(()),
-            Err(RunError::NoMemory(_)) if put_back.is_some() && (self.dirty() > 0 || meddles) => {
+            Err(RunError::NoRoom) if self.pages.dirty() > 0 || meddles || !has_room() => Ok(()),
+            Err(RunError::NoMemory(_))
+                if put_back.is_some() && (self.pages.dirty() > 0 || meddles) =>
+            {
                 Ok(())
             }
             Err(error) => differ!("no run of {frames} at {align}: {error}"),
