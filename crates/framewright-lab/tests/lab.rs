@@ -3,9 +3,15 @@
 
 use assert_cmd::Command;
 use serde_json::Value;
+use std::ffi::OsString;
+
+/// The command: what `FRAMEWRIGHT` names, as for the long tests, or what was built with this test.
+fn program() -> OsString {
+    std::env::var_os("FRAMEWRIGHT").unwrap_or_else(|| env!("CARGO_BIN_EXE_framewright").into())
+}
 
 fn run(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_framewright"))
+    let output = Command::new(program())
         .args(["--wide", "lab"])
         .args(args)
         .output()

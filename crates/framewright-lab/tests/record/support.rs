@@ -11,14 +11,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+/// The command: what `FRAMEWRIGHT` names, as for the long tests, or what was built with this test.
+fn program() -> OsString {
+    std::env::var_os("FRAMEWRIGHT").unwrap_or_else(|| env!("CARGO_BIN_EXE_framewright").into())
+}
+
 pub(crate) fn framewright() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_framewright"))
+    Command::new(program())
 }
 
 /// A recorder that finds the page flags of the machine's first frames alone. The kernel takes most of a second for those
 /// of a large machine, twice a recording, and how a recording ends does not depend on them.
 pub(crate) fn of_few_frames() -> Command {
-    command_of(&words_of_few_frames(env!("CARGO_BIN_EXE_framewright")))
+    command_of(&words_of_few_frames(program()))
 }
 
 pub(crate) fn command_of(words: &[OsString]) -> Command {
@@ -29,7 +34,7 @@ pub(crate) fn command_of(words: &[OsString]) -> Command {
 
 /// What runs a program so: under the number that it is started with, in a mount namespace of its own where it can have
 /// one.
-pub(crate) fn words_of_few_frames(program: &str) -> Vec<OsString> {
+pub(crate) fn words_of_few_frames(program: impl Into<OsString>) -> Vec<OsString> {
     static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
     let mut words = WORDS.get_or_init(mounting_few_flags).clone();
     words.push(program.into());

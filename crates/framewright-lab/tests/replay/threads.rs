@@ -430,6 +430,12 @@ fn recorded_sample_on_threads_has_one_owner_a_frame() {
 }
 
 #[test]
+#[ignore = "long: .ci/run runs it"]
+fn the_whole_sample_on_threads_has_one_owner_a_frame() {
+    under_every_policy(&load(Path::new(&repository("sample.pft.zst"))));
+}
+
+#[test]
 fn recorded_files_and_slabs_on_threads_have_one_owner_a_frame() {
     let Some(path) = recorded("smokeA.pft.zst") else {
         return;
