@@ -43,7 +43,8 @@ fn compiler() -> Option<&'static str> {
     })
 }
 
-/// Builds the static library: for this host with debug assertions, or for a target as kernels link it.
+/// Builds the static library: for this host with debug assertions, or for a target as kernels link it, but for the
+/// optimisation. What that drops of an archive is not missed: a program that is linked without it needs more.
 fn build(target: Option<&str>) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let folder = scratch().join("library");
@@ -54,6 +55,9 @@ fn build(target: Option<&str>) -> PathBuf {
     let built = match target {
         Some(target) => {
             command.args(["--release", "--target", target]);
+            command.env("CARGO_PROFILE_RELEASE_LTO", "off");
+            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+            command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
             folder.join(target).join("release")
         }
         None => folder.join("debug"),
