@@ -21,8 +21,18 @@ pub struct SimRam {
 #[derive(Debug)]
 struct RamState {
     bytes: Vec<u8>,
+    /// Whether the frame may hold anything but noise.
+    is_written: Vec<bool>,
     taken: Vec<bool>,
     taken_frames: u64,
+}
+
+impl RamState {
+    /// Bytes of one frame, to be written.
+    fn write(&mut self, place: usize, len: usize) -> &mut [u8] {
+        self.is_written[place / BYTES] = true;
+        &mut self.bytes[place..place + len]
+    }
 }
 
 const BYTES: usize = Page::BYTES as usize;
@@ -52,6 +62,7 @@ impl SimRam {
             direct,
             state: RefCell::new(RamState {
                 bytes: vec![NOISE; frames as usize * BYTES],
+                is_written: vec![false; frames as usize],
                 taken: vec![false; frames as usize],
                 taken_frames: 0,
             }),
@@ -113,7 +124,9 @@ impl SimRam {
                     continue;
                 }
             }
-            state.bytes[place * BYTES..(place + 1) * BYTES].fill(NOISE);
+            if std::mem::take(&mut state.is_written[place]) {
+                state.bytes[place * BYTES..(place + 1) * BYTES].fill(NOISE);
+            }
             if self.paging.is_reached(frame) {
                 self.paging
                     .record(|| format!("V5: {frame} was given back and is reached"));
@@ -151,7 +164,7 @@ impl SimRam {
         let state = &mut *self.state.borrow_mut();
         match self.place(state, cpu, addr) {
             Some(place) => {
-                state.bytes[place] = byte;
+                state.write(place, 1).fill(byte);
                 true
             }
             None => false,
@@ -185,7 +198,7 @@ impl ObjectPlatform for SimRam {
     fn zero_bytes(&self, at: Addr, bytes: u64) {
         let state = &mut *self.state.borrow_mut();
         for (place, len) in self.parts(state, at, bytes) {
-            state.bytes[place..place + len].fill(0);
+            state.write(place, len).fill(0);
         }
     }
 
@@ -198,7 +211,7 @@ impl ObjectPlatform for SimRam {
         let mut rest = &copy[..];
         for (place, len) in self.parts(state, to, bytes) {
             let (part, behind) = rest.split_at(len.min(rest.len()));
-            state.bytes[place..place + part.len()].copy_from_slice(part);
+            state.write(place, part.len()).copy_from_slice(part);
             rest = behind;
         }
     }
@@ -232,7 +245,7 @@ impl RangePlatform for SimRam {
                 continue;
             }
             let place = (frame - self.first.0) as usize * BYTES;
-            self.state.borrow_mut().bytes[place..place + BYTES].fill(0);
+            self.state.borrow_mut().write(place, BYTES).fill(0);
         }
     }
 }
