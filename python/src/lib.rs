@@ -10,7 +10,7 @@ use framewright_lab::measure::metric::all_metrics;
 use framewright_lab::measure::{Better, Metric, replay as m};
 use framewright_lab::replay::{ReplayPolicy, Start};
 use framewright_lab::report::{FigureSource, ReportColumn};
-use framewright_lab::size::read_frames_len;
+use framewright_lab::size::{SqueezeSize, read_frames_len, read_squeeze};
 use framewright_lab::trace::MemoryLimit;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -224,6 +224,11 @@ impl NativeRecording {
         self.0.at_once()
     }
 
+    /// Frames: so many thousandths of those that are free at every moment.
+    fn share(&self, py: Python<'_>, thousandths: u64) -> PyResult<u64> {
+        interruptible(py, |_| self.0.held_back(SqueezeSize::OfFree(thousandths)))
+    }
+
     /// All figures of a case: those of `framewright replay --json`.
     #[pyo3(signature = (policies, start, squeeze, watermarks, probe, reclaim, probe_huge, jobs))]
     #[allow(clippy::too_many_arguments)]
@@ -355,6 +360,15 @@ fn frames_of(size: &str) -> PyResult<u64> {
     read_frames_len(size).map_err(PyValueError::new_err)
 }
 
+/// A share of what is free at every moment, as thousandths; it ends in `%`.
+#[pyfunction]
+fn share_of(size: &str) -> PyResult<u64> {
+    match read_squeeze(size).map_err(PyValueError::new_err)? {
+        SqueezeSize::OfFree(thousandths) => Ok(thousandths),
+        SqueezeSize::Frames(_) => Err(PyValueError::new_err("expected a share as 97.5%")),
+    }
+}
+
 /// A name for each recording.
 #[pyfunction]
 fn case_names(paths: Vec<PathBuf>) -> PyResult<Vec<String>> {
@@ -371,5 +385,6 @@ fn _framewright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy_names, module)?)?;
     module.add_function(wrap_pyfunction!(metrics, module)?)?;
     module.add_function(wrap_pyfunction!(frames_of, module)?)?;
+    module.add_function(wrap_pyfunction!(share_of, module)?)?;
     module.add_function(wrap_pyfunction!(case_names, module)?)
 }

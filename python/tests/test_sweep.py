@@ -98,6 +98,29 @@ def test_memory_that_is_left_is_worked_out_for_each_recording(sample_path, sampl
         framewright.sweep(sample_path, memories=1, squeezes=1)
 
 
+def test_a_share_of_what_is_always_free_is_that_of_the_command(fleet, command, tmp_path):
+    out = tmp_path / "shares.jsonl"
+    asked = ["--policy", "linux-6.12", "--squeeze", "97.5%,50%,0%,0", "--json", str(out)]
+    subprocess.run([command, "sweep", str(fleet[0]), *asked], check=True, capture_output=True)
+    theirs = {row["squeeze"]: row["failures_order3"] for row in map(json.loads, out.read_text().splitlines())}
+    assert len(theirs) == 3, "two of them are one"
+    given = {"squeezes": ["97.5%", "50%", "0%", 0]}
+    rows = framewright.sweep(fleet[0], "linux-6.12", **given)
+    found = rows.where(metric="failures_order3")
+    assert dict(zip(found["squeeze"], found["value"], strict=True)) == theirs
+    assert list(found["squeeze"]) == sorted(theirs, reverse=True)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert framewright.sweep(fleet[0], "linux-6.12", pool, **given) == rows
+
+
+@pytest.mark.parametrize("share", ["%", "-1%", "100.1%", "97.55%", "1e2%", " 5%"])
+def test_a_share_that_is_none(sample_path, share):
+    with pytest.raises(ValueError, match="^squeezes=.*expected a share from 0% to 100%"):
+        framewright.sweep(sample_path, "linux-6.12", squeezes=share)
+    with pytest.raises(ValueError, match="^memories=.*expected a size"):
+        framewright.sweep(sample_path, "linux-6.12", memories=share)
+
+
 def test_settings_are_combined(sample_path):
     rows = framewright.sweep(sample_path, "linux-6.12", starts=["fresh", "imposed"], watermarks=["off", "on"])
     found = list(dict.fromkeys((r["start"], r["watermarks"]) for r in rows))

@@ -180,6 +180,11 @@ class Recording:
             raise ValueError(f"memory={left} is more than {self.name} has, expected at most {self.frames} frames")
         return self.frames - left
 
+    def _share(self, thousandths: int) -> int:
+        """Frames to hold back: a share of those that are free at every moment."""
+        with trace_errors():
+            return self._native.share(thousandths)
+
     def _case(self, name: str, squeeze: int, start: str, watermarks: str, reclaim: bool) -> dict[str, Any]:
         return {
             "case": f"{name}/{start}/b{squeeze}",

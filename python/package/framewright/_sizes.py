@@ -5,13 +5,15 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable
-from typing import SupportsIndex
+from typing import SupportsIndex, TypeVar
 
 from . import _framewright
 from ._tables import Policy
 
 Size = str | SupportsIndex
 """A size with a binary unit, ``"160MiB"``, or a number of frames of 4 KiB."""
+
+T = TypeVar("T")
 
 FRAME_BYTES = 4096
 _LARGEST = 2**52
@@ -33,6 +35,16 @@ def frames_of(size: Size, what: str) -> int:
     if not 0 <= frames <= _LARGEST:
         raise ValueError(f"{what}={frames}: expected 0 to {_LARGEST} frames")
     return frames
+
+
+def share_of(size: object, what: str) -> int | None:
+    """Thousandths, from a share of what is free at every moment, ``"97.5%"``; ``None`` for what is no share."""
+    if not isinstance(size, str) or not size.endswith("%"):
+        return None
+    try:
+        return _framewright.share_of(size)
+    except ValueError as error:
+        raise ValueError(f"{what}={size!r}: {error}") from None
 
 
 def bytes_of(size: Size | None, what: str) -> int | None:
@@ -58,7 +70,7 @@ def all_of(values: object, what: str) -> list[object]:
     return found
 
 
-def distinct(values: list[int]) -> list[int]:
+def distinct(values: list[T]) -> list[T]:
     return list(dict.fromkeys(values))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from . import _framewright
 from ._errors import TraceError, warn_hollow
 from ._recording import Recording, path_of, reopened
-from ._sizes import STARTS, WATERMARKS, Size, all_of, distinct, frames_of, jobs_of, policy_names, words_of
+from ._sizes import STARTS, WATERMARKS, Size, all_of, distinct, frames_of, jobs_of, policy_names, share_of, words_of
 from ._table import Rows
 from ._tables import policies as all_policies
 
@@ -29,17 +29,29 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Combination:
-    """What to replay a recording under. ``is_left`` says whether ``size`` is what is left of memory or what is held back."""
+    """What to replay a recording under. ``size`` is frames that are ``"held"`` back, or frames that are ``"left"``, or
+    thousandths, a ``"share"`` of what is free at every moment, to hold back."""
 
     policy: str
+    kind: str
     size: int
-    is_left: bool
     start: str
     watermarks: str
 
+    def squeeze(self, recording: Recording) -> int:
+        if self.kind == "left":
+            return recording._squeeze(0, self.size)
+        return recording._share(self.size) if self.kind == "share" else self.size
+
     def replay(self, recording: Recording, name: str) -> Rows:
-        squeeze = recording._squeeze(0, self.size) if self.is_left else self.size
-        return recording._figures(name, self.policy, squeeze, self.start, self.watermarks)
+        return recording._figures(name, self.policy, self.squeeze(recording), self.start, self.watermarks)
+
+
+def _size_of(size: Any, is_left: bool) -> tuple[str, int]:
+    if is_left:
+        return "left", frames_of(size, "memories")
+    share = share_of(size, "squeezes")
+    return ("held", frames_of(size, "squeezes")) if share is None else ("share", share)
 
 
 def _replay_there(source: _Source, combination: _Combination, version: str) -> Rows:
@@ -68,7 +80,8 @@ def sweep(
     ``client``: a Dask client, or an executor of ``concurrent.futures``. Its workers read the recordings by their paths, so they
     need the same files under the same names. Without it threads of this process do the work, ``jobs`` at once, and one
     recording after another is in memory.
-    ``squeezes`` or ``memories``: sizes to hold back, or sizes that are left; one or several.
+    ``squeezes`` or ``memories``: sizes to hold back, or sizes that are left; one or several. A squeeze ``"97.5%"`` is a share
+    of what is free at every moment of a recording: the same for recordings with unequal memory.
     ``starts``, ``watermarks``: one or several, as ``Recording.replay`` takes them.
 
     The rows come in the order of the arguments, whichever way the work is done: recordings, sizes, starts, watermarks,
@@ -80,10 +93,10 @@ def sweep(
     if is_left and squeezes != 0:
         raise ValueError("squeezes and memories say the same in two ways, expected one of them")
     what = "memories" if is_left else "squeezes"
-    sizes = distinct([frames_of(size, what) for size in all_of(memories if is_left else squeezes, what)])  # type: ignore[arg-type]
+    sizes = distinct([_size_of(size, is_left) for size in all_of(memories if is_left else squeezes, what)])
     combinations = [
-        _Combination(policy, size, is_left, start, admission)
-        for size in sizes
+        _Combination(policy, kind, size, start, admission)
+        for kind, size in sizes
         for start in words_of(starts, STARTS, "starts")
         for admission in words_of(watermarks, WATERMARKS, "watermarks")
         for policy in names
@@ -101,7 +114,18 @@ def sweep(
         parts = _here(sources, loaded, combinations, at_once)
     else:
         parts = _there(sources, combinations, client)
-    return Rows.concat(_of_one_trace(parts))
+    return Rows.concat(_each_once(_of_one_trace(parts)))
+
+
+def _each_once(parts: Iterator[Rows]) -> Iterator[Rows]:
+    """Passes each combination's rows on once: a share may come to as many frames as another size."""
+    seen = set()
+    for part in parts:
+        columns = ("recording", "squeeze", "start", "watermarks", "variant")
+        of = tuple(tuple(part[column][:1]) for column in columns)
+        if of not in seen:
+            seen.add(of)
+            yield part
 
 
 def _of_one_trace(parts: Iterator[Rows]) -> Iterator[Rows]:
@@ -124,8 +148,7 @@ def _here(
             warn_hollow(source.name, recording.hollow, stacklevel=4)
         # What cannot be held back is known before the first replay.
         for combination in combinations:
-            if combination.is_left:
-                recording._squeeze(0, combination.size)
+            combination.squeeze(recording)
         room = recording._native.at_once()
         with ThreadPoolExecutor(min(jobs, room), thread_name_prefix="framewright") as pool:
             yield from _in_order(

@@ -9,15 +9,17 @@ use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
-    ReclaimOptions, ReplayJob, ReplayOptions, ReplayPolicy, Start, TraceMemory, replay_all_until,
+    ReclaimOptions, ReplayJob, ReplayOptions, ReplayPolicy, Start, TraceMemory, least_free,
+    replay_all_until,
 };
 use crate::report::{ReportCase, ReportColumn};
-use crate::size::shown_frames;
+use crate::size::{SqueezeSize, shown_frames};
 use crate::trace::state::ZoneInfo;
 use crate::trace::{MemoryLimit, OpKind, TraceDigest};
 use framewright::Order;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Why a call came to nothing.
@@ -173,6 +175,8 @@ pub struct LoadedRecording {
     files: Vec<PathBuf>,
     limit: MemoryLimit,
     facts: RecordingFacts,
+    /// The frames that are free at every moment: a pass over the trace, made for the first share that is asked for.
+    least_free: OnceLock<u64>,
 }
 
 /// The names of cases, one a recording and each once.
@@ -206,6 +210,7 @@ impl LoadedRecording {
             files,
             limit,
             facts,
+            least_free: OnceLock::new(),
         })
     }
 
@@ -213,6 +218,24 @@ impl LoadedRecording {
     #[must_use]
     pub fn facts(&self) -> &RecordingFacts {
         &self.facts
+    }
+
+    /// So many frames to hold back of this recording's memory, as `framewright sweep --squeeze` takes them.
+    ///
+    /// # Errors
+    /// [`CallError::Input`].
+    pub fn held_back(&self, size: SqueezeSize) -> Result<u64, CallError> {
+        let least = match (size, self.least_free.get()) {
+            (SqueezeSize::Frames(_), _) => 0,
+            (SqueezeSize::OfFree(_), Some(&least)) => least,
+            (SqueezeSize::OfFree(_), None) => {
+                let options = ReplayOptions::new(Start::Imposed);
+                let memory = memory_of(&self.loaded, options, WatermarksArg::Off, self.limit);
+                let least = least_free(&memory.map_err(|e| fault(e, &self.files))?);
+                *self.least_free.get_or_init(|| least)
+            }
+        };
+        Ok(size.frames(least))
     }
 
     /// How many replays at once the limit of memory has room for.
