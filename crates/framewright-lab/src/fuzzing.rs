@@ -12,7 +12,7 @@ use crate::trace::reduce::{Reducer, Reduction};
 use crate::trace::state::{read_buddyinfo, read_pagetypeinfo, read_vmstat, read_zoneinfo};
 use crate::trace::{
     Input, MemoryLimit, Recording, Snapshot, StreamReader, TextReader, Trace, TraceOp, read_frames,
-    read_pft, write_frames, write_pft4,
+    read_pft, write_frames, write_pft5,
 };
 use framewright::{Mobility, Order};
 use framewright_sim::Random;
@@ -147,7 +147,7 @@ fn pft(bytes: &[u8]) {
 /// What is right of every trace; and a small one is replayed, which may fail but not panic.
 fn look(trace: &Trace) {
     let mut written = Vec::new();
-    if write_pft4(trace, &mut written).is_ok() {
+    if write_pft5(trace, &mut written).is_ok() {
         let again = input(&written).map(read_pft);
         assert_eq!(again.and_then(Result::ok).as_ref(), Some(trace), "P3");
     }

@@ -212,7 +212,7 @@ class Recording:
 
 
 def load(path: Path, *, state: Path | None = None, memory_limit: Size | None = None) -> Recording:
-    """Reads a recording and what lies beside it: PFT1 to PFT4, a stream, ftrace or ``perf script`` text; plain, gzip or zstd.
+    """Reads a recording and what lies beside it: PFT1 to PFT5, a stream, ftrace or ``perf script`` text; plain, gzip or zstd.
 
     ``state``: the recording machine's ``/proc/pagetypeinfo`` when the trace began. Text needs it, because it does not say
     what was free; without it a ``HollowWarning`` says so.

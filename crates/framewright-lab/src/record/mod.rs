@@ -66,7 +66,10 @@ use crate::printable;
 use crate::trace::reduce::{Reducer, Rewind};
 use crate::trace::{Input, MemoryLimit, Snapshot, TextNames, TextReader, TraceEvent, WhoAsked};
 use command::Running;
-use kernel::{FailureWatch, StateLog, check_order, proc_text, running_tasks, snapshot, state};
+use kernel::{
+    FailureWatch, ProcFiles, StateLog, check_order, frames_moved, proc_text, running_tasks,
+    snapshot, state,
+};
 use names::RecordingNames;
 use std::collections::BTreeMap;
 use std::fs;
@@ -98,7 +101,7 @@ pub fn record(
 /// A moment of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordingMoment {
-    /// The buffers are there, and the command is about to begin.
+    /// The buffers are there; the frames are about to be looked at, and then the command begins.
     Begins,
     /// The command has ended, and events are about to be reduced.
     Ended,
@@ -134,7 +137,10 @@ pub fn record_around(
     // Memory for both snapshots is taken now: later, what is read and the recording would show it.
     let mut first = snapshot(Snapshot::default())?;
     let last = first.clone();
-    let begun = state()?;
+    at(RecordingMoment::Begins);
+    let mut tasks = running_tasks();
+    let begun;
+    (first, begun) = look(first, &mut say)?;
     let mut watched = RunningRecording {
         instance: &instance,
         keeps: options.keeps,
@@ -142,8 +148,6 @@ pub fn record_around(
         states: Some(StateLog::new(monotonic_ns(), begun)),
         duration: options.duration,
     };
-    let mut tasks = running_tasks();
-    first = snapshot(first)?;
     let ends = match options.until_failure {
         Some(ends) => format!(", until a request fails {ends}"),
         None if options.command.is_empty() && options.duration.is_none() => {
@@ -158,7 +162,6 @@ pub fn record_around(
             BufferKeeps::Newest => ", the newest events",
         },
     ));
-    at(RecordingMoment::Begins);
     let start = Instant::now();
     instance.set_tracing(true)?;
     if let Some(failures) = &watched.failures {
@@ -272,6 +275,34 @@ pub fn record_around(
         written => written?,
     }
     Ok(report)
+}
+
+/// How often the frames are looked at before a recording, until memory is at rest.
+const LOOKS_MAX: u32 = 5;
+/// So many frames change hands while the frames are looked at on a machine that does nothing else.
+const AT_REST_FRAMES: u64 = 4096;
+
+/// Looks at all frames, and at what the machine says of itself right after that. What it says belongs to one moment, and the
+/// frames are read one after another, so that both are taken again where much changed hands meanwhile.
+fn look(
+    mut frames: Snapshot,
+    say: &mut impl FnMut(&str),
+) -> Result<(Snapshot, ProcFiles), RecordError> {
+    let mut now = state()?;
+    let mut moved = 0;
+    for _ in 0..LOOKS_MAX {
+        frames = snapshot(frames)?;
+        let before = std::mem::replace(&mut now, state()?);
+        moved = frames_moved(&before, &now);
+        if moved <= AT_REST_FRAMES {
+            return Ok((frames, now));
+        }
+    }
+    say(&format!(
+        "memory is not at rest: {moved} frames came to the free lists or left them while the recorder looked at the frames \
+         for the {LOOKS_MAX}th time; what the recording begins with may be off by as many"
+    ));
+    Ok((frames, now))
 }
 
 fn open_tracefs(say: &mut impl FnMut(&str)) -> Result<Tracefs, RecordError> {

@@ -8,7 +8,7 @@ use crate::files::{FileClaims, Stage};
 use crate::printable;
 use crate::trace::reduce::{Reduction, ReferenceRow};
 use crate::trace::state::lead_line;
-use crate::trace::{TraceDigest, trace_stem, write_frames, write_frames_digest, write_pft4};
+use crate::trace::{TraceDigest, trace_stem, write_frames, write_frames_digest, write_pft5};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ impl RecordingNames {
         };
         let mut stage = Stage::new();
         let mut columns = Vec::new();
-        write_pft4(&reduction.trace, &mut columns).map_err(failed(&self.trace))?;
+        write_pft5(&reduction.trace, &mut columns).map_err(failed(&self.trace))?;
         let digest = TraceDigest::of(&columns);
         let packed = self.trace.extension().is_some_and(|ending| ending == "zst");
         if packed {

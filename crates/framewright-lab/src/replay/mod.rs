@@ -34,8 +34,8 @@ pub use admission::{
 };
 pub use error::ReplayError;
 pub use given::{
-    ListedFree, MemoryError, Start, TraceMemory, count_labels, fit_free_memory, labels_by_content,
-    labels_by_state, labels_by_zone,
+    CachedBlock, ListedFree, MemoryError, Start, TraceMemory, count_labels, fit_free_memory,
+    labels_by_content, labels_by_state, labels_by_zone,
 };
 pub use many::{ReplayJob, replay_all, replay_all_until};
 pub use notes::{

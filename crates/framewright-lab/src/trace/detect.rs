@@ -15,7 +15,7 @@ pub enum Recording {
 }
 
 impl Recording {
-    /// Opens `path`, or standard input for `-`: PFT1 to PFT4, a stream, ftrace text or `perf script` text; plain,
+    /// Opens `path`, or standard input for `-`: PFT1 to PFT5, a stream, ftrace text or `perf script` text; plain,
     /// gzip or zstd. Columns are read as a whole, text as it is asked for.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Recording {
                 ..,
             ] => Some("this is trace.dat, expected its text: `trace-cmd report -i FILE > TEXT`"),
             _ if pft::is_newer(first) => Some(
-                "this is a trace in columns of a newer form, expected PFT1 to PFT4: a newer version of this program reads it",
+                "this is a trace in columns of a newer form, expected PFT1 to PFT5: a newer version of this program reads it",
             ),
             _ => None,
         };

@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - **P4** Memory is in proportion to the unpacked bytes that were read: below 1 MiB (2^20 bytes)
-//!   and 128 bytes for each byte of PFT1 to PFT4 and of the files of `/proc`, 1,024 bytes for each byte of a
+//!   and 128 bytes for each byte of PFT1 to PFT5 and of the files of `/proc`, 1,024 bytes for each byte of a
 //!   text's events; and never above the [`MemoryLimit`]. A number in a header or in a field allocates
 //!   nothing: it is first held against the bytes that are there, column by column, and against the
 //!   limit. A packed stream has a window besides, of at most 128 MiB.
@@ -40,7 +40,7 @@ pub use in_memory::{
 };
 pub use pft::{
     read_frames, read_frames_digest, read_pft, write_frames, write_frames_digest, write_pft1,
-    write_pft2, write_pft3, write_pft4,
+    write_pft2, write_pft3, write_pft4, write_pft5,
 };
 pub use source::{Encoding, Input, MemoryLimit, TooMuchMemory, TraceDigest, trace_stem};
 pub(crate) use source::{RunningDigest, text_of};

@@ -171,7 +171,7 @@ fn what_no_trace_can_mean_is_refused_with_the_operation_or_the_column() {
     for (bytes, message) in [
         (
             change(&[(0, b'Q')]),
-            "the input does not start with PFT1 to PFT4, expected a trace in columns",
+            "the input does not start with PFT1 to PFT5, expected a trace in columns",
         ),
         (
             change(&[(20, 11)]),

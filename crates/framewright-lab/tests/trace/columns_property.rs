@@ -2,7 +2,7 @@ use crate::support::{cases, input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
     Askers, CallChains, InitClass, InitObject, KernelWork, Liveness, OpKind, Trace, TraceMove,
-    TraceOp, TracedWork, WorkEvent, WorkKind, read_frames, read_pft, write_frames, write_pft4,
+    TraceOp, TracedWork, WorkEvent, WorkKind, read_frames, read_pft, write_frames, write_pft5,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -71,7 +71,18 @@ fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]
             }
         }
     }
+    // Every other free frame up to a point.
+    let used = |frame: &u64| {
+        objects.iter().any(|object| object.frame.0 == *frame)
+            || runs.iter().any(|run: &Run| run.contains(Frame(*frame)))
+    };
+    let few = u64::from(nframes).min(2 * seeds.len() as u64);
+    let unlisted = (0..few).step_by(2).filter(|frame| !used(frame));
+    let unlisted = unlisted
+        .filter_map(|frame| Run::new(Frame(frame), 1))
+        .collect();
     Trace {
+        unlisted,
         nframes: u64::from(nframes),
         absent: runs,
         init: objects,
@@ -180,7 +191,7 @@ fn traces() -> impl Strategy<Value = Trace> {
 
 fn written(trace: &Trace) -> Vec<u8> {
     let mut bytes = Vec::new();
-    write_pft4(trace, &mut bytes).unwrap();
+    write_pft5(trace, &mut bytes).unwrap();
     bytes
 }
 

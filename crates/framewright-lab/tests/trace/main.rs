@@ -11,4 +11,5 @@ mod recorded;
 mod stream;
 mod support;
 mod text_property;
+mod unlisted;
 mod work;

@@ -218,6 +218,6 @@ fn text_and_columns_are_told_apart() {
     assert!(reader.dialect().is_none());
     let error = read_pft(Input::open(&carried("fork-storm.ftrace.gz")).unwrap()).unwrap_err();
     assert!(error.to_string().ends_with(
-        "fork-storm.ftrace.gz: the input does not start with PFT1 to PFT4, expected a trace in columns"
+        "fork-storm.ftrace.gz: the input does not start with PFT1 to PFT5, expected a trace in columns"
     ));
 }

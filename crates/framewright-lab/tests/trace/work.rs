@@ -161,7 +161,7 @@ fn a_form_that_is_newer_is_refused_as_such() {
         .unwrap_err()
         .to_string();
     assert!(
-        says.contains("a newer form, expected PFT1 to PFT4"),
+        says.contains("a newer form, expected PFT1 to PFT5"),
         "{says}"
     );
 }

@@ -28,6 +28,8 @@ pub struct LinuxBuddyConfig<'a> {
     pub per_cpu_lists: bool,
     /// What the machine says of this zone of its own.
     pub marks: Option<BuddyMarks>,
+    /// Where the mark of each CPU's lists stands at the start, from 6.7 on; at the least one where there is none.
+    pub percpu_first: &'a [u32],
 }
 
 /// What a machine says of one of its zones, in frames.
@@ -47,8 +49,6 @@ pub struct BuddyMarks {
     pub high_min: u32,
     /// The largest mark.
     pub high_max: u32,
-    /// Where the marks stood at the start.
-    pub high_first: u32,
 }
 
 impl LinuxBuddyConfig<'static> {
@@ -63,6 +63,7 @@ impl LinuxBuddyConfig<'static> {
             pageblock_order: 9,
             per_cpu_lists: true,
             marks: None,
+            percpu_first: &[],
         }
     }
 }

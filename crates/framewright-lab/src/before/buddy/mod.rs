@@ -61,7 +61,7 @@ mod start;
 mod tests;
 mod verify;
 
-use crate::replay::{FreeRefused, ReplaySubject, ZoneAllocator, ZoneLists, ZonePass};
+use crate::replay::{CachedBlock, FreeRefused, ReplaySubject, ZoneAllocator, ZoneLists, ZonePass};
 pub use config::{BuddyMarks, LinuxBuddyConfig, LinuxBuddyError, MAX_ORDER};
 use frames::BuddyFrames;
 use framewright::{CpuId, Frame, Mobility, Order};
@@ -112,12 +112,20 @@ impl LinuxBuddy {
             Some(of) => marks::PerCpuMarks::new(config.policy, of.managed, config.cpus),
             None => marks::PerCpuMarks::new(config.policy, frames.present(), config.cpus),
         };
-        let high_first = config.marks.map_or(marks.high_min, |of| of.high_first);
         let boosts = config.marks.filter(|_| config.policy.is_strict());
         let (most, first) = boosts.map_or((0, 0), |marks| (marks.boost_max, marks.boost_first));
         Ok(Self {
             policy: config.policy,
-            percpu: vec![BuddyPerCpu::new(high_first); usize::from(cpus)],
+            percpu: (0..usize::from(cpus))
+                .map(|cpu| {
+                    config
+                        .percpu_first
+                        .get(cpu)
+                        .copied()
+                        .unwrap_or(marks.high_min)
+                })
+                .map(BuddyPerCpu::new)
+                .collect(),
             marks,
             boost: boost::WatermarkBoost::new(most, 1 << config.pageblock_order, first),
             high: config.marks.map_or(0, |marks| marks.high),
@@ -306,6 +314,10 @@ impl ReplaySubject for LinuxBuddy {
 impl ZoneAllocator for LinuxBuddy {
     fn fill_percpu(&mut self, frames: &[u64], listed: &ZoneLists) {
         self.fill_lists(frames, listed);
+    }
+
+    fn cache_at(&mut self, block: CachedBlock) {
+        self.push_free_block(block);
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 use super::links::ListEnd;
 use super::policy::HUGE_ORDER;
 use super::{LinuxBuddy, MAX_ORDER};
-use crate::replay::ZoneLists;
+use crate::replay::{CachedBlock, ZoneLists};
 use framewright::{CpuId, Mobility};
 
 use super::marks::{BATCH_SCALE_MAX, LISTS, PerCpuMarks, list_index, order_of};
@@ -248,6 +248,27 @@ impl LinuxBuddy {
                     *left -= self.take_apart(slot, frame, order, mt, *left, wanted);
                 }
             }
+        }
+    }
+
+    /// Takes a free block to the end of its CPU's list, where lists may be so long and hold blocks of the order.
+    pub(super) fn push_free_block(&mut self, block: CachedBlock) {
+        let Some((frame, order)) = self.frames.block_at(block.frame, block.order) else {
+            return;
+        };
+        if !self.policy.is_strict() || !self.policy.caches(order) || self.percpu.is_empty() {
+            return;
+        }
+        if self.unsettled {
+            self.settle();
+        }
+        if self.frames.carve(frame, order) {
+            let slot = self.slot(block.cpu);
+            let mt = self.frames.label(frame);
+            let list = slot * LISTS + list_index(order, mt);
+            self.frames
+                .push_cached(list, frame, order, mt, ListEnd::Tail);
+            self.percpu[slot].count += 1 << order;
         }
     }
 

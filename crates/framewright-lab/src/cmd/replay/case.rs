@@ -9,9 +9,9 @@ use crate::cmd::input::LoadedTrace;
 use crate::measure::{MAX_ORDER, replay as m};
 use crate::replay::admission::{MachineZone, MarksSource};
 use crate::replay::{
-    BackgroundRuns, MachineZones, ProposedSqueeze, ReplayJob, ReplayOptions, ReplayOutcome,
-    ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state, labels_by_zone, placement,
-    propose_squeezes, replay_all, replay_all_until,
+    BackgroundRuns, CachedBlock, MachineZones, ProposedSqueeze, ReplayJob, ReplayOptions,
+    ReplayOutcome, ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state, labels_by_zone,
+    placement, propose_squeezes, replay_all, replay_all_until,
 };
 use crate::report::{
     Calibration, Deviation, Hollow, LINUX, ReportCase, ReportColumn, WhoReport, calibrate,
@@ -101,7 +101,8 @@ pub(in crate::cmd) fn memory_of(
             && loaded.listed.is_none()
             && let Some(zones) = &memory.zones
         {
-            memory.labels = labels_by_zone(&loaded.trace, zones);
+            memory.cached = CachedBlock::all(&loaded.trace, loaded.chosen.as_deref());
+            memory.labels = labels_by_zone(&loaded.trace, zones, loaded.chosen.as_deref());
         }
         memory.background = BackgroundRuns::of(&loaded.trace);
     }

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 /// Replay traces of the kernel's page allocator under several policies, side by side
 ///
-/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text, PFT1 to PFT4; plain, gzip or
+/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text, PFT1 to PFT5; plain, gzip or
 /// zstd; `-` is standard input.
 ///
 /// Unless --reclaim is given, no request of a replay reclaims or compacts, and frames move only where the

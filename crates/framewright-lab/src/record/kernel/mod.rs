@@ -21,6 +21,6 @@ mod tracefs;
 pub(crate) use failure::{FailureWatch, check_order};
 pub use instance::{BufferFill, BufferKeeps, Instance};
 pub(crate) use proc::{open_page_flags, proc_text, snapshot};
-pub(crate) use state::{ProcFiles, STATE, StateLog, state};
+pub(crate) use state::{ProcFiles, STATE, StateLog, frames_moved, state};
 pub(crate) use tasks::{running_tasks, task_name};
 pub use tracefs::Tracefs;

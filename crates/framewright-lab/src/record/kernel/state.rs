@@ -2,6 +2,7 @@
 //! it keeps a bounded log of moments and chooses from it in the end.
 
 use crate::record::RecordError;
+use crate::trace::state::read_zoneinfo;
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
@@ -32,6 +33,24 @@ pub(crate) fn state() -> Result<ProcFiles, RecordError> {
         }
     }
     Ok(files)
+}
+
+/// How many frames came to free lists and CPUs' lists or left them between two states, as far as the kernel says: what came and
+/// left again is not seen.
+pub(crate) fn frames_moved(before: &ProcFiles, after: &ProcFiles) -> u64 {
+    let zones = |files: &ProcFiles| {
+        let zoneinfo = files.iter().find(|(name, _)| *name == "zoneinfo");
+        let text = zoneinfo.map(|(_, bytes)| String::from_utf8_lossy(bytes));
+        read_zoneinfo("zoneinfo", &text.unwrap_or_default()).unwrap_or_default()
+    };
+    let all = zones(before).into_iter().zip(zones(after));
+    all.fold(0, |sum: u64, (before, after)| {
+        let cpus = before.cpus.iter().zip(&after.cpus);
+        let cached = cpus.map(|(before, after)| before.count.abs_diff(after.count));
+        let cached = cached.fold(0, u64::saturating_add);
+        let listed = before.free.abs_diff(after.free);
+        sum.saturating_add(listed).saturating_add(cached)
+    })
 }
 
 /// States from which the one at the beginning of a recording is chosen, by nanoseconds of `CLOCK_MONOTONIC`.
@@ -90,6 +109,26 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn frames_that_moved_are_those_by_which_free_lists_and_cpus_lists_differ() {
+        let state = |free: [u64; 2], count: u64| -> ProcFiles {
+            let zone = |name: &str, free: u64| {
+                format!(
+                    "Node 0, zone {name}\n  nr_free_pages {free}\n        min 1\n        low 2\n        high 3\n        spanned 9\n        \
+                     present 9\n        managed 9\n  pagesets\n    cpu: 0\n              count: {count}\n              high: 5\n              \
+                     batch: 1\n  start_pfn: 1\n"
+                )
+            };
+            let text = zone("DMA32", free[0]) + &zone("Normal", free[1]);
+            vec![("zoneinfo", text.into_bytes())]
+        };
+        let before = state([100, 200], 10);
+        assert_eq!(frames_moved(&before, &before), 0);
+        assert_eq!(frames_moved(&before, &state([130, 180], 10)), 50);
+        assert_eq!(frames_moved(&before, &state([130, 180], 3)), 64);
+        assert_eq!(frames_moved(&before, &Vec::new()), 0, "nothing is known");
+    }
 
     #[test]
     fn the_state_of_a_recording_is_the_newest_from_before_it_begins() {

@@ -5,7 +5,9 @@
 use super::rights::{UNSEEN_FLAGS, ZoneKind, is_above, zone_kind};
 use super::{MachineZone, MachineZones, RecordedStep, RequestRights, ZoneLists};
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
-use crate::replay::{FailureCause, FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject};
+use crate::replay::{
+    CachedBlock, FailureCause, FreeRefused, RecordedRequest, ReplayAnswer, ReplaySubject,
+};
 use framewright::{CpuId, Frame, Mobility, Order};
 use std::ops::Range;
 
@@ -60,6 +62,9 @@ pub trait ZoneAllocator: ReplaySubject {
     /// Takes so many frames to each CPU's lists, as far as there are, and leaves free blocks as they were `listed`, as far
     /// as it can. An allocator whose lists never grow so long takes none.
     fn fill_percpu(&mut self, _frames: &[u64], _listed: &ZoneLists) {}
+
+    /// Takes a free block to the end of its CPU's list. An allocator whose lists never grow so long leaves it.
+    fn cache_at(&mut self, _block: CachedBlock) {}
 
     /// The background begins or ends to reclaim.
     fn set_reclaiming(&mut self, _is_reclaiming: bool) {}
@@ -497,7 +502,17 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
         })
     }
 
-    fn fill_caches(&mut self) {
+    fn fill_caches(&mut self, blocks: &[CachedBlock]) {
+        for block in blocks {
+            if let Some(at) = self.zone_at(block.frame) {
+                let zone = &mut self.zones[at];
+                let frame = Frame(block.frame.0 - zone.of.first);
+                zone.allocator.cache_at(CachedBlock { frame, ..*block });
+            }
+        }
+        if !blocks.is_empty() {
+            return;
+        }
         for zone in &mut self.zones {
             let frames = zone.of.cached_of(zone.allocator.listed_free());
             if let Some(listed) = &zone.of.lists {

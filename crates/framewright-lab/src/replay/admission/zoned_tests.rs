@@ -68,7 +68,6 @@ fn boosted(policy: LinuxPolicy, per_cpu_lists: bool, boost_max: u64) -> Zoned<Li
             batch: 31,
             high_min: 2000,
             high_max: 2000,
-            high_first: 2000,
         };
         let config = LinuxBuddyConfig {
             per_cpu_lists,
@@ -367,7 +366,7 @@ fn each_zone_begins_with_what_lay_on_the_cpus_lists() {
         (of.listed, of.cached) = (listed, cached.to_vec());
         of.lists = Some(ZoneLists::default());
     }
-    zoned.fill_caches();
+    zoned.fill_caches(&[]);
     assert_eq!(free_in(&zoned), [lower - 120, upper - 700]);
     zoned.drain();
     assert_eq!(free_in(&zoned), [lower, upper]);

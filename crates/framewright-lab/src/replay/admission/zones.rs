@@ -51,8 +51,10 @@ pub struct MachineZone {
     pub boost_factor: u64,
     /// Frames moved at once between a CPU's lists and the zone.
     pub batch: u64,
-    /// The least and the largest mark of a CPU's lists, and where it stood at the start.
-    pub percpu_high: [u64; 3],
+    /// The least and the largest mark of a CPU's lists.
+    pub percpu_high: [u64; 2],
+    /// Where each CPU's mark stood at the start; at the least one where it is not known.
+    pub percpu_first: Vec<u64>,
     /// Frames that were free at the start, those on CPUs' lists left out.
     pub listed: u64,
     /// Frames that lay on each CPU's lists then.
@@ -185,6 +187,9 @@ impl MachineZones {
             percpu_high: of_largest
                 .as_ref()
                 .map_or(one.percpu_high, |zone| zone.percpu_high),
+            percpu_first: of_largest
+                .as_ref()
+                .map_or_else(Vec::new, |zone| zone.percpu_first.clone()),
             listed: sum(|info| info.free),
             cached: cached_by_all(infos),
             lists: types.and_then(|types| ZoneLists::of(types, infos)),
@@ -220,7 +225,8 @@ impl MachineZones {
                 boost: 0,
                 boost_factor: BOOST_FACTOR,
                 batch,
-                percpu_high: [least, (managed / PERCPU_PART / cpus).max(least), least],
+                percpu_high: [least, (managed / PERCPU_PART / cpus).max(least)],
+                percpu_first: Vec::new(),
                 listed: 0,
                 cached: Vec::new(),
                 lists: None,
@@ -321,10 +327,7 @@ fn cached_by_all(infos: &[&ZoneInfo]) -> Vec<u64> {
 
 /// A zone without its place.
 fn zone(info: &ZoneInfo) -> MachineZone {
-    let cpus = info.cpus.len().max(1) as u64;
     let most = |of: fn(&ZoneInfoCpu) -> u64| info.cpus.iter().map(of).max().unwrap_or(0);
-    let highs = info.cpus.iter().map(|cpu| cpu.high);
-    let now = highs.fold(0, u64::saturating_add) / cpus;
     MachineZone {
         name: info.zone.clone(),
         first: 0,
@@ -334,8 +337,11 @@ fn zone(info: &ZoneInfo) -> MachineZone {
         boost: info.boost.min(FRAMES_MAX),
         boost_factor: BOOST_FACTOR,
         batch: most(|cpu| cpu.batch).clamp(1, PERCPU_MAX),
-        percpu_high: [most(|cpu| cpu.high_min), most(|cpu| cpu.high_max), now]
+        percpu_high: [most(|cpu| cpu.high_min), most(|cpu| cpu.high_max)]
             .map(|high| high.min(PERCPU_MAX)),
+        percpu_first: (info.cpus.iter())
+            .map(|cpu| cpu.high.min(PERCPU_MAX))
+            .collect(),
         listed: info.free.min(FRAMES_MAX),
         cached: (info.cpus.iter())
             .map(|cpu| cpu.count.min(PERCPU_MAX))
@@ -456,7 +462,8 @@ mod tests {
         assert_eq!(machine.source, MarksSource::Recorded);
         let lower = &machine.zones[0];
         assert_eq!((lower.marks, lower.batch), ([10, 20, 30], 7));
-        assert_eq!(lower.percpu_high, [10, 40, 20]);
+        assert_eq!(lower.percpu_high, [10, 40]);
+        assert_eq!(lower.percpu_first, [20]);
         // Of the 1,500 that the trace has free there 1,470 were listed.
         assert_eq!((lower.listed, lower.cached_of(1500)), (1470, vec![30]));
         assert_eq!([1470, 3000].map(|free| lower.cached_of(free)), [[0], [40]]);

@@ -1,5 +1,6 @@
 //! Labels of pageblocks that agree with what the machine listed as free under each label, zone by zone.
 
+use super::fitted::FittedLabels;
 use super::labels::BlockContent;
 use super::labels_by_content;
 use crate::measure::BLOCK_FRAMES;
@@ -21,22 +22,29 @@ fn margin(content: &BlockContent, label: Mobility) -> i64 {
 /// Content alone cannot tell a pageblock that unmovable allocations have left half empty from one that they never had. Those
 /// whose content decides least change first. How many pageblocks carried each label says nothing here, though the
 /// machine counts them: a trace leaves out memory that was in use all the time, and with it many that do not move.
+///
+/// Where it is known which frames lay on CPUs' lists, nothing of that is guessed: see [`FittedLabels`].
 #[must_use]
-pub fn labels_by_zone(trace: &Trace, machine: &MachineZones) -> Vec<Mobility> {
+pub fn labels_by_zone(
+    trace: &Trace,
+    machine: &MachineZones,
+    chosen: Option<&[u32]>,
+) -> Vec<Mobility> {
     let mut labels = labels_by_content(trace);
     let contents = BlockContent::all(trace);
+    let fitted = (!trace.unlisted.is_empty()).then(|| FittedLabels::new(trace, chosen));
     for zone in &machine.zones {
         let first = (zone.first / BLOCK_FRAMES) as usize;
         let end = (zone.first + zone.frames).div_ceil(BLOCK_FRAMES) as usize;
         let inside = first..end.min(labels.len());
         if let (Some(lists), false) = (&zone.lists, inside.is_empty()) {
+            let labels = &mut labels[inside.clone()];
+            if let Some(fitted) = &fitted {
+                fitted.fit(inside, lists, labels);
+                continue;
+            }
             let cached = zone.cached.iter().copied().fold(0, u64::saturating_add);
-            label_zone(
-                &contents[inside.clone()],
-                lists,
-                cached,
-                &mut labels[inside],
-            );
+            label_zone(&contents[inside], lists, cached, labels);
         }
     }
     labels
@@ -117,7 +125,7 @@ mod tests {
         let mut machine = MachineZones::computed(trace);
         machine.zones[0].lists = Some(lists);
         machine.zones[0].cached = vec![cached];
-        labels_by_zone(trace, &machine)
+        labels_by_zone(trace, &machine, None)
     }
 
     #[test]
@@ -135,7 +143,7 @@ mod tests {
         assert_eq!(labels_by_content(&trace), by_content);
         let machine = MachineZones::computed(&trace);
         assert_eq!(
-            labels_by_zone(&trace, &machine),
+            labels_by_zone(&trace, &machine, None),
             by_content,
             "nothing is known"
         );

@@ -3,7 +3,7 @@
 
 use super::labels_by_content;
 use crate::measure::MAX_ORDER;
-use crate::replay::{BackgroundRuns, MachineZones, TraceObjects, default_watermark};
+use crate::replay::{BackgroundRuns, CachedBlock, MachineZones, TraceObjects, default_watermark};
 use crate::trace::{MemoryLimit, OpKind, RequestCounts, TooMuchMemory, Trace};
 use framewright::Mobility;
 use std::fmt;
@@ -28,6 +28,8 @@ pub struct TraceMemory<'a> {
     /// The machine's zones, whose rules of admission then stand before every policy; without them a policy serves as
     /// long as it finds a block.
     pub zones: Option<MachineZones>,
+    /// What lay on CPUs' lists before the first operation, as far as it is known where.
+    pub cached: Vec<CachedBlock>,
     /// When the machine's background reclaimed, for zones that follow it; without it they have a model of a background.
     pub background: Option<BackgroundRuns>,
 }
@@ -151,6 +153,7 @@ impl<'a> TraceMemory<'a> {
     pub fn with_less(self) -> Self {
         Self {
             background: None,
+            cached: Vec::new(),
             zones: self.zones.map(MachineZones::with_empty_lists),
             ..self
         }
@@ -189,6 +192,7 @@ impl<'a> TraceMemory<'a> {
             requests: RequestCounts::of_trace(trace, OpKind::Alloc),
             min_watermark: default_watermark(trace.present_frames()),
             zones: None,
+            cached: Vec::new(),
             background: None,
         })
     }

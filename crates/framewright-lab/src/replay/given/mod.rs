@@ -9,12 +9,15 @@
 //! in the same order under every policy.
 
 mod by_zone;
+mod cached;
+mod fitted;
 mod labels;
 mod memory;
 mod start;
 mod state;
 
 pub use by_zone::labels_by_zone;
+pub use cached::CachedBlock;
 pub use labels::{count_labels, labels_by_content};
 pub use memory::{MemoryError, TraceMemory};
 pub use start::Start;

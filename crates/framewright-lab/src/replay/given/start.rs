@@ -87,6 +87,10 @@ pub(crate) fn begin(
             .map_err(fault)?;
     }
     subject.drain();
-    subject.fill_caches();
+    // Fresh, other frames are free.
+    subject.fill_caches(match start {
+        Start::Imposed => &memory.cached,
+        Start::Fresh => &[],
+    });
     Ok(unplaced)
 }

@@ -120,7 +120,11 @@ fn buddy(
     let percpu = zone
         .percpu_high
         .map(|high| u32::try_from(high).unwrap_or(u32::MAX / 2));
+    let first: Vec<u32> = (zone.percpu_first.iter())
+        .map(|&high| u32::try_from(high).unwrap_or(u32::MAX / 2))
+        .collect();
     let config = LinuxBuddyConfig {
+        percpu_first: &first,
         absent: &zone.absent(&memory.trace.absent),
         cpus: memory.cpus,
         marks: Some(BuddyMarks {
@@ -131,7 +135,6 @@ fn buddy(
             batch: u32::try_from(zone.batch).unwrap_or(1),
             high_min: percpu[0],
             high_max: percpu[1],
-            high_first: percpu[2],
         }),
         ..LinuxBuddyConfig::new(policy, zone.frames)
     };

@@ -1,6 +1,6 @@
 //! What a replay asks of an allocator.
 
-use crate::replay::{FailureCause, RecordedStep};
+use crate::replay::{CachedBlock, FailureCause, RecordedStep};
 use framewright::{CpuId, Frame, Mobility, Order};
 use std::ops::Range;
 
@@ -112,9 +112,9 @@ pub trait ReplaySubject {
         0..u64::MAX
     }
 
-    /// Takes to the CPUs' caches what the recording machine had there when the recording began, where the recording tells
-    /// how much, and the allocator is one of those that keep as much.
-    fn fill_caches(&mut self) {}
+    /// Takes to the CPUs' caches what the recording machine had there when the recording began: these blocks, or, where there
+    /// are none, as much as the recording tells. Only where the allocator is one of those that keep as much.
+    fn fill_caches(&mut self, _blocks: &[CachedBlock]) {}
 
     /// Returns every frame held in per-CPU caches to the shared state.
     fn drain(&mut self);

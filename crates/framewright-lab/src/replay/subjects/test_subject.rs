@@ -2,7 +2,7 @@
 
 use super::{FreeRefused, ReplaySubject};
 use crate::measure::{BLOCK_FRAMES, BLOCK_ORDER, MAX_ORDER};
-use crate::replay::{RecordedStep, TraceMemory};
+use crate::replay::{CachedBlock, RecordedStep, TraceMemory};
 use framewright::{CpuId, Frame, Mobility, Order};
 
 /// No frame, no neighbour in a list.
@@ -159,7 +159,7 @@ impl ReplaySubject for NoGrouping {
         true
     }
 
-    fn fill_caches(&mut self) {
+    fn fill_caches(&mut self, _blocks: &[CachedBlock]) {
         self.filled_after.push(self.asked);
     }
 

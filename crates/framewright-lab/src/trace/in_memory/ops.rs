@@ -198,6 +198,9 @@ pub struct Trace {
     pub work: KernelWork,
     /// What compaction moved meanwhile, in order, as far as the recording shows it.
     pub moves: Vec<TraceMove>,
+    /// Runs of free frames that lay on no free list before the first operation, in order, as far as the recording tells: they
+    /// lay on CPUs' lists.
+    pub unlisted: Vec<framewright::Run>,
 }
 
 impl Trace {

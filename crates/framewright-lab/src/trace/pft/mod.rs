@@ -1,11 +1,11 @@
-//! PFT1 to PFT4: a trace in columns, small when compressed. PFT2 names the askers, too, PFT3 says what the kernel did about
-//! memory, and PFT4 what compaction moved.
+//! PFT1 to PFT5: a trace in columns, small when compressed. PFT2 names the askers, too, PFT3 says what the kernel did about
+//! memory, PFT4 what compaction moved, and PFT5 which free frames lay on CPUs' lists at the start.
 //!
 //! All numbers are little endian. `varint` is LEB128; `zigzag` is a signed one; a name is a varint of its bytes, at most
 //! 255, and the bytes.
 //!
 //! ```text
-//! "PFT1" to "PFT4" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
+//! "PFT1" to "PFT5" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
 //! ncols x { char name[8], u64 len_bytes }, then the columns one after another:
 //!
 //! init    ninit zigzag v: class = v mod 4 (0 unmovable, 1 movable, 2 slab),
@@ -41,6 +41,9 @@
 //!         order | whether it is known where to << 4 | frames in front of it in the object << 5, zigzag first frame that it left,
 //!         and, if known, zigzag first frame that it came to; what is zigzag is the difference from the entry before, or from
 //!         the last one that has it
+//!
+//! From PFT5 on:
+//! unlisted  varint pairs (skip, len): free frames that lay on no free list before the first operation
 //! ```
 //!
 //! A companion file (`*.pfn`) has the frame that the recording kernel chose for each allocation,
@@ -66,17 +69,17 @@ mod write;
 
 pub use frames::{read_frames, read_frames_digest, write_frames, write_frames_digest};
 pub use read::read_pft;
-pub use write::{write_pft1, write_pft2, write_pft3, write_pft4};
+pub use write::{write_pft1, write_pft2, write_pft3, write_pft4, write_pft5};
 
-use super::{CallChains, NameTable};
+use super::{CallChains, NameTable, Trace};
 use framewright::{Frame, Run};
 
 /// What a file starts with, by version.
-pub(super) const MAGICS: [[u8; 4]; 4] = [*b"PFT1", *b"PFT2", *b"PFT3", *b"PFT4"];
+pub(super) const MAGICS: [[u8; 4]; 5] = [*b"PFT1", *b"PFT2", *b"PFT3", *b"PFT4", *b"PFT5"];
 
 /// Whether these first bytes are those of a version that is newer than these.
 pub(super) fn is_newer(first: &[u8]) -> bool {
-    matches!(first, [b'P', b'F', b'T', b'5'..=b'9', ..])
+    matches!(first, [b'P', b'F', b'T', b'6'..=b'9', ..])
 }
 
 /// A version of the form.
@@ -86,11 +89,12 @@ enum PftVersion {
     Two,
     Three,
     Four,
+    Five,
 }
 
 impl PftVersion {
     fn of(magic: [u8; 4]) -> Option<Self> {
-        let versions = [Self::One, Self::Two, Self::Three, Self::Four];
+        let versions = [Self::One, Self::Two, Self::Three, Self::Four, Self::Five];
         versions
             .into_iter()
             .find(|version| version.magic() == magic)
@@ -106,15 +110,16 @@ impl PftVersion {
             Self::One => &COLUMNS[..=TICK],
             Self::Two => &COLUMNS[..=STACK],
             Self::Three => &COLUMNS[..=WORK],
-            Self::Four => &COLUMNS,
+            Self::Four => &COLUMNS[..=MOVES],
+            Self::Five => &COLUMNS,
         }
     }
 }
 
 /// The columns, in the order in which they are written.
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick", "comm",
-    "stacks", "stack", "work", "moves",
+    "stacks", "stack", "work", "moves", "unlisted",
 ];
 
 const INIT: usize = 0;
@@ -132,6 +137,7 @@ const STACKS: usize = 11;
 const STACK: usize = 12;
 const WORK: usize = 13;
 const MOVES: usize = 14;
+const UNLISTED: usize = 15;
 
 /// The most bytes of the kernel's work for an operation, and for as many more as a short trace may have.
 const WORK_BYTES: u64 = 32;
@@ -157,7 +163,7 @@ fn len_bytes_of(column: usize, nframes: u64, ninit: u64, nops: u64) -> (u64, u64
     match column {
         INIT => (ninit, VARINT_MAX * ninit),
         // A run has at least a frame.
-        ABSENT => (0, 2 * VARINT_MAX * nframes),
+        ABSENT | UNLISTED => (0, 2 * VARINT_MAX * nframes),
         GFPTAB => (0, 4 * u64::from(NO_GFP)),
         OPS => (nops, nops),
         CPU | GFP => (0, nops),
@@ -184,7 +190,7 @@ const fn held_bytes(column: usize) -> u64 {
         // An object of 16 bytes, its liveness, and its frame where they do not ascend.
         INIT => 1 + 16 + 1 + 8,
         // A run of 16 bytes from two.
-        ABSENT => 1 + 8,
+        ABSENT | UNLISTED => 1 + 8,
         // An operation, and an object's liveness.
         OPS => 1 + 16 + 1,
         // An entry of a tree, half of whose nodes' room is free, and its share of the inner nodes.
@@ -201,9 +207,35 @@ const fn held_bytes(column: usize) -> u64 {
 }
 
 /// Whether `frame` lies in one of the runs, which ascend.
-fn is_absent(absent: &[Run], frame: Frame) -> bool {
-    let next = absent.partition_point(|run| run.end() <= frame);
-    absent.get(next).is_some_and(|run| run.contains(frame))
+fn has_frame(runs: &[Run], frame: Frame) -> bool {
+    let next = runs.partition_point(|run| run.end() <= frame);
+    runs.get(next).is_some_and(|run| run.contains(frame))
+}
+
+/// That what lay on no free list is there and in use by nothing; the runs ascend.
+fn check_free(trace: &Trace, unlisted: &[Run]) -> Result<(), String> {
+    let absent = |run: &&Run| {
+        let next = trace.absent.partition_point(|of| of.end() <= run.start());
+        trace
+            .absent
+            .get(next)
+            .is_some_and(|of| of.start() < run.end())
+    };
+    if let Some(run) = unlisted.iter().find(absent) {
+        return Err(format!(
+            "{run:?} lies on no free list, and a frame of it is absent"
+        ));
+    }
+    let used = trace
+        .init
+        .iter()
+        .find(|object| has_frame(unlisted, object.frame));
+    used.map_or(Ok(()), |object| {
+        let frame = object.frame;
+        Err(format!(
+            "frame {frame} lies on no free list, and an initial object is there"
+        ))
+    })
 }
 
 /// A column's name as the file has it.

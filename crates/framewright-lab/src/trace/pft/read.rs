@@ -1,11 +1,11 @@
-//! The reader of `PFT1` to `PFT4`. The file may come from anywhere: counts are held against lengths and the limit
+//! The reader of `PFT1` to `PFT5`. The file may come from anywhere: counts are held against lengths and the limit
 //! before memory is taken, and each operation against what is alive.
 
 use super::varint::used_up;
 use super::{
     ABSENT, COLUMNS, COMM, COMMS_MAX, CPU, FREE, GFP, GFPTAB, INIT, MOVES, NO_GFP, OPS, PART, PID,
-    PftVersion, STACK, STACKS, TICK, TICK_ORDER, WORK, askers, held_bytes, is_absent, len_bytes_of,
-    moves, padded, varint, work,
+    PftVersion, STACK, STACKS, TICK, TICK_ORDER, UNLISTED, WORK, askers, check_free, has_frame,
+    held_bytes, len_bytes_of, moves, padded, varint, work,
 };
 use crate::trace::in_memory::MoveCheck;
 use crate::trace::{
@@ -29,7 +29,7 @@ struct Columns {
     bytes: [Vec<u8>; COLUMNS.len()],
 }
 
-/// Reads a trace of the form PFT1, PFT2, PFT3 or PFT4.
+/// Reads a trace of the form PFT1 to PFT5.
 ///
 /// Time: one pass over the columns; memory: the columns, and 16 bytes for each operation and each
 /// initial object, refused before it is taken where it passes the input's limit.
@@ -67,7 +67,7 @@ fn read_header(input: &mut Input) -> Result<PftHeader, TraceError> {
     let bytes = read_exact(input, 24, "the header")?;
     let Some(version) = bytes.first_chunk().and_then(|&magic| PftVersion::of(magic)) else {
         return Err(
-            input.error("the input does not start with PFT1 to PFT4, expected a trace in columns")
+            input.error("the input does not start with PFT1 to PFT5, expected a trace in columns")
         );
     };
     let header = PftHeader {
@@ -153,7 +153,7 @@ fn check_lengths(header: &PftHeader, order: &[(usize, u64)]) -> Result<(), Strin
         }
         let (n, what) = match column {
             INIT => (ninit, "objects"),
-            ABSENT => (nframes, "frames"),
+            ABSENT | UNLISTED => (nframes, "frames"),
             GFPTAB => (u64::from(NO_GFP), "words"),
             COMM => (COMMS_MAX, "names"),
             _ => (nops, "operations"),
@@ -168,6 +168,7 @@ fn check_lengths(header: &PftHeader, order: &[(usize, u64)]) -> Result<(), Strin
 fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
     let init = parse_init(&columns.bytes[INIT], header)?;
     let absent = parse_absent(&columns.bytes[ABSENT], header, &init)?;
+    let unlisted = parse_runs("unlisted", &columns.bytes[UNLISTED], header)?;
     let gfp = parse_gfptab(&columns.bytes[GFPTAB])?;
     let moves = moves::parse(&columns.bytes[MOVES])?;
     let ops = parse_ops(header, columns, &gfp, &moves)?;
@@ -176,11 +177,9 @@ fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
     let [comm, stacks, stack] = [COMM, STACKS, STACK].map(|column| &*columns.bytes[column]);
     let askers = match header.version {
         PftVersion::One => Askers::default(),
-        PftVersion::Two | PftVersion::Three | PftVersion::Four => {
-            askers::parse(comm, stacks, stack, requests)?
-        }
+        _ => askers::parse(comm, stacks, stack, requests)?,
     };
-    Ok(Trace {
+    let trace = Trace {
         nframes: u64::from(header.nframes),
         absent,
         init,
@@ -189,7 +188,10 @@ fn parse(header: &PftHeader, columns: &Columns) -> Result<Trace, String> {
         askers,
         work: work::parse(&columns.bytes[WORK], header.nops)?,
         moves,
-    })
+        unlisted,
+    };
+    check_free(&trace, &trace.unlisted)?;
+    Ok(trace)
 }
 
 fn parse_init(mut bytes: &[u8], header: &PftHeader) -> Result<Vec<InitObject>, String> {
@@ -235,37 +237,39 @@ fn parse_init(mut bytes: &[u8], header: &PftHeader) -> Result<Vec<InitObject>, S
     Ok(init)
 }
 
-fn parse_absent(
-    mut bytes: &[u8],
-    header: &PftHeader,
-    init: &[InitObject],
-) -> Result<Vec<Run>, String> {
-    let mut absent = Vec::new();
-    let mut at = 0u64;
-    while !bytes.is_empty() {
-        let i = absent.len() as u32;
-        let skip = varint::take(&mut bytes).ok_or_else(|| broken("absent", i))?;
-        let frames = varint::take(&mut bytes).ok_or_else(|| broken("absent", i))?;
-        let run = at
-            .checked_add(skip)
-            .and_then(|start| Run::new(Frame(start), frames))
-            .filter(|run| run.end().0 <= u64::from(header.nframes) && !run.is_empty())
-            .ok_or_else(|| {
-                format!(
-                    "absent run {i} is empty or outside the machine, expected frames below {}",
-                    header.nframes
-                )
-            })?;
-        at = run.end().0;
-        absent.push(run);
-    }
-    match init.iter().find(|o| is_absent(&absent, o.frame)) {
+fn parse_absent(bytes: &[u8], header: &PftHeader, init: &[InitObject]) -> Result<Vec<Run>, String> {
+    let absent = parse_runs("absent", bytes, header)?;
+    match init.iter().find(|o| has_frame(&absent, o.frame)) {
         None => Ok(absent),
         Some(object) => Err(format!(
             "an initial object is at frame {}, which is absent",
             object.frame
         )),
     }
+}
+
+/// Runs that ascend; `what` they are, the column's name, stands in errors.
+fn parse_runs(what: &str, mut bytes: &[u8], header: &PftHeader) -> Result<Vec<Run>, String> {
+    let mut runs = Vec::new();
+    let mut at = 0u64;
+    while !bytes.is_empty() {
+        let i = runs.len() as u32;
+        let skip = varint::take(&mut bytes).ok_or_else(|| broken(what, i))?;
+        let frames = varint::take(&mut bytes).ok_or_else(|| broken(what, i))?;
+        let run = at
+            .checked_add(skip)
+            .and_then(|start| Run::new(Frame(start), frames))
+            .filter(|run| run.end().0 <= u64::from(header.nframes) && !run.is_empty())
+            .ok_or_else(|| {
+                format!(
+                    "{what} run {i} is empty or outside the machine, expected frames below {}",
+                    header.nframes
+                )
+            })?;
+        at = run.end().0;
+        runs.push(run);
+    }
+    Ok(runs)
 }
 
 fn parse_gfptab(bytes: &[u8]) -> Result<Vec<u32>, String> {

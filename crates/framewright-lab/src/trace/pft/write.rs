@@ -1,58 +1,69 @@
-//! The writer of `PFT1` to `PFT4`. It checks all before the first byte, so that a file that it began is one that
+//! The writer of `PFT1` to `PFT5`. It checks all before the first byte, so that a file that it began is one that
 //! the reader takes.
 
 use super::{
     ABSENT, COLUMNS, COMM, CPU, FREE, GFP, GFPTAB, INIT, MOVES, NO_GFP, OPS, PART, PID, PftVersion,
-    STACK, STACKS, TICK, TICK_ORDER, WORK, askers, is_absent, len_bytes_of, moves, padded, varint,
-    work,
+    STACK, STACKS, TICK, TICK_ORDER, UNLISTED, WORK, askers, check_free, has_frame, len_bytes_of,
+    moves, padded, varint, work,
 };
 use crate::trace::in_memory::MoveCheck;
 use crate::trace::{InitClass, Liveness, OpKind, Trace, TraceOp};
+use framewright::Run;
 use std::io::{self, Write};
 
 /// Writes `trace` in the form PFT1, uncompressed: without the askers and the kernel's work.
 ///
-/// Memory and errors are those of [`write_pft4`].
+/// Memory and errors are those of [`write_pft5`].
 ///
 /// # Errors
-/// As [`write_pft4`], but for what is said of the askers and the kernel's work.
+/// As [`write_pft5`], but for what is said of the askers and the kernel's work.
 pub fn write_pft1(trace: &Trace, out: impl Write) -> io::Result<()> {
     write(PftVersion::One, trace, out)
 }
 
 /// Writes `trace` in the form PFT2, uncompressed: without the kernel's work.
 ///
-/// Memory and errors are those of [`write_pft4`].
+/// Memory and errors are those of [`write_pft5`].
 ///
 /// # Errors
-/// As [`write_pft4`], but for what is said of the kernel's work.
+/// As [`write_pft5`], but for what is said of the kernel's work.
 pub fn write_pft2(trace: &Trace, out: impl Write) -> io::Result<()> {
     write(PftVersion::Two, trace, out)
 }
 
 /// Writes `trace` in the form PFT3, uncompressed: without what compaction moved.
 ///
-/// Memory and errors are those of [`write_pft4`].
+/// Memory and errors are those of [`write_pft5`].
 ///
 /// # Errors
-/// As [`write_pft4`], but for what is said of the moves.
+/// As [`write_pft5`], but for what is said of the moves.
 pub fn write_pft3(trace: &Trace, out: impl Write) -> io::Result<()> {
     write(PftVersion::Three, trace, out)
 }
 
-/// Writes `trace` in the form PFT4, uncompressed.
+/// Writes `trace` in the form PFT4, uncompressed: without what lay on CPUs' lists.
+///
+/// Memory and errors are those of [`write_pft5`].
+///
+/// # Errors
+/// As [`write_pft5`], but for what is said of those lists.
+pub fn write_pft4(trace: &Trace, out: impl Write) -> io::Result<()> {
+    write(PftVersion::Four, trace, out)
+}
+
+/// Writes `trace` in the form PFT5, uncompressed.
 ///
 /// Memory: the columns, some 5 bytes an operation. Everything is checked before the first byte is
 /// written.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if PFT4 cannot hold the trace (more than 2^32 - 1 frames,
+/// [`io::ErrorKind::InvalidInput`] if PFT5 cannot hold the trace (more than 2^32 - 1 frames,
 /// objects or operations, more than 255 flag words or 65,536 names, an order above 14, far more of the kernel's work than
 /// operations), or if it is none (a free or a move
 /// of what is not allocated, initial objects that share a frame or lie in none, a chain that is not there, work of a kind that
-/// was not traced); nothing was written then. Otherwise what `out` reports.
-pub fn write_pft4(trace: &Trace, out: impl Write) -> io::Result<()> {
-    write(PftVersion::Four, trace, out)
+/// was not traced, a frame on a CPU's list that is in use); nothing was written then. Otherwise what `out` reports.
+pub fn write_pft5(trace: &Trace, out: impl Write) -> io::Result<()> {
+    write(PftVersion::Five, trace, out)
 }
 
 fn write(version: PftVersion, trace: &Trace, mut out: impl Write) -> io::Result<()> {
@@ -74,6 +85,16 @@ fn write(version: PftVersion, trace: &Trace, mut out: impl Write) -> io::Result<
     }
     if version >= PftVersion::Four {
         columns[MOVES] = moves::column(&trace.moves);
+    }
+    if version >= PftVersion::Five {
+        check_free(trace, &trace.unlisted).map_err(invalid)?;
+        put_runs(
+            "unlisted",
+            &trace.unlisted,
+            trace.nframes,
+            &mut columns[UNLISTED],
+        )
+        .map_err(invalid)?;
     }
     let names = version.columns();
     let mut head = Vec::with_capacity(24 + 16 * names.len());
@@ -110,7 +131,7 @@ fn fits(what: &str, n: u64) -> Result<u32, String> {
 fn columns(trace: &Trace) -> Result<([Vec<u8>; COLUMNS.len()], u32), String> {
     let mut columns: [Vec<u8>; COLUMNS.len()] = Default::default();
     let nframes = fits("frames", trace.nframes)?;
-    put_absent(trace, nframes, &mut columns[ABSENT])?;
+    put_runs("absent", &trace.absent, trace.nframes, &mut columns[ABSENT])?;
     put_init(trace, nframes, &mut columns[INIT])?;
     if trace.gfp.len() > usize::from(NO_GFP) {
         let n = trace.gfp.len();
@@ -137,7 +158,7 @@ fn put_init(trace: &Trace, nframes: u32, out: &mut Vec<u8>) -> Result<(), String
     let mut frames = Vec::with_capacity(trace.init.len());
     for (i, object) in trace.init.iter().enumerate() {
         let frame = object.frame;
-        if frame.0 >= u64::from(nframes) || is_absent(&trace.absent, frame) {
+        if frame.0 >= u64::from(nframes) || has_frame(&trace.absent, frame) {
             return Err(format!(
                 "initial object {i} is at frame {frame}, where there is none"
             ));
@@ -159,14 +180,15 @@ fn put_init(trace: &Trace, nframes: u32, out: &mut Vec<u8>) -> Result<(), String
     }
 }
 
-fn put_absent(trace: &Trace, nframes: u32, out: &mut Vec<u8>) -> Result<(), String> {
+/// A column of runs that ascend; `what` they are stands in errors.
+fn put_runs(what: &str, runs: &[Run], nframes: u64, out: &mut Vec<u8>) -> Result<(), String> {
     let mut at = 0;
-    for (i, run) in trace.absent.iter().enumerate() {
+    for (i, run) in runs.iter().enumerate() {
         let skip = run.start().0.checked_sub(at);
-        let inside = run.end().0 <= u64::from(nframes) && !run.is_empty();
+        let inside = run.end().0 <= nframes && !run.is_empty();
         let (Some(skip), true) = (skip, inside) else {
             return Err(format!(
-                "absent run {i} ({run:?}) is empty, out of order or outside the machine"
+                "{what} run {i} ({run:?}) is empty, out of order or outside the machine"
             ));
         };
         varint::put(out, skip);

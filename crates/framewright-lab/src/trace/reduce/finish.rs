@@ -34,6 +34,7 @@ impl Reducer {
         }
         let frame_of_slot = self.frames_of_slots(&chunks);
         let (init, absent) = self.initial_state(&chunks);
+        let unlisted = self.unlisted(&chunks);
         let allocs = self
             .objects
             .iter()
@@ -55,6 +56,7 @@ impl Reducer {
             askers: self.askers(),
             work: self.final_work(),
             moves,
+            unlisted,
             ops: merge(std::mem::take(&mut self.ops), &self.synthetic, &numbers),
         };
         let (reference, agreement) = reference::follow(&mut trace, &chosen, &marks, &chunks, last);
@@ -100,6 +102,21 @@ impl Reducer {
             }
         }
         (init, absent)
+    }
+
+    /// Runs of frames that were free and on no free list at the start.
+    fn unlisted(&mut self, chunks: &[u64]) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for frame in self.table.unlisted() {
+            let Ok(place) = chunks.binary_search(&(frame >> CHUNK_ORDER)) else {
+                continue;
+            };
+            let frame = (place as u64) << CHUNK_ORDER | frame & u64::from(CHUNK - 1);
+            let before = runs.pop_if(|run| run.end().0 == frame);
+            let start = before.map_or(frame, |run| run.start().0);
+            runs.extend(Run::new(Frame(start), frame + 1 - start));
+        }
+        runs
     }
 
     /// The final number of each object: initial ones by frame, then the others as their

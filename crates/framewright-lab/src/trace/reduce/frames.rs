@@ -80,6 +80,8 @@ pub(super) struct HolderTable {
     /// The chunk of the last look-up: runs of events stay in one.
     last: Option<(u64, u32)>,
     pieces: u64,
+    /// Frames that were free at the start, though the snapshot calls them allocated.
+    unlisted: Vec<u64>,
 }
 
 impl HolderTable {
@@ -90,6 +92,7 @@ impl HolderTable {
             by_number: HashMap::new(),
             last: None,
             pieces: 0,
+            unlisted: Vec::new(),
         }
     }
 
@@ -99,7 +102,8 @@ impl HolderTable {
 
     /// What the table holds besides the snapshot.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.chunks.len() as u64 * CHUNK_BYTES + self.pieces * PIECE_BYTES
+        let unlisted = self.unlisted.capacity() * size_of::<u64>();
+        self.chunks.len() as u64 * CHUNK_BYTES + self.pieces * PIECE_BYTES + unlisted as u64
     }
 
     /// How many chunks events have named.
@@ -206,6 +210,22 @@ impl HolderTable {
         self.piece_mut(slot).start[in_piece(slot)] = class;
     }
 
+    /// The frame was free at the start, though the snapshot calls it allocated: it lay on a CPU's list.
+    pub(super) fn set_unlisted(&mut self, slot: u32) {
+        self.set_start(slot, None);
+        let number = self.chunks[(slot >> CHUNK_ORDER) as usize].number;
+        let place = u64::from(slot & (CHUNK - 1));
+        self.unlisted.push((number << CHUNK_ORDER) + place);
+    }
+
+    /// The frames that lay on no free list at the start, though they were free, in order.
+    pub(super) fn unlisted(&mut self) -> Vec<u64> {
+        let mut frames = std::mem::take(&mut self.unlisted);
+        frames.sort_unstable();
+        frames.dedup();
+        frames
+    }
+
     /// Learns from a snapshot taken after the last event: a frame that was allocated in the first,
     /// that no event named and that is free in the last was free all the time, because every free
     /// has an event. Returns how many there are.
@@ -237,6 +257,7 @@ impl HolderTable {
                     piece.start[place] = None;
                 }
             }
+            self.unlisted.push(number);
             learnt += 1;
         }
         learnt

@@ -424,7 +424,7 @@ impl Reducer {
                 }
                 HolderOfFrame::Start => {
                     self.anomalies.percpu_at_start += 1;
-                    self.table.set_start(slot, None);
+                    self.table.set_unlisted(slot);
                 }
                 HolderOfFrame::Free(_) | HolderOfFrame::Unheard | HolderOfFrame::Absent => {}
             }

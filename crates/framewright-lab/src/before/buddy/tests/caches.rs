@@ -347,11 +347,11 @@ fn machine_zone(policy: LinuxPolicy, high: u64) -> LinuxBuddy {
         batch: 63,
         high_min: 300,
         high_max: 5000,
-        high_first: 400,
     };
     let config = LinuxBuddyConfig {
         cpus: 1,
         marks: Some(marks),
+        percpu_first: &[400],
         ..LinuxBuddyConfig::new(policy, FRAMES)
     };
     LinuxBuddy::new(&config).unwrap()

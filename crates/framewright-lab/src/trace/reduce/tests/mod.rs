@@ -4,9 +4,9 @@ mod histories;
 
 use super::*;
 use crate::trace::{
-    EventKind, InitClass, InitObject, OpKind, ReadFrameState, TraceMove, TraceOp, write_pft4,
+    EventKind, InitClass, InitObject, OpKind, ReadFrameState, TraceMove, TraceOp, write_pft5,
 };
-use framewright::{Frame, Mobility, Order};
+use framewright::{Frame, Mobility, Order, Run};
 
 fn order(order: u8) -> Order {
     Order::new(order).unwrap()
@@ -75,7 +75,7 @@ fn run(events: &[TraceEvent], first: Option<Snapshot>) -> Reduction {
 fn check(reduction: &Reduction) {
     let trace = &reduction.trace;
     // What moves is alive then.
-    write_pft4(trace, std::io::sink()).unwrap();
+    write_pft5(trace, std::io::sink()).unwrap();
     let mut live: Vec<Vec<bool>> = vec![vec![true]; trace.init.len()];
     let mut bases: Vec<u64> = trace.init.iter().map(|object| object.frame.0).collect();
     let mut holders = vec![None; trace.nframes as usize];
@@ -275,6 +275,7 @@ fn a_snapshot_gives_the_initial_objects_and_the_universe() {
     assert_eq!((got.trace.nframes, got.chunks), (1024, vec![0]));
     // Frames 0 and 1 lay in a per-CPU list: their first event is an alloc.
     assert_eq!(got.trace.init.len(), 98);
+    assert_eq!(got.trace.unlisted, [Run::new(Frame(0), 2).unwrap()]);
     assert_eq!(got.trace.init[0].frame, Frame(2));
     assert_eq!(
         got.trace.ops,
