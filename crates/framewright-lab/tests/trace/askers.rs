@@ -168,7 +168,7 @@ fn p1_what_no_chain_or_name_can_be_is_refused_with_its_place() {
         .unwrap_err()
         .to_string();
     assert_eq!(says, "t: the header says 13 columns, expected 10");
-    bytes[3] = b'5';
+    bytes[3] = b'6';
     let says = read_pft(input(bytes).unwrap()).unwrap_err().to_string();
     assert!(says.contains("does not start with PFT1 to PFT5"), "{says}");
 }

@@ -156,7 +156,7 @@ fn p1_work_that_cannot_be_is_refused_with_its_place() {
 #[test]
 fn a_form_that_is_newer_is_refused_as_such() {
     let mut bytes = by_hand(WORK);
-    bytes[3] = b'5';
+    bytes[3] = b'6';
     let says = Recording::from_input(input(bytes).unwrap())
         .unwrap_err()
         .to_string();

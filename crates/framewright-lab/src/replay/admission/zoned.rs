@@ -354,6 +354,21 @@ impl<S: ZoneAllocator> Zoned<S> {
     }
 }
 
+/// The CPU that took the block first, or the one that had the most beside what is there already, where its lists are full.
+fn cpu_with_room(room: &mut [u64], taker: CpuId, order: Order) -> CpuId {
+    let frames = order.frames();
+    let has_room = room.get(taker.index()).is_some_and(|&left| left >= frames);
+    let most = (0..room.len()).max_by_key(|&cpu| room[cpu]).unwrap_or(0);
+    let cpu = if has_room { taker.index() } else { most };
+    match room.get_mut(cpu) {
+        Some(left) if *left >= frames => {
+            *left -= frames;
+            CpuId(cpu as u16)
+        }
+        _ => taker,
+    }
+}
+
 impl<S: ZoneAllocator> GuardedZone<S> {
     /// The mark that binds a request, with what comes on top of it.
     #[inline]
@@ -503,11 +518,19 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
     }
 
     fn fill_caches(&mut self, blocks: &[CachedBlock]) {
+        // As many as the machine says that each CPU had.
+        let cached = self.zones.iter().map(|zone| zone.of.cached.clone());
+        let mut room: Vec<Vec<u64>> = cached.collect();
         for block in blocks {
             if let Some(at) = self.zone_at(block.frame) {
                 let zone = &mut self.zones[at];
                 let frame = Frame(block.frame.0 - zone.of.first);
-                zone.allocator.cache_at(CachedBlock { frame, ..*block });
+                let cpu = cpu_with_room(&mut room[at], block.cpu, block.order);
+                zone.allocator.cache_at(CachedBlock {
+                    frame,
+                    cpu,
+                    ..*block
+                });
             }
         }
         if !blocks.is_empty() {

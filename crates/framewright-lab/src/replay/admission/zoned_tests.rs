@@ -373,6 +373,39 @@ fn each_zone_begins_with_what_lay_on_the_cpus_lists() {
 }
 
 #[test]
+fn each_cpu_begins_with_the_blocks_that_it_took_first_up_to_what_it_had() {
+    let mut zoned = zoned(LinuxPolicy::Linux612, true);
+    let [lower, upper] = free_in(&zoned);
+    zoned.zones[0].of.cached = vec![2, 9];
+    let block = |frame, n, cpu| CachedBlock {
+        frame: Frame(frame),
+        order: Order::new(n).unwrap(),
+        cpu: CpuId(cpu),
+    };
+    // Of the second zone is not known how much each CPU had. Of orders 4 and 5 there are no lists; 100 is taken twice.
+    let blocks = [
+        block(100, 1, 0),
+        block(110, 0, 0),
+        block(112, 3, 1),
+        block(120, 0, 1),
+        block(LOWER + 5, 0, 1),
+        block(128, 4, 1),
+        block(100, 0, 1),
+    ];
+    zoned.fill_caches(&blocks);
+    assert_eq!(free_in(&zoned), [lower - 12, upper - 1]);
+    // What the first CPU took beyond what it had lies with the second; what all took beyond what they had, with its taker.
+    let mut take = |cpu: u16, n: u8| {
+        let order = Order::new(n).unwrap();
+        let zone = &mut zoned.zones[0].allocator;
+        let frame = zone.serve(CpuId(cpu), order, Movable, ZonePass::AtOnce);
+        frame.unwrap().0
+    };
+    assert_eq!(take(0, 1), 100);
+    assert_eq!([take(1, 0), take(1, 0), take(1, 3)], [110, 120, 112]);
+}
+
+#[test]
 fn in_defrag_mode_who_may_not_wait_fails_rather_than_mix_and_who_may_waits_first() {
     let after_the_whole_block = |policy, flags| {
         let mut zoned = mixed_above_and_whole_below(policy);

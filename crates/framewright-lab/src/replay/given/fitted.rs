@@ -326,8 +326,9 @@ mod tests {
     fn frames_on_cpus_lists_are_not_listed() {
         let mut trace = trace(&[[256, 0, 0], [0, 300, 0]]);
         let listed = [(7, 1)];
-        assert_eq!(labels(&trace, &listed, &[], None), [Unmovable, Movable]);
-        // The upper half of the free half lies with a CPU, and the other pageblock would fit as badly.
+        // The first has one block that is too large, and the second that one among others.
+        assert_eq!(labels(&trace, &listed, &[], None), [Movable, Unmovable]);
+        // The upper half of that block lies with a CPU.
         trace.unlisted = vec![Run::new(Frame(384), 128).unwrap()];
         let blocks = BlockStart::all(&trace, None);
         assert_eq!(blocks[0].free, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
