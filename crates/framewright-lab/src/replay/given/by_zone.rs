@@ -23,7 +23,7 @@ fn margin(content: &BlockContent, label: Mobility) -> i64 {
 /// whose content decides least change first. How many pageblocks carried each label says nothing here, though the
 /// machine counts them: a trace leaves out memory that was in use all the time, and with it many that do not move.
 ///
-/// Where it is known which frames lay on CPUs' lists, nothing of that is guessed: see [`FittedLabels`].
+/// Where it is known which frames lay on CPUs' lists, the labels are those under which the free lists come out as listed.
 #[must_use]
 pub fn labels_by_zone(
     trace: &Trace,
