@@ -156,11 +156,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         source: &impl TableSource,
         context: Context,
     ) -> Result<(), MapError> {
-        if let Some(table) = self.known_table(at, frames.frames())
-            && frames.end().0 <= E::FRAMES_MAX
-        {
-            let entries = self.entries_in(table, at, frames.frames());
-            fill::<E>(entries, frames.start(), access);
+        if self.fill_run(self.known_table(at, frames.frames()), at, frames, access) {
             return Ok(());
         }
         self.map_slow(at, frames, access, source, context)
@@ -179,12 +175,12 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         source: &impl TableSource,
         context: Context,
     ) -> Result<(), (u64, MapError)> {
-        let all_bits = frames.iter().fold(0, |bits, frame| bits | frame.0);
-        if let Some(table) = self.known_table(at, frames.len() as u64)
-            && all_bits < E::FRAMES_MAX
-        {
-            let entries = self.entries_in(table, at, frames.len() as u64);
-            fill_each::<E>(entries, frames, access);
+        if self.fill_frames(
+            self.known_table(at, frames.len() as u64),
+            at,
+            frames,
+            access,
+        ) {
             return Ok(());
         }
         self.map_each(at, frames, access, source, context)
@@ -200,12 +196,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         source: &impl TableSource,
         context: Context,
     ) -> Result<(), (u64, MapError)> {
-        let all_bits = frames.iter().fold(0, |bits, frame| bits | frame.0);
-        if let Some(table) = self.find_table(at, frames.len() as u64)
-            && all_bits < E::FRAMES_MAX
-        {
-            let entries = self.entries_in(table, at, frames.len() as u64);
-            fill_each::<E>(entries, frames, access);
+        if self.fill_frames(self.find_table(at, frames.len() as u64), at, frames, access) {
             return Ok(());
         }
         for (nth, &frame) in (0..).zip(frames) {
@@ -215,6 +206,35 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
             mapped.map_err(|error| (nth, error))?;
         }
         Ok(())
+    }
+
+    /// Writes the entries of a run's pages, if that is their table and entries can name the frames.
+    #[inline(always)]
+    fn fill_run(&self, table: Option<Frame>, at: Page, frames: Run, access: E::Access) -> bool {
+        let Some(table) = table.filter(|_| frames.end().0 <= E::FRAMES_MAX) else {
+            return false;
+        };
+        let entries = self.entries_in(table, at, frames.frames());
+        fill::<E>(entries, frames.start(), access);
+        true
+    }
+
+    /// The same of a page for each frame.
+    #[inline(always)]
+    fn fill_frames(
+        &self,
+        table: Option<Frame>,
+        at: Page,
+        frames: &[Frame],
+        access: E::Access,
+    ) -> bool {
+        let all_bits = frames.iter().fold(0, |bits, frame| bits | frame.0);
+        let Some(table) = table.filter(|_| all_bits < E::FRAMES_MAX) else {
+            return false;
+        };
+        let entries = self.entries_in(table, at, frames.len() as u64);
+        fill_each::<E>(entries, frames, access);
+        true
     }
 
     /// The table with the entries of this many pages from `page` on, if they lie in one, and the CPU remembers it.
@@ -256,11 +276,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         source: &impl TableSource,
         context: Context,
     ) -> Result<(), MapError> {
-        if let Some(table) = self.find_table(at, frames.frames())
-            && frames.end().0 <= E::FRAMES_MAX
-        {
-            let entries = self.entries_in(table, at, frames.frames());
-            fill::<E>(entries, frames.start(), access);
+        if self.fill_run(self.find_table(at, frames.frames()), at, frames, access) {
             return Ok(());
         }
         self.map_pieces(at, frames, access, source, context)

@@ -242,7 +242,6 @@ fn v6_an_area_above_the_bound_that_is_the_cpus_own_waits_for_no_other() {
     board.is_checked_and_right();
 }
 
-/// What takes up an eviction whose wait unwound: the next free that needs room in the lists, or a request under pressure.
 #[test]
 fn an_area_that_would_only_take_the_place_of_one_like_it_goes_itself() {
     let (space, mut seats, board) = passing_with_kept(60);
@@ -269,6 +268,7 @@ fn an_area_that_would_only_take_the_place_of_one_like_it_goes_itself() {
     board.is_checked_and_right();
 }
 
+/// What takes up an eviction whose wait unwound: the next free that needs room in the lists, or a request under pressure.
 #[test]
 fn v7_a_kept_area_whose_eviction_unwinds_goes_later() {
     let by_a_free = |seat: &mut PassingSeat, at| _ = seat.vfree(at).unwrap();
