@@ -67,8 +67,8 @@ use crate::trace::reduce::{Reducer, Rewind};
 use crate::trace::{Input, MemoryLimit, Snapshot, TextNames, TextReader, TraceEvent, WhoAsked};
 use command::Running;
 use kernel::{
-    FailureWatch, ProcFiles, StateLog, check_order, frames_moved, proc_text, running_tasks,
-    snapshot, state,
+    AT_REST_FRAMES, FailureWatch, LOOKS_MAX, ProcFiles, StateLog, check_order, proc_text,
+    running_tasks, snapshot, state, until_at_rest,
 };
 use names::RecordingNames;
 use std::collections::BTreeMap;
@@ -277,31 +277,22 @@ pub fn record_around(
     Ok(report)
 }
 
-/// How often the frames are looked at before a recording, until memory is at rest.
-const LOOKS_MAX: u32 = 5;
-/// So many frames change hands while the frames are looked at on a machine that does nothing else.
-const AT_REST_FRAMES: u64 = 4096;
-
 /// Looks at all frames, and at what the machine says of itself right after that. What it says belongs to one moment, and the
 /// frames are read one after another, so that both are taken again where much changed hands meanwhile.
 fn look(
     mut frames: Snapshot,
     say: &mut impl FnMut(&str),
 ) -> Result<(Snapshot, ProcFiles), RecordError> {
-    let mut now = state()?;
-    let mut moved = 0;
-    for _ in 0..LOOKS_MAX {
-        frames = snapshot(frames)?;
-        let before = std::mem::replace(&mut now, state()?);
-        moved = frames_moved(&before, &now);
-        if moved <= AT_REST_FRAMES {
-            return Ok((frames, now));
-        }
+    let (now, moved) = until_at_rest(state()?, || {
+        frames = snapshot(std::mem::take(&mut frames))?;
+        state()
+    })?;
+    if moved > AT_REST_FRAMES {
+        say(&format!(
+            "memory is not at rest: {moved} frames came to the free lists or left them while the recorder looked at the frames \
+             for the {LOOKS_MAX}th time; what the recording begins with may be off by as many"
+        ));
     }
-    say(&format!(
-        "memory is not at rest: {moved} frames came to the free lists or left them while the recorder looked at the frames \
-         for the {LOOKS_MAX}th time; what the recording begins with may be off by as many"
-    ));
     Ok((frames, now))
 }
 

@@ -21,6 +21,8 @@ mod tracefs;
 pub(crate) use failure::{FailureWatch, check_order};
 pub use instance::{BufferFill, BufferKeeps, Instance};
 pub(crate) use proc::{open_page_flags, proc_text, snapshot};
-pub(crate) use state::{ProcFiles, STATE, StateLog, frames_moved, state};
+pub(crate) use state::{
+    AT_REST_FRAMES, LOOKS_MAX, ProcFiles, STATE, StateLog, state, until_at_rest,
+};
 pub(crate) use tasks::{running_tasks, task_name};
 pub use tracefs::Tracefs;

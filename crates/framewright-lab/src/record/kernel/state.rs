@@ -53,6 +53,28 @@ pub(crate) fn frames_moved(before: &ProcFiles, after: &ProcFiles) -> u64 {
     })
 }
 
+/// How often the frames are looked at, until memory is at rest.
+pub(crate) const LOOKS_MAX: u32 = 5;
+/// Memory counts as at rest where no more frames than these, 16 MiB, change hands meanwhile.
+pub(crate) const AT_REST_FRAMES: u64 = 4096;
+
+/// Looks until memory was at rest meanwhile, or [`LOOKS_MAX`] times; `look` says what the state is then. Returns the last state,
+/// and how many frames the last look was off by.
+pub(crate) fn until_at_rest(
+    mut now: ProcFiles,
+    mut look: impl FnMut() -> Result<ProcFiles, RecordError>,
+) -> Result<(ProcFiles, u64), RecordError> {
+    let mut moved = 0;
+    for _ in 0..LOOKS_MAX {
+        let before = std::mem::replace(&mut now, look()?);
+        moved = frames_moved(&before, &now);
+        if moved <= AT_REST_FRAMES {
+            break;
+        }
+    }
+    Ok((now, moved))
+}
+
 /// States from which the one at the beginning of a recording is chosen, by nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 pub(crate) struct StateLog<S = ProcFiles> {
@@ -110,19 +132,40 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    #[test]
-    fn frames_that_moved_are_those_by_which_free_lists_and_cpus_lists_differ() {
-        let state = |free: [u64; 2], count: u64| -> ProcFiles {
-            let zone = |name: &str, free: u64| {
-                format!(
-                    "Node 0, zone {name}\n  nr_free_pages {free}\n        min 1\n        low 2\n        high 3\n        spanned 9\n        \
+    /// Two zones with so many free frames each, and so many on the list of a CPU.
+    fn state(free: [u64; 2], count: u64) -> ProcFiles {
+        let zone = |name: &str, free: u64| {
+            format!(
+                "Node 0, zone {name}\n  nr_free_pages {free}\n        min 1\n        low 2\n        high 3\n        spanned 9\n        \
                      present 9\n        managed 9\n  pagesets\n    cpu: 0\n              count: {count}\n              high: 5\n              \
                      batch: 1\n  start_pfn: 1\n"
-                )
-            };
-            let text = zone("DMA32", free[0]) + &zone("Normal", free[1]);
-            vec![("zoneinfo", text.into_bytes())]
+            )
         };
+        let text = zone("DMA32", free[0]) + &zone("Normal", free[1]);
+        vec![("zoneinfo", text.into_bytes())]
+    }
+
+    #[test]
+    fn frames_are_looked_at_until_memory_is_at_rest_and_not_for_ever() {
+        let looks = |free: &[u64]| {
+            let mut left = free.iter();
+            let look = || Ok(state([*left.next().unwrap(), 0], 0));
+            let (last, moved) = until_at_rest(state([0, 0], 0), look).unwrap();
+            (
+                last == state([free[free.len() - left.len() - 1], 0], 0),
+                free.len() - left.len(),
+                moved,
+            )
+        };
+        let rest = AT_REST_FRAMES;
+        assert_eq!(looks(&[rest, 0]), (true, 1, rest));
+        assert_eq!(looks(&[2 * rest + 1, 9, 8, 0]), (true, 3, 1));
+        let never = [1, 0, 1, 0, 1, 0].map(|nth| nth * 2 * rest);
+        assert_eq!(looks(&never), (true, LOOKS_MAX as usize, 2 * rest));
+    }
+
+    #[test]
+    fn frames_that_moved_are_those_by_which_free_lists_and_cpus_lists_differ() {
         let before = state([100, 200], 10);
         assert_eq!(frames_moved(&before, &before), 0);
         assert_eq!(frames_moved(&before, &state([130, 180], 10)), 50);

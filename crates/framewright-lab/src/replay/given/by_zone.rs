@@ -92,14 +92,14 @@ fn label_zone(contents: &[BlockContent], lists: &ZoneLists, cached: u64, labels:
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::trace::{InitClass, InitObject};
     use Mobility::{Movable, Reclaimable, Unmovable};
     use framewright::Frame;
 
     /// A zone of pageblocks with that many unmovable, movable and reclaimable frames.
-    fn trace(blocks: &[[u64; 3]]) -> Trace {
+    pub(in crate::replay::given) fn trace(blocks: &[[u64; 3]]) -> Trace {
         let classes = [InitClass::Unmovable, InitClass::Movable, InitClass::Slab];
         let objects = |(block, frames): (u64, &[u64; 3])| {
             let kinds = classes.into_iter().zip(*frames);

@@ -216,29 +216,11 @@ fn fit(blocks: &[BlockStart], lists: &ZoneLists, labels: &mut [Mobility]) {
 mod tests {
     use super::*;
     use crate::measure::MAX_ORDER;
+    use crate::replay::given::by_zone::tests::trace;
     use crate::replay::labels_by_content;
-    use crate::trace::{InitClass, InitObject, TraceOp};
+    use crate::trace::TraceOp;
     use Mobility::{Movable, Reclaimable, Unmovable};
     use framewright::{Frame, Order, Run};
-
-    /// A zone of pageblocks with that many unmovable, movable and reclaimable frames, from the first frame on.
-    fn trace(blocks: &[[u64; 3]]) -> Trace {
-        let classes = [InitClass::Unmovable, InitClass::Movable, InitClass::Slab];
-        let objects = |(block, frames): (u64, &[u64; 3])| {
-            let kinds = classes.into_iter().zip(*frames);
-            let kinds = kinds.flat_map(|(class, n)| (0..n).map(move |_| class));
-            let object = move |(at, class)| InitObject {
-                frame: Frame(block * BLOCK_FRAMES + at),
-                class,
-            };
-            (0..).zip(kinds).map(object).collect::<Vec<_>>()
-        };
-        Trace {
-            nframes: blocks.len() as u64 * BLOCK_FRAMES,
-            init: (0..).zip(blocks).flat_map(objects).collect(),
-            ..Trace::default()
-        }
-    }
 
     /// Where the machine listed these blocks as free, by order and number.
     fn labels(
