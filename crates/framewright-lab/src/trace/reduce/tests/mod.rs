@@ -696,6 +696,11 @@ fn what_no_event_names_and_is_free_in_the_end_was_free_at_the_start() {
         "all but frames 1, 2, 3 and 2000"
     );
     assert_eq!(got.trace.init[1].frame, Frame(4));
+    let unlisted = [(1, 3), (2000, 1)].map(|(at, n)| Run::new(Frame(at), n).unwrap());
+    assert_eq!(
+        got.trace.unlisted, unlisted,
+        "the first snapshot has them in use"
+    );
     assert_eq!(
         got.anomalies,
         Anomalies {
