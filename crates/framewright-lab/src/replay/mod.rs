@@ -29,6 +29,7 @@ mod subjects;
 #[cfg(test)]
 mod tests;
 
+use admission::USUAL_FLAGS;
 pub use admission::{
     BackgroundRuns, MachineZones, RecordedStep, ZoneAllocator, ZoneLists, ZonePass,
 };

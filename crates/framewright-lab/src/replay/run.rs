@@ -4,7 +4,8 @@ use super::compaction::{RecordedCompaction, ReplayedFrames};
 use super::notes::{Camera, WhoFollower};
 use super::{
     BackgroundRuns, FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError,
-    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, Tries, WhoTally, given,
+    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, Tries, USUAL_FLAGS,
+    WhoTally, given,
 };
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
@@ -628,7 +629,7 @@ impl<'a> ReplayRun<'a> {
                     cpu: CpuId(0),
                     order,
                     mobility: probe_mobility(order),
-                    flags: None,
+                    flags: Some(USUAL_FLAGS),
                     is_served: true,
                 };
                 let answer = self.try_once(request, op)?;

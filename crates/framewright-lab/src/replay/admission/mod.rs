@@ -19,6 +19,7 @@
 //!   count. Above order 0 there must be a free block of the order or above.
 //! - First each zone is asked at its *low* mark. Where the kernel avoids fragments, that pass is made twice: first without
 //!   taking pieces of other mobilities' pageblocks, so that the zone below is used before this one is mixed.
+//!   Linux's bulk allocator, whose requests have no event, makes only the other pass.
 //! - With `vm.defrag_mode` (6.15 and later) there is no pass with pieces before a request has waited. One that may
 //!   not wait fails rather than mix a pageblock; what the others wait for, reclaim and compaction of whole pageblocks, a
 //!   replay only counts.
@@ -76,6 +77,7 @@ mod zones;
 pub use background::{BackgroundRuns, RecordedStep};
 pub use lists::ZoneLists;
 pub use rights::RequestRights;
+pub(super) use rights::USUAL_FLAGS;
 pub(super) use zoned::Zoned;
 pub use zoned::{ZoneAllocator, ZonePass};
 pub use zones::{MachineZone, MachineZones, MarksSource};

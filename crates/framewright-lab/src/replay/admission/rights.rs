@@ -11,8 +11,8 @@ const KSWAPD_RECLAIM: u32 = 1 << 11;
 const MEMALLOC: u32 = 1 << 17;
 const NOMEMALLOC: u32 = 1 << 19;
 
-/// The flags of a request that no event showed: it may wait, and wants the usual memory (`GFP_KERNEL`).
-pub(super) const UNSEEN_FLAGS: u32 = DIRECT_RECLAIM | KSWAPD_RECLAIM | 1 << 6 | 1 << 7;
+/// It may wait, and wants the usual memory (`GFP_KERNEL`): a request of which no event shows the flags.
+pub(in crate::replay) const USUAL_FLAGS: u32 = DIRECT_RECLAIM | KSWAPD_RECLAIM | 1 << 6 | 1 << 7;
 
 /// Zones of a node, by the part of memory that a request can do with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! request that none serves may still do. The marks and the rights stand in files of their own; the allocators
 //! behind know no watermark but their zone's.
 
-use super::rights::{UNSEEN_FLAGS, ZoneKind, is_above, zone_kind};
+use super::rights::{USUAL_FLAGS, ZoneKind, is_above, zone_kind};
 use super::{MachineZone, MachineZones, RecordedStep, RequestRights, ZoneLists};
 use crate::measure::{BLOCK_FRAMES, MAX_ORDER};
 use crate::replay::{
@@ -422,7 +422,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
             cpu,
             order,
             mobility,
-            flags: None,
+            flags: Some(USUAL_FLAGS),
             is_served: true,
         };
         self.request(request).frame()
@@ -430,19 +430,21 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
 
     #[inline]
     fn request(&mut self, request: RecordedRequest) -> ReplayAnswer {
-        let flags = request.flags.unwrap_or(UNSEEN_FLAGS);
+        let flags = request.flags.unwrap_or(USUAL_FLAGS);
         let last = self.last[zone_kind(flags) as usize];
         // At the low marks a request has no rights.
         let none = RequestRights::default();
         let first = &self.zones[last];
+        // A request without an event is the bulk allocator's, and that one avoids no fragments.
+        let is_bulk = request.flags.is_none();
         let has_zone_below = first.of.is_normal() && last > 0;
-        if first.allocator.avoids_fragments(has_zone_below) {
+        if !is_bulk && first.allocator.avoids_fragments(has_zone_below) {
             let served = self.walk(last, request, LOW, none, ZonePass::WholeOnly);
             if let Some(frame) = served {
                 return ReplayAnswer::Served(frame);
             }
         }
-        if !self.zones[last].allocator.fragments_last() {
+        if is_bulk || !self.zones[last].allocator.fragments_last() {
             let served = self.walk(last, request, LOW, none, ZonePass::AtOnce);
             if let Some(frame) = served {
                 return ReplayAnswer::Served(frame);

@@ -348,13 +348,16 @@ fn mixed_above_and_whole_below(policy: LinuxPolicy) -> Zoned<LinuxBuddy> {
 fn a_kernel_that_avoids_fragments_uses_the_zone_below_before_it_mixes_the_upper_one() {
     let is_upper = |policy, flags| {
         let mut zoned = mixed_above_and_whole_below(policy);
-        let answer = zoned.request(recorded(CPU, Order::ZERO, Unmovable, Some(flags), true));
+        let answer = zoned.request(recorded(CPU, Order::ZERO, Unmovable, flags, true));
         assert!(matches!(answer, ReplayAnswer::Served(_)));
         answer.frame().unwrap().0 >= LOWER
     };
-    assert!(is_upper(LinuxPolicy::Linux44, KERNEL));
-    assert!(!is_upper(LinuxPolicy::Linux612, KERNEL));
-    assert!(!is_upper(LinuxPolicy::Linux618Defrag, KERNEL));
+    assert!(is_upper(LinuxPolicy::Linux44, Some(KERNEL)));
+    assert!(!is_upper(LinuxPolicy::Linux612, Some(KERNEL)));
+    assert!(!is_upper(LinuxPolicy::Linux618Defrag, Some(KERNEL)));
+    // The bulk allocator, whose requests have no event, does not.
+    assert!(is_upper(LinuxPolicy::Linux612, None));
+    assert!(is_upper(LinuxPolicy::Linux618Defrag, None));
 }
 
 #[test]

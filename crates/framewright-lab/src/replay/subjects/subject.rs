@@ -18,7 +18,7 @@ pub struct RecordedRequest {
     pub order: Order,
     /// What becomes of the block.
     pub mobility: Mobility,
-    /// Its flags, where an event showed them.
+    /// Its flags. None where no event showed the request: then it is one of Linux's bulk allocator.
     pub flags: Option<u32>,
     /// Whether the machine served it.
     pub is_served: bool,
