@@ -18,6 +18,8 @@ use std::process::Command;
 pub(crate) const NAME: &str = "held-out";
 /// Nothing, and nearly all that is free at every moment.
 const SQUEEZES: &str = "0,97%";
+/// As recorded, and in that many other orders less one.
+const INTERLEAVINGS: &str = "3";
 const LATER: &str = "later";
 
 /// The ending of a recording's name.
@@ -51,7 +53,8 @@ pub(crate) fn take(folder: &Path) -> Result<(), String> {
     let status = Command::new(boot::root().join("target/release/framewright"))
         .arg("sweep")
         .args(["--policy", &policies, "--start", "imposed,fresh"])
-        .args(["--squeeze", SQUEEZES, "--json"])
+        .args(["--squeeze", SQUEEZES, "--interleavings", INTERLEAVINGS])
+        .arg("--json")
         .arg(&out)
         .args(&traces)
         .status()
@@ -76,7 +79,8 @@ pub(crate) fn take(folder: &Path) -> Result<(), String> {
 
 /// The figures in a sweep's rows, the recordings' digests, and the commit of the program that replayed them.
 fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String, String), String> {
-    let mut rows = Vec::new();
+    let mut values: BTreeMap<(String, String, &str), Vec<f64>> = BTreeMap::new();
+    let mut order = Vec::new();
     let mut commit = String::new();
     let mut digests = BTreeMap::new();
     for (nth, line) in sweep.lines().enumerate() {
@@ -90,22 +94,33 @@ fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String, String), String> {
         digests.insert(text("case")?.to_owned(), text("trace")?.to_owned());
         for (metric, ..) in JUDGED {
             let value = row[metric].as_f64().ok_or_else(|| bad(metric))?;
-            rows.push(ResultRow {
-                case: case.clone(),
-                variant: text("variant")?.to_owned(),
-                metric: metric.to_owned(),
-                unit: String::new(),
-                source: RowSource::Simulated,
-                median: value,
-                min: value,
-                max: value,
-                n: 1,
-            });
+            let key = (case.clone(), text("variant")?.to_owned(), metric);
+            let of = values.entry(key.clone()).or_default();
+            if of.is_empty() {
+                order.push(key);
+            }
+            of.push(value);
         }
     }
-    if rows.is_empty() {
+    if order.is_empty() {
         return Err("the sweep has no row".to_owned());
     }
+    let row = |(case, variant, metric): (String, String, &str)| {
+        let mut of = values[&(case.clone(), variant.clone(), metric)].clone();
+        of.sort_by(f64::total_cmp);
+        ResultRow {
+            case,
+            variant,
+            metric: metric.to_owned(),
+            unit: String::new(),
+            source: RowSource::Simulated,
+            median: of[of.len() / 2],
+            min: of[0],
+            max: of[of.len() - 1],
+            n: of.len() as u64,
+        }
+    };
+    let rows = order.into_iter().map(row).collect();
     let digests: Vec<String> = digests
         .iter()
         .map(|(name, digest)| format!("{name} {}", digest.get(..16).unwrap_or(digest)))
@@ -262,11 +277,41 @@ mod tests {
         let mut with = file.clone();
         with.rows.retain(|row| row.variant == OURS);
         for row in &mut with.rows {
-            row.median = 2.0;
+            (row.median, row.min, row.max) = (2.0, 2.0, 2.0);
         }
         let shown = healing_table(&with, &file);
         let kept = "| **in view at the policy's last change** | fresh | kept | 2 | 0 | 6 | 0 of 5 |\n| | | removed | 0 | 7 | 1 | 0 of 5 |";
         assert!(shown.contains(kept), "{shown}");
+    }
+
+    #[test]
+    fn what_another_order_of_operations_turns_round_is_no_difference() {
+        let mut text = Vec::new();
+        for mixed in [2.0, 3.0, 4.0] {
+            text.push(line("later-a", OURS, 0, mixed));
+            text.extend(RIVALS.map(|rival| line("later-a", rival, 0, mixed + 1.5)));
+            text.push(line("b", OURS, 0, mixed));
+            text.extend(RIVALS.map(|rival| line("b", rival, 0, mixed + 2.5)));
+        }
+        let (rows, ..) = rows(&text.join("\n")).unwrap();
+        let mixed = rows.iter().find(|row| row.metric == "mixed_blocks");
+        let mixed = mixed.unwrap();
+        assert_eq!(
+            (mixed.min, mixed.median, mixed.max, mixed.n),
+            (2.0, 3.0, 4.0, 3)
+        );
+        let shown = table(&ResultFile {
+            run: run_record(0.0),
+            rows,
+        });
+        assert!(
+            shown.contains("| later-a | fresh | 0 | 8 | 0 | 0 of 5 |"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("| b | fresh | 1 | 7 | 0 | 5 of 5 |"),
+            "{shown}"
+        );
     }
 
     #[test]

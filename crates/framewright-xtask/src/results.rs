@@ -59,6 +59,13 @@ pub(crate) struct ResultRow {
     pub(crate) n: u64,
 }
 
+impl ResultRow {
+    /// Whether the ranges of the two have a figure in common.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.min <= other.max && other.min <= self.max
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RowSource {

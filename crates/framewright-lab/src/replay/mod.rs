@@ -17,6 +17,7 @@ pub mod admission;
 mod compaction;
 mod error;
 mod given;
+mod interleaving;
 mod many;
 mod notes;
 mod objects;

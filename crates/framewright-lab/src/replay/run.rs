@@ -1,11 +1,11 @@
 //! One replay: the loop over the operations, what it counts, and the values of its metrics.
 
 use super::compaction::{RecordedCompaction, ReplayedFrames};
+use super::interleaving::interleaved;
 use super::notes::{Camera, WhoFollower};
 use super::{
     BackgroundRuns, FailureCause, FailureLog, RecordedRequest, ReplayAnswer, ReplayError,
-    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, Tries, USUAL_FLAGS,
-    WhoTally, given,
+    ReplaySubject, Stalls, Start, TraceMemory, TraceObjects, Tries, USUAL_FLAGS, WhoTally, given,
 };
 use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
@@ -40,6 +40,9 @@ pub struct ReplayOptions {
     pub who: bool,
     /// Do what compaction did while the machine was recorded, where the recording says what it moved.
     pub compaction: bool,
+    /// The order of the operations: 0 is the recorded one, any other number one that other timing could have made. A replay
+    /// that reclaims or counts by asker keeps the recorded one.
+    pub interleaving: u32,
 }
 
 /// What a replay that reclaims does besides.
@@ -63,6 +66,7 @@ impl ReplayOptions {
             time: false,
             who: false,
             compaction: true,
+            interleaving: 0,
         }
     }
 }
@@ -299,14 +303,28 @@ pub fn replay(
     let mut steps = recorded.map_or(&[][..], BackgroundRuns::steps);
     let begun = Instant::now();
     let mut reported = 0;
-    for (index, op) in memory.trace.ops.iter().enumerate() {
+    let ops = &memory.trace.ops;
+    let order = match options.interleaving {
+        0 => None,
+        _ if options.who => None,
+        seed => Some(interleaved(memory.trace, seed)),
+    };
+    for place in 0..ops.len() {
         while let Some((&(at, step), rest)) = steps.split_first()
-            && at as usize <= index
+            && at as usize <= place
         {
             run.subject.background(step);
             steps = rest;
         }
-        run.compact(index)?;
+        run.compact(place)?;
+        let index = match &order {
+            None => place,
+            Some(order) => {
+                run.next_id = order[place].object as usize;
+                order[place].index as usize
+            }
+        };
+        let op = &ops[index];
         let (cpu, order) = (CpuId(op.cpu()), op.order());
         match op.kind() {
             OpKind::Alloc => {
@@ -375,8 +393,8 @@ pub fn replay(
             },
             OpKind::Tick => {
                 run.tick(u64::from(op.value), index)?;
-                done.fetch_add((index - reported) as u64, Ordering::Relaxed);
-                reported = index;
+                done.fetch_add((place - reported) as u64, Ordering::Relaxed);
+                reported = place;
             }
             OpKind::Failed => {
                 if let Some(who) = &mut run.who {

@@ -88,6 +88,36 @@ fn all_combinations_have_a_row_each_whose_bytes_no_number_of_jobs_changes() {
 }
 
 #[test]
+fn other_orders_of_a_recording_have_rows_of_their_own_and_the_table_shows_their_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(3000, 1), folder.path(), "a");
+    let file = folder.path().join("rows");
+    let (trace, file_name) = (as_str(&trace), as_str(&file));
+    let asked = |orders| {
+        let squeezed = ["--policy", "linux-4.4", "--squeeze", "1MiB"];
+        let out = ["--interleavings", orders, "--json", file_name];
+        [&[trace][..], &squeezed, &out].concat()
+    };
+    let (out, _) = swept(&asked("1"));
+    assert!(out.contains("1 combinations: 1 replayed"), "{out}");
+    assert!(!out.contains(" to "), "{out}");
+    let recorded = rows(&file);
+    let (out, _) = swept(&asked("3"));
+    // The recorded order is there.
+    assert!(out.contains("3 combinations: 2 replayed, 1 in "), "{out}");
+    assert!(out.contains(" to "), "{out}");
+    let all = rows(&file);
+    assert_eq!(all[0], recorded[0]);
+    let orders: Vec<_> = all.iter().map(|row| row["interleaving"].as_u64()).collect();
+    assert_eq!(orders, [None, Some(1), Some(2)]);
+    // The same work, and another outcome.
+    assert!(all.iter().all(|row| row["samples"] == all[0]["samples"]));
+    let layout = |row: &serde_json::Value| row["unusable_index_order3"].as_f64();
+    assert!(layout(&all[1]) != layout(&all[0]) || layout(&all[2]) != layout(&all[0]));
+    refused(&asked("0"), "--interleavings");
+}
+
+#[test]
 fn what_has_a_row_is_not_replayed_again_and_a_torn_line_is() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write(&tight(2000, 1), folder.path(), "a");

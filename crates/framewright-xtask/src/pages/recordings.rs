@@ -1,7 +1,7 @@
 //! The table of two recordings under each policy: the engine's against the best of five of Linux.
 
 use super::query::number;
-use crate::results::ResultFile;
+use crate::results::{ResultFile, ResultRow};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -42,10 +42,11 @@ impl PolicyStanding {
         let all = judged(file, case, rivals).into_iter().zip(JUDGED);
         for (one, (.., is_less_better)) in all {
             let Some((ours, best)) = one else { continue };
-            // What cannot be told apart in the figures shown is no difference.
-            if number(ours) == number(best) {
+            // Neither what cannot be told apart in the figures shown is a difference, nor what another order of the same
+            // operations turns round.
+            if number(ours.median) == number(best.median) || ours.overlaps(best) {
                 standing.equal += 1;
-            } else if (ours < best) == is_less_better {
+            } else if (ours.median < best.median) == is_less_better {
                 standing.better += 1;
             } else {
                 standing.worse += 1;
@@ -67,17 +68,21 @@ impl PolicyStanding {
 }
 
 /// A case's figures: the engine's and the best of `rivals`, by metric.
-fn judged(file: &ResultFile, case: &str, rivals: &[&str]) -> Vec<Option<(f64, f64)>> {
+fn judged<'a>(
+    file: &'a ResultFile,
+    case: &str,
+    rivals: &[&str],
+) -> Vec<Option<(&'a ResultRow, &'a ResultRow)>> {
     let one = |(metric, _, is_less_better): (&str, &str, bool)| {
-        let ours = file.find(case, OURS, metric)?.median;
+        let ours = file.find(case, OURS, metric)?;
         let all = rivals
             .iter()
             .filter_map(|rival| file.find(case, rival, metric));
-        let all = all.map(|row| row.median);
+        let by_median = |a: &&ResultRow, b: &&ResultRow| a.median.total_cmp(&b.median);
         let best = if is_less_better {
-            all.reduce(f64::min)
+            all.min_by(by_median)
         } else {
-            all.reduce(f64::max)
+            all.max_by(by_median)
         };
         Some((ours, best?))
     };
@@ -105,8 +110,10 @@ pub(crate) fn table(file: &ResultFile) -> String {
     );
     for case in cases(file) {
         let all = judged(file, case, &RIVALS);
-        let cells = |of: fn((f64, f64)) -> f64| {
-            let text = |one: &Option<(f64, f64)>| one.map_or("-".to_owned(), |one| number(of(one)));
+        let cells = |of: for<'a> fn((&'a ResultRow, &'a ResultRow)) -> &'a ResultRow| {
+            let text = |one: &Option<(&ResultRow, &ResultRow)>| {
+                one.map_or("-".to_owned(), |one| number(of(one).median))
+            };
             all.iter().map(text).collect::<Vec<_>>().join(" | ")
         };
         // Writing into a string cannot fail.

@@ -1,4 +1,4 @@
-//! From a replayed case to the figures of its answer: what is the recording kernel's, and what nearby squeezes say.
+//! From a replayed case to the figures of its answer: what is the recording kernel's, and what nearby replays say.
 
 use crate::cmd::conduct::{CommandError, with_progress};
 use crate::cmd::input::LoadedTrace;
@@ -48,8 +48,8 @@ pub(super) fn base_of(policies: &[ReplayPolicy], reclaims: bool) -> ReplayPolicy
 }
 
 impl AnsweredCase<'_> {
-    /// The answer. Where something fails under the recording kernel's rules, every policy is replayed at two nearby
-    /// squeezes more: nearly the same memory may give another figure.
+    /// The answer. Where something fails under the recording kernel's rules, every policy is replayed four times more: with
+    /// nearly the same memory, which may give another figure, and in other orders of the same operations.
     pub(super) fn answer(&self) -> Result<Answer, CommandError> {
         let (base, outcome) = self.base;
         let mut tried: Vec<TriedPolicy> = self.policies.iter().zip(self.outcomes).map(of).collect();
@@ -104,19 +104,23 @@ impl AnsweredCase<'_> {
         let below = squeeze.checked_sub(step).unwrap_or(squeeze + 2 * step);
         let nearby = [below, squeeze + step].map(|frames| frames.min(free));
         let policies: Vec<ReplayPolicy> = tried.iter().map(|tried| tried.policy).collect();
-        let job = |squeeze| {
+        // With as much memory, but in other orders.
+        let orders = [1, 2].map(|interleaving| (squeeze, interleaving));
+        let job = |(squeeze, interleaving)| {
             move |&policy: &ReplayPolicy| ReplayJob {
                 policy,
                 memory: self.memory,
                 options: ReplayOptions {
                     squeeze,
+                    interleaving,
                     ..ReplayOptions::new(self.options.start)
                 },
             }
         };
-        let jobs: Vec<ReplayJob<'_>> = nearby
-            .into_iter()
-            .flat_map(|squeeze| policies.iter().map(job(squeeze)).collect::<Vec<_>>())
+        let jobs: Vec<ReplayJob<'_>> = (nearby.into_iter())
+            .map(|squeeze| (squeeze, 0))
+            .chain(orders)
+            .flat_map(|near| policies.iter().map(job(near)).collect::<Vec<_>>())
             .collect();
         let steps = self.memory.trace.ops.len() as u64 * jobs.len() as u64;
         let name = format!("{} nearby", self.loaded.name);

@@ -230,6 +230,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         time: args.time,
         who: false,
         compaction: args.compaction == CompactionArg::Recorded,
+        interleaving: 0,
     };
     let policies = args.policies();
     if args.reclaim

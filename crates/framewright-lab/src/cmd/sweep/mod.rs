@@ -14,12 +14,15 @@ use super::replay::{StartArg, WatermarksArg, memory_of};
 use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
 use crate::measure::replay as m;
 use crate::printable;
-use crate::replay::{ReplayJob, ReplayOptions, ReplayPolicy, TraceMemory, least_free, replay_all};
+use crate::replay::{
+    ReplayJob, ReplayOptions, ReplayPolicy, Start, TraceMemory, least_free, replay_all,
+};
 use crate::report::{Grid, GridRow, Heading, has_place, pareto_front};
 use crate::size::{SqueezeSize, read_frames_len, read_squeeze, shown_frames};
 use crate::trace::TraceDigest;
-use row::{CombinationKey, CombinationRow};
+use row::{CombinationKey, CombinationRow, CostRange};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -61,6 +64,11 @@ pub(super) struct SweepArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "off")]
     watermarks: Vec<WatermarksArg>,
 
+    /// How often each combination is replayed: once as recorded, and then with operations of different CPUs, and frees in a
+    /// row, in other orders that timing could have made; a row for each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    interleavings: u32,
+
     /// The rows, as JSON Lines; what is there stays
     #[arg(long, value_name = "FILE")]
     json: PathBuf,
@@ -83,6 +91,14 @@ impl SweepArgs {
         match self.policy.is_empty() {
             true => ReplayPolicy::COMPARED.to_vec(),
             false => distinct(&self.policy),
+        }
+    }
+
+    /// The same, in the last of the orders that are asked for.
+    const fn reordered(&self, recorded: ReplayOptions) -> ReplayOptions {
+        ReplayOptions {
+            interleaving: self.interleavings - 1,
+            ..recorded
         }
     }
 
@@ -134,13 +150,20 @@ impl SweepArgs {
         for squeeze in self.squeezes(loaded)? {
             for start in distinct(&self.start) {
                 for watermarks in distinct(&self.watermarks) {
-                    let options = ReplayOptions {
+                    let recorded = ReplayOptions {
                         squeeze,
                         ..ReplayOptions::new(start.into())
                     };
                     // Whether so much can be held back is known before the first replay.
-                    memory_of(loaded, options, watermarks, self.limits.memory())?;
-                    for policy in self.policies() {
+                    let limit = self.limits.memory();
+                    memory_of(loaded, self.reordered(recorded), watermarks, limit)?;
+                    let policies = self.policies().into_iter();
+                    let orders = |policy| (0..self.interleavings).map(move |nth| (policy, nth));
+                    for (policy, interleaving) in policies.flat_map(orders) {
+                        let options = ReplayOptions {
+                            interleaving,
+                            ..recorded
+                        };
                         let key = CombinationKey {
                             trace: trace.clone(),
                             beside: beside.clone(),
@@ -148,6 +171,7 @@ impl SweepArgs {
                             start: options.start.name().to_owned(),
                             watermarks: watermarks.name().to_owned(),
                             variant: policy.name().to_owned(),
+                            interleaving,
                             version: env!("CARGO_PKG_VERSION").to_owned(),
                             commit: env!("FRAMEWRIGHT_COMMIT").to_owned(),
                         };
@@ -298,12 +322,15 @@ fn replay_missing(
             watermarks,
             ..
         } = &one.key;
-        let memory = memory_of(loaded, one.options, one.watermarks, args.limits.memory())?;
-        memories.insert((start, *squeeze, watermarks), memory);
+        if let Entry::Vacant(place) = memories.entry((start, *squeeze, watermarks)) {
+            let limit = args.limits.memory();
+            place.insert(memory_of(loaded, one.options, one.watermarks, limit)?);
+        }
     }
     // As many at once as the limit has room for; one fits, as was checked.
-    let at_once =
-        args.limits.memory().len_bytes() / TraceMemory::replay_bytes(&loaded.trace, false).max(1);
+    let options = args.reordered(ReplayOptions::new(Start::Imposed));
+    let at_once = args.limits.memory().len_bytes()
+        / TraceMemory::replay_bytes(&loaded.trace, &options).max(1);
     let threads = args.limits.threads();
     let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let next = AtomicUsize::new(0);
@@ -365,7 +392,7 @@ fn replay_missing(
     }
 }
 
-/// A row a combination; * for those on the front of their recording and memory.
+/// A row a combination, with the median, and the least to the most where there are several orders; * for those on the front of their recording and memory.
 fn table(rows: &[&CombinationRow]) -> String {
     let place = |row: &CombinationRow| {
         let CombinationKey {
@@ -390,32 +417,40 @@ fn table(rows: &[&CombinationRow]) -> String {
         let end = (at + 1..rows.len())
             .find(|&nth| is_first(nth))
             .unwrap_or(rows.len());
-        let group = &rows[at..end];
-        let front = pareto_front(&group.iter().map(|row| row.costs()).collect::<Vec<_>>());
-        let grid_row = |(row, is_on): (&&CombinationRow, bool)| {
-            let mut name = row.key.variant.clone();
-            if starts {
-                name += &format!(", {}", row.key.start);
-            }
-            if marks {
-                name += &format!(", watermarks {}", row.key.watermarks);
-            }
-            let costs = row.costs();
-            let metrics = [
-                m::FAILURES.of(3),
-                m::CONTAMINATED_BLOCKS,
-                m::UNUSABLE_INDEX.of(9),
-            ];
-            let shown =
-                |nth: usize| costs.map_or("-".into(), |costs| metrics[nth].shown(costs[nth]));
-            let mut cells: Vec<String> = (0..metrics.len()).map(shown).collect();
-            cells.push(if is_on { "*" } else { "" }.into());
-            GridRow {
-                labels: vec![name],
-                unit: String::new(),
-                cells,
-            }
-        };
+        let is_same = |a: &&CombinationRow, b: &&CombinationRow| a.key.is_reordered(&b.key);
+        let group: Vec<&[&CombinationRow]> = rows[at..end].chunk_by(is_same).collect();
+        let costs: Vec<_> = group.iter().map(|rows| CostRange::of(rows)).collect();
+        let medians = costs
+            .iter()
+            .map(|range| range.as_ref().map(|range| range.median));
+        let front = pareto_front(&medians.collect::<Vec<_>>());
+        let grid_row =
+            |((rows, costs), is_on): ((&&[&CombinationRow], &Option<CostRange>), bool)| {
+                let row = rows[0];
+                let mut name = row.key.variant.clone();
+                if starts {
+                    name += &format!(", {}", row.key.start);
+                }
+                if marks {
+                    name += &format!(", watermarks {}", row.key.watermarks);
+                }
+                let metrics = [
+                    m::FAILURES.of(3),
+                    m::CONTAMINATED_BLOCKS,
+                    m::UNUSABLE_INDEX.of(9),
+                ];
+                let shown = |nth: usize| match costs {
+                    None => "-".into(),
+                    Some(range) => range.shown(metrics[nth], nth),
+                };
+                let mut cells: Vec<String> = (0..metrics.len()).map(shown).collect();
+                cells.push(if is_on { "*" } else { "" }.into());
+                GridRow {
+                    labels: vec![name],
+                    unit: String::new(),
+                    cells,
+                }
+            };
         let headings = [
             "failures_\norder2+3",
             "contaminated_\nblocks",
@@ -431,12 +466,12 @@ fn table(rows: &[&CombinationRow]) -> String {
                     is_published: false,
                 })
                 .to_vec(),
-            rows: group.iter().zip(front).map(grid_row).collect(),
+            rows: group.iter().zip(&costs).zip(front).map(grid_row).collect(),
         };
         text.push(format!(
             "{}, --squeeze {}\n{}\n",
-            group[0].case,
-            shown_frames(group[0].key.squeeze),
+            rows[at].case,
+            shown_frames(rows[at].key.squeeze),
             grid.text()
         ));
         at = end;

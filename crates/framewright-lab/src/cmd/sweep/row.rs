@@ -21,9 +21,31 @@ pub(super) struct CombinationKey {
     pub(super) watermarks: String,
     /// The policy's name.
     pub(super) variant: String,
+    /// The order of its operations; 0 is the recorded one.
+    #[serde(default, skip_serializing_if = "is_recorded")]
+    pub(super) interleaving: u32,
     /// The program's version and commit: another one may replay otherwise.
     pub(super) version: String,
     pub(super) commit: String,
+}
+
+impl CombinationKey {
+    /// Whether the two differ in the order of their operations at most.
+    pub(super) fn is_reordered(&self, other: &Self) -> bool {
+        let recorded = |key: &Self| Self {
+            interleaving: 0,
+            ..key.clone()
+        };
+        recorded(self) == recorded(other)
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+const fn is_recorded(interleaving: &u32) -> bool {
+    *interleaving == 0
 }
 
 /// A row.
@@ -113,6 +135,7 @@ impl CombinationRow {
             squeeze,
             start,
             watermarks,
+            interleaving,
             ..
         } = self.key.clone();
         (
@@ -123,6 +146,7 @@ impl CombinationRow {
             start,
             watermarks,
             policy,
+            interleaving,
             self.key.clone(),
         )
     }
@@ -139,5 +163,43 @@ impl CombinationRow {
             self.figure(m::CONTAMINATED_BLOCKS)?,
             self.figure(m::UNUSABLE_INDEX.of(9))?,
         ])
+    }
+}
+
+/// What a combination costs over all its orders.
+pub(super) struct CostRange {
+    pub(super) median: [f64; 3],
+    least: [f64; 3],
+    most: [f64; 3],
+    orders: usize,
+}
+
+impl CostRange {
+    /// Of rows that differ in nothing else; nothing where a figure is missing.
+    pub(super) fn of(rows: &[&CombinationRow]) -> Option<Self> {
+        let all = rows.iter().map(|row| row.costs());
+        let all: Vec<[f64; 3]> = all.collect::<Option<_>>()?;
+        let sorted = [0, 1, 2].map(|nth| {
+            let mut values: Vec<f64> = all.iter().map(|costs| costs[nth]).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        });
+        let at = |place: usize| [0, 1, 2].map(|nth: usize| sorted[nth][place]);
+        (!all.is_empty()).then(|| Self {
+            median: at(all.len() / 2),
+            least: at(0),
+            most: at(all.len() - 1),
+            orders: all.len(),
+        })
+    }
+
+    /// The `nth` cost, which is in that metric.
+    pub(super) fn shown(&self, metric: Metric, nth: usize) -> String {
+        let [median, least, most] =
+            [self.median, self.least, self.most].map(|costs| metric.shown(costs[nth]));
+        match self.orders {
+            1 => median,
+            _ => format!("{median} ({least} to {most})"),
+        }
     }
 }

@@ -3,7 +3,9 @@
 
 use super::labels_by_content;
 use crate::measure::MAX_ORDER;
-use crate::replay::{BackgroundRuns, CachedBlock, MachineZones, TraceObjects, default_watermark};
+use crate::replay::{
+    BackgroundRuns, CachedBlock, MachineZones, ReplayOptions, TraceObjects, default_watermark,
+};
 use crate::trace::{MemoryLimit, OpKind, RequestCounts, TooMuchMemory, Trace};
 use framewright::Mobility;
 use std::fmt;
@@ -93,12 +95,14 @@ const MOVED_FRAME_BYTES: u64 = 64;
 const OBJECT_BYTES: u64 = 4;
 /// Where it reclaims: what the programs know of it, and its content.
 const RECLAIM_OBJECT_BYTES: u64 = 44;
+/// An operation, where they come in another order than the recorded one.
+const PLACED_OP_BYTES: u64 = 8;
 
 impl<'a> TraceMemory<'a> {
     /// What one replay of the trace holds at most.
     #[must_use]
-    pub fn replay_bytes(trace: &Trace, reclaims: bool) -> u64 {
-        let (frame, object) = match reclaims {
+    pub fn replay_bytes(trace: &Trace, options: &ReplayOptions) -> u64 {
+        let (frame, object) = match options.reclaim.is_some() {
             false => (FRAME_BYTES, OBJECT_BYTES),
             true => (
                 FRAME_BYTES + RECLAIM_FRAME_BYTES,
@@ -115,8 +119,13 @@ impl<'a> TraceMemory<'a> {
         };
         let of_frames = trace.nframes.saturating_mul(frame);
         let of_objects = objects.saturating_mul(object);
+        let of_order = match options.interleaving {
+            0 => 0,
+            _ => (trace.ops.len() as u64).saturating_mul(PLACED_OP_BYTES),
+        };
         of_frames
             .saturating_add(of_objects)
+            .saturating_add(of_order)
             .saturating_add(moved.saturating_mul(MOVED_FRAME_BYTES))
     }
 
@@ -127,11 +136,11 @@ impl<'a> TraceMemory<'a> {
     /// [`MemoryError::TooLarge`].
     pub fn check_size(
         trace: &Trace,
-        reclaims: bool,
+        options: &ReplayOptions,
         limit: MemoryLimit,
     ) -> Result<(), MemoryError> {
         let records = trace.init.len() as u64 + trace.ops.len() as u64;
-        let needed = Self::replay_bytes(trace, reclaims);
+        let needed = Self::replay_bytes(trace, options);
         TooMuchMemory::check(needed, limit.machine_bytes(records)).map_err(|over| {
             MemoryError::TooLarge {
                 nframes: trace.nframes,

@@ -7,7 +7,7 @@
 //! It claims no more than the figures allow.
 //!
 //! # Invariants
-//! - **AW1** Rules have helped only where every nearby squeeze says so, and where the difference is larger than the
+//! - **AW1** Rules have helped only where every nearby replay says so, and where the difference is larger than the
 //!   model's error or that is not known, which it then says.
 //! - **AW2** Where the figures do not tell, it says "This recording cannot say, because ...": of invented memory, of what
 //!   the machine refused and a replay of its own rules serves, of what fails in a replay alone.
@@ -341,7 +341,7 @@ impl AnswerFigures {
         match tried.failures.len() {
             0 | 1 => times,
             n => format!(
-                "{times} ({} to {} over {n} nearby squeezes)",
+                "{times} ({} to {} over {n} nearby replays)",
                 count(least),
                 count(most)
             ),

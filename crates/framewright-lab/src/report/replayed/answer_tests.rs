@@ -301,7 +301,7 @@ fn the_moment_and_the_three_causes_are_told() {
 
 #[test]
 fn rules_have_helped_only_as_far_as_the_figures_tell() {
-    let none = "None of these rules would have helped: order 3 fails 50 times (45 to 60 over 3 nearby squeezes) under \
+    let none = "None of these rules would have helped: order 3 fails 50 times (45 to 60 over 3 nearby replays) under \
                 those of linux-6.12, and no fewer under any other.";
     let cases: [(Others<'_>, Option<f64>, &str); 8] = [
         (&[], None, none),
@@ -309,8 +309,8 @@ fn rules_have_helped_only_as_far_as_the_figures_tell() {
         (
             &[("linux-4.4", &[10, 10, 44])],
             None,
-            "The rules of linux-4.4 would have helped: order 3 fails 50 times (45 to 60 over 3 nearby squeezes) under those \
-             of linux-6.12, and 10 times (10 to 44 over 3 nearby squeezes) under these (how far the model is off there is \
+            "The rules of linux-4.4 would have helped: order 3 fails 50 times (45 to 60 over 3 nearby replays) under those \
+             of linux-6.12, and 10 times (10 to 44 over 3 nearby replays) under these (how far the model is off there is \
              not known).",
         ),
         (
@@ -321,8 +321,8 @@ fn rules_have_helped_only_as_far_as_the_figures_tell() {
         (
             &[("linux-4.4", &[10, 10, 44])],
             Some(40.0),
-            "None of these rules would surely have helped: order 3 fails 50 times (45 to 60 over 3 nearby squeezes) under \
-             those of linux-6.12 and 10 times (10 to 44 over 3 nearby squeezes) under those of linux-4.4, which is within the \
+            "None of these rules would surely have helped: order 3 fails 50 times (45 to 60 over 3 nearby replays) under \
+             those of linux-6.12 and 10 times (10 to 44 over 3 nearby replays) under those of linux-4.4, which is within the \
              model's error of 40.",
         ),
         (
