@@ -64,8 +64,8 @@ pub(super) struct SweepArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "off")]
     watermarks: Vec<WatermarksArg>,
 
-    /// How often each combination is replayed: once as recorded, and then with operations of different CPUs, and frees in a
-    /// row, in other orders that timing could have made; a row for each
+    /// How often each combination is replayed: once as recorded, and then with operations of different CPUs, and batches of
+    /// frees, in other orders that timing could have made; a row for each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     interleavings: u32,
 

@@ -8,6 +8,7 @@ const MOVABLE: u32 = 1 << 3;
 const HIGH: u32 = 1 << 5;
 const DIRECT_RECLAIM: u32 = 1 << 10;
 const KSWAPD_RECLAIM: u32 = 1 << 11;
+const NORETRY: u32 = 1 << 16;
 const MEMALLOC: u32 = 1 << 17;
 const NOMEMALLOC: u32 = 1 << 19;
 
@@ -52,6 +53,8 @@ pub struct RequestRights {
     pub may_wait: bool,
     /// It wakes the background.
     pub wakes: bool,
+    /// Its caller has another way, so it gives up where others try again (`__GFP_NORETRY`).
+    pub is_optional: bool,
 }
 
 impl RequestRights {
@@ -66,6 +69,7 @@ impl RequestRights {
             knows_no_marks: flags & MEMALLOC != 0 && may_dip,
             may_wait,
             wakes: flags & KSWAPD_RECLAIM != 0,
+            is_optional: flags & NORETRY != 0,
         }
     }
 

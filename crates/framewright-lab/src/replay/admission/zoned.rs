@@ -76,7 +76,15 @@ struct GuardedZone<S> {
     allocator: S,
     /// As the machine has it.
     of: MachineZone,
+    /// Frames that requests which waited are taken to have reclaimed, and that no free has brought yet.
+    reclaimed: u64,
 }
+
+/// As many frames as a request that waits reclaims at least (`SWAP_CLUSTER_MAX`).
+const RECLAIMED_A_REQUEST: u64 = 32;
+
+/// The largest order for which a request tries hard (`PAGE_ALLOC_COSTLY_ORDER`).
+const COSTLY: u8 = 3;
 
 /// As many frames as a CPU's lists take at once.
 const MOVED_A_REQUEST: u64 = 64;
@@ -88,7 +96,8 @@ const HIGH: usize = 2;
 /// Zones of a machine behind Linux's rules of admission; see the module's header.
 ///
 /// # Invariants
-/// - **AD1** What a request gets leaves its zone above the mark that binds the request, unless it stalled.
+/// - **AD1** What a request gets leaves its zone above the mark that binds the request, unless it stalled, or may wait and
+///   takes of what one that stalled is taken to have reclaimed.
 /// - **AD2** A request that may wait and was served when recorded fails only where no zone has a block.
 /// - **AD3** A request that may not wait changes no other CPU's lists. One that waits empties them before it is served below a
 ///   mark, unless too few have waited since that was last done.
@@ -129,6 +138,7 @@ impl<S: ZoneAllocator> Zoned<S> {
         let zone = |(of, allocator): (&MachineZone, S)| GuardedZone {
             allocator,
             of: of.clone(),
+            reclaimed: 0,
         };
         Self {
             name,
@@ -185,7 +195,8 @@ impl<S: ZoneAllocator> Zoned<S> {
         if let Some(frame) = self.walk(last, request, MIN, rights, pass) {
             return ReplayAnswer::Served(frame);
         }
-        if !rights.may_wait {
+        let gives_up = rights.is_optional && !self.can_compact(last, request.order, rights);
+        if !rights.may_wait || gives_up {
             return ReplayAnswer::Refused(Some(self.cause(last, request.order, rights)));
         }
         if !request.is_served {
@@ -202,7 +213,7 @@ impl<S: ZoneAllocator> Zoned<S> {
         let mut places: Vec<usize> = (0..=last).collect();
         places.sort_by_key(|&at| {
             let zone = &self.zones[at];
-            let room = zone.allocator.listed_free() as i64 - zone.mark(MIN, last, rights) as i64;
+            let room = zone.free(rights) as i64 - zone.mark(MIN, last, rights) as i64;
             (std::cmp::Reverse(room), std::cmp::Reverse(at))
         });
         let RecordedRequest {
@@ -218,6 +229,7 @@ impl<S: ZoneAllocator> Zoned<S> {
             for &at in &places {
                 let zone = &mut self.zones[at];
                 if let Some(frame) = zone.allocator.serve(cpu, order, mobility, pass) {
+                    zone.reclaimed += order.frames().max(RECLAIMED_A_REQUEST);
                     return ReplayAnswer::Stalled(Frame(zone.of.first + frame.0));
                 }
             }
@@ -244,6 +256,16 @@ impl<S: ZoneAllocator> Zoned<S> {
         true
     }
 
+    /// Whether Linux would compact for an order that is too large to wait long for: some zone is above low with room to move.
+    #[cold]
+    fn can_compact(&self, last: usize, order: Order, rights: RequestRights) -> bool {
+        let has_room = |zone: &GuardedZone<S>| {
+            let mark = zone.mark(LOW, last, rights) + 2 * order.frames();
+            is_above(zone.free(rights), 0, mark)
+        };
+        order.get() <= COSTLY || self.zones[..=last].iter().any(has_room)
+    }
+
     /// What a request comes to that the machine did not serve in the end, although it waited.
     fn last_resort(
         &mut self,
@@ -267,10 +289,11 @@ impl<S: ZoneAllocator> Zoned<S> {
     /// little.
     fn cause(&self, last: usize, order: Order, rights: RequestRights) -> FailureCause {
         let zones = &self.zones[..=last];
-        let free = |zone: &GuardedZone<S>| zone.allocator.listed_free();
-        let is_above =
-            |zone: &GuardedZone<S>| is_above(free(zone), order.get(), zone.mark(MIN, last, rights));
-        if zones.iter().map(free).sum::<u64>() < order.frames() {
+        let listed = |zone: &GuardedZone<S>| zone.allocator.listed_free();
+        let is_above = |zone: &GuardedZone<S>| {
+            is_above(zone.free(rights), order.get(), zone.mark(MIN, last, rights))
+        };
+        if zones.iter().map(listed).sum::<u64>() < order.frames() {
             FailureCause::Exhausted
         } else if zones.iter().any(is_above) {
             FailureCause::Fragmented
@@ -370,6 +393,14 @@ fn cpu_with_room(room: &mut [u64], taker: CpuId, order: Order) -> CpuId {
 }
 
 impl<S: ZoneAllocator> GuardedZone<S> {
+    /// Frames that count as free for a request: those on its lists and, where it may wait, those that are taken to be
+    /// reclaimed.
+    #[inline]
+    fn free(&self, rights: RequestRights) -> u64 {
+        let reclaimed = if rights.may_wait { self.reclaimed } else { 0 };
+        self.allocator.listed_free() + reclaimed
+    }
+
     /// The mark that binds a request, with what comes on top of it.
     #[inline]
     fn mark(&self, level: usize, last: usize, rights: RequestRights) -> u64 {
@@ -380,7 +411,7 @@ impl<S: ZoneAllocator> GuardedZone<S> {
 
     #[inline]
     fn admits(&self, last: usize, order: Order, level: usize, rights: RequestRights) -> bool {
-        let free = self.allocator.listed_free();
+        let free = self.free(rights);
         let is_above = is_above(free, order.get(), self.mark(level, last, rights))
             || level == MIN && self.is_urgent(free, last, order, rights);
         is_above && (order == Order::ZERO || self.allocator.has_listed(order))
@@ -462,6 +493,7 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
         }
         let inside = Frame(frame.0 - zone.of.first);
         zone.allocator.free(cpu, inside, order)?;
+        zone.reclaimed = zone.reclaimed.saturating_sub(order.frames());
         if self.follows {
             return Ok(());
         }

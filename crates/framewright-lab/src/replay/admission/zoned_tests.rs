@@ -409,6 +409,54 @@ fn each_cpu_begins_with_the_blocks_that_it_took_first_up_to_what_it_had() {
 }
 
 #[test]
+fn what_a_request_that_waited_reclaimed_serves_the_next_that_may_wait_until_frees_bring_it() {
+    let mut zoned = zoned(LinuxPolicy::Linux612, false);
+    let served = |zoned: &mut Zoned<LinuxBuddy>, flags| {
+        let mut taken = Vec::new();
+        loop {
+            let answer = zoned.request(recorded(CPU, Order::ZERO, Movable, Some(flags), true));
+            match answer {
+                ReplayAnswer::Served(frame) => taken.push(frame),
+                other => return (taken, other),
+            }
+        }
+    };
+    let (_, first) = served(&mut zoned, KERNEL);
+    assert!(matches!(first, ReplayAnswer::Stalled(_)));
+    // 32 frames are reclaimed, and one is taken. Who may not wait sees the frames that are there.
+    let (none, refused) = served(&mut zoned, NOWAIT);
+    assert!(none.is_empty() && matches!(refused, ReplayAnswer::Refused(_)));
+    let (next, again) = served(&mut zoned, KERNEL);
+    assert_eq!(next.len(), 31);
+    assert!(matches!(again, ReplayAnswer::Stalled(_)));
+    // What comes back first is what was reclaimed: the zone is not above its mark by it.
+    let free = |zoned: &Zoned<LinuxBuddy>| {
+        let rights = RequestRights::of(KERNEL);
+        [0, 1].map(|at| zoned.zones[at].free(rights))
+    };
+    let before = free(&zoned);
+    for frame in next {
+        zoned.free(CPU, frame, Order::ZERO).unwrap();
+    }
+    assert_eq!(free(&zoned), before);
+}
+
+#[test]
+fn a_request_of_a_large_order_that_is_optional_fails_below_the_marks() {
+    let below_the_marks = |order, flags| {
+        let mut zoned = zoned(LinuxPolicy::Linux612, false);
+        until_not_served(&mut zoned, NOWAIT);
+        zoned.request(recorded(CPU, order, Movable, Some(flags), true))
+    };
+    const NORETRY: u32 = 1 << 16;
+    let refused = ReplayAnswer::Refused(Some(FailureCause::Watermark));
+    assert_eq!(below_the_marks(order(4), KERNEL | NORETRY), refused);
+    let waits = |answer| matches!(answer, ReplayAnswer::Stalled(_));
+    assert!(waits(below_the_marks(order(4), KERNEL)));
+    assert!(waits(below_the_marks(order(3), KERNEL | NORETRY)));
+}
+
+#[test]
 fn in_defrag_mode_who_may_not_wait_fails_rather_than_mix_and_who_may_waits_first() {
     let after_the_whole_block = |policy, flags| {
         let mut zoned = mixed_above_and_whole_below(policy);
@@ -462,8 +510,8 @@ fn what_is_served_leaves_its_zone_above_the_mark_and_what_waits_finds_every_bloc
             match answer {
                 ReplayAnswer::Served(frame) => {
                     let at = usize::from(frame.0 >= LOWER);
-                    let before = free_in(&zoned)[at] + wanted.frames();
                     let zone = &zoned.zones[at];
+                    let before = zone.free(rights) + wanted.frames();
                     let mark = rights.min(MARKS[at][0]) + zone.of.protects_from(1);
                     assert!(is_above(before, wanted.get(), mark), "AD1 {flags:#x}");
                     held.push((frame, wanted));
