@@ -14,13 +14,15 @@ mod results;
 mod vmalloc_test;
 
 use kernels::boot::{self, Accelerator, KernelArch, QemuMachine};
-use kernels::{linux, linux_build, ostd, suite};
+use kernels::{fallback, linux, linux_build, ostd, suite};
 use std::env;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask kernel [options]
        cargo xtask linux [--test NAME] [--source TARBALL] [--as-built] [--write]
+       cargo xtask linux-fallback [--rule before|proposed|released] [--seed N,...] [--rounds N] [--steps N]
+                                  [--source TARBALL] [--as-built] [--write]
        cargo xtask ostd [--only speed|frag|smp] [--write]
        cargo xtask test-vmalloc [--loops N] [--rounds N] [--as-built] [--write]
        cargo xtask measure [--as-built] [--quick] [NAME...]
@@ -48,6 +50,11 @@ linux builds Linux 6.12 from Debian's linux-source-6.12 (--source: from another 
 boots it in the same emulator with one test after the other, and compares instructions a loop with docs/results/kernel.jsonl,
 15 % either way. The first build takes some minutes and 2 GB. --test boots one test and shows its console; --as-built builds
 nothing; --write boots everything twice, and writes the figures there and docs/kernel-machine.md if both agree to 1 %.
+
+linux-fallback builds three kernels of the same source that differ in one function, what a request takes from other mobilities'
+lists: `before` as Linux up to 4.11, `proposed` by document 2, `released` unchanged. It boots each by each seed under a scripted
+load in a machine of 400 MiB and prints one table. --rule boots one, by the first seed, and shows its console; --write writes
+docs/results/linux-fallback.jsonl and docs/lab/linux-fallback.md.
 
 ostd builds a kernel on OSTD with this engine as its frame allocator, and one with OSTD's own, boots both in QEMU and
 prints one table. Figures are compared with docs/results/ostd.jsonl, 15 % either way; --write writes them there, and
@@ -87,6 +94,7 @@ Exit code: 0 passed, 1 failed, 2 wrong use, or QEMU, a target, packages or crate
 enum Asked {
     Kernel(AskedBoot),
     Linux(linux::AskedLinux),
+    Fallback(fallback::AskedFallback),
     Ostd(ostd::AskedOstd),
     VmallocTest(vmalloc_test::AskedVmallocTest),
     Measure {
@@ -117,6 +125,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     match command.as_str() {
         "kernel" => parse_kernel(words).map(Asked::Kernel),
         "linux" => linux::AskedLinux::parse(words).map(Asked::Linux),
+        fallback::NAME => fallback::AskedFallback::parse(words).map(Asked::Fallback),
         "board" => board::targets(words).map(Asked::Board),
         "browser" => browser::AskedPages::parse(words).map(Asked::Pages),
         "cinstall" => match words.next() {
@@ -221,6 +230,7 @@ fn run(asked: &Asked) -> Result<(), String> {
     match asked {
         Asked::Kernel(asked) => run_kernel(asked),
         Asked::Linux(asked) => linux::run(asked),
+        Asked::Fallback(asked) => fallback::run(asked),
         Asked::Ostd(asked) => ostd::run(asked),
         Asked::VmallocTest(asked) => vmalloc_test::run(asked),
         Asked::Measure {

@@ -9,6 +9,7 @@ use crate::machine;
 use crate::pages;
 use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The variant in the kernel's result file.
@@ -20,6 +21,11 @@ const ZEROING: &str = "zeroing";
 
 /// The longest that a boot may take.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// What every boot has on its command line. The clock is known, and the timer is the oldest: so the kernel does not wait to
+/// measure one by another, which takes the emulator half a minute. A panic ends the emulator.
+pub(super) const WORDS: &str =
+    "console=ttyS0 tsc_early_khz=1000000 tsc=reliable lpj=4000000 nolapic_timer panic=-1 reboot=t";
 
 /// As often as the kernel's suite does each test.
 const LOOPS: u64 = 20_000;
@@ -149,12 +155,7 @@ impl LinuxTest {
             ),
             Pairs => ("pairs", format!("test={},loops={LOOPS}", self.name)),
         };
-        // The clock is known, and the timer is the oldest: so the kernel does not wait to measure one by another, which
-        // takes the emulator half a minute. A panic ends the emulator.
-        format!(
-            "console=ttyS0 tsc_early_khz=1000000 tsc=reliable lpj=4000000 nolapic_timer panic=-1 \
-             reboot=t module={module} parameters={parameters}"
-        )
+        format!("{WORDS} module={module} parameters={parameters}")
     }
 }
 
@@ -214,7 +215,7 @@ impl LinuxSaid {
 }
 
 /// A line of the console without the time in brackets that a kernel may put in front.
-fn without_time(line: &str) -> &str {
+pub(super) fn without_time(line: &str) -> &str {
     let inside = line
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "));
@@ -224,8 +225,16 @@ fn without_time(line: &str) -> &str {
     }
 }
 
-/// Whether Linux complains in that line.
+/// Whether Linux complains in that line, or the first process.
 fn is_wrong(line: &str) -> bool {
+    is_complaint(line)
+        || (line.starts_with("init: ")
+            && line != "init: passed"
+            && !line.starts_with("init: pages "))
+}
+
+/// Whether Linux complains in that line.
+pub(super) fn is_complaint(line: &str) -> bool {
     let begins = [
         "Kernel panic",
         "BUG: ",
@@ -236,9 +245,6 @@ fn is_wrong(line: &str) -> bool {
         "rcu: INFO:",
     ];
     begins.iter().any(|begin| line.starts_with(begin))
-        || (line.starts_with("init: ")
-            && line != "init: passed"
-            && !line.starts_with("init: pages "))
 }
 
 /// What is asked for.
@@ -292,10 +298,7 @@ pub(crate) fn run(asked: &AskedLinux) -> Result<(), String> {
         true => linux_build::as_built()?,
         false => linux_build::build(asked.source.as_deref())?,
     };
-    let with = format!(
-        "QEMU {qemu}, Linux {}, configuration {}, {}",
-        linux.version, linux.config, linux.compiler
-    );
+    let with = linux.with(&qemu);
     println!("{with}");
     if let Some(test) = &asked.test {
         let end = boot(&linux, test)?;
@@ -318,15 +321,20 @@ pub(crate) fn run(asked: &AskedLinux) -> Result<(), String> {
 
 fn boot(linux: &BuiltLinux, test: &LinuxTest) -> Result<BootEnd, String> {
     let machine = QemuMachine::of(KernelArch::X86_64);
+    machine.run(command(&machine, linux, &test.words()), LONGEST)
+}
+
+/// The emulator with Linux in it, and these words for it.
+pub(super) fn command(machine: &QemuMachine, linux: &BuiltLinux, words: &str) -> Command {
     let mut qemu = machine.command();
     qemu.arg("-kernel")
         .arg(&linux.kernel)
         .arg("-initrd")
         .arg(&linux.files)
-        .args(["-append", &test.words()])
+        .args(["-append", words])
         // Neither the day nor the host's chance is in a figure.
         .args(["-rtc", "base=2026-01-01,clock=vm", "-seed", "1"]);
-    machine.run(qemu, LONGEST)
+    qemu
 }
 
 /// What a boot said; why it did not, with the end of its console.

@@ -1,5 +1,7 @@
 //! Builds the Linux that `cargo xtask linux` boots: the kernel from Debian's source package, the module and the first
 //! process from `linux/`, all below `target/linux`. Linux's source and what is made of it stay there.
+//!
+//! [`super::fallback_build`] builds others of the same source.
 
 use super::boot;
 use crate::vmalloc_test::target;
@@ -50,38 +52,82 @@ pub(crate) struct BuiltLinux {
     pub(crate) compiler: String,
 }
 
-/// Where all of it lies.
-struct LinuxFolder {
+impl BuiltLinux {
+    /// What a result file says of it, in this QEMU.
+    pub(super) fn with(&self, qemu: &str) -> String {
+        let (version, config, compiler) = (&self.version, &self.config, &self.compiler);
+        format!("QEMU {qemu}, Linux {version}, configuration {config}, {compiler}")
+    }
+}
+
+/// Where all of it lies: the source, and what is built of it.
+pub(super) struct LinuxFolder {
+    /// The source's, and of all that is built of it.
     place: PathBuf,
+    /// Of what this command builds.
+    own: PathBuf,
 }
 
 impl LinuxFolder {
+    /// Of `cargo xtask linux`.
     fn new() -> Self {
         // The kernel's makefiles change folders.
         let place = target().join("linux");
         let place = std::path::absolute(&place).unwrap_or(place);
-        Self { place }
+        let own = place.clone();
+        Self { place, own }
     }
 
-    fn tree(&self) -> PathBuf {
+    /// Of another command, in a folder of that name.
+    pub(super) fn named(name: &str) -> Self {
+        let Self { place, .. } = Self::new();
+        let own = place.join(name);
+        Self { place, own }
+    }
+
+    pub(super) fn own(&self, name: &str) -> PathBuf {
+        self.own.join(name)
+    }
+
+    pub(super) fn tree(&self) -> PathBuf {
         self.place.join(SOURCE)
     }
 
-    fn build(&self) -> PathBuf {
-        self.place.join("build")
+    pub(super) fn build(&self) -> PathBuf {
+        self.own("build")
     }
 
     /// What the kernel and the files were made of, once they are made.
-    fn stamp(&self) -> PathBuf {
-        self.place.join("built")
+    pub(super) fn stamp(&self) -> PathBuf {
+        self.own("built")
     }
 
-    fn files(&self) -> PathBuf {
-        self.place.join("initramfs.cpio")
+    pub(super) fn files(&self) -> PathBuf {
+        self.own("initramfs.cpio")
+    }
+
+    /// Whether all is built, of just this. If not, nothing is from now on, until the stamp is written.
+    pub(super) fn is_built_of(&self, stamp: &str) -> Result<bool, String> {
+        if fs::read_to_string(self.stamp()).is_ok_and(|built| built == stamp) {
+            return Ok(true);
+        }
+        removed(&self.stamp())?;
+        Ok(false)
+    }
+
+    /// An error if nothing is built here by `command`.
+    pub(super) fn expect_built(&self, command: &str) -> Result<(), String> {
+        match self.stamp().exists() {
+            true => Ok(()),
+            false => Err(format!(
+                "{NO_LINUX} with --as-built: {} does not exist; `cargo xtask {command}` builds it",
+                self.stamp().display()
+            )),
+        }
     }
 
     /// The kernel's own make, beside other work.
-    fn make(&self) -> Command {
+    pub(super) fn make(&self) -> Command {
         let mut make = Command::new("nice");
         make.args(["make", "-s", "-j2", "ARCH=x86_64", "-C"])
             .arg(self.tree())
@@ -101,34 +147,21 @@ impl LinuxFolder {
 /// What was built before.
 pub(crate) fn as_built() -> Result<BuiltLinux, String> {
     let folder = LinuxFolder::new();
-    if !folder.stamp().exists() {
-        return Err(format!(
-            "{NO_LINUX} with --as-built: {} does not exist; `cargo xtask linux` builds it",
-            folder.stamp().display()
-        ));
-    }
+    folder.expect_built("linux")?;
     found(&folder)
 }
 
 /// Builds what is not built yet.
 pub(crate) fn build(source: Option<&Path>) -> Result<BuiltLinux, String> {
-    let usual = PathBuf::from(format!("/usr/src/{SOURCE}.tar.xz"));
-    let tarball = source.unwrap_or(&usual);
     let folder = LinuxFolder::new();
-    let missing = missing(tarball);
-    if !missing.is_empty() {
-        return Err(missing_message(&missing));
-    }
-    let state = state_of(tarball)?;
-    let stamp = format!("{state}{CONFIG}{MODULE}{INIT}");
-    if fs::read_to_string(folder.stamp()).is_ok_and(|built| built == stamp) {
+    let archive = SourceArchive::find(source, &[])?;
+    let stamp = format!("{}{CONFIG}{MODULE}{INIT}", archive.state);
+    if folder.is_built_of(&stamp)? {
         return found(&folder);
     }
-    // Until all of it is there again, nothing is.
-    removed(&folder.stamp())?;
     let start = Instant::now();
-    unpack(&folder, tarball, &state)?;
-    configure(&folder)?;
+    unpack(&folder, &archive)?;
+    configure(&folder, CONFIG, "linux/kernel.config")?;
     println!("linux: building the kernel, which takes minutes");
     done(folder.make().args(["vmlinux", "modules"]))?;
     build_module(&folder)?;
@@ -143,13 +176,37 @@ pub(crate) fn build(source: Option<&Path>) -> Result<BuiltLinux, String> {
     Ok(built)
 }
 
+/// The archive with Linux's source.
+pub(super) struct SourceArchive {
+    tarball: PathBuf,
+    /// Tells one state of it from another.
+    pub(super) state: String,
+}
+
+impl SourceArchive {
+    /// The archive, if it and all that a build runs are there; `more` is what this build runs besides.
+    pub(super) fn find(
+        source: Option<&Path>,
+        more: &[(&str, &'static str)],
+    ) -> Result<Self, String> {
+        let usual = PathBuf::from(format!("/usr/src/{SOURCE}.tar.xz"));
+        let tarball = source.map_or(usual, Path::to_path_buf);
+        let missing = missing(&tarball, more);
+        if !missing.is_empty() {
+            return Err(missing_message(&missing));
+        }
+        let state = state_of(&tarball)?;
+        Ok(Self { tarball, state })
+    }
+}
+
 /// What is not there: its name, and Debian's package with it.
-fn missing(tarball: &Path) -> Vec<(String, &'static str)> {
+fn missing(tarball: &Path, more: &[(&str, &'static str)]) -> Vec<(String, &'static str)> {
     let mut missing = Vec::new();
     if !tarball.exists() {
         missing.push((tarball.display().to_string(), SOURCE));
     }
-    for &(program, package) in PROGRAMS {
+    for &(program, package) in PROGRAMS.iter().chain(more) {
         // Any answer will do: not every one of them knows this word.
         if Command::new(program).arg("--version").output().is_err() {
             missing.push((program.to_owned(), package));
@@ -187,17 +244,17 @@ fn state_of(tarball: &Path) -> Result<String, String> {
     Ok(format!("{file}, {bytes} bytes, {changed:?}\n"))
 }
 
-fn unpack(folder: &LinuxFolder, tarball: &Path, state: &str) -> Result<(), String> {
+/// Unpacks the source, unless it is there from the same archive.
+pub(super) fn unpack(folder: &LinuxFolder, archive: &SourceArchive) -> Result<(), String> {
+    let SourceArchive { tarball, state } = archive;
     let unpacked = folder.place.join("unpacked");
-    if fs::read_to_string(&unpacked).is_ok_and(|before| before == state) {
+    if fs::read_to_string(&unpacked).is_ok_and(|before| before == *state) {
         return Ok(());
     }
-    // Of an archive that was unpacked by half, or of an older one, nothing stays.
-    removed(&unpacked)?;
-    for old in [folder.tree(), folder.build()] {
-        if old.exists() {
-            fs::remove_dir_all(&old).map_err(|error| format!("{}: {error}", old.display()))?;
-        }
+    // Of an archive that was unpacked by half, or of an older one, nothing stays, and nothing that was built of it.
+    if folder.place.exists() {
+        fs::remove_dir_all(&folder.place)
+            .map_err(|error| format!("{}: {error}", folder.place.display()))?;
     }
     made(&folder.place)?;
     println!("linux: unpacking {}", tarball.display());
@@ -216,20 +273,21 @@ fn unpack(folder: &LinuxFolder, tarball: &Path, state: &str) -> Result<(), Strin
     boot::write(&unpacked, state)
 }
 
-fn configure(folder: &LinuxFolder) -> Result<(), String> {
+/// Configures a build as asked; `name` is where that is asked for.
+pub(super) fn configure(folder: &LinuxFolder, config: &str, name: &str) -> Result<(), String> {
     made(&folder.build())?;
-    let asked = folder.place.join("asked.config");
-    boot::write(&asked, CONFIG)?;
+    let asked = folder.own("asked.config");
+    boot::write(&asked, config)?;
     let mut make = folder.make();
     make.arg(format!("KCONFIG_ALLCONFIG={}", asked.display()));
     done(make.arg("allnoconfig"))?;
     let text = read(&folder.build().join(".config"))?;
-    let refused = refused(CONFIG, &text);
+    let refused = refused(config, &text);
     if refused.is_empty() {
         return Ok(());
     }
     Err(format!(
-        "Linux's configuration does not come to what linux/kernel.config asks for:\n{}",
+        "Linux's configuration does not come to what {name} asks for:\n{}",
         refused.join("\n")
     ))
 }
@@ -248,7 +306,7 @@ fn refused<'a>(asked: &'a str, made: &str) -> Vec<&'a str> {
 
 /// The module of ours, which is built beside the kernel's tree.
 fn build_module(folder: &LinuxFolder) -> Result<(), String> {
-    let module = folder.place.join("module");
+    let module = folder.own("module");
     made(&module)?;
     boot::write(&module.join("pairs.c"), MODULE)?;
     boot::write(&module.join("Makefile"), "obj-m := pairs.o\n")?;
@@ -258,27 +316,37 @@ fn build_module(folder: &LinuxFolder) -> Result<(), String> {
 
 /// The first process, and an archive with it and the modules.
 fn build_files(folder: &LinuxFolder) -> Result<(), String> {
-    let place = |name: &str| folder.place.join(name);
-    boot::write(&place("init.c"), INIT)?;
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"]);
-    done(compiler.arg(place("init")).arg(place("init.c")))?;
+    compile_first(folder, "init", INIT)?;
     let list = format!(
         "dir /proc 755 0 0\ndir /dev 755 0 0\nnod /dev/console 600 0 0 c 5 1\n\
          file /init {} 755 0 0\nfile /test_vmalloc.ko {} 644 0 0\nfile /pairs.ko {} 644 0 0\n",
-        place("init").display(),
+        folder.own("init").display(),
         folder.build().join("lib/test_vmalloc.ko").display(),
-        place("module/pairs.ko").display()
+        folder.own("module/pairs.ko").display()
     );
-    boot::write(&place("files"), &list)?;
+    archive_files(folder, &list)
+}
+
+/// A program that needs nothing from the machine it runs on.
+pub(super) fn compile_first(folder: &LinuxFolder, name: &str, text: &str) -> Result<(), String> {
+    let source = folder.own(&format!("{name}.c"));
+    boot::write(&source, text)?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"]);
+    done(compiler.arg(folder.own(name)).arg(source))
+}
+
+/// The files that a boot begins with, by a list as Linux's own program takes it.
+pub(super) fn archive_files(folder: &LinuxFolder, list: &str) -> Result<(), String> {
+    boot::write(&folder.own("files"), list)?;
     let mut maker = Command::new(folder.build().join("usr/gen_init_cpio"));
-    let said = output(maker.arg(place("files")))?;
+    let said = output(maker.arg(folder.own("files")))?;
     let files = folder.files();
     fs::write(&files, said.stdout).map_err(|error| format!("{}: {error}", files.display()))
 }
 
 /// What is built, and what it says of itself.
-fn found(folder: &LinuxFolder) -> Result<BuiltLinux, String> {
+pub(super) fn found(folder: &LinuxFolder) -> Result<BuiltLinux, String> {
     let build = folder.build();
     let config = build.join(".config");
     let version = read(&build.join("include/config/kernel.release"))?;
@@ -308,7 +376,7 @@ fn compiler_of(config: &str) -> Result<String, String> {
     Ok(format!("{name} {version}"))
 }
 
-fn done(command: &mut Command) -> Result<(), String> {
+pub(super) fn done(command: &mut Command) -> Result<(), String> {
     output(command).map(drop)
 }
 
@@ -341,18 +409,18 @@ pub(crate) fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
-fn made(folder: &Path) -> Result<(), String> {
+pub(super) fn made(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-fn removed(file: &Path) -> Result<(), String> {
+pub(super) fn removed(file: &Path) -> Result<(), String> {
     match fs::remove_file(file) {
         Err(error) if file.exists() => Err(format!("{}: {error}", file.display())),
         _ => Ok(()),
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub(super) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
@@ -362,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_with_its_package() {
-        let missing = missing(Path::new("/nowhere/linux.tar.xz"));
+        let missing = missing(Path::new("/nowhere/linux.tar.xz"), &[]);
         assert_eq!(
             missing.first(),
             Some(&("/nowhere/linux.tar.xz".to_owned(), SOURCE))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   suite ── the kernel's figures and tests      linux ── the same tests of Linux      ostd ── two kernels on OSTD
-//!     │                                            │
+//!     │                                            │  fallback ── Linux by three rules, under a load
 //!   figures: instructions a loop                 linux_build: Linux from Debian's source
 //!     └──────────────┬─────────────────────────────┴───────────────────────────────────────────┘
 //!                  boot: builds a kernel, boots it once, reads what it says and how it ends
@@ -11,6 +11,7 @@
 //! All of them are built, booted and read in one way, so that their figures stand in one column each of one table.
 
 pub(crate) mod boot;
+pub(crate) mod fallback;
 pub(crate) mod figures;
 pub(crate) mod linux;
 pub(crate) mod linux_build;

@@ -11,7 +11,7 @@
 use super::query::{MARK, ResultFiles, TRIAL};
 use super::{ab, document, recordings};
 use crate::heldout;
-use crate::kernels::ostd;
+use crate::kernels::{fallback, ostd};
 use crate::replay_error;
 use crate::results::ResultFile;
 use crate::vmalloc_test;
@@ -73,6 +73,16 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         let with = files.file(name).cloned();
         return match (with, files.file(heldout::NO_HEALING)) {
             (Ok(with), Ok(without)) => heldout::healing_table(&with, without),
+            (Err(error), _) | (_, Err(error)) => {
+                lacking.push(error);
+                String::new()
+            }
+        };
+    }
+    if name == fallback::NAME {
+        let phone = files.file("fallback").cloned();
+        return match (files.file(name), phone) {
+            (Ok(file), Ok(phone)) => fallback::table(file, &phone) + &source(name, file),
             (Err(error), _) | (_, Err(error)) => {
                 lacking.push(error);
                 String::new()
