@@ -53,7 +53,7 @@ nothing; --write boots everything twice, and writes the figures there and docs/k
 
 linux-fallback builds three kernels of the same source that differ in one function, what a request takes from other mobilities'
 lists: `before` as Linux up to 4.11, `proposed` by document 2, `released` unchanged. It boots each by each seed under a scripted
-load in a machine of 400 MiB and prints one table. --rule boots one, by the first seed, and shows its console; --write writes
+load in a machine of 432 MiB and prints one table. --rule boots one, by the first seed, and shows its console; --write writes
 docs/results/linux-fallback.jsonl and docs/lab/linux-fallback.md.
 
 ostd builds a kernel on OSTD with this engine as its frame allocator, and one with OSTD's own, boots both in QEMU and

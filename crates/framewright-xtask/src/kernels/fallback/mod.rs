@@ -39,7 +39,7 @@ pub(crate) const NAME: &str = "linux-fallback";
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// The machine.
-const MEMORY: &str = "400M";
+const MEMORY: &str = "432M";
 const CPUS: u16 = 2;
 
 /// Seeds, rounds after which Linux is asked, and steps of each user in one, of the figures that stay.
