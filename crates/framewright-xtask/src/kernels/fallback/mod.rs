@@ -150,21 +150,8 @@ pub(crate) fn run(asked: &AskedFallback) -> Result<(), String> {
     };
     let with = kernels.of(FallbackRule::Released).with(&qemu);
     println!("{with}");
-    if let Some(rule) = asked.rule {
-        for seed in asked.seeds.iter().take(1) {
-            let of = FallbackBoot { seed: *seed, rule };
-            let start = Instant::now();
-            let end = boot(asked, &kernels, of)?;
-            println!("{}", end.said);
-            let rows = boot_rows(of, &end);
-            // All of the console stands above.
-            let rows = rows.map_err(|error| error.lines().next().unwrap_or_default().to_owned())?;
-            for row in rows {
-                println!("{}: {}", row.metric, row.median);
-            }
-            println!("{NAME}: {} s", start.elapsed().as_secs());
-        }
-        return Ok(());
+    if let (Some(rule), Some(seed)) = (asked.rule, asked.seeds.first()) {
+        return show(asked, &kernels, FallbackBoot { seed: *seed, rule });
     }
     let start = Instant::now();
     let rows = all_rows(asked, &kernels)?;
@@ -188,6 +175,20 @@ pub(crate) fn run(asked: &AskedFallback) -> Result<(), String> {
         file.write(NAME)?;
         pages::run(false)?;
     }
+    Ok(())
+}
+
+/// One boot, with all that it says.
+fn show(asked: &AskedFallback, kernels: &FallbackKernels, of: FallbackBoot) -> Result<(), String> {
+    let start = Instant::now();
+    let end = boot(asked, kernels, of)?;
+    println!("{}", end.said);
+    // All of the console stands above.
+    let first_line = |error: String| error.lines().next().unwrap_or_default().to_owned();
+    for row in boot_rows(of, &end).map_err(first_line)? {
+        println!("{}: {}", row.metric, row.median);
+    }
+    println!("{NAME}: {} s", start.elapsed().as_secs());
     Ok(())
 }
 
