@@ -56,7 +56,7 @@ fn build(target: Option<&str>) -> PathBuf {
         Some(target) => {
             command.args(["--release", "--target", target]);
             command.env("CARGO_PROFILE_RELEASE_LTO", "off");
-            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
             command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
             folder.join(target).join("release")
         }
