@@ -152,9 +152,7 @@ fn look(trace: &Trace) {
         assert_eq!(again.and_then(Result::ok).as_ref(), Some(trace), "P3");
     }
     let is_small = trace.nframes <= NFRAMES_MAX && trace.ops.len() <= 4096;
-    if !is_small
-        || TraceMemory::check_size(trace, &ReplayOptions::new(Start::Imposed), LIMIT).is_err()
-    {
+    if !is_small || TraceMemory::check_size(trace, false, 0, LIMIT).is_err() {
         return;
     }
     let Ok(memory) = TraceMemory::new(trace) else {

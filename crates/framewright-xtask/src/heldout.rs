@@ -114,7 +114,7 @@ fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String, String), String> {
             metric: metric.to_owned(),
             unit: String::new(),
             source: RowSource::Simulated,
-            median: of[of.len() / 2],
+            median: f64::midpoint(of[(of.len() - 1) / 2], of[of.len() / 2]),
             min: of[0],
             max: of[of.len() - 1],
             n: of.len() as u64,

@@ -202,7 +202,7 @@ impl LoadedRecording {
         let mut files = files_of(path);
         files.extend(state.map(Path::to_owned));
         let loaded = load_told_apart(path, state, limit, true).map_err(|e| fault(e, &files))?;
-        TraceMemory::check_size(&loaded.trace, &ReplayOptions::new(Start::Imposed), limit)
+        TraceMemory::check_size(&loaded.trace, false, 0, limit)
             .map_err(|e| fault(CommandError::Input(format!("{}: {e}", loaded.path)), &files))?;
         let facts = facts_of(path, &loaded).map_err(|e| fault(e, &files))?;
         Ok(Self {
@@ -241,8 +241,7 @@ impl LoadedRecording {
     /// How many replays at once the limit of memory has room for.
     #[must_use]
     pub fn at_once(&self) -> u64 {
-        let each =
-            TraceMemory::replay_bytes(&self.loaded.trace, &ReplayOptions::new(Start::Imposed));
+        let each = TraceMemory::replay_bytes(&self.loaded.trace, false, 0);
         (self.limit.len_bytes() / each.max(1)).max(1)
     }
 

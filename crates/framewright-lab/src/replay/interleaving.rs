@@ -160,7 +160,7 @@ mod tests {
 
     const INIT: u32 = 40;
 
-    /// A valid recording: programs on some CPUs allocate, free each other's objects, in whole and in part, and fail.
+    /// Programs on some CPUs allocate, free each other's objects, in whole and in part, and fail.
     fn recording(seed: u64) -> Trace {
         let mut random = Random::new(seed);
         let mut living: Vec<u32> = (0..INIT).collect();

@@ -1,7 +1,7 @@
 //! Builds the Linux that `cargo xtask linux` boots: the kernel from Debian's source package, the module and the first
 //! process from `linux/`, all below `target/linux`. Linux's source and what is made of it stay there.
 //!
-//! [`super::fallback_build`] builds others of the same source.
+//! [`super::fallback`] builds others of the same source.
 
 use super::boot;
 use crate::vmalloc_test::target;

@@ -2,6 +2,7 @@
 
 use super::query::number;
 use crate::results::{ResultFile, ResultRow};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -35,21 +36,43 @@ pub(crate) struct PolicyStanding {
     pub(crate) worse: u64,
 }
 
+impl ResultRow {
+    /// How it compares with a rival's figure: `Greater` is better. Neither what cannot be told apart in the figures shown is
+    /// a difference, nor what another order of the same operations turns round.
+    fn against(&self, rival: &Self, is_less_better: bool) -> Ordering {
+        if number(self.median) == number(rival.median) || self.overlaps(rival) {
+            Ordering::Equal
+        } else if (self.median < rival.median) == is_less_better {
+            Ordering::Greater
+        } else {
+            Ordering::Less
+        }
+    }
+}
+
 impl PolicyStanding {
     /// Of one case.
     pub(crate) fn of(file: &ResultFile, case: &str, rivals: &[&str]) -> Self {
         let mut standing = Self::default();
-        let all = judged(file, case, rivals).into_iter().zip(JUDGED);
-        for (one, (.., is_less_better)) in all {
-            let Some((ours, best)) = one else { continue };
-            // Neither what cannot be told apart in the figures shown is a difference, nor what another order of the same
-            // operations turns round.
-            if number(ours.median) == number(best.median) || ours.overlaps(best) {
-                standing.equal += 1;
-            } else if (ours.median < best.median) == is_less_better {
+        for (metric, _, is_less_better) in JUDGED {
+            let Some(ours) = file.find(case, OURS, metric) else {
+                continue;
+            };
+            let rivals = rivals
+                .iter()
+                .filter_map(|rival| file.find(case, rival, metric));
+            let against: Vec<Ordering> = rivals
+                .map(|rival| ours.against(rival, is_less_better))
+                .collect();
+            // One that is surely better is enough; to be better is to be so than each.
+            if against.contains(&Ordering::Less) {
+                standing.worse += 1;
+            } else if against.is_empty() {
+                // No rival has that figure.
+            } else if against.iter().all(|&one| one == Ordering::Greater) {
                 standing.better += 1;
             } else {
-                standing.worse += 1;
+                standing.equal += 1;
             }
         }
         standing

@@ -78,7 +78,7 @@ pub(super) fn predicted(
                 })
                 .collect();
             let at_once = limits.memory().len_bytes()
-                / TraceMemory::replay_bytes(&loaded.trace, &options).max(1);
+                / TraceMemory::replay_bytes(&loaded.trace, false, 0).max(1);
             let at_once = usize::try_from(at_once).unwrap_or(usize::MAX).max(1);
             let ops = loaded.trace.ops.len() as u64 * jobs.len() as u64;
             let outcomes = with_progress(&loaded.name, ops, |done| {

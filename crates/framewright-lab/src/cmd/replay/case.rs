@@ -67,7 +67,13 @@ pub(in crate::cmd) fn memory_of(
 ) -> Result<TraceMemory<'_>, CommandError> {
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
-    TraceMemory::check_size(&loaded.trace, &options, limit).map_err(|e| at(&e))?;
+    TraceMemory::check_size(
+        &loaded.trace,
+        options.reclaim.is_some(),
+        options.interleaving,
+        limit,
+    )
+    .map_err(|e| at(&e))?;
     let mut memory = TraceMemory::new(&loaded.trace).map_err(|e| at(&e))?;
     let free = memory.free_frames_at_start();
     // With reclaim the balloon takes what others give back, and the figures say what it did not get.
@@ -131,8 +137,8 @@ pub(in crate::cmd) fn replay_case(
     } = means;
     let reclaims = options.reclaim.is_some();
     let memory = memory_of(loaded, options, watermarks, limit)?;
-    // As many at once as the limit has room for; one fits, as was just checked.
-    let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, &options).max(1);
+    // As many at once as the limit has room for, the other orders of an answer among them; one fits, as was just checked.
+    let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, reclaims, 1).max(1);
     let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
     let base = base_of(policies, reclaims);

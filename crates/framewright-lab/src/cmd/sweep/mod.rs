@@ -14,9 +14,7 @@ use super::replay::{StartArg, WatermarksArg, memory_of};
 use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
 use crate::measure::replay as m;
 use crate::printable;
-use crate::replay::{
-    ReplayJob, ReplayOptions, ReplayPolicy, Start, TraceMemory, least_free, replay_all,
-};
+use crate::replay::{ReplayJob, ReplayOptions, ReplayPolicy, TraceMemory, least_free, replay_all};
 use crate::report::{Grid, GridRow, Heading, has_place, pareto_front};
 use crate::size::{SqueezeSize, read_frames_len, read_squeeze, shown_frames};
 use crate::trace::TraceDigest;
@@ -328,9 +326,8 @@ fn replay_missing(
         }
     }
     // As many at once as the limit has room for; one fits, as was checked.
-    let options = args.reordered(ReplayOptions::new(Start::Imposed));
     let at_once = args.limits.memory().len_bytes()
-        / TraceMemory::replay_bytes(&loaded.trace, &options).max(1);
+        / TraceMemory::replay_bytes(&loaded.trace, false, args.interleavings - 1).max(1);
     let threads = args.limits.threads();
     let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let next = AtomicUsize::new(0);

@@ -186,7 +186,9 @@ impl CostRange {
         });
         let at = |place: usize| [0, 1, 2].map(|nth: usize| sorted[nth][place]);
         (!all.is_empty()).then(|| Self {
-            median: at(all.len() / 2),
+            median: [0, 1, 2].map(|nth: usize| {
+                f64::midpoint(at((all.len() - 1) / 2)[nth], at(all.len() / 2)[nth])
+            }),
             least: at(0),
             most: at(all.len() - 1),
             orders: all.len(),

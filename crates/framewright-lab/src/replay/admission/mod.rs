@@ -19,7 +19,7 @@
 //!   count. Above order 0 there must be a free block of the order or above.
 //! - First each zone is asked at its *low* mark. Where the kernel avoids fragments, that pass is made twice: first without
 //!   taking pieces of other mobilities' pageblocks, so that the zone below is used before this one is mixed.
-//!   Linux's bulk allocator, whose requests have no event, makes only the other pass.
+//!   Linux's bulk allocator, whose requests for single frames have no event, makes only the other pass.
 //! - With `vm.defrag_mode` (6.15 and later) there is no pass with pieces before a request has waited. One that may
 //!   not wait fails rather than mix a pageblock; what the others wait for, reclaim and compaction of whole pageblocks, a
 //!   replay only counts.
@@ -47,7 +47,7 @@
 //!   what it waited for is among the recording's frees, some of them later. It is counted as **stalled**. All CPUs' lists are
 //!   emptied and each zone is asked at min again, as in Linux where what reclaim freed is not enough; unless that was done a
 //!   moment ago. Only then it is served without regard to marks, from the zone that is least below its own. It fails only where
-//!   no zone has a block. Reclaim gives back 32 frames at least (`SWAP_CLUSTER_MAX`). So as many count as free there from then on for those who may wait, until frees of the recording bring
+//!   no zone has a block. Reclaim gives back 32 frames at least (`SWAP_CLUSTER_MAX`). So as many count as free there from then on for requests that may wait, until frees of the recording bring
 //!   them. Without that each request waits that comes while a zone of the replay is some frames below the machine's.
 //! - *Served, and the request is of an order above 3 that gives up at once* (`__GFP_NORETRY`): below its marks it is refused,
 //!   unless some zone has so much above low that Linux would compact for it.

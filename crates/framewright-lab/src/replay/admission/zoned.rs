@@ -98,7 +98,8 @@ const HIGH: usize = 2;
 /// # Invariants
 /// - **AD1** What a request gets leaves its zone above the mark that binds the request, unless it stalled, or may wait and
 ///   takes of what one that stalled is taken to have reclaimed.
-/// - **AD2** A request that may wait and was served when recorded fails only where no zone has a block.
+/// - **AD2** A request that may wait and was served when recorded fails only where no zone has a block, or where it is of an
+///   order above 3 and gives up.
 /// - **AD3** A request that may not wait changes no other CPU's lists. One that waits empties them before it is served below a
 ///   mark, unless too few have waited since that was last done.
 /// - **AD4** Where the recorded background is followed, a boost ends with a recorded round that found it, and with nothing
@@ -116,6 +117,8 @@ pub(in crate::replay) struct Zoned<S> {
     follows: bool,
     /// How many requests that wait empty no lists, because that was done a moment ago.
     rests: u64,
+    /// What a request got last that the machine did not serve: it comes back at once, and no reclaim brought it.
+    tried: Option<Frame>,
 }
 
 /// A round of the background, which works for all zones at once.
@@ -147,6 +150,7 @@ impl<S: ZoneAllocator> Zoned<S> {
             round: None,
             follows: false,
             rests: 0,
+            tried: None,
         }
     }
 
@@ -178,6 +182,32 @@ impl<S: ZoneAllocator> Zoned<S> {
         None
     }
 
+    /// What becomes of a request.
+    #[inline]
+    fn answer(&mut self, request: RecordedRequest) -> ReplayAnswer {
+        let flags = request.flags.unwrap_or(USUAL_FLAGS);
+        let last = self.last[zone_kind(flags) as usize];
+        // At the low marks a request has no rights.
+        let none = RequestRights::default();
+        let first = &self.zones[last];
+        // A frame without an event is the bulk allocator's, and that one avoids no fragments.
+        let is_bulk = request.flags.is_none() && request.order == Order::ZERO;
+        let has_zone_below = first.of.is_normal() && last > 0;
+        if !is_bulk && first.allocator.avoids_fragments(has_zone_below) {
+            let served = self.walk(last, request, LOW, none, ZonePass::WholeOnly);
+            if let Some(frame) = served {
+                return ReplayAnswer::Served(frame);
+            }
+        }
+        if is_bulk || !self.zones[last].allocator.fragments_last() {
+            let served = self.walk(last, request, LOW, none, ZonePass::AtOnce);
+            if let Some(frame) = served {
+                return ReplayAnswer::Served(frame);
+            }
+        }
+        self.slow(last, request, RequestRights::of(flags))
+    }
+
     #[cold]
     fn slow(
         &mut self,
@@ -195,8 +225,10 @@ impl<S: ZoneAllocator> Zoned<S> {
         if let Some(frame) = self.walk(last, request, MIN, rights, pass) {
             return ReplayAnswer::Served(frame);
         }
-        let gives_up = rights.is_optional && !self.can_compact(last, request.order, rights);
-        if !rights.may_wait || gives_up {
+        if !rights.may_wait {
+            return ReplayAnswer::Refused(Some(self.cause(last, request.order, rights)));
+        }
+        if rights.is_optional && !self.can_compact(last, request.order, rights) {
             return ReplayAnswer::Refused(Some(self.cause(last, request.order, rights)));
         }
         if !request.is_served {
@@ -461,27 +493,11 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
 
     #[inline]
     fn request(&mut self, request: RecordedRequest) -> ReplayAnswer {
-        let flags = request.flags.unwrap_or(USUAL_FLAGS);
-        let last = self.last[zone_kind(flags) as usize];
-        // At the low marks a request has no rights.
-        let none = RequestRights::default();
-        let first = &self.zones[last];
-        // A request without an event is the bulk allocator's, and that one avoids no fragments.
-        let is_bulk = request.flags.is_none();
-        let has_zone_below = first.of.is_normal() && last > 0;
-        if !is_bulk && first.allocator.avoids_fragments(has_zone_below) {
-            let served = self.walk(last, request, LOW, none, ZonePass::WholeOnly);
-            if let Some(frame) = served {
-                return ReplayAnswer::Served(frame);
-            }
+        let answer = self.answer(request);
+        if !request.is_served {
+            self.tried = answer.frame();
         }
-        if is_bulk || !self.zones[last].allocator.fragments_last() {
-            let served = self.walk(last, request, LOW, none, ZonePass::AtOnce);
-            if let Some(frame) = served {
-                return ReplayAnswer::Served(frame);
-            }
-        }
-        self.slow(last, request, RequestRights::of(flags))
+        answer
     }
 
     #[inline]
@@ -493,7 +509,9 @@ impl<S: ZoneAllocator> ReplaySubject for Zoned<S> {
         }
         let inside = Frame(frame.0 - zone.of.first);
         zone.allocator.free(cpu, inside, order)?;
-        zone.reclaimed = zone.reclaimed.saturating_sub(order.frames());
+        if self.tried.take() != Some(frame) {
+            zone.reclaimed = zone.reclaimed.saturating_sub(order.frames());
+        }
         if self.follows {
             return Ok(());
         }

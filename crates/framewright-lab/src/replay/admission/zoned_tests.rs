@@ -423,7 +423,7 @@ fn what_a_request_that_waited_reclaimed_serves_the_next_that_may_wait_until_free
     };
     let (_, first) = served(&mut zoned, KERNEL);
     assert!(matches!(first, ReplayAnswer::Stalled(_)));
-    // 32 frames are reclaimed, and one is taken. Who may not wait sees the frames that are there.
+    // 32 frames are reclaimed, and one is taken. A request that may not wait sees the frames that are there.
     let (none, refused) = served(&mut zoned, NOWAIT);
     assert!(none.is_empty() && matches!(refused, ReplayAnswer::Refused(_)));
     let (next, again) = served(&mut zoned, KERNEL);

@@ -3,9 +3,7 @@
 
 use super::labels_by_content;
 use crate::measure::MAX_ORDER;
-use crate::replay::{
-    BackgroundRuns, CachedBlock, MachineZones, ReplayOptions, TraceObjects, default_watermark,
-};
+use crate::replay::{BackgroundRuns, CachedBlock, MachineZones, TraceObjects, default_watermark};
 use crate::trace::{MemoryLimit, OpKind, RequestCounts, TooMuchMemory, Trace};
 use framewright::Mobility;
 use std::fmt;
@@ -99,10 +97,10 @@ const RECLAIM_OBJECT_BYTES: u64 = 44;
 const PLACED_OP_BYTES: u64 = 8;
 
 impl<'a> TraceMemory<'a> {
-    /// What one replay of the trace holds at most.
+    /// What one replay of the trace holds at most, in the order of operations that `interleaving` numbers.
     #[must_use]
-    pub fn replay_bytes(trace: &Trace, options: &ReplayOptions) -> u64 {
-        let (frame, object) = match options.reclaim.is_some() {
+    pub fn replay_bytes(trace: &Trace, reclaims: bool, interleaving: u32) -> u64 {
+        let (frame, object) = match reclaims {
             false => (FRAME_BYTES, OBJECT_BYTES),
             true => (
                 FRAME_BYTES + RECLAIM_FRAME_BYTES,
@@ -119,7 +117,7 @@ impl<'a> TraceMemory<'a> {
         };
         let of_frames = trace.nframes.saturating_mul(frame);
         let of_objects = objects.saturating_mul(object);
-        let of_order = match options.interleaving {
+        let of_order = match interleaving {
             0 => 0,
             _ => (trace.ops.len() as u64).saturating_mul(PLACED_OP_BYTES),
         };
@@ -136,11 +134,12 @@ impl<'a> TraceMemory<'a> {
     /// [`MemoryError::TooLarge`].
     pub fn check_size(
         trace: &Trace,
-        options: &ReplayOptions,
+        reclaims: bool,
+        interleaving: u32,
         limit: MemoryLimit,
     ) -> Result<(), MemoryError> {
         let records = trace.init.len() as u64 + trace.ops.len() as u64;
-        let needed = Self::replay_bytes(trace, options);
+        let needed = Self::replay_bytes(trace, reclaims, interleaving);
         TooMuchMemory::check(needed, limit.machine_bytes(records)).map_err(|over| {
             MemoryError::TooLarge {
                 nframes: trace.nframes,

@@ -18,7 +18,7 @@ pub struct RecordedRequest {
     pub order: Order,
     /// What becomes of the block.
     pub mobility: Mobility,
-    /// Its flags. None where no event showed the request: then it is one of Linux's bulk allocator.
+    /// Its flags. None where no event showed the request: a single frame is then of Linux's bulk allocator.
     pub flags: Option<u32>,
     /// Whether the machine served it.
     pub is_served: bool,
