@@ -1,6 +1,6 @@
 //! `framewright sweep`, as a user calls it.
 
-use crate::support::{as_str, framewright, run, tight, write};
+use crate::support::{as_str, framewright, repository, run, tight, write};
 use framewright_lab::trace::{OpKind, Trace};
 use std::fs;
 use std::path::Path;
@@ -90,13 +90,13 @@ fn all_combinations_have_a_row_each_whose_bytes_no_number_of_jobs_changes() {
 #[test]
 fn other_orders_of_a_recording_have_rows_of_their_own_and_the_table_shows_their_range() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = write(&tight(3000, 1), folder.path(), "a");
+    let trace = repository("fork-storm.ftrace.gz");
     let file = folder.path().join("rows");
-    let (trace, file_name) = (as_str(&trace), as_str(&file));
+    let file_name = as_str(&file);
     let asked = |orders| {
-        let squeezed = ["--policy", "linux-4.4", "--squeeze", "1MiB"];
+        let policy = ["--policy", "linux-4.4"];
         let out = ["--interleavings", orders, "--json", file_name];
-        [&[trace][..], &squeezed, &out].concat()
+        [&[trace.as_str()][..], &policy, &out].concat()
     };
     let (out, _) = swept(&asked("1"));
     assert!(out.contains("1 combinations: 1 replayed"), "{out}");
