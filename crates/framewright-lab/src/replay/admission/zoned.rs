@@ -241,11 +241,11 @@ impl<S: ZoneAllocator> Zoned<S> {
         {
             return ReplayAnswer::Stalled(frame);
         }
-        // The machine did serve it: from the zone that is least below its mark.
+        // The machine did serve it: from the zone that is least below its mark, by what is really there.
         let mut places: Vec<usize> = (0..=last).collect();
         places.sort_by_key(|&at| {
             let zone = &self.zones[at];
-            let room = zone.free(rights) as i64 - zone.mark(MIN, last, rights) as i64;
+            let room = zone.allocator.listed_free() as i64 - zone.mark(MIN, last, rights) as i64;
             (std::cmp::Reverse(room), std::cmp::Reverse(at))
         });
         let RecordedRequest {
