@@ -19,6 +19,8 @@ const SOURCE: &str = "linux-source-6.12";
 const CONFIG: &str = include_str!("../../linux/kernel.config");
 const MODULE: &str = include_str!("../../linux/pairs.c");
 const INIT: &str = include_str!("../../linux/init.c");
+/// What first processes have in common.
+pub(super) const FIRST: &str = include_str!("../../linux/first.h");
 
 /// What the build runs, and Debian's package with it.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -155,7 +157,7 @@ pub(crate) fn as_built() -> Result<BuiltLinux, String> {
 pub(crate) fn build(source: Option<&Path>) -> Result<BuiltLinux, String> {
     let folder = LinuxFolder::new();
     let archive = SourceArchive::find(source, &[])?;
-    let stamp = format!("{}{CONFIG}{MODULE}{INIT}", archive.state);
+    let stamp = format!("{}{CONFIG}{MODULE}{FIRST}{INIT}", archive.state);
     if folder.is_built_of(&stamp)? {
         return found(&folder);
     }
@@ -330,6 +332,7 @@ fn build_files(folder: &LinuxFolder) -> Result<(), String> {
 /// A program that needs nothing from the machine it runs on.
 pub(super) fn compile_first(folder: &LinuxFolder, name: &str, text: &str) -> Result<(), String> {
     let source = folder.own(&format!("{name}.c"));
+    boot::write(&folder.own("first.h"), FIRST)?;
     boot::write(&source, text)?;
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"]);

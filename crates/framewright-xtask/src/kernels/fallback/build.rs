@@ -5,8 +5,8 @@
 
 use crate::kernels::boot;
 use crate::kernels::linux_build::{
-    BuiltLinux, LinuxFolder, SourceArchive, archive_files, compile_first, configure, done, found,
-    made, read, removed, unpack,
+    BuiltLinux, FIRST, LinuxFolder, SourceArchive, archive_files, compile_first, configure, done,
+    found, made, read, removed, unpack,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ pub(super) fn build(source: Option<&Path>) -> Result<FallbackKernels, String> {
     let folder = LinuxFolder::named("fallback");
     let archive = SourceArchive::find(source, &[("mke2fs", "e2fsprogs")])?;
     let of_kernels = format!("{}{CONFIG}{RULE}", archive.state);
-    let stamp = format!("{of_kernels}{PHONE}");
+    let stamp = format!("{of_kernels}{FIRST}{PHONE}");
     if folder.is_built_of(&stamp)? {
         return FallbackKernels::found(folder);
     }
