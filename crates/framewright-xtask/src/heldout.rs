@@ -7,7 +7,7 @@
 use crate::kernels::boot;
 use crate::machine;
 use crate::pages::{JUDGED, OURS, PolicyStanding, RIVALS, cases};
-use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
+use crate::results::{ResultFile, ResultRow, RowSource, RunRecord, gather};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use std::process::Command;
 pub(crate) const NAME: &str = "held-out";
 /// Nothing, and nearly all that is free at every moment.
 const SQUEEZES: &str = "0,97%";
-/// As recorded, and in that many other orders less one.
+/// Orders of the operations: the recorded one, and others.
 const INTERLEAVINGS: &str = "3";
 const LATER: &str = "later";
 
@@ -79,8 +79,7 @@ pub(crate) fn take(folder: &Path) -> Result<(), String> {
 
 /// The figures in a sweep's rows, the recordings' digests, and the commit of the program that replayed them.
 fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String, String), String> {
-    let mut values: BTreeMap<(String, String, &str), Vec<f64>> = BTreeMap::new();
-    let mut order = Vec::new();
+    let mut rows = Vec::new();
     let mut commit = String::new();
     let mut digests = BTreeMap::new();
     for (nth, line) in sweep.lines().enumerate() {
@@ -94,38 +93,28 @@ fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String, String), String> {
         digests.insert(text("case")?.to_owned(), text("trace")?.to_owned());
         for (metric, ..) in JUDGED {
             let value = row[metric].as_f64().ok_or_else(|| bad(metric))?;
-            let key = (case.clone(), text("variant")?.to_owned(), metric);
-            let of = values.entry(key.clone()).or_default();
-            if of.is_empty() {
-                order.push(key);
-            }
-            of.push(value);
+            rows.push(ResultRow {
+                case: case.clone(),
+                variant: text("variant")?.to_owned(),
+                metric: metric.to_owned(),
+                unit: String::new(),
+                source: RowSource::Simulated,
+                median: value,
+                min: value,
+                max: value,
+                n: 1,
+            });
         }
     }
-    if order.is_empty() {
+    if rows.is_empty() {
         return Err("the sweep has no row".to_owned());
     }
-    let row = |(case, variant, metric): (String, String, &str)| {
-        let mut of = values[&(case.clone(), variant.clone(), metric)].clone();
-        of.sort_by(f64::total_cmp);
-        ResultRow {
-            case,
-            variant,
-            metric: metric.to_owned(),
-            unit: String::new(),
-            source: RowSource::Simulated,
-            median: f64::midpoint(of[(of.len() - 1) / 2], of[of.len() / 2]),
-            min: of[0],
-            max: of[of.len() - 1],
-            n: of.len() as u64,
-        }
-    };
-    let rows = order.into_iter().map(row).collect();
     let digests: Vec<String> = digests
         .iter()
         .map(|(name, digest)| format!("{name} {}", digest.get(..16).unwrap_or(digest)))
         .collect();
-    Ok((rows, digests.join(", "), commit))
+    // Rows of one combination in several orders become one with their range.
+    Ok((gather(&[rows]), digests.join(", "), commit))
 }
 
 /// Cases of a kind: their figures against the best rival, and how many comparisons with one rival there are, and in how
@@ -310,6 +299,24 @@ mod tests {
         );
         assert!(
             shown.contains("| b | fresh | 1 | 7 | 0 | 5 of 5 |"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn one_rival_that_is_surely_better_is_enough_to_be_worse() {
+        // The best by median overlaps; another, which is nearer, does not.
+        let mut text = Vec::new();
+        for nth in 0..3 {
+            text.push(line("a", OURS, 0, f64::from([118, 123, 126][nth])));
+            text.push(line("a", RIVALS[0], 0, f64::from([77, 90, 152][nth])));
+            text.extend(RIVALS[1..].iter().map(|rival| line("a", rival, 0, 99.0)));
+        }
+        let (rows, ..) = rows(&text.join("\n")).unwrap();
+        let run = run_record(0.0);
+        let shown = table(&ResultFile { run, rows });
+        assert!(
+            shown.contains("| a | fresh | 0 | 7 | 1 | 0 of 5 |"),
             "{shown}"
         );
     }

@@ -7,7 +7,7 @@ use crate::heldout::{ENDING, recordings};
 use crate::kernels::boot;
 use crate::machine;
 use crate::pages::number;
-use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
+use crate::results::{ResultFile, ResultRow, RowSource, RunRecord, median};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -268,16 +268,6 @@ pub(crate) fn table(file: &ResultFile) -> String {
         out.push('\n');
     }
     out
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        even if even % 2 == 0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }
 
 #[cfg(test)]

@@ -166,6 +166,15 @@ pub(crate) fn rows_in(output: &str) -> Result<Vec<ResultRow>, String> {
     Ok(rows)
 }
 
+/// The middle of some values, the mean of the two in the middle of an even number; 0 of none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        len => f64::midpoint(values[(len - 1) / 2], values[len / 2]),
+    }
+}
+
 /// Several runs' figures in one: medians of medians, the widest range.
 pub(crate) fn gather(runs: &[Vec<ResultRow>]) -> Vec<ResultRow> {
     let mut places: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
@@ -179,19 +188,15 @@ pub(crate) fn gather(runs: &[Vec<ResultRow>]) -> Vec<ResultRow> {
         }
         gathered[place].push(row);
     }
-    let one = |rows: Vec<&ResultRow>| {
-        let mut medians: Vec<f64> = rows.iter().map(|row| row.median).collect();
-        medians.sort_by(f64::total_cmp);
-        ResultRow {
-            median: medians[medians.len() / 2],
-            min: rows.iter().map(|row| row.min).fold(f64::INFINITY, f64::min),
-            max: rows
-                .iter()
-                .map(|row| row.max)
-                .fold(f64::NEG_INFINITY, f64::max),
-            n: rows.iter().map(|row| row.n).sum(),
-            ..rows[0].clone()
-        }
+    let one = |rows: Vec<&ResultRow>| ResultRow {
+        median: median(rows.iter().map(|row| row.median).collect()),
+        min: rows.iter().map(|row| row.min).fold(f64::INFINITY, f64::min),
+        max: rows
+            .iter()
+            .map(|row| row.max)
+            .fold(f64::NEG_INFINITY, f64::max),
+        n: rows.iter().map(|row| row.n).sum(),
+        ..rows[0].clone()
     };
     gathered.into_iter().map(one).collect()
 }

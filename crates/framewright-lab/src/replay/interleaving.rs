@@ -266,6 +266,42 @@ mod tests {
     }
 
     #[test]
+    fn batches_of_frees_change_places_and_stay_as_they_are_inside() {
+        const FREES: u32 = 100;
+        let alloc = TraceOp::alloc(false, Order::ZERO, Mobility::Movable, 0, 0, 0);
+        let mut ops = vec![alloc; FREES as usize];
+        ops.push(TraceOp::tick(1));
+        ops.extend((0..FREES).map(|object| TraceOp::free(object, Order::ZERO, 0)));
+        let trace = Trace {
+            nframes: 1 << 16,
+            ops,
+            ..Trace::default()
+        };
+        let freed = |seed| {
+            let order = interleaved(&trace, seed);
+            let frees = &order[FREES as usize + 1..];
+            frees
+                .iter()
+                .map(|placed| placed.object)
+                .collect::<Vec<u32>>()
+        };
+        let mut firsts = Vec::new();
+        for seed in 1..20 {
+            let freed = freed(seed);
+            firsts.push(freed[0]);
+            let is_next = |two: &&[u32]| two[1] == two[0] + 1;
+            // Four batches, the last of seven.
+            let breaks = freed.windows(2).filter(|two| !is_next(two));
+            for two in breaks {
+                assert_eq!(two[1] as usize % BATCH, 0, "seed {seed}: {freed:?}");
+            }
+        }
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert_eq!(firsts, [0, 31, 62, 93]);
+    }
+
+    #[test]
     fn a_seed_is_an_order_and_another_seed_another() {
         let trace = recording(1);
         let [one, again, other] = [1, 1, 2].map(|seed| interleaved(&trace, seed));

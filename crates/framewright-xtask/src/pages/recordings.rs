@@ -28,7 +28,7 @@ pub(crate) const JUDGED: [(&str, &str, bool); 8] = [
     ("failures_order4", "f4", true),
 ];
 
-/// In how many comparisons the engine's policy is better than the best of the others, equal, and worse.
+/// In how many figures the engine's policy is better than each of the others, worse than one of them, or neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PolicyStanding {
     pub(crate) better: u64,
@@ -61,18 +61,15 @@ impl PolicyStanding {
             let rivals = rivals
                 .iter()
                 .filter_map(|rival| file.find(case, rival, metric));
-            let against: Vec<Ordering> = rivals
+            // One rival that is surely better is enough to be worse; to be better is to be so than each.
+            let least = rivals
                 .map(|rival| ours.against(rival, is_less_better))
-                .collect();
-            // One that is surely better is enough; to be better is to be so than each.
-            if against.contains(&Ordering::Less) {
-                standing.worse += 1;
-            } else if against.is_empty() {
-                // No rival has that figure.
-            } else if against.iter().all(|&one| one == Ordering::Greater) {
-                standing.better += 1;
-            } else {
-                standing.equal += 1;
+                .min();
+            match least {
+                Some(Ordering::Less) => standing.worse += 1,
+                Some(Ordering::Equal) => standing.equal += 1,
+                Some(Ordering::Greater) => standing.better += 1,
+                None => {}
             }
         }
         standing
@@ -91,21 +88,17 @@ impl PolicyStanding {
 }
 
 /// A case's figures: the engine's and the best of `rivals`, by metric.
-fn judged<'a>(
-    file: &'a ResultFile,
-    case: &str,
-    rivals: &[&str],
-) -> Vec<Option<(&'a ResultRow, &'a ResultRow)>> {
+fn judged(file: &ResultFile, case: &str, rivals: &[&str]) -> Vec<Option<(f64, f64)>> {
     let one = |(metric, _, is_less_better): (&str, &str, bool)| {
-        let ours = file.find(case, OURS, metric)?;
+        let ours = file.find(case, OURS, metric)?.median;
         let all = rivals
             .iter()
             .filter_map(|rival| file.find(case, rival, metric));
-        let by_median = |a: &&ResultRow, b: &&ResultRow| a.median.total_cmp(&b.median);
+        let all = all.map(|row| row.median);
         let best = if is_less_better {
-            all.min_by(by_median)
+            all.reduce(f64::min)
         } else {
-            all.max_by(by_median)
+            all.reduce(f64::max)
         };
         Some((ours, best?))
     };
@@ -133,10 +126,8 @@ pub(crate) fn table(file: &ResultFile) -> String {
     );
     for case in cases(file) {
         let all = judged(file, case, &RIVALS);
-        let cells = |of: for<'a> fn((&'a ResultRow, &'a ResultRow)) -> &'a ResultRow| {
-            let text = |one: &Option<(&ResultRow, &ResultRow)>| {
-                one.map_or("-".to_owned(), |one| number(of(one).median))
-            };
+        let cells = |of: fn((f64, f64)) -> f64| {
+            let text = |one: &Option<(f64, f64)>| one.map_or("-".to_owned(), |one| number(of(one)));
             all.iter().map(text).collect::<Vec<_>>().join(" | ")
         };
         // Writing into a string cannot fail.

@@ -92,14 +92,6 @@ impl SweepArgs {
         }
     }
 
-    /// The same, in the last of the orders that are asked for.
-    const fn reordered(&self, recorded: ReplayOptions) -> ReplayOptions {
-        ReplayOptions {
-            interleaving: self.interleavings - 1,
-            ..recorded
-        }
-    }
-
     /// Frames to hold back of a recording's memory.
     fn squeezes(&self, loaded: &LoadedTrace) -> Result<Vec<u64>, CommandError> {
         let all = loaded.trace.present_frames();
@@ -152,9 +144,12 @@ impl SweepArgs {
                         squeeze,
                         ..ReplayOptions::new(start.into())
                     };
-                    // Whether so much can be held back is known before the first replay.
-                    let limit = self.limits.memory();
-                    memory_of(loaded, self.reordered(recorded), watermarks, limit)?;
+                    // Whether so much can be held back, and the last order fits, is known before the first replay.
+                    let last = ReplayOptions {
+                        interleaving: self.interleavings - 1,
+                        ..recorded
+                    };
+                    memory_of(loaded, last, watermarks, self.limits.memory())?;
                     let policies = self.policies().into_iter();
                     let orders = |policy| (0..self.interleavings).map(move |nth| (policy, nth));
                     for (policy, interleaving) in policies.flat_map(orders) {
@@ -389,7 +384,8 @@ fn replay_missing(
     }
 }
 
-/// A row a combination, with the median, and the least to the most where there are several orders; * for those on the front of their recording and memory.
+/// A row a combination, with the median, and the least to the most where there are several orders; * for those on the front of
+/// their recording and memory.
 fn table(rows: &[&CombinationRow]) -> String {
     let place = |row: &CombinationRow| {
         let CombinationKey {

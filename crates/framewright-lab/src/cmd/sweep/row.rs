@@ -1,5 +1,6 @@
 //! A row of a sweep: one combination and what came of it, flat, as a line of JSON.
 
+use crate::ab::median;
 use crate::measure::{Metric, replay as m};
 use crate::replay::{ReplayOutcome, ReplayPolicy};
 use serde::{Deserialize, Serialize};
@@ -179,18 +180,13 @@ impl CostRange {
     pub(super) fn of(rows: &[&CombinationRow]) -> Option<Self> {
         let all = rows.iter().map(|row| row.costs());
         let all: Vec<[f64; 3]> = all.collect::<Option<_>>()?;
-        let sorted = [0, 1, 2].map(|nth| {
-            let mut values: Vec<f64> = all.iter().map(|costs| costs[nth]).collect();
-            values.sort_by(f64::total_cmp);
-            values
-        });
-        let at = |place: usize| [0, 1, 2].map(|nth: usize| sorted[nth][place]);
+        let each = |of: fn(&[f64]) -> f64| {
+            [0, 1, 2].map(|nth: usize| of(&all.iter().map(|costs| costs[nth]).collect::<Vec<_>>()))
+        };
         (!all.is_empty()).then(|| Self {
-            median: [0, 1, 2].map(|nth: usize| {
-                f64::midpoint(at((all.len() - 1) / 2)[nth], at(all.len() / 2)[nth])
-            }),
-            least: at(0),
-            most: at(all.len() - 1),
+            median: each(median),
+            least: each(|values| values.iter().copied().fold(f64::INFINITY, f64::min)),
+            most: each(|values| values.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
             orders: all.len(),
         })
     }
@@ -203,5 +199,33 @@ impl CostRange {
             1 => median,
             _ => format!("{median} ({least} to {most})"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(interleaving: u32, contaminated: f64) -> CombinationRow {
+        let line = format!(
+            r#"{{"experiment":"sweep","case":"a","trace":"t","beside":"b","squeeze":0,"start":"fresh","watermarks":"off","variant":"linux-4.4","interleaving":{interleaving},"version":"1","commit":"c","memory":1,"failures_order2":1,"failures_order3":2,"contaminated_blocks":{contaminated},"unusable_index_order9":0.5}}"#
+        );
+        CombinationRow::read(&line).unwrap()
+    }
+
+    #[test]
+    fn orders_of_a_combination_have_a_median_a_least_and_a_most() {
+        let rows = [row(0, 4.0), row(1, 9.0), row(2, 5.0), row(3, 6.0)];
+        assert!(rows[0].key.is_reordered(&rows[3].key) && rows[0].key != rows[3].key);
+        let of = |orders: usize| {
+            let rows: Vec<&CombinationRow> = rows[..orders].iter().collect();
+            let range = CostRange::of(&rows).unwrap();
+            (range.median, range.shown(m::CONTAMINATED_BLOCKS, 1))
+        };
+        assert_eq!(of(1), ([3.0, 4.0, 0.5], "4.0".into()));
+        assert_eq!(of(2), ([3.0, 6.5, 0.5], "6.5 (4.0 to 9.0)".into()));
+        assert_eq!(of(3), ([3.0, 5.0, 0.5], "5.0 (4.0 to 9.0)".into()));
+        assert_eq!(of(4), ([3.0, 5.5, 0.5], "5.5 (4.0 to 9.0)".into()));
+        assert!(CostRange::of(&[]).is_none());
     }
 }

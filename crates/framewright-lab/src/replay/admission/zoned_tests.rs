@@ -364,6 +364,10 @@ fn a_kernel_that_avoids_fragments_uses_the_zone_below_before_it_mixes_the_upper_
     // The bulk allocator, whose requests have no event, does not.
     assert!(is_upper(LinuxPolicy::Linux612, None));
     assert!(is_upper(LinuxPolicy::Linux618Defrag, None));
+    // It serves single frames: a larger block without an event is another request's.
+    let mut zoned = mixed_above_and_whole_below(LinuxPolicy::Linux612);
+    let answer = zoned.request(recorded(CPU, order(2), Unmovable, None, true));
+    assert!(matches!(answer, ReplayAnswer::Served(frame) if frame.0 < LOWER));
 }
 
 #[test]
@@ -445,6 +449,15 @@ fn what_a_request_that_waited_reclaimed_serves_the_next_that_may_wait_until_free
         zoned.free(CPU, frame, Order::ZERO).unwrap();
     }
     assert_eq!(free(&zoned), before);
+    // What a request got that the machine did not serve comes back at once, and brings nothing.
+    let reclaimed = |zoned: &Zoned<LinuxBuddy>| [0, 1].map(|at| zoned.zones[at].reclaimed);
+    let owed = reclaimed(&zoned);
+    assert!(owed.iter().sum::<u64>() > 0);
+    let tried = zoned.request(recorded(CPU, Order::ZERO, Movable, Some(MEMALLOC), false));
+    zoned
+        .free(CPU, tried.frame().unwrap(), Order::ZERO)
+        .unwrap();
+    assert_eq!(reclaimed(&zoned), owed);
 }
 
 #[test]
@@ -460,6 +473,21 @@ fn a_request_of_a_large_order_that_is_optional_fails_below_the_marks() {
     let waits = |answer| matches!(answer, ReplayAnswer::Stalled(_));
     assert!(waits(below_the_marks(order(4), KERNEL)));
     assert!(waits(below_the_marks(order(3), KERNEL | NORETRY)));
+    // Not where Linux would compact: a zone is above low by twice the block.
+    let mut zoned = zoned(LinuxPolicy::Linux612, false);
+    let rights = RequestRights::of(KERNEL | NORETRY);
+    let upper_low = MARKS[1][1];
+    for _ in 0..ALL {
+        let room = free_in(&zoned)[1] - upper_low;
+        assert_eq!(
+            zoned.can_compact(1, order(4), rights),
+            room > 32 || free_in(&zoned)[0] > MARKS[0][1] + PROTECTED + 32
+        );
+        if room == 0 {
+            break;
+        }
+        zoned.request(recorded(CPU, Order::ZERO, Movable, Some(KERNEL), true));
+    }
 }
 
 #[test]
