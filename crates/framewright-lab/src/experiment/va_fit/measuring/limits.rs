@@ -1,7 +1,7 @@
 //! How far it goes: what no table of the documents has a cell for. One thread, nothing mapped.
 
 use super::peer::{PeerProgram, Recorder};
-use super::timed::{Rates, TimedCase};
+use super::timed::{Rates, TimedCase, timed_body};
 use crate::experiment::range_metrics as m;
 use crate::experiment::ranges::{Null, NumberFrames, RangeEngine, with_space};
 use crate::experiment::timing::{CalibratedClock, Latencies, Quantile, least_and_middle, spread};
@@ -257,8 +257,8 @@ pub(in crate::experiment::va_fit) fn long_busy_list_1m(
         clock,
         peer,
     };
-    let few = timed.batches::<body::LongBusyList<1_000, true>>()?;
-    let many = timed.batches::<body::LongBusyList<1_000_000, true>>()?;
+    let few = timed.batches(&timed_body::<body::LongBusyList<1_000, true>>())?;
+    let many = timed.batches(&timed_body::<body::LongBusyList<1_000_000, true>>())?;
     let figures = few.iter().zip(&many).flat_map(|(few, many)| {
         let least = |rates: &Rates| least_and_middle(&rates.op_ns()).0;
         let (few_ns, many_ns) = (least(few), least(many));

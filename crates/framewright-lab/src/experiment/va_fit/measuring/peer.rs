@@ -231,46 +231,58 @@ impl SpaceSubject for Recorder {
     }
 }
 
-/// A case in a process of its own, prepared and warm.
-pub(super) struct PeerCase<'p, B> {
-    peer: Peer<'p>,
-    recorder: Recorder,
-    body: B,
-    loops: u64,
+/// A body that is written down.
+pub(super) trait RecordedWork {
+    /// So many operations more.
+    fn operations(&mut self, ops: u64) -> Result<Vec<u8>, Failure>;
 }
 
-impl<'p, B: FitBody> PeerCase<'p, B> {
-    pub(super) fn prepare(
-        program: &'p PeerProgram,
-        cpus: u16,
-        loops: u64,
-        setting: Setting,
-    ) -> Result<Self, Failure> {
-        let mut recorder = Recorder::default();
-        let mut body = B::prepare(&mut recorder, setting)?;
-        for _ in 0..loops / 10 {
-            body.op(&mut recorder)?;
-        }
-        let mut peer = program.start(cpus)?;
-        peer.run(&recorder.take())?;
-        Ok(Self {
-            peer,
-            recorder,
-            body,
-            loops,
-        })
-    }
+struct RecordedBody<B> {
+    recorder: Recorder,
+    body: B,
+}
 
-    fn operations(&mut self) -> Result<Vec<u8>, Failure> {
-        for _ in 0..self.loops {
+/// The body `B`, and what it does before its first operation written down.
+pub(super) fn recorded<B: FitBody + 'static>(
+    setting: Setting,
+) -> Result<Box<dyn RecordedWork>, Failure> {
+    let mut recorder = Recorder::default();
+    let body = B::prepare(&mut recorder, setting)?;
+    Ok(Box::new(RecordedBody { recorder, body }))
+}
+
+impl<B: FitBody> RecordedWork for RecordedBody<B> {
+    fn operations(&mut self, ops: u64) -> Result<Vec<u8>, Failure> {
+        for _ in 0..ops {
             self.body.op(&mut self.recorder)?;
         }
         Ok(self.recorder.take())
     }
+}
+
+/// A case in a process of its own, prepared and warm.
+pub(super) struct PeerCase<'p> {
+    peer: Peer<'p>,
+    work: Box<dyn RecordedWork>,
+    loops: u64,
+}
+
+impl<'p> PeerCase<'p> {
+    pub(super) fn prepare(
+        program: &'p PeerProgram,
+        cpus: u16,
+        loops: u64,
+        mut work: Box<dyn RecordedWork>,
+    ) -> Result<Self, Failure> {
+        let warm = work.operations(loops / 10)?;
+        let mut peer = program.start(cpus)?;
+        peer.run(&warm)?;
+        Ok(Self { peer, work, loops })
+    }
 
     /// A repetition.
     pub(super) fn repetition(&mut self) -> Result<Rate, Failure> {
-        let operations = self.operations()?;
+        let operations = self.work.operations(self.loops)?;
         let (ns, _) = self.peer.run(&operations)?;
         let op_ns = ns.max(1) as f64 / self.loops as f64;
         Ok(Rate {
@@ -285,7 +297,7 @@ impl<'p, B: FitBody> PeerCase<'p, B> {
         &mut self,
         clock: CalibratedClock,
     ) -> Result<(Latencies, Latencies, PeerCounters), Failure> {
-        let operations = self.operations()?;
+        let operations = self.work.operations(self.loops)?;
         let (mut allocs, mut frees) = (Latencies::new(), Latencies::new());
         let each = self.peer.timed(&operations)?;
         for (operation, ns) in operations.chunks(OPERATION).zip(each) {
@@ -399,7 +411,8 @@ mod tests {
             version: String::new(),
             spent_ns: AtomicU64::new(0),
         };
-        let mut case = PeerCase::<LeFit>::prepare(&program, 2, 1000, SETTING).unwrap();
+        let work = recorded::<LeFit>(SETTING).unwrap();
+        let mut case = PeerCase::prepare(&program, 2, 1000, work).unwrap();
         assert!(case.repetition().unwrap().op_ns > 0.0);
         let clock = CalibratedClock { own_ns: 0 };
         let (allocs, frees, counters) = case.watched(clock).unwrap();

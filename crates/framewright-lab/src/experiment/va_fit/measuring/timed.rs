@@ -1,8 +1,8 @@
 //! A case whose operation is timed: one pass with a look at every call, and then repetitions with nothing but the
 //! clock, because a look costs more than the operation.
 
-use super::peer::{PeerCase, PeerProgram};
-use super::timing::{Rate, SeenCalls, Threads, watched};
+use super::peer::{PeerCase, PeerProgram, RecordedWork, recorded};
+use super::timing::{BodyOver, FitThreads, PreparedCase, Rate, SeenCalls, watched};
 use crate::experiment::range_metrics as m;
 use crate::experiment::timing::{CalibratedClock, Latencies, Quantile, least_and_middle, spread};
 use crate::experiment::va_fit::body::{FitBody, Setting};
@@ -13,6 +13,7 @@ use crate::experiment::{
 };
 use crate::measure::Metric;
 use crate::report::{Figure, FigureSource};
+use std::cell::RefCell;
 use std::marker::PhantomData;
 
 /// A case whose operation is timed.
@@ -34,74 +35,94 @@ struct Pass {
     counters: SubjectCounters,
 }
 
-/// One repetition of a variant: with the first thread alone, if there are several, and with all.
-struct Batch<'t, B> {
-    timed: &'t TimedCase<'t>,
-    body: PhantomData<fn() -> B>,
-}
+/// A body whose type is forgotten: what is done around it is compiled once.
+pub(super) trait TimedBody {
+    /// See [`FitBody::BEFORE_DIVISOR`].
+    fn before_divisor(&self) -> Option<u64>;
 
-impl<B: FitBody> VariantWork for Batch<'_, B> {
-    type Out = (Option<Rate>, Rate);
-
-    fn with<A: Allocator>(
+    /// `work` with the body over a variant's allocator in a fresh window.
+    fn on(
         &self,
-        variant: &'static str,
-        allocator: &A,
-    ) -> Result<Self::Out, Failure> {
-        let mut threads = self.timed.threads::<A, B>(variant, allocator)?;
-        let alone = if self.timed.options.threads > 1 {
-            Some(threads.repetition(false)?)
-        } else {
-            None
-        };
-        Ok((alone, threads.repetition(true)?))
+        variant: FitVariant,
+        mapper: Mapper,
+        cpus: u16,
+        work: &mut CaseWork<'_>,
+    ) -> Result<(), Failure>;
+
+    /// The body as Linux's own allocator gets it.
+    fn recorded(&self, setting: Setting) -> Result<Box<dyn RecordedWork>, Failure>;
+}
+
+/// What is done with a case over an allocator.
+type CaseWork<'w> = dyn FnMut(&dyn PreparedCase) -> Result<(), Failure> + 'w;
+
+/// The body `B`.
+struct BodyOf<B>(PhantomData<fn() -> B>);
+
+/// The body `B`, its type forgotten.
+pub(super) const fn timed_body<B: FitBody + 'static>() -> impl TimedBody {
+    BodyOf::<B>(PhantomData)
+}
+
+impl<B: FitBody + 'static> TimedBody for BodyOf<B> {
+    fn before_divisor(&self) -> Option<u64> {
+        B::BEFORE_DIVISOR
     }
-}
 
-/// The pass with a look at every call.
-struct Watched<'t, B> {
-    timed: &'t TimedCase<'t>,
-    body: PhantomData<fn() -> B>,
-}
+    fn on(
+        &self,
+        variant: FitVariant,
+        mapper: Mapper,
+        cpus: u16,
+        work: &mut CaseWork<'_>,
+    ) -> Result<(), Failure> {
+        struct Prepare<'w, 'x, B>(RefCell<&'w mut CaseWork<'x>>, PhantomData<fn() -> B>);
 
-impl<B: FitBody> VariantWork for Watched<'_, B> {
-    type Out = Pass;
+        impl<B: FitBody> VariantWork for Prepare<'_, '_, B> {
+            type Out = ();
 
-    fn with<A: Allocator>(&self, variant: &'static str, allocator: &A) -> Result<Pass, Failure> {
-        let timed = self.timed;
-        let (loops, threads) = (timed.loops::<B>(variant), timed.options.threads);
-        Ok(Pass {
-            variant,
-            seen: watched::<A, B>(allocator, threads, loops, timed.setting(), timed.clock)?,
-            ops: u64::from(threads) * (loops + loops / 10),
-            counters: allocator.counters(),
-        })
+            fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<(), Failure> {
+                (self.0.borrow_mut())(&BodyOver::<A, B>::new(allocator))
+            }
+        }
+
+        variant.run(mapper, cpus, &Prepare::<B>(RefCell::new(work), PhantomData))
+    }
+
+    fn recorded(&self, setting: Setting) -> Result<Box<dyn RecordedWork>, Failure> {
+        recorded::<B>(setting)
     }
 }
 
 impl TimedCase<'_> {
-    /// All that is measured of the case.
-    pub(in crate::experiment::va_fit) fn findings<B: FitBody>(&self) -> Result<Findings, Failure> {
-        let times = self.times(&self.batches::<B>()?);
+    /// All that is measured of the case, whose body is `B`.
+    pub(in crate::experiment::va_fit) fn findings<B: FitBody + 'static>(
+        &self,
+    ) -> Result<Findings, Failure> {
+        self.findings_of(&timed_body::<B>())
+    }
+
+    fn findings_of(&self, body: &dyn TimedBody) -> Result<Findings, Failure> {
+        let times = self.times(&self.batches(body)?);
         let mut findings = Findings::from(times);
-        for pass in self.passes::<B>()? {
-            let counted = self.counted(&pass, B::BEFORE_DIVISOR.is_some());
+        for pass in self.passes(body)? {
+            let counted = self.counted(&pass, body.before_divisor().is_some());
             findings.figures.extend(counted);
             let of =
                 |latencies: &Latencies, call| latencies.distribution(self.case, pass.variant, call);
             let calls = [of(&pass.seen.allocs, "alloc"), of(&pass.seen.frees, "free")];
             findings.latencies.extend(calls);
         }
-        self.peer_pass::<B>(&mut findings)?;
+        self.peer_pass(body, &mut findings)?;
         Ok(findings)
     }
 
-    fn loops<B: FitBody>(&self, variant: &'static str) -> u64 {
+    fn loops(&self, body: &dyn TimedBody, variant: &'static str) -> u64 {
         let loops = self.options.loops.unwrap_or(match self.options.mapper {
             Mapper::Null => LOOPS_NULL,
             Mapper::Host => LOOPS_HOST,
         });
-        match (variant, B::BEFORE_DIVISOR) {
+        match (variant, body.before_divisor()) {
             (BEFORE, Some(divisor)) => (loops / divisor).max(1),
             _ => loops,
         }
@@ -115,43 +136,45 @@ impl TimedCase<'_> {
         }
     }
 
-    fn threads<'a, A: Allocator, B: FitBody>(
-        &self,
-        variant: &'static str,
-        allocator: &'a A,
-    ) -> Result<Threads<'a, A, B>, Failure> {
-        let (loops, threads) = (self.loops::<B>(variant), self.options.threads);
-        Threads::prepare(allocator, threads, loops, self.setting())
+    /// The variants that have something comparable, by their order.
+    fn variants(&self, body: &dyn TimedBody) -> impl Iterator<Item = FitVariant> + use<> {
+        let has_lists = body.before_divisor().is_some();
+        let all = FitVariant::all(self.options.mapper).iter().copied();
+        all.filter(move |variant| has_lists || !variant.is_list())
     }
 
-    /// The variants that have something comparable, by their order.
-    fn variants<B: FitBody>(&self) -> impl Iterator<Item = FitVariant> + use<B> {
-        let all = FitVariant::all(self.options.mapper).iter().copied();
-        all.filter(|variant| B::BEFORE_DIVISOR.is_some() || !variant.is_list())
+    /// What `work` makes of the case over a variant's allocator, which has done nothing before.
+    fn on<T>(
+        &self,
+        body: &dyn TimedBody,
+        variant: FitVariant,
+        work: impl Fn(&dyn PreparedCase) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut out = Err(Failure::new("the variant was not run"));
+        let cpus = cpus(self.options.threads);
+        let ran = body.on(variant, self.options.mapper, cpus, &mut |case| {
+            out = work(case);
+            Ok(())
+        });
+        ran.and(out).map_err(|e| e.of(self.case, variant.name()))
     }
 
     /// All variants by turns, repetition by repetition, each on a fresh allocator: one process may not have that many
     /// mappings that all are there at once.
-    pub(super) fn batches<B: FitBody>(&self) -> Result<Vec<Rates>, Failure> {
+    pub(super) fn batches(&self, body: &dyn TimedBody) -> Result<Vec<Rates>, Failure> {
         let mut all: Vec<Rates> = Vec::new();
         let mut linux = Rates::of(LINUX);
-        let cpus = cpus(self.options.threads);
-        let batch = Batch::<B> {
-            timed: self,
-            body: PhantomData,
-        };
         for _ in 0..self.options.repeat {
-            for (nth, variant) in self.variants::<B>().enumerate() {
-                let (alone, rate) = variant
-                    .run(self.options.mapper, cpus, &batch)
-                    .map_err(|e| e.of(self.case, variant.name()))?;
+            for (nth, variant) in self.variants(body).enumerate() {
+                let (alone, rate) =
+                    self.on(body, variant, |case| self.batch(body, variant, case))?;
                 if all.len() == nth {
                     all.push(Rates::of(variant.name()));
                 }
                 all[nth].alone.extend(alone);
                 all[nth].all.push(rate);
             }
-            if let Some(mut case) = self.peer_case::<B>()? {
+            if let Some(mut case) = self.peer_case(body)? {
                 let rate = case.repetition().map_err(|e| e.of(self.case, LINUX))?;
                 linux.all.push(rate);
             }
@@ -162,20 +185,41 @@ impl TimedCase<'_> {
         Ok(all)
     }
 
+    /// One repetition: with the first thread alone, if there are several, and with all.
+    fn batch(
+        &self,
+        body: &dyn TimedBody,
+        variant: FitVariant,
+        case: &dyn PreparedCase,
+    ) -> Result<(Option<Rate>, Rate), Failure> {
+        let (loops, count) = (self.loops(body, variant.name()), self.options.threads);
+        let mut threads = FitThreads::prepare(case, count, loops, self.setting())?;
+        let alone = if count > 1 {
+            Some(threads.repetition(false)?)
+        } else {
+            None
+        };
+        Ok((alone, threads.repetition(true)?))
+    }
+
     /// The case in Linux's own allocator, which has one thread and maps nothing.
-    fn peer_case<B: FitBody>(&self) -> Result<Option<PeerCase<'_, B>>, Failure> {
+    fn peer_case(&self, body: &dyn TimedBody) -> Result<Option<PeerCase<'_>>, Failure> {
         let fits = self.options.threads == 1 && self.options.mapper == Mapper::Null;
         let Some(peer) = self.peer.filter(|_| fits) else {
             return Ok(None);
         };
         let cpus = cpus(self.options.threads);
-        let case = PeerCase::prepare(peer, cpus, self.loops::<B>(LINUX), self.setting());
+        let work = body.recorded(self.setting());
+        let case = work.and_then(|work| {
+            let loops = self.loops(body, LINUX);
+            PeerCase::prepare(peer, cpus, loops, work)
+        });
         case.map(Some).map_err(|e| e.of(self.case, LINUX))
     }
 
     /// The pass with a look at every call, of Linux's own allocator.
-    fn peer_pass<B: FitBody>(&self, findings: &mut Findings) -> Result<(), Failure> {
-        let Some(mut case) = self.peer_case::<B>()? else {
+    fn peer_pass(&self, body: &dyn TimedBody, findings: &mut Findings) -> Result<(), Failure> {
+        let Some(mut case) = self.peer_case(body)? else {
             return Ok(());
         };
         let watched = case.watched(self.clock);
@@ -185,7 +229,7 @@ impl TimedCase<'_> {
             push(m::ALLOC_NS.of(quantile as usize), allocs.at(quantile));
             push(m::FREE_NS.of(quantile as usize), frees.at(quantile));
         }
-        let loops = self.loops::<B>(LINUX);
+        let loops = self.loops(body, LINUX);
         push(m::OPS, (loops + loops / 10) as f64);
         push(m::LAZY_PAGES_PEAK, counters.lazy_pages_peak as f64);
         push(m::LAZY_PAGES_BOUND, counters.lazy_pages_bound as f64);
@@ -197,16 +241,20 @@ impl TimedCase<'_> {
         Ok(())
     }
 
-    fn passes<B: FitBody>(&self) -> Result<Vec<Pass>, Failure> {
-        let cpus = cpus(self.options.threads);
-        let watched = Watched::<B> {
-            timed: self,
-            body: PhantomData,
-        };
-        self.variants::<B>()
+    /// The pass with a look at every call, of each variant.
+    fn passes(&self, body: &dyn TimedBody) -> Result<Vec<Pass>, Failure> {
+        let threads = self.options.threads;
+        self.variants(body)
             .map(|variant| {
-                let pass = variant.run(self.options.mapper, cpus, &watched);
-                pass.map_err(|e| e.of(self.case, variant.name()))
+                let loops = self.loops(body, variant.name());
+                self.on(body, variant, |case| {
+                    Ok(Pass {
+                        variant: variant.name(),
+                        seen: watched(case, threads, loops, self.setting(), self.clock)?,
+                        ops: u64::from(threads) * (loops + loops / 10),
+                        counters: case.counters(),
+                    })
+                })
             })
             .collect()
     }

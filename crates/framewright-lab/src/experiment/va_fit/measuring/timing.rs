@@ -2,9 +2,10 @@
 
 use crate::experiment::timing::{CalibratedClock, Latencies, bind, cpu_time, joined};
 use crate::experiment::va_fit::body::{FitBody, Setting};
-use crate::experiment::{Allocator, Failure, SpaceSubject};
+use crate::experiment::{Allocator, Failure, SpaceSubject, SubjectCounters};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError};
+use std::marker::PhantomData;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +24,74 @@ pub(super) struct Rate {
     pub(super) ops_per_second: f64,
 }
 
+/// One thread's part of a case. The loop over the operations stands behind this, so that what is timed is compiled for one
+/// allocator and one body, and all around it only once.
+pub(super) trait ThreadWork: Send {
+    /// So many operations.
+    fn operate(&mut self, ops: u64) -> Result<(), Failure>;
+}
+
+/// A part that looks at the clock before and after each call.
+pub(super) trait WatchedWork: ThreadWork {
+    fn seen(&mut self) -> &mut SeenCalls;
+}
+
+/// A case over one allocator, and what its threads begin with.
+pub(super) trait PreparedCase {
+    /// The part of a thread.
+    fn part(&self, setting: Setting) -> Result<Box<dyn ThreadWork + '_>, Failure>;
+
+    /// The part of a thread that watches each call.
+    fn watched_part(
+        &self,
+        setting: Setting,
+        clock: CalibratedClock,
+    ) -> Result<Box<dyn WatchedWork + '_>, Failure>;
+
+    fn counters(&self) -> SubjectCounters;
+}
+
+/// The body `B` over the seats of `allocator`.
+pub(super) struct BodyOver<'a, A, B> {
+    allocator: &'a A,
+    body: PhantomData<fn() -> B>,
+}
+
+impl<'a, A: Allocator, B: FitBody> BodyOver<'a, A, B> {
+    pub(super) const fn new(allocator: &'a A) -> Self {
+        Self {
+            allocator,
+            body: PhantomData,
+        }
+    }
+}
+
+impl<A: Allocator, B: FitBody> PreparedCase for BodyOver<'_, A, B> {
+    fn part(&self, setting: Setting) -> Result<Box<dyn ThreadWork + '_>, Failure> {
+        let mut seat = self.allocator.seat(setting.thread)?;
+        let body = B::prepare(&mut seat, setting)?;
+        Ok(Box::new(ThreadPlace { seat, body }))
+    }
+
+    fn watched_part(
+        &self,
+        setting: Setting,
+        clock: CalibratedClock,
+    ) -> Result<Box<dyn WatchedWork + '_>, Failure> {
+        let mut seat = ClockedSeat {
+            seat: self.allocator.seat(setting.thread)?,
+            clock,
+            seen: SeenCalls::new(),
+        };
+        let body = B::prepare(&mut seat, setting)?;
+        Ok(Box::new(ThreadPlace { seat, body }))
+    }
+
+    fn counters(&self) -> SubjectCounters {
+        self.allocator.counters()
+    }
+}
+
 /// What one thread works with, on cache lines of its own, which the CPU fetches in pairs. A body's
 /// random numbers change with every operation; beside another thread's they made `random_size` on
 /// two threads as slow as on one, whatever the allocator.
@@ -32,77 +101,95 @@ struct ThreadPlace<S, B> {
     body: B,
 }
 
-/// The body `B` over the seats of one allocator.
-pub(super) struct Threads<'a, A: Allocator + 'a, B> {
-    places: Vec<ThreadPlace<A::Seat<'a>, B>>,
+impl<S: SpaceSubject + Send, B: FitBody> ThreadWork for ThreadPlace<S, B> {
+    fn operate(&mut self, ops: u64) -> Result<(), Failure> {
+        for _ in 0..ops {
+            self.body.op(&mut self.seat)?;
+        }
+        Ok(())
+    }
+}
+
+impl<S: SpaceSubject + Send, B: FitBody> WatchedWork for ThreadPlace<ClockedSeat<S>, B> {
+    fn seen(&mut self) -> &mut SeenCalls {
+        &mut self.seat.seen
+    }
+}
+
+/// All threads of a case.
+pub(super) struct FitThreads<'a> {
+    parts: Vec<Box<dyn ThreadWork + 'a>>,
     loops: u64,
     bound: bool,
 }
 
-impl<'a, A: Allocator, B: FitBody> Threads<'a, A, B> {
-    /// Prepares the body for each thread, and warms it up.
+impl<'a> FitThreads<'a> {
+    /// Prepares the case for each thread, and warms it up.
     pub(super) fn prepare(
-        allocator: &'a A,
+        case: &'a dyn PreparedCase,
         threads: u16,
         loops: u64,
         setting: Setting,
     ) -> Result<Self, Failure> {
-        let mut prepared = Self {
-            places: Vec::new(),
+        let mut parts = Vec::new();
+        for thread in 0..threads {
+            let mut part = case.part(Setting { thread, ..setting })?;
+            part.operate(loops / 10)?;
+            parts.push(part);
+        }
+        Ok(Self {
+            parts,
             loops,
             bound: threads > 1,
-        };
-        for thread in 0..threads {
-            let mut seat = allocator.seat(thread)?;
-            let mut body = B::prepare(&mut seat, Setting { thread, ..setting })?;
-            for _ in 0..loops / 10 {
-                body.op(&mut seat)?;
-            }
-            prepared.places.push(ThreadPlace { seat, body });
-        }
-        Ok(prepared)
+        })
     }
 
     /// A repetition with all threads, or with the first one only.
     pub(super) fn repetition(&mut self, all: bool) -> Result<Rate, Failure> {
-        let threads = if all { self.places.len() } else { 1 };
-        if !self.bound {
-            let ThreadPlace { seat, body } = &mut self.places[0];
-            let start = cpu_time();
-            for _ in 0..self.loops {
-                body.op(seat)?;
-            }
-            let time = cpu_time().saturating_sub(start);
-            return Ok(rate(&[ThreadTiming::new(self.loops, time, time)]));
-        }
-        let barrier = Barrier::new(threads);
-        let stop = AtomicBool::new(false);
+        let threads = if all { self.parts.len() } else { 1 };
         let loops = self.loops;
-        let parts: Result<Vec<_>, Failure> = std::thread::scope(|scope| {
-            let places = self.places.iter_mut().take(threads);
-            let running: Vec<_> = places
-                .enumerate()
-                .map(|(cpu, ThreadPlace { seat, body })| {
-                    let (barrier, stop) = (&barrier, &stop);
-                    scope.spawn(move || {
-                        bind(cpu);
-                        barrier.wait();
-                        let part = until_one_is_done(seat, body, loops, stop);
-                        // The first one ends it for all, also where it failed.
-                        stop.store(true, Ordering::Relaxed);
-                        part
-                    })
-                })
-                .collect();
-            running.into_iter().map(joined).collect()
+        if !self.bound {
+            let start = cpu_time();
+            self.parts[0].operate(loops)?;
+            let time = cpu_time().saturating_sub(start);
+            return Ok(rate(&[ThreadTiming::new(loops, time, time)]));
+        }
+        let stop = AtomicBool::new(false);
+        let parts = self.parts[..threads].iter_mut();
+        let parts = at_once(parts, |part| {
+            let timing = until_one_is_done(part.as_mut(), loops, &stop);
+            // The first one ends it for all, also where it failed.
+            stop.store(true, Ordering::Relaxed);
+            timing
         });
         Ok(rate(&parts?))
     }
 }
 
+/// `work` on each part, on threads that are bound to a CPU each and begin together.
+fn at_once<P: Send, T: Send>(
+    parts: impl ExactSizeIterator<Item = P>,
+    work: impl Fn(P) -> Result<T, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
+    let barrier = Barrier::new(parts.len());
+    std::thread::scope(|scope| {
+        let running: Vec<_> = parts
+            .enumerate()
+            .map(|(cpu, part)| {
+                let (barrier, work) = (&barrier, &work);
+                scope.spawn(move || {
+                    bind(cpu);
+                    barrier.wait();
+                    work(part)
+                })
+            })
+            .collect();
+        running.into_iter().map(joined).collect()
+    })
+}
+
 fn until_one_is_done(
-    seat: &mut impl SpaceSubject,
-    body: &mut impl FitBody,
+    part: &mut dyn ThreadWork,
     loops: u64,
     stop: &AtomicBool,
 ) -> Result<ThreadTiming, Failure> {
@@ -111,9 +198,7 @@ fn until_one_is_done(
     let mut done = 0;
     while done < loops && !stop.load(Ordering::Relaxed) {
         let chunk = CHUNK.min(loops - done);
-        for _ in 0..chunk {
-            body.op(seat)?;
-        }
+        part.operate(chunk)?;
         done += chunk;
     }
     let cpu = cpu_time().saturating_sub(cpu_start);
@@ -191,13 +276,13 @@ impl SeenCalls {
 }
 
 /// A seat that looks at the clock before and after each call.
-struct ClockedSeat<'s, S> {
-    seat: &'s mut S,
+struct ClockedSeat<S> {
+    seat: S,
     clock: CalibratedClock,
     seen: SeenCalls,
 }
 
-impl<S: SpaceSubject> ClockedSeat<'_, S> {
+impl<S: SpaceSubject> ClockedSeat<S> {
     #[inline]
     fn allocated(&mut self, got: &Result<Page, RangeError>, pages: u64, ns: u64) {
         self.seen.allocs.record(ns);
@@ -208,7 +293,7 @@ impl<S: SpaceSubject> ClockedSeat<'_, S> {
     }
 }
 
-impl<S: SpaceSubject> SpaceSubject for ClockedSeat<'_, S> {
+impl<S: SpaceSubject> SpaceSubject for ClockedSeat<S> {
     #[inline]
     fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
         let (got, ns) = self.clock.time(|| self.seat.alloc(pages, align_bytes));
@@ -246,64 +331,34 @@ impl<S: SpaceSubject> SpaceSubject for ClockedSeat<'_, S> {
     }
 }
 
-/// The body on an allocator that has done nothing before, every call watched. The latencies are
+/// The case on an allocator that has done nothing before, every call watched. The latencies are
 /// those of `loops` operations behind a warm-up; span and counters those of everything.
-pub(super) fn watched<A: Allocator, B: FitBody>(
-    allocator: &A,
+pub(super) fn watched(
+    case: &dyn PreparedCase,
     threads: u16,
     loops: u64,
     setting: Setting,
     clock: CalibratedClock,
 ) -> Result<SeenCalls, Failure> {
-    let mut prepared = Vec::new();
-    for thread in 0..threads {
-        let mut seat = allocator.seat(thread)?;
-        let mut watched = ClockedSeat {
-            seat: &mut seat,
-            clock,
-            seen: SeenCalls::new(),
-        };
-        let body = B::prepare(&mut watched, Setting { thread, ..setting })?;
-        let seen = watched.seen;
-        prepared.push((seat, body, seen));
-    }
-    let work = |seat: &mut A::Seat<'_>, body: &mut B, seen: SeenCalls| {
-        let mut watched = ClockedSeat { seat, clock, seen };
-        for _ in 0..loops / 10 {
-            body.op(&mut watched)?;
-        }
-        watched.seen.allocs.forget();
-        watched.seen.frees.forget();
-        for _ in 0..loops {
-            body.op(&mut watched)?;
-        }
-        Ok::<SeenCalls, Failure>(watched.seen)
+    let parts: Result<Vec<_>, Failure> = (0..threads)
+        .map(|thread| case.watched_part(Setting { thread, ..setting }, clock))
+        .collect();
+    let mut parts = parts?;
+    let work = |part: &mut Box<dyn WatchedWork + '_>| {
+        part.operate(loops / 10)?;
+        let seen = part.seen();
+        seen.allocs.forget();
+        seen.frees.forget();
+        part.operate(loops)
     };
-    let mut all = SeenCalls::new();
-    if let [(_, _, _)] = prepared[..] {
-        for (mut seat, mut body, seen) in prepared {
-            all.add(&work(&mut seat, &mut body, seen)?);
-        }
-        return Ok(all);
+    if let [part] = &mut parts[..] {
+        work(part)?;
+    } else {
+        at_once(parts.iter_mut(), work)?;
     }
-    let barrier = Barrier::new(prepared.len());
-    let parts: Result<Vec<SeenCalls>, Failure> = std::thread::scope(|scope| {
-        let running: Vec<_> = prepared
-            .into_iter()
-            .enumerate()
-            .map(|(cpu, (mut seat, mut body, seen))| {
-                let (barrier, work) = (&barrier, &work);
-                scope.spawn(move || {
-                    bind(cpu);
-                    barrier.wait();
-                    work(&mut seat, &mut body, seen)
-                })
-            })
-            .collect();
-        running.into_iter().map(joined).collect()
-    });
-    for part in parts? {
-        all.add(&part);
+    let mut all = SeenCalls::new();
+    for part in &mut parts {
+        all.add(part.seen());
     }
     Ok(all)
 }
