@@ -8,6 +8,7 @@ use framewright::{Context, Frame, Mobility, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions};
 use framewright_linux::tenancy::{Guests, Reclaiming};
 use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
+use framewright_sim::Random;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
@@ -32,13 +33,6 @@ impl Drop for TheFile {
         let gone = fs::remove_file(&self.0);
         assert!(gone.is_ok() || std::thread::panicking());
     }
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
 }
 
 /// A page that says its number everywhere.
@@ -83,9 +77,10 @@ fn readers_of_more_than_there_is_memory_and_large_blocks_are_all_served() {
                     shrink: &shrink,
                     migrate: &migrate,
                 };
-                let (mut state, mut bytes, mut blocks) = (seed, vec![0; 3 * PAGE], Vec::new());
+                let (mut random, mut bytes, mut blocks) =
+                    (Random::new(seed), vec![0; 3 * PAGE], Vec::new());
                 for round in 0..2000 {
-                    let nth = random(&mut state) % (PAGES - 3);
+                    let nth = random.below(PAGES - 3);
                     let mut supply = Reclaiming {
                         seat: &mut seat,
                         clients,

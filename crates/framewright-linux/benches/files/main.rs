@@ -23,6 +23,7 @@ use framewright::{Context, Frame, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions, OpenFile};
 use framewright_linux::tenancy::Guests;
 use framewright_linux::{Host, Linux, Options, Ram, RamPages, Stored};
+use framewright_sim::Random;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::hint::black_box;
@@ -34,13 +35,6 @@ const PAGES: u64 = 32_768;
 const PAGE: u64 = 4096;
 const CALLS: u64 = 200_000;
 const ROUNDS: usize = 5;
-
-fn random(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
-}
 
 /// Nanoseconds of this thread's CPU time for each of this many calls.
 fn each(calls: u64, work: impl FnOnce()) -> f64 {
@@ -83,9 +77,9 @@ impl BestLines {
 }
 
 fn read_at_random(cache: &FileCache<'_>, supply: &mut dyn FrameSource, file: &OpenFile, seed: u64) {
-    let (mut state, mut page) = (seed, [0; PAGE as usize]);
+    let (mut random, mut page) = (Random::new(seed), [0; PAGE as usize]);
     for _ in 0..CALLS {
-        let at = random(&mut state) % PAGES * PAGE;
+        let at = random.below(PAGES) * PAGE;
         let read = cache.read(supply, file, at, &mut page);
         assert_eq!(black_box(read), Ok(PAGE as usize));
     }
@@ -151,9 +145,9 @@ fn round(
         context: Context::ANY,
     };
     let ns = each(CALLS, || {
-        let (mut state, mut page) = (1, [0; PAGE as usize]);
+        let (mut random, mut page) = (Random::new(1), [0; PAGE as usize]);
         for _ in 0..CALLS {
-            let at = random(&mut state) % PAGES * PAGE;
+            let at = random.below(PAGES) * PAGE;
             black_box(plain.read_at(&mut page, at)).expect("it is there");
         }
     });

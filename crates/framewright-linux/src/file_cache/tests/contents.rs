@@ -147,19 +147,16 @@ fn churn(
     ops: u64,
 ) {
     const LEN: u64 = 200 << 12;
-    let mut random = {
-        let mut state = seed;
-        move |below: u64| random(&mut state) % below
-    };
+    let mut random = Random::new(seed);
     let mut shadow = Shadow(patterns(100));
     fs::write(path, &shadow.0).unwrap();
     let mut file = cache.create(path).unwrap();
     let mut bytes = vec![0; 40_000];
     for _ in 0..ops {
-        let offset = random(LEN);
-        let longest = if random(4) == 0 { 40_000 } else { 5000 };
-        let len = 1 + random(longest) as usize;
-        match random(100) {
+        let offset = random.below(LEN);
+        let longest = if random.below(4) == 0 { 40_000 } else { 5000 };
+        let len = 1 + random.index(longest);
+        match random.below(100) {
             0..50 => {
                 let read = cache.read(seat, &file, offset, &mut bytes[..len]).unwrap();
                 let rest = shadow.0.get(offset as usize..).unwrap_or(&[]);
@@ -167,7 +164,7 @@ fn churn(
                 assert!(bytes[..read] == *expected, "{len} bytes at {offset}");
             }
             50..85 => {
-                let value = random(256) as u8;
+                let value = random.bits() as u8;
                 bytes[..len]
                     .iter_mut()
                     .zip(0..)
@@ -180,12 +177,12 @@ fn churn(
                 shadow.0.resize(offset as usize, 0);
             }
             90..96 => {
-                let context = if random(2) == 0 {
+                let context = if random.below(2) == 0 {
                     Context::ANY
                 } else {
                     Context::NOIO
                 };
-                cache.shrink(seat, &ask(random(60), context));
+                cache.shrink(seat, &ask(random.below(60), context));
             }
             96 => cache.sync(&file).unwrap(),
             97 => {
@@ -256,9 +253,9 @@ fn threads_with_files_of_their_own_share_a_cache_and_a_cleancache_that_is_taken_
                 });
             }
             // The owner takes the guests' frames, and fills them with a pattern.
-            let mut state = 5;
+            let mut random = Random::new(5);
             for _ in 0..200 {
-                let frames = 1 + random(&mut state) % 512;
+                let frames = 1 + random.below(512);
                 let run = reserve.alloc_contig(frames, 1).unwrap();
                 for frame in run.start().0..run.end().0 {
                     ram.write(Frame(frame), &[0xaa; FRAME_BYTES]).unwrap();
@@ -301,15 +298,15 @@ fn threads_write_and_read_one_file_while_it_is_shrunk_synced_and_made_longer() {
             scope.spawn(move || {
                 let mut seat = host.seat().unwrap();
                 // Every third page is this thread's to write; each says twice how often it was.
-                let (mut state, mut counts) = (nth, [0u64; PAGES as usize]);
+                let (mut random, mut counts) = (Random::new(nth), [0u64; PAGES as usize]);
                 all_here.wait();
                 for _ in 0..1500 {
-                    let page = random(&mut state) % PAGES;
+                    let page = random.below(PAGES);
                     let mut ends = [[0; 8]; 2];
                     let mine = page % 3 == nth;
                     for (end, bytes) in ends.iter_mut().enumerate() {
                         let at = page * PAGE + end as u64 * (PAGE - 8);
-                        if mine && random(&mut state).is_multiple_of(2) {
+                        if mine && random.chance(50) {
                             let count = counts[page as usize] + 1 - end as u64;
                             cache
                                 .write(&mut seat, file, at, &count.to_ne_bytes())
@@ -321,11 +318,11 @@ fn threads_write_and_read_one_file_while_it_is_shrunk_synced_and_made_longer() {
                     let [first, last] = ends.map(u64::from_ne_bytes);
                     let count = counts[page as usize];
                     assert!(!mine || first == count || last == count, "page {page}");
-                    match random(&mut state) % 60 {
+                    match random.below(60) {
                         0 => cache.sync(file).unwrap(),
                         1 => drop(cache.shrink(&mut seat, &ask(30, Context::ANY))),
                         2 => {
-                            let longer = file.len_bytes() + random(&mut state) % 5000;
+                            let longer = file.len_bytes() + random.below(5000);
                             let longer = longer.min((PAGES + 30) * PAGE);
                             cache.write(&mut seat, file, longer, b"x").unwrap();
                         }

@@ -181,15 +181,15 @@ fn whatever_fails_at_random_what_was_said_to_be_written_is_there() {
         let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
         let medium = MemoryFile::new(patterns(60));
         let file = cache.add_medium(medium.clone(), true).unwrap();
-        let (mut shadow, mut state, mut errors) = (patterns(60), seed, 0);
+        let (mut shadow, mut random, mut errors) = (patterns(60), Random::new(seed), 0);
         let mut bytes = vec![0; 20_000];
         for _ in 0..600 {
             let kinds = [&medium.reads, &medium.writes, &medium.lens];
-            let nth = 1 + random(&mut state) % 3;
-            kinds[random(&mut state) as usize % 3].at(nth, random(&mut state) % 3, EIO);
-            let at = random(&mut state) as usize % (100 * FRAME_BYTES);
-            let len = 1 + random(&mut state) as usize % bytes.len();
-            match random(&mut state) % 10 {
+            let nth = 1 + random.below(3);
+            kinds[random.index(3)].at(nth, random.below(3), EIO);
+            let at = random.index(100 * FRAME_BYTES);
+            let len = 1 + random.index(bytes.len());
+            match random.below(10) {
                 0..5 => match cache.read(&mut seat, &file, at as u64, &mut bytes[..len]) {
                     Ok(read) => {
                         let rest = shadow.get(at..).unwrap_or(&[]);
@@ -198,7 +198,7 @@ fn whatever_fails_at_random_what_was_said_to_be_written_is_there() {
                     Err(_) => errors += 1,
                 },
                 5..8 => {
-                    bytes[..len].fill(random(&mut state) as u8);
+                    bytes[..len].fill(random.bits() as u8);
                     match cache.write(&mut seat, &file, at as u64, &bytes[..len]) {
                         Ok(written) => {
                             let end = at + written;

@@ -22,7 +22,7 @@ struct ZipfTrace {
     /// Sums of the weights, in units of which the most frequent page has 2^20.
     sums: Vec<u64>,
     scan: u64,
-    state: u64,
+    random: Random,
 }
 
 impl ZipfTrace {
@@ -36,16 +36,16 @@ impl ZipfTrace {
         Self {
             sums: sums.collect(),
             scan: pages,
-            state: 42,
+            random: Random::new(42),
         }
     }
 
     fn next(&mut self) -> u64 {
-        if random(&mut self.state).is_multiple_of(4) {
+        if self.random.chance(25) {
             self.scan += 1;
             return self.scan - 1;
         }
-        let at = random(&mut self.state) % self.sums.last().unwrap();
+        let at = self.random.below(*self.sums.last().unwrap());
         self.sums.partition_point(|sum| *sum <= at) as u64
     }
 }

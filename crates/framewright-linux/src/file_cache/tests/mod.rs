@@ -12,6 +12,7 @@ use crate::{Host, Linux, Options, RamPages, Stored};
 use framewright::Run;
 use framewright::frame::{Seat, ZoneLayout};
 use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
+use framewright_sim::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 type CacheSeat<'h> = Seat<'h, 'h, Linux<()>>;
@@ -59,13 +60,6 @@ fn cleared(cache: &FileCache<'_>, seat: &mut CacheSeat<'_>) -> u64 {
     let left = cache.clear(seat);
     cache.verify().unwrap();
     left
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
 }
 
 /// What a page of a file holds at first.

@@ -178,9 +178,9 @@ fn pages_move_under_readers_and_a_writer() {
             let (host, cache, file, end) = (&host, &cache, &file, &end);
             move || {
                 let mut seat = host.seat().unwrap();
-                let (mut state, mut bytes) = (seed, [0; FRAME_BYTES]);
+                let (mut random, mut bytes) = (Random::new(seed), [0; FRAME_BYTES]);
                 while !end.load(Relaxed) {
-                    let page = random(&mut state) % PAGES;
+                    let page = random.below(PAGES);
                     cache
                         .read(&mut seat, file, page * PAGE, &mut bytes)
                         .unwrap();
@@ -192,9 +192,9 @@ fn pages_move_under_readers_and_a_writer() {
         };
         let writer = || {
             let mut seat = host.seat().unwrap();
-            let (mut state, mut counts) = (3, [0u64; PAGES as usize]);
+            let (mut random, mut counts) = (Random::new(3), [0u64; PAGES as usize]);
             while !end.load(Relaxed) {
-                let page = random(&mut state) % PAGES;
+                let page = random.below(PAGES);
                 let count = &mut counts[page as usize];
                 let mut word = [0; 8];
                 cache
@@ -211,11 +211,11 @@ fn pages_move_under_readers_and_a_writer() {
         scope.spawn(writer);
         let mover = || {
             let mut seat = host.seat().unwrap();
-            let (mut state, mut moved) = (9, 0u64);
+            let (mut random, mut moved) = (Random::new(9), 0u64);
             let mut rounds = 0;
             while moved < 3000 && rounds < 200_000 {
                 rounds += 1;
-                let from = Frame(FIRST.0 + random(&mut state) % 1024);
+                let from = Frame(FIRST.0 + random.below(1024));
                 let to = seat.alloc(BlockOrder::ZERO, Mobility::Movable).unwrap();
                 let mut moves = [a_move(from, to)];
                 if from != to {

@@ -6,6 +6,7 @@ mod heap;
 
 use super::into_iter::IntoIter;
 use super::*;
+use crate::random::Random;
 use core::cell::RefCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -211,13 +212,9 @@ fn memory_goes_back_though_a_value_panics_when_it_is_dropped() {
 fn a_vector_does_what_the_standard_library_s_does() {
     let heap = Heap::default();
     let (mut ours, mut theirs) = (KVVec::new(&heap), Vec::new());
-    let mut state = 1u64;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (state >> 33) % below
-    };
+    let mut random = Random::new(1);
     for round in 0..400 {
-        match random(10) {
+        match random.below(10) {
             0..4 => {
                 let text = format!("element {round}");
                 ours.try_push(text.clone()).unwrap();
@@ -225,17 +222,17 @@ fn a_vector_does_what_the_standard_library_s_does() {
             }
             4..6 => assert_eq!(ours.pop(), theirs.pop()),
             6..8 => {
-                let more = vec![format!("of {round}"); random(7) as usize];
+                let more = vec![format!("of {round}"); random.index(7)];
                 ours.try_extend_from_slice(&more).unwrap();
                 theirs.extend_from_slice(&more);
             }
             8 => {
-                let more = random(20) as usize;
+                let more = random.index(20);
                 ours.try_reserve(more).unwrap();
                 assert!(ours.capacity() >= ours.len() + more);
             }
             _ => {
-                let len = random(20) as usize;
+                let len = random.index(20);
                 ours.truncate(len);
                 theirs.truncate(len);
             }

@@ -1,6 +1,7 @@
 //! What guests may rely on: C4 to C8.
 
 use super::*;
+use crate::random::Random;
 use crate::units::RunError;
 
 fn key(pool: PoolId, object: u64, index: u64) -> Key {
@@ -196,13 +197,8 @@ fn a_map_that_may_miss_agrees_with_every_step() {
     let mut guests = [guest(&reserve, 0), guest(&reserve, 1)];
     let mut model = std::collections::HashMap::new();
     let mut taken: Vec<Run> = Vec::new();
-    let mut seed = 12345u64;
-    let mut next = |below: u64| {
-        seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (seed >> 33) % below
-    };
+    let mut random = Random::new(12345);
+    let mut next = |below: u64| random.below(below);
     let mut out = [0; 512];
     let (mut hits, mut takes) = (0, 0);
     for step in 0..60_000u64 {

@@ -1,6 +1,7 @@
 //! Guests and owners at the same time.
 
 use super::*;
+use crate::random::Random;
 use std::sync::atomic::AtomicBool;
 
 struct EndOfThread<'a>(&'a AtomicBool);
@@ -26,15 +27,12 @@ fn c4_no_guest_ever_gets_what_an_owner_wrote() {
                     let mut guest = guest(reserve, cpu);
                     let mut out = [0; 512];
                     let mut hits = 0u64;
-                    let mut n = u64::from(cpu);
+                    let mut random = Random::new(u64::from(cpu));
                     while !done.load(Relaxed) {
-                        n = n
-                            .wrapping_mul(6364136223846793005)
-                            .wrapping_add(1442695040888963407);
                         // Each guest has keys of its own: calls with one key are serialised.
-                        let index = (n >> 33) % 600;
+                        let index = random.below(600);
                         let key = Key {
-                            pool: pools[(n >> 20 & 1) as usize],
+                            pool: pools[random.index(2)],
                             object: u64::from(cpu),
                             index,
                         };
