@@ -6,7 +6,7 @@ use framewright::policy::ContigConfig;
 use framewright::reclaim::{Clients, Migrate};
 use framewright::reserve::{Contiguous, Key, MigrateArea, PoolConfig};
 use framewright::{Frame, Order, Page, PageRange, Run};
-use framewright_linux::{Anon, HostSpace, Options, Paged};
+use framewright_linux::{Anon, HostSpace, Options, Windowed};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let host = HostSpace::fenced(&Options::of_frames(2048).with_reserve(1024))?;
     let reclaim = host.engine().reclaim(0);
     let lent = Run::new(Frame(1024), 1024).ok_or("a run ends inside the numbers")?;
-    let mut memory = vec![0; MigrateArea::<Paged>::words_needed(lent)];
+    let mut memory = vec![0; MigrateArea::<Windowed>::words_needed(lent)];
     let area = MigrateArea::new(&reclaim, lent, &ContigConfig::default(), &mut memory)?;
     let anon = Anon::new(Arc::clone(host.ram_shared()), 2048)?;
     let mut cpu = host.cpu()?;

@@ -11,7 +11,7 @@ pub use error::{HostError, SlotError};
 pub use options::{Options, RangeOptions};
 
 use crate::mapping::Mapping;
-use crate::platform::{Linux, Membarrier, Paged, Slots};
+use crate::platform::{Linux, Membarrier, Slots, Windowed};
 use crate::ram::Ram;
 use crate::window::Window;
 use framewright::CpuId;
@@ -85,7 +85,7 @@ pub type Host<B = Membarrier> = HostedEngine<Linux<B>, ()>;
 /// # Ok(())
 /// # }
 /// ```
-pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, SpaceLayout>;
+pub type HostSpace<B = Membarrier> = HostedEngine<Windowed<B>, SpaceLayout>;
 
 /// A [`HostSpace`] with objects: kmalloc and kvmalloc in its frames and in its window.
 ///
@@ -113,10 +113,10 @@ pub type HostSpace<B = Membarrier> = HostedEngine<Paged<B>, SpaceLayout>;
 /// # Ok(())
 /// # }
 /// ```
-pub type HostKv<B = Membarrier> = HostedEngine<Paged<B>, KvLayout>;
+pub type HostKv<B = Membarrier> = HostedEngine<Windowed<B>, KvLayout>;
 
 /// A thread's place in a host: its seats in all of the host's parts.
-pub type HostCpu<'h, P = Paged, W = KvLayout> = Cpu<'h, 'h, P, W>;
+pub type HostCpu<'h, P = Windowed, W = KvLayout> = Cpu<'h, 'h, P, W>;
 
 impl Host {
     /// A host with all frames free.
@@ -215,7 +215,7 @@ impl<B: FramePlatform + Clone> HostKv<B> {
     }
 }
 
-impl<B: FramePlatform + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
+impl<B: FramePlatform + Clone, W: Parts<Windowed<B>>> HostedEngine<Windowed<B>, W> {
     fn with_window(
         linux: Linux<B>,
         options: &Options,
@@ -225,7 +225,7 @@ impl<B: FramePlatform + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
         let window = options.ranges.window(&ram)?;
         let layout = parts(options.ranges.engine(options, &window));
         let slots = linux.slots().clone();
-        let platform = Paged::new(linux, window);
+        let platform = Windowed::new(linux, window);
         match options.reserve() {
             None => {
                 let size = MetadataSize {
@@ -385,7 +385,7 @@ impl<P: RangePlatform + Clone, W: RangeParts<P>> HostedEngine<P, W> {
     }
 }
 
-impl<B: FramePlatform + Clone, W: Parts<Paged<B>>> HostedEngine<Paged<B>, W> {
+impl<B: FramePlatform + Clone, W: Parts<Windowed<B>>> HostedEngine<Windowed<B>, W> {
     /// The window, and its bytes.
     #[must_use]
     pub fn window(&self) -> &Window {

@@ -5,7 +5,7 @@
 //!                   ├─ Engine  zone, space and objects; their metadata in one mapping
 //!                   ├─ Linux   what the engine asks: relax, barrier, clock  [`platform`]
 //!                   │   └─ Slots  a number for each thread, given back at its end
-//!                   └─ Paged   or that, and address space in which the frames appear  [`window`]
+//!                   └─ Windowed  or that, and address space in which the frames appear  [`window`]
 //!
 //!     Host, HostSpace, HostKv: a HostedEngine of frames; with virtual ranges; with these and objects
 //!
@@ -24,8 +24,6 @@
 //!
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
-//!
-//! [`Paged`] without a module before it is a platform: that of a space.
 //!
 //! A host is made once and shared by reference; each thread asks it for its [`cpu`](HostedEngine::cpu), by
 //! which it does everything. No setting of the machine is changed, and no privilege is needed. A
@@ -69,7 +67,7 @@ pub use host::{
     Host, HostCpu, HostError, HostKv, HostSpace, HostedEngine, Options, RangeOptions, SlotError,
 };
 pub use latency::LatencyHistogram;
-pub use platform::{Linux, Membarrier, Paged, Stored};
+pub use platform::{Linux, Membarrier, Stored, Windowed};
 pub use ram::{Ram, RamPages, RamReport};
 pub use swap::{Frontswap, SwapDevice, SwapFile, Zram};
 pub use tenancy::{Guests, Tenancy};

@@ -11,7 +11,7 @@ use framewright::kv::{KvError, KvFreeError, KvRequest};
 use framewright::platform::{FramePlatform, MapError};
 use framewright::vrange::RangeError;
 use framewright::{Addr, Frame};
-use framewright_linux::{HostCpu, HostError, HostKv, Options, Paged};
+use framewright_linux::{HostCpu, HostError, HostKv, Options, Windowed};
 use framewright_sim::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -135,7 +135,7 @@ fn is_full(error: KvError) -> bool {
 
 struct ObjectWorker<'h, B: FramePlatform + Clone> {
     host: &'h HostKv<B>,
-    seat: HostCpu<'h, Paged<B>>,
+    seat: HostCpu<'h, Windowed<B>>,
     random: Draw,
     counts: &'h ThreadCounts,
     kept: Vec<LiveObject>,

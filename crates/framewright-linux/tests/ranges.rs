@@ -6,7 +6,7 @@ use framewright::policy::RangeConfig;
 use framewright::vrange::SpaceLayout;
 use framewright::vrange::{AreaRequest, AreaState, RangeError, RangeFreeError};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange};
-use framewright_linux::{HostCpu, HostError, HostSpace, Options, Paged, RangeOptions};
+use framewright_linux::{HostCpu, HostError, HostSpace, Options, RangeOptions, Windowed};
 use framewright_sim::Random;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -93,7 +93,7 @@ fn all_is_back<B: FramePlatform + Clone>(host: &HostSpace<B>) {
 
 fn vmalloc<B: FramePlatform + Clone>(
     host: &HostSpace<B>,
-    seat: &mut HostCpu<'_, Paged<B>, SpaceLayout>,
+    seat: &mut HostCpu<'_, Windowed<B>, SpaceLayout>,
     request: &AreaRequest,
     number: u64,
 ) -> Result<LiveArea, RangeError> {
@@ -209,7 +209,7 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
 /// Single frames of the caller's own, each filled with what tells it.
 fn own_frames<B: FramePlatform + Clone>(
     host: &HostSpace<B>,
-    seat: &mut HostCpu<'_, Paged<B>, SpaceLayout>,
+    seat: &mut HostCpu<'_, Windowed<B>, SpaceLayout>,
     count: usize,
 ) -> Vec<Frame> {
     let frames: Vec<_> = (0..count)
@@ -324,7 +324,7 @@ fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
     let mut seat = host.cpu().unwrap();
     let mut random = Random::new(9);
     let mut live: Vec<Option<LiveArea>> = vec![None; 8];
-    let mut round = |seat: &mut HostCpu<'_, Paged<()>, SpaceLayout>, number: u64| {
+    let mut round = |seat: &mut HostCpu<'_, Windowed<()>, SpaceLayout>, number: u64| {
         let slot = random.remainder(8) as usize;
         if let Some(area) = live[slot].take() {
             area.check(&host);

@@ -14,7 +14,7 @@ use framewright::reclaim::Clients;
 use framewright::{CpuId, SetupError};
 
 /// A CPU's seats in an engine that lives as long as the kernel.
-type Place<P> = Cpu<'static, 'static, P>;
+type CpuPlace<P> = Cpu<'static, 'static, P>;
 
 /// The place of the handlers' kind among the three: an engine need not have it.
 const HANDLERS: u16 = 2;
@@ -24,11 +24,11 @@ const HANDLERS: u16 = 2;
 pub struct CpuPlaces<P: FramePlatform + ObjectPlatform + Clone + 'static, C, const CPUS: usize> {
     this: C,
     /// For requests.
-    own: CpuCells<Place<P>, C, CPUS>,
+    own: CpuCells<CpuPlace<P>, C, CPUS>,
     /// For page tables, while the platform maps with the others.
-    tables: CpuCells<Place<P>, C, CPUS>,
+    tables: CpuCells<CpuPlace<P>, C, CPUS>,
     /// For handlers, if they allocate.
-    handlers: CpuCells<Place<P>, C, CPUS>,
+    handlers: CpuCells<CpuPlace<P>, C, CPUS>,
     interrupts: InterruptFlags<CPUS>,
 }
 
@@ -87,7 +87,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
         self.replace_each(|_, place| place.map(|cpu| cpu.with_clients([clients])));
     }
 
-    fn replace_each(&self, change: impl Fn(u16, Option<Place<P>>) -> Option<Place<P>>) {
+    fn replace_each(&self, change: impl Fn(u16, Option<CpuPlace<P>>) -> Option<CpuPlace<P>>) {
         for (nth, kind) in (0..).zip([&self.own, &self.tables, &self.handlers]) {
             let replaced = kind.replace(|place| change(nth, place));
             replaced.expect("the CPU is in none of its seats");
@@ -99,7 +99,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
     /// # Errors
     /// [`NestedEntry`] if the CPU is inside, or has no seats: a handler that interrupted a call with interrupts on.
     #[inline(always)]
-    pub fn try_with<R>(&self, work: impl FnOnce(&mut Place<P>) -> R) -> Result<R, NestedEntry> {
+    pub fn try_with<R>(&self, work: impl FnOnce(&mut CpuPlace<P>) -> R) -> Result<R, NestedEntry> {
         self.own.enter(work)
     }
 
@@ -108,7 +108,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
     /// # Panics
     /// If the CPU is, or has no seats.
     #[inline(always)]
-    pub fn with<R>(&self, work: impl FnOnce(&mut Place<P>) -> R) -> R {
+    pub fn with<R>(&self, work: impl FnOnce(&mut CpuPlace<P>) -> R) -> R {
         self.own.must_enter(work)
     }
 
@@ -117,7 +117,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
     /// # Panics
     /// As [`with`](Self::with).
     #[inline(always)]
-    pub fn with_tables<R>(&self, work: impl FnOnce(&mut Place<P>) -> R) -> R {
+    pub fn with_tables<R>(&self, work: impl FnOnce(&mut CpuPlace<P>) -> R) -> R {
         self.tables.must_enter(work)
     }
 
@@ -126,7 +126,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
     /// # Panics
     /// As [`with`](Self::with), and if the engine has no seats for handlers.
     #[inline]
-    pub fn with_handler<R>(&self, work: impl FnOnce(&mut Place<P>) -> R) -> R {
+    pub fn with_handler<R>(&self, work: impl FnOnce(&mut CpuPlace<P>) -> R) -> R {
         let own = || self.handlers.must_enter(work);
         self.interrupts.without(self.this.current(), own)
     }

@@ -9,7 +9,7 @@ use framewright::reserve::{Guest, Key, PoolConfig, PoolId};
 use framewright_capi_core::arguments::{FW_PAGE_BYTES, WrongArgument};
 use framewright_capi_core::codes::{FW_ENODEV, FW_ENOENT, FW_ENOSPC};
 use framewright_capi_core::pointers;
-use framewright_linux::Paged;
+use framewright_linux::Windowed;
 use std::ffi::{c_int, c_void};
 
 /// A get leaves its page in the pool. Without it a get takes its page away: the caller has it then.
@@ -17,7 +17,7 @@ pub const FW_POOL_KEEPS: u32 = 1;
 /// Pages may be put that are on no device yet (`fw_guest_put_dirty`).
 pub const FW_POOL_DIRTY: u32 = 2;
 
-fn guest(seat: &mut HostedSeat) -> Result<&mut Guest<'static, 'static, Paged>, CallRefusal> {
+fn guest(seat: &mut HostedSeat) -> Result<&mut Guest<'static, 'static, Windowed>, CallRefusal> {
     let guest = seat.cpu().guest();
     guest.ok_or_else(|| CallRefusal::plain(FW_ENODEV))
 }

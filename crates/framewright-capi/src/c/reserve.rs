@@ -15,10 +15,10 @@ use framewright::{Run, RunError};
 use framewright_capi_core::arguments::{page_at, pages_for, shape_of};
 use framewright_capi_core::codes::{FW_EFOREIGN, FW_ENODEV};
 use framewright_capi_core::pointers;
-use framewright_linux::Paged;
+use framewright_linux::Windowed;
 use std::ffi::{c_char, c_int, c_void};
 
-fn reserve_of(seat: &HostedSeat) -> Result<&Reserve<'_, Paged>, CallRefusal> {
+fn reserve_of(seat: &HostedSeat) -> Result<&Reserve<'_, Windowed>, CallRefusal> {
     seat.host()
         .reserve()
         .ok_or_else(|| CallRefusal::plain(FW_ENODEV))

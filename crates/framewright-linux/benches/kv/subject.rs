@@ -7,7 +7,7 @@ use framewright::frame::ZoneLayout;
 use framewright::kv::KvRequest;
 use framewright::platform::FramePlatform;
 use framewright_linux::{
-    Heap, HeapOptions, HostCpu, HostError, HostKv, Membarrier, Options, Paged,
+    Heap, HeapOptions, HostCpu, HostError, HostKv, Membarrier, Options, Windowed,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use talc::TalcLock;
@@ -61,11 +61,11 @@ impl KvEngine {
 
 impl<B: FramePlatform + Clone + Sync> KvSubject for HostKv<B> {
     type Worker<'s>
-        = HostCpu<'s, Paged<B>>
+        = HostCpu<'s, Windowed<B>>
     where
         B: 's;
 
-    fn worker(&self) -> HostCpu<'_, Paged<B>> {
+    fn worker(&self) -> HostCpu<'_, Windowed<B>> {
         self.cpu().expect("as many slots as threads")
     }
 
@@ -75,7 +75,7 @@ impl<B: FramePlatform + Clone + Sync> KvSubject for HostKv<B> {
     }
 }
 
-impl<B: FramePlatform + Clone> KvWorker for HostCpu<'_, Paged<B>> {
+impl<B: FramePlatform + Clone> KvWorker for HostCpu<'_, Windowed<B>> {
     #[inline]
     fn try_alloc(&mut self, bytes: usize, any: bool) -> Option<usize> {
         let request = KvRequest::new(bytes as u64);

@@ -15,7 +15,9 @@ use framewright::stats::RangeStats;
 use framewright::vrange::AreaRequest;
 use framewright::vrange::SpaceLayout;
 use framewright::{Frame, Page};
-use framewright_linux::{HostCpu, HostError, HostSpace, Membarrier, Options, Paged, RangeOptions};
+use framewright_linux::{
+    HostCpu, HostError, HostSpace, Membarrier, Options, RangeOptions, Windowed,
+};
 use framewright_sim::Random;
 use std::error::Error;
 use std::sync::atomic::{
@@ -321,7 +323,7 @@ fn print_line(kind: &str, name: &str, times: &[f64], before: &RangeStats, after:
 }
 
 fn churned<B: FramePlatform + Clone>(
-    seat: &mut HostCpu<'_, Paged<B>, SpaceLayout>,
+    seat: &mut HostCpu<'_, Windowed<B>, SpaceLayout>,
     live: &mut [Option<Page>],
     steps: &[(usize, u64)],
     zero: bool,

@@ -1,7 +1,7 @@
 //! The platform of a reserve: frames' contents in a [`Ram`], one of its own or a host's.
 
 use super::copy::Copying;
-use super::{Linux, Paged};
+use super::{Linux, Windowed};
 use crate::Membarrier;
 use crate::ram::{FRAME_WORDS, Ram};
 use framewright::Frame;
@@ -89,7 +89,7 @@ impl<B: FramePlatform> ReservePlatform for Stored<B> {
     }
 }
 
-impl<B> Paged<B> {
+impl<B> Windowed<B> {
     #[inline]
     fn words(&self, frame: Frame) -> &[AtomicU64; FRAME_WORDS] {
         let words = self.window().ram().words(frame);
@@ -98,7 +98,7 @@ impl<B> Paged<B> {
     }
 }
 
-impl<B: FramePlatform> ReservePlatform for Paged<B> {
+impl<B: FramePlatform> ReservePlatform for Windowed<B> {
     /// # Panics
     /// If the frame is not in the window's RAM. That of a host holds zone and reserve.
     #[inline]

@@ -14,7 +14,7 @@
 //! engine's objects start at a multiple of 8. An owner of an object's bytes as bytes, such as a
 //! [`Heap`](crate::Heap), zeroes them itself.
 
-use super::Paged;
+use super::Windowed;
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
 use crate::words;
 use framewright::platform::{FramePlatform, ObjectPlatform};
@@ -43,7 +43,7 @@ impl DirectRegion {
     }
 }
 
-impl<B: FramePlatform> Paged<B> {
+impl<B: FramePlatform> Windowed<B> {
     /// Where `at` lies, and how many bytes follow it there.
     fn region(&self, at: Addr) -> (DirectRegion, u64) {
         let frames = self.window().ram().frames();
@@ -82,7 +82,7 @@ impl<B: FramePlatform> Paged<B> {
     }
 }
 
-impl<B: FramePlatform> ObjectPlatform for Paged<B> {
+impl<B: FramePlatform> ObjectPlatform for Windowed<B> {
     fn direct_base(&self) -> Addr {
         let ram = self.window().ram();
         let start = ram.frames().start();
@@ -139,12 +139,12 @@ mod tests {
 
     /// 8 frames from frame 100 on, full of their numbers; pages 2 to 4 of the window show frames
     /// 105, 103 and 104.
-    fn platform() -> Paged<()> {
+    fn platform() -> Windowed<()> {
         platform_from(FIRST)
     }
 
     /// The same with `first` as the first frame's number, and contents as if it were 100.
-    fn platform_from(first: u64) -> Paged<()> {
+    fn platform_from(first: u64) -> Windowed<()> {
         let ram = Arc::new(Ram::new(Run::new(Frame(first), 8).unwrap(), RamPages::Base).unwrap());
         for nth in 0..8 {
             ram.write(Frame(first + nth), &[(FIRST + nth) as u8; FRAME_BYTES])
@@ -155,22 +155,26 @@ mod tests {
         let run = |nth, frames| Run::new(Frame(first + nth), frames).unwrap();
         window.map(page(2), run(5, 1), Context::ANY).unwrap();
         window.map(page(3), run(3, 2), Context::ANY).unwrap();
-        Paged::new(Linux::fenced(Slots::new(1)), Arc::new(window))
+        Windowed::new(Linux::fenced(Slots::new(1)), Arc::new(window))
     }
 
-    fn direct(paged: &Paged<()>, byte: u64) -> Addr {
-        Addr(paged.direct_base().0.wrapping_add(FIRST * 4096 + byte))
+    fn direct(windowed: &Windowed<()>, byte: u64) -> Addr {
+        Addr(windowed.direct_base().0.wrapping_add(FIRST * 4096 + byte))
     }
 
-    fn mapped(paged: &Paged<()>, byte: u64) -> Addr {
-        Addr(paged.window().range().start().0 * 4096 + byte)
+    fn mapped(windowed: &Windowed<()>, byte: u64) -> Addr {
+        Addr(windowed.window().range().start().0 * 4096 + byte)
     }
 
     /// All bytes of RAM.
-    fn bytes(paged: &Paged<()>) -> Vec<u8> {
+    fn bytes(windowed: &Windowed<()>) -> Vec<u8> {
         let read = |frame| {
             let mut bytes = [0; FRAME_BYTES];
-            paged.window().ram().read(Frame(frame), &mut bytes).unwrap();
+            windowed
+                .window()
+                .ram()
+                .read(Frame(frame), &mut bytes)
+                .unwrap();
             bytes
         };
         (FIRST..FIRST + 8).flat_map(read).collect()
@@ -184,57 +188,57 @@ mod tests {
 
     #[test]
     fn a_frame_s_address_is_that_of_its_first_byte() {
-        let paged = platform();
-        let ram = paged.window().ram();
+        let windowed = platform();
+        let ram = windowed.window().ram();
         let address = ram.address(Frame(FIRST + 3)).unwrap().addr() as u64;
-        assert_eq!(direct(&paged, 3 * 4096), Addr(address));
+        assert_eq!(direct(&windowed, 3 * 4096), Addr(address));
     }
 
     #[test]
     fn zeroes_reach_the_object_wherever_it_lies() {
-        let paged = platform();
-        paged.zero_bytes(direct(&paged, 4090), 4100);
+        let windowed = platform();
+        windowed.zero_bytes(direct(&windowed, 4090), 4100);
         let mut expected = full();
         expected[4090..8190].fill(0);
-        assert_eq!(bytes(&paged), expected);
-        paged.zero_bytes(mapped(&paged, 3 * 4096 - 6), 4096 + 9);
+        assert_eq!(bytes(&windowed), expected);
+        windowed.zero_bytes(mapped(&windowed, 3 * 4096 - 6), 4096 + 9);
         expected[6 * 4096 - 6..6 * 4096].fill(0);
         expected[3 * 4096..4 * 4096 + 3].fill(0);
-        assert_eq!(bytes(&paged), expected);
+        assert_eq!(bytes(&windowed), expected);
     }
 
     #[test]
     fn copies_go_between_the_direct_map_and_mapped_pages() {
-        let paged = platform();
+        let windowed = platform();
         let mut expected = full();
         // 104's last bytes and 105's first to the boundary of the pages that show 105 and 103.
-        paged.copy_bytes(
-            direct(&paged, 5 * 4096 - 100),
-            mapped(&paged, 3 * 4096 - 50),
+        windowed.copy_bytes(
+            direct(&windowed, 5 * 4096 - 100),
+            mapped(&windowed, 3 * 4096 - 50),
             150,
         );
         expected[6 * 4096 - 50..6 * 4096].fill(104);
         expected[3 * 4096..3 * 4096 + 50].fill(104);
         expected[3 * 4096 + 50..3 * 4096 + 100].fill(105);
-        assert_eq!(bytes(&paged), expected);
-        paged.copy_bytes(mapped(&paged, 2 * 4096), direct(&paged, 1), 3 * 4096);
+        assert_eq!(bytes(&windowed), expected);
+        windowed.copy_bytes(mapped(&windowed, 2 * 4096), direct(&windowed, 1), 3 * 4096);
         let pages: Vec<u8> = [5, 3, 4]
             .iter()
             .flat_map(|frame| expected[frame * 4096..][..4096].to_vec())
             .collect();
         expected[1..1 + 3 * 4096].copy_from_slice(&pages);
-        assert_eq!(bytes(&paged), expected);
+        assert_eq!(bytes(&windowed), expected);
     }
 
     #[test]
     fn frames_have_bytes_also_where_their_numbers_are_no_addresses() {
         for first in [(1 << 52) - 4, 1 << 52, (1 << 63) + 512, u64::MAX - 8] {
-            let paged = platform_from(first);
-            let ram = paged.window().ram();
+            let windowed = platform_from(first);
+            let ram = windowed.window().ram();
             let at = |nth| Addr(ram.address(Frame(first + nth)).unwrap().addr() as u64);
-            paged.zero_bytes(at(7), 4096);
+            windowed.zero_bytes(at(7), 4096);
             // Frame 3 is page 3's.
-            paged.copy_bytes(mapped(&paged, 3 * 4096), at(0), 4096);
+            windowed.copy_bytes(mapped(&windowed, 3 * 4096), at(0), 4096);
             let mut bytes = [1; FRAME_BYTES];
             for (nth, expected) in [(0, 103), (1, 101), (6, 106), (7, 0)] {
                 ram.read(Frame(first + nth), &mut bytes).unwrap();
@@ -245,11 +249,11 @@ mod tests {
 
     #[test]
     fn what_is_not_the_engine_s_is_not_touched() {
-        let paged = platform();
+        let windowed = platform();
         let mut own = vec![7u8; 4096];
         let outside = Addr(own.as_mut_ptr().addr() as u64);
-        let (end, start) = (direct(&paged, 8 * 4096), direct(&paged, 0));
-        let not_mapped = mapped(&paged, 0);
+        let (end, start) = (direct(&windowed, 8 * 4096), direct(&windowed, 0));
+        let not_mapped = mapped(&windowed, 0);
         for at in [
             outside,
             end,
@@ -258,23 +262,23 @@ mod tests {
             Addr(u64::MAX),
             Addr(start.0 - 1),
         ] {
-            paged.zero_bytes(at, 4096);
-            paged.copy_bytes(start, at, 4096);
-            paged.copy_bytes(at, start, 4096);
-            paged.copy_bytes(at, at, u64::MAX);
+            windowed.zero_bytes(at, 4096);
+            windowed.copy_bytes(start, at, 4096);
+            windowed.copy_bytes(at, start, 4096);
+            windowed.copy_bytes(at, at, u64::MAX);
         }
         assert_eq!(own, [7; 4096]);
-        assert_eq!(bytes(&paged), full());
+        assert_eq!(bytes(&windowed), full());
         // As far as the memory exists.
-        paged.zero_bytes(direct(&paged, 8 * 4096 - 5), u64::MAX);
-        paged.zero_bytes(mapped(&paged, 5 * 4096 - 5), u64::MAX);
+        windowed.zero_bytes(direct(&windowed, 8 * 4096 - 5), u64::MAX);
+        windowed.zero_bytes(mapped(&windowed, 5 * 4096 - 5), u64::MAX);
         let mut expected = full();
         expected[8 * 4096 - 5..].fill(0);
         expected[5 * 4096 - 5..5 * 4096].fill(0);
-        assert_eq!(bytes(&paged), expected);
-        let page = Page(paged.window().range().start().0 + 3);
-        paged.unmap(PageRange::new(page, 1).unwrap()).unwrap();
-        paged.zero_bytes(mapped(&paged, 3 * 4096), 4096);
-        assert_eq!(bytes(&paged), expected);
+        assert_eq!(bytes(&windowed), expected);
+        let page = Page(windowed.window().range().start().0 + 3);
+        windowed.unmap(PageRange::new(page, 1).unwrap()).unwrap();
+        windowed.zero_bytes(mapped(&windowed, 3 * 4096), 4096);
+        assert_eq!(bytes(&windowed), expected);
     }
 }

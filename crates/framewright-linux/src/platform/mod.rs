@@ -20,12 +20,12 @@
 mod contents;
 mod copy;
 mod direct;
-mod paged;
 mod slots;
+mod windowed;
 
 pub use contents::Stored;
-pub use paged::Paged;
 pub use slots::{NoSlot, Slots};
+pub use windowed::Windowed;
 
 use crate::event::WaitEvent;
 use framewright::platform::FramePlatform;

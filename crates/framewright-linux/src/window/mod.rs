@@ -450,7 +450,7 @@ impl Drop for Window {
     }
 }
 
-/// Threads that use a space over a window alone wait by spinning; [`Paged`](crate::Paged) lets them sleep.
+/// Threads that use a space over a window alone wait by spinning; [`Windowed`](crate::Windowed) lets them sleep.
 impl FramePlatform for Window {}
 
 impl RangePlatform for Window {

@@ -8,9 +8,9 @@
 //! the two ranges must not overlap, which is checked whenever a seat is made.
 
 use super::KvLayout;
-use super::layout::Shape;
+use super::layout::KvShape;
 use super::lengths::addr_of;
-use super::seat::{Held, KvCounters, KvRecord, KvSeatRecord};
+use super::seat::{KvCounters, KvHeld, KvRecord, KvSeatRecord};
 use super::slab::{RecordPool, Records};
 use super::table::{KvEntry, KvTable, ObjectKind, SlabOwner};
 use crate::platform::{FramePlatform, ObjectPlatform};
@@ -28,7 +28,7 @@ use crate::units::{Addr, Page, SetupError};
 /// and in the zones.
 #[derive(Debug)]
 pub struct Kv<'m, P> {
-    pub(super) shape: Shape,
+    pub(super) shape: KvShape,
     pub(super) platform: P,
     pub(super) accounts: Accounts<P>,
     words: &'m KvRecord,
@@ -82,7 +82,7 @@ impl<'m, P: ObjectPlatform> Kv<'m, P> {
         platform: P,
         is_zeroed: bool,
     ) -> Result<Self, SetupError> {
-        let shape = Shape::new(layout)?;
+        let shape = KvShape::new(layout)?;
         let direct = platform.direct_base();
         if direct.in_page() != 0 {
             return Err(SetupError::Multiple {
@@ -132,8 +132,8 @@ impl<'m, P> Kv<'m, P> {
     }
 
     /// The seat of a CPU, for the CPU itself while it is busy, or for a CPU that has claimed it.
-    pub(super) fn held(&self, cpu: u16) -> Held<'m> {
-        Held {
+    pub(super) fn held(&self, cpu: u16) -> KvHeld<'m> {
+        KvHeld {
             words: &self.seats[usize::from(cpu)],
             records: self.records,
             table: self.table,

@@ -1,7 +1,7 @@
 //! The layout of an object allocator: what the user chooses, and where each part then lies.
 //!
-//! `Shape` checks the layout once, before there is an allocator; nothing of it changes later. The
-//! allocator cuts its memory in the order of `Shape::parts`, from the start of a cache line on.
+//! `KvShape` checks the layout once, before there is an allocator; nothing of it changes later. The
+//! allocator cuts its memory in the order of `KvShape::parts`, from the start of a cache line on.
 //! Record 0 is there, but no slab has it.
 
 use super::seat::{KvRecord, KvSeatRecord};
@@ -57,13 +57,13 @@ impl KvLayout {
     /// # Errors
     /// If no allocator can have the layout.
     pub fn words_needed(&self) -> Result<usize, SetupError> {
-        Ok(Shape::new(self)?.words)
+        Ok(KvShape::new(self)?.words)
     }
 }
 
 /// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct KvShape {
     pub(super) start: Frame,
     pub(super) frames: u64,
     pub(super) cpus: u16,
@@ -71,7 +71,7 @@ pub(super) struct Shape {
     pub(super) words: usize,
 }
 
-impl Shape {
+impl KvShape {
     pub(super) fn new(layout: &KvLayout) -> Result<Self, SetupError> {
         let KvLayout {
             start,

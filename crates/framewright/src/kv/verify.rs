@@ -1,7 +1,7 @@
 //! The slow check of the invariants, and the slow count of objects and slabs, with all CPUs stopped.
 
 use super::Kv;
-use super::seat::Held;
+use super::seat::KvHeld;
 use super::slab::{BITMAP_WORDS, Records, SizeClass, SlabHeader, SlabState};
 use super::table::{KvEntry, SlabFrame};
 use crate::platform::FramePlatform;
@@ -107,7 +107,7 @@ impl<P: FramePlatform> Kv<'_, P> {
     }
 
     /// Checks the lists of a seat, and marks its records without a slab. Returns how many slabs are in the lists.
-    fn verify_seat(&self, seat: Held<'_>) -> Result<u64, Broken> {
+    fn verify_seat(&self, seat: KvHeld<'_>) -> Result<u64, Broken> {
         let mut in_lists = 0;
         for class in SizeClass::all() {
             self.verify_magazine(seat, class)?;
@@ -136,7 +136,7 @@ impl<P: FramePlatform> Kv<'_, P> {
     }
 
     /// Checks the slab from which a seat serves a class, and the address of the first slot there.
-    fn verify_magazine(&self, seat: Held<'_>, class: SizeClass) -> Result<(), Broken> {
+    fn verify_magazine(&self, seat: KvHeld<'_>, class: SizeClass) -> Result<(), Broken> {
         let (magazine, first) = seat.words.magazine(class);
         let current = Records::named_by(magazine);
         if current == 0 {
@@ -161,7 +161,7 @@ impl<P: FramePlatform> Kv<'_, P> {
     /// Checks a list. Returns how many slabs are in it.
     fn verify_list(
         &self,
-        seat: Held<'_>,
+        seat: KvHeld<'_>,
         state: SlabState,
         class: SizeClass,
     ) -> Result<u64, Broken> {
@@ -188,7 +188,7 @@ impl<P: FramePlatform> Kv<'_, P> {
     }
 
     /// Checks the list of slabs that were sent to a seat. Returns how many there are.
-    fn verify_inbox(&self, seat: Held<'_>) -> Result<u64, Broken> {
+    fn verify_inbox(&self, seat: KvHeld<'_>) -> Result<u64, Broken> {
         let mut next = seat.words.inbox.load(Relaxed) as u32;
         let mut count = 0;
         while let Some(number) = next.checked_sub(1) {

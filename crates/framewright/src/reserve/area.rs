@@ -28,7 +28,7 @@ pub struct ReserveLayout {
 
 /// How many there are of each part, in the queue in which they lie in the words handed in: the reservations come first.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct ReserveShape {
     frames: usize,
     values: usize,
     /// The first descriptor for a page in an ordinary frame.
@@ -56,7 +56,7 @@ const RESERVE_MAX: u64 = if FRAMES_MAX < 1 << 30 {
 };
 const VALUES_MAX: u64 = RESERVE_MAX / 2;
 
-impl Shape {
+impl ReserveShape {
     fn new(layout: &ReserveLayout) -> Result<Self, SetupError> {
         let frames = layout.run.frames();
         let values = u64::from(layout.values) + u64::from(layout.ordinary);
@@ -152,7 +152,7 @@ impl ReserveLayout {
     /// # Errors
     /// If the layout is not one a reserve can have.
     pub fn words_needed(&self) -> Result<usize, SetupError> {
-        Ok(Shape::new(self)?.words)
+        Ok(ReserveShape::new(self)?.words)
     }
 }
 
@@ -162,7 +162,7 @@ impl ReserveLayout {
 pub struct Reserve<'m, P> {
     pub(super) platform: P,
     run: Run,
-    shape: Shape,
+    shape: ReserveShape,
     pub(super) own: &'m OwnersRecord,
     /// Pages that left each pool because owners took their frames.
     pub(super) lost: &'m [AtomicU64],
@@ -188,7 +188,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         memory: &'m mut [u64],
         platform: P,
     ) -> Result<Self, SetupError> {
-        let shape = Shape::new(layout)?;
+        let shape = ReserveShape::new(layout)?;
         let mut carver = Carver::new(memory, shape.words)?.at_a_line();
         // The serials of the reservations go on.
         let reservations = Reservations::new(carver.records_as_they_are(RESERVATIONS));
@@ -205,7 +205,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
         let states = carver.words(shape.ids);
         let descs = carver.records(shape.ids);
         let pools = Pools::new(pools, carver.words(shape.objects));
-        debug_assert!(carver.is_used_up(), "`Shape` counts every part");
+        debug_assert!(carver.is_used_up(), "`ReserveShape` counts every part");
         let (frames, ordinary) = (shape.frames, shape.ordinary);
         let reserve = Self {
             platform,
@@ -305,7 +305,7 @@ impl<'m, P> Reserve<'m, P> {
 
     /// Whether there is such a descriptor: the numbers between the kinds have none.
     pub(super) const fn is_descriptor(&self, id: usize) -> bool {
-        let Shape { frames, values, .. } = self.shape;
+        let ReserveShape { frames, values, .. } = self.shape;
         let first_value = frames.next_multiple_of(SECTION);
         id < frames
             || id >= first_value && id < first_value + values

@@ -3,7 +3,7 @@
 use super::super::slab::{PLACES, SizeClass, SlabState};
 use super::super::table::{KvEntry, SlabFrame};
 use super::super::{Kv, KvError, KvSeat};
-use super::held::Held;
+use super::held::KvHeld;
 use super::record::{KINDS, KvSeatRecord};
 use crate::frame::{AllocError, FrameSource};
 use crate::platform::{FramePlatform, ObjectPlatform, OrElse, Patience};
@@ -24,7 +24,7 @@ fn kind(class: Option<SizeClass>, order: Option<Order>) -> usize {
 pub(super) type StoppedKv<'k, 'm, P> = seats::Stopped<'k, 'm, Kv<'m, P>>;
 
 impl<'m, P: FramePlatform> StoppedKv<'_, 'm, P> {
-    fn seats(&self) -> impl Iterator<Item = Held<'m>> + '_ {
+    fn seats(&self) -> impl Iterator<Item = KvHeld<'m>> + '_ {
         (0..self.set.shape.cpus).map(|cpu| self.set.held(cpu))
     }
 }
@@ -243,7 +243,7 @@ where
 
     /// Makes a slab of another CPU this CPU's, and puts it into the list for its state. The caller has
     /// claimed the other CPU's seat.
-    fn take_over(&self, from: Held<'_>, number: u32) {
+    fn take_over(&self, from: KvHeld<'_>, number: u32) {
         let slab = self.held.records.get(number);
         let header = slab.header();
         from.move_to(number, SlabState::Full);

@@ -9,7 +9,7 @@ use crate::units::{Frame, Order};
 /// A seat in the hands of the CPU that may touch it: its own while it is busy, or the holder of the
 /// stop lock that has claimed it.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Held<'m> {
+pub(in super::super) struct KvHeld<'m> {
     pub(in super::super) words: &'m KvSeatRecord,
     pub(in super::super) records: Records<'m>,
     pub(in super::super) table: KvTable<'m>,
@@ -21,7 +21,7 @@ pub(in super::super) struct Held<'m> {
     pub(in super::super) owner: SlabOwner,
 }
 
-impl Held<'_> {
+impl KvHeld<'_> {
     /// Whether the seat has a record without a slab; takes some from the pool if it has none.
     pub(in super::super) fn has_record(&self) -> bool {
         if self.words.records().1 == 0 {

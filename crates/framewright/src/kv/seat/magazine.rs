@@ -4,7 +4,7 @@
 use super::super::KvFreeError;
 use super::super::slab::{BITMAP_WORDS, SizeClass, Slab, SlabHeader, SlabState};
 use super::super::table::{KvTable, SlabFrame};
-use super::{Held, KvSeatRecord};
+use super::{KvHeld, KvSeatRecord};
 use crate::seats::{Inboxes, Parcel};
 use crate::sync::{
     AtomicU64,
@@ -40,7 +40,7 @@ impl ObjectSlot<'_> {
     }
 }
 
-impl<'m> Held<'m> {
+impl<'m> KvHeld<'m> {
     /// Takes a slot from the class's magazine.
     #[inline(always)]
     pub(in super::super) fn take(&self, class: SizeClass) -> Option<Addr> {
@@ -198,7 +198,7 @@ impl<'m> Held<'m> {
     }
 }
 
-impl<'m> Inboxes<'m> for Held<'m> {
+impl<'m> Inboxes<'m> for KvHeld<'m> {
     #[inline(always)]
     fn here(&self) -> u16 {
         self.cpu

@@ -1,7 +1,7 @@
 //! A CPU's seat in an object allocator: its slabs by class, and what it does in other CPUs' seats.
 //!
 //! The seat's CPU writes the seat and the records of its slabs while the seat is busy; so does a CPU that has
-//! stopped all CPUs of `kv` (rank 0; K3, K4). `Held` is the seat in such hands. Other CPUs write only the inbox and the
+//! stopped all CPUs of `kv` (rank 0; K3, K4). `KvHeld` is the seat in such hands. Other CPUs write only the inbox and the
 //! claim.
 //!
 //! A busy seat never enters the seat in the space. Of the zones it takes only blocks that are there
@@ -14,7 +14,7 @@ mod magazine;
 mod record;
 
 pub(super) use drain::Missed;
-pub(super) use held::Held;
+pub(super) use held::KvHeld;
 pub(super) use record::{KvCounters, KvRecord, KvSeatRecord};
 
 use super::Kv;
@@ -34,7 +34,7 @@ use crate::vrange::RangeSeat;
 pub struct KvSeat<'k, 's, 'm, P, F, R = ()> {
     pub(super) kv: &'k Kv<'m, P>,
     /// The seat in the hands of the thread that may touch it: its own while it is busy, or one that has claimed it.
-    pub(super) held: Held<'m>,
+    pub(super) held: KvHeld<'m>,
     pub(super) ranges: RangeSeat<'s, 'm, P, F>,
     pub(super) relief: R,
     taken: Taken<'m>,

@@ -1,6 +1,6 @@
 //! Each thing that `verify` claims to look for, spoiled: it is found, and named.
 
-use super::super::seat::Held;
+use super::super::seat::KvHeld;
 use super::super::slab::{Records, SizeClass, Slab, SlabState};
 use super::super::table::{KvEntry, SlabFrame};
 use super::slabs::sized;
@@ -15,7 +15,7 @@ use crate::units::Order;
 struct SpoiledMachine {
     machine: ToyMachine,
     seat: ToySeat<'static>,
-    held: Held<'static>,
+    held: KvHeld<'static>,
     live: Vec<Addr>,
     run: Addr,
     full: (Slab<'static>, u32),

@@ -4,7 +4,7 @@
 
 extern crate std;
 
-use super::seat::Held;
+use super::seat::KvHeld;
 use super::slab::SizeClass;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvLayout};
@@ -66,7 +66,7 @@ fn class() -> SizeClass {
     SizeClass::of(2048, 1).unwrap()
 }
 
-fn part(held: Held<'_>, place: usize) -> SlabFrame {
+fn part(held: KvHeld<'_>, place: usize) -> SlabFrame {
     match held.table.get(place) {
         KvEntry::Slab(part) => part,
         other => panic!("{other:?}"),
@@ -91,11 +91,11 @@ fn assert_collected_at(kv: TestKv, owner: u16, place: usize, live: u32) {
     assert_eq!(free.count_ones() + live, slab.header().slots());
 }
 
-fn free(held: Held<'_>, addr: Addr) {
+fn free(held: KvHeld<'_>, addr: Addr) {
     free_at(held, 0, addr);
 }
 
-fn free_at(held: Held<'_>, place: usize, addr: Addr) {
+fn free_at(held: KvHeld<'_>, place: usize, addr: Addr) {
     held.free(addr, part(held, place), false).unwrap();
 }
 

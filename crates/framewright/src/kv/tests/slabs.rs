@@ -1,6 +1,6 @@
 //! Slabs on one CPU: classes, states, records that run out. Other CPUs' frees are in `slabs_shared`.
 
-use super::super::layout::Shape;
+use super::super::layout::KvShape;
 use super::super::slab::SizeClass;
 use super::*;
 use crate::frame::AllocError;
@@ -351,7 +351,7 @@ fn zeroed_objects_are_zero_however_they_were_used_before() {
 #[test]
 fn metadata_is_a_word_a_frame_and_two_lines_and_a_bit_a_slab() {
     let layout = KvLayout::new(Frame(7), 1000).with_slabs_max(100);
-    let shape = Shape::new(&layout).unwrap();
+    let shape = KvShape::new(&layout).unwrap();
     // 101 bits are two words, with one above them and one that says how the three change; in a line.
     assert_eq!(shape.words, 7 + 96 + 112 + 101 * 16 + 8 + 1000);
 }

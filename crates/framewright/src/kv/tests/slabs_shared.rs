@@ -1,6 +1,6 @@
 //! Slabs of several CPUs: remote frees, inboxes, drains, and what is found broken.
 
-use super::super::seat::Held;
+use super::super::seat::KvHeld;
 use super::super::slab::{Slab, SlabState};
 use super::super::table::KvEntry;
 use super::slabs::{SIZES, sized, with_slabs};
@@ -13,7 +13,7 @@ use crate::sync::Ordering::Relaxed;
 
 /// The slab that an object lies in, its record's number, and the object's word and bit.
 pub(super) fn slot_of(
-    held: Held<'static>,
+    held: KvHeld<'static>,
     machine: &ToyMachine,
     addr: Addr,
 ) -> (Slab<'static>, u32, u64) {

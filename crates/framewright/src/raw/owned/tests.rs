@@ -10,7 +10,7 @@ use crate::random::Random;
 use core::cell::RefCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use heap::{Heap, NoMemory, Place};
+use heap::{NoMemory, ObjectPlace, ToyHeap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::string::{String, ToString};
@@ -63,7 +63,7 @@ fn panics(f: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(f)).is_err()
 }
 
-fn vector<T>(heap: &Heap, values: impl IntoIterator<Item = T>) -> KVVec<T, &Heap> {
+fn vector<T>(heap: &ToyHeap, values: impl IntoIterator<Item = T>) -> KVVec<T, &ToyHeap> {
     let mut vector = KVVec::new(heap);
     for value in values {
         assert!(vector.try_push(value).is_ok());
@@ -73,22 +73,22 @@ fn vector<T>(heap: &Heap, values: impl IntoIterator<Item = T>) -> KVVec<T, &Heap
 
 #[test]
 fn a_box_moves_its_value_in_and_drops_it_with_its_memory() {
-    let (heap, log) = (Heap::default(), Log::default());
+    let (heap, log) = (ToyHeap::default(), Log::default());
     let mut kept = KVBox::try_new(Noted::new(7, &log), heap.contiguous()).unwrap();
     kept.number += 1;
     assert_eq!((kept.number, heap.live()), (8, 1));
     let moved = kept;
-    assert_eq!(heap.places(), [Place::Contiguous]);
+    assert_eq!(heap.places(), [ObjectPlace::Contiguous]);
     assert!(core::ptr::eq(moved.heap().0, &heap));
     drop(moved);
     assert_eq!((log.borrow().as_slice(), heap.live()), (&[8][..], 0));
     let other = KVBox::try_new(String::from("text"), heap.mapped()).unwrap();
-    assert_eq!(heap.places(), [Place::Mapped]);
+    assert_eq!(heap.places(), [ObjectPlace::Mapped]);
     assert_eq!(format!("{other} {other:?}"), "text \"text\"");
     assert_eq!(other.into_inner(), "text");
     assert_eq!(heap.live(), 0);
     let either = KVBox::try_new(Aligned(3), &heap).unwrap();
-    assert_eq!(heap.places(), [Place::Either]);
+    assert_eq!(heap.places(), [ObjectPlace::Either]);
     assert!(core::ptr::from_ref(&*either).addr().is_multiple_of(256));
     assert_eq!(either.0, 3);
 }
@@ -98,7 +98,7 @@ struct Aligned(u8);
 
 #[test]
 fn a_value_for_which_there_is_no_memory_comes_back() {
-    let (heap, log) = (Heap::up_to(8), Log::default());
+    let (heap, log) = (ToyHeap::up_to(8), Log::default());
     let refused = KVBox::try_new(Noted::new(7, &log), heap.contiguous()).unwrap_err();
     assert_eq!(refused.to_string(), "no memory");
     assert_eq!(format!("{refused:?}"), "Refused { error: Full, .. }");
@@ -117,7 +117,7 @@ fn a_value_without_bytes_takes_no_memory() {
         }
     }
     let nothing = || Nothing(core::marker::PhantomData);
-    let heap = Heap::default();
+    let heap = ToyHeap::default();
     drop(KVBox::try_new(nothing(), &heap).ok().unwrap());
     assert_eq!(DROPPED.load(Relaxed), 1);
     let mut vector = vector(&heap, [nothing(), nothing(), nothing()]);
@@ -141,7 +141,7 @@ fn a_value_without_bytes_takes_no_memory() {
 
 #[test]
 fn memory_comes_before_its_value_and_zeroed_if_asked_for() {
-    let heap = Heap::default();
+    let heap = ToyHeap::default();
     let place = KVBox::<MaybeUninit<[u64; 4]>, _>::try_uninit(&heap).unwrap();
     let value = place.write([1, 2, 3, 4]);
     assert_eq!(*value, [1, 2, 3, 4]);
@@ -154,7 +154,7 @@ fn memory_comes_before_its_value_and_zeroed_if_asked_for() {
 
 #[test]
 fn a_box_is_taken_apart_and_put_together_as_a_trait_object() {
-    let heap = Heap::default();
+    let heap = ToyHeap::default();
     let (value, at) = KVBox::try_new(42u32, heap.contiguous()).unwrap().into_raw();
     assert_eq!(heap.live(), 1);
     let value: NonNull<dyn ToString> = value;
@@ -173,7 +173,7 @@ fn a_box_is_taken_apart_and_put_together_as_a_trait_object() {
 
 #[test]
 fn a_pinned_value_does_not_move_with_its_owner() {
-    static HEAP: Heap = Heap::up_to(0);
+    static HEAP: ToyHeap = ToyHeap::up_to(0);
     let pinned = KVBox::try_new(9u8, HEAP.contiguous()).unwrap().into_pin();
     let at = core::ptr::from_ref(&*pinned);
     let moved = vec![pinned];
@@ -184,7 +184,7 @@ fn a_pinned_value_does_not_move_with_its_owner() {
 
 #[test]
 fn memory_goes_back_though_a_value_panics_when_it_is_dropped() {
-    let (heap, log) = (Heap::default(), Log::default());
+    let (heap, log) = (ToyHeap::default(), Log::default());
     let bad = KVBox::try_new(Noted::bad(1, &log), heap.contiguous()).unwrap();
     assert!(panics(|| drop(bad)));
     assert_eq!((log.borrow().as_slice(), heap.live()), (&[1][..], 0));
@@ -210,7 +210,7 @@ fn memory_goes_back_though_a_value_panics_when_it_is_dropped() {
 
 #[test]
 fn a_vector_does_what_the_standard_library_s_does() {
-    let heap = Heap::default();
+    let heap = ToyHeap::default();
     let (mut ours, mut theirs) = (KVVec::new(&heap), Vec::new());
     let mut random = Random::new(1);
     for round in 0..400 {
@@ -264,7 +264,7 @@ fn a_vector_does_what_the_standard_library_s_does() {
 
 #[test]
 fn elements_are_dropped_in_their_order_and_what_is_left_at_the_end() {
-    let (heap, log) = (Heap::default(), Log::default());
+    let (heap, log) = (ToyHeap::default(), Log::default());
     let mut some = vector(&heap, (0..6).map(|number| Noted::new(number, &log)));
     some.truncate(9);
     some.truncate(4);
@@ -281,7 +281,7 @@ fn elements_are_dropped_in_their_order_and_what_is_left_at_the_end() {
 
 #[test]
 fn a_vector_that_gets_no_memory_is_as_it_was() {
-    let heap = Heap::up_to(64);
+    let heap = ToyHeap::up_to(64);
     let mut some: KVVec<u64, _> = KVVec::try_with_capacity(5, &heap).unwrap();
     assert_eq!((some.capacity(), heap.asked()), (5, 1));
     for number in 0..8 {
@@ -295,19 +295,19 @@ fn a_vector_that_gets_no_memory_is_as_it_was() {
     let refused = some.try_extend_from_slice(&[1, 2]).unwrap_err();
     assert_eq!(refused, NoMemory::Full);
     assert_eq!(*some, [0, 1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(heap.places(), [Place::Either]);
+    assert_eq!(heap.places(), [ObjectPlace::Either]);
     assert_eq!(*vector(&heap, some), [0, 1, 2, 3, 4, 5, 6, 7]);
     let refused = KVVec::<u64, _>::try_with_capacity(9, &heap).err().unwrap();
     assert_eq!(refused, NoMemory::Full);
     let mut empty: KVVec<u64, _> = KVVec::new(heap.contiguous());
     empty.try_push(1).unwrap();
     assert_eq!(empty.capacity(), 4);
-    assert_eq!(heap.places(), [Place::Contiguous]);
+    assert_eq!(heap.places(), [ObjectPlace::Contiguous]);
 }
 
 #[test]
 fn lengths_that_no_object_can_have_are_errors() {
-    let heap = Heap::default();
+    let heap = ToyHeap::default();
     let most = isize::MAX as usize / 8;
     let refused = |elements| KVVec::<u64, _>::try_with_capacity(elements, &heap).err();
     for elements in [most + 1, usize::MAX / 8 + 1, usize::MAX] {
@@ -338,7 +338,7 @@ fn a_clone_that_panics_leaves_those_made_before_it() {
             self.1.borrow_mut().push(self.0);
         }
     }
-    let (heap, log) = (Heap::default(), Log::default());
+    let (heap, log) = (ToyHeap::default(), Log::default());
     let from = [1, 2, 3, 4].map(|number| Clones(number, &log));
     let mut some = vector(&heap, [Clones(0, &log)]);
     assert!(panics(|| some.try_extend_from_slice(&from).unwrap()));
@@ -350,7 +350,7 @@ fn a_clone_that_panics_leaves_those_made_before_it() {
 
 #[test]
 fn spare_memory_is_filled_from_outside() {
-    let heap = Heap::default();
+    let heap = ToyHeap::default();
     let mut some: KVVec<u8, _> = KVVec::try_with_capacity(8, heap.mapped()).unwrap();
     for (place, value) in some.spare_capacity_mut().iter_mut().zip(1..=3) {
         place.write(value);
@@ -361,13 +361,13 @@ fn spare_memory_is_filled_from_outside() {
         (some.to_vec(), some.spare_capacity_mut().len()),
         (vec![1, 2, 3], 5)
     );
-    assert_eq!(heap.places(), [Place::Mapped]);
+    assert_eq!(heap.places(), [ObjectPlace::Mapped]);
     assert!(core::ptr::eq(some.heap().0, &heap));
 }
 
 #[test]
 fn owners_go_to_other_threads_if_their_values_and_their_heap_may() {
-    let heap = Heap::default();
+    let heap = ToyHeap::default();
     let value = KVBox::try_new(String::from("there"), &heap).unwrap();
     let some = vector(&heap, ["a".to_string(), "b".to_string()]);
     std::thread::scope(|scope| {
@@ -392,13 +392,13 @@ fn owners_go_to_other_threads_if_their_values_and_their_heap_may() {
     }
     impl<T: ?Sized> NotSync<()> for T {}
     impl<T: ?Sized + Sync> NotSync<IfSend> for T {}
-    <KVBox<Rc<u8>, &Heap> as NotSend<_>>::check();
-    <KVVec<Rc<u8>, &Heap> as NotSend<_>>::check();
-    <IntoIter<Rc<u8>, &Heap> as NotSend<_>>::check();
-    <KVBox<RefCell<u8>, &Heap> as NotSync<_>>::check();
-    <KVVec<RefCell<u8>, &Heap> as NotSync<_>>::check();
+    <KVBox<Rc<u8>, &ToyHeap> as NotSend<_>>::check();
+    <KVVec<Rc<u8>, &ToyHeap> as NotSend<_>>::check();
+    <IntoIter<Rc<u8>, &ToyHeap> as NotSend<_>>::check();
+    <KVBox<RefCell<u8>, &ToyHeap> as NotSync<_>>::check();
+    <KVVec<RefCell<u8>, &ToyHeap> as NotSync<_>>::check();
     fn both<T: Send + Sync>() {}
-    both::<KVBox<u8, &Heap>>();
-    both::<KVVec<u8, &Heap>>();
-    both::<IntoIter<u8, &Heap>>();
+    both::<KVBox<u8, &ToyHeap>>();
+    both::<KVVec<u8, &ToyHeap>>();
+    both::<IntoIter<u8, &ToyHeap>>();
 }

@@ -73,10 +73,10 @@ fn a_reservation_is_given_up_without_a_wait_for_guests() {
 }
 
 /// What another CPU holds, until the hook lets it go.
-type Held<T> = Rc<RefCell<Option<T>>>;
+type HeldElsewhere<T> = Rc<RefCell<Option<T>>>;
 
 /// The next wait unwinds. If the call waits once more while that unwinds, the other CPU lets go.
-fn unwinds_then_goes_on<T: 'static>(hook: &Hook, held: &Held<T>) {
+fn unwinds_then_goes_on<T: 'static>(hook: &Hook, held: &HeldElsewhere<T>) {
     let (then, held) = (hook.clone(), held.clone());
     hook.set(At::Wait, move || {
         let held = held.clone();
@@ -88,7 +88,7 @@ fn unwinds_then_goes_on<T: 'static>(hook: &Hook, held: &Held<T>) {
 /// A supply without frames. While it says so, another owner begins.
 struct LackingSupply {
     reserve: &'static HookedReserve,
-    held: Held<Box<dyn core::any::Any>>,
+    held: HeldElsewhere<Box<dyn core::any::Any>>,
     hook: Hook,
 }
 
@@ -115,7 +115,7 @@ fn c10_a_run_is_reserved_no_longer_than_its_request_even_if_the_wait_for_that_un
     let (reserve, hook, [mut one, _]) = hooked(64);
     let pool = reserve.open_pool(&PUT_BACK).unwrap();
     one.put_dirty(key(pool, 1), &page(1)).unwrap();
-    let held = Held::default();
+    let held = HeldElsewhere::default();
     let mut supply = LackingSupply {
         reserve,
         held: held.clone(),
@@ -141,7 +141,7 @@ fn c1_a_page_that_is_gone_when_it_was_put_back_leaves_its_frame_even_if_the_wait
     let (reserve, hook, [mut one, mut other]) = hooked(64);
     let pool = reserve.open_pool(&PUT_BACK).unwrap();
     one.put_dirty(key(pool, 1), &page(1)).unwrap();
-    let held: Held<Box<dyn core::any::Any>> = Held::default();
+    let held: HeldElsewhere<Box<dyn core::any::Any>> = HeldElsewhere::default();
     let (inner, holding) = (hook.clone(), held.clone());
     hook.set(At::Store, move || {
         other.invalidate_page(key(pool, 1));
@@ -168,7 +168,7 @@ fn c1_a_put_that_unwinds_at_its_bucket_leaves_no_frame_in_transit() {
         let shard = Rc::new(RefCell::new(Some(
             reserve.queues[0].lock(0, reserve.platform()),
         )));
-        let held = Held::default();
+        let held = HeldElsewhere::default();
         let (inner, holding) = (hook.clone(), held.clone());
         hook.set(At::Wait, move || {
             let at = key(pool, 1);

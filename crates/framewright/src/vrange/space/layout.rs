@@ -1,7 +1,7 @@
 //! The layout of a space: what the user chooses, and where each part of the metadata then lies.
 //!
-//! `Shape` checks the layout once, before there is a space; nothing of it changes later. The space
-//! cuts its memory in the order of `Shape::parts`, from the start of a cache line on. Seats and
+//! `SpaceShape` checks the layout once, before there is a space; nothing of it changes later. The space
+//! cuts its memory in the order of `SpaceShape::parts`, from the start of a cache line on. Seats and
 //! records are whole lines.
 
 use super::super::span::{SpanRecord, Spans};
@@ -58,7 +58,7 @@ impl SpaceLayout {
     /// # Errors
     /// If no space can have the layout.
     pub fn words_needed(&self) -> Result<usize, SetupError> {
-        Ok(Shape::new(self)?.words)
+        Ok(SpaceShape::new(self)?.words)
     }
 }
 
@@ -78,7 +78,7 @@ pub(in super::super) const PAGES_MAX: u64 = if FRAMES_MAX < 1 << 30 {
 
 /// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Shape {
+pub(in super::super) struct SpaceShape {
     pub(in super::super) start: Page,
     pub(in super::super) pages: usize,
     pub(super) span_shift: u32,
@@ -88,7 +88,7 @@ pub(in super::super) struct Shape {
     pub(in super::super) words: usize,
 }
 
-impl Shape {
+impl SpaceShape {
     pub(super) fn new(layout: &SpaceLayout) -> Result<Self, SetupError> {
         let span_pages = layout.span_pages;
         SetupError::limit("span_pages", span_pages.into(), 4, 1024)?;

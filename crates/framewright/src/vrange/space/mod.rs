@@ -32,7 +32,7 @@ use crate::sync::{
 };
 use crate::units::{Page, SetupError};
 use core::ops::Range;
-use layout::{SLOT_MAX, Shape};
+use layout::{SLOT_MAX, SpaceShape};
 use record::SpaceRecord;
 
 /// One window of address space.
@@ -41,7 +41,7 @@ use record::SpaceRecord;
 /// reference; each works through its [`RangeSeat`](super::RangeSeat).
 #[derive(Debug)]
 pub struct Space<'m, P> {
-    pub(super) shape: Shape,
+    pub(super) shape: SpaceShape,
     pub(super) config: RangeConfig,
     pub(super) platform: P,
     pub(super) accounts: Accounts<P>,
@@ -136,7 +136,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         platform: P,
         is_zeroed: bool,
     ) -> Result<Self, SetupError> {
-        let shape = Shape::new(layout)?;
+        let shape = SpaceShape::new(layout)?;
         let carver = Carver::new(memory, shape.words)?;
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
         let [bitmaps, of_table] = shape.parts();

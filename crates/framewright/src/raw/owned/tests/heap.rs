@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 /// Where an object may lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum ObjectPlace {
     Contiguous,
     Mapped,
     Either,
@@ -19,12 +19,12 @@ pub(super) enum Place {
 
 /// The heap, for objects at one place.
 #[derive(Clone, Copy)]
-pub(super) struct AtPlace<'h>(pub(super) &'h Heap, Place);
+pub(super) struct AtPlace<'h>(pub(super) &'h ToyHeap, ObjectPlace);
 
 /// The system's memory. Remembers each object: its layout, and where it lies.
 #[derive(Default)]
-pub(super) struct Heap {
-    live: Mutex<BTreeMap<usize, (Layout, Place)>>,
+pub(super) struct ToyHeap {
+    live: Mutex<BTreeMap<usize, (Layout, ObjectPlace)>>,
     asked: AtomicUsize,
     /// Larger objects are refused, if it is not 0.
     bytes_max: AtomicUsize,
@@ -49,7 +49,7 @@ impl core::fmt::Display for NoMemory {
 
 impl core::error::Error for NoMemory {}
 
-impl Heap {
+impl ToyHeap {
     /// A heap that refuses objects of more bytes, if that is not 0.
     pub(super) const fn up_to(bytes: usize) -> Self {
         Self {
@@ -67,17 +67,17 @@ impl Heap {
         self.live.lock().unwrap().len()
     }
 
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn places(&self) -> Vec<ObjectPlace> {
         let live = self.live.lock().unwrap();
         live.values().map(|(_, place)| *place).collect()
     }
 
     pub(super) const fn contiguous(&self) -> AtPlace<'_> {
-        AtPlace(self, Place::Contiguous)
+        AtPlace(self, ObjectPlace::Contiguous)
     }
 
     pub(super) const fn mapped(&self) -> AtPlace<'_> {
-        AtPlace(self, Place::Mapped)
+        AtPlace(self, ObjectPlace::Mapped)
     }
 }
 
@@ -136,7 +136,7 @@ unsafe impl Memory for AtPlace<'_> {
 }
 
 // SAFETY: that of the heap for objects at either place.
-unsafe impl Memory for Heap {
+unsafe impl Memory for ToyHeap {
     type Error = NoMemory;
 
     fn too_long(&self, elements: usize, _bytes_each: usize) -> NoMemory {
@@ -144,7 +144,7 @@ unsafe impl Memory for Heap {
     }
 
     fn alloc(&self, layout: Layout, zero: bool) -> Result<NonNull<u8>, NoMemory> {
-        AtPlace(self, Place::Either).alloc(layout, zero)
+        AtPlace(self, ObjectPlace::Either).alloc(layout, zero)
     }
 
     unsafe fn resize(
@@ -154,11 +154,11 @@ unsafe impl Memory for Heap {
         bytes: usize,
     ) -> Result<NonNull<u8>, NoMemory> {
         // SAFETY: what the caller promised.
-        unsafe { AtPlace(self, Place::Either).resize(at, old, bytes) }
+        unsafe { AtPlace(self, ObjectPlace::Either).resize(at, old, bytes) }
     }
 
     unsafe fn free(&self, at: NonNull<u8>, layout: Layout) {
         // SAFETY: what the caller promised.
-        unsafe { AtPlace(self, Place::Either).free(at, layout) }
+        unsafe { AtPlace(self, ObjectPlace::Either).free(at, layout) }
     }
 }

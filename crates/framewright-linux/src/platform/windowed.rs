@@ -1,5 +1,4 @@
-//! The platform of a space: page tables by a [`Window`]. `direct` adds what objects ask. The memory with more pages
-//! than frames is another `Paged`, in `crate::paged`.
+//! The platform of a space: page tables by a [`Window`]. `direct` adds what objects ask.
 
 use super::Linux;
 use super::copy::Copying;
@@ -12,13 +11,13 @@ use std::sync::Arc;
 /// The platform of a space: [`Linux`] for waiting, barriers, clock and slots, and a [`Window`] with
 /// page tables of the kernel's.
 #[derive(Clone, Debug)]
-pub struct Paged<B = Membarrier> {
+pub struct Windowed<B = Membarrier> {
     linux: Linux<B>,
     window: Arc<Window>,
     pub(super) copying: Copying,
 }
 
-impl<B> Paged<B> {
+impl<B> Windowed<B> {
     /// The two together.
     #[must_use]
     pub fn new(linux: Linux<B>, window: Arc<Window>) -> Self {
@@ -42,7 +41,7 @@ impl<B> Paged<B> {
     }
 }
 
-impl<B: FramePlatform> FramePlatform for Paged<B> {
+impl<B: FramePlatform> FramePlatform for Windowed<B> {
     const ASYMMETRIC: bool = Linux::<B>::ASYMMETRIC;
     const ALONE: bool = Linux::<B>::ALONE;
 
@@ -63,7 +62,7 @@ impl<B: FramePlatform> FramePlatform for Paged<B> {
     }
 }
 
-impl<B: FramePlatform> RangePlatform for Paged<B> {
+impl<B: FramePlatform> RangePlatform for Windowed<B> {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         self.window.map(at, frames, context)
     }
