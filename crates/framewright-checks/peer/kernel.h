@@ -379,7 +379,7 @@ struct task { int unused; };
 #ifdef PEER_THREADS
 #include "tables.h"
 #else
-/* Empty ones, and nobody fills them: a mapping says "done" before it comes to them. Pages are counted nowhere. */
+/* Empty ones, which nothing fills: a mapping says "done" before it comes to them. Pages are counted nowhere. */
 struct page { unsigned long unused; };
 #define __free_page(page) COMPLAIN()
 #define kvfree(at) COMPLAIN()

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The most such words in the comments of each crate. A change that removes some lowers its line.
 const CEILINGS: &[(&str, usize)] = &[
+    ("adapters", 0),
     ("crates/framewright", 0),
     ("crates/framewright-capi", 0),
     ("crates/framewright-capi-core", 0),
@@ -22,15 +23,21 @@ const CEILINGS: &[(&str, usize)] = &[
     ("examples", 0),
     ("fuzz", 0),
     ("kernel", 0),
+    ("python", 0),
 ];
 
 /// The same for documents. There a relative pronoun may mean a person.
 const DOCUMENTS: &[(&str, usize)] = &[
     ("ARCHITECTURE.md", 0),
     ("CHANGELOG.md", 0),
+    ("CONTRIBUTING.md", 0),
     ("README.md", 0),
+    ("adapters", 0),
+    ("crates", 0),
     ("docs", 0),
     ("docs/design", 0),
+    ("python", 0),
+    ("traces", 0),
 ];
 
 const WORDS: &[&str] = &[
@@ -210,7 +217,9 @@ fn messages_and_names_name_the_actor() {
             false => hits(&source.to_lowercase(), false),
         }
     });
-    check(&[("crates", 0)], "toml", |text| hits(text, false));
+    for extension in ["toml", "h", "c"] {
+        check(&[("crates", 0)], extension, |text| hits(text, false));
+    }
 }
 
 #[test]

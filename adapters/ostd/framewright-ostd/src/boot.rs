@@ -89,7 +89,7 @@ fn make(early: &[Option<Run>]) -> Option<OstdEngine> {
     Some(engine)
 }
 
-/// The words in these frames, which are nobody's from now on.
+/// The words in these frames, which OSTD gives to no caller from now on.
 #[expect(
     unsafe_code,
     reason = "OSTD gives out no address of a frame but for a handle that lives as long"
@@ -100,7 +100,7 @@ pub(crate) fn words_in(run: Run) -> Option<&'static mut [u64]> {
     let segment = Segment::<()>::from_unused(place..place + bytes, |_| ()).ok()?;
     let first = segment.writer().cursor().cast::<u64>();
     core::mem::forget(segment);
-    // SAFETY: OSTD has just said that nobody used these frames, and it holds them as used for ever, because their one
+    // SAFETY: OSTD has just said that these frames were unused, and it holds them as used for ever, because their one
     // handle is forgotten; so no other reference exists or will. They lie in its linear mapping, writable, side by side
     // and at the start of a page. They are RAM, in which any bytes are a `u64`; the engine writes before it reads.
     Some(unsafe { core::slice::from_raw_parts_mut(first, bytes / 8) })

@@ -13,7 +13,7 @@ pub struct Ostd;
 
 impl FramePlatform for Ostd {}
 
-/// Guests' pages. The engine says that nobody else has the frame: the guest is inside its gate, or the page is on its way
+/// Guests' pages. The engine says that no other call has the frame: the guest is inside its gate, or the page is on its way
 /// to the guest, and an owner waits for both. So this is the frame's one owner for OSTD too, for the time of a copy.
 impl ReservePlatform for Ostd {
     fn store(&self, at: Frame, page: &[u64; 512]) {
@@ -32,6 +32,6 @@ impl ReservePlatform for Ostd {
 
 fn claim(at: Frame) -> Option<frame::Frame<()>> {
     let claimed = frame::Frame::from_unused(at.0 as usize * PAGE_SIZE, ());
-    debug_assert!(claimed.is_ok(), "a guest's frame belongs to nobody else");
+    debug_assert!(claimed.is_ok(), "a guest's frame belongs to no other owner");
     claimed.ok()
 }
