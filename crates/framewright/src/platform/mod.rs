@@ -27,6 +27,9 @@
 //! the same results, bit for bit.
 
 mod contents;
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "tests/crowd.rs"]
+pub(crate) mod crowd;
 mod direct;
 mod fenced;
 mod map;

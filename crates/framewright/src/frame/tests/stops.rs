@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frame::AllocError;
+use crate::platform::crowd::Crowd;
 use crate::platform::{FramePlatform, Patience};
 use crate::seats::{ClaimWords, Turn};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -216,39 +217,12 @@ fn a_seat_is_told_of_restricted_pageblocks_when_there_is_the_first_and_when_the_
     assert!(!seat.words.is_restricted());
 }
 
-/// A platform on which the first stop goes on only when this many others wait for its lock.
-struct Crowd {
-    waiting: AtomicU64,
-    others: AtomicU64,
-}
-
-impl FramePlatform for &Crowd {
-    const ASYMMETRIC: bool = false;
-
-    fn relax(&self, attempt: u32) {
-        if attempt == 0 {
-            self.waiting.fetch_add(1, Relaxed);
-        }
-        std::thread::yield_now();
-    }
-
-    fn barrier_all(&self) {
-        crate::sync::fence(crate::sync::Ordering::SeqCst);
-        while self.waiting.load(Relaxed) < self.others.load(Relaxed) {
-            std::thread::yield_now();
-        }
-    }
-}
-
 #[test]
 fn one_stop_serves_all_requests_that_wait_for_it() {
-    const CPUS: u16 = 4;
+    const CPUS: u16 = 64;
     let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(CPUS);
     let mut memory = memory(&layout);
-    let crowd = Crowd {
-        waiting: AtomicU64::new(0),
-        others: AtomicU64::new(0),
-    };
+    let crowd = Crowd::default();
     let zone = Zone::new(&layout, &Config::default(), &mut memory, &crowd).unwrap();
     zone.add(whole(&layout)).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
@@ -257,7 +231,7 @@ fn one_stop_serves_all_requests_that_wait_for_it() {
     seat.free(taken[0], Order::ZERO).unwrap();
     assert_eq!(seat.alloc(Order::ZERO, Movable), Ok(taken[0]));
     drop(seat);
-    crowd.others.store(u64::from(CPUS) - 1, Relaxed);
+    crowd.expect(CPUS - 1);
     let before = drains(&zone);
     let errors = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

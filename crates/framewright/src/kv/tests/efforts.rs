@@ -5,10 +5,12 @@ use super::watch::{FullSource, Heard};
 use super::*;
 use crate::frame::AllocError;
 use crate::kv::table::ObjectKind;
+use crate::platform::crowd::Crowd;
 use crate::policy::Effort::{self, FailFast, MayCompact, MustSucceed};
-use crate::units::Order;
+use crate::units::{Mobility::Movable, Order};
 use crate::vrange::RangeError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 
 const K: u64 = 1024;
 const CAREFUL: Context = Context {
@@ -393,6 +395,49 @@ fn k10_a_request_that_fails_stops_all_cpus_once_and_not_again_in_vain() {
             assert!(full.seat.kvmalloc(&request).is_err());
         }
         assert_eq!(stops(&full), before, "{bytes}: nothing was freed");
+    }
+}
+
+#[test]
+fn k10_requests_of_64_cpus_that_fail_at_once_cost_no_more_stops_than_one() {
+    const CPUS: u16 = 64;
+    for bytes in [100, 64 * K] {
+        let crowd = Crowd::default();
+        let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(CPUS);
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let zone = Zone::new(&layout, &Config::default(), &mut memory, &crowd).unwrap();
+        zone.add(Run::new(Frame(0), 1024).unwrap()).unwrap();
+        let layout = SpaceLayout::new(WINDOW, 1 << 16).with_cpus(CPUS);
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let space = Space::new(&layout, &RangeConfig::default(), &mut memory, &crowd).unwrap();
+        let layout = KvLayout::new(Frame(0), 1024).with_cpus(CPUS);
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let kv = Kv::new(&layout, &mut memory, &crowd).unwrap();
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        while seat.alloc(Order::ZERO, Movable).is_ok() {}
+        // A free and an allocation, so that the memo of stops rules no stop out.
+        seat.free(Frame(0), Order::ZERO).unwrap();
+        assert_eq!(seat.alloc(Order::ZERO, Movable), Ok(Frame(0)));
+        drop(seat);
+        let stops = || kv.stats().drains + space.stats().drains + zone.stats().drains;
+        let before = stops();
+        crowd.expect(CPUS - 1);
+        let errors = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for cpu in 0..CPUS {
+                let (zone, space, kv, errors) = (&zone, &space, &kv, &errors);
+                scope.spawn(move || {
+                    let frames = zone.seat(CpuId(cpu)).unwrap();
+                    let ranges = space.seat(CpuId(cpu), frames).unwrap();
+                    let mut seat = kv.seat(ranges).unwrap();
+                    let got = seat.kvmalloc(&KvRequest::new(bytes).within(CAREFUL));
+                    errors.lock().unwrap().push(got.is_err());
+                });
+            }
+        });
+        assert_eq!(errors.into_inner().unwrap(), vec![true; CPUS.into()]);
+        let stops = stops() - before;
+        assert!((1..=3).contains(&stops), "{bytes} bytes: {stops} stops");
     }
 }
 
