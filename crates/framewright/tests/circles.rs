@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// How many circles each crate has, and how many files are in them. A change that opens one lowers these.
-const CIRCLES: &[(&str, (usize, usize))] = &[("framewright", (2, 8)), ("framewright-lab", (2, 12))];
+const CIRCLES: &[(&str, (usize, usize))] = &[("framewright", (1, 5)), ("framewright-lab", (2, 12))];
 
 /// A module, as the names from the crate's root down.
 type ModulePath = Vec<String>;

@@ -1,7 +1,6 @@
 //! The layout of an engine: what memory there is, for how many CPUs, and which parts.
 
 use super::EngineError;
-use super::parts::PartLayout;
 use crate::frame::ZoneLayout;
 use crate::kv::KvLayout;
 use crate::platform::ReservePlatform;
@@ -40,6 +39,23 @@ pub(super) struct Extent {
     pub(super) ranges: Option<RangeConfig>,
     pub(super) slabs_max: Option<u64>,
     pub(super) units: (u16, u64),
+}
+
+/// What there is over the zones: how much metadata it needs. For any platform.
+pub(super) trait PartLayout {
+    /// How many words of metadata it needs.
+    ///
+    /// # Errors
+    /// If it cannot be made that way.
+    fn words_needed(extent: &Extent) -> Result<usize, EngineError>;
+
+    /// How many of these words, the last ones, are the address space's.
+    ///
+    /// # Errors
+    /// If it cannot be made that way.
+    fn window_words(_extent: &Extent) -> Result<usize, EngineError> {
+        Ok(0)
+    }
 }
 
 impl EngineLayout {

@@ -41,7 +41,6 @@ mod tests;
 
 pub use cpu::Cpu;
 pub use error::EngineError;
-use layout::Extent;
 pub use layout::{EngineLayout, ReservePart};
 use parts::SharedParts;
 pub use parts::{Parts, RangeParts};

@@ -1,7 +1,8 @@
 //! What an engine has over its zones: nothing, an address space, or that and objects.
 
+use super::EngineError;
+use super::layout::{Extent, PartLayout};
 use super::relief::ZoneRelief;
-use super::{EngineError, Extent};
 use crate::frame::Seats;
 use crate::kv::{Kv, KvLayout, KvSeat};
 use crate::percpu::{PerCpuUnits, UnitsLayout};
@@ -10,23 +11,6 @@ use crate::policy::RangeConfig;
 use crate::stats::Broken;
 use crate::units::{CpuId, Page, SetupError};
 use crate::vrange::{RangeSeat, Space, SpaceLayout};
-
-/// What there is over the zones: how much metadata it needs. For any platform.
-pub(super) trait PartLayout {
-    /// How many words of metadata it needs.
-    ///
-    /// # Errors
-    /// If it cannot be made that way.
-    fn words_needed(extent: &Extent) -> Result<usize, EngineError>;
-
-    /// How many of these words, the last ones, are the address space's.
-    ///
-    /// # Errors
-    /// If it cannot be made that way.
-    fn window_words(_extent: &Extent) -> Result<usize, EngineError> {
-        Ok(0)
-    }
-}
 
 /// What an engine has over its zones, named by the last layout that it needs: nothing (`()`), an address space
 /// ([`SpaceLayout`]), or that and objects ([`KvLayout`]). Each asks its platform for what it needs, and for no more.
