@@ -183,28 +183,7 @@ mod verify;
 #[path = "tests/models.rs"]
 mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
-#[path = "tests/space.rs"]
 mod tests;
-
-#[cfg(all(test, not(any(loom, shuttle, miri))))]
-#[path = "tests/ram.rs"]
-mod ram_tests;
-
-#[cfg(all(test, not(any(loom, shuttle, miri))))]
-#[path = "tests/ram_threads.rs"]
-mod ram_threads_tests;
-
-#[cfg(all(test, not(any(loom, shuttle, miri))))]
-#[path = "tests/poison.rs"]
-mod poison_tests;
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-#[path = "tests/passing.rs"]
-mod passing_tests;
-
-#[cfg(all(test, not(any(loom, shuttle, miri))))]
-#[path = "tests/windows.rs"]
-mod windows_tests;
 
 pub(crate) use areas::AreaHeader;
 pub use areas::{AreaInfo, AreaKind, AreaState};

@@ -292,5 +292,5 @@ impl<'m> BlockIndex<'m> {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-#[path = "../tests/index.rs"]
+#[path = "../tests/pageblock/index.rs"]
 mod tests;

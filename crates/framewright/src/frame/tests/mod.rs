@@ -2,22 +2,9 @@
 
 extern crate std;
 
-mod apart;
-mod at_once;
-mod broken;
-mod caches;
-mod choice;
-mod counters;
-mod edges;
-mod give;
-mod loose;
-mod ranges;
-mod remote;
-mod runs;
-mod spill;
-mod split;
-mod stock;
-mod stops;
+mod pageblock;
+mod seat;
+mod zone;
 
 use super::*;
 use crate::frame::AllocError;

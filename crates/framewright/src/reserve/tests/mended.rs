@@ -1,6 +1,6 @@
 //! Histories in which an earlier version went wrong.
 
-use super::under_way::{At, hooked};
+use super::guest::under_way::{At, hooked};
 use super::*;
 use crate::units::RunError;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -10,20 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::vec::Vec;
 
 mod broken;
-mod choice;
-mod contiguous;
-mod contract;
 mod counters;
-mod generations;
-mod handles;
+mod guest;
 mod mended;
-mod owners;
-mod put_back;
-mod supplies;
-mod threads;
-mod under_way;
+mod owner;
 mod unwound;
-mod waits;
 
 /// Frames from `FIRST` on.
 pub(super) const FIRST: u64 = 1000;

@@ -1,7 +1,7 @@
 //! Waits that unwind out of calls of the reserve: such a call has changed nothing, or what it began has ended.
 
-use super::put_back::{OrdinaryFrames, PUT_BACK};
-use super::under_way::{At, Hook, HookedReserve, hooked, key};
+use super::guest::under_way::{At, Hook, HookedReserve, hooked, key};
+use super::owner::put_back::{OrdinaryFrames, PUT_BACK};
 use super::*;
 use crate::frame::{AllocError, FrameSource};
 use crate::units::{Context, RunError};

@@ -482,9 +482,9 @@ impl WalkSeen<'_> {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-#[path = "../tests/arena_twin.rs"]
+#[path = "../tests/arena/arena_twin.rs"]
 mod twin;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-#[path = "../tests/arena.rs"]
+#[path = "../tests/arena/arena.rs"]
 mod tests;

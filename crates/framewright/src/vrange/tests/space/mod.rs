@@ -3,7 +3,6 @@
 extern crate std;
 
 mod broken;
-#[path = "lazy.rs"]
 mod lazy;
 mod pages;
 mod senders;

@@ -1,6 +1,6 @@
 //! What happens to a put while its page is being copied; and the platform by which others act in the middle of a call.
 
-use super::put_back::{OrdinaryFrames, PUT_BACK};
+use super::super::owner::put_back::{OrdinaryFrames, PUT_BACK};
 use super::*;
 use crate::sync::Ordering;
 use crate::units::RunError;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// Where a call asks the platform for something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum At {
+pub(in super::super) enum At {
     /// It copies into a frame.
     Store,
     /// It copies out of a frame.
@@ -22,14 +22,14 @@ type Planned = Option<(At, Box<dyn FnMut()>)>;
 
 /// A hook that runs once, in the next call that gets there.
 #[derive(Clone, Default)]
-pub(super) struct Hook(Rc<RefCell<Planned>>);
+pub(in super::super) struct Hook(Rc<RefCell<Planned>>);
 
 impl Hook {
-    pub(super) fn set(&self, at: At, what: impl FnMut() + 'static) {
+    pub(in super::super) fn set(&self, at: At, what: impl FnMut() + 'static) {
         *self.0.borrow_mut() = Some((at, Box::new(what)));
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(in super::super) fn is_done(&self) -> bool {
         self.0.borrow().is_none()
     }
 
@@ -43,10 +43,10 @@ impl Hook {
 
 /// Calls a hook before it does what it is asked for.
 #[derive(Clone)]
-pub(super) struct Hooked(ReserveToy, Hook);
+pub(in super::super) struct Hooked(ReserveToy, Hook);
 
 impl Hooked {
-    pub(super) fn toy(&self) -> &ReserveToy {
+    pub(in super::super) fn toy(&self) -> &ReserveToy {
         &self.0
     }
 }
@@ -70,15 +70,15 @@ impl ReservePlatform for Hooked {
     }
 }
 
-pub(super) type HookedReserve = Reserve<'static, Hooked>;
-pub(super) type HookedGuest = Guest<'static, 'static, Hooked>;
+pub(in super::super) type HookedReserve = Reserve<'static, Hooked>;
+pub(in super::super) type HookedGuest = Guest<'static, 'static, Hooked>;
 
 fn whole() -> (&'static HookedReserve, Hook, [HookedGuest; 2]) {
     hooked(64)
 }
 
 /// A reserve of this many frames, with room for 16 pages in ordinary ones behind them.
-pub(super) fn hooked(frames: u64) -> (&'static HookedReserve, Hook, [HookedGuest; 2]) {
+pub(in super::super) fn hooked(frames: u64) -> (&'static HookedReserve, Hook, [HookedGuest; 2]) {
     let pages = (0..frames + 16).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
     let toy = ReserveToy(Arc::new(pages.collect()));
     let hook = Hook::default();
@@ -92,7 +92,7 @@ pub(super) fn hooked(frames: u64) -> (&'static HookedReserve, Hook, [HookedGuest
     (reserve, hook, seats)
 }
 
-pub(super) fn key(pool: PoolId, index: u64) -> Key {
+pub(in super::super) fn key(pool: PoolId, index: u64) -> Key {
     Key {
         pool,
         object: 0,

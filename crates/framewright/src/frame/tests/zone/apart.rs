@@ -1,6 +1,5 @@
 //! Pageblocks set apart, and what is taken and freed around them.
 
-use super::apart::{ApartContent, NotApart};
 use super::*;
 use crate::frame::{AllocError, TargetRoom};
 use crate::platform::FramePlatform;

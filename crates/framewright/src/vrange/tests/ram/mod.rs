@@ -3,13 +3,14 @@
 
 extern crate std;
 
-mod ram_counts;
-mod ram_histories;
+mod counts;
+mod histories;
+mod threads;
 
 use super::*;
 use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::policy::RangeConfig;
-pub(super) use crate::random::Random;
+use crate::random::Random;
 use crate::stats::RangeStats;
 use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
 use core::cell::{Cell, RefCell};
@@ -123,10 +124,10 @@ impl RangePlatform for PageTable {
 }
 
 /// Where a new block goes in its list.
-pub(super) const HEAD: bool = true;
-pub(super) const TAIL: bool = false;
+const HEAD: bool = true;
+const TAIL: bool = false;
 
-pub(super) fn config(newest_first: bool, recycle: bool) -> RangeConfig {
+fn config(newest_first: bool, recycle: bool) -> RangeConfig {
     RangeConfig {
         newest_first,
         recycle,
@@ -134,7 +135,7 @@ pub(super) fn config(newest_first: bool, recycle: bool) -> RangeConfig {
     }
 }
 
-pub(super) fn frames(first: u64, frames: u64) -> Vec<Frame> {
+fn frames(first: u64, frames: u64) -> Vec<Frame> {
     (first..first + frames).map(Frame).collect()
 }
 
@@ -162,7 +163,7 @@ fn pair(seat: &mut RamSeat<'_, '_>, frames: &[Frame]) {
     seat.unmap_ram(page, frames.len() as u64).unwrap();
 }
 
-pub(super) const BLOCK: u64 = 1024;
+const BLOCK: u64 = 1024;
 
 /// Bounds on lazy pages from one that is always met to one that never is.
 const BOUNDS: [u64; 3] = [64, 8192, 1 << 30];

@@ -5,13 +5,13 @@ use crate::frame::{AllocError, FrameSource};
 use crate::units::{Context, Run, RunError};
 
 /// Frames behind those of the reserve, counted. All such sources stand for one memory.
-pub(super) struct OrdinaryFrames {
-    pub(super) free: Vec<Frame>,
+pub(in super::super) struct OrdinaryFrames {
+    pub(in super::super) free: Vec<Frame>,
     calls: u64,
 }
 
 impl OrdinaryFrames {
-    pub(super) fn new(from: u64, frames: u64) -> Self {
+    pub(in super::super) fn new(from: u64, frames: u64) -> Self {
         let free = (from..from + frames).rev().map(Frame).collect();
         Self { free, calls: 0 }
     }
@@ -39,13 +39,13 @@ impl FrameSource for OrdinaryFrames {
     }
 }
 
-pub(super) const PUT_BACK: PoolConfig = PoolConfig {
+pub(in super::super) const PUT_BACK: PoolConfig = PoolConfig {
     put_back: true,
     ..PoolConfig::SWAP
 };
 
 /// A reserve of this many frames with room for this many pages in ordinary ones, which lie behind it.
-pub(super) fn beside(
+pub(in super::super) fn beside(
     frames: u64,
     ordinary: u64,
 ) -> (
@@ -64,7 +64,7 @@ pub(super) fn beside(
     (Box::new(reserve), toy, supply)
 }
 
-pub(super) fn key(pool: PoolId, index: u64) -> Key {
+pub(in super::super) fn key(pool: PoolId, index: u64) -> Key {
     Key {
         pool,
         object: index % 3,

@@ -2,7 +2,6 @@
 
 extern crate std;
 
-use super::ram_tests::{BLOCK, Random, TAIL, config, frames};
 use super::*;
 use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::units::{Context, CpuId, Page, PageRange, Run};

@@ -1,6 +1,6 @@
 //! What others do between two steps of a call: where it waits for them, or while it copies.
 
-use super::under_way::{At, HookedGuest, HookedReserve, hooked, key};
+use super::super::guest::under_way::{At, HookedGuest, HookedReserve, hooked, key};
 use super::*;
 use crate::units::RunError;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
 //! Each thing that `verify` claims to look for in spans, areas and lists, spoiled: it is found, and named.
 
-use super::super::span::{Marked, Span, SpanBits, SpanOwner, bits};
 use super::*;
+use crate::vrange::span::{Marked, Span, SpanBits, SpanOwner, bits};
 
 /// A span of CPU 0's with three areas: one is live, CPU 0 has freed one, and CPU 1 one. Behind it two areas of the arena's,
 /// of which CPU 0 has freed one.
