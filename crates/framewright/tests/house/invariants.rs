@@ -1,10 +1,8 @@
 //! An invariant's letters mean one thing in the whole project: each is stated in one place, a letter belongs to
 //! one subsystem, and what names an invariant names one that is stated. `docs/invariants.md` lists them all:
-//! `FRAMEWRIGHT_BLESS=1 cargo test -p framewright --test invariants` writes it.
+//! `FRAMEWRIGHT_BLESS=1 cargo test -p framewright --test house invariants` writes it.
 
-mod sources;
-
-use sources::{files, root};
+use super::sources::{files, root};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -328,7 +326,7 @@ no check has the name, the code may hold the invariant by its types, or a test m
 counts these, and their number only falls. Made by
 
 ```sh
-FRAMEWRIGHT_BLESS=1 cargo test -p framewright --test invariants
+FRAMEWRIGHT_BLESS=1 cargo test -p framewright --test house invariants
 ```
 ";
 

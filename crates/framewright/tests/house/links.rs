@@ -1,9 +1,7 @@
 //! Each link of a document leads somewhere: to a file of the repository and, where it names a
 //! heading, to a heading of that file. Each page of `docs/` stands in the book once.
 
-mod sources;
-
-use sources::{files, root};
+use super::sources::{files, root};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

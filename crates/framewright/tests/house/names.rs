@@ -1,9 +1,7 @@
 //! One name a thing: a type's name stands for one type in the whole project, so that a reader of two files takes
 //! neither for the other.
 
-mod sources;
-
-use sources::{files, root};
+use super::sources::{files, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! Which files of the engine, and of the laboratory, import one another in a circle: none of these can be understood,
 //! moved or tested before the others.
 
-mod sources;
-
-use sources::{files, root};
+use super::sources::{files, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 

@@ -1,9 +1,7 @@
 //! The house rules that Cargo cannot enforce: which module may use which, that the engine holds
 //! no statics and reads no clock, and that `unsafe` stands only where it may.
 
-mod sources;
-
-use sources::root;
+use super::sources::{self, root};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -2,9 +2,7 @@
 //! one type are spread, folder by folder, and the files of each folder. These counts may only fall. Folders of the other
 //! crates have a limit, and lines only for tests.
 
-mod sources;
-
-use sources::{files, root};
+use super::sources::{files, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
