@@ -4,7 +4,7 @@ use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::FreeError;
 use framewright::platform::SingleThread;
 use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
-use framewright_paging::PagingFrames;
+use framewright_x86_frames::PagingFrames;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use x86_64::VirtAddr;
 use x86_64::structures::paging::mapper::{CleanUp, MapToError, Translate};
