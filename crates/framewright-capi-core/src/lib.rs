@@ -10,3 +10,8 @@
 pub mod arguments;
 pub mod codes;
 pub mod pointers;
+
+/// The program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

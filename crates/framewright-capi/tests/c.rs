@@ -224,6 +224,22 @@ fn the_examples_run() {
 }
 
 #[test]
+fn the_program_of_the_readme_runs() {
+    let readme = std::fs::read_to_string(here().join("README.md")).unwrap();
+    let program = readme.split("```c\n").nth(1).unwrap();
+    let program = program.split("```").next().unwrap();
+    let (includes, body) = program.split_once("\n\n").unwrap();
+    // Of this process alone: several may run at a time.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = folder.join(format!("readme-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = format!("{includes}\n#include <stdio.h>\nint main(void)\n{{\n{body}return 0;\n}}\n");
+    std::fs::write(folder.join("readme.c"), text).unwrap();
+    each_way("readme", folder.to_str().unwrap(), &PLAIN);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn the_header_is_one_for_cpp_too() {
     let Some(cc) = compiler() else {
         return skip("C++", "there is no compiler");

@@ -26,3 +26,8 @@ mod steps;
 #[cfg(target_os = "linux")]
 pub mod top;
 pub mod trace;
+
+/// The program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -213,6 +213,7 @@ mod tests {
     }
 }
 
+/// The program of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+mod readme {}

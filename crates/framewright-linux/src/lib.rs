@@ -73,3 +73,8 @@ pub use swap::{Frontswap, SwapDevice, SwapFile, Zram};
 pub use tenancy::{Guests, Tenancy};
 pub use timed::TimedArea;
 pub use window::Window;
+
+/// The program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

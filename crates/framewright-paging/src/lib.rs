@@ -24,3 +24,8 @@ pub mod entry;
 pub mod seats;
 pub mod shootdown;
 pub mod tables;
+
+/// The program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

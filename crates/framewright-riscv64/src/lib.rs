@@ -31,3 +31,8 @@ pub mod instructions;
 pub mod tables;
 
 pub use framewright_paging::{cells, direct, seats, shootdown};
+
+/// The program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

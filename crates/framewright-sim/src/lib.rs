@@ -46,3 +46,8 @@ pub use machine::{Injected, Machine, MachineCall, MetadataError};
 pub use paging::{Paging, PagingLie, PoolFrames, SharedFrames, SharedPaging};
 pub use random::Random;
 pub use shrink::{shrink, simplify};
+
+/// The program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// README and its like, and the pages of `docs/`.
+/// README and its like, those of the crates, and the pages of `docs/`.
 fn documents() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(root())
         .unwrap()
@@ -14,8 +14,32 @@ fn documents() -> Vec<PathBuf> {
         .filter(|path| path.is_file() && path.extension().is_some_and(|e| e == "md"))
         .collect();
     found.extend(files(&root().join("docs"), "md"));
+    let readmes = packages().into_iter().map(|(folder, _)| folder);
+    found.extend(
+        readmes
+            .map(|folder| folder.join("README.md"))
+            .filter(|path| path.exists()),
+    );
     found.sort();
     found
+}
+
+/// The packages that others may use, in `crates` and `adapters`: their folders, and what Cargo is told of them.
+fn packages() -> Vec<(PathBuf, String)> {
+    ["crates", "adapters"]
+        .iter()
+        .flat_map(|folder| files(&root().join(folder), "toml"))
+        .filter(|path| path.ends_with("Cargo.toml"))
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap();
+            (path.parent().unwrap().to_owned(), text)
+        })
+        .filter(|(folder, text)| {
+            text.contains("[package]")
+                && !text.contains("publish = false")
+                && !folder.ends_with("kernel")
+        })
+        .collect()
 }
 
 /// The lines outside of programs and outputs.
@@ -111,6 +135,32 @@ fn a_newcomer_reads_the_readme_to_its_end() {
         readme.lines().count() <= 150,
         "README.md is for a first reading: what is more belongs into docs"
     );
+}
+
+#[test]
+fn each_published_crate_says_what_it_is() {
+    let packages = packages();
+    assert!(packages.len() > 15, "the crates and the adapters");
+    let mut wrong = Vec::new();
+    for (folder, text) in packages {
+        let readme = fs::read_to_string(folder.join("README.md")).unwrap_or_default();
+        let shown = folder.strip_prefix(root()).unwrap().display();
+        let lines = readme.lines().count();
+        if !(25..=60).contains(&lines) {
+            wrong.push(format!("{shown}: a README of {lines} lines"));
+        }
+        for part in ["\n```", "Licence: MIT OR Apache-2.0"] {
+            if !readme.contains(part) {
+                wrong.push(format!("{shown}: its README has no {}", part.trim()));
+            }
+        }
+        // Which targets docs.rs shows; adapters are not there.
+        if folder.starts_with(root().join("crates")) && !text.contains("[package.metadata.docs.rs]")
+        {
+            wrong.push(format!("{shown}: docs.rs is told nothing"));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -50,6 +50,23 @@ fn each_name_of_a_type_stands_for_one_type() {
 }
 
 #[test]
+fn each_name_of_a_package_stands_for_one_package() {
+    let root = root();
+    let mut names = BTreeSet::new();
+    for folder in ["adapters", "crates", "examples", "fuzz", "kernel", "python"] {
+        for file in files(&root.join(folder), "toml") {
+            let text = fs::read_to_string(&file).unwrap();
+            let Some((_, package)) = text.split_once("[package]\nname = ") else {
+                continue;
+            };
+            let name = package.lines().next().unwrap().to_owned();
+            assert!(names.insert(name), "{} has another's name", file.display());
+        }
+    }
+    assert!(names.len() > 20, "{names:?}");
+}
+
+#[test]
 fn definitions_are_found() {
     assert_eq!(defined("pub(super) struct Held<'m> {"), Some("Held"));
     assert_eq!(defined("pub(in super::super) enum Held {"), Some("Held"));
