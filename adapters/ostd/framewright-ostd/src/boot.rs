@@ -1,6 +1,7 @@
 //! From regions of memory to the engine.
 
 use crate::{Ostd, OstdEngine};
+use core::mem::MaybeUninit;
 use framewright::engine::EngineLayout;
 use framewright::policy::{Config, Fallback};
 use framewright::{Frame, Order, Run};
@@ -98,10 +99,11 @@ pub(crate) fn words_in(run: Run) -> Option<&'static mut [u64]> {
     let bytes = run.frames() as usize * PAGE_SIZE;
     let place = crate::addr(run.start());
     let segment = Segment::<()>::from_unused(place..place + bytes, |_| ()).ok()?;
-    let first = segment.writer().cursor().cast::<u64>();
+    let first = segment.writer().cursor().cast::<MaybeUninit<u64>>();
     core::mem::forget(segment);
     // SAFETY: OSTD has just said that these frames were unused, and it holds them as used for ever, because their one
     // handle is forgotten; so no other reference exists or will. They lie in its linear mapping, writable, side by side
-    // and at the start of a page. They are RAM, in which any bytes are a `u64`; the engine writes before it reads.
-    Some(unsafe { core::slice::from_raw_parts_mut(first, bytes / 8) })
+    // and at the start of a page. Nothing need have been written there.
+    let memory = unsafe { core::slice::from_raw_parts_mut(first, bytes / 8) };
+    Some(EngineLayout::metadata_in(memory))
 }

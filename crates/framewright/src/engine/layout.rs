@@ -5,11 +5,13 @@ use crate::frame::ZoneLayout;
 use crate::kv::KvLayout;
 use crate::platform::ReservePlatform;
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
+use crate::raw::zeroed_words;
 use crate::reclaim::ReclaimWords;
 use crate::reserve::{Reserve, ReserveLayout};
 use crate::units::{FRAMES_MAX, Frame, Page};
 use crate::vrange::SpaceLayout;
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 
 /// What memory an engine has, for how many CPUs, and which parts. It determines the size of the
 /// metadata.
@@ -63,6 +65,29 @@ impl EngineLayout {
     #[must_use]
     pub fn new(start: Frame, frames: u64) -> Self {
         EngineLayout::of_zones([ZoneLayout::new(start, frames)])
+    }
+
+    /// Memory that holds nothing yet, as words for metadata: of an engine, or of a part alone. A kernel's loader has such
+    /// memory. It writes zeroes, so [`in_zeroed`](super::Engine::in_zeroed) may follow. Time: O(memory).
+    ///
+    /// ```
+    /// use core::mem::MaybeUninit;
+    /// use framewright::Frame;
+    /// use framewright::engine::{Engine, EngineLayout};
+    /// use framewright::platform::SingleThread;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layout = EngineLayout::new(Frame(0x1000), 4096);
+    /// let mut memory = vec![MaybeUninit::uninit(); layout.words_needed()?];
+    /// let metadata = EngineLayout::metadata_in(&mut memory);
+    /// let engine = Engine::in_zeroed(&layout, metadata, SingleThread::new())?;
+    /// engine.verify()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn metadata_in(memory: &mut [MaybeUninit<u64>]) -> &mut [u64] {
+        zeroed_words(memory)
     }
 }
 

@@ -1,9 +1,13 @@
 //! Cuts the memory that a user hands in for metadata into parts.
 
+// UNSAFETY: memory that holds nothing becomes words; the language has the cast for one of them, but not for a slice on all
+// toolchains that this is for.
+
 use super::record::{RawRecord, WordRecords, records};
 use super::{Halves, atomic_words};
 use crate::sync::AtomicU64;
 use crate::units::SetupError;
+use core::mem::MaybeUninit;
 
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
@@ -113,6 +117,15 @@ impl<'m> Carver<'m> {
     }
 }
 
+/// Writes zeroes into `memory`, which are its words from then on.
+#[expect(unsafe_code, reason = "all of it has just been written")]
+pub(crate) fn zeroed_words(memory: &mut [MaybeUninit<u64>]) -> &mut [u64] {
+    memory.fill(MaybeUninit::new(0));
+    // SAFETY: every word was written above. A `MaybeUninit<u64>` has the size and the alignment of a `u64`, and `memory` is
+    // borrowed for as long as the result.
+    unsafe { &mut *(core::ptr::from_mut(memory) as *mut [u64]) }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
@@ -194,6 +207,19 @@ mod tests {
         let mut memory = [7; 40];
         let mut carver = Carver::new(&mut memory, 40).unwrap().in_zeroed(true);
         assert_eq!(values(carver.words(2)), [7, 7]);
+    }
+
+    #[test]
+    fn memory_that_holds_nothing_becomes_zeroes() {
+        let mut memory = [MaybeUninit::uninit(); 9];
+        let words = zeroed_words(&mut memory[1..8]);
+        assert_eq!(words, [0; 7]);
+        words[6] = 5;
+        assert!(zeroed_words(&mut memory[..0]).is_empty());
+        // SAFETY: it was written through `words`.
+        #[expect(unsafe_code, reason = "what a caller may do with its own memory")]
+        let last = unsafe { memory[7].assume_init() };
+        assert_eq!(last, 5);
     }
 
     #[test]

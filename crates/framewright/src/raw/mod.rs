@@ -22,7 +22,7 @@ mod record;
 mod soon;
 mod words;
 
-pub(crate) use carve::Carver;
+pub(crate) use carve::{Carver, zeroed_words};
 pub(crate) use halves::Halves;
 pub(crate) use record::{RawRecord, WordRecords, record};
 pub(crate) use soon::soon_written;
