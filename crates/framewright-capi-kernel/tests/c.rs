@@ -17,7 +17,43 @@ const BARE: &str = "x86_64-unknown-none";
 
 /// What every program is compiled with.
 const STRICT: [&str; 6] = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"];
-const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// How a program is compiled and linked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum KernelCBuild {
+    Plain,
+    /// With the sanitizers of addresses and of undefined behaviour.
+    Address,
+    /// With the thread sanitizer, and the library as a shared one: so the sanitizer can tell apart what is not built with it,
+    /// and judges the program and its callbacks alone.
+    Thread,
+}
+
+impl KernelCBuild {
+    /// What the compiler is told.
+    const fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &[],
+            Self::Address => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+            Self::Thread => &["-fsanitize=thread", "-fno-sanitize-recover=all"],
+        }
+    }
+
+    /// The library that it is linked with.
+    fn library(self, cc: &str) -> Result<PathBuf, String> {
+        match self {
+            Self::Plain | Self::Address => Ok(library().to_owned()),
+            Self::Thread => shared(cc),
+        }
+    }
+}
+
+const ONE_THREAD: [KernelCBuild; 2] = [KernelCBuild::Plain, KernelCBuild::Address];
+const ALL: [KernelCBuild; 3] = [
+    KernelCBuild::Plain,
+    KernelCBuild::Address,
+    KernelCBuild::Thread,
+];
 
 fn skip(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {what}: {why}");
@@ -78,6 +114,25 @@ fn library() -> &'static Path {
     BUILT.get_or_init(|| build(None))
 }
 
+/// All of that library as a shared one, in a folder of its own.
+fn shared(cc: &str) -> Result<PathBuf, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let build = || {
+        let folder = scratch().join("shared");
+        std::fs::create_dir_all(&folder).unwrap();
+        let to = folder.join("libframewright_kernel.so");
+        let mut command = Command::new(cc);
+        command.args(["-shared", "-Wl,--whole-archive"]);
+        command.arg(library()).arg("-Wl,--no-whole-archive");
+        let said = command.arg("-o").arg(&to).output().unwrap();
+        match said.status.success() {
+            true => Ok(to),
+            false => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
+        }
+    };
+    BUILT.get_or_init(build).clone()
+}
+
 /// Whether the target's core is installed beside the compiler.
 fn has_target(target: &str) -> bool {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -102,6 +157,10 @@ fn run(program: &Path) -> Result<String, String> {
     let log = program.with_extension("log");
     let file = std::fs::File::create(&log).unwrap();
     let mut command = Command::new(program);
+    let options = "halt_on_error=1:ignore_noninstrumented_modules=1";
+    command.env("TSAN_OPTIONS", options);
+    // What the test runner adds must not stand in for what the program names.
+    command.env_remove("LD_LIBRARY_PATH");
     command.stdout(file.try_clone().unwrap()).stderr(file);
     let (mut child, begun) = (command.spawn().unwrap(), Instant::now());
     let status = loop {
@@ -123,66 +182,72 @@ fn run(program: &Path) -> Result<String, String> {
     }
 }
 
-/// Whether the compiler and the machine run programs under the sanitizers. One answer serves all tests.
-fn can_sanitize(cc: &str) -> Result<(), String> {
-    static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
-    let probe = || {
-        let source = scratch().join("kernel-probe-sanitized.c");
-        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-        let probe = source.with_extension("");
-        let sources = [source.to_str().unwrap()];
-        let said = compile(cc, &SANITIZERS, &sources, library(), &probe);
-        if said.status.success() && run(&probe).is_ok() {
-            return Ok(());
-        }
-        let why = String::from_utf8_lossy(&said.stderr);
-        let why = why.lines().next().unwrap_or("a program did not run");
-        Err(why.to_owned())
-    };
-    ANSWER.get_or_init(probe).clone()
+/// Compiles and links a program, and what is said of that.
+fn compile_as(cc: &str, build: KernelCBuild, sources: &[&str], to: &Path) -> Result<(), String> {
+    let library = build.library(cc)?;
+    let folder = library.parent().unwrap();
+    let path = format!("-Wl,-rpath,{}", folder.display());
+    let options = build.options().iter().copied();
+    let options: Vec<_> = options.chain(["-lpthread", &path]).collect();
+    let said = compile(cc, &options, sources, &library, to);
+    let errors = String::from_utf8_lossy(&said.stderr).into_owned();
+    said.status.success().then_some(()).ok_or(errors)
 }
 
-/// Compiles and runs a program plain and, where the compiler and the machine can, under the sanitizers. What each said.
-fn each_way(name: &str, sources: &[&str]) -> Vec<String> {
+/// Whether the compiler and the machine run programs built so. One answer serves all tests.
+fn can_build(cc: &str, build: KernelCBuild) -> Result<(), String> {
+    static ADDRESS: OnceLock<Result<(), String>> = OnceLock::new();
+    static THREAD: OnceLock<Result<(), String>> = OnceLock::new();
+    let answer = match build {
+        KernelCBuild::Plain => return Ok(()),
+        KernelCBuild::Address => &ADDRESS,
+        KernelCBuild::Thread => &THREAD,
+    };
+    let probe = || {
+        let source = scratch().join(format!("kernel-probe-{build:?}.c"));
+        let text = "#include <pthread.h>\nstatic void *f(void *a) { return a; }\n\
+                    int main(void) { pthread_t t; return pthread_create(&t, 0, f, 0) || pthread_join(t, 0); }\n";
+        std::fs::write(&source, text).unwrap();
+        let probe = source.with_extension("");
+        compile_as(cc, build, &[source.to_str().unwrap()], &probe)?;
+        run(&probe).map(|_| ())
+    };
+    answer.get_or_init(probe).clone()
+}
+
+/// Compiles and runs a program each way, or those ways that the machine has. What each said.
+fn each_way(name: &str, sources: &[&str], builds: &[KernelCBuild]) -> Vec<String> {
     let Some(cc) = compiler() else {
         skip(name, "there is no C compiler");
         return Vec::new();
     };
     let mut outputs = Vec::new();
-    for (way, options) in [("plain", &[] as &[&str]), ("sanitized", &SANITIZERS)] {
-        let program = |name: &str| scratch().join(format!("kernel-{name}-{way}"));
-        if !options.is_empty()
-            && let Err(why) = can_sanitize(cc)
-        {
-            skip(name, &format!("no {}: {why}", options[0]));
+    for &build in builds {
+        if let Err(why) = can_build(cc, build) {
+            let why = why.lines().next().unwrap_or("no reason");
+            skip(name, &format!("no {}: {why}", build.options()[0]));
             continue;
         }
-        let to = program(name);
-        let options: Vec<_> = options.iter().copied().chain(["-lpthread"]).collect();
-        let said = compile(cc, &options, sources, library(), &to);
-        let errors = String::from_utf8_lossy(&said.stderr);
-        assert!(said.status.success(), "{name}, {way}: {errors}");
-        match run(&to) {
-            Ok(said) => outputs.push(said),
-            Err(why) => panic!("{name}, {way}: {why}"),
-        }
+        let to = scratch().join(format!("kernel-{name}-{build:?}"));
+        let said = compile_as(cc, build, sources, &to).and_then(|()| run(&to));
+        outputs.push(said.unwrap_or_else(|why| panic!("{name}, {build:?}: {why}")));
     }
     outputs
 }
 
 #[test]
 fn each_function_does_what_it_says_with_all_callbacks_and_with_few() {
-    each_way("calls", &["tests/c/calls.c"]);
+    each_way("calls", &["tests/c/calls.c"], &ONE_THREAD);
 }
 
 #[test]
 fn ck1_ck2_ck3_ck4_wrong_calls_are_errors_and_change_nothing() {
-    each_way("wrong", &["tests/c/wrong.c"]);
+    each_way("wrong", &["tests/c/wrong.c"], &ONE_THREAD);
 }
 
 #[test]
 fn all_cpus_work_at_a_time_and_each_byte_stays() {
-    each_way("cpus", &["tests/c/cpus.c"]);
+    each_way("cpus", &["tests/c/cpus.c"], &ALL);
 }
 
 const KERNEL_SAYS: &str = "all frames are free again\n";
@@ -190,7 +255,7 @@ const KERNEL_SAYS: &str = "all frames are free again\n";
 #[test]
 fn the_example_runs_in_a_process() {
     let sources = ["examples/c/kernel.c", "tests/c/main.c"];
-    for said in each_way("kernel", &sources) {
+    for said in each_way("kernel", &sources, &ONE_THREAD) {
         assert_eq!(said, KERNEL_SAYS);
     }
 }
@@ -224,6 +289,40 @@ fn the_example_is_linked_for_a_bare_machine_and_runs() {
     let errors = String::from_utf8_lossy(&said.stderr);
     assert!(said.status.success(), "{errors}");
     assert_eq!(run(&program).as_deref(), Ok(KERNEL_SAYS));
+}
+
+/// What the program of the README takes from its kernel.
+const READMES_KERNEL: &str = "
+int my_map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags);
+int my_unmap(void *context, void *at, size_t bytes);
+void my_flush(void *context);
+void my_relax(void *context, uint32_t attempt);
+uint32_t this_cpu(void);
+int boot(void *metadata)
+{
+";
+
+#[test]
+fn the_program_of_the_readme_is_one() {
+    let Some(cc) = compiler() else {
+        return skip("the README", "there is no C compiler");
+    };
+    let readme = std::fs::read_to_string(here().join("README.md")).unwrap();
+    let program = readme.split("```c\n").nth(1).unwrap();
+    let program = program.split("```").next().unwrap();
+    let (includes, body) = program.split_once("\n\n").unwrap();
+    let source = scratch().join("readme.c");
+    let text =
+        format!("{includes}\n{READMES_KERNEL}{body}return stack != NULL && inode != NULL;\n}}\n");
+    std::fs::write(&source, text).unwrap();
+    let mut command = Command::new(cc);
+    command
+        .args(STRICT)
+        .args(["-ffreestanding", "-fsyntax-only"]);
+    command.arg("-I").arg(here().join("include")).arg(&source);
+    let said = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{errors}");
 }
 
 #[test]

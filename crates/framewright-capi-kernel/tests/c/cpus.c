@@ -37,6 +37,7 @@ static void end_thing(struct machine *machine, struct thing *thing)
         CHECK(thing->bytes[at] == thing->mark);
     CHECK(thing->bytes[thing->len - 1] == thing->mark);
     struct fwk_memory *memory = machine->memory;
+    FREES();
     switch (thing->kind) {
     case FRAMES:
         OK(fwk_frame_free(memory, cpu, thing->frame, thing->order));
@@ -49,6 +50,7 @@ static void end_thing(struct machine *machine, struct thing *thing)
         break;
     }
     // The thing itself is an object, too.
+    FREES();
     OK(fwk_kfree(memory, cpu, thing));
 }
 
@@ -62,6 +64,7 @@ static void *work(void *argument)
     for (int turn = 0; turn < TURNS; turn++) {
         uint32_t flags = next_random(seed) % 4 == 0 ? FW_NOWAIT : 0;
         struct thing *thing = fwk_kmalloc(memory, cpu, sizeof *thing, 1, flags | FW_ZERO);
+        ALLOCATED();
         if (thing == NULL)
             continue;
         thing->mark = (unsigned char)next_random(seed);
@@ -84,7 +87,9 @@ static void *work(void *argument)
             thing->bytes = fwk_kvmalloc(memory, cpu, thing->len, 1, flags);
             break;
         }
+        ALLOCATED();
         if (thing->bytes == NULL) {
+            FREES();
             OK(fwk_kfree(memory, cpu, thing));
             continue;
         }

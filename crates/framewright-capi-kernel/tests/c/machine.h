@@ -19,6 +19,19 @@
 #include <time.h>
 #include <unistd.h>
 
+// The library is not built with the thread sanitizer, so that does not see how a free orders what comes before it before the
+// next allocation, and an unmap before the next map. These say so, as the sanitizer's own malloc does.
+#if defined(__SANITIZE_THREAD__)
+void __tsan_acquire(void *at);
+void __tsan_release(void *at);
+static char order;
+#define ALLOCATED() __tsan_acquire(&order)
+#define FREES() __tsan_release(&order)
+#else
+#define ALLOCATED() ((void)0)
+#define FREES() ((void)0)
+#endif
+
 #define FIRST_FRAME ((uint64_t)0x100)
 enum { CPUS = 4, TABLE_PAGES = 64, WINDOW_BYTES = 64 << 20, UNIT_BYTES = 1 << 20, SPAN = 4 << 20 };
 
@@ -76,6 +89,7 @@ static _Thread_local uint32_t cpu;
 static int machine_map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags)
 {
     struct machine *machine = context;
+    ALLOCATED();
     machine->maps++;
     machine->last_flags = (int)flags;
     if (machine->in_map != NULL)
@@ -103,10 +117,12 @@ static int machine_map(void *context, void *at, uint64_t first, uint64_t frames,
 static int machine_unmap(void *context, void *at, size_t bytes)
 {
     struct machine *machine = context;
+    ALLOCATED();
     machine->unmaps++;
     if (machine->unmap_answer != 0)
         return machine->unmap_answer;
     void *unmapped = mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    FREES();
     return unmapped == at ? 0 : -1;
 }
 
@@ -118,12 +134,14 @@ static void machine_flush(void *context)
 static void machine_zero(void *context, void *at, size_t bytes)
 {
     ((struct machine *)context)->zeroes++;
+    ALLOCATED();
     memset(at, 0, bytes);
 }
 
 static void machine_copy(void *context, void *to, const void *from, size_t bytes)
 {
     ((struct machine *)context)->copies++;
+    ALLOCATED();
     memcpy(to, from, bytes);
 }
 
