@@ -1,4 +1,5 @@
-//! What an allocation and a free cost, beside `buddy_system_allocator` behind a lock in one run.
+//! What an allocation and a free cost, beside `buddy_system_allocator` and the buddy allocator of `buddy-slab-allocator`,
+//! each behind a lock, in one run.
 //!
 //! ```sh
 //! cargo bench -p framewright-linux --bench frames            # about a minute
@@ -7,13 +8,13 @@
 //!
 //! `--json FILE` appends the figures there, one a line.
 //!
-//! For profiles: `--ours` leaves the rival out; `--only NAME`, `--order N` and `--threads N` choose
+//! For profiles: `--ours` leaves the rivals out; `--only NAME`, `--order N` and `--threads N` choose
 //! the patterns with names that start so, and those of that order and number of threads. `--rounds
 //! N` sets how often all is repeated; of one round, callgrind counts the instructions.
 //!
 //! 4 GiB of frames of 4 KiB, none of which is touched: what is measured is metadata. Every figure
 //! is nanoseconds for each operation of one thread, the mean over the threads, which start
-//! together on CPUs of their own. Rounds alternate between the two; printed are the best round and
+//! together on CPUs of their own. Rounds go through all three by turns; printed are the best round and
 //! the median one. A target is met if the best round meets it: on a machine with other work the
 //! best round says most about the code. No target fails the run.
 
@@ -27,7 +28,10 @@ use framewright::Order;
 use hdrhistogram::Histogram;
 use pattern::{FrameLoad, FrameTiming, FreeOrder, Low, bulk, low_on_memory, pair};
 use std::fmt::Write;
-use subject::{FrameEngine, FrameSubject, RivalBuddy};
+use subject::{FrameEngine, FrameSubject, RivalBuddy, RivalBuddySlab};
+
+/// Those that are measured, as the file behind `--json` names them.
+const VARIANTS: [&str; 3] = ["framewright", "buddy", "buddy-slab"];
 
 /// How much of each other's time threads may miss before a round says nothing about contention.
 const OVERLAP_MIN: f64 = 0.8;
@@ -223,21 +227,21 @@ fn main() {
         frames >> 8
     );
     let engine = FrameEngine::new(frames, 2);
-    let rival = RivalBuddy::new(frames);
-    let mut columns: Vec<[FrameColumn; 2]> = CASES
+    let (buddy, buddy_slab) = (RivalBuddy::new(frames), RivalBuddySlab::new(frames));
+    let mut columns: Vec<[FrameColumn; 3]> = CASES
         .iter()
-        .map(|_| [FrameColumn::new(), FrameColumn::new()])
+        .map(|_| VARIANTS.map(|_| FrameColumn::new()))
         .collect();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for (case, [ours, theirs]) in CASES.iter().zip(&mut columns) {
+        for (case, [ours, theirs, others]) in CASES.iter().zip(&mut columns) {
             if !is_chosen(case) {
                 continue;
             }
             let load = FrameLoad {
                 frames,
                 threads: 1,
-                // The rival's slowest pattern takes a microsecond for each operation.
+                // The slowest pattern of a rival takes a microsecond for each operation.
                 ops: if quick { 1 << 12 } else { 1 << 17 },
                 check: round == 0,
             };
@@ -246,7 +250,8 @@ fn main() {
                 FrameEngine::Symmetric(host) => measure(host, case, load, ours),
             }
             if !ours_only {
-                measure(&rival, case, load, theirs);
+                measure(&buddy, case, load, theirs);
+                measure(&buddy_slab, case, load, others);
             }
         }
     }
@@ -254,33 +259,44 @@ fn main() {
         println!("without membarrier: each operation of ours has a full barrier");
     }
     print!("{}", table(&columns));
-    for (case, [ours, theirs]) in CASES.iter().zip(&columns) {
-        ours.add_rows(case, "framewright");
-        theirs.add_rows(case, "buddy");
+    for (case, columns) in CASES.iter().zip(&columns) {
+        for (variant, column) in VARIANTS.iter().zip(columns) {
+            column.add_rows(case, variant);
+        }
     }
 }
 
-fn table(columns: &[[FrameColumn; 2]]) -> String {
+fn table(columns: &[[FrameColumn; 3]]) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "\n{:<18}{:>5}{:>8} | {:^23} | {:^23} | {:^23}",
-        "", "", "", "framewright, best", "median", "rival, best (median)"
+        "\n{:<18}{:>5}{:>8} | {:^23} | {:^23} | {:^23} | {:^23}",
+        "", "", "", "framewright, best", "median", "buddy, best (median)", "buddy-slab, the same"
     );
     let _ = writeln!(
         text,
-        "{:<18}{:>5}{:>8} | {:>11} {:>11} | {:>11} {:>11} | {:>11} {:>11} | target",
-        "pattern", "order", "threads", "alloc", "free", "alloc", "free", "alloc", "free"
+        "{:<18}{:>5}{:>8} | {:>11} {:>11} | {:>11} {:>11} | {:>11} {:>11} | {:>11} {:>11} | target",
+        "pattern",
+        "order",
+        "threads",
+        "alloc",
+        "free",
+        "alloc",
+        "free",
+        "alloc",
+        "free",
+        "alloc",
+        "free"
     );
-    for (case, [ours, theirs]) in CASES.iter().zip(columns) {
-        if !ours.rounds.is_empty() {
-            line(&mut text, case, ours, theirs);
+    for (case, columns) in CASES.iter().zip(columns) {
+        if !columns[0].rounds.is_empty() {
+            line(&mut text, case, columns);
         }
     }
     text.push_str("hot pair: the sum of both; 1 % free: the mean of both\n");
     text.push_str("~ the threads never ran together for long enough\n\n");
     for (case, columns) in CASES.iter().zip(columns) {
-        for (name, column) in ["framewright", "rival"].iter().zip(columns) {
+        for (name, column) in VARIANTS.iter().zip(columns) {
             let single = &column.single;
             if !single.is_empty() {
                 let _ = writeln!(
@@ -300,7 +316,7 @@ fn table(columns: &[[FrameColumn; 2]]) -> String {
     text
 }
 
-fn line(text: &mut String, case: &FrameLine, ours: &FrameColumn, theirs: &FrameColumn) {
+fn line(text: &mut String, case: &FrameLine, [ours, rivals @ ..]: &[FrameColumn; 3]) {
     let alloc = ours.best_and_median(|timing| timing.alloc_ns);
     let free = ours.best_and_median(|timing| timing.free_ns);
     let has_free = case.has_free();
@@ -323,15 +339,17 @@ fn line(text: &mut String, case: &FrameLine, ours: &FrameColumn, theirs: &FrameC
         format!("{:.1}", alloc.1),
         free_text(free.1)
     );
-    if theirs.rounds.is_empty() {
-        let _ = write!(text, "{:>11} {:>11}", "", "");
-    } else {
+    for theirs in rivals {
+        if theirs.rounds.is_empty() {
+            let _ = write!(text, "{:>11} {:>11} | ", "", "");
+            continue;
+        }
         let alloc = theirs.best_and_median(|timing| timing.alloc_ns);
         let free = theirs.best_and_median(|timing| timing.free_ns);
         let both =
             |(best, median, met): (f64, f64, bool)| format!("{}{best:.0} ({median:.0})", mark(met));
         let free = if has_free { both(free) } else { String::new() };
-        let _ = write!(text, "{:>11} {free:>11}", both(alloc));
+        let _ = write!(text, "{:>11} {free:>11} | ", both(alloc));
     }
     let verdict = |target: Option<f64>, found: f64| match target {
         Some(target) if found <= target => format!("{target:.0} met"),
@@ -343,8 +361,8 @@ fn line(text: &mut String, case: &FrameLine, ours: &FrameColumn, theirs: &FrameC
         verdict(case.target.1, free.0),
     );
     let _ = match case.target {
-        (None, None) => writeln!(text, " |"),
-        (_, None) => writeln!(text, " | {alloc}"),
-        _ => writeln!(text, " | {alloc} / {free}"),
+        (None, None) => writeln!(text),
+        (_, None) => writeln!(text, "{alloc}"),
+        _ => writeln!(text, "{alloc} / {free}"),
     };
 }

@@ -1,10 +1,12 @@
-//! The two that are measured, behind one small trait.
+//! Those that are measured, behind one small trait.
 
+use buddy_slab_allocator::BuddyAllocator;
 use buddy_system_allocator::LockedFrameAllocator;
 use framewright::frame::{Seat, ZoneLayout};
 use framewright::platform::FramePlatform;
 use framewright::{Frame, Mobility, Order};
 use framewright_linux::{Host, HostError, Linux, Membarrier, Options};
+use std::alloc::{Layout, alloc_zeroed};
 
 /// An allocator that threads share.
 pub(crate) trait FrameSubject: Sync {
@@ -150,5 +152,74 @@ impl FrameWorker for &RivalBuddy {
     fn free(&mut self, frame: u64, order: Order) {
         let frames = order.frames() as usize;
         self.allocator.lock().dealloc(frame as usize, frames);
+    }
+}
+
+const PAGE: usize = Frame::BYTES as usize;
+
+/// The buddy allocator of `buddy-slab-allocator` behind a spin lock.
+pub(crate) struct RivalBuddySlab {
+    allocator: spin::Mutex<BuddyAllocator<PAGE>>,
+    /// The address of its first frame.
+    start: usize,
+    frames: usize,
+}
+
+impl RivalBuddySlab {
+    pub(crate) fn new(frames: u64) -> Self {
+        let frames = frames as usize;
+        // Its metadata lie in front of the frames. How long they are it does not say, and it manages all that it gets.
+        let least = frames * PAGE + BuddyAllocator::<PAGE>::required_meta_size(frames * PAGE);
+        let layout = Layout::from_size_align(least + 8 * PAGE, PAGE).expect("a length");
+        // SAFETY: it is not 0 bytes long.
+        let memory = unsafe { alloc_zeroed(layout) };
+        assert!(!memory.is_null(), "there is address space");
+        for spare in 0..8 {
+            let mut allocator = BuddyAllocator::new();
+            // SAFETY: so much was allocated, it holds zeroes, and no other code has it, for as long as the process lives. The
+            // allocator before this one is gone.
+            let made = unsafe {
+                let region = std::slice::from_raw_parts_mut(memory, least + spare * PAGE);
+                allocator.init(region)
+            };
+            if made.is_ok() && allocator.total_pages() == frames {
+                let section = allocator.section(0).expect("it has memory");
+                return Self {
+                    allocator: spin::Mutex::new(allocator),
+                    start: section.start,
+                    frames,
+                };
+            }
+        }
+        panic!("its metadata are longer than expected");
+    }
+}
+
+impl FrameSubject for RivalBuddySlab {
+    type Worker<'s> = &'s Self;
+
+    fn worker(&self) -> &Self {
+        self
+    }
+
+    fn assert_all_free(&self) {
+        assert_eq!(self.allocator.lock().free_pages(), self.frames);
+    }
+}
+
+impl FrameWorker for &RivalBuddySlab {
+    #[inline]
+    fn alloc(&mut self, order: Order) -> u64 {
+        let pages = order.frames() as usize;
+        let at = self.allocator.lock().alloc_pages(pages, PAGE);
+        let at = at.expect("there is a free block");
+        ((at - self.start) / PAGE) as u64
+    }
+
+    #[inline]
+    fn free(&mut self, frame: u64, order: Order) {
+        let at = self.start + frame as usize * PAGE;
+        let pages = order.frames() as usize;
+        self.allocator.lock().dealloc_pages(at, pages);
     }
 }

@@ -1,5 +1,5 @@
-//! What kmalloc and kvmalloc cost, beside `talc` and `buddy_system_allocator` behind a lock and the
-//! system's malloc, in one run.
+//! What kmalloc and kvmalloc cost, beside `talc` and `buddy_system_allocator` behind a lock, `buddy-slab-allocator` with
+//! slabs for each CPU, and the system's malloc, in one run.
 //!
 //! ```sh
 //! cargo bench -p framewright-linux --bench kv            # about a minute
@@ -42,7 +42,7 @@ const OVERLAP_MIN: f64 = 0.8;
 /// How much longer two threads may take than one.
 const SLOWER_MAX: f64 = 1.1;
 
-const SUBJECTS: [&str; 5] = ["seat", "Heap", "talc", "buddy", "malloc"];
+const SUBJECTS: [&str; 6] = ["seat", "Heap", "talc", "buddy", "buddy-slab", "malloc"];
 
 /// One line of the table.
 struct KvLine {
@@ -149,7 +149,7 @@ impl Ours {
         ours
     }
 
-    fn run(&self, load: KvLoad, columns: &mut [KvColumn; 5]) {
+    fn run(&self, load: KvLoad, columns: &mut [KvColumn; 6]) {
         columns[0].push(match &self.engine {
             KvEngine::Asymmetric(host) => run(host, load),
             KvEngine::Symmetric(host) => run(host, load),
@@ -199,7 +199,8 @@ fn main() {
     let before = scarce.stats();
     let bytes = frames as usize * 4096;
     let (talc, buddy, system) = (subject::talc(bytes), subject::buddy(bytes), Global(System));
-    let mut columns: Vec<[KvColumn; 5]> = CASES.iter().map(|_| Default::default()).collect();
+    let buddy_slab = subject::buddy_slab(bytes);
+    let mut columns: Vec<[KvColumn; 6]> = CASES.iter().map(|_| Default::default()).collect();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for (case, columns) in CASES.iter().zip(&mut columns) {
@@ -225,8 +226,9 @@ fn main() {
             if !case.fragmented {
                 columns[2].push(run(&talc, load));
                 columns[3].push(run(&buddy, load));
+                columns[4].push(run(&buddy_slab, load));
             }
-            columns[4].push(run(&system, load));
+            columns[5].push(run(&system, load));
         }
     }
     ours.verify();
@@ -255,7 +257,7 @@ fn main() {
     );
 }
 
-fn table(columns: &[[KvColumn; 5]]) -> String {
+fn table(columns: &[[KvColumn; 6]]) -> String {
     let mut text = String::new();
     let _ = write!(text, "\n{:<18}{:>6} {:>7} |", "pattern", "bytes", "threads");
     for name in SUBJECTS {

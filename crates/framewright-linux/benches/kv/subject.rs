@@ -1,5 +1,7 @@
 //! Those that are measured, behind one small trait.
 
+use ax_sync::interface::{AcquireResult, ContextState, LockMetadata};
+use buddy_slab_allocator::{GlobalAllocator, PerCpuSlab, SlabPoolTrait, StaticSlabPool};
 use buddy_system_allocator::LockedHeap;
 use framewright::Addr;
 use framewright::Frame;
@@ -10,6 +12,12 @@ use framewright_linux::{
     Heap, HeapOptions, HostCpu, HostError, HostKv, Membarrier, Options, Windowed,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::panic::Location;
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use talc::TalcLock;
 use talc::source::Manual;
 
@@ -172,4 +180,107 @@ pub(crate) fn buddy(bytes: usize) -> Buddy {
     // SAFETY: the memory is as long as that, and no other code has it.
     unsafe { heap.lock().init(arena(bytes).addr(), bytes) };
     Global(heap)
+}
+
+const PAGE: usize = Frame::BYTES as usize;
+
+pub(crate) type BuddySlab = Global<GlobalAllocator<PAGE>>;
+
+/// `buddy-slab-allocator`: slabs of each CPU, and pages behind one spin lock.
+pub(crate) fn buddy_slab(bytes: usize) -> BuddySlab {
+    let allocator = GlobalAllocator::new();
+    // SAFETY: the memory is as long as that, all of it is written, and no other code has it.
+    let made = unsafe {
+        let region = std::slice::from_raw_parts_mut(arena(bytes), bytes);
+        allocator.init(region)
+    };
+    assert!(made.is_ok(), "it takes the memory");
+    Global(allocator)
+}
+
+/// As many threads as a case has; each is a CPU.
+const CPUS: usize = 2;
+
+static SLABS: StaticSlabPool<PAGE, CPUS> =
+    StaticSlabPool::new([PerCpuSlab::new(0), PerCpuSlab::new(1)], this_cpu);
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static CPU: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// The calling thread's number. Threads that run together are begun one after the other, and so have different ones.
+fn this_cpu() -> usize {
+    let known = CPU.get();
+    if known != usize::MAX {
+        return known;
+    }
+    let cpu = THREADS.fetch_add(1, Relaxed) % CPUS;
+    CPU.set(cpu);
+    cpu
+}
+
+/// The machine, as that crate asks for it.
+struct RivalsMachine;
+
+#[ax_crate_interface::impl_interface]
+impl buddy_slab_allocator::interface::BuddySlabIf for RivalsMachine {
+    fn virt_to_phys(vaddr: usize) -> usize {
+        vaddr
+    }
+
+    fn slab_pool() -> &'static dyn SlabPoolTrait {
+        &SLABS
+    }
+}
+
+/// Its locks, as spin locks.
+struct RivalsLocks;
+
+fn try_lock(locked: &AtomicBool) -> bool {
+    let taken = locked.compare_exchange(false, true, Acquire, Relaxed);
+    taken.is_ok()
+}
+
+#[ax_crate_interface::impl_interface]
+impl ax_sync::interface::SpinOps for RivalsLocks {
+    fn acquire(
+        locked: &AtomicBool,
+        _metadata: &LockMetadata,
+        _lock_addr: usize,
+        _context: u8,
+        _subclass: u32,
+        _caller: &'static Location<'static>,
+    ) -> ContextState {
+        while !try_lock(locked) {
+            while locked.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        }
+        ContextState::new(0, 0)
+    }
+
+    fn try_acquire(
+        locked: &AtomicBool,
+        _metadata: &LockMetadata,
+        _lock_addr: usize,
+        _context: u8,
+        _subclass: u32,
+        _caller: &'static Location<'static>,
+    ) -> AcquireResult {
+        AcquireResult::new(try_lock(locked), ContextState::new(0, 0))
+    }
+
+    fn release(locked: &AtomicBool, _lock_addr: usize, _context: u8, _state: ContextState) {
+        locked.store(false, Release);
+    }
+
+    fn force_release(locked: &AtomicBool, _lock_addr: usize, _context: u8) {
+        locked.store(false, Release);
+    }
+
+    fn is_locked(locked: &AtomicBool) -> bool {
+        locked.load(Acquire)
+    }
 }
