@@ -43,6 +43,21 @@ fn a_small_kernels_memory_is_one_static() {
 }
 
 #[test]
+fn each_cpu_keeps_its_seats_in_a_cpu_local() {
+    let out = output(env!("CARGO_BIN_EXE_cpu_locals"));
+    let lines: Vec<_> = out.lines().collect();
+    let expected = [
+        "without seats: None",
+        "CPU 0 has 1000 frames",
+        "a call inside a call: Some(None)",
+    ];
+    assert_eq!(lines[..3], expected, "{out}");
+    assert!(lines[3].starts_with("refused: ") && lines[3].contains("taken"));
+    let expected = ["CPU 1 freed 1000 of them", "free again: 16384 frames"];
+    assert_eq!(lines[4..], expected, "{out}");
+}
+
+#[test]
 fn threads_take_all_frames_and_one_gives_them_back() {
     let out = output(env!("CARGO_BIN_EXE_threads"));
     assert_eq!(
