@@ -2,6 +2,7 @@
 //! `cargo test -p framewright --test house prose` runs those of one file.
 
 mod circles;
+mod filters;
 mod invariants;
 mod layers;
 mod links;
