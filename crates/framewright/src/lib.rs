@@ -48,3 +48,8 @@ pub mod vrange;
 pub use units::{
     Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, RunError, SetupError,
 };
+
+/// The program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

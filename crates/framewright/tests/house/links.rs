@@ -137,6 +137,22 @@ fn a_newcomer_reads_the_readme_to_its_end() {
     );
 }
 
+/// The crates whose README's program is no doctest, and why.
+const PROGRAMS_ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "crates/framewright-capi",
+        "it is in C: `tests/c.rs` runs it",
+    ),
+    (
+        "crates/framewright-capi-kernel",
+        "it is in C: `tests/c.rs` compiles it",
+    ),
+    (
+        "adapters/ostd/framewright-ostd",
+        "it takes OSTD's own flags: `adapters/ostd/kernel` has the same lines",
+    ),
+];
+
 #[test]
 fn each_published_crate_says_what_it_is() {
     let packages = packages();
@@ -153,6 +169,22 @@ fn each_published_crate_says_what_it_is() {
             if !readme.contains(part) {
                 wrong.push(format!("{shown}: its README has no {}", part.trim()));
             }
+        }
+        let library = fs::read_to_string(folder.join("src/lib.rs")).unwrap();
+        let is_compiled = library.contains(r#"include_str!("../README.md")"#);
+        let is_elsewhere = PROGRAMS_ELSEWHERE
+            .iter()
+            .any(|(other, _)| folder == root().join(other));
+        if is_compiled == is_elsewhere {
+            wrong.push(format!("{shown}: its README's program is no doctest"));
+        }
+        // Nothing compiles these.
+        if !is_elsewhere
+            && ["rust,ignore", "```ignore"]
+                .iter()
+                .any(|of| readme.contains(of))
+        {
+            wrong.push(format!("{shown}: a program of its README is ignored"));
         }
         // Which targets docs.rs shows; adapters are not there.
         if folder.starts_with(root().join("crates")) && !text.contains("[package.metadata.docs.rs]")
