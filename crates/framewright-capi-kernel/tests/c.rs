@@ -40,9 +40,9 @@ impl KernelCBuild {
     }
 
     /// The library that it is linked with.
-    fn library(self, cc: &str) -> Result<PathBuf, String> {
+    fn library(self, cc: &str) -> &'static Path {
         match self {
-            Self::Plain | Self::Address => Ok(library().to_owned()),
+            Self::Plain | Self::Address => library(),
             Self::Thread => shared(cc),
         }
     }
@@ -115,8 +115,8 @@ fn library() -> &'static Path {
 }
 
 /// All of that library as a shared one, in a folder of its own.
-fn shared(cc: &str) -> Result<PathBuf, String> {
-    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+fn shared(cc: &str) -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let folder = scratch().join("shared");
         std::fs::create_dir_all(&folder).unwrap();
@@ -125,12 +125,11 @@ fn shared(cc: &str) -> Result<PathBuf, String> {
         command.args(["-shared", "-Wl,--whole-archive"]);
         command.arg(library()).arg("-Wl,--no-whole-archive");
         let said = command.arg("-o").arg(&to).output().unwrap();
-        match said.status.success() {
-            true => Ok(to),
-            false => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
-        }
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "no shared library: {errors}");
+        to
     };
-    BUILT.get_or_init(build).clone()
+    BUILT.get_or_init(build)
 }
 
 /// Whether the target's core is installed beside the compiler.
@@ -142,13 +141,19 @@ fn has_target(target: &str) -> bool {
     said.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
 }
 
-/// Compiles and links `sources` into the program `to`.
-fn compile(cc: &str, options: &[&str], sources: &[&str], library: &Path, to: &Path) -> Output {
+/// Compiles `sources`, and links them into the program `to`, with the library or without one.
+fn compile(
+    cc: &str,
+    options: &[&str],
+    sources: &[&str],
+    library: Option<&Path>,
+    to: &Path,
+) -> Output {
     let mut command = Command::new(cc);
     command.args(STRICT).args(options);
     command.arg("-I").arg(here().join("include"));
     command.args(sources.iter().map(|source| here().join(source)));
-    command.arg(library).arg("-o").arg(to);
+    command.args(library).arg("-o").arg(to);
     command.output().expect("the compiler answered before")
 }
 
@@ -184,17 +189,18 @@ fn run(program: &Path) -> Result<String, String> {
 
 /// Compiles and links a program, and what is said of that.
 fn compile_as(cc: &str, build: KernelCBuild, sources: &[&str], to: &Path) -> Result<(), String> {
-    let library = build.library(cc)?;
+    let library = build.library(cc);
     let folder = library.parent().unwrap();
     let path = format!("-Wl,-rpath,{}", folder.display());
     let options = build.options().iter().copied();
     let options: Vec<_> = options.chain(["-lpthread", &path]).collect();
-    let said = compile(cc, &options, sources, &library, to);
+    let said = compile(cc, &options, sources, Some(library), to);
     let errors = String::from_utf8_lossy(&said.stderr).into_owned();
     said.status.success().then_some(()).ok_or(errors)
 }
 
-/// Whether the compiler and the machine run programs built so. One answer serves all tests.
+/// Whether the compiler and the machine run programs built so: asked with a program that has nothing of the library, so
+/// that a library which does not link is an error. One answer serves all tests.
 fn can_build(cc: &str, build: KernelCBuild) -> Result<(), String> {
     static ADDRESS: OnceLock<Result<(), String>> = OnceLock::new();
     static THREAD: OnceLock<Result<(), String>> = OnceLock::new();
@@ -209,7 +215,16 @@ fn can_build(cc: &str, build: KernelCBuild) -> Result<(), String> {
                     int main(void) { pthread_t t; return pthread_create(&t, 0, f, 0) || pthread_join(t, 0); }\n";
         std::fs::write(&source, text).unwrap();
         let probe = source.with_extension("");
-        compile_as(cc, build, &[source.to_str().unwrap()], &probe)?;
+        let options: Vec<_> = build
+            .options()
+            .iter()
+            .copied()
+            .chain(["-lpthread"])
+            .collect();
+        let said = compile(cc, &options, &[source.to_str().unwrap()], None, &probe);
+        if !said.status.success() {
+            return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+        }
         run(&probe).map(|_| ())
     };
     answer.get_or_init(probe).clone()
@@ -250,6 +265,22 @@ fn all_cpus_work_at_a_time_and_each_byte_stays() {
     each_way("cpus", &["tests/c/cpus.c"], &ALL);
 }
 
+#[test]
+fn a_race_is_reported_whatever_is_freed_and_allocated_beside_it() {
+    // Without the sanitizer, and without being one of two CPUs, it is a program like any other.
+    each_way("race", &["tests/c/race.c"], &ONE_THREAD);
+    let Some(cc) = compiler() else { return };
+    if let Err(why) = can_build(cc, KernelCBuild::Thread) {
+        return skip("race", &format!("no thread sanitizer: {why}"));
+    }
+    let to = scratch().join("kernel-race-Thread");
+    compile_as(cc, KernelCBuild::Thread, &["tests/c/race.c"], &to).unwrap();
+    let said = run(&to).expect_err("it has a race");
+    for part in ["WARNING: ThreadSanitizer: data race", " reader ", "race.c"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
 const KERNEL_SAYS: &str = "all frames are free again\n";
 
 #[test]
@@ -285,7 +316,7 @@ fn the_example_is_linked_for_a_bare_machine_and_runs() {
         "-mno-red-zone",
     ];
     let sources = ["examples/c/kernel.c", "tests/c/start.c"];
-    let said = compile(cc, &options, &sources, &archive, &program);
+    let said = compile(cc, &options, &sources, Some(&archive), &program);
     let errors = String::from_utf8_lossy(&said.stderr);
     assert!(said.status.success(), "{errors}");
     assert_eq!(run(&program).as_deref(), Ok(KERNEL_SAYS));

@@ -19,18 +19,45 @@
 #include <time.h>
 #include <unistd.h>
 
-// The library is not built with the thread sanitizer, so that does not see how a free orders what comes before it before the
-// next allocation, and an unmap before the next map. These say so, as the sanitizer's own malloc does.
+// GCC has a macro for the thread sanitizer, clang a feature.
 #if defined(__SANITIZE_THREAD__)
+#define HAS_THREAD_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAS_THREAD_SANITIZER
+#endif
+#endif
+
+#ifdef HAS_THREAD_SANITIZER
 void __tsan_acquire(void *at);
 void __tsan_release(void *at);
-static char order;
-#define ALLOCATED() __tsan_acquire(&order)
-#define FREES() __tsan_release(&order)
 #else
-#define ALLOCATED() ((void)0)
-#define FREES() ((void)0)
+#define __tsan_acquire(at) ((void)(at))
+#define __tsan_release(at) ((void)(at))
 #endif
+
+enum { LINE = 64 };
+
+// The library is not built with the thread sanitizer, so that does not see how the free of some memory orders what comes
+// before it before the next allocation of that memory, and an unmap before the next map. These two say so, of that memory
+// alone. What was freed as one object comes back inside others, so they say it of each line, or each page of a larger object.
+static inline void frees(const void *at, size_t bytes)
+{
+    uintptr_t step = bytes < FW_PAGE_BYTES ? LINE : FW_PAGE_BYTES, end = (uintptr_t)at + bytes;
+    for (uintptr_t part = (uintptr_t)at & ~(step - 1); part < end; part += step)
+        __tsan_release((void *)part);
+}
+
+static inline void allocated(const void *at, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)at & ~(uintptr_t)(FW_PAGE_BYTES - 1), end = (uintptr_t)at + bytes;
+    __tsan_acquire((void *)page);
+    for (uintptr_t line = (uintptr_t)at & ~(uintptr_t)(LINE - 1); line < end; line += LINE)
+        __tsan_acquire((void *)line);
+}
+
+// Counts, and orders nothing: the sanitizer must not take two counted calls for ordered ones.
+#define COUNT(counter) ((void)atomic_fetch_add_explicit(&(counter), 1, memory_order_relaxed))
 
 #define FIRST_FRAME ((uint64_t)0x100)
 enum { CPUS = 4, TABLE_PAGES = 64, WINDOW_BYTES = 64 << 20, UNIT_BYTES = 1 << 20, SPAN = 4 << 20 };
@@ -89,9 +116,9 @@ static _Thread_local uint32_t cpu;
 static int machine_map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags)
 {
     struct machine *machine = context;
-    ALLOCATED();
-    machine->maps++;
-    machine->last_flags = (int)flags;
+    allocated(at, frames * FW_PAGE_BYTES);
+    COUNT(machine->maps);
+    atomic_store_explicit(&machine->last_flags, (int)flags, memory_order_relaxed);
     if (machine->in_map != NULL)
         machine->in_map(machine);
     if (machine->map_answer != 0)
@@ -100,61 +127,64 @@ static int machine_map(void *context, void *at, uint64_t first, uint64_t frames,
     size_t page = (size_t)((unsigned char *)at - machine->window) / FW_PAGE_BYTES;
     for (size_t nth = page / TABLE_PAGES; nth <= (page + frames - 1) / TABLE_PAGES; nth++) {
         uint64_t table = 0, none = 0;
-        if (machine->tables[nth] != 0)
+        if (atomic_load_explicit(&machine->tables[nth], memory_order_relaxed) != 0)
             continue;
         if (fwk_frame_alloc(machine->memory, CPUS + cpu, 0, FW_UNMOVABLE, flags, &table) != FW_OK)
             return FW_ENOMEM;
-        if (atomic_compare_exchange_strong(&machine->tables[nth], &none, table))
-            machine->table_frames++;
+        if (atomic_compare_exchange_strong_explicit(&machine->tables[nth], &none, table, memory_order_relaxed,
+                                                    memory_order_relaxed))
+            COUNT(machine->table_frames);
         else
             OK(fwk_frame_free(machine->memory, CPUS + cpu, table, 0));
     }
     void *mapped = mmap(at, frames * FW_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, machine->file,
                         (off_t)((first - FIRST_FRAME) * FW_PAGE_BYTES));
+    frees(at, frames * FW_PAGE_BYTES); // the sanitizer takes a map for a write of all of it
     return mapped == at ? 0 : -1;
 }
 
 static int machine_unmap(void *context, void *at, size_t bytes)
 {
     struct machine *machine = context;
-    ALLOCATED();
-    machine->unmaps++;
+    allocated(at, bytes);
+    COUNT(machine->unmaps);
     if (machine->unmap_answer != 0)
         return machine->unmap_answer;
     void *unmapped = mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    FREES();
+    frees(at, bytes);
     return unmapped == at ? 0 : -1;
 }
 
 static void machine_flush(void *context)
 {
-    ((struct machine *)context)->flushes++;
+    COUNT(((struct machine *)context)->flushes);
 }
 
 static void machine_zero(void *context, void *at, size_t bytes)
 {
-    ((struct machine *)context)->zeroes++;
-    ALLOCATED();
+    COUNT(((struct machine *)context)->zeroes);
+    allocated(at, bytes);
     memset(at, 0, bytes);
 }
 
 static void machine_copy(void *context, void *to, const void *from, size_t bytes)
 {
-    ((struct machine *)context)->copies++;
-    ALLOCATED();
+    COUNT(((struct machine *)context)->copies);
+    allocated(to, bytes);
+    allocated(from, bytes);
     memcpy(to, from, bytes);
 }
 
 static void machine_relax(void *context, uint32_t attempt)
 {
-    ((struct machine *)context)->relaxes++;
+    COUNT(((struct machine *)context)->relaxes);
     (void)attempt;
     sched_yield();
 }
 
 static void machine_wake(void *context)
 {
-    ((struct machine *)context)->wakes++;
+    COUNT(((struct machine *)context)->wakes);
 }
 
 static void machine_window(void *context)
@@ -166,7 +196,7 @@ static void machine_window(void *context)
 
 static void machine_barrier(void *context)
 {
-    ((struct machine *)context)->barriers++;
+    COUNT(((struct machine *)context)->barriers);
     CHECK(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0);
 }
 
