@@ -6,11 +6,11 @@ use framewright::{Addr, Context, Page, PageRange, Run};
 
 /// By where its direct map begins.
 #[derive(Clone, Copy)]
-pub(crate) struct Board(pub(crate) u64);
+pub(crate) struct DirectBoard(pub(crate) u64);
 
-impl FramePlatform for Board {}
+impl FramePlatform for DirectBoard {}
 
-impl RangePlatform for Board {
+impl RangePlatform for DirectBoard {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -29,7 +29,7 @@ impl RangePlatform for Board {
     }
 }
 
-impl ObjectPlatform for Board {
+impl ObjectPlatform for DirectBoard {
     fn direct_base(&self) -> Addr {
         Addr(self.0)
     }

@@ -6,13 +6,13 @@ use framewright::Addr;
 use framewright::kv::KvRequest;
 
 /// Objects of the engine's, contiguous or mapped.
-struct KernelHeap;
+struct GlobalHeap;
 
 #[global_allocator]
-static HEAP: KernelHeap = KernelHeap;
+static HEAP: GlobalHeap = GlobalHeap;
 
 // SAFETY: the engine hands out what no other has, aligned as asked for, until it is freed.
-unsafe impl GlobalAlloc for KernelHeap {
+unsafe impl GlobalAlloc for GlobalHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let request = KvRequest::new(layout.size() as u64).aligned_to(layout.align() as u64);
         with(|cpu| cpu.kvmalloc(&request)).map_or(core::ptr::null_mut(), |at| at.0 as *mut u8)

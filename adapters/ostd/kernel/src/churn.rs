@@ -19,7 +19,7 @@ const LIVE_MAX: usize = 1 << 15;
 pub(crate) struct LiveSegments {
     segments: Vec<Segment<()>>,
     pages: usize,
-    random: Random,
+    random: ChurnRandom,
 }
 
 /// What a churn came to.
@@ -38,9 +38,9 @@ struct ChurnResult {
 
 /// Numbers that look random (xorshift), and not by the simulator's generator: the figures in
 /// `docs/results/ostd.jsonl` were measured with this sequence of requests.
-struct Random(u64);
+struct ChurnRandom(u64);
 
-impl Random {
+impl ChurnRandom {
     fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -76,7 +76,7 @@ impl LiveSegments {
         Self {
             segments: Vec::with_capacity(LIVE_MAX),
             pages: 0,
-            random: Random::new(1),
+            random: ChurnRandom::new(1),
         }
     }
 
@@ -181,7 +181,7 @@ pub(crate) fn run() {
     let total = free_frames();
     say!("figure empty, large, {}", how_many(LARGE));
     for seed in 1..=3 {
-        live.random = Random::new(seed);
+        live.random = ChurnRandom::new(seed);
         let case = ["churn 1", "churn 2", "churn 3"][seed as usize - 1];
         live.churn(case, total / 2);
         let kept = live.segments.len() / 50;
@@ -217,7 +217,7 @@ pub(crate) fn run_heavy(is_aside: bool) {
 
 /// A churn in which two CPUs compete.
 pub(crate) fn compete(live: &mut LiveSegments, seed: u64, target: usize) {
-    live.random = Random::new(seed);
+    live.random = ChurnRandom::new(seed);
     if live.fill(target) {
         live.replace(target, &mut ChurnResult::default());
     }

@@ -4,13 +4,13 @@ mod shared;
 
 use framewright_objects::{EngineObjects, KernelHeap};
 use hashbrown::HashMap;
-use shared::{Board, FRAMES, engine, objects};
+use shared::{DirectBoard, FRAMES, engine, objects};
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Everything is back once the caches are.
 fn is_whole(
-    objects: &EngineObjects<'_, '_, Board>,
-    engine: &framewright::engine::Engine<'_, Board>,
+    objects: &EngineObjects<'_, '_, DirectBoard>,
+    engine: &framewright::engine::Engine<'_, DirectBoard>,
 ) {
     objects.with(|seat| seat.drain());
     assert_eq!(engine.frame_stats().nr_free_pages, FRAMES);
@@ -86,7 +86,7 @@ fn a_request_that_no_memory_serves_is_an_error() {
 
 #[test]
 fn a_kernels_heap_has_no_memory_before_its_time() {
-    static HEAP: KernelHeap<Board> = KernelHeap::new();
+    static HEAP: KernelHeap<DirectBoard> = KernelHeap::new();
     let layout = Layout::from_size_align(300, 128).unwrap();
     // SAFETY: the layout has bytes; each object is freed once, and as it was allocated.
     unsafe {

@@ -7,7 +7,7 @@ use ax_allocator::{
     AllocError, BaseAllocator, BitmapPageAllocator, BuddyByteAllocator, ByteAllocator,
     PageAllocator,
 };
-use board::Board;
+use board::DirectBoard;
 use framewright::engine::{Engine, EngineLayout};
 use framewright::{CpuId, Frame, Page};
 use framewright_ax_allocator::EngineMemory;
@@ -30,17 +30,17 @@ fn ram() -> usize {
 
 /// An engine without memory yet, and where its RAM is.
 fn board() -> (
-    &'static Engine<'static, Board>,
-    EngineMemory<'static, 'static, Board>,
+    &'static Engine<'static, DirectBoard>,
+    EngineMemory<'static, 'static, DirectBoard>,
     usize,
 ) {
     let ram = ram();
-    let board = Board(ram as u64 - FIRST * 4096);
+    let board = DirectBoard(ram as u64 - FIRST * 4096);
     let layout = EngineLayout::new(Frame(FIRST), FRAMES as u64)
         .with_window(Page::of_address(0xffff_c900_0000_0000), 1 << 16)
         .with_objects();
     let metadata = vec![0; layout.words_needed().unwrap()].leak();
-    let engine: &Engine<'_, Board> =
+    let engine: &Engine<'_, DirectBoard> =
         Box::leak(Box::new(Engine::new(&layout, metadata, board).unwrap()));
     let memory = EngineMemory::new(engine, CpuId(0), &board).unwrap();
     (engine, memory, ram)

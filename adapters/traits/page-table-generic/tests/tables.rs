@@ -14,14 +14,14 @@ const FIRST: u64 = 0x300;
 const FRAMES: u64 = 2048;
 
 #[derive(Clone, Copy)]
-struct Board;
+struct FramesBoard;
 
-impl FramePlatform for Board {}
+impl FramePlatform for FramesBoard {}
 
-type BoardEngine = Engine<'static, Board, ()>;
+type FramesEngine = Engine<'static, FramesBoard, ()>;
 
 /// An engine, and its frames for tables.
-fn board() -> (&'static BoardEngine, &'static TableFrames<Board>) {
+fn board() -> (&'static FramesEngine, &'static TableFrames<FramesBoard>) {
     let ram = Layout::from_size_align((FRAMES * 4096) as usize, 1 << 21).unwrap();
     // SAFETY: the layout has bytes.
     let ram_at = unsafe { alloc_zeroed(ram) };
@@ -30,7 +30,9 @@ fn board() -> (&'static BoardEngine, &'static TableFrames<Board>) {
     }
     let layout: EngineLayout<()> = EngineLayout::new(Frame(FIRST), FRAMES);
     let metadata = vec![0; layout.words_needed().unwrap()].leak();
-    let engine: &BoardEngine = Box::leak(Box::new(Engine::new(&layout, metadata, Board).unwrap()));
+    let engine: &FramesEngine = Box::leak(Box::new(
+        Engine::new(&layout, metadata, FramesBoard).unwrap(),
+    ));
     engine.add(Run::new(Frame(FIRST), FRAMES).unwrap()).unwrap();
     let direct_map = Addr(ram_at.expose_provenance() as u64 - FIRST * 4096);
     let frames = TableFrames::new(engine, CpuId(0), direct_map).unwrap();
@@ -104,7 +106,7 @@ impl TableMeta for Wide {
     fn flush(_at: Option<VirtAddr>) {}
 }
 
-fn is_whole(engine: &BoardEngine, frames: &TableFrames<Board>) {
+fn is_whole(engine: &FramesEngine, frames: &TableFrames<FramesBoard>) {
     assert_eq!(frames.refused(), None);
     assert_eq!(engine.frame_stats().nr_free_pages, FRAMES);
     engine.verify().unwrap();

@@ -18,9 +18,9 @@ const FRAMES: u64 = 8192;
 const FLAGS: PageTableFlags = PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE);
 
 /// RAM, at an address of this process.
-struct Ram(*mut u8);
+struct MapperRam(*mut u8);
 
-impl Ram {
+impl MapperRam {
     const LAYOUT: Layout = match Layout::from_size_align((FRAMES * 4096) as usize, 1 << 21) {
         Ok(layout) => layout,
         Err(_) => panic!("a power of two"),
@@ -41,23 +41,23 @@ impl Ram {
     }
 }
 
-impl Drop for Ram {
+impl Drop for MapperRam {
     fn drop(&mut self) {
         // SAFETY: it was allocated so.
         unsafe { dealloc(self.0, Self::LAYOUT) };
     }
 }
 
-type TestCpu<'e, 'm> = Cpu<'e, 'm, SingleThread, (), 1>;
+type MapperCpu<'e, 'm> = Cpu<'e, 'm, SingleThread, (), 1>;
 
 /// A test body with a CPU and a mapper, whose top table is given back. Every frame is free at the end.
-fn with_mapper(body: impl FnOnce(&mut TestCpu<'_, '_>, &mut OffsetPageTable<'_>)) {
+fn with_mapper(body: impl FnOnce(&mut MapperCpu<'_, '_>, &mut OffsetPageTable<'_>)) {
     let layout: EngineLayout<()> = EngineLayout::new(Frame(FIRST), FRAMES);
     let mut metadata = vec![0; layout.words_needed().unwrap()];
     let engine = Engine::new(&layout, &mut metadata, SingleThread::new()).unwrap();
     engine.add(Run::new(Frame(FIRST), FRAMES).unwrap()).unwrap();
     let mut cpu = engine.cpu(CpuId(0)).unwrap();
-    let ram = Ram::new();
+    let ram = MapperRam::new();
     let top = cpu
         .alloc(Order::ZERO, Mobility::Unmovable, Context::ANY)
         .unwrap();

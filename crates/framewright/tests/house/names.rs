@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+/// Where there is Rust.
+const FOLDERS: [&str; 6] = ["adapters", "crates", "examples", "fuzz", "kernel", "python"];
+
 /// The name of the type that a line defines.
 fn defined(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace().peekable();
@@ -29,7 +32,7 @@ fn defined(line: &str) -> Option<&str> {
 fn each_name_of_a_type_stands_for_one_type() {
     let root = root();
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for folder in ["crates", "examples", "kernel"] {
+    for folder in FOLDERS {
         for file in files(&root.join(folder), "rs") {
             let shown = file.strip_prefix(&root).unwrap().display().to_string();
             for line in fs::read_to_string(&file).unwrap().lines() {
@@ -53,7 +56,7 @@ fn each_name_of_a_type_stands_for_one_type() {
 fn each_name_of_a_package_stands_for_one_package() {
     let root = root();
     let mut names = BTreeSet::new();
-    for folder in ["adapters", "crates", "examples", "fuzz", "kernel", "python"] {
+    for folder in FOLDERS {
         for file in files(&root.join(folder), "toml") {
             let text = fs::read_to_string(&file).unwrap();
             let Some((_, package)) = text.split_once("[package]\nname = ") else {
