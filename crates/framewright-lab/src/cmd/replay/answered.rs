@@ -68,6 +68,7 @@ impl AnsweredCase<'_> {
         Ok(answer(&AnswerFigures {
             nothing: kind("no_events").map(|(_, says)| says.clone()),
             is_invented: kind("no_state").is_some(),
+            has_zones: self.memory.zones.is_some(),
             squeeze: self.options.squeeze,
             is_as_recorded: self.options.start == Start::Imposed && self.options.squeeze == 0,
             served: RequestCounts::of_trace(self.memory.trace, OpKind::Alloc),

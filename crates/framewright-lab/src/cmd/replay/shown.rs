@@ -57,7 +57,7 @@ fn who_tables(case: &ReportCase) -> Vec<Tabled> {
         )));
         if who.layout == LINUX {
             last.notes.push(Note::Text(
-                "what the kernel moved later is counted where it lay first".into(),
+                "what the kernel moved later is counted where it came to, as far as the recording says".into(),
             ));
         }
     }

@@ -60,6 +60,8 @@ pub struct AnswerFigures {
     pub nothing: Option<String>,
     /// Whether free memory at the start is invented.
     pub is_invented: bool,
+    /// Whether requests were admitted by the watermarks of zones.
+    pub has_zones: bool,
     /// Frames held back.
     pub squeeze: u64,
     /// Whether memory is laid out as recorded and nothing is held back: only then is the machine's own story told.
@@ -234,10 +236,15 @@ impl AnswerFigures {
             );
         }
         if self.is_only_the_machine_s() {
+            let lacks = match self.has_zones {
+                true => {
+                    "although it admits requests by the watermarks of zones, as the machine did"
+                }
+                false => "watermarks and zones above all",
+            };
             return none(format!(
                 "This recording cannot say which rules would have helped, because a replay of the machine's own rules \
-                 ({}) serves {} of these {}: the machine refused them for what a replay does not have, watermarks and \
-                 zones above all.",
+                 ({}) serves {} of these {}: the machine refused them for what a replay does not have, {lacks}.",
                 self.base,
                 count(self.refused_served),
                 count(self.refused.total()),
@@ -543,9 +550,14 @@ fn change(figures: &AnswerFigures, best: Option<ReplayPolicy>) -> Option<String>
     };
     let what = match (cause, best) {
         (FailureCause::Exhausted, _) => "give the machine more memory, or let it use less".to_owned(),
-        (FailureCause::Watermark, _) => "try a larger vm.min_free_kbytes or vm.watermark_scale_factor, so that reclaim \
-                                         begins earlier; a replay has no zones and cannot say by how much"
-            .to_owned(),
+        (FailureCause::Watermark, _) => format!(
+            "try a larger vm.min_free_kbytes or vm.watermark_scale_factor, so that reclaim begins earlier; {} cannot say \
+             by how much",
+            match figures.has_zones {
+                true => "this replay tries no other watermarks and",
+                false => "this replay has no zones and",
+            }
+        ),
         (FailureCause::Fragmented, Some(policy)) => rules_to_have(policy, figures.base),
         (FailureCause::Fragmented, None) => "try what no replay can: vm.compaction_proactiveness higher, \
                                              vm.watermark_boost_factor higher, vm.extfrag_threshold lower for requests \

@@ -59,6 +59,7 @@ fn figures() -> AnswerFigures {
     AnswerFigures {
         nothing: None,
         is_invented: false,
+        has_zones: false,
         squeeze: 0,
         is_as_recorded: true,
         served: counts(&[(0, Some(KERNEL), 900), (3, Some(ATOMIC), 100)]),
@@ -252,6 +253,33 @@ fn what_the_machine_refused_and_a_replay_serves_is_not_judged() {
     );
     assert!(said.contains("For the log nothing has to change"), "{said}");
     assert!(said.contains("vm.min_free_kbytes"), "{said}");
+}
+
+#[test]
+fn a_replay_is_said_to_have_zones_where_it_has_them() {
+    let with = |has_zones| {
+        said(&AnswerFigures {
+            refused: log(&[(3, Some(SOCKET), 7)], FailureCause::Watermark),
+            refused_served: 7,
+            has_zones,
+            ..figures()
+        })
+    };
+    let without = with(false);
+    for says in [
+        "a replay does not have, watermarks and zones above all.",
+        "this replay has no zones and cannot say by how much.",
+    ] {
+        assert!(without.contains(says), "{says}\nis not in\n{without}");
+    }
+    let zoned = with(true);
+    for says in [
+        "a replay does not have, although it admits requests by the watermarks of zones, as the machine did.",
+        "this replay tries no other watermarks and cannot say by how much.",
+    ] {
+        assert!(zoned.contains(says), "{says}\nis not in\n{zoned}");
+    }
+    assert!(!zoned.contains("no zones") && !zoned.contains("zones above all"));
 }
 
 #[test]
