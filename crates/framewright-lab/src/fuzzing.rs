@@ -158,7 +158,7 @@ fn look(trace: &Trace) {
     let Ok(memory) = TraceMemory::new(trace) else {
         return;
     };
-    for policy in [ReplayPolicy::OURS, ReplayPolicy::RECORDING_KERNEL] {
+    for policy in [ReplayPolicy::OURS, ReplayPolicy::ASSUMED_KERNEL] {
         let options = ReplayOptions {
             who: true,
             ..ReplayOptions::new(Start::Imposed)

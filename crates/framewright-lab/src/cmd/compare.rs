@@ -5,7 +5,6 @@ use super::input::{LoadedTrace, files_of, load_told_apart};
 use super::replay::{WatermarksArg, memory_of, seconds};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::measure::TimeWindows;
-use crate::printable;
 use crate::replay::{
     ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TraceMemory, replay_all,
 };
@@ -14,9 +13,8 @@ use crate::report::{
     RecordingComparison, RunInfo, WindowedFigure, has_place, machine_figures, replay_figures,
 };
 use crate::size::read_frames_len;
-use crate::trace::{OpKind, Trace, trace_stem};
+use crate::trace::{OpKind, Trace};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Windows of the shorter recording at most, unless --window says how long they are.
@@ -41,7 +39,7 @@ pub(super) struct CompareArgs {
     #[arg(value_name = "B")]
     after: PathBuf,
 
-    /// Policies under which both are replayed [default: linux-6.12]
+    /// Policies under which both are replayed [default: the rules of the recorded kernels]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     policy: Vec<ReplayPolicy>,
 
@@ -66,19 +64,20 @@ pub(super) struct CompareArgs {
 }
 
 impl CompareArgs {
-    fn policies(&self) -> Vec<ReplayPolicy> {
+    fn policies(&self, loaded: &[LoadedTrace; 2]) -> Vec<ReplayPolicy> {
         match self.policy.is_empty() {
-            true => vec![ReplayPolicy::RECORDING_KERNEL],
+            true => distinct(&loaded.each_ref().map(LoadedTrace::rules)),
             false => distinct(&self.policy),
         }
     }
 
     fn described(
         &self,
+        policies: &[ReplayPolicy],
         window_ms: u64,
         watermarks: WatermarksArg,
     ) -> BTreeMap<&'static str, String> {
-        let names: Vec<String> = self.policies().iter().map(ToString::to_string).collect();
+        let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
         BTreeMap::from([
             ("policy", names.join(",")),
             ("squeeze", self.squeeze.to_string()),
@@ -147,8 +146,10 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
     if memories.iter().any(|memory| memory.background.is_none()) {
         memories = memories.map(|memory| memory.with_less());
     }
-    let [a, b] = [0, 1].map(|at: usize| replayed(args, &loaded[at], &memories[at], windows[at]));
-    for (policy, both) in args.policies().iter().zip(a?.into_iter().zip(b?)) {
+    let policies = args.policies(&loaded);
+    let [a, b] =
+        [0, 1].map(|at: usize| replayed(args, &policies, &loaded[at], &memories[at], windows[at]));
+    for (policy, both) in policies.iter().zip(a?.into_iter().zip(b?)) {
         let both = [both.0, both.1];
         variants.push(ComparedVariant::of(
             policy.name(),
@@ -156,14 +157,13 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
             both,
         ));
     }
-    let paths = [&args.before, &args.after];
     let side = |at: usize| {
         let one = &loaded[at];
         ComparedRecording {
             name: one.name.clone(),
             ms: lens[at],
             frames: one.trace.present_frames(),
-            kernel: kernel(paths[at], one),
+            kernel: one.kernel.clone(),
             hollow: hollow(one),
         }
     };
@@ -180,7 +180,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("FRAMEWRIGHT_COMMIT"),
             seed: 0,
-            options: args.described(window_ms, watermarks),
+            options: args.described(&policies, window_ms, watermarks),
             machine: MachineRecord::this(),
             hollow: Vec::new(),
         };
@@ -196,7 +196,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
 fn claim(args: &CompareArgs) -> Result<(), CommandError> {
     let mut claims = FileClaims::new();
     for path in [&args.before, &args.after] {
-        for file in files_of(path).into_iter().chain([summary_of(path)]) {
+        for file in files_of(path) {
             claims.reads(&file).map_err(CommandError::input)?;
         }
     }
@@ -223,17 +223,18 @@ fn options(args: &CompareArgs, windows: TimeWindows) -> ReplayOptions {
 /// The figures of each policy's replay.
 fn replayed(
     args: &CompareArgs,
+    policies: &[ReplayPolicy],
     loaded: &LoadedTrace,
     memory: &TraceMemory<'_>,
     windows: TimeWindows,
 ) -> Result<Vec<Vec<WindowedFigure>>, CommandError> {
     let options = options(args, windows);
-    let job = |policy| ReplayJob {
+    let job = |&policy: &ReplayPolicy| ReplayJob {
         policy,
         memory,
         options,
     };
-    let jobs: Vec<ReplayJob<'_>> = args.policies().into_iter().map(job).collect();
+    let jobs: Vec<ReplayJob<'_>> = policies.iter().map(job).collect();
     let threads = args.limits.threads();
     let ops = loaded.trace.ops.len() as u64 * jobs.len() as u64;
     let outcomes = with_progress(&loaded.name, ops, |done| replay_all(&jobs, threads, done));
@@ -260,6 +261,7 @@ fn len_ms(trace: &Trace) -> u64 {
 /// What makes the figures of a recording say less than they seem to.
 fn hollow(loaded: &LoadedTrace) -> Vec<String> {
     let mut says: Vec<String> = loaded.hollow().into_iter().map(|(_, says)| says).collect();
+    says.extend(loaded.assumed_rules());
     if loaded.reference.is_none() {
         says.push(
             "nothing says what Linux itself made of memory (NAME.linux_ref.csv beside the trace would), so the machine \
@@ -268,19 +270,4 @@ fn hollow(loaded: &LoadedTrace) -> Vec<String> {
         );
     }
     says
-}
-
-/// Where the recorder says which kernel it ran on.
-fn summary_of(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{}.summary.txt", trace_stem(&name)))
-}
-
-/// The recording's kernel, if the summary beside it is this trace's.
-pub(super) fn kernel(path: &Path, loaded: &LoadedTrace) -> Option<String> {
-    let text = fs::read_to_string(summary_of(path)).ok()?;
-    let digest = loaded.digest?.line();
-    let is_own = text.lines().any(|line| line == digest.trim_end());
-    let kernel = text.lines().find_map(|line| line.strip_prefix("kernel "));
-    kernel.filter(|_| is_own).map(printable::text)
 }

@@ -73,8 +73,8 @@ fn how_to_read(table: &str, metric: Metric) -> String {
     let compared = match (table, metric.row().better) {
         (_, Better::Neither) => "it explains other figures; policies are not judged by it",
         ("replay", _) => {
-            "compare policies in one row; a figure with ~ differs from the first policy's by no more than the model's \
-             error, and says nothing"
+            "compare policies in one row; a figure with ~ differs from that of the recording kernel's rules by no more than \
+             the model's error, and says nothing"
         }
         _ => "compare variants in one row, and only of one run: another machine has other figures",
     };

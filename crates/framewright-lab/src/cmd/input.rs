@@ -5,7 +5,7 @@
 use super::conduct::CommandError;
 use crate::measure::MAX_ORDER;
 use crate::printable;
-use crate::replay::{ListedFree, fit_free_memory, read_reference};
+use crate::replay::{ListedFree, ReplayPolicy, fit_free_memory, read_reference};
 use crate::report::{MachineStalls, hollow_blocks, hollow_trace};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::{
@@ -44,6 +44,8 @@ pub(super) struct LoadedTrace {
     pub(super) min_watermark: Option<u64>,
     /// The recording machine's zones, from `before.zoneinfo`.
     pub(super) zones: Option<Vec<ZoneInfo>>,
+    /// The release of the recording machine's kernel, as far as a file says that belongs to this trace for certain.
+    pub(super) kernel: Option<String>,
     /// What requests waited for there, as far as files say that belong to this trace for certain.
     pub(super) stalls: Option<MachineStalls>,
     /// Whether it was read from text, which does not say what was free.
@@ -61,6 +63,8 @@ pub(super) struct LoadedTrace {
 /// The sample trace and its reference, part of the program: the main job needs no file.
 const SAMPLE: &[u8] = include_bytes!("../../sample/sample.pft.zst");
 const SAMPLE_REFERENCE: &str = include_str!("../../sample/sample.linux_ref.csv");
+/// What `traces/README.md` says of it.
+const SAMPLE_KERNEL: &str = "6.18.44";
 
 /// The sample trace that the program carries.
 pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
@@ -81,6 +85,7 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         block_order: None,
         min_watermark: None,
         zones: None,
+        kernel: Some(SAMPLE_KERNEL.to_owned()),
         stalls: None,
         is_text: false,
         listed_free: None,
@@ -123,6 +128,7 @@ pub(super) fn load_told_apart(
         block_order: state.as_ref().map(|state| state.info.pageblock_order),
         min_watermark: None,
         zones: None,
+        kernel: None,
         stalls: None,
         is_text: false,
         listed_free: state
@@ -182,6 +188,9 @@ pub(super) fn load_told_apart(
     if let Some(both) = &beside.counters {
         loaded.stalls = read_stalls(both, digest)?;
     }
+    if let Some(path) = &beside.summary {
+        loaded.kernel = read_kernel(path, digest);
+    }
     if let Some(lead) = loaded.lead {
         loaded.notes.push(format!(
             "the trace begins where a flight recorder's events begin: what memory was like there was worked out from \
@@ -202,6 +211,33 @@ pub(super) fn load_told_apart(
 }
 
 impl LoadedTrace {
+    /// The rules that stand for the recorded kernel's.
+    pub(super) fn rules(&self) -> ReplayPolicy {
+        self.known_rules().unwrap_or(ReplayPolicy::ASSUMED_KERNEL)
+    }
+
+    fn known_rules(&self) -> Option<ReplayPolicy> {
+        ReplayPolicy::of_release(self.kernel.as_deref()?)
+    }
+
+    /// What a reader must know of these rules where they are assumed.
+    pub(super) fn assumed_rules(&self) -> Option<String> {
+        let why = match (&self.kernel, self.known_rules()) {
+            (_, Some(_)) => return None,
+            (Some(release), None) => {
+                format!("the recorded kernel calls itself {release}, which is no release")
+            }
+            (None, None) => {
+                "nothing says which kernel was recorded (NAME.summary.txt beside the trace would)"
+                    .to_owned()
+            }
+        };
+        Some(format!(
+            "{why}: its rules are taken for those of {}",
+            ReplayPolicy::ASSUMED_KERNEL
+        ))
+    }
+
     /// What it lets no replay know, by kind.
     pub(super) fn hollow(&self) -> Vec<(&'static str, String)> {
         // What was free at another moment is no measure.
@@ -255,6 +291,8 @@ struct Beside {
     zones: Option<PathBuf>,
     /// What it had counted before and after.
     counters: Option<[PathBuf; 2]>,
+    /// What the recorder says of it in words.
+    summary: Option<PathBuf>,
 }
 
 impl Beside {
@@ -272,6 +310,7 @@ impl Beside {
             counters: state("before.vmstat")
                 .zip(state("after.vmstat"))
                 .map(|(before, after)| [before, after]),
+            summary: beside(path, &stem, "summary.txt"),
         }
     }
 
@@ -281,6 +320,7 @@ impl Beside {
             || self.state.is_some()
             || self.zones.is_some()
             || self.counters.is_some()
+            || self.summary.is_some()
     }
 }
 
@@ -298,11 +338,13 @@ pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
         state,
         zones,
         counters,
+        summary,
     } = Beside::of(path);
     let mut files = vec![path.to_owned()];
     files.extend(state);
     files.extend(zones);
     files.extend(counters.into_iter().flatten());
+    files.extend(summary);
     files.extend(reference);
     files.extend(frames);
     files
@@ -381,6 +423,16 @@ fn read_stalls(
     let texts = texts.iter().map(|(name, text)| (&**name, &**text));
     let stalls = stalls_between(texts)?;
     Ok((!has_lead || stalls == MachineStalls::default()).then_some(stalls))
+}
+
+/// The release of the kernel that a summary says, if the summary is this trace's.
+fn read_kernel(path: &Path, digest: TraceDigest) -> Option<String> {
+    // It is written for people, and no recording is refused for it.
+    let (_, text) = text_of(path).ok()?;
+    let line = digest.line();
+    let is_own = text.lines().any(|said| said == line.trim_end());
+    let kernel = text.lines().find_map(|line| line.strip_prefix("kernel "));
+    kernel.filter(|_| is_own).map(printable::text)
 }
 
 /// What requests waited for between two texts of `/proc/vmstat`, each behind its name.
@@ -501,6 +553,8 @@ fn read_stream(
         loaded.min_watermark = Some(min_watermark(&zones));
         loaded.zones = Some(zones);
     }
+    let kernel = text(&before, "kernel")?;
+    loaded.kernel = kernel.map(|(_, release)| printable::text(release.trim_end()));
     let counters = text(&before, "before.vmstat")?;
     let tasks: Vec<(u32, Vec<u8>)> = before
         .tasks()

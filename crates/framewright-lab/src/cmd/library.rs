@@ -2,7 +2,6 @@
 //! it, and its figures under each policy. The figures are those of the commands; nothing is printed and no file is written.
 
 use super::CommandError;
-use super::compare::kernel;
 use super::input::{LoadedTrace, case_names, files_of, load_told_apart};
 use super::replay::{RECLAIMING, ReplayMeans, WatermarksArg, memory_of, replay_case};
 use crate::measure::MAX_ORDER;
@@ -140,7 +139,7 @@ pub struct RecordingFacts {
     pub name: String,
     /// What tells the trace from every other.
     pub digest: TraceDigest,
-    /// The recording machine's kernel, where the recorder's summary lies beside the trace.
+    /// The recording machine's kernel, where the recorder's summary lies beside the trace or a stream says so.
     pub kernel: Option<String>,
     /// CPUs that appear in it: the largest number, plus one.
     pub cpus: u16,
@@ -204,7 +203,7 @@ impl LoadedRecording {
         let loaded = load_told_apart(path, state, limit, true).map_err(|e| fault(e, &files))?;
         TraceMemory::check_size(&loaded.trace, false, 0, limit)
             .map_err(|e| fault(CommandError::Input(format!("{}: {e}", loaded.path)), &files))?;
-        let facts = facts_of(path, &loaded).map_err(|e| fault(e, &files))?;
+        let facts = facts_of(&loaded).map_err(|e| fault(e, &files))?;
         Ok(Self {
             loaded,
             files,
@@ -331,7 +330,7 @@ impl LoadedRecording {
     }
 }
 
-fn facts_of(path: &Path, loaded: &LoadedTrace) -> Result<RecordingFacts, CommandError> {
+fn facts_of(loaded: &LoadedTrace) -> Result<RecordingFacts, CommandError> {
     let memory = TraceMemory::new(&loaded.trace)
         .map_err(|e| CommandError::Input(format!("{}: {e}", loaded.path)))?;
     let mut failures = [0; MAX_ORDER + 1];
@@ -345,7 +344,7 @@ fn facts_of(path: &Path, loaded: &LoadedTrace) -> Result<RecordingFacts, Command
     Ok(RecordingFacts {
         name: loaded.name.clone(),
         digest: loaded.digest.unwrap_or(TraceDigest::of(&[])),
-        kernel: kernel(path, loaded),
+        kernel: loaded.kernel.clone(),
         cpus: memory.cpus,
         frames: loaded.trace.present_frames(),
         free_frames: memory.free_frames_at_start(),

@@ -1,6 +1,7 @@
 //! The answer stands before every table, in each form, and the book's worked example is what the command says.
 
 use crate::support::{as_str, repository, run, tight, write};
+use framewright_lab::trace::TraceDigest;
 use std::fs;
 use std::path::PathBuf;
 
@@ -65,6 +66,66 @@ fn text_page_and_json_begin_with_the_same_sentences() {
             .map(|item| item.text().collect())
             .collect();
         assert_eq!(in_page, says);
+    }
+}
+
+#[test]
+fn the_recorded_kernel_s_rules_are_what_is_compared_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(3_000, 1), folder.path(), "t");
+    let digest = TraceDigest::of(&fs::read(&trace).unwrap()).line();
+    let summary = folder.path().join("t.summary.txt");
+    let other = TraceDigest::of(b"another trace").line();
+    let assumed = "its rules are taken for those of linux-6.12";
+    for (kernel, digest, rules, note) in [
+        ("5.15.0-91-generic", &digest, "linux-4.13", None),
+        ("4.4.302", &digest, "linux-4.4", None),
+        ("6.18.44", &digest, "linux-6.12", None),
+        (
+            "a-board",
+            &digest,
+            "linux-6.12",
+            Some("the recorded kernel calls itself a-board"),
+        ),
+        (
+            "4.4.302",
+            &other,
+            "linux-6.12",
+            Some("nothing says which kernel was recorded"),
+        ),
+    ] {
+        fs::write(
+            &summary,
+            format!("kernel {kernel}\nrecorded 1 s as asked\n{digest}"),
+        )
+        .unwrap();
+        let args = [
+            "replay",
+            as_str(&trace),
+            "--squeeze",
+            "100",
+            "--policy",
+            "framewright",
+        ];
+        let (code, out, error) = run(&args);
+        assert_eq!(code, Some(0), "{error}");
+        let says = answer(&out).join("\n");
+        assert!(
+            says.contains(&format!("under the rules of {rules} (")),
+            "{kernel}: {says}"
+        );
+        assert_eq!(out.contains(assumed), note.is_some(), "{kernel}: {out}");
+        assert!(
+            note.is_none_or(|note| out.contains(note)),
+            "{kernel}: {out}"
+        );
+        let (code, out, error) =
+            run(&["compare", as_str(&trace), as_str(&trace), "--window", "0.2"]);
+        assert_eq!(code, Some(0), "{error}");
+        assert!(
+            out.contains(&format!("\n{rules} (a replay of both)\n")),
+            "{kernel}: {out}"
+        );
     }
 }
 

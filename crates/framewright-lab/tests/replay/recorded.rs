@@ -65,7 +65,7 @@ fn every_policy_from_every_start(name: &str) {
     let reference = read_reference(&csv, trace.present_frames()).unwrap();
     let model = jobs
         .iter()
-        .position(|job| job.policy == ReplayPolicy::RECORDING_KERNEL)
+        .position(|job| job.policy == ReplayPolicy::ASSUMED_KERNEL)
         .unwrap();
     let calibration = calibrate(&trace, &reference, &outcomes[model]).unwrap();
     assert_eq!(calibration.samples, outcomes[model].means.samples());

@@ -72,7 +72,7 @@ pub(super) fn predicted(
                 .iter()
                 .zip(&memories)
                 .map(|(arm, memory)| ReplayJob {
-                    policy: policy_of(arm),
+                    policy: policy_of(arm, loaded.rules()),
                     memory,
                     options,
                 })
@@ -126,11 +126,11 @@ fn lacks(a: &AbArm, arm: &AbArm) -> Option<String> {
     (!names.is_empty()).then(|| format!("no replay knows {}", names.join(" and ")))
 }
 
-/// The rules of this kernel under an arm's settings.
-fn policy_of(arm: &AbArm) -> ReplayPolicy {
+/// The rules of the recorded kernel under an arm's settings.
+fn policy_of(arm: &AbArm, rules: ReplayPolicy) -> ReplayPolicy {
     match arm.settings.0.get(&HostSetting::DefragMode) {
         Some(1) => ReplayPolicy::Linux(LinuxPolicy::Linux618Defrag),
-        _ => ReplayPolicy::RECORDING_KERNEL,
+        _ => rules,
     }
 }
 

@@ -28,8 +28,8 @@ Order-2 and order-3 requests fail on a device that has memory when requests for 
 keep breaking up the pages of another: contaminated blocks are the 2 MiB blocks that hold a frame
 which cannot be moved, so no compaction can ever make a huge page or a large buffer of them, and
 unusable_index_order3 is the share of the free memory that an order-3 request cannot use.
-`~` marks a figure whose difference from the first policy's is not larger than the error that the
-replay of the recording kernel's own rules makes against what that kernel really did.
+`~` marks a figure whose difference from that of the recording kernel's own rules is not larger than the
+error that their replay makes against what that kernel really did.
 
 A replay cannot see what the machine would have done about a failure: it does not reclaim, does not
 compact, and the programs go on as recorded. Compare policies with each other, not a policy with a
@@ -74,7 +74,7 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
             .iter_mut()
             .zip(standing)
             .for_each(|(sum, n)| *sum += n);
-        let recording = ReplayPolicy::RECORDING_KERNEL.name();
+        let recording = loaded.rules().name();
         let is_shown = |policy: &str| accent(policy).is_some() || policy == recording;
         items.extend(case_items(&replayed, is_shown));
         replayed_cases.push(replayed.case);

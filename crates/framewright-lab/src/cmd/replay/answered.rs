@@ -33,17 +33,19 @@ pub(super) struct AnsweredCase<'a> {
 
 /// The rules that everything is compared with: the recording kernel's, or where there is no kernel with them that
 /// reclaims, the first of history's.
-pub(super) fn base_of(policies: &[ReplayPolicy], reclaims: bool) -> ReplayPolicy {
+pub(super) fn base_of(
+    rules: ReplayPolicy,
+    policies: &[ReplayPolicy],
+    reclaims: bool,
+) -> ReplayPolicy {
     let history = || {
         policies
             .iter()
             .find(|policy| ReplayPolicy::HISTORICAL.contains(policy))
     };
     match reclaims {
-        false => ReplayPolicy::RECORDING_KERNEL,
-        true => *history()
-            .or(policies.first())
-            .unwrap_or(&ReplayPolicy::RECORDING_KERNEL),
+        false => rules,
+        true => *history().or(policies.first()).unwrap_or(&rules),
     }
 }
 

@@ -141,7 +141,8 @@ pub(in crate::cmd) fn replay_case(
     let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, reclaims, 1).max(1);
     let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
-    let base = base_of(policies, reclaims);
+    let rules = loaded.rules();
+    let base = base_of(rules, policies, reclaims);
     let is_known = loaded.trace.askers.is_known();
     // A page has the machine's own layout beside the policies', also where they have less memory.
     let is_shown = options.pictures > 0;
@@ -172,7 +173,7 @@ pub(in crate::cmd) fn replay_case(
         // Always from the recorded layout and without squeeze: only that is what Linux did. By the others' rules of
         // admission: what it says is how far their columns are off.
         jobs.push(ReplayJob {
-            policy: ReplayPolicy::RECORDING_KERNEL,
+            policy: rules,
             memory: &memory,
             options: ReplayOptions {
                 every_ms: Some(SAMPLE_MS),
@@ -208,6 +209,7 @@ pub(in crate::cmd) fn replay_case(
     let mut columns = Vec::new();
     let mut calibration = None;
     let mut notes = loaded.notes.clone();
+    notes.extend(loaded.assumed_rules());
     let own_base = wants_base.then(|| outcomes.pop()).flatten();
     let model = calibrates.then(|| outcomes.pop()).flatten();
     if let Some(reference) = &loaded.reference {
@@ -254,10 +256,7 @@ pub(in crate::cmd) fn replay_case(
         && !loaded.trace.ops.is_empty()
         && !outcomes.iter().any(has_failed)
     {
-        let policy = policies
-            .first()
-            .copied()
-            .unwrap_or(ReplayPolicy::RECORDING_KERNEL);
+        let policy = policies.first().copied().unwrap_or(rules);
         let found = propose_squeezes(&memory, policy, options, threads).map_err(|e| at(&e))?;
         notes.push(nothing_fails(policy, &found));
         proposed = found.first().map(|one| one.frames);

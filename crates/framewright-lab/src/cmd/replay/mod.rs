@@ -43,8 +43,8 @@ pub struct ReplayArgs {
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
 
-    /// Policies to compare, the first is the one others are marked against [default: all but
-    /// no-grouping]
+    /// Policies to compare; others are marked against the one with the recorded kernel's rules, or where that is not among
+    /// them the first [default: all but linux-6.18-defrag and no-grouping]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub policy: Vec<ReplayPolicy>,
 

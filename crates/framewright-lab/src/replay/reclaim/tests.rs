@@ -438,7 +438,7 @@ fn memory_squeezed_to_nothing_ends_and_says_what_failed() {
 fn a_policy_without_a_kernel_that_reclaims_is_refused() {
     let trace = small(Vec::new());
     let memory = TraceMemory::new(&trace).unwrap();
-    let refused = with_kernel(ReplayPolicy::RECORDING_KERNEL, &memory, |_| ());
-    assert!(!reclaims(ReplayPolicy::RECORDING_KERNEL));
+    let refused = with_kernel(ReplayPolicy::ASSUMED_KERNEL, &memory, |_| ());
+    assert!(!reclaims(ReplayPolicy::ASSUMED_KERNEL));
     assert!(refused.unwrap_err().contains("no kernel that reclaims"));
 }

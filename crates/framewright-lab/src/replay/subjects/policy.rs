@@ -56,8 +56,8 @@ impl ReplayPolicy {
     /// The engine's default, which the others are held against.
     pub const OURS: Self = Self::Engine(Concentrated);
 
-    /// The model of the kernel that recorded the traces.
-    pub const RECORDING_KERNEL: Self = Self::Linux(Linux612);
+    /// The rules that stand for a kernel of which nothing says which it is.
+    pub const ASSUMED_KERNEL: Self = Self::Linux(Linux612);
 
     /// Other names: the three columns of every experiment.
     pub const ALIASES: [(&'static str, &'static str); 3] = [
@@ -65,6 +65,22 @@ impl ReplayPolicy {
         ("proposed", "proposal"),
         ("framewright", "concentrated"),
     ];
+
+    /// The rules of a kernel of that release, as `uname -r` has it; `None` of what is no release.
+    ///
+    /// A kernel between two of those modelled has the older one's rules as far as it lacks the newer one's: 4.12 brought
+    /// the first part of 4.13's, and 6.10 the strict lists of 6.12's. What is older than 4.4 differs from it by little.
+    #[must_use]
+    pub fn of_release(release: &str) -> Option<Self> {
+        let (major, rest) = release.trim().split_once('.')?;
+        let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+        Some(Self::Linux(match (major, minor) {
+            (..4, _) | (4, ..12) => Linux44,
+            (4 | 5, _) | (6, ..10) => Linux413,
+            _ => Linux612,
+        }))
+    }
 
     /// The name on the command line and in figures.
     #[must_use]
@@ -177,5 +193,35 @@ impl FromStr for ReplayPolicy {
             .into_iter()
             .find(|policy| policy.name() == meant)
             .ok_or_else(|| UnknownPolicy(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_has_the_rules_of_its_years() {
+        for (release, expected) in [
+            ("2.6.39", Some("linux-4.4")),
+            ("3.10.0-1160.el7.x86_64", Some("linux-4.4")),
+            ("4.4.302", Some("linux-4.4")),
+            ("4.11.12", Some("linux-4.4")),
+            ("4.12.0", Some("linux-4.13")),
+            ("5.15.0-91-generic\n", Some("linux-4.13")),
+            ("6.9.7", Some("linux-4.13")),
+            ("6.10-rc1", Some("linux-6.12")),
+            ("6.18.44", Some("linux-6.12")),
+            ("7.0", Some("linux-6.12")),
+            ("", None),
+            ("6", None),
+            ("6.", None),
+            ("-1.2", None),
+            ("Linux 6.12", None),
+            ("99999999999.1", None),
+        ] {
+            let policy = ReplayPolicy::of_release(release);
+            assert_eq!(policy.map(ReplayPolicy::name), expected, "{release}");
+        }
     }
 }

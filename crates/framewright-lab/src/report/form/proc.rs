@@ -77,7 +77,7 @@ mod tests {
             ..Trace::default()
         };
         let memory = TraceMemory::new(&trace).unwrap();
-        let policy = ReplayPolicy::RECORDING_KERNEL;
+        let policy = ReplayPolicy::ASSUMED_KERNEL;
         let done = AtomicU64::new(0);
         let options = ReplayOptions::new(Start::Fresh);
         let outcome = policy.with(&memory, |s| replay(s, &memory, options, &done));

@@ -13,6 +13,7 @@
 //!   the machine refused and a replay of its own rules serves, of what fails in a replay alone.
 //! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up.
 
+use crate::before::buddy::LinuxPolicy;
 use crate::measure::{MAX_ORDER, grouped};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
 use crate::report::{Deviation, WhoHolds};
@@ -569,21 +570,24 @@ fn change(figures: &AnswerFigures, best: Option<ReplayPolicy>) -> Option<String>
 
 /// How to come by a policy's rules.
 fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy) -> String {
-    let historical = ReplayPolicy::HISTORICAL;
-    let place = |policy| historical.iter().position(|&one| one == policy);
-    match (place(policy), place(base)) {
-        (None, _) => {
+    use LinuxPolicy::{Linux612NoFragment, Linux618Defrag, NoGrouping, Proposal};
+    use ReplayPolicy::{Engine, Linux};
+    match (policy, base) {
+        (Engine(_), _) => {
             format!("{policy} is a policy of this engine and in no kernel: it wants a patch")
         }
-        _ if policy.name().ends_with("-nofragment") => {
+        (Linux(NoGrouping), _) => {
+            format!("{policy} is a pole to learn from, and no kernel has it")
+        }
+        (Linux(Linux612NoFragment | Linux618Defrag), _) => {
             "vm.defrag_mode=1 (Linux 6.15 and later) is the setting nearest to these rules, and \
              vm.watermark_boost_factor belongs to them"
                 .into()
         }
-        _ if policy.name() == "proposal" => {
+        (Linux(Proposal), _) => {
             "these rules were proposed in 2016 and never merged: they want a patch".into()
         }
-        (Some(older), Some(base)) if older < base => {
+        (Linux(older), Linux(base)) if older < base => {
             format!(
                 "no setting brings the rules of {policy} back: they want a patch, or that kernel"
             )

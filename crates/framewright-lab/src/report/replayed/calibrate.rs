@@ -275,7 +275,7 @@ mod tests {
         };
         let done = AtomicU64::new(0);
         let outcome =
-            ReplayPolicy::RECORDING_KERNEL.with(&memory, |s| replay(s, &memory, options, &done));
+            ReplayPolicy::ASSUMED_KERNEL.with(&memory, |s| replay(s, &memory, options, &done));
         outcome.unwrap().unwrap()
     }
 

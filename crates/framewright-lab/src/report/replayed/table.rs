@@ -95,7 +95,7 @@ fn rows(case: &ReportCase) -> Vec<Metric> {
 
 /// The case as a table with a column a variant.
 ///
-/// `~` behind a figure says that it differs from that of the first policy by no more than the
+/// `~` behind a figure says that it differs from that of the recording kernel's rules by no more than the
 /// calibration error, which the last column holds: `none` where nothing happened that it could be of.
 #[must_use]
 pub fn case_grid(case: &ReportCase) -> Grid {
@@ -149,9 +149,12 @@ pub fn accent(policy: &str) -> Option<Accent> {
     alias.and_then(|(alias, _)| Accent::of(alias))
 }
 
-/// The column that the others are marked against: the first policy.
+/// The column that the others are marked against: that of the recording kernel's rules, or where it is not shown the first
+/// policy's.
 fn base(case: &ReportCase) -> Option<&ReportColumn> {
-    case.columns.iter().find(|column| column.variant != LINUX)
+    let model = case.calibration.as_ref();
+    let model = model.and_then(|calibration| case.column(calibration.model));
+    model.or_else(|| case.columns.iter().find(|column| column.variant != LINUX))
 }
 
 fn figure(

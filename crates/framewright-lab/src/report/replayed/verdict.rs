@@ -203,21 +203,35 @@ mod tests {
     }
 
     #[test]
-    fn the_table_marks_differences_from_the_first_policy_within_the_error() {
-        let text = case_grid(&case()).text();
-        let row = |name: &str| -> Vec<&str> {
-            let line = text
-                .lines()
-                .find(|line| line.trim_start().starts_with(name))
-                .unwrap();
-            line.split_whitespace().skip(1).collect()
+    fn the_table_marks_differences_from_the_recorded_kernel_s_rules_within_the_error() {
+        let row = |model, name: &str| -> Vec<String> {
+            let mut case = case();
+            case.calibration.as_mut().unwrap().model = model;
+            let text = case_grid(&case).text();
+            let mut lines = text.lines().map(str::trim_start);
+            let line = lines.find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().skip(1).map(str::to_owned).collect()
         };
+        // Without a column of these rules it is the first policy's.
+        for model in ["a", "absent"] {
+            assert_eq!(
+                row(model, "contaminated_blocks "),
+                ["305.0", "300.0", "308.0~", "289.0", "10.0"]
+            );
+            assert_eq!(
+                row(model, "free_2m_blocks "),
+                ["7.0", "7.0", "9.5", "9.0~", "2.0"]
+            );
+            assert_eq!(row(model, "failures_order3 "), ["3", "5", "5", "6"]);
+            assert_eq!(row(model, "mixed_blocks "), ["-", "-", "-", "-"]);
+        }
         assert_eq!(
-            row("contaminated_blocks "),
-            ["305.0", "300.0", "308.0~", "289.0", "10.0"]
+            row("b", "contaminated_blocks "),
+            ["305.0", "300.0~", "308.0", "289.0", "10.0"]
         );
-        assert_eq!(row("free_2m_blocks "), ["7.0", "7.0", "9.5", "9.0~", "2.0"]);
-        assert_eq!(row("failures_order3 "), ["3", "5", "5", "6"]);
-        assert_eq!(row("mixed_blocks "), ["-", "-", "-", "-"]);
+        assert_eq!(
+            row("b", "free_2m_blocks "),
+            ["7.0", "7.0", "9.5", "9.0~", "2.0"]
+        );
     }
 }
