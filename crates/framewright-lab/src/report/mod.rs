@@ -41,5 +41,5 @@ pub use replayed::{
     linux_column, machine_figures, pareto_front, placement_column, replay_figures,
     request_calibration_lines, standing, verdict,
 };
-pub use source::{FigureSource, LINUX};
+pub use source::{FigureSource, LINUX, YOUR_KERNEL, shown_variant};
 pub use statement::{AssertionError, AssertionHeld};

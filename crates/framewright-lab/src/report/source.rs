@@ -3,8 +3,20 @@
 
 use serde::Serialize;
 
-/// The name of the column that holds what the recording kernel itself did.
+/// The name in JSON of the column that holds what the recording kernel itself did.
 pub const LINUX: &str = "linux";
+
+/// What a reader is shown in its place.
+pub const YOUR_KERNEL: &str = "your kernel";
+
+/// A variant's name as a reader is shown it.
+#[must_use]
+pub fn shown_variant(variant: &str) -> &str {
+    match variant {
+        LINUX => YOUR_KERNEL,
+        other => other,
+    }
+}
 
 /// Where a figure comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

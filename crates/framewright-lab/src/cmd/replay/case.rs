@@ -14,8 +14,9 @@ use crate::replay::{
     placement, propose_squeezes, replay_all, replay_all_until,
 };
 use crate::report::{
-    Calibration, Deviation, Hollow, LINUX, ReportCase, ReportColumn, WhoReport, calibrate,
-    calibrate_requests, hollow_samples, linux_column, placement_column, request_calibration_lines,
+    Calibration, Deviation, Hollow, LINUX, ReportCase, ReportColumn, WhoReport, YOUR_KERNEL,
+    calibrate, calibrate_requests, hollow_samples, linux_column, placement_column,
+    request_calibration_lines,
 };
 use crate::size::shown_frames;
 use crate::trace::MemoryLimit;
@@ -222,8 +223,8 @@ pub(in crate::cmd) fn replay_case(
     if let (None, Some(placement)) = (&loaded.reference, own) {
         columns.push(placement_column(&loaded.trace, placement));
         notes.push(format!(
-            "linux is where the recording kernel put each allocation; {} frames moved later and \
-             are missing there, so memory looks emptier than it was",
+            "{YOUR_KERNEL}: memory as that kernel laid it out; {} frames moved to where the recording does not say and are \
+             missing there, so memory looks emptier than it was",
             placement.lost_frames
         ));
     }

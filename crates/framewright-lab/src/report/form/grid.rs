@@ -1,10 +1,9 @@
 //! A table before it has a form: what text and page show is the same, cell by cell.
 
 use super::width::width;
-use crate::report::LINUX;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 
-/// Whose figures a column or a line holds, where it is one of the three that every experiment has.
+/// Whose figures a column or a line holds, where it is one of the three that every experiment has, or the machine's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accent {
     /// The behaviour a document complains about.
@@ -13,7 +12,7 @@ pub enum Accent {
     Proposed,
     /// This project's.
     Framewright,
-    /// The recording machine's own, in a plot or on a map: what its kernel did is no column of an experiment.
+    /// The recording machine's own: what its kernel did is no column of an experiment.
     Machine,
 }
 
@@ -60,8 +59,7 @@ impl Heading {
     /// compared with and how far that is off stay longest.
     fn rank(&self) -> u8 {
         match self.accent {
-            _ if self.title == LINUX => 0,
-            Some(Accent::Framewright) => 0,
+            Some(Accent::Machine | Accent::Framewright) => 0,
             Some(_) if !self.is_published => 1,
             None if self.title.starts_with("model") => 1,
             Some(_) => 2,
@@ -186,7 +184,7 @@ mod tests {
             is_published,
         };
         let mut headings = vec![
-            heading("linux", None, false),
+            heading("your\nkernel", Some(Accent::Machine), false),
             heading("linux-\n4.4", Some(Accent::Before), false),
             heading("published", Some(Accent::Before), true),
             heading("largest-\nfirst", None, false),

@@ -11,7 +11,9 @@ use crate::measure::bootstrap::{
 use crate::measure::{MAX_ORDER, Metric, TimeWindows, grouped, replay as m};
 use crate::replay::{ReplayOutcome, SeriesPoint};
 use crate::report::form::json::{Record, line};
-use crate::report::{FigureSource, Grid, GridRow, Heading, LINUX, MachineStalls, RunInfo};
+use crate::report::{
+    FigureSource, Grid, GridRow, Heading, LINUX, MachineStalls, RunInfo, shown_variant,
+};
 use crate::size::shown_frames;
 use crate::trace::reduce::ReferenceRow;
 use crate::trace::{OpKind, RequestCounts, RequestWaits, Trace, WaitSum};
@@ -431,7 +433,7 @@ impl RecordingComparison {
             };
             text += &format!(
                 "\n{} ({what})\n{}\n",
-                variant.variant,
+                shown_variant(&variant.variant),
                 variant.grid().text()
             );
         }

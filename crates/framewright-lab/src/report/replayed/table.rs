@@ -3,7 +3,9 @@
 use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric};
 use crate::replay::ReplayPolicy;
-use crate::report::{Accent, Calibration, Grid, GridRow, Heading, LINUX, ReportCase, ReportColumn};
+use crate::report::{
+    Accent, Calibration, Grid, GridRow, Heading, LINUX, ReportCase, ReportColumn, shown_variant,
+};
 
 /// When the table shows a metric; JSON has everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +105,11 @@ pub fn case_grid(case: &ReportCase) -> Grid {
         .columns
         .iter()
         .map(|column| Heading {
-            title: broken_at_hyphens(&column.variant),
-            accent: accent(&column.variant),
+            title: broken(shown_variant(&column.variant)),
+            accent: match column.variant.as_str() {
+                LINUX => Some(Accent::Machine),
+                policy => accent(policy),
+            },
             is_published: false,
         })
         .collect();
@@ -196,6 +201,6 @@ fn figure(
 }
 
 /// `linux-6.12-nofragment` over three lines, so that eight columns fit a terminal.
-fn broken_at_hyphens(name: &str) -> String {
-    name.replace('-', "-\n")
+fn broken(name: &str) -> String {
+    name.replace('-', "-\n").replace(' ', "\n")
 }

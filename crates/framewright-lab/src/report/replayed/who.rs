@@ -6,7 +6,7 @@
 use crate::measure::{Metric, grouped, who as m};
 use crate::printable;
 use crate::replay::{Asker, WhoCounts, WhoTally, plain_function};
-use crate::report::{Grid, GridRow, Heading, Tabled};
+use crate::report::{Grid, GridRow, Heading, Tabled, shown_variant};
 use crate::trace::Askers;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -230,7 +230,8 @@ impl WhoReport {
         let of = |table: &WhoTable| Tabled {
             caption: format!(
                 "{case}: who, by {}, in the layout of {}",
-                table.by, self.layout
+                table.by,
+                shown_variant(self.layout)
             ),
             grid: Grid {
                 labels: 1,
@@ -413,7 +414,7 @@ mod tests {
         assert_eq!(report.holds(), most);
         let text = report.tabled("t")[0].text();
         assert!(
-            text.starts_with("t: who, by command, in the layout of linux\n"),
+            text.starts_with("t: who, by command, in the layout of your kernel\n"),
             "{text}"
         );
         assert!(text.contains("(before the recording)"), "{text}");
