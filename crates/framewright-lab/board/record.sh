@@ -62,11 +62,45 @@ section() {
     printf '#section %s %d\n%s\n' "$1" "$length" "$2"
 }
 
+# What is kept of how the kernel is set: settings, and words that it was booted with. /proc/cmdline may hold passwords and names
+# of hosts, so of it only words about memory are kept; src/trace/state/settings.rs has the same lists.
+vm_settings='min_free_kbytes watermark_scale_factor watermark_boost_factor compaction_proactiveness extfrag_threshold defrag_mode'
+huge_page_settings='enabled defrag'
+boot_words='cma cma_pernuma crashkernel debug_guardpage_minorder debug_pagealloc default_hugepagesz highmem hugepages hugepagesz
+hugetlb_cma hugetlb_free_vmemmap init_on_alloc init_on_free kernelcore mem memmap movable_node movablecore numa numa_cma page_owner
+page_poison percpu_alloc slab_max_order slab_nomerge slub_max_order slub_min_order swiotlb thp_anon transparent_hugepage vmalloc'
+
+# settings: a name and a value a line, of what this kernel has. It runs in a shell of its own.
+settings() {
+    # Not by read: some shells take a byte at a time, and a setting has no second one.
+    for name in $vm_settings; do
+        value=$(cat "/proc/sys/vm/$name" 2> /dev/null) && printf 'vm.%s %s\n' "$name" "$value"
+    done
+    for name in $huge_page_settings; do
+        value=$(cat "/sys/kernel/mm/transparent_hugepage/$name" 2> /dev/null) || continue
+        value=${value#*\[}
+        printf 'transparent_hugepage.%s %s\n' "$name" "${value%%\]*}"
+    done
+    # A word's own * stands for no files.
+    set -f
+    known=" $(echo $boot_words) "
+    for word in $(cat /proc/cmdline); do
+        case $word in
+        # What follows may be a part of a quoted value, or an init's.
+        -- | *\"*) break ;;
+        esac
+        case $known in
+        *" ${word%%=*} "*) printf 'boot %s\n' "$word" ;;
+        esac
+    done
+}
+
 # machine WHEN: what the machine says of itself.
 machine() {
     for file in pagetypeinfo buddyinfo zoneinfo vmstat meminfo; do
         [ ! -r "/proc/$file" ] || section "$1.$file" "$(cat "/proc/$file")"
     done
+    section "$1.settings" "$(settings)"
     if [ -r /proc/kpageflags ]; then
         length=$(wc -c < /proc/kpageflags)
         printf '#section %s %d\n' "$1.kpageflags" "$length"

@@ -9,7 +9,9 @@
 use crate::replay::{ReplayOptions, ReplayPolicy, Start, TraceMemory, read_reference, replay};
 use crate::report::Assertion;
 use crate::trace::reduce::{Reducer, Reduction};
-use crate::trace::state::{read_buddyinfo, read_pagetypeinfo, read_vmstat, read_zoneinfo};
+use crate::trace::state::{
+    boot_words, read_buddyinfo, read_pagetypeinfo, read_settings, read_vmstat, read_zoneinfo,
+};
 use crate::trace::{
     Input, MemoryLimit, Recording, Snapshot, StreamReader, TextReader, Trace, TraceOp, read_frames,
     read_pft, write_frames, write_pft5,
@@ -78,6 +80,7 @@ pub const FORMATS: &[FuzzedFormat] = &[
     format("buddyinfo", buddyinfo, WORDS_PER_BYTE),
     format("zoneinfo", zoneinfo, WORDS_PER_BYTE),
     format("vmstat", vmstat, WORDS_PER_BYTE),
+    format("settings", settings, WORDS_PER_BYTE),
     format("kpageflags", kpageflags, TEXT_PER_BYTE),
     format("assertion", assertion, WORDS_PER_BYTE),
     #[cfg(all(target_os = "linux", feature = "experiments"))]
@@ -317,6 +320,13 @@ fn zoneinfo(bytes: &[u8]) {
 
 fn vmstat(bytes: &[u8]) {
     as_text(bytes, |text| drop(read_vmstat("input", text)));
+}
+
+/// As a recording has them, and as a command line that words are kept of.
+fn settings(bytes: &[u8]) {
+    as_text(bytes, |text| {
+        let _ = (read_settings("input", text), boot_words(text).count());
+    });
 }
 
 /// The first half is what memory looks like before an event, the second half after it.

@@ -3,13 +3,15 @@
 //! none mixes two recordings.
 
 use super::conduct::CommandError;
+use crate::before::buddy::LinuxPolicy;
 use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::{ListedFree, ReplayPolicy, fit_free_memory, read_reference};
-use crate::report::{MachineStalls, hollow_blocks, hollow_trace};
+use crate::report::{MachineStalls, RecordedKernel, hollow_blocks, hollow_trace};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::{
-    PageTypeInfo, ZoneInfo, lead_of, read_pagetypeinfo, read_vmstat, read_zoneinfo,
+    MachineSettings, PageTypeInfo, ZoneInfo, kernel_version, lead_of, read_pagetypeinfo,
+    read_settings, read_vmstat, read_zoneinfo,
 };
 use crate::trace::{
     Input, MemoryLimit, Recording, RunningDigest, Snapshot, StreamParts, StreamReader, TextReader,
@@ -46,6 +48,8 @@ pub(super) struct LoadedTrace {
     pub(super) zones: Option<Vec<ZoneInfo>>,
     /// The release of the recording machine's kernel, as far as a file says that belongs to this trace for certain.
     pub(super) kernel: Option<String>,
+    /// How it was set, from `before.settings`.
+    pub(super) settings: Option<MachineSettings>,
     /// What requests waited for there, as far as files say that belong to this trace for certain.
     pub(super) stalls: Option<MachineStalls>,
     /// Whether it was read from text, which does not say what was free.
@@ -86,6 +90,7 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         min_watermark: None,
         zones: None,
         kernel: Some(SAMPLE_KERNEL.to_owned()),
+        settings: None,
         stalls: None,
         is_text: false,
         listed_free: None,
@@ -129,6 +134,7 @@ pub(super) fn load_told_apart(
         min_watermark: None,
         zones: None,
         kernel: None,
+        settings: None,
         stalls: None,
         is_text: false,
         listed_free: state
@@ -185,6 +191,12 @@ pub(super) fn load_told_apart(
         loaded.min_watermark = Some(min_watermark(&zones));
         loaded.zones = Some(zones);
     }
+    if let Some(path) = &beside.settings {
+        let (name, text) = text_of(path).map_err(CommandError::input)?;
+        let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
+        loaded.belongs(&name, TraceDigest::of_text(&text).map_err(at)?, digest)?;
+        loaded.settings = Some(read_settings(&name, &text).map_err(CommandError::input)?);
+    }
     if let Some(both) = &beside.counters {
         loaded.stalls = read_stalls(both, digest)?;
     }
@@ -216,8 +228,29 @@ impl LoadedTrace {
         self.known_rules().unwrap_or(ReplayPolicy::ASSUMED_KERNEL)
     }
 
+    /// The same of that release as it is set when it boots.
+    pub(super) fn unset_rules(&self) -> ReplayPolicy {
+        let of_release = self.kernel.as_deref().and_then(ReplayPolicy::of_release);
+        of_release.unwrap_or(ReplayPolicy::ASSUMED_KERNEL)
+    }
+
     fn known_rules(&self) -> Option<ReplayPolicy> {
-        ReplayPolicy::of_release(self.kernel.as_deref()?)
+        let settings = self.settings.as_ref();
+        let mode = settings.and_then(|settings| settings.number("vm.defrag_mode"));
+        match mode {
+            // Every release that has it has the rules of 6.12 besides.
+            Some(1) => Some(ReplayPolicy::Linux(LinuxPolicy::Linux618Defrag)),
+            _ => ReplayPolicy::of_release(self.kernel.as_deref()?),
+        }
+    }
+
+    /// What the recording says of its kernel besides the events.
+    pub(super) fn recorded_kernel(&self) -> RecordedKernel {
+        RecordedKernel {
+            version: self.kernel.as_deref().and_then(kernel_version),
+            settings: self.settings.clone(),
+            block_order: self.block_order,
+        }
     }
 
     /// What a reader must know of these rules where they are assumed.
@@ -289,6 +322,8 @@ struct Beside {
     /// What the machine said of itself when the recording began: free blocks, and zones.
     state: Option<PathBuf>,
     zones: Option<PathBuf>,
+    /// How its kernel was set then.
+    settings: Option<PathBuf>,
     /// What it had counted before and after.
     counters: Option<[PathBuf; 2]>,
     /// What the recorder says of it in words.
@@ -307,6 +342,7 @@ impl Beside {
             frames: beside(path, &stem, "pfn.zst"),
             state: state("before.pagetypeinfo"),
             zones: state("before.zoneinfo"),
+            settings: state("before.settings"),
             counters: state("before.vmstat")
                 .zip(state("after.vmstat"))
                 .map(|(before, after)| [before, after]),
@@ -319,6 +355,7 @@ impl Beside {
             || self.frames.is_some()
             || self.state.is_some()
             || self.zones.is_some()
+            || self.settings.is_some()
             || self.counters.is_some()
             || self.summary.is_some()
     }
@@ -337,12 +374,14 @@ pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
         frames,
         state,
         zones,
+        settings,
         counters,
         summary,
     } = Beside::of(path);
     let mut files = vec![path.to_owned()];
     files.extend(state);
     files.extend(zones);
+    files.extend(settings);
     files.extend(counters.into_iter().flatten());
     files.extend(summary);
     files.extend(reference);
@@ -552,6 +591,9 @@ fn read_stream(
         let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;
         loaded.min_watermark = Some(min_watermark(&zones));
         loaded.zones = Some(zones);
+    }
+    if let Some((name, text)) = text(&before, "before.settings")? {
+        loaded.settings = Some(read_settings(&name, &text).map_err(CommandError::input)?);
     }
     let kernel = text(&before, "kernel")?;
     loaded.kernel = kernel.map(|(_, release)| printable::text(release.trim_end()));

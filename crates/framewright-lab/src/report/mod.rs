@@ -35,10 +35,10 @@ pub use form::{
 pub(crate) use form::{create_beside, terminal_width};
 pub use replayed::{
     Answer, AnswerFigures, COLLAPSED_MAX, Calibration, ComparedRecording, ComparedVariant, Hollow,
-    MachineStalls, POINTS_A_WINDOW, RecordingComparison, ReportCase, ReportColumn, StackWeight,
-    TriedPolicy, WhoHolds, WhoReport, WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate,
-    calibrate_requests, case_grid, hollow_blocks, hollow_samples, hollow_text, hollow_trace,
-    linux_column, machine_figures, pareto_front, placement_column, replay_figures,
+    MachineStalls, POINTS_A_WINDOW, RecordedKernel, RecordingComparison, ReportCase, ReportColumn,
+    StackWeight, TriedPolicy, WhoHolds, WhoReport, WhoRow, WhoTable, WindowedFigure, accent,
+    answer, calibrate, calibrate_requests, case_grid, hollow_blocks, hollow_samples, hollow_text,
+    hollow_trace, linux_column, machine_figures, pareto_front, placement_column, replay_figures,
     request_calibration_lines, standing, verdict,
 };
 pub use source::{FigureSource, LINUX, YOUR_KERNEL, shown_variant};

@@ -1,6 +1,7 @@
 //! The machine's tracing, recorders that run, and what they wrote.
 
 use framewright_lab::record::{Instance, Tracefs};
+use framewright_lab::trace::state::{boot_words, read_settings};
 use framewright_lab::trace::{
     Input, Recording, TraceDigest, read_frames, read_frames_digest, read_pft,
 };
@@ -140,11 +141,14 @@ pub(crate) fn read_back(folder: &Path, name: &str) -> usize {
     for file in [
         format!("{name}.linux_ref.csv"),
         format!("state/{name}/before.zoneinfo"),
+        format!("state/{name}/before.settings"),
         format!("state/{name}/after.pagetypeinfo"),
     ] {
         let text = fs::read_to_string(folder.join(&file)).unwrap();
         assert_eq!(TraceDigest::of_text(&text), Ok(Some(digest)), "{file}");
     }
+    let settings = folder.join(format!("state/{name}/before.settings"));
+    has_settings(&fs::read_to_string(settings).unwrap());
     read_frames(open("pfn.zst"), &trace).unwrap();
     assert!(!trace.init.is_empty(), "memory was in use when it began");
     // What this kernel has the events for, it is known to have done or not.
@@ -185,6 +189,18 @@ pub(crate) fn replayed(arguments: &[&str], trace: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &text(&output)
 }
 
+/// This machine's settings are there, and of its command line no word that is not about memory.
+fn has_settings(text: &str) {
+    let settings = read_settings("settings", text).unwrap();
+    let own = fs::read_to_string("/proc/sys/vm/min_free_kbytes").unwrap();
+    let said = settings.number("vm.min_free_kbytes");
+    assert_eq!(said, own.trim().parse().ok(), "{text}");
+    let cmdline = fs::read_to_string("/proc/cmdline").unwrap();
+    let kept: Vec<&str> = boot_words(&cmdline).collect();
+    let words = text.lines().filter_map(|line| line.strip_prefix("boot "));
+    assert_eq!(words.collect::<Vec<_>>(), kept);
+}
+
 /// Reads a stream back and checks that it is whole; returns its events.
 pub(crate) fn read_stream(bytes: Vec<u8>) -> u64 {
     let input = Input::from_reader("stream", std::io::Cursor::new(bytes)).unwrap();
@@ -193,6 +209,7 @@ pub(crate) fn read_stream(bytes: Vec<u8>) -> u64 {
     };
     let before = stream.take_parts().unwrap();
     assert!(before.first.is_some() && before.files.contains_key("before.zoneinfo"));
+    has_settings(before.text("before.settings").unwrap().unwrap());
     let (mut reader, rest) = stream.into_events().unwrap();
     while reader.next_event().unwrap().is_some() {}
     let after = rest.finish().unwrap();

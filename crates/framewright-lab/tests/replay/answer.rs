@@ -130,6 +130,53 @@ fn the_recorded_kernel_s_rules_are_what_is_compared_with() {
 }
 
 #[test]
+fn a_machine_that_defragments_is_compared_with_the_rules_of_that_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(&tight(3_000, 1), folder.path(), "t");
+    let digest = TraceDigest::of(&fs::read(&trace).unwrap()).line();
+    let state = folder.path().join("state/t");
+    fs::create_dir_all(&state).unwrap();
+    let args = [
+        "replay",
+        as_str(&trace),
+        "--squeeze",
+        "100",
+        "--policy",
+        "framewright",
+    ];
+    for (mode, rules) in [(0, "linux-6.12"), (1, "linux-6.18-defrag")] {
+        let settings = format!("{digest}vm.compaction_proactiveness 20\nvm.defrag_mode {mode}\n");
+        fs::write(state.join("before.settings"), settings).unwrap();
+        let (code, out, error) = run(&args);
+        assert_eq!(code, Some(0), "{error}");
+        let says = answer(&out).join("\n");
+        assert!(
+            says.contains(&format!("under the rules of {rules} (")),
+            "{says}"
+        );
+    }
+    let other = TraceDigest::of(b"another trace").line();
+    fs::write(state.join("before.settings"), other).unwrap();
+    let (code, _, error) = run(&args);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("before.settings: belongs to another trace than"),
+        "{error}"
+    );
+    fs::write(
+        state.join("before.settings"),
+        format!("{digest}vm.defrag_mode on\n"),
+    )
+    .unwrap();
+    let (code, _, error) = run(&args);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("before.settings:2: 'on' is not a whole number"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_recording_without_an_event_answers_that_it_cannot_say() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = tight(100, 1);

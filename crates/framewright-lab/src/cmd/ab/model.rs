@@ -5,7 +5,7 @@ use crate::ab::{
 };
 use crate::before::buddy::LinuxPolicy;
 use crate::cmd::conduct::{CommandError, ReplayLimits, with_progress};
-use crate::cmd::input::load_told_apart;
+use crate::cmd::input::{LoadedTrace, load_told_apart};
 use crate::cmd::replay::{WatermarksArg, memory_of};
 use crate::replay::{
     ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TraceMemory, replay_all,
@@ -72,7 +72,7 @@ pub(super) fn predicted(
                 .iter()
                 .zip(&memories)
                 .map(|(arm, memory)| ReplayJob {
-                    policy: policy_of(arm, loaded.rules()),
+                    policy: policy_of(arm, &loaded),
                     memory,
                     options,
                 })
@@ -127,10 +127,11 @@ fn lacks(a: &AbArm, arm: &AbArm) -> Option<String> {
 }
 
 /// The rules of the recorded kernel under an arm's settings.
-fn policy_of(arm: &AbArm, rules: ReplayPolicy) -> ReplayPolicy {
+fn policy_of(arm: &AbArm, loaded: &LoadedTrace) -> ReplayPolicy {
     match arm.settings.0.get(&HostSetting::DefragMode) {
         Some(1) => ReplayPolicy::Linux(LinuxPolicy::Linux618Defrag),
-        _ => rules,
+        Some(_) => loaded.unset_rules(),
+        None => loaded.rules(),
     }
 }
 

@@ -68,6 +68,7 @@ impl AnsweredCase<'_> {
             (0..=MAX_ORDER).map(of).collect()
         };
         Ok(answer(&AnswerFigures {
+            kernel: self.loaded.recorded_kernel(),
             nothing: kind("no_events").map(|(_, says)| says.clone()),
             is_invented: kind("no_state").is_some(),
             has_zones: self.memory.zones.is_some(),

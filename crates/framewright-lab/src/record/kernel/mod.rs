@@ -3,7 +3,7 @@
 //! ```text
 //!   tracefs ─┬─▶ Instance: events, buffers, their text
 //!            └─▶ FailureWatch: an Instance for failures alone
-//!   /proc ───┬─▶ StateLog: the files that say how memory stood
+//!   /proc ───┬─▶ StateLog: the files that say how memory stood, and how the kernel is set
 //!            ├─▶ snapshot: the flags of all frames
 //!            └─▶ running_tasks: which task has which name
 //! ```
@@ -14,6 +14,7 @@
 mod failure;
 mod instance;
 mod proc;
+mod settings;
 mod state;
 mod tasks;
 mod tracefs;

@@ -1,6 +1,7 @@
 //! The files of `/proc` before and after a recording. A flight recorder learns late where its recording begins, so
 //! it keeps a bounded log of moments and chooses from it in the end.
 
+use super::settings::settings;
 use crate::record::RecordError;
 use crate::trace::state::read_zoneinfo;
 use std::collections::VecDeque;
@@ -9,8 +10,17 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Files of `/proc` that are kept with a recording, before and after.
-pub(crate) const STATE: [&str; 5] = ["pagetypeinfo", "buddyinfo", "zoneinfo", "vmstat", "meminfo"];
+/// What is kept with a recording, before and after: files of `/proc`, and [`SETTINGS`].
+pub(crate) const STATE: [&str; 6] = [
+    "pagetypeinfo",
+    "buddyinfo",
+    "zoneinfo",
+    "vmstat",
+    "meminfo",
+    SETTINGS,
+];
+/// How the kernel is set, from several files.
+const SETTINGS: &str = "settings";
 
 /// How often a flight recorder reads them: it learns only later where its recording begins.
 const EVERY: Duration = Duration::from_secs(10);
@@ -21,10 +31,14 @@ const MOMENTS_MAX: usize = 512;
 /// Files of `/proc` at one moment, by name.
 pub(crate) type ProcFiles = Vec<(&'static str, Vec<u8>)>;
 
-/// The files of [`STATE`] that this kernel has.
+/// What this kernel has of [`STATE`].
 pub(crate) fn state() -> Result<ProcFiles, RecordError> {
     let mut files = Vec::new();
     for name in STATE {
+        if name == SETTINGS {
+            files.push((name, settings()));
+            continue;
+        }
         let path = Path::new("/proc").join(name);
         match fs::read(&path) {
             Ok(bytes) => files.push((name, bytes)),

@@ -7,6 +7,7 @@ use crate::before::buddy::{
 };
 use crate::replay::admission::{MachineZone, Zoned};
 use crate::replay::{MachineZones, TraceMemory};
+use crate::trace::state::kernel_version;
 use framewright::policy::Fallback;
 use std::fmt;
 use std::str::FromStr;
@@ -72,10 +73,7 @@ impl ReplayPolicy {
     /// the first part of 4.13's, and 6.10 the strict lists of 6.12's. What is older than 4.4 differs from it by little.
     #[must_use]
     pub fn of_release(release: &str) -> Option<Self> {
-        let (major, rest) = release.trim().split_once('.')?;
-        let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
-        Some(Self::Linux(match (major, minor) {
+        Some(Self::Linux(match kernel_version(release)? {
             (..4, _) | (4, ..12) => Linux44,
             (4 | 5, _) | (6, ..10) => Linux413,
             _ => Linux612,

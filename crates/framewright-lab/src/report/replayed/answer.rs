@@ -12,8 +12,10 @@
 //! - **AW2** Where the figures do not tell, it says "This recording cannot say, because ...": of invented memory, of what
 //!   the machine refused and a replay of its own rules serves, of what fails in a replay alone.
 //! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up.
+//!
+//! What it says to change stands in `change.rs`.
 
-use crate::before::buddy::LinuxPolicy;
+use super::change::{RecordedKernel, change};
 use crate::measure::{MAX_ORDER, grouped};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
 use crate::report::{Deviation, WhoHolds};
@@ -57,6 +59,8 @@ impl TriedPolicy {
 /// All that an answer is made from.
 #[derive(Debug, Clone)]
 pub struct AnswerFigures {
+    /// The recorded kernel.
+    pub kernel: RecordedKernel,
     /// Why nothing at all can be said.
     pub nothing: Option<String>,
     /// Whether free memory at the start is invented.
@@ -155,7 +159,15 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
     }
     let verdict = figures.verdict();
     sentences.push(verdict.says);
-    sentences.extend(change(figures, verdict.best));
+    if !figures.is_invented {
+        sentences.extend(change(
+            figures.subject(),
+            figures.base,
+            verdict.best,
+            &figures.kernel,
+            figures.has_zones,
+        ));
+    }
     sentences.extend(left_out(figures));
     sentences.truncate(SENTENCES_MAX);
     Answer { sentences }
@@ -532,68 +544,6 @@ fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().into_iter().flat_map(char::to_uppercase);
     first.chain(chars).collect()
-}
-
-/// What to change.
-fn change(figures: &AnswerFigures, best: Option<ReplayPolicy>) -> Option<String> {
-    let log = figures.subject();
-    if log.total() == 0 || figures.is_invented {
-        return None;
-    }
-    let cause = FailureCause::ALL
-        .into_iter()
-        .max_by_key(|&cause| log.of_cause(cause))?;
-    let first = match log.counts.reported.iter().sum::<u64>() {
-        0 => {
-            "For the log nothing has to change, since callers that pass __GFP_NOWARN count on failures; for speed, "
-        }
-        _ => "To change: ",
-    };
-    let what = match (cause, best) {
-        (FailureCause::Exhausted, _) => "give the machine more memory, or let it use less".to_owned(),
-        (FailureCause::Watermark, _) => format!(
-            "try a larger vm.min_free_kbytes or vm.watermark_scale_factor, so that reclaim begins earlier; {} cannot say \
-             by how much",
-            match figures.has_zones {
-                true => "this replay tries no other watermarks and",
-                false => "this replay has no zones and",
-            }
-        ),
-        (FailureCause::Fragmented, Some(policy)) => rules_to_have(policy, figures.base),
-        (FailureCause::Fragmented, None) => "try what no replay can: vm.compaction_proactiveness higher, \
-                                             vm.watermark_boost_factor higher, vm.extfrag_threshold lower for requests \
-                                             that may compact"
-            .to_owned(),
-    };
-    Some(format!("{first}{what}."))
-}
-
-/// How to come by a policy's rules.
-fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy) -> String {
-    use LinuxPolicy::{Linux612NoFragment, Linux618Defrag, NoGrouping, Proposal};
-    use ReplayPolicy::{Engine, Linux};
-    match (policy, base) {
-        (Engine(_), _) => {
-            format!("{policy} is a policy of this engine and in no kernel: it wants a patch")
-        }
-        (Linux(NoGrouping), _) => {
-            format!("{policy} is a pole to learn from, and no kernel has it")
-        }
-        (Linux(Linux612NoFragment | Linux618Defrag), _) => {
-            "vm.defrag_mode=1 (Linux 6.15 and later) is the setting nearest to these rules, and \
-             vm.watermark_boost_factor belongs to them"
-                .into()
-        }
-        (Linux(Proposal), _) => {
-            "these rules were proposed in 2016 and never merged: they want a patch".into()
-        }
-        (Linux(older), Linux(base)) if older < base => {
-            format!(
-                "no setting brings the rules of {policy} back: they want a patch, or that kernel"
-            )
-        }
-        _ => format!("these are the rules of a newer kernel, {policy}"),
-    }
 }
 
 /// What a replay leaves out of this answer.

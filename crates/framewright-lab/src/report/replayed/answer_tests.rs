@@ -57,6 +57,7 @@ fn tried(name: &str, at: &[u64]) -> TriedPolicy {
 
 fn figures() -> AnswerFigures {
     AnswerFigures {
+        kernel: RecordedKernel::default(),
         nothing: None,
         is_invented: false,
         has_zones: false,
@@ -268,14 +269,14 @@ fn a_replay_is_said_to_have_zones_where_it_has_them() {
     let without = with(false);
     for says in [
         "a replay does not have, watermarks and zones above all.",
-        "this replay has no zones and cannot say by how much.",
+        "this replay has no zones and cannot say how much that helps.",
     ] {
         assert!(without.contains(says), "{says}\nis not in\n{without}");
     }
     let zoned = with(true);
     for says in [
         "a replay does not have, although it admits requests by the watermarks of zones, as the machine did.",
-        "this replay tries no other watermarks and cannot say by how much.",
+        "this replay tries no other watermarks and cannot say how much that helps.",
     ] {
         assert!(zoned.contains(says), "{says}\nis not in\n{zoned}");
     }

@@ -6,6 +6,7 @@
 mod answer;
 mod calibrate;
 mod case;
+mod change;
 mod compared;
 mod front;
 mod hollow;
@@ -18,6 +19,7 @@ pub use calibrate::{
     calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
 };
 pub use case::{Calibration, ReportCase, ReportColumn};
+pub use change::RecordedKernel;
 pub use compared::{
     ComparedRecording, ComparedVariant, POINTS_A_WINDOW, RecordingComparison, WindowedFigure,
     machine_figures, replay_figures,

@@ -6,6 +6,7 @@ mod buddyinfo;
 mod kpageflags;
 mod lead;
 mod pagetypeinfo;
+mod settings;
 mod vmstat;
 mod words;
 mod zoneinfo;
@@ -15,5 +16,9 @@ pub(super) use kpageflags::SnapshotParts;
 pub use kpageflags::{ReadFrameState, Snapshot};
 pub use lead::{lead_line, lead_of};
 pub use pagetypeinfo::{PageTypeInfo, ZoneType, read_pagetypeinfo};
+pub use settings::{
+    BOOT_WORDS, HUGE_PAGE_SETTINGS, MachineSettings, VM_SETTINGS, boot_words, chosen_word,
+    kernel_version, read_settings,
+};
 pub use vmstat::read_vmstat;
 pub use zoneinfo::{ZoneInfo, ZoneInfoCpu, read_zoneinfo};

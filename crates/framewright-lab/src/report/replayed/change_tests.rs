@@ -1,0 +1,170 @@
+//! What to change, of kernels that have this or that.
+
+use super::*;
+use crate::trace::state::read_settings;
+
+const ALL: &str = "vm.min_free_kbytes 67584\nvm.watermark_scale_factor 10\nvm.watermark_boost_factor 15000\n\
+                   vm.compaction_proactiveness 20\nvm.extfrag_threshold 500\nvm.defrag_mode 0\n";
+
+fn set(text: &str) -> RecordedKernel {
+    RecordedKernel {
+        settings: Some(read_settings("s", text).unwrap()),
+        ..RecordedKernel::default()
+    }
+}
+
+fn release(version: (u32, u32)) -> RecordedKernel {
+    RecordedKernel {
+        version: Some(version),
+        ..RecordedKernel::default()
+    }
+}
+
+fn policy(name: &str) -> ReplayPolicy {
+    name.parse().unwrap()
+}
+
+#[test]
+fn aw4_a_setting_is_named_with_its_value_and_not_where_the_kernel_lacks_it() {
+    let all = [MIN_FREE, SCALE, BOOST, PROACTIVENESS, EXTFRAG, DEFRAG];
+    let tried = |kernel: &RecordedKernel| kernel.all_tried(&all).join(", ");
+    assert_eq!(
+        tried(&set(ALL)),
+        "vm.min_free_kbytes from 67584 to 135168, vm.watermark_scale_factor from 10 to 20, vm.watermark_boost_factor from \
+         15000 to 30000, vm.compaction_proactiveness from 20 to 40, vm.extfrag_threshold from 500 to 250, vm.defrag_mode \
+         from 0 to 1"
+    );
+    // What is at its end is not named, and what is off begins with the kernel's own value.
+    let ends = "vm.watermark_scale_factor 1000\nvm.watermark_boost_factor 0\nvm.compaction_proactiveness 100\n\
+                vm.extfrag_threshold 0\nvm.defrag_mode 1\n";
+    assert_eq!(
+        tried(&set(ends)),
+        "vm.watermark_boost_factor from 0 to 15000"
+    );
+    let near = "vm.watermark_scale_factor 700\nvm.watermark_boost_factor 90000\nvm.compaction_proactiveness 60\n";
+    assert_eq!(
+        tried(&set(near)),
+        "vm.watermark_scale_factor from 700 to 1000, vm.watermark_boost_factor from 90000 to 100000, \
+         vm.compaction_proactiveness from 60 to 100"
+    );
+    assert_eq!(
+        tried(&set("vm.compaction_proactiveness 0\n")),
+        "vm.compaction_proactiveness from 0 to 20"
+    );
+    // Without values the release tells.
+    for (version, named) in [
+        (
+            (3, 10),
+            "vm.min_free_kbytes higher, vm.extfrag_threshold lower",
+        ),
+        (
+            (5, 4),
+            "vm.min_free_kbytes higher, vm.watermark_scale_factor higher, vm.watermark_boost_factor higher, \
+             vm.extfrag_threshold lower",
+        ),
+        (
+            (6, 12),
+            "vm.min_free_kbytes higher, vm.watermark_scale_factor higher, vm.watermark_boost_factor higher, \
+             vm.compaction_proactiveness higher, vm.extfrag_threshold lower",
+        ),
+    ] {
+        assert_eq!(tried(&release(version)), named);
+    }
+    assert!(tried(&release((6, 18))).ends_with(", vm.defrag_mode on"));
+}
+
+#[test]
+fn aw4_rules_are_had_by_a_setting_only_where_the_kernel_has_it() {
+    let says = |wanted: &str, base: &str, kernel: &RecordedKernel| {
+        rules_to_have(policy(wanted), policy(base), kernel)
+    };
+    let nofragment = "linux-6.12-nofragment";
+    for (kernel, begins) in [
+        (
+            RecordedKernel::default(),
+            "vm.defrag_mode=1 (Linux 6.15 and later) is the setting nearest",
+        ),
+        (release((6, 18)), "vm.defrag_mode=1 is the setting nearest"),
+        (
+            set(ALL),
+            "vm.defrag_mode from 0 to 1 is the setting nearest",
+        ),
+        (
+            set("vm.defrag_mode 1\n"),
+            "vm.defrag_mode, which is on, is the setting nearest",
+        ),
+    ] {
+        let says = says(nofragment, "linux-6.12", &kernel);
+        assert!(says.starts_with(begins), "{says}");
+        assert!(
+            says.ends_with("vm.watermark_boost_factor belongs to them"),
+            "{says}"
+        );
+    }
+    for kernel in [release((5, 15)), set("vm.extfrag_threshold 500\n")] {
+        let says = says(nofragment, "linux-4.13", &kernel);
+        assert!(says.starts_with("no setting of this kernel"), "{says}");
+        assert!(!says.contains("vm."), "{says}");
+    }
+    let defrag = |wanted| says(wanted, "linux-6.18-defrag", &set("vm.defrag_mode 1\n"));
+    assert!(defrag("linux-6.12").starts_with("vm.defrag_mode from 1 to 0"));
+    assert!(defrag(nofragment).contains("no setting brings that part alone"));
+    assert!(defrag("linux-4.4").starts_with("no setting brings the rules of linux-4.4 back"));
+    let newer = says("linux-6.12", "linux-4.13", &RecordedKernel::default());
+    assert_eq!(newer, "these are the rules of a newer kernel, linux-6.12");
+    assert!(defrag("no-grouping").contains("no kernel has it"));
+}
+
+#[test]
+fn options_to_boot_and_build_with_are_named_where_they_bear_on_what_failed() {
+    let failed = |all: &[(usize, u32, u64)]| {
+        let mut log = FailureLog::default();
+        for &(order, flags, times) in all {
+            for _ in 0..times {
+                log.counts.note(order, Some(flags));
+            }
+            log.causes[order][FailureCause::Fragmented as usize] += times;
+        }
+        log
+    };
+    const ATOMIC: u32 = 0x820;
+    const HUGE: u32 = 0x52820;
+    let huge = failed(&[(9, HUGE, 3), (3, ATOMIC, 1)]);
+    let enabled = |word: &str| {
+        set(&format!(
+            "transparent_hugepage.enabled {word}\nboot cma=64M\n"
+        ))
+    };
+    let options = |kernel: &RecordedKernel, log: &FailureLog| kernel.options(log).join("; ");
+    assert!(options(&enabled("always"), &huge).starts_with("transparent_hugepage=madvise at boot"));
+    assert_eq!(options(&enabled("madvise"), &huge), "");
+    assert_eq!(options(&RecordedKernel::default(), &huge), "");
+    let few = failed(&[(9, HUGE, 3), (3, ATOMIC, 7)]);
+    assert_eq!(options(&enabled("always"), &few), "");
+    // What could have been reported and is larger than order 3 is a driver's.
+    let large = failed(&[(4, ATOMIC, 1), (6, ATOMIC, 1)]);
+    let area = |now: &str| {
+        format!(
+            "a driver that needs blocks of order 6 for sure wants a contiguous area (cma= at boot{now})"
+        )
+    };
+    assert_eq!(options(&enabled("always"), &large), area(", 64M now"));
+    assert_eq!(options(&RecordedKernel::default(), &large), area(""));
+    for (version, name) in [
+        ((6, 12), None),
+        ((6, 16), Some("CONFIG_PAGE_BLOCK_ORDER")),
+        ((6, 18), Some("CONFIG_PAGE_BLOCK_MAX_ORDER")),
+    ] {
+        for (block_order, is_large) in [(9, false), (13, true)] {
+            let kernel = RecordedKernel {
+                block_order: Some(block_order),
+                ..release(version)
+            };
+            let says = options(&kernel, &few);
+            let named = name.filter(|_| is_large).map_or_else(String::new, |name| {
+                format!("a kernel built with {name} below the 13 of this one mixes less memory at a time")
+            });
+            assert_eq!(says, named);
+        }
+    }
+}
