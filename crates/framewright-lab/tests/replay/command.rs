@@ -203,6 +203,7 @@ fn the_series_has_a_row_each_interval_and_policy() {
     };
     assert_eq!(counts(": linux-4.4"), 1);
     assert_eq!(counts(": concentrated"), 1);
+    assert_eq!(counts(": the recording machine"), 1);
     assert_eq!(counts("mixed pageblocks"), 2);
     let (code, _, error) = run(&[&args[..], &["--perfetto", "-"]].concat());
     assert_eq!(code, Some(2));

@@ -43,7 +43,7 @@ pub(in crate::cmd) struct Replayed {
     pub(in crate::cmd) case: ReportCase,
     /// The outcomes, in the order of the policies.
     pub(in crate::cmd) outcomes: Vec<ReplayOutcome>,
-    /// What the recording machine itself did, for a page.
+    /// What the recording machine itself did, for a page or a series.
     pub(in crate::cmd) machine: MachineCourse,
 }
 
@@ -327,8 +327,8 @@ pub(in crate::cmd) fn replay_case(
         answer,
     };
     let film = placed.and_then(|placed| placed.film);
-    let machine = match options.pictures {
-        0 => MachineCourse::default(),
+    let machine = match (options.pictures, options.every_ms) {
+        (0, None) => MachineCourse::default(),
         _ => MachineCourse::of(loaded, film),
     };
     Ok(Replayed {

@@ -19,9 +19,9 @@ const FRAMES_PER_MIB: f64 = 256.0;
 #[derive(Debug, Default)]
 pub(in crate::cmd) struct MachineCourse {
     /// Memory, a row a second.
-    rows: Vec<ReferenceRow>,
+    pub(super) rows: Vec<ReferenceRow>,
     /// Requests that failed so far, by order, at each second and at the end.
-    failures: Vec<(u64, [u64; MAX_ORDER + 1])>,
+    pub(super) failures: Vec<(u64, [u64; MAX_ORDER + 1])>,
     /// The watermarks min, low and high over all zones, in frames.
     marks: Option<[u64; 3]>,
     /// Its pageblocks.

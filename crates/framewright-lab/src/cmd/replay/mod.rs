@@ -95,7 +95,7 @@ pub struct ReplayArgs {
     pub csv: Option<PathBuf>,
 
     /// Write a series in Perfetto's format, for ui.perfetto.dev: memory as counters and failures as slices, under each
-    /// policy and, where the trace comes with it, on the recording machine
+    /// policy and on the recording machine, whose counters are those that the trace comes with
     #[arg(long, value_name = "FILE", group = "series")]
     pub perfetto: Option<PathBuf>,
 
@@ -241,7 +241,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             RECLAIMING.map(ReplayPolicy::name).join(", ")
         )));
     }
-    let (mut replayed, mut machines): (Vec<Replayed>, _) = (Vec::new(), Vec::new());
+    let mut replayed: Vec<Replayed> = Vec::new();
     let mut collapsed = String::new();
     for (path, name) in args.traces.iter().zip(names) {
         let mut loaded = load(path, args.state.as_deref(), args.limits.memory())?;
@@ -263,7 +263,6 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             let case = &replayed[replayed.len() - 1].case;
             collapsed += &stacks(args, case, &loaded.trace.askers)?;
         }
-        machines.push(loaded.reference);
     }
     let cases: Vec<ReportCase> = replayed.iter().map(|r| r.case.clone()).collect();
     let info = RunInfo {
@@ -298,16 +297,14 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         write(path, series_csv(&runs).into_bytes())?;
     }
     if let Some(path) = &args.perfetto {
-        let cases = replayed
-            .iter()
-            .zip(&machines)
-            .map(|(r, machine)| PerfettoCase {
-                name: &r.case.name,
-                policies: (r.outcomes.iter())
-                    .map(|outcome| (outcome.policy, &*outcome.series))
-                    .collect(),
-                machine: machine.as_deref(),
-            });
+        let cases = replayed.iter().map(|r| PerfettoCase {
+            name: &r.case.name,
+            policies: (r.outcomes.iter())
+                .map(|outcome| (outcome.policy, &*outcome.series))
+                .collect(),
+            rows: &r.machine.rows,
+            failures: &r.machine.failures,
+        });
         write(path, perfetto(&cases.collect::<Vec<_>>()))?;
     }
     if let Some(path) = &args.html {

@@ -1,7 +1,8 @@
 //! A replay over trace time in Perfetto's format, for <https://ui.perfetto.dev>: a group of tracks for each case and
-//! policy, and one for the recording machine where the trace comes with what that did.
+//! policy, and one for the recording machine.
 //!
-//! A group has a counter track for each figure, and a track of failures: a slice for each stretch of time between two
+//! A group has a counter track for each figure, the machine's where the trace comes with what that made of memory, and a
+//! track of failures: a slice for each stretch of time between two
 //! points of the series in which requests failed, named by how many of which orders. The numbers of the fields are those
 //! of Perfetto's `trace_packet.proto`, `track_descriptor.proto`, `counter_descriptor.proto` and `track_event.proto`.
 
@@ -88,6 +89,9 @@ const COUNTERS: [CounterTrack; 6] = [
     ("mixed pageblocks", "pageblocks", |s| s.mixed_blocks as f64, |r| r.blocks_mixed as f64),
 ];
 
+/// Requests that failed, by order.
+type FailedByOrder = [u64; MAX_ORDER + 1];
+
 /// A replayed case.
 #[derive(Debug, Clone)]
 pub struct PerfettoCase<'a> {
@@ -95,8 +99,10 @@ pub struct PerfettoCase<'a> {
     pub name: &'a str,
     /// The series of each policy, by its name.
     pub policies: Vec<(&'a str, &'a [SeriesPoint])>,
-    /// What the recording machine did, if that is known.
-    pub machine: Option<&'a [ReferenceRow]>,
+    /// What the recording machine made of memory, as far as that is known.
+    pub rows: &'a [ReferenceRow],
+    /// Requests that failed there so far, by order, at each moment.
+    pub failures: &'a [(u64, FailedByOrder)],
 }
 
 /// The cases in Perfetto's format.
@@ -104,20 +110,19 @@ pub struct PerfettoCase<'a> {
 pub fn perfetto(cases: &[PerfettoCase<'_>]) -> Vec<u8> {
     let mut out = PerfettoWriter::default();
     for case in cases {
-        if let Some(rows) = case.machine {
-            let group = out.track(format!("{}: the recording machine", case.name), None, None);
-            for (name, unit, _, value) in COUNTERS {
-                let points = rows.iter().map(|row| (row.ms, value(row)));
-                out.counter(group, name, unit, points);
-            }
+        let group = out.track(format!("{}: the recording machine", case.name), None, None);
+        for (name, unit, _, value) in COUNTERS.iter().filter(|_| !case.rows.is_empty()) {
+            let points = case.rows.iter().map(|row| (row.ms, value(row)));
+            out.counter(group, name, unit, points);
         }
+        out.failures(group, case.failures.iter().copied());
         for (policy, series) in &case.policies {
             let group = out.track(format!("{}: {policy}", case.name), None, None);
             for (name, unit, value, _) in COUNTERS {
                 let points = series.iter().map(|at| (at.sample.ms, value(&at.sample)));
                 out.counter(group, name, unit, points);
             }
-            out.failures(group, series);
+            out.failures(group, series.iter().map(|at| (at.sample.ms, at.failures)));
         }
     }
     out.trace.encode_to_vec()
@@ -189,16 +194,15 @@ impl PerfettoWriter {
         }
     }
 
-    fn failures(&mut self, group: u64, series: &[SeriesPoint]) {
+    fn failures(&mut self, group: u64, points: impl Iterator<Item = (u64, FailedByOrder)>) {
         let track = self.track("failures".to_owned(), Some(group), None);
         let (mut from, mut before) = (0, [0; MAX_ORDER + 1]);
-        for at in series {
+        for (to, so_far) in points {
             let failed: Vec<String> = (0..=MAX_ORDER)
-                .map(|order| (order, at.failures[order] - before[order]))
+                .map(|order| (order, so_far[order] - before[order]))
                 .filter(|&(_, count)| count > 0)
                 .map(|(order, count)| format!("{count} of order {order}"))
                 .collect();
-            let to = at.sample.ms;
             if !failed.is_empty() {
                 self.event(
                     from,
@@ -209,7 +213,7 @@ impl PerfettoWriter {
                 );
                 self.event(to, track, PerfettoEventKind::SliceEnd, None, None);
             }
-            (from, before) = (to, at.failures);
+            (from, before) = (to, so_far);
         }
     }
 }
@@ -245,10 +249,16 @@ mod tests {
             free_frames: 9,
             ..ReferenceRow::default()
         };
+        let refused = |order9| {
+            let mut failed = [0; MAX_ORDER + 1];
+            failed[9] = order9;
+            failed
+        };
         let bytes = perfetto(&[PerfettoCase {
             name: "run",
             policies: vec![("proposed", &series)],
-            machine: Some(&[row]),
+            rows: &[row],
+            failures: &[(0, refused(0)), (1000, refused(4)), (1700, refused(4))],
         }]);
         let trace = PerfettoTrace::decode(&*bytes).unwrap();
         let tracks: Vec<&PerfettoTrack> = trace
@@ -256,8 +266,8 @@ mod tests {
             .iter()
             .filter_map(|p| p.track.as_ref())
             .collect();
-        // A group and six counters of the machine's; as many and the failures of the policy's.
-        assert_eq!(tracks.len(), 7 + 8);
+        // A group, six counters and the failures of the machine's, and as many of the policy's.
+        assert_eq!(tracks.len(), 8 + 8);
         assert_eq!(
             tracks[0].name.as_deref(),
             Some("run: the recording machine")
@@ -284,24 +294,55 @@ mod tests {
             events.iter().map(value).collect()
         };
         assert_eq!(values(&of("free", tracks[0])), [(1_500_000_000, 9.0)]);
-        let free = values(&of("free", tracks[7]));
+        let free = values(&of("free", tracks[8]));
         assert_eq!(free[..2], [(1_000_000_000, 7.0), (2_000_000_000, 5.0)]);
-        let slices: Vec<_> = of("failures", tracks[7])
-            .iter()
-            .map(|p| {
+        let slices = |group| -> Vec<_> {
+            let slice = |p: &PerfettoPacket| {
                 let event = p.event.clone().unwrap();
                 (p.timestamp.unwrap() / 1_000_000, event.kind(), event.name)
-            })
-            .collect();
+            };
+            of("failures", group).iter().map(slice).collect()
+        };
         use PerfettoEventKind::{SliceBegin, SliceEnd};
         assert_eq!(
-            slices,
+            slices(tracks[0]),
+            [
+                (0, SliceBegin, Some("4 of order 9".to_owned())),
+                (1000, SliceEnd, None),
+            ]
+        );
+        assert_eq!(
+            slices(tracks[8]),
             [
                 (1000, SliceBegin, Some("2 of order 3".to_owned())),
                 (2000, SliceEnd, None),
                 (3000, SliceBegin, Some("1 of order 3".to_owned())),
                 (4000, SliceEnd, None),
             ]
+        );
+    }
+
+    #[test]
+    fn a_machine_of_which_memory_is_not_known_has_failures_alone() {
+        let bytes = perfetto(&[PerfettoCase {
+            name: "run",
+            policies: Vec::new(),
+            rows: &[],
+            failures: &[(0, [0; MAX_ORDER + 1]), (1000, [1; MAX_ORDER + 1])],
+        }]);
+        let trace = PerfettoTrace::decode(&*bytes).unwrap();
+        let names = trace
+            .packets
+            .iter()
+            .filter_map(|p| p.track.as_ref()?.name.clone());
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            ["run: the recording machine", "failures"]
+        );
+        assert_eq!(
+            trace.packets.len(),
+            2 + 2,
+            "a slice has a beginning and an end"
         );
     }
 }
