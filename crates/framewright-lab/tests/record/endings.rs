@@ -252,6 +252,50 @@ fn first_cpu() -> usize {
 }
 
 #[test]
+fn a_recording_ends_with_its_time_and_its_command_goes_on() {
+    let Some((tracefs, _turn)) = tracing() else {
+        return;
+    };
+    for keeps in [["--buffer", "8"], ["--ring", "1MiB"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        // It ends when it is told to, which is long after the recording has.
+        let script = format!(
+            "while [ ! -e {} ]; do sleep 0.02; done; echo so > {}; exit 3",
+            at("go").display(),
+            at("ended").display()
+        );
+        let mut child = framewright()
+            .args(["record", "--seconds", "0.3"])
+            .args(keeps)
+            .arg("-o")
+            .arg(at("run.pft.zst"))
+            .args(["--", "sh", "-c", &script])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let instance = instance_of(&child);
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut said = until(
+            &mut lines,
+            "waiting for the command to end; its recording has ended",
+        );
+        assert!(
+            !at("ended").exists() && !at("run.pft.zst").exists(),
+            "{said}"
+        );
+        fs::write(at("go"), "").unwrap();
+        lines.read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success(), "{said}");
+        assert!(at("ended").exists(), "the command was ended: {said}");
+        assert!(!tracefs.instances().unwrap().contains(&instance));
+        let summary = fs::read_to_string(at("run.summary.txt")).unwrap();
+        assert!(summary.contains(" s as asked\n"), "{summary}");
+        assert!(read_back(folder.path(), "run") >= 1);
+    }
+}
+
+#[test]
 fn w5_a_ring_keeps_the_newest_events_and_what_memory_was_like_where_they_begin() {
     let Some((tracefs, _turn)) = tracing() else {
         return;
