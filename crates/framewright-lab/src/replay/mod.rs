@@ -41,8 +41,8 @@ pub use given::{
 };
 pub use many::{ReplayJob, replay_all, replay_all_until};
 pub use notes::{
-    Asker, FailureCause, FailureLog, FirstFailure, Tries, WhoCounts, WhoTally, default_watermark,
-    plain_function,
+    AskedKind, Asker, FailureCause, FailureLog, FirstFailure, Tries, WhoCounts, WhoTally,
+    default_watermark, plain_function,
 };
 use objects::TraceObjects;
 pub use placement::{Placement, placement};

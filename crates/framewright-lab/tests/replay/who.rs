@@ -89,6 +89,15 @@ fn table(out: &str, by: &str, layout: &str) -> Vec<String> {
         .collect()
 }
 
+/// Fixed and movable frames in mixed blocks, blocks made mixed, failures, requests.
+const BY_REQUEST: [&str; 5] = [
+    "order 1, may reclaim, reported 2 0 1 0 1",
+    "order 2, may reclaim, reported 2 0 0 0 1",
+    "order 0, may reclaim, reported 0 1 1 0 3",
+    "order 3, may reclaim, reported 0 0 0 1 1",
+    "(before the recording) 0 1 0 0 0",
+];
+
 #[test]
 fn the_table_says_who_asked_and_who_holds_what_is_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,6 +117,7 @@ fn the_table_says_who_asked_and_who_holds_what_is_in_the_way() {
         "(before the recording) 0 1 0 0 0",
     ];
     assert_eq!(table(&out, "caller", "your kernel"), by_caller, "{out}");
+    assert_eq!(table(&out, "request", "your kernel"), BY_REQUEST, "{out}");
     let says = "t the end 4 frames that cannot move share pageblocks with movable ones: 0 were held before the \
                 recording, and cc1 holds the most of those asked for by name, 4.";
     assert!(out.contains(says), "{out}");

@@ -81,9 +81,9 @@ struct SlowMachine {
     tasks: Vec<(&'static str, bool)>,
     memory: SlowMemory,
     live: Vec<(usize, u8)>,
-    /// By command, and by caller.
-    names: [Vec<String>; 2],
-    by: [SlowMemory; 2],
+    /// By command, by caller, and by what was asked for.
+    names: [Vec<String>; 3],
+    by: [SlowMemory; 3],
 }
 
 struct Request {
@@ -151,12 +151,17 @@ impl SlowMachine {
     }
 
     fn count(&mut self, request: Request) {
+        let told = match request.is_reported {
+            true => "reported",
+            false => "silent",
+        };
         let who = [
-            self.tasks[request.task].0,
-            request.caller.unwrap_or("(no call chain)"),
+            self.tasks[request.task].0.to_owned(),
+            request.caller.unwrap_or("(no call chain)").to_owned(),
+            format!("order {}, may reclaim, {told}", request.order),
         ];
         for (of, name) in who.into_iter().enumerate() {
-            let asker = self.place(of, name);
+            let asker = self.place(of, &name);
             let memory = &mut self.by[of];
             let counts = memory.of(asker);
             counts[0] += 1;
@@ -271,7 +276,7 @@ impl SlowMachine {
             memory: SlowMemory::new(FRAMES),
             live: Vec::new(),
             names: Default::default(),
-            by: [SlowMemory::new(FRAMES), SlowMemory::new(FRAMES)],
+            by: [(); 3].map(|()| SlowMemory::new(FRAMES)),
         };
         for _ in 0..steps {
             match machine.below(20) {
@@ -321,7 +326,7 @@ fn wh1_the_askers_have_what_a_slow_count_of_the_events_says() {
             said.entry(key).or_default()[metric] = record["value"].as_u64().unwrap();
         }
         let mut counted: BTreeMap<(String, String), Five> = BTreeMap::new();
-        for ((by, names), memory) in ["command", "caller"]
+        for ((by, names), memory) in ["command", "caller", "request"]
             .into_iter()
             .zip(machine.names)
             .zip(machine.by)

@@ -1,5 +1,5 @@
 //! The askers: what each task and each caller asked for, which blocks that made mixed, and what each holds in mixed
-//! blocks at the end.
+//! blocks at the end; and the same by what was asked for.
 //!
 //! Where a kernel moves a block, its holder goes with it, and what that mixes counts for no asker.
 //!
@@ -13,7 +13,7 @@
 use crate::measure::{BLOCK_ORDER, Observer};
 use crate::trace::{Askers, OpKind, RequestTraits, Trace, TraceOp};
 use framewright::{Frame, Mobility, Order};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The maker of a request, or the holder of a frame, as far as a recording says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,11 +70,23 @@ impl WhoCounts {
     }
 }
 
+/// A kind of requests, of all askers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AskedKind {
+    /// The order.
+    pub order: Order,
+    /// Whether such a request may reclaim, and whether its failure would be reported; `None` where the recording has no
+    /// flags of it.
+    pub flags: Option<[bool; 2]>,
+}
+
 /// What each asked for and holds, in the order of first requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WhoTally {
     /// Each once.
     pub askers: Vec<(Asker, WhoCounts)>,
+    /// The same of those with a name by what they asked for, each kind once, ascending.
+    pub kinds: Vec<(AskedKind, WhoCounts)>,
     /// Whether the layout's policy says when it falls back.
     pub has_fallbacks: bool,
 }
@@ -85,10 +97,14 @@ impl WhoTally {
     pub const fn of(askers: Vec<(Asker, WhoCounts)>) -> Self {
         Self {
             askers,
+            kinds: Vec::new(),
             has_fallbacks: false,
         }
     }
 }
+
+/// The asker and the kind of requests, and their counts; the first two have no kind.
+type AskerPlace = (Asker, Option<AskedKind>, WhoCounts);
 
 /// The first two places are of those without a name.
 const BEFORE: u32 = 0;
@@ -102,8 +118,8 @@ pub(crate) struct WhoFollower<'a> {
     task_of: Vec<u16>,
     /// By call chain.
     caller_of: Vec<u32>,
-    places: HashMap<Asker, u32>,
-    tally: Vec<(Asker, WhoCounts)>,
+    places: HashMap<(Asker, AskedKind), u32>,
+    tally: Vec<AskerPlace>,
     /// By frame: 0, or twice a place and 2, and 1 where the frame is movable.
     holders: Vec<u32>,
     requests: usize,
@@ -124,7 +140,7 @@ impl<'a> WhoFollower<'a> {
         let functions = askers.chains.functions.iter();
         let is_passed: Vec<bool> = functions.map(is_of_allocator).collect();
         let chains = 0..askers.chains.len();
-        let nothing = |asker| (asker, WhoCounts::default());
+        let nothing = |asker| (asker, None, WhoCounts::default());
         Some(Self {
             trace,
             task_of: task_of.collect(),
@@ -162,10 +178,14 @@ impl<'a> WhoFollower<'a> {
                     caller: caller.copied().unwrap_or(Asker::NO_CALLER),
                     chain,
                 };
+                let kind = AskedKind {
+                    order: op.order(),
+                    flags: (self.traits(op)).map(|of| [of.may_reclaim, of.is_reported]),
+                };
                 let next = self.tally.len() as u32;
-                let place = *self.places.entry(asker).or_insert(next);
+                let place = *self.places.entry((asker, kind)).or_insert(next);
                 if place == next {
-                    self.tally.push((asker, WhoCounts::default()));
+                    self.tally.push((asker, Some(kind), WhoCounts::default()));
                 }
                 place
             }
@@ -236,21 +256,39 @@ impl<'a> WhoFollower<'a> {
                 }
             }
         }
-        let is_there = |(_, counts): &(Asker, WhoCounts)| *counts != WhoCounts::default();
+        let is_there = |(_, _, counts): &AskerPlace| *counts != WhoCounts::default();
         self.tally.retain(is_there);
-        WhoTally {
-            askers: self.tally,
+        let mut tally = WhoTally {
             has_fallbacks: self.has_fallbacks,
+            ..WhoTally::default()
+        };
+        let mut places: HashMap<Asker, usize> = HashMap::new();
+        let mut kinds: BTreeMap<AskedKind, WhoCounts> = BTreeMap::new();
+        for (asker, kind, counts) in &self.tally {
+            let place = *places.entry(*asker).or_insert(tally.askers.len());
+            if place == tally.askers.len() {
+                tally.askers.push((*asker, WhoCounts::default()));
+            }
+            tally.askers[place].1.add(counts);
+            if let Some(kind) = kind {
+                kinds.entry(*kind).or_default().add(counts);
+            }
         }
+        tally.kinds = kinds.into_iter().collect();
+        tally
+    }
+
+    fn traits(&self, op: &TraceOp) -> Option<RequestTraits> {
+        let flags = self.trace.gfp.get(usize::from(op.gfp));
+        flags.map(|&flags| RequestTraits::of(flags))
     }
 
     fn is_reported(&self, op: &TraceOp) -> bool {
-        let flags = self.trace.gfp.get(usize::from(op.gfp));
-        flags.is_some_and(|&flags| RequestTraits::of(flags).is_reported)
+        self.traits(op).is_some_and(|of| of.is_reported)
     }
 
     fn counts(&mut self, place: u32) -> &mut WhoCounts {
-        &mut self.tally[place as usize].1
+        &mut self.tally[place as usize].2
     }
 
     fn hold(&mut self, place: u32, frame: Frame, order: Order, mobility: Mobility) {
@@ -490,6 +528,29 @@ mod tests {
         };
         assert_eq!(of(Asker::Unseen), unseen);
         assert_eq!(tally.askers.len(), 4);
+        // The same requests by order: 0xcc0 may reclaim, and its failure is reported.
+        let kinds: Vec<_> = (tally.kinds.iter())
+            .map(|(kind, counts)| {
+                assert_eq!(kind.flags, Some([true, true]));
+                let held = [counts.fixed_frames, counts.movable_frames];
+                (
+                    kind.order.get(),
+                    counts.requests,
+                    counts.refused,
+                    counts.blocks_mixed,
+                    held,
+                )
+            })
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (0, 3, 0, 1, [0, 1]),
+                (1, 1, 0, 1, [2, 0]),
+                (2, 1, 0, 0, [2, 0]),
+                (3, 1, 1, 0, [0, 0]),
+            ]
+        );
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! The askers, as a reader sees them: a table by command, and one by caller where the recording has call chains.
+//! The askers, as a reader sees them: a table by command, one by caller where the recording has call chains, and one by what
+//! was asked for.
 //!
 //! # Invariants
 //! - **WN1** No two names are shown alike, and none like the lack of one.
 
 use crate::measure::{Metric, grouped, who as m};
 use crate::printable;
-use crate::replay::{Asker, WhoCounts, WhoTally, plain_function};
+use crate::replay::{AskedKind, Asker, WhoCounts, WhoTally, plain_function};
 use crate::report::{Grid, GridRow, Heading, Tabled, shown_variant};
 use crate::trace::Askers;
 use std::cmp::Reverse;
@@ -39,7 +40,7 @@ pub struct WhoRow {
 /// A table of askers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhoTable {
-    /// What its rows are: `command` or `caller`.
+    /// What its rows are: `command`, `caller` or `request`.
     pub by: &'static str,
     /// The largest, the largest holder of frames that are in the way first; then those without a name.
     pub rows: Vec<WhoRow>,
@@ -67,7 +68,7 @@ pub struct WhoReport {
     pub is_machine: bool,
     /// Whether fallbacks were counted by asker.
     has_fallbacks: bool,
-    /// By command, by caller, or both.
+    /// By command, by caller, or both; then by request.
     pub tables: Vec<WhoTable>,
     tally: WhoTally,
 }
@@ -103,10 +104,15 @@ impl WhoReport {
         };
         let mut tables = Vec::new();
         if askers.has_names() {
-            tables.push(table("command", tally, is_machine, command));
+            tables.push(table("command", tally, is_machine, by_name(tally, command)));
         }
         if askers.has_chains() {
-            tables.push(table("caller", tally, is_machine, caller));
+            tables.push(table("caller", tally, is_machine, by_name(tally, caller)));
+        }
+        if !tables.is_empty() {
+            let kinds = tally.kinds.iter();
+            let kinds = kinds.map(|(kind, counts)| (request(*kind), *counts));
+            tables.push(table("request", tally, is_machine, kinds.collect()));
         }
         Self {
             layout,
@@ -317,19 +323,38 @@ fn failures(counts: &WhoCounts, is_machine: bool) -> u64 {
     }
 }
 
+/// A kind of requests as a row has it.
+fn request(kind: AskedKind) -> String {
+    let order = kind.order;
+    let Some([may_reclaim, is_reported]) = kind.flags else {
+        return format!("{order}, no flags");
+    };
+    let waits = if may_reclaim { "may" } else { "may not" };
+    let told = if is_reported { "reported" } else { "silent" };
+    format!("{order}, {waits} reclaim, {told}")
+}
+
+/// What those with a name come to, by a name that is made of task and caller.
+fn by_name(tally: &WhoTally, name: impl Fn(u16, u32) -> String) -> BTreeMap<String, WhoCounts> {
+    let mut named: BTreeMap<String, WhoCounts> = BTreeMap::new();
+    for (asker, counts) in &tally.askers {
+        if let Asker::Named { task, caller, .. } = *asker {
+            named.entry(name(task, caller)).or_default().add(counts);
+        }
+    }
+    named
+}
+
 fn table(
     by: &'static str,
     tally: &WhoTally,
     is_machine: bool,
-    name: impl Fn(u16, u32) -> String,
+    mut named: BTreeMap<String, WhoCounts>,
 ) -> WhoTable {
-    let mut named: BTreeMap<String, WhoCounts> = BTreeMap::new();
     let mut others: Vec<WhoRow> = Vec::new();
     for (asker, counts) in &tally.askers {
         match *asker {
-            Asker::Named { task, caller, .. } => {
-                named.entry(name(task, caller)).or_default().add(counts);
-            }
+            Asker::Named { .. } => {}
             Asker::Unseen => others.push(row(UNSEEN, *counts)),
             Asker::Before => others.push(row(BEFORE, *counts)),
         }
@@ -388,6 +413,35 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_of_requests_is_named_by_order_and_flags_and_rows_are_by_what_is_held() {
+        let kind = |order, flags| AskedKind {
+            order: framewright::Order::new(order).unwrap(),
+            flags,
+        };
+        let mut askers = Askers::default();
+        askers.comms.push(b"cc1");
+        let mut tally = WhoTally::of(vec![(Asker::Before, counts(0, 9))]);
+        tally.kinds = vec![
+            (kind(0, None), counts(7, 0)),
+            (kind(3, Some([false, true])), counts(1, 2)),
+            (kind(10, Some([true, false])), counts(1, 1)),
+        ];
+        let report = WhoReport::new(&askers, &tally, "linux", true);
+        let table = report.tables.last().unwrap();
+        let rows: Vec<(&str, u64)> = (table.rows.iter())
+            .map(|row| (&*row.who, row.counts.fixed_frames))
+            .collect();
+        let expected = [
+            ("order 3, may not reclaim, reported", 2),
+            ("order 10, may reclaim, silent", 1),
+            ("order 0, no flags", 0),
+            (BEFORE, 9),
+        ];
+        assert_eq!((table.by, rows), ("request", expected.to_vec()));
+        assert!(shortened(table).iter().all(|name| !name.contains('…')));
+    }
+
+    #[test]
     fn the_largest_ten_have_rows_and_the_others_are_added_up() {
         let mut askers = Askers::default();
         let mut tally = WhoTally::default();
@@ -399,7 +453,8 @@ mod tests {
             tally.askers.push((asker, counts(1, u64::from(task))));
         }
         let report = WhoReport::new(&askers, &tally, "linux", true);
-        assert_eq!(report.tables.len(), 1, "there are no call chains");
+        let by: Vec<&str> = report.tables.iter().map(|table| table.by).collect();
+        assert_eq!(by, ["command", "request"], "there are no call chains");
         let rows = &report.tables[0].rows;
         let who: Vec<&str> = rows.iter().map(|row| row.who.as_str()).collect();
         assert_eq!(who[..2], ["task\\u{1b}12", "task\\u{1b}11"], "printable");
