@@ -253,6 +253,60 @@ fn a_share_of_what_is_always_free_is_held_back_of_each_recording() {
 }
 
 #[test]
+fn a_page_has_each_table_and_the_choices_by_each_pair_of_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let trace = write(&tight(3000, 1), folder.path(), "a");
+    let (rows, page) = (at("rows"), at("page.html"));
+    let asked = [
+        as_str(&trace),
+        "--squeeze",
+        "0,100",
+        "--interleavings",
+        "2",
+        "--wide",
+    ];
+    let args = [
+        &asked[..],
+        &["--json", as_str(&rows), "--html", as_str(&page)],
+    ]
+    .concat();
+    let (out, _) = swept(&args);
+    let text = fs::read_to_string(&page).unwrap();
+    let parsed = scraper::Html::parse_document(&text);
+    assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+    let all = |selector: &str| -> Vec<String> {
+        let selector = scraper::Selector::parse(selector).unwrap();
+        let found = parsed.select(&selector);
+        found.map(|one| one.text().collect::<String>()).collect()
+    };
+    let titles = ["a, --squeeze 0 (0.0 MiB)", "a, --squeeze 100 (0.4 MiB)"];
+    assert_eq!(
+        all("main > section > h2")
+            .into_iter()
+            .filter(|h| h.starts_with("a, "))
+            .collect::<Vec<_>>(),
+        titles
+    );
+    assert_eq!(all("figure.plot svg[role=img]").len(), 2 * 3);
+    // The same stars as in the text.
+    let stars = |text: &str| text.matches('*').count();
+    let cells: usize = all("td").iter().map(|cell| stars(cell)).sum();
+    assert_eq!(cells, stars(&out));
+    assert!(cells >= 2, "{out}");
+    let summary = all("dl.summary dd").join("\n");
+    assert!(
+        summary.contains("a, --squeeze 0 (0.0 MiB): of 8 choices no other one beats "),
+        "{summary}"
+    );
+    // Hollow answers are said to be hollow.
+    assert!(text.contains("Read this first"), "{text}");
+    // A page of rows that are there is the same, and takes the other's place.
+    swept(&args);
+    assert_eq!(fs::read_to_string(&page).unwrap(), text);
+}
+
+#[test]
 fn wrong_use_is_refused_by_file_and_place() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write(&tight(500, 1), folder.path(), "a");
@@ -264,6 +318,15 @@ fn wrong_use_is_refused_by_file_and_place() {
         "--json would replace what is read from",
     );
     refused(&[trace, "--json", "-"], "expected a file's name");
+    refused(
+        &[trace, "--json", name, "--html", "-"],
+        "--html - wants standard output",
+    );
+    refused(
+        &[trace, "--json", name, "--html", trace],
+        "--html would replace",
+    );
+    refused(&[trace, "--json", name, "--html", name], "--html");
     refused(&[trace, trace, "--json", name], "is given twice");
     refused(
         &[trace, "--memory", "1GiB", "--json", name],

@@ -3,22 +3,25 @@
 //! ```text
 //!   recordings x policies x memory x settings ─▶ combinations ─▶ those without a row in FILE ─▶ replays, in parallel
 //!                                                                     FILE, a row each ◀──────────┘
-//!   in the end FILE in its order, and a table with the front marked
+//!   in the end FILE in its order, and tables and a page with the front marked
 //! ```
 
 mod row;
+mod shown;
 
 use super::conduct::{CommandError, ReplayLimits, distinct, with_progress};
 use super::input::{LoadedTrace, case_names, files_of, load_told_apart};
 use super::replay::{StartArg, WatermarksArg, memory_of};
 use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
-use crate::measure::replay as m;
 use crate::printable;
-use crate::replay::{ReplayJob, ReplayOptions, ReplayPolicy, TraceMemory, least_free, replay_all};
-use crate::report::{Grid, GridRow, Heading, has_place, pareto_front};
+use crate::replay::{
+    ReplayJob, ReplayOptions, ReplayPolicy, Start, TraceMemory, least_free, replay_all,
+};
+use crate::report::{Hollow, MachineRecord, RunInfo, has_place};
 use crate::size::{SqueezeSize, read_frames_len, read_squeeze, shown_frames};
 use crate::trace::TraceDigest;
-use row::{CombinationKey, CombinationRow, CostRange};
+use row::{CombinationKey, CombinationRow};
+use shown::{SweepGroup, page};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;
@@ -70,6 +73,11 @@ pub(super) struct SweepArgs {
     /// The rows, as JSON Lines; what is there stays
     #[arg(long, value_name = "FILE")]
     json: PathBuf,
+
+    /// Write one HTML page with the tables, and a plot of each pair of these costs with the front in it; needs no network,
+    /// replaces what has that name
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 
     #[command(flatten)]
     limits: ReplayLimits,
@@ -182,6 +190,39 @@ impl SweepArgs {
     }
 }
 
+impl SweepArgs {
+    /// What ran; squeezes stand in the tables' captions.
+    fn info(&self, hollow: Vec<Hollow>) -> RunInfo {
+        let names = |all: Vec<&str>| all.join(",");
+        let policies = self.policies();
+        let starts = distinct(&self.start).into_iter();
+        let marks = distinct(&self.watermarks).into_iter();
+        RunInfo {
+            experiment: "sweep",
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("FRAMEWRIGHT_COMMIT"),
+            seed: 0,
+            options: BTreeMap::from([
+                (
+                    "policy",
+                    names(policies.iter().map(|one| one.name()).collect()),
+                ),
+                (
+                    "start",
+                    names(starts.map(|one| Start::from(one).name()).collect()),
+                ),
+                (
+                    "watermarks",
+                    names(marks.map(WatermarksArg::name).collect()),
+                ),
+                ("interleavings", self.interleavings.to_string()),
+            ]),
+            machine: MachineRecord::this(),
+            hollow,
+        }
+    }
+}
+
 /// The digest of the files beside a trace that are read with it: what a replay makes of it depends on them too.
 fn beside(path: &Path) -> Result<String, CommandError> {
     let mut all = Vec::new();
@@ -232,10 +273,15 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
     let file = Mutex::new(file);
     // The same file in the end, where a link leads to it.
     let place = fs::canonicalize(&args.json).unwrap_or_else(|_| args.json.clone());
-    let (mut asked, mut replayed) = (Vec::new(), 0);
+    let (mut asked, mut replayed, mut hollow) = (Vec::new(), 0, Vec::new());
     for (path, name) in args.traces.iter().zip(names) {
         let mut loaded = load_told_apart(path, None, args.limits.memory(), true)?;
         loaded.name = name;
+        hollow.extend(loaded.hollow().into_iter().map(|(kind, says)| Hollow {
+            case: loaded.name.clone(),
+            kind,
+            says,
+        }));
         let combinations = args.combinations(path, &loaded)?;
         let is_there = |key: &CombinationKey| rows.iter().any(|(row, _)| row.key == *key);
         let of_others = combinations
@@ -269,14 +315,20 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
         .map(|(row, _)| row)
         .filter(|row| asked.contains(&row.key))
         .collect();
+    let groups = SweepGroup::all(&asked);
+    let tables: Vec<String> = groups.iter().map(|group| group.tabled().text()).collect();
     let said = format!(
         "{} combinations: {replayed} replayed, {} in {shown} before\n\n{}",
         asked.len(),
         asked.len() - replayed.min(asked.len()),
-        table(&asked)
+        tables.join("\n")
     );
     let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);
     write(&place, text.into_bytes())?;
+    if let Some(path) = &args.html {
+        let page = page(args.info(hollow), &groups).render();
+        write(path, page.map_err(CommandError::input)?.into_bytes())?;
+    }
     write("-".as_ref(), said.into_bytes())?;
     outputs.keep().map_err(CommandError::input)
 }
@@ -296,7 +348,17 @@ fn claim(args: &SweepArgs) -> Result<(), CommandError> {
     claims
         .writes("--json", &args.json)
         .map_err(CommandError::input)?;
-    has_place(&args.json).map_err(CommandError::input)
+    has_place(&args.json).map_err(CommandError::input)?;
+    if let Some(path) = &args.html {
+        if is_stdout(path) {
+            return Err(CommandError::Input(
+                "--html - wants standard output, expected a file's name".into(),
+            ));
+        }
+        claims.writes("--html", path).map_err(CommandError::input)?;
+        has_place(path).map_err(CommandError::input)?;
+    }
+    Ok(())
 }
 
 /// Replays what has no row yet, and adds a row for each as soon as it is done.
@@ -382,92 +444,4 @@ fn replay_missing(
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)),
     }
-}
-
-/// A row a combination, with the median, and the least to the most where there are several orders; * for those on the front of
-/// their recording and memory.
-fn table(rows: &[&CombinationRow]) -> String {
-    let place = |row: &CombinationRow| {
-        let CombinationKey {
-            trace,
-            beside,
-            squeeze,
-            ..
-        } = row.key.clone();
-        (row.case.clone(), trace, beside, squeeze)
-    };
-    let is_first = |nth: usize| nth == 0 || place(rows[nth - 1]) != place(rows[nth]);
-    let has_several = |of: fn(&CombinationKey) -> &String| {
-        rows.iter().any(|row| of(&row.key) != of(&rows[0].key))
-    };
-    let (starts, marks) = (
-        has_several(|key| &key.start),
-        has_several(|key| &key.watermarks),
-    );
-    let mut text = Vec::new();
-    let mut at = 0;
-    while at < rows.len() {
-        let end = (at + 1..rows.len())
-            .find(|&nth| is_first(nth))
-            .unwrap_or(rows.len());
-        let is_same = |a: &&CombinationRow, b: &&CombinationRow| a.key.is_reordered(&b.key);
-        let group: Vec<&[&CombinationRow]> = rows[at..end].chunk_by(is_same).collect();
-        let costs: Vec<_> = group.iter().map(|rows| CostRange::of(rows)).collect();
-        let medians = costs
-            .iter()
-            .map(|range| range.as_ref().map(|range| range.median));
-        let front = pareto_front(&medians.collect::<Vec<_>>());
-        let grid_row =
-            |((rows, costs), is_on): ((&&[&CombinationRow], &Option<CostRange>), bool)| {
-                let row = rows[0];
-                let mut name = row.key.variant.clone();
-                if starts {
-                    name += &format!(", {}", row.key.start);
-                }
-                if marks {
-                    name += &format!(", watermarks {}", row.key.watermarks);
-                }
-                let metrics = [
-                    m::FAILURES.of(3),
-                    m::CONTAMINATED_BLOCKS,
-                    m::UNUSABLE_INDEX.of(9),
-                ];
-                let shown = |nth: usize| match costs {
-                    None => "-".into(),
-                    Some(range) => range.shown(metrics[nth], nth),
-                };
-                let mut cells: Vec<String> = (0..metrics.len()).map(shown).collect();
-                cells.push(if is_on { "*" } else { "" }.into());
-                GridRow {
-                    labels: vec![name],
-                    unit: String::new(),
-                    cells,
-                }
-            };
-        let headings = [
-            "failures_\norder2+3",
-            "contaminated_\nblocks",
-            "unusable_\nindex_order9",
-            "front",
-        ];
-        let grid = Grid {
-            labels: 1,
-            headings: headings
-                .map(|title| Heading {
-                    title: title.into(),
-                    accent: None,
-                    is_published: false,
-                })
-                .to_vec(),
-            rows: group.iter().zip(&costs).zip(front).map(grid_row).collect(),
-        };
-        text.push(format!(
-            "{}, --squeeze {}\n{}\n",
-            rows[at].case,
-            shown_frames(rows[at].key.squeeze),
-            grid.text()
-        ));
-        at = end;
-    }
-    text.join("\n")
 }

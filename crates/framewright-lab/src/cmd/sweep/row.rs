@@ -170,8 +170,8 @@ impl CombinationRow {
 /// What a combination costs over all its orders.
 pub(super) struct CostRange {
     pub(super) median: [f64; 3],
-    least: [f64; 3],
-    most: [f64; 3],
+    pub(super) least: [f64; 3],
+    pub(super) most: [f64; 3],
     orders: usize,
 }
 
@@ -179,7 +179,11 @@ impl CostRange {
     /// Of rows that differ in nothing else; nothing where a figure is missing.
     pub(super) fn of(rows: &[&CombinationRow]) -> Option<Self> {
         let all = rows.iter().map(|row| row.costs());
-        let all: Vec<[f64; 3]> = all.collect::<Option<_>>()?;
+        Self::of_costs(all.collect::<Option<_>>()?)
+    }
+
+    /// Of the costs of each order; nothing of none.
+    pub(super) fn of_costs(all: Vec<[f64; 3]>) -> Option<Self> {
         let each = |of: fn(&[f64]) -> f64| {
             [0, 1, 2].map(|nth: usize| of(&all.iter().map(|costs| costs[nth]).collect::<Vec<_>>()))
         };
