@@ -10,11 +10,11 @@
     .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
     .reduce((sum, part, nth) => sum + part * [0.2126, 0.7152, 0.0722][nth], 0);
   const paper = getComputedStyle(root).backgroundColor;
-  const stands = (what, colour, least) => {
+  const stands = (what, colour, least, ground = paper) => {
     if (colour === 'none') return;
-    const [more, less] = [light(colour), light(paper)].sort((a, b) => b - a);
+    const [more, less] = [light(colour), light(ground)].sort((a, b) => b - a);
     const contrast = (more + 0.05) / (less + 0.05);
-    if (contrast < least) found.add(`${what}: ${colour} on ${paper} has a contrast of ${contrast.toFixed(1)}, expected ${least}`);
+    if (contrast < least) found.add(`${what}: ${colour} on ${ground} has a contrast of ${contrast.toFixed(1)}, expected ${least}`);
   };
   const [texts, lines] = ['svg text', '.plot svg polyline'].map((of) => document.querySelectorAll(of));
   for (const text of texts) stands('text in a picture', getComputedStyle(text).fill, 4.5);
@@ -22,6 +22,50 @@
     // The lines of the grid are to be faint.
     if (line.getAttribute('stroke') !== '#DDDDDD') stands('a line', getComputedStyle(line).stroke, 3);
   }
+
+  // Verdicts first: a card before any table.
+  const [card, table] = ['.card', 'table'].map((of) => document.querySelector(of));
+  if (!card) found.add('there is no card');
+  if (card && table && table.compareDocumentPosition(card) & Node.DOCUMENT_POSITION_FOLLOWING) found.add('a table stands before the first card');
+
+  // On a screen the last column, which has the model's error, is to be seen without scrolling; on a phone what names a row
+  // stays while its figures scroll.
+  const edges = (part) => part.getBoundingClientRect();
+  if (table && innerWidth >= 1400) {
+    const [last, box] = [[...table.querySelectorAll('thead th')].at(-1), table.closest('.scroll')].map(edges);
+    if (last.right > box.right + 1) found.add(`the last column of the first table ends at ${last.right}, its box at ${box.right}`);
+  }
+  let scrolled = 0;
+  if (innerWidth <= 400) {
+    for (const box of document.querySelectorAll('.scroll')) {
+      box.scrollLeft = 500;
+      if (box.scrollLeft === 0) continue;
+      scrolled++;
+      for (const name of ['thead th:first-child', 'th[scope=row]']) {
+        const part = box.querySelector(name);
+        const left = edges(part).left - edges(box).left;
+        if (Math.abs(left) > 1) found.add(`${name} of ${box.ariaLabel} is at ${left} when its table is scrolled`);
+        // What scrolls by is not to be seen through it.
+        if (getComputedStyle(part).backgroundColor !== paper) found.add(`${name} has no ground`);
+      }
+      if (edges(box.querySelector('th[scope=row]')).width > box.clientWidth * 0.6) found.add(`names fill ${box.ariaLabel}`);
+      box.scrollLeft = 0;
+    }
+    if (table && scrolled === 0) found.add('no table scrolls on a phone');
+  }
+
+  // Each state of a map is a pattern of the page, and what is drawn on its ground stands out from it.
+  for (const part of document.querySelectorAll('.map .cell rect, .map .row path')) {
+    const { fill, stroke } = getComputedStyle(part);
+    const id = (part.localName === 'rect' ? fill : stroke).match(/^url\("#(cell-\d)"\)/)?.[1];
+    if (!id || !document.getElementById(id)) found.add(`a square of class ${part.getAttribute('class')} has no pattern`);
+  }
+  for (const pattern of document.querySelectorAll('pattern')) {
+    const [ground, mark] = [...pattern.children].map((part) => getComputedStyle(part).fill);
+    if (mark) stands(`the mark of ${pattern.id}`, mark, 3, ground);
+  }
+  const maps = document.querySelectorAll('figure.map').length, patterns = document.querySelectorAll('pattern path').length;
+  if (maps > 0 && patterns === 0) found.add('the map has no patterns');
 
   let axeSaid = 'no axe';
   if (typeof axe !== 'undefined') {

@@ -110,6 +110,10 @@ pub(super) fn section_of<E: Experiment>(
         let tables = plan.tables(figures, detail).into_iter().map(Item::Table);
         section.items.extend(tables.chain(plan.plots(&findings)));
         section.summary.extend(plan.verdict(figures));
+        // One card for all plans: the first has the document's own setting.
+        if section.cards.is_empty() {
+            section.cards.extend(plan.card(&findings));
+        }
     }
     Ok((section, records))
 }
@@ -122,6 +126,7 @@ fn empty<E: Experiment>() -> Section {
         items: Vec::new(),
         method: E::METHOD,
         summary: Vec::new(),
+        cards: Vec::new(),
     }
 }
 

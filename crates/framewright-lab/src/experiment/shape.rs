@@ -4,7 +4,7 @@
 use super::ranges::Null;
 use super::{Failure, Progress};
 use crate::measure::MetricTable;
-use crate::report::{Distribution, Figure, FigureAssertion, Item, OverTime, Size, Tabled};
+use crate::report::{Card, Distribution, Figure, FigureAssertion, Item, OverTime, Size, Tabled};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -92,6 +92,9 @@ pub trait Experiment: Sized {
 
     /// What was reproduced, by how much it differs, and why: a line each.
     fn verdict(&self, figures: &[Figure]) -> Vec<String>;
+
+    /// The verdict that a page shows first; none where its case was not run.
+    fn card(&self, findings: &Findings) -> Option<Card>;
 }
 
 /// Writes figures: every experiment can.

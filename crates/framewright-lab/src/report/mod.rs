@@ -27,19 +27,19 @@ pub use figure::{
 #[cfg(all(target_os = "linux", feature = "experiments"))]
 pub use figure_assertion::FigureAssertion;
 pub use form::{
-    Accent, BlockMaps, Grid, GridRow, Heading, Item, Latency, MachineRecord, Note, OverTime,
-    PerfettoCase, PlotLine, RunInfo, Scale, Section, Size, Tabled, WriteError, buddyinfo,
-    fit_terminal, has_place, json_lines, metric_tables, metrics_page, pagetypeinfo, perfetto,
-    series_csv, write_whole,
+    Accent, BlockMaps, Card, CardFigure, Grid, GridRow, Heading, Item, Latency, MachineRecord,
+    Note, OverTime, PerfettoCase, PlotLine, RunInfo, Scale, Section, Size, Tabled, WriteError,
+    buddyinfo, fit_terminal, has_place, json_lines, metric_tables, metrics_page, pagetypeinfo,
+    perfetto, series_csv, write_whole,
 };
 pub(crate) use form::{create_beside, terminal_width};
 pub use replayed::{
-    Answer, AnswerFigures, COLLAPSED_MAX, Calibration, ComparedRecording, ComparedVariant, Hollow,
-    MachineStalls, POINTS_A_WINDOW, RecordedKernel, RecordingComparison, ReportCase, ReportColumn,
-    StackWeight, TriedPolicy, WhoHolds, WhoReport, WhoRow, WhoTable, WindowedFigure, accent,
-    answer, calibrate, calibrate_requests, case_grid, hollow_blocks, hollow_samples, hollow_text,
-    hollow_trace, linux_column, machine_figures, pareto_front, placement_column, replay_figures,
-    request_calibration_lines, standing, verdict,
+    Answer, AnswerFigures, AnswerPart, COLLAPSED_MAX, Calibration, ComparedRecording,
+    ComparedVariant, Headline, Hollow, MachineStalls, POINTS_A_WINDOW, RecordedKernel,
+    RecordingComparison, ReportCase, ReportColumn, StackWeight, TriedPolicy, WhoHolds, WhoReport,
+    WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate, calibrate_requests, case_grid,
+    hollow_blocks, hollow_samples, hollow_text, hollow_trace, linux_column, machine_figures,
+    pareto_front, placement_column, replay_figures, request_calibration_lines, standing, verdict,
 };
 pub use source::{FigureSource, LINUX, YOUR_KERNEL, shown_variant};
 pub use statement::{AssertionError, AssertionHeld};

@@ -3,11 +3,13 @@
 use super::JobPart;
 use crate::cmd::conduct::CommandError;
 use crate::cmd::input::LoadedTrace;
-use crate::cmd::replay::{METHOD, PICTURES, ReplayMeans, WatermarksArg, case_items, replay_case};
+use crate::cmd::replay::{
+    METHOD, MIXED_BLOCKS, PICTURES, ReplayMeans, WatermarksArg, case_items, replay_case,
+};
 use crate::replay::{ReplayOptions, ReplayPolicy, Start};
 use crate::report::{
-    Hollow, Item, MachineRecord, ReportCase, RunInfo, Section, accent, hollow_text, json_lines,
-    standing,
+    Card, CardFigure, Hollow, Item, MachineRecord, ReportCase, RunInfo, Section, accent,
+    hollow_text, json_lines, standing,
 };
 use crate::trace::MemoryLimit;
 use std::collections::BTreeMap;
@@ -89,18 +91,34 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
     let name = ReplayPolicy::OURS.name();
     let records =
         json_lines(&info(threads, hollow), &replayed_cases).map_err(CommandError::input)?;
+    let told = format!(
+        "{name} against the best of {} policies of Linux's history in each figure of three cases: better in \
+         {better}, equal in {equal}, worse in {worse}. The sample is 1.4 seconds, too short to judge by; the \
+         recordings behind it are minutes (README).",
+        ReplayPolicy::HISTORICAL.len(),
+    );
+    let mixed = items.iter().find(|item| match item {
+        Item::OverTime(plot) => plot.title.ends_with(MIXED_BLOCKS),
+        _ => false,
+    });
+    let card = Card {
+        verdict: told.clone(),
+        figure: CardFigure::new(
+            format!("{better} of {}", better + equal + worse),
+            format!(
+                "figures in which {name} is better than all of Linux's history, worse in {worse}"
+            ),
+        ),
+        plot: mixed.cloned(),
+    };
     let section = Section {
         id: "replay".into(),
         title: TITLE.into(),
         introduction: INTRODUCTION.into(),
         items,
         method: METHOD,
-        summary: vec![format!(
-            "{name} against the best of {} policies of Linux's history in each figure of three cases: better in \
-             {better}, equal in {equal}, worse in {worse}. The sample is 1.4 seconds, too short to judge by; the \
-             recordings behind it are minutes (README).",
-            ReplayPolicy::HISTORICAL.len(),
-        )],
+        summary: vec![told],
+        cards: vec![card],
     };
     Ok(JobPart { section, records })
 }

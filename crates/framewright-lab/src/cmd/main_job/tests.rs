@@ -137,6 +137,12 @@ mod of_experiments {
             assert!(text.contains(row), "{row} is missing:\n{text}");
         }
         assert!(!section.summary.is_empty());
+        // Its card says one of its sentences, with a plot of its own.
+        let [card] = &section.cards[..] else {
+            panic!("{}: {} cards", section.id, section.cards.len());
+        };
+        assert!(section.summary.contains(&card.verdict), "{card:?}");
+        assert!(card.plot.as_ref().is_some_and(Item::is_plot), "{card:?}");
         let is_plot = |item: &&Item| matches!(item, Item::Latency(_) | Item::OverTime(_));
         let drawn = section.items.iter().filter(is_plot).count();
         assert_eq!(drawn, plots, "{} has other plots", section.id);

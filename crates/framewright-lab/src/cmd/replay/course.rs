@@ -10,6 +10,16 @@ use crate::trace::{OpKind, Trace};
 /// What the recording machine's own line and map are called.
 pub(super) const MACHINE: &str = "your kernel, as recorded";
 
+// Plots that a card shows too, by their titles.
+pub(super) const FREE_MEMORY: &str = "free memory";
+pub(super) const UNUSABLE_O3: &str = "unusable index, order 3";
+pub(super) const UNUSABLE_O9: &str = "unusable index, order 9";
+pub(in crate::cmd) const MIXED_BLOCKS: &str = "mixed blocks";
+
+pub(super) fn failures_of(order: usize) -> String {
+    format!("failures of order {order}")
+}
+
 /// Plots of failures at most: one an order, those with the most.
 const ORDERS_SHOWN: usize = 4;
 
@@ -99,31 +109,41 @@ impl MemoryCourse {
 
 #[rustfmt::skip]
 static COURSES: [MemoryCourse; 6] = [
-    MemoryCourse::new("free memory", "MiB",
+    MemoryCourse::new(FREE_MEMORY, "MiB",
         |sample| sample.free_frames() as f64 / FRAMES_PER_MIB, |row| row.free_frames as f64 / FRAMES_PER_MIB,
         "Frames that no allocation holds. The programs ask the same of every policy, so lines part only where requests fail."),
     MemoryCourse::new("free memory in whole blocks of 2 MiB", "MiB",
         |sample| (sample.free_2m_blocks() << 9) as f64 / FRAMES_PER_MIB, |row| (row.free_2m << 9) as f64 / FRAMES_PER_MIB,
         "What a huge page could be made of without moving anything."),
-    MemoryCourse::new("unusable index, order 3", "share of free memory",
+    MemoryCourse::new(UNUSABLE_O3, "share of free memory",
         |sample| sample.unusable_index(3), |row| row.unusable_o3,
         "How much of the free memory is of no use to a request of 8 frames in a row."),
-    MemoryCourse::new("unusable index, order 9", "share of free memory",
+    MemoryCourse::new(UNUSABLE_O9, "share of free memory",
         |sample| sample.unusable_index(9), |row| row.unusable_o9,
         "The same for a huge page."),
     MemoryCourse::new("contaminated blocks", "blocks of 2 MiB",
         |sample| sample.contaminated_blocks as f64, |row| row.blocks_unmov_any as f64,
         "Blocks with a frame that cannot be moved."),
-    MemoryCourse::new("mixed blocks", "blocks of 2 MiB",
+    MemoryCourse::new(MIXED_BLOCKS, "blocks of 2 MiB",
         |sample| sample.mixed_blocks as f64, |row| row.blocks_mixed as f64,
         "Those that hold movable frames as well."),
 ];
+
+/// What a policy did over time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PolicySeries<'r> {
+    pub(super) policy: &'r str,
+    /// A point a second.
+    pub(super) points: &'r [SeriesPoint],
+    /// Requests that failed until the end, which a second rarely is.
+    pub(super) failures: [u64; MAX_ORDER + 1],
+}
 
 /// The plots of a case.
 pub(super) fn courses<'r>(
     case: &'r str,
     films: &'r [(&'r str, &'r Film)],
-    series: &'r [(&'r str, &'r [SeriesPoint])],
+    series: &'r [PolicySeries<'r>],
     machine: &'r MachineCourse,
 ) -> impl Iterator<Item = OverTime> + 'r {
     let plot = move |title: String, value, lines, note: &str| OverTime {
@@ -167,29 +187,30 @@ pub(super) fn courses<'r>(
     let failures = orders.map(move |order| {
         let mut lines: Vec<PlotLine> = series
             .iter()
-            .map(|&(policy, points)| {
+            .map(|one| {
                 let value = |at: &SeriesPoint| (at.sample.ms, at.failures[order] as f64);
-                policy_line(policy, points.iter().map(value))
+                let at_end = (!one.points.is_empty()).then_some((end, one.failures[order] as f64));
+                policy_line(one.policy, one.points.iter().map(value).chain(at_end))
             })
             .collect();
         let points = machine.failures.iter();
         lines.extend(machine_line(points.map(|&(ms, so_far)| (ms, so_far[order] as f64))));
         let note = "Requests that failed so far. A policy's are those that the machine served: what failed there is \
                     asked of no policy as a demand.";
-        plot(format!("failures of order {order}"), "requests so far", lines, note)
+        plot(failures_of(order), "requests so far", lines, note)
     });
     memory.chain(failures)
 }
 
 /// The orders of which requests fail anywhere, those with the most, ascending.
-fn failing(series: &[(&str, &[SeriesPoint])], machine: &MachineCourse) -> Vec<usize> {
-    let last = series.iter().filter_map(|(_, points)| points.last());
-    let ends: Vec<[u64; MAX_ORDER + 1]> = last
-        .map(|last| last.failures)
+fn failing(series: &[PolicySeries<'_>], machine: &MachineCourse) -> Vec<usize> {
+    let ends: Vec<[u64; MAX_ORDER + 1]> = series
+        .iter()
+        .map(|one| one.failures)
         .chain(machine.failures.last().map(|last| last.1))
         .collect();
     // Without a series of a policy there is nothing to compare the machine with.
-    if series.iter().all(|(_, points)| points.is_empty()) {
+    if series.iter().all(|one| one.points.is_empty()) {
         return Vec::new();
     }
     let most = |order: usize| ends.iter().map(|end| end[order]).max().unwrap_or(0);
@@ -274,7 +295,7 @@ mod tests {
         (0..6).for_each(|order| failures[order] = 10 + order as u64);
         let points = [SeriesPoint {
             sample: Sample::default(),
-            failures,
+            failures: [0; MAX_ORDER + 1],
             failures_reported: [0; MAX_ORDER + 1],
             fallbacks: [[0; 3]; 3],
             reclaim: None,
@@ -293,8 +314,12 @@ mod tests {
             film: None,
         };
         let films = [("linux-4.4", &film)];
-        let series = [("linux-4.4", &points[..])];
-        let plots: Vec<OverTime> = courses("c", &films, &series, &machine).collect();
+        let series = PolicySeries {
+            policy: "linux-4.4",
+            points: &points,
+            failures,
+        };
+        let plots: Vec<OverTime> = courses("c", &films, &[series], &machine).collect();
         let titles: Vec<&str> = plots.iter().map(|plot| &*plot.title).collect();
         let shown = ["c: failures of order 3", "c: failures of order 4"];
         assert_eq!(titles.len(), COURSES.len() + ORDERS_SHOWN, "{titles:?}");
@@ -309,8 +334,15 @@ mod tests {
         let free: Vec<_> = values(0).map(|last| last.map(|last| last.1)).collect();
         assert_eq!(free, [None, Some(2.0), Some(1.0), Some(2.0), Some(3.0)]);
         assert_eq!(values(2).nth(1).unwrap(), Some(&(2.0, 0.25)));
+        // The line of a policy goes on to the end, where the most have failed.
+        let ended: Vec<_> = values(COURSES.len()).map(|last| last.copied()).collect();
+        assert_eq!(ended[0], Some((0.0, 13.0)));
         // A page of a replay without a series has none of failures.
-        let none = courses("c", &films, &[("linux-4.4", &[])], &machine).count();
+        let none = PolicySeries {
+            points: &[],
+            ..series
+        };
+        let none = courses("c", &films, &[none], &machine).count();
         assert_eq!(none, COURSES.len());
     }
 }

@@ -1,6 +1,7 @@
 //! `framewright replay`: what memory would have looked like under another policy.
 
 mod answered;
+mod cards;
 mod case;
 mod choices;
 mod course;
@@ -8,6 +9,7 @@ mod shown;
 
 pub(super) use case::{ReplayMeans, Replayed, memory_of, replay_case};
 pub use choices::{CompactionArg, PrintFormat, StacksBy, StartArg, WatermarksArg};
+pub(super) use course::MIXED_BLOCKS;
 pub(super) use shown::{METHOD, case_items};
 
 use super::conduct::{CommandError, ReplayLimits, distinct};

@@ -1,6 +1,7 @@
 //! A replayed case as a reader sees it: as text, on a page, and as Linux's own files.
 
-use super::course::{MACHINE, courses, named};
+use super::cards::cards;
+use super::course::{MACHINE, PolicySeries, courses, named};
 use super::{PrintFormat, Replayed};
 use crate::measure::{Film, replay as m};
 use crate::replay::ReplayPolicy;
@@ -83,9 +84,11 @@ pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bo
     if films.is_empty() {
         return items;
     }
-    let series = shown
-        .iter()
-        .map(|outcome| (outcome.policy, &*outcome.series));
+    let series = shown.iter().map(|outcome| PolicySeries {
+        policy: outcome.policy,
+        points: &outcome.series,
+        failures: outcome.failures,
+    });
     let series: Vec<_> = series.collect();
     items.extend(courses(&case.name, &films, &series, machine).map(Item::OverTime));
     let own = machine.film.as_ref().map(|film| (MACHINE.to_owned(), film));
@@ -115,18 +118,22 @@ they have no column from the first policy's.
 docs/metrics.md in the repository has each formula.";
 
 pub(super) fn page(info: RunInfo, replayed: &[Replayed]) -> HtmlPage {
-    let section = |(nth, one): (usize, &Replayed)| Section {
-        id: format!("case-{}", nth + 1),
-        title: one.case.name.clone(),
-        introduction: String::new(),
-        items: case_items(one, |_| true),
-        method: METHOD,
-        summary: one
-            .case
-            .answer
-            .iter()
-            .flat_map(|answer| answer.sentences.clone())
-            .collect(),
+    let section = |(nth, one): (usize, &Replayed)| {
+        let items = case_items(one, |_| true);
+        Section {
+            id: format!("case-{}", nth + 1),
+            title: one.case.name.clone(),
+            introduction: String::new(),
+            cards: cards(one, &items),
+            items,
+            method: METHOD,
+            summary: one
+                .case
+                .answer
+                .iter()
+                .flat_map(|answer| answer.sentences.clone())
+                .collect(),
+        }
     };
     HtmlPage {
         title: "What memory would have looked like".into(),

@@ -220,6 +220,7 @@ impl SweepGroup {
             id: format!("choices-{nth}"),
             title: self.title.clone(),
             introduction: String::new(),
+            cards: Vec::new(),
             items,
             method: METHOD,
             summary: vec![format!(

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::experiment::{Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, Size};
 use crate::measure::MetricTable;
-use crate::report::{Figure, FigureAssertion, Item, Tabled};
+use crate::report::{Card, Figure, FigureAssertion, Item, Tabled};
 use crate::size::read_frames_len;
 use crate::trace::text_of;
 use std::collections::BTreeMap;
@@ -228,5 +228,9 @@ impl Experiment for FallbackExperiment {
 
     fn verdict(&self, figures: &[Figure]) -> Vec<String> {
         report::verdict(figures, self.span)
+    }
+
+    fn card(&self, findings: &Findings) -> Option<Card> {
+        report::card(findings, self.span)
     }
 }

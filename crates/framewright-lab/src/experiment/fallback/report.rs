@@ -2,11 +2,11 @@
 
 use super::metrics as m;
 use super::{Course, FallbackExperiment, LifeJob, LifeOutcome, LifeSpan, middles};
-use crate::experiment::{BEFORE, Detail, FRAMEWRIGHT, PROPOSED};
+use crate::experiment::{BEFORE, Detail, FRAMEWRIGHT, Findings, PROPOSED};
 use crate::measure::Metric;
 use crate::report::{
-    Accent, Figure, Note, OverTime, PlotLine, Scale, Tabled, figure_cases, figure_grid,
-    figure_value,
+    Accent, Card, CardFigure, Figure, Item, Note, OverTime, PlotLine, Scale, Tabled, figure_cases,
+    figure_grid, figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -89,6 +89,8 @@ pub(super) fn table(plan: &FallbackExperiment, figures: &[Figure], detail: Detai
     }
 }
 
+const STALLS_SO_FAR: &str = "Requests that had to reclaim before they were served, so far";
+
 /// The first seed's lives over time.
 pub(super) fn courses(jobs: &[LifeJob], outcomes: &[LifeOutcome]) -> Vec<OverTime> {
     let first = jobs.first().map(|job| job.seed);
@@ -123,30 +125,28 @@ pub(super) fn courses(jobs: &[LifeJob], outcomes: &[LifeOutcome]) -> Vec<OverTim
             "Seen from outside, from what the phone holds, the same for all three.",
             Course::MixedPageblocks,
         ),
-        over_time(
-            "Requests that had to reclaim before they were served, so far",
-            "requests",
-            "Of all orders.",
-            Course::Stalls,
-        ),
+        over_time(STALLS_SO_FAR, "requests", "Of all orders.", Course::Stalls),
     ]
+}
+
+/// Requests of orders 2 and 3 that had to reclaim first.
+fn stalls(figures: &[Figure], case: &str, variant: &str, published: bool) -> Option<f64> {
+    let of = |order| {
+        figure_value(
+            figures,
+            case,
+            variant,
+            m::ALLOCSTALL_ORDER.of(order),
+            published,
+        )
+    };
+    Some(of(2)? + of(3)?)
 }
 
 /// Stalls of orders 2 and 3.
 pub(super) fn verdict(figures: &[Figure], span: LifeSpan) -> Vec<String> {
     let line = |case| {
-        let stalls = |variant, published| {
-            let of = |order| {
-                figure_value(
-                    figures,
-                    case,
-                    variant,
-                    m::ALLOCSTALL_ORDER.of(order),
-                    published,
-                )
-            };
-            Some(of(2)? + of(3)?)
-        };
+        let stalls = |variant, published| stalls(figures, case, variant, published);
         let fewer = |before: f64, after: f64| match after {
             none if none < 1.0 => "none left".into(),
             some => format!("{:.0} times fewer", before / some),
@@ -165,4 +165,23 @@ pub(super) fn verdict(figures: &[Figure], span: LifeSpan) -> Vec<String> {
         ))
     };
     figure_cases(figures).into_iter().filter_map(line).collect()
+}
+
+/// The same of the first case.
+pub(super) fn card(findings: &Findings, span: LifeSpan) -> Option<Card> {
+    let figures = &findings.figures;
+    let case = figure_cases(figures).into_iter().next()?;
+    let [before, ours] = [BEFORE, FRAMEWRIGHT].map(|variant| stalls(figures, case, variant, false));
+    let plot = findings
+        .courses
+        .iter()
+        .find(|plot| plot.title == STALLS_SO_FAR);
+    Some(Card {
+        verdict: verdict(figures, span).into_iter().next()?,
+        figure: CardFigure::new(
+            format!("{:.0} → {:.0}", before?, ours?),
+            "requests of orders 2 and 3 that had to reclaim first, from before to framewright",
+        ),
+        plot: plot.cloned().map(Item::OverTime),
+    })
 }

@@ -9,7 +9,7 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Figure, FigureAssertion, Item, Tabled};
+use crate::report::{Card, Figure, FigureAssertion, Item, Tabled};
 use crate::size::read_bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -281,6 +281,10 @@ impl Experiment for GcmaExperiment {
 
     fn verdict(&self, figures: &[Figure]) -> Vec<String> {
         report::verdict(figures, self.0.runs)
+    }
+
+    fn card(&self, findings: &Findings) -> Option<Card> {
+        report::card(findings, self.0.runs)
     }
 }
 

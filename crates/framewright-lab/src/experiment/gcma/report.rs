@@ -9,8 +9,8 @@ use crate::experiment::timing::FOREIGN_MAX;
 use crate::experiment::{CalibratedClock, Detail, FRAMEWRIGHT, Findings};
 use crate::measure::Metric;
 use crate::report::{
-    Accent, Figure, FigureColumn, FigureSource, Item, MachineRecord, Note, OverTime, PlotLine,
-    Scale, Tabled, figure_cases, figure_grid_of, figure_value,
+    Accent, Card, CardFigure, Figure, FigureColumn, FigureSource, Item, MachineRecord, Note,
+    OverTime, PlotLine, Scale, Tabled, figure_cases, figure_grid_of, figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -149,12 +149,14 @@ fn of_builds(figures: &[Figure], options: &GcmaOptions, shows: fn(Metric) -> boo
     }
 }
 
+const MEAN_LATENCY: &str = "Mean latency of a request";
+
 /// The longest and the mean latencies by size, and the latencies of each size.
 pub(super) fn plots(findings: &Findings) -> Vec<Item> {
     let figures = &findings.figures;
     let mut items = vec![
         by_frames("Longest latency of a request", Of::Max, figures),
-        by_frames("Mean latency of a request", Of::Avg, figures),
+        by_frames(MEAN_LATENCY, Of::Avg, figures),
     ];
     let sizes = findings.latencies.chunk_by(|a, b| a.case == b.case);
     items.extend(sizes.filter_map(|of| {
@@ -217,6 +219,22 @@ pub(super) fn verdict(figures: &[Figure], runs: u32) -> Vec<String> {
     let load = beside_load(figures);
     let lines = lines.into_iter().flatten();
     lines.map(|line| format!("{load}{line}")).collect()
+}
+
+/// At how many sizes discarding is faster than moving.
+pub(super) fn card(findings: &Findings, runs: u32) -> Option<Card> {
+    let times = sizes_ahead(&findings.figures);
+    let ahead = times.iter().filter(|t| t.1 > 1.0).count();
+    against_cma(&findings.figures)?;
+    Some(Card {
+        verdict: verdict(&findings.figures, runs).into_iter().next()?,
+        figure: CardFigure::new(
+            format!("{ahead} of {}", times.len()),
+            "sizes at which lent memory comes back sooner by discarding (gcma) than by moving (cma), of those at which it \
+             does in the document",
+        ),
+        plot: Some(by_frames(MEAN_LATENCY, Of::Avg, &findings.figures)),
+    })
 }
 
 /// What stands before each sentence where others had the CPUs meanwhile.
@@ -296,10 +314,16 @@ fn excused(figures: &[Figure], times: &[(u64, f64, f64)], least: f64) -> String 
     below.map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// The means, at the sizes at which the document has gcma's below cma's.
-fn against_cma(figures: &[Figure]) -> Option<String> {
+/// By how much cma's mean is above gcma's, at the sizes at which it is in the document.
+fn sizes_ahead(figures: &[Figure]) -> Vec<(u64, f64, f64)> {
     let mut times = times(figures, m::LATENCY_US.of(Of::Avg as usize), CMA, GCMA);
     times.retain(|t| t.2 > 1.0);
+    times
+}
+
+/// The means, at the sizes at which the document has gcma's below cma's.
+fn against_cma(figures: &[Figure]) -> Option<String> {
+    let times = sizes_ahead(figures);
     let (all, ahead) = (times.len(), times.iter().filter(|t| t.1 > 1.0).count());
     let said = "gcma's mean request is shorter than cma's";
     match all {

@@ -7,7 +7,7 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Mapper, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Figure, Item, Tabled};
+use crate::report::{Card, Figure, Item, Tabled};
 use crate::size::read_bytes;
 use std::collections::BTreeMap;
 
@@ -246,6 +246,10 @@ impl Experiment for Kvmalloc {
 
     fn verdict(&self, figures: &[Figure]) -> Vec<String> {
         report::verdict(self, figures)
+    }
+
+    fn card(&self, findings: &Findings) -> Option<Card> {
+        report::card(self, findings)
     }
 }
 

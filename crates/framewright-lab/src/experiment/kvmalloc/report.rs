@@ -7,8 +7,8 @@ use crate::experiment::{
 };
 use crate::measure::Metric;
 use crate::report::{
-    Distribution, Figure, FigureColumn, Item, Note, Tabled, figure_cases, figure_grid_of,
-    figure_value,
+    Card, CardFigure, Distribution, Figure, FigureColumn, Item, Note, Tabled, figure_cases,
+    figure_grid_of, figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -158,6 +158,30 @@ pub(super) fn verdict(plan: &Kvmalloc, figures: &[Figure]) -> Vec<String> {
         lines.extend(verdict.copies());
     }
     lines
+}
+
+/// The price of a call in the first case.
+pub(super) fn card(plan: &Kvmalloc, findings: &Findings) -> Option<Card> {
+    let figures = &findings.figures;
+    let case = figure_cases(figures).into_iter().next()?;
+    let verdict = CaseVerdict {
+        plan,
+        figures,
+        case,
+    };
+    let of = |variant| verdict.own(variant, m::KVMALLOC_CPU_VS_BEFORE);
+    let (proposed, ours) = (of(PROPOSED)?, of(FRAMEWRIGHT)?);
+    Some(Card {
+        verdict: verdict.engine()?,
+        figure: CardFigure::new(
+            m::KVMALLOC_CPU_VS_BEFORE.shown(ours),
+            format!(
+                "of before's CPU time for a call of framewright, {} for one of the proposal",
+                m::KVMALLOC_CPU_VS_BEFORE.shown(proposed)
+            ),
+        ),
+        plot: plots(plan, findings).into_iter().next(),
+    })
 }
 
 /// What one case came to.

@@ -10,7 +10,7 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, Mapper, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Figure, Item, Tabled};
+use crate::report::{Card, Figure, Item, Tabled};
 use std::collections::BTreeMap;
 
 /// vmalloc's address space: what it costs to find a gap (U. Rezki, 2018)
@@ -112,5 +112,9 @@ impl Experiment for VaFit {
 
     fn verdict(&self, figures: &[Figure]) -> Vec<String> {
         report::verdict(figures, self.options.mapper)
+    }
+
+    fn card(&self, findings: &Findings) -> Option<Card> {
+        report::card(self, findings)
     }
 }

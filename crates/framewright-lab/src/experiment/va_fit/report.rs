@@ -10,8 +10,8 @@ use crate::experiment::{
 };
 use crate::measure::Metric;
 use crate::report::{
-    Distribution, Figure, FigureColumn, Grid, Item, Note, Tabled, figure_cases, figure_grid_of,
-    figure_value,
+    Card, CardFigure, Distribution, Figure, FigureColumn, Grid, Item, Note, Tabled, figure_cases,
+    figure_grid_of, figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -241,6 +241,29 @@ pub(super) fn verdict(figures: &[Figure], mapper: Mapper) -> Vec<String> {
     lines.extend(cases.filter_map(|case| compared(figures, case, mapper)));
     lines.extend(engine(figures, mapper));
     lines
+}
+
+/// The case that the document begins with: a search beside many busy areas.
+pub(super) fn card(plan: &VaFit, findings: &Findings) -> Option<Card> {
+    let case = "long_busy_list";
+    let figures = &findings.figures;
+    let left = |variant| figure_value(figures, case, variant, m::TIME_VS_BEFORE, false);
+    let (proposed, ours) = (left(PROPOSED)?, left(FRAMEWRIGHT)?);
+    let mut plots = plots(plan, findings).into_iter();
+    Some(Card {
+        verdict: engine(figures, plan.options.mapper)?,
+        figure: CardFigure::new(
+            m::TIME_VS_BEFORE.shown(ours),
+            format!(
+                "of before's time beside many busy areas with framewright, {} with the proposal",
+                m::TIME_VS_BEFORE.shown(proposed)
+            ),
+        ),
+        plot: plots.find(|plot| match plot {
+            Item::Latency(latency) => latency.of.iter().any(|one| one.case == case),
+            _ => false,
+        }),
+    })
 }
 
 /// A purge that a free runs into keeps the CPU for more than a millisecond.

@@ -8,7 +8,7 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, Mapper, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Figure, Item, Tabled};
+use crate::report::{Card, Figure, Item, Tabled};
 use std::collections::BTreeMap;
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
@@ -103,5 +103,9 @@ impl Experiment for VmapBlocks {
 
     fn verdict(&self, figures: &[Figure]) -> Vec<String> {
         report::verdict(figures)
+    }
+
+    fn card(&self, findings: &Findings) -> Option<Card> {
+        report::card(findings)
     }
 }

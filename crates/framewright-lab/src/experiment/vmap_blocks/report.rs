@@ -4,7 +4,8 @@ use super::VmapBlocks;
 use crate::experiment::range_metrics as m;
 use crate::experiment::{BEFORE, CalibratedClock, FRAMEWRIGHT, Findings, PROPOSED, SEED};
 use crate::report::{
-    Distribution, Figure, Item, Note, Tabled, figure_cases, figure_grid, figure_value,
+    Card, CardFigure, Distribution, Figure, Item, Note, Tabled, figure_cases, figure_grid,
+    figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -70,6 +71,20 @@ pub(super) fn verdict(figures: &[Figure]) -> Vec<String> {
     lines.extend(on_32_bits(figures));
     lines.extend(engine(figures));
     lines
+}
+
+/// Blocks that the sequence cuts which uses up address space.
+pub(super) fn card(findings: &Findings) -> Option<Card> {
+    let cut = |variant| figure_value(&findings.figures, "exhaust", variant, m::AREA_ALLOCS, false);
+    let (proposed, ours) = (cut(PROPOSED)?, cut(FRAMEWRIGHT)?);
+    Some(Card {
+        verdict: engine(&findings.figures)?,
+        figure: CardFigure::new(
+            format!("{proposed} → {ours}"),
+            "blocks of address space that one sequence uses up, from the proposal to framewright",
+        ),
+        plot: plots(findings).into_iter().next(),
+    })
 }
 
 /// Counts, which must come out.

@@ -2,6 +2,7 @@
 //! layouts, and the file that is written whole or not at all. Nothing here knows what a figure came to; the one thing
 //! that a form asks of a case is to be read.
 
+mod card;
 mod file;
 mod grid;
 pub(super) mod json;
@@ -12,6 +13,7 @@ mod section;
 mod series;
 mod width;
 
+pub use card::{Card, CardFigure};
 pub(crate) use file::create_beside;
 pub use file::{WriteError, has_place, write_whole};
 pub use grid::{Accent, Grid, GridRow, Heading};

@@ -1,7 +1,7 @@
 //! What a report says, before it has a form: text and page are made from the same.
 
 use crate::measure::Film;
-use crate::report::{Accent, Distribution, Grid};
+use crate::report::{Accent, Card, Distribution, Grid};
 
 /// Something that stands below a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +114,12 @@ pub enum Item {
 }
 
 impl Item {
+    /// Whether it is a plot.
+    #[must_use]
+    pub const fn is_plot(&self) -> bool {
+        matches!(self, Self::OverTime(_) | Self::Latency(_))
+    }
+
     /// A plot of latencies, if there are any.
     #[must_use]
     pub fn latencies(title: String, of: Vec<Distribution>) -> Option<Self> {
@@ -154,6 +160,8 @@ pub struct Section {
     pub method: &'static str,
     /// In one line: what was reproduced, by how much it differs, and why.
     pub summary: Vec<String>,
+    /// Those of them that a page shows before everything else.
+    pub cards: Vec<Card>,
 }
 
 impl Section {

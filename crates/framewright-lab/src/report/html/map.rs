@@ -9,6 +9,13 @@ use std::fmt::Write;
 /// Cells in a row of a picture.
 const COLUMNS: usize = 64;
 
+/// What is drawn on the ground of each state, in a square of one by one. The shape says what a cell holds, the ground how
+/// full it is: eight plain colours cannot all stand out from one another.
+pub(super) const MARKS: [&str; MapCell::ALL.len()] = ["", FRAME, "", "", BAR, BAR, DOT, DOT];
+const FRAME: &str = "M0 0h.9v.9h-.9zM.14 .14v.62h.62v-.62z";
+const BAR: &str = "M0 .9V.74L.74 0H.9V.16L.16 .9z";
+const DOT: &str = "M.25 .25h.4v.4h-.4z";
+
 /// Bytes of all films' data on a page, and of their printed pictures.
 const FILMS_BYTES_MAX: usize = 700 << 10;
 const PRINTED_BYTES_MAX: usize = 500 << 10;
@@ -45,6 +52,20 @@ struct FilmData<'a> {
     cells: Vec<String>,
 }
 
+/// How each state is drawn, in pictures and in the legend alike: a square with a gap beside and below it.
+pub(super) fn patterns() -> Markup {
+    html! {
+        svg class="patterns" width="0" height="0" aria-hidden="true" {
+            @for (index, mark) in MARKS.into_iter().enumerate() {
+                pattern id={ "cell-" (index) } width="1" height="1" patternUnits="userSpaceOnUse" {
+                    rect width=".9" height=".9" style={ "fill:var(--c" (index) ")" } {}
+                    @if !mark.is_empty() { path d=(mark) style={ "fill:var(--m" (index) ")" } {} }
+                }
+            }
+        }
+    }
+}
+
 /// A map with its pictures, its data and its control.
 pub(super) fn figure(id: &str, map: &BlockMaps, budget: FilmBudget) -> Markup {
     let films = &map.films;
@@ -64,8 +85,8 @@ pub(super) fn figure(id: &str, map: &BlockMaps, budget: FilmBudget) -> Markup {
             ul class="legend" {
                 @for (index, cell) in MapCell::ALL.into_iter().enumerate() {
                     li {
-                        svg class="swatch cell" viewBox="0 0 8 8" aria-hidden="true" {
-                            rect class={ "c" (index) } width="8" height="8" {}
+                        svg class="swatch cell" viewBox="0 0 .9 .9" aria-hidden="true" {
+                            rect class={ "c" (index) } width="1" height="1" {}
                         }
                         (cell)
                     }
@@ -75,7 +96,7 @@ pub(super) fn figure(id: &str, map: &BlockMaps, budget: FilmBudget) -> Markup {
                 "A square is " (mib(blocks)) " MiB of memory, a row " (mib(blocks * COLUMNS as u64))
                 " MiB, addresses ascending from the left and downwards. Mixed: frames that can be moved \
                  beside frames that cannot, so that nothing makes a huge page or a large buffer of it \
-                 but luck. "
+                 but luck. The pattern says what a square holds, its ground whether a frame of it is free. "
                 @if blocks > 1 { "A square of several blocks shows the one that costs most to empty. " }
             }
             div class="printed" {

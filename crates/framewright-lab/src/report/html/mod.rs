@@ -1,19 +1,22 @@
 //! A page: one HTML file that needs no network and no script.
 //!
 //! ```text
-//!   Section ──▶ tables (here), plots (plot), maps (map) ──▶ one file: style, pictures and data in it
+//!   Section ──▶ cards (cards), tables (here), plots (plot), maps (map) ──▶ one file: style, pictures and data in it
 //! ```
 //!
 //! A reader without scripts sees everything but the moments between those of the printed maps; with
 //! them a map can be moved through time. Colours are the page's own variables, light and dark; what
-//! a colour says is said by a line's dashes or by words too.
+//! a colour says is said by a line's dashes, a square's pattern or by words too.
 //!
 //! The same sections give the same bytes: nothing here asks for the time or the machine.
 
+mod cards;
 mod map;
 mod plot;
 #[cfg(test)]
 pub(crate) mod tests;
+
+use plot::PlotSize;
 
 pub use plot::PlotError;
 
@@ -52,6 +55,7 @@ impl HtmlPage {
             .iter()
             .map(|one| section(one, budget))
             .collect();
+        let summary = cards::summary(&self.sections)?;
         let has_maps = films > 0;
         let page = html! {
             (DOCTYPE)
@@ -72,11 +76,11 @@ impl HtmlPage {
                     }
                     main {
                         (self.hollow())
-                        (self.summary())
+                        (summary)
                         (self.contents())
                         @for section in sections? { (section) }
                     }
-                    @if has_maps { script { (PreEscaped(SCRIPT)) } }
+                    @if has_maps { (map::patterns()) script { (PreEscaped(SCRIPT)) } }
                 }
             }
         };
@@ -123,27 +127,6 @@ impl HtmlPage {
                 section class="hollow" aria-labelledby="hollow" {
                     h2 id="hollow" { "Read this first: hollow answers" }
                     ul { @for one in &self.info.hollow { li { (one) } } }
-                }
-            }
-        }
-    }
-
-    fn summary(&self) -> Markup {
-        let told: Vec<&Section> = self
-            .sections
-            .iter()
-            .filter(|s| !s.summary.is_empty())
-            .collect();
-        html! {
-            @if !told.is_empty() {
-                section aria-labelledby="summary" {
-                    h2 id="summary" { "What came out" }
-                    dl class="summary" {
-                        @for section in told {
-                            dt { a href={ "#" (section.id) } { (section.id) } }
-                            @for line in &section.summary { dd { (line) } }
-                        }
-                    }
                 }
             }
         }
@@ -201,29 +184,52 @@ struct SectionPart {
 }
 
 fn part(id: &str, item: &Item, budget: map::FilmBudget) -> Result<SectionPart, PlotError> {
-    let is_plot = matches!(item, Item::OverTime(_) | Item::Latency(_));
     let markup = match item {
-        Item::Table(tabled) => table(tabled),
-        Item::Text(lines) => paragraphs(lines),
+        Item::Table(tabled) => Some(table(tabled)),
+        Item::Text(lines) => Some(paragraphs(lines)),
+        Item::OverTime(_) | Item::Latency(_) => plotted(id, item, PlotSize::Full)?,
+        Item::Map(map) => Some(map::figure(id, map, budget)),
+    };
+    Ok(SectionPart {
+        is_plot: item.is_plot(),
+        markup: markup.unwrap_or_default(),
+    })
+}
+
+/// A plot with its title, legend and note; a card has no room for the note. None of what is no plot.
+fn plotted(id: &str, item: &Item, size: PlotSize) -> Result<Option<Markup>, PlotError> {
+    let (title, note, svg, legend) = match item {
         Item::OverTime(plot) => {
-            let svg = plot::over_time(id, plot)?;
             let lines = plot
                 .lines
                 .iter()
                 .map(|line| (line.name.as_str(), line.accent, line.is_published));
-            figure(&plot.title, &plot.note, &svg, &legend(lines))
+            (
+                &plot.title,
+                &plot.note,
+                plot::over_time(id, plot, size)?,
+                legend(lines),
+            )
         }
         Item::Latency(latency) => {
-            let svg = plot::latency(id, latency)?;
             let lines = latency
                 .of
                 .iter()
                 .map(|one| (one.variant, Accent::of(one.variant), false));
-            figure(&latency.title, &latency.note, &svg, &legend(lines))
+            (
+                &latency.title,
+                &latency.note,
+                plot::latency(id, latency, size)?,
+                legend(lines),
+            )
         }
-        Item::Map(map) => map::figure(id, map, budget),
+        _ => return Ok(None),
     };
-    Ok(SectionPart { is_plot, markup })
+    let note = match size {
+        PlotSize::Full => note.as_str(),
+        PlotSize::Card => "",
+    };
+    Ok(Some(figure(title, note, &svg, &legend)))
 }
 
 /// Text broken for a terminal, as paragraphs: an empty line ends one.
@@ -242,7 +248,6 @@ fn table(tabled: &Tabled) -> Markup {
             table {
                 caption { (tabled.caption) }
                 thead { tr {
-                    @if grid.labels > 1 { th scope="col" { "case" } }
                     th scope="col" { "figure" }
                     @for column in &grid.headings {
                         th scope="col" class=(class(column)) { (column.one_line()) }
@@ -250,13 +255,14 @@ fn table(tabled: &Tabled) -> Markup {
                 } }
                 @for (first, rows) in groups(grid) {
                     tbody {
-                        @for (nth, row) in rows.iter().enumerate() {
+                        // The case in a row of its own leaves one column of names, which can stay while the rest scrolls.
+                        @if grid.labels > 1 {
+                            tr { th scope="rowgroup" colspan=(grid.headings.len() + 1) { span { (first) } } }
+                        }
+                        @for row in rows {
                             tr {
-                                @if grid.labels > 1 && nth == 0 {
-                                    th scope="rowgroup" rowspan=(rows.len()) { (first) }
-                                }
                                 th scope="row" {
-                                    (row.labels.last().map_or("", String::as_str))
+                                    (breakable(row.labels.last().map_or("", String::as_str)))
                                     @if !row.unit.is_empty() && row.unit != "1" {
                                         " " small { (row.unit) }
                                     }
@@ -277,6 +283,13 @@ fn table(tabled: &Tabled) -> Markup {
                 Note::Listing(lines) => pre tabindex="0" { (lines) },
             }
         }
+    }
+}
+
+/// A metric's name, which a narrow page may break behind each part.
+fn breakable(name: &str) -> Markup {
+    html! {
+        @for part in name.split_inclusive('_') { (part) @if part.ends_with('_') { wbr; } }
     }
 }
 

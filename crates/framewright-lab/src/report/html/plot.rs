@@ -9,8 +9,23 @@ use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 use std::fmt;
 
-/// Units of a plot's own coordinates; the page scales it.
-const SIZE: (u32, u32) = (600, 290);
+/// How large a plot is, in units of its own coordinates; the page scales it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PlotSize {
+    /// In a section.
+    Full,
+    /// On a card, which is narrower, so that text in it stays as large.
+    Card,
+}
+
+impl PlotSize {
+    const fn units(self) -> (u32, u32) {
+        match self {
+            Self::Full => (600, 290),
+            Self::Card => (420, 220),
+        }
+    }
+}
 
 /// More points than a line's pixels cannot be seen.
 const POINTS_MAX: usize = 360;
@@ -54,11 +69,11 @@ fn colour(line: &PlotLine) -> RGBColor {
 }
 
 /// Values over time, or over another quantity.
-pub(super) fn over_time(id: &str, plot: &OverTime) -> Result<String, PlotError> {
+pub(super) fn over_time(id: &str, plot: &OverTime, size: PlotSize) -> Result<String, PlotError> {
     let points = || plot.lines.iter().flat_map(|line| &line.points);
     let end = positive(points().map(|point| point.0).fold(0.0, f64::max));
     let top = positive(points().map(|point| point.1).fold(0.0, f64::max));
-    let svg = drawn(|area| match plot.scale {
+    let svg = drawn(size, |area| match plot.scale {
         Scale::Linear => {
             let mut chart = builder(area)
                 .build_cartesian_2d(0.0..end, 0.0..top * 1.05)
@@ -107,6 +122,7 @@ pub(super) fn over_time(id: &str, plot: &OverTime) -> Result<String, PlotError> 
         &plot.title,
         &said.collect::<Vec<_>>().join("; "),
         &svg,
+        size,
     ))
 }
 
@@ -128,7 +144,7 @@ where
 }
 
 /// Latencies: what share of the calls took at most how long, the tail spread out.
-pub(super) fn latency(id: &str, latency: &Latency) -> Result<String, PlotError> {
+pub(super) fn latency(id: &str, latency: &Latency, size: PlotSize) -> Result<String, PlotError> {
     let lines: Vec<PlotLine> = latency
         .of
         .iter()
@@ -148,7 +164,7 @@ pub(super) fn latency(id: &str, latency: &Latency) -> Result<String, PlotError> 
     let top = points().map(|point| point.1).fold(10.0, f64::max);
     let low = points().map(|point| point.1).fold(top, f64::min).max(1.0);
     let low = 10f64.powf(low.log10().floor());
-    let svg = drawn(|area| {
+    let svg = drawn(size, |area| {
         let mut chart = builder(area)
             .build_cartesian_2d(0.0..end, (low..top * 1.2).log_scale())
             .map_err(PlotError::of)?;
@@ -179,7 +195,7 @@ pub(super) fn latency(id: &str, latency: &Latency) -> Result<String, PlotError> 
             )
         })
         .collect();
-    Ok(labelled(id, &latency.title, &said.join("; "), &svg))
+    Ok(labelled(id, &latency.title, &said.join("; "), &svg, size))
 }
 
 /// The documents' lines and those without an accent first, so that they lie behind the others.
@@ -192,10 +208,13 @@ fn ordered(lines: &[PlotLine]) -> impl Iterator<Item = &PlotLine> {
 type PlotArea<'s> = DrawingArea<SVGBackend<'s>, Shift>;
 
 /// What `draw` draws, as SVG.
-fn drawn(draw: impl FnOnce(&PlotArea<'_>) -> Result<(), PlotError>) -> Result<String, PlotError> {
+fn drawn(
+    size: PlotSize,
+    draw: impl FnOnce(&PlotArea<'_>) -> Result<(), PlotError>,
+) -> Result<String, PlotError> {
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, size.units()).into_drawing_area();
         draw(&area)?;
         area.present().map_err(PlotError::of)?;
     }
@@ -236,12 +255,12 @@ where
 
 /// The picture with its name and a description in place of the size and the namespace that a file of
 /// its own would need.
-fn labelled(id: &str, title: &str, said: &str, svg: &str) -> String {
+fn labelled(id: &str, title: &str, said: &str, svg: &str, size: PlotSize) -> String {
     let inner = svg
         .split_once('>')
         .map_or(svg, |(_, inner)| inner)
         .trim_start();
-    let (width, height) = SIZE;
+    let (width, height) = size.units();
     let mut text = format!(
         "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">"
     );

@@ -1,13 +1,14 @@
 "use strict";
 // Moves each map through time. Without it the printed moments stay where they are.
 for (const map of document.querySelectorAll("figure.map")) {
-  const COLUMNS = 64, CELL = 8, GAP = 1;
+  const COLUMNS = 64;
   const films = JSON.parse(map.querySelector("script[type='application/json']").textContent);
   const scrub = map.querySelector(".scrub"), live = map.querySelector(".live");
   const slider = scrub.querySelector("input"), play = scrub.querySelector("button"), output = scrub.querySelector("output");
   const last = Math.max(0, ...films.map(film => film.ms.length - 1));
   if (last < 1) continue;
   const LETTERS = "abcdefgh";
+  const names = [...map.querySelectorAll(".legend li")].map(item => item.textContent.trim());
   // The states of every moment: a letter is a state, a point what stayed, a number behind it how many.
   for (const film of films) {
     let cells = [];
@@ -18,42 +19,38 @@ for (const map of document.querySelectorAll("figure.map")) {
       }
       return cells = next;
     });
-    const figure = document.createElement("figure"), caption = document.createElement("figcaption");
-    const canvas = document.createElement("canvas");
-    canvas.width = COLUMNS * CELL;
-    canvas.height = Math.ceil(cells.length / COLUMNS) * CELL;
-    canvas.setAttribute("role", "img");
-    figure.append(canvas, caption);
+    const figure = document.createElement("figure"), rows = Math.ceil(cells.length / COLUMNS);
+    const paths = names.map((_, n) => `<path class="c${n}"></path>`).join("");
+    figure.innerHTML = `<svg role="img" viewBox="0 0 ${COLUMNS} ${rows}">${paths}</svg><figcaption></figcaption>`;
     live.append(figure);
-    Object.assign(film, { canvas, caption });
-    canvas.addEventListener("pointermove", event => {
-      const box = canvas.getBoundingClientRect();
+    const [svg, caption] = figure.children;
+    Object.assign(film, { svg, caption });
+    svg.addEventListener("pointermove", event => {
+      const box = svg.getBoundingClientRect();
       const column = Math.floor((event.clientX - box.left) / box.width * COLUMNS);
-      const row = Math.floor((event.clientY - box.top) / box.height * (canvas.height / CELL));
+      const row = Math.floor((event.clientY - box.top) / box.height * rows);
       const state = film.states[film.at][row * COLUMNS + column];
-      canvas.title = state === undefined ? "" : `block ${row * COLUMNS + column}: ${names[state]}`;
+      figure.title = state === undefined ? "" : `block ${row * COLUMNS + column}: ${names[state]}`;
     });
   }
-  const names = [...map.querySelectorAll(".legend li")].map(item => item.textContent.trim());
   function draw() {
-    const style = getComputedStyle(document.documentElement);
-    const colours = names.map((_, n) => style.getPropertyValue("--c" + n));
     const where = Number(slider.value) / last;
     let ms = 0;
     for (const film of films) {
       film.at = Math.round(where * (film.ms.length - 1));
       ms = Math.max(ms, film.ms[film.at]);
-      const states = film.states[film.at], context = film.canvas.getContext("2d");
-      context.clearRect(0, 0, film.canvas.width, film.canvas.height);
-      const counts = names.map(() => 0);
-      states.forEach((state, n) => {
-        counts[state]++;
-        context.fillStyle = colours[state];
-        context.fillRect(n % COLUMNS * CELL, Math.floor(n / COLUMNS) * CELL, CELL - GAP, CELL - GAP);
-      });
+      const states = film.states[film.at], counts = names.map(() => 0), lines = names.map(() => "");
+      // A line for each run of a state within a row, as in the printed pictures.
+      for (let n = 0; n < states.length;) {
+        const state = states[n], start = n, end = Math.min(states.length, start - start % COLUMNS + COLUMNS);
+        while (n < end && states[n] === state) n++;
+        lines[state] += `M${start % COLUMNS} ${Math.floor(start / COLUMNS)}.5h${n - start}`;
+        counts[state] += n - start;
+      }
+      lines.forEach((line, n) => film.svg.children[n].setAttribute("d", line));
       film.caption.textContent = `${film.name}: ${film.free[film.at]} MiB free; squares: ${counts[1]} free, ` +
         `${counts[2] + counts[3]} movable, ${counts[4] + counts[5]} not movable, ${counts[6] + counts[7]} mixed`;
-      film.canvas.setAttribute("aria-label", film.caption.textContent);
+      film.svg.setAttribute("aria-label", film.caption.textContent);
     }
     output.textContent = `${(ms / 1000).toFixed(2)} s`;
     slider.setAttribute("aria-valuetext", output.textContent);
@@ -77,7 +74,6 @@ for (const map of document.querySelectorAll("figure.map")) {
   slider.max = last;
   slider.value = last;
   slider.addEventListener("input", () => { stop(); draw(); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   map.querySelector(".printed").hidden = true;
   scrub.hidden = live.hidden = false;
   draw();

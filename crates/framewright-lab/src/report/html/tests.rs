@@ -4,7 +4,8 @@
 use super::*;
 use crate::measure::{Film, MapCell, Picture, Sample};
 use crate::report::{
-    Distribution, GridRow, Hollow, Latency, MachineRecord, OverTime, PlotLine, Scale,
+    Card, CardFigure, Distribution, GridRow, Hollow, Latency, MachineRecord, OverTime, PlotLine,
+    Scale,
 };
 use scraper::{ElementRef, Html, Selector};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +66,8 @@ fn nothing_is_loaded(page: &str, parsed: &Html) {
         "<iframe",
         "javascript:",
     ] {
+        // A pattern of the page itself is not loaded.
+        let page = page.replace("url(#", "");
         assert!(!page.contains(word), "the page has {word}");
     }
     for element in all(parsed, "*") {
@@ -154,7 +157,7 @@ fn grid() -> Grid {
         headings: vec![
             heading("published\nbefore", Some(Accent::Before), true),
             heading("before", Some(Accent::Before), false),
-            heading("linux-\n6.12", None, false),
+            heading("linux", Some(Accent::Machine), false),
         ],
         rows: vec![
             row("a", "x", ["1", "-", "3"]),
@@ -243,7 +246,22 @@ fn page(films: Vec<(String, Film)>) -> HtmlPage {
             Item::Text("The end.".into()),
         ],
         method: "By hand.",
-        summary: vec![NASTY.into()],
+        summary: vec![NASTY.into(), "Another verdict.".into()],
+        cards: vec![
+            Card {
+                verdict: NASTY.into(),
+                figure: CardFigure::new(NASTY, NASTY),
+                plot: Some(Item::OverTime(OverTime {
+                    lines: vec![line("linux", Some(Accent::Machine))],
+                    ..nothing(NASTY)
+                })),
+            },
+            Card {
+                verdict: "Another verdict.".into(),
+                figure: CardFigure::new("1", "of 2"),
+                plot: None,
+            },
+        ],
     };
     HtmlPage {
         title: NASTY.into(),
@@ -308,14 +326,21 @@ fn cases_of_several_rows_are_named_once() {
     let groups = all(&parsed, "th[scope=rowgroup]");
     let told: Vec<(String, Option<&str>)> = groups
         .iter()
-        .map(|group| (text(*group), group.attr("rowspan")))
+        .map(|group| (text(*group), group.attr("colspan")))
         .collect();
-    assert_eq!(told, [("a".into(), Some("2")), (NASTY.into(), Some("1"))]);
+    // Over all columns, so that one column names the rows.
+    assert_eq!(told, [("a".into(), Some("4")), (NASTY.into(), Some("4"))]);
+    assert_eq!(all(&parsed, "tr > th[scope=row]:first-child").len(), 3);
+    assert_eq!(
+        all(&parsed, "thead th.machine").len(),
+        1,
+        "the reader's own kernel"
+    );
     let titles: Vec<String> = all(&parsed, "thead th[class]")
         .into_iter()
         .map(text)
         .collect();
-    assert_eq!(titles, ["published before", "before", "linux-6.12"]);
+    assert_eq!(titles, ["published before", "before", "linux"]);
 }
 
 #[test]
@@ -372,50 +397,116 @@ fn luminance(colour: &str) -> f64 {
     0.2126 * channel(0) + 0.7152 * channel(1) + 0.0722 * channel(2)
 }
 
+/// The style's colours in one scheme.
+struct Scheme(&'static str);
+
+impl Scheme {
+    fn both() -> [Self; 2] {
+        let mut schemes = STYLE.split(":root").skip(1);
+        let [light, dark] = [(); 2].map(|()| schemes.next().unwrap());
+        assert!(light.contains("prefers-color-scheme: dark"));
+        [Self(light), Self(dark)]
+    }
+
+    fn luminance(&self, name: &str) -> f64 {
+        let at = self.0.find(&format!("--{name}: ")).unwrap() + name.len() + 4;
+        luminance(&self.0[at..at + self.0[at..].find(';').unwrap()])
+    }
+
+    fn contrast(&self, a: &str, b: &str) -> f64 {
+        let (a, b) = (self.luminance(a), self.luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+}
+
 #[test]
 fn text_and_lines_stand_out_in_both_schemes() {
-    let schemes: Vec<&str> = STYLE.split(":root").skip(1).take(2).collect();
-    assert!(
-        STYLE
-            .split(":root")
-            .nth(1)
-            .unwrap()
-            .contains("prefers-color-scheme: dark")
-    );
-    for scheme in schemes {
-        let of = |name: &str| {
-            let at = scheme.find(&format!("--{name}: ")).unwrap() + name.len() + 4;
-            luminance(&scheme[at..at + scheme[at..].find(';').unwrap()])
-        };
-        let contrast = |a: &str, b: &str| {
-            let (a, b) = (of(a), of(b));
-            (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    for scheme in Scheme::both() {
+        let stands = |what: &str, ground: &str, least: f64| {
+            let contrast = scheme.contrast(what, ground);
+            assert!(contrast >= least, "{what} on {ground}: {contrast}");
         };
         for paper in ["paper", "band"] {
             for ink in ["ink", "soft", "link"] {
-                assert!(
-                    contrast(ink, paper) >= 4.5,
-                    "{ink} on {paper}: {}",
-                    contrast(ink, paper)
-                );
+                stands(ink, paper, 4.5);
             }
         }
-        for line in [
-            "before",
-            "proposed",
-            "framewright",
-            "machine",
-            "other",
-            "c3",
-            "c5",
-            "c6",
-            "c7",
-        ] {
-            assert!(
-                contrast(line, "paper") >= 3.0,
-                "{line}: {}",
-                contrast(line, "paper")
-            );
+        // Headings of a table have this colour.
+        stands("machine", "paper", 4.5);
+        for line in ["before", "proposed", "framewright", "other"] {
+            stands(line, "paper", 3.0);
         }
     }
+}
+
+/// By three to one in their grounds, or by another pattern that is three to one against its own ground.
+#[test]
+fn every_two_states_of_the_map_are_told_apart_in_both_schemes() {
+    let states = 0..MapCell::ALL.len();
+    for scheme in Scheme::both() {
+        let is_marked = |n: usize| {
+            !map::MARKS[n].is_empty() && scheme.contrast(&format!("m{n}"), &format!("c{n}")) >= 3.0
+        };
+        let mut pairs = 0;
+        for (a, b) in states.clone().flat_map(|a| (0..a).map(move |b| (a, b))) {
+            let apart = scheme.contrast(&format!("c{a}"), &format!("c{b}"));
+            let by_pattern = map::MARKS[a] != map::MARKS[b] && (is_marked(a) || is_marked(b));
+            assert!(apart >= 3.0 || by_pattern, "{a} and {b}: {apart}");
+            pairs += 1;
+        }
+        assert_eq!(pairs, 28);
+        // Where there is no memory there is paper: what stands out from one stands out from the other.
+        assert_eq!(scheme.luminance("c0"), scheme.luminance("paper"));
+    }
+    // Kinds differ by pattern, or one of them by ground alone.
+    let page = check(&page(films()).render().unwrap());
+    let patterns = all(&page, "pattern");
+    assert_eq!(patterns.len(), MapCell::ALL.len());
+    for (n, pattern) in patterns.into_iter().enumerate() {
+        assert_eq!(pattern.attr("id"), Some(&*format!("cell-{n}")));
+        assert!(STYLE.contains(&format!("path.c{n} {{ stroke: url(#cell-{n}); }}")));
+        assert!(STYLE.contains(&format!("rect.c{n} {{ fill: url(#cell-{n}); }}")));
+        let mark = Selector::parse("path").unwrap();
+        let drawn = pattern.select(&mark).next().and_then(|mark| mark.attr("d"));
+        assert_eq!(drawn.unwrap_or_default(), map::MARKS[n]);
+    }
+}
+
+#[test]
+fn verdicts_are_cards_before_every_table() {
+    let mut page = page(films());
+    let text = page.render().unwrap();
+    let first = |what: &str| text.find(what).unwrap();
+    assert!(first("class=\"card\"") < first("<table"));
+    let parsed = check(&text);
+    let told: Vec<String> = all(&parsed, ".card .headline")
+        .into_iter()
+        .map(super::tests::text)
+        .collect();
+    assert_eq!(told, [format!("{NASTY} {NASTY}"), "1 of 2".to_owned()]);
+    assert_eq!(all(&parsed, ".card figure.plot svg[role=img]").len(), 1);
+    // Cards have all that came out, and are all of one section.
+    assert_eq!(all(&parsed, "dl.summary, .card h3").len(), 0);
+    // A sentence without a card stands below; many of them unfold.
+    page.sections[0].summary.push("A third one.".into());
+    let parsed = check(&page.render().unwrap());
+    let below = |parsed: &Html, selector: &str| -> Vec<String> {
+        all(parsed, selector)
+            .into_iter()
+            .map(super::tests::text)
+            .collect()
+    };
+    assert_eq!(below(&parsed, "section > dl.summary dd"), ["A third one."]);
+    page.sections[0]
+        .summary
+        .extend((4..10).map(|n| format!("Sentence {n}.")));
+    let parsed = check(&page.render().unwrap());
+    assert_eq!(below(&parsed, "section > details > dl.summary dd").len(), 7);
+    assert!(below(&parsed, "details > summary")[0].starts_with("7 more sentences"));
+    // Of several sections each card names its own.
+    let mut second = page.sections[0].clone();
+    second.id = "two".into();
+    page.sections.push(second);
+    let parsed = check(&page.render().unwrap());
+    assert_eq!(all(&parsed, ".card h3 a").len(), 4);
 }

@@ -18,12 +18,14 @@
 use super::change::{RecordedKernel, change};
 use crate::measure::{MAX_ORDER, grouped};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
-use crate::report::{Deviation, WhoHolds};
+use crate::report::{Deviation, Headline, WhoHolds};
 use crate::size::shown_frames;
 use crate::trace::{RequestCounts, RequestWaits, WaitSum};
 
 /// Orders that are told apart.
 const ORDERS: usize = MAX_ORDER + 1;
+/// How a sentence begins that claims nothing (**AW2**).
+pub(super) const CANNOT_SAY: &str = "This recording cannot say";
 /// The most sentences of an answer.
 const SENTENCES_MAX: usize = 5;
 
@@ -46,7 +48,7 @@ pub struct TriedPolicy {
 }
 
 impl TriedPolicy {
-    fn at_asked(&self, order: usize) -> u64 {
+    pub(super) fn at_asked(&self, order: usize) -> u64 {
         self.failures.first().map_or(0, |counts| counts[order])
     }
 
@@ -102,6 +104,8 @@ pub struct AnswerFigures {
 pub struct Answer {
     /// One to five sentences.
     pub sentences: Vec<String>,
+    /// Those that come to a number.
+    pub headlines: Vec<Headline>,
 }
 
 impl Answer {
@@ -143,7 +147,8 @@ impl Helped {
 pub fn answer(figures: &AnswerFigures) -> Answer {
     if let Some(why) = &figures.nothing {
         return Answer {
-            sentences: vec![format!("This recording cannot say, because {why}.")],
+            sentences: vec![format!("{CANNOT_SAY}, because {why}.")],
+            headlines: Vec::new(),
         };
     }
     let mut sentences = vec![suffered(figures)];
@@ -158,6 +163,7 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
         }
     }
     let verdict = figures.verdict();
+    let headlines = figures.headlines(&verdict, sentences.len());
     sentences.push(verdict.says);
     if !figures.is_invented {
         sentences.extend(change(
@@ -170,18 +176,30 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
     }
     sentences.extend(left_out(figures));
     sentences.truncate(SENTENCES_MAX);
-    Answer { sentences }
+    Answer {
+        sentences,
+        headlines,
+    }
 }
 
-struct RulesVerdict {
-    says: String,
+pub(super) struct RulesVerdict {
+    pub(super) says: String,
     /// The best rules that helped.
-    best: Option<ReplayPolicy>,
+    pub(super) best: Option<ReplayPolicy>,
 }
 
 impl AnswerFigures {
+    /// What failed on the machine, or under its rules in less memory, and all that was asked for there.
+    pub(super) fn suffered(&self) -> (RequestCounts, RequestCounts) {
+        let refused = self.refused.counts;
+        match self.is_as_recorded {
+            true => (refused, self.served.and(&refused)),
+            false => (self.failed.counts, self.served),
+        }
+    }
+
     /// The failures that the answer is about: the machine's own, or those of its rules in less memory.
-    fn subject(&self) -> &FailureLog {
+    pub(super) fn subject(&self) -> &FailureLog {
         match self.is_only_the_machine_s() || self.has_served_all() {
             true => &self.refused,
             false => &self.failed,
@@ -201,7 +219,7 @@ impl AnswerFigures {
 
     /// The order that rules are judged by: of those that could have been reported, else of all, the one that fails
     /// most often. Order 0 stands for lack of memory, which no rule mends, and only counts where nothing else fails.
-    fn judged_order(&self) -> Option<usize> {
+    pub(super) fn judged_order(&self) -> Option<usize> {
         let most = |counts: &[u64; ORDERS]| {
             (1..ORDERS)
                 .filter(|&order| counts[order] > 0)
@@ -372,13 +390,7 @@ impl AnswerFigures {
 /// What the machine suffered, or would suffer in less memory.
 fn suffered(figures: &AnswerFigures) -> String {
     let is_machine = figures.is_as_recorded;
-    let (failed, asked) = match is_machine {
-        true => (
-            figures.refused.counts,
-            figures.served.and(&figures.refused.counts),
-        ),
-        false => (figures.failed.counts, figures.served),
-    };
+    let (failed, asked) = figures.suffered();
     let total: u64 = failed.all.iter().sum();
     let all: u64 = asked.all.iter().sum();
     let place = match (is_machine, figures.squeeze) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::replay::FirstFailure;
+use crate::report::AnswerPart;
 
 const KERNEL: u32 = 0xcc0;
 const ATOMIC: u32 = 0x820;
@@ -551,4 +552,57 @@ fn who_is_in_the_way_stands_in_the_answer_and_leaves_it_at_five_sentences() {
     ));
     short.holds = Some(WhoHolds::Nothing);
     assert!(said(short)[1].contains("; nothing that was asked for while it was recorded"));
+}
+
+#[test]
+fn the_first_sentences_come_to_a_number_each() {
+    let told = |figures: &AnswerFigures| -> Vec<(AnswerPart, String, String)> {
+        let answer = answer(figures);
+        let place = |one: &Headline| assert!(one.sentence < answer.sentences.len());
+        answer.headlines.iter().for_each(place);
+        let told = answer.headlines.into_iter();
+        told.map(|one| (one.part, one.figure.value, one.figure.what))
+            .collect()
+    };
+    let card = |part, value: &str, what: &str| (part, value.to_owned(), what.to_owned());
+    let suffered = card(AnswerPart::Suffered, "50", "of 1 000 requests failed");
+    let tipped = card(
+        AnswerPart::Tipped,
+        "1.2 s",
+        "until an order-3 request failed, because free memory lay in pieces",
+    );
+    let short = |others| squeezed(FailureCause::Fragmented, others, None);
+    let helped = card(
+        AnswerPart::Helped,
+        "50 → 5",
+        "failures of order 3, from linux-6.12 to concentrated",
+    );
+    let found = told(&short(&[("concentrated", &[5, 4, 6])]));
+    assert_eq!(found, [suffered, tipped, helped]);
+    // Within chance nothing has helped, and a replay that cannot say does not say 0.
+    let within = &told(&short(&[("concentrated", &[40, 30, 55])]))[2];
+    assert_eq!(within.1, "0 of 1");
+    assert_eq!(within.2, "other rules would surely have helped");
+    let mut invented = short(&[]);
+    invented.is_invented = true;
+    let parts: Vec<_> = told(&invented)
+        .into_iter()
+        .map(|one| (one.0, one.1))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            (AnswerPart::Suffered, "50".into()),
+            (AnswerPart::Helped, "?".into())
+        ]
+    );
+    // Where nothing failed there is no moment at which it tipped over.
+    let served = told(&figures());
+    assert_eq!(served.len(), 2);
+    assert_eq!(served[1].2, "requests fail under linux-6.12");
+    let nothing = AnswerFigures {
+        nothing: Some("nothing was asked for".into()),
+        ..figures()
+    };
+    assert!(told(&nothing).is_empty());
 }

@@ -9,6 +9,7 @@ mod case;
 mod change;
 mod compared;
 mod front;
+mod headline;
 mod hollow;
 mod table;
 mod verdict;
@@ -25,6 +26,7 @@ pub use compared::{
     machine_figures, replay_figures,
 };
 pub use front::pareto_front;
+pub use headline::{AnswerPart, Headline};
 pub use hollow::{Hollow, hollow_blocks, hollow_samples, hollow_text, hollow_trace};
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};

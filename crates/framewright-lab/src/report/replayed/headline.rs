@@ -1,0 +1,117 @@
+//! Three sentences of an answer, each in one number: what a page shows of it first.
+
+use super::answer::{AnswerFigures, CANNOT_SAY, RulesVerdict};
+use crate::measure::grouped;
+use crate::replay::FailureCause;
+use crate::report::CardFigure;
+
+/// What a sentence is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerPart {
+    /// What the machine suffered.
+    Suffered,
+    /// When it tipped over.
+    Tipped,
+    /// Which rules would have helped.
+    Helped,
+}
+
+/// A sentence of an answer in one number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headline {
+    /// What it is about.
+    pub part: AnswerPart,
+    /// The sentence's place in the answer.
+    pub sentence: usize,
+    /// The order that it is about, where it is about one.
+    pub order: Option<usize>,
+    /// The number.
+    pub figure: CardFigure,
+}
+
+impl AnswerFigures {
+    /// The headlines of an answer in which `verdict` stands at `helped`.
+    pub(super) fn headlines(&self, verdict: &RulesVerdict, helped: usize) -> Vec<Headline> {
+        let one = |part, sentence, order, figure| Headline {
+            part,
+            sentence,
+            order,
+            figure,
+        };
+        let (failed, asked) = self.suffered();
+        let most = (0..failed.all.len())
+            .rev()
+            .max_by_key(|&order| failed.all[order]);
+        let total: u64 = failed.all.iter().sum();
+        let suffered = CardFigure::new(
+            count(total),
+            format!("of {} requests failed", count(asked.all.iter().sum())),
+        );
+        let most = most.filter(|_| total > 0);
+        let mut all = vec![one(AnswerPart::Suffered, 0, most, suffered)];
+        if let (Some(first), false) = (self.subject().first, self.is_invented) {
+            let figure = CardFigure::new(
+                format!("{:.1} s", first.ms as f64 / 1000.0),
+                format!(
+                    "until an order-{} request failed, {}",
+                    first.order,
+                    cause(first.cause)
+                ),
+            );
+            all.push(one(AnswerPart::Tipped, 1, Some(first.order), figure));
+        }
+        let order = self.judged_order();
+        all.push(one(
+            AnswerPart::Helped,
+            helped,
+            order,
+            self.helped_figure(verdict),
+        ));
+        all
+    }
+
+    fn helped_figure(&self, verdict: &RulesVerdict) -> CardFigure {
+        let base = self.tried.iter().find(|tried| tried.policy == self.base);
+        let best = self
+            .tried
+            .iter()
+            .find(|tried| Some(tried.policy) == verdict.best);
+        match (base, best, self.judged_order()) {
+            _ if verdict.says.starts_with(CANNOT_SAY) => CardFigure::new(
+                "?",
+                "this recording cannot say which rules would have helped",
+            ),
+            (Some(base), Some(best), Some(order)) => CardFigure::new(
+                format!(
+                    "{} → {}",
+                    count(base.at_asked(order)),
+                    count(best.at_asked(order))
+                ),
+                format!(
+                    "failures of order {order}, from {} to {}",
+                    base.policy, best.policy
+                ),
+            ),
+            (_, _, None) => CardFigure::new("0", format!("requests fail under {}", self.base)),
+            _ => {
+                let others = self.tried.iter().filter(|tried| tried.policy != self.base);
+                CardFigure::new(
+                    format!("0 of {}", others.count()),
+                    "other rules would surely have helped",
+                )
+            }
+        }
+    }
+}
+
+const fn cause(cause: FailureCause) -> &'static str {
+    match cause {
+        FailureCause::Exhausted => "for want of memory",
+        FailureCause::Watermark => "at a watermark",
+        FailureCause::Fragmented => "because free memory lay in pieces",
+    }
+}
+
+fn count(n: u64) -> String {
+    grouped(n as f64)
+}
