@@ -3,7 +3,7 @@
 //! ```text
 //!   regions ── the pages, and what stands between two marks of one
 //!      │
-//!   tables ── forms, filled; the tables that no form can say: ab, document, recordings
+//!   tables ── forms, filled; the tables that no form can say: ab, document, recordings; the notebook as a page
 //!      │
 //!   query ── one figure of a result file
 //! ```
@@ -15,6 +15,7 @@ mod ab;
 #[cfg(test)]
 mod decisions;
 mod document;
+mod notebook;
 #[cfg(test)]
 mod pasted;
 mod query;

@@ -9,7 +9,7 @@
 //! - `@source FILE` says how the file's figures were taken.
 
 use super::query::{MARK, ResultFiles, TRIAL};
-use super::{ab, document, recordings};
+use super::{ab, document, notebook, recordings};
 use crate::heldout;
 use crate::kernels::{fallback, ostd};
 use crate::replay_error;
@@ -68,6 +68,12 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
                 String::new()
             }
         };
+    }
+    if name == notebook::NAME {
+        return notebook::page().unwrap_or_else(|error| {
+            lacking.push(error);
+            String::new()
+        });
     }
     if name == heldout::HEALING {
         let with = files.file(name).cloned();
