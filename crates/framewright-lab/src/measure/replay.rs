@@ -51,7 +51,7 @@ metrics! {
         FAILURES_REPORTED[ORDERS] = "failures_reported_orderK", "requests", Lower, Count, "of those, the ones that could have printed `page allocation failure`: no `__GFP_NOWARN`. A request that may reclaim waits before it fails, and up to order 3 without `__GFP_NORETRY` Linux goes on trying";
         FAILURES_NO_RECLAIM[ORDERS] = "failures_no_reclaim_orderK", "requests", Lower, Count, "of the failures, those of requests that may not reclaim (no `__GFP_DIRECT_RECLAIM`): they fail at once";
         FAILURES_OPTIONAL[ORDERS] = "failures_optional_orderK", "requests", Lower, Count, "of the failures, those of requests whose callers can do with something else (`__GFP_NORETRY`)";
-        REQUESTS[ORDERS] = "requests_orderK", "requests", Neither, Count, "allocations of the trace; in the column of your kernel (`linux`) with those that failed";
+        REQUESTS[ORDERS] = "requests_orderK", "requests", Neither, Count, "allocations of the trace; in the column of the recorded kernel (`linux`) with those that failed";
         REQUESTS_REPORTED[ORDERS] = "requests_reported_orderK", "requests", Neither, Count, "of those, the ones whose failure Linux prints. Requests whose flags no event showed are in `requests_orderK` only";
         REQUESTS_NO_RECLAIM[ORDERS] = "requests_no_reclaim_orderK", "requests", Neither, Count, "of the requests, those that may not reclaim";
         REQUESTS_OPTIONAL[ORDERS] = "requests_optional_orderK", "requests", Neither, Count, "of the requests, those whose callers can do with something else";

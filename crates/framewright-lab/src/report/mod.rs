@@ -28,9 +28,9 @@ pub use figure::{
 pub use figure_assertion::FigureAssertion;
 pub use form::{
     Accent, BlockMaps, Card, CardFigure, Grid, GridRow, Heading, Item, Latency, MachineRecord,
-    Note, OverTime, PerfettoCase, PlotLine, RunInfo, Scale, Section, Size, Tabled, WriteError,
-    buddyinfo, fit_terminal, has_place, json_lines, metric_tables, metrics_page, pagetypeinfo,
-    perfetto, series_csv, write_whole,
+    Note, OverTime, PerfettoCase, PlotLine, RunInfo, Scale, Section, Size, Tabled,
+    WriteError, buddyinfo, fit_terminal, has_place, json_lines, metric_tables, metrics_page,
+    pagetypeinfo, perfetto, series_csv, write_whole,
 };
 pub(crate) use form::{create_beside, terminal_width};
 pub use replayed::{
@@ -41,5 +41,5 @@ pub use replayed::{
     hollow_blocks, hollow_samples, hollow_text, hollow_trace, linux_column, machine_figures,
     pareto_front, placement_column, replay_figures, request_calibration_lines, standing, verdict,
 };
-pub use source::{FigureSource, LINUX, YOUR_KERNEL, shown_variant};
+pub use source::{FigureSource, LINUX, RECORDED_KERNEL, shown_variant};
 pub use statement::{AssertionError, AssertionHeld};

@@ -7,13 +7,13 @@ use serde::Serialize;
 pub const LINUX: &str = "linux";
 
 /// What a reader is shown in its place.
-pub const YOUR_KERNEL: &str = "your kernel";
+pub const RECORDED_KERNEL: &str = "the recorded kernel";
 
 /// A variant's name as a reader is shown it.
 #[must_use]
 pub fn shown_variant(variant: &str) -> &str {
     match variant {
-        LINUX => YOUR_KERNEL,
+        LINUX => RECORDED_KERNEL,
         other => other,
     }
 }

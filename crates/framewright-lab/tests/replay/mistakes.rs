@@ -150,7 +150,7 @@ fn frames_of_another_trace_are_refused_and_those_of_an_earlier_version_are_noted
         let out = replayed(&[as_str(&a)]);
         assert_eq!(out.contains(noted), is_noted, "{out}");
         assert!(
-            out.contains("your kernel: memory as that kernel laid it out"),
+            out.contains("the recorded kernel: memory as that kernel laid it out"),
             "{out}"
         );
     }

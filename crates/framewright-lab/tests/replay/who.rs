@@ -110,14 +110,26 @@ fn the_table_says_who_asked_and_who_holds_what_is_in_the_way() {
         "a\\u{1b}[2J 0 1 1 1 4",
         "(before the recording) 0 1 0 0 0",
     ];
-    assert_eq!(table(&out, "command", "your kernel"), by_command, "{out}");
+    assert_eq!(
+        table(&out, "command", "the recorded kernel"),
+        by_command,
+        "{out}"
+    );
     let by_caller = [
         "skb_page_frag_refill 4 0 1 1 3",
         "(no call chain) 0 1 1 0 3",
         "(before the recording) 0 1 0 0 0",
     ];
-    assert_eq!(table(&out, "caller", "your kernel"), by_caller, "{out}");
-    assert_eq!(table(&out, "request", "your kernel"), BY_REQUEST, "{out}");
+    assert_eq!(
+        table(&out, "caller", "the recorded kernel"),
+        by_caller,
+        "{out}"
+    );
+    assert_eq!(
+        table(&out, "request", "the recorded kernel"),
+        BY_REQUEST,
+        "{out}"
+    );
     let says = "t the end 4 frames that cannot move share pageblocks with movable ones: 0 were held before the \
                 recording, and cc1 holds the most of those asked for by name, 4.";
     assert!(out.contains(says), "{out}");

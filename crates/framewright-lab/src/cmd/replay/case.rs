@@ -14,7 +14,7 @@ use crate::replay::{
     placement, propose_squeezes, replay_all, replay_all_until,
 };
 use crate::report::{
-    Calibration, Deviation, Hollow, LINUX, ReportCase, ReportColumn, WhoReport, YOUR_KERNEL,
+    Calibration, Deviation, Hollow, LINUX, RECORDED_KERNEL, ReportCase, ReportColumn, WhoReport,
     calibrate, calibrate_requests, hollow_samples, linux_column, placement_column,
     request_calibration_lines,
 };
@@ -223,7 +223,7 @@ pub(in crate::cmd) fn replay_case(
     if let (None, Some(placement)) = (&loaded.reference, own) {
         columns.push(placement_column(&loaded.trace, placement));
         notes.push(format!(
-            "{YOUR_KERNEL}: memory as that kernel laid it out; {} frames moved to where the recording does not say and are \
+            "{RECORDED_KERNEL}: memory as that kernel laid it out; {} frames moved to where the recording does not say and are \
              missing there, so memory looks emptier than it was",
             placement.lost_frames
         ));

@@ -8,7 +8,7 @@ use crate::trace::reduce::ReferenceRow;
 use crate::trace::{OpKind, Trace};
 
 /// What the recording machine's own line and map are called.
-pub(super) const MACHINE: &str = "your kernel, as recorded";
+pub(super) const MACHINE: &str = "the recorded kernel";
 
 // Plots that a card shows too, by their titles.
 pub(super) const FREE_MEMORY: &str = "free memory";

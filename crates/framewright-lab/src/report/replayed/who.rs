@@ -469,7 +469,7 @@ mod tests {
         assert_eq!(report.holds(), most);
         let text = report.tabled("t")[0].text();
         assert!(
-            text.starts_with("t: who, by command, in the layout of your kernel\n"),
+            text.starts_with("t: who, by command, in the layout of the recorded kernel\n"),
             "{text}"
         );
         assert!(text.contains("(before the recording)"), "{text}");
