@@ -28,7 +28,7 @@ pub use figure::{
 pub use figure_assertion::FigureAssertion;
 pub use form::{
     Accent, BlockMaps, Card, CardFigure, Grid, GridRow, Heading, Item, Latency, MachineRecord,
-    Note, OverTime, PerfettoCase, PlotLine, RunInfo, Scale, Section, Size, Tabled,
+    Note, OverTime, PerfettoCase, PlotLine, PlotMark, RunInfo, Scale, Section, Size, Tabled,
     WriteError, buddyinfo, fit_terminal, has_place, json_lines, metric_tables, metrics_page,
     pagetypeinfo, perfetto, series_csv, write_whole,
 };

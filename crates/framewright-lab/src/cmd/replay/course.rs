@@ -243,6 +243,7 @@ fn line(
         points: points
             .map(|(ms, value)| (ms as f64 / 1000.0, value))
             .collect(),
+        mark: None,
     }
 }
 

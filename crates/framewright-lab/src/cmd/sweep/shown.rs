@@ -5,8 +5,8 @@ use super::row::{CombinationKey, CombinationRow, CostRange};
 use crate::measure::{Metric, replay as m};
 use crate::report::html::HtmlPage;
 use crate::report::{
-    Grid, GridRow, Heading, Item, OverTime, PlotLine, RunInfo, Scale, Section, Tabled, accent,
-    pareto_front,
+    Grid, GridRow, Heading, Item, OverTime, PlotLine, PlotMark, RunInfo, Scale, Section, Tabled,
+    accent, pareto_front,
 };
 use crate::size::shown_frames;
 
@@ -34,8 +34,9 @@ const PAIRS: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
 
 /// What a reader must know of a plot.
 const READING: &str = "A cross is a choice, its middle the median; it is as wide and as high as the orders of its operations \
-                       range, and never smaller than can be seen. The further left and down, the better. In these two \
-                       costs no choice lies left of the steps or below them.";
+                       range, and never smaller than can be seen. Those on the front have their names beside them. The \
+                       further left and down, the better. In these two costs no choice lies left of the steps or below \
+                       them.";
 
 /// A policy and settings, replayed in some orders.
 struct SweepChoice {
@@ -157,11 +158,12 @@ impl SweepGroup {
             0.0 => 1.0,
             span => span,
         });
-        let line = |name: String, accent, points| PlotLine {
+        let line = |name: String, accent, points, mark| PlotLine {
             name,
             accent,
             is_published: false,
             points,
+            mark,
         };
         let crosses = known().map(|(one, range)| {
             let [x, y] = [0, 1].map(|at: usize| {
@@ -182,12 +184,21 @@ impl SweepGroup {
                 (x[0], y[2]),
                 (x[0], y[0]),
             ];
-            line(one.name.clone(), accent(&one.policy), cross.to_vec())
+            let mark = PlotMark {
+                at: (x[0], y[0]),
+                is_named: one.is_on_front,
+            };
+            line(
+                one.name.clone(),
+                accent(&one.policy),
+                cross.to_vec(),
+                Some(mark),
+            )
         });
         let medians: Vec<[f64; 2]> = known()
             .map(|(_, range)| [0, 1].map(|at: usize| range.median[pair[at]] - low[at]))
             .collect();
-        let mut lines = vec![line("the front".into(), None, steps(&medians, span))];
+        let mut lines = vec![line("the front".into(), None, steps(&medians, span), None)];
         lines.extend(crosses);
         let [x, y] = pair.map(|of| COSTS[of].2);
         let [from_x, from_y] = [0, 1].map(|at: usize| COSTS[pair[at]].1.shown(low[at]));
@@ -224,10 +235,10 @@ impl SweepGroup {
             items,
             method: METHOD,
             summary: vec![format!(
-                "{}: of {} choices no other one beats {} ({}).",
+                "{}: {} of {} choices are on the front, where no other choice is better: {}.",
                 self.title,
-                self.choices.len(),
                 on.len(),
+                self.choices.len(),
                 on.join("; ")
             )],
         }
@@ -320,6 +331,11 @@ mod tests {
         let plot = group.plot([0, 1]).unwrap();
         let names: Vec<&str> = plot.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["the front", "linux-4.4", "other"]);
+        let marks = plot.lines.iter().map(|line| line.mark.map(|mark| mark.at));
+        assert_eq!(
+            marks.collect::<Vec<_>>(),
+            [None, Some((2.0, 0.0)), Some((20.0, 0.0))]
+        );
         assert!(
             plot.note.ends_with("The least are 10 and 5.0."),
             "{}",

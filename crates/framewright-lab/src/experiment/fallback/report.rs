@@ -102,6 +102,7 @@ pub(super) fn courses(jobs: &[LifeJob], outcomes: &[LifeOutcome]) -> Vec<OverTim
             accent: Accent::of(job.policy.name()),
             is_published: false,
             points: outcome.course(course),
+            mark: None,
         };
         OverTime {
             title: title.into(),

@@ -193,6 +193,7 @@ fn by_frames(title: &str, of: Of, figures: &[Figure]) -> Item {
                 accent,
                 is_published,
                 points: vec![(frames, figure.value)],
+                mark: None,
             }),
         }
     }

@@ -22,7 +22,7 @@ pub use metrics_page::{metric_tables, metrics_page};
 pub use perfetto::{PerfettoCase, perfetto};
 pub use proc::{buddyinfo, pagetypeinfo};
 pub use section::{
-    BlockMaps, Item, Latency, Note, OverTime, PlotLine, Scale, Section, Size, Tabled,
+    BlockMaps, Item, Latency, Note, OverTime, PlotLine, PlotMark, Scale, Section, Size, Tabled,
 };
 pub use series::series_csv;
 pub use width::fit_terminal;

@@ -50,6 +50,17 @@ pub struct PlotLine {
     pub is_published: bool,
     /// Time, or what is in its place, and value; ascending.
     pub points: Vec<(f64, f64)>,
+    /// Of a line that only marks a place: that place.
+    pub mark: Option<PlotMark>,
+}
+
+/// A place on a plot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlotMark {
+    /// By both axes.
+    pub at: (f64, f64),
+    /// Whether the line's name stands beside it.
+    pub is_named: bool,
 }
 
 /// How axes are divided.

@@ -7,6 +7,7 @@ use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::fmt;
 
 /// How large a plot is, in units of its own coordinates; the page scales it.
@@ -82,7 +83,10 @@ pub(super) fn over_time(id: &str, plot: &OverTime, size: PlotSize) -> Result<Str
             mesh.x_label_formatter(&|x| number(*x))
                 .y_label_formatter(&|y| number(*y));
             styled(&mut mesh, plot.across, plot.value)?;
-            lines(&mut chart, &plot.lines)
+            lines(&mut chart, &plot.lines)?;
+            let names = plot.lines.iter().filter_map(|line| name(line, end));
+            chart.draw_series(names).map_err(PlotError::of)?;
+            Ok(())
         }
         Scale::Logarithmic => {
             let above = |value: f64| value > 0.0;
@@ -113,17 +117,41 @@ pub(super) fn over_time(id: &str, plot: &OverTime, size: PlotSize) -> Result<Str
             )
         }
     })?;
-    let said = plot.lines.iter().filter_map(|line| {
+    Ok(labelled(id, &plot.title, &described(plot), &svg, size))
+}
+
+/// A plot in words: the places it marks by both axes, or where its lines end.
+fn described(plot: &OverTime) -> String {
+    let marks = plot.lines.iter().filter_map(|line| {
+        let (x, y) = line.mark?.at;
+        Some(format!("{} {} and {}", line.name, number(x), number(y)))
+    });
+    let marks: Vec<String> = marks.collect();
+    if !marks.is_empty() {
+        return format!(
+            "By {} and by {}: {}",
+            plot.across,
+            plot.value,
+            marks.join("; ")
+        );
+    }
+    let ends = plot.lines.iter().filter_map(|line| {
         let (_, value) = line.points.last()?;
         Some(format!("{} ends at {}", line.name, number(*value)))
     });
-    Ok(labelled(
-        id,
-        &plot.title,
-        &said.collect::<Vec<_>>().join("; "),
-        &svg,
-        size,
-    ))
+    ends.collect::<Vec<_>>().join("; ")
+}
+
+/// The name beside the place that a line marks, on the side where there is room.
+fn name(line: &PlotLine, end: f64) -> Option<Text<'static, (f64, f64), String>> {
+    let mark = line.mark.filter(|mark| mark.is_named)?;
+    let side = match mark.at.0 * 2.0 > end {
+        true => HPos::Right,
+        false => HPos::Left,
+    };
+    let style = ("sans-serif", 13).into_font().color(&INK);
+    let style = style.pos(Pos::new(side, VPos::Bottom));
+    Some(Text::new(line.name.clone(), mark.at, style))
 }
 
 /// Draws the lines, those without an accent behind the others.
@@ -157,6 +185,7 @@ pub(super) fn latency(id: &str, latency: &Latency, size: PlotSize) -> Result<Str
                 .iter()
                 .map(|&(share, ns)| (nines(share), ns))
                 .collect(),
+            mark: None,
         })
         .collect();
     let points = || lines.iter().flat_map(|line| &line.points);
@@ -337,6 +366,7 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::PlotMark;
 
     #[test]
     fn axes_say_shares_and_times_as_a_reader_wants_them() {
@@ -352,6 +382,41 @@ mod tests {
         assert_eq!(
             [0.0, 0.2, 0.25, 1.5, 20.0, 1234.5].map(number),
             ["0", "0.2", "0.25", "1.5", "20", "1 235"]
+        );
+    }
+
+    #[test]
+    fn a_place_has_its_name_beside_it_and_both_its_costs_in_words() {
+        let line = |name: &str, at: (f64, f64), is_named| PlotLine {
+            name: name.into(),
+            accent: None,
+            is_published: false,
+            points: vec![at],
+            mark: Some(PlotMark { at, is_named }),
+        };
+        let plot = OverTime {
+            title: "t".into(),
+            across: "failures",
+            scale: Scale::Linear,
+            value: "blocks",
+            lines: vec![
+                line("first", (0.0, 4.0), true),
+                line("second", (1200.0, 0.5), false),
+                line("third", (1200.0, 0.0), true),
+            ],
+            note: String::new(),
+        };
+        let svg = over_time("id", &plot, PlotSize::Full).unwrap();
+        assert!(
+            svg.contains(
+                "By failures and by blocks: first 0 and 4; second 1 200 and 0.5; third 1 200 and 0"
+            ),
+            "{svg}"
+        );
+        let is_drawn = |name: &str| svg.contains(&format!("{name}\n</text>"));
+        assert!(
+            is_drawn("first") && is_drawn("third") && !is_drawn("second"),
+            "{svg}"
         );
     }
 

@@ -187,6 +187,7 @@ fn page(films: Vec<(String, Film)>) -> HtmlPage {
         accent,
         is_published: name == "proposed",
         points: vec![(0.0, 1.0), (2.0, 300.0), (3.0, 2.0)],
+        mark: None,
     };
     let of = |variant| Distribution {
         case: "c".into(),
@@ -501,7 +502,10 @@ fn verdicts_are_cards_before_every_table() {
         .summary
         .extend((4..10).map(|n| format!("Sentence {n}.")));
     let parsed = check(&page.render().unwrap());
-    assert_eq!(below(&parsed, "section > details > dl.summary dd").len(), 7);
+    assert_eq!(
+        below(&parsed, "section > details > dl.summary dd").len(),
+        7
+    );
     assert!(below(&parsed, "details > summary")[0].starts_with("7 more sentences"));
     // Of several sections each card names its own.
     let mut second = page.sections[0].clone();
