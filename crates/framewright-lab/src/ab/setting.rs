@@ -3,6 +3,7 @@
 //! back after a crash.
 
 use super::AbError;
+use crate::trace::state::min_free_kib_max;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,9 +30,6 @@ pub enum HostSetting {
     #[serde(rename = "vm.min_free_kbytes")]
     MinFreeKbytes,
 }
-
-/// What a run changes of a machine comes from this part of it at most.
-const MIN_FREE_PART: u64 = 20;
 
 impl HostSetting {
     /// All that a plan may change.
@@ -63,7 +61,7 @@ impl HostSetting {
             Self::WatermarkBoostFactor => (0, 100_000),
             Self::ExtfragThreshold => (0, 1000),
             Self::CompactionProactiveness => (0, 100),
-            Self::MinFreeKbytes => (1024, machine_kib / MIN_FREE_PART),
+            Self::MinFreeKbytes => (1024, min_free_kib_max(machine_kib)),
         }
     }
 }

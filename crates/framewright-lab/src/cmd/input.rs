@@ -201,7 +201,7 @@ pub(super) fn load_told_apart(
         loaded.stalls = read_stalls(both, digest)?;
     }
     if let Some(path) = &beside.summary {
-        loaded.kernel = read_kernel(path, digest);
+        loaded.read_kernel(path, digest)?;
     }
     if let Some(lead) = loaded.lead {
         loaded.notes.push(format!(
@@ -247,15 +247,22 @@ impl LoadedTrace {
     /// What the recording says of its kernel besides the events.
     pub(super) fn recorded_kernel(&self) -> RecordedKernel {
         RecordedKernel {
-            version: self.kernel.as_deref().and_then(kernel_version),
+            version: (self.kernel.as_deref().and_then(kernel_version))
+                .map(|(major, minor, _)| (major, minor)),
             settings: self.settings.clone(),
             block_order: self.block_order,
+            memory_kib: Some(self.trace.present_frames().saturating_mul(4)),
         }
     }
 
-    /// What a reader must know of these rules where they are assumed.
+    /// What a reader must know of these rules where they are assumed, or no more than near.
     pub(super) fn assumed_rules(&self) -> Option<String> {
         let why = match (&self.kernel, self.known_rules()) {
+            (Some(release), Some(rules)) if ReplayPolicy::is_between(release) => {
+                return Some(format!(
+                    "no model has exactly the rules of the recorded kernel, {release}: those of {rules} are taken for them"
+                ));
+            }
             (_, Some(_)) => return None,
             (Some(release), None) => {
                 format!("the recorded kernel calls itself {release}, which is no release")
@@ -284,6 +291,28 @@ impl LoadedTrace {
         let mut found = hollow_trace(&self.trace, self.is_text, listed);
         found.extend(hollow_blocks(self.block_order));
         found
+    }
+
+    /// Reads the release of the kernel from a summary, if the summary is this trace's.
+    fn read_kernel(&mut self, path: &Path, digest: TraceDigest) -> Result<(), CommandError> {
+        let (name, text) = text_of(path).map_err(CommandError::input)?;
+        let Some(kernel) = text.lines().find_map(|line| line.strip_prefix("kernel ")) else {
+            return Ok(());
+        };
+        let mut lines = text.lines();
+        let said = lines.find_map(|line| TraceDigest::of_text(line).transpose());
+        match said.transpose().map_err(|cause| CommandError::Input(format!("{name}:{cause}")))? {
+            // Rules are chosen by it, and of an earlier version's the others would have to be guessed at, too.
+            None => self.notes.push(format!(
+                "{} does not say which trace it belongs to, so the kernel that it names is not taken for this one's",
+                Path::new(&name).file_name().map_or((&*name).into(), |name| name.to_string_lossy())
+            )),
+            said => {
+                self.belongs(&name, said, digest)?;
+                self.kernel = Some(printable::text(kernel));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a file beside the trace is one of this trace. One of an earlier version does not say, which is noted.
@@ -462,16 +491,6 @@ fn read_stalls(
     let texts = texts.iter().map(|(name, text)| (&**name, &**text));
     let stalls = stalls_between(texts)?;
     Ok((!has_lead || stalls == MachineStalls::default()).then_some(stalls))
-}
-
-/// The release of the kernel that a summary says, if the summary is this trace's.
-fn read_kernel(path: &Path, digest: TraceDigest) -> Option<String> {
-    // It is written for people, and no recording is refused for it.
-    let (_, text) = text_of(path).ok()?;
-    let line = digest.line();
-    let is_own = text.lines().any(|said| said == line.trim_end());
-    let kernel = text.lines().find_map(|line| line.strip_prefix("kernel "));
-    kernel.filter(|_| is_own).map(printable::text)
 }
 
 /// What requests waited for between two texts of `/proc/vmstat`, each behind its name.

@@ -34,7 +34,7 @@ pub use form::{
 };
 pub(crate) use form::{create_beside, terminal_width};
 pub use replayed::{
-    Answer, AnswerFigures, AnswerPart, COLLAPSED_MAX, Calibration, ComparedRecording,
+    Answer, AnswerFigures, AnswerPart, AnswerZones, COLLAPSED_MAX, Calibration, ComparedRecording,
     ComparedVariant, Headline, Hollow, MachineStalls, POINTS_A_WINDOW, RecordedKernel,
     RecordingComparison, ReportCase, ReportColumn, StackWeight, TriedPolicy, WhoHolds, WhoReport,
     WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate, calibrate_requests, case_grid,

@@ -89,7 +89,7 @@ fn the_recorded_kernel_s_rules_are_what_is_compared_with() {
         ),
         (
             "4.4.302",
-            &other,
+            &String::new(),
             "linux-6.12",
             Some("nothing says which kernel was recorded"),
         ),
@@ -127,6 +127,27 @@ fn the_recorded_kernel_s_rules_are_what_is_compared_with() {
             "{kernel}: {out}"
         );
     }
+    // No model is exactly that kernel.
+    fs::write(&summary, format!("kernel 6.12.48\n{digest}")).unwrap();
+    let args = ["replay", as_str(&trace), "--policy", "framewright"];
+    let (code, out, error) = run(&args);
+    assert_eq!(code, Some(0), "{error}");
+    let near = "no model has exactly the rules of the recorded kernel, 6.12.48: those of linux-6.12 are taken for them";
+    assert!(out.contains(near), "{out}");
+    // With reclaim the rules are those of linux-4.4 whatever was recorded.
+    let (code, out, error) = run(&[&args[..], &["--reclaim"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    assert!(!out.contains("no model has exactly"), "{out}");
+    // A summary without a digest is named, and another trace's is refused.
+    fs::write(&summary, "kernel 4.4.302\n").unwrap();
+    let (code, out, error) = run(&args);
+    assert_eq!(code, Some(0), "{error}");
+    let says = "t.summary.txt does not say which trace it belongs to, so the kernel that it names is not taken";
+    assert!(out.contains(says), "{out}");
+    fs::write(&summary, format!("kernel 4.4.302\n{other}")).unwrap();
+    let (code, _, error) = run(&args);
+    assert_ne!(code, Some(0));
+    assert!(error.contains("belongs to another trace"), "{error}");
 }
 
 #[test]

@@ -7,7 +7,9 @@ use crate::replay::{
     ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TRIED_OPS_MAX, TraceMemory,
     replay_all,
 };
-use crate::report::{Answer, AnswerFigures, Calibration, TriedPolicy, WhoHolds, WhoReport, answer};
+use crate::report::{
+    Answer, AnswerFigures, AnswerZones, Calibration, TriedPolicy, WhoHolds, WhoReport, answer,
+};
 use crate::trace::{OpKind, RequestCounts, RequestWaits};
 
 /// Nearby squeezes lie this part of the memory that is free at the start apart.
@@ -71,7 +73,11 @@ impl AnsweredCase<'_> {
             kernel: self.loaded.recorded_kernel(),
             nothing: kind("no_events").map(|(_, says)| says.clone()),
             is_invented: kind("no_state").is_some(),
-            has_zones: self.memory.zones.is_some(),
+            zones: match (&self.memory.zones, &self.loaded.zones) {
+                (None, _) => AnswerZones::None,
+                (Some(_), None) => AnswerZones::Computed,
+                (Some(_), Some(_)) => AnswerZones::Recorded,
+            },
             squeeze: self.options.squeeze,
             is_as_recorded: self.options.start == Start::Imposed && self.options.squeeze == 0,
             served: RequestCounts::of_trace(self.memory.trace, OpKind::Alloc),

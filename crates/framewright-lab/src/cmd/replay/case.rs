@@ -210,7 +210,8 @@ pub(in crate::cmd) fn replay_case(
     let mut columns = Vec::new();
     let mut calibration = None;
     let mut notes = loaded.notes.clone();
-    notes.extend(loaded.assumed_rules());
+    // With reclaim the rules are others whatever was recorded.
+    notes.extend(loaded.assumed_rules().filter(|_| !reclaims));
     let own_base = wants_base.then(|| outcomes.pop()).flatten();
     let model = calibrates.then(|| outcomes.pop()).flatten();
     if let Some(reference) = &loaded.reference {

@@ -69,15 +69,25 @@ impl ReplayPolicy {
 
     /// The rules of a kernel of that release, as `uname -r` has it; `None` of what is no release.
     ///
-    /// A kernel between two of those modelled has the older one's rules as far as it lacks the newer one's: 4.12 brought
-    /// the first part of 4.13's, and 6.10 the strict lists of 6.12's. What is older than 4.4 differs from it by little.
+    /// A kernel between two of those modelled has those that it shares more with, see [`is_between`](Self::is_between).
     #[must_use]
     pub fn of_release(release: &str) -> Option<Self> {
         Some(Self::Linux(match kernel_version(release)? {
-            (..4, _) | (4, ..12) => Linux44,
-            (4 | 5, _) | (6, ..10) => Linux413,
+            (..4, ..) | (4, ..12, _) => Linux44,
+            (4 | 5, ..) | (6, ..10, _) => Linux413,
             _ => Linux612,
         }))
+    }
+
+    /// Whether a kernel of that release has the rules of none of those modelled: 4.12 has the first part of 4.13's; from 6.10
+    /// to 6.14, and in the series of 6.12 before 6.12.117, there are the strict lists of `linux-6.12` and not yet its
+    /// fallback. What is older than 4.0 differs from `linux-4.4` by how unmovable requests fall back.
+    #[must_use]
+    pub fn is_between(release: &str) -> bool {
+        matches!(
+            kernel_version(release),
+            Some((..4, ..) | (4, 12, _) | (6, 10 | 11 | 13 | 14, _) | (6, 12, ..117))
+        )
     }
 
     /// The name on the command line and in figures.
@@ -200,26 +210,35 @@ mod tests {
 
     #[test]
     fn a_release_has_the_rules_of_its_years() {
-        for (release, expected) in [
-            ("2.6.39", Some("linux-4.4")),
-            ("3.10.0-1160.el7.x86_64", Some("linux-4.4")),
-            ("4.4.302", Some("linux-4.4")),
-            ("4.11.12", Some("linux-4.4")),
-            ("4.12.0", Some("linux-4.13")),
-            ("5.15.0-91-generic\n", Some("linux-4.13")),
-            ("6.9.7", Some("linux-4.13")),
-            ("6.10-rc1", Some("linux-6.12")),
-            ("6.18.44", Some("linux-6.12")),
-            ("7.0", Some("linux-6.12")),
-            ("", None),
-            ("6", None),
-            ("6.", None),
-            ("-1.2", None),
-            ("Linux 6.12", None),
-            ("99999999999.1", None),
+        for (release, expected, is_between) in [
+            ("2.6.39", Some("linux-4.4"), true),
+            ("3.10.0-1160.el7.x86_64", Some("linux-4.4"), true),
+            ("4.0", Some("linux-4.4"), false),
+            ("4.4.302", Some("linux-4.4"), false),
+            ("4.11.12", Some("linux-4.4"), false),
+            ("4.12.0", Some("linux-4.13"), true),
+            ("4.13", Some("linux-4.13"), false),
+            ("5.15.0-91-generic\n", Some("linux-4.13"), false),
+            ("6.9.7", Some("linux-4.13"), false),
+            ("6.10-rc1", Some("linux-6.12"), true),
+            ("6.11.0-29-generic", Some("linux-6.12"), true),
+            ("6.12", Some("linux-6.12"), true),
+            ("6.12.116", Some("linux-6.12"), true),
+            ("6.12.117+deb13-amd64", Some("linux-6.12"), false),
+            ("6.14.300", Some("linux-6.12"), true),
+            ("6.15.0", Some("linux-6.12"), false),
+            ("6.18.44", Some("linux-6.12"), false),
+            ("7.0", Some("linux-6.12"), false),
+            ("", None, false),
+            ("6", None, false),
+            ("6.", None, false),
+            ("-1.2", None, false),
+            ("Linux 6.12", None, false),
+            ("99999999999.1", None, false),
         ] {
             let policy = ReplayPolicy::of_release(release);
             assert_eq!(policy.map(ReplayPolicy::name), expected, "{release}");
+            assert_eq!(ReplayPolicy::is_between(release), is_between, "{release}");
         }
     }
 }

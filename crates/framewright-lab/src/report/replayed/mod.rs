@@ -20,7 +20,7 @@ pub use calibrate::{
     calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
 };
 pub use case::{Calibration, ReportCase, ReportColumn};
-pub use change::RecordedKernel;
+pub use change::{AnswerZones, RecordedKernel};
 pub use compared::{
     ComparedRecording, ComparedVariant, POINTS_A_WINDOW, RecordingComparison, WindowedFigure,
     machine_figures, replay_figures,

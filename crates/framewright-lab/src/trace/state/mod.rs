@@ -18,7 +18,7 @@ pub use lead::{lead_line, lead_of};
 pub use pagetypeinfo::{PageTypeInfo, ZoneType, read_pagetypeinfo};
 pub use settings::{
     BOOT_WORDS, HUGE_PAGE_SETTINGS, MachineSettings, VM_SETTINGS, boot_words, chosen_word,
-    kernel_version, read_settings,
+    kernel_version, min_free_kib_max, read_settings,
 };
 pub use vmstat::read_vmstat;
 pub use zoneinfo::{ZoneInfo, ZoneInfoCpu, read_zoneinfo};

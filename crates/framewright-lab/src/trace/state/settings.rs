@@ -13,6 +13,7 @@
 //! are parts of others' values and an init's own.
 
 use super::words::{ProcLine, shown};
+use crate::printable;
 use crate::trace::TraceError;
 use std::collections::BTreeMap;
 
@@ -82,12 +83,23 @@ pub fn chosen_word(text: &str) -> Option<&str> {
     rest.split_once(']').map(|(chosen, _)| chosen)
 }
 
-/// The first two numbers of a kernel's release, as `uname -r` has it; `None` of what is no release.
+/// The first three numbers of a kernel's release, as `uname -r` has it, the third 0 where there is none; `None` of what is no
+/// release.
 #[must_use]
-pub fn kernel_version(release: &str) -> Option<(u32, u32)> {
+pub fn kernel_version(release: &str) -> Option<(u32, u32, u32)> {
     let (major, rest) = release.trim().split_once('.')?;
-    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    let (minor, rest) = rest.split_at(end.unwrap_or(rest.len()));
+    let patch = rest.strip_prefix('.').unwrap_or_default();
+    let patch = patch.split(|c: char| !c.is_ascii_digit()).next();
+    let patch = patch.and_then(|patch| patch.parse().ok()).unwrap_or(0);
+    Some((major.parse().ok()?, minor.parse().ok()?, patch))
+}
+
+/// The most that `vm.min_free_kbytes` is worth trying at, on a machine of this many KiB: a twentieth of it.
+#[must_use]
+pub const fn min_free_kib_max(machine_kib: u64) -> u64 {
+    machine_kib / 20
 }
 
 /// How a recorded machine was set, as far as its kernel has settings.
@@ -131,14 +143,16 @@ pub fn read_settings(name: &str, text: &str) -> Result<MachineSettings, TraceErr
             let text = shown(line.text);
             return Err(line.error(format!("'{text}', expected a setting's name and its value")));
         };
-        if setting == "boot" {
-            settings.boot.push(value.to_owned());
-            continue;
-        }
         if VM_SETTINGS.contains(&setting) {
             line.number(value)?;
         }
-        let before = settings.values.insert(setting.into(), value.into());
+        // A recording may come from anywhere, and an answer shows them.
+        let value = printable::text(value);
+        if setting == "boot" {
+            settings.boot.push(value);
+            continue;
+        }
+        let before = settings.values.insert(setting.into(), value);
         if before.is_some() {
             return Err(line.error(format!("{} is there twice", shown(setting))));
         }
@@ -173,7 +187,7 @@ mod tests {
         assert!(kept("").is_empty());
     }
 
-    /// The shell has no list of its own to go by.
+    /// The shell cannot read the lists here, and has copies.
     #[test]
     fn the_shell_that_records_keeps_the_same_settings_and_words() {
         let script = include_str!("../../../board/record.sh");
@@ -209,6 +223,19 @@ mod tests {
         assert_eq!(settings.boot("cma"), Some("64M"), "the last one counts");
         assert_eq!(settings.boot("movable_node"), None, "it has no value");
         assert_eq!(read_settings("s", "").unwrap(), MachineSettings::default());
+    }
+
+    #[test]
+    fn values_are_kept_so_that_a_terminal_obeys_none_of_them() {
+        let text = "boot cma=\u{1b}[2J1M\ntransparent_hugepage.enabled \u{7}always\n";
+        let settings = read_settings("s", text).unwrap();
+        for value in [
+            settings.boot("cma"),
+            settings.word("transparent_hugepage.enabled"),
+        ] {
+            let value = value.unwrap();
+            assert!(!value.contains(char::is_control), "{value}");
+        }
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn figures() -> AnswerFigures {
         kernel: RecordedKernel::default(),
         nothing: None,
         is_invented: false,
-        has_zones: false,
+        zones: AnswerZones::None,
         squeeze: 0,
         is_as_recorded: true,
         served: counts(&[(0, Some(KERNEL), 900), (3, Some(ATOMIC), 100)]),
@@ -259,29 +259,35 @@ fn what_the_machine_refused_and_a_replay_serves_is_not_judged() {
 
 #[test]
 fn a_replay_is_said_to_have_zones_where_it_has_them() {
-    let with = |has_zones| {
+    let with = |zones| {
         said(&AnswerFigures {
             refused: log(&[(3, Some(SOCKET), 7)], FailureCause::Watermark),
             refused_served: 7,
-            has_zones,
+            zones,
             ..figures()
         })
     };
-    let without = with(false);
+    let without = with(AnswerZones::None);
     for says in [
         "a replay does not have, watermarks and zones above all.",
         "this replay has no zones and cannot say how much that helps.",
     ] {
         assert!(without.contains(says), "{says}\nis not in\n{without}");
     }
-    let zoned = with(true);
+    let zoned = with(AnswerZones::Recorded);
     for says in [
-        "a replay does not have, although it admits requests by the watermarks of zones, as the machine did.",
+        "admits requests by the watermarks of the machine's zones, as the machine did;",
         "this replay tries no other watermarks and cannot say how much that helps.",
     ] {
         assert!(zoned.contains(says), "{says}\nis not in\n{zoned}");
     }
     assert!(!zoned.contains("no zones") && !zoned.contains("zones above all"));
+    let computed = with(AnswerZones::Computed);
+    assert!(
+        computed.contains("worked out from how much memory there was"),
+        "{computed}"
+    );
+    assert!(!computed.contains("as the machine did"), "{computed}");
 }
 
 #[test]

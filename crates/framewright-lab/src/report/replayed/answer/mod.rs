@@ -15,7 +15,7 @@
 //!
 //! What it says to change stands in `change.rs`.
 
-use super::change::{RecordedKernel, change};
+use super::change::{AnswerZones, RecordedKernel, change};
 use crate::measure::{MAX_ORDER, grouped};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
 use crate::report::{Deviation, Headline, WhoHolds};
@@ -67,8 +67,8 @@ pub struct AnswerFigures {
     pub nothing: Option<String>,
     /// Whether free memory at the start is invented.
     pub is_invented: bool,
-    /// Whether requests were admitted by the watermarks of zones.
-    pub has_zones: bool,
+    /// By the watermarks of which zones requests were admitted.
+    pub zones: AnswerZones,
     /// Frames held back.
     pub squeeze: u64,
     /// Whether memory is laid out as recorded and nothing is held back: only then is the machine's own story told.
@@ -171,7 +171,7 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
             figures.base,
             verdict.best,
             &figures.kernel,
-            figures.has_zones,
+            figures.zones,
         ));
     }
     sentences.extend(left_out(figures));
@@ -267,15 +267,22 @@ impl AnswerFigures {
             );
         }
         if self.is_only_the_machine_s() {
-            let lacks = match self.has_zones {
-                true => {
-                    "although it admits requests by the watermarks of zones, as the machine did"
+            let lacks = match self.zones {
+                AnswerZones::Recorded => {
+                    "The replay admits requests by the watermarks of the machine's zones, as the machine did; what it \
+                     refused these for is something else that a replay does not have."
                 }
-                false => "watermarks and zones above all",
+                AnswerZones::Computed => {
+                    "The zones of this replay, with their watermarks, are worked out from how much memory there was; the \
+                     machine's own may have differed."
+                }
+                AnswerZones::None => {
+                    "The machine refused them for what a replay does not have, watermarks and zones above all."
+                }
             };
             return none(format!(
                 "This recording cannot say which rules would have helped, because a replay of the machine's own rules \
-                 ({}) serves {} of these {}: the machine refused them for what a replay does not have, {lacks}.",
+                 ({}) serves {} of these {}. {lacks}",
                 self.base,
                 count(self.refused_served),
                 count(self.refused.total()),

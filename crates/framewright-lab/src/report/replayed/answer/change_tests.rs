@@ -79,27 +79,41 @@ fn aw4_rules_are_had_by_a_setting_only_where_the_kernel_has_it() {
         rules_to_have(policy(wanted), policy(base), kernel)
     };
     let nofragment = "linux-6.12-nofragment";
-    for (kernel, begins) in [
+    for (kernel, begins, boost) in [
         (
             RecordedKernel::default(),
             "vm.defrag_mode=1 (Linux 6.15 and later) is the setting nearest",
+            "and vm.watermark_boost_factor higher goes with it",
         ),
-        (release((6, 18)), "vm.defrag_mode=1 is the setting nearest"),
+        (
+            release((6, 18)),
+            "vm.defrag_mode=1 is the setting nearest",
+            "and vm.watermark_boost_factor higher goes with it",
+        ),
         (
             set(ALL),
             "vm.defrag_mode from 0 to 1 is the setting nearest",
+            "and vm.watermark_boost_factor from 15000 to 30000 goes with it",
         ),
+        // It has no boost, or as much as there is.
         (
             set("vm.defrag_mode 1\n"),
             "vm.defrag_mode, which is on, is the setting nearest",
+            "",
+        ),
+        (
+            set("vm.defrag_mode 0\nvm.watermark_boost_factor 100000\n"),
+            "vm.defrag_mode from 0 to 1 is the setting nearest",
+            "",
         ),
     ] {
         let says = says(nofragment, "linux-6.12", &kernel);
         assert!(says.starts_with(begins), "{says}");
         assert!(
-            says.ends_with("vm.watermark_boost_factor belongs to them"),
-            "{says}"
+            !says.contains("factor") || says.contains(boost),
+            "{says}\nhas not {boost}"
         );
+        assert_eq!(says.contains("factor"), !boost.is_empty(), "{says}");
     }
     for kernel in [release((5, 15)), set("vm.extfrag_threshold 500\n")] {
         let says = says(nofragment, "linux-4.13", &kernel);
@@ -167,4 +181,88 @@ fn options_to_boot_and_build_with_are_named_where_they_bear_on_what_failed() {
             assert_eq!(says, named);
         }
     }
+}
+
+/// Failures of one cause.
+fn failures(cause: FailureCause, order: usize) -> FailureLog {
+    let mut log = FailureLog::default();
+    log.counts.note(order, Some(0x820));
+    log.causes[order][cause as usize] = 1;
+    log
+}
+
+#[test]
+fn each_cause_has_a_whole_sentence_also_where_nothing_is_left_to_try() {
+    let ends = "vm.min_free_kbytes 52428\nvm.watermark_scale_factor 1000\nvm.watermark_boost_factor 100000\n\
+                vm.compaction_proactiveness 100\nvm.extfrag_threshold 0\n";
+    let kernel = RecordedKernel {
+        memory_kib: Some(1 << 20),
+        ..set(ends)
+    };
+    let says = |cause, order| {
+        let log = failures(cause, order);
+        change(&log, policy("linux-6.12"), None, &kernel, AnswerZones::None).unwrap()
+    };
+    let memory = "give the machine more memory, or let it use less.";
+    for (cause, expected) in [
+        (FailureCause::Exhausted, format!("To change: {memory}")),
+        (
+            FailureCause::Watermark,
+            format!("To change: this kernel has no setting left to try: {memory}"),
+        ),
+        (
+            FailureCause::Fragmented,
+            "To change: this kernel has no setting left to try.".to_owned(),
+        ),
+    ] {
+        assert_eq!(says(cause, 3), expected);
+    }
+}
+
+#[test]
+fn min_free_grows_to_a_twentieth_of_memory() {
+    let tried = |now: u64| {
+        let kernel = RecordedKernel {
+            memory_kib: Some(1 << 20),
+            ..set(&format!("vm.min_free_kbytes {now}\n"))
+        };
+        kernel.tried(&MIN_FREE)
+    };
+    let names = |to| Some(format!("vm.min_free_kbytes from {to}"));
+    assert_eq!(tried(4096), names("4096 to 8192"));
+    assert_eq!(tried(40_000), names("40000 to 52428"));
+    assert_eq!(tried(52_428), None);
+    assert_eq!(tried(u64::MAX), None);
+}
+
+#[test]
+fn the_threshold_is_named_where_the_kernel_asks_it() {
+    let says = |version, order| {
+        let kernel = RecordedKernel {
+            version,
+            ..set("vm.extfrag_threshold 500\n")
+        };
+        kernel.extfrag(&failures(FailureCause::Fragmented, order))
+    };
+    assert_eq!(says(Some((6, 18)), 3), None);
+    assert_eq!(says(None, 3), None);
+    let names = |who| Some(format!("vm.extfrag_threshold from 500 to 250 for {who}"));
+    assert_eq!(says(Some((4, 8)), 3), names("requests that may compact"));
+    assert_eq!(
+        says(Some((4, 9)), 4),
+        names("requests above order 3 that may compact")
+    );
+}
+
+#[test]
+fn what_its_release_has_and_the_recording_lacks_is_not_known() {
+    let kernel = |version| RecordedKernel {
+        version: Some(version),
+        ..set("vm.min_free_kbytes 67584\n")
+    };
+    assert_eq!(
+        kernel((6, 12)).tried(&PROACTIVENESS).unwrap(),
+        "vm.compaction_proactiveness higher (if this kernel has it)"
+    );
+    assert_eq!(kernel((5, 4)).tried(&PROACTIVENESS), None);
 }

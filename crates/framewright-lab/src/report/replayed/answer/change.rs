@@ -2,12 +2,13 @@
 //! options to build with.
 //!
 //! # Invariants
-//! - **AW4** No setting is named that the recorded kernel lacks, as far as the recording says which it has.
+//! - **AW4** No setting is named that the recorded kernel lacks, as far as the recording says which it has; where that is not
+//!   known, it is said.
 
 use crate::before::buddy::LinuxPolicy;
 use crate::measure::MAX_ORDER;
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
-use crate::trace::state::MachineSettings;
+use crate::trace::state::{MachineSettings, min_free_kib_max};
 
 /// What a recording says of its kernel besides the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +19,19 @@ pub struct RecordedKernel {
     pub settings: Option<MachineSettings>,
     /// The order of its pageblocks.
     pub block_order: Option<u64>,
+    /// How much memory its machine has.
+    pub memory_kib: Option<u64>,
+}
+
+/// The zones whose watermarks admit requests in a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerZones {
+    /// Those of the recording machine, as it described them.
+    Recorded,
+    /// Those that a kernel would make of as much memory.
+    Computed,
+    /// None: requests are served as long as there is a block.
+    None,
 }
 
 /// A setting of the page allocator that a reader may change.
@@ -27,28 +41,32 @@ struct KernelSetting {
     since: (u32, u32),
     /// Where to.
     way: &'static str,
-    /// The value to try in place of another; `None` where there is none left in that direction.
-    next: fn(u64) -> Option<u64>,
+    /// The value to try in place of another, up to a most on a machine of so many KiB; `None` where there is none left in
+    /// that direction.
+    next: fn(u64, u64) -> Option<u64>,
 }
 
 const MIN_FREE: KernelSetting = KernelSetting {
     name: "vm.min_free_kbytes",
     since: (2, 6),
     way: "higher",
-    next: |kib| kib.checked_mul(2),
+    next: |kib, memory_kib| {
+        let most = min_free_kib_max(memory_kib);
+        (kib < most).then(|| kib.saturating_mul(2).min(most))
+    },
 };
 const SCALE: KernelSetting = KernelSetting {
     name: "vm.watermark_scale_factor",
     since: (4, 6),
     way: "higher",
     // The kernel takes 1000 at most, a tenth of memory.
-    next: |factor| (factor < 1000).then(|| (factor * 2).min(1000)),
+    next: |factor, _| (factor < 1000).then(|| (factor * 2).min(1000)),
 };
 const BOOST: KernelSetting = KernelSetting {
     name: "vm.watermark_boost_factor",
     since: (5, 0),
     way: "higher",
-    next: |factor| match factor {
+    next: |factor, _| match factor {
         // The kernel's own.
         0 => Some(15_000),
         // Ten times high: more is never reclaimed at once.
@@ -60,7 +78,7 @@ const PROACTIVENESS: KernelSetting = KernelSetting {
     name: "vm.compaction_proactiveness",
     since: (5, 9),
     way: "higher",
-    next: |percent| match percent {
+    next: |percent, _| match percent {
         // The kernel's own.
         0 => Some(20),
         1..100 => Some((percent * 2).min(100)),
@@ -71,38 +89,58 @@ const EXTFRAG: KernelSetting = KernelSetting {
     name: "vm.extfrag_threshold",
     since: (2, 6),
     way: "lower",
-    next: |index| (index > 0).then_some(index / 2),
+    next: |index, _| (index > 0).then_some(index / 2),
 };
 const DEFRAG: KernelSetting = KernelSetting {
     name: "vm.defrag_mode",
     since: (6, 15),
     way: "on",
-    next: |mode| (mode == 0).then_some(1),
+    next: |mode, _| (mode == 0).then_some(1),
 };
 
 impl RecordedKernel {
-    /// Whether it has the setting, as far as is known.
+    /// Whether it has the setting, as far as is known. What its release has and the recording lacks could not be read there,
+    /// or that kernel was built without it.
     fn has(&self, setting: &KernelSetting) -> Option<bool> {
-        match (&self.settings, self.version) {
-            (Some(settings), _) => Some(settings.number(setting.name).is_some()),
-            (None, Some(version)) => Some(version >= setting.since),
-            (None, None) => None,
+        let now = self.settings.as_ref();
+        let is_set = now.map(|settings| settings.number(setting.name).is_some());
+        let is_released = self.version.map(|version| version >= setting.since);
+        match (is_set, is_released) {
+            (Some(true), _) => Some(true),
+            (Some(false), Some(true)) => None,
+            (Some(false), _) => Some(false),
+            (None, is_released) => is_released,
         }
     }
 
     /// What to try of the setting; `None` where the kernel lacks it, or nothing is left to try.
     fn tried(&self, setting: &KernelSetting) -> Option<String> {
-        if self.has(setting) == Some(false) {
-            return None;
-        }
         let KernelSetting {
             name, way, next, ..
         } = setting;
         let now = self.settings.as_ref();
-        match now.and_then(|settings| settings.number(name)) {
-            Some(now) => next(now).map(|to| format!("{name} from {now} to {to}")),
-            None => Some(format!("{name} {way}")),
+        let memory_kib = self.memory_kib.unwrap_or(u64::MAX);
+        match (now.and_then(|now| now.number(name)), self.has(setting)) {
+            (Some(now), _) => next(now, memory_kib).map(|to| format!("{name} from {now} to {to}")),
+            (None, Some(false)) => None,
+            (None, None) if now.is_some() => Some(format!("{name} {way} (if this kernel has it)")),
+            (None, _) => Some(format!("{name} {way}")),
         }
+    }
+
+    /// `vm.extfrag_threshold`, where it bears on these failures: since 4.9 kernels ask it of orders above 3 alone.
+    fn extfrag(&self, log: &FailureLog) -> Option<String> {
+        let is_old = self.version.is_some_and(|version| version < (4, 9));
+        let of = |order: usize| log.causes[order][FailureCause::Fragmented as usize];
+        let who = match (
+            is_old,
+            (COSTLY_ORDER + 1..=MAX_ORDER).any(|order| of(order) > 0),
+        ) {
+            (true, _) => "requests that may compact",
+            (false, true) => "requests above order 3 that may compact",
+            (false, false) => return None,
+        };
+        Some(format!("{} for {who}", self.tried(&EXTFRAG)?))
     }
 
     fn all_tried(&self, settings: &[KernelSetting]) -> Vec<String> {
@@ -120,9 +158,8 @@ impl RecordedKernel {
                     .to_owned(),
             );
         }
-        // Larger ones than a request is given room for by compaction as a rule (PAGE_ALLOC_COSTLY_ORDER).
         let reported = &log.counts.reported;
-        let order = (4..=MAX_ORDER).rfind(|&order| reported[order] > 0);
+        let order = (COSTLY_ORDER + 1..=MAX_ORDER).rfind(|&order| reported[order] > 0);
         if let Some(order) = order {
             let now = settings.and_then(|settings| settings.boot("cma"));
             let now = now.map_or_else(String::new, |now| format!(", {now} now"));
@@ -145,17 +182,25 @@ impl RecordedKernel {
     }
 }
 
+/// The largest order that a request is given room for by compaction as a rule (`PAGE_ALLOC_COSTLY_ORDER`).
+const COSTLY_ORDER: usize = 3;
+
+const MORE_MEMORY: &str = "give the machine more memory, or let it use less";
+
+/// What is said where each setting is at its end.
+const NOTHING_LEFT: &str = "this kernel has no setting left to try";
+
 /// Pageblocks of x86-64: one that is larger holds many requests' memory that cannot move.
 const HUGE_ORDER: u64 = 9;
 
 /// What to change so that fewer of the failures of `log` happen, in a sentence; `None` where there are none. They are those
-/// of `base`, and `best` are the best rules that helped. With `has_zones` a replay has the watermarks of zones.
+/// of `base`, and `best` are the best rules that helped. `zones` are those that the replay has.
 pub(super) fn change(
     log: &FailureLog,
     base: ReplayPolicy,
     best: Option<ReplayPolicy>,
     kernel: &RecordedKernel,
-    has_zones: bool,
+    zones: AnswerZones,
 ) -> Option<String> {
     if log.total() == 0 {
         return None;
@@ -170,24 +215,27 @@ pub(super) fn change(
         _ => "To change: ",
     };
     let mut parts = vec![match (cause, best) {
-        (FailureCause::Exhausted, _) => {
-            "give the machine more memory, or let it use less".to_owned()
-        }
-        (FailureCause::Watermark, _) => format!(
-            "try {}, so that reclaim begins earlier; {} cannot say how much that helps",
-            kernel.all_tried(&[MIN_FREE, SCALE]).join(" or "),
-            match has_zones {
-                true => "this replay tries no other watermarks and",
-                false => "this replay has no zones and",
+        (FailureCause::Exhausted, _) => MORE_MEMORY.to_owned(),
+        (FailureCause::Watermark, _) => {
+            let tried = kernel.all_tried(&[MIN_FREE, SCALE]);
+            match tried.is_empty() {
+                true => format!("{NOTHING_LEFT}: {MORE_MEMORY}"),
+                false => format!(
+                    "try {}, so that reclaim begins earlier; {} cannot say how much that helps",
+                    tried.join(" or "),
+                    match zones {
+                        AnswerZones::None => "this replay has no zones and",
+                        _ => "this replay tries no other watermarks and",
+                    }
+                ),
             }
-        ),
+        }
         (FailureCause::Fragmented, Some(policy)) => rules_to_have(policy, base, kernel),
         (FailureCause::Fragmented, None) => {
             let mut tried = kernel.all_tried(&[PROACTIVENESS, BOOST]);
-            let lower = kernel.tried(&EXTFRAG);
-            tried.extend(lower.map(|one| format!("{one} for requests that may compact")));
+            tried.extend(kernel.extfrag(log));
             match tried.is_empty() {
-                true => "no setting that this kernel has is left to try".to_owned(),
+                true => NOTHING_LEFT.to_owned(),
                 false => format!("try what no replay can: {}", tried.join(", ")),
             }
         }
@@ -229,11 +277,9 @@ fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy, kernel: &RecordedKern
                 (Some(true), None) => "vm.defrag_mode=1",
                 (None, _) => "vm.defrag_mode=1 (Linux 6.15 and later)",
             };
-            // What has the one has the other.
-            format!(
-                "{nearest} is the setting nearest to these rules, and {} belongs to them",
-                BOOST.name
-            )
+            let boost = kernel.tried(&BOOST);
+            let boost = boost.map_or_else(String::new, |one| format!(", and {one} goes with it"));
+            format!("{nearest} is the setting nearest to these rules{boost}")
         }
         (Linux(Proposal), _) => {
             "these rules were proposed in 2016 and never merged: they want a patch".into()
