@@ -418,6 +418,16 @@ pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// Those beside the trace that a replay's figures depend on: what the recorder says in words, and how the kernel was set, only
+/// answers ask for.
+pub(super) fn replayed_files_of(path: &Path) -> Vec<PathBuf> {
+    let beside = Beside::of(path);
+    let told = [beside.summary, beside.settings];
+    let mut files = files_of(path);
+    files.retain(|file| file != path && !told.iter().flatten().any(|one| one == file));
+    files
+}
+
 /// The names of cases, one a trace and each once: where two files have the same name, their folders' names stand
 /// before it, and where that is not enough, a number behind it.
 ///

@@ -10,7 +10,7 @@ mod row;
 mod shown;
 
 use super::conduct::{CommandError, ReplayLimits, distinct, with_progress};
-use super::input::{LoadedTrace, case_names, files_of, load_told_apart};
+use super::input::{LoadedTrace, case_names, files_of, load_told_apart, replayed_files_of};
 use super::replay::{StartArg, WatermarksArg, memory_of};
 use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
 use crate::printable;
@@ -223,10 +223,10 @@ impl SweepArgs {
     }
 }
 
-/// The digest of the files beside a trace that are read with it: what a replay makes of it depends on them too.
+/// The digest of the files beside a trace that a replay's figures depend on, too.
 fn beside(path: &Path) -> Result<String, CommandError> {
     let mut all = Vec::new();
-    for file in files_of(path).into_iter().skip(1) {
+    for file in replayed_files_of(path) {
         let bytes = fs::read(&file)
             .map_err(|e| CommandError::Input(format!("{}: {e}", printable::path(&file))))?;
         all.extend(TraceDigest::of(&bytes).to_bytes());
