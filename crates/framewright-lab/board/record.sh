@@ -70,21 +70,29 @@ boot_words='cma cma_pernuma crashkernel debug_guardpage_minorder debug_pagealloc
 hugetlb_cma hugetlb_free_vmemmap init_on_alloc init_on_free kernelcore mem memmap movable_node movablecore numa numa_cma page_owner
 page_poison percpu_alloc slab_max_order slab_nomerge slub_max_order slub_min_order swiotlb thp_anon transparent_hugepage vmalloc'
 
+# What the kernel was booted with; a test gives another file.
+cmdline=${FRAMEWRIGHT_CMDLINE:-/proc/cmdline}
+
 # settings: a name and a value a line, of what this kernel has. It runs in a shell of its own.
 settings() {
     # Not by read: some shells take a byte at a time, and a setting has no second one.
     for name in $vm_settings; do
-        value=$(cat "/proc/sys/vm/$name" 2> /dev/null) && printf 'vm.%s %s\n' "$name" "$value"
+        value=$(cat "/proc/sys/vm/$name" 2> /dev/null)
+        [ -z "$value" ] || printf 'vm.%s %s\n' "$name" "$value"
     done
     for name in $huge_page_settings; do
-        value=$(cat "/sys/kernel/mm/transparent_hugepage/$name" 2> /dev/null) || continue
-        value=${value#*\[}
-        printf 'transparent_hugepage.%s %s\n' "$name" "${value%%\]*}"
+        value=$(cat "/sys/kernel/mm/transparent_hugepage/$name" 2> /dev/null)
+        case $value in
+        *\[?*\]*)
+            value=${value#*\[}
+            printf 'transparent_hugepage.%s %s\n' "$name" "${value%%\]*}"
+            ;;
+        esac
     done
     # A word's own * stands for no files.
     set -f
     known=" $(echo $boot_words) "
-    for word in $(cat /proc/cmdline); do
+    for word in $(cat "$cmdline" 2> /dev/null); do
         case $word in
         # What follows may be a part of a quoted value, or an init's.
         -- | *\"*) break ;;

@@ -36,7 +36,7 @@ pub(crate) fn state() -> Result<ProcFiles, RecordError> {
     let mut files = Vec::new();
     for name in STATE {
         if name == SETTINGS {
-            files.push((name, settings()));
+            files.push((name, settings("/proc/cmdline".as_ref())));
             continue;
         }
         let path = Path::new("/proc").join(name);
