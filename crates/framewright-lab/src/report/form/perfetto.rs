@@ -110,12 +110,14 @@ pub struct PerfettoCase<'a> {
 pub fn perfetto(cases: &[PerfettoCase<'_>]) -> Vec<u8> {
     let mut out = PerfettoWriter::default();
     for case in cases {
-        let group = out.track(format!("{}: the recording machine", case.name), None, None);
-        for (name, unit, _, value) in COUNTERS.iter().filter(|_| !case.rows.is_empty()) {
-            let points = case.rows.iter().map(|row| (row.ms, value(row)));
-            out.counter(group, name, unit, points);
+        if !(case.rows.is_empty() && case.failures.is_empty()) {
+            let group = out.track(format!("{}: the recording machine", case.name), None, None);
+            for (name, unit, _, value) in COUNTERS.iter().filter(|_| !case.rows.is_empty()) {
+                let points = case.rows.iter().map(|row| (row.ms, value(row)));
+                out.counter(group, name, unit, points);
+            }
+            out.failures(group, case.failures.iter().copied());
         }
-        out.failures(group, case.failures.iter().copied());
         for (policy, series) in &case.policies {
             let group = out.track(format!("{}: {policy}", case.name), None, None);
             for (name, unit, value, _) in COUNTERS {
@@ -320,6 +322,17 @@ mod tests {
                 (4000, SliceEnd, None),
             ]
         );
+    }
+
+    #[test]
+    fn a_machine_of_which_nothing_is_known_has_no_group() {
+        let bytes = perfetto(&[PerfettoCase {
+            name: "run",
+            policies: Vec::new(),
+            rows: &[],
+            failures: &[],
+        }]);
+        assert!(bytes.is_empty());
     }
 
     #[test]
