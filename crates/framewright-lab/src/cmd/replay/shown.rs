@@ -112,8 +112,8 @@ allocator that hands a frame out twice stops the replay. Means are over samples,
 With --time, replay_ns_per_op is wall time, allocator and observer together.
 
 The model's error is how far the replay of the recording kernel's own rules is from what that kernel did: the mean of \
-the absolute differences over the samples. A figure marked ~ differs from that of these rules by no more than that, or where \
-they have no column from the first policy's.
+the absolute differences over the samples. A figure marked ~ differs from the one under these rules by no more than \
+that error. Where no column has these rules, it is held against the first policy's.
 
 docs/metrics.md in the repository has each formula.";
 

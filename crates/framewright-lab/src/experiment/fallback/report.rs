@@ -180,7 +180,11 @@ pub(super) fn card(findings: &Findings, span: LifeSpan) -> Option<Card> {
     Some(Card {
         verdict: verdict(figures, span).into_iter().next()?,
         figure: CardFigure::new(
-            format!("{:.0} → {:.0}", before?, ours?),
+            format!(
+                "{} → {}",
+                m::ALLOCSTALL.shown(before?),
+                m::ALLOCSTALL.shown(ours?)
+            ),
             "requests of orders 2 and 3 that had to reclaim first, from before to framewright",
         ),
         plot: plot.cloned().map(Item::OverTime),

@@ -80,7 +80,11 @@ pub(super) fn card(findings: &Findings) -> Option<Card> {
     Some(Card {
         verdict: engine(&findings.figures)?,
         figure: CardFigure::new(
-            format!("{proposed} → {ours}"),
+            format!(
+                "{} → {}",
+                m::AREA_ALLOCS.shown(proposed),
+                m::AREA_ALLOCS.shown(ours)
+            ),
             "blocks of address space that one sequence uses up, from the proposal to framewright",
         ),
         plot: plots(findings).into_iter().next(),

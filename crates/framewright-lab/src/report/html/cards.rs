@@ -6,7 +6,7 @@ use super::plotted;
 use crate::report::{Card, Section};
 use maud::{Markup, html};
 
-/// As many sentences below the cards are shown at once; more unfold.
+/// As many sentences below the cards stand by themselves; more can be folded.
 const OPEN_MAX: usize = 6;
 
 /// All that came out.
@@ -35,7 +35,8 @@ pub(super) fn summary(sections: &[Section]) -> Result<Markup, PlotError> {
                 h2 id="summary" { "What came out" }
                 @if !cards.is_empty() { div class="cards" { @for card in cards { (card) } } }
                 @if sentences > OPEN_MAX {
-                    details {
+                    // What to change is among them.
+                    details open {
                         summary { (sentences) " more sentences" }
                         (listed(&rest))
                     }

@@ -12,8 +12,8 @@ const COLUMNS: usize = 64;
 /// What is drawn on the ground of each state, in a square of one by one. The shape says what a cell holds, the ground how
 /// full it is: eight plain colours cannot all stand out from one another.
 pub(super) const MARKS: [&str; MapCell::ALL.len()] = ["", FRAME, "", "", BAR, BAR, DOT, DOT];
-const FRAME: &str = "M0 0h.9v.9h-.9zM.14 .14v.62h.62v-.62z";
-const BAR: &str = "M0 .9V.74L.74 0H.9V.16L.16 .9z";
+const FRAME: &str = "M0 0h.9v.9h-.9zM.2 .2v.5h.5v-.5z";
+const BAR: &str = "M0 .9V.7L.7 0H.9V.2L.2 .9z";
 const DOT: &str = "M.25 .25h.4v.4h-.4z";
 
 /// Bytes of all films' data on a page, and of their printed pictures.
@@ -293,6 +293,26 @@ mod tests {
         assert_eq!((data.ms[0], data.ms.last()), (0, Some(&119)));
         assert!(data.ms.len() > 10, "{} moments", data.ms.len());
         assert_eq!(super::data("a", &film, 0).ms, [0, 119]);
+    }
+
+    /// On a phone of 360 pixels, where a row of cells has 328.
+    #[test]
+    fn every_mark_is_at_least_a_pixel_wide() {
+        let numbers = |path: &str| -> Vec<f64> {
+            let words = path.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-'));
+            words.filter_map(|word| word.parse().ok()).collect()
+        };
+        let (frame, bar, dot) = (numbers(FRAME), numbers(BAR), numbers(DOT));
+        // A side of the frame, and of what it leaves; the bar between x + y = .7 and 1.1; the dot.
+        let widths = [
+            frame[5],
+            frame[7],
+            (bar[5] + bar[6] - bar[2]) / 2f64.sqrt(),
+            dot[2],
+        ];
+        for width in widths {
+            assert!(width * 328.0 / COLUMNS as f64 >= 1.0, "{width}");
+        }
     }
 
     #[test]

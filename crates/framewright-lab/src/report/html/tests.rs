@@ -488,7 +488,7 @@ fn verdicts_are_cards_before_every_table() {
     assert_eq!(all(&parsed, ".card figure.plot svg[role=img]").len(), 1);
     // Cards have all that came out, and are all of one section.
     assert_eq!(all(&parsed, "dl.summary, .card h3").len(), 0);
-    // A sentence without a card stands below; many of them unfold.
+    // A sentence without a card stands below; many of them can be folded.
     page.sections[0].summary.push("A third one.".into());
     let parsed = check(&page.render().unwrap());
     let below = |parsed: &Html, selector: &str| -> Vec<String> {
@@ -503,7 +503,7 @@ fn verdicts_are_cards_before_every_table() {
         .extend((4..10).map(|n| format!("Sentence {n}.")));
     let parsed = check(&page.render().unwrap());
     assert_eq!(
-        below(&parsed, "section > details > dl.summary dd").len(),
+        below(&parsed, "section > details[open] > dl.summary dd").len(),
         7
     );
     assert!(below(&parsed, "details > summary")[0].starts_with("7 more sentences"));

@@ -95,10 +95,13 @@ impl AnswerFigures {
             (_, _, None) => CardFigure::new("0", format!("requests fail under {}", self.base)),
             _ => {
                 let others = self.tried.iter().filter(|tried| tried.policy != self.base);
-                CardFigure::new(
-                    format!("0 of {}", others.count()),
-                    "other rules would surely have helped",
-                )
+                match others.count() {
+                    0 => CardFigure::new("?", "no other rules were tried"),
+                    others => CardFigure::new(
+                        format!("0 of {others}"),
+                        "other rules would surely have helped",
+                    ),
+                }
             }
         }
     }

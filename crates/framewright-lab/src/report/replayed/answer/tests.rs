@@ -589,6 +589,9 @@ fn the_first_sentences_come_to_a_number_each() {
     let within = &told(&short(&[("concentrated", &[40, 30, 55])]))[2];
     assert_eq!(within.1, "0 of 1");
     assert_eq!(within.2, "other rules would surely have helped");
+    let alone = &told(&short(&[]))[2];
+    assert_eq!(alone.1, "?");
+    assert_eq!(alone.2, "no other rules were tried");
     let mut invented = short(&[]);
     invented.is_invented = true;
     let parts: Vec<_> = told(&invented)
