@@ -4,7 +4,9 @@
 use super::ranges::Null;
 use super::{Failure, Progress};
 use crate::measure::MetricTable;
-use crate::report::{Card, Distribution, Figure, FigureAssertion, Item, OverTime, Size, Tabled};
+use crate::report::{
+    Distribution, Figure, FigureAssertion, Item, OverTime, Size, Tabled, VerdictCard,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -94,7 +96,7 @@ pub trait Experiment: Sized {
     fn verdict(&self, figures: &[Figure]) -> Vec<String>;
 
     /// The verdict that a page shows first; none where its case was not run.
-    fn card(&self, findings: &Findings) -> Option<Card>;
+    fn card(&self, findings: &Findings) -> Option<VerdictCard>;
 }
 
 /// Writes figures: every experiment can.

@@ -27,8 +27,8 @@ pub use figure::{
 #[cfg(all(target_os = "linux", feature = "experiments"))]
 pub use figure_assertion::FigureAssertion;
 pub use form::{
-    Accent, BlockMaps, Card, CardFigure, Grid, GridRow, Heading, Item, Latency, MachineRecord,
-    Note, OverTime, PerfettoCase, PlotLine, PlotMark, RunInfo, Scale, Section, Size, Tabled,
+    Accent, BlockMaps, CardFigure, Grid, GridRow, Heading, Item, Latency, MachineRecord, Note,
+    OverTime, PerfettoCase, PlotLine, PlotMark, RunInfo, Scale, Section, Size, Tabled, VerdictCard,
     WriteError, buddyinfo, fit_terminal, has_place, json_lines, metric_tables, metrics_page,
     pagetypeinfo, perfetto, series_csv, write_whole,
 };

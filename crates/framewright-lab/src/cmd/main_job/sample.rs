@@ -8,7 +8,7 @@ use crate::cmd::replay::{
 };
 use crate::replay::{ReplayOptions, ReplayPolicy, Start};
 use crate::report::{
-    Card, CardFigure, Hollow, Item, MachineRecord, ReportCase, RunInfo, Section, accent,
+    CardFigure, Hollow, Item, MachineRecord, ReportCase, RunInfo, Section, VerdictCard, accent,
     hollow_text, json_lines, standing,
 };
 use crate::trace::MemoryLimit;
@@ -101,7 +101,7 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
         Item::OverTime(plot) => plot.title.ends_with(MIXED_BLOCKS),
         _ => false,
     });
-    let card = Card {
+    let card = VerdictCard {
         verdict: told.clone(),
         figure: CardFigure::new(
             format!("{better} of {}", better + equal + worse),

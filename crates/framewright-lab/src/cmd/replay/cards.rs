@@ -2,19 +2,19 @@
 
 use super::Replayed;
 use super::course::{FREE_MEMORY, UNUSABLE_O3, UNUSABLE_O9, failures_of};
-use crate::report::{AnswerPart, Card, Headline, Item, OverTime};
+use crate::report::{AnswerPart, Headline, Item, OverTime, VerdictCard};
 
 /// From this order on the unusable index of huge pages tells more than that of order 3.
 const HUGE_FROM: usize = 7;
 
 /// The cards of a case, of whose page these are the items.
-pub(super) fn cards(replayed: &Replayed, items: &[Item]) -> Vec<Card> {
+pub(super) fn cards(replayed: &Replayed, items: &[Item]) -> Vec<VerdictCard> {
     let case = &replayed.case;
     let Some(answer) = &case.answer else {
         return Vec::new();
     };
     let card = |headline: &Headline| {
-        Some(Card {
+        Some(VerdictCard {
             verdict: answer.sentences.get(headline.sentence)?.clone(),
             figure: headline.figure.clone(),
             plot: plot(headline, &case.name, items).map(Item::OverTime),

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::experiment::{Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, Size};
 use crate::measure::MetricTable;
-use crate::report::{Card, Figure, FigureAssertion, Item, Tabled};
+use crate::report::{Figure, FigureAssertion, Item, Tabled, VerdictCard};
 use crate::size::read_frames_len;
 use crate::trace::text_of;
 use std::collections::BTreeMap;
@@ -230,7 +230,7 @@ impl Experiment for FallbackExperiment {
         report::verdict(figures, self.span)
     }
 
-    fn card(&self, findings: &Findings) -> Option<Card> {
+    fn card(&self, findings: &Findings) -> Option<VerdictCard> {
         report::card(findings, self.span)
     }
 }

@@ -5,8 +5,8 @@ use super::{Course, FallbackExperiment, LifeJob, LifeOutcome, LifeSpan, middles}
 use crate::experiment::{BEFORE, Detail, FRAMEWRIGHT, Findings, PROPOSED};
 use crate::measure::Metric;
 use crate::report::{
-    Accent, Card, CardFigure, Figure, Item, Note, OverTime, PlotLine, Scale, Tabled, figure_cases,
-    figure_grid, figure_value,
+    Accent, CardFigure, Figure, Item, Note, OverTime, PlotLine, Scale, Tabled, VerdictCard,
+    figure_cases, figure_grid, figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -169,7 +169,7 @@ pub(super) fn verdict(figures: &[Figure], span: LifeSpan) -> Vec<String> {
 }
 
 /// The same of the first case.
-pub(super) fn card(findings: &Findings, span: LifeSpan) -> Option<Card> {
+pub(super) fn card(findings: &Findings, span: LifeSpan) -> Option<VerdictCard> {
     let figures = &findings.figures;
     let case = figure_cases(figures).into_iter().next()?;
     let [before, ours] = [BEFORE, FRAMEWRIGHT].map(|variant| stalls(figures, case, variant, false));
@@ -177,7 +177,7 @@ pub(super) fn card(findings: &Findings, span: LifeSpan) -> Option<Card> {
         .courses
         .iter()
         .find(|plot| plot.title == STALLS_SO_FAR);
-    Some(Card {
+    Some(VerdictCard {
         verdict: verdict(figures, span).into_iter().next()?,
         figure: CardFigure::new(
             format!(

@@ -9,7 +9,7 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Card, Figure, FigureAssertion, Item, Tabled};
+use crate::report::{Figure, FigureAssertion, Item, Tabled, VerdictCard};
 use crate::size::read_bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -283,7 +283,7 @@ impl Experiment for GcmaExperiment {
         report::verdict(figures, self.0.runs)
     }
 
-    fn card(&self, findings: &Findings) -> Option<Card> {
+    fn card(&self, findings: &Findings) -> Option<VerdictCard> {
         report::card(findings, self.0.runs)
     }
 }

@@ -9,8 +9,8 @@ use crate::experiment::timing::FOREIGN_MAX;
 use crate::experiment::{CalibratedClock, Detail, FRAMEWRIGHT, Findings};
 use crate::measure::Metric;
 use crate::report::{
-    Accent, Card, CardFigure, Figure, FigureColumn, FigureSource, Item, MachineRecord, Note,
-    OverTime, PlotLine, Scale, Tabled, figure_cases, figure_grid_of, figure_value,
+    Accent, CardFigure, Figure, FigureColumn, FigureSource, Item, MachineRecord, Note, OverTime,
+    PlotLine, Scale, Tabled, VerdictCard, figure_cases, figure_grid_of, figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -223,11 +223,11 @@ pub(super) fn verdict(figures: &[Figure], runs: u32) -> Vec<String> {
 }
 
 /// At how many sizes discarding is faster than moving.
-pub(super) fn card(findings: &Findings, runs: u32) -> Option<Card> {
+pub(super) fn card(findings: &Findings, runs: u32) -> Option<VerdictCard> {
     let times = sizes_ahead(&findings.figures);
     let ahead = times.iter().filter(|t| t.1 > 1.0).count();
     against_cma(&findings.figures)?;
-    Some(Card {
+    Some(VerdictCard {
         verdict: verdict(&findings.figures, runs).into_iter().next()?,
         figure: CardFigure::new(
             format!("{ahead} of {}", times.len()),

@@ -7,7 +7,7 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, JsonArgs, Mapper, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Card, Figure, Item, Tabled};
+use crate::report::{Figure, Item, Tabled, VerdictCard};
 use crate::size::read_bytes;
 use std::collections::BTreeMap;
 
@@ -248,7 +248,7 @@ impl Experiment for Kvmalloc {
         report::verdict(self, figures)
     }
 
-    fn card(&self, findings: &Findings) -> Option<Card> {
+    fn card(&self, findings: &Findings) -> Option<VerdictCard> {
         report::card(self, findings)
     }
 }

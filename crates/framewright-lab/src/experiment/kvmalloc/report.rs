@@ -7,7 +7,7 @@ use crate::experiment::{
 };
 use crate::measure::Metric;
 use crate::report::{
-    Card, CardFigure, Distribution, Figure, FigureColumn, Item, Note, Tabled, figure_cases,
+    CardFigure, Distribution, Figure, FigureColumn, Item, Note, Tabled, VerdictCard, figure_cases,
     figure_grid_of, figure_value,
 };
 
@@ -161,7 +161,7 @@ pub(super) fn verdict(plan: &Kvmalloc, figures: &[Figure]) -> Vec<String> {
 }
 
 /// The price of a call in the first case.
-pub(super) fn card(plan: &Kvmalloc, findings: &Findings) -> Option<Card> {
+pub(super) fn card(plan: &Kvmalloc, findings: &Findings) -> Option<VerdictCard> {
     let figures = &findings.figures;
     let case = figure_cases(figures).into_iter().next()?;
     let verdict = CaseVerdict {
@@ -171,7 +171,7 @@ pub(super) fn card(plan: &Kvmalloc, findings: &Findings) -> Option<Card> {
     };
     let of = |variant| verdict.own(variant, m::KVMALLOC_CPU_VS_BEFORE);
     let (proposed, ours) = (of(PROPOSED)?, of(FRAMEWRIGHT)?);
-    Some(Card {
+    Some(VerdictCard {
         verdict: verdict.engine()?,
         figure: CardFigure::new(
             m::KVMALLOC_CPU_VS_BEFORE.shown(ours),

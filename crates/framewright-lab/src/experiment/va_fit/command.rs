@@ -10,7 +10,7 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, Mapper, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Card, Figure, Item, Tabled};
+use crate::report::{Figure, Item, Tabled, VerdictCard};
 use std::collections::BTreeMap;
 
 /// vmalloc's address space: what it costs to find a gap (U. Rezki, 2018)
@@ -114,7 +114,7 @@ impl Experiment for VaFit {
         report::verdict(figures, self.options.mapper)
     }
 
-    fn card(&self, findings: &Findings) -> Option<Card> {
+    fn card(&self, findings: &Findings) -> Option<VerdictCard> {
         report::card(self, findings)
     }
 }

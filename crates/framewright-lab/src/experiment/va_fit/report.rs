@@ -10,8 +10,8 @@ use crate::experiment::{
 };
 use crate::measure::Metric;
 use crate::report::{
-    Card, CardFigure, Distribution, Figure, FigureColumn, Grid, Item, Note, Tabled, figure_cases,
-    figure_grid_of, figure_value,
+    CardFigure, Distribution, Figure, FigureColumn, Grid, Item, Note, Tabled, VerdictCard,
+    figure_cases, figure_grid_of, figure_value,
 };
 
 pub(super) const INTRODUCTION: &str = "\
@@ -244,13 +244,13 @@ pub(super) fn verdict(figures: &[Figure], mapper: Mapper) -> Vec<String> {
 }
 
 /// The case that the document begins with: a search beside many busy areas.
-pub(super) fn card(plan: &VaFit, findings: &Findings) -> Option<Card> {
+pub(super) fn card(plan: &VaFit, findings: &Findings) -> Option<VerdictCard> {
     let case = "long_busy_list";
     let figures = &findings.figures;
     let left = |variant| figure_value(figures, case, variant, m::TIME_VS_BEFORE, false);
     let (proposed, ours) = (left(PROPOSED)?, left(FRAMEWRIGHT)?);
     let mut plots = plots(plan, findings).into_iter();
-    Some(Card {
+    Some(VerdictCard {
         verdict: engine(figures, plan.options.mapper)?,
         figure: CardFigure::new(
             m::TIME_VS_BEFORE.shown(ours),

@@ -8,7 +8,7 @@ use crate::experiment::{
     Detail, Experiment, Failure, Findings, Mapper, Outputs, Progress, SEED, Size,
 };
 use crate::measure::MetricTable;
-use crate::report::{Card, Figure, Item, Tabled};
+use crate::report::{Figure, Item, Tabled, VerdictCard};
 use std::collections::BTreeMap;
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
@@ -105,7 +105,7 @@ impl Experiment for VmapBlocks {
         report::verdict(figures)
     }
 
-    fn card(&self, findings: &Findings) -> Option<Card> {
+    fn card(&self, findings: &Findings) -> Option<VerdictCard> {
         report::card(findings)
     }
 }

@@ -4,7 +4,7 @@ use super::VmapBlocks;
 use crate::experiment::range_metrics as m;
 use crate::experiment::{BEFORE, CalibratedClock, FRAMEWRIGHT, Findings, PROPOSED, SEED};
 use crate::report::{
-    Card, CardFigure, Distribution, Figure, Item, Note, Tabled, figure_cases, figure_grid,
+    CardFigure, Distribution, Figure, Item, Note, Tabled, VerdictCard, figure_cases, figure_grid,
     figure_value,
 };
 
@@ -74,10 +74,10 @@ pub(super) fn verdict(figures: &[Figure]) -> Vec<String> {
 }
 
 /// Blocks that the sequence cuts which uses up address space.
-pub(super) fn card(findings: &Findings) -> Option<Card> {
+pub(super) fn card(findings: &Findings) -> Option<VerdictCard> {
     let cut = |variant| figure_value(&findings.figures, "exhaust", variant, m::AREA_ALLOCS, false);
     let (proposed, ours) = (cut(PROPOSED)?, cut(FRAMEWRIGHT)?);
-    Some(Card {
+    Some(VerdictCard {
         verdict: engine(&findings.figures)?,
         figure: CardFigure::new(
             format!(

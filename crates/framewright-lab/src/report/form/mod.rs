@@ -2,7 +2,6 @@
 //! layouts, and the file that is written whole or not at all. Nothing here knows what a figure came to; the one thing
 //! that a form asks of a case is to be read.
 
-mod card;
 mod file;
 mod grid;
 pub(super) mod json;
@@ -13,7 +12,6 @@ mod section;
 mod series;
 mod width;
 
-pub use card::{Card, CardFigure};
 pub(crate) use file::create_beside;
 pub use file::{WriteError, has_place, write_whole};
 pub use grid::{Accent, Grid, GridRow, Heading};
@@ -22,7 +20,8 @@ pub use metrics_page::{metric_tables, metrics_page};
 pub use perfetto::{PerfettoCase, perfetto};
 pub use proc::{buddyinfo, pagetypeinfo};
 pub use section::{
-    BlockMaps, Item, Latency, Note, OverTime, PlotLine, PlotMark, Scale, Section, Size, Tabled,
+    BlockMaps, CardFigure, Item, Latency, Note, OverTime, PlotLine, PlotMark, Scale, Section, Size,
+    Tabled, VerdictCard,
 };
 pub use series::series_csv;
 pub use width::fit_terminal;

@@ -1,7 +1,7 @@
 //! What a report says, before it has a form: text and page are made from the same.
 
 use crate::measure::Film;
-use crate::report::{Accent, Card, Distribution, Grid};
+use crate::report::{Accent, Distribution, Grid};
 
 /// Something that stands below a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +147,34 @@ impl Item {
     }
 }
 
+/// A number that is read first, and what it counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardFigure {
+    /// The number, with its unit.
+    pub value: String,
+    /// What it is of, in the few words that stand behind it.
+    pub what: String,
+}
+
+impl CardFigure {
+    /// This value of that.
+    pub(crate) fn new(value: impl Into<String>, what: impl Into<String>) -> Self {
+        let (value, what) = (value.into(), what.into());
+        Self { value, what }
+    }
+}
+
+/// A verdict.
+#[derive(Debug, Clone)]
+pub struct VerdictCard {
+    /// One of its section's sentences.
+    pub verdict: String,
+    /// What it comes to in one number.
+    pub figure: CardFigure,
+    /// What shows it; a page draws only plots.
+    pub plot: Option<Item>,
+}
+
 /// How long the main job runs everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
@@ -172,7 +200,7 @@ pub struct Section {
     /// In one line: what was reproduced, by how much it differs, and why.
     pub summary: Vec<String>,
     /// Those of them that a page shows before everything else.
-    pub cards: Vec<Card>,
+    pub cards: Vec<VerdictCard>,
 }
 
 impl Section {

@@ -3,7 +3,7 @@
 
 use super::plot::{PlotError, PlotSize};
 use super::plotted;
-use crate::report::{Card, Section};
+use crate::report::{Section, VerdictCard};
 use maud::{Markup, html};
 
 /// As many sentences below the cards stand by themselves; more can be folded.
@@ -48,7 +48,12 @@ pub(super) fn summary(sections: &[Section]) -> Result<Markup, PlotError> {
     })
 }
 
-fn card(section: &Section, nth: usize, card: &Card, is_named: bool) -> Result<Markup, PlotError> {
+fn card(
+    section: &Section,
+    nth: usize,
+    card: &VerdictCard,
+    is_named: bool,
+) -> Result<Markup, PlotError> {
     let id = format!("{}-card-{nth}", section.id);
     let plot = card
         .plot

@@ -4,8 +4,8 @@
 use super::*;
 use crate::measure::{Film, MapCell, Picture, Sample};
 use crate::report::{
-    Card, CardFigure, Distribution, GridRow, Hollow, Latency, MachineRecord, OverTime, PlotLine,
-    Scale,
+    CardFigure, Distribution, GridRow, Hollow, Latency, MachineRecord, OverTime, PlotLine, Scale,
+    VerdictCard,
 };
 use scraper::{ElementRef, Html, Selector};
 use std::collections::{BTreeMap, BTreeSet};
@@ -249,7 +249,7 @@ fn page(films: Vec<(String, Film)>) -> HtmlPage {
         method: "By hand.",
         summary: vec![NASTY.into(), "Another verdict.".into()],
         cards: vec![
-            Card {
+            VerdictCard {
                 verdict: NASTY.into(),
                 figure: CardFigure::new(NASTY, NASTY),
                 plot: Some(Item::OverTime(OverTime {
@@ -257,7 +257,7 @@ fn page(films: Vec<(String, Film)>) -> HtmlPage {
                     ..nothing(NASTY)
                 })),
             },
-            Card {
+            VerdictCard {
                 verdict: "Another verdict.".into(),
                 figure: CardFigure::new("1", "of 2"),
                 plot: None,

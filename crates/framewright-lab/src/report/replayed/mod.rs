@@ -6,27 +6,26 @@
 mod answer;
 mod calibrate;
 mod case;
-mod change;
 mod compared;
 mod front;
-mod headline;
 mod hollow;
 mod table;
 mod verdict;
 mod who;
 
-pub use answer::{Answer, AnswerFigures, MachineStalls, TriedPolicy, answer};
+pub use answer::{
+    Answer, AnswerFigures, AnswerPart, AnswerZones, Headline, MachineStalls, RecordedKernel,
+    TriedPolicy, answer,
+};
 pub use calibrate::{
     calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
 };
 pub use case::{Calibration, ReportCase, ReportColumn};
-pub use change::{AnswerZones, RecordedKernel};
 pub use compared::{
     ComparedRecording, ComparedVariant, POINTS_A_WINDOW, RecordingComparison, WindowedFigure,
     machine_figures, replay_figures,
 };
 pub use front::pareto_front;
-pub use headline::{AnswerPart, Headline};
 pub use hollow::{Hollow, hollow_blocks, hollow_samples, hollow_text, hollow_trace};
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};

@@ -13,19 +13,24 @@
 //!   the machine refused and a replay of its own rules serves, of what fails in a replay alone.
 //! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up.
 //!
-//! What it says to change stands in `change.rs`.
+//! What it says to change stands in `change.rs`, what a page shows of it first in `headline.rs`.
 
-use super::change::{AnswerZones, RecordedKernel, change};
+mod change;
+mod headline;
+
+pub use change::{AnswerZones, RecordedKernel};
+
 use crate::measure::{MAX_ORDER, grouped};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
-use crate::report::{Deviation, Headline, WhoHolds};
+use crate::report::{CardFigure, Deviation, WhoHolds};
 use crate::size::shown_frames;
 use crate::trace::{RequestCounts, RequestWaits, WaitSum};
+use change::change;
 
 /// Orders that are told apart.
 const ORDERS: usize = MAX_ORDER + 1;
 /// How a sentence begins that claims nothing (**AW2**).
-pub(super) const CANNOT_SAY: &str = "This recording cannot say";
+const CANNOT_SAY: &str = "This recording cannot say";
 /// The most sentences of an answer.
 const SENTENCES_MAX: usize = 5;
 
@@ -48,7 +53,7 @@ pub struct TriedPolicy {
 }
 
 impl TriedPolicy {
-    pub(super) fn at_asked(&self, order: usize) -> u64 {
+    fn at_asked(&self, order: usize) -> u64 {
         self.failures.first().map_or(0, |counts| counts[order])
     }
 
@@ -97,6 +102,30 @@ pub struct AnswerFigures {
     pub proposed: Option<u64>,
     /// The holder of what is in the way, where that was looked for.
     pub holds: Option<WhoHolds>,
+}
+
+/// What a sentence is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerPart {
+    /// What the machine suffered.
+    Suffered,
+    /// When it tipped over.
+    Tipped,
+    /// Which rules would have helped.
+    Helped,
+}
+
+/// A sentence of an answer in one number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headline {
+    /// What it is about.
+    pub part: AnswerPart,
+    /// The sentence's place in the answer.
+    pub sentence: usize,
+    /// The order that it is about, where it is about one.
+    pub order: Option<usize>,
+    /// The number.
+    pub figure: CardFigure,
 }
 
 /// An answer.
@@ -182,15 +211,15 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
     }
 }
 
-pub(super) struct RulesVerdict {
-    pub(super) says: String,
+struct RulesVerdict {
+    says: String,
     /// The best rules that helped.
-    pub(super) best: Option<ReplayPolicy>,
+    best: Option<ReplayPolicy>,
 }
 
 impl AnswerFigures {
     /// What failed on the machine, or under its rules in less memory, and all that was asked for there.
-    pub(super) fn suffered(&self) -> (RequestCounts, RequestCounts) {
+    fn suffered(&self) -> (RequestCounts, RequestCounts) {
         let refused = self.refused.counts;
         match self.is_as_recorded {
             true => (refused, self.served.and(&refused)),
@@ -199,7 +228,7 @@ impl AnswerFigures {
     }
 
     /// The failures that the answer is about: the machine's own, or those of its rules in less memory.
-    pub(super) fn subject(&self) -> &FailureLog {
+    fn subject(&self) -> &FailureLog {
         match self.is_only_the_machine_s() || self.has_served_all() {
             true => &self.refused,
             false => &self.failed,
@@ -219,7 +248,7 @@ impl AnswerFigures {
 
     /// The order that rules are judged by: of those that could have been reported, else of all, the one that fails
     /// most often. Order 0 stands for lack of memory, which no rule mends, and only counts where nothing else fails.
-    pub(super) fn judged_order(&self) -> Option<usize> {
+    fn judged_order(&self) -> Option<usize> {
         let most = |counts: &[u64; ORDERS]| {
             (1..ORDERS)
                 .filter(|&order| counts[order] > 0)
@@ -598,5 +627,4 @@ fn shown_mib(frames: u64) -> String {
 }
 
 #[cfg(test)]
-#[path = "answer_tests.rs"]
 mod tests;
