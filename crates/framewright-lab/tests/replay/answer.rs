@@ -60,7 +60,9 @@ fn text_page_and_json_begin_with_the_same_sentences() {
             "not a column that was asked for"
         );
         let page = scraper::Html::parse_document(&fs::read_to_string(&page).unwrap());
-        let items = scraper::Selector::parse("main > section dl.summary dd").unwrap();
+        // Cards have the first sentences, and what has none stands below.
+        let items = ".card > p:not(.headline), main > section dl.summary dd";
+        let items = scraper::Selector::parse(items).unwrap();
         let in_page: Vec<String> = page
             .select(&items)
             .map(|item| item.text().collect())

@@ -101,7 +101,7 @@ fn a_page_has_a_map_of_each_policy_and_each_row_of_the_table() {
         // Three moments of three policies, without a script.
         assert_eq!(select("figure.map .printed figure svg").len(), 9);
         // Memory in six figures, and the orders that fail.
-        let plots = select("figure.plot > figcaption");
+        let plots = select(".plots figure.plot > figcaption");
         assert!((6..=10).contains(&plots.len()), "{plots:?}");
         for title in ["unusable index, order 9", "mixed blocks", "free memory"] {
             assert!(plots.iter().any(|plot| plot.ends_with(title)), "{plots:?}");

@@ -299,11 +299,23 @@ fn a_page_has_each_table_and_the_choices_by_each_pair_of_costs() {
         summary.contains(" of 8 choices are on the front, where no other choice is better: "),
         "{summary}"
     );
-    // Hollow answers are said to be hollow.
-    assert!(text.contains("Read this first"), "{text}");
     // A page of rows that are there is the same, and takes the other's place.
     swept(&args);
     assert_eq!(fs::read_to_string(&page).unwrap(), text);
+    // Hollow answers are said to be hollow, and others are not.
+    assert!(!text.contains("Read this first"), "{text}");
+    let still = write(&tight(0, 1), folder.path(), "still");
+    let rows = at("still-rows");
+    let asked = [as_str(&still), "--policy", "framewright"];
+    swept(
+        &[
+            &asked[..],
+            &["--json", as_str(&rows), "--html", as_str(&page)],
+        ]
+        .concat(),
+    );
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.contains("Read this first"), "{text}");
 }
 
 #[test]
