@@ -3,7 +3,7 @@
 //!
 //! A CPU is a thread here, and a CPU-local a `thread_local!`. A kernel has its own macro for these, or takes
 //! `framewright_paging::seats`, which has seats for page tables and for handlers, too. A kernel turns interrupts off
-//! around each use; a call that comes from inside another one all the same finds the seats in use.
+//! around each use. If a call comes from inside another one even so, it finds the seats in use.
 //!
 //! `cargo run -p framewright-examples --bin cpu_locals`
 

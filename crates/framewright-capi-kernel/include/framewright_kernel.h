@@ -325,8 +325,8 @@ int fwk_metadata_bytes(const struct fwk_layout *layout, size_t *bytes);
 //
 // # Safety
 // Unless they are NULL, `layout` and `platform` have as many bytes as their first field says, `memory` can be written,
-// and the library alone uses the metadata until `fwk_end`. As long, the callbacks do what the platform says, and what is
-// added lies in the direct map and is touched only by its owner.
+// the metadata hold zeroes if `layout` says so, and the library alone uses them until `fwk_end`. As long, the callbacks
+// do what the platform says, and what is added lies in the direct map and is touched only by its owner.
 int fwk_new(const struct fwk_layout *layout,
             const struct fwk_platform *platform,
             void *metadata,

@@ -1,89 +1,65 @@
 //! Programs in C over the static library that kernels link: in a process over a memory file, plain and under the sanitizers
-//! of the C compiler, and what is linked for a bare machine. What the machine lacks is skipped, and said on the standard
-//! error, past the test's own.
+//! of the C compiler, and what is linked for a bare machine.
 
+#[path = "../../framewright-capi/tests/shared/programs.rs"]
+mod programs;
+
+use programs::{
+    CBuild, can_build, command, compile, compiler, each_way, here, is_for_both_languages, program,
+    program_of_the_readme, run, scratch, skip,
+};
 use std::env;
-use std::io::Write;
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-
-/// How long a program may run. On an idle machine each takes some seconds at most.
-const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The bare machine, whose programs this processor runs too.
 const BARE: &str = "x86_64-unknown-none";
 
-/// What every program is compiled with.
-const STRICT: [&str; 6] = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"];
-
-/// How a program is compiled and linked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum KernelCBuild {
-    Plain,
-    /// With the sanitizers of addresses and of undefined behaviour.
-    Address,
-    /// With the thread sanitizer, and the library as a shared one: so the sanitizer can tell apart what is not built with it,
-    /// and judges the program and its callbacks alone.
-    Thread,
+fn static_library(_cc: &str) -> Vec<OsString> {
+    vec![library().into()]
 }
 
-impl KernelCBuild {
-    /// What the compiler is told.
-    const fn options(self) -> &'static [&'static str] {
-        match self {
-            Self::Plain => &[],
-            Self::Address => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-            Self::Thread => &["-fsanitize=thread", "-fno-sanitize-recover=all"],
-        }
-    }
-
-    /// The library that it is linked with.
-    fn library(self, cc: &str) -> &'static Path {
-        match self {
-            Self::Plain | Self::Address => library(),
-            Self::Thread => shared(cc),
-        }
-    }
+fn shared_library(cc: &str) -> Vec<OsString> {
+    let library = shared(cc);
+    let path = format!("-Wl,-rpath,{}", library.parent().unwrap().display());
+    vec![library.into(), path.into()]
 }
 
-const ONE_THREAD: [KernelCBuild; 2] = [KernelCBuild::Plain, KernelCBuild::Address];
-const ALL: [KernelCBuild; 3] = [
-    KernelCBuild::Plain,
-    KernelCBuild::Address,
-    KernelCBuild::Thread,
-];
+const PLAIN: CBuild = CBuild {
+    name: "plain",
+    sanitizer: None,
+    library: static_library,
+};
+/// With the sanitizers of addresses and of undefined behaviour.
+const ADDRESS: CBuild = CBuild {
+    name: "address",
+    sanitizer: Some("address,undefined"),
+    library: static_library,
+};
+/// With the thread sanitizer, and the library as a shared one: so the sanitizer can tell apart what is not built with it,
+/// and judges the program and its callbacks alone.
+const THREAD: CBuild = CBuild {
+    name: "thread",
+    sanitizer: Some("thread"),
+    library: shared_library,
+};
 
-fn skip(what: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {what}: {why}");
-}
+const SEE_NO_RACE: [CBuild; 2] = [PLAIN, ADDRESS];
+const ALL: [CBuild; 3] = [PLAIN, ADDRESS, THREAD];
 
-fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn scratch() -> &'static Path {
+/// The folder of the libraries, which outlive this process: Cargo builds only what changed.
+fn libraries() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
-}
-
-/// The C compiler of the machine.
-fn compiler() -> Option<&'static str> {
-    static FOUND: OnceLock<Option<&str>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let answers = |cc: &&str| {
-            let version = Command::new(cc).arg("--version").output();
-            version.is_ok_and(|said| said.status.success())
-        };
-        ["cc", "gcc", "clang"].into_iter().find(answers)
-    })
 }
 
 /// Builds the static library: for this host with debug assertions, or for a target as kernels link it, but for the
 /// optimisation. What that drops of an archive is not missed: a program that is linked without it needs more.
 fn build(target: Option<&str>) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let folder = scratch().join("library");
+    let folder = libraries().join("library");
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--locked", "--manifest-path"]);
     command.arg(here().join("library/Cargo.toml"));
@@ -118,8 +94,8 @@ fn library() -> &'static Path {
 fn shared(cc: &str) -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
-        let folder = scratch().join("shared");
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = libraries().join("shared");
+        fs::create_dir_all(&folder).unwrap();
         let to = folder.join("libframewright_kernel.so");
         let mut command = Command::new(cc);
         command.args(["-shared", "-Wl,--whole-archive"]);
@@ -141,123 +117,14 @@ fn has_target(target: &str) -> bool {
     said.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
 }
 
-/// Compiles `sources`, and links them into the program `to`, with the library or without one.
-fn compile(
-    cc: &str,
-    options: &[&str],
-    sources: &[&str],
-    library: Option<&Path>,
-    to: &Path,
-) -> Output {
-    let mut command = Command::new(cc);
-    command.args(STRICT).args(options);
-    command.arg("-I").arg(here().join("include"));
-    command.args(sources.iter().map(|source| here().join(source)));
-    command.args(library).arg("-o").arg(to);
-    command.output().expect("the compiler answered before")
-}
-
-/// Runs a program to its end, or ends it when it lasts too long.
-fn run(program: &Path) -> Result<String, String> {
-    let log = program.with_extension("log");
-    let file = std::fs::File::create(&log).unwrap();
-    let mut command = Command::new(program);
-    let options = "halt_on_error=1:ignore_noninstrumented_modules=1";
-    command.env("TSAN_OPTIONS", options);
-    // What the test runner adds must not stand in for what the program names.
-    command.env_remove("LD_LIBRARY_PATH");
-    command.stdout(file.try_clone().unwrap()).stderr(file);
-    let (mut child, begun) = (command.spawn().unwrap(), Instant::now());
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break Ok(status);
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            break Err("it did not end");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    let said = String::from_utf8_lossy(&std::fs::read(&log).unwrap()).into_owned();
-    match status {
-        Ok(status) if status.success() => Ok(said),
-        Ok(status) => Err(format!("{status}\n{said}")),
-        Err(why) => Err(format!("{why}\n{said}")),
-    }
-}
-
-/// Compiles and links a program, and what is said of that.
-fn compile_as(cc: &str, build: KernelCBuild, sources: &[&str], to: &Path) -> Result<(), String> {
-    let library = build.library(cc);
-    let folder = library.parent().unwrap();
-    let path = format!("-Wl,-rpath,{}", folder.display());
-    let options = build.options().iter().copied();
-    let options: Vec<_> = options.chain(["-lpthread", &path]).collect();
-    let said = compile(cc, &options, sources, Some(library), to);
-    let errors = String::from_utf8_lossy(&said.stderr).into_owned();
-    said.status.success().then_some(()).ok_or(errors)
-}
-
-/// Whether the compiler and the machine run programs built so: asked with a program that has nothing of the library, so
-/// that a library which does not link is an error. One answer serves all tests.
-fn can_build(cc: &str, build: KernelCBuild) -> Result<(), String> {
-    static ADDRESS: OnceLock<Result<(), String>> = OnceLock::new();
-    static THREAD: OnceLock<Result<(), String>> = OnceLock::new();
-    let answer = match build {
-        KernelCBuild::Plain => return Ok(()),
-        KernelCBuild::Address => &ADDRESS,
-        KernelCBuild::Thread => &THREAD,
-    };
-    let probe = || {
-        let source = scratch().join(format!("kernel-probe-{build:?}.c"));
-        let text = "#include <pthread.h>\nstatic void *f(void *a) { return a; }\n\
-                    int main(void) { pthread_t t; return pthread_create(&t, 0, f, 0) || pthread_join(t, 0); }\n";
-        std::fs::write(&source, text).unwrap();
-        let probe = source.with_extension("");
-        let options: Vec<_> = build
-            .options()
-            .iter()
-            .copied()
-            .chain(["-lpthread"])
-            .collect();
-        let said = compile(cc, &options, &[source.to_str().unwrap()], None, &probe);
-        if !said.status.success() {
-            return Err(String::from_utf8_lossy(&said.stderr).into_owned());
-        }
-        run(&probe).map(|_| ())
-    };
-    answer.get_or_init(probe).clone()
-}
-
-/// Compiles and runs a program each way, or those ways that the machine has. What each said.
-fn each_way(name: &str, sources: &[&str], builds: &[KernelCBuild]) -> Vec<String> {
-    let Some(cc) = compiler() else {
-        skip(name, "there is no C compiler");
-        return Vec::new();
-    };
-    let mut outputs = Vec::new();
-    for &build in builds {
-        if let Err(why) = can_build(cc, build) {
-            let why = why.lines().next().unwrap_or("no reason");
-            skip(name, &format!("no {}: {why}", build.options()[0]));
-            continue;
-        }
-        let to = scratch().join(format!("kernel-{name}-{build:?}"));
-        let said = compile_as(cc, build, sources, &to).and_then(|()| run(&to));
-        outputs.push(said.unwrap_or_else(|why| panic!("{name}, {build:?}: {why}")));
-    }
-    outputs
-}
-
 #[test]
 fn each_function_does_what_it_says_with_all_callbacks_and_with_few() {
-    each_way("calls", &["tests/c/calls.c"], &ONE_THREAD);
+    each_way("calls", &["tests/c/calls.c"], &SEE_NO_RACE);
 }
 
 #[test]
 fn ck1_ck2_ck3_ck4_wrong_calls_are_errors_and_change_nothing() {
-    each_way("wrong", &["tests/c/wrong.c"], &ONE_THREAD);
+    each_way("wrong", &["tests/c/wrong.c"], &SEE_NO_RACE);
 }
 
 #[test]
@@ -265,20 +132,25 @@ fn all_cpus_work_at_a_time_and_each_byte_stays() {
     each_way("cpus", &["tests/c/cpus.c"], &ALL);
 }
 
+/// Each mistake of `tests/c/race.c`.
+const RACES: [&str; 3] = ["elsewhere", "in-its-page", "in-its-line"];
+
 #[test]
 fn a_race_is_reported_whatever_is_freed_and_allocated_beside_it() {
-    // Without the sanitizer, and without being one of two CPUs, it is a program like any other.
-    each_way("race", &["tests/c/race.c"], &ONE_THREAD);
+    // What does not look for races finds nothing wrong: each read finds the value that was written.
+    each_way("race", &["tests/c/race.c"], &SEE_NO_RACE);
     let Some(cc) = compiler() else { return };
-    if let Err(why) = can_build(cc, KernelCBuild::Thread) {
-        return skip("race", &format!("no thread sanitizer: {why}"));
+    if let Err(why) = can_build(cc, &THREAD) {
+        return skip("race", &why);
     }
-    let to = scratch().join("kernel-race-Thread");
-    compile_as(cc, KernelCBuild::Thread, &["tests/c/race.c"], &to).unwrap();
-    let said = run(&to).expect_err("it has a race");
-    for part in ["WARNING: ThreadSanitizer: data race", " reader ", "race.c"] {
-        assert!(said.contains(part), "{said}");
+    let race = program(cc, "race", &["tests/c/race.c"], &THREAD).unwrap();
+    for name in RACES {
+        let said = run(command(&race).arg(name)).expect_err("it has a race");
+        for part in ["WARNING: ThreadSanitizer: data race", " reader ", "race.c"] {
+            assert!(said.contains(part), "{name}: {said}");
+        }
     }
+    fs::remove_file(race).unwrap();
 }
 
 const KERNEL_SAYS: &str = "all frames are free again\n";
@@ -286,7 +158,7 @@ const KERNEL_SAYS: &str = "all frames are free again\n";
 #[test]
 fn the_example_runs_in_a_process() {
     let sources = ["examples/c/kernel.c", "tests/c/main.c"];
-    for said in each_way("kernel", &sources, &ONE_THREAD) {
+    for said in each_way("kernel", &sources, &SEE_NO_RACE) {
         assert_eq!(said, KERNEL_SAYS);
     }
 }
@@ -305,7 +177,7 @@ fn the_example_is_linked_for_a_bare_machine_and_runs() {
         return skip(what, "there is no C compiler");
     };
     let archive = build(Some(BARE));
-    let program = scratch().join("kernel-bare");
+    let program = scratch("bare");
     let options = [
         "-ffreestanding",
         "-nostdlib",
@@ -316,10 +188,10 @@ fn the_example_is_linked_for_a_bare_machine_and_runs() {
         "-mno-red-zone",
     ];
     let sources = ["examples/c/kernel.c", "tests/c/start.c"];
-    let said = compile(cc, &options, &sources, Some(&archive), &program);
-    let errors = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success(), "{errors}");
-    assert_eq!(run(&program).as_deref(), Ok(KERNEL_SAYS));
+    let rest = [archive.into(), "-o".into(), program.clone().into()];
+    compile(cc, &options, &sources, &rest).unwrap();
+    assert_eq!(run(&mut command(&program)).as_deref(), Ok(KERNEL_SAYS));
+    fs::remove_file(program).unwrap();
 }
 
 /// What the program of the README takes from its kernel.
@@ -338,43 +210,14 @@ fn the_program_of_the_readme_is_one() {
     let Some(cc) = compiler() else {
         return skip("the README", "there is no C compiler");
     };
-    let readme = std::fs::read_to_string(here().join("README.md")).unwrap();
-    let program = readme.split("```c\n").nth(1).unwrap();
-    let program = program.split("```").next().unwrap();
-    let (includes, body) = program.split_once("\n\n").unwrap();
-    let source = scratch().join("readme.c");
-    let text =
-        format!("{includes}\n{READMES_KERNEL}{body}return stack != NULL && inode != NULL;\n}}\n");
-    std::fs::write(&source, text).unwrap();
-    let mut command = Command::new(cc);
-    command
-        .args(STRICT)
-        .args(["-ffreestanding", "-fsyntax-only"]);
-    command.arg("-I").arg(here().join("include")).arg(&source);
-    let said = command.output().unwrap();
-    let errors = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success(), "{errors}");
+    let after = "return stack != NULL && inode != NULL;\n}\n";
+    let source = program_of_the_readme(READMES_KERNEL, after);
+    let sources = [source.to_str().unwrap()];
+    compile(cc, &["-ffreestanding", "-fsyntax-only"], &sources, &[]).unwrap();
+    fs::remove_file(source).unwrap();
 }
 
 #[test]
 fn the_header_is_one_for_cpp_and_freestanding_code_too() {
-    let Some(cc) = compiler() else {
-        return skip("C++", "there is no compiler");
-    };
-    let header = here().join("include/framewright_kernel.h");
-    let compile = |options: &[&str]| {
-        let mut command = Command::new(cc);
-        command.args(options);
-        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]);
-        command.arg(&header).output().unwrap()
-    };
-    let said = compile(&["-x", "c", "-std=c99", "-ffreestanding"]);
-    let errors = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success(), "{errors}");
-    let said = compile(&["-x", "c++", "-std=c++11"]);
-    let errors = String::from_utf8_lossy(&said.stderr);
-    if errors.contains("cc1plus") {
-        return skip("C++", "the compiler knows only C");
-    }
-    assert!(said.status.success(), "{errors}");
+    is_for_both_languages("include/framewright_kernel.h", &["-ffreestanding"]);
 }

@@ -82,7 +82,7 @@ fn make(early: &[Option<Run>]) -> Option<OstdEngine> {
     let home = fits.min_by_key(|run| run.end().0 / LARGE - (run.end().0 - taken) / LARGE)?;
     let left = home.frames().checked_sub(taken)?;
     let metadata = words_in(Run::new(Frame(home.start().0 + left), taken)?)?;
-    let engine = OstdEngine::new(&layout, metadata, Ostd).ok()?;
+    let engine = OstdEngine::in_zeroed(&layout, metadata, Ostd).ok()?;
     for run in runs() {
         let frames = if run == home { left } else { run.frames() };
         engine.add(Run::new(run.start(), frames)?).ok()?;
@@ -90,7 +90,7 @@ fn make(early: &[Option<Run>]) -> Option<OstdEngine> {
     Some(engine)
 }
 
-/// The words in these frames, which OSTD gives to no caller from now on.
+/// The words in these frames, zeroes, which OSTD gives to no caller from now on.
 #[expect(
     unsafe_code,
     reason = "OSTD gives out no address of a frame but for a handle that lives as long"

@@ -3,22 +3,35 @@
 #[cfg(not(feature = "stock"))]
 mod chosen {
     use framewright_ostd::{engine, stats};
+    use ostd::mm::frame::GlobalFrameAllocator;
 
     /// Its name.
     pub(crate) const NAME: &str = "framewright";
 
-    /// The allocator.
+    // These lines are the program in the README of `framewright-ostd`.
     #[ostd::global_frame_allocator]
-    pub(crate) static FRAMES: framewright_ostd::Frames = framewright_ostd::Frames;
+    static FRAMES: framewright_ostd::Frames = framewright_ostd::Frames;
+
+    fn start() -> Result<(), framewright_ostd::AsideError> {
+        framewright_ostd::set_aside(&[1024])?; // pages; guests have the frames meanwhile
+        let stats = framewright_ostd::stats(); // what the engine counts, and what was refused
+        assert_eq!(stats.refused, 0);
+        Ok(())
+    }
+
+    /// The allocator.
+    pub(crate) fn frames() -> &'static dyn GlobalFrameAllocator {
+        &FRAMES
+    }
 
     /// How many frames are free.
     pub(crate) fn free_frames() -> usize {
         stats().frames.nr_free_pages as usize
     }
 
-    /// Whether it can set a request of this many pages aside, and has done so.
-    pub(crate) fn set_aside(pages: usize) -> bool {
-        framewright_ostd::set_aside(&[pages]).expect("memory is still whole");
+    /// Whether it can set a driver's 4 MiB aside, and has done so.
+    pub(crate) fn set_aside() -> bool {
+        start().expect("memory is still whole");
         true
     }
 
@@ -62,17 +75,22 @@ mod chosen {
 
 #[cfg(feature = "stock")]
 mod chosen {
+    use ostd::mm::frame::GlobalFrameAllocator;
+
     pub(crate) const NAME: &str = "ostd";
 
     #[ostd::global_frame_allocator]
-    pub(crate) static FRAMES: osdk_frame_allocator::FrameAllocator =
-        osdk_frame_allocator::FrameAllocator;
+    static FRAMES: osdk_frame_allocator::FrameAllocator = osdk_frame_allocator::FrameAllocator;
+
+    pub(crate) fn frames() -> &'static dyn GlobalFrameAllocator {
+        &FRAMES
+    }
 
     pub(crate) fn free_frames() -> usize {
         osdk_frame_allocator::load_total_free_size() / ostd::mm::PAGE_SIZE
     }
 
-    pub(crate) fn set_aside(_pages: usize) -> bool {
+    pub(crate) fn set_aside() -> bool {
         false
     }
 

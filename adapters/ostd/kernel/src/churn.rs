@@ -197,7 +197,7 @@ pub(crate) fn run() {
 /// 85 % of memory in use, with 4 MiB set aside or not; then nearly all.
 pub(crate) fn run_heavy(is_aside: bool) {
     let mut live = LiveSegments::new();
-    if is_aside && !set_aside(LARGE) {
+    if is_aside && !set_aside() {
         say!("nothing can be set aside");
         return;
     }

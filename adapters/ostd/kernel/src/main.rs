@@ -20,7 +20,7 @@ mod churn;
 mod smp;
 mod speed;
 
-use choice::{FRAMES, free_frames};
+use choice::{frames, free_frames};
 use core::panic::PanicInfo;
 use ostd::mm::heap::SlotInfo;
 use ostd::power::{ExitCode, poweroff};
@@ -46,7 +46,7 @@ fn kernel_main() {
         words.any(|other| other.strip_prefix("test=") == Some(word))
     };
     if is_asked("speed") {
-        speed::run(&FRAMES);
+        speed::run(frames());
     }
     if is_asked("frag") {
         churn::run();

@@ -29,7 +29,7 @@ fn churn(live: &mut LiveSegments, cpu: u64) {
 }
 
 pub(crate) fn run() {
-    set_aside(1024);
+    set_aside();
     // While memory is whole: OSTD's own allocator has no such run later.
     let mut live = LiveSegments::new();
     register_ap_entry(other_cpu);

@@ -110,19 +110,13 @@ impl KernelLayout {
 
     fn engine<const B: bool>(
         &self,
-        words: &'static mut [u64],
+        zeroes: &'static mut [u64],
         table: &'static FwkPlatform,
     ) -> Result<Engine<'static, Callbacks<B>>, KernelRefusal> {
         let platform = Callbacks::<B>::new(table);
-        let made = match (self.reserve, self.is_zeroed) {
-            (Some(reserve), true) => {
-                Engine::in_zeroed(&self.base.with_reserve(reserve), words, platform)
-            }
-            (Some(reserve), false) => {
-                Engine::new(&self.base.with_reserve(reserve), words, platform)
-            }
-            (None, true) => Engine::in_zeroed(&self.base, words, platform),
-            (None, false) => Engine::new(&self.base, words, platform),
+        let made = match self.reserve {
+            Some(reserve) => Engine::in_zeroed(&self.base.with_reserve(reserve), zeroes, platform),
+            None => Engine::in_zeroed(&self.base, zeroes, platform),
         }?;
         Ok(match table.now {
             Some(_) => made.with_lock_accounts(),
@@ -140,7 +134,7 @@ pub(super) struct NewMemory {
 /// Makes a memory in `bytes` bytes from `metadata` on.
 ///
 /// # Safety
-/// The library alone uses these bytes until the memory ends.
+/// The library alone uses these bytes until the memory ends. They hold zeroes if the layout says so.
 pub(super) unsafe fn make(
     layout: &KernelLayout,
     table: FwkPlatform,
@@ -152,20 +146,24 @@ pub(super) unsafe fn make(
     }
     let base = metadata.wrapping_add(metadata.align_offset(LINE));
     let head: *mut MemoryHead = base.cast();
-    let words_at = base.wrapping_add(layout.words_at()).cast::<u64>();
+    let words_at = base.wrapping_add(layout.words_at());
+    let words = layout.words()?;
     // SAFETY: all of it lies in the caller's bytes (`bytes` has room for the alignment), each part behind the other, and
-    // aligned; C's memory holds numbers of some value.
-    let (table, words) = unsafe {
+    // aligned. Words that may hold anything need not have been written; the others hold the caller's zeroes.
+    let (table, zeroes) = unsafe {
         (&raw mut (*head).made).write(AtomicU64::new(0));
         (&raw mut (*head).cpus).write(usize::from(layout.cpus));
         (&raw mut (*head).table).write(table);
-        let words = slice::from_raw_parts_mut(words_at, layout.words()?);
+        let zeroes = match layout.is_zeroed {
+            true => slice::from_raw_parts_mut(words_at.cast(), words),
+            false => EngineLayout::metadata_in(slice::from_raw_parts_mut(words_at.cast(), words)),
+        };
         let table = &raw const (*head).table;
-        (&*table, words)
+        (&*table, zeroes)
     };
     let engine = match table.barrier {
-        Some(_) => KernelEngine::Barriers(layout.engine(words, table)?),
-        None => KernelEngine::Fenced(layout.engine(words, table)?),
+        Some(_) => KernelEngine::Barriers(layout.engine(zeroes, table)?),
+        None => KernelEngine::Fenced(layout.engine(zeroes, table)?),
     };
     // SAFETY: as above; the engine stays at that address until the memory ends.
     let engine = unsafe {

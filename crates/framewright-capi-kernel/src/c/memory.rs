@@ -158,8 +158,8 @@ pub unsafe extern "C" fn fwk_metadata_bytes(layout: *const FwkLayout, bytes: *mu
 ///
 /// # Safety
 /// Unless they are NULL, `layout` and `platform` have as many bytes as their first field says, `memory` can be written,
-/// and the library alone uses the metadata until `fwk_end`. As long, the callbacks do what the platform says, and what is
-/// added lies in the direct map and is touched only by its owner.
+/// the metadata hold zeroes if `layout` says so, and the library alone uses them until `fwk_end`. As long, the callbacks
+/// do what the platform says, and what is added lies in the direct map and is touched only by its owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwk_new(
     layout: *const FwkLayout,

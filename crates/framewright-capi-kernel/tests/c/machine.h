@@ -36,24 +36,34 @@ void __tsan_release(void *at);
 #define __tsan_release(at) ((void)(at))
 #endif
 
-enum { LINE = 64 };
+enum { GRAIN = 16 }; // each object begins at a multiple of it, and none shares one
 
 // The library is not built with the thread sanitizer, so that does not see how the free of some memory orders what comes
 // before it before the next allocation of that memory, and an unmap before the next map. These two say so, of that memory
-// alone. What was freed as one object comes back inside others, so they say it of each line, or each page of a larger object.
+// alone. What was freed as one object comes back inside others, so each grain has a key, its address; for all grains of a
+// page at a time the page has one, which is no grain's.
+static inline void *page_key(uintptr_t page)
+{
+    return (void *)(page + 1);
+}
+
 static inline void frees(const void *at, size_t bytes)
 {
-    uintptr_t step = bytes < FW_PAGE_BYTES ? LINE : FW_PAGE_BYTES, end = (uintptr_t)at + bytes;
-    for (uintptr_t part = (uintptr_t)at & ~(step - 1); part < end; part += step)
-        __tsan_release((void *)part);
+    uintptr_t part = (uintptr_t)at, end = part + bytes;
+    while (part < end) {
+        size_t step = part % FW_PAGE_BYTES == 0 && end - part >= FW_PAGE_BYTES ? FW_PAGE_BYTES : GRAIN;
+        __tsan_release(step == GRAIN ? (void *)part : page_key(part));
+        part += step;
+    }
 }
 
 static inline void allocated(const void *at, size_t bytes)
 {
-    uintptr_t page = (uintptr_t)at & ~(uintptr_t)(FW_PAGE_BYTES - 1), end = (uintptr_t)at + bytes;
-    __tsan_acquire((void *)page);
-    for (uintptr_t line = (uintptr_t)at & ~(uintptr_t)(LINE - 1); line < end; line += LINE)
-        __tsan_acquire((void *)line);
+    uintptr_t part = (uintptr_t)at, end = part + bytes;
+    for (uintptr_t page = part & ~(uintptr_t)(FW_PAGE_BYTES - 1); page < end; page += FW_PAGE_BYTES)
+        __tsan_acquire(page_key(page));
+    for (; part < end; part += GRAIN)
+        __tsan_acquire((void *)part);
 }
 
 // Counts, and orders nothing: the sanitizer must not take two counted calls for ordered ones.
@@ -171,7 +181,6 @@ static void machine_copy(void *context, void *to, const void *from, size_t bytes
 {
     COUNT(((struct machine *)context)->copies);
     allocated(to, bytes);
-    allocated(from, bytes);
     memcpy(to, from, bytes);
 }
 

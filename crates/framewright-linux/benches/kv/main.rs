@@ -17,7 +17,9 @@
 //! target fails the run.
 //!
 //! `seat` is a thread's seat, handed in, as a kernel has it for each CPU; `Heap` the same as a
-//! global allocator, which finds the thread's seat itself. The rivals have as much memory. They
+//! global allocator, which finds the thread's seat itself. `buddy-slab` finds its thread's slabs
+//! itself, too: each operation looks up a thread-local number and calls through a `dyn`. So its
+//! peer is `Heap`, not `seat`, which pays for neither. The rivals have as much memory. They
 //! have no figure where memory is fragmented, because they only serve contiguous memory. The
 //! system's malloc takes pages from the kernel, whose memory is not fragmented.
 

@@ -32,7 +32,7 @@ fn shown(text: &str) -> Result<String, String> {
     let cell = |cell: &NotebookCell| {
         let source = cell.source.concat();
         match cell.cell_type.as_str() {
-            // A page of the book stands beside the pages that the notebook looks for there.
+            // The notebook links to `../docs/`, and its page lies in that folder.
             "markdown" => Ok(format!("{}\n", source.replace("](../docs/", "]("))),
             "code" => Ok(format!("```python\n{source}\n```\n")),
             other => Err(format!("there is no form for a cell of type `{other}`")),

@@ -34,11 +34,7 @@ fn packages() -> Vec<(PathBuf, String)> {
             let text = fs::read_to_string(&path).unwrap();
             (path.parent().unwrap().to_owned(), text)
         })
-        .filter(|(folder, text)| {
-            text.contains("[package]")
-                && !text.contains("publish = false")
-                && !folder.ends_with("kernel")
-        })
+        .filter(|(_, text)| text.contains("[package]") && !text.contains("publish = false"))
         .collect()
 }
 
@@ -148,10 +144,52 @@ const PROGRAMS_ELSEWHERE: &[(&str, &str)] = &[
         "it is in C: `tests/c.rs` compiles it",
     ),
     (
-        "adapters/ostd/framewright-ostd",
+        OSTDS,
         "it takes OSTD's own flags: `adapters/ostd/kernel` has the same lines",
     ),
 ];
+
+const OSTDS: &str = "adapters/ostd/framewright-ostd";
+
+/// What stands behind the fences with which a text begins programs and outputs.
+fn fences(text: &str) -> Vec<&str> {
+    let fences = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("```"));
+    fences.step_by(2).collect()
+}
+
+/// What is wrong with the fences of a README that is compiled: one of Rust is compiled, whole, and there is one.
+fn uncompiled(readme: &str) -> Vec<String> {
+    let is_rust = |fence: &&str| matches!(*fence, "rust" | "rust,no_run");
+    let (programs, others): (Vec<&str>, Vec<&str>) = fences(readme).into_iter().partition(is_rust);
+    let others = others.into_iter().filter(|fence| *fence != "sh");
+    let mut wrong: Vec<_> = others
+        .map(|fence| format!("nothing compiles what follows ```{fence}"))
+        .collect();
+    if programs.is_empty() {
+        wrong.push("no program for the compiler".to_owned());
+    }
+    wrong
+}
+
+/// The lines without the blanks before and behind them.
+fn trimmed(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim).collect()
+}
+
+#[test]
+fn ostds_kernel_has_the_program_of_the_readme() {
+    let ostd = root().join(OSTDS);
+    let readme = fs::read_to_string(ostd.join("README.md")).unwrap();
+    let program = readme.split("```rust,ignore\n").nth(1).unwrap();
+    let program = trimmed(program.split("```").next().unwrap());
+    let kernel = fs::read_to_string(ostd.join("../kernel/src/choice.rs")).unwrap();
+    let is_there = trimmed(&kernel)
+        .windows(program.len())
+        .any(|lines| lines == program);
+    assert!(program.len() > 5 && is_there, "{program:#?}");
+}
 
 #[test]
 fn each_published_crate_says_what_it_is() {
@@ -178,13 +216,9 @@ fn each_published_crate_says_what_it_is() {
         if is_compiled == is_elsewhere {
             wrong.push(format!("{shown}: its README's program is no doctest"));
         }
-        // Nothing compiles these.
-        if !is_elsewhere
-            && ["rust,ignore", "```ignore"]
-                .iter()
-                .any(|of| readme.contains(of))
-        {
-            wrong.push(format!("{shown}: a program of its README is ignored"));
+        if !is_elsewhere {
+            let uncompiled = uncompiled(&readme).into_iter();
+            wrong.extend(uncompiled.map(|what| format!("{shown}: its README: {what}")));
         }
         // Which targets docs.rs shows; adapters are not there.
         if folder.starts_with(root().join("crates")) && !text.contains("[package.metadata.docs.rs]")
@@ -208,6 +242,21 @@ fn every_page_of_the_documents_stands_in_the_book_once() {
     pages.retain(|page| *page != summary);
     pages.sort();
     assert_eq!(listed, pages);
+}
+
+#[test]
+fn a_program_that_nothing_compiles_is_found() {
+    let readme = |fence| format!("a\n```{fence}\nb();\n```\n```sh\nc\n```\n");
+    for fence in ["rust", "rust,no_run"] {
+        assert_eq!(uncompiled(&readme(fence)), [""; 0]);
+    }
+    for fence in ["text", "rust,ignore", "ignore", "rust, no_run", ""] {
+        let nothing = format!("nothing compiles what follows ```{fence}");
+        let wanted = [&nothing, "no program for the compiler"];
+        assert_eq!(uncompiled(&readme(fence)), wanted);
+    }
+    let beside = format!("{}```rust,ignore\n```\n", readme("rust"));
+    assert_eq!(uncompiled(&beside).len(), 1);
 }
 
 #[test]
