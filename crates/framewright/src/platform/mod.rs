@@ -26,6 +26,9 @@
 //! With the same answers from the platform, the same calls give
 //! the same results, bit for bit.
 
+#[cfg(all(test, not(shuttle)))]
+#[path = "tests/bare.rs"]
+pub(crate) mod bare;
 mod contents;
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[path = "tests/crowd.rs"]

@@ -1,7 +1,7 @@
 //! Cuts the memory that a user hands in for metadata into parts.
 
-// UNSAFETY: memory that holds nothing becomes words; the language has the cast for one of them, but not for a slice on all
-// toolchains that this is for.
+// UNSAFETY: a slice of words that hold nothing becomes one of words that hold zeroes. The standard library has this for slices
+// only since a release that is newer than the oldest one that builds the engine.
 
 use super::record::{RawRecord, WordRecords, records};
 use super::{Halves, atomic_words};
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn memory_that_holds_nothing_becomes_zeroes() {
-        let mut memory = [MaybeUninit::uninit(); 9];
+        let mut memory = [MaybeUninit::new(!0); 9];
         let words = zeroed_words(&mut memory[1..8]);
         assert_eq!(words, [0; 7]);
         words[6] = 5;

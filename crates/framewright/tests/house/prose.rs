@@ -1,8 +1,8 @@
 //! Comments name the actor: the caller, the owner, a CPU. This counts the words that hide it, and
 //! the count of each crate may only fall.
 
+use super::sources::{files, root};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// The most such words in the comments of each crate. A change that removes some lowers its line.
 const CEILINGS: &[(&str, usize)] = &[
@@ -35,7 +35,6 @@ const DOCUMENTS: &[(&str, usize)] = &[
     ("adapters", 0),
     ("crates", 0),
     ("docs", 0),
-    ("docs/design", 0),
     ("python", 0),
     ("traces", 0),
 ];
@@ -141,33 +140,6 @@ fn uncapitalised(word: &str) -> String {
     })
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
-}
-
-/// The files below a path that end so, without what Cargo built.
-fn files(path: &Path, extension: &str, into: &mut Vec<PathBuf>) {
-    if path.is_file() {
-        into.push(path.to_owned());
-        return;
-    }
-    let mut found: Vec<PathBuf> = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    found.sort();
-    for path in found {
-        let is_wanted = path.extension().is_some_and(|e| e == extension);
-        let is_skipped = ["target", "design"].iter().any(|name| path.ends_with(name));
-        if path.is_dir() && !is_skipped || path.is_file() && is_wanted {
-            files(&path, extension, into);
-        }
-    }
-}
-
 /// What is wrong with a count, if anything.
 fn judge(place: &str, found: &[String], ceiling: usize) -> Option<String> {
     let count = found.len();
@@ -188,8 +160,11 @@ fn check(table: &[(&str, usize)], extension: &str, of_file: fn(&str) -> Vec<Hit>
     let root = root();
     let mut wrong = Vec::new();
     for (place, ceiling) in table {
-        let mut paths = Vec::new();
-        files(&root.join(place), extension, &mut paths);
+        let path = root.join(place);
+        let paths = match path.is_file() {
+            true => vec![path],
+            false => files(&path, extension),
+        };
         assert!(!paths.is_empty(), "{place} has no file");
         let mut found = Vec::new();
         for path in paths {

@@ -1,6 +1,6 @@
 //! Files are seams, not pages: a file owns what it writes. Here are counted the files among which the `impl` blocks of
-//! one type are spread, folder by folder, and the files of each folder. These counts may only fall. A folder of any
-//! crate may hold twelve files, tests included; four folders of tests hold more, and have a line each.
+//! one type are spread, folder by folder, and the files of each folder. These counts may only fall. A folder below `crates`
+//! may hold twelve files, tests included; four folders of tests hold more, and have a line each.
 
 use super::sources::{files, root};
 use std::collections::{BTreeMap, BTreeSet};

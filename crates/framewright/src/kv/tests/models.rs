@@ -8,7 +8,7 @@ use super::seat::KvHeld;
 use super::slab::SizeClass;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvLayout};
-use crate::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
+use crate::platform::bare::BarePlatform;
 use crate::seats::Inboxes;
 use crate::sync::models::explore;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -18,47 +18,14 @@ use std::boxed::Box;
 use std::vec;
 
 /// Memory with bytes that no test reads.
-struct BareSlabs;
+const BARE_SLABS: BarePlatform<()> = BarePlatform((), Addr(0x10_0000));
 
-impl FramePlatform for BareSlabs {
-    const ASYMMETRIC: bool = false;
-
-    fn relax(&self, attempt: u32) {
-        ().relax(attempt);
-    }
-
-    fn barrier_all(&self) {
-        ().barrier_all();
-    }
-}
-
-impl RangePlatform for BareSlabs {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
-        Ok(())
-    }
-    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
-        Ok(())
-    }
-    fn flush_all(&self) {}
-    fn zero(&self, _frames: Run) {}
-}
-
-impl ObjectPlatform for BareSlabs {
-    fn direct_base(&self) -> Addr {
-        Addr(0x10_0000)
-    }
-
-    fn zero_bytes(&self, _at: Addr, _bytes: u64) {}
-
-    fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
-}
-
-type TestKv = &'static Kv<'static, BareSlabs>;
+type TestKv = &'static Kv<'static, BarePlatform<()>>;
 
 fn kv() -> TestKv {
     let layout = KvLayout::new(Frame(0), 4).with_cpus(3).with_slabs_max(3);
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let kv = Kv::new(&layout, memory, BareSlabs).unwrap();
+    let kv = Kv::new(&layout, memory, BARE_SLABS).unwrap();
     Box::leak(Box::new(kv))
 }
 
@@ -133,7 +100,7 @@ fn a_pool_that_was_never_empty_is_found_to_have_a_record() {
     explore(Some(3), || {
         let layout = KvLayout::new(Frame(0), 64).with_cpus(3).with_slabs_max(64);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let kv = Kv::new(&layout, memory, BareSlabs).unwrap();
+        let kv = Kv::new(&layout, memory, BARE_SLABS).unwrap();
         let kv: TestKv = Box::leak(Box::new(kv));
         // The last record is there, in another word than the first.
         let all = (0..64).map(|_| kv.pool().take());

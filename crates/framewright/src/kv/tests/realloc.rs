@@ -3,6 +3,7 @@
 use super::watch::FullSource;
 use super::*;
 use crate::kv::table::ObjectKind;
+use crate::platform::bare::BarePlatform;
 use crate::policy::Effort::MustSucceed;
 
 const K: u64 = 1024;
@@ -189,37 +190,9 @@ fn k8_mapped_pages_do_not_move_for_a_caller_that_may_not_wait() {
 
 #[test]
 fn a_direct_map_starts_at_a_page() {
-    #[derive(Debug)]
-    struct Skewed;
-    impl FramePlatform for Skewed {
-        const ASYMMETRIC: bool = false;
-
-        fn relax(&self, _attempt: u32) {}
-
-        fn barrier_all(&self) {}
-    }
-
-    impl RangePlatform for Skewed {
-        fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
-            Ok(())
-        }
-        fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
-            Ok(())
-        }
-        fn flush_all(&self) {}
-        fn zero(&self, _frames: Run) {}
-    }
-
-    impl ObjectPlatform for Skewed {
-        fn direct_base(&self) -> Addr {
-            Addr(0x1010)
-        }
-        fn zero_bytes(&self, _at: Addr, _bytes: u64) {}
-        fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
-    }
     let layout = KvLayout::new(Frame(0), 16);
     let mut memory = vec![0; layout.words_needed().unwrap()];
-    let error = Kv::new(&layout, &mut memory, Skewed).unwrap_err();
+    let error = Kv::new(&layout, &mut memory, BarePlatform((), Addr(0x1010))).unwrap_err();
     assert_eq!(
         std::format!("{error}"),
         "the direct map's base 0x1010 is no multiple of 4096"
