@@ -388,6 +388,7 @@ fn write_synced(path: &Path, bytes: &[u8], open: Option<&File>) -> Result<(), Ab
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::state::VM_SETTINGS;
 
     const MACHINE_KIB: u64 = 8 << 20;
 
@@ -412,6 +413,10 @@ mod tests {
             "vm.defrag_mode=1,vm.min_free_kbytes=65536"
         );
         assert_eq!(of(""), SettingValues::default());
+        // What a plan changes, a recording keeps.
+        for setting in HostSetting::ALL {
+            assert!(VM_SETTINGS.contains(&setting.name()), "{setting:?}");
+        }
         for (text, says) in [
             ("vm.defrag_mode", "'vm.defrag_mode', expected NAME=VALUE"),
             (

@@ -164,7 +164,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
             ms: lens[at],
             frames: one.trace.present_frames(),
             kernel: one.kernel.clone(),
-            hollow: hollow(one),
+            hollow: hollow(one, args.policy.is_empty()),
         }
     };
     let comparison = RecordingComparison {
@@ -258,10 +258,10 @@ fn len_ms(trace: &Trace) -> u64 {
     ticks.map(|op| u64::from(op.value)).sum()
 }
 
-/// What makes the figures of a recording say less than they seem to.
-fn hollow(loaded: &LoadedTrace) -> Vec<String> {
+/// What makes the figures of a recording say less than they seem to; `takes_rules` where they are of the rules of its kernel.
+fn hollow(loaded: &LoadedTrace, takes_rules: bool) -> Vec<String> {
     let mut says: Vec<String> = loaded.hollow().into_iter().map(|(_, says)| says).collect();
-    says.extend(loaded.assumed_rules());
+    says.extend(loaded.assumed_rules().filter(|_| takes_rules));
     if loaded.reference.is_none() {
         says.push(
             "nothing says what Linux itself made of memory (NAME.linux_ref.csv beside the trace would), so the machine \

@@ -4,7 +4,7 @@ use super::conduct::CommandError;
 use crate::measure::metric::all_metrics;
 use crate::measure::{Better, Metric, MetricTable};
 use crate::printable;
-use crate::report::{metric_tables, write_whole};
+use crate::report::{metric_tables, within_error, write_whole};
 
 /// Say what a metric is: its definition, its unit, which value is better, and how to read it
 #[derive(Debug, clap::Args)]
@@ -71,12 +71,15 @@ fn all() -> impl Iterator<Item = (&'static str, Metric)> {
 /// What a reader does with a figure of it.
 fn how_to_read(table: &str, metric: Metric) -> String {
     let compared = match (table, metric.row().better) {
-        (_, Better::Neither) => "it explains other figures; policies are not judged by it",
-        ("replay", _) => {
-            "compare policies in one row; a figure with ~ differs from that of the recording kernel's rules by no more than \
-             the model's error, and says nothing"
+        (_, Better::Neither) => {
+            "it explains other figures; policies are not judged by it".to_owned()
         }
-        _ => "compare variants in one row, and only of one run: another machine has other figures",
+        ("replay", _) => format!(
+            "compare policies in one row. {} Such a figure says nothing.",
+            within_error!().replace('\n', " ")
+        ),
+        _ => "compare variants in one row, and only of one run: another machine has other figures"
+            .to_owned(),
     };
     let kind = match metric.is_count() {
         true => "a count over the whole run",
@@ -166,7 +169,8 @@ mod tests {
             text.contains("unit:        requests") && text.contains("lower is better"),
             "{text}"
         );
-        assert!(text.contains("model's error"), "{text}");
+        let marked = "from that of the first policy, by no more than the model's error. Such a figure says nothing.\n";
+        assert!(text.contains(marked), "{text}");
     }
 
     #[test]

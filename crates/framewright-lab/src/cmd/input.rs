@@ -168,8 +168,7 @@ pub(super) fn load_told_apart(
     if let Some(beside) = &beside.reference {
         let (name, text) = text_of(beside).map_err(CommandError::input)?;
         let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
-        let said = TraceDigest::of_text(&text).map_err(at)?;
-        loaded.belongs(&name, said, digest)?;
+        loaded.belongs(&name, digest_of(&name, 1, &text)?, digest)?;
         let frames = loaded.trace.present_frames();
         loaded.reference = Some(read_reference(&text, frames).map_err(at)?);
     }
@@ -184,8 +183,7 @@ pub(super) fn load_told_apart(
     }
     if let Some(path) = &beside.zones {
         let (name, text) = text_of(path).map_err(CommandError::input)?;
-        let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
-        loaded.belongs(&name, TraceDigest::of_text(&text).map_err(at)?, digest)?;
+        loaded.belongs(&name, digest_of(&name, 1, &text)?, digest)?;
         loaded.lead = loaded.lead.or(lead_of(&text));
         let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;
         loaded.min_watermark = Some(min_watermark(&zones));
@@ -193,8 +191,7 @@ pub(super) fn load_told_apart(
     }
     if let Some(path) = &beside.settings {
         let (name, text) = text_of(path).map_err(CommandError::input)?;
-        let at = |cause: String| CommandError::Input(format!("{name}:{cause}"));
-        loaded.belongs(&name, TraceDigest::of_text(&text).map_err(at)?, digest)?;
+        loaded.belongs(&name, digest_of(&name, 1, &text)?, digest)?;
         loaded.settings = Some(read_settings(&name, &text).map_err(CommandError::input)?);
     }
     if let Some(both) = &beside.counters {
@@ -230,8 +227,13 @@ impl LoadedTrace {
 
     /// The same of that release as it is set when it boots.
     pub(super) fn unset_rules(&self) -> ReplayPolicy {
-        let of_release = self.kernel.as_deref().and_then(ReplayPolicy::of_release);
-        of_release.unwrap_or(ReplayPolicy::ASSUMED_KERNEL)
+        self.release_rules()
+            .map_or(ReplayPolicy::ASSUMED_KERNEL, |(rules, _)| rules)
+    }
+
+    /// The rules of its release, and whether they are exactly these.
+    fn release_rules(&self) -> Option<(ReplayPolicy, bool)> {
+        ReplayPolicy::of_release(self.kernel.as_deref()?)
     }
 
     fn known_rules(&self) -> Option<ReplayPolicy> {
@@ -240,7 +242,7 @@ impl LoadedTrace {
         match mode {
             // Every release that has it has the rules of 6.12 besides.
             Some(1) => Some(ReplayPolicy::Linux(LinuxPolicy::Linux618Defrag)),
-            _ => ReplayPolicy::of_release(self.kernel.as_deref()?),
+            _ => self.release_rules().map(|(rules, _)| rules),
         }
     }
 
@@ -258,7 +260,7 @@ impl LoadedTrace {
     /// What a reader must know of these rules where they are assumed, or no more than near.
     pub(super) fn assumed_rules(&self) -> Option<String> {
         let why = match (&self.kernel, self.known_rules()) {
-            (Some(release), Some(rules)) if ReplayPolicy::is_between(release) => {
+            (Some(release), Some(rules)) if matches!(self.release_rules(), Some((_, false))) => {
                 return Some(format!(
                     "no model has exactly the rules of the recorded kernel, {release}: those of {rules} are taken for them"
                 ));
@@ -299,9 +301,9 @@ impl LoadedTrace {
         let Some(kernel) = text.lines().find_map(|line| line.strip_prefix("kernel ")) else {
             return Ok(());
         };
-        let mut lines = text.lines();
-        let said = lines.find_map(|line| TraceDigest::of_text(line).transpose());
-        match said.transpose().map_err(|cause| CommandError::Input(format!("{name}:{cause}")))? {
+        let mut lines = (1..).zip(text.lines());
+        let said = lines.find_map(|(number, line)| digest_of(&name, number, line).transpose());
+        match said.transpose()? {
             // Rules are chosen by it, and of an earlier version's the others would have to be guessed at, too.
             None => self.notes.push(format!(
                 "{} does not say which trace it belongs to, so the kernel that it names is not taken for this one's",
@@ -472,6 +474,12 @@ pub(super) fn case_names(paths: &[PathBuf]) -> Result<Vec<String>, CommandError>
     Ok(names)
 }
 
+/// The digest in the first line of `text`, which is line `number` of that file.
+fn digest_of(name: &str, number: u64, text: &str) -> Result<Option<TraceDigest>, CommandError> {
+    let at = |cause| CommandError::Input(format!("{name}:{number}: {cause}"));
+    TraceDigest::of_text(text).map_err(at)
+}
+
 /// What `--state` names.
 struct GivenState {
     name: String,
@@ -490,8 +498,7 @@ fn read_stalls(
     let mut texts = Vec::new();
     for path in both {
         let (name, text) = text_of(path).map_err(CommandError::input)?;
-        let said = TraceDigest::of_text(&text);
-        let said = said.map_err(|cause| CommandError::Input(format!("{name}:{cause}")))?;
+        let said = digest_of(&name, 1, &text)?;
         if said != Some(digest) {
             return Ok(None);
         }
@@ -550,8 +557,7 @@ fn read_state(path: &Path) -> Result<GivenState, CommandError> {
 
 fn state_of(name: String, text: &str) -> Result<GivenState, CommandError> {
     let info = read_pagetypeinfo(&name, text).map_err(CommandError::input)?;
-    let digest = TraceDigest::of_text(text);
-    let digest = digest.map_err(|cause| CommandError::Input(format!("{name}:{cause}")))?;
+    let digest = digest_of(&name, 1, text)?;
     let listed = Mobility::ALL.map(|label| {
         (0..=MAX_ORDER)
             .map(|order| info.free_blocks(label, order).saturating_mul(1 << order))

@@ -110,7 +110,7 @@ pub(super) fn section_of<E: Experiment>(
         let tables = plan.tables(figures, detail).into_iter().map(Item::Table);
         section.items.extend(tables.chain(plan.plots(&findings)));
         section.summary.extend(plan.verdict(figures));
-        // One card for all plans: the first has the document's own setting.
+        // One card for all plans: that of the first that has one.
         if section.cards.is_empty() {
             section.cards.extend(plan.card(&findings));
         }

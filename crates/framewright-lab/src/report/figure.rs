@@ -74,6 +74,7 @@ pub fn figure_grid_of(
             title: title.to_owned(),
             accent: Accent::of(variant),
             is_published,
+            is_base: false,
         });
     let cases = figure_cases(figures);
     let all = figures.iter().map(|figure| figure.metric);

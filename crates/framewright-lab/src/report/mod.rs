@@ -33,6 +33,7 @@ pub use form::{
     pagetypeinfo, perfetto, series_csv, write_whole,
 };
 pub(crate) use form::{create_beside, terminal_width};
+pub(crate) use replayed::within_error;
 pub use replayed::{
     Answer, AnswerFigures, AnswerPart, AnswerZones, COLLAPSED_MAX, Calibration, ComparedRecording,
     ComparedVariant, Headline, Hollow, MachineStalls, POINTS_A_WINDOW, RecordedKernel,

@@ -280,10 +280,15 @@ fn a_recording_ends_with_its_time_and_its_command_goes_on() {
             &mut lines,
             "waiting for the command to end; its recording has ended",
         );
+        // Nothing is traced any more, and the command still runs.
+        let own = tracefs.root().join("instances").join(&instance);
+        let is_on = || fs::read_to_string(own.join("tracing_on")).unwrap().trim() != "0";
+        assert!(!own.exists() || !is_on(), "{said}");
         assert!(
             !at("ended").exists() && !at("run.pft.zst").exists(),
             "{said}"
         );
+        assert!(child.try_wait().unwrap().is_none(), "{said}");
         fs::write(at("go"), "").unwrap();
         lines.read_to_string(&mut said).unwrap();
         assert!(child.wait().unwrap().success(), "{said}");

@@ -148,8 +148,16 @@ fn the_recorded_kernel_s_rules_are_what_is_compared_with() {
     assert!(out.contains(says), "{out}");
     fs::write(&summary, format!("kernel 4.4.302\n{other}")).unwrap();
     let (code, _, error) = run(&args);
-    assert_ne!(code, Some(0));
+    assert_eq!(code, Some(2));
     assert!(error.contains("belongs to another trace"), "{error}");
+    // A damaged one is named by its own line.
+    fs::write(&summary, "kernel 4.4.302\nx\n# trace sha256 123\n").unwrap();
+    let (code, _, error) = run(&args);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("t.summary.txt:3: the digest is damaged"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -86,6 +86,12 @@ fn what_changes_is_named_with_its_direction_and_its_rate() {
         out.contains("Hollow in A: nothing says what Linux itself made of memory"),
         "{out}"
     );
+    // Whose rules are taken matters only where they are.
+    let assumed = "Hollow in A: nothing says which kernel was recorded";
+    assert!(out.contains(assumed), "{out}");
+    let (code, out, error) = run(&["compare", as_str(&a), as_str(&b), "--policy", "linux-4.4"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(!out.contains("which kernel was recorded"), "{out}");
 }
 
 #[test]

@@ -338,7 +338,10 @@ fn wrong_use_is_refused_by_file_and_place() {
         &[trace, "--json", name, "--html", trace],
         "--html would replace",
     );
-    refused(&[trace, "--json", name, "--html", name], "--html");
+    refused(
+        &[trace, "--json", name, "--html", name],
+        "--html and --json want the same file, expected two",
+    );
     refused(&[trace, trace, "--json", name], "is given twice");
     refused(
         &[trace, "--memory", "1GiB", "--json", name],

@@ -91,6 +91,7 @@ struct Request {
     frame: Option<usize>,
     order: u8,
     movable: bool,
+    may_reclaim: bool,
     is_reported: bool,
     caller: Option<&'static str>,
 }
@@ -155,10 +156,14 @@ impl SlowMachine {
             true => "reported",
             false => "silent",
         };
+        let waits = match request.may_reclaim {
+            true => "may",
+            false => "may not",
+        };
         let who = [
             self.tasks[request.task].0.to_owned(),
             request.caller.unwrap_or("(no call chain)").to_owned(),
-            format!("order {}, may reclaim, {told}", request.order),
+            format!("order {}, {waits} reclaim, {told}", request.order),
         ];
         for (of, name) in who.into_iter().enumerate() {
             let asker = self.place(of, &name);
@@ -175,11 +180,12 @@ impl SlowMachine {
     fn ask(&mut self) {
         let (task, cpu) = (self.below(self.tasks.len()), self.below(2));
         let order = [0, 0, 0, 1, 2, 3, 9][self.below(7)];
-        let (migratetype, flags, movable) = [
-            (0, "GFP_KERNEL", false),
-            (1, "GFP_HIGHUSER_MOVABLE", true),
-            (2, "GFP_KERNEL|__GFP_RECLAIMABLE", false),
-        ][self.below(3)];
+        let (migratetype, flags, movable, may_reclaim) = [
+            (0, "GFP_KERNEL", false, true),
+            (0, "GFP_ATOMIC", false, false),
+            (1, "GFP_HIGHUSER_MOVABLE", true, true),
+            (2, "GFP_KERNEL|__GFP_RECLAIMABLE", false, true),
+        ][self.below(4)];
         let nowarn = self.below(2) == 0;
         let flags = flags.to_owned() + if nowarn { "|__GFP_NOWARN" } else { "" };
         let size = 1 << order;
@@ -209,6 +215,7 @@ impl SlowMachine {
             frame,
             order,
             movable,
+            may_reclaim,
             is_reported: !nowarn,
             caller: None,
         };

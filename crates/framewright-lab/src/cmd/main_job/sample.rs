@@ -9,7 +9,7 @@ use crate::cmd::replay::{
 use crate::replay::{ReplayOptions, ReplayPolicy, Start};
 use crate::report::{
     CardFigure, Hollow, Item, MachineRecord, ReportCase, RunInfo, Section, VerdictCard, accent,
-    hollow_text, json_lines, standing,
+    hollow_text, json_lines, standing, within_error,
 };
 use crate::trace::MemoryLimit;
 use std::collections::BTreeMap;
@@ -25,19 +25,22 @@ readers, bursts of sockets), replayed under each policy: from Linux's own layout
 one that the policy made itself (fresh), and with 160 MB less memory (b40000).
 ";
 
-const READING: &str = "\
+const READING: &str = concat!(
+    "\
 Order-2 and order-3 requests fail on a device that has memory when requests for one kind of page
 keep breaking up the pages of another: contaminated blocks are the 2 MiB blocks that hold a frame
 which cannot be moved, so no compaction can ever make a huge page or a large buffer of them, and
 unusable_index_order3 is the share of the free memory that an order-3 request cannot use.
-`~` marks a figure whose difference from that of the recording kernel's own rules is not larger than the
-error that their replay makes against what that kernel really did.
+",
+    within_error!(),
+    "
 
 A replay cannot see what the machine would have done about a failure: it does not reclaim, does not
 compact, and the programs go on as recorded. Compare policies with each other, not a policy with a
 running system; and this sample is too short to show how far contamination spreads in hours. For
 your own machine: framewright record -o FILE -- COMMAND, then framewright replay FILE.
-";
+"
+);
 
 /// The section and its figures.
 pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, CommandError> {

@@ -3,12 +3,9 @@
 use crate::cmd::input::LoadedTrace;
 use crate::measure::{Film, MAX_ORDER, Sample};
 use crate::replay::{SAMPLE_MS, SeriesPoint};
-use crate::report::{Accent, OverTime, PlotLine, Scale, accent};
+use crate::report::{Accent, OverTime, PlotLine, RECORDED_KERNEL, Scale, accent};
 use crate::trace::reduce::ReferenceRow;
 use crate::trace::{OpKind, Trace};
-
-/// What the recording machine's own line and map are called.
-pub(super) const MACHINE: &str = "the recorded kernel";
 
 // Plots that a card shows too, by their titles.
 pub(super) const FREE_MEMORY: &str = "free memory";
@@ -226,7 +223,7 @@ fn policy_line(policy: &str, points: impl IntoIterator<Item = (u64, f64)>) -> Pl
 }
 
 fn machine_line(points: impl Iterator<Item = (u64, f64)>) -> Option<PlotLine> {
-    let line = line(MACHINE.into(), Some(Accent::Machine), points);
+    let line = line(RECORDED_KERNEL.into(), Some(Accent::Machine), points);
     (!line.points.is_empty()).then_some(line)
 }
 
@@ -327,7 +324,8 @@ mod tests {
         assert_eq!(titles[COURSES.len()..][..2], shown);
         assert_eq!(titles.last(), Some(&"c: failures of order 9"));
         for plot in &plots {
-            let own = plot.lines.iter().find(|line| line.name == MACHINE).unwrap();
+            let own = plot.lines.iter().find(|line| line.name == RECORDED_KERNEL);
+            let own = own.unwrap();
             assert_eq!(own.accent, Some(Accent::Machine));
             assert_eq!(own.points.len(), 1);
         }

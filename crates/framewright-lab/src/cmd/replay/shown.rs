@@ -1,14 +1,14 @@
 //! A replayed case as a reader sees it: as text, on a page, and as Linux's own files.
 
 use super::cards::cards;
-use super::course::{MACHINE, PolicySeries, courses, named};
+use super::course::{PolicySeries, courses, named};
 use super::{PrintFormat, Replayed};
 use crate::measure::{Film, replay as m};
 use crate::replay::ReplayPolicy;
 use crate::report::html::HtmlPage;
 use crate::report::{
-    self, BlockMaps, Item, LINUX, Note, ReportCase, ReportColumn, RunInfo, Section, Tabled,
-    case_grid, verdict,
+    self, BlockMaps, Item, LINUX, Note, RECORDED_KERNEL, ReportCase, ReportColumn, RunInfo,
+    Section, Tabled, case_grid, verdict, within_error,
 };
 
 /// A case as a reader sees it: table, calibration, verdict, anomalies.
@@ -91,7 +91,8 @@ pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bo
     });
     let series: Vec<_> = series.collect();
     items.extend(courses(&case.name, &films, &series, machine).map(Item::OverTime));
-    let own = machine.film.as_ref().map(|film| (MACHINE.to_owned(), film));
+    let own = machine.film.as_ref();
+    let own = own.map(|film| (RECORDED_KERNEL.to_owned(), film));
     let films = films.iter().map(|&(policy, film)| (named(policy), film));
     items.push(Item::Map(BlockMaps {
         title: format!("{}: what each block of memory holds", case.name),
@@ -105,17 +106,20 @@ pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bo
 }
 
 /// How the figures of a replay are taken.
-pub(in crate::cmd) const METHOD: &str = "\
+pub(in crate::cmd) const METHOD: &str = concat!(
+    "\
 A replay asks each policy for what the recording was asked for, in its order. An observer outside notes which frames \
 are handed out and freed, the same for every policy, and every figure that policies are compared by comes from it; an \
 allocator that hands a frame out twice stops the replay. Means are over samples, one a trace second. \
 With --time, replay_ns_per_op is wall time, allocator and observer together.
 
 The model's error is how far the replay of the recording kernel's own rules is from what that kernel did: the mean of \
-the absolute differences over the samples. A figure marked ~ differs from the one under these rules by no more than \
-that error. Where no column has these rules, it is held against the first policy's.
+the absolute differences over the samples. ",
+    within_error!(),
+    "
 
-docs/metrics.md in the repository has each formula.";
+docs/metrics.md in the repository has each formula."
+);
 
 pub(super) fn page(info: RunInfo, replayed: &[Replayed]) -> HtmlPage {
     let section = |(nth, one): (usize, &Replayed)| {

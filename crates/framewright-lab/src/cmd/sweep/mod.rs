@@ -188,9 +188,7 @@ impl SweepArgs {
         }
         Ok(combinations)
     }
-}
 
-impl SweepArgs {
     /// What ran; squeezes stand in the tables' captions.
     fn info(&self, hollow: Vec<Hollow>) -> RunInfo {
         let names = |all: Vec<&str>| all.join(",");

@@ -33,10 +33,10 @@ const COSTS: [(&str, Metric, &str); 3] = [
 const PAIRS: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
 
 /// What a reader must know of a plot.
-const READING: &str = "A cross is a choice, its middle the median; it is as wide and as high as the orders of its operations \
-                       range, and never smaller than can be seen. Those on the front have their names beside them. The \
-                       further left and down, the better. In these two costs no choice lies left of the steps or below \
-                       them.";
+const READING: &str = "Each cross is a choice. Its middle is the median, and its arms reach from the least to the most that \
+                       its replays came to, but are never too short to be seen. The choices on the front have their names \
+                       beside them. The further left and down, the better. In these two costs no choice lies left of \
+                       the steps or below them.";
 
 /// A policy and settings, replayed in some orders.
 struct SweepChoice {
@@ -130,6 +130,7 @@ impl SweepGroup {
             title: title.into(),
             accent: None,
             is_published: false,
+            is_base: false,
         };
         Tabled {
             caption: self.title.clone(),

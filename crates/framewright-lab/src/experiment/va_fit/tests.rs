@@ -49,12 +49,12 @@ fn arena_fits<B: FitBody>(ops: u64) -> [u64; 4] {
     impl<B: FitBody> VariantWork for Fits<B> {
         type Out = [u64; 4];
 
-        fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<[u64; 4], Failure> {
+        fn with<A: Allocator>(self, _: &'static str, allocator: &A) -> Result<[u64; 4], Failure> {
             Ok(fits::<B>(allocator, self.0).0)
         }
     }
     let work = Fits::<B>(ops, std::marker::PhantomData);
-    FitVariant::Tree.run(Mapper::Null, 2, &work).unwrap()
+    FitVariant::Tree.run(Mapper::Null, 2, work).unwrap()
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn stays_mapped(variant: FitVariant) -> bool {
     impl VariantWork for Reads {
         type Out = u64;
 
-        fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<u64, Failure> {
+        fn with<A: Allocator>(self, _: &'static str, allocator: &A) -> Result<u64, Failure> {
             let mut seat = allocator.seat(0)?;
             let pages: Vec<Page> = (0..8)
                 .map(|_| seat.alloc(4, Page::BYTES))
@@ -116,7 +116,7 @@ fn stays_mapped(variant: FitVariant) -> bool {
             Ok(readable)
         }
     }
-    match variant.run(Mapper::Host, 2, &Reads).unwrap() {
+    match variant.run(Mapper::Host, 2, Reads).unwrap() {
         0 => false,
         8 => true,
         some => panic!("{some} of 8 areas stay mapped"),

@@ -37,11 +37,8 @@ pub(super) enum FitVariant {
 pub(super) trait VariantWork {
     type Out;
 
-    fn with<A: Allocator>(
-        &self,
-        variant: &'static str,
-        allocator: &A,
-    ) -> Result<Self::Out, Failure>;
+    fn with<A: Allocator>(self, variant: &'static str, allocator: &A)
+    -> Result<Self::Out, Failure>;
 }
 
 impl FitVariant {
@@ -92,7 +89,7 @@ impl FitVariant {
         self,
         mapper: Mapper,
         cpus: u16,
-        work: &W,
+        work: W,
     ) -> Result<W::Out, Failure> {
         match mapper {
             Mapper::Null => self.run_null(window(), cpus, None, work),
@@ -121,7 +118,7 @@ impl FitVariant {
         window: PageRange,
         cpus: u16,
         lazy_pages_max: Option<u64>,
-        work: &W,
+        work: W,
     ) -> Result<W::Out, Failure> {
         let bound = lazy_pages_max.unwrap_or(cpus_bound(cpus));
         match self {

@@ -81,12 +81,13 @@ mod tests {
         ] {
             fs::write(&file, line).unwrap();
             let own = String::from_utf8(settings(&file)).unwrap();
-            for text in [&own, &of_shell(&file)] {
+            let of_shell = of_shell(&file);
+            for text in [&own, &of_shell] {
                 let words = text.lines().filter_map(|line| line.strip_prefix("boot "));
                 assert_eq!(words.collect::<Vec<_>>(), kept, "{line}");
                 read_settings("settings", text).unwrap();
             }
-            assert_eq!(of_shell(&file), own);
+            assert_eq!(of_shell, own);
         }
     }
 }

@@ -67,27 +67,23 @@ impl ReplayPolicy {
         ("framewright", "concentrated"),
     ];
 
-    /// The rules of a kernel of that release, as `uname -r` has it; `None` of what is no release.
+    /// The rules of a kernel of that release, as `uname -r` has it, and whether it has exactly these; `None` of what is no
+    /// release.
     ///
-    /// A kernel between two of those modelled has those that it shares more with, see [`is_between`](Self::is_between).
-    #[must_use]
-    pub fn of_release(release: &str) -> Option<Self> {
-        Some(Self::Linux(match kernel_version(release)? {
-            (..4, ..) | (4, ..12, _) => Linux44,
-            (4 | 5, ..) | (6, ..10, _) => Linux413,
-            _ => Linux612,
-        }))
-    }
-
-    /// Whether a kernel of that release has the rules of none of those modelled: 4.12 has the first part of 4.13's; from 6.10
-    /// to 6.14, and in the series of 6.12 before 6.12.117, there are the strict lists of `linux-6.12` and not yet its
+    /// A kernel between two of those modelled has those that it shares more with: 4.12 has the first part of 4.13's; from
+    /// 6.10 to 6.14, and in the series of 6.12 before 6.12.117, there are the strict lists of `linux-6.12` and not yet its
     /// fallback. What is older than 4.0 differs from `linux-4.4` by how unmovable requests fall back.
     #[must_use]
-    pub fn is_between(release: &str) -> bool {
-        matches!(
-            kernel_version(release),
-            Some((..4, ..) | (4, 12, _) | (6, 10 | 11 | 13 | 14, _) | (6, 12, ..117))
-        )
+    pub fn of_release(release: &str) -> Option<(Self, bool)> {
+        let (rules, is_exact) = match kernel_version(release)? {
+            (..4, ..) => (Linux44, false),
+            (4, ..12, _) => (Linux44, true),
+            (4, 12, _) => (Linux413, false),
+            (4 | 5, ..) | (6, ..10, _) => (Linux413, true),
+            (6, 10 | 11 | 13 | 14, _) | (6, 12, ..117) => (Linux612, false),
+            _ => (Linux612, true),
+        };
+        Some((Self::Linux(rules), is_exact))
     }
 
     /// The name on the command line and in figures.
@@ -210,35 +206,35 @@ mod tests {
 
     #[test]
     fn a_release_has_the_rules_of_its_years() {
-        for (release, expected, is_between) in [
-            ("2.6.39", Some("linux-4.4"), true),
-            ("3.10.0-1160.el7.x86_64", Some("linux-4.4"), true),
-            ("4.0", Some("linux-4.4"), false),
-            ("4.4.302", Some("linux-4.4"), false),
-            ("4.11.12", Some("linux-4.4"), false),
-            ("4.12.0", Some("linux-4.13"), true),
-            ("4.13", Some("linux-4.13"), false),
-            ("5.15.0-91-generic\n", Some("linux-4.13"), false),
-            ("6.9.7", Some("linux-4.13"), false),
-            ("6.10-rc1", Some("linux-6.12"), true),
-            ("6.11.0-29-generic", Some("linux-6.12"), true),
-            ("6.12", Some("linux-6.12"), true),
-            ("6.12.116", Some("linux-6.12"), true),
-            ("6.12.117+deb13-amd64", Some("linux-6.12"), false),
-            ("6.14.300", Some("linux-6.12"), true),
-            ("6.15.0", Some("linux-6.12"), false),
-            ("6.18.44", Some("linux-6.12"), false),
-            ("7.0", Some("linux-6.12"), false),
-            ("", None, false),
-            ("6", None, false),
-            ("6.", None, false),
-            ("-1.2", None, false),
-            ("Linux 6.12", None, false),
-            ("99999999999.1", None, false),
+        for (release, expected) in [
+            ("2.6.39", Some(("linux-4.4", false))),
+            ("3.10.0-1160.el7.x86_64", Some(("linux-4.4", false))),
+            ("4.0", Some(("linux-4.4", true))),
+            ("4.4.302", Some(("linux-4.4", true))),
+            ("4.11.12", Some(("linux-4.4", true))),
+            ("4.12.0", Some(("linux-4.13", false))),
+            ("4.13", Some(("linux-4.13", true))),
+            ("5.15.0-91-generic\n", Some(("linux-4.13", true))),
+            ("6.9.7", Some(("linux-4.13", true))),
+            ("6.10-rc1", Some(("linux-6.12", false))),
+            ("6.11.0-29-generic", Some(("linux-6.12", false))),
+            ("6.12", Some(("linux-6.12", false))),
+            ("6.12.116", Some(("linux-6.12", false))),
+            ("6.12.117+deb13-amd64", Some(("linux-6.12", true))),
+            ("6.14.300", Some(("linux-6.12", false))),
+            ("6.15.0", Some(("linux-6.12", true))),
+            ("6.18.44", Some(("linux-6.12", true))),
+            ("7.0", Some(("linux-6.12", true))),
+            ("", None),
+            ("6", None),
+            ("6.", None),
+            ("-1.2", None),
+            ("Linux 6.12", None),
+            ("99999999999.1", None),
         ] {
             let policy = ReplayPolicy::of_release(release);
-            assert_eq!(policy.map(ReplayPolicy::name), expected, "{release}");
-            assert_eq!(ReplayPolicy::is_between(release), is_between, "{release}");
+            let named = policy.map(|(policy, is_exact)| (policy.name(), is_exact));
+            assert_eq!(named, expected, "{release}");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What came out, before everything else: a card for each verdict that comes to one number, and below the cards the
-//! sentences that have none.
+//! sentences that have none, folded where they are many.
 
 use super::plot::{PlotError, PlotSize};
 use super::plotted;
@@ -24,17 +24,18 @@ pub(super) fn summary(sections: &[Section]) -> Result<Markup, PlotError> {
         .map(|(section, nth, one)| card(section, nth, one, is_named))
         .collect();
     let cards = cards?;
+    let has_cards = !cards.is_empty();
     let rest: Vec<(&Section, Vec<&str>)> = sections
         .iter()
         .map(|one| (one, without_card(one)))
         .collect();
     let sentences: usize = rest.iter().map(|(_, lines)| lines.len()).sum();
     Ok(html! {
-        @if !cards.is_empty() || sentences > 0 {
+        @if has_cards || sentences > 0 {
             section aria-labelledby="summary" {
                 h2 id="summary" { "What came out" }
-                @if !cards.is_empty() { div class="cards" { @for card in cards { (card) } } }
-                @if sentences > OPEN_MAX {
+                @if has_cards { div class="cards" { @for card in cards { (card) } } }
+                @if has_cards && sentences > OPEN_MAX {
                     // What to change is among them.
                     details open {
                         summary { (sentences) " more sentences" }

@@ -146,6 +146,7 @@ fn grid() -> Grid {
         title: title.into(),
         accent,
         is_published,
+        is_base: false,
     };
     let row = |case: &str, name: &str, cells: [&str; 3]| GridRow {
         labels: vec![case.into(), name.into()],
@@ -507,6 +508,11 @@ fn verdicts_are_cards_before_every_table() {
         7
     );
     assert!(below(&parsed, "details > summary")[0].starts_with("7 more sentences"));
+    // Where there are no cards, there is nothing that they are more than.
+    let cards = std::mem::take(&mut page.sections[0].cards);
+    let parsed = check(&page.render().unwrap());
+    assert_eq!(below(&parsed, "section > dl.summary dd").len(), 9);
+    page.sections[0].cards = cards;
     // Of several sections each card names its own.
     let mut second = page.sections[0].clone();
     second.id = "two".into();

@@ -368,6 +368,7 @@ impl ComparedVariant {
             title: title.into(),
             accent: None,
             is_published: false,
+            is_base: false,
         };
         let row = |figure: &ComparedFigure| {
             let mark = match (figure.is_beyond(), figure.is_from_before()) {

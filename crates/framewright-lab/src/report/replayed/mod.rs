@@ -27,6 +27,7 @@ pub use compared::{
 };
 pub use front::pareto_front;
 pub use hollow::{Hollow, hollow_blocks, hollow_samples, hollow_text, hollow_trace};
+pub(crate) use table::within_error;
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};
 pub use who::{COLLAPSED_MAX, StackWeight, WhoHolds, WhoReport, WhoRow, WhoTable};

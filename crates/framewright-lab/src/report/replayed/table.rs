@@ -95,12 +95,25 @@ fn rows(case: &ReportCase) -> Vec<Metric> {
     ROWS.iter().flat_map(of).collect()
 }
 
+/// What `~` behind a figure says, broken for a terminal.
+macro_rules! within_error {
+    () => {
+        "A figure marked ~ differs from that of the recorded kernel's rules, or where no column has these\n\
+         from that of the first policy, by no more than the model's error."
+    };
+}
+pub(crate) use within_error;
+
 /// The case as a table with a column a variant.
 ///
-/// `~` behind a figure says that it differs from that of the recording kernel's rules by no more than the
-/// calibration error, which the last column holds: `none` where nothing happened that it could be of.
+/// `~` stands behind a figure that differs from that of the recorded kernel's rules, or where no column has these from that
+/// of the first policy, by no more than the model's error. The last column holds the error: `none` where nothing happened
+/// that it could be of.
 #[must_use]
 pub fn case_grid(case: &ReportCase) -> Grid {
+    let base = base(case);
+    // Without an error nothing is marked.
+    let marked_against = base.filter(|_| case.calibration.is_some());
     let mut headings: Vec<Heading> = case
         .columns
         .iter()
@@ -111,6 +124,7 @@ pub fn case_grid(case: &ReportCase) -> Grid {
                 policy => accent(policy),
             },
             is_published: false,
+            is_base: marked_against.is_some_and(|base| std::ptr::eq(base, column)),
         })
         .collect();
     if case.calibration.is_some() {
@@ -118,9 +132,9 @@ pub fn case_grid(case: &ReportCase) -> Grid {
             title: "model\nerror".into(),
             accent: None,
             is_published: false,
+            is_base: false,
         });
     }
-    let base = base(case);
     let row = |metric: Metric| {
         let of = |column| figure(metric, column, base, case.calibration.as_ref());
         let mut cells: Vec<String> = case.columns.iter().map(of).collect();

@@ -218,6 +218,7 @@ impl WhoReport {
             title: title.to_owned(),
             accent: None,
             is_published: false,
+            is_base: false,
         };
         let cells = |counts: &WhoCounts| {
             let values = BTreeMap::from_iter(self.values(counts));

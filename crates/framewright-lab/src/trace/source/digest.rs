@@ -51,7 +51,7 @@ impl TraceDigest {
             return Ok(None);
         };
         let digits = digits.trim_end().as_bytes();
-        let bad = || "1: the digest is damaged, expected 64 hexadecimal digits".to_owned();
+        let bad = || "the digest is damaged, expected 64 hexadecimal digits".to_owned();
         if digits.len() != 2 * Self::BYTES {
             return Err(bad());
         }

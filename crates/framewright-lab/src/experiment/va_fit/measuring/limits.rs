@@ -35,11 +35,11 @@ fn figure(case: FitCase, variant: &'static str, metric: Metric, value: f64) -> F
 }
 
 /// `work` with all variants in a window of `pages`.
-fn on_all<W: VariantWork>(
+fn on_all<W: VariantWork + Copy>(
     case: FitCase,
     pages: u64,
     lazy_pages_max: Option<u64>,
-    work: &W,
+    work: W,
 ) -> Result<Vec<(&'static str, W::Out)>, Failure> {
     let window = PageRange::new(WINDOW_START, pages)
         .ok_or_else(|| Failure::new("the window ends past the number range"))?;
@@ -58,6 +58,7 @@ const CHUNK: u64 = (4 << 20) / PAGE;
 
 /// 1 GiB in chunks of 4 MiB: the odd ones, but for four, become free and lie between chunks that
 /// are full of small areas and small gaps.
+#[derive(Clone, Copy)]
 struct AlignedHoles;
 
 impl AlignedHoles {
@@ -68,7 +69,7 @@ impl AlignedHoles {
 impl VariantWork for AlignedHoles {
     type Out = u64;
 
-    fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<u64, Failure> {
+    fn with<A: Allocator>(self, _: &'static str, allocator: &A) -> Result<u64, Failure> {
         let mut seat = allocator.seat(0)?;
         let seat = &mut seat;
         let place = |page: Page| page.0 - WINDOW_START.0;
@@ -108,7 +109,7 @@ impl VariantWork for AlignedHoles {
 
 pub(in crate::experiment::va_fit) fn aligned_holes() -> Result<Vec<Figure>, Failure> {
     let case = FitCase::AlignedHoles;
-    let all = on_all(case, AlignedHoles::WINDOW, None, &AlignedHoles)?;
+    let all = on_all(case, AlignedHoles::WINDOW, None, AlignedHoles)?;
     let figures = all.into_iter().flat_map(|(variant, served)| {
         [
             figure(case, variant, m::REQUESTS, AlignedHoles::HOLES as f64),
@@ -127,7 +128,7 @@ struct PinnedBlocks;
 impl VariantWork for PinnedBlocks {
     type Out = u64;
 
-    fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<u64, Failure> {
+    fn with<A: Allocator>(self, _: &'static str, allocator: &A) -> Result<u64, Failure> {
         let mut seat = allocator.seat(0)?;
         for live in 0.. {
             if seat.map_ram(1).is_err() {
@@ -176,6 +177,7 @@ pub(in crate::experiment::va_fit) fn pinned_blocks() -> Result<Vec<Figure>, Fail
 
 /// Areas of 1 to 64 pages, one freed for [`MADE_FOR_ONE_FREED`] made, until one cannot be had: the
 /// share of the window that is live then, guard pages included.
+#[derive(Clone, Copy)]
 struct OccupancyWork(u64);
 
 /// With this many first fit, which `proposed` and `tree` are, comes to what Linux 6.12 was measured with in such a
@@ -185,7 +187,7 @@ const MADE_FOR_ONE_FREED: u64 = 16;
 impl VariantWork for OccupancyWork {
     type Out = f64;
 
-    fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<f64, Failure> {
+    fn with<A: Allocator>(self, _: &'static str, allocator: &A) -> Result<f64, Failure> {
         let mut seat = allocator.seat(0)?;
         let mut random = Random::new(self.0);
         let mut live: Vec<(Page, u64)> = Vec::new();
@@ -214,7 +216,7 @@ pub(in crate::experiment::va_fit) fn occupancy(seed: u64) -> Result<Vec<Figure>,
     let mut runs: Vec<(&'static str, Vec<f64>)> = Vec::new();
     for run in 0..RUNS {
         let work = OccupancyWork(seed.wrapping_add(run));
-        for (nth, (variant, share)) in on_all(case, SMALL_WINDOW, None, &work)?
+        for (nth, (variant, share)) in on_all(case, SMALL_WINDOW, None, work)?
             .into_iter()
             .enumerate()
         {
@@ -283,6 +285,7 @@ const BACKLOG_WINDOW: u64 = (4 << 30) / PAGE;
 const _: () = assert!(LAZY_PAGES * 8 <= BACKLOG_WINDOW);
 
 /// Frees above the bound with [`LAZY_AREAS`] pending, each timed, and then one purge.
+#[derive(Clone, Copy)]
 struct Backlog(CalibratedClock);
 
 struct BacklogSeen {
@@ -294,7 +297,7 @@ struct BacklogSeen {
 impl VariantWork for Backlog {
     type Out = BacklogSeen;
 
-    fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<BacklogSeen, Failure> {
+    fn with<A: Allocator>(self, _: &'static str, allocator: &A) -> Result<BacklogSeen, Failure> {
         let mut seat = allocator.seat(0)?;
         let mut areas = Vec::new();
         for _ in 0..(LAZY_AREAS + MORE) * 2 {
@@ -366,7 +369,7 @@ pub(in crate::experiment::va_fit) fn backlog(
     // The same frees again and again: the least time of each is what it takes undisturbed.
     let mut least: Vec<(&'static str, BacklogSeen, Vec<f64>)> = Vec::new();
     for _ in 0..options.repeat.max(3) {
-        let mut all = on_all(case, BACKLOG_WINDOW, Some(LAZY_PAGES), &work)?;
+        let mut all = on_all(case, BACKLOG_WINDOW, Some(LAZY_PAGES), work)?;
         if let Some(peer) = peer {
             let seen = linux_backlog(peer, clock).map_err(|e| e.of(case.name(), LINUX))?;
             all.push((LINUX, seen));

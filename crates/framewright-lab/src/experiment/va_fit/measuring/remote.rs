@@ -249,12 +249,13 @@ pub(in crate::experiment::va_fit) fn figures(
     };
     let mut figures = Vec::new();
     for &variant in FitVariant::all(options.mapper) {
-        let more = variant.run(options.mapper, CPUS, &pair);
+        let more = variant.run(options.mapper, CPUS, pair);
         figures.extend(more.map_err(|e| e.of(CASE, variant.name()))?);
     }
     Ok(figures)
 }
 
+#[derive(Clone, Copy)]
 struct ThreadPair {
     options: SpaceOptions,
     clock: CalibratedClock,
@@ -266,7 +267,7 @@ impl VariantWork for ThreadPair {
     type Out = Vec<Figure>;
 
     fn with<A: Allocator>(
-        &self,
+        self,
         variant: &'static str,
         allocator: &A,
     ) -> Result<Vec<Figure>, Failure> {

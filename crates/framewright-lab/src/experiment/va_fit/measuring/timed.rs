@@ -13,7 +13,6 @@ use crate::experiment::{
 };
 use crate::measure::Metric;
 use crate::report::{Figure, FigureSource};
-use std::cell::RefCell;
 use std::marker::PhantomData;
 
 /// A case whose operation is timed.
@@ -76,17 +75,17 @@ impl<B: FitBody + 'static> TimedBody for BodyOf<B> {
         cpus: u16,
         work: &mut CaseWork<'_>,
     ) -> Result<(), Failure> {
-        struct Prepare<'w, 'x, B>(RefCell<&'w mut CaseWork<'x>>, PhantomData<fn() -> B>);
+        struct Prepare<'w, 'x, B>(&'w mut CaseWork<'x>, PhantomData<fn() -> B>);
 
         impl<B: FitBody> VariantWork for Prepare<'_, '_, B> {
             type Out = ();
 
-            fn with<A: Allocator>(&self, _: &'static str, allocator: &A) -> Result<(), Failure> {
-                (self.0.borrow_mut())(&BodyOver::<A, B>::new(allocator))
+            fn with<A: Allocator>(self, _: &'static str, allocator: &A) -> Result<(), Failure> {
+                (self.0)(&BodyOver::<A, B>::new(allocator))
             }
         }
 
-        variant.run(mapper, cpus, &Prepare::<B>(RefCell::new(work), PhantomData))
+        variant.run(mapper, cpus, Prepare::<B>(work, PhantomData))
     }
 
     fn recorded(&self, setting: Setting) -> Result<Box<dyn RecordedWork>, Failure> {

@@ -41,17 +41,17 @@ struct KernelSetting {
     since: (u32, u32),
     /// Where to.
     way: &'static str,
-    /// The value to try in place of another, up to a most on a machine of so many KiB; `None` where there is none left in
-    /// that direction.
-    next: fn(u64, u64) -> Option<u64>,
+    /// The value to try in place of another, up to the most that this kernel takes or that makes sense on its machine;
+    /// `None` where there is none left in that direction.
+    next: fn(u64, &RecordedKernel) -> Option<u64>,
 }
 
 const MIN_FREE: KernelSetting = KernelSetting {
     name: "vm.min_free_kbytes",
     since: (2, 6),
     way: "higher",
-    next: |kib, memory_kib| {
-        let most = min_free_kib_max(memory_kib);
+    next: |kib, kernel| {
+        let most = min_free_kib_max(kernel.memory_kib.unwrap_or(u64::MAX));
         (kib < most).then(|| kib.saturating_mul(2).min(most))
     },
 };
@@ -59,8 +59,16 @@ const SCALE: KernelSetting = KernelSetting {
     name: "vm.watermark_scale_factor",
     since: (4, 6),
     way: "higher",
-    // The kernel takes 1000 at most, a tenth of memory.
-    next: |factor, _| (factor < 1000).then(|| (factor * 2).min(1000)),
+    next: |factor, kernel| {
+        // A tenth of memory, and from Linux 5.17 on three tenths: a release that is not known takes no more than the
+        // older ones, unless it already has more.
+        let most = match kernel.version {
+            Some(version) if version >= (5, 17) => 3000,
+            None if factor > 1000 => 3000,
+            _ => 1000,
+        };
+        (factor < most).then(|| (factor * 2).min(most))
+    },
 };
 const BOOST: KernelSetting = KernelSetting {
     name: "vm.watermark_boost_factor",
@@ -119,12 +127,11 @@ impl RecordedKernel {
             name, way, next, ..
         } = setting;
         let now = self.settings.as_ref();
-        let memory_kib = self.memory_kib.unwrap_or(u64::MAX);
         match (now.and_then(|now| now.number(name)), self.has(setting)) {
-            (Some(now), _) => next(now, memory_kib).map(|to| format!("{name} from {now} to {to}")),
+            (Some(now), _) => next(now, self).map(|to| format!("{name} from {now} to {to}")),
             (None, Some(false)) => None,
-            (None, None) if now.is_some() => Some(format!("{name} {way} (if this kernel has it)")),
-            (None, _) => Some(format!("{name} {way}")),
+            (None, None) => Some(format!("{name} {way} (if this kernel has it)")),
+            (None, Some(true)) => Some(format!("{name} {way}")),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What to change, of kernels that have this or that.
 
 use super::*;
-use crate::trace::state::read_settings;
+use crate::trace::state::{VM_SETTINGS, read_settings};
 
 const ALL: &str = "vm.min_free_kbytes 67584\nvm.watermark_scale_factor 10\nvm.watermark_boost_factor 15000\n\
                    vm.compaction_proactiveness 20\nvm.extfrag_threshold 500\nvm.defrag_mode 0\n";
@@ -27,6 +27,8 @@ fn policy(name: &str) -> ReplayPolicy {
 #[test]
 fn aw4_a_setting_is_named_with_its_value_and_not_where_the_kernel_lacks_it() {
     let all = [MIN_FREE, SCALE, BOOST, PROACTIVENESS, EXTFRAG, DEFRAG];
+    // A recording keeps all of them, by these names.
+    assert_eq!(all.each_ref().map(|one| one.name), VM_SETTINGS);
     let tried = |kernel: &RecordedKernel| kernel.all_tried(&all).join(", ");
     assert_eq!(
         tried(&set(ALL)),
@@ -71,6 +73,37 @@ fn aw4_a_setting_is_named_with_its_value_and_not_where_the_kernel_lacks_it() {
         assert_eq!(tried(&release(version)), named);
     }
     assert!(tried(&release((6, 18))).ends_with(", vm.defrag_mode on"));
+    // Where nothing tells, each is named with that.
+    let unknown = RecordedKernel::default();
+    for setting in &all {
+        let says = unknown.tried(setting).unwrap();
+        assert!(says.ends_with(" (if this kernel has it)"), "{says}");
+    }
+}
+
+#[test]
+fn aw4_of_a_kernel_that_is_not_known_each_setting_is_named_with_a_doubt() {
+    let says = |cause, best| {
+        let (log, kernel) = (failures(cause, 4), RecordedKernel::default());
+        change(&log, policy("linux-6.12"), best, &kernel, AnswerZones::None).unwrap()
+    };
+    assert_eq!(
+        says(FailureCause::Watermark, None),
+        "To change: try vm.min_free_kbytes higher (if this kernel has it) or vm.watermark_scale_factor higher (if this \
+         kernel has it), so that reclaim begins earlier; this replay has no zones and cannot say how much that helps."
+    );
+    let pieces = "To change: try what no replay can: vm.compaction_proactiveness higher (if this kernel has it), \
+                  vm.watermark_boost_factor higher (if this kernel has it), vm.extfrag_threshold lower (if this kernel has \
+                  it) for requests above order 3 that may compact; ";
+    let said = says(FailureCause::Fragmented, None);
+    assert!(said.starts_with(pieces), "{said}");
+    let nearest = "To change: vm.defrag_mode=1 (Linux 6.15 and later) is the setting nearest to these rules, and \
+                   vm.watermark_boost_factor higher (if this kernel has it) goes with it; ";
+    let said = says(
+        FailureCause::Fragmented,
+        Some(policy("linux-6.12-nofragment")),
+    );
+    assert!(said.starts_with(nearest), "{said}");
 }
 
 #[test]
@@ -83,7 +116,7 @@ fn aw4_rules_are_had_by_a_setting_only_where_the_kernel_has_it() {
         (
             RecordedKernel::default(),
             "vm.defrag_mode=1 (Linux 6.15 and later) is the setting nearest",
-            "and vm.watermark_boost_factor higher goes with it",
+            "and vm.watermark_boost_factor higher (if this kernel has it) goes with it",
         ),
         (
             release((6, 18)),
@@ -233,6 +266,30 @@ fn min_free_grows_to_a_twentieth_of_memory() {
     assert_eq!(tried(40_000), names("40000 to 52428"));
     assert_eq!(tried(52_428), None);
     assert_eq!(tried(u64::MAX), None);
+}
+
+#[test]
+fn the_scale_factor_grows_as_far_as_the_release_takes_it() {
+    let tried = |version, now: u64| {
+        let kernel = RecordedKernel {
+            version,
+            ..set(&format!("vm.watermark_scale_factor {now}\n"))
+        };
+        kernel.tried(&SCALE)
+    };
+    let names = |to| Some(format!("vm.watermark_scale_factor from {to}"));
+    for version in [None, Some((4, 6)), Some((5, 16))] {
+        assert_eq!(tried(version, 700), names("700 to 1000"), "{version:?}");
+        assert_eq!(tried(version, 1000), None, "{version:?}");
+    }
+    for version in [Some((5, 17)), Some((6, 1))] {
+        assert_eq!(tried(version, 700), names("700 to 1400"), "{version:?}");
+        assert_eq!(tried(version, 2000), names("2000 to 3000"), "{version:?}");
+        assert_eq!(tried(version, 3000), None, "{version:?}");
+    }
+    // What a kernel has it takes.
+    assert_eq!(tried(None, 1200), names("1200 to 2400"));
+    assert_eq!(tried(None, u64::MAX), None);
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! Three sentences of an answer, each in one number: what a page shows of it first.
 
-use super::{AnswerFigures, AnswerPart, CANNOT_SAY, Headline, RulesVerdict};
-use crate::measure::grouped;
+use super::{AnswerFigures, AnswerPart, Headline, RulesFound, count};
 use crate::replay::FailureCause;
 use crate::report::CardFigure;
 
 impl AnswerFigures {
-    /// The headlines of an answer in which `verdict` stands at `helped`.
-    pub(super) fn headlines(&self, verdict: &RulesVerdict, helped: usize) -> Vec<Headline> {
+    /// The headlines of an answer in which what was `found` stands at `helped`.
+    pub(super) fn headlines(&self, found: &RulesFound, helped: usize) -> Vec<Headline> {
         let one = |part, sentence, order, figure| Headline {
             part,
             sentence,
@@ -41,19 +40,16 @@ impl AnswerFigures {
             AnswerPart::Helped,
             helped,
             order,
-            self.helped_figure(verdict),
+            self.helped_figure(found),
         ));
         all
     }
 
-    fn helped_figure(&self, verdict: &RulesVerdict) -> CardFigure {
-        let base = self.tried.iter().find(|tried| tried.policy == self.base);
-        let best = self
-            .tried
-            .iter()
-            .find(|tried| Some(tried.policy) == verdict.best);
-        match (base, best, self.judged_order()) {
-            _ if verdict.says.starts_with(CANNOT_SAY) => CardFigure::new(
+    fn helped_figure(&self, found: &RulesFound) -> CardFigure {
+        let of = |policy| self.tried.iter().find(|tried| tried.policy == policy);
+        let best = found.best().and_then(of);
+        match (of(self.base), best, self.judged_order()) {
+            _ if matches!(found, RulesFound::Unknown) => CardFigure::new(
                 "?",
                 "this recording cannot say which rules would have helped",
             ),
@@ -89,8 +85,4 @@ const fn cause(cause: FailureCause) -> &'static str {
         FailureCause::Watermark => "at a watermark",
         FailureCause::Fragmented => "because free memory lay in pieces",
     }
-}
-
-fn count(n: u64) -> String {
-    grouped(n as f64)
 }

@@ -192,13 +192,13 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
         }
     }
     let verdict = figures.verdict();
-    let headlines = figures.headlines(&verdict, sentences.len());
+    let headlines = figures.headlines(&verdict.found, sentences.len());
     sentences.push(verdict.says);
     if !figures.is_invented {
         sentences.extend(change(
             figures.subject(),
             figures.base,
-            verdict.best,
+            verdict.found.best(),
             &figures.kernel,
             figures.zones,
         ));
@@ -213,8 +213,26 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
 
 struct RulesVerdict {
     says: String,
-    /// The best rules that helped.
-    best: Option<ReplayPolicy>,
+    found: RulesFound,
+}
+
+/// What the figures tell of rules.
+enum RulesFound {
+    /// Nothing (**AW2**).
+    Unknown,
+    /// None have surely helped, or none are needed.
+    Nothing,
+    /// These are the best that helped.
+    Best(ReplayPolicy),
+}
+
+impl RulesFound {
+    const fn best(&self) -> Option<ReplayPolicy> {
+        match self {
+            Self::Best(policy) => Some(*policy),
+            Self::Unknown | Self::Nothing => None,
+        }
+    }
 }
 
 impl AnswerFigures {
@@ -287,11 +305,18 @@ impl AnswerFigures {
     }
 
     fn verdict(&self) -> RulesVerdict {
-        let none = |says: String| RulesVerdict { says, best: None };
+        let none = |says: String| RulesVerdict {
+            says,
+            found: RulesFound::Nothing,
+        };
+        let unknown = |what: String| RulesVerdict {
+            says: format!("{CANNOT_SAY} {what}"),
+            found: RulesFound::Unknown,
+        };
         if self.is_invented {
-            return none(
-                "This recording cannot say which rules would have helped, because text does not say what was free: \
-                 give the machine's /proc/pagetypeinfo of that moment with --state."
+            return unknown(
+                "which rules would have helped, because text does not say what was free: give the machine's \
+                 /proc/pagetypeinfo of that moment with --state."
                     .into(),
             );
         }
@@ -309,18 +334,18 @@ impl AnswerFigures {
                     "The machine refused them for what a replay does not have, watermarks and zones above all."
                 }
             };
-            return none(format!(
-                "This recording cannot say which rules would have helped, because a replay of the machine's own rules \
-                 ({}) serves {} of these {}. {lacks}",
+            return unknown(format!(
+                "which rules would have helped, because a replay of the machine's own rules ({}) serves {} of these {}. \
+                 {lacks}",
                 self.base,
                 count(self.refused_served),
                 count(self.refused.total()),
             ));
         }
         if self.has_served_all() && self.failed.total() > 0 {
-            return none(format!(
-                "This recording cannot say which rules are better, because the machine served all that it was asked \
-                 for: the {} requests that fail in a replay of its own rules ({}) are the model's error.",
+            return unknown(format!(
+                "which rules are better, because the machine served all that it was asked for: the {} requests that fail \
+                 in a replay of its own rules ({}) are the model's error.",
                 count(self.failed.total()),
                 self.base,
             ));
@@ -378,7 +403,7 @@ impl AnswerFigures {
                     self.base,
                     self.counted(tried, order),
                 ),
-                best: Some(tried.policy),
+                found: RulesFound::Best(tried.policy),
             };
         }
         let closest = judged
@@ -532,7 +557,7 @@ fn waited(reclaim: &[WaitSum; ORDERS], compaction: &[WaitSum; ORDERS]) -> String
 /// When it tipped over, and from what.
 fn tipped(figures: &AnswerFigures) -> String {
     if figures.is_invented {
-        return "This recording cannot say what they failed for, because its free memory is invented.".into();
+        return format!("{CANNOT_SAY} what they failed for, because its free memory is invented.");
     }
     let log = figures.subject();
     let Some(first) = log.first else {

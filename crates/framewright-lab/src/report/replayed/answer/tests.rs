@@ -428,7 +428,11 @@ fn what_to_change_follows_from_the_cause_and_from_the_rules_that_helped() {
     let cases: [(FailureCause, Option<&str>, &str); 7] = [
         (Exhausted, None, "more memory"),
         (Watermark, None, "vm.min_free_kbytes"),
-        (Fragmented, None, "vm.compaction_proactiveness higher"),
+        (
+            Fragmented,
+            None,
+            "vm.compaction_proactiveness higher (if this kernel has it)",
+        ),
         (
             Fragmented,
             Some("concentrated"),
@@ -605,6 +609,22 @@ fn the_first_sentences_come_to_a_number_each() {
             (AnswerPart::Helped, "?".into())
         ]
     );
+    // Nor does one where a replay of the machine's rules serves what the machine did not, or fails what it served.
+    let unsaid = "this recording cannot say which rules would have helped";
+    let served_in_replay = AnswerFigures {
+        refused: log(&[(3, Some(SOCKET), 7)], FailureCause::Watermark),
+        refused_served: 7,
+        ..figures()
+    };
+    let failed_in_replay = AnswerFigures {
+        is_as_recorded: true,
+        squeeze: 0,
+        ..short(&[("concentrated", &[0, 0, 0])])
+    };
+    for figures in [served_in_replay, failed_in_replay] {
+        let last = told(&figures).pop().unwrap();
+        assert_eq!(last, card(AnswerPart::Helped, "?", unsaid));
+    }
     // Where nothing failed there is no moment at which it tipped over.
     let served = told(&figures());
     assert_eq!(served.len(), 2);
