@@ -119,7 +119,9 @@ fn what_another_cpu_frees_beside_a_purge_comes_back_to_the_owner_once() {
         drop(owner);
         let frees = move || {
             let mut other = seat(space, 1);
-            areas.map(|at| assert_eq!(other.free_area(at), Ok(1)));
+            for at in areas {
+                assert_eq!(other.free_area(at), Ok(1));
+            }
         };
         beside(frees, move || seat(space, 0).purge());
         // Whatever the purge saw, now all of it is free.
@@ -166,7 +168,9 @@ fn what_another_cpu_frees_comes_back_to_the_owner_once() {
         let early: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
         let frees = move || {
             let mut other = seat(space, 1);
-            areas.map(|at| assert_eq!(other.free_area(at), Ok(1)));
+            for at in areas {
+                assert_eq!(other.free_area(at), Ok(1));
+            }
         };
         beside(frees, move || {
             let mut owner = seat(space, 0);

@@ -12,7 +12,7 @@ use crate::platform::bare::BarePlatform;
 use crate::seats::Inboxes;
 use crate::sync::models::explore;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::units::{Addr, Context, Frame, Order, Page, PageRange, Run};
+use crate::units::{Addr, Frame, Order};
 use loom::thread;
 use std::boxed::Box;
 use std::vec;
