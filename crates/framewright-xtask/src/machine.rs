@@ -10,7 +10,7 @@ use std::time::Instant;
 pub(crate) const FOREIGN_MAX: f64 = 0.5;
 
 /// A kernel's clock of CPU time ticks so often a second.
-const TICKS: f64 = 100.0;
+pub(crate) const TICKS: f64 = 100.0;
 
 /// The machine, without its name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -107,8 +107,8 @@ impl MachineTicks {
     }
 }
 
-/// Of `/proc/self/stat`: ticks of this process and of the children that it has waited for.
-fn own_ticks(text: &str) -> f64 {
+/// Of a process's `/proc/PID/stat`: ticks of it and of the children that it has waited for.
+pub(crate) fn own_ticks(text: &str) -> f64 {
     // The name in parentheses may contain spaces. Behind it, words 12 to 15 are the times.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let times = behind.split_whitespace().skip(11).take(4);

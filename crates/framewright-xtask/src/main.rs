@@ -9,6 +9,7 @@ mod kernels;
 mod machine;
 mod measure;
 mod pages;
+mod recording_cost;
 mod replay_error;
 mod results;
 mod vmalloc_test;
@@ -28,6 +29,7 @@ usage: cargo xtask kernel [options]
        cargo xtask measure [--as-built] [--quick] [NAME...]
        cargo xtask held-out FOLDER
        cargo xtask replay-error FOLDER
+       cargo xtask recording-cost [--rounds N] [--minutes N] [--write]
        cargo xtask docs [--check]
        cargo xtask board [--target T]
        cargo xtask browser [--axe FILE] PAGE...
@@ -74,6 +76,10 @@ target/release, and writes docs/results/held-out.jsonl.
 replay-error replays the recordings in FOLDER by the recording kernel's own rules, with less and with more of what they say of the
 machine, and writes docs/results/replay-error.jsonl: how far each replay is from the machine.
 
+recording-cost compiles the same files alone, beside `framewright record --ring` and beside `--stream`, by turns, then records one
+hour of it, by the program in target/release: what a recording costs. It needs root, gcc, make and python3. --write writes
+docs/results/recording-cost.jsonl.
+
 docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
 page says something else.
 
@@ -104,6 +110,7 @@ enum Asked {
     },
     HeldOut(String),
     ReplayError(String),
+    Cost(recording_cost::AskedCost),
     Docs {
         is_check: bool,
     },
@@ -147,6 +154,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
                 }),
             }
         }
+        recording_cost::NAME => recording_cost::AskedCost::parse(words).map(Asked::Cost),
         replay_error::NAME => match (words.next(), words.next()) {
             (Some(folder), None) => Ok(Asked::ReplayError(folder)),
             _ => Err("replay-error: expected one folder with recordings".to_owned()),
@@ -238,6 +246,7 @@ fn run(asked: &Asked) -> Result<(), String> {
             is_as_built,
             is_quick,
         } => measure::run(names, *is_as_built, *is_quick),
+        Asked::Cost(asked) => recording_cost::run(asked),
         Asked::ReplayError(folder) => replay_error::take(folder.as_ref()),
         Asked::HeldOut(folder) => heldout::take(folder.as_ref()),
         Asked::Docs { is_check } => pages::run(*is_check),
@@ -279,6 +288,7 @@ fn main() -> ExitCode {
                 linux_build::NO_LINUX,
                 ostd::NO_PARTS,
                 browser::NO_BROWSER,
+                recording_cost::NO_PARTS,
             ];
             let is_missing = is_missing.iter().any(|begin| error.starts_with(begin));
             ExitCode::from(if is_missing { 2 } else { 1 })

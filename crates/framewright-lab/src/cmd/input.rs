@@ -667,20 +667,18 @@ fn read_stream(
 /// Reads events to their end and reduces them to objects, with what memory was like before the first and, as `finish`
 /// says, behind the last one.
 fn read_events(
-    mut reader: TextReader,
+    reader: TextReader,
     loaded: &mut LoadedTrace,
     limit: MemoryLimit,
     first: Option<Snapshot>,
     finish: impl FnOnce(&mut LoadedTrace) -> Result<Option<Snapshot>, CommandError>,
 ) -> Result<(), CommandError> {
     let mut reducer = Reducer::new(first).with_memory_limit(limit);
-    while let Some(event) = reader.next_event().map_err(CommandError::input)? {
-        let asked = reader.take_asked();
-        let at = |e| format!("{}:{}: {e}", reader.name(), reader.line_number());
-        reducer
-            .push_asked(&event, asked)
-            .map_err(|e| CommandError::Input(at(e)))?;
-    }
+    let name = reader.name().to_owned();
+    let mut reader = reader.read_ahead(CommandError::input, |read| {
+        let at = |e| CommandError::Input(format!("{name}:{}: {e}", read.line));
+        reducer.push_asked(&read.event, read.asked).map_err(at)
+    })?;
     let last = finish(loaded)?;
     let reducer = reducer.named(reader.take_asked(), reader.names());
     let at_end = |e| CommandError::Input(format!("{}: {e}", reader.name()));

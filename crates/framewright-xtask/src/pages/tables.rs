@@ -12,6 +12,7 @@ use super::query::{MARK, ResultFiles, TRIAL};
 use super::{ab, document, notebook, recordings};
 use crate::heldout;
 use crate::kernels::{fallback, ostd};
+use crate::recording_cost;
 use crate::replay_error;
 use crate::results::ResultFile;
 use crate::vmalloc_test;
@@ -100,6 +101,7 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         "ostd" => Some(ostd::table),
         "recordings" => Some(recordings::table),
         heldout::NAME => Some(heldout::table),
+        recording_cost::NAME => Some(recording_cost::table),
         replay_error::NAME => Some(replay_error::table),
         vmalloc_test::NAME => Some(vmalloc_test::table),
         _ => None,

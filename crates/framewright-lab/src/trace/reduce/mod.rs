@@ -127,7 +127,7 @@ impl std::error::Error for ReduceError {}
 /// in order, and frames that no event names count as free; with one, the chunks that are named or had a free frame.
 ///
 /// Memory: 16 bytes an operation, 12 an object, 9 a frame of the 64 around each that an event
-/// names, 1 a frame of the chunks that are not all alike; never above the reducer's limit.
+/// names, 2 bits a frame of the chunks that are not all alike; never above the reducer's limit.
 ///
 /// # Errors
 /// [`ReduceError`] where 32 bits or the memory are too few.

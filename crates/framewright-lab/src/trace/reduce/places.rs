@@ -9,26 +9,42 @@ use crate::steps;
 use framewright::Mobility;
 use std::ops::Range;
 
-/// What a frame is, as the recording kernel had it.
+/// What a frame is, as the recording kernel had it. The two bits of the number are what a chunk keeps of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FramePlace {
-    Free,
-    Held(Mobility),
-    Absent,
+    Absent = 0b00,
+    Free = 0b01,
+    /// Held, and not movable.
+    Fixed = 0b10,
+    Movable = 0b11,
+}
+
+impl FramePlace {
+    /// Of a frame that an object of that mobility holds.
+    pub(super) const fn held(mobility: Mobility) -> Self {
+        match mobility {
+            Mobility::Movable => Self::Movable,
+            Mobility::Unmovable | Mobility::Reclaimable => Self::Fixed,
+        }
+    }
+
+    /// All ones for each bit of the number that is set.
+    fn bits(self) -> [u64; 2] {
+        let all_of = |is_set: bool| if is_set { u64::MAX } else { 0 };
+        [all_of(self as u8 & 1 != 0), all_of(self as u8 & 2 != 0)]
+    }
 }
 
 const FRAMES: usize = CHUNK as usize;
 
+/// Words of a bit a frame.
+const WORDS: usize = FRAMES / 64;
+
 /// Frames of a block of 2 MiB.
 const BLOCK: usize = 512;
 
-/// The frames of a chunk.
-#[derive(Debug)]
-enum PlaceChunk {
-    /// All are the same: 16 bytes, however many chunks a universe has.
-    Whole(FramePlace),
-    Mixed(Box<[FramePlace; FRAMES]>),
-}
+/// The frames of a chunk, the two bits of each in a word of each row: a row of the reference counts 64 frames at once.
+type PlaceBits = [[u64; 2]; WORDS];
 
 /// What a row adds up, of one chunk: at most 1,024 of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,55 +73,48 @@ impl ChunkSums {
         ]
     }
 
-    fn of(places: &[FramePlace; FRAMES]) -> Self {
-        // Frames from which a request of that order can be served: aligned runs that are free.
-        let usable = |places: &[FramePlace], length: usize| {
-            let runs = places.chunks_exact(length);
-            let free = runs.filter(|run| run.iter().all(|&place| place == FramePlace::Free));
-            (free.count() * length) as u16
-        };
-        let mut sums = Self {
-            free_4m: u16::from(usable(places, FRAMES) != 0),
-            ..Self::default()
-        };
-        for block in places.chunks_exact(BLOCK) {
-            sums.usable_o3 += usable(block, 8);
-            sums.usable_o9 += usable(block, BLOCK);
-            let count = |which: fn(&FramePlace) -> bool| {
-                block.iter().filter(|place| which(place)).count() as u16
-            };
-            sums.free += count(|place| *place == FramePlace::Free);
-            let movable = count(|place| *place == FramePlace::Held(Mobility::Movable));
-            let held = count(|place| matches!(place, FramePlace::Held(_)));
-            if held > movable {
+    fn of(places: &PlaceBits) -> Self {
+        let mut sums = Self::default();
+        for block in places.chunks_exact(BLOCK / 64) {
+            let (mut free, mut movable, mut fixed) = (0, 0, 0);
+            for &[low, high] in block {
+                let free_frames = low & !high;
+                free += free_frames.count_ones();
+                movable += (low & high).count_ones();
+                fixed += (high & !low).count_ones();
+                sums.usable_o3 += 8 * whole_bytes(free_frames) as u16;
+            }
+            sums.free += free as u16;
+            if free as usize == BLOCK {
+                sums.usable_o9 += BLOCK as u16;
+            }
+            if fixed > 0 {
                 sums.unmovable_any += 1;
                 if movable > 0 {
                     sums.mixed += 1;
-                    sums.movable_in_mixed += movable;
+                    sums.movable_in_mixed += movable as u16;
                 }
             }
         }
+        sums.free_4m = u16::from(sums.free as usize == FRAMES);
         sums
     }
+}
 
-    fn of_whole(place: FramePlace) -> Self {
-        let frames = FRAMES as u16;
-        let blocks = (FRAMES / BLOCK) as u16;
-        match place {
-            FramePlace::Free => Self {
-                free: frames,
-                usable_o3: frames,
-                usable_o9: frames,
-                free_4m: 1,
-                ..Self::default()
-            },
-            FramePlace::Held(Mobility::Movable) | FramePlace::Absent => Self::default(),
-            FramePlace::Held(_) => Self {
-                unmovable_any: blocks,
-                ..Self::default()
-            },
-        }
-    }
+/// How many bytes of the word are all ones.
+const fn whole_bytes(word: u64) -> u32 {
+    let word = word & word >> 4;
+    let word = word & word >> 2;
+    let word = word & word >> 1;
+    (word & 0x0101_0101_0101_0101).count_ones()
+}
+
+/// The frames of a chunk.
+#[derive(Debug)]
+enum PlaceChunk {
+    /// All are the same: 16 bytes, however many chunks a universe has.
+    Whole(FramePlace),
+    Mixed(Box<PlaceBits>),
 }
 
 /// Every frame of a universe.
@@ -125,11 +134,11 @@ pub(super) struct FramePlaces {
 }
 
 impl FramePlaces {
-    /// `nframes` free frames. Memory: 31 bytes a chunk, and a byte a frame of those that are not
+    /// `nframes` free frames. Memory: 31 bytes a chunk, and 2 bits a frame of those that are not
     /// all the same.
     pub(super) fn new(nframes: u64) -> Self {
         let chunks = nframes.div_ceil(1 << CHUNK_ORDER) as usize;
-        let free = ChunkSums::of_whole(FramePlace::Free);
+        let free = ChunkSums::of(&[FramePlace::Free.bits(); WORDS]);
         let mut places = Self {
             nframes: (chunks as u64) << CHUNK_ORDER,
             chunks: (0..chunks)
@@ -148,7 +157,15 @@ impl FramePlaces {
     pub(super) fn get(&self, frame: u64) -> FramePlace {
         match &self.chunks[(frame >> CHUNK_ORDER) as usize] {
             PlaceChunk::Whole(place) => *place,
-            PlaceChunk::Mixed(places) => places[frame as usize & (FRAMES - 1)],
+            PlaceChunk::Mixed(places) => {
+                let [low, high] = places[(frame as usize & (FRAMES - 1)) / 64];
+                match (high >> (frame % 64) & 1, low >> (frame % 64) & 1) {
+                    (0, 0) => FramePlace::Absent,
+                    (0, _) => FramePlace::Free,
+                    (_, 0) => FramePlace::Fixed,
+                    _ => FramePlace::Movable,
+                }
+            }
         }
     }
 
@@ -174,10 +191,10 @@ impl FramePlaces {
                 *chunk = PlaceChunk::Whole(place);
             } else {
                 if let PlaceChunk::Whole(whole) = *chunk {
-                    *chunk = PlaceChunk::Mixed(Box::new([whole; FRAMES]));
+                    *chunk = PlaceChunk::Mixed(Box::new([whole.bits(); WORDS]));
                 }
                 if let PlaceChunk::Mixed(places) = chunk {
-                    places[from..from + length].fill(place);
+                    fill(places, from..from + length, place);
                 }
             }
             if !std::mem::replace(&mut self.is_changed[index], true) {
@@ -194,7 +211,7 @@ impl FramePlaces {
             let index = index as usize;
             self.is_changed[index] = false;
             let now = match &self.chunks[index] {
-                PlaceChunk::Whole(place) => ChunkSums::of_whole(*place),
+                PlaceChunk::Whole(place) => ChunkSums::of(&[place.bits(); WORDS]),
                 PlaceChunk::Mixed(places) => ChunkSums::of(places),
             };
             let before = std::mem::replace(&mut self.sums[index], now);
@@ -229,26 +246,59 @@ impl FramePlaces {
     }
 }
 
+/// Makes these frames of a chunk the same.
+fn fill(places: &mut PlaceBits, frames: Range<usize>, place: FramePlace) {
+    let mut at = frames.start;
+    while at < frames.end {
+        let length = (frames.end - at).min(64 - at % 64);
+        let mask = u64::MAX >> (64 - length) << (at % 64);
+        for (word, bits) in places[at / 64].iter_mut().zip(place.bits()) {
+            *word = *word & !mask | bits & mask;
+        }
+        at += length;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The sums as they are counted over all frames.
-    fn recounted(places: &FramePlaces) -> [u64; ChunkSums::COUNT] {
-        let mut total = [0; ChunkSums::COUNT];
-        for index in 0..places.chunks.len() as u64 {
-            let frames = std::array::from_fn(|k| places.get((index << CHUNK_ORDER) + k as u64));
-            for (total, sum) in total.iter_mut().zip(ChunkSums::of(&frames).all()) {
-                *total += u64::from(sum);
+    /// The sums, counted frame by frame over `frames`.
+    fn recounted(frames: &[FramePlace]) -> [u64; ChunkSums::COUNT] {
+        // Frames from which a request of that length can be served: aligned runs that are free.
+        let usable = |length: usize| {
+            let runs = frames.chunks_exact(length);
+            let free = runs.filter(|run| run.iter().all(|&place| place == FramePlace::Free));
+            (free.count() * length) as u64
+        };
+        let free = usable(1);
+        let (mut fixed_any, mut mixed, mut movable_in_mixed) = (0, 0, 0);
+        for block in frames.chunks(BLOCK) {
+            let count = |which| block.iter().filter(|&&place| place == which).count() as u64;
+            let movable = count(FramePlace::Movable);
+            if count(FramePlace::Fixed) > 0 {
+                fixed_any += 1;
+                mixed += u64::from(movable > 0);
+                movable_in_mixed += movable;
             }
         }
-        total
+        let free_4m = usable(FRAMES) / FRAMES as u64;
+        [
+            free,
+            usable(8),
+            usable(BLOCK),
+            free_4m,
+            fixed_any,
+            mixed,
+            movable_in_mixed,
+        ]
     }
 
     #[test]
     fn rows_from_what_changed_are_those_from_all_frames() {
         // Not whole chunks: the rest of the last one does not exist.
         let mut places = FramePlaces::new(5 * 1024 + 300);
+        let mut frames = vec![FramePlace::Free; 5 * 1024 + 300];
         let mut random = 7_u64;
         for step in 0..600_u64 {
             random = random
@@ -260,13 +310,16 @@ mod tests {
             let place = match (random >> 56) & 7 {
                 0..=2 => FramePlace::Free,
                 3 => FramePlace::Absent,
-                4 => FramePlace::Held(Mobility::Unmovable),
-                _ => FramePlace::Held(Mobility::Movable),
+                4 => FramePlace::held(Mobility::Unmovable),
+                _ => FramePlace::held(Mobility::Movable),
             };
             places.fill(first..end, place);
+            frames[first as usize..end as usize].fill(place);
             if step % 3 == 0 {
                 places.row();
-                assert_eq!(places.total, recounted(&places), "step {step}");
+                assert_eq!(places.total, recounted(&frames), "step {step}");
+                let kept = (0..places.nframes).map(|frame| places.get(frame));
+                assert!(kept.eq(frames.iter().copied()), "step {step}");
             }
         }
     }
@@ -276,7 +329,7 @@ mod tests {
         let mut places = FramePlaces::new(1 << 22);
         places.row();
         for second in 0..4096 {
-            places.set(second << 10, FramePlace::Held(Mobility::Movable));
+            places.set(second << 10, FramePlace::Movable);
             assert_eq!(places.changed.len(), 1, "one event, one chunk");
             let row = places.row();
             assert_eq!(row.free_4m, 4095 - second);

@@ -40,7 +40,7 @@ const NAME_BYTES: u64 = 32;
 /// A small number's name, or an operation's chain, in a vector that grows, and what it becomes.
 const CHAIN_BYTES: u64 = 12;
 /// A chunk's frames in the reference, its sums and numbers.
-const UNIVERSE_CHUNK_BYTES: u64 = 1024 + 64;
+const UNIVERSE_CHUNK_BYTES: u64 = 256 + 64;
 
 /// A part of a freed block, by what was known of it.
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +144,7 @@ impl Reducer {
     }
 
     /// What the reduction of the events so far takes at most: 64 bytes a frame that they name,
-    /// 2 KiB a chunk.
+    /// 1 KiB a chunk.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         let names = self.pids.len() + self.gfp_index.len();

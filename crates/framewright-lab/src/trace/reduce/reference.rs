@@ -140,7 +140,7 @@ impl Followed {
         let mut objects: Vec<(u32, Mobility)> = Vec::with_capacity(trace.init.len() + chosen.len());
         for object in &trace.init {
             let (frame, mobility) = (object.frame.0, object.class.mobility());
-            followed.places.set(frame, FramePlace::Held(mobility));
+            followed.places.set(frame, FramePlace::held(mobility));
             objects.push((frame as u32, mobility));
         }
         let mut moves = (0..).zip(moves).peekable();
@@ -162,7 +162,7 @@ impl Followed {
                 OpKind::Alloc => {
                     let first = *chosen.next().unwrap_or(&0);
                     let frames = u64::from(first)..u64::from(first) + op.order().frames();
-                    let held = FramePlace::Held(op.mobility());
+                    let held = FramePlace::held(op.mobility());
                     followed.places.fill(frames, held);
                     objects.push((first, op.mobility()));
                 }
@@ -198,7 +198,7 @@ impl Followed {
                 self.free(from..from + 1, moved.at);
             }
             if let Some(to) = to {
-                self.places.set(u64::from(to), FramePlace::Held(mobility));
+                self.places.set(u64::from(to), FramePlace::held(mobility));
             }
         }
     }
@@ -296,8 +296,10 @@ fn compare(places: &FramePlaces, chunks: &[u64], last: &Snapshot) -> Agreement {
                 (FramePlace::Absent, _) => continue,
                 (FramePlace::Free, true) => &mut agreement.both_free,
                 (FramePlace::Free, false) => &mut agreement.only_model_free,
-                (FramePlace::Held(_), true) => &mut agreement.only_snapshot_free,
-                (FramePlace::Held(_), false) => &mut agreement.both_allocated,
+                (FramePlace::Fixed | FramePlace::Movable, true) => {
+                    &mut agreement.only_snapshot_free
+                }
+                (FramePlace::Fixed | FramePlace::Movable, false) => &mut agreement.both_allocated,
             };
             *count += 1;
         }

@@ -10,6 +10,7 @@
 //! - **T2** No line allocates, unless it brings a name that was not there before or is refused.
 //! - **T3** What is in memory does not grow with the input, but for names and call chains, each once and up to a bound.
 
+mod ahead;
 mod body;
 mod counts;
 mod fields;
