@@ -155,6 +155,7 @@ const fn last_of(bucket: usize) -> u64 {
 mod tests {
     extern crate std;
     use super::*;
+    use framewright_sim::Random;
     use std::string::ToString;
     use std::vec::Vec;
 
@@ -184,14 +185,11 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_sorted_values_and_at_most_an_eighth_above() {
-        let mut state = 1u64;
+        let mut random = Random::new(1);
         let mut histogram = LatencyHistogram::new();
         let mut values = Vec::new();
         for _ in 0..5000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let value = state >> 32 >> (state >> 8 & 31);
+            let value = random.bits() >> 32 >> random.below(32);
             values.push(value);
             histogram.record(value);
         }

@@ -7,6 +7,7 @@ use framewright::reclaim::{Compaction, Migrate, Move, MoveState, Reclaim};
 use framewright::{Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_linux::anon::{Anon, PageError};
 use framewright_linux::{Host, Linux, Options};
+use framewright_sim::Random;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -112,12 +113,9 @@ fn all_is_back(host: &Host<()>) {
 /// A thread that counts in its word of each page, and looks whether it finds what it left.
 fn count_until(end: &AtomicBool, wrote: &AtomicU64, pages: &[PageWordsRead], nth: usize) {
     let mut mine = vec![0u64; pages.len()];
-    let mut random = nth as u64 * 77 + 1;
+    let mut random = Random::new(nth as u64);
     while !end.load(Relaxed) {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        let at = (random >> 33) as usize % pages.len();
+        let at = random.index(pages.len());
         // The word of this thread, anywhere in the page.
         let word = (at * 2 % WORDS) + nth;
         assert_eq!(pages[at].get(word), mine[at], "page {at}");
@@ -176,17 +174,14 @@ fn an2_two_threads_that_write_during_thousands_of_moves_lose_nothing() {
     let mut moved = 0;
     let wrote = with_two_writers(&anon, &live, |wrote| {
         let begun = Instant::now();
-        let mut random = 5u64;
+        let mut random = Random::new(5);
         // Time ends it only when enough has happened.
         while moved < 1000
             || wrote.load(Relaxed) < 1000
             || moved < 8000 && begun.elapsed() < Duration::from_secs(5)
         {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let start = (random >> 33) as usize % live.len();
-            let step = 1 + (random >> 60) as usize % 3;
+            let start = random.index(live.len());
+            let step = 1 + random.index(3);
             let some = live.iter().copied().skip(start).step_by(step).take(100);
             let mut moves = moves_of(&anon, &mut seat, some);
             anon.migrate(&mut moves);
@@ -254,15 +249,12 @@ fn pages_come_and_go_on_two_threads_while_a_third_compacts() {
             scope.spawn(move || {
                 let mut seat = host.seat().unwrap();
                 let mut is_there = vec![false; EACH as usize];
-                let mut random = thread + 3;
+                let mut random = Random::new(thread);
                 while !end.load(Relaxed) {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    let nth = (random >> 33) % EACH;
-                    let len = (1 + (random >> 60)).min(EACH - nth);
+                    let nth = random.below(EACH);
+                    let len = (1 + random.below(16)).min(EACH - nth);
                     let first = thread * EACH + nth;
-                    let is_full = random >> 32 & 1 == 0;
+                    let is_full = random.below(2) == 0;
                     if is_full
                         && anon
                             .populate(&mut seat, pages(anon, first, len), order(3))

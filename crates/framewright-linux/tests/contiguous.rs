@@ -8,6 +8,7 @@ use framewright::reserve::{Contiguous, MigrateArea};
 use framewright::{Frame, Order, Page, PageRange, Run};
 use framewright_linux::anon::Anon;
 use framewright_linux::{Host, Linux, Options};
+use framewright_sim::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -81,12 +82,9 @@ fn beside_two_writers(anon: &Anon, work: impl FnOnce()) -> u64 {
             let (end, wrote) = (&end, &wrote);
             scope.spawn(move || {
                 let mine = mine;
-                let mut random = thread + 1;
+                let mut random = Random::new(thread);
                 while !end.load(Relaxed) {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    let page = mine[(random >> 33) as usize % mine.len()];
+                    let page = mine[random.index(mine.len())];
                     page.set(page.count() + 1);
                     wrote.fetch_add(1, Relaxed);
                 }

@@ -107,6 +107,7 @@ fn fitting(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use framewright_sim::Random;
 
     fn pieces(of: &[(usize, usize, u64)]) -> Vec<MovingBlock> {
         let piece = |(nth, &(page, pages, to))| MovingBlock {
@@ -162,11 +163,8 @@ mod tests {
 
     #[test]
     fn every_target_is_given_once_and_few_mappings_do_in_a_random_half() {
-        let mut seed = 9u64;
-        let mut random = || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            seed >> 63 == 1
-        };
+        let mut numbers = Random::new(9);
+        let mut random = || numbers.chance(50);
         let mut all = 0;
         for _ in 0..200 {
             let live: Vec<usize> = (0..400).filter(|_| random()).take(BATCH).collect();

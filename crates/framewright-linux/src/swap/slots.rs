@@ -246,6 +246,7 @@ impl SlotBits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use framewright_sim::Random;
     use std::collections::BTreeSet;
 
     #[test]
@@ -328,11 +329,8 @@ mod tests {
     fn runs_and_single_slots_agree_with_a_set() {
         let slots = SlotMap::new(777);
         let mut used = BTreeSet::new();
-        let mut seed = 5u64;
-        let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) % below
-        };
+        let mut numbers = Random::new(5);
+        let mut random = |below| numbers.below(below);
         for _ in 0..20_000 {
             match random(4) {
                 0 => {

@@ -318,16 +318,12 @@ impl SwapDevice for Zram {
 mod tests {
     use super::*;
     use crate::swap::tests::page;
+    use framewright_sim::Random;
 
     /// A page that cannot be compressed.
     fn noise(seed: u64) -> [u64; 512] {
-        let mut state = seed;
-        std::array::from_fn(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            state ^ state >> 29
-        })
+        let mut random = Random::new(seed);
+        std::array::from_fn(|_| random.bits())
     }
 
     #[test]

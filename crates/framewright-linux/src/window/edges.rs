@@ -145,6 +145,7 @@ fn counted(word: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use framewright_sim::Random;
 
     /// The obviously right twin: for each page the number of the call that mapped it.
     struct EdgesTwin {
@@ -170,11 +171,8 @@ mod tests {
             calls: vec![None; PAGES],
             torn: vec![false; PAGES + 1],
         };
-        let mut seed = 7u64;
-        let mut random = |below: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) as usize % below
-        };
+        let mut numbers = Random::new(7);
+        let mut random = |below| numbers.index(below);
         let mut count = 0;
         for call in 0..20_000 {
             let start = random(PAGES);

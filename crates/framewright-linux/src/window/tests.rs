@@ -3,6 +3,7 @@
 
 use super::budget::process_mappings;
 use super::*;
+use framewright_sim::Random;
 use std::process::Command;
 use std::sync::Barrier;
 
@@ -281,11 +282,8 @@ fn zero_reaches_frames_wherever_they_are_mapped() {
 #[test]
 fn the_count_of_mappings_is_never_below_the_kernels_and_comes_down() {
     let window = Window::new(ram(256), 256).unwrap();
-    let mut seed = 3u64;
-    let mut random = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) % below
-    };
+    let mut numbers = Random::new(3);
+    let mut random = |below| numbers.below(below);
     let mut mapped = [false; 256];
     for _ in 0..2000 {
         let start = random(256);

@@ -1,11 +1,12 @@
 //! Any sequence of lives of a device that keeps checkpoints agrees with a slow model: it is begun anew, stored to, synced,
 //! fails at any call, loses its power with what was written since its last sync in part, becomes shorter, is restored.
 
-use crate::machine::{MachineFolder, SeededNumbers};
+use crate::machine::MachineFolder;
 use framewright_linux::swap::{
     DeviceUse, Faulty, Frontswap, LoadedPage, RestoreError, SwapDevice, SwapError, SwapFile,
     SwapOp, Zram,
 };
+use framewright_sim::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Mutex;
@@ -35,7 +36,7 @@ struct DeviceInner {
     safe: BTreeMap<u64, [u64; 512]>,
     /// Writes since the last sync, in order.
     cached: Vec<(u64, [u64; 512])>,
-    random: SeededNumbers,
+    random: Random,
 }
 
 impl Disk {
@@ -47,7 +48,7 @@ impl Disk {
             inner: Mutex::new(DeviceInner {
                 safe: BTreeMap::new(),
                 cached: Vec::new(),
-                random: SeededNumbers(seed),
+                random: Random::new(seed),
             }),
         }
     }
@@ -182,7 +183,7 @@ struct SeenLives {
 
 struct CheckpointModel {
     disk: Disk,
-    random: SeededNumbers,
+    random: Random,
     values: u64,
     /// What a restore may find; `None` stands for no checkpoint.
     may_be: Vec<Option<Saved>>,
@@ -204,7 +205,7 @@ impl CheckpointModel {
     fn new(seed: u64) -> Self {
         Self {
             disk: Disk::new(20 + seed % 30, seed),
-            random: SeededNumbers(seed),
+            random: Random::new(seed),
             values: 0,
             may_be: vec![None],
             incarnations: 0,

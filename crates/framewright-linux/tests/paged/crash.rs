@@ -1,9 +1,10 @@
 //! The process is killed at any moment: what a sync confirmed is there.
 
-use crate::machine::{MachineFolder, SeededNumbers, host, load, served, store, with_reserve};
+use crate::machine::{MachineFolder, host, load, served, store, with_reserve};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{Faulty, SwapOp, SwapPolicy};
 use framewright_linux::{Frontswap, SwapFile};
+use framewright_sim::Random;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -25,7 +26,7 @@ const ANEW: &str = "FRAMEWRIGHT_CRASH_ANEW";
 
 /// The pages that round `number` of a device's life writes, and what: it is the same in each process.
 fn writes_of(life: u64, number: u64) -> Vec<(u64, u64)> {
-    let mut random = SeededNumbers(life << 32 | number);
+    let mut random = Random::new(life << 32 | number);
     let count = 1 + random.below(30);
     (0..count)
         .map(|_| (random.below(PAGES), number << 20 | random.below(1 << 20)))
@@ -138,7 +139,7 @@ fn what_a_sync_confirmed_outlives_the_process_that_is_killed() {
     let folder = MachineFolder::new("crash");
     let path = folder.path().join("swap");
     drop(SwapFile::create(&path, SLOTS).unwrap());
-    let mut random = SeededNumbers(1);
+    let mut random = Random::new(1);
     let (mut life, mut all) = (0, 0);
     for kill in 0..KILLS {
         let mut child = child(FILE, &path);

@@ -113,19 +113,6 @@ pub(crate) fn store(paged: &Paged<'_>, page: u64, nth: usize, value: u64) {
     unsafe { words.add(nth).write_volatile(value) };
 }
 
-/// Numbers that only depend on the seed.
-pub(crate) struct SeededNumbers(pub(crate) u64);
-
-impl SeededNumbers {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % end
-    }
-}
-
 /// A folder that is gone when this is dropped.
 pub(crate) struct MachineFolder(PathBuf);
 

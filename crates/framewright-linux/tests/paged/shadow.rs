@@ -1,8 +1,6 @@
 //! Threads read and write at random; each knows what must be there.
 
-use crate::machine::{
-    MachineFolder, OrdinaryRam, SeededNumbers, host, load, served, store, with_reserve,
-};
+use crate::machine::{MachineFolder, OrdinaryRam, host, load, served, store, with_reserve};
 use framewright::frame::ZoneLayout;
 use framewright::policy::ReclaimConfig;
 use framewright::reclaim::{Ask, Clients, Discard, Migrate, Move, MoveState, Reclaim, Shrink};
@@ -11,6 +9,7 @@ use framewright_linux::paged::Paged;
 use framewright_linux::swap::{SwapDevice, SwapPolicy};
 use framewright_linux::tenancy::Reclaiming;
 use framewright_linux::{Frontswap, Host, Options, SwapFile, Zram};
+use framewright_sim::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +18,7 @@ const THREADS: u64 = 3;
 
 /// One thread's pages are those with its remainder; it writes two words of each, and checks them.
 fn read_and_write(paged: &Paged<'_>, thread: u64, steps: u64) {
-    let mut random = SeededNumbers(thread + 1);
+    let mut random = Random::new(thread + 1);
     let mut shadow = vec![0; PAGES as usize];
     for step in 1..=steps {
         // Half of the touches go to an eighth of the pages.

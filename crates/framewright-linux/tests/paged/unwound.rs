@@ -1,6 +1,6 @@
 //! Devices, supplies and stores that panic: no page is lost, and none is waited for for ever.
 
-use crate::machine::{SeededNumbers, host, with_reserve};
+use crate::machine::{host, with_reserve};
 use crate::told::ToldDevice;
 use framewright::frame::{AllocError, FrameSource};
 use framewright::reserve::{Cleaned, Key, Store};
@@ -10,6 +10,7 @@ use framewright_linux::Zram;
 use framewright_linux::paged::{Paged, PagedError};
 use framewright_linux::swap::{SwapOp, SwapPolicy};
 use framewright_linux::tenancy::Tenancy;
+use framewright_sim::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
@@ -130,7 +131,7 @@ fn among_panics(seed: u64, device: &PanickyCalls, store: &CallsUntil, swap: Fron
     let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 24).unwrap();
     let (allocs, frees) = (CallsUntil::default(), CallsUntil::default());
     let is_over = AtomicBool::new(false);
-    let mut random = SeededNumbers(seed);
+    let mut random = Random::new(seed);
     let mut values = vec![0; PAGES as usize];
     let retry = |call: &dyn Fn() -> Result<(), PagedError>| {
         let begun = Instant::now();

@@ -9,6 +9,7 @@ use crate::swap::{DeviceUse, Faulty, SwapFile, SwapOp, Zram};
 use crate::tenancy::{Guests, Tenancy};
 use framewright::reserve::{Cleaned, Key, PoolConfig, Reserve, ReserveLayout, Store};
 use framewright::{Frame, Run};
+use framewright_sim::Random;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 
@@ -43,11 +44,8 @@ fn a_random_history_loads_what_was_stored_last_under_each_policy() {
             swap = swap.with_store(&guests, pool, 3, policy);
         }
         let mut twin: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut seed = 11u64;
-        let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) % below
-        };
+        let mut numbers = Random::new(11);
+        let mut random = |below| numbers.below(below);
         let mut got = [0; 512];
         for step in 0..1500 {
             let at = random(150);

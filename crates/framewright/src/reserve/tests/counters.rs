@@ -1,6 +1,7 @@
 //! Each counter counts what its calls did.
 
 use super::*;
+use crate::random::Random;
 use crate::stats::{GuestStats, Occupancy};
 
 fn key(pool: PoolId, object: u64, index: u64) -> Key {
@@ -42,16 +43,13 @@ fn every_counter_of_either_kind_is_what_its_guests_did() {
     let mut tallies = [CountedCalls::default(), CountedCalls::default()];
     tallies.iter_mut().for_each(|tally| tally.0.inits = 1);
     let mut out = [0; 512];
-    let mut random = 7u64;
+    let mut random = Random::new(7);
     for step in 0..4000u64 {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        let which = (random >> 40 & 1) as usize;
+        let which = random.index(2);
         let pool = [clean, swap][which];
-        let key = key(pool, random >> 50 & 3, random >> 33 & 31);
+        let key = key(pool, random.below(4), random.below(32));
         let (seat, tally) = (&mut seats[(step & 1) as usize], &mut tallies[which]);
-        match random >> 60 {
+        match random.below(16) {
             0..6 => tally.put(seat.put(key, &page(step))),
             6 => tally.put(seat.put_dirty(key, &page(step))),
             7..13 => tally.get(seat.get(key, &mut out)),

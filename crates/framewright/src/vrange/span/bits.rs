@@ -262,6 +262,7 @@ pub(super) fn last_set_to(bits: &[AtomicU64], to: u32) -> Option<u32> {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::random::Random;
     use std::vec::Vec;
 
     fn plain(bits: &[AtomicU64]) -> Vec<bool> {
@@ -284,13 +285,8 @@ mod tests {
 
     #[test]
     fn runs_are_found_as_a_walk_bit_by_bit_finds_them() {
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut draw = |below: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % below
-        };
+        let mut random = Random::new(1);
+        let mut draw = |below| random.below(below);
         let rounds = if cfg!(miri) { 20 } else { 2000 };
         for round in 0..rounds {
             let bits: [AtomicU64; 5] = core::array::from_fn(|_| AtomicU64::new(0));

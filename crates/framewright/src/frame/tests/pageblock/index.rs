@@ -4,6 +4,7 @@ extern crate std;
 use super::look::FoundRow;
 use super::*;
 use crate::policy::End;
+use crate::random::Random;
 use crate::raw::Carver;
 use std::collections::BTreeSet;
 use std::vec;
@@ -36,21 +37,18 @@ fn finds_what_a_set_holds(blocks: usize) {
         },
     );
     let mut model = BTreeSet::new();
-    let mut state = 1u64;
+    let mut random = Random::new(1);
     for _ in 0..20_000 {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        let row = (state >> 33) as usize % rows;
-        let id = (state >> 40) as usize % blocks;
-        if state >> 60 < 7 {
+        let row = random.index(rows);
+        let id = random.index(blocks);
+        if random.below(16) < 7 {
             if model.insert((row, id)) {
                 index.insert(row, id);
             }
         } else if model.remove(&(row, id)) {
             index.remove(row, id);
         }
-        if state >> 20 & 63 == 0 && !model.is_empty() {
+        if random.below(64) == 0 && !model.is_empty() {
             model.retain(|&(r, i)| {
                 let keep = r == row;
                 if !keep {
@@ -63,7 +61,7 @@ fn finds_what_a_set_holds(blocks: usize) {
         let beyond = |f: &dyn Fn(usize) -> bool| of_row(row).filter(|&i| f(i)).min();
         assert_eq!(index.find(row, End::Lowest, None, true), of_row(row).next());
         assert_eq!(
-            index.find(row, End::Highest, None, state & 1 == 0),
+            index.find(row, End::Highest, None, random.below(2) == 0),
             of_row(row).next_back()
         );
         assert_eq!(
@@ -104,12 +102,12 @@ fn finds_what_a_set_holds(blocks: usize) {
                 _ => there.min(),
             };
             // What one search finds is what is there, from any rank on, and one from outside writes nothing.
-            let end = if state & 2 == 0 {
+            let end = if random.below(2) == 0 {
                 End::Lowest
             } else {
                 End::Highest
             };
-            let from = (state >> 50) as usize % classes;
+            let from = random.index(classes);
             let before: Vec<_> = match list {
                 0 => index.bits().collect(),
                 _ => vec![],

@@ -221,15 +221,12 @@ fn the_lowest_run_is_found_wherever_it_begins_and_ends() {
     let layout = ZoneLayout::new(Frame(4), 200).with_orders(order(3), order(6));
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &Config::default(), &mut memory);
-    let mut random = 1u64;
+    let mut random = Random::new(1);
     let mut free = [true; 204];
     free[..4].fill(false);
     for _ in 0..60 {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        let at = 4 + (random >> 33) % 200;
-        if free[at as usize] && random >> 60 != 0 {
+        let at = 4 + random.below(200);
+        if free[at as usize] && random.below(16) != 0 {
             zone.alloc_at(Frame(at), order(0), Movable).unwrap();
             free[at as usize] = false;
         }
