@@ -570,6 +570,7 @@ const fn halve(free: u64, order: u8) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use framewright_sim::Random;
 
     fn order(n: u8) -> Order {
         Order::new(n).unwrap()
@@ -590,12 +591,11 @@ mod tests {
         let nframes = 3 * 1024 + 512 + 40;
         let absent = [Run::new(Frame(100), 70).unwrap()];
         let mut observer = Observer::new(nframes, &absent);
-        let mut seed = 7u64;
+        let mut random = Random::new(7);
         for _ in 0..400 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let k = (seed >> 60) as u8 % 11;
-            let frame = Frame((seed >> 33) % nframes).align_down(order(k));
-            let mobility = Mobility::ALL[(seed >> 8) as usize % 3];
+            let k = random.below(11) as u8;
+            let frame = Frame(random.below(nframes)).align_down(order(k));
+            let mobility = Mobility::ALL[random.index(3)];
             let _ = observer.take(frame, order(k), mobility);
             let sample = observer.sample(0);
             assert_eq!(sample, observer.recount(0), "OB4");
@@ -604,7 +604,7 @@ mod tests {
                 let has = sample.aligned_free[usize::from(k)] > 0;
                 assert_eq!(observer.has_free(order(k)), has, "order {k}");
             }
-            if seed >> 20 & 1 == 0 {
+            if random.below(2) == 0 {
                 let _ = observer.give(frame, order(k), mobility);
             }
         }

@@ -4,6 +4,7 @@ use framewright_lab::trace::{
     Askers, CallChains, InitClass, InitObject, KernelWork, Liveness, OpKind, Trace, TraceMove,
     TraceOp, TracedWork, WorkEvent, WorkKind, read_frames, read_pft, write_frames, write_pft5,
 };
+use framewright_sim::Random;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -264,11 +265,10 @@ proptest! {
         // Large enough for every order.
         let trace = Trace { nframes: u64::from(u32::MAX), ..trace };
         let mut frames = Vec::new();
-        let mut random = u64::from(seed) | 1;
+        let mut random = Random::new(u64::from(seed));
         for op in trace.ops.iter().filter(|op| op.kind() == OpKind::Alloc) {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let blocks = trace.nframes / op.order().frames();
-            frames.push(((random >> 20) % blocks * op.order().frames()) as u32);
+            frames.push((random.below(blocks) * op.order().frames()) as u32);
         }
         let mut bytes = Vec::new();
         write_frames(&frames, &mut bytes).unwrap();

@@ -5,6 +5,7 @@ use crate::before::buddy::{BuddyMarks, LinuxBuddy, LinuxBuddyConfig, LinuxPolicy
 use crate::trace::Trace;
 use crate::trace::state::ZoneInfo;
 use framewright::Run;
+use framewright_sim::Random;
 
 const CPU: CpuId = CpuId(0);
 const OTHER: CpuId = CpuId(1);
@@ -521,11 +522,8 @@ fn in_defrag_mode_who_may_not_wait_fails_rather_than_mix_and_who_may_waits_first
 /// AD1 and AD2 over random requests and frees, on the numbers themselves.
 #[test]
 fn what_is_served_leaves_its_zone_above_the_mark_and_what_waits_finds_every_block() {
-    let mut seed = 1u64;
-    let mut random = move |n: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) % n
-    };
+    let mut random = Random::new(1);
+    let mut random = |n| random.below(n);
     for policy in [LinuxPolicy::Linux44, LinuxPolicy::Linux612] {
         let mut zoned = zoned(policy, false);
         let mut held: Vec<(Frame, Order)> = Vec::new();

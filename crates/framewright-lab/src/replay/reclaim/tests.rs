@@ -12,6 +12,7 @@ use crate::trace::{InitClass, InitObject, Trace, TraceOp};
 use framewright::reclaim::Ask;
 use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Frame, Mobility, Order};
+use framewright_sim::Random;
 use std::sync::atomic::AtomicU64;
 
 /// Flags of a page that is written to a file, and of one that a program touched.
@@ -320,13 +321,8 @@ fn a_balloon_takes_what_others_give_back_and_no_more() {
 
 /// 16 MiB that fill up with files, programs and what the kernel keeps, in an order drawn from `seed`.
 fn tight(seed: u64) -> Trace {
-    let mut state = seed;
-    let mut below = |bound: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
+    let mut random = Random::new(seed);
+    let mut below = |bound| random.below(bound);
     let mut trace = Trace {
         nframes: 4096,
         gfp: FLAGS.to_vec(),

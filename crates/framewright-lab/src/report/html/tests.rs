@@ -7,6 +7,7 @@ use crate::report::{
     CardFigure, Distribution, GridRow, Hollow, Latency, MachineRecord, OverTime, PlotLine, Scale,
     VerdictCard,
 };
+use framewright_sim::Random;
 use scraper::{ElementRef, Html, Selector};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -359,14 +360,8 @@ fn a_film_of_one_moment_or_none_is_a_picture_or_nothing() {
 #[test]
 fn a_page_of_many_films_in_which_everything_changes_is_bounded() {
     let noise = |ms: u64| {
-        let mut seed = ms + 1;
-        let mut next = || {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695);
-            1 + (seed >> 33) as usize % 7
-        };
-        (0..4096).map(|_| next()).collect()
+        let mut random = Random::new(ms);
+        (0..4096).map(|_| 1 + random.index(7)).collect()
     };
     for films in [1, 8, 24] {
         let films = (0..films)

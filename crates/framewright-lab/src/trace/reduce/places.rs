@@ -262,6 +262,7 @@ fn fill(places: &mut PlaceBits, frames: Range<usize>, place: FramePlace) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use framewright_sim::Random;
 
     /// The sums, counted frame by frame over `frames`.
     fn recounted(frames: &[FramePlace]) -> [u64; ChunkSums::COUNT] {
@@ -299,15 +300,12 @@ mod tests {
         // Not whole chunks: the rest of the last one does not exist.
         let mut places = FramePlaces::new(5 * 1024 + 300);
         let mut frames = vec![FramePlace::Free; 5 * 1024 + 300];
-        let mut random = 7_u64;
+        let mut random = Random::new(7);
         for step in 0..600_u64 {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let order = random >> 60;
-            let first = (((random >> 20) % (5 << 10)) >> order) << order;
+            let order = random.below(16);
+            let first = (random.below(5 << 10) >> order) << order;
             let end = (first + (1 << order)).min(places.nframes);
-            let place = match (random >> 56) & 7 {
+            let place = match random.below(8) {
                 0..=2 => FramePlace::Free,
                 3 => FramePlace::Absent,
                 4 => FramePlace::held(Mobility::Unmovable),
