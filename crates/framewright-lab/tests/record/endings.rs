@@ -280,7 +280,7 @@ fn a_recording_ends_with_its_time_and_its_command_goes_on() {
             &mut lines,
             "waiting for the command to end; its recording has ended",
         );
-        // Nothing is traced any more, and the command still runs.
+        // The recorder traces nothing now, and the command still runs.
         let own = tracefs.root().join("instances").join(&instance);
         let is_on = || fs::read_to_string(own.join("tracing_on")).unwrap().trim() != "0";
         assert!(!own.exists() || !is_on(), "{said}");

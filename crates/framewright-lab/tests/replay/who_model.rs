@@ -296,6 +296,32 @@ impl SlowMachine {
     }
 }
 
+/// The counts as the command has room for them: the last row sums up those that it does not name.
+fn folded(
+    counted: BTreeMap<(String, String), Five>,
+    said: &BTreeMap<(String, String), Five>,
+) -> BTreeMap<(String, String), Five> {
+    let (mut folded, mut rest) = (BTreeMap::new(), BTreeMap::<String, (usize, Five)>::new());
+    for (key, counts) in counted {
+        if said.contains_key(&key) {
+            folded.insert(key, counts);
+            continue;
+        }
+        let (rows, sums) = rest.entry(key.0).or_default();
+        *rows += 1;
+        for (sum, count) in sums.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+    for (by, (rows, sums)) in rest {
+        // As many as the command names at least.
+        let named = folded.keys().filter(|key| key.0 == by).count();
+        assert!(named >= 10, "{by}: {named} are named, {rows} are not");
+        folded.insert((by, format!("({rows} more)")), sums);
+    }
+    folded
+}
+
 #[test]
 fn wh1_the_askers_have_what_a_slow_count_of_the_events_says() {
     let folder = tempfile::tempdir().unwrap();
@@ -354,7 +380,7 @@ fn wh1_the_askers_have_what_a_slow_count_of_the_events_says() {
         }
         let sum: u64 = counted.values().map(|counts| counts[2] + counts[3]).sum();
         assert!(sum > 300, "{seed}: blocks are mixed: {sum}");
-        assert_eq!(said, counted, "{seed}");
+        assert_eq!(said, folded(counted, &said), "{seed}");
     }
 }
 

@@ -43,7 +43,7 @@ impl TextReader {
             .map_err(fault)
     }
 
-    /// Reads to the end, or until there is no receiver any more.
+    /// Reads to the end, or until the receiver is gone.
     fn send_all(mut self, to: &SyncSender<Vec<ReadEvent>>) -> Result<Self, TraceError> {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
