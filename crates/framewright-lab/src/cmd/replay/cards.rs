@@ -25,8 +25,9 @@ pub(super) fn cards(replayed: &Replayed, items: &[Item]) -> Vec<VerdictCard> {
 
 fn plot(headline: &Headline, case: &str, items: &[Item]) -> Option<OverTime> {
     let title = match (headline.part, headline.order) {
-        (AnswerPart::Suffered, order) => failures_of(order?),
-        (AnswerPart::Tipped, _) => FREE_MEMORY.to_owned(),
+        (AnswerPart::Suffered, Some(order)) => failures_of(order),
+        // Where nothing failed, how much was left.
+        (AnswerPart::Suffered, None) | (AnswerPart::Tipped, _) => FREE_MEMORY.to_owned(),
         (AnswerPart::Helped, Some(order)) if order >= HUGE_FROM => UNUSABLE_O9.to_owned(),
         (AnswerPart::Helped, _) => UNUSABLE_O3.to_owned(),
     };

@@ -193,13 +193,19 @@ pub(super) fn latency(id: &str, latency: &Latency, size: PlotSize) -> Result<Str
     let top = points().map(|point| point.1).fold(10.0, f64::max);
     let low = points().map(|point| point.1).fold(top, f64::min).max(1.0);
     let low = 10f64.powf(low.log10().floor());
+    // More of them would run into one another.
+    let every_second = size == PlotSize::Card && end > 4.0;
+    let label = |x: &f64| match every_second && x.round() as i64 % 2 == 1 {
+        true => String::new(),
+        false => share(*x),
+    };
     let svg = drawn(size, |area| {
         let mut chart = builder(area)
             .build_cartesian_2d(0.0..end, (low..top * 1.2).log_scale())
             .map_err(PlotError::of)?;
         let mut mesh = chart.configure_mesh();
         mesh.x_labels(end as usize + 1)
-            .x_label_formatter(&|x| share(*x))
+            .x_label_formatter(&label)
             .y_label_formatter(&|y| time(*y));
         styled(
             &mut mesh,
@@ -353,6 +359,7 @@ fn number(value: f64) -> String {
     let digits = match value.abs() {
         larger if larger >= 1000.0 => return grouped(value.round()),
         large if large >= 100.0 => 0,
+        tiny if tiny < 0.05 => 4,
         small if small < 1.0 => 2,
         _ => 1,
     };
@@ -380,8 +387,8 @@ mod tests {
         );
         assert!((nines(0.999) - 3.0).abs() < 1e-9);
         assert_eq!(
-            [0.0, 0.2, 0.25, 1.5, 20.0, 1234.5].map(number),
-            ["0", "0.2", "0.25", "1.5", "20", "1 235"]
+            [0.0, 0.0015, 0.2, 0.25, 1.5, 20.0, 1234.5].map(number),
+            ["0", "0.0015", "0.2", "0.25", "1.5", "20", "1 235"]
         );
     }
 
