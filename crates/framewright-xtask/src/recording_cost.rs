@@ -26,8 +26,14 @@ pub(crate) const NO_PARTS: &str = "what a recording costs was not measured: ";
 const LOAD: &str = "crates/framewright-lab/loads/compile.sh";
 /// All files so often are a round, tens of seconds.
 const REPEATS: u32 = 6;
-/// A recorder has all of its events on before this is over.
-const SETTLE: Duration = Duration::from_secs(2);
+/// Between the recorder's first words, or its end, and the work.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Until a recorder says that it records.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// A recorder ends by itself after so many seconds, so that none stays behind an interrupted measurement.
+const LONGEST: &str = "7200";
+/// The buffers of a stream.
+const BUFFERS_MIB: u64 = 256;
 
 /// How the machine is recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,14 +55,10 @@ impl CostlyWay {
     fn arguments(self, folder: &Path) -> [String; 4] {
         let file = |name: &str| folder.join(name).display().to_string();
         let words = |a: &str, b: String, c: &str, d: String| [a.to_owned(), b, c.to_owned(), d];
+        let buffers = format!("{BUFFERS_MIB}MiB");
         match self {
             Self::Ring => words("--ring", "64MiB".into(), "-o", file("cost.pft.zst")),
-            Self::Stream => words(
-                "--stream",
-                file("cost.stream.zst"),
-                "--buffer",
-                "256MiB".into(),
-            ),
+            Self::Stream => words("--stream", file("cost.stream.zst"), "--buffer", buffers),
         }
     }
 }
@@ -70,7 +72,7 @@ pub(crate) struct AskedCost {
 impl AskedCost {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut asked = Self {
-            rounds: 20,
+            rounds: 18,
             minutes: 60,
             is_written: false,
         };
@@ -109,10 +111,8 @@ impl RunningRecorder {
         let log = folder.join("recorder.log");
         let said = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let mut command = Command::new(boot::root().join("target/release/framewright"));
-        command
-            .arg("record")
-            .args(way.arguments(folder))
-            .arg("--force");
+        command.arg("record").args(way.arguments(folder));
+        command.args(["--force", "--seconds", LONGEST]);
         command.stdin(Stdio::null());
         let both = said.try_clone().map_err(|error| error.to_string())?;
         command.stdout(both).stderr(said);
@@ -122,11 +122,27 @@ impl RunningRecorder {
             )
         })?;
         let mut recorder = Self { child, log };
-        thread::sleep(SETTLE);
-        match recorder.child.try_wait() {
-            Ok(None) => Ok(recorder),
-            _ => Err(format!("{NO_PARTS}{}", recorder.said())),
+        let start = Instant::now();
+        while !recorder.is_recording() {
+            let is_over = !matches!(recorder.child.try_wait(), Ok(None));
+            if is_over || start.elapsed() > READY_MAX {
+                let said = recorder.said();
+                return Err(match said.contains("root") {
+                    true => format!("{NO_PARTS}{said}"),
+                    false => format!("the recorder does not record:\n{said}"),
+                });
+            }
+            thread::sleep(Duration::from_millis(50));
         }
+        thread::sleep(SETTLE);
+        Ok(recorder)
+    }
+
+    /// Whether it has said that its events are on.
+    fn is_recording(&self) -> bool {
+        self.said()
+            .lines()
+            .any(|line| line.starts_with("recording "))
     }
 
     fn said(&self) -> String {
@@ -134,18 +150,18 @@ impl RunningRecorder {
     }
 
     /// CPU seconds so far.
-    fn cpu(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        machine::own_ticks(&stat.unwrap_or_default()) / machine::TICKS
+    fn cpu(&self) -> Result<f64, String> {
+        cpu_seconds(&format!("/proc/{}/stat", self.child.id()))
     }
 
-    /// The most memory that it has had, in MiB.
-    fn peak_mib(&self) -> f64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.unwrap_or_default();
+    /// The most memory that the process has had, in MiB; the buffers are the kernel's.
+    fn peak_mib(&self) -> Result<f64, String> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-        kib.unwrap_or(0.0) / 1024.0
+        kib.map(|kib| kib / 1024.0)
+            .ok_or_else(|| format!("{path} has no VmHWM"))
     }
 
     /// Ends it as Ctrl-C does. What it said.
@@ -181,6 +197,27 @@ fn events_and_lost(said: &str) -> Option<(f64, f64)> {
     Some((events, lost.trim().parse().ok()?))
 }
 
+/// CPU seconds of a process, and of the children that it has waited for.
+fn cpu_seconds(stat: &str) -> Result<f64, String> {
+    let text = fs::read_to_string(stat).map_err(|error| format!("{stat}: {error}"))?;
+    Ok(machine::own_ticks(&text) / machine::TICKS)
+}
+
+/// The commit that the program was built from.
+fn program_commit() -> Result<String, String> {
+    let program = boot::root().join("target/release/framewright");
+    let said = Command::new(program).arg("--version").output();
+    let said = said.map_err(|error| {
+        format!("{NO_PARTS}target/release/framewright: {error}; cargo build --release builds it")
+    })?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let commit = said
+        .split_once("(commit ")
+        .and_then(|(_, rest)| rest.split_once(')'));
+    let (commit, _) = commit.ok_or_else(|| format!("no commit in `{}`", said.trim()))?;
+    Ok(commit.to_owned())
+}
+
 /// Seconds by the clock, and of CPUs.
 #[derive(Clone, Copy, Default)]
 struct Spent {
@@ -191,8 +228,7 @@ struct Spent {
 /// Compiles all files so often.
 fn compile(folder: &Path, repeats: u32) -> Result<Spent, String> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let ticks = || machine::own_ticks(&fs::read_to_string("/proc/self/stat").unwrap_or_default());
-    let (start, before) = (Instant::now(), ticks());
+    let (start, before) = (Instant::now(), cpu_seconds("/proc/self/stat")?);
     for _ in 0..repeats {
         let mut make = Command::new("make");
         make.args(["-s", "-B", "-j", &cpus.to_string(), "all", "-C"])
@@ -205,7 +241,7 @@ fn compile(folder: &Path, repeats: u32) -> Result<Spent, String> {
     }
     Ok(Spent {
         wall: start.elapsed().as_secs_f64(),
-        cpu: (ticks() - before) / machine::TICKS,
+        cpu: cpu_seconds("/proc/self/stat")? - before,
     })
 }
 
@@ -236,33 +272,43 @@ fn prepare() -> Result<PathBuf, String> {
     }
 }
 
-/// The compilation alone and beside each recorder, in an order that turns with the rounds: ratios to the first.
+/// All orders of the compilation beside each recorder (0, 1) and alone (2): what one leaves to write back falls on each.
+const ORDERS: [[usize; 3]; 6] = [
+    [2, 0, 1],
+    [1, 0, 2],
+    [0, 1, 2],
+    [2, 1, 0],
+    [1, 2, 0],
+    [0, 2, 1],
+];
+
+/// The compilation alone and beside each recorder: ratios to the first.
 fn round(nth: u64, folder: &Path) -> Result<Vec<ResultRow>, String> {
     let mut alone = Spent::default();
-    let mut beside = [Spent::default(); CostlyWay::ALL.len()];
-    let ways = CostlyWay::ALL.len() + 1;
-    for place in 0..ways {
-        let which = (place + nth as usize) % ways;
+    let mut beside = [(Spent::default(), 0.0); CostlyWay::ALL.len()];
+    for which in ORDERS[nth as usize % ORDERS.len()] {
+        let synced = Command::new("sync").status();
+        synced.map_err(|error| format!("sync: {error}"))?;
         let Some(&way) = CostlyWay::ALL.get(which) else {
             thread::sleep(SETTLE);
             alone = compile(folder, REPEATS)?;
             continue;
         };
         let recorder = RunningRecorder::start(way, folder)?;
-        let before = recorder.cpu();
+        let before = recorder.cpu()?;
         let spent = compile(folder, REPEATS)?;
-        let own = recorder.cpu() - before;
-        recorder.end()?;
-        beside[which] = Spent {
-            cpu: spent.cpu + own,
-            ..spent
-        };
+        let cpu = spent.cpu + recorder.cpu()? - before;
+        let said = recorder.end()?;
+        let (_, lost) = events_and_lost(&said).ok_or(format!("no count of events:\n{said}"))?;
+        beside[which] = (Spent { cpu, ..spent }, lost);
     }
     let mut rows = vec![row("round", "alone", "time", "s", alone.wall)];
-    for (way, spent) in CostlyWay::ALL.into_iter().zip(beside) {
-        let ratio = |metric, value| row("round", way.name(), metric, "ratio", value);
-        rows.push(ratio("time", spent.wall / alone.wall));
-        rows.push(ratio("cpu", spent.cpu / alone.cpu));
+    for (way, (spent, lost)) in CostlyWay::ALL.into_iter().zip(beside) {
+        let of = |metric, unit, value| row("round", way.name(), metric, unit, value);
+        rows.push(of("time", "ratio", spent.wall / alone.wall));
+        rows.push(of("cpu", "ratio", spent.cpu / alone.cpu));
+        // A recorder that loses events has less to do.
+        rows.push(of("lost", "count", lost));
     }
     Ok(rows)
 }
@@ -278,7 +324,7 @@ fn long(minutes: u64, folder: &Path) -> Result<Vec<ResultRow>, String> {
         rounds += 1.0;
     }
     let seconds = start.elapsed().as_secs_f64();
-    let (cpu, peak) = (recorder.cpu(), recorder.peak_mib());
+    let (cpu, peak) = (recorder.cpu()?, recorder.peak_mib()?);
     let said = recorder.end()?;
     let (events, lost) = events_and_lost(&said).ok_or(format!("no count of events:\n{said}"))?;
     let file = folder.join("cost.stream.zst");
@@ -309,19 +355,35 @@ fn row(case: &str, variant: &str, metric: &str, unit: &str, value: f64) -> Resul
     }
 }
 
+/// Removes the folder of the measurement, whatever came of it.
+struct CostFolder(PathBuf);
+
+impl Drop for CostFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
-    let folder = prepare()?;
-    let (commit, date) = (machine::commit(), machine::date());
+    let (commit, date) = (program_commit()?, machine::date());
+    let head = machine::commit();
+    if asked.is_written && !commit.starts_with(&head) {
+        return Err(format!(
+            "target/release/framewright is of {commit}, expected {head}: cargo build --release builds it"
+        ));
+    }
+    let folder = CostFolder(prepare()?);
+    let folder = &folder.0;
     let (load_before, start) = (machine::load_average(), Instant::now());
     let watch = ForeignWatch::begin();
     let mut rounds = Vec::new();
     for nth in 0..asked.rounds {
-        rounds.push(round(nth, &folder)?);
+        rounds.push(round(nth, folder)?);
         let seconds = start.elapsed().as_secs();
         println!("round {} of {}: {seconds} s", nth + 1, asked.rounds);
     }
     if asked.minutes > 0 {
-        rounds.push(long(asked.minutes, &folder)?);
+        rounds.push(long(asked.minutes, folder)?);
     }
     let load = watch.end();
     let rounded = |value: f64| (value * 100.0).round() / 100.0;
@@ -349,13 +411,13 @@ pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
     if asked.is_written {
         file.write(NAME)?;
     }
-    fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))
+    Ok(())
 }
 
 /// The table of the page.
 pub(crate) fn table(file: &ResultFile) -> String {
     let mut out =
-        "| recorder | time of the work | CPU time of work and recorder |\n|---|---|---|\n"
+        "| recorder | time of the work | CPU time of work and recorder | events lost |\n|---|---|---|---|\n"
             .to_owned();
     let shown = |way: &str, metric: &str| match file.find("round", way, metric) {
         Some(row) => format!("{:.3} ({:.3} to {:.3})", row.median, row.min, row.max),
@@ -365,9 +427,10 @@ pub(crate) fn table(file: &ResultFile) -> String {
         // Writing into a string cannot fail.
         let _ = writeln!(
             out,
-            "| `--{way}` | {} | {} |",
+            "| `--{way}` | {} | {} | {} |",
             shown(way, "time"),
-            shown(way, "cpu")
+            shown(way, "cpu"),
+            (file.find("round", way, "lost")).map_or("-".to_owned(), |row| number(row.max)),
         );
     }
     let long = |metric: &str| {
@@ -377,13 +440,14 @@ pub(crate) fn table(file: &ResultFile) -> String {
     if long("minutes") > 0.0 {
         let _ = writeln!(
             out,
-            "\nOne stream of {} minutes: {} events, {} lost, {} MiB written ({} an hour), at most {} MiB of memory, {:.1} % of a CPU.",
+            "\nOne stream of {} minutes: {} events, {} lost, {} MiB written ({} an hour), at most {} MiB of memory and {} MiB of buffers, {:.1} % of a CPU.",
             long("minutes").round(),
             number(long("events")),
             number(long("lost")),
             number((long("size") / MIB).round()),
             number((long("size") / MIB * 60.0 / long("minutes")).round()),
             number(long("memory").round()),
+            BUFFERS_MIB,
             long("cpu_share") * 100.0,
         );
     }
@@ -405,7 +469,7 @@ mod tests {
         let usual = asked("").ok().unwrap();
         assert_eq!(
             (usual.rounds, usual.minutes, usual.is_written),
-            (20, 60, false)
+            (18, 60, false)
         );
         let few = asked("--rounds 2 --minutes 0").ok().unwrap();
         assert_eq!((few.rounds, few.minutes), (2, 0));
@@ -436,10 +500,10 @@ mod tests {
         };
         let shown = table(&file);
         assert!(
-            shown.contains("| `--ring` | 1.010 (1.010 to 1.010) | 1.020 (1.020 to 1.020) |"),
+            shown.contains("| `--ring` | 1.010 (1.010 to 1.010) | 1.020 (1.020 to 1.020) | - |"),
             "{shown}"
         );
-        assert!(shown.contains("| `--stream` | - | - |"), "{shown}");
+        assert!(shown.contains("| `--stream` | - | - | - |"), "{shown}");
         assert!(!shown.contains("One stream"), "{shown}");
         let long = [
             ("minutes", 30.0),
@@ -451,7 +515,7 @@ mod tests {
         let long = long.map(|(metric, value)| row("long", "stream", metric, "x", value));
         file.rows.extend(long);
         let shown = table(&file);
-        let says = "One stream of 30 minutes: 1,000,000 events, 0 lost, 64 MiB written (128 an hour), at most 0 MiB of memory, 1.5 % of a CPU.";
+        let says = "One stream of 30 minutes: 1,000,000 events, 0 lost, 64 MiB written (128 an hour), at most 0 MiB of memory and 256 MiB of buffers, 1.5 % of a CPU.";
         assert!(shown.contains(says), "{shown}");
     }
 }

@@ -222,7 +222,8 @@ pub(super) fn load_told_apart(
 impl LoadedTrace {
     /// The rules that stand for the recorded kernel's.
     pub(super) fn rules(&self) -> ReplayPolicy {
-        self.known_rules().unwrap_or(ReplayPolicy::ASSUMED_KERNEL)
+        self.known_rules()
+            .map_or(ReplayPolicy::ASSUMED_KERNEL, |(rules, _)| rules)
     }
 
     /// The same of that release as it is set when it boots.
@@ -236,13 +237,14 @@ impl LoadedTrace {
         ReplayPolicy::of_release(self.kernel.as_deref()?)
     }
 
-    fn known_rules(&self) -> Option<ReplayPolicy> {
+    /// The same as it was set.
+    fn known_rules(&self) -> Option<(ReplayPolicy, bool)> {
         let settings = self.settings.as_ref();
         let mode = settings.and_then(|settings| settings.number("vm.defrag_mode"));
         match mode {
             // Every release that has it has the rules of 6.12 besides.
-            Some(1) => Some(ReplayPolicy::Linux(LinuxPolicy::Linux618Defrag)),
-            _ => self.release_rules().map(|(rules, _)| rules),
+            Some(1) => Some((ReplayPolicy::Linux(LinuxPolicy::Linux618Defrag), true)),
+            _ => self.release_rules(),
         }
     }
 
@@ -260,7 +262,7 @@ impl LoadedTrace {
     /// What a reader must know of these rules where they are assumed, or no more than near.
     pub(super) fn assumed_rules(&self) -> Option<String> {
         let why = match (&self.kernel, self.known_rules()) {
-            (Some(release), Some(rules)) if matches!(self.release_rules(), Some((_, false))) => {
+            (Some(release), Some((rules, false))) => {
                 return Some(format!(
                     "no model has exactly the rules of the recorded kernel, {release}: those of {rules} are taken for them"
                 ));

@@ -307,6 +307,12 @@ fn folded(
             folded.insert(key, counts);
             continue;
         }
+        // The command names those that hold the most.
+        let size = |counts: &Five| (counts[3], counts[2]);
+        let is_above = |(named, more): (&(String, String), &Five)| {
+            named.0 != key.0 || named.1.contains('(') || size(more) >= size(&counts)
+        };
+        assert!(said.iter().all(is_above), "{key:?} has {counts:?}");
         let (rows, sums) = rest.entry(key.0).or_default();
         *rows += 1;
         for (sum, count) in sums.iter_mut().zip(counts) {

@@ -58,29 +58,38 @@ fn braces(word: &str) -> Vec<String> {
 
 /// The tests in the text of a module.
 fn tests_in(module: &str, text: &str, is_outside: bool) -> Vec<UnitTest> {
-    let (mut inner, mut is_test, mut found) = (Vec::new(), false, Vec::new());
-    let mut under_miri = !is_outside;
+    // Modules inside one another, and whether Miri leaves each out.
+    let mut inner: Vec<(&str, bool)> = Vec::new();
+    // What the attributes say that stand before the next item.
+    let (mut is_test, mut is_apart) = (false, false);
+    let mut found = Vec::new();
     for line in text.lines() {
         let code = line.trim_start();
         let depth = (line.len() - code.len()) / 4;
         let begun = module_name(code).and_then(|rest| rest.strip_suffix(" {"));
         if let Some(name) = begun {
             inner.truncate(depth);
-            inner.push(name);
+            inner.push((name, is_apart));
+            (is_test, is_apart) = (false, false);
         } else if code == "#[test]" {
-            (is_test, under_miri) = (true, !is_outside);
+            is_test = true;
         } else if is_not_for_miri(code) {
-            under_miri = false;
+            is_apart = true;
         } else if let Some(rest) = code.strip_prefix("fn ").filter(|_| is_test) {
-            is_test = false;
             inner.truncate(depth);
+            let under_miri =
+                !is_outside && !is_apart && inner.iter().all(|(_, is_apart)| !is_apart);
+            (is_test, is_apart) = (false, false);
             let name = rest.split('(').next().unwrap_or(rest);
-            let path = [module].into_iter().chain(inner.iter().copied());
+            let names = inner.iter().map(|(name, _)| *name);
+            let path = [module].into_iter().chain(names);
             let path: Vec<&str> = path.chain([name]).filter(|part| !part.is_empty()).collect();
             found.push(UnitTest {
                 path: path.join("::"),
                 under_miri,
             });
+        } else if code.ends_with([';', '{']) {
+            (is_test, is_apart) = (false, false);
         }
     }
     found
@@ -209,13 +218,22 @@ fn filters_and_tests_are_found() {
         " v true",
     ];
     assert_eq!(words, expected);
-    let text = "#[test]\nfn a() {}\nfn b() {}\nmod tests {\n    #[test]\n    #[cfg(not(miri))]\n    fn c() {}\n}\n";
+    let text = "#[test]\nfn a() {}\nfn b() {}\nmod tests {\n    #[test]\n    #[cfg(not(miri))]\n    fn c() {}\n}\n\
+                #[cfg(not(miri))]\nuse x;\n#[cfg(not(miri))]\n#[test]\nfn d() {}\n#[cfg(not(miri))]\nmod e {\n    #[test]\n    fn f() {}\n}\n\
+                #[test]\nfn g() {}\n";
     let found = tests_in("m::n", text, false);
     let found: Vec<_> = found
         .iter()
         .map(|test| (&*test.path, test.under_miri))
         .collect();
-    assert_eq!(found, [("m::n::a", true), ("m::n::tests::c", false)]);
+    let expected = [
+        ("m::n::a", true),
+        ("m::n::tests::c", false),
+        ("m::n::d", false),
+        ("m::n::e::f", false),
+        ("m::n::g", true),
+    ];
+    assert_eq!(found, expected);
     let text = "#[cfg(not(miri))]\n#[path = \"x/y.rs\"]\nmod p;\nuse q;\npub(crate) mod r;\n";
     let found = declared(Path::new("s/t.rs"), Path::new("s/t"), text);
     let expected = [
