@@ -93,17 +93,8 @@ fn rows(sweep: &str) -> Result<(Vec<ResultRow>, String, String), String> {
         digests.insert(text("case")?.to_owned(), text("trace")?.to_owned());
         for (metric, ..) in JUDGED {
             let value = row[metric].as_f64().ok_or_else(|| bad(metric))?;
-            rows.push(ResultRow {
-                case: case.clone(),
-                variant: text("variant")?.to_owned(),
-                metric: metric.to_owned(),
-                unit: String::new(),
-                source: RowSource::Simulated,
-                median: value,
-                min: value,
-                max: value,
-                n: 1,
-            });
+            let names = [&case, text("variant")?, metric];
+            rows.push(ResultRow::one(names, "", RowSource::Simulated, value));
         }
     }
     if rows.is_empty() {

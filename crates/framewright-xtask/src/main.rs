@@ -17,6 +17,7 @@ mod vmalloc_test;
 use kernels::boot::{self, Accelerator, KernelArch, QemuMachine};
 use kernels::{fallback, linux, linux_build, ostd, suite};
 use std::env;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -125,6 +126,13 @@ struct AskedBoot {
     test: String,
     is_suite: bool,
     is_written: bool,
+}
+
+/// The number behind a word of the command line.
+fn number_in(word: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    let (least, most) = range.into_inner();
+    number.ok_or_else(|| format!("{word} {text}: expected {least} to {most}"))
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {

@@ -1,7 +1,7 @@
 //! `cargo xtask measure`: runs the commands whose figures README and book quote, and writes the result files.
 
 use crate::kernels::boot;
-use crate::machine::{self, ForeignLoad, ForeignWatch, MachineWords};
+use crate::machine::{self, ForeignLoad, ForeignWatch};
 use crate::results::{self, ResultFile, ResultRow, RunRecord, Surroundings};
 use std::env;
 use std::fs;
@@ -426,7 +426,6 @@ impl Measurement {
         if rows.is_empty() {
             return Err("no figure came of it".to_owned());
         }
-        let rounded = |value: f64| (value * 100.0).round() / 100.0;
         let run = RunRecord {
             commands: commands.iter().map(|&line| line.to_owned()).collect(),
             commit,
@@ -435,14 +434,7 @@ impl Measurement {
             runs: times,
             is_trial: commands != self.commands || times != self.runs,
             linux: None,
-            beside: Some(Surroundings {
-                machine: MachineWords::this(),
-                seconds: start.elapsed().as_secs_f64().round(),
-                load_before,
-                load_after: machine::load_average(),
-                foreign: rounded(worst.foreign),
-                steal: rounded(worst.steal),
-            }),
+            beside: Some(Surroundings::since(start, load_before, worst)),
         };
         Ok(ResultFile { run, rows })
     }

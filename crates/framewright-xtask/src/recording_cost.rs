@@ -5,7 +5,8 @@
 //! time stand the CPU seconds of the compilation and of the recorder together, which other work on the machine changes less.
 
 use crate::kernels::boot;
-use crate::machine::{self, ForeignWatch, MachineWords};
+use crate::machine::{self, ForeignWatch};
+use crate::number_in;
 use crate::pages::number;
 use crate::results::{self, ResultFile, ResultRow, RowSource, RunRecord, Surroundings};
 use crate::vmalloc_test::target;
@@ -80,9 +81,7 @@ impl AskedCost {
         while let Some(word) = words.next() {
             let mut count = || {
                 is_default = false;
-                let value = words.next().unwrap_or_default();
-                let count = value.parse().ok().filter(|count| *count <= 1000);
-                count.ok_or_else(|| format!("{word} {value}: expected 0 to 1000"))
+                number_in(&word, &words.next().unwrap_or_default(), 0..=1000)
             };
             match word.as_str() {
                 "--rounds" => asked.rounds = count()?,
@@ -127,10 +126,12 @@ impl RunningRecorder {
             let is_over = !matches!(recorder.child.try_wait(), Ok(None));
             if is_over || start.elapsed() > READY_MAX {
                 let said = recorder.said();
-                return Err(match said.contains("root") {
-                    true => format!("{NO_PARTS}{said}"),
-                    false => format!("the recorder does not record:\n{said}"),
-                });
+                return Err(
+                    match said.contains("needs root") || said.contains("as root") {
+                        true => format!("{NO_PARTS}{said}"),
+                        false => format!("the recorder does not record:\n{said}"),
+                    },
+                );
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -337,22 +338,14 @@ fn long(minutes: u64, folder: &Path) -> Result<Vec<ResultRow>, String> {
         of("lost", "count", lost),
         of("size", "bytes", bytes.len() as f64),
         of("memory", "MiB", peak),
+        of("buffers", "MiB", BUFFERS_MIB as f64),
         of("cpu_share", "ratio", cpu / seconds),
     ])
 }
 
 fn row(case: &str, variant: &str, metric: &str, unit: &str, value: f64) -> ResultRow {
-    ResultRow {
-        case: case.to_owned(),
-        variant: variant.to_owned(),
-        metric: metric.to_owned(),
-        unit: unit.to_owned(),
-        source: RowSource::Measured,
-        median: value,
-        min: value,
-        max: value,
-        n: 1,
-    }
+    let names = [case, variant, metric];
+    ResultRow::one(names, unit, RowSource::Measured, value)
 }
 
 /// Removes the folder of the measurement, whatever came of it.
@@ -367,7 +360,9 @@ impl Drop for CostFolder {
 pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
     let (commit, date) = (program_commit()?, machine::date());
     let head = machine::commit();
-    if asked.is_written && !commit.starts_with(&head) {
+    // A changed tree has a mark behind its commit, in each of the two ways.
+    let is_of_head = commit.starts_with(&head) && !commit.contains('-');
+    if asked.is_written && !is_of_head {
         return Err(format!(
             "target/release/framewright is of {commit}, expected {head}: cargo build --release builds it"
         ));
@@ -386,7 +381,6 @@ pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
         rounds.push(long(asked.minutes, folder)?);
     }
     let load = watch.end();
-    let rounded = |value: f64| (value * 100.0).round() / 100.0;
     let file = ResultFile {
         run: RunRecord {
             commands: vec![format!("cargo xtask {NAME} --write")],
@@ -396,14 +390,7 @@ pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
             runs: asked.rounds,
             is_trial: false,
             linux: None,
-            beside: Some(Surroundings {
-                machine: MachineWords::this(),
-                seconds: start.elapsed().as_secs_f64().round(),
-                load_before,
-                load_after: machine::load_average(),
-                foreign: rounded(load.foreign),
-                steal: rounded(load.steal),
-            }),
+            beside: Some(Surroundings::since(start, load_before, load)),
         },
         rows: results::gather(&rounds),
     };
@@ -447,7 +434,7 @@ pub(crate) fn table(file: &ResultFile) -> String {
             number((long("size") / MIB).round()),
             number((long("size") / MIB * 60.0 / long("minutes")).round()),
             number(long("memory").round()),
-            BUFFERS_MIB,
+            number(long("buffers")),
             long("cpu_share") * 100.0,
         );
     }
@@ -510,6 +497,7 @@ mod tests {
             ("events", 1e6),
             ("lost", 0.0),
             ("size", 64.0 * MIB),
+            ("buffers", 256.0),
             ("cpu_share", 0.015),
         ];
         let long = long.map(|(metric, value)| row("long", "stream", metric, "x", value));

@@ -194,17 +194,7 @@ const MOVED: &str = "moved_frames";
 const WAITS: &str = "waits";
 
 fn row(case: &str, variant: &str, metric: &str, source: RowSource, value: f64) -> ResultRow {
-    ResultRow {
-        case: case.to_owned(),
-        variant: variant.to_owned(),
-        metric: metric.to_owned(),
-        unit: String::new(),
-        source,
-        median: value,
-        min: value,
-        max: value,
-        n: 1,
-    }
+    ResultRow::one([case, variant, metric], "", source, value)
 }
 
 /// On how many recordings the error became smaller and larger than in the column before, and its medians; then what each

@@ -1,12 +1,13 @@
 //! Result files: `docs/results/NAME.jsonl`, a line that says how its figures were taken, then a line a figure.
 
 use crate::kernels::boot;
-use crate::machine::{FOREIGN_MAX, MachineWords};
+use crate::machine::{self, FOREIGN_MAX, ForeignLoad, MachineWords};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// The first line.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -44,6 +45,21 @@ pub(crate) struct Surroundings {
     pub(crate) steal: f64,
 }
 
+impl Surroundings {
+    /// Of a measurement that has just ended; others had `worst` at most.
+    pub(crate) fn since(start: Instant, load_before: f64, worst: ForeignLoad) -> Self {
+        let rounded = |value: f64| (value * 100.0).round() / 100.0;
+        Self {
+            machine: MachineWords::this(),
+            seconds: start.elapsed().as_secs_f64().round(),
+            load_before,
+            load_after: machine::load_average(),
+            foreign: rounded(worst.foreign),
+            steal: rounded(worst.steal),
+        }
+    }
+}
+
 /// A figure: the median of its repetitions, and their range.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct ResultRow {
@@ -60,6 +76,26 @@ pub(crate) struct ResultRow {
 }
 
 impl ResultRow {
+    /// A figure that was taken once.
+    pub(crate) fn one(
+        [case, variant, metric]: [&str; 3],
+        unit: &str,
+        source: RowSource,
+        value: f64,
+    ) -> Self {
+        Self {
+            case: case.to_owned(),
+            variant: variant.to_owned(),
+            metric: metric.to_owned(),
+            unit: unit.to_owned(),
+            source,
+            median: value,
+            min: value,
+            max: value,
+            n: 1,
+        }
+    }
+
     /// Whether the ranges of the two have a figure in common.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.min <= other.max && other.min <= self.max

@@ -4,7 +4,8 @@
 //! subject, so that what else the machine does falls on all alike.
 
 use crate::kernels::boot;
-use crate::machine::{self, FOREIGN_MAX, ForeignLoad, ForeignWatch, MachineWords};
+use crate::machine::{self, FOREIGN_MAX, ForeignLoad, ForeignWatch};
+use crate::number_in;
 use crate::pages::{self, number};
 use crate::results::{self, ResultFile, ResultRow, RowSource, RunRecord, Surroundings};
 use std::env;
@@ -158,12 +159,7 @@ impl AskedVmallocTest {
         while let Some(word) = words.next() {
             let mut count = || {
                 is_default = false;
-                let value = words.next().unwrap_or_default();
-                let count = value
-                    .parse()
-                    .ok()
-                    .filter(|count| (1..=10_000_000).contains(count));
-                count.ok_or_else(|| format!("{word} {value}: expected 1 to 10000000"))
+                number_in(&word, &words.next().unwrap_or_default(), 1..=10_000_000)
             };
             match word.as_str() {
                 "--loops" => asked.loops = count()?,
@@ -250,7 +246,6 @@ pub(crate) fn run(asked: &AskedVmallocTest) -> Result<(), String> {
         let seconds = start.elapsed().as_secs();
         println!("round {} of {}: {seconds} s", nth + 1, asked.rounds);
     }
-    let rounded = |value: f64| (value * 100.0).round() / 100.0;
     let file = ResultFile {
         run: RunRecord {
             commands: vec![format!("cargo xtask {NAME} --write")],
@@ -260,14 +255,7 @@ pub(crate) fn run(asked: &AskedVmallocTest) -> Result<(), String> {
             runs: asked.rounds,
             is_trial: false,
             linux: None,
-            beside: Some(Surroundings {
-                machine: MachineWords::this(),
-                seconds: start.elapsed().as_secs_f64().round(),
-                load_before,
-                load_after: machine::load_average(),
-                foreign: rounded(worst.foreign),
-                steal: rounded(worst.steal),
-            }),
+            beside: Some(Surroundings::since(start, load_before, worst)),
         },
         rows: results::gather(&rounds),
     };
@@ -399,16 +387,10 @@ fn row(
             ("failed", "count", said.failed as f64),
             ("refused", "count", said.refused as f64),
         ];
-        rows.extend(figures.map(|(metric, unit, value)| ResultRow {
-            case: test.case(workers),
-            variant: subject.variant.to_owned(),
-            metric: metric.to_owned(),
-            unit: unit.to_owned(),
-            source: RowSource::Measured,
-            median: value,
-            min: value,
-            max: value,
-            n: 1,
+        let case = test.case(workers);
+        rows.extend(figures.map(|(metric, unit, value)| {
+            let names = [&case, subject.variant, metric];
+            ResultRow::one(names, unit, RowSource::Measured, value)
         }));
     }
     Ok(rows)
@@ -577,16 +559,8 @@ mod tests {
     }
 
     fn file(linux: f64, ours: f64, failed: f64) -> ResultFile {
-        let row = |case: &str, variant: &str, metric: &str, value: f64| ResultRow {
-            case: case.to_owned(),
-            variant: variant.to_owned(),
-            metric: metric.to_owned(),
-            unit: "ns".to_owned(),
-            source: RowSource::Measured,
-            median: value,
-            min: value,
-            max: value,
-            n: 1,
+        let row = |case: &str, variant: &str, metric: &str, value: f64| {
+            ResultRow::one([case, variant, metric], "ns", RowSource::Measured, value)
         };
         ResultFile {
             run: crate::results::tests::run_record(0.0),

@@ -89,16 +89,12 @@ impl KernelFigure {
 
 /// The lines of the result file.
 pub(crate) fn rows(figures: &[KernelFigure]) -> Vec<ResultRow> {
-    let row = |figure: &KernelFigure, metric: &str, value: f64| ResultRow {
-        case: figure.test.clone(),
-        variant: figure.mode.name().to_owned(),
-        metric: metric.to_owned(),
-        unit: metric.to_owned(),
-        source: RowSource::Simulated,
-        median: value,
-        min: value,
-        max: value,
-        n: figure.loops,
+    let row = |figure: &KernelFigure, metric: &str, value: f64| {
+        let names = [&figure.test, figure.mode.name(), metric];
+        ResultRow {
+            n: figure.loops,
+            ..ResultRow::one(names, metric, RowSource::Simulated, value)
+        }
     };
     let both = |figure: &KernelFigure| {
         [

@@ -390,16 +390,10 @@ fn rows(all: &[(LinuxTest, LinuxSaid)]) -> Result<Vec<ResultRow>, String> {
         };
         let mut add = |metric: &str, value: f64| {
             let value = (value * 100.0).round() / 100.0;
+            let names = [test.name, VARIANT, metric];
             rows.push(ResultRow {
-                case: test.name.to_owned(),
-                variant: VARIANT.to_owned(),
-                metric: metric.to_owned(),
-                unit: INSTRUCTIONS.to_owned(),
-                source: RowSource::Simulated,
-                median: value,
-                min: value,
-                max: value,
                 n: loops,
+                ..ResultRow::one(names, INSTRUCTIONS, RowSource::Simulated, value)
             });
         };
         add(INSTRUCTIONS, each(*test) - zeroing);

@@ -323,20 +323,13 @@ fn figures(said: &str, variant: &str, test: &str) -> Result<Vec<ResultRow>, Stri
             || ["large", "lent"]
                 .iter()
                 .any(|word| metric.starts_with(word));
-        Ok(ResultRow {
-            case: match test {
-                "aside" => format!("aside {case}"),
-                _ => case.to_owned(),
-            },
-            variant: variant.to_owned(),
-            metric: metric.to_owned(),
-            unit: if is_count { "count" } else { "instructions" }.to_owned(),
-            source: RowSource::Simulated,
-            median: value,
-            min: value,
-            max: value,
-            n: 1,
-        })
+        let case = match test {
+            "aside" => format!("aside {case}"),
+            _ => case.to_owned(),
+        };
+        let unit = if is_count { "count" } else { "instructions" };
+        let names = [&case, variant, metric];
+        Ok(ResultRow::one(names, unit, RowSource::Simulated, value))
     };
     let rows: Vec<ResultRow> = lines.map(row).collect::<Result<_, _>>()?;
     if rows.is_empty() {

@@ -159,16 +159,9 @@ mod tests {
 
     #[test]
     fn the_engine_is_held_against_the_best_other() {
-        let row = |variant: &str, metric: &str, value: f64| ResultRow {
-            case: "a/fresh/b0".to_owned(),
-            variant: variant.to_owned(),
-            metric: metric.to_owned(),
-            unit: String::new(),
-            source: RowSource::Simulated,
-            median: value,
-            min: value,
-            max: value,
-            n: 1,
+        let row = |variant: &str, metric: &str, value: f64| {
+            let names = ["a/fresh/b0", variant, metric];
+            ResultRow::one(names, "", RowSource::Simulated, value)
         };
         let rows = vec![
             row(OURS, "mixed_blocks", 3.0),

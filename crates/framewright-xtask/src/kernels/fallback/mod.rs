@@ -21,6 +21,7 @@ use super::boot::{BootEnd, BootResult, KernelArch, QemuMachine, qemu_version};
 use super::linux;
 use super::linux_build::last_lines;
 use crate::machine;
+use crate::number_in;
 use crate::pages;
 use crate::results::{ResultFile, ResultRow, RunRecord};
 use build::{DISK_KIB, FallbackKernels, FallbackRule};
@@ -77,13 +78,7 @@ impl AskedFallback {
         let usual = asked.clone();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word}: a value is missing"));
-            let number = |text: String| {
-                let parsed = text
-                    .parse()
-                    .ok()
-                    .filter(|number| (1..=100_000).contains(number));
-                parsed.ok_or(format!("{word} {text}: expected 1 to 100000"))
-            };
+            let number = |text: &str| number_in(&word, text, 1..=100_000);
             match word.as_str() {
                 "--rule" => {
                     let name = value()?;
@@ -95,11 +90,11 @@ impl AskedFallback {
                 }
                 "--seed" => {
                     let seeds = value()?;
-                    let seeds = seeds.split(',').map(|seed| number(seed.to_owned()));
+                    let seeds = seeds.split(',').map(number);
                     asked.seeds = seeds.collect::<Result<_, _>>()?;
                 }
-                "--rounds" => asked.rounds = number(value()?)?,
-                "--steps" => asked.steps = number(value()?)?,
+                "--rounds" => asked.rounds = number(&value()?)?,
+                "--steps" => asked.steps = number(&value()?)?,
                 "--source" => asked.source = Some(value()?.into()),
                 "--as-built" => asked.is_as_built = true,
                 "--write" => asked.is_written = true,

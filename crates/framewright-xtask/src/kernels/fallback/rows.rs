@@ -63,18 +63,10 @@ pub(super) fn of_boot(
         .ok_or("it has one round, which is the one before figures begin")?;
     let looks: Vec<&MemoryPoint> = rest.iter().collect();
     let mut rows = Vec::new();
+    let case = format!("seed/{seed}");
     let mut add = |metric: &str, unit: &str, value: f64| {
-        rows.push(ResultRow {
-            case: format!("seed/{seed}"),
-            variant: variant.to_owned(),
-            metric: metric.to_owned(),
-            unit: unit.to_owned(),
-            source: RowSource::Simulated,
-            median: value,
-            min: value,
-            max: value,
-            n: 1,
-        });
+        let names = [&case, variant, metric];
+        rows.push(ResultRow::one(names, unit, RowSource::Simulated, value));
     };
     let grown = |of: &dyn Fn(&MemoryPoint) -> u64| of(last).saturating_sub(of(first)) as f64;
     let counter = |point: &MemoryPoint, name: &str| point.counters.get(name).copied().unwrap_or(0);

@@ -152,17 +152,13 @@ mod tests {
     use crate::results::{ResultRow, RowSource};
 
     fn row(seed: u64, variant: &str, metric: &str, value: f64) -> ResultRow {
-        ResultRow {
-            case: format!("seed/{seed}"),
-            variant: variant.to_owned(),
-            metric: metric.to_owned(),
-            unit: "requests".to_owned(),
-            source: RowSource::Simulated,
-            median: value,
-            min: value,
-            max: value,
-            n: 1,
-        }
+        let case = format!("seed/{seed}");
+        ResultRow::one(
+            [&case, variant, metric],
+            "requests",
+            RowSource::Simulated,
+            value,
+        )
     }
 
     fn file(rows: Vec<ResultRow>) -> ResultFile {
