@@ -28,24 +28,9 @@ fn shared_library(cc: &str) -> Vec<OsString> {
     vec![library.into(), path.into()]
 }
 
-const PLAIN: CBuild = CBuild {
-    name: "plain",
-    sanitizer: None,
-    library: static_library,
-};
-/// With the sanitizers of addresses and of undefined behaviour.
-const ADDRESS: CBuild = CBuild {
-    name: "address",
-    sanitizer: Some("address,undefined"),
-    library: static_library,
-};
-/// With the thread sanitizer, and the library as a shared one: so the sanitizer can tell apart what is not built with it,
-/// and judges the program and its callbacks alone.
-const THREAD: CBuild = CBuild {
-    name: "thread",
-    sanitizer: Some("thread"),
-    library: shared_library,
-};
+const PLAIN: CBuild = CBuild::plain("plain", static_library);
+const ADDRESS: CBuild = CBuild::address(static_library);
+const THREAD: CBuild = CBuild::thread(shared_library);
 
 const SEE_NO_RACE: [CBuild; 2] = [PLAIN, ADDRESS];
 const ALL: [CBuild; 3] = [PLAIN, ADDRESS, THREAD];

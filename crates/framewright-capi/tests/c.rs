@@ -32,29 +32,10 @@ fn shared_library(_cc: &str) -> Vec<OsString> {
     ]
 }
 
-const STATIC: CBuild = CBuild {
-    name: "static",
-    sanitizer: None,
-    library: static_library,
-};
-const SHARED: CBuild = CBuild {
-    name: "shared",
-    sanitizer: None,
-    library: shared_library,
-};
-/// With the sanitizers of addresses and of undefined behaviour.
-const ADDRESS: CBuild = CBuild {
-    name: "address",
-    sanitizer: Some("address,undefined"),
-    library: static_library,
-};
-/// With the thread sanitizer, and the shared library: so the sanitizer can tell apart what is not built with it, and judges
-/// the program alone.
-const THREAD: CBuild = CBuild {
-    name: "thread",
-    sanitizer: Some("thread"),
-    library: shared_library,
-};
+const STATIC: CBuild = CBuild::plain("static", static_library);
+const SHARED: CBuild = CBuild::plain("shared", shared_library);
+const ADDRESS: CBuild = CBuild::address(static_library);
+const THREAD: CBuild = CBuild::thread(shared_library);
 
 const PLAIN: [CBuild; 2] = [STATIC, SHARED];
 const NO_THREADS: [CBuild; 3] = [STATIC, SHARED, ADDRESS];

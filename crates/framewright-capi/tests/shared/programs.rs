@@ -27,6 +27,35 @@ pub(crate) struct CBuild {
     pub(crate) library: fn(&str) -> Vec<OsString>,
 }
 
+impl CBuild {
+    pub(crate) const fn plain(name: &'static str, library: fn(&str) -> Vec<OsString>) -> Self {
+        Self {
+            name,
+            sanitizer: None,
+            library,
+        }
+    }
+
+    /// With the sanitizers of addresses and of undefined behaviour.
+    pub(crate) const fn address(library: fn(&str) -> Vec<OsString>) -> Self {
+        Self {
+            name: "address",
+            sanitizer: Some("address,undefined"),
+            library,
+        }
+    }
+
+    /// With the thread sanitizer, and the library as a shared one: so the sanitizer can tell apart what is not built with
+    /// it, and judges the program and its callbacks alone.
+    pub(crate) const fn thread(shared_library: fn(&str) -> Vec<OsString>) -> Self {
+        Self {
+            name: "thread",
+            sanitizer: Some("thread"),
+            library: shared_library,
+        }
+    }
+}
+
 pub(crate) fn skip(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {what}: {why}");
 }

@@ -30,6 +30,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// The commit that a row is of.
+const COMMIT: &str = env!("FRAMEWRIGHT_COMMIT");
+/// What a build says that knows none.
+const NO_COMMIT: &str = "unknown";
+
 /// Replay recordings under all combinations of policies, memory and settings
 ///
 /// FILE gets a row of JSON for each combination as soon as it is done. A combination that has a row there, of the same
@@ -174,7 +179,7 @@ impl SweepArgs {
                             variant: policy.name().to_owned(),
                             interleaving,
                             version: env!("CARGO_PKG_VERSION").to_owned(),
-                            commit: env!("FRAMEWRIGHT_COMMIT").to_owned(),
+                            commit: COMMIT.to_owned(),
                         };
                         combinations.push(SweepCombination {
                             key,
@@ -198,7 +203,7 @@ impl SweepArgs {
         RunInfo {
             experiment: "sweep",
             version: env!("CARGO_PKG_VERSION"),
-            commit: env!("FRAMEWRIGHT_COMMIT"),
+            commit: COMMIT,
             seed: 0,
             options: BTreeMap::from([
                 (
@@ -305,6 +310,14 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
         let new: Vec<CombinationKey> = new.filter(|key| !asked.contains(key)).collect();
         asked.extend(new);
     }
+    let taken = asked.len() - replayed.min(asked.len());
+    if taken > 0 && COMMIT == NO_COMMIT {
+        let _ = writeln!(
+            io::stderr(),
+            "{shown}: this build says no commit, so {taken} rows may be of another one that replays otherwise; without the \
+             file each is replayed"
+        );
+    }
     rows.sort_by_cached_key(|(row, _)| row.place());
     let text: String = rows.iter().map(|(_, line)| format!("{line}\n")).collect();
     let mut outputs = OutputSet::new();
@@ -318,7 +331,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<(), CommandError> {
     let said = format!(
         "{} combinations: {replayed} replayed, {} in {shown} before\n\n{}",
         asked.len(),
-        asked.len() - replayed.min(asked.len()),
+        taken,
         tables.join("\n")
     );
     let mut write = |path: &Path, bytes| outputs.write(path, bytes).map_err(CommandError::input);

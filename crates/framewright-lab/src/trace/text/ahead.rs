@@ -1,5 +1,4 @@
-//! Events that a thread of their own reads ahead: reading a text and what its events come to take about as long as each
-//! other, and so two CPUs do both in half the time.
+//! Events that a thread of their own reads ahead, so that one CPU reads text while another one makes objects of its events.
 
 use super::{TextReader, WhoAsked};
 use crate::trace::{TraceError, TraceEvent};

@@ -12,7 +12,7 @@ use crate::policy::RangeConfig;
 use crate::random::Random;
 use crate::seats::Inboxes;
 use crate::sync::Ordering;
-use crate::units::{Context, CpuId, FRAMES_MAX, Frame, Page, PageRange, Run};
+use crate::units::{Context, CpuId, FRAMES_MAX, Frame, Page};
 use pages::TestPages;
 use std::boxed::Box;
 use std::collections::BTreeMap;

@@ -1,7 +1,9 @@
 //! Frees from another CPU in spans that change hands, and two frees at the same moment.
 
 use super::*;
-use crate::platform::{FramePlatform, MapError, RangePlatform};
+use crate::platform::FramePlatform;
+use crate::platform::bare::BarePlatform;
+use crate::units::Addr;
 
 /// A space in which CPU 0 has an area in a span that is on its way to CPU 2, which had the span
 /// before. A CPU that frees marks pages first, and sends the span after that; in between the owner
@@ -80,7 +82,7 @@ fn v10_an_area_that_a_slow_free_takes_goes_where_its_span_is_by_then() {
     assert_eq!(space.arena.lock(|_| ()).gap_count(), 1, "V10: not lost");
 }
 
-/// A platform of several CPUs that maps nothing.
+/// Several CPUs, none of which waits for long.
 #[derive(Debug)]
 struct Several;
 
@@ -94,27 +96,19 @@ impl FramePlatform for Several {
     fn barrier_all(&self) {}
 }
 
-impl RangePlatform for Several {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
-        Ok(())
-    }
-
-    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
-        Ok(())
-    }
-
-    fn flush_all(&self) {}
-
-    fn zero(&self, _frames: Run) {}
-}
-
 #[test]
 fn of_two_frees_at_the_same_moment_one_is_refused_whichever_cpu_is_the_owner() {
     let layout = SpaceLayout::new(Page(0x400), 1024)
         .with_cpus(2)
         .with_span_pages(64);
     let mut memory = vec![0; layout.words_needed().unwrap()];
-    let space = Space::new(&layout, &config(200, true), &mut memory, Several).unwrap();
+    let space = Space::new(
+        &layout,
+        &config(200, true),
+        &mut memory,
+        BarePlatform(Several, Addr(0)),
+    )
+    .unwrap();
     let [mut owner, mut other] = [0, 1].map(|cpu| space.seat(CpuId(cpu), ()).unwrap());
     let area = owner.alloc_area(&AreaRequest::new(3)).unwrap();
     let slot = owner.map_ram(&[Frame(7)], Context::ANY).unwrap();
