@@ -105,8 +105,8 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     }
 
     /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does. It does not touch
-    /// the words of the address space and of objects that are never used. Time: O(metadata of the zones and of the units of
-    /// per-CPU objects).
+    /// the words of frames, of the address space and of objects that are never used. Time: O(pageblocks of the zones, and
+    /// metadata of a reserve and of the units of per-CPU objects).
     ///
     /// If memory holds anything else, it may hand out what is not free; it breaks no other promise of the
     /// language.
@@ -134,7 +134,9 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
         for (nth, zone) in layout.zones.iter().enumerate() {
             let place = |error| EngineError::Zone { nth, error };
             let memory = carver.cut(zone.words_needed().map_err(place)?);
-            let made = Zone::new(zone, &layout.config, memory, platform.clone()).map_err(place)?;
+            let config = &layout.config;
+            let made = Zone::in_memory(zone, config, memory, platform.clone(), is_zeroed);
+            let made = made.map_err(place)?;
             let pageblocks = made.pageblocks();
             let memory = carver.cut(ReclaimWords::needed(pageblocks));
             let words = ReclaimWords::new(pageblocks, &layout.reclaim, memory).map_err(place)?;
@@ -171,7 +173,7 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     }
 
     /// Says that the frames of `run` exist, all of them free: memory found at boot, or plugged in later.
-    /// The run lies in one zone. Stops all CPUs. Time: O(frames).
+    /// The run lies in one zone. Stops all CPUs. Time: O(pageblocks).
     ///
     /// # Errors
     /// As [`Zone::add`]; [`RunError::Outside`] if it begins in no zone; [`RunError::Present`] if a frame is

@@ -46,7 +46,8 @@
 //!   works in the pageblock writes its number, as a hint.
 //! - **Caches, stock and loose block** (`seat/record`, `seat/stock`, `seat/part`): the
 //!   seat's CPU, or one that has stopped all others.
-//! - **Absent frames, pins, apart, isolation**: a CPU that has stopped all others.
+//! - **Absent frames, pins, apart, isolation**: a CPU that has stopped all others. Where no frame of a pageblock
+//!   ever existed, its descriptor alone says so (`zone/presence`).
 //!
 //! # Invariants
 //! - **F1** Every frame of a pageblock is in exactly one state: absent, free, live, cached, remote.

@@ -263,7 +263,7 @@ impl<P> HeldBlock<'_, '_, P> {
 
     /// Makes the absent frames at `slots` present and free.
     pub(in super::super) fn add(&mut self, slots: Range<usize>) {
-        self.for_each_mask(slots.clone(), |bits, mask| bits | mask);
+        self.set_slots(slots.clone(), true);
         self.counts = BlockCounts(self.counts.0 + slots.len() as u64);
         let absence = self.record.absence();
         self.record.set_absence(absence.less(slots.len()));
@@ -271,17 +271,20 @@ impl<P> HeldBlock<'_, '_, P> {
 
     /// Makes the free frames at `slots` absent.
     pub(in super::super) fn remove(&mut self, slots: Range<usize>) {
-        self.for_each_mask(slots.clone(), |bits, mask| bits & !mask);
+        self.set_slots(slots.clone(), false);
         self.counts = BlockCounts(self.counts.0 - slots.len() as u64);
         let absence = self.record.absence();
         self.record.set_absence(absence.more(slots.len()));
     }
 
-    /// Changes each word that has a part of `slots`, given that part as a mask.
-    fn for_each_mask(&mut self, slots: Range<usize>, change: impl Fn(u64, u64) -> u64) {
+    /// Makes `slots` free that were not, or the other way round.
+    fn set_slots(&mut self, slots: Range<usize>, free: bool) {
+        if slots.start.is_multiple_of(64) && slots.end.is_multiple_of(64) {
+            return self.set_whole_words(slots.start / 64..slots.end / 64, free);
+        }
         for (word, mask) in words_of(&slots) {
             let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
-            self.set_word(word, change(bits, mask));
+            self.set_word(word, if free { bits | mask } else { bits & !mask });
         }
     }
 

@@ -14,7 +14,7 @@ use crate::units::{Mobility, Order};
 /// The 16 bits beside each frame: whether a block starts here, and in what state.
 ///
 /// ```text
-///     0                      free, or inside a block, but not its first frame
+///     0                      free, or inside a block, but not its first frame; or of a pageblock that never had a frame
 ///     1                      absent: the frame does not exist
 ///     010. .... .ooo oomm    live: handed out           m mobility, o order
 ///     001. .... .ooo oomm    remote: a remote free, not yet collected

@@ -449,7 +449,7 @@ impl<'m, P> Zone<'m, P> {
             return FreeError::Outside(frame);
         };
         let tag = self.tag(offset);
-        if tag == Tag::ABSENT {
+        if self.is_absent(offset) {
             return FreeError::Absent(frame);
         }
         if let Some((allocated, _)) = tag.as_live() {

@@ -186,7 +186,7 @@ impl<P> Zone<'_, P> {
         if let Some((_, order, _)) = tag.as_cached() {
             return ApartContent::Cached(order);
         }
-        if tag == Tag::ABSENT {
+        if self.is_absent(offset) {
             ApartContent::Absent
         } else {
             ApartContent::Unknown

@@ -19,23 +19,18 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     /// it had when its last frame [went](Self::remove); at first it is labelled movable. Memory
     /// that exists from the start is added in the same way, run by run.
     ///
-    /// Any run inside the zone. Stops all CPUs; O(frames).
+    /// Any run inside the zone. Stops all CPUs; O(pageblocks), and O(frames) in those of which some frames exist
+    /// before or afterwards.
     ///
     /// # Errors
     /// If the run is not inside, or a frame of it exists already.
     pub fn add(&self, run: Run) -> Result<(), RunError> {
         let offsets = self.offsets(run)?;
         self.at_rest(|stopped| {
-            for offset in offsets.clone() {
-                if self.tag(offset) != Tag::ABSENT {
-                    return Err(RunError::Present(self.frame(offset)));
-                }
-            }
+            self.none_present(&offsets)?;
             self.for_each_part(&offsets, |id, slots| {
+                self.tag_present(id, &slots);
                 let mut held = stopped.hold(id);
-                for slot in slots.clone() {
-                    self.set_tag(id << self.map.pageblock_order | slot, Tag::NONE);
-                }
                 held.add(slots);
                 held.unlock();
             });
@@ -383,7 +378,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
                 if result.is_ok() && !held.is_free(slot) {
                     let offset = id << self.map.pageblock_order | slot;
                     let frame = self.frame(offset);
-                    result = Err(if self.tag(offset) == Tag::ABSENT {
+                    result = Err(if self.is_absent(offset) {
                         RunError::Absent(frame)
                     } else {
                         RunError::NotFree(frame)

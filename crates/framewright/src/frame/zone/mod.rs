@@ -12,6 +12,7 @@
 mod apart;
 mod memory;
 mod outlook;
+mod presence;
 mod report;
 mod run_memo;
 mod runs;
@@ -112,9 +113,36 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         memory: &'m mut [u64],
         platform: P,
     ) -> Result<Self, SetupError> {
+        Self::in_memory(layout, config, memory, platform, false)
+    }
+
+    /// As [`new`](Self::new), in memory that holds zeroes, as that of a machine that has just started. It does not touch
+    /// the tags, bitmaps and the index of frames that never exist. Time: O(pageblocks).
+    ///
+    /// If memory holds anything else, it may hand out what is not free; it breaks no other promise of the language.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn in_zeroed(
+        layout: &ZoneLayout,
+        config: &Config,
+        memory: &'m mut [u64],
+        platform: P,
+    ) -> Result<Self, SetupError> {
+        Self::in_memory(layout, config, memory, platform, true)
+    }
+
+    pub(crate) fn in_memory(
+        layout: &ZoneLayout,
+        config: &Config,
+        memory: &'m mut [u64],
+        platform: P,
+        is_zeroed: bool,
+    ) -> Result<Self, SetupError> {
         let map = Map::new(layout)?;
         config.check()?;
-        let mut carver = Carver::new(memory, map.words)?.at_a_line();
+        let carver = Carver::new(memory, map.words)?;
+        let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
         let words = carver.record();
         let seats = carver.records(usize::from(map.cpus) + 1);
         let descriptors = carver.records(map.blocks);
@@ -148,9 +176,6 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         }
         for id in 0..map.blocks {
             zone.make_absent(id);
-        }
-        for offset in 0..map.blocks << map.pageblock_order {
-            zone.set_tag(offset, Tag::ABSENT);
         }
         Ok(zone)
     }

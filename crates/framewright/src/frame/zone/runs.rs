@@ -60,7 +60,7 @@ impl<P> Zone<'_, P> {
     /// The lowest run that exists, free or not.
     pub(in super::super) fn find_present(&self, wanted: Sought) -> RunSearch {
         let frames = self.map.block_frames() as usize;
-        let part = |id| match self.facts(id).absent as usize {
+        let part = |id| match self.absent_before_tags(id) {
             0 => Matching::Whole,
             absent if absent == frames => Matching::None,
             _ => Matching::Some,

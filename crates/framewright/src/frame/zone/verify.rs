@@ -166,6 +166,11 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
                 facts.by_mobility[mobility.index()] += frames as u32;
             }
         }
+        // No tag and no bit says anything of any frame, nor does a block from before reach here: none exists.
+        let counted = facts.free + facts.absent + facts.by_mobility.iter().sum::<u32>();
+        if counted + cached.iter().sum::<u32>() == 0 {
+            facts.absent = frames as u32;
+        }
         (facts, cached)
     }
 

@@ -10,7 +10,8 @@ type Broke = fn(&Zone<'_, SingleThread>, &Seat<'_, '_, SingleThread>);
 
 /// What `verify` says after `damage` of a zone with blocks of every state.
 fn verdict(damage: Broke) -> Result<(), Broken> {
-    let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
+    // The last pageblock never had a frame.
+    let layout = ZoneLayout::new(Frame(0), 512 * 5).with_cpus(2);
     let mut memory = memory(&layout);
     let config = caching(100);
     let zone = Zone::new(&layout, &config, &mut memory, SingleThread::new()).unwrap();
@@ -28,10 +29,20 @@ fn verdict(damage: Broke) -> Result<(), Broken> {
 
 #[test]
 fn verify_names_the_invariant_that_is_broken_and_where() {
-    let cases: [(&str, u64, Broke); 15] = [
+    let cases: [(&str, u64, Broke); 18] = [
         // A frame that is free and absent; one whose tag says nothing.
         ("F1", 1, |zone, _| zone.set_tag(512 + 400, Tag::ABSENT)),
         ("F1", 1, |zone, _| zone.set_tag(700, Tag::NONE)),
+        // Where no frame exists: one that is tagged, all of them free or taken.
+        ("F1", 4, |zone, _| zone.set_tag(512 * 4 + 9, Tag::ABSENT)),
+        ("F2", 4, |zone, _| {
+            zone.bitmap(4)
+                .iter()
+                .for_each(|word| word.store(!0, Relaxed));
+        }),
+        ("F2", 4, |zone, _| {
+            zone.set_tag(512 * 4, Tag::live(order(9), Movable));
+        }),
         // Counted as movable, tagged as unmovable.
         ("F2", 1, |zone, _| {
             zone.set_tag(700, Tag::live(order(1), Unmovable));

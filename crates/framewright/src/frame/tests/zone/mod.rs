@@ -4,6 +4,7 @@ mod apart;
 mod broken;
 mod counters;
 mod edges;
+mod presence;
 mod ranges;
 mod runs;
 mod stops;
