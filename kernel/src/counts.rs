@@ -1,12 +1,10 @@
-//! Counters, and a fault that the tests make.
+//! Counters.
 
 use crate::arch::cpu::instructions::time_stamp;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How often the platform was called.
 pub static COUNTS: Counts = Counts::new();
-/// A flush does nothing.
-pub static IS_FLUSH_LEFT_OUT: AtomicBool = AtomicBool::new(false);
 
 /// A number that CPUs count up.
 pub struct Count(AtomicU64);

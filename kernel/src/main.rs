@@ -5,21 +5,30 @@
 //! | `memory.rs` | all that a kernel writes to have the engine |
 //! | `arch` | the machine: the first instructions, what the loader hands over, interrupts, faults, devices |
 //! | `boot.rs`, `traps.rs`, `serial.rs` | what that comes to on every architecture |
+//! | `faults.rs` | kernels that break a promise, for tests that must catch them |
 //! | `suite` | the tests, one a boot, chosen by `test=` on the command line |
+//! | `calls.rs` | in place of the tests, for the size of a kernel without them |
 #![no_std]
 #![no_main]
+// Without tests nobody asks for what they look at.
+#![cfg_attr(not(feature = "suite"), allow(dead_code, unused))]
 
 extern crate alloc;
 
 mod arch;
 mod boot;
+#[cfg(not(feature = "suite"))]
+mod calls;
 mod counts;
+mod faults;
 mod heap;
 mod memory;
 mod serial;
+#[cfg(feature = "suite")]
 mod suite;
 mod traps;
 
+use arch::cpu::cells::SetOnce;
 use arch::cpu::instructions::time_stamp;
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
@@ -49,9 +58,17 @@ fn cpus() -> u16 {
     boot::number("cpus").map_or(1, |cpus| cpus as u16)
 }
 
+/// When the kernel began.
+static START: SetOnce<u64> = SetOnce::new();
+
+/// The time since then. Where an emulator counts instructions, a tick is one of them, and a nanosecond.
+fn ticks_since_start() -> u64 {
+    time_stamp() - START.get().copied().unwrap_or(0)
+}
+
 /// The first CPU comes here from its architecture, which has read what the loader says.
 fn start() -> ! {
-    let start = time_stamp();
+    START.set(time_stamp());
     let memory = boot::memory();
     let defaults = RangeConfig::for_cpus(cpus());
     let ranges = RangeConfig {
@@ -72,20 +89,43 @@ fn start() -> ! {
         }
     }
     say!(
-        "ready after {} ticks, {} pages of metadata",
-        time_stamp() - start,
+        "ready after {} µs, {} pages of metadata",
+        ticks_since_start() / 1000,
         counts::COUNTS.metadata_pages.get()
     );
     arch::enable(CpuId(0));
     start_others();
+    faults::make();
     // SAFETY: the gates are loaded, and no caller relies on interrupts being off.
     unsafe { memory::enable_interrupts() };
+    work()
+}
+
+/// One test, and what holds after each.
+#[cfg(feature = "suite")]
+fn work() -> ! {
     suite::run(boot::word("test").unwrap_or("boot"));
-    memory::engine()
-        .verify()
-        .expect("the engine's invariants hold");
+    let verified = memory::engine().verify();
+    verified.expect("the engine's invariants hold");
     say!("passed");
     exit(Exit::Passed)
+}
+
+#[cfg(not(feature = "suite"))]
+fn work() -> ! {
+    calls::keep();
+    exit(Exit::Passed)
+}
+
+/// What another CPU does.
+#[cfg(feature = "suite")]
+use suite::serve;
+
+#[cfg(not(feature = "suite"))]
+fn serve(_: CpuId) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
 }
 
 fn start_others() {
@@ -113,7 +153,7 @@ extern "C" fn other_cpu_main(number: u16) -> ! {
     ONLINE.fetch_add(1, AcqRel);
     // SAFETY: the gates are loaded.
     unsafe { memory::enable_interrupts() };
-    suite::serve(cpu)
+    serve(cpu)
 }
 
 #[panic_handler]

@@ -17,7 +17,8 @@ use crate::arch::cpu::shootdown::{Ipi, Shootdown, ShootdownRound};
 use crate::arch::cpu::tables::{CpusTables, PhysMap, TableSource};
 use crate::arch::{self, InstalledCpu, PageAccess};
 use crate::boot::{self, BOOT_MAP_END, MemoryRange};
-use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
+use crate::counts::COUNTS;
+use crate::faults::{self, IS_FLUSH_LEFT_OUT};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::platform::{
@@ -99,7 +100,7 @@ impl Ipi for BarePc {
     }
 
     fn pause(&self, attempt: u32) {
-        assert!(attempt < 200_000_000, "a CPU waits for ever");
+        faults::give_up(attempt);
         arch::pause(attempt);
     }
 }
@@ -113,13 +114,20 @@ impl FramePlatform for BarePc {
     const ASYMMETRIC: bool = true;
 
     fn relax(&self, attempt: u32) {
-        SHOOTDOWN.answer(self);
+        if faults::relax_answers() {
+            SHOOTDOWN.answer(self);
+        }
         self.pause(attempt);
     }
 
     fn barrier_all(&self) {
         COUNTS.barriers.add(1);
         SHOOTDOWN.ask(ShootdownRound::Barrier, self);
+    }
+
+    /// Ticks, which an emulator that counts instructions has a nanosecond apart.
+    fn now_ns(&self) -> u64 {
+        instructions::time_stamp()
     }
 }
 
@@ -191,6 +199,12 @@ impl ReservePlatform for BarePc {
         // SAFETY: the direct map has the frame; an owner may write it meanwhile.
         unsafe { copy_words(DIRECT.addr(frame).0 as *const u64, page.as_mut_ptr(), 512) };
     }
+
+    fn copy(&self, from: Frame, to: Frame) {
+        let [from, to] = [from, to].map(|frame| DIRECT.addr(frame).0 as *mut u64);
+        // SAFETY: as above, without a page in between, which would lie on the stack.
+        unsafe { copy_words(from, to, 512) };
+    }
 }
 
 /// A CPU's unit of per-CPU objects.
@@ -219,18 +233,28 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     let (first, reserve) = longest.split_at(before_reserve).expect("RAM");
     // Seats for handlers make the CPUs' caches smaller, so a kernel has to ask for them.
     let for_handlers = u16::from(boot::number("handlers") == Some(1));
+    let ordinary = boot::number("ordinary").unwrap_or(0);
     let layout = EngineLayout::new(arch::FIRST, top - arch::FIRST.0)
         .with_cpus((2 + for_handlers) * cpus)
         .with_window(Page::of_address(WINDOW), window_pages)
         .with_range_config(ranges)
-        .with_objects()
-        .with_percpu(cpus, UNIT_PAGES)
-        .with_reserve(ReserveLayout::new(reserve));
+        .with_objects();
+    #[cfg(feature = "percpu")]
+    let layout = layout.with_percpu(cpus, UNIT_PAGES);
+    #[cfg(feature = "reserve")]
+    let layout = layout.with_reserve(ReserveLayout::new(reserve).with_ordinary(ordinary as u32));
     let pages = layout.frames_needed().expect("the layout is possible");
     let (metadata, rest) = first.split_at(pages).expect("RAM for the metadata");
     // SAFETY: nothing else has this memory, now or later: it is not added below.
     let words = unsafe { DIRECT.words(metadata) };
-    let engine = Engine::new(&layout, words, BarePc).expect("the layout is possible");
+    let engine = match boot::number("zeroed") {
+        Some(1) => Engine::in_zeroed(&layout, words, BarePc),
+        _ => Engine::new(&layout, words, BarePc),
+    };
+    let mut engine = engine.expect("the layout is possible");
+    if boot::number("locks").is_some_and(|asked| asked > 0) {
+        engine = engine.with_lock_accounts();
+    }
     for run in usable(from).filter(|run| *run != longest).chain([rest]) {
         engine.add(run).expect("each range is there once");
     }

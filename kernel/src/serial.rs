@@ -31,6 +31,8 @@ pub enum Exit {
     Panicked = 0x11,
     Faulted = 0x12,
     WrongBytes = 0x13,
+    /// A CPU waits for ever.
+    Hung = 0x14,
 }
 
 pub fn exit(why: Exit) -> ! {

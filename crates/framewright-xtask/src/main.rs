@@ -15,7 +15,7 @@ mod results;
 mod vmalloc_test;
 
 use kernels::boot::{self, Accelerator, KernelArch, QemuMachine};
-use kernels::{fallback, linux, linux_build, ostd, suite};
+use kernels::{fallback, linux, linux_build, long, ostd, suite, text};
 use std::env;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -47,7 +47,8 @@ kernel builds kernel/ for a bare machine and boots it in QEMU.
   --threads        a thread for each CPU, which races; without it instructions are counted
   --suite          every test; figures are compared with docs/results/kernel.jsonl (riscv64:
                    kernel-riscv64.jsonl), 15 % either way
-  --write          as --suite, and writes the figures there and docs/kernel-machine.md
+  --long           ten million operations with every byte checked, on 1, 2 and 4 CPUs, counted and with threads
+  --write          as --suite, and writes the figures there and docs/kernel-machine.md; with --long, that one's
 
 linux builds Linux 6.12 from Debian's linux-source-6.12 (--source: from another archive of it), small, below target/linux,
 boots it in the same emulator with one test after the other, and compares instructions a loop with docs/results/kernel.jsonl,
@@ -125,6 +126,7 @@ struct AskedBoot {
     machine: QemuMachine,
     test: String,
     is_suite: bool,
+    is_long: bool,
     is_written: bool,
 }
 
@@ -197,6 +199,7 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
         machine: QemuMachine::of(arch),
         test: "boot".to_owned(),
         is_suite: false,
+        is_long: false,
         is_written: false,
     };
     while let Some(word) = words.next() {
@@ -214,10 +217,12 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
             "--machine" => asked.machine.kind = value()?,
             "--threads" => asked.machine.accelerator = Accelerator::Threads,
             "--suite" => asked.is_suite = true,
-            "--write" => (asked.is_suite, asked.is_written) = (true, true),
+            "--long" => asked.is_long = true,
+            "--write" => asked.is_written = true,
             _ => return Err(format!("there is no option `{word}`")),
         }
     }
+    asked.is_suite |= asked.is_written && !asked.is_long;
     Ok(asked)
 }
 
@@ -267,9 +272,17 @@ fn run(asked: &Asked) -> Result<(), String> {
 fn run_kernel(asked: &AskedBoot) -> Result<(), String> {
     let arch = asked.machine.arch;
     let qemu = boot::qemu_version(arch)?;
+    // Before the kernel with its tests, because each of them lies where that will.
+    let text = match arch {
+        KernelArch::X86_64 if asked.is_suite => text::measure(arch, asked.is_written)?,
+        KernelArch::X86_64 | KernelArch::Riscv64 => Vec::new(),
+    };
     let kernel = boot::build(arch)?;
     if asked.is_suite {
-        return suite::run(arch, &kernel, &qemu, asked.is_written);
+        return suite::run(arch, &kernel, &qemu, text, asked.is_written);
+    }
+    if asked.is_long {
+        return long::run(arch, &kernel, &qemu, asked.is_written);
     }
     let end = asked.machine.boot(&kernel, &asked.test)?;
     println!("{}", end.said);
@@ -370,6 +383,8 @@ mod tests {
             assert_eq!(machine.kind, "virt");
         }
         assert!(parsed("kernel --write").is_ok_and(|asked| asked.is_suite && asked.is_written));
+        let long = parsed("kernel --write --long");
+        assert!(long.is_ok_and(|asked| asked.is_long && asked.is_written && !asked.is_suite));
     }
 
     #[test]

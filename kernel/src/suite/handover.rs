@@ -2,7 +2,7 @@
 //! area before shows at once.
 
 use super::{Dice, address, loops, on_all_cpus, vfree, vmalloc, wait};
-use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
+use crate::counts::COUNTS;
 use crate::memory::with;
 use crate::say;
 use crate::serial::{Exit, exit};
@@ -90,9 +90,6 @@ fn work(cpu: CpuId) {
 }
 
 pub fn run() {
-    if crate::boot::number("noflush") == Some(1) {
-        IS_FLUSH_LEFT_OUT.store(true, Relaxed);
-    }
     on_all_cpus(work);
     let (flushes, wrong) = (COUNTS.flushes.get(), WRONG.load(Relaxed));
     say!("{} areas, {flushes} flushes, {wrong} wrong words", loops());

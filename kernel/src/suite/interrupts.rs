@@ -1,9 +1,13 @@
 //! Timer interrupts that allocate and free, throughout the stress; and handlers that interrupt a call.
+//!
+//! A handler may not wait, so it asks with `Context::NOWAIT`: it stops no CPU, unmaps and flushes nothing. Such a request may
+//! fail while other CPUs keep what it wants, or work there. Where memory and addresses abound that must be rare: of these
+//! tests' requests fewer than one in [`FAILED_ONE_OF`] fails, and with one CPU, which has nobody to wait for, none.
 
 use super::{Dice, loops, stress, touch};
 use crate::arch::cpu::instructions::{enable_interrupts, without_interrupts};
 use crate::arch::set_timer;
-use crate::memory::{KernelCpu, SEATS, engine, with};
+use crate::memory::{KernelCpu, MAX_CPUS, SEATS, engine, with};
 use crate::say;
 use crate::traps::{TICKS, count, on_tick};
 use core::sync::atomic::{
@@ -12,7 +16,7 @@ use core::sync::atomic::{
 };
 use framewright::kv::KvRequest;
 use framewright::vrange::AreaRequest;
-use framewright::{Addr, Context, Mobility, Order, Page};
+use framewright::{Addr, Context, CpuId, Mobility, Order, Page};
 
 static HELD_OBJECT: AtomicU64 = AtomicU64::new(0);
 static HELD_AREA: AtomicU64 = AtomicU64::new(0);
@@ -20,11 +24,30 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SERVED: AtomicU64 = AtomicU64::new(0);
 /// Ticks that found their CPU inside the engine, where it let them in.
 static IN_WINDOW: AtomicU64 = AtomicU64::new(0);
-static NO_MEMORY: AtomicU64 = AtomicU64::new(0);
+/// Requests of handlers that failed: for objects, frames, areas.
+static FAILED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// By CPU.
+static SERVED_ON: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+
+/// Of so many requests of handlers beside other CPUs one at most fails.
+const FAILED_ONE_OF: u64 = 1000;
+
+/// The least time between two ticks: `tick=` on the command line.
+static LEAST: AtomicU64 = AtomicU64::new(700);
+
+/// Ticks call `handler` from now on, on each CPU that sets its timer.
+fn begin(handler: fn()) {
+    if let Some(least) = crate::boot::number("tick") {
+        LEAST.store(least, Relaxed);
+    }
+    on_tick(handler);
+}
 
 fn next_tick() {
     // Odd and changing, so that it falls on other instructions each time.
-    set_timer(700 + (TICKS.load(Relaxed) * 37 % 900) as u32);
+    let least = LEAST.load(Relaxed);
+    let ticks = least + TICKS.load(Relaxed) * 37 % (least + 200);
+    set_timer(ticks as u32);
 }
 
 /// A tick that works with the handlers' seats, so that it is served in a window of a long call, too.
@@ -46,6 +69,7 @@ fn nested_tick() {
 
 /// Frees what an earlier tick allocated, and allocates anew.
 fn serve(cpu: &mut KernelCpu) {
+    count(&SERVED_ON[usize::from(cpu.id().0 % crate::cpus())]);
     let object = HELD_OBJECT.swap(0, AcqRel);
     if object != 0 {
         // SAFETY: the object is the handlers'.
@@ -65,10 +89,11 @@ fn serve(cpu: &mut KernelCpu) {
                 cpu.kvfree(Addr(others)).expect("it was allocated");
             }
         }
-        Err(_) => count(&NO_MEMORY),
+        Err(_) => count(&FAILED[0]),
     }
-    if let Ok(frame) = cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::NOWAIT) {
-        cpu.free(frame, Order::ZERO).expect("it was allocated");
+    match cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::NOWAIT) {
+        Ok(frame) => cpu.free(frame, Order::ZERO).expect("it was allocated"),
+        Err(_) => count(&FAILED[1]),
     }
     match cpu.vmalloc(&AreaRequest::new(3).within(Context::NOWAIT)) {
         Ok(page) => {
@@ -78,10 +103,11 @@ fn serve(cpu: &mut KernelCpu) {
                 cpu.vfree(Page(others)).expect("it was allocated");
             }
         }
-        Err(_) => count(&NO_MEMORY),
+        Err(_) => count(&FAILED[2]),
     }
 }
 
+/// Ends the ticks, says what came of them, and whether too many requests failed.
 fn end() {
     on_tick(|| {});
     for (held, is_area) in [(&HELD_OBJECT, false), (&HELD_AREA, true)] {
@@ -96,17 +122,27 @@ fn end() {
                 .expect("it was allocated"),
         }
     }
-    let counts = [&TICKS, &SERVED, &IN_WINDOW, &REFUSED, &NO_MEMORY];
-    let [ticks, served, inside, refused, failed] = counts.map(|count| count.load(Relaxed));
+    let counts = [&TICKS, &SERVED, &IN_WINDOW, &REFUSED];
+    let [ticks, served, inside, refused] = counts.map(|count| count.load(Relaxed));
+    let [objects, frames, areas] = FAILED.each_ref().map(|count| count.load(Relaxed));
+    let (requests, failed) = (served * FAILED.len() as u64, objects + frames + areas);
     say!(
-        "{ticks} ticks, {served} handlers served, {inside} of them in windows, {refused} refused as nested, {failed} \
-         requests failed"
+        "{ticks} ticks, {served} handlers served, {inside} of them in windows, {refused} refused as nested; {failed} of \
+         {requests} requests failed: {objects} for objects, {frames} for frames, {areas} for areas"
     );
+    say!("row ticks {ticks}");
+    say!("row requests {requests}");
+    say!("row failed {failed}");
+    let most = match crate::cpus() {
+        1 => 0,
+        _ => requests / FAILED_ONE_OF,
+    };
+    assert!(failed <= most, "{failed} of {requests} requests failed");
 }
 
 /// The stress with ticks on the first CPU. Interrupts are off in every call of the engine, so none is nested.
 pub fn run() {
-    on_tick(tick);
+    begin(tick);
     next_tick();
     stress::run();
     // The timer goes by the host's clock where the emulator's CPUs are threads: on a busy host the stress may end
@@ -123,6 +159,24 @@ pub fn run() {
     end();
 }
 
+fn ticking_work(cpu: CpuId) {
+    next_tick();
+    stress::work(cpu);
+}
+
+/// The stress with ticks on each CPU.
+pub fn everywhere() {
+    begin(tick);
+    stress::run_as(ticking_work);
+    end();
+    let on = &SERVED_ON[..usize::from(crate::cpus())];
+    let fewest = on.iter().map(|count| count.load(Relaxed)).min();
+    assert!(
+        fewest.is_some_and(|fewest| fewest > 100),
+        "a CPU had too few ticks: {fewest:?}"
+    );
+}
+
 /// Long calls while ticks come throughout: each is served in the midst of one, with all its requests, and what the
 /// calls hand out and take back stays whole.
 pub fn windows() {
@@ -131,7 +185,7 @@ pub fn windows() {
         1,
         "the time is the emulator's, by instructions"
     );
-    on_tick(tick);
+    begin(tick);
     next_tick();
     for nth in 0..loops() {
         let pages = 64 + nth % 512;
@@ -167,7 +221,7 @@ pub fn nested() {
         1,
         "interrupts on in a call: on one CPU alone"
     );
-    on_tick(nested_tick);
+    begin(nested_tick);
     next_tick();
     let mut draw = Dice::new(9);
     let mut objects = [0; 64];

@@ -1,9 +1,12 @@
 //! The tests, one a boot. Each ends with `verify()` of the whole engine.
 
 mod areas;
+mod asking;
+mod depth;
 mod handover;
 mod interrupts;
 mod leaving;
+mod locks;
 mod machine;
 mod objects;
 mod pressure;
@@ -49,8 +52,10 @@ pub fn run(test: &str) {
         "longest_random" | "longest_16m_zeroed" | "longest_drain" => machine::longest(test),
         "smp" => stress::run(),
         "handover" => handover::run(),
+        "asking" => asking::run(),
         "leaving" => leaving::run(),
         "interrupts" => interrupts::run(),
+        "ticks" => interrupts::everywhere(),
         "nested" => interrupts::nested(),
         "windows" => interrupts::windows(),
         "reclaim" => pressure::reclaim(),
@@ -60,6 +65,8 @@ pub fn run(test: &str) {
         "heap" => machine::heap(),
         "huge" => machine::huge(),
         "full" => machine::full(),
+        "ready_64g" | "ready_64g_zeroed" => machine::ready(test),
+        "depth" => depth::run(),
         _ => panic!("there is no test `{test}`"),
     }
 }

@@ -1,8 +1,11 @@
 //! All CPUs allocate and free areas, objects and mappings, which pass from CPU to CPU; every byte of each is
 //! written, and checked before it is freed.
+//!
+//! `short=1` makes them short, so that ten million operations take minutes: an operation is a round of a CPU's loop, which
+//! frees something, or allocates it, or maps and unmaps it.
 
 use super::{Dice, address, loops, on_all_cpus};
-use crate::counts::{COUNTS, IS_FLUSH_LEFT_OUT};
+use crate::counts::COUNTS;
 use crate::memory::{DIRECT, with};
 use crate::say;
 use crate::serial::{Exit, exit};
@@ -34,21 +37,48 @@ fn mark(start: u64, at: u64) -> u64 {
     start.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at
 }
 
-/// Words from `start` on, `bytes` bytes: 8 at a time, all that are whole.
+/// Writes every byte of `bytes` from `start` on: 8 at a time, and the last ones by themselves.
 fn write(start: u64, bytes: u64) {
-    for at in (start..start + bytes / 8 * 8).step_by(8) {
+    let words = start + bytes / 8 * 8;
+    for at in (start..words).step_by(8) {
         // SAFETY: the allocation is the caller's.
         unsafe { (at as *mut u64).write_volatile(mark(start, at)) };
     }
+    for at in words..start + bytes {
+        // SAFETY: as above.
+        unsafe { (at as *mut u8).write_volatile(mark(start, at) as u8) };
+    }
 }
 
+/// Checks every one.
 fn check(start: u64, bytes: u64) {
-    for at in (start..start + bytes / 8 * 8).step_by(8) {
-        // SAFETY: the allocation is the caller's.
-        let found = unsafe { (at as *const u64).read_volatile() };
-        if found != mark(start, at) && WRONG.fetch_add(1, Relaxed) == 0 {
+    let wrong = |found: u64, at: u64| {
+        if WRONG.fetch_add(1, Relaxed) == 0 {
             say!("WRONG: {found:#x} at {at:#x} of the allocation at {start:#x}");
         }
+    };
+    let words = start + bytes / 8 * 8;
+    for at in (start..words).step_by(8) {
+        // SAFETY: the allocation is the caller's.
+        let found = unsafe { (at as *const u64).read_volatile() };
+        if found != mark(start, at) {
+            wrong(found, at);
+        }
+    }
+    for at in words..start + bytes {
+        // SAFETY: as above.
+        let found = unsafe { (at as *const u8).read_volatile() };
+        if found != mark(start, at) as u8 {
+            wrong(u64::from(found), at);
+        }
+    }
+}
+
+/// The most pages of a short and of a long area, and bytes of an object. Short ones leave more of the time to the engine.
+fn lengths() -> (u64, u64, u64) {
+    match crate::boot::number("short") {
+        Some(1) => (2, 8, 1000),
+        _ => (8, 90, 12_000),
     }
 }
 
@@ -70,7 +100,9 @@ fn release(packed: u64) {
     }
 }
 
-fn work(cpu: CpuId) {
+/// What each CPU does.
+pub fn work(cpu: CpuId) {
+    let (short, long, bytes_max) = lengths();
     let mut draw = Dice::new(u64::from(cpu.0) + 1);
     // Frames that change places with others between two uses of an address. Else a cache gives an address the frame
     // that it had, and a translation that no flush has removed is right by chance.
@@ -90,7 +122,7 @@ fn work(cpu: CpuId) {
         let made = match draw.below(4) {
             0 | 1 => {
                 // One of ten is long.
-                let longest = if draw.below(10) == 0 { 90 } else { 8 };
+                let longest = if draw.below(10) == 0 { long } else { short };
                 let pages = 1 + draw.below(longest);
                 let Ok(page) = with(|cpu| cpu.vmalloc(&AreaRequest::new(pages))) else {
                     continue;
@@ -99,7 +131,7 @@ fn work(cpu: CpuId) {
                 pack(address(page), AREA, pages)
             }
             2 => {
-                let bytes = 16 + draw.below(12_000);
+                let bytes = 16 + draw.below(bytes_max);
                 let Ok(at) = with(|cpu| cpu.kvmalloc(&KvRequest::new(bytes))) else {
                     continue;
                 };
@@ -107,7 +139,7 @@ fn work(cpu: CpuId) {
                 pack(at.0, OBJECT, bytes)
             }
             _ => {
-                map_some(1 + draw.below(8));
+                map_some(1 + draw.below(short));
                 continue;
             }
         };
@@ -147,9 +179,11 @@ fn map_some(pages: u64) {
 }
 
 pub fn run() {
-    if crate::boot::number("noflush") == Some(1) {
-        IS_FLUSH_LEFT_OUT.store(true, Relaxed);
-    }
+    run_as(work);
+}
+
+/// The same, where each CPU does `work`, which calls that of this module.
+pub fn run_as(work: fn(CpuId)) {
     on_all_cpus(work);
     for slot in &IN_USE {
         release(slot.swap(0, AcqRel));
@@ -163,6 +197,9 @@ pub fn run() {
     .map(|count| count.get());
     let answers = ANSWERS.load(Relaxed);
     say!("maps {maps} unmaps {unmaps} flushes {flushes} barriers {barriers} interrupts {answers}");
+    say!("row operations {}", loops() * u64::from(crate::cpus()));
+    say!("row flushes {flushes}");
+    super::locks::say_and_check();
     let wrong = WRONG.load(Relaxed);
     if wrong > 0 {
         say!("{wrong} wrong words");

@@ -95,6 +95,11 @@ pub(crate) fn qemu_version(arch: KernelArch) -> Result<String, String> {
 
 /// Builds the kernel; where it is.
 pub(crate) fn build(arch: KernelArch) -> Result<PathBuf, String> {
+    build_with(arch, None)
+}
+
+/// Builds the kernel with its tests, or with these features in their place; where it is until it is built otherwise.
+pub(crate) fn build_with(arch: KernelArch, features: Option<&str>) -> Result<PathBuf, String> {
     let (root, triple) = (root(), arch.target());
     let target = root.join("target/kernel");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -108,6 +113,11 @@ pub(crate) fn build(arch: KernelArch) -> Result<PathBuf, String> {
             "--manifest-path",
         ])
         .arg(root.join("kernel/Cargo.toml"))
+        .args(
+            features
+                .iter()
+                .flat_map(|features| ["--no-default-features", "--features", *features]),
+        )
         .env("CARGO_TARGET_DIR", &target)
         // The kernel is one for all: flags of the caller's workspace are not its.
         .env_remove("RUSTFLAGS")
@@ -139,6 +149,8 @@ pub(crate) struct QemuMachine {
     pub(crate) append: String,
     pub(crate) kind: String,
     pub(crate) accelerator: Accelerator,
+    /// It may have more memory than the host: only what the kernel touches is there.
+    pub(crate) is_sparse: bool,
 }
 
 impl Default for QemuMachine {
@@ -157,6 +169,7 @@ impl QemuMachine {
             append: String::new(),
             kind: arch.machine().to_owned(),
             accelerator: Accelerator::Counting,
+            is_sparse: false,
         }
     }
 }
@@ -168,6 +181,8 @@ pub(crate) enum BootResult {
     Panicked,
     Faulted,
     WrongBytes,
+    /// One of its CPUs waits for ever, and it said so.
+    Hung,
     /// It did not end.
     Late,
     /// QEMU ended for a reason of its own.
@@ -182,6 +197,7 @@ impl BootResult {
             Some(0x23) => Self::Panicked,
             Some(0x25) => Self::Faulted,
             Some(0x27) => Self::WrongBytes,
+            Some(0x29) => Self::Hung,
             other => Self::Other(other),
         }
     }
@@ -206,12 +222,22 @@ impl BootEnd {
 impl QemuMachine {
     /// Boots the kernel with one test.
     pub(crate) fn boot(&self, kernel: &Path, test: &str) -> Result<BootEnd, String> {
+        self.boot_within(kernel, test, LONGEST)
+    }
+
+    /// The same, for so long at most.
+    pub(crate) fn boot_within(
+        &self,
+        kernel: &Path,
+        test: &str,
+        longest: Duration,
+    ) -> Result<BootEnd, String> {
         let words = format!("cpus={} test={test} {}", self.cpus, self.append);
         let mut qemu = self.command();
         qemu.arg("-kernel")
             .arg(kernel)
             .args(["-append", words.trim()]);
-        self.run(qemu, LONGEST)
+        self.run(qemu, longest)
     }
 
     /// The emulator with this machine, which waits for a kernel.
@@ -225,10 +251,16 @@ impl QemuMachine {
             ],
             Accelerator::Threads => &["-accel", "tcg,thread=multi"],
         };
-        let cpus = self.cpus.to_string();
+        let (cpus, mut kind) = (self.cpus.to_string(), self.kind.clone());
         let mut qemu = Command::new(self.arch.qemu());
+        if self.is_sparse {
+            kind += ",memory-backend=ram";
+            let size = &self.memory;
+            qemu.arg("-object")
+                .arg(format!("memory-backend-ram,id=ram,size={size},reserve=off"));
+        }
         qemu.args(accelerator)
-            .args(["-machine", &self.kind, "-smp", &cpus, "-m", &self.memory])
+            .args(["-machine", &kind, "-smp", &cpus, "-m", &self.memory])
             .args(["-display", "none", "-serial", "stdio"])
             .args(["-no-reboot", "-nodefaults"]);
         if self.arch == KernelArch::X86_64 {

@@ -15,5 +15,7 @@ pub(crate) mod fallback;
 pub(crate) mod figures;
 pub(crate) mod linux;
 pub(crate) mod linux_build;
+pub(crate) mod long;
 pub(crate) mod ostd;
 pub(crate) mod suite;
+pub(crate) mod text;

@@ -294,6 +294,7 @@ fn boot_one(kernel: &Path, variant: &str, test: &str, cpus: u16) -> Result<Vec<R
         memory: "512M".to_owned(),
         kind: "q35,max-ram-below-4g=256M".to_owned(),
         append: String::new(),
+        is_sparse: false,
         accelerator: match cpus {
             1 => Accelerator::Counting,
             _ => Accelerator::Threads,

@@ -1,10 +1,10 @@
 //! The suite: every figure, and every test that only passes or fails.
 
-use super::boot::{Accelerator, BootResult, KernelArch, QemuMachine};
+use super::boot::{Accelerator, BootEnd, BootResult, KernelArch, QemuMachine};
 use super::figures::{self, KernelFigure, VfreeMode};
-use super::linux;
+use super::{linux, text};
 use crate::pages;
-use crate::results::{self, ResultFile};
+use crate::results::{self, ResultFile, ResultRow};
 use std::path::Path;
 use std::time::Instant;
 
@@ -36,10 +36,21 @@ const COUNTED: &[(&str, usize)] = &[
     ("longest_random", 2),
     ("longest_16m_zeroed", 2),
     ("longest_drain", 2),
+    ("ready_64g", 1),
+    ("ready_64g_zeroed", 1),
 ];
 
+/// Memory and words of a test whose instructions are counted, where they are not the usual ones.
+fn words_of(test: &str) -> Option<(&'static str, &'static str)> {
+    match test {
+        "ready_64g" => Some(("64G", "")),
+        "ready_64g_zeroed" => Some(("64G", "zeroed=1")),
+        _ => None,
+    }
+}
+
 /// A lazy bound so small, with nothing kept, that each address is soon used again: what a missing flush shows in.
-const SOON_AGAIN: &str = "lazy=16";
+const SOON_AGAIN: &str = "lazy=16 kept=0";
 
 /// How many seeds a kernel without its flush is tried with, and must be caught with.
 const SEEDS: u32 = 20;
@@ -53,6 +64,13 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
     (1, "512M", "microvm", "huge", ""),
     (1, "256M", "microvm", "full", "window=1"),
     (1, "128M", "microvm", "reclaim", "window=1"),
+    (
+        1,
+        "128M",
+        "microvm",
+        "depth",
+        "window=1 loops=1500 ordinary=512",
+    ),
     (2, "512M", "microvm", "reserve", "loops=1500"),
     (1, "512M", "microvm", "nested", "loops=10000"),
     (1, "512M", "microvm", "windows", "loops=200 handlers=1"),
@@ -72,6 +90,9 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
         "loops=600 lazy=16 strict=0 kept=0 handlers=1",
     ),
     (2, "512M", "microvm", "smp", "loops=2000 lazy=16"),
+    (2, "512M", "microvm", "smp", "loops=2000 locks=1"),
+    (4, "512M", "microvm", "smp", "loops=1000 locks=1"),
+    (4, "512M", "microvm", "ticks", "loops=400 handlers=1"),
     (2, "512M", "microvm", "smp", "loops=600 strict=0"),
     (2, "512M", "microvm", "handover", "loops=400 lazy=16 kept=0"),
     (4, "512M", "microvm", "handover", "loops=200 lazy=16 kept=0"),
@@ -80,6 +101,7 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
     // A hole below 4 GiB, and memory above.
     (2, "5G", "microvm", "smp", "loops=300"),
     (2, "5G", "q35", "smp", "loops=300"),
+    (4, "512M", "microvm", "asking", "loops=500"),
     (4, "512M", "microvm", "smp", "loops=400 lazy=16"),
 ];
 
@@ -88,6 +110,8 @@ const RACES: &[(u16, &str, &str)] = &[
     (2, "smp", "loops=2000 lazy=200"),
     (2, "smp", "loops=1000 lazy=200 strict=0 kept=0"),
     (2, "interrupts", "loops=1000 handlers=1"),
+    (2, "smp", "loops=4000 locks=2"),
+    (4, "smp", "loops=2000 locks=2"),
     (4, "smp", "loops=1000"),
     (2, "reserve", "loops=3000"),
 ];
@@ -96,6 +120,7 @@ pub(crate) fn run(
     arch: KernelArch,
     kernel: &Path,
     qemu: &str,
+    text: Vec<ResultRow>,
     is_written: bool,
 ) -> Result<(), String> {
     let start = Instant::now();
@@ -125,8 +150,9 @@ pub(crate) fn run(
         };
         passes(kernel, &machine, test)?;
     }
-    catch_missing_flush(arch, kernel)?;
-    let kept = compare_or_write(arch, &figures, qemu, is_written);
+    catch(arch, kernel, &without_flush(arch))?;
+    catch(arch, kernel, &WITHOUT_ANSWERS)?;
+    let kept = compare_or_write(arch, &figures, text, qemu, is_written);
     println!("kernel: {} s", start.elapsed().as_secs());
     kept
 }
@@ -140,10 +166,14 @@ fn count(arch: KernelArch, kernel: &Path) -> Result<Vec<KernelFigure>, String> {
                 VfreeMode::Kept => "strict=0",
                 VfreeMode::Strict => "strict=1",
             };
-            let machine = QemuMachine {
+            let mut machine = QemuMachine {
                 append: append.to_owned(),
                 ..QemuMachine::of(arch)
             };
+            if let Some((memory, words)) = words_of(test) {
+                (machine.memory, machine.append) = (memory.to_owned(), words.to_owned());
+                machine.is_sparse = true;
+            }
             let end = machine.boot(kernel, test)?;
             end.expect_passed(test)?;
             let figure = KernelFigure::read(&end.said, mode)?;
@@ -169,47 +199,84 @@ fn passes(kernel: &Path, machine: &QemuMachine, test: &str) -> Result<(), String
     Ok(())
 }
 
-/// A kernel whose flush does nothing, which a test must catch with each seed: with wrong bytes, a fault or a panic. On
-/// RISC-V a hart fences what it maps itself, so only what others have mapped can show there.
-fn catch_missing_flush(arch: KernelArch, kernel: &Path) -> Result<(), String> {
-    let start = Instant::now();
+/// A kernel that leaves something out, and must be caught with each seed.
+struct BrokenKernel {
+    what: &'static str,
+    /// The word that has it left out.
+    word: &'static str,
+    cpus: u16,
+    test: &'static str,
+    words: &'static str,
+    seeds: u32,
+    /// How it may end.
+    ends: &'static [BootResult],
+}
+
+/// On RISC-V a hart fences what it maps itself, so a missing flush shows only in what others have mapped.
+const fn without_flush(arch: KernelArch) -> BrokenKernel {
     let (test, words) = match arch {
         KernelArch::X86_64 => ("smp", "loops=4000"),
-        KernelArch::Riscv64 => ("handover", "kept=0 loops=400"),
+        KernelArch::Riscv64 => ("handover", "loops=400"),
     };
-    for seed in 1..=SEEDS {
-        for (noflush, must_pass) in [(0, true), (1, false)] {
-            // The kernel with its flush passes with the same words, or the catch would say nothing.
-            if must_pass && seed % 5 != 1 {
-                continue;
-            }
+    BrokenKernel {
+        what: "flush",
+        word: "noflush",
+        cpus: 2,
+        test,
+        words,
+        seeds: SEEDS,
+        ends: &[
+            BootResult::WrongBytes,
+            BootResult::Faulted,
+            BootResult::Panicked,
+        ],
+    }
+}
+
+/// The kernel with its answers waits less long than these words allow.
+const WITHOUT_ANSWERS: BrokenKernel = BrokenKernel {
+    what: "answers",
+    word: "noanswer",
+    cpus: 4,
+    test: "smp",
+    words: "loops=6000 patience=200000",
+    seeds: 5,
+    ends: &[BootResult::Hung],
+};
+
+/// Boots a kernel that leaves something out with each seed, and with some of them the one that does not: it passes with the
+/// same words, or the catch would say nothing.
+fn catch(arch: KernelArch, kernel: &Path, broken: &BrokenKernel) -> Result<(), String> {
+    let start = Instant::now();
+    let (what, word, words) = (broken.what, broken.word, broken.words);
+    for seed in 1..=broken.seeds {
+        let whole = (seed % 5 == 1).then_some(0);
+        for value in whole.into_iter().chain([1]) {
             let machine = QemuMachine {
-                cpus: 2,
+                cpus: broken.cpus,
                 memory: "256M".to_owned(),
-                append: format!("{SOON_AGAIN} window=1 {words} seed={seed} noflush={noflush}"),
+                append: format!("{SOON_AGAIN} window=1 {words} seed={seed} {word}={value}"),
                 ..QemuMachine::of(arch)
             };
-            let end = machine.boot(kernel, test)?;
-            let is_right = match end.end {
-                BootResult::Passed => must_pass,
-                BootResult::WrongBytes | BootResult::Faulted | BootResult::Panicked => !must_pass,
-                BootResult::Late | BootResult::Other(_) => false,
+            let BootEnd { end, said } = machine.boot(kernel, broken.test)?;
+            let is_right = match value {
+                0 => end == BootResult::Passed,
+                _ => broken.ends.contains(&end),
             };
             if !is_right {
-                let what = if must_pass {
-                    "did not pass"
-                } else {
-                    "was not caught"
+                let how = match value {
+                    0 => "did not pass",
+                    _ => "was not caught",
                 };
-                let (end, said) = (end.end, end.said);
                 return Err(format!(
-                    "seed {seed}, noflush={noflush}: {what} ({end:?})\n{said}"
+                    "seed {seed}, {word}={value}: {how} ({end:?})\n{said}"
                 ));
             }
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    println!("a kernel without its flush: caught {SEEDS} times of {SEEDS} in {seconds:.1} s");
+    let times = broken.seeds;
+    println!("a kernel without its {what}: caught {times} times of {times} in {seconds:.1} s");
     Ok(())
 }
 
@@ -217,6 +284,7 @@ fn catch_missing_flush(arch: KernelArch, kernel: &Path) -> Result<(), String> {
 fn compare_or_write(
     arch: KernelArch,
     figures: &[KernelFigure],
+    text: Vec<ResultRow>,
     qemu: &str,
     is_written: bool,
 ) -> Result<(), String> {
@@ -226,6 +294,7 @@ fn compare_or_write(
             run: figures::run_record(arch, qemu),
             rows: figures::rows(figures),
         };
+        file.rows.extend(text);
         // A first file has no earlier one.
         if results::path_of(name).exists() {
             linux::keep(&mut file, ResultFile::read(name)?);
@@ -233,11 +302,13 @@ fn compare_or_write(
         file.write(name)?;
         return pages::run(false);
     }
-    let earlier = figures::of_rows(&ResultFile::read(name)?.rows);
-    let wrong: Vec<String> = figures
+    let rows = ResultFile::read(name)?.rows;
+    let earlier = figures::of_rows(&rows);
+    let mut wrong: Vec<String> = figures
         .iter()
         .filter_map(|figure| figure.compare(&earlier))
         .collect();
+    wrong.extend(text::compare(&text, &rows));
     if wrong.is_empty() {
         let count = figures.len();
         println!("{count} figures within 15 % of docs/results/{name}.jsonl");

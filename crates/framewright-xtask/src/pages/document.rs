@@ -151,6 +151,20 @@ const ROWS: &[Row] = &[
         Some(20_000.0),
         Some(20_000.0),
     ),
+    row(
+        "ready_64g",
+        "the first frame, area and object, with 64 GiB",
+        0.0,
+        Some(100_000_000.0),
+        None,
+    ),
+    row(
+        "ready_64g_zeroed",
+        "the same where memory is known to hold zeroes",
+        0.0,
+        Some(100_000_000.0),
+        None,
+    ),
 ];
 
 /// A figure, bold where it misses its bar.
