@@ -13,8 +13,7 @@
 //! - **SD1** When [`ask`](Shootdown::ask) returns, every CPU that was online when it was called has answered
 //!   after the call, and sees what the asking CPU wrote before it.
 //! - **SD2** A CPU that waits in `ask` answers meanwhile. So two that ask each other with interrupts off
-//!   both go on. What the engine waits for ends by [`answer`](Shootdown::answer) in `FramePlatform::relax`. A kernel
-//!   without either stands still: `kernel/src/faults.rs` is one, which its suite must catch.
+//!   both go on. What the engine waits for ends by [`answer`](Shootdown::answer) in `FramePlatform::relax`.
 //! - **SD3** A CPU that comes online answers all earlier rounds before it uses a translation.
 //!
 //! # Locks
