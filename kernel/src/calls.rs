@@ -1,4 +1,4 @@
-//! A kernel without tests: what it calls of the engine, in a table that stays in the image though nobody uses it.
+//! A kernel without tests: what it calls of the engine, in a table that stays in the image though no caller uses it.
 //!
 //! # How large the engine is
 //! `cargo xtask kernel --suite` builds this kernel and says how many bytes its section `.text` has. Generic code is compiled

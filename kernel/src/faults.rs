@@ -9,12 +9,11 @@
 //! A CPU that waits inside the engine has interrupts off, so no interrupt reaches it: what another CPU asks of it, it sees
 //! only if the wait looks for it. Two waits without a look close a circle: one CPU stops the others and asks for a barrier,
 //! while another one waits in `relax` until that stop is over. A CPU with interrupts on still answers, in the handler of the
-//! interrupt: so such a kernel boots, works, and stands still only once two calls meet.
+//! interrupt: so such a kernel boots and works until two calls meet.
 //!
-//! A CPU that waits for others' answers itself, in a flush or a barrier, is no such case: it answers all earlier rounds as it
-//! begins its own. So of CPUs that ask at the same moment the last one answers all others before it waits, they go on, and
-//! answer it. A kernel that gave no answers during that wait passed the stress, and passed where all CPUs meet before they
-//! ask. The test `asking` has them meet.
+//! The word leaves out the look in `relax` alone. A CPU that waits for others' answers itself, in a flush or a barrier, still
+//! answers them: that is rule SD2 of the crate for page tables, whose own models check it. The test `asking` has CPUs ask at the
+//! same moment, with the answers in place.
 //!
 //! A wait is bounded ([`give_up`]): a kernel that stands still ends, and says how.
 
@@ -24,7 +23,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// A flush does nothing.
 pub static IS_FLUSH_LEFT_OUT: AtomicBool = AtomicBool::new(false);
-/// `relax` answers nobody.
+/// `relax` answers no CPU.
 static IS_ANSWER_LEFT_OUT: AtomicBool = AtomicBool::new(false);
 /// The most attempts of a wait.
 static ATTEMPTS_MAX: AtomicU32 = AtomicU32::new(200_000_000);

@@ -10,7 +10,7 @@
 //! | `calls.rs` | in place of the tests, for the size of a kernel without them |
 #![no_std]
 #![no_main]
-// Without tests nobody asks for what they look at.
+// Without tests there is no caller of what they look at.
 #![cfg_attr(not(feature = "suite"), allow(dead_code, unused))]
 
 extern crate alloc;

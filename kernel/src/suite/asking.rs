@@ -1,7 +1,7 @@
 //! All CPUs ask one another for flushes and barriers at the same moment, with interrupts off.
 //!
-//! In the engine's own calls two seldom ask at once, because most ask under a lock, and who waits for that lock answers in
-//! `relax`. Here the CPUs meet first, with interrupts off: then each waits for others that wait for it, in every round.
+//! Most of the engine's calls that ask do so under a lock, and a CPU that waits for that lock answers in `relax`. Here the
+//! CPUs meet first, with interrupts off: then each waits for others that wait for it, in every round.
 
 use super::{loops, on_all_cpus, wait};
 use crate::arch::cpu::instructions::without_interrupts;

@@ -5,8 +5,7 @@
 //! says nothing by itself: one stop of two is half of them.
 //!
 //! With `locks=2` it only says so. Where the emulator's CPUs are threads, the host takes them away for milliseconds, also
-//! while they hold a lock, and what that comes to is the host's: on 2 CPUs beside other work, 4 such CPUs met 48 held locks of
-//! 4,307, of which one was held for 148 ms.
+//! while they hold a lock, and what that comes to is the host's.
 
 use crate::memory::engine;
 use crate::{boot, say};
