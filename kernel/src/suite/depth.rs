@@ -14,6 +14,7 @@
 //! A call is as deep as the way that it takes: empty caches, a purge, a stop of all CPUs, a request that is served by
 //! reclaim or by compaction. So the calls come in a random mix, first with much memory, and then with little.
 
+use super::pressure::ZoneSeat;
 use super::{Dice, address, loops, vmalloc};
 use crate::arch::call_on_stack;
 use crate::arch::cpu::instructions::without_interrupts;
@@ -23,7 +24,6 @@ use crate::serial::{Exit, exit};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use framewright::frame::Seat;
 use framewright::kv::KvRequest;
 use framewright::platform::ReservePlatform;
 use framewright::reclaim::{Ask, Clients, Migrate, Move, MoveState, Shrink, Shrunk};
@@ -95,7 +95,7 @@ fn mobility(dice: &mut Dice) -> Mobility {
 }
 
 /// Something that the mix has allocated.
-enum Held {
+enum DepthHolding {
     Block(Frame, Order),
     Run(Run),
     Area(Page),
@@ -104,7 +104,7 @@ enum Held {
     Percpu(Addr),
 }
 
-fn take(depths: &mut Depths, dice: &mut Dice) -> Option<Held> {
+fn take(depths: &mut Depths, dice: &mut Dice) -> Option<DepthHolding> {
     let context = if dice.below(4) == 0 {
         Context::NOWAIT
     } else {
@@ -114,14 +114,14 @@ fn take(depths: &mut Depths, dice: &mut Dice) -> Option<Held> {
         0 => {
             let (order, mobility) = (order(dice.below(11)), mobility(dice));
             let block = depths.of("alloc", || with(|cpu| cpu.alloc(order, mobility, context)));
-            Some(Held::Block(block.ok()?, order))
+            Some(DepthHolding::Block(block.ok()?, order))
         }
         1 => {
             let (frames, mobility) = (1 + dice.below(1500), mobility(dice));
             let run = depths.of("alloc_run", || {
                 with(|cpu| cpu.alloc_run(frames, 1, mobility, context))
             });
-            Some(Held::Run(run.ok()?))
+            Some(DepthHolding::Run(run.ok()?))
         }
         2 | 3 => {
             let long = if dice.below(8) == 0 { 2000 } else { 40 };
@@ -130,14 +130,14 @@ fn take(depths: &mut Depths, dice: &mut Dice) -> Option<Held> {
                 request = request.zeroed().aligned_to(4096 << dice.below(10));
             }
             let area = depths.of("vmalloc", || with(|cpu| cpu.vmalloc(&request)));
-            Some(Held::Area(area.ok()?))
+            Some(DepthHolding::Area(area.ok()?))
         }
         4 => {
             let one = || with(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::ANY));
             let frames: Vec<Frame> = (0..1 + dice.below(64)).filter_map(|_| one().ok()).collect();
             let page = depths.of("map_ram", || with(|cpu| cpu.map_ram(&frames, context)));
             match page {
-                Ok(page) => Some(Held::Mapping(page, frames)),
+                Ok(page) => Some(DepthHolding::Mapping(page, frames)),
                 Err(_) => {
                     free_each(frames);
                     None
@@ -151,14 +151,14 @@ fn take(depths: &mut Depths, dice: &mut Dice) -> Option<Held> {
             } else {
                 depths.of("kvmalloc", || with(|cpu| cpu.kvmalloc(&request)))
             };
-            Some(Held::Object(object.ok()?))
+            Some(DepthHolding::Object(object.ok()?))
         }
         _ => {
             let (bytes, align) = (1 + dice.below(4096), 1 << dice.below(11));
             let object = depths.of("alloc_percpu", || {
                 with(|cpu| cpu.alloc_percpu(bytes, align, context))
             });
-            Some(Held::Percpu(object.ok()?))
+            Some(DepthHolding::Percpu(object.ok()?))
         }
     }
 }
@@ -169,35 +169,35 @@ fn free_each(frames: Vec<Frame>) {
     }
 }
 
-fn give(depths: &mut Depths, held: Held, dice: &mut Dice) {
+fn give(depths: &mut Depths, held: DepthHolding, dice: &mut Dice) {
     match held {
-        Held::Block(frame, order) if order != Order::ZERO && dice.below(4) == 0 => {
+        DepthHolding::Block(frame, order) if order != Order::ZERO && dice.below(4) == 0 => {
             let into = depths.of("split", || with(|cpu| cpu.split(frame, order, Order::ZERO)));
             into.expect("it was allocated");
             let frames = (0..order.frames()).map(|nth| Frame(frame.0 + nth));
             free_each(frames.collect());
         }
-        Held::Block(frame, order) => depths
+        DepthHolding::Block(frame, order) => depths
             .of("free", || with(|cpu| cpu.free(frame, order)))
             .expect("it was allocated"),
-        Held::Run(run) => depths
+        DepthHolding::Run(run) => depths
             .of("free_run", || with(|cpu| cpu.free_run(run)))
             .expect("it was allocated"),
-        Held::Area(page) => {
+        DepthHolding::Area(page) => {
             let freed = depths.of("vfree", || with(|cpu| cpu.vfree(page)));
             freed.expect("it was allocated");
         }
-        Held::Mapping(page, frames) => {
+        DepthHolding::Mapping(page, frames) => {
             let pages = frames.len() as u64;
             let unmapped = depths.of("unmap_ram", || with(|cpu| cpu.unmap_ram(page, pages)));
             unmapped.expect("it was mapped");
             free_each(frames);
         }
-        Held::Object(object) => {
+        DepthHolding::Object(object) => {
             let freed = depths.of("kvfree", || with(|cpu| cpu.kvfree(object)));
             freed.expect("it was allocated");
         }
-        Held::Percpu(object) => {
+        DepthHolding::Percpu(object) => {
             let freed = depths.of("free_percpu", || with(|cpu| cpu.free_percpu(object)));
             freed.expect("it was allocated");
         }
@@ -206,7 +206,7 @@ fn give(depths: &mut Depths, held: Held, dice: &mut Dice) {
 
 /// Allocates and frees at random; sometimes all that is kept goes back.
 fn mix(depths: &mut Depths, dice: &mut Dice, rounds: u64) {
-    let mut held: Vec<Option<Held>> = (0..64).map(|_| None).collect();
+    let mut held: Vec<Option<DepthHolding>> = (0..64).map(|_| None).collect();
     for _ in 0..rounds {
         let place = &mut held[dice.below(64) as usize];
         match place.take() {
@@ -320,17 +320,15 @@ fn own(depths: &mut Depths, frames: u64) {
     given_up.expect("it was made");
 }
 
-type ZoneSeat = Seat<'static, 'static, BarePc>;
-
 /// Pages that can move, and be dropped.
-struct MovablePages(RefCell<Vec<Frame>>);
+struct DepthPages(RefCell<Vec<Frame>>);
 
 // SAFETY: the test has one CPU and no handlers.
-unsafe impl Sync for MovablePages {}
+unsafe impl Sync for DepthPages {}
 
-static PAGES: MovablePages = MovablePages(RefCell::new(Vec::new()));
+static PAGES: DepthPages = DepthPages(RefCell::new(Vec::new()));
 
-impl Shrink<ZoneSeat> for MovablePages {
+impl Shrink<ZoneSeat> for DepthPages {
     fn holding(&self) -> u64 {
         self.0.try_borrow().map_or(0, |pages| pages.len() as u64)
     }
@@ -349,7 +347,7 @@ impl Shrink<ZoneSeat> for MovablePages {
     }
 }
 
-impl Migrate for MovablePages {
+impl Migrate for DepthPages {
     fn migrate(&self, moves: &mut [Move]) {
         let Ok(mut pages) = self.0.try_borrow_mut() else {
             return;

@@ -18,7 +18,7 @@ use framewright::reserve::{Key, PoolConfig, PoolId};
 use framewright::vrange::AreaRequest;
 use framewright::{Context, CpuId, Frame, Mobility, Order};
 
-type ZoneSeat = Seat<'static, 'static, BarePc>;
+pub(super) type ZoneSeat = Seat<'static, 'static, BarePc>;
 
 /// The pages of a file that are in memory, oldest first. What page `n` contains is known, as if it were read.
 struct FilePages {

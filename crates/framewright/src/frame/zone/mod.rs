@@ -11,7 +11,6 @@
 
 mod apart;
 mod memory;
-mod outlook;
 mod presence;
 mod report;
 mod run_memo;
