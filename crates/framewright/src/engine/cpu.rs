@@ -283,6 +283,24 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             let error = self.why_no_run(frames);
             return Err(self.failed_run(order, error));
         }
+        let worst = match self.find_run(frames, align, mobility) {
+            Ok(run) => return Ok(run),
+            Err(worst) => worst,
+        };
+        match order {
+            Some(of) if self.relief.clients.is_some() => {
+                // It counts its failure itself.
+                let first = self.alloc(of, mobility, context).map_err(|_| worst)?;
+                Ok(self.cut(first, (of, mobility), frames))
+            }
+            order => Err(self.failed_run(order, worst)),
+        }
+    }
+
+    /// Takes a run of free frames of any shape: in one zone after the other, and at last in all at once. Not inlined, so that
+    /// what it needs is off the stack when clients are asked.
+    #[inline(never)]
+    fn find_run(&mut self, frames: u64, align: u64, mobility: Mobility) -> Result<Run, AllocError> {
         let freed = W::frames(&mut self.seat).freed_from(0);
         let mut worst = None;
         for nth in 0..ZONES {
@@ -293,18 +311,7 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
             }
         }
         let last = W::frames(&mut self.seat).alloc_run_if_freed(frames, align, mobility, freed);
-        if let Some(run) = last {
-            return Ok(run);
-        }
-        let worst = worst.unwrap_or(AllocError::Impossible);
-        match order {
-            Some(of) if self.relief.clients.is_some() => {
-                // It counts its failure itself.
-                let first = self.alloc(of, mobility, context).map_err(|_| worst)?;
-                Ok(self.cut(first, (of, mobility), frames))
-            }
-            order => Err(self.failed_run(order, worst)),
-        }
+        last.ok_or(worst.unwrap_or(AllocError::Impossible))
     }
 
     /// Counts a request for a run that would fit into a block of `order`.
@@ -316,6 +323,8 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     }
 
     /// Why a request that must not look for a run of this many frames has none, by the zones' counts alone.
+    #[cold]
+    #[inline(never)]
     fn why_no_run(&mut self, frames: u64) -> AllocError {
         let seats = W::frames(&mut self.seat).all();
         let is_any = |count: fn(&Zone<'m, P>) -> u64| {

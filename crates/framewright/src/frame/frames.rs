@@ -199,6 +199,8 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
     /// them meanwhile was perhaps taken in another, so that there was one at each moment (F8). If nothing
     /// became free since `freed` was read, each zone still had nothing when the last one was searched.
     /// Otherwise this stops all of them at once.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn alloc_if_freed(
         &mut self,
         first: usize,
@@ -227,6 +229,8 @@ impl<'z, 'm, P: FramePlatform, const N: usize> Seats<'z, 'm, P, N> {
     }
 
     /// The same for a run of `frames` frames, the first at a multiple of `align` frames.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn alloc_run_if_freed(
         &mut self,
         frames: u64,

@@ -386,6 +386,8 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
     /// A block for an unmovable request that would otherwise contaminate a pageblock. It comes from
     /// the pageblock that is cheapest to empty, so that later requests find room there, too. `None`
     /// if that cannot be done at once: then the request falls back as before.
+    #[cold]
+    #[inline(never)]
     pub(super) fn make_room(
         &self,
         frames: &mut Seat<'z, 'm, P>,

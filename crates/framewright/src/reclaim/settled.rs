@@ -132,6 +132,8 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
 
     /// Makes room where unmovable contents have settled already, for an unmovable request that
     /// would go where all contents move. A stall, if anything was to be moved for it.
+    #[cold]
+    #[inline(never)]
     pub(super) fn make_room_where_settled(
         &self,
         frames: &mut Seat<'z, 'm, P>,

@@ -178,6 +178,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// Allocates the first `frames` frames of a block of `order`, which has as many, as the fewest aligned
     /// allocations, if such a block is there at once. What remains of the block is free, or in this CPU's caches.
     /// The CPU stays in its seat meanwhile, so no wait that unwinds leaves part of the block behind.
+    #[inline(never)]
     pub(crate) fn try_first(
         &mut self,
         (order, mobility): (Order, Mobility),

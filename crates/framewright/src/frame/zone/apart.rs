@@ -278,6 +278,7 @@ impl<'z, 'm, P: FramePlatform> Apart<'z, 'm, P> {
     /// not free: then it only opens them.
     ///
     /// A label of another mobility is treated as when a request falls back.
+    #[inline(never)]
     pub(crate) fn open_with_block(
         mut self,
         seat: &mut Seat<'_, 'm, P>,

@@ -122,6 +122,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     /// run is. CPUs work during the search: frames that another CPU took into its cache after the
     /// drain count as taken. If a CPU frees something during a search that finds nothing, the search
     /// is repeated, and at last made while all CPUs stand still (F8).
+    #[inline(never)]
     pub fn alloc_contiguous(
         &self,
         frames: u64,

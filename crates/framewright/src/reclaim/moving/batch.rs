@@ -3,11 +3,14 @@
 use crate::reclaim::{Migrate, Move, MoveState};
 use crate::units::{Frame, Order};
 
-/// Moves offered to clients at a time. Enough that a client's work for a whole batch costs each
-/// move little, and so few that the caller's stack can hold them (2 KiB).
+/// Moves offered to clients at a time: enough that a client's work for a whole batch costs each move little.
 pub(super) const BATCH: usize = 64;
+const _: () = assert!(BATCH <= 256, "a place in a batch is a byte");
 
 /// Moves to be offered together.
+///
+/// It lies on the stack of a request that may come from deep in a kernel (1.5 KiB), and what a client sees, and may change, lies
+/// there besides (see [`offer`](Self::offer)). So a batch has one owner, which fills it again for the next moves.
 pub(super) struct MoveBatch {
     pub(super) moves: [Move; BATCH],
     pub(super) len: usize,
@@ -23,6 +26,10 @@ impl MoveBatch {
         }; BATCH],
         len: 0,
     };
+
+    pub(super) const fn clear(&mut self) {
+        self.len = 0;
+    }
 
     pub(super) fn moves(&self) -> &[Move] {
         &self.moves[..self.len]
@@ -61,13 +68,13 @@ impl MoveBatch {
     /// answer counts for the source beside which it stands (R8); a source that it took out stays,
     /// with its own target.
     pub(super) fn offer(&mut self, movers: &[&dyn Migrate]) {
-        let mut places = [0; BATCH];
+        let mut places = [0u8; BATCH];
         let mut offered = Self::EMPTY;
         for mover in movers {
             offered.len = 0;
             for (nth, a_move) in self.moves().iter().enumerate() {
                 if a_move.state == MoveState::Unknown {
-                    places[offered.len] = nth;
+                    places[offered.len] = nth as u8;
                     offered.moves[offered.len] = *a_move;
                     offered.len += 1;
                 }
@@ -91,7 +98,7 @@ impl MoveBatch {
 struct AskedMoves<'b> {
     batch: &'b mut MoveBatch,
     /// Where each of them stands in the batch.
-    places: &'b [usize],
+    places: &'b [u8],
     offered: &'b mut MoveBatch,
 }
 
@@ -100,13 +107,13 @@ impl Drop for AskedMoves<'_> {
         let (moves, answers) = (&mut self.batch.moves, self.offered.moves());
         let (mut before, mut after) = (0u64, 0u64);
         for (nth, &place) in self.places.iter().enumerate() {
-            let of = moves[place];
+            let of = moves[usize::from(place)];
             before = before.wrapping_add(target_hash(of.to, of.order));
             let to = answer_for(answers, nth, |seen| seen.from == of.from).map(|seen| seen.to);
             after = after.wrapping_add(to.map_or(0, |to| target_hash(to, of.order)));
         }
         for (nth, &place) in self.places.iter().enumerate() {
-            let of = &mut moves[place];
+            let of = &mut moves[usize::from(place)];
             let Some(seen) = answer_for(answers, nth, |seen| seen.from == of.from) else {
                 continue;
             };

@@ -64,7 +64,8 @@ pub enum Compaction {
 /// The cheapest places found, cheapest first.
 struct Candidates {
     costs: [u32; TRIES],
-    ids: [usize; TRIES],
+    /// A zone has fewer pageblocks than 32 bits count, and this lies on the stack while clients are called.
+    ids: [u32; TRIES],
     len: usize,
     /// There were more.
     more: bool,
@@ -95,7 +96,7 @@ impl Candidates {
             (self.costs[at], self.ids[at]) = (self.costs[at - 1], self.ids[at - 1]);
             at -= 1;
         }
-        (self.costs[at], self.ids[at]) = (cost, id);
+        (self.costs[at], self.ids[at]) = (cost, id as u32);
         self.len = (self.len + 1).min(TRIES);
     }
 }
@@ -304,6 +305,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
                 seen = next;
                 skipped |= candidates.skipped;
                 for &id in &candidates.ids[..candidates.len] {
+                    let id = id as usize;
                     if tried == tries_max {
                         return Compaction::Partial;
                     }
@@ -350,6 +352,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     }
 
     /// The cheapest of the places `nths`, counted from `begin` on.
+    #[inline(never)]
     fn candidates(
         &self,
         emptying: &mut Emptying<'_, '_, 'm, P>,

@@ -155,12 +155,13 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
             let mut at = area.start;
             while self.emptying.next_block(area, &mut at)?.is_some() {}
         }
+        let mut batch = MoveBatch::EMPTY;
         // Once more for each frame that was about to be free.
         for _ in 0..self.config.tries {
             let mut at = area.start;
             loop {
                 let most = usize::from(self.config.batch);
-                let mut batch = self.emptying.gather(area, &mut at, most)?;
+                self.emptying.gather(area, &mut at, most, &mut batch)?;
                 if batch.len == 0 {
                     break;
                 }

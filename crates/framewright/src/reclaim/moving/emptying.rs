@@ -68,6 +68,10 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
     /// (R5).
     ///
     /// Moves nothing if it sees something that cannot move at all.
+    ///
+    /// Not inlined, like what it and its callers only pass through: what those need for themselves would lie on the
+    /// stack together with all that a client's call needs.
+    #[inline(never)]
     pub(super) fn empty(
         &mut self,
         apart: &Apart<'_, 'm, P>,
@@ -77,11 +81,12 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
         let mut at = area.start;
         while self.next_block(&area, &mut at)?.is_some() {}
         let mut left = Ok(());
+        let mut batch = MoveBatch::EMPTY;
         for _ in 0..PASSES {
             let mut busy = None;
             let mut at = area.start;
             loop {
-                let mut batch = self.gather(&area, &mut at, BATCH)?;
+                self.gather(&area, &mut at, BATCH, &mut batch)?;
                 if batch.len == 0 {
                     break;
                 }
@@ -110,8 +115,9 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
         let area = zone.offsets_of(&apart.ids());
         self.tally.migrate_scanned += area.len() as u64;
         let mut at = area.start;
+        let mut batch = MoveBatch::EMPTY;
         loop {
-            let mut batch = MoveBatch::EMPTY;
+            batch.clear();
             while batch.len < BATCH
                 && let Some(offset) = zone.next_taken(at..area.end)
             {
@@ -135,6 +141,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
 
     /// No CPU can pin a pageblock that is apart. From here on, neither can the pageblocks outside
     /// that the blocks to be moved reach into.
+    #[inline(never)]
     pub(super) fn keep_unpinned<'z>(
         &self,
         apart: &Apart<'z, 'm, P>,
@@ -215,21 +222,23 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
         None
     }
 
-    /// The next movable blocks of `area` from `at` on, up to `most`, which is up to [`BATCH`].
+    /// Fills the batch anew with the next movable blocks of `area` from `at` on, up to `most`, which is up to [`BATCH`].
+    #[inline(never)]
     pub(super) fn gather(
         &self,
         area: &Range<usize>,
         at: &mut usize,
         most: usize,
-    ) -> Result<MoveBatch, InTheWay> {
+        batch: &mut MoveBatch,
+    ) -> Result<(), InTheWay> {
         let zone = self.seat.zone();
-        let mut batch = MoveBatch::EMPTY;
+        batch.clear();
         while batch.len < most.min(BATCH)
             && let Some((start, order)) = self.next_block(area, at)?
         {
             batch.add(zone.frame_at(start), order);
         }
-        Ok(batch)
+        Ok(())
     }
 
     /// Takes a target for each move, of which none has one yet: for all, or for none. A larger
@@ -309,6 +318,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
     /// Frees the sources of moves that succeeded, and the targets of those that did not (R2).
     /// Returns a block that stays and is still there, if there is one: rather one that stays for
     /// good.
+    #[inline(never)]
     fn free_unused(&mut self, batch: &MoveBatch) -> Option<InTheWay> {
         let zone = self.seat.zone();
         let mut stays: Option<InTheWay> = None;
@@ -351,6 +361,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
 ///
 /// The bitmap shows what is free, so only few blocks are gone through frame by frame. Time:
 /// O(frames of the pageblock), partly in words.
+#[inline(never)]
 pub(super) fn cheapest_block<P>(
     zone: &Zone<'_, P>,
     id: usize,
