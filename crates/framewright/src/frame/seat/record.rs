@@ -49,7 +49,10 @@ record! {
         /// The offset of the seat's [loose](super::loose) block, plus one. Its owner writes this word, rarely; the
         /// first line has no room for it.
         loose: AtomicU64,
-        _unused: [AtomicU64; 4],
+        /// [`NO_ORDER`] less the order from which on the seat's last search found no block; 0 if it found one. Its owner
+        /// writes this word where memory runs out.
+        barren: AtomicU64,
+        _unused: [AtomicU64; 3],
 
         // Only the owner writes the rest.
         /// By cache: the place of the entry for its next block, and above [`PLACES`] how many blocks it has handed out
@@ -71,6 +74,8 @@ record! {
 const PLACES: u64 = 511;
 /// The first place of a cache, above every limit, and on a cache line of its own.
 const FIRST_PLACE: usize = 80;
+/// More than any order.
+const NO_ORDER: u64 = 64;
 /// The bits of a stock's length.
 const STOCK_WORDS: u64 = 0xff;
 const _: () = {
@@ -290,6 +295,25 @@ impl<'m> SeatWords<'m> {
         let same = at.load(Relaxed) == basis;
         at.store(basis, Relaxed);
         same
+    }
+
+    /// Whether the seat's last search found no block of `order`, or none of a smaller one.
+    #[inline(always)]
+    pub(in super::super) fn was_barren(self, order: Order) -> bool {
+        let barren = self.record.barren.load(Relaxed);
+        u64::from(order.get()) + barren >= NO_ORDER
+    }
+
+    /// Notes whether a search found a block of `order`.
+    #[inline(always)]
+    pub(super) fn note_search(self, order: Order, is_found: bool) {
+        let was_barren = self.was_barren(order);
+        if is_found && was_barren {
+            self.record.barren.store(0, Relaxed);
+        } else if !is_found && !was_barren {
+            let barren = NO_ORDER - u64::from(order.get());
+            self.record.barren.store(barren, Relaxed);
+        }
     }
 
     /// The cache's entries, oldest block first. Only the first [`cached`](Self::cached) hold blocks.

@@ -122,7 +122,11 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         if self.words.caches_in_use() != 0 || self.words.loose().is_some() {
             self.words.drain(self.zone);
         }
-        let found = self.fetch_drained(WantedBlock { order, mobility });
+        let is_big = order > self.zone.pageblock_order();
+        let found = match !is_big && self.is_barren(order) {
+            true => None,
+            false => self.fetch_drained(WantedBlock { order, mobility }),
+        };
         if let Some(offset) = found {
             self.hand_out(offset, order, mobility);
         }
@@ -215,13 +219,16 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         if let Some(offset) = self.words.take_stocked(self.zone, order, mobility) {
             return Some(offset);
         }
+        if self.is_barren(order) {
+            return None;
+        }
         self.look_at_limits(order, mobility);
         let limit = self.words.limit(mobility, order.index());
         let len = limit.div_ceil(2).clamp(1, BATCH);
         let mut out = [0u32; BATCH];
         let mut batch = BlockBatch::new(&mut out[..len]);
         batch.words_max = self.words.stock_for(order, mobility);
-        self.zone.take_some(self.words, wanted, &mut batch);
+        self.search(wanted, &mut batch);
         if let Some(words) = batch.words {
             self.words.stock_up(self.zone, mobility, words);
             return self.words.take_stocked(self.zone, order, mobility);
@@ -237,6 +244,23 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             self.words.push(mobility, order.index(), offset as usize);
         }
         Some(*first as usize)
+    }
+
+    /// Takes what a batch asks for, and notes whether there was anything.
+    pub(super) fn search(&self, wanted: WantedBlock, batch: &mut BlockBatch<'_>) {
+        self.zone.take_some(self.words, wanted, batch);
+        let is_found = batch.words.is_some() || batch.taken > 0;
+        self.words.note_search(wanted.order, is_found);
+    }
+
+    /// Whether no pageblock has a block of `order`, up to theirs, which is asked only where the seat's last search found none.
+    /// As of one moment; writes nothing.
+    ///
+    /// A search looks at every order from its own on, so from there on the zone was *barren*. Whether it still is takes the
+    /// index a few loads to say. That is an answer by itself: the note says only that the question is worth asking.
+    #[inline]
+    pub(super) fn is_barren(&self, order: Order) -> bool {
+        self.words.was_barren(order) && !self.zone.index.may_have(order.index())
     }
 
     fn fetch_whole(&self, mobility: Mobility) -> Option<usize> {

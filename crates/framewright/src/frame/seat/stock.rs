@@ -61,15 +61,19 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
         let (zone, words) = (self.zone, self.words);
         let mut out = [0];
         let mut batch = BlockBatch::first(frames as usize, &mut out);
-        if frames == order.frames() && words_for(order).is_some() {
-            if let Some(offset) = words.take_stocked(zone, order, mobility) {
-                return Some(offset);
-            }
+        let may_be_stocked = frames == order.frames() && words_for(order).is_some();
+        if may_be_stocked && let Some(offset) = words.take_stocked(zone, order, mobility) {
+            return Some(offset);
+        }
+        if self.is_barren(order) {
+            return None;
+        }
+        if may_be_stocked {
             // A stock is part of what the cache of order 0 may hold.
             self.look_at_limits(Order::ZERO, mobility);
             batch.words_max = words.stock_for(order, mobility);
         }
-        zone.take_some(words, wanted, &mut batch);
+        self.search(wanted, &mut batch);
         if let Some(stock) = batch.words {
             words.stock_up(zone, mobility, stock);
             return words.take_stocked(zone, order, mobility);

@@ -19,6 +19,9 @@ enum WrongSummary {
 /// from row to row, and tidying up behind it would cost more than finding the row empty once more.
 const PASSED_BY: usize = 1;
 
+/// So many rows that were left behind empty cost less than a search.
+const LOOKS: usize = 8;
+
 /// What a search does with the rows that it finds empty.
 #[derive(Clone, Copy)]
 pub(in super::super::super) struct Passing {
@@ -170,6 +173,42 @@ impl BlockIndex<'_> {
         let rank = at * 64 + bits.trailing_zeros() as usize;
         let (class, cost) = self.ranking.class(list, order, rank);
         Some((rank, class, cost))
+    }
+
+    /// Whether there may be a pageblock with a free block of an order from `from` on, whatever its class: it looks for one
+    /// for a while. Writes nothing. `false` is true of one moment, as what a search says that finds nothing.
+    #[inline(never)]
+    pub(in super::super::super) fn may_have(&self, from: usize) -> bool {
+        let first = from * self.shape.classes;
+        let mut mask = !0 << (first % 64);
+        let mut looks = LOOKS;
+        for (at, word) in self.some.iter().enumerate().skip(first / 64) {
+            let mut rows = word.load(SeqCst) & mask;
+            mask = !0;
+            while rows != 0 {
+                let row = at * 64 + rows.trailing_zeros() as usize;
+                rows &= rows - 1;
+                if looks == 0 || self.has_any(row) {
+                    return true;
+                }
+                looks -= 1;
+            }
+        }
+        false
+    }
+
+    /// Whether a row has a pageblock.
+    fn has_any(&self, row: usize) -> bool {
+        let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
+        summaries.iter().enumerate().any(|(top, summary)| {
+            let mut bits = summary.load(SeqCst);
+            let mut is_found = false;
+            while bits != 0 && !is_found {
+                is_found = self.leaf(row, top * 64 + bits.trailing_zeros() as usize) != 0;
+                bits &= bits - 1;
+            }
+            is_found
+        })
     }
 
     /// What the cheapest class of `list` for `order` costs, whether or not it has a block.
