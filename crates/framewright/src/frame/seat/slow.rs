@@ -122,11 +122,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         if self.words.caches_in_use() != 0 || self.words.loose().is_some() {
             self.words.drain(self.zone);
         }
-        let is_big = order > self.zone.pageblock_order();
-        let found = match !is_big && self.is_barren(order) {
-            true => None,
-            false => self.fetch_drained(WantedBlock { order, mobility }),
-        };
+        let found = self.fetch_drained(WantedBlock { order, mobility });
         if let Some(offset) = found {
             self.hand_out(offset, order, mobility);
         }
@@ -219,10 +215,10 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         if let Some(offset) = self.words.take_stocked(self.zone, order, mobility) {
             return Some(offset);
         }
-        if self.is_barren(order) {
+        self.look_at_limits(order, mobility);
+        if self.is_barren(wanted) {
             return None;
         }
-        self.look_at_limits(order, mobility);
         let limit = self.words.limit(mobility, order.index());
         let len = limit.div_ceil(2).clamp(1, BATCH);
         let mut out = [0u32; BATCH];
@@ -253,14 +249,20 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         self.words.note_search(wanted.order, is_found);
     }
 
-    /// Whether no pageblock has a block of `order`, up to theirs, which is asked only where the seat's last search found none.
-    /// As of one moment; writes nothing.
+    /// Whether a search for a block, of a pageblock's order at most, would find none, which is asked only where the seat's last
+    /// search found none. Writes nothing.
     ///
-    /// A search looks at every order from its own on, so from there on the zone was *barren*. Whether it still is takes the
-    /// index a few loads to say. That is an answer by itself: the note says only that the question is worth asking.
+    /// A search looks at every order from its own on, so from there on the zone was *barren*. Whether it still is, the index
+    /// says in a few loads. That is an answer by itself: the note says only that the question is worth asking. The caller has
+    /// looked at its limits before, as before a search: what its caches have above them may be all there is.
     #[inline]
-    pub(super) fn is_barren(&self, order: Order) -> bool {
-        self.words.was_barren(order) && !self.zone.index.may_have(order.index())
+    pub(in super::super) fn is_barren(&self, wanted: WantedBlock) -> bool {
+        let zone = self.zone;
+        self.words.was_barren(wanted.order) && {
+            let pressure = zone.policy.pressure(&zone.zone_facts());
+            let list = zone.policy.list(wanted.mobility, pressure);
+            !zone.index.may_have(list, wanted.order.index())
+        }
     }
 
     fn fetch_whole(&self, mobility: Mobility) -> Option<usize> {
@@ -278,6 +280,8 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         }
         let taken = if wanted.order == self.zone.pageblock_order() {
             self.zone.take_whole(self.words, wanted.mobility)
+        } else if self.is_barren(wanted) {
+            None
         } else {
             self.zone.take_one(self.words, wanted)
         };

@@ -65,13 +65,13 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
         if may_be_stocked && let Some(offset) = words.take_stocked(zone, order, mobility) {
             return Some(offset);
         }
-        if self.is_barren(order) {
-            return None;
-        }
         if may_be_stocked {
             // A stock is part of what the cache of order 0 may hold.
             self.look_at_limits(Order::ZERO, mobility);
             batch.words_max = words.stock_for(order, mobility);
+        }
+        if self.is_barren(wanted) {
+            return None;
         }
         self.search(wanted, &mut batch);
         if let Some(stock) = batch.words {

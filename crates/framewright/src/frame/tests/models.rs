@@ -5,7 +5,7 @@
 extern crate std;
 
 use super::pageblock::{BlockIndex, IndexShape, Tag};
-use super::zone::Zone;
+use super::zone::{Sought, Zone};
 use super::{Seat, ZoneLayout};
 use crate::policy::{Config, End, Fallback};
 use crate::raw::Carver;
@@ -27,6 +27,14 @@ fn pageblock(order: u8, cpus: u16) -> ModelZone {
 }
 
 fn pageblock_with(order: u8, cpus: u16, fallback: Fallback) -> ModelZone {
+    let zone = void_with(order, cpus, fallback);
+    let frames = zone.pageblock_order().frames();
+    zone.add(Run::new(Frame(0), frames).unwrap()).unwrap();
+    zone
+}
+
+/// The same without its frames, in memory that holds zeroes.
+fn void_with(order: u8, cpus: u16, fallback: Fallback) -> ModelZone {
     let order = Order::new(order).unwrap();
     let layout = ZoneLayout::new(Frame(0), order.frames())
         .with_orders(order, order)
@@ -37,9 +45,7 @@ fn pageblock_with(order: u8, cpus: u16, fallback: Fallback) -> ModelZone {
         ..Config::default()
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let zone = Zone::new(&layout, &config, memory, ()).unwrap();
-    zone.add(Run::new(Frame(0), order.frames()).unwrap())
-        .unwrap();
+    let zone = Zone::in_memory(&layout, &config, memory, (), true).unwrap();
     Box::leak(Box::new(zone))
 }
 
@@ -137,6 +143,22 @@ fn what_is_left_while_another_cpu_takes_a_frame_is_neither_lost_nor_twice() {
 }
 
 #[test]
+fn a_look_beside_memory_that_comes_sees_no_frame_that_is_not_there() {
+    explore(Some(2), || {
+        let zone = void_with(2, 1, Config::default().fallback);
+        let look = |frames| zone.find_present(Sought::new(frames, 1).unwrap()).found;
+        let other = thread::spawn(move || {
+            assert_eq!(look(3), None);
+            assert!(look(2).is_none_or(|at| at == (1..3)));
+            assert!(look(1).is_none_or(|at| at == (1..2)));
+        });
+        zone.add(Run::new(Frame(1), 2).unwrap()).unwrap();
+        other.join().unwrap();
+        assert_eq!(look(2), Some(1..3));
+    });
+}
+
+#[test]
 fn a_block_that_is_spilled_beside_one_that_is_left_is_free() {
     explore(Some(3), || {
         let zone = pageblock(2, 2);
@@ -199,6 +221,21 @@ fn i2_what_is_inserted_while_a_search_tidies_up_is_found() {
         other.join().unwrap();
         assert!(index.is_consistent(), "I2");
         assert_eq!(search(index, 1), Some(5));
+    });
+}
+
+#[test]
+fn what_is_inserted_is_there_for_one_list_while_a_search_through_another_tidies_up() {
+    explore(None, || {
+        let index = index();
+        index.insert(ROW, 3);
+        index.remove(ROW, 3);
+        assert_eq!(index.find(ROW, End::Lowest, None, true), None);
+        let other = thread::spawn(move || index.lower_flag(0, ROW));
+        index.insert(ROW, 5);
+        assert!(index.may_have(1, 0), "F8");
+        other.join().unwrap();
+        assert!(index.may_have(0, 0) && index.may_have(1, 0));
     });
 }
 

@@ -19,7 +19,7 @@ mod stopped;
 mod verify;
 
 pub(crate) use apart::{Apart, ApartContent, Beyond, NotApart};
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(shuttle)))]
 pub(super) use run_memo::Sought;
 pub(super) use stopped::StoppedZone;
 pub use verify::Recount;

@@ -175,23 +175,26 @@ impl BlockIndex<'_> {
         Some((rank, class, cost))
     }
 
-    /// Whether there may be a pageblock with a free block of an order from `from` on, whatever its class: it looks for one
-    /// for a while. Writes nothing. `false` is true of one moment, as what a search says that finds nothing.
+    /// Whether `list` may have a pageblock with a free block of an order from `from` on, whatever its class: it looks for
+    /// one for a while. Writes nothing. `false` is what a search through the list would have found meanwhile.
     #[inline(never)]
-    pub(in super::super::super) fn may_have(&self, from: usize) -> bool {
-        let first = from * self.shape.classes;
-        let mut mask = !0 << (first % 64);
+    pub(in super::super::super) fn may_have(&self, list: usize, from: usize) -> bool {
         let mut looks = LOOKS;
-        for (at, word) in self.some.iter().enumerate().skip(first / 64) {
-            let mut rows = word.load(SeqCst) & mask;
-            mask = !0;
-            while rows != 0 {
-                let row = at * 64 + rows.trailing_zeros() as usize;
-                rows &= rows - 1;
-                if looks == 0 || self.has_any(row) {
-                    return true;
+        for order in from..self.shape.orders {
+            let start = self.ranked_start(list, order);
+            let ranked = &self.ranked[start..start + self.shape.flags];
+            for (at, word) in ranked.iter().enumerate() {
+                // Other lists' searches clear bits of other words.
+                let mut bits = word.load(SeqCst);
+                while bits != 0 {
+                    let rank = at * 64 + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    let (class, _) = self.ranking.class(list, order, rank);
+                    if looks == 0 || self.has_any(order * self.shape.classes + class) {
+                        return true;
+                    }
+                    looks -= 1;
                 }
-                looks -= 1;
             }
         }
         false

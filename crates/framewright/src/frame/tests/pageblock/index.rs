@@ -38,6 +38,7 @@ fn finds_what_a_set_holds(blocks: usize) {
     );
     let mut model = BTreeSet::new();
     let mut random = Random::new(1);
+    let mut none = 0;
     for _ in 0..20_000 {
         let row = random.index(rows);
         let id = random.index(blocks);
@@ -58,6 +59,15 @@ fn finds_what_a_set_holds(blocks: usize) {
             });
         }
         let of_row = |row| model.range((row, 0)..(row, blocks)).map(|&(_, id)| id);
+        // Each list sees the rows of its classes, whichever bits stayed behind.
+        let (list, from) = (random.index(LISTS), random.index(orders + 1));
+        let is_seen = |of: usize| list != 1 || of % classes % 2 == 0;
+        let has = model
+            .range((from * classes, 0)..)
+            .any(|&(of, _)| is_seen(of));
+        let may = index.may_have(list, from);
+        assert!(may || !has, "list {list}, order {from}");
+        none += usize::from(!may);
         let beyond = |f: &dyn Fn(usize) -> bool| of_row(row).filter(|&i| f(i)).min();
         assert_eq!(index.find(row, End::Lowest, None, true), of_row(row).next());
         assert_eq!(
@@ -144,6 +154,7 @@ fn finds_what_a_set_holds(blocks: usize) {
             assert_eq!(found, expected, "list {list}");
         }
     }
+    assert!(none > 100, "{none}");
 }
 
 #[test]
