@@ -118,10 +118,10 @@ pub trait RangePlatform: super::FramePlatform {
 
     /// Called in the midst of long calls, where the calling CPU has left its seats and holds no lock: between parts of
     /// at most 16 frames taken, zeroed or copied, 1,024 pages mapped, 32 frames given back, or fewer frames if their
-    /// [source](crate::frame::FrameSource::slow_calls) says that they took a while; and of some 8 runs of pages unmapped,
-    /// those that begin in the same 64 pages included. A kernel that calls the engine with interrupts off may let those in
-    /// that wait. A handler finds the caller's seats taken: it works with seats of its own, of another CPU's number, and
-    /// may make any call with them.
+    /// [source](crate::frame::FrameSource::slow_calls) says that they took a while; and of some 8 runs or 1,024 pages
+    /// unmapped, what begins in the same 64 pages, or free pages of the same span before it, included. A kernel that calls the engine with interrupts off may let
+    /// those in that wait. A handler finds the caller's seats taken: it works with seats of its own, of another CPU's
+    /// number, and may make any call with them.
     /// Some parts are longer: for a request that may not block, one call maps all of its pages if their frames are one
     /// run, and frames that came in one run go back in one.
     ///

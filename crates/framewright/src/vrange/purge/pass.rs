@@ -11,13 +11,15 @@ use crate::seats::Inboxes;
 use crate::slots::ones_at;
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::units::PageRange;
+use core::cell::Cell;
 
 /// The most spans, or areas of the arena, that one pass purges.
 const PASS: usize = 6;
-/// A pass ends after this many successful calls of the platform's `unmap`: at the end of its
+/// A pass ends after this many successful calls of the platform's `unmap`, or with this many pages: at the end of its
 /// current word, and of the area that goes on there. Such an area has at most half a span, so the
-/// pass has an end.
+/// pass has an end. Free pages at the beginning of a run count once it has a lazy one.
 const UNMAPS: u64 = 8;
+const UNMAPPED: u32 = 1024;
 
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Records that pages of a span of the seat's have become lazy, in these words of its bitmap, and whether some of
@@ -129,12 +131,13 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let mut pending: Option<(u32, u32)> = None;
         let done = || self.words.counters.unmaps.read() - self.words.counters.unmap_failures.read();
         let unmaps = done() + UNMAPS;
-        let is_enough = || done() > unmaps;
+        let pages = Cell::new(0);
+        let is_enough = |more: u32| done() > unmaps || pages.get() + more >= UNMAPPED;
         let mut looked_at = 0;
         // The words looked at in the last span's bitmaps.
         let mut words = 0;
         for &number in numbers {
-            if is_enough() {
+            if is_enough(0) {
                 break;
             }
             looked_at += 1;
@@ -144,6 +147,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             }
             let first = self.space.spans.first(number);
             words = self.for_each_dead_run(number, is_enough, |start, end| {
+                pages.set(pages.get() + end - start);
                 let (start, end) = (first + start, first + end);
                 match &mut pending {
                     Some(run) if run.1 == start => run.1 = end,
@@ -222,13 +226,13 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     /// Calls `sink` with each run of dead pages of a span that has lazy ones, until there were
-    /// enough and a word ends at which no lazy area goes on. Returns how many words were looked at,
+    /// enough, beside those that it knows of, and a word ends at which no lazy area goes on. Returns how many words were looked at,
     /// including words without lazy pages: each lazy area lies in these words or behind them.
     #[inline(always)]
     fn for_each_dead_run(
         &self,
         number: u32,
-        is_enough: impl Fn() -> bool,
+        is_enough: impl Fn(u32) -> bool,
         mut sink: impl FnMut(u32, u32),
     ) -> usize {
         let span = self.span(number);
@@ -285,7 +289,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 }
             }
             let is_last = word == last;
-            if is_last || is_enough() && !goes_on(word) {
+            let more = if some_lazy { base + 64 - start } else { 0 };
+            if is_last || is_enough(more) && !goes_on(word) {
                 if some_lazy {
                     sink(start, base + 64);
                 }

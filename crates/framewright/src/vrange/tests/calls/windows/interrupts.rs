@@ -81,6 +81,9 @@ pub(super) struct WindowState {
     /// Calls of `unmap` since the last window, and the most.
     pub(super) unmaps: Cell<u64>,
     pub(super) unmaps_max: Cell<u64>,
+    /// Pages unmapped since the last window, and the most.
+    pub(super) unmapped: Cell<u64>,
+    pub(super) unmapped_max: Cell<u64>,
     /// Frames given back since the last window, and the most.
     pub(super) given: Cell<u64>,
     pub(super) given_max: Cell<u64>,
@@ -125,6 +128,9 @@ impl RangePlatform for WindowPages {
         self.0.unmaps.set(self.0.unmaps.get() + 1);
         let most = self.0.unmaps_max.get().max(self.0.unmaps.get());
         self.0.unmaps_max.set(most);
+        self.0.unmapped.set(self.0.unmapped.get() + range.pages());
+        let most = self.0.unmapped_max.get().max(self.0.unmapped.get());
+        self.0.unmapped_max.set(most);
         for page in range.start().0..range.end().0 {
             if let Some(frame) = self.0.reached.borrow_mut().remove(page) {
                 self.0.stale.borrow_mut().insert(page, frame);
@@ -159,6 +165,7 @@ impl WindowState {
     pub(super) fn begin_part(&self) {
         self.given.set(0);
         self.unmaps.set(0);
+        self.unmapped.set(0);
         self.taken.set(0);
     }
 

@@ -145,6 +145,35 @@ fn a_request_takes_frames_in_another_part_than_it_gives_some_back() {
 }
 
 #[test]
+fn what_lies_side_by_side_is_unmapped_in_parts_of_some_hundred_pages() {
+    let config = RangeConfig {
+        kept_pages_max: 1 << 20,
+        ..RangeConfig::for_cpus(2).kept()
+    };
+    let (space, mut seat, _other, state) = with_windows(&config, u64::MAX);
+    let areas: Vec<_> = (0..1500)
+        .map(|nth| seat.vmalloc(&AreaRequest::new(1 + nth % 7)).unwrap())
+        .collect();
+    for area in areas {
+        seat.vfree(area).unwrap();
+    }
+    let mapped = state.reached.borrow().len();
+    assert!(mapped > 4000, "{mapped} pages are kept");
+    state.begin_part();
+    state.unmapped_max.set(0);
+    let before = space.stats().unmap_calls;
+    seat.drain();
+    // A part may find that it has enough only at the end of a span.
+    let (most, span) = (state.unmapped_max.get(), u64::from(space.spans.pages()));
+    assert!((900..1024 + span).contains(&most), "{most} pages, {span}");
+    // Few calls, because the areas lie side by side.
+    let calls = space.stats().unmap_calls - before;
+    assert!(calls < 1500 / 16, "{calls} calls");
+    assert_eq!(state.reached.borrow().len(), 0);
+    space.verify().unwrap();
+}
+
+#[test]
 fn a_free_that_meets_the_bound_sees_what_is_freed_in_its_windows() {
     let config = RangeConfig {
         lazy_pages_max: 2000,
