@@ -119,11 +119,14 @@ pub trait RangePlatform: super::FramePlatform {
     /// Called in the midst of long calls, where the calling CPU has left its seats and holds no lock: between parts of
     /// at most 16 frames taken, zeroed or copied, 1,024 pages mapped, 32 frames given back, or fewer frames if their
     /// [source](crate::frame::FrameSource::slow_calls) says that they took a while; and of some 8 runs or 1,024 pages
-    /// unmapped, what begins in the same 64 pages, or free pages of the same span before it, included. A kernel that calls the engine with interrupts off may let
-    /// those in that wait. A handler finds the caller's seats taken: it works with seats of its own, of another CPU's
-    /// number, and may make any call with them.
+    /// of small areas unmapped, and as many pages of long ones. What begins in the same 64 pages counts to such a part, and
+    /// what is free or waits before it in the same span. A kernel that calls the engine with interrupts off may let those
+    /// in that wait. A handler finds the caller's seats taken: it works with seats of its own, of another CPU's number, and
+    /// may make any call with them.
+    ///
     /// Some parts are longer: for a request that may not block, one call maps all of its pages if their frames are one
-    /// run, and frames that came in one run go back in one.
+    /// run, frames that came in one run go back in one, a lazy area is unmapped as a whole, and where nothing of what came
+    /// first could be unmapped, a part tries more.
     ///
     /// It must not unwind: the call may have done by then what it was made for. By default it does nothing.
     #[inline]

@@ -242,29 +242,6 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         Some(*first as usize)
     }
 
-    /// Takes what a batch asks for, and notes whether there was anything.
-    pub(super) fn search(&self, wanted: WantedBlock, batch: &mut BlockBatch<'_>) {
-        self.zone.take_some(self.words, wanted, batch);
-        let is_found = batch.words.is_some() || batch.taken > 0;
-        self.words.note_search(wanted.order, is_found);
-    }
-
-    /// Whether a search for a block, of a pageblock's order at most, would find none, which is asked only where the seat's last
-    /// search found none. Writes nothing.
-    ///
-    /// A search looks at every order from its own on, so from there on the zone was *barren*. Whether it still is, the index
-    /// says in a few loads. That is an answer by itself: the note says only that the question is worth asking. The caller has
-    /// looked at its limits before, as before a search: what its caches have above them may be all there is.
-    #[inline]
-    pub(in super::super) fn is_barren(&self, wanted: WantedBlock) -> bool {
-        let zone = self.zone;
-        self.words.was_barren(wanted.order) && {
-            let pressure = zone.policy.pressure(&zone.zone_facts());
-            let list = zone.policy.list(wanted.mobility, pressure);
-            !zone.index.may_have(list, wanted.order.index())
-        }
-    }
-
     fn fetch_whole(&self, mobility: Mobility) -> Option<usize> {
         let offset = self.zone.take_whole(self.words, mobility)?;
         let frames = self.zone.whole.order.frames();

@@ -8,6 +8,8 @@
 //!
 //! A stock is part of what its CPU may hold, at most half of that. It goes back as soon as the seat
 //! finds that it may hold less, and whenever caches are drained.
+//!
+//! What a seat looks for in the pageblocks it notes where there is nothing: see [`is_barren`](Seat::is_barren).
 
 use super::super::pageblock::Tag;
 use super::super::wanted::WantedBlock;
@@ -83,6 +85,29 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
             words.counters().net.add(frames);
             out[0] as usize
         })
+    }
+
+    /// Takes what a batch asks for, and notes whether there was anything.
+    pub(super) fn search(&self, wanted: WantedBlock, batch: &mut BlockBatch<'_>) {
+        self.zone.take_some(self.words, wanted, batch);
+        let is_found = batch.words.is_some() || batch.taken > 0;
+        self.words.note_search(wanted.order, is_found);
+    }
+
+    /// Whether a search for a block, of a pageblock's order at most, would find none, which is asked only where the seat's last
+    /// search found none. Writes nothing.
+    ///
+    /// A search looks at every order from its own on, so from there on the zone was *barren*. Whether it still is, the index
+    /// says in a few loads. That is an answer by itself: the note says only that the question is worth asking. The caller has
+    /// looked at its limits before, as before a search: what its caches have above them may be all there is.
+    #[inline]
+    pub(in super::super) fn is_barren(&self, wanted: WantedBlock) -> bool {
+        let zone = self.zone;
+        self.words.was_barren(wanted.order) && {
+            let pressure = zone.policy.pressure(&zone.zone_facts());
+            let list = zone.policy.list(wanted.mobility, pressure);
+            !zone.index.may_have(list, wanted.order.index())
+        }
     }
 }
 

@@ -17,7 +17,8 @@ use core::cell::Cell;
 const PASS: usize = 6;
 /// A pass ends after this many successful calls of the platform's `unmap`, or with this many pages: at the end of its
 /// current word, and of the area that goes on there. Such an area has at most half a span, so the
-/// pass has an end. Free pages at the beginning of a run count once it has a lazy one.
+/// pass has an end. Free pages at the beginning of a run count once it has a lazy one. Of the arena's areas, which are
+/// longer, a pass takes no further one once it has so many pages.
 const UNMAPS: u64 = 8;
 const UNMAPPED: u32 = 1024;
 
@@ -87,11 +88,16 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     /// Unmaps lazy pages in some spans. Spans where nothing can be unmapped go to the end of the
-    /// list, and it tries the others before it gives up.
+    /// list, and it tries the others before it gives up: then however many pages it finds, because only the first ones
+    /// can be what cannot be unmapped.
     fn pass_spans(&self) -> bool {
+        let (tried, unmapped) = self.pass_some_spans(UNMAPPED);
+        if unmapped != 0 || tried == 0 {
+            return unmapped != 0;
+        }
         let mut left = None;
         loop {
-            let (tried, unmapped) = self.pass_some_spans();
+            let (tried, unmapped) = self.pass_some_spans(u32::MAX);
             if unmapped != 0 || tried == 0 {
                 return unmapped != 0;
             }
@@ -109,9 +115,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         core::iter::successors(first, |&number| self.span(number).lazy_next()).count()
     }
 
-    /// Tries the first spans of the list. Returns how many, and how many pages of them are
-    /// unmapped.
-    fn pass_some_spans(&self) -> (usize, u64) {
+    /// Tries the first spans of the list, until it found `most` pages in them. Returns how many, and how many pages of
+    /// them are unmapped.
+    fn pass_some_spans(&self, most: u32) -> (usize, u64) {
         let mut numbers = [0; PASS];
         let mut count = 0;
         while count < PASS
@@ -132,7 +138,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let done = || self.words.counters.unmaps.read() - self.words.counters.unmap_failures.read();
         let unmaps = done() + UNMAPS;
         let pages = Cell::new(0);
-        let is_enough = |more: u32| done() > unmaps || pages.get() + more >= UNMAPPED;
+        let is_enough = |more: u32| done() > unmaps || pages.get() + more >= most;
         let mut looked_at = 0;
         // The words looked at in the last span's bitmaps.
         let mut words = 0;
@@ -387,13 +393,15 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// Tries the first areas of the list. Returns how many pages are unmapped.
     fn pass_some_areas(&self) -> u64 {
         let mut areas = [(0, 0); PASS];
-        let mut count = 0;
+        let (mut count, mut pages) = (0, 0);
         let mut next = self.words.areas_lazy.link();
         while count < PASS
+            && pages < UNMAPPED
             && let Some(at) = next
         {
             let header = self.header(at);
             areas[count] = (at, header.pages());
+            pages += header.pages();
             next = header.next();
             count += 1;
         }

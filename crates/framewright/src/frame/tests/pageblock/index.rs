@@ -61,7 +61,7 @@ fn finds_what_a_set_holds(blocks: usize) {
         let of_row = |row| model.range((row, 0)..(row, blocks)).map(|&(_, id)| id);
         // Each list sees the rows of its classes, whichever bits stayed behind.
         let (list, from) = (random.index(LISTS), random.index(orders + 1));
-        let is_seen = |of: usize| list != 1 || of % classes % 2 == 0;
+        let is_seen = |of: usize| list != 1 || (of % classes).is_multiple_of(2);
         let has = model
             .range((from * classes, 0)..)
             .any(|&(of, _)| is_seen(of));

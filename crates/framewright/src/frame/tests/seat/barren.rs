@@ -25,7 +25,7 @@ fn a_request_where_a_search_found_nothing_asks_the_index_and_sees_every_free() {
     assert_eq!(blocks.len(), 64);
     for (size, is_known) in [(0, false), (5, false), (6, true), (7, true), (8, true)] {
         assert_eq!(is_barren(&seat, size, Movable), is_known, "order {size}");
-        assert_eq!(is_barren(&other, size, Movable), false, "its own searches");
+        assert!(!is_barren(&other, size, Movable), "its own searches");
     }
     for (nth, &frame) in blocks.iter().enumerate().step_by(9) {
         // Whichever CPU frees it.

@@ -78,6 +78,58 @@ fn spans_that_cannot_be_unmapped_hide_no_others() {
     space.verify().unwrap();
 }
 
+/// Areas of seven pages and their guards, side by side.
+fn side_by_side(seat: &mut TestSeat, count: u64) -> Vec<Page> {
+    let areas: Vec<_> = (0..count)
+        .map(|_| seat.alloc_area(&AreaRequest::new(7)).unwrap())
+        .collect();
+    assert!(areas.windows(2).all(|two| two[0].0 + 8 == two[1].0));
+    areas
+}
+
+#[test]
+fn a_span_that_cannot_be_unmapped_hides_none_however_long_it_is() {
+    for span in [256, 1024] {
+        let layout = SpaceLayout::new(Page(0x400), 8192).with_span_pages(span);
+        let space = space(layout, config(8192, true));
+        let mut seat = space.seat(CpuId(0), ()).unwrap();
+        // Four times as many pages as a part has, and one area a little behind them.
+        let stuck = side_by_side(&mut seat, 512);
+        let alive = seat.alloc_area(&AreaRequest::new(7)).unwrap();
+        let behind = seat.alloc_area(&AreaRequest::new(7)).unwrap();
+        space.platform.stuck_below.set(stuck[511].0);
+        for &at in stuck.iter().chain([&behind]) {
+            seat.free_area(at).unwrap();
+        }
+        seat.purge();
+        assert_eq!(space.stats().vmap_lazy_nr, 4096, "one was behind them");
+        space.platform.stuck_below.set(0);
+        seat.purge();
+        assert_eq!(space.stats().vmap_lazy_nr, 0);
+        seat.free_area(alive).unwrap();
+        space.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_run_that_cannot_be_unmapped_hides_none_in_the_span_in_which_it_ends() {
+    let layout = SpaceLayout::new(Page(0x400), 4096).with_span_pages(1024);
+    let space = space(layout, config(4096, true));
+    let mut seat = space.seat(CpuId(0), ()).unwrap();
+    // The run is 1,024 pages, half in a span and half in the next one, where another run comes after it.
+    let areas = side_by_side(&mut seat, 256);
+    space.platform.stuck_below.set(areas[65].0);
+    for &at in areas[64..192].iter().chain(&areas[200..204]) {
+        seat.free_area(at).unwrap();
+    }
+    seat.purge();
+    assert_eq!(space.stats().vmap_lazy_nr, 1024, "the run");
+    space.platform.stuck_below.set(0);
+    seat.purge();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    space.verify().unwrap();
+}
+
 #[test]
 fn v6_only_what_cannot_be_unmapped_is_above_the_bound() {
     // Small areas in spans, and with `spans` off the arena's.

@@ -32,9 +32,22 @@ fn with_windows(
     WindowSeat,
     Rc<WindowState>,
 ) {
+    in_spans(256, config, run_max)
+}
+
+fn in_spans(
+    span: u32,
+    config: &RangeConfig,
+    run_max: u64,
+) -> (
+    &'static WindowSpace,
+    WindowSeat,
+    WindowSeat,
+    Rc<WindowState>,
+) {
     let layout = SpaceLayout::new(Page(0), 1 << 14)
         .with_cpus(2)
-        .with_span_pages(256);
+        .with_span_pages(span);
     let memory = vec![0; layout.words_needed().unwrap()].leak();
     let pages = WindowPages::default();
     pages.0.frames_max.set(u64::MAX);

@@ -144,16 +144,17 @@ fn a_request_takes_frames_in_another_part_than_it_gives_some_back() {
     }
 }
 
-#[test]
-fn what_lies_side_by_side_is_unmapped_in_parts_of_some_hundred_pages() {
+/// The most pages that a part of a drain unmaps, where areas of so many pages lie side by side.
+fn most_unmapped(span: u32, areas: u64, pages: impl Fn(u64) -> u64) -> u64 {
     let config = RangeConfig {
         kept_pages_max: 1 << 20,
         ..RangeConfig::for_cpus(2).kept()
     };
-    let (space, mut seat, _other, state) = with_windows(&config, u64::MAX);
-    let areas: Vec<_> = (0..1500)
-        .map(|nth| seat.vmalloc(&AreaRequest::new(1 + nth % 7)).unwrap())
+    let (space, mut seat, _other, state) = in_spans(span, &config, u64::MAX);
+    let areas: Vec<_> = (0..areas)
+        .map(|nth| seat.vmalloc(&AreaRequest::new(pages(nth))).unwrap())
         .collect();
+    let count = areas.len() as u64;
     for area in areas {
         seat.vfree(area).unwrap();
     }
@@ -163,14 +164,42 @@ fn what_lies_side_by_side_is_unmapped_in_parts_of_some_hundred_pages() {
     state.unmapped_max.set(0);
     let before = space.stats().unmap_calls;
     seat.drain();
-    // A part may find that it has enough only at the end of a span.
-    let (most, span) = (state.unmapped_max.get(), u64::from(space.spans.pages()));
-    assert!((900..1024 + span).contains(&most), "{most} pages, {span}");
-    // Few calls, because the areas lie side by side.
-    let calls = space.stats().unmap_calls - before;
-    assert!(calls < 1500 / 16, "{calls} calls");
     assert_eq!(state.reached.borrow().len(), 0);
+    let calls = space.stats().unmap_calls - before;
+    assert!(calls < count / 2, "{calls} calls for areas side by side");
     space.verify().unwrap();
+    state.unmapped_max.get()
+}
+
+#[test]
+fn what_lies_side_by_side_is_unmapped_in_parts_of_some_hundred_pages() {
+    // A part ends with the 64 pages in which it has enough, and the area that goes on there; pages of that span that are
+    // free or wait come before them.
+    for span in [256, 1024] {
+        let most = most_unmapped(span, 1500, |nth| 1 + nth % 7);
+        let bound = 1024 + u64::from(span) + 64 + 8;
+        assert!((900..bound).contains(&most), "{most} pages, {span}");
+    }
+    // Longer areas are the arena's.
+    let config = RangeConfig {
+        lazy_pages_max: 1 << 20,
+        ..RangeConfig::for_cpus(2).kept()
+    };
+    let (space, mut seat, _other, state) = in_spans(64, &config, u64::MAX);
+    let areas: Vec<_> = (0..16)
+        .map(|_| seat.alloc_area(&AreaRequest::new(399)).unwrap())
+        .collect();
+    state.fails_to_unmap.set(true);
+    for area in areas {
+        seat.free_area(area).unwrap();
+    }
+    state.fails_to_unmap.set(false);
+    assert_eq!(space.stats().vmap_lazy_nr, 16 * 400);
+    state.begin_part();
+    state.unmapped_max.set(0);
+    seat.purge();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    assert_eq!(state.unmapped_max.get(), 3 * 400, "three reach 1,024");
 }
 
 #[test]
