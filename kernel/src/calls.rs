@@ -83,11 +83,8 @@ mod percpu {
 #[cfg(feature = "reclaim")]
 mod reclaim {
     use super::*;
-    use crate::memory::{BarePc, SEATS, engine};
-    use framewright::frame::Seat;
+    use crate::memory::{SEATS, ZoneSeat, engine};
     use framewright::reclaim::{Background, Clients};
-
-    type ZoneSeat = Seat<'static, 'static, BarePc>;
 
     pub fn set_clients(clients: Clients<'static, ZoneSeat>) {
         SEATS.set_clients(clients);

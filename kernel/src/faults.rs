@@ -15,7 +15,7 @@
 //! answers them: that is rule SD2 of the crate for page tables, whose own models check it. The test `asking` has CPUs ask at the
 //! same moment, with the answers in place.
 //!
-//! A wait is bounded ([`give_up`]): a kernel that stands still ends, and says how.
+//! A wait of the engine or of a shootdown is bounded ([`give_up`]): a kernel that stands still ends, and says how.
 
 use crate::serial::{Exit, exit};
 use crate::{boot, say};
@@ -34,7 +34,7 @@ pub fn make() {
     IS_FLUSH_LEFT_OUT.store(number("noflush") == 1, Relaxed);
     IS_ANSWER_LEFT_OUT.store(number("noanswer") == 1, Relaxed);
     if let Some(attempts) = boot::number("patience") {
-        ATTEMPTS_MAX.store(attempts as u32, Relaxed);
+        ATTEMPTS_MAX.store(u32::try_from(attempts).unwrap_or(u32::MAX), Relaxed);
     }
 }
 

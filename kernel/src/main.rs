@@ -11,7 +11,7 @@
 #![no_std]
 #![no_main]
 // Without tests there is no caller of what they look at.
-#![cfg_attr(not(feature = "suite"), allow(dead_code, unused))]
+#![cfg_attr(not(feature = "suite"), allow(unused))]
 
 extern crate alloc;
 

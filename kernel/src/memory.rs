@@ -21,6 +21,7 @@ use crate::counts::COUNTS;
 use crate::faults::{self, IS_FLUSH_LEFT_OUT};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use framewright::engine::{Cpu, Engine, EngineLayout};
+use framewright::frame::Seat;
 use framewright::platform::{
     FramePlatform, MapError, ObjectPlatform, RangePlatform, ReservePlatform,
 };
@@ -42,6 +43,8 @@ pub const RESERVE_FRAMES: u64 = 4096;
 pub struct BarePc;
 
 /// A CPU's requests.
+/// A CPU's seat in a zone of frames.
+pub type ZoneSeat = Seat<'static, 'static, BarePc>;
 pub type KernelCpu = Cpu<'static, 'static, BarePc>;
 
 static ENGINE: SetOnce<Engine<'static, BarePc>> = SetOnce::new();

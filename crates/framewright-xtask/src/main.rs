@@ -48,7 +48,7 @@ kernel builds kernel/ for a bare machine and boots it in QEMU.
   --suite          every test; figures are compared with docs/results/kernel.jsonl (riscv64:
                    kernel-riscv64.jsonl), 15 % either way
   --long           ten million operations with every byte checked, on 1, 2 and 4 CPUs, counted and with threads
-  --write          as --suite, and writes the figures there and docs/kernel-machine.md; with --long, that one's
+  --write          as --suite, and writes the figures there and docs/kernel-machine.md
 
 linux builds Linux 6.12 from Debian's linux-source-6.12 (--source: from another archive of it), small, below target/linux,
 boots it in the same emulator with one test after the other, and compares instructions a loop with docs/results/kernel.jsonl,
@@ -208,9 +208,7 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
             "--arch" => drop(value()?), // read above, because the machine depends on it
             "--test" => asked.test = value()?,
             "--cpus" => {
-                let cpus = value()?;
-                let parsed = cpus.parse().ok().filter(|cpus| (1..=8).contains(cpus));
-                asked.machine.cpus = parsed.ok_or(format!("--cpus {cpus}: expected 1 to 8"))?;
+                asked.machine.cpus = number_in(&word, &value()?, 1..=8)? as u16;
             }
             "--memory" => asked.machine.memory = value()?,
             "--append" => asked.machine.append = value()?,
@@ -222,7 +220,13 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
             _ => return Err(format!("there is no option `{word}`")),
         }
     }
-    asked.is_suite |= asked.is_written && !asked.is_long;
+    asked.is_suite |= asked.is_written;
+    let is_other = asked.is_suite || asked.test != "boot" || asked.machine.cpus != 1;
+    if asked.is_long && is_other {
+        let says =
+            "--long is a test of its own: it goes without --suite, --write, --test and --cpus";
+        return Err(says.to_owned());
+    }
     Ok(asked)
 }
 
@@ -282,7 +286,7 @@ fn run_kernel(asked: &AskedBoot) -> Result<(), String> {
         return suite::run(arch, &kernel, &qemu, text, asked.is_written);
     }
     if asked.is_long {
-        return long::run(arch, &kernel, &qemu, asked.is_written);
+        return long::run(arch, &kernel);
     }
     let end = asked.machine.boot(&kernel, &asked.test)?;
     println!("{}", end.said);
@@ -383,8 +387,15 @@ mod tests {
             assert_eq!(machine.kind, "virt");
         }
         assert!(parsed("kernel --write").is_ok_and(|asked| asked.is_suite && asked.is_written));
-        let long = parsed("kernel --write --long");
-        assert!(long.is_ok_and(|asked| asked.is_long && asked.is_written && !asked.is_suite));
+        let long = parsed("kernel --long --arch riscv64");
+        assert!(long.is_ok_and(|asked| asked.is_long && !asked.is_suite));
+        for other in ["--suite", "--write", "--test smp", "--cpus 2"] {
+            let refused = parsed(&format!("kernel --long {other}")).err();
+            assert!(
+                refused.is_some_and(|error| error.contains("a test of its own")),
+                "{other}"
+            );
+        }
     }
 
     #[test]

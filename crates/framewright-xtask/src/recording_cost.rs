@@ -127,7 +127,14 @@ impl RunningRecorder {
             if is_over || start.elapsed() > READY_MAX {
                 let said = recorder.said();
                 return Err(
-                    match said.contains("needs root") || said.contains("as root") {
+                    match [
+                        "needs root",
+                        "tracefs is not mounted",
+                        "/proc is not mounted",
+                    ]
+                    .iter()
+                    .any(|missing| said.contains(missing))
+                    {
                         true => format!("{NO_PARTS}{said}"),
                         false => format!("the recorder does not record:\n{said}"),
                     },
@@ -362,7 +369,7 @@ impl Drop for CostFolder {
 pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
     let (commit, date) = (program_commit()?, machine::date());
     let head = machine::commit();
-    // A changed tree has a mark behind its commit, in each of the two ways.
+    // A changed tree has a mark behind a hyphen, in the program's commit and in this one.
     let is_of_head = commit.starts_with(&head) && !commit.contains('-');
     if asked.is_written && !is_of_head {
         return Err(format!(
@@ -432,7 +439,7 @@ pub(crate) fn table(file: &ResultFile) -> String {
     if long("minutes") > 0.0 {
         let _ = writeln!(
             out,
-            "\nOne stream of {} minutes: {} events, {} lost, {} MiB written ({} an hour), at most {} MiB of memory and {} MiB of buffers, {:.1} % of a CPU. Other work than the compilation had {:.1} CPUs.",
+            "\nOne stream of {} minutes: {} events, {} lost, {} MiB written ({} an hour), at most {} MiB of memory and {} MiB of buffers, {:.1} % of a CPU.{}",
             long("minutes").round(),
             number(long("events")),
             number(long("lost")),
@@ -441,7 +448,13 @@ pub(crate) fn table(file: &ResultFile) -> String {
             number(long("memory").round()),
             number(long("buffers")),
             long("cpu_share") * 100.0,
-            long("foreign"),
+            match file.find("long", CostlyWay::Stream.name(), "foreign") {
+                Some(row) => format!(
+                    " Other work than the compilation had {:.1} CPUs.",
+                    row.median
+                ),
+                None => String::new(),
+            },
         );
     }
     out

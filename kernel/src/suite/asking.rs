@@ -7,7 +7,7 @@
 use super::{loops, on_all_cpus, wait};
 use crate::arch::cpu::instructions::without_interrupts;
 use crate::counts::COUNTS;
-use crate::memory::BarePc;
+use crate::memory::{BarePc, answer};
 use crate::say;
 use core::sync::atomic::{
     AtomicU64,
@@ -24,7 +24,11 @@ fn work(cpu: CpuId) {
     for nth in 0..loops() {
         without_interrupts(|| {
             CAME.fetch_add(1, AcqRel);
-            wait(|| CAME.load(Acquire) >= (nth + 1) * cpus);
+            wait(|| {
+                // Another CPU may ask before it comes here.
+                answer();
+                CAME.load(Acquire) >= (nth + 1) * cpus
+            });
             match (nth + u64::from(cpu.0)) % 2 {
                 0 => BarePc.flush_all(),
                 _ => BarePc.barrier_all(),
@@ -37,4 +41,6 @@ pub fn run() {
     on_all_cpus(work);
     let (flushes, barriers) = (COUNTS.flushes.get(), COUNTS.barriers.get());
     say!("flushes {flushes} barriers {barriers}");
+    let asked = loops() * u64::from(crate::cpus());
+    assert!(flushes + barriers >= asked, "each round asks on each CPU");
 }

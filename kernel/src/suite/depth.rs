@@ -1,5 +1,5 @@
-//! How much stack the engine's calls take below their caller. The bar is 4 KiB; a call that misses it is said to, and
-//! [`REACHED`] says how much it may take: what it takes today, and a twentieth more for what unrelated code changes.
+//! How much stack the engine's calls take below their caller. The bar is 4 KiB. The test names each call that misses it, and
+//! [`REACHED`] says how much that may take: what it takes today, and a twentieth more for what unrelated code changes.
 //!
 //! # How it is measured
 //! ```text
@@ -16,17 +16,16 @@
 //! reclaim or by compaction. So the calls come in a random mix, first with much memory, and then with little.
 //!
 //! # What misses the bar
-//! What compacts for a request or in the background, and on RISC-V, where a frame keeps more registers, `vmalloc` too. Half the stack
-//! of a request that compacts is a batch of 64 moves, with a target for each, and the copy of it that clients see and may
-//! change. Batches of 16 moves would take a quarter of that, and moves of ten bytes a kilobyte less. But a moved frame would cost
-//! more (`cargo bench -p framewright-linux --bench moves`), and with short batches a client would flush translations four times
-//! as often.
+//! Requests that compact. On x86-64 the background does, too, and on RISC-V, where a frame keeps more registers, `vmalloc`.
+//! Half the stack of a request that compacts is a batch of 64 moves, with a target for each, and the copy of it that clients
+//! see and may change. Batches of 16 moves would take a quarter of that, and moves of ten bytes a kilobyte less. But a moved
+//! frame would cost more (`cargo bench -p framewright-linux --bench moves`), and with short batches a client would flush
+//! translations four times as often.
 
-use super::pressure::ZoneSeat;
 use super::{Dice, address, loops, vmalloc};
 use crate::arch::call_on_stack;
 use crate::arch::cpu::instructions::without_interrupts;
-use crate::memory::{BarePc, SEATS, engine, with};
+use crate::memory::{BarePc, SEATS, ZoneSeat, engine, with};
 use crate::say;
 use crate::serial::{Exit, exit};
 use alloc::boxed::Box;

@@ -1,8 +1,8 @@
 //! How often a lock was held when a CPU wanted it, where the command line has `locks=1` or `locks=2`.
 //!
 //! The ordinary paths take no lock of the engine's, and a batch of frames one of many. So of all locks taken less than one in
-//! a hundred is held by another CPU, or taking turns there would cost more than the locks do. A lock that is hardly ever taken
-//! says nothing by itself: one stop of two is half of them.
+//! a hundred is held by another CPU: more would say that CPUs wait for each other. A lock that is hardly ever taken says nothing
+//! by itself: one stop of two is half of them.
 //!
 //! With `locks=2` it only says so. Where the emulator's CPUs are threads, the host takes them away for milliseconds, also
 //! while they hold a lock, and what that comes to is the host's.
@@ -43,8 +43,8 @@ pub fn say_and_check() {
         );
     }
     let (taken, contended) = (all.acquisitions, all.contended);
-    let hundredths = (contended * 10_000).div_ceil(taken.max(1));
-    say!("locks: {taken} taken, {contended} contended, {hundredths} of 10,000");
+    let of_10_000 = (contended * 10_000).div_ceil(taken.max(1));
+    say!("locks: {taken} taken, {contended} contended, {of_10_000} of 10,000");
     assert!(taken > 0, "no lock is accounted");
     assert!(
         asked == 2 || contended * ONE_OF < taken,

@@ -134,8 +134,8 @@ pub fn full() {
     assert!(free() + tables + 8 >= before, "frames are lost");
 }
 
-/// A machine is ready soon, whatever its memory: the first frame, area and object come within 0.1 s of its clock, which
-/// an emulator that counts instructions drives by them.
+/// The first frame, area and object, by the machine's clock, which an emulator that counts instructions drives by them. Where
+/// its memory is known to hold zeroes, they come within 0.1 s.
 pub fn ready(name: &str) {
     const BAR: u64 = 100_000;
     let frame = with(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::ANY));
@@ -149,7 +149,7 @@ pub fn ready(name: &str) {
         "the first allocation of {} MiB after {micros} µs",
         present >> 8
     );
-    // Else most of that is to write zeroes over the metadata of objects, 1 % of memory.
+    // Where it is not known, most of that time goes to zeroes over the metadata of objects, 1 % of memory.
     if crate::boot::number("zeroed") == Some(1) {
         assert!(micros <= BAR, "not ready after {BAR} µs");
     }

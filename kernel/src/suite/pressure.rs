@@ -3,7 +3,7 @@
 use super::{Dice, loops, on_all_cpus, vfree, vmalloc};
 use crate::arch::cpu::cells::SetOnce;
 use crate::arch::cpu::instructions::without_interrupts;
-use crate::memory::{BarePc, DIRECT, SEATS, engine, with};
+use crate::memory::{DIRECT, SEATS, ZoneSeat, engine, with};
 use crate::say;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,13 +12,10 @@ use core::sync::atomic::{
     AtomicU16, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use framewright::frame::Seat;
 use framewright::reclaim::{Ask, Clients, Shrink, Shrunk};
 use framewright::reserve::{Key, PoolConfig, PoolId};
 use framewright::vrange::AreaRequest;
 use framewright::{Context, CpuId, Frame, Mobility, Order};
-
-pub(super) type ZoneSeat = Seat<'static, 'static, BarePc>;
 
 /// The pages of a file that are in memory, oldest first. What page `n` contains is known, as if it were read.
 struct FilePages {

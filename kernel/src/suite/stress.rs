@@ -50,7 +50,7 @@ fn write(start: u64, bytes: u64) {
     }
 }
 
-/// Checks every one.
+/// Checks each of these bytes.
 fn check(start: u64, bytes: u64) {
     let wrong = |found: u64, at: u64| {
         if WRONG.fetch_add(1, Relaxed) == 0 {

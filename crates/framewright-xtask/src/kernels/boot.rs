@@ -98,7 +98,7 @@ pub(crate) fn build(arch: KernelArch) -> Result<PathBuf, String> {
     build_with(arch, None)
 }
 
-/// Builds the kernel with its tests, or with these features in their place; where it is until it is built otherwise.
+/// Builds the kernel with its tests, or with these features in their place, and says where it is. The next build overwrites it.
 pub(crate) fn build_with(arch: KernelArch, features: Option<&str>) -> Result<PathBuf, String> {
     let (root, triple) = (root(), arch.target());
     let target = root.join("target/kernel");

@@ -4,23 +4,21 @@
 //! kernel would call in their place (`kernel/src/calls.rs`), in as many forms as there are things to leave out.
 
 use super::boot::{self, KernelArch};
+use super::figures::MARGIN;
 use crate::results::{ResultRow, RowSource};
 use std::fs;
 
 /// How the result file calls the case and the metric.
-pub(crate) const CASE: &str = "text";
-pub(crate) const BYTES: &str = "bytes";
+const CASE: &str = "text";
+const BYTES: &str = "bytes";
 
 /// What is in a kernel, and the features that put it there.
-pub(crate) const KERNELS: &[(&str, &str)] = &[
+const KERNELS: &[(&str, &str)] = &[
     ("least", ""),
     ("with per-CPU objects", "percpu"),
     ("with reclaim", "percpu,reclaim"),
     ("all", "percpu,reclaim,reserve"),
 ];
-
-/// The part by which a size may change either way before the suite fails.
-const MARGIN: f64 = 0.15;
 
 /// The bytes of the section `.text` of an ELF file, 64 bits, little-endian.
 fn text_bytes(file: &[u8]) -> Option<u64> {
@@ -43,6 +41,10 @@ fn text_bytes(file: &[u8]) -> Option<u64> {
     number(section(text) + 32, 8)
 }
 
+fn row(what: &str, bytes: f64) -> ResultRow {
+    ResultRow::one([CASE, what, BYTES], BYTES, RowSource::Simulated, bytes)
+}
+
 /// Builds each of these kernels, or only the last one, which has all; a row each.
 pub(crate) fn measure(arch: KernelArch, is_each: bool) -> Result<Vec<ResultRow>, String> {
     let mut rows = Vec::new();
@@ -53,18 +55,7 @@ pub(crate) fn measure(arch: KernelArch, is_each: bool) -> Result<Vec<ResultRow>,
         let file = fs::read(&kernel).map_err(|error| format!("{at}: {error}"))?;
         let bytes = text_bytes(&file).ok_or_else(|| format!("{at}: no section .text"))?;
         println!("text, {what}: {bytes} bytes");
-        let bytes = bytes as f64;
-        rows.push(ResultRow {
-            case: CASE.to_owned(),
-            variant: (*what).to_owned(),
-            metric: BYTES.to_owned(),
-            unit: BYTES.to_owned(),
-            source: RowSource::Simulated,
-            median: bytes,
-            min: bytes,
-            max: bytes,
-            n: 1,
-        });
+        rows.push(row(what, bytes as f64));
     }
     Ok(rows)
 }
@@ -124,17 +115,7 @@ mod tests {
 
     #[test]
     fn a_size_that_changes_by_more_than_the_margin_is_told() {
-        let row = |bytes| ResultRow {
-            case: CASE.to_owned(),
-            variant: "x".to_owned(),
-            metric: BYTES.to_owned(),
-            unit: BYTES.to_owned(),
-            source: RowSource::Simulated,
-            median: bytes,
-            min: bytes,
-            max: bytes,
-            n: 1,
-        };
+        let row = |bytes| row("x", bytes);
         let told = |now, before: &[ResultRow]| compare(&[row(now)], before).join("");
         assert_eq!(told(114.0, &[row(100.0)]), "");
         assert!(told(116.0, &[row(100.0)]).contains("116 bytes, 100 before"));

@@ -173,7 +173,7 @@ impl<'m, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Engine<'m, P
     }
 
     /// Says that the frames of `run` exist, all of them free: memory found at boot, or plugged in later.
-    /// The run lies in one zone. Stops all CPUs. Time: O(pageblocks).
+    /// The run lies in one zone. Stops all CPUs. Time: as [`Zone::add`].
     ///
     /// # Errors
     /// As [`Zone::add`]; [`RunError::Outside`] if it begins in no zone; [`RunError::Present`] if a frame is

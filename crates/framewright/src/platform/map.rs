@@ -119,8 +119,8 @@ pub trait RangePlatform: super::FramePlatform {
     /// Called in the midst of long calls, where the calling CPU has left its seats and holds no lock: between parts of
     /// at most 16 frames taken, zeroed or copied, 1,024 pages mapped, 32 frames given back, or fewer frames if their
     /// [source](crate::frame::FrameSource::slow_calls) says that they took a while; and of some 8 runs or 1,024 pages
-    /// of small areas unmapped, and as many pages of long ones. What begins in the same 64 pages counts to such a part, and
-    /// what is free or waits before it in the same span. A kernel that calls the engine with interrupts off may let those
+    /// of small areas unmapped, and as many pages of long ones. Such a part goes on to the end of its 64 pages, and has
+    /// what is free or waits before it in the span besides. A kernel that calls the engine with interrupts off may let those
     /// in that wait. A handler finds the caller's seats taken: it works with seats of its own, of another CPU's number, and
     /// may make any call with them.
     ///

@@ -49,8 +49,8 @@ record! {
         /// The offset of the seat's [loose](super::loose) block, plus one. Its owner writes this word, rarely; the
         /// first line has no room for it.
         loose: AtomicU64,
-        /// [`NO_ORDER`] less the order from which on the seat's last search found no block; 0 if it found one. Its owner
-        /// writes this word where memory runs out.
+        /// [`NO_ORDER`] less the smallest order of which a search of the seat found no block, with none of that order or
+        /// above found since; 0 without such a search. Its owner writes this word where memory runs out.
         barren: AtomicU64,
         _unused: [AtomicU64; 3],
 
@@ -297,7 +297,7 @@ impl<'m> SeatWords<'m> {
         same
     }
 
-    /// Whether the seat's last search found no block of `order`, or none of a smaller one.
+    /// Whether a search of the seat found no block of `order`, or of a smaller one, and none since has.
     #[inline(always)]
     pub(in super::super) fn was_barren(self, order: Order) -> bool {
         let barren = self.record.barren.load(Relaxed);

@@ -9,7 +9,7 @@
 //! A stock is part of what its CPU may hold, at most half of that. It goes back as soon as the seat
 //! finds that it may hold less, and whenever caches are drained.
 //!
-//! What a seat looks for in the pageblocks it notes where there is nothing: see [`is_barren`](Seat::is_barren).
+//! A search of the pageblocks that finds nothing is noted: see [`is_barren`](Seat::is_barren).
 
 use super::super::pageblock::Tag;
 use super::super::wanted::WantedBlock;
@@ -94,12 +94,12 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
         self.words.note_search(wanted.order, is_found);
     }
 
-    /// Whether a search for a block, of a pageblock's order at most, would find none, which is asked only where the seat's last
-    /// search found none. Writes nothing.
+    /// Whether the seat's last search for such a block, of a pageblock's order at most, found none, and the index still has
+    /// none. Writes nothing. It reads the counters of all CPUs, and a few rows of the index.
     ///
-    /// A search looks at every order from its own on, so from there on the zone was *barren*. Whether it still is, the index
-    /// says in a few loads. That is an answer by itself: the note says only that the question is worth asking. The caller has
-    /// looked at its limits before, as before a search: what its caches have above them may be all there is.
+    /// A search looks at every order from its own on, so from there on the zone was *barren*. What the index says is an answer
+    /// by itself: the note says only that the question is worth asking. What caches have above their limits may be all there
+    /// is, so the caller has looked at those before, or has drained its caches.
     #[inline]
     pub(in super::super) fn is_barren(&self, wanted: WantedBlock) -> bool {
         let zone = self.zone;

@@ -19,8 +19,8 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
     /// it had when its last frame [went](Self::remove); at first it is labelled movable. Memory
     /// that exists from the start is added in the same way, run by run.
     ///
-    /// Any run inside the zone. Stops all CPUs; O(pageblocks), and O(frames) in those of which some frames exist
-    /// before or afterwards.
+    /// Any run inside the zone. Stops all CPUs; O(pageblocks), and O(frames) in each that had frames before, or does not
+    /// have all of them afterwards.
     ///
     /// # Errors
     /// If the run is not inside, or a frame of it exists already.

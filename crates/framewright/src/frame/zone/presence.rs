@@ -7,7 +7,7 @@
 //!   some frames exist         how many are absent          absent
 //! ```
 //!
-//! So a zone without memory has no tag to write, and memory that comes in whole pageblocks has none either: it costs a
+//! So a zone without memory has no tag to write, and memory that comes in whole pageblocks for the first time has none either: it costs a
 //! descriptor and a bitmap for each 512 frames. Where 64 GiB come at once, a tag for each frame would be 32 MiB to write,
 //! and as many to read before.
 //!
@@ -31,7 +31,7 @@ use core::ops::Range;
 
 impl<P> Zone<'_, P> {
     /// Whether no frame of the pageblock exists.
-    pub(in super::super) fn is_void(&self, id: usize) -> bool {
+    fn is_void(&self, id: usize) -> bool {
         u64::from(self.facts(id).absent) == self.map.block_frames()
     }
 

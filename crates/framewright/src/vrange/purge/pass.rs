@@ -15,12 +15,13 @@ use core::cell::Cell;
 
 /// The most spans, or areas of the arena, that one pass purges.
 const PASS: usize = 6;
-/// A pass ends after this many successful calls of the platform's `unmap`, or with this many pages: at the end of its
+/// A pass ends after this many successful calls of the platform's `unmap`: at the end of its
 /// current word, and of the area that goes on there. Such an area has at most half a span, so the
-/// pass has an end. Free pages at the beginning of a run count once it has a lazy one. Of the arena's areas, which are
-/// longer, a pass takes no further one once it has so many pages.
-const UNMAPS: u64 = 8;
-const UNMAPPED: u32 = 1024;
+/// pass has an end.
+const UNMAP_CALLS: u64 = 8;
+/// It ends likewise with this many pages. Free pages at the beginning of a run count once it has a lazy one. Of the arena's
+/// areas, which are longer, a pass takes no further one once it has so many pages.
+const UNMAP_PAGES: u32 = 1024;
 
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Records that pages of a span of the seat's have become lazy, in these words of its bitmap, and whether some of
@@ -91,7 +92,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     /// list, and it tries the others before it gives up: then however many pages it finds, because only the first ones
     /// can be what cannot be unmapped.
     fn pass_spans(&self) -> bool {
-        let (tried, unmapped) = self.pass_some_spans(UNMAPPED);
+        let (tried, unmapped) = self.pass_some_spans(UNMAP_PAGES);
         if unmapped != 0 || tried == 0 {
             return unmapped != 0;
         }
@@ -136,7 +137,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let mut failed = false;
         let mut pending: Option<(u32, u32)> = None;
         let done = || self.words.counters.unmaps.read() - self.words.counters.unmap_failures.read();
-        let unmaps = done() + UNMAPS;
+        let unmaps = done() + UNMAP_CALLS;
         let pages = Cell::new(0);
         let is_enough = |more: u32| done() > unmaps || pages.get() + more >= most;
         let mut looked_at = 0;
@@ -231,8 +232,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         u64::from(pages)
     }
 
-    /// Calls `sink` with each run of dead pages of a span that has lazy ones, until there were
-    /// enough, beside those that it knows of, and a word ends at which no lazy area goes on. Returns how many words were looked at,
+    /// Calls `sink` with each run of dead pages of a span that has lazy ones, until `is_enough`, asked with the pages of the
+    /// run that is not passed on yet, says so, and a word ends at which no lazy area goes on. Returns how many words were looked at,
     /// including words without lazy pages: each lazy area lies in these words or behind them.
     #[inline(always)]
     fn for_each_dead_run(
@@ -295,8 +296,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 }
             }
             let is_last = word == last;
-            let more = if some_lazy { base + 64 - start } else { 0 };
-            if is_last || is_enough(more) && !goes_on(word) {
+            let not_passed_on = if some_lazy { base + 64 - start } else { 0 };
+            if is_last || is_enough(not_passed_on) && !goes_on(word) {
                 if some_lazy {
                     sink(start, base + 64);
                 }
@@ -396,7 +397,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let (mut count, mut pages) = (0, 0);
         let mut next = self.words.areas_lazy.link();
         while count < PASS
-            && pages < UNMAPPED
+            && pages < UNMAP_PAGES
             && let Some(at) = next
         {
             let header = self.header(at);

@@ -184,13 +184,18 @@ impl BlockIndex<'_> {
             let start = self.ranked_start(list, order);
             let ranked = &self.ranked[start..start + self.shape.flags];
             for (at, word) in ranked.iter().enumerate() {
-                // Other lists' searches clear bits of other words.
+                // Searches through other lists clear bits of other words. One through this list may clear a bit for a moment,
+                // and another search would miss that row, too.
                 let mut bits = word.load(SeqCst);
                 while bits != 0 {
                     let rank = at * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let (class, _) = self.ranking.class(list, order, rank);
-                    if looks == 0 || self.has_any(order * self.shape.classes + class) {
+                    if looks == 0 {
+                        return true;
+                    }
+                    let row = order * self.shape.classes + class;
+                    if self.peek(row, End::Lowest, None).is_some() {
                         return true;
                     }
                     looks -= 1;
@@ -198,20 +203,6 @@ impl BlockIndex<'_> {
             }
         }
         false
-    }
-
-    /// Whether a row has a pageblock.
-    fn has_any(&self, row: usize) -> bool {
-        let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
-        summaries.iter().enumerate().any(|(top, summary)| {
-            let mut bits = summary.load(SeqCst);
-            let mut is_found = false;
-            while bits != 0 && !is_found {
-                is_found = self.leaf(row, top * 64 + bits.trailing_zeros() as usize) != 0;
-                bits &= bits - 1;
-            }
-            is_found
-        })
     }
 
     /// What the cheapest class of `list` for `order` costs, whether or not it has a block.

@@ -17,7 +17,7 @@ fn a_request_where_a_search_found_nothing_asks_the_index_and_sees_every_free() {
     let zone = full_zone(&layout, &caching(0), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut other = zone.seat(CpuId(1)).unwrap();
-    // All of memory, so that every second block of 64 frames can go.
+    // All of memory, so that every ninth block of 64 frames can go.
     let mut blocks = Vec::new();
     while let Some(frame) = seat.try_alloc(order(6), Movable) {
         blocks.push(frame);

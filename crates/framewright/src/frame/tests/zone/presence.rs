@@ -110,7 +110,7 @@ fn memory_in_whole_pageblocks_needs_no_tag() {
 }
 
 #[test]
-fn a_zone_in_memory_that_holds_zeroes_writes_only_what_it_needs() {
+fn a_zone_in_memory_that_holds_zeroes_serves_all_of_it() {
     let layout = ZoneLayout::new(Frame(0), 512 * 64);
     let config = Config::default();
     let mut memory = vec![0; layout.words_needed().unwrap()];

@@ -172,7 +172,7 @@ fn most_unmapped(span: u32, areas: u64, pages: impl Fn(u64) -> u64) -> u64 {
 }
 
 #[test]
-fn what_lies_side_by_side_is_unmapped_in_parts_of_some_hundred_pages() {
+fn what_lies_side_by_side_is_unmapped_in_parts_of_some_thousand_pages() {
     // A part ends with the 64 pages in which it has enough, and the area that goes on there; pages of that span that are
     // free or wait come before them.
     for span in [256, 1024] {
