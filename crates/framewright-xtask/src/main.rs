@@ -12,6 +12,7 @@ mod pages;
 mod recording_cost;
 mod replay_error;
 mod results;
+mod rivals;
 mod vmalloc_test;
 
 use kernels::boot::{self, Accelerator, KernelArch, QemuMachine};
@@ -31,6 +32,7 @@ usage: cargo xtask kernel [options]
        cargo xtask held-out FOLDER
        cargo xtask replay-error FOLDER
        cargo xtask recording-cost [--rounds N] [--minutes N] [--write]
+       cargo xtask rivals [--only PATTERN] [--write]
        cargo xtask docs [--check]
        cargo xtask board [--target T]
        cargo xtask browser [--axe FILE] PAGE...
@@ -82,6 +84,10 @@ recording-cost compiles the same files alone, beside `framewright record --ring`
 hour of it, by the program in target/release: what a recording costs. It needs root, gcc, make and python3. --write writes
 docs/results/recording-cost.jsonl.
 
+rivals counts the instructions of the engine and of each rival in the benchmarks' patterns of one thread, by valgrind, and splits
+the engine's by its parts. --only counts the patterns that begin so. Without valgrind it says so and passes. --write writes
+docs/results/rivals.jsonl and docs/rivals.md. It takes some minutes; other work does not change the counts.
+
 docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
 page says something else.
 
@@ -113,6 +119,7 @@ enum Asked {
     HeldOut(String),
     ReplayError(String),
     Cost(recording_cost::AskedCost),
+    Rivals(rivals::AskedRivals),
     Docs {
         is_check: bool,
     },
@@ -165,6 +172,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
             }
         }
         recording_cost::NAME => recording_cost::AskedCost::parse(words).map(Asked::Cost),
+        rivals::NAME => rivals::AskedRivals::parse(words).map(Asked::Rivals),
         replay_error::NAME => match (words.next(), words.next()) {
             (Some(folder), None) => Ok(Asked::ReplayError(folder)),
             _ => Err("replay-error: expected one folder with recordings".to_owned()),
@@ -264,6 +272,7 @@ fn run(asked: &Asked) -> Result<(), String> {
             is_quick,
         } => measure::run(names, *is_as_built, *is_quick),
         Asked::Cost(asked) => recording_cost::run(asked),
+        Asked::Rivals(asked) => rivals::run(asked),
         Asked::ReplayError(folder) => replay_error::take(folder.as_ref()),
         Asked::HeldOut(folder) => heldout::take(folder.as_ref()),
         Asked::Docs { is_check } => pages::run(*is_check),

@@ -10,7 +10,11 @@
 //!
 //! For profiles: `--ours` leaves the rivals out; `--only NAME`, `--order N` and `--threads N` choose
 //! the patterns with names that start so, and those of that order and number of threads. `--rounds
-//! N` sets how often all is repeated; of one round, callgrind counts the instructions.
+//! N` sets how often all is repeated, `--ops N` how many operations a pattern has at least.
+//!
+//! For counts of instructions, as `cargo xtask rivals` takes them: `--list` says all patterns and subjects and ends,
+//! `--case NAME` chooses one pattern by the name that it has in the file, `--subject NAME` one subject, and with `--phases` each
+//! timed phase says its operations. The subject `empty` hands out numbers and does nothing: its instructions are the pattern's own.
 //!
 //! 4 GiB of frames of 4 KiB, none of which is touched: what is measured is metadata. Every figure
 //! is nanoseconds for each operation of one thread, the mean over the threads, which start
@@ -28,10 +32,13 @@ use framewright::Order;
 use hdrhistogram::Histogram;
 use pattern::{FrameLoad, FrameTiming, FreeOrder, Low, bulk, low_on_memory, pair};
 use std::fmt::Write;
-use subject::{FrameEngine, FrameSubject, RivalBuddy, RivalBuddySlab};
+use subject::{FrameEngine, FrameSubject, NoFrames, RivalBuddy, RivalBuddySlab};
 
 /// Those that are measured, as the file behind `--json` names them.
 const VARIANTS: [&str; 3] = ["framewright", "buddy", "buddy-slab"];
+
+/// The subject that is no allocator.
+const EMPTY: &str = "empty";
 
 /// How much of each other's time threads may miss before a round says nothing about contention.
 const OVERLAP_MIN: f64 = 0.8;
@@ -56,6 +63,12 @@ struct FrameLine {
 }
 
 impl FrameLine {
+    /// As the file behind `--json` names it.
+    fn at(&self) -> String {
+        let name = self.name.replace(',', "");
+        format!("{name}/{}/{}", self.order, self.threads)
+    }
+
     /// Whether allocations and frees have a figure each.
     const fn has_free(&self) -> bool {
         !matches!(self.kind, FrameKind::Pair | FrameKind::Low(_))
@@ -159,13 +172,7 @@ impl FrameColumn {
 
     /// For the file behind `--json`.
     fn add_rows(&self, case: &FrameLine, variant: &str) {
-        let FrameLine {
-            name,
-            order,
-            threads,
-            ..
-        } = case;
-        let at = format!("{}/{order}/{threads}", name.replace(',', ""));
+        let at = case.at();
         let (alloc, _) = self.rounds_met(|timing| timing.alloc_ns);
         rows::add(&at, variant, "alloc_ns", "ns", &alloc);
         if case.has_free() {
@@ -206,8 +213,22 @@ fn main() {
     let is = |wanted: &str| std::env::args().any(|arg| arg == wanted);
     let value = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
     let (only, order, threads) = (value("--only"), value("--order"), value("--threads"));
+    let (at, subject) = (value("--case"), value("--subject"));
+    if is("--list") {
+        for case in &CASES {
+            let free = if case.has_free() { ", free_ns" } else { "" };
+            println!("case {}, alloc_ns{free}", case.at());
+        }
+        let subjects = VARIANTS.iter().chain([&EMPTY]);
+        subjects.for_each(|name| println!("subject {name}"));
+        return;
+    }
+    if is("--phases") {
+        threads::say_phases();
+    }
     let is_chosen = |case: &FrameLine| {
         only.as_ref().is_none_or(|only| case.name.starts_with(only))
+            && at.as_ref().is_none_or(|at| *at == case.at())
             && order
                 .as_ref()
                 .is_none_or(|order| *order == case.order.to_string())
@@ -220,14 +241,22 @@ fn main() {
     let rounds = value("--rounds")
         .and_then(|n| n.parse().ok())
         .unwrap_or(rounds);
+    // The slowest pattern of a rival takes a microsecond for each operation.
+    let ops = value("--ops").and_then(|n| n.parse().ok());
+    let ops = ops.unwrap_or(if quick { 1 << 12 } else { 1 << 17 });
     let ours_only = is("--ours");
+    let is_wanted = |variant: &str| match &subject {
+        Some(subject) => subject == variant,
+        None => variant == VARIANTS[0] || !ours_only && variant != EMPTY,
+    };
     println!("{}", machine::description());
     println!(
         "{} MiB of 4 KiB frames, {rounds} rounds, ns for each operation",
         frames >> 8
     );
-    let engine = FrameEngine::new(frames, 2);
-    let (buddy, buddy_slab) = (RivalBuddy::new(frames), RivalBuddySlab::new(frames));
+    let engine = is_wanted(VARIANTS[0]).then(|| FrameEngine::new(frames, 2));
+    let buddy = is_wanted(VARIANTS[1]).then(|| RivalBuddy::new(frames));
+    let buddy_slab = is_wanted(VARIANTS[2]).then(|| RivalBuddySlab::new(frames));
     let mut columns: Vec<[FrameColumn; 3]> = CASES
         .iter()
         .map(|_| VARIANTS.map(|_| FrameColumn::new()))
@@ -241,21 +270,30 @@ fn main() {
             let load = FrameLoad {
                 frames,
                 threads: 1,
-                // The slowest pattern of a rival takes a microsecond for each operation.
-                ops: if quick { 1 << 12 } else { 1 << 17 },
+                ops,
                 check: round == 0,
             };
             match &engine {
-                FrameEngine::Asymmetric(host) => measure(host, case, load, ours),
-                FrameEngine::Symmetric(host) => measure(host, case, load, ours),
+                Some(FrameEngine::Asymmetric(host)) => measure(host, case, load, ours),
+                Some(FrameEngine::Symmetric(host)) => measure(host, case, load, ours),
+                None => {}
             }
-            if !ours_only {
-                measure(&buddy, case, load, theirs);
-                measure(&buddy_slab, case, load, others);
+            if let Some(buddy) = &buddy {
+                measure(buddy, case, load, theirs);
+            }
+            if let Some(buddy_slab) = &buddy_slab {
+                measure(buddy_slab, case, load, others);
+            }
+            if is_wanted(EMPTY) {
+                let load = FrameLoad {
+                    check: false,
+                    ..load
+                };
+                measure(&NoFrames, case, load, &mut FrameColumn::new());
             }
         }
     }
-    if let FrameEngine::Symmetric(_) = &engine {
+    if let Some(FrameEngine::Symmetric(_)) = &engine {
         println!("without membarrier: each operation of ours has a full barrier");
     }
     print!("{}", table(&columns));

@@ -223,3 +223,32 @@ impl FrameWorker for &RivalBuddySlab {
         self.allocator.lock().dealloc_pages(at, pages);
     }
 }
+
+/// No allocator: numbers one after the other. What a pattern does with it is the pattern's own work.
+pub(crate) struct NoFrames;
+
+impl FrameSubject for NoFrames {
+    type Worker<'s> = NextFrame;
+
+    fn worker(&self) -> NextFrame {
+        NextFrame(0)
+    }
+
+    fn assert_all_free(&self) {}
+}
+
+/// The number that comes next.
+pub(crate) struct NextFrame(u64);
+
+impl FrameWorker for NextFrame {
+    #[inline]
+    fn alloc(&mut self, _order: Order) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+
+    #[inline]
+    fn free(&mut self, frame: u64, _order: Order) {
+        std::hint::black_box(frame);
+    }
+}

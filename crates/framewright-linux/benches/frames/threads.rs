@@ -1,6 +1,9 @@
 //! Threads that start together, and what they took.
 
-use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
+use std::hint::black_box;
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 use std::thread;
 use std::time::Instant;
 
@@ -34,10 +37,29 @@ pub(crate) struct PhaseSpan {
     pub(crate) ops: usize,
 }
 
+/// Whether each phase says on standard error how many operations it had.
+static PHASES_SAID: AtomicBool = AtomicBool::new(false);
+
+/// From now on each phase says its operations, for `cargo xtask rivals`.
+pub(crate) fn say_phases() {
+    PHASES_SAID.store(true, Relaxed);
+}
+
+/// Where a phase begins or ends. By its name callgrind knows what to count.
+#[inline(never)]
+fn phase_edge() {
+    black_box(0);
+}
+
 pub(crate) fn timed(ops: usize, work: impl FnOnce()) -> PhaseSpan {
+    phase_edge();
     let start = Instant::now();
     work();
     let end = Instant::now();
+    phase_edge();
+    if PHASES_SAID.load(Relaxed) {
+        eprintln!("phase {ops}");
+    }
     PhaseSpan { start, end, ops }
 }
 

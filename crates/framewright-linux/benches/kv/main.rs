@@ -8,7 +8,8 @@
 //!
 //! `--only NAME` and `--threads N` choose the patterns with names that start so, and those of that
 //! number of threads; `--ours` leaves the rivals out; `--rounds N` sets how often all is repeated;
-//! `--json FILE` appends the figures there, one a line.
+//! `--json FILE` appends the figures there, one a line. `--list`, `--case NAME`, `--subject NAME` and `--phases` count
+//! instructions, as in the benchmark `frames`.
 //!
 //! Every figure is nanoseconds for an allocation and a free together, of one thread, the mean over
 //! the threads, which start together on CPUs of their own. Rounds go through all subjects before
@@ -36,7 +37,7 @@ use framewright::stats::KvStats;
 use pattern::{KvLoad, KvPattern, KvTiming, fill, run};
 use std::alloc::System;
 use std::fmt::Write;
-use subject::{Global, KvEngine, KvSubject};
+use subject::{Global, KvEngine, KvSubject, NoObjects};
 
 /// How much of each other's time threads may miss before a round says nothing about contention.
 const OVERLAP_MIN: f64 = 0.8;
@@ -45,6 +46,12 @@ const OVERLAP_MIN: f64 = 0.8;
 const SLOWER_MAX: f64 = 1.1;
 
 const SUBJECTS: [&str; 6] = ["seat", "Heap", "talc", "buddy", "buddy-slab", "malloc"];
+
+/// How many of these are the engine.
+const OURS: usize = 2;
+
+/// The subject that is no allocator.
+const EMPTY: &str = "empty";
 
 /// One line of the table.
 struct KvLine {
@@ -71,6 +78,12 @@ const fn case(name: &'static str, kind: KvPattern, bytes: usize, threads: usize)
 }
 
 impl KvLine {
+    /// As the file behind `--json` names it.
+    fn at(&self) -> String {
+        let name = self.name.replace(',', "");
+        format!("{name}/{}/{}", self.bytes, self.threads)
+    }
+
     const fn any(mut self) -> Self {
         self.any = true;
         self
@@ -151,12 +164,14 @@ impl Ours {
         ours
     }
 
-    fn run(&self, load: KvLoad, columns: &mut [KvColumn; 6]) {
-        columns[0].push(match &self.engine {
-            KvEngine::Asymmetric(host) => run(host, load),
-            KvEngine::Symmetric(host) => run(host, load),
-        });
-        if let Some(heap) = &self.heap {
+    fn run(&self, load: KvLoad, columns: &mut [KvColumn; 6], is_wanted: impl Fn(&str) -> bool) {
+        if is_wanted(SUBJECTS[0]) {
+            columns[0].push(match &self.engine {
+                KvEngine::Asymmetric(host) => run(host, load),
+                KvEngine::Symmetric(host) => run(host, load),
+            });
+        }
+        if let Some(heap) = self.heap.as_ref().filter(|_| is_wanted(SUBJECTS[1])) {
             columns[1].push(run(heap, load));
         }
     }
@@ -181,8 +196,26 @@ fn main() {
     let is = |wanted: &str| std::env::args().any(|arg| arg == wanted);
     let value = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
     let (only, threads) = (value("--only"), value("--threads"));
+    let (at, subject) = (value("--case"), value("--subject"));
+    if is("--list") {
+        for case in &CASES {
+            println!("case {}, pair_ns", case.at());
+        }
+        let subjects = SUBJECTS.iter().chain([&EMPTY]);
+        subjects.for_each(|name| println!("subject {name}"));
+        return;
+    }
+    if is("--phases") {
+        threads::say_phases();
+    }
+    let ours_only = is("--ours");
+    let is_wanted = |name: &str| match &subject {
+        Some(subject) => subject == name,
+        None => SUBJECTS[..OURS].contains(&name) || !ours_only && name != EMPTY,
+    };
     let is_chosen = |case: &KvLine| {
         only.as_ref().is_none_or(|only| case.name.starts_with(only))
+            && at.as_ref().is_none_or(|at| *at == case.at())
             && threads
                 .as_ref()
                 .is_none_or(|threads| *threads == case.threads.to_string())
@@ -197,11 +230,13 @@ fn main() {
         "{} MiB each, {rounds} rounds, ns for an allocation and a free",
         frames >> 8
     );
-    let (ours, scarce) = (Ours::new(frames, false), Ours::new(frames / 4, true));
-    let before = scarce.stats();
+    let is_ours_wanted = SUBJECTS[..OURS].iter().any(|name| is_wanted(name));
+    let ours = is_ours_wanted.then(|| [Ours::new(frames, false), Ours::new(frames / 4, true)]);
+    let before = ours.as_ref().map(|[_, scarce]| scarce.stats());
     let bytes = frames as usize * 4096;
-    let (talc, buddy, system) = (subject::talc(bytes), subject::buddy(bytes), Global(System));
-    let buddy_slab = subject::buddy_slab(bytes);
+    let talc = is_wanted(SUBJECTS[2]).then(|| subject::talc(bytes));
+    let buddy = is_wanted(SUBJECTS[3]).then(|| subject::buddy(bytes));
+    let buddy_slab = is_wanted(SUBJECTS[4]).then(|| subject::buddy_slab(bytes));
     let mut columns: Vec<[KvColumn; 6]> = CASES.iter().map(|_| Default::default()).collect();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
@@ -217,46 +252,45 @@ fn main() {
                 // Some take a microsecond.
                 pairs: if case.any { pairs / 8 } else { pairs },
             };
-            if case.fragmented {
-                scarce.run(load, columns);
-            } else {
-                ours.run(load, columns);
-            }
-            if is("--ours") {
-                continue;
+            if let Some(ours) = &ours {
+                ours[usize::from(case.fragmented)].run(load, columns, is_wanted);
             }
             if !case.fragmented {
-                columns[2].push(run(&talc, load));
-                columns[3].push(run(&buddy, load));
-                columns[4].push(run(&buddy_slab, load));
+                let [_, _, of_talc, of_buddy, of_buddy_slab, _] = columns;
+                of_talc.extend(talc.as_ref().map(|talc| run(talc, load)));
+                of_buddy.extend(buddy.as_ref().map(|buddy| run(buddy, load)));
+                of_buddy_slab.extend(buddy_slab.as_ref().map(|slab| run(slab, load)));
             }
-            columns[5].push(run(&system, load));
+            if is_wanted(SUBJECTS[5]) {
+                columns[5].push(run(&Global(System), load));
+            }
+            if is_wanted(EMPTY) {
+                run(&NoObjects::default(), load);
+            }
         }
     }
-    ours.verify();
-    scarce.verify();
-    if let KvEngine::Symmetric(_) = &ours.engine {
-        println!("without membarrier: each operation of ours has a full barrier, and no Heap");
+    if let Some(ours) = &ours {
+        ours.iter().for_each(Ours::verify);
+        if let KvEngine::Symmetric(_) = &ours[0].engine {
+            println!("without membarrier: each operation of ours has a full barrier, and no Heap");
+        }
     }
     print!("{}", table(&columns));
     for (case, columns) in CASES.iter().zip(&columns) {
-        let at = format!(
-            "{}/{}/{}",
-            case.name.replace(',', ""),
-            case.bytes,
-            case.threads
-        );
+        let at = case.at();
         for (name, column) in SUBJECTS.iter().zip(columns) {
             rows::add(&at, name, "pair_ns", "ns", &rounds_met(column).0);
         }
     }
-    let after = scarce.stats();
-    println!(
-        "where memory is fragmented: {} objects mapped, {} side by side, {} waits",
-        after.spills - before.spills,
-        after.run_allocs - before.run_allocs,
-        after.compact_stall + after.allocstall
-    );
+    if let (Some([_, scarce]), Some(before)) = (&ours, before) {
+        let after = scarce.stats();
+        println!(
+            "where memory is fragmented: {} objects mapped, {} side by side, {} waits",
+            after.spills - before.spills,
+            after.run_allocs - before.run_allocs,
+            after.compact_stall + after.allocstall
+        );
+    }
 }
 
 fn table(columns: &[[KvColumn; 6]]) -> String {

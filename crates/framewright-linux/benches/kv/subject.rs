@@ -284,3 +284,27 @@ impl ax_sync::interface::SpinOps for RivalsLocks {
         locked.load(Acquire)
     }
 }
+
+/// No allocator: every object is this word. What a pattern does with it is the pattern's own work.
+#[derive(Default)]
+pub(crate) struct NoObjects(AtomicUsize);
+
+impl KvSubject for NoObjects {
+    type Worker<'s> = &'s Self;
+
+    fn worker(&self) -> &Self {
+        self
+    }
+}
+
+impl KvWorker for &NoObjects {
+    #[inline]
+    fn try_alloc(&mut self, _bytes: usize, _any: bool) -> Option<usize> {
+        Some(std::hint::black_box(self.0.as_ptr().expose_provenance()))
+    }
+
+    #[inline]
+    fn free(&mut self, at: usize, _bytes: usize, _any: bool) {
+        std::hint::black_box(at);
+    }
+}

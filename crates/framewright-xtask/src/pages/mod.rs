@@ -23,6 +23,6 @@ mod recordings;
 mod regions;
 mod tables;
 
-pub(crate) use query::number;
+pub(crate) use query::{ResultFiles, number};
 pub(crate) use recordings::{JUDGED, OURS, PolicyStanding, RIVALS, cases};
 pub(crate) use regions::{END, run};

@@ -1,7 +1,8 @@
 //! Tables of figures, from the forms in `tables/`.
 //!
 //! A form is Markdown in which `{QUERY}` stands for a figure ([`super::query`]); `{<QUERY}` is bold if it is the least
-//! of its line, `{<2 QUERY}` of those of its line with that number, `{>QUERY}` if it is the most. Lines that begin with `@`:
+//! of its line, `{<2 QUERY}` of those of its line with that number, `{>QUERY}` if it is the most. What stands behind
+//! `{?FILE: VARIANT}` in a line is left out where the file has no figure of that variant. Lines that begin with `@`:
 //!
 //! - `@grid FILE: VARIANT, VARIANT = TITLE, ...` begins a table with a column a variant,
 //! - `@row CASE, METRIC` is a row of it, `@row CASE, METRIC, ~BASE` one with the model's error behind it,
@@ -15,6 +16,7 @@ use crate::kernels::{fallback, ostd};
 use crate::recording_cost;
 use crate::replay_error;
 use crate::results::ResultFile;
+use crate::rivals;
 use crate::vmalloc_test;
 use std::fmt::Write;
 
@@ -90,6 +92,16 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         let phone = files.file("fallback").cloned();
         return match (files.file(name), phone) {
             (Ok(file), Ok(phone)) => fallback::table(file, &phone) + &source(name, file),
+            (Err(error), _) | (_, Err(error)) => {
+                lacking.push(error);
+                String::new()
+            }
+        };
+    }
+    if rivals::TABLES.contains(&name) {
+        let made = rivals::table(name, files);
+        return match (made, files.file(rivals::NAME)) {
+            (Ok(table), Ok(file)) => table + &source(rivals::NAME, file),
             (Err(error), _) | (_, Err(error)) => {
                 lacking.push(error);
                 String::new()
@@ -274,12 +286,31 @@ impl FigureGrid {
     }
 }
 
+/// A line without what it has for variants that are not in their files.
+fn present(line: &str, files: &mut ResultFiles, lacking: &mut Vec<String>) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some((before, marked)) = rest.split_once("{?") {
+        out += before;
+        let (condition, behind) = marked.split_once('}').unwrap_or((marked, ""));
+        let (name, variant) = condition.split_once(": ").unwrap_or((condition, ""));
+        match files.file(name) {
+            Ok(file) if file.rows.iter().any(|row| row.variant == variant) => {}
+            Ok(_) => return out,
+            Err(error) => lacking.push(error),
+        }
+        rest = behind;
+    }
+    out + rest
+}
+
 /// A line with its figures in the place of `{QUERY}`.
 fn filled_line(line: &str, files: &mut ResultFiles, lacking: &mut Vec<String>) -> String {
     let mut out = String::new();
     // Of each contest its number, and of each part in it the value, and where its text stands.
     let mut contests: Vec<(String, f64, std::ops::Range<usize>)> = Vec::new();
-    let mut rest = line;
+    let whole = present(line, files, lacking);
+    let mut rest = whole.as_str();
     while let Some((before, marked)) = rest.split_once('{') {
         let (query, after) = marked.split_once('}').unwrap_or((marked, ""));
         out += before;
@@ -394,6 +425,9 @@ mod tests {
             text,
             "| pair | 5,000 | **12.2** |\n| other | **5,000** | **12.2** |\n| most | **5,000** | 12.2 |\n"
         );
+        let form = "| a |{?x: before} {x, c/1, before, time} |{?x: none} {x, c/1, none, time} |\n";
+        let text = filled(form, &mut files, &mut lacking);
+        assert_eq!(text, "| a | 5,000 |\n");
         let grid = "@grid x: before, framewright = ours, error\n@row c/1, count, ~before\n@row c/1, time\n";
         let text = filled(grid, &mut files, &mut lacking);
         let expected = "| case | figure | before | ours | model's error |\n|---|---|---|---|---|\n\
