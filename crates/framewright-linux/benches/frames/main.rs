@@ -13,8 +13,8 @@
 //! N` sets how often all is repeated, `--ops N` how many operations a pattern has at least.
 //!
 //! For counts of instructions, as `cargo xtask rivals` takes them: `--list` says all patterns and subjects and ends,
-//! `--case NAME` chooses one pattern by the name that it has in the file, `--subject NAME` one subject, and with `--phases` each
-//! timed phase says its operations. The subject `empty` hands out numbers and does nothing: its instructions are the pattern's own.
+//! `--case NAME` chooses those whose names in the file begin so, `--subject NAME` one subject, and with `--phases` each pattern
+//! says its name and each timed phase its operations. The subject `empty` hands out numbers and does nothing: its instructions are the pattern's own.
 //!
 //! 4 GiB of frames of 4 KiB, none of which is touched: what is measured is metadata. Every figure
 //! is nanoseconds for each operation of one thread, the mean over the threads, which start
@@ -228,7 +228,7 @@ fn main() {
     }
     let is_chosen = |case: &FrameLine| {
         only.as_ref().is_none_or(|only| case.name.starts_with(only))
-            && at.as_ref().is_none_or(|at| *at == case.at())
+            && at.as_ref().is_none_or(|at| case.at().starts_with(at))
             && order
                 .as_ref()
                 .is_none_or(|order| *order == case.order.to_string())
@@ -267,6 +267,7 @@ fn main() {
             if !is_chosen(case) {
                 continue;
             }
+            threads::say_case(&case.at());
             let load = FrameLoad {
                 frames,
                 threads: 1,

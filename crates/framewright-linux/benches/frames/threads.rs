@@ -37,12 +37,19 @@ pub(crate) struct PhaseSpan {
     pub(crate) ops: usize,
 }
 
-/// Whether each phase says on standard error how many operations it had.
+/// Whether standard error is told which pattern runs, and how many operations each phase had.
 static PHASES_SAID: AtomicBool = AtomicBool::new(false);
 
-/// From now on each phase says its operations, for `cargo xtask rivals`.
+/// From now on each pattern says its name and each phase its operations, for `cargo xtask rivals`.
 pub(crate) fn say_phases() {
     PHASES_SAID.store(true, Relaxed);
+}
+
+/// Says which pattern comes, if phases are said.
+pub(crate) fn say_case(at: &str) {
+    if PHASES_SAID.load(Relaxed) {
+        eprintln!("case {at}");
+    }
 }
 
 /// Where a phase begins or ends. By its name callgrind knows what to count.

@@ -215,7 +215,7 @@ fn main() {
     };
     let is_chosen = |case: &KvLine| {
         only.as_ref().is_none_or(|only| case.name.starts_with(only))
-            && at.as_ref().is_none_or(|at| *at == case.at())
+            && at.as_ref().is_none_or(|at| case.at().starts_with(at))
             && threads
                 .as_ref()
                 .is_none_or(|threads| *threads == case.threads.to_string())
@@ -244,6 +244,7 @@ fn main() {
             if !is_chosen(case) {
                 continue;
             }
+            threads::say_case(&case.at());
             let load = KvLoad {
                 kind: case.kind,
                 bytes: case.bytes,

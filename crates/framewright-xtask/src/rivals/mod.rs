@@ -36,6 +36,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 pub(crate) use table::{TABLES, table};
 
 /// The command, and the result file.
@@ -44,8 +45,8 @@ pub(crate) const NAME: &str = "rivals";
 /// The subject that is no allocator.
 const EMPTY: &str = "empty";
 
-/// The longest that a pattern may take in callgrind, in seconds: the longest takes a tenth on an idle machine.
-const LONGEST: &str = "900";
+/// The longest that a subject may take in callgrind, in seconds: the longest takes a minute on an idle machine.
+const LONGEST: &str = "7200";
 
 /// A benchmark with rivals.
 struct RivalBench {
@@ -129,27 +130,56 @@ fn listed(said: &str) -> (Vec<CountedCase>, Vec<String>) {
     (cases, subjects)
 }
 
-/// What each phase counted, by its name: operations and costs.
+/// What each phase of a pattern counted, by its name: operations and costs.
 type PhaseCounts = BTreeMap<String, (u64, CallgrindPart)>;
 
-/// The operations of all phases, in their order.
-fn phase_ops(said: &str) -> Vec<u64> {
-    let ops = said.lines().filter_map(|line| line.strip_prefix("phase "));
-    ops.filter_map(|ops| ops.parse().ok()).collect()
+/// A phase of the last round.
+#[derive(PartialEq, Eq, Debug)]
+struct SaidPhase {
+    /// Its place among all phases of the run.
+    nth: usize,
+    case: String,
+    /// Its place among those of its pattern in that round.
+    of_case: usize,
+    ops: u64,
 }
 
-/// One subject in one pattern; none where the subject cannot run it.
+/// The phases of the last round, in what a benchmark says.
+fn said_phases(said: &str) -> Vec<SaidPhase> {
+    let mut found: Vec<SaidPhase> = Vec::new();
+    let (mut nth, mut of_case, mut case) = (0, 0, "");
+    for line in said.lines() {
+        if line.starts_with("round ") {
+            found.clear();
+        } else if let Some(name) = line.strip_prefix("case ") {
+            (of_case, case) = (0, name);
+        } else if let Some(ops) = line.strip_prefix("phase ").and_then(|ops| ops.parse().ok()) {
+            let case = case.to_owned();
+            found.push(SaidPhase {
+                nth,
+                case,
+                of_case,
+                ops,
+            });
+            (nth, of_case) = (nth + 1, of_case + 1);
+        }
+    }
+    found
+}
+
+/// One subject in all patterns that it runs, by their names. All are in one run: to make a rival anew takes longer than most
+/// patterns.
 fn count(
     bench: &RivalBench,
     program: &Path,
-    case: &CountedCase,
-    subject: &str,
-    folder: &Path,
-) -> Result<Option<PhaseCounts>, String> {
-    let error = |why: String| format!("{}, {subject}: {why}", case.name);
+    cases: &[CountedCase],
+    (subject, only): (&str, &str),
+) -> Result<BTreeMap<String, PhaseCounts>, String> {
+    let error = |why: String| format!("{}, {subject}: {why}", bench.name);
+    let folder = target().join(NAME).join(bench.name).join(subject);
     // Parts of an earlier run would be taken for this one's.
-    let _ = fs::remove_dir_all(folder);
-    fs::create_dir_all(folder).map_err(|why| error(why.to_string()))?;
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(|why| error(why.to_string()))?;
     let out = folder.join("part");
     let mut command = Command::new("timeout");
     command.args([LONGEST, "valgrind", "--tool=callgrind", "-q"]);
@@ -161,8 +191,8 @@ fn count(
     ]);
     command.args(["--collect-bus=yes", "--collect-systime=yes"]);
     command.arg("--dump-before=*phase_edge*").arg(program);
-    command.args(["--bench", "--rounds", "2", "--phases"]);
-    command.args(["--case", &case.name, "--subject", subject]);
+    command.args(["--bench", "--rounds", "2", "--threads", "1", "--phases"]);
+    command.args(["--subject", subject, "--case", only]);
     command.args(bench.size);
     let said = command.stdin(Stdio::null()).output();
     let said = said.map_err(|why| error(why.to_string()))?;
@@ -170,23 +200,25 @@ fn count(
     if !said.status.success() {
         return Err(error(format!("{}\n{text}", said.status)));
     }
-    let ops = phase_ops(&text);
-    if ops.is_empty() {
-        return Ok(None);
-    }
-    let mut counts = PhaseCounts::new();
-    for (nth, ops) in ops.iter().enumerate().skip(ops.len() / 2) {
+    let mut counts: BTreeMap<String, PhaseCounts> = BTreeMap::new();
+    for phase in said_phases(&text) {
+        let mut cases = cases.iter();
+        let Some(case) = cases.find(|case| case.name == phase.case) else {
+            continue;
+        };
         // The first part is what comes before the first phase, and between two phases lies another one.
-        let path = folder.join(format!("part.{}", 2 * nth + 2));
+        let path = folder.join(format!("part.{}", 2 * phase.nth + 2));
         let part = fs::read_to_string(&path);
         let part = part.map_err(|why| error(format!("{}: {why}", path.display())))?;
         let part = CallgrindPart::parse(&part).map_err(error)?;
-        let name = case.phases[nth % case.phases.len()].clone();
-        let (all_ops, all) = counts.entry(name).or_default();
-        *all_ops += ops;
+        let name = case.phases[phase.of_case % case.phases.len()].clone();
+        let of_case = counts.entry(phase.case).or_default();
+        let (all_ops, all) = of_case.entry(name).or_default();
+        *all_ops += phase.ops;
         all.add(&part);
     }
-    Ok(Some(counts))
+    let _ = fs::remove_dir_all(folder);
+    Ok(counts)
 }
 
 /// The programs of the benchmarks.
@@ -277,46 +309,46 @@ fn rows_of(
     rows
 }
 
-/// All patterns of a benchmark.
-fn rows_in(
-    bench: &RivalBench,
-    program: &Path,
-    only: Option<&str>,
-) -> Result<Vec<ResultRow>, String> {
-    let folder = target().join(NAME);
-    let (cases, subjects) = list(program)?;
+/// All patterns of a benchmark that begin with `only`.
+fn rows_in(bench: &RivalBench, program: &Path, only: &str) -> Result<Vec<ResultRow>, String> {
+    let (mut cases, subjects) = list(program)?;
+    cases.retain(|case| case.name.starts_with(only));
+    if cases.is_empty() {
+        return Ok(Vec::new());
+    }
+    println!("{}: {}", bench.name, subjects.join(", "));
+    // Side by side: a count is the same beside anything.
+    let counted = thread::scope(|scope| {
+        let count = |subject: &str| count(bench, program, &cases, (subject, only));
+        let each = subjects.iter();
+        let each = each.map(|subject| (subject.as_str(), scope.spawn(move || count(subject))));
+        let all: Vec<_> = each.collect();
+        let end = all.into_iter();
+        let end = end.map(|(subject, thread)| (subject, thread.join().expect("no panic")));
+        end.collect::<Vec<_>>()
+    });
+    let mut counts = BTreeMap::new();
+    for (subject, of) in counted {
+        counts.insert(subject, of?);
+    }
+    let parts = bench.ours.iter().filter_map(|ours| counts.get(ours));
+    let parts = parts.flat_map(BTreeMap::values).flat_map(BTreeMap::values);
+    let parts: Vec<_> = parts.map(|(_, part)| part).collect();
+    let groups = CodeGroups::of(program, &parts)?;
+    let nothing = PhaseCounts::new();
     let mut rows = Vec::new();
-    for case in cases {
-        if only.is_some_and(|only| !case.name.starts_with(only)) {
-            continue;
-        }
-        println!("{}", case.name);
-        let Some(empty) = count(bench, program, &case, EMPTY, &folder)? else {
-            return Err(format!("{}: it has no phases", case.name));
-        };
+    for CountedCase { name, .. } in &cases {
+        let of = |subject: &str| counts.get(subject).and_then(|of| of.get(name));
+        let empty = of(EMPTY).unwrap_or(&nothing);
         for subject in &subjects {
-            // What is no allocator is no line of the table, but its figures stand in the file.
-            let counts = match subject == EMPTY {
-                true => Some(empty.clone()),
-                false => count(bench, program, &case, subject, &folder)?,
-            };
-            let Some(counts) = counts else {
-                println!("{}: {subject} does not run it", case.name);
-                continue;
-            };
-            let is_ours = bench.ours.contains(&subject.as_str());
-            let groups = match is_ours {
-                true => {
-                    let parts: Vec<_> = counts.values().map(|(_, part)| part).collect();
-                    Some(CodeGroups::of(program, &parts)?)
-                }
-                false => None,
-            };
-            let (name, groups) = (&case.name, groups.as_ref());
-            rows.extend(rows_of(name, subject, &counts, &empty, groups));
+            // Some cannot run every pattern.
+            if let Some(counts) = of(subject) {
+                let is_ours = bench.ours.contains(&subject.as_str());
+                let groups = is_ours.then_some(&groups);
+                rows.extend(rows_of(name, subject, counts, empty, groups));
+            }
         }
     }
-    let _ = fs::remove_dir_all(folder);
     Ok(rows)
 }
 
@@ -336,7 +368,11 @@ pub(crate) fn run(asked: &AskedRivals) -> Result<(), String> {
     for bench in &BENCHES {
         let program = programs.get(bench.name);
         let program = program.ok_or_else(|| format!("cargo names no program {}", bench.name))?;
-        rows.extend(rows_in(bench, program, asked.only.as_deref())?);
+        rows.extend(rows_in(
+            bench,
+            program,
+            asked.only.as_deref().unwrap_or_default(),
+        )?);
     }
     let rustc: Vec<&str> = rustc.split(' ').take(2).collect();
     let file = ResultFile {
@@ -393,8 +429,24 @@ mod tests {
         ];
         assert_eq!(cases, expected);
         assert_eq!(subjects, ["buddy", EMPTY]);
-        let said = "round 1 of 2\nphase 64\n==9== phase 7\nphase 128\n";
-        assert_eq!(phase_ops(said), [64, 128]);
+    }
+
+    #[test]
+    fn the_last_round_s_phases_are_counted() {
+        let said = "round 1 of 2\ncase bulk/3/1\nphase 64\n==9== phase 7\nphase 128\ncase pair/0/1\nphase 5\n\
+                    round 2 of 2\ncase bulk/3/1\nphase 64\nphase 128\ncase pair/0/1\nphase 5\n";
+        let phase = |nth, case: &str, of_case, ops| SaidPhase {
+            nth,
+            case: case.to_owned(),
+            of_case,
+            ops,
+        };
+        let expected = [
+            phase(3, "bulk/3/1", 0, 64),
+            phase(4, "bulk/3/1", 1, 128),
+            phase(5, "pair/0/1", 0, 5),
+        ];
+        assert_eq!(said_phases(said), expected);
     }
 
     #[test]
